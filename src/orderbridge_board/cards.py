@@ -135,6 +135,11 @@ def offered(order: Seen, rows: Collection[Asked]) -> list[Action]:
     return cancel if asked else usual + cancel
 
 
+def silence_of(kind: str, order: Seen) -> str:
+    """What is silenced of an order: `handed`, `cancelled`, `overdue` or `start`."""
+    return f"{kind}:{order.key}"
+
+
 def may_be_handed(rows: Iterable[Asked]) -> bool:
     """Whether a hand may put its card away: it was handed over, and the service took no completion of it.
 
@@ -143,14 +148,9 @@ def may_be_handed(rows: Iterable[Asked]) -> bool:
     return any(row.action == Action.COMPLETE and row.state in FAILED for row in rows)
 
 
-def handed_of(order: Seen) -> str:
-    """What is noted of an order that was handed over."""
-    return f"handed:{order.key}"
-
-
 def is_handed(order: Seen, rows: Iterable[Asked], silenced: Collection[str]) -> bool:
     """Whether its card was put away. A cancellation shows all the same."""
-    return order.ended_by is None and handed_of(order) in silenced and may_be_handed(rows)
+    return order.ended_by is None and silence_of("handed", order) in silenced and may_be_handed(rows)
 
 
 def may_be_taken_back(row: Asked) -> bool:
@@ -201,15 +201,10 @@ def is_changed(order: Seen, mode: str) -> bool:
     return mode == TILL and order.ended_by is None and is_behind and order.last_change == LastChange.CONTENTS
 
 
-def stop_of(order: Seen) -> str:
-    """What is silenced when somebody touches a cancelled order."""
-    return f"cancelled:{order.key}"
-
-
 def is_stopped(order: Seen, rows: Iterable[Asked], silenced: Collection[str]) -> bool:
     """Whether it shows STOP: cancelled by somebody else, and no hand has touched it."""
     asked = any(row.action == Action.CANCEL and row.state in ANSWERED for row in rows)
-    return order.ended_by == "cancelled" and not asked and stop_of(order) not in silenced
+    return order.ended_by == "cancelled" and not asked and silence_of("cancelled", order) not in silenced
 
 
 def sounds_stop(order: Seen) -> bool:
@@ -234,20 +229,15 @@ def due(order: Seen, rows: Iterable[Asked]) -> datetime | None:
     return moments[-1] if order.scheduled is None else max(moments[-1], order.scheduled)
 
 
-def overdue_of(order: Seen) -> str:
-    """What is silenced of an order that is late."""
-    return f"overdue:{order.key}"
-
-
-def start_of(order: Seen) -> str:
-    """What is silenced when somebody begins with a scheduled order."""
-    return f"start:{order.key}"
-
-
 def is_to_begin(order: Seen, now: datetime, silenced: Collection[str]) -> bool:
     """Whether the kitchen should begin with a scheduled order, and nobody has touched it."""
     is_open = order.ended_by is None and order.status_id in {RECEIVED, CONFIRMED}
-    return is_open and order.start_utc is not None and order.start_utc <= now and start_of(order) not in silenced
+    return (
+        is_open
+        and order.start_utc is not None
+        and order.start_utc <= now
+        and silence_of("start", order) not in silenced
+    )
 
 
 def sounds(order: Seen, rows: Collection[Asked], mode: str, now: datetime, silenced: Collection[str]) -> list[Sound]:
@@ -257,7 +247,7 @@ def sounds(order: Seen, rows: Collection[Asked], mode: str, now: datetime, silen
         Sound.NEW: rings(order, rows, mode),
         Sound.CANCELLED: is_stopped(order, rows, silenced) and sounds_stop(order),
         Sound.START: is_to_begin(order, now, silenced),
-        Sound.OVERDUE: late is not None and now > late and overdue_of(order) not in silenced,
+        Sound.OVERDUE: late is not None and now > late and silence_of("overdue", order) not in silenced,
     }
     return [one for one, is_heard in found.items() if is_heard]
 

@@ -51,7 +51,7 @@ class BoardPages:
     def routes(self) -> list[Route]:
         """All of them."""
         asked = {"state": self.state, "menu": self.menu, "technician": self.technician, "customer": self.customer}
-        told = {"act": self.act, "back": self.take_back, "seen": self.seen, "here": self.here}
+        taps = {"act": self.act, "back": self.take_back, "seen": self.seen, "here": self.here}
         found = [
             *(Route(path, self._file(name)) for path, name in PAGES.items()),
             *(Route(f"/board/{name}", self._file(name)) for name in FILES),
@@ -60,7 +60,7 @@ class BoardPages:
             Route("/board/pair", _guarded(self.pair), methods=["POST"]),
         ]
         found += [Route(f"/board/{name}", _guarded(answer)) for name, answer in asked.items()]
-        return found + [Route(f"/board/{name}", _guarded(answer), methods=["POST"]) for name, answer in told.items()]
+        return found + [Route(f"/board/{name}", _guarded(answer), methods=["POST"]) for name, answer in taps.items()]
 
     def _file(self, name: str) -> Callable[[Request], Awaitable[Response]]:
         content, kind = _content(name), TYPES[PurePath(name).suffix]
@@ -227,9 +227,9 @@ def _content(name: str) -> bytes:
     return STATIC.joinpath(name).read_bytes()
 
 
-def _name(said: str) -> str:
+def _name(typed: str) -> str:
     """A device's name without what cannot be seen: it stands in tables, lists and logs."""
-    return "".join(filter(str.isprintable, " ".join(said.split()))).strip()
+    return "".join(filter(str.isprintable, " ".join(typed.split()))).strip()
 
 
 def _may_show_customers(request: Request, work: RunningDaemon) -> bool:

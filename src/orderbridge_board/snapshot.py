@@ -112,7 +112,7 @@ def _card(row: Mapping[str, Any], lines: Sequence[Any], asked: Sequence[Any], at
         "sounds": cards.sounds(order, asked, at.mode, at.now, at.silenced),
         "actions": [{"action": one, "tries": cards.tries(asked, one)} for one in cards.offered(order, asked)],
         "row": shown_row(cards.newest(asked), at.language),
-        "handed": cards.handed_of(order) if cards.may_be_handed(asked) else None,
+        "handed": cards.silence_of("handed", order) if cards.may_be_handed(asked) else None,
     }
 
 

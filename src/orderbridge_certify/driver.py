@@ -115,7 +115,7 @@ class Driver:
 
     # ---- looking and waiting -----------------------------------------------------------------------------------------
 
-    def look(self) -> Seen:
+    def observe(self) -> Seen:
         """Everything as it stands now."""
         self.setup.check()
         orders, notes_, rows = self.database.read_now(lambda connection: reading.read(connection, self._window))
@@ -138,7 +138,7 @@ class Driver:
     def until(self, condition: Callable[[Seen], bool], seconds: float) -> bool:
         """Wait for it; False when the time is over."""
         over = self.clock.monotonic() + seconds
-        while not condition(self.look()):
+        while not condition(self.observe()):
             if self.clock.monotonic() >= over:
                 return False
             self.pause(LOOK_S)
@@ -174,7 +174,7 @@ class Driver:
         """Have an order changed, note when the till could see it (mark `changed`), and give it its time to note that."""
         # What changes between a list and its acknowledgement is acknowledged unseen: nothing may be under way.
         self.world.wait_for(lambda: self.world.orders[self.key(letter)].acknowledged, timeout=PATIENCE_S)
-        before = self.look().order(letter).revision
+        before = self.observe().order(letter).revision
         change()
         if self.until(lambda seen: seen.order(letter).revision > before, PATIENCE_S):
             self.marks |= {"changed": self.now_s(), "changed_limit": self.terms.scaled(limit_s)}
@@ -203,7 +203,7 @@ class Driver:
     def begin(self, verb: str, letter: str, *arguments: str) -> bool:
         """Have something done with that order, and wait until its row is there. False: nobody could do it."""
         action = ACTIONS.get(verb, verb)
-        rows = len(self.look().rows_of(action, letter))
+        rows = len(self.observe().rows_of(action, letter))
         is_able = self.do(verb, letter, *arguments)
         if is_able:
             self.until(lambda seen: len(seen.rows_of(action, letter)) > rows, self.within_s)
@@ -239,11 +239,11 @@ class Driver:
         done = asked.do(verb, self.key(letter), about=about)
         over = self.clock.monotonic() + self.within_s
         # What is taken over need not be on paper at once: a command is asked until it is, a person waits by himself.
-        while done.able and right and not (asked.by_person or right(done.said)) and self.clock.monotonic() < over:
+        while done.able and right and not (asked.by_person or right(done.output)) and self.clock.monotonic() < over:
             self.pause(BETWEEN_S)
             done = asked.do(verb, self.key(letter), about=about)
-        holds = done.yes if asked.by_person or right is None else right(done.said)
-        answer = Answer(verb=verb, letter=letter, able=done.able, by_person=asked.by_person, shown=shown(done.said))
+        holds = done.yes if asked.by_person or right is None else right(done.output)
+        answer = Answer(verb=verb, letter=letter, able=done.able, by_person=asked.by_person, shown=shown(done.output))
         self._answers.append(replace(answer, holds=holds if done.able else None))
 
     def reads(self, letter: str, question: str, wanted: str) -> None:
@@ -252,14 +252,14 @@ class Driver:
             "ticket",
             letter,
             question,
-            lambda said: _closed(wanted) in _closed(said),
+            lambda output: _closed(wanted) in _closed(output),
             value=wanted,
             shown=lambda _: {"not_found": wanted[:SHOWN]},
         )
 
     def papers(self, letter: str) -> str:
         """All that the kitchen was told so far, as a command says it. A person is asked once, at the end."""
-        return "" if self.operator.by_person else self.operator.do("ticket", self.key(letter), about="").said.strip()
+        return "" if self.operator.by_person else self.operator.do("ticket", self.key(letter), about="").output.strip()
 
     # ---- what is told once it is over --------------------------------------------------------------------------------
 

@@ -164,7 +164,7 @@ def revision_read(seen: Seen) -> Judged:
 # ---- money and tickets -----------------------------------------------------------------------------------------------
 
 
-def told(verb: str) -> Judge:
+def shown_right(verb: str) -> Judge:
     """What the operator shows is as it should be; a person's word is told as such."""
 
     def judged(seen: Seen) -> Judged:

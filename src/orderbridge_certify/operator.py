@@ -14,7 +14,7 @@ class Done:
     """What came of it: whether there was somebody who could, and what was said."""
 
     able: bool
-    said: str = ""
+    output: str = ""
     yes: bool | None = None  # a person's answer to a question
 
 
@@ -48,7 +48,7 @@ class Command(Operator):
             return Done(able=False)
         if ran.returncode not in (0, CANNOT):
             self._tell(f"{verb}: {ran.returncode} {ran.stderr.strip()[-300:]}")
-        return Done(able=ran.returncode != CANNOT, said=ran.stdout)
+        return Done(able=ran.returncode != CANNOT, output=ran.stdout)
 
 
 class Person(Operator):

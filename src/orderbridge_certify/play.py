@@ -193,7 +193,7 @@ def _played(state: State, scenario: Scenario, bench: Bench) -> Result:
     driver = Driver(bench, name=scenario.name, place=SCENARIOS.index(scenario), attempt=attempt)
     try:
         scenario.play(driver)
-        seen = driver.look()
+        seen = driver.observe()
     finally:
         driver.clear()
     return _result(scenario, SystemClock().monotonic() - began, scenario.judged(seen))

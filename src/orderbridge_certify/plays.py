@@ -93,8 +93,8 @@ def cancelled_after(driver: Driver) -> None:
             "ticket",
             letter,
             "ticket_stop",
-            lambda said: len(said.strip()) > before,
-            shown=lambda said: {"letters_before": before, "letters_after": len(said.strip())},
+            lambda output: len(output.strip()) > before,
+            shown=lambda output: {"letters_before": before, "letters_after": len(output.strip())},
         )
 
 
@@ -133,7 +133,7 @@ def unknown_payment(driver: Driver) -> None:
     """Nobody knows what to collect."""
     letter = driver.order(payment_method="Hediye Çeki")
     if driver.until_taken():
-        driver.ask("collect", letter, "collect_asks", lambda said: said.strip() == "ask", shown=_beside("ask"))
+        driver.ask("collect", letter, "collect_asks", lambda output: output.strip() == "ask", shown=_beside("ask"))
 
 
 def prepaid(driver: Driver) -> None:
@@ -143,15 +143,15 @@ def prepaid(driver: Driver) -> None:
         driver.ask("collect", letter, "collect_nothing", _is_nothing, shown=_beside("0.00"))
 
 
-def _is_nothing(said: str) -> bool:
-    return said.strip().strip("0.,") == "" != said.strip()
+def _is_nothing(output: str) -> bool:
+    return output.strip().strip("0.,") == "" != output.strip()
 
 
 def _beside(wanted: str) -> Callable[[str], Fact]:
     """What was wanted and what was printed, where that is an amount: whatever else it is may be a customer's."""
 
-    def shown(said: str) -> Fact:
-        printed = said.strip()
+    def shown(output: str) -> Fact:
+        printed = output.strip()
         return {"wanted": wanted, "printed": printed if AMOUNT.fullmatch(printed) else "?"}
 
     return shown

@@ -99,7 +99,7 @@ def _kill_when_out(driver: Driver, till: Started, words: dict[str, str]) -> list
 
 
 def _cancel(driver: Driver, letter: str) -> None:
-    key, before = driver.key(letter), driver.look().order(letter).revision
+    key, before = driver.key(letter), driver.observe().order(letter).revision
     driver.world.wait_for(lambda: driver.world.orders[key].acknowledged, timeout=PATIENCE_S)
     driver.world.cancel_by_customer(key)
     driver.until(

@@ -37,7 +37,7 @@ def _delay_s(driver: Driver) -> float:
     """How long an order waits at most: the till has just looked, and a poll may bring it a second later."""
     letter = driver.order()
     driver.until_taken()
-    order = driver.look().order(letter)
+    order = driver.observe().order(letter)
     if order.taken_s is None or order.visible_s is None:
         return LONGEST_HOLD_S
     return order.taken_s - order.visible_s + COOLDOWN_S
@@ -50,7 +50,7 @@ def _is_met(driver: Driver, hold_s: float) -> bool:
     Held(driver.database, driver.key(letter)).hold(hold_s)
     released = driver.now_s()
     driver.until_taken()
-    taken = driver.look().order(letter).taken_s
+    taken = driver.observe().order(letter).taken_s
     if taken is None:  # for that there is another criterion
         return False
     if taken > released - hold_s / 2:  # else it was quicker than the lock
@@ -85,7 +85,7 @@ def revision_read(driver: Driver) -> None:
         driver.until_noted()
         since, noted = noted, driver.now_s()
         until_hold = min(max(FIRST_S, noted - since - HOLD_S / 2), driver.within_s)
-        found = [one for one in driver.look().notes if one.column == "pos_revision" and (one.value or 0) >= before]
+        found = [one for one in driver.observe().notes if one.column == "pos_revision" and (one.value or 0) >= before]
         if any(one.value == before and one.revision == newest for one in found):
             tally["read"] += 1
             break

@@ -6,7 +6,7 @@ from typing import Final
 
 from orderbridge_certify import judging, plays, printing, races
 from orderbridge_certify.driver import Driver
-from orderbridge_certify.judging import arguments, asked_for, carried_out, noted, taken_over, told
+from orderbridge_certify.judging import arguments, asked_for, carried_out, noted, shown_right, taken_over
 from orderbridge_certify.seen import ACTIONS, Judge, Judged, Seen
 
 
@@ -42,7 +42,7 @@ FIRST: Final = "takes_over"  # a till that fails here can show nothing else
 
 TAKEN = {"taken_over": taken_over}
 TAKEN_ONCE = {"taken_once": judging.taken_once}
-TICKET, COLLECT = told("ticket"), told("collect")
+TICKET, COLLECT = shown_right("ticket"), shown_right("collect")
 CHANGE_NOTED = noted("changed", "changed_limit")
 NOT_BY_US = {"accept_sent": carried_out("accept"), "no_on_the_way": judging.none_of("on_the_way")}
 PREPARING_TIME = {"preparing_time": arguments("accept", lambda row: row.preparing_time in judging.PREPARING_TIME)}

@@ -229,8 +229,8 @@ class Replica(Roster):
             self._read_whole = now
             self._tell_elsewhere(loaded.elsewhere)
         self._know(loaded)
-        told = {"known": len(self.known), "changed": len(loaded.accounts), "gone": len(loaded.gone)}
-        _log.info("fleet.accounts", broken=len(self._broken), **told)
+        counts = {"known": len(self.known), "changed": len(loaded.accounts), "gone": len(loaded.gone)}
+        _log.info("fleet.accounts", broken=len(self._broken), **counts)
         self.changed()
         self._changed.set()
 

@@ -63,12 +63,12 @@ def note(connection: Connection, replica: str, noted: str | None, wanted: Collec
     return taken
 
 
-def tell(connection: Connection, replica: str, problems: str | None) -> None:
+def note_problems(connection: Connection, replica: str, problems: str | None) -> None:
     """What is wrong there, as its own text; None: nothing."""
     connection.execute(update(replicas).values(problems=problems).where(replicas.c.replica == replica))
 
 
-def told(connection: Connection, but: str) -> list[tuple[str, str]]:
+def noted_problems(connection: Connection, but: str) -> list[tuple[str, str]]:
     """By replica, what is wrong there, of all but one."""
     query = select(replicas.c.replica, replicas.c.problems)
     rows = connection.execute(query.where(replicas.c.problems.is_not(None), replicas.c.replica != but))
@@ -118,7 +118,7 @@ class ReplicaProblems:
         if self._name is None or text == self._noted:
             return
         try:
-            await self._database.run(partial(tell, replica=self._name, problems=text))
+            await self._database.run(partial(note_problems, replica=self._name, problems=text))
         except DBAPIError:
             return
         self._noted = text
@@ -127,7 +127,7 @@ class ReplicaProblems:
         """What the other replicas have written down."""
         if self._name is None:
             return
-        for replica, text in told(connection, self._name):
+        for replica, text in noted_problems(connection, self._name):
             for row in json.loads(text):
                 if row["code"] in set(Code):
                     one = _problem(row)

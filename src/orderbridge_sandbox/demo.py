@@ -21,11 +21,11 @@ from orderbridge_sandbox import Options, Sandbox, World
 
 COOLDOWN_S = 2.0
 BETWEEN_ORDERS_S = 1.5
-LOOK_S = 0.2
+ROUND_S = 0.2
 LONGEST_S = 55.0
 CANCELLED = 3  # every third order is cancelled: a food is sold out
 READY_S = 2.0  # a demo's kitchen is quick
-LOOK_AROUND = (
+TO_SEE = (
     "SELECT order_number, status, total, pos_reference FROM delivery_orders",
     "SELECT id, action, state, known_by FROM delivery_actions",
 )
@@ -78,24 +78,26 @@ def settings_for(sandbox: Sandbox, url: str, more: str = "") -> config.Settings:
 async def _play(
     settings: config.Settings, world: World, orders: int, database: Path, tell: Callable[[str], None]
 ) -> int:
-    till = Till(database, tell)
-    till.skip()
-    daemon = Daemon(settings)
-    running = asyncio.create_task(daemon.run())
-    customers = asyncio.create_task(_place(world, orders))
-    try:
-        async with asyncio.timeout(LONGEST_S):
-            while till.finished < orders and not running.done():
-                await asyncio.sleep(LOOK_S)
-                till.look()
-    except TimeoutError:
-        tell(say("demo.too_late"))
-    customers.cancel()
-    daemon.stop()
-    await running
-    till.look()
+    with closing(sqlite3.connect(database, timeout=5, isolation_level=None)) as connection:
+        connection.row_factory = sqlite3.Row
+        till = Till(connection, tell)
+        till.skip()
+        daemon = Daemon(settings)
+        running = asyncio.create_task(daemon.run())
+        customers = asyncio.create_task(_place(world, orders))
+        try:
+            async with asyncio.timeout(LONGEST_S):
+                while till.finished < orders and not running.done():
+                    await asyncio.sleep(ROUND_S)
+                    till.round()
+        except TimeoutError:
+            tell(say("demo.too_late"))
+        customers.cancel()
+        daemon.stop()
+        await running
+        till.round()
     tell("\n" + say("demo.ends", finished=till.finished, orders=orders))
-    for query in LOOK_AROUND:
+    for query in TO_SEE:
         tell(f'  sqlite3 {database} "{query}"')
     return 0 if till.finished >= orders else 1
 
@@ -112,95 +114,74 @@ async def _place(world: World, orders: int) -> None:
 class Till:
     """A POS: reads the views, sets pos_revision, writes into the outbox. It knows no HTTP."""
 
-    def __init__(self, database: Path, tell: Callable[[str], None]) -> None:
+    def __init__(self, connection: sqlite3.Connection, tell: Callable[[str], None]) -> None:
         self.finished = 0
-        self._database = database
+        self._sql = connection.execute
         self._tell = tell
         self._clock = SystemClock()
         self._taken: dict[str, int] = {}
         self._ready: dict[str, tuple[float, str]] = {}
-        self._told = 0  # the last event that was printed
+        self._printed = 0  # the last event that was printed
 
     def skip(self) -> None:
         """What an earlier demo left in the file is no news."""
-        with self._connect() as connection:
-            if self._has_tables(connection):
-                self._told = connection.execute("SELECT coalesce(max(id), 0) FROM delivery_order_events").fetchone()[0]
-                connection.execute("UPDATE delivery_orders SET pos_revision = revision")
+        if self._has_tables():
+            (self._printed,) = self._sql("SELECT coalesce(max(id), 0) FROM delivery_order_events").fetchone()
+            self._sql("UPDATE delivery_orders SET pos_revision = revision")
 
-    def look(self) -> None:
+    def round(self) -> None:
         """One round: print what is new, take orders over, move them on."""
-        with self._connect() as connection:
-            if self._has_tables(connection):
-                self._tell_events(connection)
-                self._take_new(connection)
-                self._follow_changed(connection)
-                self._move_on(connection)
+        if self._has_tables():
+            self._tell_events()
+            self._take_new()
+            self._follow_changed()
+            self._move_on()
 
-    def _connect(self) -> "closing[sqlite3.Connection]":
-        connection = sqlite3.connect(self._database, timeout=5, isolation_level=None)
-        connection.row_factory = sqlite3.Row
-        return closing(connection)
+    def _has_tables(self) -> bool:
+        return self._sql("SELECT 1 FROM sqlite_master WHERE name = 'delivery_new_orders'").fetchone() is not None
 
-    @staticmethod
-    def _has_tables(connection: sqlite3.Connection) -> bool:
-        found = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'delivery_new_orders'").fetchone()
-        return found is not None
-
-    def _take_new(self, connection: sqlite3.Connection) -> None:
-        for order in connection.execute("SELECT * FROM delivery_new_orders ORDER BY received_utc").fetchall():
+    def _take_new(self) -> None:
+        taken = "UPDATE delivery_orders SET pos_revision = ?, pos_reference = ? WHERE payment_key = ?"
+        for order in self._sql("SELECT * FROM delivery_new_orders ORDER BY received_utc").fetchall():
             key, number = order["payment_key"], len(self._taken) + 1
             self._taken[key] = number
-            connection.execute(
-                "UPDATE delivery_orders SET pos_revision = ?, pos_reference = ? WHERE payment_key = ?",
-                (order["revision"], f"A-{number}", key),
-            )
-            facts = {
-                "order": order["order_number"],
-                "total": f"{order['total']:.2f}",
-                "payment": order["payment_method"],
-            }
-            self._tell("  " + say("demo.takes", number=number, **facts))
+            self._sql(taken, (order["revision"], f"A-{number}", key))
+            facts = {"order": order["order_number"], "payment": order["payment_method"]}
+            self._tell("  " + say("demo.takes", number=number, total=f"{order['total']:.2f}", **facts))
             if number % CANCELLED == 0:
-                self._ask(connection, "cancel", key, reason_id=1)
+                self._ask("cancel", key, reason_id=1)
             else:
-                self._ask(connection, "accept", key, preparing_time=25)
+                self._ask("accept", key, preparing_time=25)
 
-    def _follow_changed(self, connection: sqlite3.Connection) -> None:
-        for order in connection.execute("SELECT * FROM delivery_changed_orders").fetchall():
+    def _follow_changed(self) -> None:
+        for order in self._sql("SELECT * FROM delivery_changed_orders").fetchall():
             key = order["payment_key"]
-            connection.execute(
-                "UPDATE delivery_orders SET pos_revision = ? WHERE payment_key = ?", (order["revision"], key)
-            )
+            self._sql("UPDATE delivery_orders SET pos_revision = ? WHERE payment_key = ?", (order["revision"], key))
             if key not in self._taken:
                 continue
             following = {"CONFIRMED": "on_the_way", "IN_DELIVERY": "complete"}.get(order["status"])
             if following is not None:
                 self._ready[key] = (self._clock.monotonic() + READY_S, following)
-            if order["ended_utc"] is not None:
-                self.finished += 1
+            self.finished += order["ended_utc"] is not None
 
-    def _move_on(self, connection: sqlite3.Connection) -> None:
+    def _move_on(self) -> None:
         for key, (at, action) in list(self._ready.items()):
             if self._clock.monotonic() >= at:
                 del self._ready[key]
-                self._ask(connection, action, key)
+                self._ask(action, key)
 
-    def _ask(self, connection: sqlite3.Connection, action: str, key: str, **arguments: int) -> None:
-        columns = ["action", "payment_key", *arguments]
-        connection.execute(
-            f"INSERT INTO delivery_actions ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})",  # noqa: S608
-            (action, key, *arguments.values()),
-        )
-        told = "".join(f", {name} {value}" for name, value in arguments.items())
-        self._tell("  " + say("demo.asks", action=action, number=self._taken[key], arguments=told))
+    def _ask(self, action: str, key: str, **arguments: int) -> None:
+        columns, values = ("action", "payment_key", *arguments), (action, key, *arguments.values())
+        marks = ", ".join("?" * len(values))
+        self._sql(f"INSERT INTO delivery_actions ({', '.join(columns)}) VALUES ({marks})", values)  # noqa: S608
+        shown = "".join(f", {name} {value}" for name, value in arguments.items())
+        self._tell("  " + say("demo.asks", action=action, number=self._taken[key], arguments=shown))
 
-    def _tell_events(self, connection: sqlite3.Connection) -> None:
-        rows = connection.execute(
+    def _tell_events(self) -> None:
+        query = (
             "SELECT e.id, e.at_utc, e.event, e.status, o.order_number FROM delivery_order_events e"
-            " JOIN delivery_orders o ON o.payment_key = e.payment_key WHERE e.id > ? ORDER BY e.id",
-            (self._told,),
-        ).fetchall()
-        for row in rows:
-            self._told = row["id"]
+            " JOIN delivery_orders o ON o.payment_key = e.payment_key WHERE e.id > ? ORDER BY e.id"
+        )
+        for row in self._sql(query, (self._printed,)).fetchall():
+            self._printed = row["id"]
             self._tell(f"{row['at_utc'][11:19]} {row['event']:<18} {row['order_number']}  {row['status']}")

@@ -206,7 +206,7 @@ def test_a_cancellation_by_somebody_else_stops_the_kitchen_and_our_own_does_not(
     for state in ActionState:
         ours = state in {"pending", "sending", "done"}
         assert cards.is_stopped(gone, [Row(CANCEL, state)], []) is not ours
-    assert not cards.is_stopped(gone, [], [cards.stop_of(gone)])
+    assert not cards.is_stopped(gone, [], [cards.silence_of("cancelled", gone)])
     assert cards.is_stopped(gone, [], ["cancelled:another"])
     assert not cards.is_stopped(order(), [], [])
     assert not cards.is_stopped(order(ended_by="silence"), [], [])
@@ -241,7 +241,7 @@ def test_an_overdue_order_is_heard_until_somebody_says_that_it_was_seen():
     seen, late = order(**CONFIRMED, pos_revision=1), NOW + 20 * MINUTE
     assert cards.sounds(seen, [accepted()], BESIDE, late, []) == []
     assert cards.sounds(seen, [accepted()], BESIDE, late + MINUTE, []) == [Sound.OVERDUE]
-    assert cards.sounds(seen, [accepted()], BESIDE, late + MINUTE, [cards.overdue_of(seen)]) == []
+    assert cards.sounds(seen, [accepted()], BESIDE, late + MINUTE, [cards.silence_of("overdue", seen)]) == []
 
 
 def test_a_scheduled_order_is_heard_when_the_kitchen_should_begin_until_a_hand_has_touched_it():
@@ -249,7 +249,7 @@ def test_a_scheduled_order_is_heard_when_the_kitchen_should_begin_until_a_hand_h
     late = NOW + MINUTE
     assert cards.sounds(seen, [], BESIDE, NOW - MINUTE, []) == []
     assert cards.sounds(seen, [], BESIDE, late, []) == [Sound.START]
-    assert cards.sounds(seen, [], TILL, late, [cards.start_of(seen)]) == []
+    assert cards.sounds(seen, [], TILL, late, [cards.silence_of("start", seen)]) == []
     for over in ({"ended_by": "cancelled"}, {"status_id": 16, "status": "IN_DELIVERY"}):
         assert Sound.START not in cards.sounds(replace(seen, **over), [], BESIDE, late, [])
 
@@ -316,7 +316,7 @@ def test_nobody_hears_once_the_last_tablet_was_silent_for_a_while():
 
 def test_an_order_whose_completion_was_not_taken_may_be_put_away_until_it_is_cancelled():
     pickup = order(**CONFIRMED, courier_type="come_get")
-    refused, noted = [Row(Action.COMPLETE, "refused")], {cards.handed_of(pickup)}
+    refused, noted = [Row(Action.COMPLETE, "refused")], {cards.silence_of("handed", pickup)}
     assert cards.may_be_handed(refused)
     assert cards.is_handed(pickup, refused, noted)
     assert not cards.is_handed(pickup, refused, set())
@@ -338,7 +338,7 @@ def test_an_order_whose_completion_was_not_taken_may_be_put_away_until_it_is_can
 def test_an_order_that_can_still_be_completed_is_not_put_away(rows):
     pickup = order(**CONFIRMED, courier_type="come_get")
     assert not cards.may_be_handed(rows)
-    assert not cards.is_handed(pickup, rows, {cards.handed_of(pickup)})
+    assert not cards.is_handed(pickup, rows, {cards.silence_of("handed", pickup)})
 
 
 @pytest.mark.parametrize("state, attempts, may", [("pending", 0, True), ("pending", 1, False), ("sending", 1, False)])

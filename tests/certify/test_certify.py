@@ -151,7 +151,7 @@ def test_a_person_is_asked_what_the_command_cannot_judge(shop: Shops) -> None:
 def test_a_command_says_with_64_that_it_cannot(code: int, able: bool) -> None:
     hands = Command(f"{sys.executable} -c 'import sys; print(sys.argv[1:]); sys.exit({code})'", lambda _: None)
     done = hands.do("accept", "key", "25", about="")
-    assert (done.able, done.said) == (able, "['accept', 'key', '25']\n")
+    assert (done.able, done.output) == (able, "['accept', 'key', '25']\n")
 
 
 def test_a_command_that_is_not_there_cannot() -> None:

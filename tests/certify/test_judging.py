@@ -63,11 +63,11 @@ CASES: list[tuple[str, Judge, Seen, str]] = [
     ("booked right", judging.books_total, seen(Order(letter="A", total=Decimal(5), pos_total=Decimal("5.00"))), "PASS"),
     ("booked wrong", judging.books_total, seen(Order(letter="A", total=Decimal(5), pos_total=Decimal(4))), "FAIL"),
     ("not booked", judging.books_total, seen(), "NOT SEEN"),
-    ("the ticket is right", judging.told("ticket"), seen(answers=(Answer(verb="ticket", holds=True),)), "PASS"),
-    ("the ticket is wrong", judging.told("ticket"), seen(answers=(Answer(verb="ticket", holds=False),)), "FAIL"),
+    ("the ticket is right", judging.shown_right("ticket"), seen(answers=(Answer(verb="ticket", holds=True),)), "PASS"),
+    ("the ticket is wrong", judging.shown_right("ticket"), seen(answers=(Answer(verb="ticket", holds=False),)), "FAIL"),
     (
         "a person has looked",
-        judging.told("ticket"),
+        judging.shown_right("ticket"),
         seen(answers=(Answer(verb="ticket", holds=False, by_person=True),)),
         "BY A PERSON",
     ),
@@ -108,15 +108,19 @@ def test_a_wrong_answer_shows_what_was_wanted_and_an_amount_but_no_other_word() 
     assert beside("0.00\n") == {"wanted": "ask", "printed": "0.00"}
     assert beside("Ayşe Yılmaz") == {"wanted": "ask", "printed": "?"}
     wrong = Answer(verb="collect", letter="A", holds=False, shown=beside("0.00"))
-    judged = judging.told("collect")(seen(answers=(wrong,)))
+    judged = judging.shown_right("collect")(seen(answers=(wrong,)))
     assert judged.facts == ({"letter": "A", "wanted": "ask", "printed": "0.00"},)
 
 
 @pytest.mark.parametrize(
     "judge, what, why",
     [
-        (judging.told("ticket"), seen(answers=(Answer(verb="ticket", able=False),)), "no_hands"),
-        (judging.told("ticket"), seen(answers=(Answer(verb="ticket", able=False, needs_person=True),)), "needs_person"),
+        (judging.shown_right("ticket"), seen(answers=(Answer(verb="ticket", able=False),)), "no_hands"),
+        (
+            judging.shown_right("ticket"),
+            seen(answers=(Answer(verb="ticket", able=False, needs_person=True),)),
+            "needs_person",
+        ),
         (judging.short_lock, seen(), "locks_hidden"),
     ],
 )

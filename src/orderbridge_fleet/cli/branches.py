@@ -72,7 +72,7 @@ def _badness(one: Branch) -> tuple[int, float, str]:
     return _WORST_FIRST.index(one.lamp), since, one.account
 
 
-def look(context: Context, *, everything: bool) -> dict[str, Any]:
+def facts_of(context: Context, *, everything: bool) -> dict[str, Any]:
     """What `--json` shows. `everything`: the well ones, too."""
     from orderbridge.clock import SystemClock
     from orderbridge_fleet import account_settings
@@ -117,7 +117,7 @@ def _choose(context: click.Context, option: click.Parameter, is_given: bool) -> 
         everything = option.name == "everything"
         shared = context.ensure_object(Context)
         if everything or shared.view is None:
-            shared.view = (partial(look, everything=everything), lines)
+            shared.view = (partial(facts_of, everything=everything), lines)
 
 
 OPTIONS = (
