@@ -25,7 +25,7 @@ class Board(Extension):
         BoardWatch(daemon, self.audience).begin()
 
     def end(self) -> None:
-        """Pages say that nobody is at work."""
+        """Pages say that no daemon works."""
         self.daemon = None
 
     def pages(self) -> "BoardPages":

@@ -1,4 +1,4 @@
-"""What a tap does: one outbox row, whoever taps how often, or a word that somebody has seen something."""
+"""What a tap does: one outbox row however often it is tapped, or a note that something was seen."""
 
 from collections.abc import Mapping
 from datetime import datetime

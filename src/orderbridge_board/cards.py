@@ -1,7 +1,7 @@
 """What the board shows of an order and when it sounds: decided here, from rows as they stand in the tables.
 
 Rules of this file:
-- An order rings as NEW until somebody has answered it (an accept or a cancel that waits, is under way or is done), or a
+- An order rings as NEW until it was answered (an accept or a cancel that waits, is under way or is done), or a
   till has taken it over. An answer that failed was none: it rings again. Where the board is the till, taking over is a
   part of the answer, so of an order that waits for one only the answer counts.
 - A cancellation sounds until a till has read it or a hand has touched it; its card stays until it is touched. One that
@@ -175,13 +175,15 @@ def rings(order: Seen, rows: Iterable[Asked], mode: str) -> bool:
     """Whether it sounds as new."""
     if order.ended_by is not None or (order.pos_revision > 0 and mode != TILL):
         return False
-    if order.status_id != RECEIVED:  # nobody is asked any more: beside a till that is the till's; else it must be seen
+    if (
+        order.status_id != RECEIVED
+    ):  # no answer is needed any more: beside a till that is the till's; else it must be seen
         return mode == TILL and order.pos_revision == 0
     return not any(row.action in ANSWERS and row.state in ANSWERED for row in rows)
 
 
 def answer(order: Seen, rows: Iterable[Asked], mode: str) -> Answer | None:
-    """What is to be said of it; None: nobody waits for one. A cancel that failed leaves all as it was."""
+    """The state of its answer; None: none is needed. A cancel that failed leaves all as it was."""
     answers = [row for row in rows if row.action in ANSWERS]
     if order.ended_by is not None or order.status_id != RECEIVED:
         return None
@@ -202,7 +204,7 @@ def is_changed(order: Seen, mode: str) -> bool:
 
 
 def is_stopped(order: Seen, rows: Iterable[Asked], silenced: Collection[str]) -> bool:
-    """Whether it shows STOP: cancelled by somebody else, and no hand has touched it."""
+    """Whether it shows STOP: cancelled by another party, and not touched yet."""
     asked = any(row.action == Action.CANCEL and row.state in ANSWERED for row in rows)
     return order.ended_by == "cancelled" and not asked and silence_of("cancelled", order) not in silenced
 
@@ -230,7 +232,7 @@ def due(order: Seen, rows: Iterable[Asked]) -> datetime | None:
 
 
 def is_to_begin(order: Seen, now: datetime, silenced: Collection[str]) -> bool:
-    """Whether the kitchen should begin with a scheduled order, and nobody has touched it."""
+    """Whether the kitchen should begin with a scheduled order that was not touched yet."""
     is_open = order.ended_by is None and order.status_id in {RECEIVED, CONFIRMED}
     return (
         is_open

@@ -1,12 +1,12 @@
 """Server-sent events that say that something is different. The tables are checked only while a stream is open.
 
 Rules of this file:
-- A stream is told "changed", and a number; never what. Whoever hears it asks for the whole state, so nothing can be missed.
-- Many changes while one is being told are one. A listener that does not take it in time is dropped.
-- A state may be of a moment between two looks that find the same: then the next look says "changed", too.
-- What only time brings about, an order that becomes overdue, is told, too.
+- A stream carries "changed" and a number, never what. The page then asks for the whole state, so nothing can be missed.
+- Many changes while one is being sent are one. A listener that does not take it in time is dropped.
+- A state may be of a moment between two checks that find the same: then the next check sends "changed", too.
+- What only time brings about, an order that becomes overdue, is sent, too.
 - A device that was revoked hears nothing more.
-- A database that says nothing is told as one that fails. It is asked once, and its answer waited for, however late.
+- A database that does not answer counts as one that fails. It is asked once, and its answer waited for, however late.
 """
 
 import asyncio
@@ -24,8 +24,8 @@ from orderbridge.store.database import Database
 from orderbridge_board import devices, queries
 from orderbridge_board.snapshot import moment
 
-LOOK_S = 0.4
-WITHIN_S = 3.0  # a look takes milliseconds
+POLL_S = 0.4
+WITHIN_S = 3.0  # a check takes milliseconds
 BEAT_S = 10.0  # the page says after 25 s without one that it may be stale
 SLOW_S = 10.0  # a listener that does not take a line of text for so long is dropped
 HEAD = [
@@ -56,7 +56,7 @@ class Changes:
         self._at_work = at_work
         self._listeners: list[Listener] = []
         self._seen: tuple[Any, Any] | None = None  # what the program knew, and the tables' version
-        self._is_passing = False  # a state was of a version that no look has seen
+        self._is_passing = False  # a state was of a version that no check has seen
         self._late: list[str] = []  # moments at which something is overdue, as the last state had them
         self._watching: asyncio.Task[None] | None = None
         self._asking: tuple[Database, asyncio.Task[Any]] | None = None
@@ -94,7 +94,7 @@ class Changes:
         if self._seen is not None and version != self._seen[1]:
             self._is_passing = True
 
-    def look_soon(self) -> None:
+    def check_soon(self) -> None:
         """Something was written here."""
         self._soon.set()
 
@@ -110,8 +110,8 @@ class Changes:
     async def _watch(self) -> None:
         while self._listeners:
             try:
-                found = await self._look()
-            except Exception:  # noqa: BLE001 - whoever listens is told sooner or later; the next look may succeed
+                found = await self._check()
+            except Exception:  # noqa: BLE001 - the next check may succeed
                 _log.exception("web.crashed")
                 found = None
             if found != self._seen or self._is_passing:
@@ -121,10 +121,10 @@ class Changes:
                     listener.news.set()
             self._soon.clear()
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(LOOK_S):
+                async with asyncio.timeout(POLL_S):
                     await self._soon.wait()
 
-    async def _look(self) -> tuple[Any, Any] | None:
+    async def _check(self) -> tuple[Any, Any] | None:
         """What is another one as soon as something is different."""
         at_work = self._at_work()
         if at_work is None:
@@ -148,8 +148,8 @@ class Changes:
         """Raises TimeoutError when nothing comes; the next time the same question is waited for."""
         if self._asking is None or self._asking[0] is not database:  # after a reload it is another one
             listening = {one.device for one in self._listeners}
-            look = database.read(lambda tx: (queries.version(tx), listening - devices.paired(tx, listening)))
-            self._asking = database, asyncio.create_task(look)
+            check = database.read(lambda tx: (queries.version(tx), listening - devices.paired(tx, listening)))
+            self._asking = database, asyncio.create_task(check)
         asking = self._asking[1]
         async with asyncio.timeout(WITHIN_S):
             await asyncio.wait({asking})

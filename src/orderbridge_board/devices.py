@@ -38,7 +38,7 @@ class Device:
 
     @property
     def may_act(self) -> bool:
-        """Whether it may do more than look."""
+        """Whether it may act."""
         return self.role == ACT
 
     def is_due(self, now: datetime) -> bool:
@@ -128,7 +128,7 @@ def listed(connection: Connection) -> list[dict[str, Any]]:
 
 
 def revoke(connection: Connection, device: str, now: datetime) -> bool:
-    """By its id or its name: from now on its cookie is nobody's."""
+    """By its id or its name: from now on its cookie is void."""
     named = (devices.c.id == device) | (devices.c.name == device)
     gone = update(devices).where(named, devices.c.revoked_utc.is_(None)).values(revoked_utc=now)
     return bool(connection.execute(gone).rowcount)

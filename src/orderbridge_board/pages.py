@@ -94,7 +94,7 @@ class BoardPages:
         except Refused:
             self._known.discard(cookie)
             raise
-        except (DBAPIError, OrderbridgeError, TimeoutError):  # what is wrong is told to whom it was told before
+        except (DBAPIError, OrderbridgeError, TimeoutError):  # problems are shown to devices that have seen the board
             listed = [problem_shown(one, language) for one in problems] if cookie in self._known else []
             text = word("no_database", language)
             return JSONResponse({"error": "no_database", "text": text, "problems": listed}, 503)
@@ -120,7 +120,7 @@ class BoardPages:
         )
 
     async def customer(self, request: Request) -> Response:
-        """Who ordered, and where it goes: of an open order, where nobody can listen in."""
+        """Who ordered, and where it goes: of an open order, over an encrypted or local line."""
         work = self._work()
         if not _may_show_customers(request, work):
             raise Refused(403, "not_encrypted")
@@ -182,7 +182,7 @@ class BoardPages:
         found = await _written(work, lambda tx: write(tx, values, door.device(tx, request, acts=True), mode, now))
         if wakes:
             work.wake()
-        self.changes.look_soon()
+        self.changes.check_soon()
         return JSONResponse(found)
 
     async def here(self, request: Request) -> Response:
@@ -233,13 +233,13 @@ def _name(typed: str) -> str:
 
 
 def _may_show_customers(request: Request, work: RunningDaemon) -> bool:
-    """Whether nobody on the way can read it, or the configuration allows that somebody can."""
+    """Whether the line is encrypted or local, or the configuration allows a plain one."""
     web = work.settings.web
     return request.url.scheme == "https" or web.is_local or web.customers_unencrypted
 
 
 def _guarded(answer: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
-    """What is refused is said in the page's language."""
+    """Refusals are in the page's language."""
 
     async def guarded(request: Request) -> Response:
         try:
@@ -247,9 +247,9 @@ def _guarded(answer: Callable[[Request], Awaitable[Response]]) -> Callable[[Requ
         except Refused as error:
             return door.refusal(request, error)
         except (DBAPIError, OrderbridgeError):
-            tapped = request.method == "POST"  # and nothing of it was written: nobody tries that again by itself
+            tapped = request.method == "POST"  # nothing of it was written, and it is not retried
             return door.refusal(request, Refused(503, "not_written" if tapped else "no_database"))
         except ClientDisconnect:
-            return Response(status_code=400)  # nobody reads it
+            return Response(status_code=400)  # the client is gone
 
     return guarded

@@ -80,7 +80,7 @@ _rows = [
 ]
 _numbers = [
     select(func.max(actions.c.finished_utc)),
-    # Of a row that came and ended between two looks, whatever the clock was set to; in the words of an index.
+    # Of a row that came and ended between two checks, whatever the clock was set to; in the words of an index.
     select(func.max(actions.c.id)).where(literal_column("id > 0")),
     select(func.max(events.c.id)).where(literal_column("id > 0")),  # the same of an order
     select(func.sum(cancel_reasons.c.id)),  # read first in a daemon's first seconds
@@ -140,7 +140,7 @@ def rows_of(connection: Connection, keys: Sequence[str]) -> dict[str, list[Any]]
 
 
 def silenced_at(connection: Connection, now: datetime) -> set[str]:
-    """What is quiet, for somebody has silenced it."""
+    """What was silenced and is still quiet."""
     return set(connection.execute(select(silenced.c.subject).where(silenced.c.at_utc >= now - SILENT)).scalars())
 
 

@@ -21,6 +21,18 @@ from orderbridge_board import cards, queries
 
 MINUTES = (10, 15, 20, 25, 30, 40, 50, 60)
 _SEEN = [one.name for one in fields(cards.Seen) if one.name not in {"key", "scheduled"}]  # columns of the same name
+_SAME = {  # of a card: shown as they are, each with its column
+    "number": "order_number",
+    "account": "account",
+    "restaurant": "restaurant_name",
+    "status": "status",
+    "shipping": "shipping_method",
+    "courier": "courier_type",
+    "scheduled": "scheduled_for",
+    "ordered": "ordered_at",
+    "payment": "payment_method",
+    "note": "note",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,28 +90,15 @@ def _card(row: Mapping[str, Any], lines: Sequence[Any], asked: Sequence[Any], at
     stop = cards.is_stopped(order, asked, at.silenced)
     if (order.ended_by is not None and not stop) or cards.is_handed(order, asked, at.silenced):
         return None
-    due, problems = cards.due(order, asked), codes_of(row["problem"])
-    ordered = local_moment(row["ordered_at"], at.zone)
-    waits_since = (
-        ordered if ordered is not None and LATE in problems else cards.waits_since(row["received_utc"], ordered)
-    )
-    return {
+    problems, ordered = codes_of(row["problem"]), local_moment(row["ordered_at"], at.zone)
+    is_late = ordered is not None and LATE in problems
+    return {name: row[column] for name, column in _SAME.items()} | {
         "key": order.key,
-        "number": row["order_number"],
-        "account": row["account"],
-        "restaurant": row["restaurant_name"],
-        "status": row["status"],
-        "received": moment(waits_since),
-        "shipping": row["shipping_method"],
-        "courier": row["courier_type"],
-        "scheduled": row["scheduled_for"],
-        "ordered": row["ordered_at"],
+        "received": moment(ordered if is_late else cards.waits_since(row["received_utc"], ordered)),
         "money": cards.money(order),
         "amount": amount(row["amount_due"]),
         "total": amount(row["total"]),
         "tip": amount(row["order_tip"]),
-        "payment": row["payment_method"],
-        "note": row["note"],
         "items": [_item(item, options) for item, options in lines],
         "problems": problems,
         "revision": order.revision,
@@ -107,7 +106,7 @@ def _card(row: Mapping[str, Any], lines: Sequence[Any], asked: Sequence[Any], at
         "changed": cards.is_changed(order, at.mode),
         "stop": stop,
         "answer": cards.answer(order, asked, at.mode),
-        "due": moment(due),
+        "due": moment(cards.due(order, asked)),
         "start": moment(order.start_utc),
         "sounds": cards.sounds(order, asked, at.mode, at.now, at.silenced),
         "actions": [{"action": one, "tries": cards.tries(asked, one)} for one in cards.offered(order, asked)],
@@ -134,7 +133,7 @@ def _item(item: Any, options: Sequence[Any]) -> dict[str, Any]:
 
 
 def shown_row(row: Any, language: str) -> dict[str, Any] | None:
-    """An outbox row as a card shows it, in the language of whoever looks."""
+    """An outbox row as a card shows it, in the language of the page."""
     if row is None:
         return None
     waits = row.state in UNFINISHED

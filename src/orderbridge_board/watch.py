@@ -37,7 +37,7 @@ class Audience:
             self._until[device] = now + HEARD_S
 
     def is_deaf(self, now: float) -> bool:
-        """Whether it is certain that nobody can hear."""
+        """Whether it is certain that no tablet can be heard."""
         return now >= self._sure_from and not any(until > now for until in self._until.values())
 
 

@@ -1,4 +1,4 @@
-"""`orderbridge certify`: a certificate for somebody's till."""
+"""`orderbridge certify`: certifies a POS."""
 
 import re
 import sys

@@ -19,7 +19,7 @@ from orderbridge_sandbox.documents import item_of, random_uuid
 from orderbridge_sandbox.options import Line
 from orderbridge_sandbox.scenery import KADIKOY
 
-LOOK_S = 0.05
+POLL_S = 0.05
 BETWEEN_S = 0.3  # each question of a command is a process of its own
 PATIENCE_S = 30.0  # for what is the daemon's business and not the till's: an order that arrives, a row that ends
 BY_ITSELF_S = 5.0  # so long a till may do by itself what else the operator is asked for
@@ -141,7 +141,7 @@ class Driver:
         while not condition(self.observe()):
             if self.clock.monotonic() >= over:
                 return False
-            self.pause(LOOK_S)
+            self.pause(POLL_S)
         return True
 
     def pause(self, seconds: float) -> None:
@@ -201,7 +201,7 @@ class Driver:
         return self.begin(verb, letter, *arguments) and self.until_ended()
 
     def begin(self, verb: str, letter: str, *arguments: str) -> bool:
-        """Have something done with that order, and wait until its row is there. False: nobody could do it."""
+        """Have something done with that order, and wait until its row is there. False: the operator cannot do it."""
         action = ACTIONS.get(verb, verb)
         rows = len(self.observe().rows_of(action, letter))
         is_able = self.do(verb, letter, *arguments)
@@ -227,7 +227,7 @@ class Driver:
         value: str = "",
         shown: Callable[[str], Fact] = lambda _: {},
     ) -> None:
-        """Ask what the till told the kitchen, or collects; `right` judges what a command says, where it can be judged.
+        """Ask what the till printed for the kitchen, or collects; `right` judges the output of a command, where it can.
 
         `shown` is what a report tells of a wrong answer.
         """
@@ -258,10 +258,10 @@ class Driver:
         )
 
     def papers(self, letter: str) -> str:
-        """All that the kitchen was told so far, as a command says it. A person is asked once, at the end."""
+        """All that was printed for the kitchen so far, as a command reports it. A person is asked once, at the end."""
         return "" if self.operator.by_person else self.operator.do("ticket", self.key(letter), about="").output.strip()
 
-    # ---- what is told once it is over --------------------------------------------------------------------------------
+    # ---- once it is over ---------------------------------------------------------------------------------------------
 
     def clear(self) -> None:
         """Put the platform back to what it was."""

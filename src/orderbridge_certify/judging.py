@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from orderbridge_certify.seen import ACTIONS, Call, Fact, Judge, Judged, Note, Order, Row, Seen, Verdict, facts
 
-AT_ONCE_S = 1.0  # between two clocks, and between a commit and a look at it
+AT_ONCE_S = 1.0  # between two clocks, and between a commit and its observation
 LONGEST_LOCK_S = 2.0
 PREPARING_TIME = range(1, 1441)
 
@@ -165,7 +165,7 @@ def revision_read(seen: Seen) -> Judged:
 
 
 def shown_right(verb: str) -> Judge:
-    """What the operator shows is as it should be; a person's word is told as such."""
+    """What the operator shows is as it should be; a person's answer is marked as such."""
 
     def judged(seen: Seen) -> Judged:
         if any(answer.needs_person for answer in seen.answers_to(verb)):
@@ -223,7 +223,7 @@ def _may(note: Note) -> bool:
 
 
 def deletes_nothing(seen: Seen) -> Judged:
-    """A row that is gone is a row that nobody can answer for."""
+    """A deleted row cannot be checked or settled any more."""
     gone = [note for note in seen.notes if note.what == "delete"]
     return Judged(Verdict.FAIL, "deleted", _places(gone)) if gone else _quiet(seen)
 

@@ -1,4 +1,4 @@
-"""Locks: how long somebody holds one, and certify's own, held on purpose.
+"""Locks: how long a program holds one, and certify's own, held on purpose.
 
 On SQLite there is one writer's lock, found by asking for it. A server tells since when a transaction is open.
 """
@@ -19,9 +19,9 @@ from orderbridge.store.database import Database
 from orderbridge.store.tables import orders
 from orderbridge_certify.noise import PATIENT_S, PAUSE_S, STATEMENT, TABLE
 
-LOOK_S = 0.1
+POLL_S = 0.1
 
-# The transactions that are open. Since when, is counted from the first look that saw each.
+# The transactions that are open. Their age is counted from the first poll that found each.
 _OPEN = {
     # Everybody may read pg_locks. pg_stat_activity hides since when another role's transaction is open.
     "postgresql": (
@@ -38,7 +38,7 @@ _OPEN["mariadb"] = _OPEN["mysql"]
 
 
 class Probe:
-    """Looks all the time how long somebody holds a lock; `longest_s` is None where it may not be seen."""
+    """Measures all the time how long a program holds a lock; `longest_s` is None where it may not be seen."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -59,14 +59,14 @@ class Probe:
     def work(self) -> None:
         """Until it is over."""
         file = _file(self._database)
-        while not self._over.wait(LOOK_S):
+        while not self._over.wait(POLL_S):
             if file is None:
-                self._look_at_server()
+                self._check_server()
             else:
                 self._ask_for_lock(file)
 
     def end(self) -> None:
-        """No more looks."""
+        """Stop measuring."""
         self._over.set()
 
     def _ask_for_lock(self, file: str) -> None:
@@ -76,7 +76,7 @@ class Probe:
             self._longest_s, self._asked = self.longest_s, None
             connection.execute("ROLLBACK")
 
-    def _look_at_server(self) -> None:
+    def _check_server(self) -> None:
         statement = _OPEN[self._database.engine.dialect.name]
         try:
             found = self._database.read_now(lambda connection: connection.exec_driver_sql(statement).scalars().all())
@@ -139,7 +139,7 @@ def _process(file: str) -> Iterator[None]:
         try:
             before = times(connection)
             while times(connection) == before and running.poll() is None:
-                threading.Event().wait(LOOK_S)
+                threading.Event().wait(POLL_S)
             yield
         finally:
             running.kill()

@@ -1,4 +1,4 @@
-"""What somebody other than the daemon writes into its tables, noted by triggers, on three databases side by side.
+"""Writes into the tables that are not the daemon's, noted by triggers, on three databases side by side.
 
 On a server the daemon's connections say who they are, each in its session; on SQLite its transactions open the guard.
 The triggers look at that and note everybody else. They note and let pass: a report shows what a till would have been
@@ -38,7 +38,7 @@ INTO = "INSERT INTO certify_writes (what, tbl, row_key, col, val, revision)"
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """How one kind of database is told who writes, and how it notes the others."""
+    """How one kind of database knows the daemon, and how it notes other writers."""
 
     mark: str  # what the daemon says on each of its connections; empty: its transactions make it known
     triggers: Callable[[Table], Iterator[str]]
@@ -140,7 +140,7 @@ def are_kept(connection: Connection) -> bool:
 
 
 def keep(connection: Connection) -> None:
-    """Note from now on what somebody else writes, and refuse it no more. The tables must be there."""
+    """Note from now on what other programs write, and refuse it no more. The tables must be there."""
     way = WAYS[connection.dialect.name]
     _own.create_all(connection)
     connection.execute(insert(_noise).values(times=0))
@@ -153,5 +153,5 @@ def keep(connection: Connection) -> None:
 
 
 def now_of(connection: Connection) -> datetime:
-    """The database's own clock: notes, rows and orders are told by it."""
+    """The database's own clock: notes, rows and orders go by it."""
     return connection.execute(select(utc_now())).scalar_one()

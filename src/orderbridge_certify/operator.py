@@ -1,4 +1,4 @@
-"""What a person would do at the till: asked of a command, of a person at the terminal, or of nobody."""
+"""What a person would do at the till: done by a command, by a person at the terminal, or not at all."""
 
 import shlex
 import subprocess
@@ -11,7 +11,7 @@ CANNOT = 64  # with this the command says that it does not know the verb
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What came of it: whether there was somebody who could, and what was said."""
+    """The result: whether it could be done, and the output."""
 
     able: bool
     output: str = ""
@@ -19,7 +19,7 @@ class Done:
 
 
 class Operator:
-    """Who works the till. By itself nobody: what needs a person is not seen."""
+    """Works the till. The base class does nothing: what needs an operator is not seen."""
 
     by_person = False
     person: "Person | None" = None  # who is asked what only eyes can see

@@ -3,7 +3,7 @@
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from orderbridge.errors import ConfigError
 from orderbridge.observe import logs
 from orderbridge.store import schema
 from orderbridge.store.database import Database, open_database
-from orderbridge.texts import say, spoken
+from orderbridge.texts import say
 from orderbridge_certify import judging, notes, report
 from orderbridge_certify.driver import Bench, Driver, Terms
 from orderbridge_certify.operator import Operator
@@ -27,7 +27,7 @@ from orderbridge_certify.setup import running
 from orderbridge_certify.started import Started
 
 FIRST_SIGN_S = 300.0
-BY_A_PERSON_S = 3600.0  # somebody may have to go and find the till
+BY_A_PERSON_S = 3600.0  # a person may have to go to the till first
 SIGN = "first_sign"
 LOG = "daemon.log"
 STATE = "certify.json"
@@ -109,22 +109,19 @@ def certify(wanted: Wanted) -> bool:
             logs.configure(level="warning", format="json", stream=log)
             _play(wanted, state, missing, database)
     results = {one.name: state.results[one.name] for one in wanted.scenarios}
-    made = report.made(wanted.kept, results, spoken())
-    report.write(made, wanted.folder, spoken())
-    wanted.tell(say("certify.ends", verdict=made["verdict"], counts=_counted(made), folder=wanted.folder))
+    made = report.made(wanted.kept, results)
+    report.write(made, wanted.folder)
+    counts = ", ".join(f"{name} {number}" for name, number in made["counts"].items() if number)
+    wanted.tell(say("certify.ends", verdict=made["verdict"], counts=counts, folder=wanted.folder))
     if made["verdict"] == Verdict.FAIL:
         wanted.tell(say("certify.after_a_fail"))
     return bool(made["verdict"] == Verdict.PASS)
 
 
-def _counted(made: report.Report) -> str:
-    return ", ".join(f"{name} {number}" for name, number in made["counts"].items() if number)
-
-
 @contextmanager
 def _database(url: str, state: State) -> Iterator[Database]:
     """The till's database with our tables, and notes of what others write there. Raises ConfigError, StoreError."""
-    open_database(url, accept_unsafe_durability=True, inline=True).close()  # what is wrong with it is told in words
+    open_database(url, accept_unsafe_durability=True, inline=True).close()  # raises what is wrong with it, in words
     database = Database(url, accept_unsafe_durability=True, inline=True)
     notes.mark(database.engine)
     try:
@@ -146,7 +143,8 @@ def _tables(connection: Connection) -> list[str]:
 
 def _play(wanted: Wanted, state: State, missing: list[Scenario], database: Database) -> None:
     terms = wanted.terms
-    with running(wanted.url, seed=terms.seed, pace=terms.pace) as around, _till(wanted) as till:
+    till = Started(wanted.start, wanted.folder) if wanted.start else None
+    with running(wanted.url, seed=terms.seed, pace=terms.pace) as around, closing(till) if till else nullcontext():
         bench = Bench(setup=around, database=database, operator=wanted.operator, terms=terms, till=till)
         _await_first_sign(wanted, state, bench)
         for number, scenario in enumerate(missing, start=1):
@@ -158,19 +156,6 @@ def _play(wanted: Wanted, state: State, missing: list[Scenario], database: Datab
             state.end(scenario.name, result)
             verdict, sentence = result["verdict"], say(f"certify.scenarios.{scenario.name}")
             wanted.tell(say("certify.scenario", number=number, all=len(missing), verdict=verdict, sentence=sentence))
-
-
-@contextmanager
-def _till(wanted: Wanted) -> Iterator[Started | None]:
-    """What `--start` starts, until the end of the block."""
-    if not wanted.start:
-        yield None
-        return
-    till = Started(wanted.start, wanted.folder)
-    try:
-        yield till
-    finally:
-        till.end()
 
 
 def _await_first_sign(wanted: Wanted, state: State, bench: Bench) -> None:

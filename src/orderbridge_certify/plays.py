@@ -158,7 +158,7 @@ def _beside(wanted: str) -> Callable[[str], Fact]:
 
 
 def problem(driver: Driver) -> None:
-    """A person must look at it."""
+    """A person must decide."""
     letter = driver.order(order_tip="?")
     if driver.until_taken():
         driver.ask("ticket", letter, "ticket_problem", None)

@@ -9,7 +9,7 @@ from orderbridge_certify.started import Started
 from orderbridge_sandbox.rules import CONFIRMED
 
 FEW, MANY = 3, 20
-AT_PRINTER_S = 3.0  # a till that looks every two seconds has come to its printer
+AT_PRINTER_S = 3.0  # a till that polls every two seconds has come to its printer
 PAPER_S = 150.0  # within which all is on paper: a till may leave what it has begun alone for a minute
 SECOND_COPY_S = 90.0  # within which a second copy comes, if one does
 
@@ -52,7 +52,7 @@ def two_at_once(driver: Driver) -> None:
     _await_papers(driver, till, words)
     till.until_quiet()
     _note(driver, till, words)
-    till.end()
+    till.close()
     till.start()
 
 

@@ -44,7 +44,7 @@ def _delay_s(driver: Driver) -> float:
 
 
 def _is_met(driver: Driver, hold_s: float) -> bool:
-    """Hold the lock for longer than the till takes to look again: does it write as soon as that is given back?"""
+    """Hold the lock for longer than the till takes to poll again: does it write as soon as that is given back?"""
     letter = driver.order()
     driver.until_visible()
     Held(driver.database, driver.key(letter)).hold(hold_s)
@@ -70,8 +70,8 @@ def lock(driver: Driver) -> None:
 def revision_read(driver: Driver) -> None:
     """A new revision comes while the till waits to write the one that it has read.
 
-    A till looks now and then, and must look while the lock is held. So the first try shows how long after its last
-    note the till looks, and from then on that moment lies in the middle of the hold.
+    A till polls now and then, and must poll while the lock is held. So the first try shows how long after its last
+    note the till polls, and from then on that moment lies in the middle of the hold.
     """
     letter = accepted(driver)
     held = Held(driver.database, driver.key(letter))

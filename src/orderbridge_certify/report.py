@@ -9,7 +9,7 @@ from typing import Any
 from xml.etree import ElementTree as ET
 
 from orderbridge import __version__
-from orderbridge.texts import say
+from orderbridge.texts import say, spoken
 from orderbridge_certify.seen import Verdict
 
 FILES = ("report.json", "report.junit.xml", "report.html")
@@ -18,9 +18,9 @@ Report = dict[str, Any]
 Result = dict[str, Any]  # of a scenario, as JSON: verdict, took_s and the criteria
 
 
-def made(terms: Mapping[str, Any], results: Mapping[str, Result], language: str) -> Report:
+def made(terms: Mapping[str, Any], results: Mapping[str, Result]) -> Report:
     """All that the three files say."""
-    scenarios = [_scenario(name, result, language) for name, result in results.items()]
+    scenarios = [_scenario(name, result) for name, result in results.items()]
     counted = Counter(one["verdict"] for scenario in scenarios for one in scenario["criteria"])
     return {
         "till": terms["till"],
@@ -28,29 +28,29 @@ def made(terms: Mapping[str, Any], results: Mapping[str, Result], language: str)
         "counts": {str(verdict): counted[verdict] for verdict in Verdict},
         "orderbridge": __version__,
         "terms": {name: value for name, value in terms.items() if name != "till"},
-        "language": language,
+        "language": spoken(),
         "scenarios": scenarios,
     }
 
 
-def _scenario(name: str, result: Result, language: str) -> Report:
+def _scenario(name: str, result: Result) -> Report:
     criteria = [
         {
             "name": one["name"],
-            "sentence": say(f"certify.criteria.{one['name']}", language),
+            "sentence": say(f"certify.criteria.{one['name']}"),
             "verdict": one["verdict"],
-            "why": say(f"certify.why.{one['why']}", language) if one["why"] else "",
+            "why": say(f"certify.why.{one['why']}") if one["why"] else "",
             "facts": one["facts"],
         }
         for one in result["criteria"]
     ]
-    sentence = say(f"certify.scenarios.{name}", language)
+    sentence = say(f"certify.scenarios.{name}")
     return {"name": name, "sentence": sentence, **result, "criteria": criteria}
 
 
-def write(report: Report, folder: Path, language: str) -> None:
+def write(report: Report, folder: Path) -> None:
     """The three files, each whole or as it was."""
-    texts = (json.dumps(report, ensure_ascii=False, indent=2) + "\n", _junit(report), _html(report, language))
+    texts = (json.dumps(report, ensure_ascii=False, indent=2) + "\n", _junit(report), _html(report))
     for name, written in zip(FILES, texts, strict=True):
         fresh = folder / f"{name}.new"
         fresh.write_text(written, encoding="utf-8")
@@ -101,17 +101,17 @@ code{font-size:.85rem;overflow-wrap:anywhere}.big{font-size:1.4rem;font-weight:7
 """
 
 
-def _html(report: Report, language: str) -> str:
-    title = escape(say("certify.title", language, till=report["till"]))
+def _html(report: Report) -> str:
+    title = escape(say("certify.title", till=report["till"]))
     counts = ", ".join(f"{name}: {number}" for name, number in report["counts"].items())
     terms = ", ".join(f"{name}: {value}" for name, value in report["terms"].items())
     return (
-        f'<!DOCTYPE html>\n<html lang="{language}">\n<head>\n<meta charset="utf-8">\n'
+        f'<!DOCTYPE html>\n<html lang="{report["language"]}">\n<head>\n<meta charset="utf-8">\n'
         f'<meta name="viewport" content="width=device-width, initial-scale=1">\n<title>{title}</title>\n'
         f"<style>{STYLE}</style>\n</head>\n<body>\n<h1>{title}</h1>\n"
         f'<p class="big {report["verdict"]}">{report["verdict"]}</p>\n<p>{escape(counts)}</p>\n'
         f"<p>orderbridge {escape(report['orderbridge'])} · {escape(terms)}</p>\n"
-        f"<p>{escape(say('certify.legend', language))}</p>\n"
+        f"<p>{escape(say('certify.legend'))}</p>\n"
         f"{''.join(_section(one) for one in report['scenarios'])}</body>\n</html>\n"
     )
 

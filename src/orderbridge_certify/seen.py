@@ -45,7 +45,7 @@ class Order:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Note:
-    """One thing that somebody other than the daemon wrote into its tables."""
+    """One write into the tables that is not the daemon's."""
 
     what: str  # insert, update or delete
     table: str
@@ -86,7 +86,7 @@ class Answer:
 
     verb: str
     letter: str = ""
-    able: bool = True  # False: there is nobody who could
+    able: bool = True  # False: the operator cannot do it
     by_person: bool = False
     holds: bool | None = None  # of a question: whether it is as it should be
     needs_person: bool = False  # an operator that is no person: this is for eyes
@@ -160,7 +160,7 @@ def _without_times(shown: Fact) -> str:
 
 
 def worst(verdicts: list[Verdict]) -> Verdict:
-    """Of a scenario, by its criteria: a FAIL before all else, then what a person said, then what was not seen."""
+    """Of a scenario, by its criteria: a FAIL before all else, then what a person answered, then what was not seen."""
     for verdict in (Verdict.FAIL, Verdict.BY_A_PERSON, Verdict.PASS):
         if verdict in verdicts:
             return verdict

@@ -18,7 +18,7 @@ from orderbridge_sandbox.demo import settings_for
 from orderbridge_sandbox.options import Line
 
 START_S = 60.0
-LOOK_S = 0.05
+POLL_S = 0.05
 LEAST_COOLDOWN_S = 0.2
 
 MORE = """
@@ -70,12 +70,12 @@ class Setup:
         """Until the sandbox plays it."""
         over = SystemClock().monotonic() + START_S
         while self._sandbox.line is not line and SystemClock().monotonic() < over:
-            threading.Event().wait(LOOK_S)
+            threading.Event().wait(POLL_S)
 
     def _run(self, begun: threading.Event) -> None:
         try:
             asyncio.run(self._work(begun))
-        except Exception as error:  # noqa: BLE001 - told to whoever started it
+        except Exception as error:  # noqa: BLE001 - check() raises it
             self._failure = error
         finally:
             begun.set()

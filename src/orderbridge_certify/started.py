@@ -109,7 +109,7 @@ class Started:
             printer.process.wait()
             printer.flow()
 
-    def end(self) -> None:
+    def close(self) -> None:
         """Kill all, with whatever they have started."""
         for printer in self._printers:
             with suppress(ProcessLookupError):

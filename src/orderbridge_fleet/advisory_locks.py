@@ -59,7 +59,7 @@ END_STUCK = (
     "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND usename = current_user"
     " AND application_name = %s AND xact_start < clock_timestamp() - interval '5 seconds'"
 )
-# FOR SHARE: nobody changes the epoch before this transaction ends. A replica that is stopped in the middle of it would
+# FOR SHARE: no other session changes the epoch before this transaction ends. A replica that is stopped in the middle of it would
 # keep its successor waiting, so the server ends it.
 EPOCH = (
     f"SELECT epoch, set_config('idle_in_transaction_session_timeout', '{SILENT_S}s', true)"  # noqa: S608
@@ -126,7 +126,7 @@ def _each(connection: Connection, function: str, buckets: Sequence[int]) -> list
 
 
 def epoch_of(connection: Connection, replica: str) -> int | None:
-    """The epoch of a replica; nobody changes it before this transaction ends. None: the replica is gone."""
+    """The epoch of a replica, locked until this transaction ends. None: the replica is gone."""
     return connection.exec_driver_sql(EPOCH, (replica,)).scalar()
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from zlib import crc32
 
-GRACE_S = 5.0  # the holder of a bucket that nobody gave back may be on its way back to a server that was restarted
+GRACE_S = 5.0  # the holder of a bucket that was not given back may be on its way back to a server that was restarted
 
 
 @dataclass(frozen=True, slots=True)

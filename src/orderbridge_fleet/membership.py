@@ -4,7 +4,7 @@ Rules of this file:
 - Locks of one session say who lives; the table says whose a bucket is. Who takes the bucket of one that vanished adds 1
   to that one's epoch in the same transaction, and every writing transaction of a replica asks for its epoch first. So
   nothing that began before is written after.
-- A session that was lost is made anew, and the locks are taken again. While the epoch stands nobody has noticed.
+- A session that was lost is made anew, and the locks are taken again. While the epoch stands no other replica has noticed.
 - Once another epoch is seen, or all was given back, this replica is over and writes nothing: `fence` says so for ever.
 - Every call is bounded in time, and may come from any thread.
 """
@@ -66,7 +66,7 @@ class Membership:
         self._epoch: int | None = None  # None: nothing is ours yet, not even a row
         self._count = 0
         self._is_over = False
-        self._is_absent = False  # its session has said that it no longer counts
+        self._is_absent = False  # its session no longer counts as alive
         self._refused: DBAPIError | None = None  # in this beat
         self._held: frozenset[int] = frozenset()
         self._unheld: dict[int, float] = {}  # since when a bucket is seen without a holder, by our clock
@@ -90,7 +90,7 @@ class Membership:
         return self._is_over
 
     def is_lost(self) -> bool:
-        """Never said here: the next beat raises Fenced. Keeps the session while no beat comes, as over a reload."""
+        """Never here: the next beat raises Fenced. Keeps the session while no beat comes, as over a reload."""
         with contextlib.suppress(DBAPIError, Fenced), self._asking():
             if not self._is_over:
                 self._renewed()
@@ -117,7 +117,7 @@ class Membership:
             self._end()
 
     def beat(self, give: Collection[int] = (), *, is_ending: bool = False) -> Beat:
-        """Give these back, look who is there, take what is ours to take. The schema is this program's by now.
+        """Give these back, find who is there, take what is ours to take. The schema is this program's by now.
 
         `is_ending`: take nothing any more, and let the others divide everything among themselves.
         Raises DBAPIError when the server does not answer: what was ours is so still, ask again. Raises Fenced when this
@@ -215,7 +215,7 @@ class Membership:
         """A session that is ours alone. Raises Unusable."""
         self._connection = self._session.open()
         self._is_absent = False
-        self._unheld = {}  # nobody could look meanwhile: a grace begins when the server is back
+        self._unheld = {}  # no replica could check meanwhile: a grace begins when the server is back
         return self._connection
 
     # ---- a beat's parts ----------------------------------------------------------------------------------------------

@@ -43,7 +43,7 @@ from orderbridge_fleet.shared_clock import SharedClock
 if TYPE_CHECKING:
     from orderbridge.daemon import Daemon
 
-BEAT = "beat"  # what the database is asked for, as its trouble is told
+BEAT = "beat"  # what the database is asked for, as its trouble is reported
 BEAT_S = 1.0
 READ_S = 2.0
 LEASE_S = 4.5  # less than GRACE_S, and than the silence after which the server ends our session
@@ -56,7 +56,7 @@ _log = structlog.get_logger(__name__)
 
 
 class Replica(Roster):
-    """Of one daemon. `membership`: None where nobody else is let in; then all buckets are ours."""
+    """Of one daemon. `membership`: None where no other replica is let in; then all buckets are ours."""
 
     _daemon: "Daemon"
     _problems: ReplicaProblems
@@ -165,20 +165,16 @@ class Replica(Roster):
             try:
                 await self._beat_once()
             except DBAPIError as error:
-                self._tell_silence(error)
+                if not self.may_send():  # before that all other work with the database may go well
+                    self._daemon.database.trouble.failed(BEAT, type(error.orig).__name__, remedy(error), kind(error))
             else:
                 self._daemon.database.trouble.worked(BEAT)
             with suppress(TimeoutError):
                 async with asyncio.timeout(BEAT_S):
                     await self._hurry.wait()
 
-    def _tell_silence(self, error: DBAPIError) -> None:
-        """Once nothing leaves for it: all other work with the database may go well."""
-        if not self.may_send():
-            self._daemon.database.trouble.failed(BEAT, type(error.orig).__name__, remedy(error), kind(error))
-
     def _tell_refused(self, error: DBAPIError | None) -> None:
-        """That buckets cannot change hands: accounts of a replica that ends are nobody's then."""
+        """That buckets cannot change hands: accounts of a replica that ends have no owner then."""
         if error is not None and not self._is_refused:
             _log.error("fleet.refused", error=str(error.orig), remedy=remedy(error))
         self._is_refused = error is not None
@@ -196,13 +192,8 @@ class Replica(Roster):
         if self._is_draining:
             self._given |= given
         if beat != self._beat:
-            sizes = {
-                "held": len(beat.held),
-                "excess": len(beat.excess),
-                "of": beat.count,
-                "replicas": len(beat.replicas),
-            }
-            _log.info("fleet.buckets", **sizes)
+            held, excess, alive = map(len, (beat.held, beat.excess, beat.replicas))
+            _log.info("fleet.buckets", held=held, excess=excess, of=beat.count, replicas=alive)
             self._beat = beat
             self._changed.set()
         self._has_beaten.set()
@@ -227,18 +218,14 @@ class Replica(Roster):
         is_whole, self._accounts_version = self._accounts_version is None, loaded.version
         if is_whole:
             self._read_whole = now
-            self._tell_elsewhere(loaded.elsewhere)
+            if loaded.elsewhere and not self._elsewhere:  # there each has a cooldown that no other replica knows
+                _log.error("fleet.noted_elsewhere", accounts=loaded.elsewhere, remedy=say("log.noted_elsewhere"))
+            self._elsewhere = loaded.elsewhere
         self._know(loaded)
         counts = {"known": len(self.known), "changed": len(loaded.accounts), "gone": len(loaded.gone)}
         _log.info("fleet.accounts", broken=len(self._broken), **counts)
         self.changed()
         self._changed.set()
-
-    def _tell_elsewhere(self, count: int) -> None:
-        """Under another address each account has a cooldown of its own, which no other replica knows."""
-        if count and not self._elsewhere:
-            _log.error("fleet.noted_elsewhere", accounts=count, remedy=say("log.noted_elsewhere"))
-        self._elsewhere = count
 
     def _changes(self, connection: Connection) -> Loaded | None:
         self._clock.follow(connection)
@@ -249,7 +236,6 @@ class Replica(Roster):
 
     def _know(self, loaded: Loaded) -> None:
         """From now on these are the accounts. One that cannot be read goes on as it was, if it did."""
-        known = self.known
         broken: dict[str, str] = dict(loaded.broken)
         for account in loaded.accounts:
             if account.name in self._in_file:
@@ -257,13 +243,13 @@ class Replica(Roster):
             elif account.fingerprint in self._in_file.values():
                 broken[account.name] = Fault.SAME_SECRETS
             else:
-                known[account.name] = account
+                self.known[account.name] = account
                 self._mended(account.name)
         for name in loaded.gone - self._in_file.keys():
-            known.pop(name, None)
+            self.known.pop(name, None)
             self._mended(name)
         for name in broken.keys() - self._in_file.keys():
-            known.setdefault(name, None)
+            self.known.setdefault(name, None)
             self._broken.add(name)
             self._daemon.health.known.begin(Code.ACCOUNT_UNREADABLE, name, account=name, fault=broken[name])
 
@@ -322,9 +308,8 @@ class Replica(Roster):
     async def _let_go(self, bucket: int, names: Collection[str]) -> None:
         try:
             await self._leave(names)
-            if bucket == LEAD_BUCKET and (
-                runs := self._daemon.timetable.runs_of(JOBS)
-            ):  # else it would write over what the next one finds
+            # Else a run under way would write over what the next lead finds.
+            if bucket == LEAD_BUCKET and (runs := self._daemon.timetable.runs_of(JOBS)):
                 await asyncio.wait(runs)
         finally:
             del self._leaving[bucket]

@@ -20,7 +20,7 @@ from orderbridge.store.database import Database
 from orderbridge.store.own_tables import BUCKETS, buckets, replicas
 
 WRITTEN = ("code", "subject", "severity", "count", "account")  # of a problem, beside its time and facts
-UNKNOWN = ""  # before the first look: a reload keeps the name, and what the daemon before had written is there still
+UNKNOWN = ""  # before the first note: a reload keeps the name, and what the daemon before had written is there still
 
 
 def count(connection: Connection) -> int:
@@ -46,7 +46,7 @@ def enter(connection: Connection, replica: str, number: int, node: str) -> None:
 
 
 def give(connection: Connection, replica: str, given: Collection[int]) -> None:
-    """They are nobody's from now on."""
+    """They have no owner from now on."""
     ours = (buckets.c.replica == replica, buckets.c.bucket.in_(given))
     connection.execute(update(buckets).values(replica=None).where(*ours))
 
@@ -113,7 +113,7 @@ class ReplicaProblems:
         self._noted: str | None = UNKNOWN
 
     async def note(self, found: Sequence[Problem]) -> None:
-        """This is so here. Written only when it has changed; what fails is tried with the next look."""
+        """This is so here. Written only when it has changed; what fails is tried the next time."""
         text = json.dumps([_plain(one) for one in found], ensure_ascii=False) if found else None
         if self._name is None or text == self._noted:
             return

@@ -3,7 +3,7 @@
 Rules of this file:
 - AES-GCM with a nonce by chance. The key of the cipher is derived from a master key once, not for each row.
 - A text is bound to its account's name: in another account's row it does not open.
-- What does not open is a value, and no word of it is told.
+- What does not open is a Fault, a value; nothing of it is shown.
 """
 
 import base64

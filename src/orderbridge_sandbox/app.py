@@ -95,7 +95,8 @@ class Endpoint:
         )
 
     def _record(self, call: Call, account: str) -> CallRecord:
-        record = self._world.record(call.operation, account, call.argument, _kept_body(call))
+        body = None if call.operation in (Operation.LOGIN, UNKNOWN) else call.body  # no secret is kept
+        record = self._world.record(call.operation, account, call.argument, body)
         record.method, record.path = call.method, call.path
         record.advice = tuple(advice_on(self._world, call))
         return record
@@ -155,7 +156,3 @@ def _call(operation: str, request: Request) -> Call:
         path=request.url.path + query,
         is_json=request.headers.get("content-type", "").partition(";")[0].strip().lower() == "application/json",
     )
-
-
-def _kept_body(call: Call) -> object:
-    return None if call.operation in (Operation.LOGIN, UNKNOWN) else call.body

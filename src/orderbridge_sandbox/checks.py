@@ -207,7 +207,7 @@ def check_cooldown(world: World, call: Call, seconds: float) -> None:
 
 
 def cooldown_left(world: World, call: Call, seconds: float) -> tuple[float, Sequence[tuple[str, str]]]:
-    """How many seconds of the cooldown are left, and whose it is; without a valid token it is nobody's."""
+    """Return how many seconds of the cooldown are left, and its keys: none without a valid token."""
     account = world.account_of(call.token)
     keys = [] if account is None else [(call.operation, whose) for whose in _sharing(world, call, account)]
     last = max((world.cooldown_since[key] for key in keys if key in world.cooldown_since), default=None)

@@ -80,7 +80,7 @@ def sandbox(
     host, _, port = listen.rpartition(":")
     if not host or not port.isdigit():
         raise click.UsageError(say("sandbox.listen"))
-    # What is said last goes before what was said first.
+    # A later source overrides an earlier one.
     begin = {"orders_per_minute": 2.0, "orders_where": "logged_in", "language": spoken()}
     named = {SHORT.get(name, name): value for name, value in given.items() if value is not None}
     try:

@@ -97,7 +97,7 @@ COMMANDS: Final[list[Command]] = []
 def command(
     method: str, path: str
 ) -> Callable[[Callable[Concatenate[World, P], R]], Callable[Concatenate[World, P], R]]:
-    """Enter a function into the table: it acts under the lock, and whoever waits for a change looks again after it."""
+    """Enter a function into the table: it acts under the lock, and waiters check their condition after it."""
 
     def enter(act: Callable[Concatenate[World, P], R]) -> Callable[Concatenate[World, P], R]:
         @wraps(act)

@@ -32,7 +32,7 @@ class Stranger(Exception):
 
 
 class NotJson(Exception):
-    """A body that is not said to be JSON."""
+    """A body that is not labelled as JSON."""
 
 
 class NoPath(Exception):

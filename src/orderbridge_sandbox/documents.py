@@ -1,7 +1,7 @@
-"""Makes orders that look like real ones, from a seeded Random ("Order" in docs/interface.md).
+"""Makes realistic orders from a seeded Random ("Order" in docs/interface.md).
 
 total = the line totals + courier_fee + order_tip - discount. A line total is price x quantity plus the modifiers
-of the line, added once: docs/interface.md does not multiply them. Phones begin with +90 500 000, which nobody has.
+of the line, added once: docs/interface.md does not multiply them. Phones begin with +90 500 000, which is not assigned.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -18,42 +18,6 @@ from .state import Choice, Document, Food, Restaurant
 
 CENT: Final = Decimal("0.01")
 NOTHING: Final = Decimal("0.00")
-
-ORDER_FIELDS: Final = [
-    "id",
-    "payment_key",
-    "status_id",
-    "status_text",
-    "shipping_method",
-    "payment_method",
-    "note",
-    "total",
-    "discount",
-    "date",
-    "restaurant_id",
-    "restaurant_name",
-    "courier_type",
-    "courier_fee",
-    "scheduled_date",
-    "order_tip",
-    "customer",
-    "address",
-    "foods",
-]
-
-# What of a document is merged field by field.
-INNER_FIELDS: Final = {
-    "customer": ["name", "phone"],
-    "address": [
-        "address",
-        "description",
-        "apartment_no",
-        "building_no",
-        "neighborhood_name",
-        "district_name",
-        "city_name",
-    ],
-}
 
 _FIRST_NAMES: Final = ("Ayşe", "Çağrı", "Elif", "Gökhan", "İpek", "Mehmet", "Nur", "Oğuz", "Şule", "Ümit")
 _LAST_NAMES: Final = ("Örnek", "Deneme", "Numune", "Sınar", "Taslak")

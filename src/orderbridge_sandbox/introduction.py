@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 EVERYWHERE: Final = ("0.0.0.0", "::")  # noqa: S104 - compared, not bound
 DEFAULTS: Final = Options().as_json()
-# An address of nobody: a socket that is pointed there says by which address this machine speaks; nothing is sent.
+# A reserved address: a socket connected to it shows which address this machine uses; nothing is sent.
 _SOMEWHERE: Final = ("192.0.2.1", 9)
 
 
@@ -48,7 +48,7 @@ def _of_this_machine() -> tuple[str, ...]:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
             asking.connect(_SOMEWHERE)
             found.append(asking.getsockname()[0])  # first: not every network knows the names of its machines
-    except OSError:  # no network: there is nobody to reach it either
+    except OSError:  # no network: no other machine can reach it either
         pass
     name = socket.gethostname()
     if name.isascii() and name.replace("-", "").replace(".", "").isalnum():

@@ -8,7 +8,6 @@ import asyncio
 import logging
 import socket
 import struct
-from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
 
@@ -65,16 +64,9 @@ class Door(socket.socket):
         super().close()
 
 
-def protocol_of(world: World) -> Callable[..., H11Protocol]:
-    """Return uvicorn's protocol, bounded by the world's switches."""
+class Bounded(H11Protocol):
+    """uvicorn's protocol, bounded by the world's switches."""
 
-    def make(**given: Any) -> H11Protocol:
-        return _Bounded(world, **given)
-
-    return make
-
-
-class _Bounded(H11Protocol):
     def __init__(self, world: World, **given: Any) -> None:
         super().__init__(**given)
         self._world = world

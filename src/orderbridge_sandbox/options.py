@@ -106,7 +106,7 @@ class Where(StrEnum):
     """In which restaurants orders are placed by themselves."""
 
     ANYWHERE = "anywhere"
-    LOGGED_IN = "logged_in"  # where somebody with a valid token can see them
+    LOGGED_IN = "logged_in"  # where a valid token shows them
 
 
 class Courier(StrEnum):
@@ -122,7 +122,7 @@ class Line(StrEnum):
     """What is wrong with the line before a call is read."""
 
     GOOD = "good"
-    REFUSED = "refused"  # nobody listens
+    REFUSED = "refused"  # no listener
     RESET = "reset"  # the connection is taken and torn down
     SILENT = "silent"  # it is taken, and TLS is never answered
     GARBAGE = "garbage"  # it is answered in plain text

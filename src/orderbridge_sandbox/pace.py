@@ -24,7 +24,7 @@ def due_orders(world: "World") -> tuple[int, set[str]]:
     now, rate = world.now(), world.options.orders_per_minute
     where = reachable(world) if world.options.orders_where is Where.LOGGED_IN else set(world.restaurants)
     if not where & world.open_restaurants:
-        rate = 0.0  # nobody would see them; what was due meanwhile is not made up for
+        rate = 0.0  # no client would see them; what was due meanwhile is not made up for
     due = int((now - world.ticked_at).total_seconds() * rate / 60) if rate > 0 else 0
     if rate <= 0 or due > MOST_ORDERS_PER_TICK:
         world.ticked_at = now
@@ -36,13 +36,13 @@ def due_orders(world: "World") -> tuple[int, set[str]]:
 
 
 def reachable(world: "World") -> set[str]:
-    """Return the restaurants whose orders somebody with a valid token can see."""
+    """Return the restaurants whose orders a valid token shows."""
     now = world.now()
     return {key for token in world.tokens.values() if now < token.expires for key in token.account.restaurant_ids}
 
 
 def move_on(world: "World") -> None:
-    """Do what the platform does by itself: cancel what nobody answers, bring what the restaurant does not bring."""
+    """Do what the platform does by itself: cancel orders without an answer, bring what the restaurant does not bring."""
     if not _is_wanted(world):
         return
     for order in world.orders.values():

@@ -3,16 +3,31 @@
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, replace
 from decimal import Decimal
+from random import Random
 from typing import Any, Final
 
 from .command import BadRequest, check_names, command
-from .documents import CENT, INNER_FIELDS, NOTHING, ORDER_FIELDS, altered, item_of, random_uuid
-from .state import Account, Food, Order, Restaurant
+from .documents import CENT, NOTHING, Occasion, altered, draft_order, item_of, random_uuid
+from .scenery import DEFAULT_SCENERY
+from .state import Account, Food, Order, Restaurant, system_clock
 from .switches import unknown
 from .world import NotAllowed, World
 
 MOST_ORDERS_PER_CALL: Final = 1000
 OFF, ON = "INACTIVE", "ACTIVE"
+_SAMPLE: Final = draft_order(
+    Random(0),  # noqa: S311 - only the names of its fields are read
+    Occasion(
+        number=0,
+        at=system_clock(),
+        restaurant=DEFAULT_SCENERY.restaurants[0],
+        foods=DEFAULT_SCENERY.foods[:1],
+        payment_names=[""],
+    ),
+)
+ORDER_FIELDS: Final = list(_SAMPLE)
+# What of a document is merged field by field.
+INNER_FIELDS: Final = {name: list(_SAMPLE[name]) for name in ("customer", "address")}
 
 
 class Unknown(LookupError):

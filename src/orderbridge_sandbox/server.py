@@ -8,8 +8,8 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from email.utils import formatdate
+from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, Self
 
 import uvicorn
@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from .app import create_app
 from .command import PREFIX
 from .introduction import introduction, names_of, shown_name
-from .line import BAD_CERTIFICATES, TOO_LONG, Door, head_length, protocol_of
+from .line import BAD_CERTIFICATES, TOO_LONG, Bounded, Door, head_length
 from .options import Line
 from .replies import ConnectionDropped
 from .tls import LOCAL_NAMES, make_certificates
@@ -89,9 +89,7 @@ class Sandbox:
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Stop."""
         self.stop()
 
@@ -122,7 +120,7 @@ class Sandbox:
     def _run(self, door: Door) -> None:
         try:
             asyncio.run(self._server.work(door))
-        except Exception as error:  # noqa: BLE001 - told to whoever started us
+        except Exception as error:  # noqa: BLE001 - start() raises it
             self._failure = error
         finally:
             self._server.up.set()
@@ -144,7 +142,7 @@ def _listen(host: str, port: int) -> socket.socket:
 def _config(app: ASGIApp, world: World, server_file: Path) -> uvicorn.Config:
     return uvicorn.Config(
         _closing(app, world),
-        http=protocol_of(world),  # type: ignore[arg-type]  # uvicorn only calls it
+        http=partial(Bounded, world),  # type: ignore[arg-type]  # uvicorn only calls it
         ws="none",
         lifespan="off",
         ssl_certfile=server_file,

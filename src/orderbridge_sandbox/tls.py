@@ -1,6 +1,6 @@
 """The sandbox's own certificate authority and the server's certificate ("All calls must use HTTPS").
 
-The authority stays the same in a directory, so that a client needs to be told once to trust it; the server's
+The authority stays the same in a directory, so that a client is set up once to trust it; the server's
 certificate is new at each start.
 """
 
@@ -29,7 +29,7 @@ REUSE_DAYS: Final = 30  # an authority with less time left is replaced
 CA_FILE: Final = "ca.pem"
 CA_KEY_FILE: Final = "ca-key.pem"
 SERVER_FILE: Final = "server.pem"
-STRANGER: Final = "untrusted"  # the folder of the authority that nobody trusts
+STRANGER: Final = "untrusted"  # the folder of the authority that no client trusts
 
 
 Authority: TypeAlias = tuple[x509.Certificate, ec.EllipticCurvePrivateKey]
@@ -182,7 +182,7 @@ def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
 
 
 def _write(path: Path, content: bytes, *, mode: int) -> None:
-    """Write the file at once: nobody reads half of it, and a key is never readable by others."""
+    """Write the file at once: no reader gets half of it, and a key is never readable by others."""
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     draft.unlink(missing_ok=True)
     with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:

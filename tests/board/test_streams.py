@@ -21,7 +21,7 @@ from orderbridge_board import changes
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(changes, "LOOK_S", 0.02)
+    monkeypatch.setattr(changes, "POLL_S", 0.02)
 
 
 def do(shop: Shop, sql: str) -> None:
@@ -47,7 +47,7 @@ async def test_a_state_between_two_looks_that_find_the_same_is_not_the_last_word
         put_action(pos)
     async with tablet.stream() as ear:
         assert [await ear.news(), await ear.news()] == ["changed"] * 2
-        monkeypatch.setattr(changes, "LOOK_S", 60)
+        monkeypatch.setattr(changes, "POLL_S", 60)
         do(shop, "UPDATE delivery_orders SET pos_revision = 1")
         assert await ear.news() == "changed"  # the last look for now
         do(shop, "UPDATE delivery_actions SET attempts = 1")

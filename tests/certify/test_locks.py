@@ -11,7 +11,7 @@ from tests import databases
 from tests.databases import MARIADB, POSTGRESQL
 
 from orderbridge.store.database import Database
-from orderbridge_certify.locks import LOOK_S, probed
+from orderbridge_certify.locks import POLL_S, probed
 
 NAME = f"obs_looker_{os.getpid()}"
 
@@ -45,8 +45,8 @@ def longest_seen(url: str) -> float | None:
     over = time.monotonic() + 30
     with theirs.begin() as connection, probed(database) as probe:
         connection.execute(text("UPDATE theirs SET number = 2"))
-        while probe.longest_s is not None and probe.longest_s < 4 * LOOK_S and time.monotonic() < over:
-            threading.Event().wait(LOOK_S)
+        while probe.longest_s is not None and probe.longest_s < 4 * POLL_S and time.monotonic() < over:
+            threading.Event().wait(POLL_S)
         found = probe.longest_s
     database.close()
     return found
@@ -57,7 +57,7 @@ def longest_seen(url: str) -> float | None:
 def test_another_roles_lock_is_seen_without_any_right(url: str) -> None:
     found = longest_seen(url)
     assert found is not None
-    assert found >= 4 * LOOK_S
+    assert found >= 4 * POLL_S
 
 
 @pytest.mark.mariadb

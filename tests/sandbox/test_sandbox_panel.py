@@ -6,7 +6,7 @@ import pytest
 from tests.sandbox.conftest import Pos
 
 from orderbridge_sandbox.commands import COMMANDS
-from orderbridge_sandbox.documents import INNER_FIELDS, ORDER_FIELDS
+from orderbridge_sandbox.panel import INNER_FIELDS, ORDER_FIELDS
 from orderbridge_sandbox.scenery import ATASEHIR, BESIKTAS, KADIKOY, USKUDAR
 
 ORDERS = "/_sandbox/orders"

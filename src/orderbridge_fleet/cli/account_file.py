@@ -1,7 +1,7 @@
 """A file of accounts: CSV, as spreadsheets write it, or JSON Lines. Each account, or what is wrong, with its line.
 
 Rules of this file:
-- Nothing of a line is quoted in what is said about it: it may be a secret.
+- No message quotes a line: it may hold a secret.
 - CSV: `,` `;` or a tab, quotes, any line ends, a byte order mark, a line `sep=;`. An empty cell is a key left out.
 - JSON Lines: an object a line, with the keys of the configuration.
 """
@@ -76,7 +76,7 @@ def _json_lines(text: str) -> Iterator[Line]:
 
 
 def _named(keys: list[str]) -> str:
-    """Their names, as far as they look like names: in a file that slipped by a column they may be anything."""
+    """Their names, as far as they have the form of names: in a file that slipped by a column they may be anything."""
     return ", ".join(key if re.fullmatch(r"[a-z_]{1,30}", key) else "?" for key in keys)
 
 
@@ -92,7 +92,7 @@ def _csv(text: str) -> Iterator[Line]:
         try:
             cells = next(reader, None)
         except csv.Error:
-            yield Line(number, {}, say("import.no_csv"))  # where the next one begins, nobody knows
+            yield Line(number, {}, say("import.no_csv"))  # where the next one begins is unknown
             return
         if cells is None:
             return

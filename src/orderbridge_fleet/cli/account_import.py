@@ -58,7 +58,7 @@ def import_accounts(context: Context, file: str, skip_wrong: bool, as_json: bool
     now = SystemClock().now()
 
     def put(tx: "Connection") -> "Put":
-        """What others use already is known only here, where nobody changes anything meanwhile."""
+        """What others use already is known only here, in the transaction that locks the accounts."""
         for name, other in account_changes.taken(tx, found.accounts.values()).items():
             found.refuse(name, say("import.taken", other=other))
         if found.wrong and not skip_wrong:

@@ -53,7 +53,7 @@ def clash(settings: "Settings", account: "Account") -> Message | None:
 
 
 def say_not_read(settings: "Settings", names: Iterable[str]) -> None:
-    """What is written is right, and nobody polls by it yet."""
+    """What is written is right, but no daemon polls by it yet."""
     in_file = {one.name for one in settings.accounts} & set(names)
     if in_file:
         click.echo(say("accounts.moves", count=len(in_file)), err=True)

@@ -47,7 +47,7 @@ class Scope(StrEnum):
     APPLICATION = "application"
     ADDRESS = "address"
     APPLICATION_OR_ADDRESS = "application_or_address"
-    UNKNOWN = "unknown"  # somebody else polls with one of these credentials
+    UNKNOWN = "unknown"  # another client polls with one of these credentials
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ def cooldown(context: Context, as_json: bool) -> None:
 
 
 def _find(context: Context, report: Report) -> bool:
-    """Whether it could be told. Raises StoreError when a daemon works, or the tables are not there."""
+    """Whether it was found out. Raises StoreError when a daemon works, or the tables are not there."""
     from orderbridge.store import schema, workers
     from orderbridge.store.leader import LeaderLock
     from orderbridge_fleet.cli.check import broken as findings_of

@@ -49,7 +49,7 @@ def _rotate(context: Context) -> None:
 
 
 def _reseal(context: Context, keys: "MasterKeys") -> tuple[int, int, dict[str, "Fault"]]:
-    """A page in a transaction: nobody waits for long."""
+    """A page in a transaction, so that others wait a short time only."""
     from orderbridge.store import schema
     from orderbridge_fleet import account_changes
 
