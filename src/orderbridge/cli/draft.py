@@ -9,6 +9,7 @@ import json
 import os
 import pwd
 import secrets
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -71,24 +72,21 @@ class Draft:
 
     def write(self) -> None:
         """Secrets first, the configuration last. Raises ConfigError; then nothing of it is left."""
-        made: list[Path] = []
         try:
-            if self.is_for_systemd:
-                (self.file.parent / SECRETS_FOLDER).mkdir(mode=0o700, exist_ok=True)
-            for key in SECRETS:
-                _make(self.secret_file(key), self.values[key], PRIVATE, self.owner)
-                made.append(self.secret_file(key))
-            if self.is_for_systemd:
-                self.drop_in.parent.mkdir(exist_ok=True)
-                lines = [f"LoadCredential={self.secret_file(key).name}:{self.secret_file(key)}" for key in SECRETS]
-                _make(self.drop_in, "\n".join(["[Service]", *lines, ""]), READABLE, None)
-                made.append(self.drop_in)
-            _make(self.file, self.text(), READABLE if self.is_for_systemd else PRIVATE, self.owner)
-        except (OSError, ConfigError) as error:
-            for path in made:
-                path.unlink()
-            if isinstance(error, ConfigError):
-                raise
+            with ExitStack() as undo:
+                if self.is_for_systemd:
+                    (self.file.parent / SECRETS_FOLDER).mkdir(mode=0o700, exist_ok=True)
+                for key in SECRETS:
+                    _make(self.secret_file(key), self.values[key], PRIVATE, self.owner)
+                    undo.callback(self.secret_file(key).unlink)
+                if self.is_for_systemd:
+                    self.drop_in.parent.mkdir(exist_ok=True)
+                    lines = [f"LoadCredential={self.secret_file(key).name}:{self.secret_file(key)}" for key in SECRETS]
+                    _make(self.drop_in, "\n".join(["[Service]", *lines, ""]), READABLE, None)
+                    undo.callback(self.drop_in.unlink)
+                _make(self.file, self.text(), READABLE if self.is_for_systemd else PRIVATE, self.owner)
+                undo.pop_all()
+        except OSError as error:
             raise ConfigError("init.cannot_write", file=error.filename, reason=error.strerror or error) from error
 
     def text(self) -> str:

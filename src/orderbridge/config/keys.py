@@ -7,6 +7,7 @@ import base64
 import binascii
 import re
 import secrets
+from collections import Counter
 from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
@@ -362,13 +363,8 @@ class Account(Table):
 
 
 def first_repeated(values: Iterable[str]) -> str | None:
-    """The first value that was there before."""
-    seen: set[str] = set()
-    for value in values:
-        if value in seen:
-            return value
-        seen.add(value)
-    return None
+    """The first value that is there more than once."""
+    return next((value for value, count in Counter(values).items() if count > 1), None)
 
 
 def new_master_key() -> str:
