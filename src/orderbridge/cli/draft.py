@@ -43,6 +43,11 @@ class Draft:
         return is_system and os.geteuid() == 0 and self.owner is None
 
     @property
+    def ca_file(self) -> str | None:
+        """None: "-" was answered."""
+        return None if self.values["ca_file"] == "-" else self.values["ca_file"]
+
+    @property
     def drop_in(self) -> Path:
         """What has systemd hand the secrets over to the service."""
         return UNITS / "orderbridge.service.d" / "credentials.conf"
@@ -51,24 +56,16 @@ class Draft:
         """As the program would read them. Raises pydantic's ValidationError."""
         tree: dict[str, Any] = {
             "language": self.language,
-            "marketplace": {"base_url": self.values["base_url"], "ca_file": self.values["ca_file"] or None},
+            "marketplace": {"base_url": self.values["base_url"], "ca_file": self.ca_file},
             "database": {"url": self.values["database"]},
             "accounts": [{"name": self.values["account"], **{key: self.values[key] for key in SECRETS}}],
         }
-        return Settings(**tree)
+        return Settings.model_validate(tree, context=self.file.parent)
 
     def secret_file(self, key: str) -> Path:
         """Where the secret will be: beside the configuration, or where systemd takes it from."""
         folder = self.file.parent / SECRETS_FOLDER if self.is_for_systemd else self.file.parent
         return folder / f"{self.values['account']}.{key}"
-
-    def absolute(self, key: str, value: str) -> str:
-        """The same, but a path hangs on the configuration's folder. "-": no ca_file."""
-        if key == "ca_file":
-            return "" if value == "-" else str(self.file.parent / value)
-        if key == "database" and value.startswith("sqlite:///") and not value.startswith("sqlite:////"):
-            return f"sqlite:///{self.file.parent / value.removeprefix('sqlite:///')}"
-        return value
 
     def write(self) -> None:
         """Secrets first, the configuration last. Raises ConfigError; then nothing of it is left."""
@@ -91,7 +88,7 @@ class Draft:
 
     def text(self) -> str:
         """The file, with a comment on each key in the language that was chosen."""
-        ca = [f"ca_file = {_quoted(self.values['ca_file'])}"] if self.values["ca_file"] else ["# ca_file = ..."]
+        ca = "# ca_file = ..." if self.ca_file is None else f"ca_file = {_quoted(self.ca_file)}"
         files = [f"{key}_file = {_quoted(self.secret_file(key).name)}" for key in SECRETS if not self.is_for_systemd]
         lines = [
             *_comment("init.about"),
@@ -101,7 +98,7 @@ class Draft:
             *_comment("init.about_base_url"),
             f"base_url = {_quoted(self.values['base_url'])}",
             *_comment("init.about_ca_file"),
-            *ca,
+            ca,
             "",
             "[database]",
             *_comment("init.about_database"),

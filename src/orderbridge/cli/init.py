@@ -139,7 +139,7 @@ class Asking:
     def _works(self, draft: Draft, keys: Sequence[str], attempt: Callable[[Draft], object]) -> bool:
         """Ask for what is missing and try it. False: it is to be asked again. Goes on all the same where that is wished."""
         for key in keys:
-            draft.values[key] = draft.absolute(key, draft.values.get(key) or self._ask(draft, key))
+            draft.values[key] = draft.values.get(key) or self._ask(draft, key)
         try:
             attempt(draft)
         except (OrderbridgeError, MarketplaceError) as error:
@@ -170,7 +170,7 @@ class Asking:
             "database": STATE_FILE if draft.is_for_systemd else "sqlite:///orderbridge.db",
             **self._before,
         }
-        default = likely[key] or "-"
+        default = likely[key]
         return str(click.prompt(say(f"init.{key}"), default=default, err=True)).strip() if self._asks else default
 
 
