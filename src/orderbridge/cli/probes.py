@@ -22,6 +22,7 @@ from orderbridge.config.addresses import sqlite_file, without_password
 from orderbridge.config.loading import SYSTEM_FILE
 from orderbridge.errors import NoFile, StoreError, Unusable
 from orderbridge.extension import installed
+from orderbridge.jobs.findings import open_problems
 from orderbridge.store import accounts, inspection, revisions, schema, write_guards
 from orderbridge.store.database import Database
 from orderbridge.store.dialects.sqlite_checks import writers_of
@@ -239,18 +240,15 @@ def _extensions(checked: Checked) -> Iterator[Finding]:
             yield from probe(checked)
 
 
-def _works(checked: Checked) -> Iterator[Finding]:
-    """Who works on it."""
+def _work(checked: Checked) -> Iterator[Finding]:
+    """Who works on it, and what `status` reports, in one line. Without a daemon it is only that there is none."""
     yield good("worker", checked.worker or say("check.nobody"))
-
-
-def _problems(checked: Checked) -> Iterator[Finding]:
-    """What `status` would say, in one line. Without a daemon it is only that there is none."""
+    if checked.may_write:  # an error of the line means something else where the service has answered before
+        known = {account.fingerprint for account in checked.settings.accounts}
+        polled = checked.opened.read_now(lambda tx: accounts.overview(tx, known))
+        checked.has_worked = any(one["last_poll_ok_utc"] for one in polled)
     if not checked.is_current or checked.worker is None:
         return
-    from orderbridge.clock import SystemClock
-    from orderbridge.jobs.findings import open_problems
-
     now = SystemClock().now()
     codes = [str(one.code) for one in checked.opened.read_now(lambda tx: open_problems(tx, checked.settings, now))]
     if not codes:
@@ -258,15 +256,6 @@ def _problems(checked: Checked) -> Iterator[Finding]:
         return
     counted = ", ".join(f"{code} ({codes.count(code)})" for code in dict.fromkeys(codes))
     yield warn("problems", counted, say("check.see_status"))
-
-
-def _has_polled(checked: Checked) -> Iterator[Finding]:
-    """Whether the service has answered before: it says what an error of the line can mean."""
-    if checked.may_write:
-        known = {account.fingerprint for account in checked.settings.accounts}
-        polled = checked.opened.read_now(lambda tx: accounts.overview(tx, known))
-        checked.has_worked = any(one["last_poll_ok_utc"] for one in polled)
-    yield from ()
 
 
 # ---- what is served --------------------------------------------------------------------------------------------------
@@ -310,16 +299,6 @@ def certificate(checked: Checked) -> Iterator[Finding]:
         yield good("web", facts)
 
 
-PROBES: tuple[Probe, ...] = (
-    _address,
-    _schema,
-    _writing,
-    owner,
-    _promises,
-    _extensions,
-    _works,
-    _problems,
-    _has_polled,
-)
+PROBES: tuple[Probe, ...] = (_address, _schema, _writing, owner, _promises, _extensions, _work)
 FILES: tuple[Probe, ...] = (configuration, secrets, authority)
 DATABASE: tuple[Probe, ...] = (space, database_probes)
