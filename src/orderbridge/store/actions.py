@@ -23,12 +23,7 @@ _THERE = select(actions.c.id).where(unfinished, _WANTED)
 _STILL_SENDING = _THERE.where(actions.c.state == ActionState.SENDING)
 _START = (
     update(actions)
-    .where(
-        unfinished,
-        _WANTED,
-        actions.c.state == bindparam("was"),
-        actions.c.withdraw == bindparam("asked_back"),
-    )
+    .where(unfinished, _WANTED, actions.c.state == bindparam("was"), actions.c.withdraw == bindparam("asked_back"))
     .values(state=ActionState.SENDING, next_attempt_utc=None)
 )
 _NOTED = bindparam("number", type_=Integer()), bindparam("at", type_=attempts.c.started_utc.type)

@@ -111,11 +111,7 @@ def _give_owner(descriptor: int, target: Path) -> None:
 
 
 def _copy(
-    source: str,
-    target: Path,
-    damaged: str,
-    named: Path,
-    make_way: Callable[[int], None] = lambda _: None,
+    source: str, target: Path, damaged: str, named: Path, make_way: Callable[[int], None] = lambda _: None
 ) -> int:
     """`source`: SQLite's address of the file `named`; `damaged`: the code where it is. `make_way`: called once the copy is whole and on disk, before it gets its name."""
     partial = target.with_name(f"{target.name}.partial")
@@ -173,10 +169,7 @@ def _is_at(descriptor: int, path: Path) -> bool:
 
 
 def _fill(source: str, partial: Path) -> None:
-    with (
-        closing(sqlite3.connect(source, timeout=WAIT_S, uri=True)) as there,
-        closing(sqlite3.connect(partial)) as here,
-    ):
+    with closing(sqlite3.connect(source, timeout=WAIT_S, uri=True)) as there, closing(sqlite3.connect(partial)) as here:
         here.execute("PRAGMA journal_mode = OFF")  # until it has its name nobody needs it
         here.execute("PRAGMA synchronous = OFF")
         there.backup(here, pages=-1)

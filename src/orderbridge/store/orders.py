@@ -13,32 +13,14 @@ from itertools import zip_longest
 from operator import attrgetter
 from typing import Any
 
-from sqlalchemy import (
-    Connection,
-    bindparam,
-    delete,
-    func,
-    literal_column,
-    select,
-    update,
-)
+from sqlalchemy import Connection, bindparam, delete, func, literal_column, select, update
 
 from orderbridge.document import Facts, Item, Option, columns_of
 from orderbridge.model import Arrival, Change, Differs, EndedBy, LastChange, NewStatus, Order, Stored
 from orderbridge.order_problems import as_problem
 from orderbridge.store.columns import without_nul
 from orderbridge.store.rows import alike, batches, for_us, held_by_others, in_list, insert_all, insert_rows, update_one
-from orderbridge.store.tables import (
-    NEW,
-    OPEN,
-    actions,
-    changed,
-    events,
-    items,
-    options,
-    orders,
-    unfinished,
-)
+from orderbridge.store.tables import NEW, OPEN, actions, changed, events, items, options, orders, unfinished
 
 _FACTS = columns_of(Facts)
 _of_facts = attrgetter(*_FACTS)
@@ -267,8 +249,7 @@ def mark_acknowledged(connection: Connection, marks: Sequence[Mark]) -> None:
     if not marks:
         return
     connection.execute(
-        _MARKED,
-        [{"marked_key": key, "marked_at": at, "marked_status": status} for key, status, _, at in marks],
+        _MARKED, [{"marked_key": key, "marked_at": at, "marked_status": status} for key, status, _, at in marks]
     )
     insert_rows(
         connection, events, _EVENT, [(key, "acknowledged", status, word, None, at) for key, status, word, at in marks]

@@ -27,10 +27,7 @@ Pile = tuple[int, datetime | None]  # how many, since when
 
 # News of an order that is in the tables already; else a whole order that no till sees, or a document that is no order.
 _is_whole = quarantine.c.reason == "database_refused"
-_known = and_(
-    _is_whole,
-    exists().where(orders.c.payment_key == quarantine.c.payment_key).correlate(quarantine),
-)
+_known = and_(_is_whole, exists().where(orders.c.payment_key == quarantine.c.payment_key).correlate(quarantine))
 _counted = (
     select(
         case((_known, quarantine.c.payment_key)).label("known"),

@@ -154,12 +154,7 @@ class _Events(TypedColumns):
     detail = Column(long_text())
 
 
-events = Table(
-    "delivery_order_events",
-    metadata,
-    _Events,
-    Index("delivery_order_events_order_ix", "payment_key", "id"),
-)
+events = Table("delivery_order_events", metadata, _Events, Index("delivery_order_events_order_ix", "payment_key", "id"))
 
 
 def _listed(states: Collection[ActionState]) -> str:

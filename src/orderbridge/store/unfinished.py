@@ -230,11 +230,7 @@ def histories(connection: Connection, ids: Iterable[int]) -> dict[int, list[Atte
     for row in connection.execute(_FINISHED_ATTEMPTS, {"wanted": wanted}):
         found[row.action_id].append(
             Attempt(
-                Outcome(row.outcome),
-                row.error_code,
-                row.http_status,
-                spent=bool(row.spent),
-                ended_utc=row.finished_utc,
+                Outcome(row.outcome), row.error_code, row.http_status, spent=bool(row.spent), ended_utc=row.finished_utc
             )
         )
     return found

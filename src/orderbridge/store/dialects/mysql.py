@@ -282,12 +282,7 @@ def _computed(table: str, columns: Mapping[str, str]) -> tuple[str, ...]:
 def _dump(url: URL, file: str, tables: Sequence[str]) -> tuple[str, str]:
     """It knows no pattern of names, so that each is named. The program asks for the password."""
     query = url.query
-    parts = {
-        "socket": query.get("unix_socket"),
-        "host": url.host,
-        "port": url.port,
-        "user": url.username,
-    }
+    parts = {"socket": query.get("unix_socket"), "host": url.host, "port": url.port, "user": url.username}
     given = [shlex.quote(f"--{name}={value}") for name, value in parts.items() if value]
     at = " ".join([*given, *(["--password"] if url.password else [])])
     database, name = shlex.quote(url.database or ""), shlex.quote(file)
@@ -325,10 +320,10 @@ DIALECT = Dialect(
     remedies={
         PACKET_TOO_LARGE: "database.too_large",
         1049: "database.none_there",
-        **dict.fromkeys((1021, 1114), servers.FULL),
-        1040: servers.TOO_MANY,
-        **dict.fromkeys((1203, 1226), servers.USER_LIMIT),
-        "read-only": servers.STANDBY,
+        **dict.fromkeys((1021, 1114), "database.server_full"),
+        1040: "database.too_many",
+        **dict.fromkeys((1203, 1226), "database.user_limit"),
+        "read-only": "database.standby",
     },
     durability=_durability,
     failover=_failover,

@@ -15,18 +15,8 @@ from sqlalchemy.types import TypeEngine
 
 from orderbridge.errors import Unusable
 from orderbridge.message import Message
-from orderbridge.store.dialects import (
-    postgresql_sessions,
-    servers,
-)
-from orderbridge.store.dialects.face import (
-    READS,
-    Dialect,
-    Durable,
-    Failover,
-    Violated,
-    readable,
-)
+from orderbridge.store.dialects import postgresql_sessions, servers
+from orderbridge.store.dialects.face import READS, Dialect, Durable, Failover, Violated, readable
 
 WAITS = {"on", "remote_apply"}
 LEAD = int.from_bytes(b"orderbrg", "big")  # the number of the lock on the right to work, in each database
@@ -327,16 +317,16 @@ DIALECT = Dialect(
     remedies={
         "3D000": "database.none_there",
         'FATAL:  database "': "database.none_there",
-        "26000": servers.POOLED,  # a prepared statement is not there, or there already: it is another session's
-        "42P05": servers.POOLED,
-        POOLED: servers.POOLED,
-        "53100": servers.FULL,
-        "too many connections for": servers.USER_LIMIT,
-        "53300": servers.TOO_MANY,
-        "too many clients": servers.TOO_MANY,
-        "connection slots are reserved": servers.TOO_MANY,
+        "26000": "database.pooled",  # a prepared statement is not there, or there already: it is another session's
+        "42P05": "database.pooled",
+        POOLED: "database.pooled",
+        "53100": "database.server_full",
+        "too many connections for": "database.user_limit",
+        "53300": "database.too_many",
+        "too many clients": "database.too_many",
+        "connection slots are reserved": "database.too_many",
         postgresql_sessions.UNCONFIRMED: "database.unconfirmed",
-        "read-only": servers.STANDBY,
+        "read-only": "database.standby",
     },
     durability=_durability,
     unsafe_is_refused=True,

@@ -23,11 +23,6 @@ UUID_PARTS = (8, 4, 4, 4, 12)
 UUID_PATTERN = "^" + "-".join(f"[0-9a-f]{{{part}}}" for part in UUID_PARTS) + "$"
 OPTIONS: Mapping[str, Any] = {"isolation_level": "READ COMMITTED"}
 IDLE_S = 1.0  # of a session: then it is asked before it is used
-FULL = "database.server_full"
-TOO_MANY = "database.too_many"
-USER_LIMIT = "database.user_limit"
-POOLED = "database.pooled"
-STANDBY = "database.standby"
 
 _log = structlog.get_logger("orderbridge.store.watch")
 

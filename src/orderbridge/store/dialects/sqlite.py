@@ -165,13 +165,7 @@ _GONE = (
     f" WHEN OLD.id = (SELECT again_id FROM {GUARD}) BEGIN UPDATE {GUARD} SET again_id = NULL; END"
 )
 _WHY = f"{GUARD}: DELETE is for orderbridge alone; leave its one row"
-GUARDS = (
-    _TABLE,
-    _ROW,
-    _AGAIN,
-    _GONE,
-    *_refuse(f"{GUARD}_stays", GUARD, "BEFORE DELETE", _OUTSIDE, _WHY),
-)
+GUARDS = (_TABLE, _ROW, _AGAIN, _GONE, *_refuse(f"{GUARD}_stays", GUARD, "BEFORE DELETE", _OUTSIDE, _WHY))
 REPLACED = f"NOT EXISTS (SELECT 1 FROM delivery_actions WHERE id = coalesce((SELECT again_id FROM {GUARD}), NEW.id))"  # noqa: S608
 
 
