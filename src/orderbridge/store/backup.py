@@ -20,6 +20,7 @@ from urllib.parse import quote
 
 from orderbridge.errors import StoreError
 from orderbridge.store.dialects.sqlite_file import BESIDE, is_open, lock_beside
+from orderbridge.store.sidecar import sync_folder
 
 MODE = 0o600
 GROUP = 0o060  # reads and writes, as in the folder
@@ -193,8 +194,4 @@ def _give_name(partial: Path, target: Path) -> None:
         if os.path.lexists(target):
             raise FileExistsError from None
         partial.rename(target)
-    folder = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    sync_folder(target.parent)

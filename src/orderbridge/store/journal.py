@@ -26,6 +26,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from orderbridge.model import Document
+from orderbridge.store.sidecar import sync_folder
 
 FOLDER_MODE, FILE_MODE = 0o700, 0o600  # customers' data
 AHEAD = timedelta(days=2)  # of the clock: further ahead no file is gone on with
@@ -96,7 +97,7 @@ def append(folder: Path, lines: Sequence[bytes], now: datetime) -> None:
                 os.ftruncate(descriptor, size)
             raise
     if is_new:
-        _sync(folder)
+        sync_folder(folder)
 
 
 def _write_all(descriptor: int, data: bytes) -> None:
@@ -111,7 +112,7 @@ def _make(folder: Path) -> None:
     except FileExistsError:
         return
     _give_away(folder)
-    _sync(folder.parent)
+    sync_folder(folder.parent)
 
 
 def _give_away(path: Path) -> None:
@@ -119,14 +120,6 @@ def _give_away(path: Path) -> None:
     if os.geteuid() == 0:
         around = path.parent.stat()
         os.chown(path, around.st_uid, around.st_gid)
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 @contextmanager

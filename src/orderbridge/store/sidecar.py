@@ -43,6 +43,15 @@ def write_document(path: Path, document: object) -> None:
     beside.replace(path)
 
 
+def sync_folder(folder: Path) -> None:
+    """Have the names of its files on disk, too."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 class SidecarWriter:
     """Writes one file beside the event loop. Of several documents that wait, only the newest is written.
 

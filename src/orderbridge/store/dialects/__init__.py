@@ -14,18 +14,14 @@ FAMILIES = ("sqlite", "postgresql", "mysql")
 @cache
 def of(name: str) -> Dialect:
     """The dialect by SQLAlchemy's name for it, loaded when it is asked for. Raises Unusable for one that is not here."""
+    # A program uses one of them.
     match name:
         case "sqlite" | "default":  # the default is for statements that are only printed
-            from orderbridge.store.dialects import sqlite  # noqa: PLC0415 - a program uses one of them
-
-            return sqlite.DIALECT
+            from orderbridge.store.dialects.sqlite import DIALECT  # noqa: PLC0415
         case "postgresql":
-            from orderbridge.store.dialects import postgresql  # noqa: PLC0415
-
-            return postgresql.DIALECT
+            from orderbridge.store.dialects.postgresql import DIALECT  # noqa: PLC0415
         case "mysql" | "mariadb":
-            from orderbridge.store.dialects import mysql  # noqa: PLC0415
-
-            return mysql.DIALECT
+            from orderbridge.store.dialects.mysql import DIALECT  # noqa: PLC0415
         case _:
             raise Unusable("database.no_url", reason=name)
+    return DIALECT
