@@ -1,8 +1,8 @@
 """The journal beside the database: what is acknowledged is in it first (store.journal has its files).
 
-Each document is handed over once: what is delivered again unchanged costs a look into a set. Documents that come while
+Each document is handed over once: what is delivered again unchanged is only found in a set. Documents that come while
 others are written are written together (store.group_commit). The database is the promise and the journal a help: where it cannot be written,
-or not soon, the acknowledgement leaves all the same; that is told, and what is missing is kept in memory, so much of it,
+or not soon, the acknowledgement leaves all the same; that is logged, and what is missing is kept in memory, up to a limit,
 and written when it can be.
 """
 
@@ -148,7 +148,7 @@ class Journal:
     async def tidy(self, retention_days: int, late: datetime) -> None:
         """Write what could not be written, and forget what has been kept for long enough (0: never) when it is so late.
 
-        A disk that hangs is left to it after `WITHIN_S`, and that is told.
+        A disk that hangs is left to it after `WITHIN_S`, and that is logged.
         """
         if self._waiting and not self._group.is_writing:
             self._group.add(None)

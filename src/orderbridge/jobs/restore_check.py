@@ -1,11 +1,11 @@
-"""Whether the tables are an older copy that was put back. Such a copy is told until a person has compared it.
+"""Whether the tables are an older copy that was put back. Such a copy is an alarm until a person has compared it.
 
 note     soon after each write of the daemon: the next generation in the tables, then in the file (store.high_water)
-decide   store.high_water, by the tables and the mark in the file: at the start, with each note, with each look at health
+decide   store.high_water, by the tables and the mark in the file: at the start, with each note, with each check of health
 withhold what the copy would do to the world: rows that were perhaps sent, accounts and devices that were changed since
 
 The file is a help, and the database is the truth. So nothing waits for the file: where its disk hangs or is full, the
-mark is older than the tables by that time, and that is told. Orders come in meanwhile.
+mark is older than the tables by that time, and that is an alarm. Orders come in meanwhile.
 """
 
 import asyncio
@@ -71,7 +71,7 @@ class RestoreCheck:
         path = mark_path(settings, database)
         self._file = None if path is None else SidecarWriter(path, inline=database.inline)
         self.last: HighWater | None = None  # the mark; in the same process the next daemon begins with it
-        self._found: HighWater | None = None  # by the look that is under way
+        self._found: HighWater | None = None  # by the check that is under way
         self._was_lost = False  # the file was taken away under the daemon before this one
         self._hangs = False  # a file that was read did not answer
         self._reading: asyncio.Future[HighWater | None] | None = None  # the mark: not written over before it was read
@@ -155,7 +155,7 @@ class RestoreCheck:
         while self._is_written:
             self._is_written = False
             began = self._clock.monotonic()
-            with suppress(DBAPIError, Over):  # others tell it
+            with suppress(DBAPIError, Over):  # others report it
                 await self.check()
             took_s = self._clock.monotonic() - began
             few = self.last is None or len(self.last.accounts) < MANY
@@ -174,7 +174,7 @@ class RestoreCheck:
         await self._compare(found, at_start=at_start)
 
     def read(self, connection: Connection) -> None:
-        """Within a transaction of whoever looks at more; `follow` goes on from there."""
+        """Within a transaction that reads more; `follow` goes on from there."""
         self._found, older = high_water.reach(connection, self._clock.now(), self.last)
         if self._found is not None:
             self._report(older)
@@ -188,7 +188,7 @@ class RestoreCheck:
                     self._report(await self._withhold(found, late))
         if found is None or before is None or replace(found, at=before.at) == before:
             return
-        with suppress(DBAPIError, Over):  # others tell it
+        with suppress(DBAPIError, Over):  # others report it
             if found.generation == before.generation and found.database == before.database:
                 await self.check()
             else:

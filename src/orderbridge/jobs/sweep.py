@@ -40,7 +40,7 @@ async def today(
 
 
 async def sweep(database: Database, settings: config.Settings, clock: Clock, late: datetime) -> Swept:
-    """One short transaction for each kind; what is left, or what somebody holds, waits for the next sweep.
+    """One short transaction for each kind; what is left, or what another session holds, waits for the next sweep.
 
     `late`: see `today`.
     """

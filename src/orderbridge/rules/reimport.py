@@ -2,7 +2,7 @@
 
 Of several documents of one order only the newest counts, whichever account delivered it. It is compared with the stored
 order:
-- While somebody holds the order, or an action of it has no verdict, the document waits.
+- While another session holds the order, or an action of it has no verdict, the document waits.
 - Whether the stored order is older does not depend on a clock where that can be avoided: if the stored document is one of
   the order's earlier ones (by its digest), this one is newer.
 - An order that ended does not come to life again, a status does not go back, newer contents are not overwritten by older
@@ -39,7 +39,7 @@ class Newest:
 class Beside:
     """The stored order, read in the transaction that may write it.
 
-    `is_held`: by somebody else; the rest is then unknown. `stored`: None when there is none. `has_news`: it changed at the
+    `is_held`: by another session; the rest is then unknown. `stored`: None when there is none. `has_news`: it changed at the
     time of the document or later. `is_unresolved`: an action of it has no verdict yet.
     """
 
@@ -57,7 +57,7 @@ class Fate(StrEnum):
     UPDATED = "updated"
     KNOWN = "known"
     SUPERSEDED = "superseded"  # what is stored is newer, or the order has ended
-    WAITS = "waits"  # an action of this order has no verdict yet, or somebody holds the order
+    WAITS = "waits"  # an action of this order has no verdict yet, or another session holds the order
     BLANKED = "blanked"  # its documents were blanked, or are damaged
     REFUSED = "refused"  # by the database, or it still cannot become an order
 

@@ -318,9 +318,9 @@ def release(connection: Connection, now: datetime) -> tuple[str, ...]:
 
 
 def lock_version(connection: Connection) -> int:
-    """The version; nobody else changes an account until this transaction is over."""
+    """The version; no other session changes an account until this transaction is over."""
     found = connection.execute(select(fleet.c.accounts_version).with_for_update()).scalar()
-    if found is None:  # somebody has emptied the table
+    if found is None:  # the table was emptied by hand
         connection.execute(insert(fleet).values(id=1))
     return found or 0
 

@@ -1,4 +1,4 @@
-"""The outbox: one named function per transition, guarded by the state the row must have. Row count 0: somebody won.
+"""The outbox: one named function per transition, guarded by the state the row must have. Row count 0: another session was first.
 
 The POS writes a row once and may set `withdraw`; every other column here is the daemon's. What is read of unfinished
 rows is in store.unfinished.
@@ -38,9 +38,9 @@ _RECORD = (
     .values(
         finished_utc=bindparam("at"),
         outcome=bindparam("how"),
-        http_status=bindparam("said"),
+        http_status=bindparam("status"),
         error_code=bindparam("code"),
-        detail=bindparam("words"),
+        detail=bindparam("text"),
     )
 )
 _FORGET = delete(attempts).where(attempts.c.action_id == bindparam("row"), attempts.c.attempt == bindparam("number"))
@@ -51,9 +51,9 @@ _FINISH = (
         state=bindparam("became"),
         attempts=bindparam("counted"),
         next_attempt_utc=None,
-        http_status=bindparam("said"),
+        http_status=bindparam("status"),
         error_code=bindparam("code"),
-        error_text=bindparam("words"),
+        error_text=bindparam("text"),
         known_by=bindparam("how"),
         finished_utc=bindparam("at"),
     )
@@ -65,13 +65,13 @@ _POSTPONE = (
         state=bindparam("became"),
         attempts=bindparam("counted"),
         next_attempt_utc=bindparam("due"),
-        http_status=bindparam("said"),
+        http_status=bindparam("status"),
         error_code=bindparam("code"),
-        error_text=bindparam("words"),
+        error_text=bindparam("text"),
     )
 )
 _SILENT = select(actions.c.id).where(_PENDING, actions.c.error_code.is_(None), _WANTED)
-_EXPLAIN = update(actions).where(_PENDING, _WANTED).values(error_code=bindparam("code"), error_text=bindparam("words"))
+_EXPLAIN = update(actions).where(_PENDING, _WANTED).values(error_code=bindparam("code"), error_text=bindparam("text"))
 
 
 def start(connection: Connection, claims: Sequence[tuple[OutboxRow, int]], now: datetime) -> None:
@@ -79,7 +79,7 @@ def start(connection: Connection, claims: Sequence[tuple[OutboxRow, int]], now: 
 
     The attempts are noted before their requests leave. Raises IntegrityError when a trigger leaves a row as it was.
     """
-    # In one journey where a statement that writes may stand within another, which then says how many it has done.
+    # One round trip where a statement that writes may stand within another, which then counts its rows.
     statements = (_START_AND_NOTE,) if of(connection.dialect.name).arrays else (_START, _NOTE)
     groups = alike(((row.state, row.withdraw, number), row.id) for row, number in claims)
     for (state, withdraw, number), wanted in groups.items():
@@ -100,7 +100,7 @@ class End:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """A row that goes on: `pending` or unresolved (`sending`), until `at`; None: until a look."""
+    """A row that goes on: `pending` or unresolved (`sending`), until `at`; None: until it is reconciled."""
 
     state: ActionState
     at: datetime | None
@@ -125,9 +125,9 @@ def record(connection: Connection, noted: Sequence[Noted], now: datetime) -> Non
                 "number": number,
                 "at": now,
                 "how": attempt.outcome,
-                "said": attempt.http_status,
+                "status": attempt.http_status,
                 "code": attempt.code,
-                "words": attempt.detail or None,
+                "text": attempt.detail or None,
             },
         )
 
@@ -151,14 +151,14 @@ def finish(connection: Connection, ends: Sequence[tuple[int, End]], now: datetim
                 "wanted": wanted,
                 "became": end.verdict.state,
                 "counted": end.counted,
-                "said": end.verdict.http_status,
+                "status": end.verdict.http_status,
                 "code": end.verdict.code,
-                "words": end.text,
+                "text": end.text,
                 "how": end.verdict.known_by,
                 "at": now,
             },
         ).rowcount
-        # Fewer: somebody has ended the others before. Those that are there have not ended.
+        # Fewer: the others were ended before. Those that are there have not ended.
         if written < len(wanted) and connection.execute(_THERE, {"wanted": wanted}).first() is not None:
             raise left_out("UPDATE")
         ended += written
@@ -175,12 +175,12 @@ def postpone(connection: Connection, waits: Sequence[tuple[int, Wait]]) -> None:
                 "became": wait.state,
                 "counted": wait.counted,
                 "due": wait.at,
-                "said": wait.http_status,
+                "status": wait.http_status,
                 "code": wait.code,
-                "words": wait.text,
+                "text": wait.text,
             },
         ).rowcount
-        if written < len(wanted):  # gone, ended or taken back by somebody: not ours any more
+        if written < len(wanted):  # gone, ended or taken back meanwhile: not ours any more
             still = len(connection.execute(_STILL_SENDING, {"wanted": wanted}).all())
             if still > (written if wait.state == ActionState.SENDING else 0):
                 raise left_out("UPDATE")
@@ -190,7 +190,7 @@ def explain(connection: Connection, ids: Sequence[int], code: str, text: str | N
     """Waiting rows say what they wait for, though no request of them was made; which ones did not say it yet."""
     silent = set(connection.execute(_SILENT, {"wanted": ids}).scalars())
     if silent:
-        connection.execute(_EXPLAIN, {"wanted": sorted(silent), "code": code, "words": text})
+        connection.execute(_EXPLAIN, {"wanted": sorted(silent), "code": code, "text": text})
     return silent
 
 

@@ -1,9 +1,9 @@
 """A copy of the SQLite file while the daemon and the POS work on it, and such a copy put in its place again.
 
 Rules of this file:
-- One step of SQLite's online backup: it reads one moment of the file and holds up nobody who writes. In many steps it
-  would begin anew after each commit of somebody else, and beside a busy daemon never end.
-- The copy grows under another name, is looked at as a whole, is on disk, and only then gets its name; nothing that is
+- One step of SQLite's online backup: it reads one moment of the file and holds up no writer. In many steps it would
+  begin anew after each commit of another program, and beside a busy daemon never end.
+- The copy grows under another name, is checked as a whole, is on disk, and only then gets its name; nothing that is
   there is ever overwritten. Who is killed in between leaves a `.partial` that the next backup to that name clears away.
 - A restore moves the former files into a folder beside them, and deletes nothing.
 """
@@ -35,7 +35,7 @@ def copy(source: Path, target: Path) -> int:
 
 
 def restore(source: Path, target: Path) -> Path | None:
-    """Put a copy in the place of a file that nobody has open. Returns the folder with the former files, if there were any.
+    """Put a copy in the place of a file that no program has open. Returns the folder with the former files, if there were any.
 
     Raises StoreError with the remedy; then the former files are where they were.
     """
@@ -136,7 +136,7 @@ def _copy(
 
 @contextmanager
 def _ours(partial: Path) -> Iterator[int]:
-    """A descriptor of an empty file of that name that nobody else writes; its name is gone at the end."""
+    """A descriptor of an empty file of that name that no other program writes; its name is gone at the end."""
     descriptor = os.open(partial, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, MODE)
     try:
         _lock(descriptor, partial)
@@ -171,7 +171,7 @@ def _is_at(descriptor: int, path: Path) -> bool:
 
 def _fill(source: str, partial: Path) -> None:
     with closing(sqlite3.connect(source, timeout=WAIT_S, uri=True)) as there, closing(sqlite3.connect(partial)) as here:
-        here.execute("PRAGMA journal_mode = OFF")  # until it has its name nobody needs it
+        here.execute("PRAGMA journal_mode = OFF")  # not needed until it has its name
         here.execute("PRAGMA synchronous = OFF")
         there.backup(here, pages=-1)
 

@@ -169,7 +169,7 @@ class Database:
             self.file.check()
 
     def is_unattended(self) -> bool:
-        """Whether certainly no daemon works on it now. Of a server nobody can say: a session that was cut comes back."""
+        """Whether certainly no daemon works on it now. Of a server that is unknown: a session that was cut comes back."""
         return self.file is not None and not self.file.is_locked()
 
     def refuse_pooler(self) -> None:
@@ -185,7 +185,7 @@ class Database:
         try:
             self.write_now(lambda _: None)
         except DBAPIError as error:
-            if is_busy(error):  # somebody else writes to it, and has not let us find out
+            if is_busy(error):  # another program writes to it, so we could not find out
                 return
             raise Closed("database.closed", path=closed, remedy=remedy(error)) from error
 
@@ -244,7 +244,7 @@ def open_database(
 ) -> Database:
     """A database that answered once. Raises StoreError with the remedy when it does not.
 
-    `makes_file`: a SQLite file that is not there is made. Who only looks wants to be told.
+    `makes_file`: a SQLite file that is not there is made. Commands that only read want an error instead.
     """
     database = Database(
         url,
@@ -269,11 +269,11 @@ def open_database(
         # A right or a password takes a person. A server or a database that is not there may still come by itself, when
         # machines and containers start side by side: to try again helps, and that is what other exit codes than 78 mean.
         kind = Closed if is_denied(error) or database.dialect.closed(database.engine) else StoreError
-        said = str(error.orig)
+        reason = str(error.orig)
         for secret in secrets_of(url):
-            said = said.replace(secret, "***")
-        said = " ".join(said.split()).rstrip(".?")
-        raise kind("database.no_answer", url=without_password(url), said=said, remedy=remedy(error)) from None
+            reason = reason.replace(secret, "***")
+        reason = " ".join(reason.split()).rstrip(".?")
+        raise kind("database.no_answer", url=without_password(url), said=reason, remedy=remedy(error)) from None
     return database
 
 

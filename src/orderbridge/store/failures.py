@@ -1,6 +1,6 @@
 """What a database's error means: wait, never, a person is needed; and what a technician can do about it.
 
-An error does not say which database it is from, and their signs differ: those of all of them are looked for.
+An error does not say which database it is from, and their signs differ: those of all of them are tried.
 """
 
 from functools import cache
@@ -17,7 +17,7 @@ from orderbridge.store.trouble import TroubleKind
 
 
 def is_busy(error: DBAPIError) -> bool:
-    """Whether somebody else holds the database or a row: wait and try again; nothing is wrong with the work."""
+    """Whether another session holds the database or a row: wait and try again; nothing is wrong with the work."""
     return any(_shows(error, one.busy) for one in _all())
 
 

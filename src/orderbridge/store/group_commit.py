@@ -5,7 +5,7 @@ Rules of this file:
 - One group is written at a time, in the order in which its notes were added. Notes added meanwhile are the next group.
 - When a group fails, each note is written alone, so that a note that the database refuses fails alone (promise 7). An
   error that concerns the whole database is not repeated for each note: every note would wait as long again.
-- A note is told from others by its identity, not by what it equals.
+- A note is distinguished from others by its identity, not by what it equals.
 - A caller that is cancelled takes nothing back: its note is written.
 - A failed note of which `put_off` says so is written again later, and its caller waits for that.
 """
@@ -41,7 +41,7 @@ class LeftOut(Exception):
 
 
 class GroupCommit(Generic[Note, Answer]):
-    """Collects notes and has `write` write them. `wait_s`: so long a note waits for others, unless `add` is told."""
+    """Collects notes and has `write` write them. `wait_s`: so long a note waits for others, unless `add` says otherwise."""
 
     def __init__(
         self,

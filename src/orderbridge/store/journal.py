@@ -9,7 +9,7 @@ Rules of this file:
   next one that is added, and passed over by who reads.
 - The order of the files' names, and of the lines in them, is the order in which they were written, also when the clock
   was set back: then the newest file goes on. (A file dated days ahead is a mistake of the clock, and left alone.)
-- What names a customer is overwritten where it stands, so that no copy of it is left and nobody who adds is disturbed.
+- What names a customer is overwritten where it stands, so that no copy of it is left and no writer is disturbed.
 """
 
 import errno
@@ -124,7 +124,7 @@ def _give_away(path: Path) -> None:
 
 @contextmanager
 def _locked(path: Path, how: int) -> Iterator[int]:
-    """A descriptor of a plain file that nobody else adds to meanwhile."""
+    """A descriptor of a plain file that no other program adds to meanwhile."""
     is_new = not path.exists()
     descriptor = os.open(path, how | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, FILE_MODE)
     try:

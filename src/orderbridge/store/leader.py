@@ -24,7 +24,7 @@ class RightToWork(Protocol):
         """Whether it is ours now. Raises DBAPIError when the server does not answer."""
 
     def is_lost(self) -> bool:
-        """Whether somebody else has it."""
+        """Whether another process has it."""
 
     def holder(self) -> str | None:
         """Who has it, as far as that is known: host and process."""
@@ -51,12 +51,12 @@ class LeaderLock:
         return self._holds() or self._take()
 
     def is_lost(self) -> bool:
-        """Whether somebody else has it. A server that was away is asked for it again, until it is back."""
+        """Whether another process has it. A server that was away is asked for it again, until it is back."""
         if self._given_back.is_set() or self._holds():
             return False
         try:
             taken = self._take()
-        except DBAPIError:  # nobody can work there now, so nobody else has it
+        except DBAPIError:  # no process can work there now, so no other has it
             return False
         if self._given_back.is_set():  # meanwhile, by another thread
             self._drop()

@@ -47,7 +47,7 @@ def stored(connection: Connection, keys: Iterable[str]) -> dict[str, Stored]:
 
 
 def hold(connection: Connection, keys: Iterable[str]) -> tuple[dict[str, Stored], set[str]]:
-    """`stored`, of orders that are ours for this transaction; and the ones that somebody else holds."""
+    """`stored`, of orders that are ours for this transaction; and the ones that another session holds."""
     wanted = set(keys)
     if not wanted:
         return {}, set()
@@ -91,7 +91,7 @@ def insert_new(
 ) -> None:
     """Orders that were never seen, whole: facts, items, options, the first line of their story.
 
-    `starts`: when to begin with each that is scheduled; store.starts looks after it from then on.
+    `starts`: when to begin with each that is scheduled; store.starts keeps it from then on.
     """
     if not arrivals:
         return
@@ -127,8 +127,8 @@ def _new_row(account: str, arrival: Arrival, now: datetime) -> dict[str, Any]:
 
 
 def _facts(order: Order) -> dict[str, Any]:
-    said = dict(zip(_FACTS, _of_facts(order.facts), strict=True))
-    return said | {
+    facts = dict(zip(_FACTS, _of_facts(order.facts), strict=True))
+    return facts | {
         "payload": without_nul(order.payload),
         "service_key": order.service_key,
         "remarks": as_problem(order.remarks),
@@ -150,7 +150,7 @@ _WITHOUT_LINES = [delete(lines).where(in_list(lines.c.payment_key)) for lines in
 
 
 def _insert_items(connection: Connection, new: Sequence[Order]) -> None:
-    """In place of those that are there, also of an order that somebody deleted and whose lines stayed."""
+    """In place of those that are there, also of an order that was deleted by hand and whose lines stayed."""
     for batch in batches(order.payment_key for order in new):
         for statement in _WITHOUT_LINES:
             connection.execute(statement, {"wanted": batch})
@@ -245,7 +245,7 @@ _MARKED = (
 
 
 def mark_acknowledged(connection: Connection, marks: Sequence[Mark]) -> None:
-    """The service said OK to the acknowledgement of (payment_key, status id, its word) at that time."""
+    """The service accepted the acknowledgement of (payment_key, status id, its word) at that time."""
     if not marks:
         return
     connection.execute(

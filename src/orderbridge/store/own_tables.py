@@ -79,7 +79,7 @@ class _Lamps(TypedColumns):
 
 lamps = Table("delivery_lamps", metadata, _Lamps)
 
-# What is wrong now. Once the daemon's sign of life is overdue, what it wrote says nothing: nobody polls, and that is all.
+# What is wrong now. Once the daemon's sign of life is overdue, what it wrote says nothing: orders are not polled, and that is all.
 _SHOWN = ("code", "subject", "account", "severity", "level", "since_utc", "how_many", "cause", "remedy")
 _lives = select(daemon.c.id).where(daemon.c.silent_from_utc >= utc_now()).exists()
 _silence: list[ColumnElement[Any]] = [

@@ -57,7 +57,7 @@ def _named(values: dict[str, Any]) -> dict[str, Any]:
 def set_restaurant_status(
     connection: Connection, account: str, key: str, status: str, now: datetime, *, row_id: int | None = None
 ) -> None:
-    """`Open` or `Closed`, as the service said it at that time. `row_id`: of the row that has opened or closed it."""
+    """`Open` or `Closed`, as the service reported it at that time. `row_id`: of the row that has opened or closed it."""
     mine = update(restaurants).where(restaurants.c.account == account, restaurants.c.id == key)
     by: str | None = PLATFORM
     if row_id is not None:
@@ -128,6 +128,6 @@ def _take_in(connection: Connection, table: Table, listed: Mapping[Any, str], *,
 
 
 def payment_codes(connection: Connection) -> dict[str, str]:
-    """From a payment method's name to its code; docs/interface.md's own list until the service has told its list."""
+    """From a payment method's name to its code; docs/interface.md's own list until the service has sent its list."""
     rows = connection.execute(select(payment_methods.c.name, payment_methods.c.code))
     return {row.name: row.code for row in rows} or dict(USUAL_PAYMENT_METHODS)

@@ -66,7 +66,7 @@ def _is_old(before: datetime) -> ColumnElement[bool]:
 
 
 def blank_old(connection: Connection, keys: Sequence[str], *, before: datetime) -> list[str]:
-    """Retention: empty what names a customer in those of these orders that are old still and that nobody holds.
+    """Retention: empty what names a customer in those of these orders that are old still and that no other session holds.
 
     Returns them. The service's own words about their actions may name one, too.
     """
@@ -82,7 +82,7 @@ def blank_old(connection: Connection, keys: Sequence[str], *, before: datetime) 
 
 
 def blank_around(connection: Connection, keys: Sequence[str]) -> None:
-    """Empty what names a customer in these orders' lines, and what the service said about their actions."""
+    """Empty what names a customer in these orders' lines, and the service's answers about their actions."""
     for batch in batches(keys):
         connection.execute(update(items).where(items.c.payment_key.in_(batch)).values(dict.fromkeys(_BLANKED_OF_ITEMS)))
         rows = connection.execute(select(actions.c.id).where(actions.c.payment_key.in_(batch))).scalars().all()
@@ -107,8 +107,8 @@ def believed(connection: Connection, now: datetime, zone: ZoneInfo) -> datetime:
     """
     newest = select(events.c.payment_key).order_by(events.c.id.desc()).limit(DATED)
     keys = set(connection.execute(newest).scalars())
-    said = connection.execute(select(orders.c.ordered_at).where(orders.c.payment_key.in_(keys))).scalars()
-    dates = sorted(date for text in said if (date := local_moment(text, zone)) is not None and date.year in YEARS)
+    texts = connection.execute(select(orders.c.ordered_at).where(orders.c.payment_key.in_(keys))).scalars()
+    dates = sorted(date for text in texts if (date := local_moment(text, zone)) is not None and date.year in YEARS)
     return min(now, dates[len(dates) // 2] + SLACK) if dates else now
 
 
@@ -131,7 +131,7 @@ def old_orders(connection: Connection, before: datetime) -> list[str]:
 
 
 def delete_orders(connection: Connection, keys: Sequence[str], *, before: datetime) -> list[str]:
-    """Delete those of these orders that are over still and that nobody holds, with lines and story. Returns them."""
+    """Delete those of these orders that are over still and free, with lines and story. Returns them."""
     free = sorted(lock_orders(connection, keys))
     chosen = select(orders.c.payment_key).where(orders.c.payment_key.in_(free), _is_over(before))
     gone = list(connection.execute(chosen).scalars())
@@ -147,7 +147,7 @@ def old_actions(connection: Connection, before: datetime) -> list[int]:
 
 
 def delete_actions(connection: Connection, ids: Sequence[int], *, before: datetime) -> list[int]:
-    """Delete those of these rows that are over still and that nobody holds, with their requests. Returns them."""
+    """Delete those of these rows that are over still and free, with their requests. Returns them."""
     free = sorted(lock_rows(connection, ids))
     over = select(actions.c.id).where(actions.c.id.in_(free), actions.c.finished_utc < before, ~unfinished)
     gone = list(connection.execute(over.order_by(actions.c.id)).scalars())
@@ -234,7 +234,7 @@ def _documents(connection: Connection, wanted: set[str], keys: set[str]) -> list
 
 
 def blank(connection: Connection, keys: Sequence[str], *, with_open: bool) -> list[str]:
-    """Empty all that names the customer in those of these orders that nobody holds. Returns them."""
+    """Empty all that names the customer in those of these orders that are free. Returns them."""
     free = sorted(lock_orders(connection, keys))
     rows = connection.execute(select(orders.c.payment_key, orders.c.ended_utc).where(orders.c.payment_key.in_(free)))
     chosen = [row.payment_key for row in rows if with_open or row.ended_utc is not None]
@@ -254,7 +254,7 @@ def blank_documents(connection: Connection, ids: Sequence[int], now: datetime) -
 def scrub(engine: Engine) -> None:
     """SQLite only: write the file anew, so that no free page and no WAL holds the old bytes.
 
-    Raises StoreError while somebody reads what is still in the WAL, and the driver's own errors.
+    Raises StoreError while another program reads what is still in the WAL, and the driver's own errors.
     """
     pooled = engine.raw_connection()
     try:

@@ -87,7 +87,7 @@ def alike(pairs: Iterable[tuple[Key, T]]) -> dict[Key, list[T]]:
 
 
 def lock_rows(connection: Connection, ids: Iterable[int]) -> set[int]:
-    """Hold these outbox rows for this transaction. Returns those that it holds now: they are there, and nobody else's."""
+    """Hold these outbox rows for this transaction. Returns those that it holds now: they are there, and no other session's."""
     return _free(connection, actions.c.id, set(ids))
 
 
@@ -97,7 +97,7 @@ def lock_orders(connection: Connection, keys: Iterable[str]) -> set[str]:
 
 
 def lock_rows_naming_held(connection: Connection, ids: Iterable[int]) -> set[int]:
-    """Hold these rows for this transaction. Returns those that somebody else holds; what is not there is not held."""
+    """Hold these rows for this transaction. Returns those that another session holds; what is not there is not held."""
     return _held(connection, actions.c.id, set(ids))
 
 
@@ -107,7 +107,7 @@ def lock_orders_naming_held(connection: Connection, keys: Iterable[str | None]) 
 
 
 def for_us(connection: Connection, query: Select[*tuple[Any, ...]]) -> Select[*tuple[Any, ...]]:
-    """The query with its rows held for this transaction; the ones that somebody else holds are left out."""
+    """The query with its rows held for this transaction; the ones that another session holds are left out."""
     return _locking(query) if skips_locks(connection) else query
 
 

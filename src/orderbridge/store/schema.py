@@ -45,7 +45,7 @@ def current(connection: Connection) -> str | None:
 
 
 def inspected(connection: Connection) -> str | None:
-    """The revision, for who only looks; None: nothing of ours is there. Raises Unusable where no restart helps."""
+    """The revision, for commands that only read; None: nothing of ours is there. Raises Unusable where no restart helps."""
     found = current(connection)
     refuse_unknown(found)
     if found is None:
@@ -93,13 +93,13 @@ def try_upgrade(connection: Connection) -> bool:
 
 
 def _mend(connection: Connection) -> None:
-    """What somebody has dropped or set back."""
+    """What was dropped or set back by hand."""
     mend(connection)
     set_sequences_right(connection)
 
 
 def set_sequences_right(connection: Connection) -> None:
-    """After a restore a sequence may give ids that are taken. Where this user may not set it, a collision is told."""
+    """After a restore a sequence may give ids that are taken. Where this user may not set it, a collision is logged."""
     statement = of(connection.dialect.name).sequence
     for table in metadata.tables if statement else ():
         if any(column.identity for column in metadata.tables[table].columns):
@@ -157,7 +157,7 @@ def check(connection: Connection) -> None:
 
 
 def check_known(connection: Connection) -> None:
-    """Refuse a database that has none of our tables, or those of a newer program. An older schema can be looked at."""
+    """Refuse a database that has none of our tables, or those of a newer program. An older schema can be read."""
     found = current(connection)
     if found is None:
         check(connection)

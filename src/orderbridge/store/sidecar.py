@@ -1,4 +1,4 @@
-"""Small files that stand beside the tables and say what these cannot: how far they went, what was told of their loss."""
+"""Small files beside the tables that hold what these cannot: how far they went, and which alarms about their loss were sent."""
 
 import asyncio
 import json
@@ -26,7 +26,7 @@ def read_document(path: Path) -> Any:
 
 
 def write_document(path: Path, document: object) -> None:
-    """In one step: whoever reads it finds the last one or this one. Raises OSError."""
+    """In one step: a reader finds the last one or this one. Raises OSError."""
     path.parent.mkdir(mode=0o700, exist_ok=True)
     beside = path.with_name(f"{path.name}.new")
     with suppress(FileNotFoundError):

@@ -76,12 +76,12 @@ _HOLDS: Mapping[ValueKind, Callable[[], TypeEngine[Any]]] = {
 }
 
 
-def _said(rows: type[Facts] | type[Item] | type[Option]) -> list[Column[Any]]:
+def _document_columns(rows: type[Facts] | type[Item] | type[Option]) -> list[Column[Any]]:
     """The columns of what stands in the document."""
     return [Column(one.column, _HOLDS[one.kind]()) for one in fields_of(rows)]
 
 
-_order_number, *_facts = _said(Facts)  # which stands before the status since there is this table
+_order_number, *_facts = _document_columns(Facts)  # which stands before the status since there is this table
 
 orders = Table(
     "delivery_orders",
@@ -124,7 +124,7 @@ items = Table(
     metadata,
     Column("payment_key", key(), primary_key=True),
     Column("line_no", Integer, primary_key=True, autoincrement=False),
-    *_said(Item),
+    *_document_columns(Item),
     ForeignKeyConstraint(["payment_key"], ["delivery_orders.payment_key"], ondelete="CASCADE"),
 )
 
@@ -135,7 +135,7 @@ options = Table(
     Column("payment_key", key(), primary_key=True),
     Column("line_no", Integer, primary_key=True, autoincrement=False),
     Column("option_no", Integer, primary_key=True, autoincrement=False),
-    *_said(Option),
+    *_document_columns(Option),
     ForeignKeyConstraint(
         ["payment_key", "line_no"],
         ["delivery_order_items.payment_key", "delivery_order_items.line_no"],
@@ -196,7 +196,7 @@ def _needs_its_argument(argument: Argument) -> CheckConstraint:
         f"({_is_one_of(takers)} AND {column} IS NOT NULL AND {column} BETWEEN {scope})"
         f" OR ({_is_one_of(takers, negated=True)} AND {column} IS NULL)"
     )
-    # Where constraints are asked in the order of their names, an action that nobody knows must not be told by this one.
+    # Where constraints are asked in the order of their names, an unknown action must not be reported by this one.
     tolerant = f"{needs} OR {_is_one_of(list(Action), negated=True)}"
     return check(
         lambda dialect: tolerant if dialect.checks_by_name else needs,

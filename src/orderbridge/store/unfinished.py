@@ -3,10 +3,10 @@
 Rules of this file:
 - Whatever asks for rows says `unfinished` in the very words of the index (store.tables). In other words, or with a
   bound value for it, each wake would read a table of years.
-- `claim` says which rows are there and in somebody else's hands, beside the ones that it holds for this transaction. A
+- `claim` says which rows are there and held by another session, beside the ones that it holds for this transaction. A
   row that is held and one that is gone both come back empty, and to take the first for the second would forget it.
 - A server writes created_utc by its own clock, and a row expires by ours. So the two are compared with each reading
-  (`ServerClock`) and the difference is added; what is less than CLOCK_PLAY is the journey's and changes nothing, or a
+  (`ServerClock`) and the difference is added; what is less than CLOCK_PLAY is the round trip's and changes nothing, or a
   row that was read twice would seem to have changed.
 - What a POS wrote is not to be trusted. A row that cannot be read is named by its id, and the others are read all the
   same.
@@ -118,7 +118,7 @@ class Found:
 
 
 class ServerClock:
-    """How far the clock that writes created_utc is behind ours. Small changes are the journey's, and count for none."""
+    """How far the clock that writes created_utc is behind ours. Small changes are the round trip's, and count for none."""
 
     def __init__(self) -> None:
         self.behind = timedelta()

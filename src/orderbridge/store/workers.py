@@ -33,7 +33,7 @@ class Workers:
             thread.start()
 
     async def submit(self, call: Callable[[], T], *, urgent: bool) -> T:
-        """What `call` returns or raises. Raises Over when nobody is left who would do it."""
+        """What `call` returns or raises. Raises Over when no thread is left that would do it."""
         if self._is_closed:
             raise Over("net.stopping")
         future, job = _job(call, None)
@@ -77,7 +77,7 @@ class LeftBehind(ThreadPoolExecutor):
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:
-    """As asyncio.run, which waits for a look-up of a name for as long as the resolver likes."""
+    """As asyncio.run, which would wait for the resolver of names for as long as that takes."""
 
     async def run() -> T:
         asyncio.get_running_loop().set_default_executor(LeftBehind(1))
@@ -101,7 +101,7 @@ def settle() -> None:
 async def detached(call: Callable[[], T], *, unwanted: Callable[[T], object] | None = None) -> T:
     """Run `call` in a thread of its own, which is left behind when the caller is cancelled or the program ends.
 
-    `unwanted` is given the result that comes when nobody waits for it any more.
+    `unwanted` is given the result that comes when its caller waits no more.
     """
     future, job = _job(call, unwanted)
     threading.Thread(target=job, name=DETACHED, daemon=True).start()
@@ -122,7 +122,7 @@ def _job(
             failed = error
         try:
             loop.call_soon_threadsafe(_deliver, future, result, failed, unwanted)
-        except RuntimeError:  # the loop is closed: nobody waits for it any more
+        except RuntimeError:  # the loop is closed: its caller waits no more
             if failed is None and unwanted is not None:
                 unwanted(result)  # type: ignore[arg-type]
 

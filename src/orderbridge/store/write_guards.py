@@ -35,7 +35,7 @@ _FILLED_IN = (
 )
 _NOT_YOURS = f"delivery_actions: {', '.join(_OURS[:-1])} and {_OURS[-1]} are written by orderbridge; leave them out"
 
-# What was sent must be what stands in the row: nobody changes it after the INSERT, the daemon neither.
+# What was sent must be what stands in the row: it is not changed after the INSERT, by the daemon neither.
 WRITTEN_ONCE = ("id", *ASKED, "created_utc")
 KEPT = "delivery_actions: of a row that is written only withdraw is changed; set withdraw = 1 and insert another row"
 _CHANGE = f"BEFORE UPDATE OF {', '.join(WRITTEN_ONCE)}"
@@ -92,8 +92,8 @@ def on_table(table: Table, dialect: Dialect) -> Iterator[str]:
     if ours is None:
         yield from _keep(dialect, name, "BEFORE UPDATE", "")
         return
-    told = WRITTEN_ONCE if table is actions else ()  # of which another trigger says more
-    theirs = ", ".join(column.name for column in table.c if column.name not in {*ours, *told})
+    elsewhere = WRITTEN_ONCE if table is actions else ()  # of which another trigger says more
+    theirs = ", ".join(column.name for column in table.c if column.name not in {*ours, *elsewhere})
     why = f"{name}: a POS changes {_listed(ours)}, and orderbridge all else; leave other columns out of the UPDATE"
     yield from _keep(dialect, name, f"BEFORE UPDATE OF {theirs}", why)
 
@@ -125,7 +125,7 @@ def on_version(dialect: Dialect) -> Iterator[str]:
 
 
 def gone(connection: Connection) -> dict[str, str]:
-    """The triggers of ours that somebody has dropped, with the statement that makes them anew."""
+    """The triggers of ours that were dropped by hand, with the statement that makes them anew."""
     dialect = of(connection.dialect.name)
     if not dialect.guards:
         return {}
@@ -142,7 +142,7 @@ def mend(connection: Connection) -> None:
 
 
 def is_held_open(connection: Connection) -> bool:
-    """Whether somebody lets everybody write. Only what is committed tells: in a transaction of ours it is open."""
+    """Whether the guard was opened by hand, so that every program may write. Only what is committed tells: in a transaction of ours it is open."""
     table = of(connection.dialect.name).guard
     if table is None or not inspect(connection).has_table(table):
         return False

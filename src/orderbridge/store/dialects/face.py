@@ -117,7 +117,7 @@ class Dialect:
     )
 
     # ---- errors
-    busy: Signs  # somebody else holds the database or a row: nothing is wrong with the work
+    busy: Signs  # another session holds the database or a row: nothing is wrong with the work
     refused: Signs = frozenset()  # values that it does not take, beyond the driver's IntegrityError and DataError
     refuses: Callable[[Any], bool] = lambda *_: False  # whether the driver's error is one of those by what else it says
     # Of a key, a sequence or a guard of ours, although the driver calls it an error of values.
@@ -133,7 +133,7 @@ class Dialect:
 
     # ---- promises
     durability: Callable[[Connection], Durable]
-    unsafe_is_refused: bool = False  # nobody may accept that commits get lost
+    unsafe_is_refused: bool = False  # no setting accepts that commits get lost
     failover: Callable[[Connection], Failover | None] = nothing  # None: there is nothing to fail over to
 
     # ---- together with others

@@ -1,6 +1,6 @@
 """MariaDB and MySQL, by PyMySQL.
 
-- They hang up on a statement that is longer than their max_allowed_packet. That looks like a server that went away, and
+- They hang up on a statement that is longer than their max_allowed_packet. That is like a server that went away, and
   the rest of its batch would wait for ever. So such a statement is refused here, before it leaves, and harms only itself.
 - DDL ends transactions. There are no partial indexes: computed columns stand in for them.
 - Nothing can be listened to: a short indexed query in a thread of its own wakes, often after recent work and seldom when
@@ -32,7 +32,7 @@ LIMITS = {"connect_timeout": 5, "read_timeout": 75, "write_timeout": 20}
 _HEADER_BYTES = 64  # more than what the protocol puts before a statement
 _LONGEST_CHARACTER = 4  # bytes
 BUSY_LOOK_S = 0.015
-OPEN_LOOK_S = 0.055  # an order has changed within the last minutes: somebody will soon answer it
+OPEN_LOOK_S = 0.055  # an order has changed within the last minutes: it will soon be answered
 IDLE_LOOK_S = 1.1  # with all else that is asked, 10,000 questions an hour: a provider may limit them
 BUSY_LOOKS = 20_000  # after a change: five minutes, because where one row was written the next one follows
 LEAVE_WITHIN_S = 2.0
@@ -43,7 +43,7 @@ LOOK = (
     " AND changed_utc > utc_timestamp(3) - INTERVAL 10 MINUTE LIMIT 1), COUNT(*), SUM(id), SUM(withdraw) FROM"
     " (SELECT id, withdraw FROM delivery_actions WHERE state = 'pending' ORDER BY id DESC LIMIT 100) AS newest"
 )
-TABLE_LOCK = "SET lock_wait_timeout = {}"  # a LOCK TABLES or a DDL of somebody's; the server's own is a day
+TABLE_LOCK = "SET lock_wait_timeout = {}"  # another session's LOCK TABLES or DDL; the server's own is a day
 DDL_LOCK_S = 60  # a change of the schema waits for tills to end their transactions
 ASK = "SELECT @@innodb_flush_log_at_trx_commit, @@log_bin, @@sync_binlog"
 LEAD = "CONCAT('orderbridge ', SHA1(IFNULL(DATABASE(), '')))"  # a name for the whole server
@@ -54,11 +54,11 @@ LEAD = "CONCAT('orderbridge ', SHA1(IFNULL(DATABASE(), '')))"  # a name for the 
 
 def _options(url: URL, _: float) -> dict[str, Any]:
     ours = url.get_driver_name() == "pymysql"
-    said = LIMITS | {"cursorclass": cursor_class()} if ours else {}
+    limits = LIMITS | {"cursorclass": cursor_class()} if ours else {}
     # Whatever the address says: a session in another charset refuses an emoji, or makes question marks of it.
     charset = {"charset": "utf8mb4"} if ours else {}
     # A session that comes back has ended its transaction; a ROLLBACK for certainty would be a question more.
-    return {**servers.OPTIONS, "pool_reset_on_return": None, "connect_args": servers.limits(url, said) | charset}
+    return {**servers.OPTIONS, "pool_reset_on_return": None, "connect_args": servers.limits(url, limits) | charset}
 
 
 def _prepare(engine: Engine, _: float) -> None:
@@ -121,13 +121,13 @@ LAST_NUMBER = 4999  # of the server's own errors; a trigger's SIGNAL may have an
 
 
 def _violated(error: Any, statement: str) -> Violated:
-    number, said = (error.args or (0,))[0], str(error)
+    number, text = (error.args or (0,))[0], str(error)
     if number in {1062, 1586}:
-        entry = ENTRY_KEY.search(said)
-        if entry is None or (entry[1] == "PRIMARY" and OWN_ENTRY.search(said) is None):
+        entry = ENTRY_KEY.search(text)
+        if entry is None or (entry[1] == "PRIMARY" and OWN_ENTRY.search(text) is None):
             return Violated()
         return Violated(key=entry[1])
-    column, table = UNFILLED.search(said), INTO.match(statement)
+    column, table = UNFILLED.search(text), INTO.match(statement)
     if number in {167, 1048, 1264, 1364} and column is not None and table is not None:
         return Violated(unfilled=f"{table[1]}.{column[1]}")
     return Violated()
@@ -150,19 +150,19 @@ def _durability(connection: Connection) -> Durable:
 
 
 def _failover(connection: Connection) -> Failover | None:
-    said = dict(
+    values = dict(
         tuple(row)
         for question in ("VARIABLES LIKE 'wsrep_on'", "STATUS LIKE 'Rpl_semi_sync_%'", "STATUS LIKE 'Slaves_connected'")
         for row in connection.exec_driver_sql(f"SHOW GLOBAL {question.replace('%', '%%')}")
     )
-    if said.get("wsrep_on") == "ON":
+    if values.get("wsrep_on") == "ON":
         return Failover(is_safe=True, said=Message("failover.galera"))
     waits = [
-        name for name, value in said.items() if name.endswith(("master_status", "source_status")) and value == "ON"
+        name for name, value in values.items() if name.endswith(("master_status", "source_status")) and value == "ON"
     ]
     if waits:
         return Failover(is_safe=True, said=Message("failover.semi_synchronous"))
-    replicas = int(said.get("Slaves_connected", 0))
+    replicas = int(values.get("Slaves_connected", 0))
     if not replicas:
         return None
     return Failover(is_safe=False, said=Message("failover.replicas", count=replicas))
@@ -188,7 +188,7 @@ def _schema_lock(connection: Connection, _: str) -> Iterator[bool]:
     try:
         connection.exec_driver_sql(TABLE_LOCK.format(DDL_LOCK_S))
         yield True
-        # Before the next one looks: the DDL has ended the transaction anyway.
+        # Before the next session asks: the DDL has ended the transaction anyway.
         connection.exec_driver_sql("COMMIT")
     finally:
         connection.exec_driver_sql(TABLE_LOCK.format(servers.LOCK_TIMEOUT_S))

@@ -22,7 +22,7 @@ WAITS = {"on", "remote_apply"}
 LEAD = int.from_bytes(b"orderbrg", "big")  # the number of the lock on the right to work, in each database
 ASK = (
     "SELECT current_setting('fsync'), current_setting('synchronous_commit'),"
-    # A trigger of the POS, or a pooler, may have undone what our session said: it is said anew for this transaction.
+    # A trigger of the POS, or a pooler, may have undone what our session set: it is set anew for this transaction.
     " set_config('synchronous_commit', 'on', false)"
 )
 # Who holds one of our locks: sessions say of themselves who they are.
@@ -53,7 +53,7 @@ def _check(connection: Connection) -> None:
 
 
 def _lacks(connection: Connection) -> tuple[str, str] | None:
-    """Of a schema that this user may not look into, the server says that there is none."""
+    """A schema that this user may not use is reported by the server as missing."""
     schema, may, path, user = connection.exec_driver_sql(MAY_MAKE).one()
     if may:
         return None
@@ -69,12 +69,12 @@ def _lacks(connection: Connection) -> tuple[str, str] | None:
 
 
 def _violated(error: Any, _: str) -> Violated:
-    said: Any = getattr(error, "diag", None)
+    diagnosis: Any = getattr(error, "diag", None)
     state = getattr(error, "sqlstate", None)
     if state == "23505":
-        return Violated(key=said.constraint_name)
+        return Violated(key=diagnosis.constraint_name)
     if state == "23502":
-        return Violated(unfilled=f"{said.table_name}.{said.column_name}")
+        return Violated(unfilled=f"{diagnosis.table_name}.{diagnosis.column_name}")
     return Violated()
 
 
@@ -179,7 +179,7 @@ async def _watch(engine: Engine, wake: Callable[[], None]) -> None:
                 await connection.execute(f"SET lock_timeout = '{servers.LOCK_TIMEOUT_S}s'")
                 await connection.execute(f"LISTEN {CHANNEL}")
                 losses.mended()
-                wake()  # for what was written while nobody listened
+                wake()  # for what was written before
                 if not await _hear(connection, wake):
                     postgresql_sessions.took(options, None)
                     servers.end_silent(engine, connection)
@@ -284,7 +284,7 @@ def _dump(url: URL, file: str, _: Sequence[str]) -> tuple[str, str]:
 DIALECT = Dialect(
     extra="postgresql",
     one_writer=False,
-    # READ COMMITTED sees each statement's own moment anyway: BEGIN and COMMIT would be two journeys for nothing.
+    # READ COMMITTED sees each statement's own moment anyway: BEGIN and COMMIT would be two round trips for nothing.
     reads={**READS, "isolation_level": "AUTOCOMMIT"},
     snapshot={**READS, "isolation_level": "REPEATABLE READ"},
     options=postgresql_sessions.options,

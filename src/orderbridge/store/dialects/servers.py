@@ -57,9 +57,9 @@ def prepare_sessions(engine: Engine, *statements: str) -> None:
 def _replace_ended(engine: Engine) -> None:
     """A session that the server has ended is replaced before anything is lost in it.
 
-    What a server says to a session that it ends, and the end itself, are there to be read at once. So a journey to ask
+    What a server says to a session that it ends, and the end itself, are there to be read at once. So a round trip to ask
     whether it is alive is made only when there is something to read, when it has lain idle (a line that was cut says
-    nothing), or when the driver does not say where to look.
+    nothing), or when the driver does not say where to read.
     """
     clock = SystemClock()
 
@@ -111,7 +111,7 @@ def hang_up(session: Any) -> None:
 
 
 def _is_silent(connection: Any) -> bool:
-    """Whether nothing can be read from a session; False where nobody knows."""
+    """Whether nothing can be read from a session; False where that is unknown."""
     number = getattr(connection, "fileno", None)
     if number is None or connection.closed:
         return False
@@ -131,7 +131,7 @@ def quoted(name: str, mark: str) -> str:
 
 
 class Losses:
-    """A session that is made anew when it is lost; both edges are told. `wait`: seconds until the next attempt."""
+    """A session that is made anew when it is lost; both edges are logged. `wait`: seconds until the next attempt."""
 
     def __init__(self, again: str) -> None:
         self._again = again

@@ -29,7 +29,7 @@ from orderbridge.store.dialects.sqlite_watch import watch
 
 BUSY_MS = 20  # SQLite tries again after 1, 3 and 8 ms, and then we let it begin anew
 SYNCHRONOUS_FULL = 2
-LOG_BYTES = 16 * 1024 * 1024  # a -wal that had to grow beyond it shrinks once nobody reads what is old in it
+LOG_BYTES = 16 * 1024 * 1024  # a -wal that had to grow beyond it shrinks once no program reads what is old in it
 
 
 # ---- connections -----------------------------------------------------------------------------------------------------
@@ -134,7 +134,7 @@ def _worker(connection: Connection) -> str | None:
 # - A POS's own statements must go on working whatever is missing here, so that there is no function and no pragma in it.
 
 GUARD = "delivery_guard"
-OPENED = "min(open, 1000000) + 1"  # somebody may have left the largest number there
+OPENED = "min(open, 1000000) + 1"  # the largest number may have been left there
 _OPENED = "orderbridge_guard"  # in a connection's info: what had been changed when the guard was opened
 
 
@@ -147,8 +147,8 @@ def _refuse(trigger: str, table: str, statement: str, condition: str, why: str) 
     )
 
 
-# `again_id`: the row of delivery_actions whose request_id somebody wrote once more. INSERT OR IGNORE leaves it where it
-# is; REPLACE takes it away without a word to any trigger, so that the trigger after it has to look.
+# `again_id`: the row of delivery_actions whose request_id was written once more. INSERT OR IGNORE leaves it where it
+# is; REPLACE takes it away without firing a trigger, so that the trigger after it has to search.
 _TABLE = (
     f"CREATE TABLE {GUARD} (id INTEGER NOT NULL CONSTRAINT {GUARD}_pk PRIMARY KEY, open INTEGER DEFAULT 0 NOT NULL,"
     f" again_id INTEGER, CONSTRAINT {GUARD}_one_row CHECK (id = 1),"
@@ -176,7 +176,7 @@ def _open_guard(connection: Connection) -> None:
     if changed is None:
         if not _is_missed(driver):
             return
-        connection.exec_driver_sql(_TABLE)  # somebody has dropped it: without it the triggers let nothing through
+        connection.exec_driver_sql(_TABLE)  # it was dropped: without it the triggers let nothing through
     if not changed:
         connection.exec_driver_sql(_ROW)
         _set(connection, OPENED)
@@ -200,7 +200,7 @@ def _is_missed(driver: sqlite3.Connection) -> bool:
 
 
 def _set(connection: Connection, value: str) -> int | None:
-    """How many rows it has: 1, or 0 when somebody has taken it away. None: there is no such table."""
+    """How many rows it has: 1, or 0 when it was deleted. None: there is no such table."""
     try:
         return _tell_driver(connection, f"UPDATE {GUARD} SET open = {value} WHERE id = 1")  # noqa: S608
     except OperationalError as error:
@@ -214,7 +214,7 @@ def _changes(driver: sqlite3.Connection) -> tuple[int, int]:
     return driver.total_changes, driver.execute("PRAGMA schema_version").fetchone()[0]
 
 
-# What is said in each transaction goes to the driver itself: SQLAlchemy takes ten times as long for a statement as SQLite
+# What each transaction begins and ends with goes to the driver itself: SQLAlchemy takes ten times as long for a statement as SQLite
 # does for one of these, and each transaction has three of them. Where no transaction has begun for it, it also undoes all
 # that a failed statement stands in.
 

@@ -1,4 +1,4 @@
-"""What is looked at in a SQLite file from outside: whether it may be opened, is whole, has room, and who holds a lock on it."""
+"""What is checked of a SQLite file from outside: whether it may be opened, is whole, has room, and who holds a lock on it."""
 
 import errno
 import os
@@ -55,7 +55,7 @@ def opened(engine: Engine, makes_file: bool) -> SqliteFile | None:
 
 
 def refuse_two_names(path: str) -> None:
-    """Each name of a file has a -wal of its own: what is written through one, nobody sees through the other."""
+    """Each name of a file has a -wal of its own: what is written through one is not seen through the other."""
     real = os.path.realpath(path)
     for one in (real, *(f"{real}{suffix}" for suffix in BESIDE)):
         with suppress(FileNotFoundError, NotADirectoryError, PermissionError):
@@ -105,7 +105,7 @@ def check_intact(engine: Engine, tables: Collection[str], read: Read) -> None:
         return
     try:
         found = read(partial(_damage, frozenset(tables)))
-    except OperationalError:  # it could not be looked at: locked, or not readable
+    except OperationalError:  # it could not be checked: locked, or not readable
         raise
     except DatabaseError as error:
         found = str(error.orig)
@@ -147,11 +147,11 @@ def disk(engine: Engine) -> TroubleKind | None:
     return None
 
 
-# ---- who holds it: a technician who is told "locked" asks by whom -------------------------------------------------------
+# ---- who holds it: a technician who reads "locked" asks by whom -------------------------------------------------------
 
 
 def daemon_of(path: str) -> str | None:
-    """The process that has the right to work on this file: "1234 (orderbridge)"; None: nobody."""
+    """The process that has the right to work on this file: "1234 (orderbridge)"; None: there is none."""
     return next(iter(_holders(path, "FLOCK")), None)
 
 

@@ -1,7 +1,7 @@
 """The SQLite file under a Database: still the one at its path, and locked by one daemon alone (promises 1 and 3).
 
 A file that was removed, moved or replaced lives on as long as it is open. Everything would go on working, and what is
-acknowledged then stands in a file that nobody will ever open. So device and inode of the path are compared with those
+acknowledged then stands in a file that no program will ever open. So device and inode of the path are compared with those
 of the open file around each transaction, and those of its -wal and -shm, in which the newest commits are. What is written over
 the file in place has the same inode: then its pages are compared (below).
 
@@ -176,7 +176,7 @@ class SqliteFile:
                 return True
             try:
                 fcntl.flock(file.descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except OSError:  # somebody has it, or there are no locks: then nobody can say
+            except OSError:  # it is taken, or there are no locks: then it is unknown
                 return True
             fcntl.flock(file.descriptor, fcntl.LOCK_UN)
             return False
@@ -303,8 +303,8 @@ COPIED = 1000  # pages, the newest
 LATEST = 64  # frames
 RECENT_NS = 50_000_000  # more than a tick of the clock that files have
 LOOK_AGAIN = 64  # frames more: others are written all the time by now
-# Looks that must agree. A wrong answer stops the daemon, and under load one look in some hundred is wrong.
-LOOKS, BETWEEN_S = 5, 0.1
+# Comparisons that must agree. A wrong answer stops the daemon, and under load one in some hundred is wrong.
+COMPARISONS, BETWEEN_S = 5, 0.1
 
 Key = tuple[int, int, int]
 
@@ -324,15 +324,15 @@ class Pages:
 
     def __init__(self, wal: str) -> None:
         self._wal = wal
-        self._key: Key | None = None  # of the file when it was looked at last
+        self._key: Key | None = None  # of the file when it was compared last
         self._salts = b""
         self._frames = 0
         self._known: dict[int, int] = {}  # hashes of pages of the file
 
     def are_foreign(self, main: int, shm: int) -> bool:
         """Whether a page is none that SQLite has written. `main`, `shm`: descriptors, which stay open."""
-        for look in range(LOOKS):
-            if look:
+        for number in range(COMPARISONS):
+            if number:
                 threading.Event().wait(BETWEEN_S)
             if not self._is_foreign_now(main, shm):
                 return False
@@ -353,8 +353,8 @@ class Pages:
         except OSError:
             return False
         if _state(shm) != wal or _key(main) != key:
-            return False  # a checkpoint came in between: the next check looks at what it has made
-        # What is written a moment later may get the same time: then it is looked at once more.
+            return False  # a checkpoint came in between: the next check compares what it has made
+        # What is written a moment later may get the same time: then it is compared once more.
         is_recent = abs(SystemClock().now().timestamp() * 1e9 - key[0]) < RECENT_NS
         self._key = None if is_recent or is_foreign else key
         if not is_foreign:

@@ -1,4 +1,4 @@
-"""What makes the outbox look soon after a POS has committed to a SQLite file: the system's notice, and then the counter.
+"""What wakes the outbox soon after a POS has committed to a SQLite file: the system's notice, and then the counter.
 
 The notice says that the -wal file was written to (inotify, which Linux has and Python does not offer). It comes before
 the commit is on disk and can be seen, so `PRAGMA data_version` on a connection of our own, which changes when anybody
@@ -30,7 +30,7 @@ MOST_BYTES = 65536  # of notices that are read at once; equal ones that follow e
 
 
 async def watch(engine: Engine, wake: Callable[[], None]) -> None:
-    """Call `wake` soon after each commit of somebody else; runs until it is cancelled."""
+    """Call `wake` soon after each commit of another program; runs until it is cancelled."""
     path = str(engine.url.database)
     connection = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
     with contextlib.closing(connection), Notices(_log_of(path)) as notices:
@@ -60,7 +60,7 @@ def _log_of(path: str) -> str:
 
 
 def _version(connection: sqlite3.Connection) -> int | None:
-    """The counter. None: somebody holds the file whole, or worse, and the writer will say what it is."""
+    """The counter. None: another program holds the whole file, or worse, and the writer will report what it is."""
     try:
         return int(connection.execute("PRAGMA data_version").fetchone()[0])
     except sqlite3.Error:
