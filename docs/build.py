@@ -48,10 +48,12 @@ _HEADS = {
     ),
     "problems": ("| code | what to do |\n|---|---|", "| kod | ne yapmalı |\n|---|---|"),
     "alarms": ("| code | what is wrong | what to do |\n|---|---|---|", "| kod | sorun | yapılacak |\n|---|---|---|"),
-    "metrics": ("| metric | kind | labels |\n|---|---|---|", "| ölçüm | tür | etiketler |\n|---|---|---|"),
+    "counter": ("Counters", "Sayaçlar"),
+    "gauge": ("Gauges", "Göstergeler"),
+    "histogram": ("Histograms", "Histogramlar"),
     "no_till": ("Tables that no till needs", "Hiçbir kasaya gerekmeyen tablolar"),
-    "severe": ("severe", "ağır"),
-    "warning": ("warning", "uyarı"),
+    "severe": ("**Severe**", "**Ağır**"),
+    "warning": ("**Warnings**", "**Uyarılar**"),
 }
 
 Arrow = tuple[str, str, str]  # from, to, the key of its words or an action
@@ -183,11 +185,13 @@ def make_problems(language: Language) -> Iterator[str]:
 
 
 def make_alarms(language: Language) -> Iterator[str]:
-    """Every code with its sentences, the severe ones first; a fact in them is an ellipsis."""
-    yield language(_HEADS["alarms"])
-    for code in sorted(Code, key=lambda one: one.kind.severity != Severity.SEVERE):
-        cause, remedy = (re.sub(r"\{\w*\}", "…", said) for said in _sentences(code, language))
-        yield f"| `{code}`, {language(_HEADS[code.kind.severity])} | {cause} | {remedy} |"
+    """A table of codes with their sentences for each severity; an ellipsis stands for a fact."""
+    for severity in (Severity.SEVERE, Severity.WARNING):
+        yield f"\n{language(_HEADS[severity])}\n\n{language(_HEADS['alarms'])}"
+        for code in Code:
+            if code.kind.severity == severity:
+                cause, remedy = (re.sub(r"\{\w*\}", "…", sentence) for sentence in _sentences(code, language))
+                yield f"| `{code}` | {cause} | {remedy} |"
 
 
 def _sentences(code: Code, language: Language) -> tuple[str, str]:
@@ -195,10 +199,14 @@ def _sentences(code: Code, language: Language) -> tuple[str, str]:
 
 
 def make_metrics(language: Language) -> Iterator[str]:
-    yield language(_HEADS["metrics"])
-    for family in FAMILIES:
-        labels = ", ".join(f"`{label}`" for label in family.labels)
-        yield f"| `{family.name}` | {family.kind} | {labels} |"
+    """The metrics of each kind, with their labels."""
+    for kind in dict.fromkeys(family.kind for family in FAMILIES):
+        names = [
+            f"`{family.name}`" + (f" ({', '.join(family.labels)})" if family.labels else "")
+            for family in FAMILIES
+            if family.kind == kind
+        ]
+        yield f"- {language(_HEADS[kind])}: {', '.join(names)}"
 
 
 # ---- pictures --------------------------------------------------------------------------------------------------------
