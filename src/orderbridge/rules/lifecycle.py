@@ -7,7 +7,7 @@ An order has three status ids in our tables. Most of the time they are equal; wh
     service_status_id       what the service itself has shown: in a delivery, or by answering OK to an action. A proof is
                             no showing: a complete that is known only by the refusal of its repetition moves status_id to
                             COMPLETE_WITH_PAYMENT and leaves this one as it was.
-    acknowledged_status_id  what we have told the service that we have. Written when PUT success was answered OK, and by
+    acknowledged_status_id  what the service knows that we have. Written when PUT success was answered OK, and by
                             nothing else. The service shows an order again as soon as its status is another one: that an
                             order is missing in a list therefore says that it is still as it was acknowledged, or over.
 
@@ -15,7 +15,7 @@ An order has three status ids in our tables. Most of the time they are equal; wh
     its acknowledgement is answered     1   1   1
     accept is answered OK               2   2   1     the service shows it once more: its status is not what was acknowledged
     the next poll, acknowledged         2   2   2
-    accept, and the answer is lost      1   1   1     nobody knows: rules.retry waits for what a poll shows, or lacks
+    accept, and the answer is lost      1   1   1     not known: rules.retry waits for what a poll shows, or lacks
     complete, proved by a refusal       5   16  16
 
 Who asks which: whether an action still makes sense is asked of service_status_id (`may_send`), for only the service's own
@@ -75,7 +75,7 @@ def merge(
     """
     before = codes_of(stored.problem)
     kept = [STATUS_DOUBTFUL] if not status_counts and STATUS_DOUBTFUL in before else []
-    if LATE in before and status_id == RECEIVED:  # until somebody has answered
+    if LATE in before and status_id == RECEIVED:  # until it is answered
         kept.append(LATE)
     status_changed = status_counts and status_id != stored.status_id
     reopened = status_counts and stored.ended_by is not None and status_id not in ENDS
@@ -94,7 +94,7 @@ def merge(
 def merge_status(stored: Stored, status_id: int | None, *, status_counts: bool) -> Change | None:
     """The same where the database refuses what is new but for the status. None: it was written when the same came before."""
     codes = codes_of(without_doubt(stored.problem) if status_counts else stored.problem)
-    differs = Differs.NOTHING if CONTENTS_OUTDATED in codes else Differs.DETAILS  # a till is told once
+    differs = Differs.NOTHING if CONTENTS_OUTDATED in codes else Differs.DETAILS  # a till sees it once
     change = merge(stored, status_id, differs=differs, status_counts=status_counts, problems=())
     is_shown = not status_counts or stored.service_status_id == status_id
     if change.last_change is None and stored.digest is None and is_shown:
@@ -112,7 +112,7 @@ def _last_change(stored: Stored, ended_by: EndedBy | None, differs: Differs, *, 
 
 
 def end_change(ended_by: EndedBy) -> LastChange:
-    """What a till is told when an order ends."""
+    """What a till sees when an order ends."""
     return LastChange.CANCELLED if ended_by == EndedBy.CANCELLED else LastChange.ENDED
 
 

@@ -55,7 +55,7 @@ MOST_RESENDS = 3
 LOOK_WITHIN = 2  # cooldowns: for so long a poll is waited for that shows what a request did
 BEYOND = 1.5  # times the longest wait: further away a time of ours cannot be
 POLL_FIRST = timedelta(seconds=15)  # one row that is always answered 401 must not keep the orders of its account away
-UNREADABLE = -1  # a look shows the order, with a status that cannot be read: no absence, and no proof
+UNREADABLE = -1  # a poll shows the order, with a status that cannot be read: no absence, and no proof
 
 # What refuses a request for its own sake, whatever its order is at: no word about what an earlier one did.
 _OF_THE_REQUEST = frozenset({"missing_field", "bad_url_id"})
@@ -72,7 +72,7 @@ class RetryAt:
 
 @dataclass(frozen=True, slots=True)
 class AwaitPoll:
-    """Only a qualified look, or the row's expiry, can end it."""
+    """Only a qualified poll, or the row's expiry, can end it."""
 
     code: str | None = None
 
@@ -89,7 +89,7 @@ class NextRequest(Enum):
 
 
 class Proof(Enum):
-    """What a look says about an unresolved action."""
+    """What a poll proves about an unresolved action."""
 
     DONE = auto()
     NOT_DONE = auto()
@@ -146,7 +146,7 @@ def next_request(action: Action, history: Sequence[Attempt]) -> NextRequest:
 
 
 def may_be_seen(action: Action, last: Outcome | None) -> bool:
-    """Whether a look may show what became of the last request: a poll that is under way is waited for."""
+    """Whether a poll may show what became of the last request: a poll that is under way is waited for."""
     return ACTIONS[action].doubt is Doubt.POLL and last == Outcome.UNKNOWN
 
 
@@ -265,7 +265,7 @@ def proof(
     other_end: bool,
     statuses: Statuses,
 ) -> Proof:
-    """What a qualified look proves about an unresolved order action. `seen` is None when the list lacks the order.
+    """What a qualified poll proves about an unresolved order action. `seen` is None when the list lacks the order.
 
     `other_end`: another action of ours that ends the order is done or may be, and this one would be refused, too.
     """
@@ -297,30 +297,30 @@ def after_poll(
     other_end: bool = False,
     statuses: Statuses,
 ) -> Verdict | RetryAt | None:
-    """What a qualified look makes of an unresolved order action; None: it stays as it is."""
+    """What a qualified poll makes of an unresolved order action; None: it stays as it is."""
     kind = ACTIONS[action]
     if seen == CANCELED and kind.target != CANCELED:
         return Verdict(ActionState.REFUSED, "order_cancelled", KnownBy.POLL)
-    said = proof(action, history, order, seen, other_end=other_end, statuses=statuses)
-    if said == Proof.DONE:
+    proved = proof(action, history, order, seen, other_end=other_end, statuses=statuses)
+    if proved == Proof.DONE:
         # Cancel and complete can also be proved by what the list lacks, after a refusal.
         if seen in kind.shown_by:
             return Verdict(ActionState.DONE, None, KnownBy.POLL, seen)
         return Verdict(ActionState.DONE, None, KnownBy.REFUSAL, kind.target)
     if _refused_after_doubt(history):
-        return _conclude_refusal(history, said, seen)
+        return _conclude_refusal(history, proved, seen)
     if _exhausted(history):
-        if said == Proof.NOT_DONE:
+        if proved == Proof.NOT_DONE:
             return _gave_up(history, KnownBy.POLL)
         return Verdict(ActionState.FAILED, "outcome_unknown", KnownBy.POLL)
-    if said == Proof.NOT_DONE and may_be_seen(action, history[-1].outcome):
+    if proved == Proof.NOT_DONE and may_be_seen(action, history[-1].outcome):
         return RetryAt(now, history[-1].code)
     return None
 
 
-def _conclude_refusal(history: Sequence[Attempt], said: Proof, seen: int | None) -> Verdict:
-    """A resend was refused and the look did not prove it done. An accept that is nowhere to be seen stays unknown."""
+def _conclude_refusal(history: Sequence[Attempt], proved: Proof, seen: int | None) -> Verdict:
+    """A resend was refused and the poll did not prove it done. An accept that is nowhere to be seen stays unknown."""
     last = history[-1]
-    if said == Proof.NOT_DONE and seen is not None:
+    if proved == Proof.NOT_DONE and seen is not None:
         return Verdict(ActionState.REFUSED, last.code, KnownBy.POLL, None, last.http_status)
     return Verdict(ActionState.FAILED, "outcome_unknown", KnownBy.POLL, None, last.http_status)

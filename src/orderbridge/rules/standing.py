@@ -6,7 +6,7 @@ things, and most of what is hard about the outbox hangs on telling them apart:
     standing       state      what has happened                                    may it have had its effect?
     WAITING        pending    nothing left, or each answer was 401 or 429          no
     RETRIED        pending    it had failed, and a person asked for it once more   perhaps: of the failed attempts
-    ON_THE_WIRE    sending    a request has left, and has not ended yet            nobody knows yet
+    ON_THE_WIRE    sending    a request has left, and has not ended yet            not known yet
     UNRESOLVED     sending    a request ended in a 5xx or without answer           perhaps
 
                       claim                     answered 401, 429; it never left
@@ -14,19 +14,19 @@ things, and most of what is hard about the outbox hangs on telling them apart:
                                  |   ^
                                  |   | claim: its resend, when it is time
              5xx or no answer    v   |
-                              UNRESOLVED ------> done, refused, failed: an answer, a poll or a status has told it
+                              UNRESOLVED ------> done, refused, failed: an answer, a poll or a status has shown it
               failed ------> RETRIED             by `actions retry`
 
 A doubt that a request left stays, whatever later ones bring: a row that is in doubt and is answered 401 is UNRESOLVED
 again, and so is a RETRIED one whose failed requests left a doubt, from its first new request on
 (rules.retry.stands_after).
 
-Why it matters. A row that may have had its effect must never be told to the cashier as "not sent": that is a meal
-cooked twice, or an order that nobody cooks. So what simply ends a waiting row (too old, taken back, refused here) ends
+Why it matters. A row that may have had its effect must never be shown to the cashier as "not sent": that is a meal
+cooked twice, or an order that is not cooked. So what simply ends a waiting row (too old, taken back, refused here) ends
 a doubtful one as `failed, outcome_unknown`: look in the service's panel. Taking back works only on what waits; what is
-unresolved goes on until something tells what became of it. A row on the wire is in somebody's hands, and nothing ends
+unresolved goes on until something shows what became of it. A row on the wire is held, and nothing ends
 it but its answer; whoever asks has made sure of that, for the table alone does not show it: a crash in between leaves
-`sending`, an attempt without an end, and nobody who waits for it. At the next start such a row is UNRESOLVED
+`sending`, an attempt without an end, and no caller who waits for it. At the next start such a row is UNRESOLVED
 (jobs.outcome_writer).
 
 A newer row that makes this one needless supersedes it whether it is doubtful or not: what the newer one does is what
@@ -34,7 +34,7 @@ counts in the end.
 
 `ENDS` is all of this as a table. What is not in it does not end a row.
 
-In memory (rules.queue) a row may be in somebody's hands, and then nothing is decided about it, whatever it was before:
+In memory (rules.queue) a row may be held, and then nothing is decided about it, whatever it was before:
 
     ON_THE_WIRE    its own coroutine has it: from being taken, before its note is written, until its outcome is on disk
     PUT_ASIDE      it is left alone until a time, or until a poll of its account is over: a till holds the row, the
