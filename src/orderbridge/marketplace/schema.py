@@ -30,6 +30,9 @@ from orderbridge.marketplace.scan import BROKEN, BrokenText, decode, read_member
 from orderbridge.message import Message
 from orderbridge.model import Differs, Document, Order
 
+_BEGINNING = 1024  # bytes of a body that tell whether it begins an object
+_COUNTED = {"foods", "foods.option_groups", "foods.option_groups.options"}
+_STATUS_ID_LIMIT = 2**31  # what a database's INTEGER holds; no service means more
 MOST = 5_000  # documents, about 3 MiB
 _NEAR = 4096  # bytes from an element's beginning within which its key is searched for
 _KEY = re.compile(rb'"payment_key"[ \t\n\r]*:[ \t\n\r]*"([^"\\]{1,64})"')
@@ -68,18 +71,10 @@ class Seen:
 
 
 def _with_bytes(document: Document, raw: bytes) -> Document:
-    return Document(
-        raw=raw,
-        digest=document.digest,
-        payment_key=document.payment_key,
-        status_id=document.status_id,
-        service_key=document.service_key,
-    )
+    key, sent = document.payment_key, document.service_key
+    return Document(raw, document.digest, key, document.status_id, service_key=sent)
 
 
-_BEGINNING = 1024  # bytes of a body that tell whether it begins an object
-_COUNTED = {"foods", "foods.option_groups", "foods.option_groups.options"}
-_STATUS_ID_LIMIT = 2**31  # what a database's INTEGER holds; no service means more
 _SEEN = Seen()
 _printed = attrgetter("items", "note", *(one.column for one in fields_of(Facts) if one.kind == ValueKind.MONEY))
 
@@ -92,16 +87,16 @@ def read_listing(body: bytes, *, http_status: int = 200) -> tuple[Document, ...]
     """
     members: dict[str, Any] | None = None  # not the service's page, or an error without the envelope
     broken: str | Message = ""
+    documents: object = None
     try:
         members = read_members(body, cut="data", take=_listed, again=_SEEN.again)
     except BrokenText as error:
         broken = error.detail
-    # Raised out here: an error that knew of the other one would keep the body, and all that was made of it.
-    if broken and is_success(http_status) and utf8(body[:_BEGINNING]).lstrip()[:1] == "{":
-        raise _malformed_list(broken, http_status)
-    documents = judge(http_status, members)
+    # Judged and raised out here: an error that knew of the other one would keep the body, and all that was made of it.
+    if not (broken and is_success(http_status) and utf8(body[:_BEGINNING]).lstrip()[:1] == "{"):
+        documents, broken = judge(http_status, members), Message("net.no_list")
     if not isinstance(documents, tuple):
-        raise _malformed_list(Message("net.no_list"), http_status)
+        raise UnknownOutcome("malformed_list", broken, http_status=http_status)
     return documents
 
 
@@ -133,10 +128,6 @@ def differs(order: Order, payload: str | None, *, payment_codes: Mapping[str, st
     return Differs.DETAILS if _printed(facts) == _printed(order.facts) else Differs.PRINT
 
 
-def _malformed_list(detail: str | Message, http_status: int) -> UnknownOutcome:
-    return UnknownOutcome("malformed_list", detail, http_status=http_status)
-
-
 def _listed(raw: bytes, value: Any) -> Document:
     document = _document(raw, value)
     _SEEN.remember(document)
@@ -148,21 +139,14 @@ def _document(raw: bytes, value: Any) -> Document:
     digest = hashlib.sha256(raw).hexdigest()
     if not isinstance(value, dict):
         reason = "not_json" if value is BROKEN else "not_an_object"
-        return Document(raw=raw, digest=digest, payment_key=None, status_id=None, reason=reason)
+        return Document(raw, digest, payment_key=None, status_id=None, reason=reason)
     named, status_id = value.get("payment_key"), value.get("status_id")
     if not (str(named).isascii() and str(status_id).isascii()):
         value = decode(utf8(raw))
         named, status_id = value.get("payment_key"), value.get("status_id")
     key, reason_or_none = _payment_key(named)
     sent = str(named).strip()
-    return Document(
-        raw=raw,
-        digest=digest,
-        payment_key=key,
-        status_id=_status_id(status_id),
-        reason=reason_or_none,
-        service_key=sent if key not in {None, sent} else None,
-    )
+    return Document(raw, digest, key, _status_id(status_id), reason_or_none, sent if key not in {None, sent} else None)
 
 
 def _payment_key(value: object) -> tuple[str | None, str | None]:
@@ -170,9 +154,7 @@ def _payment_key(value: object) -> tuple[str | None, str | None]:
     if value is None or value == "":
         return None, "payment_key_missing"
     key = value.strip().lower() if isinstance(value, str) else ""
-    if UUID.fullmatch(key) is None:
-        return None, "payment_key_invalid"
-    return key, None
+    return (key, None) if UUID.fullmatch(key) else (None, "payment_key_invalid")
 
 
 def _status_id(value: object) -> int | None:
