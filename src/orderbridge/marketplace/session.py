@@ -32,7 +32,6 @@ from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TypeVar
 
 import structlog
 
@@ -102,7 +101,6 @@ YOUNG = timedelta(hours=1)  # before its end, or longer
 JUST_S = 5.0  # a token that is refused so soon after its login was not ended by another login
 
 _log = structlog.get_logger(__name__)
-_Result = TypeVar("_Result")
 
 
 @dataclass(slots=True)
@@ -223,28 +221,30 @@ class Session:
 
     async def renew(self) -> Token:
         """A fresh token, by one login for all who ask meanwhile; the old one stays in use until then."""
-        if self._login is None:
-            self._login = asyncio.create_task(self._log_in())
-            self._login.add_done_callback(self._ended)
-        return await _joined(self._login)
+        if (login := self._login) is None:
+            self._login = login = asyncio.create_task(self._log_in())
+            login.add_done_callback(self._ended)
+        try:
+            return await asyncio.shield(login)
+        except asyncio.CancelledError:
+            caller = asyncio.current_task()
+            if login.cancelled() and not (caller is not None and caller.cancelling()):
+                raise NotSent("login_stopped") from None  # the login was ended, not this caller
+            raise
 
     async def _log_in(self) -> Token:
         wait = self._login_at - self._clock.monotonic()
         if wait > 0:
-            raise (
-                self._refused_until_then()
-                if self._credentials_refused
-                else NotSent("login_failed", Message("net.login_waits"))
-            )
+            waiting = NotSent("login_failed", Message("net.login_waits"))
+            raise self._refused_until_then() if self._credentials_refused else waiting
         try:
             token = await self._obtain()
         except MarketplaceError as error:
             self.record_outcome(error)
             if isinstance(error, Unauthorized | Refused):
                 refusal = self._refuse(error.code)
-                raise LoginRefused(
-                    refusal.code, error.code, until=refusal.until, http_status=error.http_status
-                ) from error
+                status, until = error.http_status, refusal.until
+                raise LoginRefused(refusal.code, error.code, until=until, http_status=status) from error
             self._put_off(error)
             raise
         self.record_outcome(None)
@@ -340,14 +340,3 @@ class Session:
         """Whether the service refuses us: there is no token, and none can be had yet."""
         waits = self._login_at > self._clock.monotonic()
         return self._lacks_token(polls=polls) and self._credentials_refused and waits
-
-
-async def _joined(task: asyncio.Task[_Result]) -> _Result:
-    """What a task ends in that others wait for, too."""
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        caller = asyncio.current_task()
-        if task.cancelled() and not (caller is not None and caller.cancelling()):
-            raise NotSent("login_stopped") from None  # the login was ended, not this caller
-        raise

@@ -17,6 +17,8 @@ from orderbridge.net.proxies import Proxy
 _TUNNEL_MADE: Final = 2  # any 2xx
 _PROXY_ANSWERS: Final = dict.fromkeys((502, 503, 504), "proxy_cannot")
 _NEXT_ADDRESS_S: Final = 0.25  # RFC 8305: an address that stays silent does not hold up the next one
+_MOST_NAMES: Final = 5  # of a certificate that was refused
+_LONGEST: Final = 100  # letters of a name that a stranger chose
 
 Address = tuple[Any, ...]  # as socket.getaddrinfo gives it
 _asking: dict[tuple[asyncio.AbstractEventLoop, str, int], "asyncio.Future[list[Address]]"] = {}
@@ -44,7 +46,12 @@ class _NotTrusted(NotSent):
 
 
 async def _connect(host: str, port: int, tls: ssl.SSLContext, proxy: Proxy | None) -> Connection:
-    connection = await _speak_over(await _reach(proxy.host, proxy.port) if proxy else await _reach(host, port))
+    sock = await (_reach(proxy.host, proxy.port) if proxy else _reach(host, port))
+    try:
+        _, connection = await asyncio.get_running_loop().create_connection(Connection, sock=sock)
+    except BaseException:
+        sock.close()
+        raise
     try:
         if proxy is not None:
             if proxy.is_tls:
@@ -70,15 +77,6 @@ async def _trusting(host: str, port: int, proxy: Proxy | None, *, is_old: bool =
         return await _connect(host, port, context, proxy)
     except NotSent:
         return None
-
-
-async def _speak_over(sock: socket.socket) -> Connection:
-    try:
-        _, connection = await asyncio.get_running_loop().create_connection(Connection, sock=sock)
-    except BaseException:
-        sock.close()
-        raise
-    return connection
 
 
 async def _secured(
@@ -140,16 +138,18 @@ async def _reach(host: str, port: int) -> socket.socket:
                 waiting, timeout=_NEXT_ADDRESS_S if left else None, return_when=asyncio.FIRST_COMPLETED
             )
             for task in done:
-                if (error := task.exception()) is None:
+                if (failed := task.exception()) is None:
                     reached = task
                     return task.result()
-                errors.append(error)
+                errors.append(failed)
     finally:
         for task in tries:
             if task is not reached:
                 task.cancel()
                 task.add_done_callback(_forget)
-    raise _unreached(errors)
+    error, reason = causes.of_addresses(errors)
+    code = reason if reason in {"connection_refused", "connect_timeout"} else "unreachable"
+    raise NotSent(code, Message("net.no_address") if error is None else describe(error), reason=reason)
 
 
 async def look_up(host: str, port: int) -> list[Address]:
@@ -195,16 +195,6 @@ def _forget(task: asyncio.Task[socket.socket]) -> None:
     """Of a try that is not needed any more: it may have succeeded all the same."""
     if not task.cancelled() and task.exception() is None:
         task.result().close()
-
-
-def _unreached(errors: list[BaseException]) -> NotSent:
-    error, reason = causes.of_addresses(errors)
-    code = reason if reason in {"connection_refused", "connect_timeout"} else "unreachable"
-    return NotSent(code, Message("net.no_address") if error is None else describe(error), reason=reason)
-
-
-_MOST_NAMES: Final = 5
-_LONGEST: Final = 100  # letters of a name that a stranger chose
 
 
 def shown_by(tls: ssl.SSLObject | None) -> Message | str:
