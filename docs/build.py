@@ -38,15 +38,6 @@ STATUSES = Statuses(needs_payment=17)  # any id that is no other: the service ha
 
 _MADE = re.compile(r"(<!-- made by docs/build\.py: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 _HEADS = {
-    "constraints": (
-        "| the error names | put right |\n|---|---|",
-        "| hata mesajındaki ad | düzeltilecek şey |\n|---|---|",
-    ),
-    "error_codes": (
-        "| `error_code` | what to do |\n|---|---|",
-        "| `error_code` | ne yapmalı |\n|---|---|",
-    ),
-    "problems": ("| code | what to do |\n|---|---|", "| kod | ne yapmalı |\n|---|---|"),
     "alarms": ("| code | what is wrong | what to do |\n|---|---|---|", "| kod | sorun | yapılacak |\n|---|---|---|"),
     "counter": ("Counters", "Sayaçlar"),
     "gauge": ("Gauges", "Göstergeler"),
@@ -126,12 +117,11 @@ def constraints() -> list[str]:
 
 def make_constraints(language: Language) -> Iterator[str]:
     """Constraints with the same remedy share a line."""
-    yield language(_HEADS["constraints"])
     lines: dict[str, list[str]] = {}
     for name in constraints():
         lines.setdefault(language(WORDS["constraints"][name]), []).append(f"`{name}`")
     for about, names in lines.items():
-        yield f"| {', '.join(names)} | {about} |"
+        yield f"- {', '.join(names)}: {about}"
 
 
 # ---- codes -----------------------------------------------------------------------------------------------------------
@@ -143,11 +133,10 @@ def error_codes() -> list[str]:
 
 
 def make_error_codes(language: Language) -> Iterator[str]:
-    yield language(_HEADS["error_codes"])
     for code in error_codes():
         same = [f"`{other}`" for other, plain in SAME.items() if plain == code]
         names = ", ".join([f"**`{code}`**", *same])
-        yield f"| {names} | {language(WORDS['error_codes'][code])} |"
+        yield f"- {names}: {language(WORDS['error_codes'][code])}"
 
 
 def make_not_refused(language: Language) -> Iterator[str]:
@@ -173,12 +162,11 @@ def _reader() -> str:
 
 def make_problems(language: Language) -> Iterator[str]:
     """Codes with the same remedy share a line."""
-    yield language(_HEADS["problems"])
     lines: dict[str, list[str]] = {}
     for code, words in WORDS["problems"].items():
         lines.setdefault(language(words), []).append(f"`{code}`")
     for about, codes in lines.items():
-        yield f"| {', '.join(codes)} | {about} |"
+        yield f"- {', '.join(codes)}: {about}"
 
 
 # ---- operations ------------------------------------------------------------------------------------------------------

@@ -20,7 +20,6 @@ _MADE = re.compile(r"(<!-- made by docs/build_certify\.py: (\w+) -->\n).*?(<!-- 
 
 def make_criteria() -> Iterator[str]:
     """Each scenario with its criteria. The sentence of a criterion stands where the criterion is first named."""
-    yield "| scenario | criteria |\n|---|---|"
     explained: set[str] = set()
     for scenario in SCENARIOS:
         criteria = [
@@ -28,7 +27,7 @@ def make_criteria() -> Iterator[str]:
             for name in scenario.names
         ]
         explained.update(scenario.names)
-        yield f"| `{scenario.name}`: {say(f'certify.scenarios.{scenario.name}', 'en')} | {'<br>'.join(criteria)} |"
+        yield f"- `{scenario.name}`: {say(f'certify.scenarios.{scenario.name}', 'en')}\n  {' '.join(criteria)}"
 
 
 MAKERS: dict[str, Callable[[], Iterator[str]]] = {"criteria": make_criteria}

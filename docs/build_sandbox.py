@@ -53,17 +53,9 @@ def _value(value: object) -> str:
 
 
 def make_presets() -> Iterator[str]:
-    yield from _table(
-        "| preset | | sets |",
-        [
-            [
-                f"`{name}`",
-                words()["presets"][name]["en"],
-                ", ".join(f"`{key}={_plain(value)}`" for key, value in settings.items()),
-            ]
-            for name, settings in PRESETS.items()
-        ],
-    )
+    for name, settings in PRESETS.items():
+        set_to = ", ".join(f"`{key}={_plain(value)}`" for key, value in settings.items())
+        yield f"- `{name}`: {words()['presets'][name]['en']} {set_to}"
 
 
 def _plain(value: object) -> str:
@@ -71,18 +63,12 @@ def _plain(value: object) -> str:
 
 
 def make_switches() -> Iterator[str]:
+    """The default stands first; of a switch that takes few values, these follow."""
     for group in GROUPS:
         yield f"\n### {_GROUPS[group.__name__]}\n"
-        lines = [SWITCHES[name] for name in switches_of(group)]
-        yield from _table(
-            "| switch | takes | default | |",
-            [[f"`{one.name}`", _takes(one.kind, one.values), _value(one.default), one.about["en"]] for one in lines],
-        )
-
-
-def _takes(kind: str, values: list[str]) -> str:
-    """The values, where they are few; "number" for one that is none at first. The default shows every other kind."""
-    return ", ".join(f"`{value}`" for value in values) or ("number" if kind.endswith(", or none") else "")
+        for one in (SWITCHES[name] for name in switches_of(group)):
+            others = [f"`{value}`" for value in one.values if value != one.default]
+            yield f"- `{one.name}` ({', '.join([_value(one.default), *others])}): {one.about['en']}"
 
 
 def make_commands() -> Iterator[str]:
@@ -98,13 +84,9 @@ def make_commands() -> Iterator[str]:
 
 def make_faults() -> Iterator[str]:
     defaults = {one.name: one.default for one in fields(Fault)} | {"body": "", "headers": "{}"}
-    yield from _table(
-        "| field | default | |",
-        [
-            [f"`{name}`", _value(defaults[name]) if defaults[name] != "" else "", said["en"]]
-            for name, said in words()["faults"].items()
-        ],
-    )
+    for name, sentence in words()["faults"].items():
+        default = f" ({_value(defaults[name])})" if defaults[name] != "" else ""
+        yield f"- `{name}`{default}: {sentence['en']}"
 
 
 def make_scenery() -> Iterator[str]:

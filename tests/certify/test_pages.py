@@ -14,7 +14,7 @@ TEXT = build.PAGE.read_text("utf-8")
 def test_the_page_is_what_the_tables_make_it() -> None:
     assert build.built(TEXT) == TEXT, "run: .venv/bin/python docs/build_certify.py"
     assert sorted(re.findall(r"made by docs/build_certify\.py: (\w+)", TEXT)) == sorted(build.MAKERS)
-    assert [one.name for one in SCENARIOS if f"| `{one.name}`:" not in TEXT] == []
+    assert [one.name for one in SCENARIOS if f"- `{one.name}`:" not in TEXT] == []
 
 
 def test_the_page_names_each_verb_that_the_hands_are_asked() -> None:

@@ -21,7 +21,7 @@ def test_the_page_holds_everything_that_is_made():
 
 
 def test_the_page_names_each_switch():
-    assert [name for name in SWITCHES if f"| `{name}` |" not in TEXT] == []
+    assert [name for name in SWITCHES if f"- `{name}` (" not in TEXT] == []
 
 
 def test_each_field_of_a_fault_has_its_sentence():
