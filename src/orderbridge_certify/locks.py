@@ -99,8 +99,7 @@ def _file(database: Database) -> str | None:
 def probed(database: Database) -> Iterator[Probe]:
     """A probe beside the block."""
     probe = Probe(database)
-    thread = threading.Thread(target=probe.work, name="probe", daemon=True)
-    thread.start()
+    threading.Thread(target=probe.work, name="probe", daemon=True).start()
     try:
         yield probe
     finally:

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from orderbridge import config
-from orderbridge.clock import SystemClock
 from orderbridge.daemon import Daemon
 from orderbridge.errors import StoreError
 from orderbridge.store.database import Database
@@ -18,7 +17,6 @@ from orderbridge_sandbox.demo import settings_for
 from orderbridge_sandbox.options import Line
 
 START_S = 60.0
-POLL_S = 0.05
 LEAST_COOLDOWN_S = 0.2
 
 MORE = """
@@ -68,9 +66,7 @@ class Setup:
 
     def until_line(self, line: Line) -> None:
         """Until the sandbox plays it."""
-        over = SystemClock().monotonic() + START_S
-        while self._sandbox.line is not line and SystemClock().monotonic() < over:
-            threading.Event().wait(POLL_S)
+        self.world.wait_for(lambda: self._sandbox.line is line, timeout=START_S)
 
     def _run(self, begun: threading.Event) -> None:
         try:

@@ -133,7 +133,7 @@ def sealed_texts(connection: Connection, names: Iterable[str]) -> dict[str, tupl
 def states(connection: Connection) -> dict[str, dict[str, Any]]:
     """How each pair of secrets was last polled, by fingerprint: the columns of STATE."""
     rows = connection.execute(select(*accounts.c["fingerprint", *STATE])).mappings()
-    return {row["fingerprint"]: dict(row) for row in rows}
+    return {row["fingerprint"]: {name: row[name] for name in STATE} for row in rows}
 
 
 def since(connection: Connection) -> dict[str, datetime]:

@@ -65,7 +65,7 @@ class Membership:
         self.name = f"{socket.gethostname()[:40]} {os.getpid()} {self._number:08x}"
         self._epoch: int | None = None  # None: nothing is ours yet, not even a row
         self._count = 0
-        self._is_over = False
+        self.is_over = False  # another replica may have what was ours
         self._is_absent = False  # its session no longer counts as alive
         self._refused: DBAPIError | None = None  # in this beat
         self._held: frozenset[int] = frozenset()
@@ -84,15 +84,10 @@ class Membership:
             self._open()
             self._drop()
 
-    @property
-    def is_over(self) -> bool:
-        """Whether another replica may have what was ours."""
-        return self._is_over
-
     def is_lost(self) -> bool:
         """Never here: the next beat raises Fenced. Keeps the session while no beat comes, as over a reload."""
         with contextlib.suppress(DBAPIError, Fenced), self._asking():
-            if not self._is_over:
+            if not self.is_over:
                 self._renewed()
         return False
 
@@ -145,7 +140,7 @@ class Membership:
 
     def close(self) -> None:
         """Give everything back, at once; nothing is written any more."""
-        self._is_over = True
+        self.is_over = True
         with contextlib.suppress(DBAPIError, Fenced), self._asking():
             if self._connection is not None and self._epoch is not None:
                 replicas.leave(self._connection, self.name)
@@ -168,11 +163,11 @@ class Membership:
                 raise
 
     def _refuse_over(self) -> None:
-        if self._is_over:
+        if self.is_over:
             raise Fenced("fleet.fenced")
 
     def _end(self) -> Never:
-        self._is_over = True
+        self.is_over = True
         raise Fenced("fleet.fenced")
 
     def _drop(self) -> None:

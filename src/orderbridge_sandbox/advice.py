@@ -1,6 +1,6 @@
-"""What was wrong with a call, as advice: looked at by itself, whatever the service answers to it."""
+"""What was wrong with a call, as advice: judged by itself, whatever the service answers to it."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from . import rules
@@ -13,19 +13,17 @@ from .world import World
 EARLY_SECONDS: Final = 3600.0  # a login is no waste when the token has less time left
 _DONT_REPEAT: Final = frozenset({400, 403, 404})
 
-_FIELDS: Final[Mapping[str, Mapping[str, str]]] = {
-    Operation.LOGIN: {"app_secret_key": "a text", "rest_secret_key": "a text"},
-    Operation.ACCEPT: {"preparing_time": "a whole number from 1 on"},
-    Operation.CANCEL: {"reason_id": "a whole number from 1 to 8"},
+_TEXT: Final = ("a text", lambda value: isinstance(value, str))
+_MINUTES: Final = ("a whole number from 1 on", lambda value: type(value) is int and value > 0)
+_REASON: Final = ("a whole number from 1 to 8", lambda value: type(value) is int and value in rules.CANCEL_REASONS)
+# What the body of an operation holds: each field with its kind in words and in a check.
+_FIELDS: Final[Mapping[str, Mapping[str, tuple[str, Callable[[Any], bool]]]]] = {
+    Operation.LOGIN: {"app_secret_key": _TEXT, "rest_secret_key": _TEXT},
+    Operation.ACCEPT: {"preparing_time": _MINUTES},
+    Operation.CANCEL: {"reason_id": _REASON},
 }
-_OF_ORDERS: Final = (
-    Operation.ACKNOWLEDGE,
-    Operation.ACCEPT,
-    Operation.ON_THE_WAY,
-    Operation.COMPLETE,
-    Operation.CANCEL,
-)
-_OF_RESTAURANTS: Final = (Operation.GET_RESTAURANT_STATUS, Operation.OPEN_RESTAURANT, Operation.CLOSE_RESTAURANT)
+_OF_ORDERS: Final = {name for name, _, path in ENDPOINTS if path.startswith("/orders/") and "{id}" in path}
+_OF_RESTAURANTS: Final = {name for name, _, path in ENDPOINTS if path.startswith("/restaurants/status/")}
 
 _COOLDOWNS: Final[Mapping[str, str]] = {
     Operation.GET_CURRENT: "cooldown_seconds",
@@ -103,26 +101,16 @@ def _about_body(call: Call) -> Iterator[Found]:
         yield "body_not_json", {}
     elif call.has_body and not isinstance(call.body, dict):
         yield "body_no_object", {}
-    for field, kind in wanted.items():
+    for field, (kind, fits) in wanted.items():
         value = call.field(field)
         if value is None:
             yield "missing_field", {"field": field}
-        elif not _fits(field, value):
+        elif not fits(value):
             shown = "***" if field.endswith("_key") else repr(value)
             yield "wrong_value", {"field": field, "value": shown, "wanted": kind}
     for field in call.body if isinstance(call.body, dict) else ():
         if field not in wanted:
             yield "unknown_field", {"field": field}
-
-
-def _fits(field: str, value: object) -> bool:
-    match field:
-        case "preparing_time":
-            return type(value) is int and value > 0
-        case "reason_id":
-            return type(value) is int and value in rules.CANCEL_REASONS
-        case _:
-            return isinstance(value, str)
 
 
 def _about_login(world: World, call: Call) -> Iterator[Found]:

@@ -96,10 +96,9 @@ class Endpoint:
 
     def _record(self, call: Call, account: str) -> CallRecord:
         body = None if call.operation in (Operation.LOGIN, UNKNOWN) else call.body  # no secret is kept
-        record = self._world.record(call.operation, account, call.argument, body)
-        record.method, record.path = call.method, call.path
-        record.advice = tuple(advice_on(self._world, call))
-        return record
+        facts = {"operation": call.operation, "argument": call.argument, "method": call.method, "path": call.path}
+        advice = tuple(advice_on(self._world, call))
+        return self._world.record(account=account, body=body, advice=advice, **facts)
 
     async def _meet(self, fault: Fault | None, late: float, call: Call, record: CallRecord) -> ASGIApp:
         if fault is None:

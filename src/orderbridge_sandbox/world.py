@@ -283,13 +283,11 @@ class World:
         found = self.tokens.get(token or "")
         return found.account if found and self.now() < found.expires else None
 
-    def record(self, operation: str, account: str, argument: str, body: object) -> CallRecord:
+    def record(self, **facts: Any) -> CallRecord:
         """Open a line in the ledger."""
         with self.lock:
             self._calls += 1
-            line = CallRecord(
-                number=self._calls, at=self.now(), operation=operation, account=account, argument=argument, body=body
-            )
+            line = CallRecord(number=self._calls, at=self.now(), **facts)
             self.ledger.append(line)
             self.lock.notify_all()
             return line

@@ -102,7 +102,7 @@ class Till:
     def watch(self) -> None:
         for _ in itertools.count():
             try:
-                self.observe()
+                self.look()
             except Exception as error:  # noqa: BLE001 - the next round tries again, as tills do
                 if "delivery_new_orders" not in str(error) and "locked" not in str(error):
                     sys.stderr.write(f"till: {type(error).__name__}: {error}\n")

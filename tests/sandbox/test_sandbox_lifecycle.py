@@ -226,7 +226,7 @@ async def test_whoever_reads_the_ledger_meets_no_call_that_is_being_answered(wor
 
     monkeypatch.setattr(service, "perform", watched)
     monkeypatch.setattr(
-        world, "record", lambda *about: held.append(world.lock._is_owned()) or World.record(world, *about)
+        world, "record", lambda **facts: held.append(world.lock._is_owned()) or World.record(world, **facts)
     )
     await pos.poll()
     assert held == [True, True]

@@ -136,18 +136,15 @@ def _listed(tx: "Connection", settings: "Settings") -> list[dict[str, Any]]:
     fingerprints = {name: fingerprint for fingerprint, name in all_names(tx, settings).items()}
     nothing: dict[str, Any] = dict.fromkeys(account_settings.STATE)
     states = account_settings.states(tx)
-
-    def state(fingerprint: str) -> dict[str, Any]:
-        known = states.get(fingerprint, nothing)
-        return {name: known[name] for name in nothing}
-
     found = [
-        {"name": one.name, "source": _source(settings, place), "enabled": True, **state(fingerprints[one.name])}
+        {"name": one.name, "source": _source(settings, place), "enabled": True}
+        | states.get(fingerprints[one.name], nothing)
         for place, one in enumerate(settings.accounts)
     ]
     for row in account_settings.listed(tx):
         facts = {"name": row["name"], "source": "database", "enabled": row["enabled"] == ENABLED}
-        found.append(facts | state(row["fingerprint"]) | {"changed_utc": row["changed_utc"], "key_id": row["key_id"]})
+        polled = states.get(row["fingerprint"], nothing)
+        found.append(facts | polled | {"changed_utc": row["changed_utc"], "key_id": row["key_id"]})
     return sorted(found, key=lambda one: one["name"])
 
 
