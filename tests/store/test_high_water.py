@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from orderbridge.store.high_water import Copy, hold_s, judge
+from orderbridge.store.high_water import hold_s, is_older
 
 NOW = datetime(2026, 3, 2, 12, tzinfo=UTC)
 
@@ -24,29 +24,24 @@ ANOTHER = Reach(database="another", generation=1, event=1)
 
 
 @pytest.mark.parametrize(
-    "found, at_start, in_a_run",
+    "found, older",
     [
-        pytest.param(MARK, Copy.IF_MISSING, Copy.CURRENT, id="as it was"),
-        pytest.param(replace(MARK, generation=101), Copy.IF_MISSING, Copy.CURRENT, id="it has gone on"),
-        pytest.param(replace(MARK, generation=99), Copy.OLDER, Copy.OLDER, id="behind, and no event is missing"),
-        pytest.param(replace(MARK, generation=99, event=40), Copy.OLDER, Copy.OLDER, id="behind"),
-        pytest.param(replace(MARK, event=0), Copy.IF_MISSING, Copy.CURRENT, id="old events were deleted"),
-        pytest.param(ANOTHER, Copy.CURRENT, Copy.CURRENT, id="a new database"),
+        pytest.param(MARK, False, id="as it was"),
+        pytest.param(replace(MARK, generation=101), False, id="it has gone on"),
+        pytest.param(replace(MARK, generation=99), True, id="behind, and no event is missing"),
+        pytest.param(replace(MARK, generation=99, event=40), True, id="behind"),
+        pytest.param(replace(MARK, event=0), False, id="old events were deleted"),
+        pytest.param(ANOTHER, False, id="a new database"),
     ],
 )
-def test_tables_are_an_older_copy_when_their_generation_is_below_the_mark(
-    found: Reach, at_start: Copy, in_a_run: Copy
-) -> None:
-    assert judge(found, MARK, at_start=True, was_lost=False) is at_start
-    assert judge(found, MARK, at_start=False, was_lost=False) is in_a_run
+def test_tables_are_an_older_copy_when_their_generation_is_below_the_mark(found: Reach, older: bool) -> None:
+    assert is_older(found, MARK, was_lost=False) is older
 
 
-@pytest.mark.parametrize("at_start", [False, True])
-def test_another_database_is_older_where_the_one_before_was_taken_away_and_had_events(at_start: bool) -> None:
-    assert judge(ANOTHER, MARK, at_start=at_start, was_lost=True) is Copy.OLDER
-    assert judge(ANOTHER, replace(MARK, event=0), at_start=at_start, was_lost=True) is Copy.CURRENT
-    same = judge(MARK, MARK, at_start=at_start, was_lost=True)
-    assert same is (Copy.IF_MISSING if at_start else Copy.CURRENT)
+def test_another_database_is_older_where_the_one_before_was_taken_away_and_had_events() -> None:
+    assert is_older(ANOTHER, MARK, was_lost=True)
+    assert not is_older(ANOTHER, replace(MARK, event=0), was_lost=True)
+    assert not is_older(MARK, MARK, was_lost=True)
 
 
 @pytest.mark.parametrize("until_s, held_s", [(None, 0), (-5, 0), (0, 0), (12, 12), (50, 50), (86400, 50)])

@@ -15,10 +15,10 @@ from tests.store.samples import KEY, NOW, Pos, opened, put_action, put_order
 from orderbridge.model import ActionState, Verdict
 from orderbridge.store import actions, unfinished
 from orderbridge.store.database import Database
-from orderbridge.store.dialects import postgresql, servers, sqlite_watch
+from orderbridge.store.dialects import postgresql, servers, sqlite
 
 SOON_S = 60.0  # a bound for a busy machine; the watch looks every 50 ms
-QUIET_S = 4 * sqlite_watch.WATCH_S
+QUIET_S = 4 * sqlite.WATCH_S
 
 
 class Bell:
@@ -156,14 +156,14 @@ NEVER_S = 3600.0
 @pytest.fixture
 def deaf(monkeypatch: pytest.MonkeyPatch) -> None:
     """Notices that are set up and do not come."""
-    monkeypatch.setattr(sqlite_watch, "IN_MODIFY", 0x400)  # IN_DELETE_SELF
+    monkeypatch.setattr(sqlite, "IN_MODIFY", 0x400)  # IN_DELETE_SELF
 
 
 @pytest.fixture
 def by_notices(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a notice the counter is not asked again for half an hour."""
-    monkeypatch.setattr(sqlite_watch, "NET_S", NEVER_S)
-    monkeypatch.setattr(sqlite_watch, "LONGER", NEVER_S / sqlite_watch.ASK_S / 2)
+    monkeypatch.setattr(sqlite, "NET_S", NEVER_S)
+    monkeypatch.setattr(sqlite, "LONGER", NEVER_S / sqlite.ASK_S / 2)
 
 
 @only(SQLITE)
@@ -178,15 +178,15 @@ async def test_a_notice_alone_wakes(database, pos):
 
 @only(SQLITE)
 async def test_a_notice_that_comes_before_the_commit_can_be_seen_is_enough(monkeypatch, database, pos):
-    monkeypatch.setattr(sqlite_watch, "NET_S", NEVER_S)
+    monkeypatch.setattr(sqlite, "NET_S", NEVER_S)
     seen_late: list[int] = []
 
     def late(connection: sqlite3.Connection) -> int | None:
         seen_late.append(version(connection))
         return seen_late[max(len(seen_late) - 4, 0)]
 
-    version = sqlite_watch._version
-    monkeypatch.setattr(sqlite_watch, "_version", late)
+    version = sqlite._version
+    monkeypatch.setattr(sqlite, "_version", late)
     async with watching(database) as bell:
         assert not await bell.rings(QUIET_S)
         put_action(pos)
@@ -202,8 +202,8 @@ async def test_a_commit_that_was_waited_for_leaves_nothing_to_ask(monkeypatch, d
         asked.append(version(connection))
         return asked[max(len(asked) - 4, 0)]
 
-    version = sqlite_watch._version
-    monkeypatch.setattr(sqlite_watch, "_version", late)
+    version = sqlite._version
+    monkeypatch.setattr(sqlite, "_version", late)
     async with watching(database) as bell:
         assert not await bell.rings(QUIET_S)
         put_action(pos)
@@ -216,10 +216,10 @@ async def test_a_commit_that_was_waited_for_leaves_nothing_to_ask(monkeypatch, d
 @only(SQLITE)
 async def test_a_notice_that_was_taken_with_another_commit_is_followed_until_its_own(monkeypatch, database, pos):
     put_action(pos)  # there is a log to be watched
-    monkeypatch.setattr(sqlite_watch, "NET_S", NEVER_S)
+    monkeypatch.setattr(sqlite, "NET_S", NEVER_S)
     versions, taken = iter([1, 2, 2, 2, 2, 2]), iter([False, True])
-    monkeypatch.setattr(sqlite_watch, "_version", lambda _: next(versions, 3))
-    monkeypatch.setattr(sqlite_watch.Notices, "take", lambda _: next(taken, False))
+    monkeypatch.setattr(sqlite, "_version", lambda _: next(versions, 3))
+    monkeypatch.setattr(sqlite.Notices, "take", lambda _: next(taken, False))
     bell = Bell()
     watch = asyncio.create_task(database.watch(bell.ring))
     while bell.times < 3:
@@ -230,7 +230,7 @@ async def test_a_notice_that_was_taken_with_another_commit_is_followed_until_its
 @only(SQLITE)
 @pytest.mark.usefixtures("deaf")
 async def test_a_lost_notice_is_made_up_for_by_the_counter(monkeypatch, database, pos):
-    monkeypatch.setattr(sqlite_watch, "NET_S", 0.001)
+    monkeypatch.setattr(sqlite, "NET_S", 0.001)
     async with watching(database) as bell:
         put_action(pos)
         assert await bell.rings()
@@ -242,7 +242,7 @@ async def test_a_system_without_notices_is_watched_by_the_clock(monkeypatch, dat
     def library(_: object) -> None:
         raise missing
 
-    monkeypatch.setattr(sqlite_watch, "NET_S", NEVER_S)
+    monkeypatch.setattr(sqlite, "NET_S", NEVER_S)
     monkeypatch.setattr("ctypes.CDLL", library)
     async with watching(database) as bell:
         put_action(pos)
@@ -273,14 +273,14 @@ async def test_a_till_that_commits_without_a_pause_wakes_seldom_and_with_its_las
         bell.clear()
         put_action(pos, "activate_food")
         assert await bell.rings()
-        assert bell.times <= took / sqlite_watch.REST_S + 2
+        assert bell.times <= took / sqlite.REST_S + 2
 
 
 @only(SQLITE)
 async def test_what_is_written_and_not_committed_does_not_keep_the_loop_busy(monkeypatch, database, pos):
     asked = []
-    version = sqlite_watch._version
-    monkeypatch.setattr(sqlite_watch, "_version", lambda connection: asked.append(1) or version(connection))
+    version = sqlite._version
+    monkeypatch.setattr(sqlite, "_version", lambda connection: asked.append(1) or version(connection))
     async with watching(database):
         await asyncio.sleep(QUIET_S)
         pos.execute("PRAGMA cache_size = 1")  # the rest goes to the -wal at once
@@ -291,7 +291,7 @@ async def test_what_is_written_and_not_committed_does_not_keep_the_loop_busy(mon
             put_action(pos, "activate_food")
             await asyncio.sleep(0)
         pos.execute("ROLLBACK")
-        assert len(asked) <= (time.monotonic() - began) / sqlite_watch.ASK_S + 2
+        assert len(asked) <= (time.monotonic() - began) / sqlite.ASK_S + 2
 
 
 # ---- PostgreSQL ------------------------------------------------------------------------------------------------------

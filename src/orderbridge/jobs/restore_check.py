@@ -30,7 +30,7 @@ from orderbridge.jobs.daemon_problems import DaemonProblems
 from orderbridge.rules.problems import Code
 from orderbridge.store import high_water, journal
 from orderbridge.store.database import BESIDE_S, Database
-from orderbridge.store.high_water import Copy, HighWater, Older, hold_s, judge
+from orderbridge.store.high_water import HighWater, Older, hold_s, is_older
 from orderbridge.store.problems import HeardFile
 from orderbridge.store.sidecar import SidecarWriter
 from orderbridge.store.workers import detached
@@ -208,8 +208,11 @@ class RestoreCheck:
     # ---- an older copy -----------------------------------------------------------------------------------------------
 
     async def _is_older(self, found: HighWater, before: HighWater, *, at_start: bool) -> bool:
-        copy = judge(found, before, at_start=at_start, was_lost=self._was_lost)
-        return copy is Copy.OLDER or (copy is Copy.IF_MISSING and bool(await self._missing(before.at)))
+        if is_older(found, before, was_lost=self._was_lost):
+            return True
+        # When a machine dies the mark is a moment old: then the journal has orders that an older copy lacks.
+        may_be = at_start and found.database == before.database
+        return may_be and bool(await self._missing(before.at))
 
     async def _withhold(self, found: HighWater, before: HighWater) -> Older | None:
         now = self._clock.now()

@@ -13,7 +13,6 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from enum import Enum, auto
 from pathlib import Path
 from typing import Any
 
@@ -149,25 +148,14 @@ def is_behind(found: HighWater, before: HighWater) -> bool:
     return found.database != before.database or found.generation < before.generation
 
 
-class Copy(Enum):
-    """What the tables are, beside the mark."""
-
-    CURRENT = auto()
-    OLDER = auto()
-    # Older, if the journal has orders that they lack: the mark is a moment old when a machine dies.
-    IF_MISSING = auto()
-
-
-def judge(found: HighWater, mark: HighWater, *, at_start: bool, was_lost: bool) -> Copy:
-    """`was_lost`: the file was taken away under the daemon that wrote the mark.
+def is_older(found: HighWater, mark: HighWater, *, was_lost: bool) -> bool:
+    """Whether the tables are certainly an older copy. `was_lost`: the file was taken away under the daemon of the mark.
 
     Another database id is a new database on purpose, unless the one before was taken away under a daemon.
     """
     if found.database != mark.database:
-        return Copy.OLDER if was_lost and mark.event > 0 else Copy.CURRENT
-    if found.generation < mark.generation:
-        return Copy.OLDER
-    return Copy.IF_MISSING if at_start else Copy.CURRENT
+        return was_lost and mark.event > 0
+    return found.generation < mark.generation
 
 
 def hold_s(next_poll: datetime | None, now: datetime, longest_s: float) -> float:
