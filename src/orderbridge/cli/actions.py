@@ -10,15 +10,13 @@ from sqlalchemy import select
 from sqlalchemy.exc import IntegrityError, NoResultFound
 
 from orderbridge.actions import ACTIONS, Subject
-from orderbridge.cli.common import Context, as_json, show_json, show_rows
+from orderbridge.cli.common import Context, as_json, pass_context, show_json, show_rows
 from orderbridge.cli.orders import key_of
 from orderbridge.clock import SystemClock
 from orderbridge.model import UNFINISHED, Action
 from orderbridge.store import accounts, tables
 from orderbridge.store import actions as outbox
 from orderbridge.texts import say
-
-pass_context = click.make_pass_decorator(Context)
 
 LISTED = "id created_utc action payment_key restaurant_id food_id state attempts error_code known_by".split()
 WAIT_STEP_S = 0.1

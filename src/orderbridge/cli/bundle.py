@@ -28,15 +28,13 @@ from sqlalchemy import inspect
 from orderbridge import __version__
 from orderbridge.cli import bundle_contents
 from orderbridge.cli.bundle_contents import CONFIGURATION, tree
-from orderbridge.cli.common import Context, plain
+from orderbridge.cli.common import Context, pass_context, plain
 from orderbridge.cli.status import facts_of
 from orderbridge.clock import SystemClock
 from orderbridge.config import shown
 from orderbridge.observe import liveness
 from orderbridge.store import revisions, schema, story
 from orderbridge.texts import say
-
-pass_context = click.make_pass_decorator(Context)
 
 LOG_LINES = 3000
 LOG_BYTES = 4 * 1024 * 1024

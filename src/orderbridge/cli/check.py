@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from orderbridge.cli.common import Context, as_json, show_json
+from orderbridge.cli.common import Context, as_json, pass_context, show_json
 from orderbridge.errors import ConfigError, MarketplaceError, OrderbridgeError
 from orderbridge.message import Message
 from orderbridge.texts import line_remedy, say, sentence
@@ -28,8 +28,6 @@ CONFIGURATION = 78
 Words = str | Message | OrderbridgeError
 OK, WARNING, FAILED = "ok", "warning", "failed"
 COLOURS = {OK: "green", WARNING: "yellow", FAILED: "red"}
-
-pass_context = click.make_pass_decorator(Context)
 
 
 class Finding(NamedTuple):

@@ -120,6 +120,9 @@ class Context:
             return database.write_now(work)
 
 
+pass_context = click.make_pass_decorator(Context)
+
+
 def version() -> str:
     """The program's, its schema's and Python's."""
     import platform

@@ -12,7 +12,7 @@ from sqlalchemy import make_url
 
 from orderbridge.cli import probes
 from orderbridge.cli.check import Checked, Report
-from orderbridge.cli.common import Context, as_json, show_json, show_rows
+from orderbridge.cli.common import Context, as_json, pass_context, show_json, show_rows
 from orderbridge.clock import SystemClock
 from orderbridge.config.addresses import sqlite_file
 from orderbridge.errors import StoreError
@@ -27,8 +27,6 @@ from orderbridge.store.database import Database
 from orderbridge.store.dialects import of
 from orderbridge.store.leader import LeaderLock
 from orderbridge.texts import say, sentence
-
-pass_context = click.make_pass_decorator(Context)
 
 MARGIN = timedelta(days=1)  # before the last thing that the copy knows
 

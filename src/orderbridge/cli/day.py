@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 import click
 
-from orderbridge.cli.common import Context, as_json, show_json, table
+from orderbridge.cli.common import Context, as_json, pass_context, show_json, table
 from orderbridge.clock import YEARS, SystemClock
 from orderbridge.rules import day as rules
 from orderbridge.rules.day import difference, expected, sums_of
@@ -32,7 +32,7 @@ DIFFERENCE = ("order_number", "pos_reference", "account", "status", "pos_total")
     help="When a business day begins, local time.",
 )
 @as_json
-@click.make_pass_decorator(Context)
+@pass_context
 def day_command(context: Context, day: datetime | None, cut: datetime, as_json: bool) -> None:
     """The day's orders, cash to hand in, prepaid, discounts, tips, cancelled, differences. DATE: 2026-03-01; else today.
 

@@ -7,15 +7,13 @@ from typing import Any
 
 import click
 
-from orderbridge.cli.common import Context, as_json, confirm, show_json
+from orderbridge.cli.common import Context, as_json, confirm, pass_context, show_json
 from orderbridge.clock import SystemClock
 from orderbridge.errors import StoreError
 from orderbridge.store import journal, retention, story
 from orderbridge.store.database import Database
 from orderbridge.store.retention import Found, scrub
 from orderbridge.texts import say, sentence
-
-pass_context = click.make_pass_decorator(Context)
 
 AT_ONCE = 200  # orders in one transaction
 REWRITTEN_BYTES = 256 * 1024 * 1024  # a file up to this is written anew by itself: some seconds in which others wait

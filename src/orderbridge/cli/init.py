@@ -15,7 +15,7 @@ from pathlib import Path
 import click
 from pydantic import ValidationError
 
-from orderbridge.cli.common import Context, confirm
+from orderbridge.cli.common import Context, confirm, pass_context
 from orderbridge.cli.draft import STATE_FILE, Draft
 from orderbridge.cli.line import restaurants_of
 from orderbridge.config.findings import in_words
@@ -39,8 +39,6 @@ OPTIONS = {
     "rest_secret_key": "--rest-secret-file",
 }
 LONGEST_SECRET = 10_000
-
-pass_context = click.make_pass_decorator(Context)
 
 
 @click.command()

@@ -10,7 +10,7 @@ import click
 from sqlalchemy import Connection, select
 
 from orderbridge.actions import ARGUMENTS
-from orderbridge.cli.common import Context, as_json, local, plain, show_json, show_rows
+from orderbridge.cli.common import Context, as_json, local, pass_context, plain, show_json, show_rows
 from orderbridge.clock import SystemClock
 from orderbridge.config.keys import UUID
 from orderbridge.model import BOARD_REFERENCE, UNFINISHED
@@ -18,8 +18,6 @@ from orderbridge.store import quarantine as kept
 from orderbridge.store import story as stories
 from orderbridge.store import tables
 from orderbridge.texts import SENTENCES, say
-
-pass_context = click.make_pass_decorator(Context)
 
 LISTED = """received_utc payment_key account order_number status restaurant_name total revision pos_revision
     problem""".split()

@@ -4,10 +4,8 @@ import resource
 
 import click
 
-from orderbridge.cli.common import Context, version
+from orderbridge.cli.common import Context, pass_context, version
 from orderbridge.texts import say
-
-pass_context = click.make_pass_decorator(Context)
 
 LEAST_FILES = 64  # the database's connections, a few accounts' lines, the journal
 

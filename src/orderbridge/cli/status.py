@@ -18,7 +18,7 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from orderbridge import __version__
-from orderbridge.cli.common import Context, ago, as_json, local, show_json, table
+from orderbridge.cli.common import Context, ago, as_json, local, pass_context, show_json, table
 from orderbridge.clock import Clock, SystemClock
 from orderbridge.config import Settings
 from orderbridge.config.addresses import without_password
@@ -32,8 +32,6 @@ from orderbridge.store.inspection import failover
 from orderbridge.store.problems import try_to_write
 from orderbridge.store.trouble import TroubleKind
 from orderbridge.texts import say, sentence
-
-pass_context = click.make_pass_decorator(Context)
 
 MOST_LINES = 5  # of one code; --json has them all
 MOST_ACCOUNTS = 20  # on one screen; of more, only the first of those with a problem
