@@ -12,8 +12,7 @@ from click.testing import CliRunner
 from orderbridge import texts
 from orderbridge.cli import init
 from orderbridge.cli.common import confirm
-from orderbridge.cli.draft import Draft
-from orderbridge.cli.init import SANDBOX, Asking
+from orderbridge.cli.init import SANDBOX, Asking, Draft
 from orderbridge.errors import LoginRefused
 
 

@@ -13,7 +13,7 @@ from tests.cli.shell import APP, REST, Run
 from tests.databases import free_port
 
 from orderbridge import config
-from orderbridge.cli import draft
+from orderbridge.cli import init
 from orderbridge_sandbox import Sandbox, World
 
 root = pytest.mark.skipif(os.geteuid() != 0, reason="only root makes files for others")
@@ -96,13 +96,13 @@ def test_a_secret_that_is_there_is_not_overwritten_and_nothing_is_left(command, 
 
 
 def test_a_configuration_that_comes_meanwhile_wins(command, given, file, monkeypatch):
-    write = draft.Draft.write
+    write = init.Draft.write
 
-    def late(self: draft.Draft) -> None:
+    def late(self: init.Draft) -> None:
         file.write_text("mine")
         write(self)
 
-    monkeypatch.setattr(draft.Draft, "write", late)
+    monkeypatch.setattr(init.Draft, "write", late)
     assert command("init", "--yes", *given).code == 78
     assert list(files(file.parent)) == [file.name]
     assert file.read_text() == "mine"
@@ -203,8 +203,8 @@ def test_for_the_unit_systemd_hands_the_secrets_over(command, given, tmp_path, m
     folder.mkdir()
     units = tmp_path / "units"
     units.mkdir()
-    monkeypatch.setattr(draft, "SYSTEM_FILE", folder / "config.toml")
-    monkeypatch.setattr(draft, "UNITS", units)
+    monkeypatch.setattr(init, "SYSTEM_FILE", folder / "config.toml")
+    monkeypatch.setattr(init, "UNITS", units)
     ended = command("init", "--yes", *given, "--config", folder / "config.toml")
     assert ended.code == 0, ended.err  # although nobody has made /var/lib/orderbridge yet
     assert 'url = "sqlite:////var/lib/orderbridge/orderbridge.db"' in (folder / "config.toml").read_text()

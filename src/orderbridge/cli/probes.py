@@ -15,7 +15,7 @@ from stat import S_IMODE, S_IROTH
 from sqlalchemy.exc import DBAPIError
 
 from orderbridge.cli.check import Checked, Finding, Probe, bad, good, warn
-from orderbridge.cli.draft import STATE_FILE, UNITS
+from orderbridge.cli.init import STATE_FILE, UNITS
 from orderbridge.clock import SystemClock
 from orderbridge.config import Settings
 from orderbridge.config.addresses import sqlite_file, without_password
