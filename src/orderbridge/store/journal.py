@@ -26,6 +26,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from orderbridge.model import Document
+from orderbridge.store.columns import time_text
 from orderbridge.store.sidecar import sync_folder
 
 FOLDER_MODE, FILE_MODE = 0o700, 0o600  # customers' data
@@ -56,18 +57,12 @@ class Entry:
 
 def line(account: str, document: Document, at: datetime) -> bytes:
     """The line of a document that is an order's."""
-    status = b"null" if document.status_id is None else b"%d" % document.status_id
-    moment = at.astimezone(UTC).replace(tzinfo=None).isoformat(" ", "milliseconds")
-    parts = (str(document.payment_key), account, moment, document.digest)
-    key, account_bytes, moment_bytes, digest = (part.encode() for part in parts)
-    return (b'{"payment_key":"%b","account":"%b","at":"%b","status_id":%b,"digest":"%b","document":"%b"}\n') % (
-        key,
-        account_bytes,
-        moment_bytes,
-        status,
-        digest,
-        _escaped(document.raw),
+    status = "null" if document.status_id is None else document.status_id
+    head = (
+        f'{{"payment_key":"{document.payment_key}","account":"{account}","at":"{time_text(at)}","status_id":{status},'
+        f'"digest":"{document.digest}","document":"'
     )
+    return b"".join((head.encode(), _escaped(document.raw), b'"}\n'))
 
 
 def _escaped(raw: bytes) -> bytes:

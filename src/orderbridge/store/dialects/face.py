@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from sqlalchemy import URL, Connection, Engine, Numeric
+from sqlalchemy import URL, Connection, Engine, Numeric, String, UnicodeText
 from sqlalchemy import Dialect as Driver
 from sqlalchemy.types import TypeEngine
 
@@ -48,6 +48,11 @@ class Violated(NamedTuple):
 
     key: str | None = None
     unfilled: str | None = None
+
+
+def plain_text(length: int | None) -> TypeEngine[Any]:
+    """A text of at most so many characters; None: unbounded."""
+    return UnicodeText() if length is None else String(length)
 
 
 def one_of(column: str, words: Sequence[str]) -> str:
@@ -157,7 +162,7 @@ class Dialect:
     time: Callable[[], TypeEngine[Any]]  # UTC without a zone, three decimals
     money: Callable[[int, int], TypeEngine[Any]] = Numeric  # of so many digits and decimals
     whole: Callable[[int], TypeEngine[Any]]  # a whole number that a POS writes: decimals must be seen by a CHECK
-    text: Callable[[int | None], TypeEngine[Any]]  # compared byte by byte; without a length unbounded
+    text: Callable[[int | None], TypeEngine[Any]] = plain_text  # compared byte by byte; without a length unbounded
     big: str = "BIGINT"  # 64 bits; what can be a growing key
     utc_now: str
     checks_by_name: bool = False  # constraints are asked in the order of their names, not in that of the table
@@ -169,7 +174,8 @@ class Dialect:
     # ---- tables
     table_options: Mapping[str, str] = field(default_factory=dict)
     is_one_of: Callable[[str, Sequence[str]], str] = one_of
-    is_filled: Callable[[str, int], str]  # one character or more, at most so many
+    # One character or more, at most so many.
+    is_filled: Callable[[str, int], str] = lambda column, most: f"length({column}) BETWEEN 1 AND {most}"
     is_integer: Callable[[str], str | None] = nothing  # None: the type sees to it
     is_number: Callable[[str], str | None] = nothing
     is_whole: Callable[[str], str]

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import URL, Connection, Engine, Numeric, String, UnicodeText, func, select
+from sqlalchemy import URL, Connection, Engine, Numeric, func, select
 from sqlalchemy.types import TypeEngine
 
 from orderbridge.errors import Unusable
@@ -248,10 +248,6 @@ def _time() -> TypeEngine[Any]:
     return TIMESTAMP(timezone=False, precision=3)
 
 
-def _text(length: int | None) -> TypeEngine[Any]:
-    return UnicodeText() if length is None else String(length)
-
-
 def _is_uuid(column: str) -> str:
     return f"{column} IS NULL OR {column} ~ '{servers.UUID_PATTERN}'"
 
@@ -345,11 +341,9 @@ DIALECT = Dialect(
     dump=_dump,
     time=_time,
     whole=lambda _: Numeric(),  # keeps what is written, so that the CHECK sees it
-    text=_text,
     utc_now="timezone('utc', clock_timestamp())",
     random_id="CAST(gen_random_uuid() AS VARCHAR)",
     insert_many=postgresql_sessions.insert_many,
-    is_filled=lambda column, most: f"length({column}) BETWEEN 1 AND {most}",
     is_whole=servers.is_whole,
     is_uuid=_is_uuid,
     partial_indexes=True,

@@ -20,9 +20,9 @@ from decimal import Decimal
 from functools import partial
 from typing import Any, Self
 
-from sqlalchemy import URL, Connection, Engine, Integer, String, UnicodeText, event
+from sqlalchemy import URL, Connection, Engine, Integer, event
 from sqlalchemy.exc import DBAPIError, OperationalError
-from sqlalchemy.types import TypeEngine, UserDefinedType
+from sqlalchemy.types import UserDefinedType
 
 from orderbridge.clock import SystemClock
 from orderbridge.errors import StoreError
@@ -410,10 +410,6 @@ class _Money(UserDefinedType[Any]):
         return lambda amount: None if amount is None else str(amount)
 
 
-def _text(length: int | None) -> TypeEngine[Any]:
-    return UnicodeText() if length is None else String(length)
-
-
 # ---- tables ----------------------------------------------------------------------------------------------------------
 
 
@@ -455,12 +451,10 @@ DIALECT = Dialect(
     time=_Time,
     money=_Money,
     whole=lambda _: Integer(),
-    text=_text,
     big="INTEGER",
     utc_now="strftime('%Y-%m-%d %H:%M:%f', 'now')",
     random_id="lower(hex(randomblob(16)))",
     insert_many=lambda _, table, columns: inserting("?", table, columns),
-    is_filled=lambda column, most: f"length({column}) BETWEEN 1 AND {most}",
     is_integer=_is_integer,
     is_number=lambda column: f"typeof({column}) IN ('integer', 'real', 'null')",  # it alone would keep '12,50'
     is_whole=_is_integer,
