@@ -24,11 +24,7 @@ from orderbridge.jobs.restore_check import NOTE_EVERY_S, RestoreCheck
 from orderbridge.rules.problems import Code, Problem
 from orderbridge.store import accounts, high_water, sidecar
 from orderbridge.store.problems import HeardFile
-from orderbridge_fleet import account_changes, account_settings
-from orderbridge_fleet.sealing import MasterKeys
 from orderbridge_sandbox.scenery import KADIKOY
-
-KEYS = MasterKeys([bytes(range(32))])
 
 
 class Keeper:
@@ -308,23 +304,27 @@ async def test_polls_are_held_until_the_last_ones_cooldown_is_over(shop: Shop, r
 
 
 async def test_an_account_that_was_changed_after_the_copy_waits_for_a_person(shop: Shop, restore):
+    changes = pytest.importorskip("orderbridge_fleet.account_changes")
+    in_database = pytest.importorskip("orderbridge_fleet.account_settings")
+    keys = pytest.importorskip("orderbridge_fleet.sealing").MasterKeys([bytes(range(32))])
+
     def read(of: Shop) -> list[str]:
-        return [one.name for one in of.database.read_now(lambda tx: account_settings.read(tx, KEYS, BASE_URL)).accounts]
+        return [one.name for one in of.database.read_now(lambda tx: in_database.read(tx, keys, BASE_URL)).accounts]
 
     def put(**minutes: int | None) -> None:
         accounts = [
             config.Account(name=name, app_secret_key="a", rest_secret_key=name, auto_accept_minutes=value).at(BASE_URL)
             for name, value in minutes.items()
         ]
-        shop.database.write_now(lambda tx: account_changes.put(tx, KEYS, accounts, shop.clock.now()))
+        shop.database.write_now(lambda tx: changes.put(tx, keys, accounts, shop.clock.now()))
 
     await begun(shop)
     put(unchanged=None, altered=20, disabled=None, removed=None)
     back_up(shop)
     put(altered=30, added=None)
     now = shop.clock.now()
-    shop.database.write_now(lambda tx: account_changes.enable(tx, ["disabled"], now, enabled=False))
-    shop.database.write_now(lambda tx: account_changes.remove(tx, ["removed"], now))
+    shop.database.write_now(lambda tx: changes.enable(tx, ["disabled"], now, enabled=False))
+    shop.database.write_now(lambda tx: changes.remove(tx, ["removed"], now))
     await shop.database.run(lambda _: None)  # the daemon writes, and notes it
     await asyncio.sleep(2)
     again = await restore(shop)

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import URL, create_engine, make_url, text
@@ -18,7 +19,6 @@ from tests.wording import says
 
 from orderbridge.errors import Unusable
 from orderbridge.store.database import Database, open_database
-from orderbridge_fleet.membership import Membership
 
 pytestmark = databases.only(databases.SERVERS[0])
 PORT = 6543  # the name of its socket, in a folder of its own
@@ -75,9 +75,10 @@ def wait_for(socket: Path, process: subprocess.Popen[bytes]) -> None:
 
 
 @contextlib.contextmanager
-def member(url: str) -> Iterator[Membership]:
+def member(url: str) -> Iterator[Any]:
+    fleet = pytest.importorskip("orderbridge_fleet.membership")
     database = Database(url, inline=True)
-    membership = Membership(database)
+    membership = fleet.Membership(database)
     yield membership
     membership.close()
     database.close()
