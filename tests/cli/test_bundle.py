@@ -226,6 +226,7 @@ def test_a_secret_of_the_configuration_is_nowhere(run, configure, tmp_path, pos,
         '{"event": "Canan Kanarya", "error": "Canan", "code": "Canan", "canan": 1}',
         '{"event": ["canan.kanarya"], "level": "Canan", "time": "Canan", "account": "canan"}',
         "[info ] canan.kanarya@posta.example account=canan",
+        '{"deep": ["a code=canan b"], "Reason2": "x reason=canan", "error": ["canan"]}',
     ],
 )
 def test_of_a_line_only_what_is_listed_stays(said):

@@ -47,7 +47,7 @@ _BEGINS = re.compile(rf"({_TIME})")
 _NUMBER = re.compile(r"-?\d{1,8}(?:\.\d{1,6})?")
 _EVENT = re.compile(r"[a-z_]+\.[a-z_.]+")
 _CONSOLE = re.compile(r"\[([a-z]+) *\] ([a-z_]+\.[a-z_.]+)(?!\S)")
-_PAIR = re.compile(r"(?:\"([a-z_]+)\": |\b([a-z_]+)=)(\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|[^\s,}]+)")
+_PAIR = re.compile(r"\b([a-z_]+)=(\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|\S+)")
 _PLACE = re.compile(r"/((?:orderbridge|site-packages)/[\w/.-]+\.py)\\?\", line (\d+), in (\w+)")
 _RAISED = re.compile(r"([A-Za-z_.]*(?:Error|Exception|Timeout)):")
 
@@ -93,7 +93,7 @@ def tree(part: Any, accounts: Names = (), *, texts: Collection[str] = (), key: s
 
 def line(text: str, accounts: Names) -> str:
     """Of a line of the log, in any of its forms, its time, level, event and listed fields, and the places of a traceback."""
-    fields = {quoted or plain: cell.strip("\"'") for quoted, plain, cell in _PAIR.findall(text)}
+    fields = _fields(text)
     found = _CONSOLE.search(text)
     level, event = found.groups() if found else (fields.get("level", ""), fields.get("event", ""))
     at = _BEGINS.match(fields.get("time", text))
@@ -102,6 +102,13 @@ def line(text: str, accounts: Names) -> str:
     parts += [f"{file}:{number} {function}" for file, number, function in _PLACE.findall(text)]
     parts += _RAISED.findall(text)[:1]
     return " ".join(filter(None, parts)) or "***"
+
+
+def _fields(text: str) -> dict[str, str]:
+    try:
+        return {name: str(cell) for name, cell in json.loads(text).items()}
+    except (ValueError, AttributeError, RecursionError):  # it is no JSON
+        return {name: cell.strip("\"'") for name, cell in _PAIR.findall(text)}
 
 
 def _field(name: str, cell: str, accounts: Names) -> Any:
