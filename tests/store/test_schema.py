@@ -81,7 +81,7 @@ def test_the_script_for_a_dba_makes_the_same_schema(tmp_path, path, database):
 
 
 def test_head_is_the_newest_migration():
-    migrations = ScriptDirectory.from_config(schema._config())
+    migrations = ScriptDirectory(revisions.MIGRATIONS)
     assert migrations.get_heads() == [revisions.HEAD]
     assert len(migrations.get_bases()) == 1
     assert [script.revision for script in migrations.walk_revisions()] == list(reversed(revisions.KNOWN))

@@ -5,7 +5,7 @@ An up-to-date database is recognised with one SELECT and without loading Alembic
 
 import threading
 from contextlib import AbstractContextManager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import structlog
 from sqlalchemy import Connection, create_mock_engine, inspect, text
@@ -18,10 +18,7 @@ from orderbridge.store.ddl import execute
 from orderbridge.store.dialects import of
 from orderbridge.store.revisions import HEAD, KNOWN, MIGRATIONS, UNRELEASED
 from orderbridge.store.tables import SCHEMA_VERSION_TABLE, metadata
-from orderbridge.store.write_guards import mend, on_version
-
-if TYPE_CHECKING:
-    from alembic.config import Config
+from orderbridge.store.write_guards import gone, on_version
 
 LOCK_WAIT_S = 60.0
 LOCK_ASK_S = 0.5
@@ -94,7 +91,7 @@ def try_upgrade(connection: Connection) -> bool:
 
 def _mend(connection: Connection) -> None:
     """What was dropped or set back by hand."""
-    mend(connection)
+    execute(connection, gone(connection).values())
     set_sequences_right(connection)
 
 
@@ -167,8 +164,10 @@ def check_known(connection: Connection) -> None:
 def migrate(connection: Connection) -> None:
     """Run the migrations that are missing, inside the caller's transaction."""
     from alembic import command  # noqa: PLC0415 - half a second, and only needed when there is something to do
+    from alembic.config import Config  # noqa: PLC0415
 
-    config = _config()
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
     config.attributes["connection"] = connection
     command.upgrade(config, "head")
 
@@ -189,11 +188,3 @@ def refuse_unknown(found: str | None) -> None:
     """Raise Unusable for the schema of a newer program."""
     if found not in {None, *KNOWN, *UNRELEASED}:
         raise Unusable("schema.unknown", found=found, known=HEAD)
-
-
-def _config() -> "Config":
-    from alembic.config import Config  # noqa: PLC0415 - as above
-
-    config = Config()
-    config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
-    return config

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from sqlalchemy import Connection, Table, inspect
 
-from orderbridge.store.ddl import after, execute
+from orderbridge.store.ddl import after
 from orderbridge.store.dialects import of
 from orderbridge.store.dialects.face import Dialect
 from orderbridge.store.own_tables import OURS_ALONE
@@ -134,11 +134,6 @@ def gone(connection: Connection) -> dict[str, str]:
     there = set(connection.exec_driver_sql("SELECT name FROM sqlite_master WHERE type = 'trigger'").scalars())
     named = {statement.split()[2]: statement for statement in wanted if statement.startswith("CREATE TRIGGER")}
     return {name: statement for name, statement in named.items() if name not in there}
-
-
-def mend(connection: Connection) -> None:
-    """Make them anew."""
-    execute(connection, gone(connection).values())
 
 
 def is_held_open(connection: Connection) -> bool:
