@@ -10,7 +10,7 @@ Rules of this file:
 import asyncio
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
-from typing import Any, TypeVar
+from typing import Any, TypedDict, TypeVar, Unpack
 
 from sqlalchemy import Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
@@ -234,25 +234,18 @@ def _engine(url: str, busy_timeout_s: float, **more: Any) -> Engine:
     return engine
 
 
-def open_database(
-    url: str,
-    *,
-    busy_timeout_s: float = 5.0,
-    accept_unsafe_durability: bool = False,
-    inline: bool = False,
-    makes_file: bool = True,
-) -> Database:
-    """A database that answered once. Raises StoreError with the remedy when it does not.
+class Options(TypedDict, total=False):
+    """Of a Database. `makes_file`: a SQLite file that is not there is made. Commands that only read want an error instead."""
 
-    `makes_file`: a SQLite file that is not there is made. Commands that only read want an error instead.
-    """
-    database = Database(
-        url,
-        busy_timeout_s=busy_timeout_s,
-        accept_unsafe_durability=accept_unsafe_durability,
-        inline=inline,
-        makes_file=makes_file,
-    )
+    busy_timeout_s: float
+    accept_unsafe_durability: bool
+    inline: bool
+    makes_file: bool
+
+
+def open_database(url: str, **options: Unpack[Options]) -> Database:
+    """A database that answered once. Raises StoreError with the remedy when it does not."""
+    database = Database(url, **options)
     try:
         database.read_now(lambda connection: connection.exec_driver_sql("SELECT 1").scalar())
         database.read_now(database.dialect.check)
