@@ -48,12 +48,10 @@ ACCOUNT_NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,63}")  # it names credential f
 UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 # What is pasted in place of a secret, and the sentence that says so.
 NO_SECRETS = {
-    "config.secret_empty": re.compile(r"\s*"),
-    "config.secret_lines": re.compile(
-        r"(?s:.*)[\x00-\x1f\x7f\ud800-\udfff](?s:.*)"
-    ),  # and half a letter, as JSON gives it
-    "config.secret_quoted": re.compile(r"[\"'\u201c\u2018].*[\"'\u201d\u2019]"),
-    "config.secret_named": re.compile(r"\w*secret_key\w*\s*[=:].*"),  # a line of a configuration
+    "config.secret_empty": re.compile(r"\A\Z"),
+    "config.secret_lines": re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]"),  # and half a letter, as JSON may give it
+    "config.secret_quoted": re.compile(r"\A[\"'\u201c\u2018].*[\"'\u201d\u2019]\Z"),
+    "config.secret_named": re.compile(r"\A\w*secret_key\w*\s*[=:]"),  # a line of a configuration
 }
 KEY_BYTES = 32
 
@@ -95,7 +93,7 @@ def readable(value: Path) -> Path:
 
 
 def known_zone(value: str) -> str:
-    """A time zone of this machine."""
+    """A time zone whose data this machine has."""
     try:
         ZoneInfo(value)
     except (KeyError, ValueError, OSError):
@@ -126,7 +124,7 @@ def private(value: SecretStr) -> SecretStr:
 
 
 def account_name(value: str) -> str:
-    """It, when it can be one."""
+    """A name that can be a part of a file's name."""
     if not ACCOUNT_NAME.fullmatch(value):
         raise ValueError(say("config.account_name", value=repr(value)))
     return value
@@ -140,10 +138,10 @@ def restaurant_id(value: str) -> str:
 
 
 def secret(value: SecretStr) -> SecretStr:
-    """One without what a careless copy brings along."""
+    """Not what a careless copy brings along."""
     text = value.get_secret_value().strip()
     for key, pattern in NO_SECRETS.items():
-        if pattern.fullmatch(text):
+        if pattern.search(text):
             raise ValueError(say(key))
     return value
 
@@ -165,9 +163,7 @@ class Marketplace(Table):
 
     base_url: Annotated[str, AfterValidator(https_address)]
     ca_file: Annotated[FilePath, AfterValidator(readable)] | None = None
-    timezone: Annotated[str, AfterValidator(known_zone)] = Field(
-        "Europe/Istanbul", validate_default=True
-    )  # its data may be missing on this machine
+    timezone: Annotated[str, AfterValidator(known_zone), Field(validate_default=True)] = "Europe/Istanbul"
     cooldown_seconds: Annotated[float, Field(gt=0, le=3600)] = COOLDOWN_SECONDS
     cooldown_scope: CooldownScope = CooldownScope.AUTO
     timeout_seconds: Annotated[float, Field(gt=0, le=120)] = 20
