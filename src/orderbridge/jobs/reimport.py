@@ -9,8 +9,9 @@ document that only the database had refused was acknowledged when it came; any o
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
@@ -29,7 +30,7 @@ from orderbridge.store import journal, orders, quarantine, reference
 from orderbridge.store.database import Database
 from orderbridge.store.failures import is_refusal
 from orderbridge.store.journal import Entry
-from orderbridge.store.rows import batches, lock_orders_naming_held
+from orderbridge.store.rows import alike, batches, lock_orders_naming_held
 
 TRIES = 2  # the daemon may have stored the order just then
 
@@ -165,31 +166,27 @@ class Replayed:
     status: str | None = None
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Found:
     """What the journal's files hold. `torn`: lines that cannot be read."""
 
-    orders: dict[str, list[Entry]] = field(default_factory=dict)
-    torn: int = 0
+    orders: dict[str, list[Entry]]
+    torn: int
 
 
 def find(paths: Iterable[Path], since: datetime | None = None) -> Found:
     """The orders with a document of that time or later, in the order of their first. Raises OSError."""
-    found = Found()
-    for entry in journal.entries(paths):
-        if entry is None:
-            found.torn += 1
-        else:
-            found.orders.setdefault(entry.payment_key, []).append(entry)
+    entries = list(journal.entries(paths))
+    found = alike((entry.payment_key, entry) for entry in entries if entry is not None)
     if since is not None:
-        found.orders = {key: kept for key, kept in found.orders.items() if any(one.at >= since for one in kept)}
-    return found
+        found = {key: kept for key, kept in found.items() if any(one.at >= since for one in kept)}
+    return Found(found, torn=entries.count(None))
 
 
 def replay(reimport: Reimport, found: Found) -> Iterator[Replayed]:
     """What becomes of each order. Raises OSError, and what the database raises when it is not the order's fault."""
     for keys in batches(found.orders):
-        stored = reimport.database.read_now(lambda tx, keys=keys: orders.stored(tx, keys))  # type: ignore[misc]
+        stored = reimport.database.read_now(partial(orders.stored, keys=keys))
         for key in keys:
             kept = found.orders[key]
             newest = kept[-1]

@@ -7,6 +7,7 @@ from typing import Any
 from sqlalchemy import Connection, Table, delete, insert, literal_column, select, update
 
 from orderbridge.model import CancelReason, Restaurant, Variables
+from orderbridge.store.rows import alike
 from orderbridge.store.tables import (
     ENDED,
     actions,
@@ -91,10 +92,8 @@ def _had_order(connection: Connection, restaurant: str, since: datetime, until: 
 
 def restaurant_accounts(connection: Connection) -> dict[str, list[str]]:
     """Which accounts reach a restaurant."""
-    found: dict[str, list[str]] = {}
-    for row in connection.execute(select(restaurants.c.id, restaurants.c.account).order_by(restaurants.c.account)):
-        found.setdefault(row.id, []).append(row.account)
-    return found
+    query = select(restaurants.c.id, restaurants.c.account).order_by(restaurants.c.account)
+    return alike((row.id, row.account) for row in connection.execute(query))
 
 
 def restaurants_of(connection: Connection, account: str) -> dict[str, str]:
