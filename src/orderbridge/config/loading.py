@@ -107,8 +107,9 @@ def _owner(settings: Settings, place: Place) -> str:
 
 
 def _holds_secret(in_file: Tree) -> bool:
-    url = str(_at(in_file, ("database", "url")))
-    return without_password(url) != url or any(place[-1] in {*SECRETS, MASTER_KEY} for place, _ in _leaves(in_file))
+    url = str(_table(in_file, "database").get("url"))
+    tables = [_table(in_file, "fleet"), *(account for _, account in _accounts(in_file))]
+    return without_password(url) != url or any({*SECRETS, MASTER_KEY} & table.keys() for table in tables)
 
 
 # ---- the layers ------------------------------------------------------------------------------------------------------
@@ -169,16 +170,6 @@ def merge(base: Any, over: Any) -> Any:
     return [values[number] for number in numbers] if values and values.keys() == set(numbers) else values
 
 
-def _leaves(tree: Any, place: Place = ()) -> Iterator[tuple[Place, Any]]:
-    """Every value that is no table and no list, with its place."""
-    children: Any = tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else None
-    if children is None:
-        yield place, tree
-        return
-    for key, value in children:
-        yield from _leaves(value, (*place, str(key)))
-
-
 def _at(tree: Any, place: Place) -> Any:
     """What is there, or None."""
     for key in place:
@@ -205,17 +196,24 @@ def _table(tree: Tree, name: str) -> Tree:
     return table if isinstance(table, dict) else {}
 
 
+def _accounts(tree: Tree) -> Iterator[tuple[int, Tree]]:
+    """Each with its place in the list."""
+    listed = tree.get("accounts")
+    for place, account in enumerate(listed if isinstance(listed, list) else ()):
+        if isinstance(account, dict):
+            yield place, account
+
+
 def _settle_secrets(tree: Tree, folder: Path, environ: Mapping[str, str], found: Findings) -> None:
     fleet = _table(tree, "fleet")
     named = _credential(MASTER_KEY, environ)
     is_needed = not found.needs_secrets and fleet.get("accounts") == "database"
     if named or is_needed or fleet.keys() & {MASTER_KEY, f"{MASTER_KEY}_file"}:  # else the model's check reports it
         _settle_secret(fleet, ("fleet", MASTER_KEY), named, folder, found)
-    accounts = tree.get("accounts")
-    for index, account in enumerate(accounts if isinstance(accounts, list) else []):
-        for key in SECRETS if isinstance(account, dict) else ():
+    for place, account in _accounts(tree):
+        for key in SECRETS:
             credential = _credential(f"{account.get('name')}.{key}", environ)
-            _settle_secret(account, ("accounts", str(index), key), credential, folder, found)
+            _settle_secret(account, ("accounts", str(place), key), credential, folder, found)
 
 
 def _settle_secret(table: Tree, place: Place, credential: Path | None, folder: Path, found: Findings) -> None:
