@@ -28,7 +28,7 @@ from orderbridge.store import (
     unfinished,
 )
 from orderbridge.store.database import Database
-from orderbridge.store.dialects.mysql import LOOK
+from orderbridge.store.dialects.mysql import NEWS
 from orderbridge.store.rows import lock_orders
 
 NUMBER = 8000
@@ -237,7 +237,7 @@ def test_no_big_table_is_read_from_end_to_end(name, years, monkeypatch):
 def test_the_short_look_of_mariadb_reads_the_newest_rows_alone(years):
     if years.engine.dialect.name in EXPLAIN.keys() - {SQLITE, POSTGRESQL}:
         with plans(years) as found, years.engine.connect() as connection:
-            connection.exec_driver_sql(LOOK)
+            connection.exec_driver_sql(NEWS)
         assert [scans for _, scans in found] == [[]]
 
 

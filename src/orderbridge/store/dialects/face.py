@@ -36,7 +36,7 @@ class Failover(NamedTuple):
     """What one would do to acknowledged orders, and whether none is lost."""
 
     is_safe: bool
-    said: Message
+    text: Message
 
 
 class Violated(NamedTuple):

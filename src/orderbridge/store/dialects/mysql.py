@@ -31,14 +31,14 @@ from orderbridge.store.dialects.face import READS, Dialect, Durable, Failover, V
 LIMITS = {"connect_timeout": 5, "read_timeout": 75, "write_timeout": 20}
 _HEADER_BYTES = 64  # more than what the protocol puts before a statement
 _LONGEST_CHARACTER = 4  # bytes
-BUSY_LOOK_S = 0.015
-OPEN_LOOK_S = 0.055  # an order has changed within the last minutes: it will soon be answered
-IDLE_LOOK_S = 1.1  # with all else that is asked, 10,000 questions an hour: a provider may limit them
-BUSY_LOOKS = 20_000  # after a change: five minutes, because where one row was written the next one follows
+BUSY_POLL_S = 0.015
+OPEN_POLL_S = 0.055  # an order has changed within the last minutes: it will soon be answered
+IDLE_POLL_S = 1.1  # with all else that is asked, 10,000 questions an hour: a provider may limit them
+BUSY_POLLS = 20_000  # after a change: five minutes, because where one row was written the next one follows
 LEAVE_WITHIN_S = 2.0
 # What a POS changes: rows, and `withdraw`. Sums, because ids are committed out of order; the newest, because a long
 # queue keeps the outbox awake by itself.
-LOOK = (
+NEWS = (
     "SELECT (SELECT 1 FROM delivery_orders WHERE ended_utc IS NULL"
     " AND changed_utc > utc_timestamp(3) - INTERVAL 10 MINUTE LIMIT 1), COUNT(*), SUM(id), SUM(withdraw) FROM"
     " (SELECT id, withdraw FROM delivery_actions WHERE state = 'pending' ORDER BY id DESC LIMIT 100) AS newest"
@@ -156,16 +156,16 @@ def _failover(connection: Connection) -> Failover | None:
         for row in connection.exec_driver_sql(f"SHOW GLOBAL {question.replace('%', '%%')}")
     )
     if values.get("wsrep_on") == "ON":
-        return Failover(is_safe=True, said=Message("failover.galera"))
+        return Failover(is_safe=True, text=Message("failover.galera"))
     waits = [
         name for name, value in values.items() if name.endswith(("master_status", "source_status")) and value == "ON"
     ]
     if waits:
-        return Failover(is_safe=True, said=Message("failover.semi_synchronous"))
+        return Failover(is_safe=True, text=Message("failover.semi_synchronous"))
     replicas = int(values.get("Slaves_connected", 0))
     if not replicas:
         return None
-    return Failover(is_safe=False, said=Message("failover.replicas", count=replicas))
+    return Failover(is_safe=False, text=Message("failover.replicas", count=replicas))
 
 
 # ---- together with others --------------------------------------------------------------------------------------------
@@ -199,7 +199,7 @@ async def _watch(engine: Engine, wake: Callable[[], None]) -> None:
     loop = asyncio.get_running_loop()
     leave = threading.Event()
     thread = threading.Thread(
-        target=_look, args=(engine, lambda: loop.call_soon_threadsafe(wake), leave), name="db-watch", daemon=True
+        target=_poll, args=(engine, lambda: loop.call_soon_threadsafe(wake), leave), name="db-watch", daemon=True
     )
     thread.start()
     try:
@@ -209,14 +209,14 @@ async def _watch(engine: Engine, wake: Callable[[], None]) -> None:
         thread.join(LEAVE_WITHIN_S)
 
 
-def _look(engine: Engine, ring: Callable[[], object], leave: threading.Event) -> None:
+def _poll(engine: Engine, ring: Callable[[], object], leave: threading.Event) -> None:
     losses = servers.Losses("wake.looking_again")
     while not leave.is_set():
         try:
             with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
                 losses.mended()
                 try:
-                    _look_on(connection.connection.cursor(), ring, leave)
+                    _poll_on(connection.connection.cursor(), ring, leave)
                 except engine.dialect.loaded_dbapi.Error:
                     connection.invalidate()  # the pool would try to tidy it up, and log that it cannot
                     raise
@@ -224,18 +224,18 @@ def _look(engine: Engine, ring: Callable[[], object], leave: threading.Event) ->
             leave.wait(losses.lost(error))
 
 
-def _look_on(cursor: Any, ring: Callable[[], object], leave: threading.Event) -> None:
+def _poll_on(cursor: Any, ring: Callable[[], object], leave: threading.Event) -> None:
     seen: object = None
     busy = 0
     while not leave.is_set():
-        cursor.execute(LOOK)
+        cursor.execute(NEWS)
         is_open, *found = cursor.fetchone()
         if found != seen:
-            seen, busy = found, 0 if seen is None else BUSY_LOOKS
+            seen, busy = found, 0 if seen is None else BUSY_POLLS
             with contextlib.suppress(RuntimeError):  # the loop is closed: the program ends
                 ring()
         busy = max(busy - 1, 0)
-        leave.wait(BUSY_LOOK_S if busy else OPEN_LOOK_S if is_open else IDLE_LOOK_S)
+        leave.wait(BUSY_POLL_S if busy else OPEN_POLL_S if is_open else IDLE_POLL_S)
 
 
 def _worker(connection: Connection) -> str | None:

@@ -98,15 +98,15 @@ def _failover(connection: Connection) -> Failover | None:
     standbys = connection.exec_driver_sql("SELECT sync_state FROM pg_stat_replication").scalars().all()
     names = connection.exec_driver_sql("SHOW synchronous_standby_names").scalar()
     if None in standbys:  # the rows are there for everybody; what is in them for pg_monitor alone
-        return Failover(is_safe=False, said=Message("failover.unseen", count=len(standbys), user=_user(connection)))
+        return Failover(is_safe=False, text=Message("failover.unseen", count=len(standbys), user=_user(connection)))
     if names and not {"async", "potential"}.issuperset(standbys):
-        return Failover(is_safe=True, said=Message("failover.synchronous", names=names))
+        return Failover(is_safe=True, text=Message("failover.synchronous", names=names))
     if names:
-        return Failover(is_safe=False, said=Message("failover.none_connected", names=names))
+        return Failover(is_safe=False, text=Message("failover.none_connected", names=names))
     if standbys:
-        return Failover(is_safe=False, said=Message("failover.standbys", count=len(standbys)))
+        return Failover(is_safe=False, text=Message("failover.standbys", count=len(standbys)))
     return (
-        Failover(is_safe=False, said=Message("failover.alone"))
+        Failover(is_safe=False, text=Message("failover.alone"))
         if postgresql_sessions.has_several(connection.engine.url)
         else None
     )
@@ -157,7 +157,7 @@ LISTENS = (
     "SELECT EXISTS (SELECT FROM pg_trigger WHERE tgrelid = to_regclass('delivery_actions')"
     " AND tgname = 'delivery_actions_wake' AND tgenabled <> 'D')"
 )
-LOOK = (
+NEWS = (
     f"{LISTENS}, count(*), sum(id), sum(withdraw) FROM"  # noqa: S608 - constants
     " (SELECT id, withdraw FROM delivery_actions WHERE state IN ('pending', 'sending') ORDER BY id DESC LIMIT 100) AS newest"
 )
@@ -197,7 +197,7 @@ async def _hear(connection: "AsyncConnection[Any]", wake: Callable[[], None]) ->
         if await readable(connection.fileno(), LISTEN_CHECK_S if listens else POLL_S):
             _take_in(connection.pgconn, wake)
             continue
-        answer = await _answer(connection, LISTENS if listens else LOOK)
+        answer = await _answer(connection, LISTENS if listens else NEWS)
         if answer is None:
             return False
         listens, *found = answer

@@ -302,7 +302,7 @@ SPREAD = 256  # pages, evenly over the file
 COPIED = 1000  # pages, the newest
 LATEST = 64  # frames
 RECENT_NS = 50_000_000  # more than a tick of the clock that files have
-LOOK_AGAIN = 64  # frames more: others are written all the time by now
+COMPARE_AGAIN = 64  # frames more: others are written all the time by now
 # Comparisons that must agree. A wrong answer stops the daemon, and under load one in some hundred is wrong.
 COMPARISONS, BETWEEN_S = 5, 0.1
 
@@ -345,11 +345,11 @@ class Pages:
         if key == self._key:
             # The file is what it was when another -wal began.
             self._salts, grown = wal.salts, wal.frames - self._frames
-            if 0 <= grown < LOOK_AGAIN:
+            if 0 <= grown < COMPARE_AGAIN:
                 return False
         try:
             with open(self._wal, "rb", buffering=0) as file:  # noqa: PTH123 - between two transactions
-                is_foreign, known = self._look(main, file.fileno(), wal)
+                is_foreign, known = self._compare(main, file.fileno(), wal)
         except OSError:
             return False
         if _state(shm) != wal or _key(main) != key:
@@ -361,7 +361,7 @@ class Pages:
             self._salts, self._frames, self._known = wal.salts, wal.frames, known
         return is_foreign
 
-    def _look(self, main: int, log: int, wal: _Wal) -> tuple[bool, dict[int, int]]:
+    def _compare(self, main: int, log: int, wal: _Wal) -> tuple[bool, dict[int, int]]:
         size, before = wal.page_size, self._known if self._salts == wal.salts else {}
         heads = list(_heads(log, wal))
         frames: dict[int, list[int]] = {}
