@@ -7,6 +7,7 @@ import threading
 from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -25,7 +26,7 @@ from orderbridge.clock import SystemClock
 from orderbridge.daemon import Daemon
 from orderbridge.jobs import outbox, outbox_reader
 from orderbridge.jobs.context import Context
-from orderbridge.jobs.reconciler import Reconciler
+from orderbridge.jobs.reconciler import Reconciler, read_unresolved
 from orderbridge.jobs.reimport import Reimport, release
 from orderbridge.jobs.roster import Roster
 from orderbridge.store import schema, unfinished
@@ -576,7 +577,8 @@ def test_a_look_judges_by_what_is_committed_when_it_holds_the_order(url: str, po
         database={"url": url},
         accounts=[{"name": "kadikoy", "app_secret_key": "a", "rest_secret_key": "b"}],
     )
-    looks = Reconciler("kadikoy", Context.of(settings, database, clock))
+    unresolved = partial(database.read, read_unresolved)
+    looks = Reconciler("kadikoy", Context.of(settings, database, clock), unresolved)
     rows, _ = database.read_now(unfinished.read_unfinished)
 
     def acknowledged(_: object, __: object, statement: str, *___: object) -> None:
