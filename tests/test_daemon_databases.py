@@ -160,7 +160,7 @@ async def test_a_daemon_with_nothing_to_do_asks_little(sandbox: Sandbox, url: st
         with asked(daemon) as statements:
             daemon.database.read_now(lambda tx: tx.exec_driver_sql("SELECT 1").scalar())
         assert statements == ["SELECT 1"]  # and no COMMIT, no ROLLBACK
-    assert 3600 / mysql.IDLE_LOOK_S < 4000
+    assert 3600 / mysql.IDLE_POLL_S < 4000
 
 
 @contextlib.contextmanager
