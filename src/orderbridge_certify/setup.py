@@ -12,9 +12,10 @@ from orderbridge.daemon import Daemon
 from orderbridge.errors import StoreError
 from orderbridge.store.database import Database
 from orderbridge_certify import notes
-from orderbridge_sandbox import Options, Sandbox, World
+from orderbridge_sandbox import Options, World
 from orderbridge_sandbox.demo import settings_for
 from orderbridge_sandbox.options import Line
+from orderbridge_sandbox.server import Sandbox
 
 START_S = 60.0
 LEAST_COOLDOWN_S = 0.2

@@ -91,13 +91,10 @@ def remove(connection: Connection, names: Sequence[str], now: datetime) -> list[
     version = lock_version(connection) + 1
     there = [row.name for row in _named(connection, names) if row.sealed is not None]
     values = {"sealed": None, "key_id": None, "enabled": DISABLED, "version": version, "changed_utc": now}
-    write(connection, version, [], [{"mine": name, "fingerprint": _nobodys(name), **values} for name in there])
+    # A fingerprint that no secrets have: these may come again, under another name too.
+    void = {name: hashlib.sha256(f"removed {name}".encode()).hexdigest() for name in there}
+    write(connection, version, [], [{"mine": name, "fingerprint": void[name], **values} for name in there])
     return there
-
-
-def _nobodys(name: str) -> str:
-    """A fingerprint that no secrets have: these may come again, under another name too."""
-    return hashlib.sha256(f"removed {name}".encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)

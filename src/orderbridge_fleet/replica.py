@@ -36,9 +36,8 @@ from orderbridge_fleet import account_settings
 from orderbridge_fleet.account_settings import Loaded
 from orderbridge_fleet.buckets import bucket_of
 from orderbridge_fleet.membership import Beat, Membership
-from orderbridge_fleet.replicas import ReplicaProblems
+from orderbridge_fleet.replicas import ReplicaProblems, SharedClock
 from orderbridge_fleet.sealing import Fault, MasterKeys
-from orderbridge_fleet.shared_clock import SharedClock
 
 if TYPE_CHECKING:
     from orderbridge.daemon import Daemon

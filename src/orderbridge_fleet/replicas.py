@@ -1,24 +1,28 @@
-"""The tables of replicas, their buckets and problems: one function for each change, on the session that holds the locks.
+"""What replicas share: the tables of replicas, buckets and problems, and a clock.
 
-That session commits by itself. What belongs together is between BEGIN and COMMIT.
+Each change of a table is one function, on the session that holds the locks. That session commits by itself: what belongs
+together is between BEGIN and COMMIT.
 """
 
 import json
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
 from sqlalchemy import Connection, delete, func, insert, literal_column, select, update
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
+from orderbridge.clock import Clock
 from orderbridge.rules.problems import Code, Problem, Severity
 from orderbridge.store.columns import utc_now
 from orderbridge.store.database import Database
 from orderbridge.store.own_tables import BUCKETS, buckets, replicas
 
+PLAY_S = 0.02  # by which two measurements of the server's clock may differ
+_NOW = select(utc_now())
 WRITTEN = ("code", "subject", "severity", "count", "account")  # of a problem, beside its time and facts
 UNKNOWN = ""  # before the first note: a reload keeps the name, and what the daemon before had written is there still
 
@@ -143,3 +147,34 @@ def _problem(row: dict[str, Any]) -> Problem:
     since = None if row["since"] is None else datetime.fromisoformat(row["since"])
     made = {"code": Code(row["code"]), "since": since, "severity": Severity(row["severity"]), "facts": row["facts"]}
     return Problem(**{name: row[name] for name in WRITTEN} | made)
+
+
+class SharedClock:
+    """The machine's clock, set by the database server's: replicas on several machines go by one time.
+
+    It jumps when `follow` finds the server's clock elsewhere.
+    """
+
+    def __init__(self, machine: Clock) -> None:
+        self._machine = machine
+        self._behind = timedelta()  # of the server's
+
+    def follow(self, connection: Connection) -> None:
+        """Ask the server for its time."""
+        began = self.monotonic()
+        there = connection.execute(_NOW).scalar_one()
+        self.set(there, self.monotonic() - began)
+
+    def set(self, there: datetime, took_s: float) -> None:
+        """So late it was at the server during a question that has just taken so many seconds."""
+        behind = there - self._machine.now() + timedelta(seconds=took_s / 2)
+        if abs(behind - self._behind) > timedelta(seconds=took_s / 2 + PLAY_S):
+            self._behind = behind
+
+    def now(self) -> datetime:
+        """By the server."""
+        return self._machine.now() + self._behind
+
+    def monotonic(self) -> float:
+        """By the machine."""
+        return self._machine.monotonic()

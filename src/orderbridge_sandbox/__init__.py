@@ -5,29 +5,13 @@ It imports nothing from the rest of orderbridge, so that a wrong idea of the int
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .faults import Fault, FaultKind, When
 from .options import Options
 from .world import World
 
-if TYPE_CHECKING:
-    from .app import create_app
-    from .replies import ConnectionDropped
-    from .server import CannotListen, Sandbox, serve
-
-__all__ = [
-    "CannotListen",
-    "ConnectionDropped",
-    "Fault",
-    "FaultKind",
-    "Options",
-    "Sandbox",
-    "When",
-    "World",
-    "create_app",
-    "serve",
-]
+__all__ = ["Fault", "FaultKind", "Options", "When", "World"]
 
 _LATER = {
     "CannotListen": ".server",

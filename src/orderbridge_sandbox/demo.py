@@ -17,7 +17,8 @@ from orderbridge.daemon import Daemon
 from orderbridge.observe import logs
 from orderbridge.store.dialects.sqlite_file import NEW_FILE
 from orderbridge.texts import say, spoken
-from orderbridge_sandbox import Options, Sandbox, World
+from orderbridge_sandbox import Options, World
+from orderbridge_sandbox.server import Sandbox
 
 COOLDOWN_S = 2.0
 BETWEEN_ORDERS_S = 1.5

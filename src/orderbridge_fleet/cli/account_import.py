@@ -118,8 +118,7 @@ def _without(text: str, values: Any) -> str:
 def _tell(found: _Found, done: "Put", *, skip_wrong: bool, machine: bool) -> None:
     wrong: list[dict[str, Any]] = [{"line": number, "problem": found.wrong[number]} for number in sorted(found.wrong)]
     if machine:
-        counts = {"added": done.added, "altered": done.altered, "unchanged": done.unchanged}
-        show_json({key: list(names) for key, names in counts.items()} | {"wrong": wrong})
+        show_json({"added": done.added, "altered": done.altered, "unchanged": done.unchanged, "wrong": wrong})
         return
     for one in wrong[:MOST_SHOWN]:
         click.echo(say("import.line", **one), err=True)

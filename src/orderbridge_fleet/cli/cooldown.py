@@ -234,7 +234,7 @@ class _Asking:
 def _clock_of(settings: "config.Settings", database: "Database") -> "Clock":
     """The one by which polls are noted: of replicas it is the database server's."""
     from orderbridge.clock import SystemClock
-    from orderbridge_fleet.shared_clock import SharedClock
+    from orderbridge_fleet.replicas import SharedClock
 
     if not settings.fleet.from_database:
         return SystemClock()
