@@ -32,6 +32,14 @@ from orderbridge.store.group_commit import Failed, GroupCommit, LeftOut, write_g
 from orderbridge.store.rows import lock_orders_naming_held
 
 PARALLEL_ACKNOWLEDGEMENTS = 8
+# Of having read the answer; later ones are dropped, the next poll delivers the order again. With the reading before and
+# the handshake after it stays below the 10 s that are promised.
+ACKNOWLEDGE_WITHIN_S = 8.0
+OVER_WITHIN_S = 2.0  # after that: neither a new login nor an answer is waited for any longer
+BETWEEN_NOTES_S = 0.2  # of OKs: a commit for each of a thousand would hold a SQLite file half of the time
+REPEATED = 2  # failures in a row of one order
+
+_log = structlog.get_logger(__name__)
 
 
 @dataclass(slots=True)
@@ -75,16 +83,6 @@ class Answer:
     places: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(PARALLEL_ACKNOWLEDGEMENTS))
     unanswered: int = 0
     is_stored: bool = False
-
-
-# Of having read the answer; later ones are dropped, the next poll delivers the order again. With the reading before and
-# the handshake after it stays below the 10 s that are promised.
-ACKNOWLEDGE_WITHIN_S = 8.0
-OVER_WITHIN_S = 2.0  # after that: neither a new login nor an answer is waited for any longer
-BETWEEN_NOTES_S = 0.2  # of OKs: a commit for each of a thousand would hold a SQLite file half of the time
-REPEATED = 2  # failures in a row of one order
-
-_log = structlog.get_logger(__name__)
 
 
 class Acknowledger:

@@ -50,6 +50,13 @@ from orderbridge.message import Message
 from orderbridge.model import Outcome, Token
 
 HELD_BACK_S = 2.0
+MOST_REFUSED_CALLS = 1000  # that are remembered
+MOST_DEATHS = 20  # that are remembered, of the last
+DEATHS_S = 3600.0
+YOUNG = timedelta(hours=1)  # before its end, or longer
+JUST_S = 5.0  # a token that is refused so soon after its login was not ended by another login
+
+_log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,15 +99,6 @@ class Backoff:
     def wait(self) -> float:
         """Seconds until the next try; 0 or less: now."""
         return self._until - self.clock.monotonic()
-
-
-MOST_REFUSED_CALLS = 1000  # that are remembered
-MOST_DEATHS = 20  # that are remembered, of the last
-DEATHS_S = 3600.0
-YOUNG = timedelta(hours=1)  # before its end, or longer
-JUST_S = 5.0  # a token that is refused so soon after its login was not ended by another login
-
-_log = structlog.get_logger(__name__)
 
 
 @dataclass(slots=True)

@@ -26,6 +26,9 @@ from orderbridge.net.connector import connect, is_looking_up
 from orderbridge.net.pace import Importance, Pace
 from orderbridge.net.proxies import HTTPS_PORT, proxy_for
 
+# Servers close idle connections after 2, 5, 30 or 60 seconds. A request that crosses with that has an unknown outcome,
+# and a poll a lost slot: dearer than a handshake. So only what comes thick and fast shares connections.
+KEEP_ALIVE_S: Final = 1.5
 MOST_LOGINS: Final = 8
 MOST_EVEN_S: Final = 1.0  # a poll waits no longer than that for evenness alone
 HURRY_S: Final = 3.0
@@ -220,11 +223,6 @@ def _timed_out(trail: Trail, total_s: float) -> MarketplaceError:
         detail = Message("net.of_host", host=trail.address[0], detail=after)
         return NotSent("dns_failed", detail, reason="dns_silent")
     return trail.ending("connect_timeout", "timeout", after)
-
-
-# Servers close idle connections after 2, 5, 30 or 60 seconds. A request that crosses with that has an unknown outcome,
-# and a poll a lost slot: dearer than a handshake. So only what comes thick and fast shares connections.
-KEEP_ALIVE_S: Final = 1.5
 
 
 class Connections(httpx.AsyncBaseTransport):
