@@ -38,7 +38,6 @@ STATUSES = Statuses(needs_payment=17)  # any id that is no other: the service ha
 
 _MADE = re.compile(r"(<!-- made by docs/build\.py: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 _HEADS = {
-    "alarms": ("| code | what is wrong | what to do |\n|---|---|---|", "| kod | sorun | yapılacak |\n|---|---|---|"),
     "counter": ("Counters", "Sayaçlar"),
     "gauge": ("Gauges", "Göstergeler"),
     "histogram": ("Histograms", "Histogramlar"),
@@ -173,13 +172,13 @@ def make_problems(language: Language) -> Iterator[str]:
 
 
 def make_alarms(language: Language) -> Iterator[str]:
-    """A table of codes with their sentences for each severity; an ellipsis stands for a fact."""
+    """The codes of each severity, cause and remedy; an ellipsis stands for a fact."""
     for severity in (Severity.SEVERE, Severity.WARNING):
-        yield f"\n{language(_HEADS[severity])}\n\n{language(_HEADS['alarms'])}"
+        yield f"\n{language(_HEADS[severity])}\n"
         for code in Code:
             if code.kind.severity == severity:
                 cause, remedy = (re.sub(r"\{\w*\}", "…", sentence) for sentence in _sentences(code, language))
-                yield f"| `{code}` | {cause} | {remedy} |"
+                yield f"- `{code}`: {cause} → {remedy}"
 
 
 def _sentences(code: Code, language: Language) -> tuple[str, str]:

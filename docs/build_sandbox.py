@@ -1,4 +1,4 @@
-"""Writes the switches, presets, commands, faults and restaurants of the sandbox into docs/sandbox.md.
+"""Writes the switches, presets, commands and faults of the sandbox into docs/sandbox.md.
 
     .venv/bin/python docs/build_sandbox.py
 
@@ -16,7 +16,6 @@ from orderbridge_sandbox.commands import COMMANDS
 from orderbridge_sandbox.faults import Fault
 from orderbridge_sandbox.options import GROUPS, SWITCHES
 from orderbridge_sandbox.presets import PRESETS
-from orderbridge_sandbox.scenery import DEFAULT_SCENERY
 from orderbridge_sandbox.switches import switches_of
 from orderbridge_sandbox.words import words
 
@@ -31,13 +30,6 @@ _GROUPS = {
     "Trouble": "Trouble with calls",
     "Connections": "The line",
 }
-
-
-def _table(head: str, lines: list[list[str]]) -> Iterator[str]:
-    yield head
-    yield "|---" * (head.count("|") - 1) + "|"
-    for line in lines:
-        yield "| " + " | ".join(part.replace("|", r"\|") for part in line) + " |"
 
 
 def _value(value: object) -> str:
@@ -89,34 +81,11 @@ def make_faults() -> Iterator[str]:
         yield f"- `{name}`{default}: {sentence['en']}"
 
 
-def make_scenery() -> Iterator[str]:
-    names = {one.id: one.name for one in DEFAULT_SCENERY.restaurants}
-    yield from _table(
-        "| account | rest_secret_key | reaches |",
-        [
-            [f"`{one.name}`", f"`{one.rest_secret_key}`", ", ".join(names[key] for key in one.restaurant_ids)]
-            for one in DEFAULT_SCENERY.accounts
-        ],
-    )
-    yield ""
-    foods = {
-        one.menu: [food.id for food in DEFAULT_SCENERY.foods if food.menu == one.menu] for one in DEFAULT_SCENERY.foods
-    }
-    yield from _table(
-        "| restaurant | id | menu | foods |",
-        [
-            [one.name, f"`{one.id}`", f"`{one.menu}`", f"{foods[one.menu][0]}-{foods[one.menu][-1]}"]
-            for one in DEFAULT_SCENERY.restaurants
-        ],
-    )
-
-
 MAKERS: dict[str, Callable[[], Iterator[str]]] = {
     "presets": make_presets,
     "switches": make_switches,
     "commands": make_commands,
     "faults": make_faults,
-    "scenery": make_scenery,
 }
 
 

@@ -40,13 +40,12 @@ UNSAID = re.compile(
 )
 
 
-def row_of(printed: str) -> str:
-    """A line of the page's table, made of the line that is most to the point: about a holder, a character, or the first."""
+def cause_and_remedy(printed: str) -> tuple[str, str]:
+    """Of the line that is most to the point: about a holder, a character, or the first."""
     lines = [UNSAID.sub("", line) for line in printed.splitlines()]
     line = next((line for line in lines if "PID" in line or "not ASCII" in line), lines[0])
     cause, remedy = [*re.split(" -> " if " -> " in line else r"(?<=[^.])\. (?=[A-Z])|; ", line, maxsplit=1), ""][:2]
-    cells = [cause.removeprefix("configuration: "), remedy[:1].upper() + remedy[1:]]
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |\n"
+    return cause.removeprefix("configuration: "), remedy[:1].upper() + remedy[1:]
 
 
 @pytest.fixture(scope="module")
@@ -171,7 +170,7 @@ def test_the_page_has_the_words_of_every_one():
 def test_write_the_page(request: pytest.FixtureRequest):
     running, template = request.getfixturevalue("running"), request.getfixturevalue("template")
     command = request.getfixturevalue("command")
-    rows: dict[str, None] = {}
+    causes: dict[str, dict[str, None]] = {}
     for planted in SETUPS:
         temporary = tempfile.TemporaryDirectory(prefix="obs-")
         with temporary as folder, ExitStack() as stack, pytest.MonkeyPatch().context() as patch:
@@ -181,7 +180,9 @@ def test_write_the_page(request: pytest.FixtureRequest):
             patch.setenv("LC_ALL", "C.UTF-8")
             planted.plant(place)
             place.write()
-            rows[row_of(_masked(_relevant(checked(command, place)), place))] = None
+            cause, remedy = cause_and_remedy(_masked(_relevant(checked(command, place)), place))
+        causes.setdefault(remedy, {})[cause] = None
+    rows = [f"| {'<br>'.join(cells)} | {remedy} |\n" for remedy, cells in causes.items()]
     PAGE.write_text("".join([HEAD, *rows]), "utf-8")
 
 
