@@ -32,8 +32,7 @@ from orderbridge.jobs.context import Context
 from orderbridge.jobs.daemon_problems import DaemonProblems
 from orderbridge.jobs.intake import Intake
 from orderbridge.jobs.journal import Journal
-from orderbridge.jobs.poll_state import PollPlaces, PollState, Shared
-from orderbridge.jobs.reconciler import read_unresolved
+from orderbridge.jobs.poll_state import PollPlaces, PollState, SharedReading
 from orderbridge.message import Message
 from orderbridge.model import AccountState, Document, Outcome
 from orderbridge.observe.metrics import COUNTED, PART
@@ -260,7 +259,7 @@ class Pollers:
         self.notes = PollState(context.database, context.clock, longest=longest, many=many)
         self.places = PollPlaces(max(MOST_POLLS, len(configured) // ROUND_TIMEOUTS))  # on the wire, for all accounts
         self._acknowledgers: dict[str, Acknowledger] = {}
-        self._unresolved = Shared(lambda: context.database.read(read_unresolved), READ_S if many else 0.0)
+        self._unresolved = SharedReading(context.database, READ_S if many else 0.0)
 
     def grow(self, accounts: int) -> None:
         """So many are at work: the requests under way are at least their share."""

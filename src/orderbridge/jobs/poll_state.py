@@ -11,17 +11,18 @@ be called, after an answer until the next group goes anyway. With few accounts n
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import structlog
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
 from orderbridge.clock import Clock
+from orderbridge.jobs.reconciler import Unresolved, read_unresolved
 from orderbridge.store import accounts
 from orderbridge.store.accounts import Success
 from orderbridge.store.database import Database
@@ -32,9 +33,6 @@ AFTER_S = 0.4  # many accounts: a result does
 LATE_S = 1.0  # a reservation that takes longer to be on disk is made anew
 
 _log = structlog.get_logger(__name__)
-
-
-T = TypeVar("T")
 
 
 class _NotAllDue(Exception):
@@ -150,20 +148,20 @@ class PollPlaces(asyncio.Semaphore):
         self.release()
 
 
-class Shared(Generic[T]):
-    """One reading for everybody who asks before it begins; who asks later gets the next one."""
+class SharedReading:
+    """The unresolved rows, read once for all who ask before a reading begins; who asks later gets the next one."""
 
-    def __init__(self, read: Callable[[], Awaitable[T]], wait_s: float) -> None:
-        self._read = read
+    def __init__(self, database: Database, wait_s: float) -> None:
+        self._database = database
         self.wait_s = wait_s
-        self._next: asyncio.Task[T] | None = None
+        self._next: asyncio.Task[Unresolved] | None = None
 
-    async def __call__(self) -> T:
+    async def __call__(self) -> Unresolved:
         if self._next is None:
             self._next = asyncio.create_task(self._run())
         return await asyncio.shield(self._next)
 
-    async def _run(self) -> T:
+    async def _run(self) -> Unresolved:
         await asyncio.sleep(self.wait_s)
         self._next = None
-        return await self._read()
+        return await self._database.read(read_unresolved)
