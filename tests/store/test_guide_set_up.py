@@ -16,7 +16,11 @@ from tests.store.test_guide_till import OWN_TABLES, PAGE, Till, deliver
 
 from orderbridge.store.database import Database
 
-COMMANDS = dict(zip((POSTGRESQL, MARIADB), re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL), strict=True))
+# Each under its heading, and nothing but prose between them.
+COMMANDS = {
+    kind.lower(): commands
+    for kind, commands in re.findall(r"### (\w+)\n(?:(?!```|#)[^\n]*\n)*```sh\n(.*?)```", PAGE, re.DOTALL)
+}
 CLIENT = {POSTGRESQL: "psql", MARIADB: "mariadb"}
 MINE = f"obs_guide_{os.getpid()}"
 
