@@ -20,7 +20,7 @@ from urllib.parse import quote
 
 from orderbridge.errors import StoreError
 from orderbridge.store.dialects.sqlite_file import BESIDE, is_open, lock_beside
-from orderbridge.store.sidecar import sync_folder
+from orderbridge.store.sidecar import give_to_owner_of, sync_folder
 
 MODE = 0o600
 GROUP = 0o060  # reads and writes, as in the folder
@@ -47,8 +47,7 @@ def restore(source: Path, target: Path) -> Path | None:
         former = [one for suffix in ("", *BESIDE) if (one := Path(f"{target}{suffix}")).exists()]
         if former:
             folder.mkdir(mode=0o700)
-            if os.geteuid() == 0:
-                os.chown(folder, target.parent.stat().st_uid, target.parent.stat().st_gid)
+            give_to_owner_of(target.parent, folder)
         for one in former:  # the file first: without it and with its -wal no daemon starts
             one.rename(folder / one.name)
             moved.append(one)

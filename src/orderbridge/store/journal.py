@@ -27,7 +27,7 @@ from pathlib import Path
 
 from orderbridge.model import Document
 from orderbridge.store.columns import time_text
-from orderbridge.store.sidecar import sync_folder
+from orderbridge.store.sidecar import give_to_owner_of, sync_folder
 
 FOLDER_MODE, FILE_MODE = 0o700, 0o600  # customers' data
 AHEAD = timedelta(days=2)  # of the clock: further ahead no file is gone on with
@@ -106,15 +106,8 @@ def _make(folder: Path) -> None:
         folder.mkdir(FOLDER_MODE)
     except FileExistsError:
         return
-    _give_away(folder)
+    give_to_owner_of(folder.parent, folder)
     sync_folder(folder.parent)
-
-
-def _give_away(path: Path) -> None:
-    """What root makes by hand, the daemon has to work on."""
-    if os.geteuid() == 0:
-        around = path.parent.stat()
-        os.chown(path, around.st_uid, around.st_gid)
 
 
 @contextmanager
@@ -127,7 +120,7 @@ def _locked(path: Path, how: int) -> Iterator[int]:
             raise FileExistsError(errno.EEXIST, "special file", str(path))
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         if is_new:
-            _give_away(path)
+            give_to_owner_of(path.parent, path)
         yield descriptor
     finally:
         os.close(descriptor)

@@ -35,12 +35,17 @@ def write_document(path: Path, document: object) -> None:
     try:
         os.write(descriptor, json.dumps(document, default=lambda moment: moment.isoformat()).encode())
         os.fsync(descriptor)
-        if os.geteuid() == 0:
-            folder = path.parent.stat()
-            os.fchown(descriptor, folder.st_uid, folder.st_gid)
+        give_to_owner_of(path.parent, descriptor)
     finally:
         os.close(descriptor)
     beside.replace(path)
+
+
+def give_to_owner_of(folder: Path, made: Path | int) -> None:
+    """What root makes by hand, by its path or descriptor: the daemon has to work on it."""
+    if os.geteuid() == 0:
+        around = folder.stat()
+        os.chown(made, around.st_uid, around.st_gid)
 
 
 def sync_folder(folder: Path) -> None:
