@@ -144,7 +144,7 @@ def shown_row(row: Any, language: str) -> dict[str, Any] | None:
         "waits": waits,
         "text": verdict(row, language),
         "by": row.created_by,
-        "minutes": whole(row.preparing_time),
+        "minutes": None if row.preparing_time is None else int(row.preparing_time),  # a POS writes it
         "next": moment(row.next_attempt_utc),
         "asked_back": bool(row.withdraw),
         "back": row.action == Action.ACCEPT
@@ -197,11 +197,6 @@ def moment(value: datetime | None) -> str | None:
 def amount(value: Decimal | None) -> str | None:
     """With two decimals."""
     return None if value is None else f"{value:.2f}"
-
-
-def whole(value: Any) -> int | None:
-    """A column that a POS writes, as the number that it is."""
-    return None if value is None else int(value)
 
 
 # ---- sold out, open and closed ----------------------------------------------------------------------------------------

@@ -49,11 +49,6 @@ def accepted(driver: Driver, **changes: object) -> str:
     return letter
 
 
-def accept(driver: Driver) -> None:
-    """Accept one."""
-    accepted(driver)
-
-
 def on_the_way(driver: Driver) -> None:
     """Accept one, and send it out."""
     driver.act("on_the_way", accepted(driver))

@@ -14,7 +14,8 @@ from orderbridge_sandbox import World
 from orderbridge_sandbox.rules import Operation
 
 SINCE_BEGINNING = datetime(2000, 1, 1, tzinfo=UTC)
-ROW = ("action", "state", "error_code", "preparing_time", "reason_id", "food_id")  # columns of the same name
+ORDER = ("revision", "pos_total", "total", "status")  # columns of the same name
+ROW = ("action", "state", "error_code", "preparing_time", "reason_id", "food_id")
 OF_ORDERS = frozenset({Operation.ACCEPT, Operation.ON_THE_WAY, Operation.COMPLETE, Operation.CANCEL})
 OF_RESTAURANTS = frozenset({Operation.OPEN_RESTAURANT, Operation.CLOSE_RESTAURANT})
 OF_FOODS = frozenset({Operation.DEACTIVATE_FOOD, Operation.ACTIVATE_FOOD})
@@ -61,12 +62,9 @@ def _order(letter: str, row: RowMapping | None, taken: Mapping[str, float], wind
         letter=letter,
         visible_s=window.since(row["received_utc"]),
         taken_s=taken.get(letter) if row["pos_revision"] else None,
-        revision=row["revision"],
         pos_revision=int(row["pos_revision"]),
         reference=bool((row["pos_reference"] or "").strip()),
-        pos_total=row["pos_total"],
-        total=row["total"],
-        status=row["status"],
+        **{name: row[name] for name in ORDER},
     )
 
 

@@ -15,7 +15,7 @@ class Scenario:
     """One of them: its name, how it is played, and its criteria by name."""
 
     name: str
-    play: Callable[[Driver], None]
+    play: Callable[[Driver], object]
     # Judged where the orders were taken over: else the till can do nothing with them, and `takes_over` says so.
     criteria: Mapping[str, Judge] = field(default_factory=dict)
     always: Mapping[str, Judge] = field(default_factory=dict)
@@ -65,7 +65,7 @@ SCENARIOS = (
     Scenario(FIRST, plays.take_over, always=TAKEN),
     Scenario("one_after_the_other", plays.three, {"in_order": judging.in_order, **TAKEN_ONCE}),
     Scenario("reference", plays.take_over, {"has_reference": judging.has_reference}),
-    Scenario("accept", plays.accept, _asked("accept") | PREPARING_TIME),
+    Scenario("accept", plays.accepted, _asked("accept") | PREPARING_TIME),
     Scenario("on_the_way", plays.on_the_way, _asked("on_the_way")),
     Scenario("complete", plays.complete, _asked("complete")),
     Scenario("cancel", plays.cancel, _asked("cancel") | REASON),

@@ -6,10 +6,8 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING, Final
 
 from .options import Options
-from .state import Account
 from .tls import LOCAL_NAMES
 from .words import words
-from .world import World
 
 if TYPE_CHECKING:
     from .server import Sandbox
@@ -66,17 +64,15 @@ def introduction(sandbox: "Sandbox") -> list[str]:
     turned = [f"{name}={value}" for name, value in sandbox.world.options.as_json().items() if value != DEFAULTS[name]]
     if turned:
         lines.insert(-1, f"switches        {' '.join(turned)}")
-    lines += [f"rest_secret_key {one.rest_secret_key}  ({_restaurants(sandbox.world, one)})" for one in accounts]
+    for one in accounts:
+        reached = ", ".join(sandbox.world.restaurants[key].name for key in one.restaurant_ids)
+        lines.append(f"rest_secret_key {one.rest_secret_key}  ({reached})")
     header = "Content-Type: application/json"
     lines.append(f"curl --cacert {sandbox.ca_file} -H '{header}' -d '{body}' {sandbox.base_url}/auth/login")
     # Without a restaurant the order may go to one that the caller's configuration does not reach, and is never seen.
     body = f'{{"restaurant_id": "{first.restaurant_ids[0]}"}}'
     lines.append(f"curl --cacert {sandbox.ca_file} -H '{header}' -d '{body}' {sandbox.control_url}orders")
     return lines
-
-
-def _restaurants(world: World, account: Account) -> str:
-    return ", ".join(world.restaurants[key].name for key in account.restaurant_ids)
 
 
 def _warning(sandbox: "Sandbox") -> list[str]:
