@@ -347,7 +347,6 @@ def _wire(settings: config.Settings) -> Wire:
         base_url=market.base_url,
         timeout_s=market.timeout_seconds,
         ca_file=market.ca_file,
-        user_agent=f"orderbridge/{__version__}",
         max_idle=max(settings.actions.max_in_flight, MOST_IDLE if is_many(settings) else 0),
         requests_per_second=market.requests_per_second,
         logins_per_second=market.logins_per_second,

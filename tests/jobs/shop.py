@@ -133,7 +133,7 @@ class Shop:
             self.settings.database.url, busy_timeout_s=0.01, inline=True, accept_unsafe_durability=True
         )
         event.listen(self.database.engine, "connect", self._prepare)
-        self._wire = Wire(base_url=BASE_URL, timeout_s=TIMEOUT_S, user_agent="orderbridge/test", transport=self.line)
+        self._wire = Wire(base_url=BASE_URL, timeout_s=TIMEOUT_S, transport=self.line)
         self.context = Context.of(self.settings, self.database, clock, random=Random(0))
         self.lanes, self.verdicts = self.context.lanes, self.context.verdicts
         self.accounts = {one.name: Account(one, self.context, self._wire) for one in self.settings.accounts}

@@ -28,7 +28,7 @@ def test_no_second_has_more_than_is_allowed(per_second: int, gaps: list[float]) 
 
 
 def a_wire() -> Wire:
-    return Wire(base_url="https://service.invalid", timeout_s=10, user_agent="test", requests_per_second=500)
+    return Wire(base_url="https://service.invalid", timeout_s=10, requests_per_second=500)
 
 
 async def leave(pace: Pace, importance: Importance, left: list[tuple[float, Importance]]) -> None:
@@ -145,7 +145,7 @@ async def test_polls_that_have_heaped_up_for_a_moment_leave_evenly() -> None:
 
 
 def a_quick_wire() -> Wire:
-    return Wire(base_url="https://service.invalid", timeout_s=10, user_agent="test", requests_per_second=2000)
+    return Wire(base_url="https://service.invalid", timeout_s=10, requests_per_second=2000)
 
 
 async def test_polls_that_are_overdue_do_not_all_open_their_connections_at_once() -> None:

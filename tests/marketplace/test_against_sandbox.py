@@ -61,7 +61,7 @@ def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
 @pytest.fixture
 async def till(sandbox: Sandbox) -> AsyncIterator[Till]:
     world = sandbox.world
-    wire = Wire(base_url=sandbox.base_url, timeout_s=PATIENCE_S, ca_file=sandbox.ca_file, user_agent="test")
+    wire = Wire(base_url=sandbox.base_url, timeout_s=PATIENCE_S, ca_file=sandbox.ca_file)
     till = Till(world, wire)
     world.clock = lambda: till.now
     world.reset()

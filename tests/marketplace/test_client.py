@@ -78,7 +78,6 @@ async def wire(service: Service) -> AsyncIterator[Wire]:
     wire = Wire(
         base_url="https://service.test/api",
         timeout_s=5,
-        user_agent="test",
         transport=httpx.MockTransport(service),
     )
     yield wire

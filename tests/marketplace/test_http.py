@@ -20,6 +20,7 @@ import pytest
 from tests.marketplace.servers import PATIENCE_S, Certificates, Line, Server, Talk, http_answer, serving, skip
 from tests.wording import says
 
+from orderbridge import __version__
 from orderbridge.errors import ConfigError, MarketplaceError, NotSent, UnknownOutcome
 from orderbridge.net.connection import _AT_ONCE
 from orderbridge.net.http import Answer, Connections, Wire
@@ -40,7 +41,7 @@ async def make_wire(certificates: Certificates) -> AsyncIterator[MakeWire]:
 
     def make(server: Server | str, **options: Any) -> Wire:
         url = server if isinstance(server, str) else server.url
-        settings: dict[str, Any] = {"timeout_s": PATIENCE_S, "ca_file": certificates.ca_file, "user_agent": "test/1"}
+        settings: dict[str, Any] = {"timeout_s": PATIENCE_S, "ca_file": certificates.ca_file}
         wires.append(Wire(base_url=url, **settings | options))
         return wires[-1]
 
@@ -118,7 +119,7 @@ async def test_a_request_arrives_as_it_was_meant(serve: Serve, make_wire: MakeWi
     assert headers == {
         "accept": "application/json",
         "accept-encoding": "gzip",
-        "user-agent": "test/1",
+        "user-agent": f"orderbridge/{__version__}",
         "access-token": TOKEN,
         "content-type": "application/json",
         "content-length": "20",
@@ -877,7 +878,7 @@ async def test_authorities_of_the_environment_are_trusted(
 @pytest.mark.parametrize("url", ["http://127.0.0.1", "HTTP://x", "ftp://x", "127.0.0.1", ""])
 def test_only_https(url: str) -> None:
     with pytest.raises(ValueError, match="https"):
-        Wire(base_url=url, timeout_s=1, user_agent="x")
+        Wire(base_url=url, timeout_s=1)
 
 
 @pytest.mark.parametrize("content", [None, "", "no certificate"], ids=["missing", "empty", "text"])
@@ -886,7 +887,7 @@ def test_an_authority_file_that_is_none(content: str | None, tmp_path: Path) -> 
     if content is not None:
         path.write_text(content)
     with pytest.raises(ConfigError, check=says("ca_file")):
-        Wire(base_url="https://x", timeout_s=1, user_agent="x", ca_file=path)
+        Wire(base_url="https://x", timeout_s=1, ca_file=path)
 
 
 async def test_an_error_of_the_system_that_no_step_foresees_has_an_unknown_outcome(make_wire: MakeWire) -> None:

@@ -441,8 +441,7 @@ async def stage(certificates: Certificates) -> AsyncIterator[Stage]:
         elsewhere, plain_http = await enter(serving(nobody, certificates.good)), await enter(serving(nobody, None))
         HOUSES.elsewhere, HOUSES.plain_http = elsewhere.url, plain_http.url.replace("https://", "http://")
         wires = {
-            name: Wire(base_url=url, timeout_s=PATIENCE_S, user_agent="test/1", ca_file=certificates.ca_file)
-            for name, url in urls.items()
+            name: Wire(base_url=url, timeout_s=PATIENCE_S, ca_file=certificates.ca_file) for name, url in urls.items()
         }
         yield Stage(service, wires, [elsewhere, plain_http])
         for one in wires.values():

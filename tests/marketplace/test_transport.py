@@ -107,7 +107,7 @@ class Talk:
 async def talk(certificates: Certificates) -> AsyncIterator[Talk]:
     talk = Talk()
     async with serving(talk.serve, certificates.good) as server:
-        talk.wire = Wire(base_url=server.url, timeout_s=PATIENCE_S, user_agent="fuzz", ca_file=certificates.ca_file)
+        talk.wire = Wire(base_url=server.url, timeout_s=PATIENCE_S, ca_file=certificates.ca_file)
         talk.port = server.port
         yield talk
         await talk.wire.close()

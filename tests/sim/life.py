@@ -38,7 +38,7 @@ class SimDaemon(Daemon):
         assert life is not None
         self._life, sim = life, life.sim
         sim.built += 1
-        line = Wire(base_url=BASE_URL, timeout_s=TIMEOUT_S, user_agent="orderbridge/sim", transport=Line(life))
+        line = Wire(base_url=BASE_URL, timeout_s=TIMEOUT_S, transport=Line(life))
         super().__init__(
             settings,
             clock=sim.clock,

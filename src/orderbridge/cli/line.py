@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-from orderbridge import __version__, config
+from orderbridge import config
 from orderbridge.cli.check import Checked, Finding, bad, failed, good, warn
 from orderbridge.cli.common import Context
 from orderbridge.clock import SystemClock, http_date
@@ -140,7 +140,6 @@ def wire_for(context: Context) -> Wire:
         base_url=market.base_url,
         timeout_s=market.timeout_seconds,
         ca_file=market.ca_file,
-        user_agent=f"orderbridge/{__version__}",
     )
 
 

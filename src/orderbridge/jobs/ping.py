@@ -11,7 +11,6 @@ from urllib.parse import SplitResult, urlsplit
 
 import structlog
 
-from orderbridge import __version__
 from orderbridge.clock import Clock
 from orderbridge.errors import MarketplaceError
 from orderbridge.hiding import hide
@@ -93,14 +92,8 @@ class Ping:
         if address.scheme == "http":
             return await _plain(address, target or "/")
         if self._wire is None:
-            agent = f"orderbridge/{__version__}"
-            self._wire = Wire(
-                base_url=f"https://{address.netloc}",
-                timeout_s=TIMEOUT_S,
-                user_agent=agent,
-                ca_file=self._ca_file,
-                max_idle=0,
-            )
+            base_url = f"https://{address.netloc}"
+            self._wire = Wire(base_url=base_url, timeout_s=TIMEOUT_S, ca_file=self._ca_file, max_idle=0)
         return (await self._wire.request("GET", target, headers={})).status
 
 

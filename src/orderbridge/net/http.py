@@ -18,6 +18,7 @@ from typing import Any, Final, cast
 
 import httpx
 
+from orderbridge import __version__
 from orderbridge.errors import CLOSED, HELD_BACK, ConfigError, MarketplaceError, NotSent, UnknownOutcome, reading
 from orderbridge.message import Message
 from orderbridge.net import causes
@@ -29,6 +30,7 @@ from orderbridge.net.proxies import HTTPS_PORT, proxy_for
 # Servers close idle connections after 2, 5, 30 or 60 seconds. A request that crosses with that has an unknown outcome,
 # and a poll a lost slot: dearer than a handshake. So only what comes thick and fast shares connections.
 KEEP_ALIVE_S: Final = 1.5
+USER_AGENT: Final = f"orderbridge/{__version__}"
 MOST_LOGINS: Final = 8
 MOST_EVEN_S: Final = 1.0  # a poll waits no longer than that for evenness alone
 HURRY_S: Final = 3.0
@@ -57,7 +59,6 @@ class Wire:
         *,
         base_url: str,
         timeout_s: float,
-        user_agent: str,
         ca_file: Path | None = None,
         transport: httpx.AsyncBaseTransport | None = None,
         max_idle: int = 8,
@@ -69,7 +70,7 @@ class Wire:
             raise ValueError("base_url must begin with https://")
         self._base_url = base_url.rstrip("/")
         self.timeout_s = timeout_s
-        self._headers = {"Accept": "application/json", "Accept-Encoding": "gzip", "User-Agent": user_agent}
+        self._headers = {"Accept": "application/json", "Accept-Encoding": "gzip", "User-Agent": USER_AGENT}
         self._transport = transport or Connections(tls_context(ca_file), max_idle=max_idle)
         self.pace, self._login_pace, self._poll_pace = Pace(requests_per_second), Pace(logins_per_second), Pace(None)
         self._most = requests_per_second or 0
