@@ -26,8 +26,8 @@ from orderbridge.clock import SystemClock
 from orderbridge.jobs.acknowledge import Polled
 from orderbridge.jobs.context import Context
 from orderbridge.jobs.intake import Intake
-from orderbridge.marketplace import schema as listing
-from orderbridge.marketplace.schema import Seen, read_listing
+from orderbridge.marketplace import documents as listing
+from orderbridge.marketplace.documents import Seen, read_listing
 from orderbridge.store import schema
 from orderbridge.store.database import Database
 

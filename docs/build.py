@@ -17,7 +17,7 @@ from pathlib import Path
 from sqlalchemy import CheckConstraint, Column, Table
 
 from orderbridge.actions import ACTIONS
-from orderbridge.marketplace import fields, schema
+from orderbridge.marketplace import documents, fields
 from orderbridge.model import Action, Stored
 from orderbridge.observe.metrics import FAMILIES
 from orderbridge.order_problems import CONTENTS_OUTDATED, LATE, STATUS_DOUBTFUL, TOTAL_MISMATCH
@@ -156,7 +156,7 @@ def remark_codes() -> list[str]:
 
 
 def _reader() -> str:
-    return "".join(Path(module.__file__ or "").read_text("utf-8") for module in (schema, fields))
+    return "".join(Path(module.__file__ or "").read_text("utf-8") for module in (documents, fields))
 
 
 def make_problems(language: Language) -> Iterator[str]:

@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 from orderbridge import config
 from orderbridge.daemon import Daemon
 from orderbridge.errors import FileLost
-from orderbridge.jobs.findings import open_problems
+from orderbridge.jobs.open_problems import open_problems
 from orderbridge.rules.problems import Code
 from orderbridge.store import accounts, own_tables, schema, tables
 from orderbridge.store.accounts import Entry, Success

@@ -7,7 +7,7 @@ from typing import get_type_hints
 import pytest
 
 from orderbridge.document import Facts, Field, Item, Option, ValueKind, columns_of, fields_of
-from orderbridge.marketplace import schema
+from orderbridge.marketplace import documents
 from orderbridge.store import orders, retention
 from orderbridge.store.tables import metadata
 
@@ -40,7 +40,7 @@ def test_a_field_has_its_column_and_is_written(rows: type[Facts], one: Field) ->
 @pytest.mark.parametrize("rows, one", ALL)
 def test_a_field_is_read_from_the_document_or_made(rows: type[Facts], one: Field) -> None:
     within = {Facts: "", Item: "foods.", Option: "foods.option_groups."}[rows]
-    plan = {Facts: schema._PLAN, Item: schema._ITEM, Option: schema._OPTION}[rows]
+    plan = {Facts: documents._PLAN, Item: documents._ITEM, Option: documents._OPTION}[rows]
     made = one.column in {"payment_code", "amount_due"}
     assert (one.path is None) == made
     assert made or f"{within}{one.path}" in {label for _, _, label, _ in plan}

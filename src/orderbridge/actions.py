@@ -7,14 +7,14 @@ Only this table knows the single actions. It is read by:
     store.grants        which columns a POS fills in (by store.tables)
     store.actions       which of them end an order
     store.problem_queries  which rows are an answer to a customer, and which cancel an order
-    rules.outbox        whose row it is, its lane, its arguments, how long it is worth sending, what supersedes it
+    rules.outbox_rows        whose row it is, its lane, its arguments, how long it is worth sending, what supersedes it
     rules.queue                  which goes first
     rules.lifecycle     to which status it takes an order, whether it may be sent at all
     rules.retry         what clears the doubt after a lost answer, and what a poll proves
-    rules.outbox        whether its end is an alarm
+    rules.outbox_rows        whether its end is an alarm
     board cards         which of them answer a customer
     marketplace.client  method, path and body of its call
-    cli.actions         its command; config.keys    the range of an automatic accept
+    cli.action_commands         its command; config.keys    the range of an automatic accept
     board acts          what a tap asks for, and about what
 
 A request whose answer is lost may have had its effect. Whether it is sent again, and what a refusal of the second

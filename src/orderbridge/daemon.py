@@ -20,8 +20,8 @@ from orderbridge.jobs.account import Account
 from orderbridge.jobs.accounts_at_work import AccountsAtWork, is_many
 from orderbridge.jobs.context import Context
 from orderbridge.jobs.daemon_problems import DaemonProblems
-from orderbridge.jobs.health import Checkup
-from orderbridge.jobs.journal import journal_of
+from orderbridge.jobs.health_check import Checkup
+from orderbridge.jobs.journal_writer import journal_of
 from orderbridge.jobs.outbox import Outbox
 from orderbridge.jobs.poll import Pollers
 from orderbridge.jobs.restore_check import RestoreCheck

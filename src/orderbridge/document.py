@@ -2,7 +2,7 @@
 """The order document as one table: each field, where it stands in the document, its kind, and whether it is personal.
 
 Each line is a field, under the name of its column. The rest follows from it:
-- marketplace.schema reads it (docs/interface.md, Order), and problem codes name it by its path
+- marketplace.documents reads it (docs/interface.md, Order), and problem codes name it by its path
 - store.tables has its column, store.orders writes it, and compares nothing else when a document comes again
 - store.retention blanks what is personal
 - the views and both guides show it

@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 from sqlalchemy import Connection
 
 from orderbridge import config
-from orderbridge.rules import day as rules
+from orderbridge.rules import business_day as rules
 from orderbridge.rules.problems import Problem
 from orderbridge.store import accounts, overview
 from orderbridge_board.snapshot import amount, closed, moment, problem_shown

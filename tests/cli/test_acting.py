@@ -151,7 +151,7 @@ class Daemon:
 @pytest.fixture
 def daemon(pos: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch) -> Daemon:
     daemon = Daemon(pos)
-    monkeypatch.setattr("orderbridge.cli.actions.time", SimpleNamespace(sleep=daemon.sleep))
+    monkeypatch.setattr("orderbridge.cli.action_commands.time", SimpleNamespace(sleep=daemon.sleep))
     return daemon
 
 

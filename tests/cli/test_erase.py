@@ -5,7 +5,7 @@ import sqlite3
 import pytest
 from tests.store.samples import KEY, NOW, NOW_TEXT, key, opened, put_document, put_order
 
-from orderbridge.marketplace.schema import read_stored
+from orderbridge.marketplace.documents import read_stored
 from orderbridge.store import journal
 
 CUSTOMER = {

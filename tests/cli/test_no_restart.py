@@ -27,7 +27,7 @@ def ended(file: Path, *, as_nobody: bool = False) -> subprocess.CompletedProcess
 # Root's own interpreter may lie where nobody else can read it: all that is imported later is imported before.
 DROP = """
 import os, pathlib, pwd, sys
-import orderbridge.cli.service, orderbridge.config, orderbridge.service, encodings.idna
+import orderbridge.cli.service_commands, orderbridge.config, orderbridge.service, encodings.idna
 from orderbridge.cli.main import main
 orderbridge.config.load(pathlib.Path(sys.argv[3]))
 import sqlalchemy.dialects.sqlite, sqlite3, orderbridge.store.dialects.sqlite

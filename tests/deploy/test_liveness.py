@@ -333,7 +333,7 @@ async def test_one_that_hangs_says_so_and_feeds_no_watchdog(
 
 def test_where_a_configuration_is_found_its_own_daemon_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Another one that is alive on this machine is no comfort."""
-    from orderbridge.cli.service import healthcheck
+    from orderbridge.cli.service_commands import healthcheck
 
     (tmp_path / "orderbridge.toml").write_text("")
     monkeypatch.chdir(tmp_path)

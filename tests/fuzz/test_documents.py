@@ -22,11 +22,11 @@ from tests.marketplace.sessions import a_session
 
 from orderbridge import errors
 from orderbridge.errors import MarketplaceError
-from orderbridge.marketplace import reference
+from orderbridge.marketplace import list_documents
 from orderbridge.marketplace.answers import judge, read_envelope
 from orderbridge.marketplace.client import Client, login
+from orderbridge.marketplace.documents import read_listing, read_order
 from orderbridge.marketplace.scan import BROKEN, BrokenText, decode, read_members, utf8
-from orderbridge.marketplace.schema import read_listing, read_order
 from orderbridge.model import Action, Document, Order, Token
 from orderbridge.net.http import Answer
 from orderbridge.rules.tokens import VALIDITY, expires
@@ -35,11 +35,11 @@ from orderbridge.texts import sentence
 ENDS = {errors.RateLimited, errors.Refused, errors.ServiceFailed, errors.Unauthorized, errors.UnknownOutcome}
 REASONS = {None, "not_json", "not_an_object", "payment_key_missing", "payment_key_invalid"}
 READERS = [
-    reference.read_grant,
-    reference.read_restaurants,
-    reference.read_restaurant_status,
-    reference.read_cancel_reasons,
-    reference.read_variables,
+    list_documents.read_grant,
+    list_documents.read_restaurants,
+    list_documents.read_restaurant_status,
+    list_documents.read_cancel_reasons,
+    list_documents.read_variables,
 ]
 UNBOUNDED = {"note", "address_description"}
 NOW = datetime(2026, 3, 4, 12, tzinfo=UTC)

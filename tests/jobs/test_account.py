@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 from tests.jobs.conftest import OpenShop
 from tests.jobs.shop import START, Shop
 
-from orderbridge.jobs.reference import Common, read_lists, read_statuses
+from orderbridge.jobs.lists import Common, read_lists, read_statuses
 from orderbridge_sandbox import Fault
 from orderbridge_sandbox.scenery import BESIKTAS
 

@@ -15,7 +15,7 @@ from orderbridge import texts
 from orderbridge.actions import ACTIONS, ActionKind, Doubt, Subject
 from orderbridge.cli.main import program
 from orderbridge.model import Action, Attempt, Outcome, Verdict
-from orderbridge.rules.outbox import argument_problem, lane_of
+from orderbridge.rules.outbox_rows import argument_problem, lane_of
 from orderbridge.rules.retry import MOST_RESENDS, RetryPolicy, decide
 from orderbridge.store import unfinished
 from orderbridge.store.unfinished import ServerClock

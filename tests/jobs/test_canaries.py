@@ -14,7 +14,7 @@ from tests.jobs.conftest import OpenShop
 from tests.jobs.shop import Shop
 
 from orderbridge.hiding import FORMER
-from orderbridge.jobs.reference import Common, read_lists, read_statuses
+from orderbridge.jobs.lists import Common, read_lists, read_statuses
 from orderbridge.observe import logs
 from orderbridge_sandbox import Fault, World
 from orderbridge_sandbox.scenery import DEFAULT_SCENERY, KADIKOY

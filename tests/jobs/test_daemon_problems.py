@@ -21,8 +21,8 @@ from orderbridge.jobs.daemon_problems import (
     has_lasted,
     too_slow,
 )
-from orderbridge.jobs.health import VIEWS_S, Checkup
-from orderbridge.jobs.reference import BELIEVED_AFTER, Common, read_lists
+from orderbridge.jobs.health_check import VIEWS_S, Checkup
+from orderbridge.jobs.lists import BELIEVED_AFTER, Common, read_lists
 from orderbridge.rules.problems import SOON, Code, Page, Problem, Severity
 from orderbridge.store.trouble import TroubleKind
 from orderbridge_sandbox import Fault

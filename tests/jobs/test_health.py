@@ -20,9 +20,9 @@ from tests.jobs.shop import Shop, listing
 
 from orderbridge import config
 from orderbridge.jobs.alarms import AGAIN_S, Command
-from orderbridge.jobs.findings import open_problems
-from orderbridge.jobs.health import Checkup, log_events
-from orderbridge.jobs.reference import Common, read_lists, read_statuses
+from orderbridge.jobs.health_check import Checkup, log_events
+from orderbridge.jobs.lists import Common, read_lists, read_statuses
+from orderbridge.jobs.open_problems import open_problems
 from orderbridge.jobs.upkeep import headline
 from orderbridge.rules.notify import ALIKE_LIMIT, OpenProblems, alike
 from orderbridge.rules.problems import Code, Problem, Severity

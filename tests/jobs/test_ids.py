@@ -9,7 +9,7 @@ import pytest
 from tests.jobs.conftest import OpenShop
 from tests.jobs.shop import Shop
 
-from orderbridge.jobs.reference import Common, read_lists, read_statuses
+from orderbridge.jobs.lists import Common, read_lists, read_statuses
 from orderbridge_sandbox import Fault, When, World
 from orderbridge_sandbox.scenery import DEFAULT_SCENERY
 

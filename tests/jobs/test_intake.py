@@ -17,7 +17,7 @@ from orderbridge.clock import SystemClock
 from orderbridge.jobs.acknowledge import Polled
 from orderbridge.jobs.context import Context
 from orderbridge.jobs.intake import CHUNK, Intake
-from orderbridge.marketplace.schema import read_listing
+from orderbridge.marketplace.documents import read_listing
 from orderbridge.store import schema
 from orderbridge.store.database import Database
 

@@ -9,8 +9,8 @@ import pytest
 from structlog.testing import capture_logs
 from tests.jobs.shop import FakeClock, Shop
 
-from orderbridge.jobs import journal as jobs_journal
-from orderbridge.jobs.journal import Journal
+from orderbridge.jobs import journal_writer as jobs_journal
+from orderbridge.jobs.journal_writer import Journal
 from orderbridge.store import journal
 from orderbridge.store.journal import Entry
 from orderbridge_sandbox import Fault

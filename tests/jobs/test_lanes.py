@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
 from orderbridge.jobs.lanes import Lanes
-from orderbridge.rules.outbox import Lane, order_lane
+from orderbridge.rules.outbox_rows import Lane, order_lane
 
 ONE, OTHER = "order-1", "order-2"
 

@@ -9,9 +9,9 @@ from tests.jobs.conftest import OpenShop
 from tests.jobs.shop import COOLDOWN_S, Shop
 
 from orderbridge.jobs.daemon_problems import DaemonProblems
-from orderbridge.marketplace.schema import read_stored
+from orderbridge.marketplace.documents import read_stored
 from orderbridge.net import http
-from orderbridge.rules import intake as rules
+from orderbridge.rules import deliveries as rules
 from orderbridge_sandbox import Fault
 from orderbridge_sandbox.state import Order
 

@@ -10,7 +10,7 @@ from tests.jobs.test_refusing_database import refuse
 
 from orderbridge.jobs.outbox import Outbox
 from orderbridge.jobs.postponed import REFUSED_S
-from orderbridge.rules.outbox import order_lane
+from orderbridge.rules.outbox_rows import order_lane
 from orderbridge_sandbox import Fault
 
 PATIENCE_S = 5.0

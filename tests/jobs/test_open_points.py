@@ -15,7 +15,7 @@ import pytest
 from tests.jobs.conftest import OpenShop
 from tests.jobs.shop import Shop
 
-from orderbridge.jobs.reference import Common, read_lists
+from orderbridge.jobs.lists import Common, read_lists
 from orderbridge_sandbox import Fault, Options, When, World
 from orderbridge_sandbox.options import Connections, Coverage, Pace, Trouble
 from orderbridge_sandbox.rules import ORDER_NOT_FOUND

@@ -7,7 +7,7 @@ from sqlalchemy import update
 from tests.jobs.conftest import OpenShop
 from tests.jobs.shop import Shop, text_of
 
-from orderbridge.jobs.reference import COMMON_S, Common, read_lists, read_statuses
+from orderbridge.jobs.lists import COMMON_S, Common, read_lists, read_statuses
 from orderbridge.store.tables import restaurants
 from orderbridge_sandbox import Fault, World
 from orderbridge_sandbox.scenery import ATASEHIR, DEFAULT_SCENERY, KADIKOY, USKUDAR

@@ -8,7 +8,7 @@ import pytest
 from tests.jobs.shop import Shop, listing
 
 from orderbridge.jobs.reimport import Reimport, Released, release
-from orderbridge.rules.reimport import Fate
+from orderbridge.rules.replay import Fate
 from orderbridge_sandbox.state import Order
 
 pytestmark = pytest.mark.plays_daemon

@@ -13,10 +13,10 @@ from tests.jobs.conftest import OpenShop
 from tests.jobs.shop import FakeClock, Shop, listing
 from tests.jobs.test_health import open_codes
 
-from orderbridge.jobs.journal import Journal
+from orderbridge.jobs.journal_writer import Journal
 from orderbridge.jobs.reimport import Reimport, Replayed, find, release
 from orderbridge.jobs.reimport import replay as replayed
-from orderbridge.rules.reimport import Fate
+from orderbridge.rules.replay import Fate
 from orderbridge.store import journal
 
 

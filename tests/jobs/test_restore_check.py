@@ -19,11 +19,11 @@ from tests.jobs.shop import BASE_URL, FakeClock, Shop, text_of
 
 from orderbridge import config
 from orderbridge.jobs.daemon_problems import DaemonProblems
-from orderbridge.jobs.journal import Journal
+from orderbridge.jobs.journal_writer import Journal
 from orderbridge.jobs.restore_check import NOTE_EVERY_S, RestoreCheck
 from orderbridge.rules.problems import Code, Problem
 from orderbridge.store import accounts, high_water, sidecar
-from orderbridge.store.problems import HeardFile
+from orderbridge.store.problem_rows import HeardFile
 from orderbridge_sandbox.scenery import KADIKOY
 
 

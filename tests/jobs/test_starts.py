@@ -8,7 +8,7 @@ from tests.jobs.conftest import OpenShop
 from tests.jobs.shop import Shop, text_of
 
 from orderbridge import config
-from orderbridge.jobs.health import Checkup
+from orderbridge.jobs.health_check import Checkup
 from orderbridge.rules.problems import Code
 from orderbridge.store import starts
 

@@ -12,7 +12,7 @@ from tests.marketplace.sessions import a_session
 
 from orderbridge.errors import MarketplaceError, RateLimited, Refused, ServiceFailed, Unauthorized, UnknownOutcome
 from orderbridge.marketplace.client import Client, login
-from orderbridge.marketplace.schema import read_order
+from orderbridge.marketplace.documents import read_order
 from orderbridge.model import CANCELED, COMPLETE_WITH_PAYMENT, CONFIRMED, IN_DELIVERY, RECEIVED, Action, Document, Token
 from orderbridge.net.http import Wire
 from orderbridge_sandbox import Fault, FaultKind, Sandbox, When, World

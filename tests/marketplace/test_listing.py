@@ -20,7 +20,7 @@ from tests.marketplace.samples import (
 )
 
 from orderbridge.errors import MarketplaceError, RateLimited, Refused, ServiceFailed, Unauthorized, UnknownOutcome
-from orderbridge.marketplace.schema import read_listing, read_order
+from orderbridge.marketplace.documents import read_listing, read_order
 from orderbridge.model import Document
 
 GOOD = text(order())

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.marketplace.samples import CODES, KEY, food, listing, order, text
 
 from orderbridge.document import Facts, Item, Option
-from orderbridge.marketplace.schema import differs, read_listing, read_order
+from orderbridge.marketplace.documents import differs, read_listing, read_order
 from orderbridge.model import Differs, Order
 
 

@@ -12,9 +12,9 @@ import pytest
 from tests.marketplace.samples import CODES, KEY, listing, order, text
 
 from orderbridge.document import Facts, Item
-from orderbridge.marketplace.schema import read_listing, read_order
+from orderbridge.marketplace.documents import read_listing, read_order
 from orderbridge.model import Order
-from orderbridge.rules.intake import accepts_itself
+from orderbridge.rules.deliveries import accepts_itself
 
 ADANA: dict[str, Any] = {
     "id": "a", "food_id": 100001, "name": "Adana Dürüm", "note": "", "price": 120, "quantity": 1, "total": 120,

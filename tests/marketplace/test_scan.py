@@ -10,7 +10,7 @@ from tests.marketplace.samples import KEY, listing
 
 from orderbridge.errors import MarketplaceError
 from orderbridge.marketplace import scan
-from orderbridge.marketplace.schema import read_listing, read_order
+from orderbridge.marketplace.documents import read_listing, read_order
 
 N = 60_000
 GOOD = '{"payment_key": "%s", "status_id": 1}' % KEY

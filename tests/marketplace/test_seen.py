@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from tests.marketplace.samples import KEY, OTHER_KEY, listing, order, text
 
 from orderbridge.errors import MarketplaceError
-from orderbridge.marketplace import schema
-from orderbridge.marketplace.schema import Seen, read_listing
+from orderbridge.marketplace import documents
+from orderbridge.marketplace.documents import Seen, read_listing
 from orderbridge.model import Document
 
 GOOD, OTHER = text(order()), text(order(payment_key=OTHER_KEY, note="🌯 ]}"))
@@ -22,7 +22,7 @@ def forgetful(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def forget(monkeypatch: pytest.MonkeyPatch, most: int = 100) -> Seen:
     seen = Seen(most)
-    monkeypatch.setattr(schema, "_SEEN", seen)
+    monkeypatch.setattr(documents, "_SEEN", seen)
     return seen
 
 
@@ -30,13 +30,13 @@ def forget(monkeypatch: pytest.MonkeyPatch, most: int = 100) -> Seen:
 def decoded(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """The elements that were decoded."""
     elements: list[str] = []
-    true = schema._document
+    true = documents._document
 
     def document(raw: bytes, value: object) -> Document:
         elements.append(raw.decode())
         return true(raw, value)
 
-    monkeypatch.setattr(schema, "_document", document)
+    monkeypatch.setattr(documents, "_document", document)
     return elements
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.marketplace.samples import CODES, food, listing, order, text
 
-from orderbridge.marketplace.schema import read_listing, read_order
+from orderbridge.marketplace.documents import read_listing, read_order
 from orderbridge_sandbox import World, wire
 from orderbridge_sandbox.documents import Occasion, draft_order
 from orderbridge_sandbox.scenery import DEFAULT_SCENERY

@@ -1,6 +1,6 @@
 """One order, its service, the daemon and the till as a machine of small steps.
 
-What decides is the daemon itself: rules.lifecycle, rules.outbox and rules.retry, and of the jobs everything that runs
+What decides is the daemon itself: rules.lifecycle, rules.outbox_rows and rules.retry, and of the jobs everything that runs
 within one transaction or between two awaits (Intake._resolve, _sort, _store, _acknowledge, OutboxReader, Queue, Ends,
 OutcomeWriter.post, Recovery.run, Verdicts, Lanes). They work on `Books` in place of a database. Only the order of
 these pieces is written down here, each piece being one step, so that anything else can happen between any two.
@@ -62,8 +62,8 @@ from orderbridge.model import (
     Verdict,
 )
 from orderbridge.observe.metrics import Metrics
-from orderbridge.rules.intake import Sorted
-from orderbridge.rules.outbox import order_lane
+from orderbridge.rules.deliveries import Sorted
+from orderbridge.rules.outbox_rows import order_lane
 from orderbridge.rules.retry import next_request
 from orderbridge.rules.standing import Standing
 from orderbridge.rules.statuses import Statuses

@@ -14,8 +14,8 @@ from orderbridge.actions import ACTIONS
 from orderbridge.jobs import outcome_writer
 from orderbridge.jobs.lanes import Lanes
 from orderbridge.model import IN_DELIVERY, Action, Attempt, Outcome, Verdict
-from orderbridge.rules import lifecycle, outbox, queue, retry, standing
-from orderbridge.rules.outbox import order_lane
+from orderbridge.rules import lifecycle, outbox_rows, queue, retry, standing
+from orderbridge.rules.outbox_rows import order_lane
 from orderbridge.rules.retry import Proof, RetryAt
 from orderbridge.rules.standing import Cause, Standing
 
@@ -55,7 +55,7 @@ def _(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @planted("an action leaves while the acknowledgement is on the wire", NO_FAULT, "swallows")
 def _(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outbox, "order_lane", lambda key: ("order", f"{key} {NOW}"))
+    monkeypatch.setattr(outbox_rows, "order_lane", lambda key: ("order", f"{key} {NOW}"))
 
 
 @planted("an action's lane is free before its answer", NO_FAULT, "swallows")
@@ -132,7 +132,7 @@ def _(monkeypatch: pytest.MonkeyPatch) -> None:
         made = real(row)
         return replace(made, status_id=ACTIONS[row.action].target) if made and made.code == "already" else made
 
-    real = outbox.order_end
+    real = outbox_rows.order_end
     monkeypatch.setattr(queue, "order_end", writes)
 
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from orderbridge.model import RECEIVED, Action, ActionState, Attempt, Document, OutboxRow, Outcome, Stored, Verdict
-from orderbridge.rules.outbox import Directory, Lane, View
+from orderbridge.rules.outbox_rows import Directory, Lane, View
 from orderbridge.rules.queue import Queue
 from orderbridge.rules.standing import Standing
 from orderbridge.rules.statuses import Statuses

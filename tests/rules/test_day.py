@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from orderbridge.rules.day import bounds, difference, present, sums_of
+from orderbridge.rules.business_day import bounds, difference, present, sums_of
 
 ISTANBUL, BERLIN = ZoneInfo("Europe/Istanbul"), ZoneInfo("Europe/Berlin")
 FOUR = time(4)

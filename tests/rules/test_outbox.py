@@ -38,7 +38,7 @@ from orderbridge.model import (
     Verdict,
 )
 from orderbridge.rules.lifecycle import Refusal
-from orderbridge.rules.outbox import Directory, argument_problem, expiry, has_changed, order_end, order_lane
+from orderbridge.rules.outbox_rows import Directory, argument_problem, expiry, has_changed, order_end, order_lane
 
 ACCEPT, ON_THE_WAY, COMPLETE, CANCEL = Action.ACCEPT, Action.ON_THE_WAY, Action.COMPLETE, Action.CANCEL
 OPEN, CLOSE = Action.OPEN_RESTAURANT, Action.CLOSE_RESTAURANT

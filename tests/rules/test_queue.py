@@ -11,7 +11,7 @@ from tests.rules import plan_of_all
 from tests.rules.builders import ARGUMENTS, NOW, RESTAURANT, directory, row, view
 
 from orderbridge.model import CANCELED, Action, ActionState, OutboxRow, Verdict
-from orderbridge.rules.outbox import Lane
+from orderbridge.rules.outbox_rows import Lane
 from orderbridge.rules.queue import Queue
 
 KEYS = ("5f0c1c9e-0b7a-4c53-9d3b-1f8f4a6c2e10", "a27b6a31-44a0-4c6c-8a55-6e0d7f7f9b02")

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.rules.builders import NOW, answered, row, unresolved
 
 from orderbridge.model import Action, ActionState, Outcome, Verdict
-from orderbridge.rules.outbox import refused_unsent
+from orderbridge.rules.outbox_rows import refused_unsent
 from orderbridge.rules.retry import RetryPolicy, decide, is_uncertain, stands_after
 from orderbridge.rules.standing import ENDS, Cause, Standing, end_by, standing_of
 

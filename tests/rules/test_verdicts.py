@@ -7,7 +7,7 @@ from tests.rules.builders import NOW, row, shown_as, stored
 
 from orderbridge.model import Action, ActionState, EndedBy, KnownBy, LastChange, NewStatus, Verdict
 from orderbridge.rules.lifecycle import doubts_status, new_status
-from orderbridge.rules.outbox import is_alarm, wrong_argument
+from orderbridge.rules.outbox_rows import is_alarm, wrong_argument
 from orderbridge.rules.retry import AwaitPoll, Decision, RetryAt
 from orderbridge.rules.statuses import Statuses
 

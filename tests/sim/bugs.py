@@ -47,7 +47,7 @@ from orderbridge.marketplace.client import Client
 from orderbridge.marketplace.session import Session
 from orderbridge.model import Action, ActionState, Differs, KnownBy, LastChange, Outcome, Verdict
 from orderbridge.net.http import Answer, Wire
-from orderbridge.rules import intake, lifecycle, outbox, retry, tokens
+from orderbridge.rules import deliveries, lifecycle, outbox_rows, retry, tokens
 from orderbridge.rules.cooldown import Cooldowns
 from orderbridge.rules.queue import AccountQueues, Queue
 from orderbridge.rules.statuses import Statuses
@@ -129,7 +129,7 @@ def _decided(plant: Planting, otherwise: Callable[..., Any]) -> None:
 
 def _ended(plant: Planting, change: Callable[..., Any]) -> None:
     """`change(true, row, later, view)` is how a row ends unsent."""
-    plant.instead(outbox.unsent_end, lambda true: lambda row, later, view: change(true, row, list(later), view))
+    plant.instead(outbox_rows.unsent_end, lambda true: lambda row, later, view: change(true, row, list(later), view))
 
 
 # ---- promise 1: no acknowledged order is ever lost -------------------------------------------------------------------
@@ -166,12 +166,12 @@ def one_of_the_changed_orders_is_left_out(plant: Planting) -> None:
 
         return sort
 
-    plant.instead(intake.sort, make)
+    plant.instead(deliveries.sort, make)
 
 
 @bug("1 and 7", corner="an_order_is_shown_again_as_it_was_and_then_never_again")
 def what_did_not_change_is_not_acknowledged(plant: Planting) -> None:
-    plant.instead(intake.sort, lambda true: lambda *of, **how: replace(true(*of, **how), unchanged=[]))
+    plant.instead(deliveries.sort, lambda true: lambda *of, **how: replace(true(*of, **how), unchanged=[]))
 
 
 @bug("1 and 7", seed=1003)
@@ -203,7 +203,7 @@ def acknowledged_again_after_a_failure(plant: Planting) -> None:
 
 @bug("2", corner="an_accept_expires_unresolved_while_a_list_is_on_its_way")
 def acknowledged_beside_an_action(plant: Planting) -> None:
-    plant.method(Lanes, "hold_for_poll", lambda _: lambda lanes, key, began: lanes.take(outbox.order_lane(key)))
+    plant.method(Lanes, "hold_for_poll", lambda _: lambda lanes, key, began: lanes.take(outbox_rows.order_lane(key)))
 
 
 @bug("2", corner="a_list_longer_than_one_question_shows_orders_in_doubt")
@@ -276,12 +276,12 @@ def two_daemons_work_at_once(plant: Planting) -> None:
 
 @bug("4", corner="a_row_is_too_old_before_its_turn_comes")
 def no_row_is_ever_too_old(plant: Planting) -> None:
-    plant.instead(outbox.expiry, lambda true: lambda row, view: true(row, view) + timedelta(days=30))
+    plant.instead(outbox_rows.expiry, lambda true: lambda row, view: true(row, view) + timedelta(days=30))
 
 
 @bug("4", corner="a_row_is_too_old_before_its_turn_comes")
 def valid_minutes_are_ignored(plant: Planting) -> None:
-    plant.instead(outbox.expiry, lambda true: lambda row, view: true(replace(row, valid_minutes=None), view))
+    plant.instead(outbox_rows.expiry, lambda true: lambda row, view: true(replace(row, valid_minutes=None), view))
 
 
 @bug("4", corner="the_program_ends_while_a_row_is_on_the_wire")
@@ -440,7 +440,7 @@ def a_toggle_replaces_those_of_another_menu(plant: Planting) -> None:
     def make(true: Callable[..., Any]) -> Callable[..., Any]:
         return lambda row, account: ("food", str(row.food_id)) if row.food_id else true(row, account)
 
-    plant.instead(outbox.lane_of, make)
+    plant.instead(outbox_rows.lane_of, make)
 
 
 @bug("6", corner="the_service_hangs_for_one_of_two_accounts")
@@ -490,7 +490,7 @@ def valid_minutes_are_seconds(plant: Planting) -> None:
     def make(true: Callable[..., Any]) -> Callable[..., Any]:
         return lambda row, view: true(row, view) - timedelta(seconds=59 * (row.valid_minutes or 0))
 
-    plant.instead(outbox.expiry, make)
+    plant.instead(outbox_rows.expiry, make)
 
 
 @bug("6", seed=1004)
@@ -530,7 +530,7 @@ def what_was_not_asked_was_answered(plant: Planting) -> None:
 
         return order_end
 
-    plant.instead(outbox.order_end, make)
+    plant.instead(outbox_rows.order_end, make)
 
 
 @bug("1, 2 and 6", corner="a_complete_is_lost_and_no_list_tells_of_it")
@@ -770,7 +770,7 @@ def a_list_shows_an_order_twice_and_the_last_one_counts(plant: Planting) -> None
 
 @bug("contract", seed=1003)
 def a_scheduled_order_is_accepted(plant: Planting) -> None:
-    plant.instead(intake.accepts_itself, lambda true: lambda order, **_: true(order, scheduled_too=True))
+    plant.instead(deliveries.accepts_itself, lambda true: lambda order, **_: true(order, scheduled_too=True))
 
 
 @bug("contract", corner="rows_are_written_while_an_accept_waits")

@@ -13,7 +13,7 @@ from tests.sim.plan import MINUTE, Span
 from tests.sim.town import Agenda
 
 from orderbridge.jobs.reimport import Reimport, release
-from orderbridge.rules.reimport import WRITTEN
+from orderbridge.rules.replay import WRITTEN
 from orderbridge.store import actions
 from orderbridge.store.database import Database
 

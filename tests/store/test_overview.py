@@ -4,7 +4,7 @@ from datetime import timedelta
 
 from tests.store.samples import LATER_TEXT, NOW, NOW_TEXT, key, put, put_action, put_order
 
-from orderbridge.rules.day import sums_of
+from orderbridge.rules.business_day import sums_of
 from orderbridge.store import overview, story
 
 OVER = {"status": "COMPLETE_WITH_PAYMENT", "ended_utc": LATER_TEXT}

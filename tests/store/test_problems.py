@@ -8,7 +8,7 @@ from sqlalchemy import Connection, make_url, select
 from tests import databases
 from tests.store.samples import Pos, rows
 
-from orderbridge.store import own_tables, problems
+from orderbridge.store import own_tables, problem_rows
 from orderbridge.store.columns import NAME_LENGTH
 from orderbridge.store.database import Database
 from orderbridge.store.trouble import TroubleKind
@@ -33,13 +33,13 @@ def row(code: str = "login_refused", subject: str = "kadıköy", **changes: Any)
     } | changes
 
 
-def write(database: Database, *some: dict[str, Any], gone: tuple[problems.RowKey, ...] = ()) -> None:
+def write(database: Database, *some: dict[str, Any], gone: tuple[problem_rows.RowKey, ...] = ()) -> None:
     rows = dict.fromkeys(gone) | {(one["code"], one["subject"]): one for one in some}
-    database.write_now(lambda tx: problems.rewrite(tx, own_tables.problems, rows))
+    database.write_now(lambda tx: problem_rows.rewrite(tx, own_tables.problems, rows))
 
 
 def sign(database: Database, seconds: float = 90) -> None:
-    database.write_now(lambda tx: problems.sign(tx, timedelta(seconds=seconds), "Kimse sorgulamıyor.", "Başlatın."))
+    database.write_now(lambda tx: problem_rows.sign(tx, timedelta(seconds=seconds), "Kimse sorgulamıyor.", "Başlatın."))
 
 
 def test_before_the_daemon_ran_there_is_no_alarm(pos: Pos):
@@ -90,27 +90,27 @@ def test_another_program_takes_over_what_the_daemon_alone_knows_while_it_lives(d
     write(database, row(), row("clock_wrong", ""))
 
     def seen(connection: Connection) -> list[str]:
-        return [one["code"] for one in problems.of_codes(connection, ["clock_wrong", "database_full"])]
+        return [one["code"] for one in problem_rows.of_codes(connection, ["clock_wrong", "database_full"])]
 
-    assert (database.read_now(seen), database.read_now(problems.is_silent)) == ([], False), "none has ever worked"
+    assert (database.read_now(seen), database.read_now(problem_rows.is_silent)) == ([], False), "none has ever worked"
     sign(database)
-    assert (database.read_now(seen), database.read_now(problems.is_silent)) == (["clock_wrong"], False)
+    assert (database.read_now(seen), database.read_now(problem_rows.is_silent)) == (["clock_wrong"], False)
     sign(database, -1)
-    assert (database.read_now(seen), database.read_now(problems.is_silent)) == ([], True)
+    assert (database.read_now(seen), database.read_now(problem_rows.is_silent)) == ([], True)
 
 
 @databases.only(databases.POSTGRESQL)
 def test_who_looks_finds_that_a_server_takes_no_writes(database: Database, url: str):
-    assert database.hindrance(problems.try_to_write) is None
+    assert database.hindrance(problem_rows.try_to_write) is None
     of_reader = make_url(url).update_query_dict({"options": "-c default_transaction_read_only=on"})
     reader = Database(of_reader.render_as_string(hide_password=False), inline=True)
-    assert reader.hindrance(problems.try_to_write) is TroubleKind.READ_ONLY
+    assert reader.hindrance(problem_rows.try_to_write) is TroubleKind.READ_ONLY
     reader.close()
 
 
 def test_a_subject_is_cut_to_its_column(database: Database, pos: Pos):
     sign(database)
-    long = problems.as_subject("ş" * 3000)
+    long = problem_rows.as_subject("ş" * 3000)
     assert len(long) == NAME_LENGTH
     write(database, row(subject=long, account=None))
     assert rows(pos, VIEW)[0]["subject"] == long

@@ -28,16 +28,19 @@ EXIT_CONFIGURATION = 78
 
 # In which module each command of the core is. One is loaded when it is called for: `run` stays for long.
 MODULES = {
-    "orderbridge.cli.service": ("run", "healthcheck", "version"),
-    "orderbridge.cli.day": ("day",),
+    "orderbridge.cli.service_commands": ("run", "healthcheck", "version"),
+    "orderbridge.cli.day_command": ("day",),
     "orderbridge.cli.erase": ("erase",),
     "orderbridge.cli.bundle": ("support-bundle",),
     "orderbridge.cli.status": ("status",),
-    "orderbridge.cli.orders": ("orders", "order", "take", "quarantine"),
-    "orderbridge.cli.actions": (*dict.fromkeys(kind.command.split()[0] for kind in ACTIONS.values()), "actions"),
+    "orderbridge.cli.order_commands": ("orders", "order", "take", "quarantine"),
+    "orderbridge.cli.action_commands": (
+        *dict.fromkeys(kind.command.split()[0] for kind in ACTIONS.values()),
+        "actions",
+    ),
     "orderbridge.cli.init": ("init",),
     "orderbridge.cli.check": ("check", "alarm", "config"),
-    "orderbridge.cli.database": ("db",),
+    "orderbridge.cli.database_commands": ("db",),
 }
 
 

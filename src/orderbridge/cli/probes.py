@@ -22,7 +22,7 @@ from orderbridge.config.addresses import sqlite_file, without_password
 from orderbridge.config.loading import SYSTEM_FILE
 from orderbridge.errors import NoFile, StoreError, Unusable
 from orderbridge.extension import installed
-from orderbridge.jobs.findings import open_problems
+from orderbridge.jobs.open_problems import open_problems
 from orderbridge.store import accounts, inspection, revisions, schema, write_guards
 from orderbridge.store.database import Database
 from orderbridge.store.dialects.sqlite_checks import writers_of

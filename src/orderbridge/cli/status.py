@@ -23,13 +23,13 @@ from orderbridge.clock import Clock, SystemClock
 from orderbridge.config import Settings
 from orderbridge.config.addresses import without_password
 from orderbridge.errors import OrderbridgeError, Over, StoreError
-from orderbridge.jobs.findings import all_names, described, open_problems
+from orderbridge.jobs.open_problems import all_names, described, open_problems
 from orderbridge.model import AccountState
 from orderbridge.rules.problems import Code
 from orderbridge.store import accounts, orders, overview, reference, schema
 from orderbridge.store.database import Database
 from orderbridge.store.inspection import failover
-from orderbridge.store.problems import try_to_write
+from orderbridge.store.problem_rows import try_to_write
 from orderbridge.store.trouble import TroubleKind
 from orderbridge.texts import say, sentence
 

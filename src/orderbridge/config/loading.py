@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from pydantic_settings import EnvSettingsSource, SettingsError
 
 from orderbridge.config.addresses import without_password
-from orderbridge.config.findings import Findings, Place, dotted, unknown_key
+from orderbridge.config.key_errors import Findings, Place, dotted, unknown_key
 from orderbridge.config.keys import SECRETS, Database, new_master_key
 from orderbridge.config.noticing import noticed
 from orderbridge.config.settings import PREFIX, Settings, Source

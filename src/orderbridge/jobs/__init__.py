@@ -3,10 +3,10 @@
 A tick that is called again says when. What a poll has done is counted in `acknowledge.Polled`, which the metrics read; what
 a cycle of the outbox and the sweep count, the tests and the log do.
 
-orders come in   poll poll_state intake acknowledge journal reconciler
+orders come in   poll poll_state intake acknowledge journal_writer reconciler
 actions go out   outbox outbox_reader executor outcome_writer verdicts lanes postponed
-accounts         context account roster accounts_at_work timetable reference
-what is wrong    health findings daemon_problems problem_table
+accounts         context account roster accounts_at_work timetable lists
+what is wrong    health_check open_problems daemon_problems problem_table
 who is told      alarms ping
 now and then     upkeep sweep restore_check reimport
 """

@@ -20,10 +20,10 @@ from orderbridge import config
 from orderbridge.jobs.account import Account, make_known, take_up, token_writer
 from orderbridge.jobs.acknowledge import Polled
 from orderbridge.jobs.context import Context
-from orderbridge.jobs.health import Checkup
+from orderbridge.jobs.health_check import Checkup
+from orderbridge.jobs.lists import Common, read_lists, read_statuses
 from orderbridge.jobs.outbox import Outbox
 from orderbridge.jobs.poll import Poller, Pollers
-from orderbridge.jobs.reference import Common, read_lists, read_statuses
 from orderbridge.jobs.roster import Roster
 from orderbridge.jobs.timetable import Timetable
 from orderbridge.model import Token

@@ -21,11 +21,11 @@ from sqlalchemy.exc import DBAPIError
 from orderbridge.errors import MarketplaceError
 from orderbridge.jobs.account import Account
 from orderbridge.jobs.context import Context
-from orderbridge.jobs.journal import Journal
+from orderbridge.jobs.journal_writer import Journal
 from orderbridge.marketplace.client import ACKNOWLEDGE_TIMEOUT_S
 from orderbridge.model import Document
 from orderbridge.observe.metrics import NOT_TAKEN_IN
-from orderbridge.rules.outbox import order_lane
+from orderbridge.rules.outbox_rows import order_lane
 from orderbridge.store import orders
 from orderbridge.store.failures import is_refusal
 from orderbridge.store.group_commit import Failed, GroupCommit, LeftOut, write_group

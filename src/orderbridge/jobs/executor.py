@@ -279,7 +279,7 @@ async def _ask(claim: Claim) -> Result:
 
 
 async def _send(claim: Claim) -> Result:
-    """The one request of a row. Its arguments were checked by rules.outbox."""
+    """The one request of a row. Its arguments were checked by rules.outbox_rows."""
     row = claim.row
     try:
         await claim.account.client.act(row.action, row.service_id or key_of(row), argument_of(row))

@@ -1,6 +1,6 @@
 """Taking one answer in: what was delivered goes to disk, and then is acknowledged (promises 1, 2, 7).
 
-decide: rules.intake, what is new, changed, ours; rules.lifecycle, what a delivery changes (`Deliveries`)
+decide: rules.deliveries, what is new, changed, ours; rules.lifecycle, what a delivery changes (`Deliveries`)
 write: short transactions, new orders first; after each commit its acknowledgements leave (jobs.acknowledge)
 
 An order's lane is held from the moment the answer is in until its acknowledgement is answered or dropped, so nothing of
@@ -27,13 +27,13 @@ from orderbridge.jobs.account import Account
 from orderbridge.jobs.acknowledge import ACKNOWLEDGE_WITHIN_S, Acknowledger, Answer, Polled
 from orderbridge.jobs.context import Context
 from orderbridge.jobs.daemon_problems import DaemonProblems
-from orderbridge.jobs.journal import Journal
+from orderbridge.jobs.journal_writer import Journal
 from orderbridge.jobs.reconciler import Reconciler, Unresolved, read_unresolved
-from orderbridge.marketplace.schema import differs, read_order
+from orderbridge.marketplace.documents import differs, read_order
 from orderbridge.model import AUTO_MARK, Action, Document, Order, Stored
-from orderbridge.rules import intake as rules
+from orderbridge.rules import deliveries as rules
 from orderbridge.rules import lifecycle
-from orderbridge.rules.intake import Sorted
+from orderbridge.rules.deliveries import Sorted
 from orderbridge.rules.problems import Code
 from orderbridge.store import actions, orders, quarantine, reference
 from orderbridge.store.failures import is_busy, is_ours, is_refusal, remedy

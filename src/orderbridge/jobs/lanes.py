@@ -22,7 +22,7 @@ order by itself (rules.queue), and an acknowledgement may go first.
 
 What may overtake. Of the rows of a lane nothing may: not a row that waits for its retry, not one whose outcome is
 unknown. A cancel ends an earlier accept or on_the_way that is not on the wire, and the newest of several toggles the
-others (rules.outbox): that is superseding, the older row does not leave at all. An acknowledgement goes before every
+others (rules.outbox_rows): that is superseding, the older row does not leave at all. An acknowledgement goes before every
 row that waits. Between lanes, orders go before restaurants and foods (rules.queue).
 
 A list is older than its arrival. What an action did after the list was made, the list cannot show; so a poll's word
@@ -31,7 +31,7 @@ are counted, not measured: "used since the poll began" is a comparison of two nu
 spoil it.
 """
 
-from orderbridge.rules.outbox import Lane, order_lane
+from orderbridge.rules.outbox_rows import Lane, order_lane
 
 
 class Lanes:

@@ -7,7 +7,7 @@ One cycle of the outbox:
     take      the rows whose turn it is leave the queue, each executed by a coroutine of its own
     explain   rows that an account's line or login holds up say so
 
-What becomes of a row from there on is in jobs.executor. Which rows go and which end is decided in rules.queue and rules.outbox, what
+What becomes of a row from there on is in jobs.executor. Which rows go and which end is decided in rules.queue and rules.outbox_rows, what
 an answer makes of a row in rules.retry, in whose hands a row is stands in rules.standing.
 """
 

@@ -19,7 +19,7 @@ from orderbridge import config
 from orderbridge.jobs.context import Context
 from orderbridge.jobs.roster import Roster
 from orderbridge.model import OutboxRow
-from orderbridge.rules.outbox import Directory, View, is_ours, name_of
+from orderbridge.rules.outbox_rows import Directory, View, is_ours, name_of
 from orderbridge.rules.queue import Queue
 from orderbridge.rules.retry import longest_wait
 from orderbridge.store import reference, unfinished

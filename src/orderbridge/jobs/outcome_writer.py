@@ -39,7 +39,7 @@ from orderbridge.jobs.postponed import STUCK_S, Postponed
 from orderbridge.jobs.verdicts import Posting, best_effort
 from orderbridge.model import ActionState, Attempt, OutboxRow, Outcome, Verdict
 from orderbridge.observe.metrics import ACTIONS_ENDED, UNREADABLE
-from orderbridge.rules.outbox import Lane, has_changed, order_lane, with_reason
+from orderbridge.rules.outbox_rows import Lane, has_changed, order_lane, with_reason
 from orderbridge.rules.queue import Entry, Queue
 from orderbridge.rules.retry import Decision, NextRequest, RetryAt, RetryPolicy, decide, next_request, resend_at
 from orderbridge.store import actions, orders, reference, unfinished

@@ -31,7 +31,7 @@ from orderbridge.jobs.acknowledge import Acknowledger, Polled
 from orderbridge.jobs.context import Context
 from orderbridge.jobs.daemon_problems import DaemonProblems
 from orderbridge.jobs.intake import Intake
-from orderbridge.jobs.journal import Journal
+from orderbridge.jobs.journal_writer import Journal
 from orderbridge.jobs.poll_state import PollPlaces, PollState, SharedReading
 from orderbridge.message import Message
 from orderbridge.model import AccountState, Document, Outcome

@@ -1,7 +1,7 @@
 """Open problems and the status of each account, as the till and other programs read them; written only when they change.
 
 This is best effort: a database that takes nothing is a problem of its own, which the log and the alarm command report.
-A small file then remembers what the command has heard (store.problems): the next daemon reports its end.
+A small file then remembers what the command has heard (store.problem_rows): the next daemon reports its end.
 """
 
 import asyncio
@@ -29,10 +29,10 @@ from orderbridge.rules.problems import (
     Severity,
     account_statuses,
 )
-from orderbridge.store import own_tables, problems
+from orderbridge.store import own_tables, problem_rows
 from orderbridge.store.columns import as_stored
 from orderbridge.store.database import Database
-from orderbridge.store.problems import HeardFile, Row, RowKey, as_subject
+from orderbridge.store.problem_rows import HeardFile, Row, RowKey, as_subject
 from orderbridge.texts import problem_text, say
 
 SIGN_S = 30.0  # between two signs of life
@@ -64,7 +64,7 @@ class ProblemTable:
         A daemon that could not write knew better than the tables that are there now: they may be a copy of last week.
         """
         if not self._written:
-            rows, statuses = await self._database.read(problems.written)
+            rows, statuses = await self._database.read(problem_rows.written)
             with contextlib.suppress(OSError):
                 self._in_file = await self._database.beside(self._file.read)
             self._written = {
@@ -129,8 +129,8 @@ class ProblemTable:
 
     def _rewrite(self, changes: Mapping[Table, Mapping[RowKey, Row | None]], connection: Connection) -> None:
         for table, rows in changes.items():
-            problems.rewrite(connection, table, rows)
-        problems.sign(connection, SILENT, *problem_text(Code.NOT_POLLING, self._language))
+            problem_rows.rewrite(connection, table, rows)
+        problem_rows.sign(connection, SILENT, *problem_text(Code.NOT_POLLING, self._language))
 
     def _problem_row(self, one: Problem, heard: Rank | None) -> Row:
         cause, remedy = problem_text(one.code, self._language, **one.facts)
@@ -175,7 +175,7 @@ def row_key(one: Problem) -> RowKey:
 
 def of_the_daemon(connection: Connection) -> tuple[Problem, ...]:
     """What only the daemon knows, as it has written it down: for other programs."""
-    return tuple(_problem(row) for row in problems.of_codes(connection, sorted(OF_THE_DAEMON)))
+    return tuple(_problem(row) for row in problem_rows.of_codes(connection, sorted(OF_THE_DAEMON)))
 
 
 def _problem(row: Mapping[str, Any]) -> Problem:

@@ -1,7 +1,7 @@
 """A poll that reconciles: what its list shows and lacks may end rows whose outcome is unknown (promise 4).
 
 Only a qualifying poll counts (docs/design.md, Unknown outcomes): a successful one that began after the attempt had ended.
-What it lacks counts only when the list is whole (rules.intake).
+What it lacks counts only when the list is whole (rules.deliveries).
 
 read: the account's unresolved rows, and what is known of their orders, under their locks
 decide: rules.retry.after_poll
@@ -20,7 +20,7 @@ from orderbridge.jobs.acknowledge import Answer
 from orderbridge.jobs.context import Context
 from orderbridge.jobs.verdicts import Posting
 from orderbridge.model import Document, OutboxRow, Verdict
-from orderbridge.rules.outbox import order_lane
+from orderbridge.rules.outbox_rows import order_lane
 from orderbridge.rules.retry import after_poll, other_end, shown_by
 from orderbridge.store import actions, orders, unfinished
 from orderbridge.store.group_commit import write_batch
@@ -39,7 +39,7 @@ class Reconciler:
     unresolved: Callable[[], Awaitable[Unresolved]]
 
     async def resolve(self, answer: Answer, *, complete: bool) -> None:
-        """End what this poll proves. `complete`: what the list lacks is evidence, too (rules.intake)."""
+        """End what this poll proves. `complete`: what the list lacks is evidence, too (rules.deliveries)."""
         mine: list[OutboxRow] = []
         borrowed: set[str] = set()
         for row in (await self.unresolved()).get(self.account, ()):

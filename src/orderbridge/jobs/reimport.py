@@ -1,6 +1,6 @@
 """Takes documents in that no poll has just delivered: from quarantine, when the cause is gone, and from the journal.
 
-decide: rules.reimport, rules.lifecycle
+decide: rules.replay, rules.lifecycle
 write: store.orders, as a delivery does, each order in a transaction of its own
 
 It works beside a running daemon: whichever stores an order first has it. Nothing is acknowledged here, nothing is sent, and
@@ -19,12 +19,12 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
 from orderbridge import config
-from orderbridge.marketplace.schema import differs, read_order, read_raw, read_stored
+from orderbridge.marketplace.documents import differs, read_order, read_raw, read_stored
 from orderbridge.model import REPLAYED, Arrival, Document, EndedBy, Order, Stored
 from orderbridge.rules import lifecycle
+from orderbridge.rules.deliveries import Lateness
 from orderbridge.rules.health import is_due
-from orderbridge.rules.intake import Lateness
-from orderbridge.rules.reimport import TAKEN_IN, UNFINISHED, WRITTEN, Beside, Fate, Newest, fate_of
+from orderbridge.rules.replay import TAKEN_IN, UNFINISHED, WRITTEN, Beside, Fate, Newest, fate_of
 from orderbridge.rules.statuses import ENDS, Statuses
 from orderbridge.store import journal, orders, quarantine, reference
 from orderbridge.store.database import Database

@@ -13,8 +13,8 @@ import structlog
 from orderbridge.clock import Clock
 from orderbridge.jobs.account import Account
 from orderbridge.jobs.context import Context
-from orderbridge.jobs.health import Checkup
-from orderbridge.jobs.journal import Journal
+from orderbridge.jobs.health_check import Checkup
+from orderbridge.jobs.journal_writer import Journal
 from orderbridge.jobs.outbox import Outbox
 from orderbridge.jobs.restore_check import RestoreCheck
 from orderbridge.jobs.roster import Roster

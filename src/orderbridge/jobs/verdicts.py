@@ -28,7 +28,7 @@ from orderbridge.actions import key_of
 from orderbridge.model import ActionState, Attempt, OutboxRow, Outcome, Stored, Verdict
 from orderbridge.observe.metrics import ACTIONS_ENDED, Metrics
 from orderbridge.rules.lifecycle import doubts_status, new_status, with_doubt
-from orderbridge.rules.outbox import is_alarm, wrong_argument
+from orderbridge.rules.outbox_rows import is_alarm, wrong_argument
 from orderbridge.rules.retry import AwaitPoll, Decision, RetryAt, counted, stands_after
 from orderbridge.rules.statuses import Statuses
 from orderbridge.store import actions, orders

@@ -18,14 +18,14 @@ import structlog
 from orderbridge.actions import ACTIONS
 from orderbridge.errors import LoginRefused, MarketplaceError, NotSent, Refused, Unauthorized, UnknownOutcome, reading
 from orderbridge.marketplace.answers import read_envelope
-from orderbridge.marketplace.reference import (
+from orderbridge.marketplace.documents import read_listing
+from orderbridge.marketplace.list_documents import (
     read_cancel_reasons,
     read_grant,
     read_restaurant_status,
     read_restaurants,
     read_variables,
 )
-from orderbridge.marketplace.schema import read_listing
 from orderbridge.marketplace.session import Session
 from orderbridge.message import Message
 from orderbridge.model import Action, CancelReason, Document, Grant, Restaurant, Token, Variables

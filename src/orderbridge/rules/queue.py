@@ -28,7 +28,7 @@ from datetime import UTC, datetime
 from orderbridge.actions import ACTIONS, ORDER_ACTIONS
 from orderbridge.model import ActionState, OutboxRow, Verdict
 from orderbridge.rules.lifecycle import Refusal
-from orderbridge.rules.outbox import (
+from orderbridge.rules.outbox_rows import (
     Directory,
     Lane,
     View,

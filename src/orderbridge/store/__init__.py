@@ -6,7 +6,7 @@ the tables       tables own_tables columns ddl revisions schema write_guards ins
 orders           orders starts quarantine inactivity reference story
 the outbox       actions unfinished
 accounts         accounts
-what is wrong    problems problem_queries overview
+what is wrong    problem_rows problem_queries overview
 what is kept     retention backup high_water journal sidecar
 several daemons  leader
 """

@@ -129,7 +129,7 @@ def list_accounts(context: Context, as_json: bool) -> None:
 
 
 def _listed(tx: "Connection", settings: "Settings") -> list[dict[str, Any]]:
-    from orderbridge.jobs.findings import all_names
+    from orderbridge.jobs.open_problems import all_names
     from orderbridge.store.own_tables import ENABLED
     from orderbridge_fleet import account_settings
 

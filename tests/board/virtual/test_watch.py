@@ -9,7 +9,7 @@ from tests.jobs.shop import Shop
 
 from orderbridge.daemon import RunningDaemon
 from orderbridge.jobs.daemon_problems import DaemonProblems
-from orderbridge.jobs.health import Checkup
+from orderbridge.jobs.health_check import Checkup
 from orderbridge.observe.metrics import POLLS, Metrics
 from orderbridge.rules.problems import Code
 from orderbridge_board import queries

@@ -1,4 +1,4 @@
-"""`orderbridge day`: a business day in figures. rules.day decides what counts for which sum."""
+"""`orderbridge day`: a business day in figures. rules.business_day decides what counts for which sum."""
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime
@@ -10,8 +10,8 @@ import click
 
 from orderbridge.cli.common import Context, as_json, pass_context, show_json, table
 from orderbridge.clock import YEARS, SystemClock
-from orderbridge.rules import day as rules
-from orderbridge.rules.day import difference, expected, sums_of
+from orderbridge.rules import business_day as rules
+from orderbridge.rules.business_day import difference, expected, sums_of
 from orderbridge.store import overview
 from orderbridge.texts import say, spoken
 

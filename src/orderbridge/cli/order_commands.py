@@ -234,7 +234,7 @@ def quarantine_list(context: Context, as_json: bool) -> None:
 def quarantine_retry(context: Context, ids: tuple[int, ...], as_json: bool) -> None:
     """Take orders in whose cause is gone, each by its newest document. Without IDS: all. Exit code 1 when one stays."""
     from orderbridge.jobs.reimport import Reimport, Released, release
-    from orderbridge.rules.reimport import UNFINISHED as LEFT
+    from orderbridge.rules.replay import UNFINISHED as LEFT
 
     waiting = [row["id"] for row in context.read(kept.unresolved)]
     if unknown := sorted(set(ids) - set(waiting)):

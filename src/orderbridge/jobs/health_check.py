@@ -32,7 +32,7 @@ from orderbridge.clock import Clock
 from orderbridge.errors import Over
 from orderbridge.jobs.alarms import Alarms
 from orderbridge.jobs.daemon_problems import DaemonProblems
-from orderbridge.jobs.findings import configured, read_problems
+from orderbridge.jobs.open_problems import configured, read_problems
 from orderbridge.jobs.ping import Ping
 from orderbridge.jobs.problem_table import ProblemTable
 from orderbridge.message import Message

@@ -9,7 +9,7 @@ Each order of an answer is one of four things:
   or called doubtful, its contents were refused or blanked (no hash is stored then), its account has left.
 
 That hangs on what the tables say at the moment of the answer, read anew with each poll in one batch. What is kept in
-memory between polls (marketplace.schema.Seen) spares only the reading of equal bytes: what they say cannot change. So a file
+memory between polls (marketplace.documents.Seen) spares only the reading of equal bytes: what they say cannot change. So a file
 put back from a backup, a row that a till wrote or a person deleted, another daemon's work: the next answer finds it.
 
 What an answer proves. A list speaks by what it shows and by what it lacks:

@@ -25,7 +25,7 @@ from orderbridge.rules.health import (
     late_after,
 )
 from orderbridge.rules.problems import NO_DATABASE, Code, Problem, Severity
-from orderbridge.store import accounts, problem_queries, problems, quarantine, reference, starts
+from orderbridge.store import accounts, problem_queries, problem_rows, quarantine, reference, starts
 from orderbridge.store.database import database_disk
 from orderbridge.store.trouble import TroubleKind as Trouble
 from orderbridge.texts import problem_text, sentence
@@ -48,7 +48,7 @@ def open_problems(
     so the daemon from writing anything down. `unattended`: no daemon works on the database.
     """
     known, names = _from_outside(connection, hindrance), all_names(connection, settings)
-    is_silent, is_gone = problems.is_silent(connection), unattended and problems.has_worked(connection)
+    is_silent, is_gone = problem_rows.is_silent(connection), unattended and problem_rows.has_worked(connection)
     found = read_problems(connection, settings, now, unsafe, known, names, is_silent=is_silent, is_gone=is_gone)
     return [one for one in found if one.behind is None]
 

@@ -11,7 +11,7 @@ from sqlalchemy.exc import IntegrityError, NoResultFound
 
 from orderbridge.actions import ACTIONS, Subject
 from orderbridge.cli.common import Context, as_json, pass_context, show_json, show_rows
-from orderbridge.cli.orders import key_of
+from orderbridge.cli.order_commands import key_of
 from orderbridge.clock import SystemClock
 from orderbridge.model import UNFINISHED, Action
 from orderbridge.store import accounts, tables

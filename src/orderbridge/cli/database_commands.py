@@ -21,7 +21,7 @@ from orderbridge.jobs.reimport import Found, Reimport, Replayed, find
 from orderbridge.jobs.reimport import replay as replayed
 from orderbridge.jobs.restore_check import RestoreCheck
 from orderbridge.observe import logs
-from orderbridge.rules.reimport import UNFINISHED, Fate
+from orderbridge.rules.replay import UNFINISHED, Fate
 from orderbridge.store import accounts, backup, high_water, journal, revisions, schema, write_guards
 from orderbridge.store.database import Database
 from orderbridge.store.dialects import of
