@@ -18,9 +18,8 @@ from sqlalchemy import CheckConstraint, Column, Table
 
 from orderbridge.actions import ACTIONS
 from orderbridge.marketplace import documents, fields
-from orderbridge.model import Action, Stored
+from orderbridge.model import CONTENTS_OUTDATED, LATE, STATUS_DOUBTFUL, TOTAL_MISMATCH, Action, Stored
 from orderbridge.observe.metrics import FAMILIES
-from orderbridge.order_problems import CONTENTS_OUTDATED, LATE, STATUS_DOUBTFUL, TOTAL_MISMATCH
 from orderbridge.rules.problems import Code, Severity
 from orderbridge.rules.retry import Proof, proof
 from orderbridge.rules.statuses import ENDS, STATUS_NAMES, Statuses

@@ -20,9 +20,8 @@ from structlog.testing import capture_logs
 from orderbridge import config
 from orderbridge.clock import SystemClock
 from orderbridge.jobs import alarms as alarms_module
-from orderbridge.jobs import ping as ping_module
-from orderbridge.jobs.alarms import AGAIN_S, LONGEST_S, PAUSE_S, Alarms, Command
-from orderbridge.jobs.ping import FAIL_EVERY_S, WELL_EVERY_S, Ping
+from orderbridge.jobs import alarms as ping_module
+from orderbridge.jobs.alarms import AGAIN_S, FAIL_EVERY_S, LONGEST_S, PAUSE_S, WELL_EVERY_S, Alarms, Command, Ping
 from orderbridge.rules.notify import Key, OpenProblems, Rank
 from orderbridge.rules.problems import Code, Problem, Severity
 from orderbridge.texts import say

@@ -1,16 +1,43 @@
-"""The exception tree. A class answers one question: what should the caller do?
+"""The exception tree, and the messages that exceptions carry. A class answers one question: what should the caller do?
+
+A `Message` is a sentence that is not made yet: a key in sentences/ and its facts. `texts` makes it where a person reads.
 
 `MarketplaceError` and its children are the ends that a request can have besides OK. Each names its `outcome`, so
 that a rule can decide on a value and never on an exception.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Self
 
-from orderbridge.message import Message, hidden
+from orderbridge.hiding import without_secrets
 from orderbridge.model import Outcome
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Message:
+    """A fact may be a message itself."""
+
+    key: str
+    facts: Mapping[str, object]
+
+    def __init__(self, key: str, /, **facts: object) -> None:
+        object.__setattr__(self, "key", key)
+        object.__setattr__(self, "facts", facts)
+
+    def __str__(self) -> str:
+        """For programmers. `texts.sentence` is for everybody else."""
+        return " ".join([self.key, *(f"{name}={value}" for name, value in self.facts.items())])
+
+
+def hidden(what: "str | Message") -> "str | Message":
+    """The same without our secrets."""
+    if isinstance(what, str):
+        return without_secrets(what)
+    facts = {name: hidden(fact) if isinstance(fact, str | Message) else fact for name, fact in what.facts.items()}
+    return Message(what.key, **facts)
 
 
 class OrderbridgeError(Exception):

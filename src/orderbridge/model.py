@@ -1,5 +1,6 @@
-"""The words of the field as values: orders, actions, outcomes. No behaviour, no I/O."""
+"""The words of the field as values: orders and their problems, actions, outcomes. No behaviour, no I/O."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -15,6 +16,20 @@ IN_DELIVERY = 16
 # Codes of ways to pay: what is collected at the door, and what leaves nothing to collect.
 CASH = "CASH"
 PREPAID = frozenset({"CREDIT_CARD", "DEBIT_CARD"})
+STATUS_DOUBTFUL = "status_doubtful"  # the service refused what its last shown status should allow
+TOTAL_MISMATCH = "total_mismatch"  # the amounts do not add up
+LATE = "late"  # it was ordered long before it came in, or its scheduled time was over
+CONTENTS_OUTDATED = "contents_outdated"  # the database refuses newer contents than are stored
+
+
+def codes_of(problem: str | None) -> list[str]:
+    """The codes that an order's column `problem` lists."""
+    return [code for code in (problem or "").split(",") if code]
+
+
+def as_problem(codes: Iterable[str]) -> str | None:
+    """Codes as that column lists them; None: nobody has to look."""
+    return ",".join(codes) or None
 
 
 class Outcome(StrEnum):

@@ -14,8 +14,7 @@ from collections.abc import Iterator, Mapping
 from importlib.resources import files
 from typing import Any
 
-from orderbridge.errors import MarketplaceError, OrderbridgeError
-from orderbridge.message import Message
+from orderbridge.errors import MarketplaceError, Message, OrderbridgeError
 from orderbridge.model import UNFINISHED, ActionState
 
 LANGUAGES = ("tr", "en")

@@ -13,8 +13,7 @@ from sqlalchemy import Connection
 from orderbridge import config
 from orderbridge.actions import Subject
 from orderbridge.clock import local_moment
-from orderbridge.model import BOARD_MARK, UNFINISHED, Action, ActionState
-from orderbridge.order_problems import LATE, codes_of
+from orderbridge.model import BOARD_MARK, LATE, UNFINISHED, Action, ActionState, codes_of
 from orderbridge.rules.problems import Problem, Severity
 from orderbridge.texts import SAME, VERDICTS, problem_text, text
 from orderbridge_board import cards, queries

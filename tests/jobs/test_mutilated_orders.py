@@ -16,7 +16,7 @@ from tests.jobs.conftest import OpenShop
 from tests.jobs.shop import Shop, listing
 from tests.marketplace.samples import food
 
-from orderbridge.order_problems import codes_of
+from orderbridge.model import codes_of
 from orderbridge_sandbox import wire
 from orderbridge_sandbox.state import Document, Order
 

@@ -22,7 +22,7 @@ from orderbridge.jobs.daemon_problems import DaemonProblems
 from orderbridge.jobs.journal_writer import Journal
 from orderbridge.jobs.restore_check import NOTE_EVERY_S, RestoreCheck
 from orderbridge.rules.problems import Code, Problem
-from orderbridge.store import accounts, high_water, sidecar
+from orderbridge.store import accounts, high_water
 from orderbridge.store.problem_rows import HeardFile
 from orderbridge_sandbox.scenery import KADIKOY
 
@@ -371,8 +371,8 @@ async def test_a_file_whose_disk_hangs_is_told_and_nobody_waits_for_it(shop: Sho
         written.append(document)
 
     keeper = await begun(shop)
-    monkeypatch.setattr(sidecar, "write_document", hangs)
-    file = keeper.check._file = sidecar.SidecarWriter(keeper.word)
+    monkeypatch.setattr(high_water, "write_document", hangs)
+    file = keeper.check._file = high_water.SidecarWriter(keeper.word)
     for _ in range(3):
         await shop.taken_in()
         await keeper.check.check()
@@ -395,7 +395,7 @@ async def test_a_file_that_cannot_be_written_is_told_and_stops_nothing(shop: Sho
         raise OSError(28, "No space left on device")
 
     keeper = await begun(shop)
-    monkeypatch.setattr(sidecar, "write_document", full)
+    monkeypatch.setattr(high_water, "write_document", full)
     await shop.taken_in()
     await keeper.check.check()
     keeper.check.check_file()

@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 from tests.jobs.conftest import OpenShop
 from tests.jobs.shop import Shop, listing, text_of
 
-from orderbridge.jobs.sweep import Swept, sweep, today
+from orderbridge.jobs.upkeep import Swept, sweep, today
 from orderbridge.store import inactivity, reference
 
 pytestmark = pytest.mark.plays_daemon

@@ -13,7 +13,7 @@ from tests.test_daemon import Till, begun, ended, process, settings_for, told, u
 from orderbridge.clock import SystemClock
 from orderbridge.daemon import Daemon
 from orderbridge.jobs import upkeep
-from orderbridge.jobs.sweep import Swept
+from orderbridge.jobs.upkeep import Swept
 from orderbridge.rules import health
 from orderbridge_sandbox import Sandbox, World
 from orderbridge_sandbox.scenery import KADIKOY

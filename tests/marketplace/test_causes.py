@@ -9,10 +9,9 @@ import ssl
 import pytest
 from sqlalchemy.exc import OperationalError
 
-from orderbridge.errors import ONCE_KNOWN, NotSent
+from orderbridge.errors import ONCE_KNOWN, Message, NotSent
 from orderbridge.marketplace.answers import _STRANGERS
-from orderbridge.message import Message
-from orderbridge.net import causes
+from orderbridge.net import connector
 from orderbridge.rules.health import LINES
 from orderbridge.store.failures import remedy
 from orderbridge.texts import SENTENCES
@@ -21,7 +20,7 @@ BEFORE = "marketplace.base_url"  # a remedy of a new installation
 
 
 def reasons() -> set[str]:
-    tables = (causes.SYSTEM, causes.NAMES, causes.CERTIFICATES, causes.TLS, ONCE_KNOWN, _STRANGERS)
+    tables = (connector.SYSTEM, connector.NAMES, connector.CERTIFICATES, connector.TLS, ONCE_KNOWN, _STRANGERS)
     return {reason for table in tables for reason in table.values()} | set(ONCE_KNOWN)
 
 
@@ -81,7 +80,7 @@ def handshake(reason: str) -> ssl.SSLError:
     ],
 )
 def test_a_handshake_that_failed(error: Exception, reason: str) -> None:
-    assert causes.of_tls(error) == reason
+    assert connector.of_tls(error) == reason
 
 
 def failed(number: int) -> OSError:
@@ -109,7 +108,7 @@ def failed(number: int) -> OSError:
     ],
 )
 def test_of_several_addresses_the_error_that_says_most(errors: list[BaseException], reason: str) -> None:
-    assert causes.of_addresses(errors)[1] == reason
+    assert connector.of_addresses(errors)[1] == reason
 
 
 @pytest.mark.parametrize(
@@ -131,7 +130,7 @@ def test_a_name_that_could_not_be_looked_up(
 
     if own is not None:
         monkeypatch.setattr(socket, "socket", no_socket)
-    assert causes.of_name(socket.gaierror(number, "x")) == reason
+    assert connector.of_name(socket.gaierror(number, "x")) == reason
 
 
 def test_what_came_of_too_many_open_files_is_told_as_that(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,9 +143,9 @@ def test_what_came_of_too_many_open_files_is_told_as_that(monkeypatch: pytest.Mo
         except OSError as error:
             raise ValueError("no readable file") from error
     except ValueError as error:
-        assert causes.none_left(error) == "here_files"
+        assert connector.none_left(error) == "here_files"
     monkeypatch.setattr(socket, "socket", no_socket)
     own = OperationalError("SELECT", None, sqlite3.OperationalError("unable to open database file"))
     assert remedy(own) == Message("line.here_files")
     monkeypatch.undo()
-    assert causes.none_left(ValueError("no readable file")) == ""
+    assert connector.none_left(ValueError("no readable file")) == ""

@@ -8,7 +8,7 @@ from tests.observe.lines import Started, only
 
 from orderbridge import hiding
 from orderbridge.clock import SystemClock
-from orderbridge.jobs.ping import Ping
+from orderbridge.jobs.alarms import Ping
 from orderbridge.observe import logs
 
 SECRET = "s3cr3t-of-the-test"

@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import Connection, event, make_url, text
 from tests.databases import MARIADB, POSTGRESQL, SQLITE, only
 
-from orderbridge.message import Message
+from orderbridge.errors import Message
 from orderbridge.store import inspection as module
 from orderbridge.store.database import Database
 from orderbridge.store.inspection import Durability, failover

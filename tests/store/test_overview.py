@@ -5,7 +5,7 @@ from datetime import timedelta
 from tests.store.samples import LATER_TEXT, NOW, NOW_TEXT, key, put, put_action, put_order
 
 from orderbridge.rules.business_day import sums_of
-from orderbridge.store import overview, story
+from orderbridge.store import overview
 
 OVER = {"status": "COMPLETE_WITH_PAYMENT", "ended_utc": LATER_TEXT}
 CASH = {"payment_code": "CASH", "amount_due": "0.10", "total": "0.10", "pos_total": "0.20"}
@@ -47,4 +47,4 @@ def test_the_orders_with_a_problem_and_of_failed_rows_are_found(database, pos):
     put_order(pos, key(3))
     for number in (2, 9):
         put_action(pos, payment_key=key(number), state="failed", finished_utc=NOW_TEXT, request_id=f"r{number}")
-    assert database.read_now(story.troubled) == [key(1), key(2)]
+    assert database.read_now(overview.troubled) == [key(1), key(2)]

@@ -33,7 +33,7 @@ from orderbridge.cli.status import facts_of
 from orderbridge.clock import SystemClock
 from orderbridge.config import shown
 from orderbridge.observe import liveness
-from orderbridge.store import revisions, schema, story
+from orderbridge.store import overview, revisions, schema
 from orderbridge.texts import say
 
 LOG_LINES = 3000
@@ -155,12 +155,12 @@ def _schema(tx: Any) -> dict[str, Any]:
 
 def _keys(tx: Any, wanted: tuple[str, ...]) -> str:
     """The orders that were asked for, and those with a trouble."""
-    named = [row["payment_key"] for one in wanted for row in story.find(tx, one)]
-    return "\n".join(dict.fromkeys([*named, *story.troubled(tx)[:MOST_STORIES]]))
+    named = [row["payment_key"] for one in wanted for row in overview.find(tx, one)]
+    return "\n".join(dict.fromkeys([*named, *overview.troubled(tx)[:MOST_STORIES]]))
 
 
 def _story(context: Context, key: str, accounts: frozenset[str]) -> dict[str, Any]:
-    parts = _read(context, partial(story.tell, payment_key=key))
+    parts = _read(context, partial(overview.tell, payment_key=key))
     order = bundle_contents.row("order", parts.pop("order"), accounts)
     rows = {part: [bundle_contents.row(part, one, accounts) for one in parts[part]] for part in parts}
     return {"order": order, **rows}

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from orderbridge.cli.common import Context, as_json, pass_context, show_json
-from orderbridge.errors import ConfigError, MarketplaceError, OrderbridgeError
-from orderbridge.message import Message
+from orderbridge.errors import ConfigError, MarketplaceError, Message, OrderbridgeError
 from orderbridge.texts import line_remedy, say, sentence
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 import click
 
 from orderbridge import __version__
-from orderbridge.message import Message
+from orderbridge.errors import Message
 from orderbridge.texts import say, sentence, speak
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import click
 from orderbridge.cli.common import Context, as_json, confirm, pass_context, show_json
 from orderbridge.clock import SystemClock
 from orderbridge.errors import StoreError
-from orderbridge.store import journal, retention, story
+from orderbridge.store import journal, overview, retention
 from orderbridge.store.database import Database
 from orderbridge.store.retention import Found, scrub
 from orderbridge.texts import say, sentence
@@ -71,7 +71,7 @@ def _find(database: Database, phones: tuple[str, ...], wanted: tuple[str, ...]) 
         raise click.UsageError(say("erase.no_number", least=retention.LEAST))
     keys = []
     for one in wanted:
-        named = database.read_now(partial(story.find, wanted=one))
+        named = database.read_now(partial(overview.find, wanted=one))
         if len(named) > 1:
             raise click.ClickException(say("erase.several", wanted=one, count=len(named)))
         # An order that never became one may still be in quarantine under its key.

@@ -185,7 +185,7 @@ def _end_by_database(error: Any) -> NoReturn:
 def _none_left(error: Exception) -> str:
     """Why nothing can be opened any more, whatever came of it; empty: it can."""
     try:
-        from orderbridge.net.causes import none_left
+        from orderbridge.net.connector import none_left
 
         reason = none_left(error)
         return say(f"line.{reason}") if reason else ""

@@ -14,8 +14,8 @@ from orderbridge.cli.common import Context, as_json, local, pass_context, plain,
 from orderbridge.clock import SystemClock
 from orderbridge.config.keys import UUID
 from orderbridge.model import BOARD_REFERENCE, UNFINISHED
+from orderbridge.store import overview as stories
 from orderbridge.store import quarantine as kept
-from orderbridge.store import story as stories
 from orderbridge.store import tables
 from orderbridge.texts import SENTENCES, say
 

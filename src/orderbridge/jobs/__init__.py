@@ -7,6 +7,6 @@ orders come in   poll poll_state intake acknowledge journal_writer reconciler
 actions go out   outbox outbox_reader executor outcome_writer verdicts lanes postponed
 accounts         context account roster accounts_at_work timetable lists
 what is wrong    health_check open_problems daemon_problems problem_table
-who is told      alarms ping
-now and then     upkeep sweep restore_check reimport
+who is told      alarms
+now and then     upkeep restore_check reimport
 """

@@ -5,6 +5,10 @@ the open problems and what the command has heard (rules.notify), so nothing queu
 most one message leaves in a minute, with all orders that have the problem by then; a problem that began and ended in
 that minute is not reported. A message that fails is sent again, less and less often: the mail may use the same dead
 line as the orders. A stop waits a moment for a running command, then kills it.
+
+`Ping` requests `[alarms] ping_url` after a good poll while nothing severe is open, and the address with /fail behind its
+path when something is: a monitor that misses the pings notices a dead machine. Each request has a connection and a time
+limit of its own; the orders do not depend on it. The address is a secret.
 """
 
 import asyncio
@@ -18,12 +22,17 @@ import subprocess
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
 from typing import Any
+from urllib.parse import SplitResult, urlsplit
 
 import structlog
 
 from orderbridge import __version__, config
-from orderbridge.hiding import without_secrets
+from orderbridge.clock import Clock
+from orderbridge.errors import MarketplaceError
+from orderbridge.hiding import hide, without_secrets
+from orderbridge.net.http import Wire
 from orderbridge.rules.notify import ALIKE_LIMIT, Event, EventKind, Key, OpenProblems, Rank, alike
 from orderbridge.rules.problems import Code
 from orderbridge.store.workers import detached
@@ -36,6 +45,95 @@ HIDDEN_VARIABLES = ("ORDERBRIDGE_", "NOTIFY_SOCKET", "WATCHDOG_", "CREDENTIALS_D
 MARGIN_S = 5.0  # for a command that is late to be killed
 
 _log = structlog.get_logger(__name__)
+WELL_EVERY_S = 30.0
+FAIL_EVERY_S = 60.0
+TIMEOUT_S = 10.0
+LEAST_SECRET = 16  # characters of a path that cannot be guessed; a shorter one may be a common word
+LINE_BYTES = 200  # of an answer that is not HTTPS: its first line
+
+
+class Ping:
+    """Learns of each good poll and of the result of each check of health."""
+
+    def __init__(self, url: str, *, clock: Clock, ca_file: Path | None = None) -> None:
+        hide(url)
+        self._address = urlsplit(url)
+        if len(self._address.path) > LEAST_SECRET:
+            hide(self._address.path.strip("/"))
+        self._clock = clock
+        self._ca_file = ca_file
+        self._wire: Wire | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._severe = False
+        self._next_well = self._next_fail = float("-inf")
+        self._failed = False
+
+    def polled(self) -> None:
+        """A poll went well."""
+        now = self._clock.monotonic()
+        if not self._severe and now >= self._next_well and self._begin(""):
+            self._next_well = now + WELL_EVERY_S
+
+    def checked(self, severe: bool) -> None:
+        """Whether something severe is open."""
+        if severe and not self._severe:
+            self._next_fail = float("-inf")
+        self._severe = severe
+        now = self._clock.monotonic()
+        if severe and now >= self._next_fail and self._begin("/fail"):
+            self._next_fail = now + FAIL_EVERY_S
+
+    async def close(self) -> None:
+        """Nothing is waited for."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        if self._wire is not None:
+            await self._wire.close()
+
+    def _begin(self, more: str) -> bool:
+        if self._task is not None and not self._task.done():
+            return False
+        self._task = asyncio.create_task(self._ping(more))
+        return True
+
+    async def _ping(self, more: str) -> None:
+        try:
+            async with asyncio.timeout(TIMEOUT_S):
+                status = await self._get(more)
+            failure = None if 200 <= status < 300 else f"HTTP {status}"  # noqa: PLR2004
+        except MarketplaceError as error:  # without its detail: that names the host
+            failure = error.code
+        except Exception as error:  # noqa: BLE001 - whatever the other side makes of it, the orders go on
+            failure = type(error).__name__
+        if failure is not None and not self._failed:
+            _log.warning("ping.failed", reason=failure)
+        elif failure is None and self._failed:
+            _log.info("ping.recovered")
+        self._failed = failure is not None
+
+    async def _get(self, more: str) -> int:
+        address = self._address
+        target = address.path.rstrip("/") + more + (f"?{address.query}" if address.query else "")
+        if address.scheme == "http":
+            return await _plain(address, target or "/")
+        if self._wire is None:
+            base_url = f"https://{address.netloc}"
+            self._wire = Wire(base_url=base_url, timeout_s=TIMEOUT_S, ca_file=self._ca_file, max_idle=0)
+        return (await self._wire.request("GET", target, headers={})).status
+
+
+async def _plain(address: SplitResult, target: str) -> int:
+    """To this machine itself."""
+    reader, writer = await asyncio.open_connection(address.hostname, address.port or 80, limit=LINE_BYTES)
+    try:
+        writer.write(f"GET {target} HTTP/1.1\r\nHost: {address.netloc}\r\nConnection: close\r\n\r\n".encode("ascii"))
+        await writer.drain()
+        return int((await reader.readuntil(b"\r\n")).split()[1])
+    except (IndexError, asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
+        raise ValueError(say("net.no_http")) from error
+    finally:
+        writer.close()
 
 
 class Alarms:

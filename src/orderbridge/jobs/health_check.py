@@ -29,13 +29,11 @@ from sqlalchemy.exc import DBAPIError
 
 from orderbridge import config
 from orderbridge.clock import Clock
-from orderbridge.errors import Over
-from orderbridge.jobs.alarms import Alarms
+from orderbridge.errors import Message, Over
+from orderbridge.jobs.alarms import Alarms, Ping
 from orderbridge.jobs.daemon_problems import DaemonProblems
 from orderbridge.jobs.open_problems import configured, read_problems
-from orderbridge.jobs.ping import Ping
 from orderbridge.jobs.problem_table import ProblemTable
-from orderbridge.message import Message
 from orderbridge.rules.health import late_after
 from orderbridge.rules.notify import ALIKE_LIMIT, Event, EventKind, Key, OpenProblems, alike
 from orderbridge.rules.problems import BY_TIME_ALONE, NO_DATABASE, OF_THE_DAEMON, Code, Problem, Severity

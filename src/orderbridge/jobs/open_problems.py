@@ -10,8 +10,8 @@ from sqlalchemy import Connection
 
 from orderbridge import config
 from orderbridge.clock import local_text
+from orderbridge.errors import Message
 from orderbridge.jobs.problem_table import of_the_daemon
-from orderbridge.message import Message
 from orderbridge.model import AccountState, ActionState
 from orderbridge.rules.health import (
     Facts,

@@ -25,7 +25,7 @@ from typing import Any
 
 import structlog
 
-from orderbridge.errors import MarketplaceError, NotSent, Unauthorized
+from orderbridge.errors import MarketplaceError, Message, NotSent, Unauthorized
 from orderbridge.jobs.account import Account
 from orderbridge.jobs.acknowledge import Acknowledger, Polled
 from orderbridge.jobs.context import Context
@@ -33,7 +33,6 @@ from orderbridge.jobs.daemon_problems import DaemonProblems
 from orderbridge.jobs.intake import Intake
 from orderbridge.jobs.journal_writer import Journal
 from orderbridge.jobs.poll_state import PollPlaces, PollState, SharedReading
-from orderbridge.message import Message
 from orderbridge.model import AccountState, Document, Outcome
 from orderbridge.observe.metrics import COUNTED, PART
 from orderbridge.rules.cooldown import MARGIN_S, Cooldowns, Ended, names_of, together_s

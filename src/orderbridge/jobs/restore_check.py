@@ -30,9 +30,8 @@ from orderbridge.jobs.daemon_problems import DaemonProblems
 from orderbridge.rules.problems import Code
 from orderbridge.store import high_water, journal
 from orderbridge.store.database import BESIDE_S, Database
-from orderbridge.store.high_water import HighWater, Older, hold_s, is_older
+from orderbridge.store.high_water import HighWater, Older, SidecarWriter, hold_s, is_older
 from orderbridge.store.problem_rows import HeardFile
-from orderbridge.store.sidecar import SidecarWriter
 from orderbridge.store.workers import detached
 from orderbridge.texts import say, text
 

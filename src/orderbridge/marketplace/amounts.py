@@ -22,8 +22,7 @@ from functools import lru_cache
 from itertools import product
 
 from orderbridge.document import Facts, Item, Option
-from orderbridge.model import CASH, PREPAID
-from orderbridge.order_problems import TOTAL_MISMATCH
+from orderbridge.model import CASH, PREPAID, TOTAL_MISMATCH
 
 CENT = Decimal("0.01")
 _NOTHING = Decimal(0)

@@ -16,7 +16,16 @@ from urllib.parse import quote
 import structlog
 
 from orderbridge.actions import ACTIONS
-from orderbridge.errors import LoginRefused, MarketplaceError, NotSent, Refused, Unauthorized, UnknownOutcome, reading
+from orderbridge.errors import (
+    LoginRefused,
+    MarketplaceError,
+    Message,
+    NotSent,
+    Refused,
+    Unauthorized,
+    UnknownOutcome,
+    reading,
+)
 from orderbridge.marketplace.answers import read_envelope
 from orderbridge.marketplace.documents import read_listing
 from orderbridge.marketplace.list_documents import (
@@ -27,7 +36,6 @@ from orderbridge.marketplace.list_documents import (
     read_variables,
 )
 from orderbridge.marketplace.session import Session
-from orderbridge.message import Message
 from orderbridge.model import Action, CancelReason, Document, Grant, Restaurant, Token, Variables
 from orderbridge.net.http import Answer, Wire
 from orderbridge.net.pace import Importance

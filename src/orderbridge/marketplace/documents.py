@@ -22,12 +22,11 @@ from typing import Any
 
 from orderbridge.clock import YEARS, local_moment
 from orderbridge.document import Facts, Field, Item, Option, ValueKind, fields_of
-from orderbridge.errors import UnknownOutcome
+from orderbridge.errors import Message, UnknownOutcome
 from orderbridge.marketplace.amounts import amount_due, mismatches, payment_code
 from orderbridge.marketplace.answers import is_success, judge
 from orderbridge.marketplace.fields import UUID, Reader, is_empty, is_plain
 from orderbridge.marketplace.scan import BROKEN, BrokenText, decode, read_members, utf8
-from orderbridge.message import Message
 from orderbridge.model import Differs, Document, Order
 
 _BEGINNING = 1024  # bytes of a body that tell whether it begins an object

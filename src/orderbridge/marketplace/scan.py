@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final, TypeVar
 
-from orderbridge.message import Message
+from orderbridge.errors import Message
 
 BROKEN: Final = object()
 """The value of a piece of text that is no JSON, or more than anybody means."""

@@ -41,12 +41,12 @@ from orderbridge.errors import (
     KEPT_HERE,
     LoginRefused,
     MarketplaceError,
+    Message,
     NotSent,
     RateLimited,
     Refused,
     Unauthorized,
 )
-from orderbridge.message import Message
 from orderbridge.model import Outcome, Token
 
 HELD_BACK_S = 2.0

@@ -16,8 +16,7 @@ from typing import Final, cast
 
 import h11
 
-from orderbridge.errors import HELD_BACK, MarketplaceError, NotSent, UnknownOutcome, broken
-from orderbridge.message import Message
+from orderbridge.errors import HELD_BACK, MarketplaceError, Message, NotSent, UnknownOutcome, broken
 
 HEAD_LIMIT: Final = 100 * 1024  # bytes of an answer's status line and headers
 _AHEAD_LIMIT: Final = 128 * 1024  # bytes that came and were not read yet; more waits with the system

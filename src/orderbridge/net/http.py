@@ -19,9 +19,17 @@ from typing import Any, Final, cast
 import httpx
 
 from orderbridge import __version__
-from orderbridge.errors import CLOSED, HELD_BACK, ConfigError, MarketplaceError, NotSent, UnknownOutcome, reading
-from orderbridge.message import Message
-from orderbridge.net import causes
+from orderbridge.errors import (
+    CLOSED,
+    HELD_BACK,
+    ConfigError,
+    MarketplaceError,
+    Message,
+    NotSent,
+    UnknownOutcome,
+    reading,
+)
+from orderbridge.net import connector
 from orderbridge.net.connection import Connection, Trail, describe
 from orderbridge.net.connector import connect, is_looking_up
 from orderbridge.net.pace import Importance, Pace
@@ -158,7 +166,7 @@ class Wire:
             ending = error
         except (OSError, ValueError) as error:  # only the class is kept: texts can quote an address or a header
             ending = trail.ending("unreachable", "connection_lost", type(error).__name__)
-            ending.reason = ending.reason if trail.left else causes.of_system(error) or ending.reason
+            ending.reason = ending.reason if trail.left else connector.of_system(error) or ending.reason
         finally:
             del self._under_way[trail]
         if trail.proxy and isinstance(ending, NotSent):

@@ -12,8 +12,7 @@ from enum import IntEnum
 from heapq import heappop, heappush
 from typing import Final
 
-from orderbridge.errors import NotSent
-from orderbridge.message import Message
+from orderbridge.errors import Message, NotSent
 
 PACED: Final = "paced"  # the code of a request that has waited for its turn in vain
 AT_ONCE: Final = 0.1  # of a second's requests

@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from ipaddress import ip_address, ip_network
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from orderbridge.errors import NotSent
-from orderbridge.message import Message
+from orderbridge.errors import Message, NotSent
 
 _PROXIES = ("HTTPS_PROXY", "ALL_PROXY")
 _AUTHORITIES = ("SSL_CERT_FILE", "SSL_CERT_DIR")

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from orderbridge.errors import MarketplaceError, NotSent
-from orderbridge.message import Message
+from orderbridge.errors import MarketplaceError, Message, NotSent
 from orderbridge.net.connector import connect, look_up, shown_by
 from orderbridge.net.http import is_of_the_way, tls_context
 from orderbridge.net.proxies import HTTPS_PORT, Proxy, proxy_for

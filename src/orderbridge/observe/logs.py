@@ -19,9 +19,8 @@ from typing import Any, TextIO
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
-from orderbridge.errors import OrderbridgeError
+from orderbridge.errors import Message, OrderbridgeError
 from orderbridge.hiding import HIDDEN, without_secrets
-from orderbridge.message import Message
 from orderbridge.observe.systemd import PRIORITIES, is_journal
 from orderbridge.texts import say, sentence
 

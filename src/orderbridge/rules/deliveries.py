@@ -27,8 +27,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 
 from orderbridge.clock import local_moment
-from orderbridge.model import RECEIVED, Document, Order, Stored
-from orderbridge.order_problems import LATE, TOTAL_MISMATCH
+from orderbridge.model import LATE, RECEIVED, TOTAL_MISMATCH, Document, Order, Stored
 from orderbridge.rules import lifecycle
 
 MANY_STUCK = 10

@@ -36,7 +36,10 @@ from orderbridge.actions import ACTIONS
 from orderbridge.model import (
     CANCELED,
     COMPLETE_WITH_PAYMENT,
+    CONTENTS_OUTDATED,
+    LATE,
     RECEIVED,
+    STATUS_DOUBTFUL,
     Action,
     ActionState,
     Change,
@@ -48,8 +51,9 @@ from orderbridge.model import (
     NewStatus,
     Stored,
     Verdict,
+    as_problem,
+    codes_of,
 )
-from orderbridge.order_problems import CONTENTS_OUTDATED, LATE, STATUS_DOUBTFUL, as_problem, codes_of
 from orderbridge.rules.retry import AwaitPoll, Decision
 from orderbridge.rules.statuses import ENDS, Statuses
 

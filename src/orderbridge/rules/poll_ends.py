@@ -15,12 +15,12 @@ from orderbridge.errors import (
     KEPT_HERE,
     LoginRefused,
     MarketplaceError,
+    Message,
     NotSent,
     RateLimited,
     ServiceFailed,
     UnknownOutcome,
 )
-from orderbridge.message import Message
 from orderbridge.model import CANCELED, AccountState
 from orderbridge.rules.cooldown import Ended
 from orderbridge.rules.health import FINER, LOGIN_FAILED, STRANGERS, TOKEN_OVER

@@ -3,10 +3,10 @@
 the seam         database group_commit workers failures trouble rows
 databases        dialects
 the tables       tables own_tables columns ddl revisions schema write_guards inspection
-orders           orders starts quarantine inactivity reference story
+orders           orders starts quarantine inactivity reference
 the outbox       actions unfinished
 accounts         accounts
 what is wrong    problem_rows problem_queries overview
-what is kept     retention backup high_water journal sidecar
+what is kept     retention backup high_water journal
 several daemons  leader
 """

@@ -20,7 +20,7 @@ from urllib.parse import quote
 
 from orderbridge.errors import StoreError
 from orderbridge.store.dialects.sqlite_file import BESIDE, is_open, lock_beside
-from orderbridge.store.sidecar import give_to_owner_of, sync_folder
+from orderbridge.store.high_water import give_to_owner_of, sync_folder
 
 MODE = 0o600
 GROUP = 0o060  # reads and writes, as in the folder

@@ -16,8 +16,7 @@ from sqlalchemy import Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 
 from orderbridge.config.addresses import DRIVERS, secrets_of, without_password
-from orderbridge.errors import Closed, StoreError, Unusable
-from orderbridge.message import Message
+from orderbridge.errors import Closed, Message, StoreError, Unusable
 from orderbridge.store.dialects import of
 from orderbridge.store.failures import is_busy, is_denied, is_ours, is_refusal, kind, remedy
 from orderbridge.store.inspection import Durability

@@ -8,8 +8,8 @@ from functools import cache
 from sqlalchemy import PrimaryKeyConstraint, UniqueConstraint
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, OperationalError
 
-from orderbridge.message import Message
-from orderbridge.net.causes import none_left
+from orderbridge.errors import Message
+from orderbridge.net.connector import none_left
 from orderbridge.store.dialects import FAMILIES, of
 from orderbridge.store.dialects.face import Dialect, Signs
 from orderbridge.store.tables import metadata

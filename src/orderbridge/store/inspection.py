@@ -12,7 +12,7 @@ import structlog
 from sqlalchemy import Column, Connection, Table, text
 from sqlalchemy.exc import DBAPIError
 
-from orderbridge.message import Message
+from orderbridge.errors import Message
 from orderbridge.store.dialects import of
 from orderbridge.store.dialects.face import Failover
 from orderbridge.store.failures import is_busy, is_denied

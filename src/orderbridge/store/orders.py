@@ -16,8 +16,7 @@ from typing import Any
 from sqlalchemy import Connection, bindparam, delete, func, literal_column, select, update
 
 from orderbridge.document import Facts, Item, Option, columns_of
-from orderbridge.model import Arrival, Change, Differs, EndedBy, LastChange, NewStatus, Order, Stored
-from orderbridge.order_problems import as_problem
+from orderbridge.model import Arrival, Change, Differs, EndedBy, LastChange, NewStatus, Order, Stored, as_problem
 from orderbridge.store.columns import without_nul
 from orderbridge.store.rows import alike, batches, for_us, held_by_others, in_list, insert_all, insert_rows, update_one
 from orderbridge.store.tables import NEW, OPEN, actions, changed, events, items, options, orders, unfinished

@@ -1,12 +1,30 @@
-"""What `status`, `day` and the board count, each question by an index: the database may hold years of orders."""
+"""What commands and the board ask for, each by an index: the database may hold years of orders.
 
+Orders are found by number or key and shown with their lines and history; the rest is counted.
+"""
+
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, func, literal_column, select
+from sqlalchemy import ColumnElement, Connection, and_, func, literal_column, or_, select, update
 
 from orderbridge.model import AUTO_MARK, BOARD_MARK
-from orderbridge.store.tables import ENDED, FAILED, OPEN, UNRESOLVED, actions, orders, quarantine, unfinished
+from orderbridge.store.rows import batches
+from orderbridge.store.tables import (
+    ENDED,
+    FAILED,
+    OPEN,
+    UNRESOLVED,
+    actions,
+    attempts,
+    events,
+    items,
+    options,
+    orders,
+    quarantine,
+    unfinished,
+)
 
 NEWEST = 200  # rows and orders in which a till's write is searched
 FAILED_WITHIN = timedelta(days=1)
@@ -15,6 +33,95 @@ SET_BACK = timedelta(days=7)  # by no more was the clock set back between an ord
 SOLD = """account restaurant_id restaurant_name order_number pos_reference status payment_code amount_due total discount
     order_tip pos_revision pos_total received_utc""".split()
 _NO_TILL = (AUTO_MARK, BOARD_MARK)  # where the board is the till, it reads what comes in, and that shows
+MOST_FOUND = 50
+MOST_TROUBLED = 10  # of each kind
+_LARGEST_NUMBER, _MOST_DIGITS = 2**63 - 1, 19
+SHOWN = ("payment_key", "order_number", "pos_reference", "account", "status", "restaurant_name", "received_utc")
+
+
+def find(connection: Connection, wanted: str) -> list[dict[str, Any]]:
+    """The orders that a text means, the newest first.
+
+    A whole payment_key, order_number or pos_reference; if it is none of these, the first letters of a payment_key.
+    """
+    return exactly(connection, wanted) or _found(
+        connection, orders.c.payment_key.startswith(wanted.lower(), autoescape=True)
+    )
+
+
+def exactly(connection: Connection, wanted: str) -> list[dict[str, Any]]:
+    """The orders with this payment_key, order_number or pos_reference, the newest first."""
+    return _found(connection, or_(*_exactly(wanted)))
+
+
+def _exactly(wanted: str) -> list[ColumnElement[bool]]:
+    meant = [orders.c.payment_key == wanted.lower(), orders.c.pos_reference == wanted]
+    if wanted.isascii() and wanted.isdigit() and len(wanted) <= _MOST_DIGITS and int(wanted) <= _LARGEST_NUMBER:
+        meant.append(orders.c.order_number == int(wanted))
+    return meant
+
+
+def _found(connection: Connection, condition: ColumnElement[bool]) -> list[dict[str, Any]]:
+    query = select(*(orders.c[name] for name in SHOWN)).where(condition)
+    newest = query.order_by(orders.c.received_utc.desc(), orders.c.payment_key).limit(MOST_FOUND)
+    return [dict(row) for row in connection.execute(newest).mappings()]
+
+
+def tell(connection: Connection, payment_key: str) -> dict[str, Any]:
+    """The order, and lists of its items, options, events, actions and their attempts."""
+    row = connection.execute(select(orders).where(orders.c.payment_key == payment_key)).mappings().one()
+    parts: dict[str, Any] = {"order": {name: value for name, value in row.items() if name != "payload_hash"}}
+    for name, table in (("items", items), ("options", options), ("events", events), ("actions", actions)):
+        query = select(table).where(table.c.payment_key == payment_key).order_by(*table.primary_key)
+        parts[name] = [dict(row) for row in connection.execute(query).mappings()]
+    ours = select(actions.c.id).where(actions.c.payment_key == payment_key)
+    query = select(attempts).where(attempts.c.action_id.in_(ours)).order_by(*attempts.primary_key)
+    parts["attempts"] = [dict(row) for row in connection.execute(query).mappings()]
+    return parts
+
+
+def with_lines(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """These orders, each with its `items`, and these with their `options`."""
+    keys = [row["payment_key"] for row in rows]
+    lines: dict[str, list[dict[str, Any]]] = {key: [] for key in keys}
+    chosen: dict[tuple[str, int], list[dict[str, Any]]] = {}
+    for some in batches(keys):
+        for table, place in ((options, chosen), (items, lines)):
+            query = select(table).where(table.c.payment_key.in_(some)).order_by(*table.primary_key)
+            for found in connection.execute(query).mappings():
+                line = dict(found)
+                key = line.pop("payment_key")
+                if place is chosen:
+                    chosen.setdefault((key, line.pop("line_no")), []).append(line)
+                else:
+                    lines[key].append({**line, "options": chosen.get((key, line["line_no"]), [])})
+    return [{**row, "items": lines[row["payment_key"]]} for row in rows]
+
+
+def take_over(connection: Connection, payment_key: str, revision: int | None, reference: str) -> dict[str, Any] | None:
+    """What a POS does: note that this revision was read, or the newest, under its reference. None: not this order.
+
+    Another till's is never noted, nor one that ended before it was taken over.
+    """
+    mine = or_(and_(orders.c.pos_revision == 0, orders.c.ended_utc.is_(None)), orders.c.pos_reference == reference)
+    read = orders.c.revision if revision is None else revision
+    known = and_(orders.c.payment_key == payment_key, orders.c.pos_revision < read, orders.c.revision >= read)
+    noted = update(orders).where(known, mine).values(pos_revision=read, pos_reference=reference)
+    if not connection.execute(noted).rowcount:
+        return None
+    row = connection.execute(select(orders).where(orders.c.payment_key == payment_key)).mappings().one()
+    hidden = ("payload", "payload_hash")
+    return with_lines(connection, [{name: value for name, value in row.items() if name not in hidden}])[0]
+
+
+def troubled(connection: Connection) -> list[str]:
+    """The payment_keys of open orders with a problem and of the last rows that failed, without those of no order."""
+    problem = select(orders.c.payment_key).where(literal_column(OPEN), orders.c.problem.is_not(None))
+    failed = select(actions.c.payment_key).where(literal_column(FAILED), actions.c.payment_key.is_not(None))
+    queries = (problem.order_by(orders.c.changed_utc.desc()), failed.order_by(actions.c.finished_utc.desc()))
+    keys = [key for query in queries for key in connection.execute(query.limit(MOST_TROUBLED)).scalars()]
+    there = set(connection.execute(select(orders.c.payment_key).where(orders.c.payment_key.in_(keys))).scalars())
+    return [key for key in dict.fromkeys(keys) if key in there]
 
 
 def open_orders(connection: Connection) -> list[dict[str, Any]]:

@@ -23,8 +23,7 @@ from sqlalchemy import (
 )
 
 from orderbridge.actions import ANSWERS, AWAITED, CANCELLING
-from orderbridge.model import RECEIVED, REPLAYED, UNFINISHED, ActionState, EndedBy
-from orderbridge.order_problems import CONTENTS_OUTDATED
+from orderbridge.model import CONTENTS_OUTDATED, RECEIVED, REPLAYED, UNFINISHED, ActionState, EndedBy
 from orderbridge.store.rows import batches
 from orderbridge.store.tables import (
     FAILED,

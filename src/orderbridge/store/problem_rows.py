@@ -18,8 +18,8 @@ from sqlalchemy import Connection, Table, bindparam, delete, false, insert, sele
 
 from orderbridge.store.columns import NAME_LENGTH, utc_now
 from orderbridge.store.database import Database
+from orderbridge.store.high_water import read_document, write_document
 from orderbridge.store.own_tables import daemon, lamps, problems
-from orderbridge.store.sidecar import read_document, write_document
 
 RowKey = tuple[str, ...]  # code and subject, or the account
 Row = dict[str, Any]

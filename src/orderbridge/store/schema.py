@@ -12,8 +12,7 @@ from sqlalchemy import Connection, create_mock_engine, inspect, text
 from sqlalchemy.exc import DBAPIError
 
 from orderbridge.clock import SystemClock
-from orderbridge.errors import StoreError, Unusable
-from orderbridge.message import Message
+from orderbridge.errors import Message, StoreError, Unusable
 from orderbridge.store.ddl import execute
 from orderbridge.store.dialects import of
 from orderbridge.store.revisions import HEAD, KNOWN, MIGRATIONS, UNRELEASED

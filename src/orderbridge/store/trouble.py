@@ -8,7 +8,7 @@ from enum import StrEnum
 
 import structlog
 
-from orderbridge.message import Message
+from orderbridge.errors import Message
 
 LOG_WAIT_S = 1.0  # a unit of work takes milliseconds; this one has waited for another program
 LOG_AGAIN_S = 60.0  # a POS that makes us wait all day is logged once a minute

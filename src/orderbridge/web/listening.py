@@ -19,7 +19,7 @@ import structlog
 
 from orderbridge import config
 from orderbridge.clock import SystemClock
-from orderbridge.net.causes import none_left
+from orderbridge.net.connector import none_left
 from orderbridge.observe.metrics import Metrics
 from orderbridge.rules.problems import Code, Page, Readiness
 from orderbridge.store.workers import detached

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from orderbridge.cli.common import Context
-from orderbridge.errors import ConfigError
-from orderbridge.message import Message
+from orderbridge.errors import ConfigError, Message
 from orderbridge.texts import say
 
 if TYPE_CHECKING:

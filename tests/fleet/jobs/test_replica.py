@@ -16,9 +16,8 @@ from tests.jobs.test_watchdog import _OnTheSpot, never
 
 from orderbridge import config
 from orderbridge.daemon import Daemon
-from orderbridge.errors import Fenced
+from orderbridge.errors import Fenced, Message
 from orderbridge.jobs import accounts_at_work
-from orderbridge.message import Message
 from orderbridge.model import CooldownScope
 from orderbridge.observe.metrics import POLLS, WRITES_FENCED, Metrics
 from orderbridge.rules import cooldown

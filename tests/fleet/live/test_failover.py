@@ -23,7 +23,7 @@ from tests.databases import Pair, on
 from tests.test_daemon import COMMAND, ended, process, told, until
 
 from orderbridge.config.addresses import database_address
-from orderbridge.message import Message
+from orderbridge.errors import Message
 from orderbridge.store import schema
 from orderbridge.store.database import Database
 from orderbridge.store.dialects import servers

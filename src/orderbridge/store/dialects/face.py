@@ -14,7 +14,7 @@ from sqlalchemy import URL, Connection, Engine, Numeric, String, UnicodeText
 from sqlalchemy import Dialect as Driver
 from sqlalchemy.types import TypeEngine
 
-from orderbridge.message import Message
+from orderbridge.errors import Message
 from orderbridge.store.dialects.sqlite_file import SqliteFile
 from orderbridge.store.trouble import TroubleKind
 

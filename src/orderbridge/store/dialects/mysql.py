@@ -22,8 +22,7 @@ from sqlalchemy import Dialect as Driver
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.types import TypeEngine
 
-from orderbridge.errors import StoreError
-from orderbridge.message import Message
+from orderbridge.errors import Message, StoreError
 from orderbridge.store.dialects import servers
 from orderbridge.store.dialects.face import READS, Dialect, Durable, Failover, Violated, inserting
 

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import URL, Connection, Engine, Numeric, func, select
 from sqlalchemy.types import TypeEngine
 
-from orderbridge.errors import Unusable
-from orderbridge.message import Message
+from orderbridge.errors import Message, Unusable
 from orderbridge.store.dialects import postgresql_sessions, servers
 from orderbridge.store.dialects.face import READS, Dialect, Durable, Failover, Violated, readable
 

@@ -25,8 +25,7 @@ from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.types import UserDefinedType
 
 from orderbridge.clock import SystemClock
-from orderbridge.errors import StoreError
-from orderbridge.message import Message
+from orderbridge.errors import Message, StoreError
 from orderbridge.store.dialects import sqlite_checks
 from orderbridge.store.dialects.face import READS, Dialect, Durable, Violated, inserting, readable
 

@@ -24,8 +24,7 @@ from pathlib import Path
 from sqlalchemy import Engine, event
 
 from orderbridge.clock import SystemClock
-from orderbridge.errors import FileLost, StoreError, Unusable
-from orderbridge.message import Message
+from orderbridge.errors import FileLost, Message, StoreError, Unusable
 
 Identity = tuple[int, int]  # device and inode
 
