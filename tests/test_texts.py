@@ -17,6 +17,7 @@ from orderbridge import texts
 from orderbridge.cli.main import program
 from orderbridge.cli.words import WordsContext, translate
 from orderbridge.errors import StoreError
+from orderbridge.extension import installed
 from orderbridge.model import ActionState
 from orderbridge.rules.problems import Code
 from orderbridge.texts import (
@@ -56,6 +57,8 @@ PARTS = (
     "bundle.",
     "import.",
 )  # of a sentence or a line
+for _extension in installed().values():  # each adds its sentences
+    _extension.load()
 DOCS = Path(__file__).parents[1] / "docs"
 PAGES = (
     "ekran.md",
@@ -116,7 +119,7 @@ def test_what_only_commands_say_is_said_by_no_daemon() -> None:
 
 def test_a_daemon_speaks_without_a_file_once_it_has_read_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
     read_ahead()
-    monkeypatch.setattr(SENTENCES, "_folder", None)
+    monkeypatch.setattr(SENTENCES, "_files", {})
     assert text("bad_arguments", "en", argument="food_id", problem="missing").startswith("food_id")
     assert all(problem_text(code, "tr") for code in Code)
     assert say("net.closed_before")

@@ -12,6 +12,7 @@ sets it; until a configuration is read it follows the environment.
 import tomllib
 from collections.abc import Iterator, Mapping
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from typing import Any
 
 from orderbridge.errors import MarketplaceError, Message, OrderbridgeError
@@ -20,9 +21,7 @@ from orderbridge.model import UNFINISHED, ActionState
 LANGUAGES = ("tr", "en")
 
 # Files that only commands need.
-OF_COMMANDS = frozenset(
-    "bundle certify click day demo erase headings help import init label listing mark options replay sandbox scopes story".split()
-)
+OF_COMMANDS = frozenset("bundle click day erase headings help init label listing mark options replay story".split())
 
 # Technical codes that mean the same to a cashier.
 SAME = {
@@ -53,8 +52,15 @@ class _Sentences(Mapping[str, dict[str, str]]):
     """By key, in each language. A file is read when one of its keys is asked for: a command needs few of them."""
 
     def __init__(self) -> None:
-        self._folder = files("orderbridge").joinpath("sentences")
+        self._files: dict[str, Traversable] = {}  # by the first word of their keys
         self._read: dict[str, dict[str, dict[str, str]]] = {}
+        self.add("orderbridge")
+
+    def add(self, package: str) -> None:
+        """The sentences of a package, which calls this when it is imported."""
+        found = files(package).joinpath("sentences").iterdir()
+        self._files |= {file.name.removesuffix(".toml"): file for file in found}
+        self._read.clear()
 
     def __getitem__(self, key: str) -> dict[str, str]:
         return self.of(key.partition(".")[0])[key]
@@ -68,13 +74,13 @@ class _Sentences(Mapping[str, dict[str, str]]):
 
     def words(self) -> list[str]:
         """The first words of all keys."""
-        return sorted(file.name.removesuffix(".toml") for file in self._folder.iterdir())
+        return sorted(self._files)
 
     def of(self, word: str) -> dict[str, dict[str, str]]:
         """Those whose keys begin with this word; none when there is no such file."""
         if word not in self._read:
-            file = self._folder.joinpath(f"{word}.toml")
-            self._read[word] = dict(_flat(tomllib.loads(file.read_text("utf-8")))) if file.is_file() else {}
+            file = self._files.get(word)
+            self._read[word] = {} if file is None else dict(_flat(tomllib.loads(file.read_text("utf-8"))))
         return self._read[word]
 
 

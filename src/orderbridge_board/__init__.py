@@ -3,11 +3,14 @@
 from typing import TYPE_CHECKING, ClassVar
 
 from orderbridge.extension import Extension
+from orderbridge.texts import SENTENCES
 
 if TYPE_CHECKING:
     from orderbridge.daemon import RunningDaemon
     from orderbridge_board.pages import BoardPages
     from orderbridge_board.watch import Audience
+
+SENTENCES.add(__name__)
 
 
 class Board(Extension):

@@ -4,3 +4,7 @@ Judging is pure (judging.py, over what seen.py names), the scenarios are one tab
 is noted by triggers (notes.py), what a till prints that certify has started is read by started.py, and play.py is the
 only one that waits.
 """
+
+from orderbridge.texts import SENTENCES
+
+SENTENCES.add(__name__)

@@ -6,10 +6,13 @@ Imported where `[fleet] accounts = "database"` is configured.
 from typing import TYPE_CHECKING, ClassVar
 
 from orderbridge.extension import Extension
+from orderbridge.texts import SENTENCES
 
 if TYPE_CHECKING:
     from orderbridge.config import Settings
     from orderbridge_fleet.replica import Replica
+
+SENTENCES.add(__name__)
 
 
 class Fleet(Extension):

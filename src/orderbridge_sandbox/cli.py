@@ -7,8 +7,9 @@ from typing import Any, ClassVar
 import click
 
 from orderbridge.extension import Extension
-from orderbridge.texts import say, spoken
+from orderbridge.texts import SENTENCES, say, spoken
 
+SENTENCES.add("orderbridge_sandbox")  # not in the package itself: it knows nothing of the daemon
 SHORT = {"cooldown": "cooldown_seconds"}  # an option's name that is not its switch's
 
 

@@ -16,10 +16,11 @@ from orderbridge.clock import SystemClock
 from orderbridge.daemon import Daemon
 from orderbridge.observe import logs
 from orderbridge.store.dialects.sqlite_file import NEW_FILE
-from orderbridge.texts import say, spoken
+from orderbridge.texts import SENTENCES, say, spoken
 from orderbridge_sandbox import Options, World
 from orderbridge_sandbox.server import Sandbox
 
+SENTENCES.add("orderbridge_sandbox")
 COOLDOWN_S = 2.0
 BETWEEN_ORDERS_S = 1.5
 ROUND_S = 0.2
