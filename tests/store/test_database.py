@@ -225,7 +225,9 @@ async def test_closing_waits_for_what_was_submitted_and_ends_the_threads(url, da
     held = await gate.hold(closing)
     last = await submit(closing, insert)
     close = asyncio.create_task(asyncio.to_thread(closing.close))
-    assert await asyncio.to_thread(holds, closing._writers._queue, 2)  # type: ignore[union-attr]
+    assert closing._writers is not None
+    stays = 2 if len(closing._writers._threads) == 1 else 1  # other threads take what was submitted, and end
+    assert await asyncio.to_thread(holds, closing._writers._queue, stays)
     gate.opened.set()
     await asyncio.gather(held, last, close)
     assert order_row(pos)["payment_key"] == KEY

@@ -230,7 +230,7 @@ def _promises(checked: Checked) -> Iterator[Finding]:
     unsafe = checked.opened.check_durability()
     yield good("durability", say("check.durable")) if unsafe is None else bad("durability", unsafe)
     if found := checked.opened.read_now(inspection.failover):
-        yield (good if found.is_safe else warn)("failover", found.text)
+        yield (good if found.is_safe else warn)("failover", found.said)
 
 
 def _extensions(checked: Checked) -> Iterator[Finding]:

@@ -36,7 +36,7 @@ class Failover(NamedTuple):
     """What one would do to acknowledged orders, and whether none is lost."""
 
     is_safe: bool
-    text: Message
+    said: Message  # the key of `status --json`, too
 
 
 class Violated(NamedTuple):
