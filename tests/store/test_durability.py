@@ -127,8 +127,8 @@ def test_standbys_of_a_postgresql(states: list[str | None], names: str, said: st
     engine = SimpleNamespace(url=make_url("postgresql+psycopg://u@h/d"))
     connection: Any = SimpleNamespace(dialect=dialect, engine=engine, exec_driver_sql=ask)
     found = failover(connection)
-    assert found is None if said is None else said in sentence(found.text)
-    assert found is None or found.is_safe is ("is acknowledged" in sentence(found.text))
+    assert found is None if said is None else said in sentence(found.said)
+    assert found is None or found.is_safe is ("is acknowledged" in sentence(found.said))
 
 
 @pytest.mark.parametrize(
@@ -146,4 +146,4 @@ def test_replicas_of_a_mariadb(settings: dict[str, str], said: str | None):
         dialect=SimpleNamespace(name=MARIADB), exec_driver_sql=lambda _: list(settings.items())
     )
     found = failover(connection)
-    assert found is None if said is None else said in sentence(found.text)
+    assert found is None if said is None else said in sentence(found.said)

@@ -3,7 +3,7 @@
 1. `find` says which file it is; `read` and `from_environ` make a tree of tables from it and from the variables.
 2. `merge` puts the variables over the file, key by key.
 3. `settle` reads the secrets' files.
-4. The models check the result and hang relative paths on the file's folder; findings.py holds what is wrong, in words.
+4. The models check the result and hang relative paths on the file's folder; key_errors.py holds what is wrong, in words.
 """
 
 import json
