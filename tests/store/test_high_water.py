@@ -1,11 +1,16 @@
 """An older copy of the tables is told from what only looks like one."""
 
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from sqlalchemy import insert, select
+from tests import databases
 
-from orderbridge.store.high_water import hold_s, is_older
+from orderbridge.store.database import Database
+from orderbridge.store.high_water import begin, hold_s, is_older
+from orderbridge.store.own_tables import books
 
 NOW = datetime(2026, 3, 2, 12, tzinfo=UTC)
 
@@ -48,3 +53,24 @@ def test_another_database_is_older_where_the_one_before_was_taken_away_and_had_e
 def test_a_poll_is_held_by_the_mark_and_never_for_longer_than_one_can_take(until_s: int | None, held_s: float) -> None:
     next_poll = None if until_s is None else NOW + timedelta(seconds=until_s)
     assert hold_s(next_poll, NOW, longest_s=50.0) == held_s
+
+
+@databases.only(*databases.SERVERS)
+def test_of_two_that_begin_at_once_on_a_new_database_one_gives_its_id(url: str, database: Database) -> None:
+    first, second = Database(url, inline=True), Database(url, inline=True)
+    with ThreadPoolExecutor(1) as pool:
+        with first.engine.begin() as connection:
+            begin(connection, "first")
+            other = pool.submit(second.write_now, lambda tx: begin(tx, "second"))
+            wait([other], timeout=0.3)  # it has seen no id, and waits for the first
+        other.result()
+    assert database.read_now(lambda tx: tx.execute(select(books.c.id)).scalars().all()) == ["first"]
+    first.close()
+    second.close()
+
+
+def test_of_two_ids_the_one_that_has_come_further_stays(database: Database) -> None:
+    rows = [{"id": "a", "generation": 3}, {"id": "b", "generation": 7}]
+    database.write_now(lambda tx: tx.execute(insert(books), rows))
+    database.write_now(lambda tx: begin(tx, "new"))
+    assert database.read_now(lambda tx: tx.execute(select(books.c.id)).scalars().all()) == ["b"]

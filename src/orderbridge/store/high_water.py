@@ -22,14 +22,29 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import AwareDatetime, TypeAdapter, ValidationError
-from sqlalchemy import Connection, Row, and_, bindparam, delete, func, insert, or_, select, update
+from sqlalchemy import (
+    Connection,
+    Row,
+    Select,
+    String,
+    and_,
+    bindparam,
+    column,
+    delete,
+    func,
+    insert,
+    or_,
+    select,
+    table,
+    update,
+)
 
 from orderbridge.clock import SystemClock
 from orderbridge.model import ActionState
 from orderbridge.store.accounts import held, hold, versions
 from orderbridge.store.own_tables import books, devices, fleet, pairing
 from orderbridge.store.rows import batches
-from orderbridge.store.tables import accounts, actions, events, orders, quarantine, unfinished
+from orderbridge.store.tables import SCHEMA_VERSION_TABLE, accounts, actions, events, orders, quarantine, unfinished
 from orderbridge.store.workers import detached
 
 MODE = 0o600
@@ -187,12 +202,22 @@ _NUMBER = (
     .where(events.c.id == bindparam("event"))
 )
 _DEVICES = select(devices.c.id).where(devices.c.revoked_utc.is_(None)).order_by(devices.c.id)
+_ONE_AT_A_TIME: Select[Any] = (
+    select(column("version_num", String)).select_from(table(SCHEMA_VERSION_TABLE)).with_for_update()
+)
 _ADVANCE = update(books).values(generation=books.c.generation + 1)
 
 
 def begin(connection: Connection, name: str) -> None:
-    """Give the database its id, unless it has one."""
-    if connection.execute(select(books.c.id)).first() is None:
+    """Give the database its id, unless it has one. Of two replicas that start on a new database, one gives it."""
+    ids = select(books.c.id).order_by(books.c.generation.desc(), books.c.id)
+    if len(connection.execute(ids).all()) == 1:
+        return
+    connection.execute(_ONE_AT_A_TIME)
+    found = connection.execute(ids).scalars().all()
+    if found:
+        connection.execute(delete(books).where(books.c.id.not_in(found[:1])))
+    else:
         connection.execute(insert(books).values(id=name))
 
 
@@ -272,8 +297,8 @@ def unknown(connection: Connection, keys: Iterable[str]) -> set[str]:
     """Of these orders, the ones that neither the tables nor quarantine have."""
     wanted = set(keys)
     for batch in batches(sorted(wanted)):
-        for column in (orders.c.payment_key, quarantine.c.payment_key):
-            wanted.difference_update(connection.execute(select(column).where(column.in_(batch))).scalars())
+        for key in (orders.c.payment_key, quarantine.c.payment_key):
+            wanted.difference_update(connection.execute(select(key).where(key.in_(batch))).scalars())
     return wanted
 
 
