@@ -74,7 +74,6 @@ class Service:
 
     async def run(self) -> None:
         """Until SIGTERM or SIGINT. SIGHUP: what is in flight is finished, and it goes on by what `load` gives."""
-        read_ahead()
         loop = asyncio.get_running_loop()
         for number, heard in ((signal.SIGTERM, self._end), (signal.SIGINT, self._end), (signal.SIGHUP, self._reload)):
             loop.add_signal_handler(number, heard)
@@ -178,6 +177,7 @@ class Service:
         for name in settings.extensions:
             if name not in self.extensions:
                 self.extensions[name] = (await detached(partial(named, name)))()
+        await detached(read_ahead)  # with the sentences of extensions; what was read before is not read again
         database = await detached(partial(_open, settings), unwanted=Database.close)
         try:
             daemon = Daemon(settings, database=database, cooldowns=self._cooldowns, metrics=self._metrics)

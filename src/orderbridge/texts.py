@@ -57,10 +57,11 @@ class _Sentences(Mapping[str, dict[str, str]]):
         self.add("orderbridge")
 
     def add(self, package: str) -> None:
-        """The sentences of a package, which calls this when it is imported."""
-        found = files(package).joinpath("sentences").iterdir()
-        self._files |= {file.name.removesuffix(".toml"): file for file in found}
-        self._read.clear()
+        """The sentences of a package, which calls this when it is imported. What was read stays."""
+        for file in files(package).joinpath("sentences").iterdir():
+            word = file.name.removesuffix(".toml")
+            self._files[word] = file
+            self._read.pop(word, None)
 
     def __getitem__(self, key: str) -> dict[str, str]:
         return self.of(key.partition(".")[0])[key]
