@@ -68,7 +68,8 @@ def _found(small: str) -> Iterator[tuple[int, int]]:
         if near is None:  # almost everywhere
             place += 1
             continue
-        length = max((len(form) for form in list(near) if small.startswith(form, place)), default=0)
+        parts = (small[place : place + length] for length in list(_lengths))
+        length = max((len(part) for part in parts if part in near), default=0)
         if 0 < length < SHORT and _is_inside_a_word(small, place, place + length):
             length = 0
         if length:
