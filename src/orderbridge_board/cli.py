@@ -2,10 +2,8 @@
 
 import click
 
-from orderbridge.cli.common import Context, as_json, show_json, show_rows
+from orderbridge.cli.common import Context, as_json, pass_context, show_json, show_rows
 from orderbridge.texts import say
-
-pass_context = click.make_pass_decorator(Context)
 
 
 @click.group()

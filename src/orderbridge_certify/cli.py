@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import click
 
-from orderbridge.cli.common import ANSWERS, Context
+from orderbridge.cli.common import ANSWERS, Context, pass_context
 from orderbridge.extension import Extension
 from orderbridge.texts import say
 
 if TYPE_CHECKING:
     from orderbridge_certify.operator import Operator
 
-pass_context = click.make_pass_decorator(Context)
 LONGEST_SLUG = 60
 
 

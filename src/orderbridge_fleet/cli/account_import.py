@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from orderbridge.cli.common import Context, as_json, show_json
+from orderbridge.cli.common import Context, as_json, pass_context, show_json
 from orderbridge.errors import ConfigError
 from orderbridge.texts import say, sentence
-from orderbridge_fleet.cli.context import keys_of, made, pass_context, say_not_read
+from orderbridge_fleet.cli.context import keys_of, made, say_not_read
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection

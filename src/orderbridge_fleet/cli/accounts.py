@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from orderbridge.cli.common import Context, as_json, show_json, show_rows
+from orderbridge.cli.common import Context, as_json, pass_context, show_json, show_rows
 from orderbridge.config.keys import SECRETS
 from orderbridge.errors import ConfigError
 from orderbridge.texts import say
 from orderbridge_fleet.cli import account_import as fleet_import
 from orderbridge_fleet.cli import cooldown
 from orderbridge_fleet.cli import keys as fleet_keys
-from orderbridge_fleet.cli.context import clash, keys_of, made, pass_context, say_not_read
+from orderbridge_fleet.cli.context import clash, keys_of, made, say_not_read
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection

@@ -5,15 +5,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from orderbridge.cli.common import Context
 from orderbridge.errors import ConfigError, Message
 from orderbridge.texts import say
 
 if TYPE_CHECKING:
     from orderbridge.config import Account, Settings
     from orderbridge_fleet.sealing import MasterKeys
-
-pass_context = click.make_pass_decorator(Context)
 
 
 def keys_of(settings: "Settings") -> "MasterKeys":

@@ -21,12 +21,11 @@ from typing import TYPE_CHECKING
 import click
 
 from orderbridge.cli.check import FAILED, OK, WARNING, Finding, Report, bad, failed, warn
-from orderbridge.cli.common import Context, as_json
+from orderbridge.cli.common import Context, as_json, pass_context
 from orderbridge.cli.line import account_of, wire_for
 from orderbridge.errors import MarketplaceError, NotSent, RateLimited, StoreError
 from orderbridge.rules.cooldown import MARGIN_S
 from orderbridge.texts import say
-from orderbridge_fleet.cli.context import pass_context
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection

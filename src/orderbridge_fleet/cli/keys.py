@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from orderbridge.cli.common import Context
+from orderbridge.cli.common import Context, pass_context
 from orderbridge.texts import say
-from orderbridge_fleet.cli.context import keys_of, pass_context
+from orderbridge_fleet.cli.context import keys_of
 
 if TYPE_CHECKING:
     from orderbridge_fleet.sealing import Fault, MasterKeys
