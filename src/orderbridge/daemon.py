@@ -18,7 +18,7 @@ from orderbridge.errors import Fenced, FileLost, Over
 from orderbridge.extension import named
 from orderbridge.jobs.account import Account
 from orderbridge.jobs.accounts_at_work import AccountsAtWork, is_many
-from orderbridge.jobs.context import Context
+from orderbridge.jobs.context import Context, Kept
 from orderbridge.jobs.daemon_problems import DaemonProblems
 from orderbridge.jobs.health_check import Checkup
 from orderbridge.jobs.journal_writer import journal_of
@@ -32,10 +32,9 @@ from orderbridge.net.http import Wire
 from orderbridge.observe import systemd
 from orderbridge.observe.liveness import Pulse
 from orderbridge.observe.metrics import Metrics
-from orderbridge.rules.cooldown import Cooldowns
 from orderbridge.rules.problems import Problem
 from orderbridge.store import schema
-from orderbridge.store.database import Database, open_database
+from orderbridge.store.database import Database, open_configured
 from orderbridge.store.leader import end_replicas
 from orderbridge.texts import say
 
@@ -80,20 +79,18 @@ class Daemon:
         random: Random | None = None,
         wire: Wire | None = None,
         database: Database | None = None,
-        cooldowns: Cooldowns | None = None,
-        metrics: Metrics | None = None,
+        kept: Kept | None = None,
     ) -> None:
-        """`cooldowns`: of the daemon before this one in the same process; a clock that was set cannot shorten them."""
+        """`kept`: by the daemon before this one in the same process."""
         self._settings = settings
         self._machine = clock or SystemClock()
         self.roster = _roster(settings)
         self._clock = self.roster.clock(self._machine)
         self._wire = wire or _wire(settings)
         self._wire.may_leave = self.roster.may_send
-        self.database = database or _database(settings.database)
-        self.cooldowns = cooldowns or Cooldowns()
-        self._context = Context.of(settings, self.database, self._clock, random=random, metrics=metrics)
-        self._metrics = self._context.metrics
+        self.database = database or open_configured(settings.database)
+        self._context = Context.of(settings, self.database, self._clock, random=random, kept=kept)
+        self._kept, self._metrics = self._context.kept, self._context.metrics
         self.database.fence = self._fence
         self.database.on_work = self._metrics.worked
         if not settings.fleet.from_database:  # else accounts come later, and one at work may have been counted
@@ -107,13 +104,11 @@ class Daemon:
         )
         self._make_jobs()
         self._stopping, self._is_ending, self._is_fenced = asyncio.Event(), False, False
-        self.on_started: Callable[[], None] = lambda: None
 
     def _make_jobs(self) -> None:
         self._pollers = Pollers(
             self._context,
             self.roster.known.keys(),
-            self.cooldowns,
             not_written=self.outbox.refused,
             journal=self.journal,
             known=self.health.known,
@@ -123,7 +118,7 @@ class Daemon:
         )
         self.health.also = self.restore_check.read
         self.health.others = self.roster.problems_elsewhere
-        self.report = SelfReport(self._context, self.roster.at_work, self.outbox, self.cooldowns)
+        self.report = SelfReport(self._context, self.roster.at_work, self.outbox)
         self.working = AccountsAtWork(
             self._context,
             self.roster,
@@ -158,9 +153,8 @@ class Daemon:
             self._clock,
             accounts_at_work=at_work.values,
             names=lambda: {account.fingerprint: account.name for account in known.values() if account is not None},
+            kept=self._kept,
         )
-        checkup.known.fenced = self._metrics.fenced_lately
-        checkup.known.is_scope_wrong = lambda: self.cooldowns.is_scope_wrong
         self._wire.on_date = checkup.known.heard_date
         return checkup
 
@@ -191,6 +185,8 @@ class Daemon:
             starting.cancel()
             await asyncio.gather(stopping, starting, return_exceptions=True)
             await self._finish(background, fleet)
+            # A dump that is put back ends replicas: the next daemon has to see it.
+            self._kept.high_water, self._kept.history = self.restore_check.last, self.health.history
         if failed is not None:
             failed.result()
 
@@ -235,7 +231,10 @@ class Daemon:
         if not self._settings.fleet.from_database:
             await self.database.run(end_replicas)
         await self.database.read(self.database.durability.ask)
-        self.cooldowns.hold(self._clock.monotonic() + await self.restore_check.start())
+        self.restore_check.last = self._kept.high_water
+        if self._kept.history is not None:
+            self.health.go_on(self._kept.history)
+        self._kept.cooldowns.hold(self._clock.monotonic() + await self.restore_check.start())
         await self.roster.begin(self)
         await self.outbox.recover()  # before anything is decided about the accounts' rows
         self.health.be_unsure(self.working.starts_for_s)
@@ -243,7 +242,7 @@ class Daemon:
         self.upkeep.begin(self.timetable)
         self.timetable.start()
         self.pulse.excuse("start")
-        self.on_started()
+        self._kept.begun.set()
         systemd.notify(systemd.READY)
         _log.info("daemon.started", version=__version__, accounts=len(self.roster.at_work))
         watching = self.database.watch(self.outbox.wake)
@@ -350,12 +349,4 @@ def _wire(settings: config.Settings) -> Wire:
         max_idle=max(settings.actions.max_in_flight, MOST_IDLE if is_many(settings) else 0),
         requests_per_second=market.requests_per_second,
         logins_per_second=market.logins_per_second,
-    )
-
-
-def _database(chosen: config.Database) -> Database:
-    return open_database(
-        chosen.url,
-        busy_timeout_s=chosen.busy_timeout_seconds,
-        accept_unsafe_durability=chosen.accept_unsafe_durability,
     )

@@ -24,14 +24,12 @@ from orderbridge import __version__, config
 from orderbridge.daemon import Daemon
 from orderbridge.errors import Fenced, OrderbridgeError, StoreError
 from orderbridge.extension import Extension, named
+from orderbridge.jobs.context import Kept
 from orderbridge.observe import liveness, systemd
 from orderbridge.observe.metrics import READY, WORKING, Metrics
-from orderbridge.rules.cooldown import Cooldowns
-from orderbridge.rules.notify import OpenProblems
 from orderbridge.rules.problems import Code, Readiness, Severity
-from orderbridge.store.database import Database, open_database
+from orderbridge.store.database import Database, open_configured
 from orderbridge.store.failures import remedy
-from orderbridge.store.high_water import HighWater
 from orderbridge.store.leader import RightToWork
 from orderbridge.store.workers import detached
 from orderbridge.texts import read_ahead, say, sentence
@@ -58,7 +56,6 @@ class Service:
         self._daemon: Daemon | None = None  # the one at work
         self._next: Daemon | None = None  # made ready by a reload
         self._leader: RightToWork | None = None
-        self._begun = asyncio.Event()  # the first polls are under way, or another daemon makes them
         self._called = asyncio.Event()  # by a reload: the one that waits or works has to give way
         self._ending = False
         self._serving: asyncio.Task[None] | None = None
@@ -67,10 +64,7 @@ class Service:
         self._reload_wanted = False
         self._metrics = Metrics(codes=Code, severities=Severity, build=(__version__, platform.python_version()))
         self._listening = Listening(self, settings.web)
-        self._cooldowns = Cooldowns()  # they run on over a reload, whatever the clock and the database say by then
-        self._high_water: HighWater | None = None  # how far the tables had come under the daemon before this one
-        self._name_holder: str | None = None  # who answers `orderbridge healthcheck` in our place
-        self._history: OpenProblems | None = None  # what it has reported in the log
+        self._kept = Kept(self._metrics, page=lambda: self._listening.page)
 
     async def run(self) -> None:
         """Until SIGTERM or SIGINT. SIGHUP: what is in flight is finished, and it goes on by what `load` gives."""
@@ -136,9 +130,9 @@ class Service:
         """Who has our name. One that waits for another daemon is not at work, and replicas may share a configuration."""
         is_replica = peer is not None and peer.uid == os.geteuid() and self._settings.fleet.from_database
         found = None if peer is None or self._daemon is None or is_replica else str(peer)
-        if found is not None and found != self._name_holder:
+        if found is not None and found != self._kept.name_holder:
             _log.warning("healthcheck.name_taken", holder=found, reason=say("log.name_taken"))
-        self._name_holder = found
+        self._kept.name_holder = found
 
     # ---- working -----------------------------------------------------------------------------------------------------
 
@@ -156,20 +150,13 @@ class Service:
                 self._shown = asyncio.create_task(self._show())
             if self._next is None:  # else a reload was quicker: this one gives way before it begins
                 self._called.clear()
-            daemon.restore_check.last = self._high_water
-            if self._history is not None:
-                daemon.health.go_on(self._history)
             try:
                 if await self._may_work(await self._leader_of(daemon)):
                     await self._work(daemon)
             except Fenced:  # as if it had been killed: what it held is another replica's, or is asked for anew
                 await self._drop_leader()
-                self._cooldowns = Cooldowns()
+                self._kept.cooldowns.keep(())
             finally:
-                self._high_water = (
-                    daemon.restore_check.last
-                )  # a dump that is put back ends replicas: the next one has to see it
-                self._history = daemon.health.history
                 daemon.database.close()
 
     async def _make_ready(self, settings: config.Settings) -> Daemon:
@@ -180,7 +167,7 @@ class Service:
         await detached(read_ahead)  # with the sentences of extensions; what was read before is not read again
         database = await detached(partial(_open, settings), unwanted=Database.close)
         try:
-            daemon = Daemon(settings, database=database, cooldowns=self._cooldowns, metrics=self._metrics)
+            daemon = Daemon(settings, database=database, kept=self._kept)
             await detached(partial(daemon.roster.check, database))
         except BaseException:
             database.close()
@@ -191,7 +178,7 @@ class Service:
         """Orders come first: what listens takes a tenth of a second of a core to load, and the first poll waits for none."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(SHOWN_WITHIN_S):
-                await self._begun.wait()
+                await self._kept.begun.wait()
                 await asyncio.sleep(POLLED_S)
         await self._listening.run()
 
@@ -220,7 +207,7 @@ class Service:
                     raise
             if not waiting:
                 waiting = True
-                self._begun.set()
+                self._kept.begun.set()
                 _log.warning("daemon.waiting", reason=say("daemon.waiting"), by=await detached(leader.holder) or "?")
                 systemd.notify(f"{systemd.READY}\nSTATUS={say('status.waiting', self._settings.language)}")
             with contextlib.suppress(TimeoutError):
@@ -230,9 +217,6 @@ class Service:
 
     async def _work(self, daemon: Daemon) -> None:
         self._daemon = daemon
-        daemon.on_started = self._begun.set
-        daemon.health.known.page = lambda: self._listening.page
-        daemon.health.known.name_holder = lambda: self._name_holder
         leader = await self._leader_of(daemon)
         guard = asyncio.create_task(self._watch(daemon, leader))
         seen = daemon.for_extensions()
@@ -307,12 +291,7 @@ class Service:
 
 
 def _open(settings: config.Settings) -> Database:
-    chosen = settings.database
-    database = open_database(
-        chosen.url,
-        busy_timeout_s=chosen.busy_timeout_seconds,
-        accept_unsafe_durability=chosen.accept_unsafe_durability,
-    )
+    database = open_configured(settings.database)
     try:
         database.refuse_closed()
         database.refuse_pooler()
@@ -320,9 +299,7 @@ def _open(settings: config.Settings) -> Database:
     except BaseException:
         database.close()
         raise
-    if (
-        unsafe is not None and database.dialect.unsafe_is_refused
-    ):  # one that becomes so later is a problem, and waited for
+    if unsafe is not None and database.dialect.unsafe_is_refused:  # one that becomes so later is waited for
         database.close()
         raise StoreError(unsafe.key, **unsafe.facts)
     return database

@@ -27,7 +27,7 @@ from orderbridge.jobs.outbox import CycleResult, Outbox
 from orderbridge.jobs.poll import Pollers
 from orderbridge.jobs.roster import Roster
 from orderbridge.net.http import Wire
-from orderbridge.rules.cooldown import Cooldowns, Member
+from orderbridge.rules.cooldown import Member
 from orderbridge.store import schema
 from orderbridge.store.database import Database
 from orderbridge_sandbox import Fault, World, create_app, wire
@@ -139,10 +139,10 @@ class Shop:
         self.accounts = {one.name: Account(one, self.context, self._wire) for one in self.settings.accounts}
         self.outbox = TickedOutbox(self.context, Roster.of(self.accounts))
         members = [Member(account.fingerprint, account.name, account.application) for account in self.accounts.values()]
-        self.cooldowns = Cooldowns()
+        self.cooldowns = self.context.kept.cooldowns
         self.cooldowns.configure(self.settings.marketplace.cooldown_scope)
         self.cooldowns.know(members, COOLDOWN_S)
-        self.polling = Pollers(self.context, self.accounts, self.cooldowns, not_written=self.outbox.refused)
+        self.polling = Pollers(self.context, self.accounts, not_written=self.outbox.refused)
         self.pollers = {name: self.polling.poller(account) for name, account in self.accounts.items()}
         self._polls_at = dict.fromkeys(self.accounts, 0.0)
         self._till: sqlite3.Connection | None = None

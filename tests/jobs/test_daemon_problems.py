@@ -93,7 +93,8 @@ async def test_a_select_that_is_kept_open_lets_the_log_grow_and_afterwards_it_sh
 
 async def test_a_replica_that_was_replaced_tells_it_for_an_hour(shop: Shop):
     checkup, at = checkup_of(shop), shop.clock.now()
-    checkup.known.fenced = lambda: (at, 3)
+    for _ in range(3):
+        checkup.known.kept.metrics.fenced(at)
     (found,) = await checkup.check()
     assert (found.code, found.severity, found.since, found.count) == ("writes_fenced", "warning", at, 3)
     await asyncio.sleep(FENCED.total_seconds() - 10.0)
@@ -105,7 +106,7 @@ async def test_a_replica_that_was_replaced_tells_it_for_an_hour(shop: Shop):
 async def test_a_certificate_is_told_when_its_last_days_begin_and_when_it_has_ended(shop: Shop):
     """The daemon works on, and nobody reloads it."""
     checkup, first = checkup_of(shop), shop.clock.now()
-    checkup.known.page = lambda: Page(is_served=True, has_board=True, ends=first + SOON)
+    checkup.known.kept.page = lambda: Page(is_served=True, has_board=True, ends=first + SOON)
     assert await checkup.check() == []
     await asyncio.sleep(60)
     (soon,) = await checkup.check()
@@ -337,8 +338,8 @@ async def test_what_is_asked_of_others(shop: Shop, monkeypatch: pytest.MonkeyPat
     checkup = checkup_of(shop)
     await shop.poll()
     monkeypatch.setattr("orderbridge.observe.output.stuck_s", lambda: LOG_STUCK_S)
-    checkup.known.is_scope_wrong = lambda: True
-    checkup.known.name_holder = lambda: "PID 7"
+    checkup.known.kept.cooldowns.is_scope_wrong = True
+    checkup.known.kept.name_holder = "PID 7"
     assert names(await checkup.check()) == [("cooldown_shared", ""), ("log_not_read", "")]
     await asyncio.sleep(BUSY.total_seconds())
     found = await checkup.check()

@@ -64,7 +64,7 @@ async def test_it_is_late_until_somebody_answers(shop: Shop):
 
 
 def pollers(shop: Shop, known: DaemonProblems) -> Pollers:
-    return Pollers(shop.context, shop.accounts, shop.cooldowns, not_written=shop.outbox.refused, known=known)
+    return Pollers(shop.context, shop.accounts, not_written=shop.outbox.refused, known=known)
 
 
 async def test_whole_hours_of_all_orders_are_a_wrong_time_zone_and_told_as_that(shop: Shop):

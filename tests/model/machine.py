@@ -38,7 +38,7 @@ from orderbridge.jobs import (
 )
 from orderbridge.jobs import outbox as jobs_outbox
 from orderbridge.jobs.acknowledge import Answer, Polled
-from orderbridge.jobs.context import Context
+from orderbridge.jobs.context import Context, Kept
 from orderbridge.jobs.intake import Intake
 from orderbridge.jobs.lanes import Lanes
 from orderbridge.jobs.outbox import Outbox
@@ -61,7 +61,6 @@ from orderbridge.model import (
     Stored,
     Verdict,
 )
-from orderbridge.observe.metrics import Metrics
 from orderbridge.rules.deliveries import Sorted
 from orderbridge.rules.outbox_rows import order_lane
 from orderbridge.rules.retry import next_request
@@ -321,7 +320,7 @@ class Daemon:
         judge = verdicts.Verdicts("en", None)
         accounts: Any = {ACCOUNT: account}
         random: Any = SimpleNamespace(random=lambda: 0.0)
-        self._context = Context(settings, self.books, clock, random, Metrics(), self.lanes, judge)
+        self._context = Context(settings, self.books, clock, random, Kept(), self.lanes, judge)
         self._new_outbox = lambda: Outbox(self._context, Roster.of(accounts))
         # A group of one: nothing waits for others here.
         self._marks: Any = SimpleNamespace(

@@ -56,7 +56,7 @@ def _surroundings(sim: Sim) -> Iterator[None]:
         stack.enter_context(patch.object(Database, "watch", sim.watch))
         stack.enter_context(patch("orderbridge.service.Daemon", SimDaemon))
         stack.enter_context(patch("orderbridge.service.detached", at_once))
-        stack.enter_context(patch("orderbridge.service.open_database", open_database))
+        stack.enter_context(patch("orderbridge.service.open_configured", open_database))
         stack.enter_context(patch("orderbridge.service.liveness.answer", unasked))
         if sim.plan.more.batch:
             for name in ("store.rows.BATCH", "jobs.intake.CHUNK"):

@@ -36,6 +36,7 @@ from tests.web.asking import asked, rest_of
 from orderbridge import config, service
 from orderbridge.daemon import Daemon
 from orderbridge.jobs import upkeep
+from orderbridge.jobs.context import Kept
 from orderbridge.model import Action, ActionState
 from orderbridge.observe import metrics as names
 from orderbridge.observe.metrics import Family, Metrics
@@ -326,7 +327,7 @@ async def test_open_problems_are_shown_and_go(
     metrics = Metrics(codes=Code, severities=Severity)
     assert {one.labels[0] for one in metrics.readings(names.PROBLEMS)} == set(Code)
     world.refuse_account("kadikoy")
-    daemon = Daemon(settings_for(sandbox, till), metrics=metrics)
+    daemon = Daemon(settings_for(sandbox, till), kept=Kept(metrics))
     task = begun(daemon.run())
     await until(lambda: Code.LOGIN_REFUSED in daemon.report.readiness().severe)
     daemon.report.measure()
@@ -362,7 +363,7 @@ def test_an_observation_is_counted_up_to_its_bound() -> None:
 async def test_one_that_has_only_begun_to_start_is_not_ready(sandbox: Sandbox, till: Till):
     metrics = Metrics()
     metrics.good_polls["kadikoy"] = 0.0  # of the daemon before a reload
-    daemon = Daemon(settings_for(sandbox, till), metrics=metrics)
+    daemon = Daemon(settings_for(sandbox, till), kept=Kept(metrics))
     assert not daemon.report.readiness().is_ready
     daemon.database.close()
 

@@ -88,16 +88,9 @@ class Context:
 
     def database(self, *, makes_file: bool = False) -> "Database":
         """The configured database, which answered. Raises StoreError. Only `db upgrade` makes a SQLite file."""
-        from orderbridge.store.database import open_database
+        from orderbridge.store.database import open_configured
 
-        chosen = self.settings.database
-        return open_database(
-            chosen.url,
-            busy_timeout_s=chosen.busy_timeout_seconds,
-            accept_unsafe_durability=chosen.accept_unsafe_durability,
-            inline=True,
-            makes_file=makes_file,
-        )
+        return open_configured(self.settings.database, inline=True, makes_file=makes_file)
 
     @contextmanager
     def current(self) -> Iterator["Database"]:

@@ -1,6 +1,8 @@
-"""What every job of one daemon needs, in one frozen value."""
+"""What every job of one daemon needs, in one frozen value; and what the daemons of one process hand on."""
 
-from dataclasses import dataclass
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from random import Random
 from typing import Self
 from zoneinfo import ZoneInfo
@@ -10,8 +12,29 @@ from orderbridge.clock import Clock
 from orderbridge.jobs.lanes import Lanes
 from orderbridge.jobs.verdicts import Verdicts
 from orderbridge.observe.metrics import Metrics
+from orderbridge.rules.cooldown import Cooldowns
+from orderbridge.rules.notify import OpenProblems
+from orderbridge.rules.problems import Page
 from orderbridge.rules.statuses import Statuses
 from orderbridge.store.database import Database
+from orderbridge.store.high_water import HighWater
+
+
+@dataclass(slots=True)
+class Kept:
+    """What outlives one daemon: after a reload the next one in the process goes on with it.
+
+    `page`: what is served beside the daemon. `begun`: the first polls are under way, or another daemon makes them.
+    `name_holder`: the process that answers `orderbridge healthcheck` in place of this one.
+    """
+
+    metrics: Metrics = field(default_factory=Metrics)
+    page: Callable[[], Page] = Page
+    cooldowns: Cooldowns = field(default_factory=Cooldowns)  # a clock that was set cannot shorten them
+    begun: asyncio.Event = field(default_factory=asyncio.Event)
+    high_water: HighWater | None = None
+    history: OpenProblems | None = None  # what the log has
+    name_holder: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +45,7 @@ class Context:
     database: Database
     clock: Clock
     random: Random
-    metrics: Metrics
+    kept: Kept
     lanes: Lanes
     verdicts: Verdicts
 
@@ -34,13 +57,18 @@ class Context:
         clock: Clock,
         *,
         random: Random | None = None,
-        metrics: Metrics | None = None,
+        kept: Kept | None = None,
     ) -> Self:
         """With lanes in which nothing is under way."""
-        metrics = metrics or Metrics()
-        verdicts = Verdicts(settings.language, Statuses(settings.marketplace.needs_payment_status_id), metrics)
+        kept = kept or Kept()
+        verdicts = Verdicts(settings.language, Statuses(settings.marketplace.needs_payment_status_id), kept.metrics)
         random = random or Random()  # noqa: S311 - it spreads waits, it guards nothing
-        return cls(settings, database, clock, random, metrics, Lanes(), verdicts)
+        return cls(settings, database, clock, random, kept, Lanes(), verdicts)
+
+    @property
+    def metrics(self) -> Metrics:
+        """Of the process."""
+        return self.kept.metrics
 
     @property
     def zone(self) -> ZoneInfo:

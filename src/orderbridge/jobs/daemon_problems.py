@@ -15,9 +15,10 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from orderbridge.clock import Clock, http_date
+from orderbridge.jobs.context import Kept
 from orderbridge.observe import output
 from orderbridge.rules.notify import Key
-from orderbridge.rules.problems import Code, Page, Problem, page_problems
+from orderbridge.rules.problems import Code, Problem, page_problems
 from orderbridge.store.database import Database
 
 if TYPE_CHECKING:
@@ -40,7 +41,13 @@ SLOW_WITHIN_S = 120.0
 class DaemonProblems:
     """Those of one daemon. `accounts`: those that are at work."""
 
-    def __init__(self, database: Database, clock: Clock, accounts: "Callable[[], Iterable[Account]]" = tuple) -> None:
+    def __init__(
+        self,
+        database: Database,
+        clock: Clock,
+        accounts: "Callable[[], Iterable[Account]]" = tuple,
+        kept: Kept | None = None,
+    ) -> None:
         self._database = database
         self._clock = clock
         self._accounts = accounts
@@ -48,11 +55,7 @@ class DaemonProblems:
         self._since: dict[Key, datetime] = {}  # of those that are checked
         self._dated = float("-inf")
         self._dates: tuple[tuple[datetime, float], ...] = ()  # the last two, and our monotonic time of each
-        self.page: Callable[[], Page] = Page  # it is served beside the daemon, and outlives it
-        # When this replica was last replaced, and how many of its writes were refused; outlives the daemon, too.
-        self.fenced: Callable[[], tuple[datetime | None, int]] = lambda: (None, 0)
-        self.is_scope_wrong: Callable[[], bool] = lambda: False  # the cooldowns outlive the daemon
-        self.name_holder: Callable[[], str | None] = lambda: None  # who answers `orderbridge healthcheck` in our place
+        self.kept = kept or Kept()
         self.broken_views: tuple[str, ...] = ()  # at the last check of health
         self.is_held = False  # by another program, so that the last check of health could not even read
 
@@ -103,7 +106,7 @@ class DaemonProblems:
     def problems(self) -> tuple[Problem, ...]:
         """All of it now."""
         now = self._clock.now()
-        checked = [*self._of_database(), *self._others(now), *page_problems(self.page(), now)]
+        checked = [*self._of_database(), *self._others(now), *page_problems(self.kept.page(), now)]
         self._since = {one.key: one.since or self._since.get(one.key, now) for one in checked}
         found = (replace(one, since=self._since[one.key]) for one in checked)
         return (*self._begun.values(), *(one for one in found if has_lasted(one, now)))
@@ -125,7 +128,7 @@ class DaemonProblems:
         offsets_s = [(now - self._by_date(*date)).total_seconds() for date in self._dates]
         if len(offsets_s) > 1 and min(map(abs, offsets_s)) > CLOCK_WRONG_S:
             yield _problem(Code.CLOCK_WRONG, offset=f"{offsets_s[-1]:+.0f}")
-        if self.is_scope_wrong():  # accounts share a cooldown although the configuration does not say so
+        if self.kept.cooldowns.is_scope_wrong:  # accounts share a cooldown although the configuration does not say so
             yield _problem(Code.COOLDOWN_SHARED)
         for one in self._accounts():
             if (dead := one.session.died_young()) >= DEAD_TOKENS:
@@ -134,12 +137,12 @@ class DaemonProblems:
                 yield _problem(Code.NO_RESTAURANT, one.name)
             if one.full_list:  # of documents that cannot be acknowledged
                 yield _problem(Code.LIST_FULL, one.name, how_many=one.full_list, count=str(one.full_list))
-        at, refused = self.fenced()
+        at, refused = self.kept.metrics.fenced_lately()
         if at is not None and now - at < FENCED:
             yield replace(_problem(Code.WRITES_FENCED, how_many=refused, count=str(refused)), since=at)
         if output.stuck_s() >= LOG_STUCK_S:
             yield _problem(Code.LOG_NOT_READ)
-        if (holder := self.name_holder()) is not None:
+        if (holder := self.kept.name_holder) is not None:
             yield _problem(Code.HEALTHCHECK_TAKEN, holder=holder)
 
 

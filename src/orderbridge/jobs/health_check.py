@@ -31,6 +31,7 @@ from orderbridge import config
 from orderbridge.clock import Clock
 from orderbridge.errors import Message, Over
 from orderbridge.jobs.alarms import Alarms, Ping
+from orderbridge.jobs.context import Kept
 from orderbridge.jobs.daemon_problems import DaemonProblems
 from orderbridge.jobs.open_problems import configured, read_problems
 from orderbridge.jobs.problem_table import ProblemTable
@@ -62,10 +63,11 @@ class Checkup:
         clock: Clock,
         accounts_at_work: "Callable[[], Iterable[Account]]" = tuple,
         names: Callable[[], Mapping[str, str]] | None = None,
+        kept: Kept | None = None,
     ) -> None:
         """`names`: of all accounts there are, by fingerprint; without it, of those that are configured."""
         self._names = names or (lambda: configured(settings))
-        self.known = DaemonProblems(database, clock, accounts_at_work)
+        self.known = DaemonProblems(database, clock, accounts_at_work, kept)
         self._settings = settings
         self._database = database
         self._clock = clock

@@ -35,7 +35,7 @@ from orderbridge.jobs.journal_writer import Journal
 from orderbridge.jobs.poll_state import PollPlaces, PollState, SharedReading
 from orderbridge.model import AccountState, Document, Outcome
 from orderbridge.observe.metrics import COUNTED, PART
-from orderbridge.rules.cooldown import MARGIN_S, Cooldowns, Ended, names_of, together_s
+from orderbridge.rules.cooldown import MARGIN_S, Ended, names_of, together_s
 from orderbridge.rules.poll_ends import ListRequest, came_in_part, failure_of, listened, longest_listening
 from orderbridge.store.accounts import Success
 from orderbridge.texts import line_remedy, say, sentence
@@ -240,7 +240,6 @@ class Pollers:
         self,
         context: Context,
         configured: Collection[str],
-        cooldowns: Cooldowns,
         *,
         not_written: Callable[[], int],
         journal: Journal | None = None,
@@ -249,7 +248,7 @@ class Pollers:
         """`configured`: the names of all accounts, as of now. `not_written`: outbox rows that the database refuses."""
         market = context.settings.marketplace
         self.context = context
-        self.cooldowns = cooldowns
+        self.cooldowns = context.kept.cooldowns
         self.not_written = not_written
         self._configured, self._journal, self._known = configured, journal, known
         self._cooldown_s = market.cooldown_seconds

@@ -69,7 +69,7 @@ class RestoreCheck:
         self._known = known
         path = mark_path(settings, database)
         self._file = None if path is None else SidecarWriter(path, inline=database.inline)
-        self.last: HighWater | None = None  # the mark; in the same process the next daemon begins with it
+        self.last: HighWater | None = None  # the mark
         self._found: HighWater | None = None  # by the check that is under way
         self._was_lost = False  # the file was taken away under the daemon before this one
         self._hangs = False  # a file that was read did not answer

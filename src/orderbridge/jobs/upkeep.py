@@ -26,7 +26,6 @@ from orderbridge.jobs.roster import Roster
 from orderbridge.jobs.timetable import Timetable
 from orderbridge.observe import systemd
 from orderbridge.observe.metrics import ACTIONS_OPEN, PROBLEMS, REQUESTS_UNDER_WAY, TOKEN_EXPIRES, WORKING
-from orderbridge.rules.cooldown import Cooldowns
 from orderbridge.rules.health import late_after, late_in_turn
 from orderbridge.rules.problems import NO_DATABASE, Problem, Readiness, lamp_of
 from orderbridge.store import inactivity, quarantine, retention, starts
@@ -155,12 +154,11 @@ class SelfReport:
         context: Context,
         accounts: Mapping[str, Account],
         outbox: Outbox,
-        cooldowns: Cooldowns,
     ) -> None:
         settings = context.settings
         self._accounts = accounts
         self._outbox = outbox
-        self._cooldowns = cooldowns
+        self._cooldowns = context.kept.cooldowns
         self._clock = context.clock
         self._metrics = context.metrics
         self._lanes = context.lanes

@@ -15,6 +15,7 @@ from typing import Any, TypedDict, TypeVar, Unpack
 from sqlalchemy import Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 
+from orderbridge.config import Database as Configured
 from orderbridge.config.addresses import DRIVERS, secrets_of, without_password
 from orderbridge.errors import Closed, Message, StoreError, Unusable
 from orderbridge.store.dialects import of
@@ -267,6 +268,13 @@ def open_database(url: str, **options: Unpack[Options]) -> Database:
         reason = " ".join(reason.split()).rstrip(".?")
         raise kind("database.no_answer", url=without_password(url), said=reason, remedy=remedy(error)) from None
     return database
+
+
+def open_configured(chosen: Configured, **options: Unpack[Options]) -> Database:
+    """The database of a configuration, as `open_database` opens it."""
+    options["busy_timeout_s"] = chosen.busy_timeout_seconds
+    options["accept_unsafe_durability"] = chosen.accept_unsafe_durability
+    return open_database(chosen.url, **options)
 
 
 def database_disk(connection: Connection) -> TroubleKind | None:

@@ -18,6 +18,7 @@ from orderbridge import config
 from orderbridge.daemon import Daemon
 from orderbridge.errors import Fenced, Message
 from orderbridge.jobs import accounts_at_work
+from orderbridge.jobs.context import Kept
 from orderbridge.model import CooldownScope
 from orderbridge.observe.metrics import POLLS, WRITES_FENCED, Metrics
 from orderbridge.rules import cooldown
@@ -62,7 +63,7 @@ class Town:
     def new_daemon(self, metrics: Metrics | None = None) -> Daemon:
         shop = self.shop
         given = {"clock": shop.clock, "random": Random(0), "wire": shop._wire, "database": shop.database}
-        return Daemon(self.settings, metrics=metrics, **given)
+        return Daemon(self.settings, kept=Kept(metrics or Metrics()), **given)
 
     def put(self, name: str, secret: str | None = None, *, enabled: bool = True, **options: Any) -> None:
         """As `accounts add` does."""
