@@ -22,7 +22,7 @@ from tests.marketplace.sessions import a_session
 
 from orderbridge import errors
 from orderbridge.errors import MarketplaceError
-from orderbridge.marketplace import list_documents
+from orderbridge.marketplace import answers
 from orderbridge.marketplace.answers import judge, read_envelope
 from orderbridge.marketplace.client import Client, login
 from orderbridge.marketplace.documents import read_listing, read_order
@@ -35,11 +35,11 @@ from orderbridge.texts import sentence
 ENDS = {errors.RateLimited, errors.Refused, errors.ServiceFailed, errors.Unauthorized, errors.UnknownOutcome}
 REASONS = {None, "not_json", "not_an_object", "payment_key_missing", "payment_key_invalid"}
 READERS = [
-    list_documents.read_grant,
-    list_documents.read_restaurants,
-    list_documents.read_restaurant_status,
-    list_documents.read_cancel_reasons,
-    list_documents.read_variables,
+    answers.read_grant,
+    answers.read_restaurants,
+    answers.read_restaurant_status,
+    answers.read_cancel_reasons,
+    answers.read_variables,
 ]
 UNBOUNDED = {"note", "address_description"}
 NOW = datetime(2026, 3, 4, 12, tzinfo=UTC)

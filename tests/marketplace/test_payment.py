@@ -5,7 +5,7 @@ from decimal import Decimal
 import pytest
 from tests.marketplace.samples import CODES
 
-from orderbridge.marketplace.amounts import amount_due, payment_code
+from orderbridge.marketplace.documents import amount_due, payment_code
 
 LOOSE = {
     "Kart (kapıda)": "DOOR",

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.marketplace.samples import KEY
 
 from orderbridge.errors import UnknownOutcome
-from orderbridge.marketplace.list_documents import (
+from orderbridge.marketplace.answers import (
     read_cancel_reasons,
     read_grant,
     read_restaurant_status,

@@ -2,7 +2,6 @@
 
 import contextlib
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -22,7 +21,7 @@ class Work:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.decoded = self.runs = 0
-        decode_at, runs = scan.decode_at, scan._runs
+        decode_at, run = scan.decode_at, scan._RUN
 
         def decoding(text: str, start: int) -> tuple[Any, int]:
             try:
@@ -33,13 +32,14 @@ class Work:
             self.decoded += end - start
             return value, end
 
-        def looking(text: str, start: int) -> Iterator[tuple[str, int, int]]:
-            for run in runs(text, start):
+        class Counted:
+            @staticmethod
+            def match(text: str, start: int) -> re.Match[str] | None:
                 self.runs += 1
-                yield run
+                return run.match(text, start)
 
         monkeypatch.setattr(scan, "decode_at", decoding)
-        monkeypatch.setattr(scan, "_runs", looking)
+        monkeypatch.setattr(scan, "_RUN", Counted)  # the cutter's only loop over single brackets
 
 
 @pytest.fixture
@@ -72,16 +72,6 @@ def test_the_work_is_in_proportion_to_the_body(work: Work, name: str) -> None:
         read_listing(body)
     assert work.decoded <= 4 * len(body) + 4 * scan.WINDOW
     assert work.runs <= len(body)
-
-
-def test_the_open_brackets_that_are_remembered_have_a_limit() -> None:
-    brackets = scan._Brackets()
-    for _ in range(2 * scan.MOST_RUNS):
-        brackets.open("[", 1)
-        brackets.open("{", 1)
-    assert len(brackets._runs) == scan.MOST_RUNS
-    assert {brackets.close("{", 1) + brackets.close("[", 1) for _ in range(2 * scan.MOST_RUNS)} == {2}
-    assert not brackets
 
 
 @pytest.mark.parametrize(

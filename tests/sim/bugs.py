@@ -42,7 +42,7 @@ from orderbridge.jobs.lanes import Lanes
 from orderbridge.jobs.outbox import Outbox
 from orderbridge.jobs.outcome_writer import Ends, OutcomeWriter
 from orderbridge.jobs.reconciler import Reconciler
-from orderbridge.marketplace import amounts, answers
+from orderbridge.marketplace import answers, documents
 from orderbridge.marketplace.client import Client
 from orderbridge.marketplace.session import Session
 from orderbridge.model import Action, ActionState, Differs, KnownBy, LastChange, Outcome, Verdict
@@ -725,12 +725,12 @@ def the_lines_stay_as_they_were(plant: Planting) -> None:
 
 @bug("contract", corner="the_clock_is_set_back_while_a_row_waits")
 def prepaid_orders_are_collected_again(plant: Planting) -> None:
-    plant.instead(amounts.amount_due, lambda _: lambda total, code: total if code else None)
+    plant.instead(documents.amount_due, lambda _: lambda total, code: total if code else None)
 
 
 @bug("contract", seed=1018)
 def any_remark_of_a_payment_is_dropped(plant: Planting) -> None:
-    plant.instead(amounts.payment_code, lambda true: lambda name, codes: true(name and name.split("(")[0], codes))
+    plant.instead(documents.payment_code, lambda true: lambda name, codes: true(name and name.split("(")[0], codes))
 
 
 @bug("contract")

@@ -1,13 +1,17 @@
 """What an answer means (docs/interface.md, Errors; docs/design.md, Behaviour): its data, or the error that says what to do. Pure.
 
+Also the short documents: login, restaurants, reasons, methods (docs/interface.md, Resources). Each reader takes the `data`
+of a success and leaves bad entries out. It raises UnknownOutcome("malformed_data") for another container than
+docs/interface.md's, and for a list of which nothing can be used: an empty result would be believed.
+
 The service's own words decide before the HTTP status does: docs/interface.md gives no status for the errors of complete,
 restaurants and foods, and an error may come under HTTP 200.
 """
 
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
-from typing import Any
+from typing import Any, TypeVar
 
 from orderbridge.errors import (
     MarketplaceError,
@@ -18,7 +22,9 @@ from orderbridge.errors import (
     UnknownOutcome,
 )
 from orderbridge.hiding import longest, without_secrets
+from orderbridge.marketplace.fields import Reader, compared, elements_of
 from orderbridge.marketplace.scan import BrokenText, decode, utf8
+from orderbridge.model import CancelReason, Grant, Method, Restaurant, Variables
 
 _Failure = tuple[type[MarketplaceError], str]
 _UNAUTHORIZED: _Failure = (Unauthorized, "unauthorized")
@@ -34,6 +40,7 @@ _WORDS: Mapping[str, _Failure] = {
     "restoran bulunamadı": (Refused, "restaurant_not_found"),
     "eksik alan": (Refused, "missing_field"),
 }
+_SUCCESS = 2  # any 2xx
 _CLIENT_ERRORS = 400
 _SERVER_ERRORS = 500
 _STATUSES: Mapping[int, _Failure] = {
@@ -53,10 +60,9 @@ _DETAIL_LENGTH = 200
 _READ_LENGTH = 1000
 # Normalizing takes the square of the accents on one letter, and no word of docs/interface.md is longer.
 _WORD_LENGTH = 100
-
-
-def is_success(http_status: int) -> bool:
-    return HTTPStatus.OK <= http_status < HTTPStatus.MULTIPLE_CHOICES
+MOST_TOKEN = 16 * 1024  # characters; no server takes a longer header
+_OPEN_OR_CLOSED = {"open": "Open", "closed": "Closed"}
+_Entry = TypeVar("_Entry")
 
 
 def read_envelope(http_status: int, body: bytes) -> Any:
@@ -71,19 +77,20 @@ def read_envelope(http_status: int, body: bytes) -> Any:
 def judge(http_status: int, members: object) -> Any:
     """As `read_envelope`, for a body that has been read already; None for one that could not be read."""
     envelope = members if isinstance(members, Mapping) else {}
-    success, status, detail = is_success(http_status), envelope.get("status"), _detail(envelope)
+    status, is_success = envelope.get("status"), http_status // 100 == _SUCCESS
     failure = None if status is True else _WORDS.get(_normal(envelope.get("error")))
     if failure is _UNAUTHORIZED and _normal(envelope.get("message")) == _INVALID_CREDENTIALS:
         failure = (Unauthorized, "invalid_credentials")
     failure = failure or _STATUSES.get(http_status)
-    if http_status >= _SERVER_ERRORS:
-        failure, detail = failure or (ServiceFailed, "service_error"), detail or f"HTTP {http_status}"
-    if failure is None and status is False and (success or http_status >= _CLIENT_ERRORS):
+    if failure is None and http_status >= _SERVER_ERRORS:
+        failure = (ServiceFailed, "service_error")
+    if failure is None and status is False and (is_success or http_status >= _CLIENT_ERRORS):
         failure = (Refused, "refused")
     if failure is not None:
         kind, code = failure
-        raise kind(code, detail, http_status=http_status)
-    if status is True and success:
+        without_words = f"HTTP {http_status}" if http_status >= _SERVER_ERRORS else ""
+        raise kind(code, _detail(envelope) or without_words, http_status=http_status)
+    if status is True and is_success:
         return envelope.get("data")
     reason = _STRANGERS.get(http_status, "")
     raise UnknownOutcome("no_envelope", f"HTTP {http_status}", http_status=http_status, reason=reason)
@@ -100,3 +107,77 @@ def _detail(envelope: Mapping[str, Any]) -> str:
     words = [without_secrets(value[: _READ_LENGTH + longest()])[:_READ_LENGTH] for value in texts]
     letters = (letter if letter.isprintable() else " " for letter in ": ".join(filter(None, words)))
     return " ".join("".join(letters).split())[:_DETAIL_LENGTH]
+
+
+# ---- the short documents ----------------------------------------------------------------------------------------------
+
+
+def read_grant(data: object) -> Grant:
+    """docs/interface.md, Access token. A token that no header can carry is none."""
+    members = data if isinstance(data, dict) else {}
+    token = Reader().text(members.get("access_token"), "access_token", limit=None)
+    if not token or len(token) > MOST_TOKEN or not token.isascii() or not token.isprintable() or token != token.strip():
+        raise _malformed("access_token")
+    return Grant(token, Reader().text(members.get("expiration_date"), "expiration_date"))
+
+
+def read_restaurants(data: object) -> tuple[Restaurant, ...]:
+    """docs/interface.md, Restaurant."""
+    return _entries(data, "restaurants", _restaurant)
+
+
+def read_restaurant_status(data: object) -> str:
+    """docs/interface.md, Restaurant: `Open` or `Closed`, whatever its case."""
+    if isinstance(data, str) and (status := _OPEN_OR_CLOSED.get(data.strip().lower())):
+        return status
+    raise _malformed("restaurant status")
+
+
+def read_cancel_reasons(data: object) -> tuple[CancelReason, ...]:
+    """docs/interface.md, Cancel reason."""
+    return _entries(data, "cancel reasons", _reason)
+
+
+def read_variables(data: object) -> Variables:
+    """docs/interface.md, Payment and shipping methods. A list that is missing is empty."""
+    if not isinstance(data, dict):
+        raise _malformed("variables")
+    return Variables(
+        payment_methods=_entries(data.get("paymentMethod", []), "paymentMethod", _method),
+        shipping_methods=_entries(data.get("shippingMethod", []), "shippingMethod", _method),
+    )
+
+
+def _entries(data: object, name: str, read: Callable[[Mapping[str, Any]], _Entry | None]) -> tuple[_Entry, ...]:
+    elements = elements_of(data, lambda entry: bool({"id", "key"} & entry.keys()))
+    if elements is None or data == {}:
+        raise _malformed(name)
+    read_or_none = [read(entry) for entry in elements if isinstance(entry, dict)]
+    entries = tuple(entry for entry in read_or_none if entry is not None)
+    if data and not entries:
+        raise _malformed(name)
+    return entries
+
+
+def _restaurant(entry: Mapping[str, Any]) -> Restaurant | None:
+    sent = Reader().text(entry.get("id"), "id")
+    if not sent:
+        return None
+    key = compared(sent)
+    return Restaurant(
+        key, Reader().text(entry.get("name"), "name") or "", sent.strip() if key != sent.strip() else None
+    )
+
+
+def _reason(entry: Mapping[str, Any]) -> CancelReason | None:
+    number = Reader().integer(entry.get("id"), "id")
+    return None if number is None else CancelReason(number, Reader().text(entry.get("reason"), "reason") or "")
+
+
+def _method(entry: Mapping[str, Any]) -> Method | None:
+    code = Reader().text(entry.get("key"), "key")
+    return Method(code, Reader().text(entry.get("name"), "name") or "") if code else None
+
+
+def _malformed(what: str) -> UnknownOutcome:
+    return UnknownOutcome("malformed_data", what)

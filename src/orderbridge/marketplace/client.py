@@ -26,15 +26,15 @@ from orderbridge.errors import (
     UnknownOutcome,
     reading,
 )
-from orderbridge.marketplace.answers import read_envelope
-from orderbridge.marketplace.documents import read_listing
-from orderbridge.marketplace.list_documents import (
+from orderbridge.marketplace.answers import (
     read_cancel_reasons,
+    read_envelope,
     read_grant,
     read_restaurant_status,
     read_restaurants,
     read_variables,
 )
+from orderbridge.marketplace.documents import read_listing
 from orderbridge.marketplace.session import Session
 from orderbridge.model import Action, CancelReason, Document, Grant, Restaurant, Token, Variables
 from orderbridge.net.http import Answer, Wire
@@ -47,6 +47,7 @@ ACKNOWLEDGE_TIMEOUT_S = 5.0  # README.md, What is promised, 2: for the call and 
 _log = structlog.get_logger(__name__)
 _Result = TypeVar("_Result")
 _Apart = Callable[[Callable[[], Any]], Awaitable[Any]]  # where a large list is taken apart: not on the event loop
+_Read = Callable[[int, bytes], _Result]  # what is made of an answer's status and body
 
 
 async def login(wire: Wire, *, app_secret_key: str, rest_secret_key: str) -> Grant:
@@ -54,7 +55,7 @@ async def login(wire: Wire, *, app_secret_key: str, rest_secret_key: str) -> Gra
     secrets = {"app_secret_key": app_secret_key, "rest_secret_key": rest_secret_key}
     async with wire.login():
         answer = await wire.request("POST", "/auth/login", headers={}, json=secrets)
-    return _read(lambda answer: read_grant(_data(answer)), answer)
+    return _read(lambda status, body: read_grant(read_envelope(status, body)), answer)
 
 
 async def on_the_spot(call: Callable[[], Any]) -> Any:
@@ -94,7 +95,9 @@ class Client:
             raise NotSent("login_failed", Message("net.login_waits"))
         params = None if status_id is None else {"status_id": str(status_id)}
         try:
-            return await self._ask("GET", LIST, token, _listing, params=params)
+            return await self._ask(
+                "GET", LIST, lambda status, body: read_listing(body, http_status=status), token, params=params
+            )
         except Unauthorized as refusal:
             _log.info("client.unauthorized", operation="get-current", code=refusal.code)
             try:
@@ -123,13 +126,13 @@ class Client:
         return await self._get("/orders/variables", read_variables)
 
     async def _get(self, path: str, read: Callable[[Any], _Result]) -> _Result:
-        return await self._call("GET", path, lambda answer: read(_data(answer)), Importance.LIST)
+        return await self._call("GET", path, lambda status, body: read(read_envelope(status, body)), Importance.LIST)
 
     async def _put(
         self, operation: str, path: str, body: Mapping[str, int | None] | None = None, deadline: float | None = None
     ) -> None:
         """A PUT. Success with unexpected data is a success (docs/design.md, Behaviour), worth one line in the log."""
-        data = await self._call("PUT", path, _data, Importance.ACTION, json=body, deadline=deadline)
+        data = await self._call("PUT", path, read_envelope, Importance.ACTION, json=body, deadline=deadline)
         if data != "OK" and operation not in self._surprised:
             self._surprised.add(operation)
             _log.warning("client.unexpected_data", operation=operation, type=type(data).__name__)
@@ -138,20 +141,14 @@ class Client:
         self,
         method: str,
         path: str,
-        read: Callable[[Answer], _Result],
+        read: _Read[_Result],
         importance: Importance,
         *,
         json: Mapping[str, int | None] | None = None,
         deadline: float | None = None,
     ) -> _Result:
         """One request; after a 401 a new token and one repeat. `deadline` is the event loop's time."""
-
-        async def ask(token: Token) -> _Result:
-            # What waits for its turn in vain has not left, and the session does not hear of it: the line is well.
-            latest = asyncio.get_running_loop().time() + self._wire.timeout_s if deadline is None else deadline
-            await self._wire.pace.admit(importance, latest)
-            return await self._ask(method, path, token, read, json=json, deadline=deadline)
-
+        ask = partial(self._ask, method, path, read, importance=importance, json=json, deadline=deadline)
         token = await _in_time(self._session.token(), deadline)
         try:
             return await ask(token)
@@ -170,15 +167,22 @@ class Client:
         self,
         method: str,
         path: str,
+        read: _Read[_Result],
         token: Token,
-        read: Callable[[Answer], _Result],
         *,
+        importance: Importance | None = None,
         json: Mapping[str, int | None] | None = None,
         params: Mapping[str, str] | None = None,
         deadline: float | None = None,
     ) -> _Result:
-        """One request, and what `read` makes of its answer. However it ends, the session hears of it."""
-        remaining = None if deadline is None else deadline - asyncio.get_running_loop().time()
+        """One request, and what `read` makes of its answer. However it ends, it is reported to the session.
+
+        `importance`: by which it waits for its turn; None: it leaves at once.
+        """
+        time = asyncio.get_running_loop().time
+        if importance is not None:  # a turn that does not come in time is not reported: the line is well
+            await self._wire.pace.admit(importance, time() + self._wire.timeout_s if deadline is None else deadline)
+        remaining = None if deadline is None else deadline - time()
         headers = {"Access-Token": token.access_token}
         try:
             answer = await self._wire.request(
@@ -207,22 +211,14 @@ async def _in_time(token: Awaitable[Token], deadline: float | None) -> Token:
         raise NotSent("login_timeout") from error
 
 
-def _read(read: Callable[[Answer], _Result], answer: Answer) -> _Result:
+def _read(read: _Read[_Result], answer: Answer) -> _Result:
     """What `read` makes of an answer. Its errors know the HTTP status."""
     try:
         with reading(answer.status):
-            return read(answer)
+            return read(answer.status, answer.body)
     except UnknownOutcome as error:
         error.http_status = answer.status
         raise
-
-
-def _listing(answer: Answer) -> tuple[Document, ...]:
-    return read_listing(answer.body, http_status=answer.status)
-
-
-def _data(answer: Answer) -> Any:
-    return read_envelope(answer.status, answer.body)
 
 
 def _in_path(key: str) -> str:

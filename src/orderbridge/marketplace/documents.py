@@ -10,12 +10,29 @@ A list repeats what was not acknowledged, and decoding is nine tenths of reading
 by byte is not decoded again (`Seen`). What it says hangs on its bytes alone, so one memory serves all accounts. It keeps
 no document, only what is needed to know one again: its key, its length, its digest. An object's bytes say where it ends;
 so where equal bytes begin, an equal element ends.
+
+Payment. An order carries the payment's display name, "as in the payment method list" (docs/interface.md, Order), and the list
+may write its names with a remark: `Kredi Kartı (pre-paid)`. So a name counts with or without its remark; two different
+remarks are two different things, because a wrong guess here is money not collected.
+
+Sums. No order is refused for them: a till shows the problem, and a person looks before money is asked for. So only what
+no reading of the interface explains is called wrong, and nothing is where a number is missing. What the interface leaves
+open counts as right either way:
+- modifiers are added once for the line, or once for each piece (and an `operation` other than `+` may mean anything);
+- `total` holds the courier's fee and the tip, one of them, or neither;
+- a discount is written with or without its sign, and does not go below nothing;
+- what is prepaid has nothing left to collect.
+Each amount may have been rounded.
 """
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Mapping
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, tzinfo
+from decimal import Decimal
+from functools import lru_cache, partial
+from itertools import product
 from operator import attrgetter
 from threading import Lock
 from typing import Any
@@ -23,18 +40,21 @@ from typing import Any
 from orderbridge.clock import YEARS, local_moment
 from orderbridge.document import Facts, Field, Item, Option, ValueKind, fields_of
 from orderbridge.errors import Message, UnknownOutcome
-from orderbridge.marketplace.amounts import amount_due, mismatches, payment_code
-from orderbridge.marketplace.answers import is_success, judge
+from orderbridge.marketplace.answers import judge
 from orderbridge.marketplace.fields import UUID, Reader, is_empty, is_plain
 from orderbridge.marketplace.scan import BROKEN, BrokenText, decode, read_members, utf8
-from orderbridge.model import Differs, Document, Order
+from orderbridge.model import CASH, PREPAID, TOTAL_MISMATCH, Differs, Document, Order
 
+_SUCCESS = 2  # any 2xx
 _BEGINNING = 1024  # bytes of a body that tell whether it begins an object
 _COUNTED = {"foods", "foods.option_groups", "foods.option_groups.options"}
 _STATUS_ID_LIMIT = 2**31  # what a database's INTEGER holds; no service means more
 MOST = 5_000  # documents, about 3 MiB
 _NEAR = 4096  # bytes from an element's beginning within which its key is searched for
 _KEY = re.compile(rb'"payment_key"[ \t\n\r]*:[ \t\n\r]*"([^"\\]{1,64})"')
+CENT = Decimal("0.01")
+_NOTHING = Decimal(0)
+_REMARK = re.compile(r"\s*\([^()]*\)$")
 
 
 class Seen:
@@ -43,7 +63,7 @@ class Seen:
     def __init__(self, most: int = MOST) -> None:
         self._most = most
         self._writing = Lock()  # small lists are read in the loop, large ones beside it
-        self._known: dict[bytes, tuple[int, Document]] = {}
+        self._known: dict[bytes, tuple[int, str, str | None, int | None, str | None]] = {}
 
     def again(self, body: bytes, at: int) -> tuple[Document, int] | None:
         """The document that begins there, and where it ends, when these bytes were one before."""
@@ -51,27 +71,22 @@ class Seen:
         known = self._known.get(named[1]) if named else None
         if known is None:
             return None
-        length, document = known
+        length, digest, key, status_id, sent = known
         raw = body[at : at + length]
-        if hashlib.sha256(raw).hexdigest() != document.digest:
+        if hashlib.sha256(raw).hexdigest() != digest:
             return None
-        return _with_bytes(document, raw), at + length
+        return Document(raw, digest, key, status_id, service_key=sent), at + length
 
-    def remember(self, document: Document) -> None:
+    def remember(self, one: Document) -> None:
         """Keep what is needed to know an order's document again."""
-        named = _KEY.search(document.raw, 0, _NEAR)
-        if document.reason is not None or named is None:
+        named = _KEY.search(one.raw, 0, _NEAR)
+        if one.reason is not None or named is None:
             return
         with self._writing:
             self._known.pop(named[1], None)
-            self._known[named[1]] = len(document.raw), _with_bytes(document, b"")
+            self._known[named[1]] = len(one.raw), one.digest, one.payment_key, one.status_id, one.service_key
             if len(self._known) > self._most:
                 del self._known[next(iter(self._known))]
-
-
-def _with_bytes(document: Document, raw: bytes) -> Document:
-    key, sent = document.payment_key, document.service_key
-    return Document(raw, document.digest, key, document.status_id, service_key=sent)
 
 
 _SEEN = Seen()
@@ -92,7 +107,7 @@ def read_listing(body: bytes, *, http_status: int = 200) -> tuple[Document, ...]
     except BrokenText as error:
         broken = error.detail
     # Judged and raised out here: an error that knew of the other one would keep the body, and all that was made of it.
-    if not (broken and is_success(http_status) and utf8(body[:_BEGINNING]).lstrip()[:1] == "{"):
+    if not (broken and http_status // 100 == _SUCCESS and utf8(body[:_BEGINNING]).lstrip()[:1] == "{"):
         documents, broken = judge(http_status, members), Message("net.no_list")
     if not isinstance(documents, tuple):
         raise UnknownOutcome("malformed_list", broken, http_status=http_status)
@@ -139,26 +154,19 @@ def _document(raw: bytes, value: Any) -> Document:
     if not isinstance(value, dict):
         reason = "not_json" if value is BROKEN else "not_an_object"
         return Document(raw, digest, payment_key=None, status_id=None, reason=reason)
-    named, status_id = value.get("payment_key"), value.get("status_id")
-    if not (str(named).isascii() and str(status_id).isascii()):
+    named, status = value.get("payment_key"), value.get("status_id")
+    if not (str(named).isascii() and str(status).isascii()):
         value = decode(utf8(raw))
-        named, status_id = value.get("payment_key"), value.get("status_id")
-    key, reason_or_none = _payment_key(named)
-    sent = str(named).strip()
-    return Document(raw, digest, key, _status_id(status_id), reason_or_none, sent if key not in {None, sent} else None)
-
-
-def _payment_key(value: object) -> tuple[str | None, str | None]:
-    """The key in lower case, or the reason why there is none (docs/interface.md, Conventions)."""
-    if value is None or value == "":
-        return None, "payment_key_missing"
-    key = value.strip().lower() if isinstance(value, str) else ""
-    return (key, None) if UUID.fullmatch(key) else (None, "payment_key_invalid")
-
-
-def _status_id(value: object) -> int | None:
-    number = Reader().integer(value, "status_id")
-    return number if number is not None and -_STATUS_ID_LIMIT <= number < _STATUS_ID_LIMIT else None
+        named, status = value.get("payment_key"), value.get("status_id")
+    status_id = Reader().integer(status, "status_id")
+    if status_id is not None and not -_STATUS_ID_LIMIT <= status_id < _STATUS_ID_LIMIT:
+        status_id = None
+    sent = named.strip() if isinstance(named, str) else ""
+    key = sent.lower()
+    if not UUID.fullmatch(key):  # docs/interface.md, Conventions
+        reason = "payment_key_missing" if named in (None, "") else "payment_key_invalid"
+        return Document(raw, digest, payment_key=None, status_id=status_id, reason=reason)
+    return Document(raw, digest, key, status_id, service_key=sent if key != sent else None)
 
 
 def read_order(document: Document, *, payment_codes: Mapping[str, str], zone: tzinfo = UTC) -> Order:
@@ -184,8 +192,8 @@ def read_order(document: Document, *, payment_codes: Mapping[str, str], zone: tz
         status_id=document.status_id,
         status_text=read.text(value.get("status_text"), "status_text"),
         facts=facts,
-        problems=read.problems,
-        remarks=read.remarks,
+        problems=tuple(read.problems),
+        remarks=tuple(read.remarks),
         raw=document.raw,
         digest=document.digest,
         service_key=document.service_key,
@@ -201,7 +209,7 @@ _READERS: Mapping[ValueKind, Callable[[Reader, Any, str], Any]] = {
     ValueKind.NAME: Reader.text,
     ValueKind.MOMENT: Reader.moment,
     ValueKind.ID: Reader.identity,
-    ValueKind.TEXT: Reader.long_text,
+    ValueKind.TEXT: partial(Reader.text, limit=None),
 }
 
 
@@ -241,7 +249,10 @@ def _facts(value: Mapping[str, Any], read: Reader, payment_codes: Mapping[str, s
     elif total is not None and total < 0:
         read.note("not_positive", "total")
     code = payment_code(facts["payment_method"], payment_codes)
-    return Facts(**facts, payment_code=code, amount_due=amount_due(total, code), items=_items(value, read))
+    if is_empty(foods := value.get("foods")):
+        read.note("missing", "foods")
+    items = tuple([_item(food, read) for food in read.objects(foods, "foods", _is_food)])
+    return Facts(**facts, payment_code=code, amount_due=amount_due(total, code), items=items)
 
 
 def _scheduled(sent: str | None, ordered_at: str | None, zone: tzinfo, read: Reader) -> str | None:
@@ -255,15 +266,9 @@ def _scheduled(sent: str | None, ordered_at: str | None, zone: tzinfo, read: Rea
     return sent if wanted.year in YEARS and (ordered is None or wanted > ordered) else None
 
 
-def _items(value: Mapping[str, Any], read: Reader) -> tuple[Item, ...]:
-    if is_empty(foods := value.get("foods")):
-        read.note("missing", "foods")
-    return tuple([_item(food, read) for food in read.objects(foods, "foods", _reads_as("name", "food_id"))])
-
-
 def _item(food: Mapping[str, Any], read: Reader) -> Item:
     """One line of the order (docs/interface.md, Order item)."""
-    groups = read.objects(food.get("option_groups"), "foods.option_groups", _reads_as_group)
+    groups = read.objects(food.get("option_groups"), "foods.option_groups", _is_group)
     values: list[Any] = [how(read, food.get(name), label) for _, name, label, how in _ITEM]
     values.append(tuple([option for group in groups for option in _options(group, read)]))
     item = Item(*values)
@@ -282,7 +287,7 @@ def _item(food: Mapping[str, Any], read: Reader) -> Item:
 def _options(group: Mapping[str, Any], read: Reader) -> list[Option]:
     """A group and its options (docs/interface.md, Option group), flat. None of one in which nothing was chosen."""
     of_group = [how(read, group.get(name), label) for _, name, label, how in _GROUP_PART]
-    chosen = read.objects(group.get("options"), "foods.option_groups.options", _reads_as("name", "id"))
+    chosen = read.objects(group.get("options"), "foods.option_groups.options", _is_option)
     options = [
         Option(*of_group, *[how(read, option.get(name), label) for _, name, label, how in _CHOSEN_PART])
         for option in chosen
@@ -299,10 +304,105 @@ def _options(group: Mapping[str, Any], read: Reader) -> list[Option]:
     return [] if is_empty(group.get("name")) else [Option(*of_group, *_NOT_CHOSEN)]
 
 
-def _reads_as_group(value: Mapping[str, Any]) -> bool:
+def _is_food(value: Mapping[str, Any]) -> bool:
+    return not (is_empty(value.get("name")) and is_empty(value.get("food_id")))
+
+
+def _is_group(value: Mapping[str, Any]) -> bool:
     return "options" in value or not is_empty(value.get("name"))
 
 
-def _reads_as(*names: str) -> Callable[[Mapping[str, Any]], bool]:
-    """Whether an object has one of these."""
-    return lambda value: any(not is_empty(value.get(name)) for name in names)
+def _is_option(value: Mapping[str, Any]) -> bool:
+    return not (is_empty(value.get("name")) and is_empty(value.get("id")))
+
+
+# ---- amounts ----------------------------------------------------------------------------------------------------------
+
+
+def payment_code(name: str | None, codes: Mapping[str, str]) -> str | None:
+    """The code of a payment method by its name or its code; None when the list does not say. `codes`: name to code."""
+    if name is None:
+        return None
+    exact, bare = _tables(frozenset(codes.items()))
+    wanted = _normal(name)
+    if wanted in exact:
+        return exact[wanted]
+    without = _REMARK.sub("", wanted)
+    return bare.get(wanted) if without == wanted else exact.get(without)
+
+
+def amount_due(total: Decimal | None, code: str | None) -> Decimal | None:
+    """What to collect at the door: all of it in cash, nothing when prepaid, None when the till must ask."""
+    if code == CASH:
+        return total
+    return Decimal(0) if code in PREPAID else None
+
+
+@lru_cache(maxsize=64)
+def _tables(codes: frozenset[tuple[str, str]]) -> tuple[Mapping[str, str], Mapping[str, str]]:
+    """Codes by full name (and by themselves), and by name without remark, each where that fits one code only."""
+    exact = _unambiguous(
+        [*((_normal(code), code) for _, code in codes), *((_normal(name), code) for name, code in codes)]
+    )
+    return exact, _unambiguous((_REMARK.sub("", name), code) for name, code in exact.items())
+
+
+def _unambiguous(meanings: Iterable[tuple[str, str]]) -> dict[str, str]:
+    found: dict[str, set[str]] = {}
+    for name, code in meanings:
+        found.setdefault(name, set()).add(code)
+    return {name: codes.pop() for name, codes in found.items() if len(codes) == 1}
+
+
+def _normal(name: str) -> str:
+    """Case and blanks do not count. Turkish has two letters i, which a program's upper case mixes up: both are one here."""
+    return " ".join(unicodedata.normalize("NFC", name).replace("İ", "i").replace("ı", "i").casefold().split())
+
+
+def mismatches(facts: Facts) -> Iterator[str]:
+    """The problem codes: of the first line that does not add up, and of the order's total."""
+    for line_no, item in enumerate(facts.items, start=1):
+        if not _line_adds_up(item):
+            yield f"{TOTAL_MISMATCH}:line_{line_no}"
+            break
+    if not _total_adds_up(facts):
+        yield f"{TOTAL_MISMATCH}:total"
+
+
+def _line_adds_up(item: Item) -> bool:
+    if item.price is None or item.quantity is None or item.total is None:
+        return True
+    options = [option for option in item.options if not _is_bare(option)]
+    prices = [option.price for option in options if option.price is not None]
+    if len(prices) < len(options) or any(option.operation not in {None, "", "+"} for option in options):
+        return True
+    extra = sum(prices, _NOTHING)
+    readings = (item.price * item.quantity + extra, (item.price + extra) * item.quantity)
+    if item.total in readings:
+        return True
+    allowed = CENT * max(Decimal(1), abs(item.quantity))  # each piece's price may have been rounded
+    return any(abs(item.total - reading) <= allowed for reading in readings)
+
+
+def _is_bare(option: Option) -> bool:
+    """A group without an option in it."""
+    return option.option_id is None and option.option_name is None and option.price is None
+
+
+def _total_adds_up(facts: Facts) -> bool:
+    lines = [item.total for item in facts.items if item.total is not None]
+    total, discount, fee, tip = facts.total, facts.discount, facts.courier_fee, facts.order_tip
+    if not lines or len(lines) < len(facts.items) or total is None or discount is None or fee is None or tip is None:
+        return True
+    if total == 0 and facts.payment_code != CASH:
+        return True
+    goods, less = sum(lines, _NOTHING), abs(discount)
+    if total == goods - less:
+        return True
+    allowed = CENT * (len(lines) + 1)
+    for with_fee, with_tip in product((_NOTHING, fee), (_NOTHING, tip)):
+        more = with_fee + with_tip
+        readings = (goods - less + more, max(goods - less, _NOTHING) + more, max(goods - less + more, _NOTHING))
+        if any(abs(total - reading) <= allowed for reading in readings):
+            return True
+    return False

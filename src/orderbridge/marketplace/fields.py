@@ -57,11 +57,7 @@ _NOTHING: Mapping[str, Any] = {}
 
 
 class Unreadable(ValueError):
-    """The value is nothing that the column can hold; `code` says why."""
-
-    def __init__(self, code: str) -> None:
-        super().__init__(code)
-        self.code = code
+    """The value is nothing that the column can hold; its text is the code."""
 
 
 def is_empty(value: object) -> bool:
@@ -127,26 +123,6 @@ def _number_of_text(text: str) -> Decimal:
     return Decimal(whole.replace(group, "") + decimals.replace(",", "."))
 
 
-def parse_integer(value: object) -> int | None:
-    """The whole number of 64 bits that a value is; None for what is empty. Raises Unreadable."""
-    if type(value) is int:
-        return _in_64_bits(value)
-    number = parse_number(value)
-    if number is None:
-        return None
-    if number and number.adjusted() >= _INTEGER_DIGITS:
-        raise Unreadable("integer_out_of_range")
-    if number != number.to_integral_value():
-        raise Unreadable("not_an_integer")
-    return _in_64_bits(int(number))
-
-
-def _in_64_bits(number: int) -> int:
-    if not -_INTEGER_LIMIT <= number < _INTEGER_LIMIT:
-        raise Unreadable("integer_out_of_range")
-    return number
-
-
 def compared(key: str) -> str:
     """An id of the service in the one form in which ids are compared: a UUID in lower case without braces, anything else as it is."""
     lower = key.strip().strip("{}").lower()
@@ -154,35 +130,25 @@ def compared(key: str) -> str:
 
 
 class Reader:
-    """Reads the fields of one order and remembers, once each, the problems and the remarks."""
+    """Reads the fields of one order and remembers, once each, the problems (for a person to check) and the remarks."""
 
-    __slots__ = ("_minor", "_plain", "_problems", "_remarks")
+    __slots__ = ("_minor", "_plain", "problems", "remarks")
 
     def __init__(self, *, plain: bool = False, minor: Collection[str] = ()) -> None:
         """`plain`: `is_plain` of the document. `minor`: the fields whose problems are remarks."""
         self._plain = plain
         self._minor = minor
-        self._problems: dict[str, None] = {}
-        self._remarks: dict[str, None] = {}
-
-    @property
-    def problems(self) -> tuple[str, ...]:
-        """What a person must check."""
-        return tuple(self._problems)
-
-    @property
-    def remarks(self) -> tuple[str, ...]:
-        """What is merely noted."""
-        return tuple(self._remarks)
+        self.problems: dict[str, None] = {}
+        self.remarks: dict[str, None] = {}
 
     def note(self, code: str, field: str = "") -> None:
         """A problem, or a remark where the field is a minor one."""
-        kept = self._remarks if field in self._minor else self._problems
+        kept = self.remarks if field in self._minor else self.problems
         kept[f"{code}:{field}" if field else code] = None
 
     def remark(self, code: str, field: str) -> None:
         """A remark, whatever the field."""
-        self._remarks[f"{code}:{field}"] = None
+        self.remarks[f"{code}:{field}"] = None
 
     def text(self, value: object, field: str, *, limit: int | None = NAME_LENGTH) -> str | None:
         """Text without control characters; numbers as text."""
@@ -199,10 +165,6 @@ class Reader:
             self.remark("text_cut", field)
             return value[:limit]
         return value
-
-    def long_text(self, value: object, field: str) -> str | None:
-        """Text without a bound."""
-        return self.text(value, field, limit=None)
 
     def moment(self, value: object, field: str) -> str | None:
         """A time as the service writes it; None for what stands for no time: a zero date, a year before ours, a word."""
@@ -223,7 +185,7 @@ class Reader:
         try:
             number = parse_number(value)
         except Unreadable as error:
-            self.note(error.code, field)
+            self.note(str(error), field)
             return None
         if not number:
             return None if number is None else Decimal(0)
@@ -240,10 +202,20 @@ class Reader:
         if type(value) is int and -_INTEGER_LIMIT <= value < _INTEGER_LIMIT:
             return value
         try:
-            return parse_integer(value)
+            number = parse_number(value)
         except Unreadable as error:
-            self.note(error.code, field)
+            self.note(str(error), field)
             return None
+        if number is None:
+            return None
+        is_small = not number or number.adjusted() < _INTEGER_DIGITS
+        if is_small and number != number.to_integral_value():
+            self.note("not_an_integer", field)
+            return None
+        if not is_small or not -_INTEGER_LIMIT <= number < _INTEGER_LIMIT:
+            self.note("integer_out_of_range", field)
+            return None
+        return int(number)
 
     def members(self, value: object, field: str, *, text_is: str) -> Mapping[str, Any]:
         """The members of an object; a text is the member `text_is`."""

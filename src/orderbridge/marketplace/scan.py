@@ -16,7 +16,7 @@ of it at once than it must:
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final, TypeVar
 
@@ -28,7 +28,6 @@ BROKEN: Final = object()
 DEEPEST: Final = 100
 MOST_VALUES: Final = 100_000
 WINDOW: Final = 256 * 1024
-MOST_RUNS: Final = 100_000
 
 _BOM: Final = b"\xef\xbb\xbf"
 _SPACE = re.compile(r"[ \t\n\r]*")
@@ -39,7 +38,7 @@ _STRING = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
 _RUN = re.compile(r'[^"\[\]{}]*+(' + _STRING + r'|"|\[+|\]+|\{+|\}+)', re.DOTALL)
 _COUNTED = re.compile(r'[^"\[\]{},]*+(' + _STRING + r"|[\[{]+|[\]}]+|,+)", re.DOTALL)
 _BARE_END = re.compile(r"[,\]}]")
-_OPENER = {"]": "[", "}": "{"}
+_OPENERS = {"]": b"[", "}": b"{"}
 _CLOSERS = {"[": "]", "{": "}"}
 _NUMBERED = re.compile(r'"[0-9]+"[ \t\n\r]*:[ \t\n\r]*')
 _BEGINNINGS = ('"', "[", "{")  # of a value that says itself where it ends
@@ -238,79 +237,34 @@ def end_of_value(text: str, start: int) -> int:
     open inside, so that one bracket missing or doubled does not swallow the neighbours.
     """
     if text[start : start + 1] not in _BEGINNINGS:
-        return _end_of_bare(text, start)
-    brackets = _Brackets()
-    for kind, begin, end in _runs(text, start):
-        if kind in "[{":
-            brackets.open(kind, end - begin)
-        elif kind in "]}":
-            closed = brackets.close(_OPENER[kind], end - begin)
-            if closed < end - begin:
-                return begin + closed  # the next one closes what is around this value
-        if not brackets:
+        found = _BARE_END.search(text, start)
+        if found is None or found.start() == start:
+            raise BrokenText(Message("net.no_value"))
+        return start + len(text[start : found.start()].rstrip(" \t\n\r"))
+    opened, end = bytearray(), start
+    while (match := _RUN.match(text, end)) is not None:
+        begin, end = match.span(1)
+        run = text[begin:end]
+        if run == '"':
+            raise BrokenText(Message("net.no_string_end"))
+        if run[0] in _CLOSERS:
+            opened += run.encode()
+        elif run[0] in _OPENERS and (left := _close(opened, _OPENERS[run[0]], len(run))):
+            return end - left  # the next one closes what is around this value
+        if not opened:
             return end
     raise BrokenText(Message("net.no_end"))
 
 
-class _Brackets:
-    """The open brackets, outermost first, in runs of one kind; and how many there are of each kind.
-
-    To search them all for the nearest one of a kind would take the square of their number. Behind MOST_RUNS only
-    their numbers are kept: a body can open thirty million.
-    """
-
-    def __init__(self) -> None:
-        self._runs: list[tuple[str, int]] = []
-        self._number = {"[": 0, "{": 0}
-        self._deeper = {"[": 0, "{": 0}
-
-    def __bool__(self) -> bool:
-        return bool(self._runs)
-
-    def open(self, kind: str, length: int) -> None:
-        if len(self._runs) >= MOST_RUNS:
-            self._deeper[kind] += length
-            return
-        self._runs.append((kind, length))
-        self._number[kind] += length
-
-    def close(self, kind: str, length: int) -> int:
-        """Close that many of a kind, the nearest first, and what was left open inside. Returns how many there were.
-
-        Stops when none is open: what comes then is outside.
-        """
-        closed = min(length, self._deeper[kind])
-        self._deeper[kind] -= closed
-        left = min(length - closed, self._number[kind])
-        closed += left
-        if left:
-            self._deeper = {"[": 0, "{": 0}
-        while left:
-            inner, number = self._runs.pop()
-            gone = min(left, number) if inner == kind else number
-            if inner == kind:
-                left -= gone
-            self._number[inner] -= gone
-            if gone < number:
-                self._runs.append((inner, number - gone))
-        return closed
-
-
-def _runs(text: str, start: int) -> Iterator[tuple[str, int, int]]:
-    """The kind of each run of brackets, or a quotation mark for a string, with its beginning and its end."""
-    while (match := _RUN.match(text, start)) is not None:
-        begin, start = match.span(1)
-        kind = text[begin]
-        if kind == '"' and start - begin == 1:
-            raise BrokenText(Message("net.no_string_end"))
-        yield kind, begin, start
-
-
-def _end_of_bare(text: str, start: int) -> int:
-    match = _BARE_END.search(text, start)
-    if match is None or match.start() == start:
-        raise BrokenText(Message("net.no_value"))
-    return start + len(text[start : match.start()].rstrip(" \t\n\r"))
+def _close(opened: bytearray, opener: bytes, count: int) -> int:
+    """Close so many brackets of one kind, and what was left open inside. Returns for how many none was open."""
+    if opened.endswith(opener * count):
+        del opened[-count:]
+        return 0
+    while count and (nearest := opened.rfind(opener)) >= 0:
+        del opened[nearest:]
+        count -= 1
+    return count
 
 
 def _skip_space(text: str, at: int) -> int:
