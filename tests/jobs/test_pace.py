@@ -1,4 +1,4 @@
-"""How fast one process asks (net.pace): never more in a second, the important first, and nobody waits in silence."""
+"""How fast one process asks (net.http): never more in a second, the important first, and nobody waits in silence."""
 
 import asyncio
 from datetime import UTC, datetime
@@ -11,8 +11,7 @@ from tests.jobs.conftest import OpenShop
 from tests.jobs.shop import COOLDOWN_S, TIMEOUT_S, FakeClock
 
 from orderbridge.errors import NotSent
-from orderbridge.net.http import CATCH_UP_PER_S, MOST_EVEN_S, Wire
-from orderbridge.net.pace import Allowance, Importance, Pace
+from orderbridge.net.http import CATCH_UP_PER_S, MOST_EVEN_S, Allowance, Importance, Pace, Wire
 from orderbridge.texts import line_remedy
 
 

@@ -73,7 +73,7 @@ async def put(wire: Wire, **options: Any) -> Answer:
 
 def idle(wire: Wire) -> list[Any]:
     assert isinstance(wire._transport, Connections)
-    return wire._transport._idle
+    return list(wire._transport._idle)
 
 
 async def error_of(call: Awaitable[Answer]) -> MarketplaceError:

@@ -26,7 +26,7 @@ from orderbridge.config.key_errors import in_words
 from orderbridge.config.keys import SECRETS
 from orderbridge.config.loading import SYSTEM_FILE
 from orderbridge.errors import ConfigError, LoginRefused, MarketplaceError, NoFile, OrderbridgeError
-from orderbridge.net.survey import survey
+from orderbridge.net.connector import survey
 from orderbridge.store import workers
 from orderbridge.texts import LANGUAGES, language_of, line_remedy, say, sentence, speak
 

@@ -19,9 +19,9 @@ from orderbridge.marketplace.answers import read_envelope
 from orderbridge.marketplace.client import Client, login
 from orderbridge.marketplace.session import Session, Waits
 from orderbridge.model import Token
+from orderbridge.net.connector import survey
 from orderbridge.net.http import Answer, Wire
 from orderbridge.net.proxies import authorities
-from orderbridge.net.survey import survey
 from orderbridge.observe import logs
 from orderbridge.rules import tokens
 from orderbridge.store.database import Database

@@ -25,7 +25,7 @@ This is the bound of actions. Everything that goes on the wire has one, each whe
     acknowledgements   8 at once of each answer (jobs.acknowledge)
     logins             8 at once (net.http), `marketplace.logins_per_second`
     lists              of restaurants and menus: the first ones of 25 accounts a second (jobs.accounts_at_work)
-    all of them        `marketplace.requests_per_second`, what a customer waits for first (net.pace); polls have a rate
+    all of them        `marketplace.requests_per_second`, what a customer waits for first (net.http); polls have a rate
                        of their own below it, so that what is overdue does not leave all at once (net.http)
 """
 

@@ -14,7 +14,7 @@ from sqlalchemy.exc import IntegrityError
 from orderbridge.clock import Clock
 from orderbridge.errors import MarketplaceError
 from orderbridge.jobs.account import Account
-from orderbridge.net.pace import PACED
+from orderbridge.net.http import PACED
 from orderbridge.store import accounts, reference
 from orderbridge.store.database import Database
 

@@ -5,7 +5,7 @@ promise:
 
     wait      nothing happens while the cooldown runs or the account is paused; the tick says for how long
     login     at the slot, before the poll: one that fails uses none up. After a 401 the next slot's
-    place     on the wire, among all polls (`PollPlaces`), then its turn at the pace (net.pace). Who waits here is not
+    place     on the wire, among all polls (`PollPlaces`), then its turn at the pace (net.http). Who waits here is not
               noted yet: what is noted leaves at once
     note      that no other poll may leave before this one is answered and has cooled down. On disk before the request
               leaves: a program that is killed in between finds it at its next start (jobs.poll_state)

@@ -37,8 +37,7 @@ from orderbridge.marketplace.answers import (
 from orderbridge.marketplace.documents import read_listing
 from orderbridge.marketplace.session import Session
 from orderbridge.model import Action, CancelReason, Document, Grant, Restaurant, Token, Variables
-from orderbridge.net.http import Answer, Wire
-from orderbridge.net.pace import Importance
+from orderbridge.net.http import Answer, Importance, Wire
 
 SMALL_BODY = 64 * 1024  # bytes; taken apart in a millisecond or two, and most lists are empty
 LIST = "/orders/get-current"

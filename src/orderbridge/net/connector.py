@@ -1,5 +1,7 @@
 """From a name to a connection: look-up, TCP, a proxy's tunnel, TLS. Whatever fails here is NotSent.
 
+`survey` shows the way step by step, for `orderbridge check`: where it ends, a technician has to begin.
+
 An error of the system, of TLS or of a name server becomes a reason, a key of the sentences of `line`. What is in none of
 the tables gets plain words, and no remedy of another cause.
 """
@@ -9,19 +11,23 @@ import errno
 import socket
 import ssl
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from http import HTTPStatus
-from typing import Any, Final
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+from urllib.parse import urlsplit
 
 from orderbridge.clock import SystemClock
-from orderbridge.errors import MarketplaceError, Message, NotSent
+from orderbridge.errors import ConfigError, MarketplaceError, Message, NotSent
 from orderbridge.net.connection import Connection, Trail, describe
-from orderbridge.net.proxies import Proxy
+from orderbridge.net.proxies import HTTPS_PORT, Proxy, proxy_for
 
 _TUNNEL_MADE: Final = 2  # any 2xx
 _PROXY_ANSWERS: Final = dict.fromkeys((502, 503, 504), "proxy_cannot")
 _NEXT_ADDRESS_S: Final = 0.25  # RFC 8305: an address that stays silent does not hold up the next one
 _MOST_NAMES: Final = 5  # of a certificate that was refused
+_MOST_ADDRESSES: Final = 3  # that a survey shows
+_UNREACHED: Final = frozenset({"dns_failed", "connection_refused", "connect_timeout", "unreachable"})
 _LONGEST: Final = 100  # letters of a name that a stranger chose
 
 Address = tuple[Any, ...]  # as socket.getaddrinfo gives it
@@ -325,3 +331,88 @@ def _described(document: bytes) -> Message:
 
 def _plain(text: str) -> str:
     return "".join(letter if letter.isprintable() else "?" for letter in text)[:_LONGEST]
+
+
+def tls_context(ca_file: Path | None) -> ssl.SSLContext:
+    """The system's authorities, and one more when asked for.
+
+    Not ssl.create_default_context: that writes each session's keys into the file that SSLKEYLOGFILE names.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # verifies, the host's name too
+    context.load_default_certs()
+    context.set_alpn_protocols(["http/1.1"])
+    if ca_file is not None:
+        try:
+            context.load_verify_locations(cafile=ca_file)
+        except (OSError, ValueError) as error:
+            raise ConfigError("config.no_pem", file=ca_file, reason=describe(error)) from error
+    return context
+
+
+# ---- the way, step by step
+
+
+class Step(NamedTuple):
+    """`what`: proxy, dns, tls. `error`: it ends here."""
+
+    what: str
+    detail: str | Message
+    error: MarketplaceError | None = None
+
+
+async def survey(base_url: str, *, ca_file: Path | None, timeout_s: float) -> AsyncIterator[Step]:
+    """Up to a secure connection, over which nothing is asked. Each step is given as long as a request has."""
+    parts = urlsplit(base_url)
+    host, port = (parts.hostname or "").encode("idna").decode(), parts.port or HTTPS_PORT
+    try:
+        proxy = proxy_for(host, port)
+    except NotSent as error:
+        yield Step("proxy", "", error)
+        return
+    if proxy is not None:
+        yield Step("proxy", proxy.name)
+    first = (proxy.host, proxy.port) if proxy else (host, port)
+    step = await _looked_up(*first, proxy, timeout_s)
+    yield step
+    if step.error is None:
+        yield await _connected(host, port, ca_file, proxy, timeout_s)
+
+
+async def _looked_up(host: str, port: int, proxy: Proxy | None, timeout_s: float) -> Step:
+    try:
+        async with asyncio.timeout(timeout_s):
+            found = await look_up(host, port)
+    except TimeoutError:
+        return Step("dns", host, NotSent("dns_failed", host, reason="dns_silent"))
+    except NotSent as error:
+        return Step("dns", host, _of(error, proxy))
+    addresses = list(dict.fromkeys(str(one[4][0]) for one in found))
+    return Step("dns", f"{host} = {', '.join(addresses[:_MOST_ADDRESSES])}")
+
+
+async def _connected(host: str, port: int, ca_file: Path | None, proxy: Proxy | None, timeout_s: float) -> Step:
+    try:
+        async with asyncio.timeout(timeout_s):
+            connection = await connect(host, port, tls=tls_context(ca_file), proxy=proxy)
+    except TimeoutError:
+        return Step("tls", "", _of(NotSent("connect_timeout", f"{host}:{port}: {timeout_s:g} s"), proxy))
+    except NotSent as error:
+        return Step("tls", "", _of(error, proxy))
+    tls = connection.transport.get_extra_info("ssl_object")
+    secured = Message("check.secured", version=tls.version(), certificate=shown_by(tls))
+    connection.close()
+    await connection.gone
+    return Step("tls", secured)
+
+
+def _of(error: NotSent, proxy: Proxy | None) -> NotSent:
+    """Of a failure on the way to a proxy, which proxy."""
+    if proxy is None or not is_of_the_way(error):
+        return error
+    detail = Message("net.by_proxy", detail=error.detail, proxy=proxy.name)
+    return NotSent(error.code, detail, reason="proxy_unreachable")
+
+
+def is_of_the_way(error: NotSent) -> bool:
+    """Whether what is connected to first, a proxy where there is one, could not be reached, and not for our own reasons."""
+    return error.code in _UNREACHED and not error.reason.startswith("here_")

@@ -1,9 +1,15 @@
-"""HTTPS requests that end in an answer or say whether they left. The only module that knows httpx.
+"""HTTPS requests that end in an answer or say whether they left, and how fast they leave. Only this module knows httpx.
 
 httpx gives requests, answers and the seam for a transport; our own connections are one (`Connections`). A few are kept
 between requests, the one used last first; one goes back only after a whole answer, and is closed after anything else,
 cancellation included. httpx's client and its pool are not used: the pool scans itself on every request and loses slots
 for good when requests are cancelled, and of the client's cookies, redirects and retries nothing is wanted.
+
+Pace:
+- In no second leave more than are allowed, wherever the second begins. A tenth of them may leave at one moment.
+- What a customer waits for goes first, then the polls, then what can wait. Within a class: first come, first served.
+- A request that may not wait any longer has not left, and says so.
+- Polls go in small groups, so that they are noted in one transaction; what a customer waits for goes one by one.
 """
 
 import asyncio
@@ -12,7 +18,9 @@ import zlib
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from enum import IntEnum
 from functools import lru_cache
+from heapq import heappop, heappush
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -22,7 +30,6 @@ from orderbridge import __version__
 from orderbridge.errors import (
     CLOSED,
     HELD_BACK,
-    ConfigError,
     MarketplaceError,
     Message,
     NotSent,
@@ -30,9 +37,8 @@ from orderbridge.errors import (
     reading,
 )
 from orderbridge.net import connector
-from orderbridge.net.connection import Connection, Trail, describe
-from orderbridge.net.connector import connect, is_looking_up
-from orderbridge.net.pace import Importance, Pace
+from orderbridge.net.connection import Connection, Trail
+from orderbridge.net.connector import connect, is_looking_up, is_of_the_way, tls_context
 from orderbridge.net.proxies import HTTPS_PORT, proxy_for
 
 # Servers close idle connections after 2, 5, 30 or 60 seconds. A request that crosses with that has an unknown outcome,
@@ -46,8 +52,105 @@ CATCH_UP_PER_S: Final = 500  # overdue polls: each may open a connection, and ac
 _BODY_LIMIT: Final = 32 * 1024 * 1024  # bytes, unpacked
 _GZIP: Final = 31  # zlib's word for a gzip header and the largest window
 _UNPACKED_PIECE: Final = 1024 * 1024  # bytes
-_UNREACHED: Final = frozenset({"dns_failed", "connection_refused", "connect_timeout", "unreachable"})
+PACED: Final = "paced"  # the code of a request that has waited for its turn in vain
+AT_ONCE: Final = 0.1  # of a second's requests
+PLAY: Final = 1e-6  # of a request, by which sums of floats may be off
 _url = lru_cache(maxsize=64)(httpx.URL)  # to take one apart takes long, and every account asks for the same list
+
+
+class Importance(IntEnum):
+    """Who goes first. A login goes with what a customer waits for: without it nothing leaves."""
+
+    ACTION = 0  # and acknowledgements
+    POLL = 1
+    LIST = 2
+
+
+class Allowance:
+    """So many in any second. Times are seconds of one clock that never goes back."""
+
+    def __init__(self, per_second: int) -> None:
+        self.at_once = max(int(per_second * AT_ONCE), 1)
+        self._again = per_second - (self.at_once - 1)  # come back in a second: these and a full store are all of them
+        self._left = float(self.at_once)
+        self._at = float("-inf")
+
+    def take(self, now: float) -> bool:
+        """Whether one more may leave now; then it is counted."""
+        self._refill(now)
+        if self._left < 1 - PLAY:
+            return False
+        self._left -= 1
+        return True
+
+    def wait(self, now: float, count: int) -> float:
+        """Seconds until so many may leave at once, or as many as ever do."""
+        self._refill(now)
+        return max(min(count, self.at_once) - self._left, 0.0) / self._again
+
+    def _refill(self, now: float) -> None:
+        if now > self._at:
+            self._left = min(self._left + (now - self._at) * self._again, self.at_once)
+            self._at = now
+
+
+class Pace:
+    """The line before the wire. With no request in it, and something left of the second, a request leaves at once."""
+
+    def __init__(self, per_second: int | None) -> None:
+        """None: a request leaves when it comes."""
+        self._per_second: int | None = None
+        self._allowance: Allowance | None = None
+        self._line: list[tuple[Importance, int, asyncio.Future[None]]] = []  # a heap
+        self._came = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self.change(per_second)
+
+    def change(self, per_second: int | None) -> None:
+        """From now on it is so many."""
+        if per_second != self._per_second:  # a new allowance is full
+            self._per_second, self._allowance = per_second, Allowance(per_second) if per_second else None
+
+    async def admit(self, importance: Importance, until: float | None = None) -> None:
+        """Returns when one more request may leave. NotSent at `until`, the event loop's time: it waited in vain."""
+        loop = asyncio.get_running_loop()
+        if self._allowance is None or (not self._line and self._allowance.take(loop.time())):
+            return
+        turn: asyncio.Future[None] = loop.create_future()
+        self._came += 1
+        heappush(self._line, (importance, self._came, turn))
+        self._arm(loop, self._allowance)
+        try:
+            async with asyncio.timeout_at(until):
+                await turn
+        except TimeoutError:
+            raise NotSent(PACED, Message("net.paced")) from None
+
+    def let_go(self, importance: Importance) -> None:
+        """Who waits with this importance goes now; it is for them to see that they are not wanted any more."""
+        for one, _, turn in self._line:
+            if one == importance and not turn.done():
+                turn.set_result(None)
+
+    def _arm(self, loop: asyncio.AbstractEventLoop, allowance: Allowance) -> None:
+        count = 1 if self._line[0][0] == Importance.ACTION else len(self._line)
+        due = loop.time() + allowance.wait(loop.time(), count)
+        if self._timer is not None:
+            if self._timer.when() <= due:
+                return
+            self._timer.cancel()
+        self._timer = loop.call_at(due, self._go, loop)
+
+    def _go(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._timer = None
+        while self._line:
+            turn = self._line[0][2]
+            if not turn.done():  # else it has given up
+                if self._allowance is not None and not self._allowance.take(loop.time()):
+                    self._arm(loop, self._allowance)
+                    return
+                turn.set_result(None)
+            heappop(self._line)
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,11 +324,6 @@ def _unpacked(chunk: bytes, unpacker: "zlib._Decompress") -> Iterator[bytes]:
         chunk = unpacker.unconsumed_tail
 
 
-def is_of_the_way(error: NotSent) -> bool:
-    """Whether what is connected to first, a proxy where there is one, could not be reached, and not for our own reasons."""
-    return error.code in _UNREACHED and not error.reason.startswith("here_")
-
-
 def _timed_out(trail: Trail, total_s: float) -> MarketplaceError:
     after = Message("net.after", seconds=f"{total_s:.1f}")
     if not trail.left and is_looking_up(*trail.address):
@@ -240,8 +338,7 @@ class Connections(httpx.AsyncBaseTransport):
     def __init__(self, tls: ssl.SSLContext, *, max_idle: int) -> None:
         self._tls = tls
         self._max_idle = max_idle
-        self._idle: list[tuple[float, Connection]] = []  # since when, by the event loop's time; the oldest first
-        self._sweep: asyncio.TimerHandle | None = None
+        self._idle: dict[Connection, asyncio.TimerHandle] = {}  # what closes each; the one used last at the end
         self._closing: set[asyncio.Future[None]] = set()
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
@@ -260,9 +357,8 @@ class Connections(httpx.AsyncBaseTransport):
     async def aclose(self) -> None:
         """End what is idle; what is under way closes its own connection."""
         self._max_idle = 0
-        if self._sweep is not None:
-            self._sweep.cancel()
-        self._close_idle(until=None)
+        for connection in list(self._idle):
+            self._discard(connection)
         if self._closing:
             await asyncio.wait(self._closing)
 
@@ -277,33 +373,23 @@ class Connections(httpx.AsyncBaseTransport):
         """The one used last, unless it is too old or something came over it meanwhile."""
         now = asyncio.get_running_loop().time()
         while self._idle:
-            since, connection = self._idle.pop()
-            if now - since < KEEP_ALIVE_S and connection.is_quiet():
+            connection, timer = self._idle.popitem()
+            timer.cancel()
+            if now < timer.when() and connection.is_quiet():
                 return connection
             self._discard(connection)
         return None
 
     def _give_back(self, connection: Connection) -> None:
-        if len(self._idle) >= self._max_idle or not connection.renew():
+        if len(self._idle) < self._max_idle and connection.renew():
+            close_later = asyncio.get_running_loop().call_later
+            self._idle[connection] = close_later(KEEP_ALIVE_S, self._discard, connection)
+        else:
             self._discard(connection)
-            return
-        loop = asyncio.get_running_loop()
-        self._idle.append((loop.time(), connection))
-        if self._sweep is None:
-            self._sweep = loop.call_later(KEEP_ALIVE_S, self._close_old)
-
-    def _close_old(self) -> None:
-        loop = asyncio.get_running_loop()
-        self._sweep = None
-        self._close_idle(until=loop.time() - KEEP_ALIVE_S)
-        if self._idle:
-            self._sweep = loop.call_at(self._idle[0][0] + KEEP_ALIVE_S, self._close_old)
-
-    def _close_idle(self, *, until: float | None) -> None:
-        while self._idle and (until is None or self._idle[0][0] <= until):
-            self._discard(self._idle.pop(0)[1])
 
     def _discard(self, connection: Connection) -> None:
+        if (timer := self._idle.pop(connection, None)) is not None:
+            timer.cancel()
         connection.close()
         self._closing.add(connection.gone)
         connection.gone.add_done_callback(self._closing.discard)
@@ -326,19 +412,3 @@ class _Body(httpx.AsyncByteStream):
 
     async def aclose(self) -> None:
         self.give_back(self.connection)
-
-
-def tls_context(ca_file: Path | None) -> ssl.SSLContext:
-    """The system's authorities, and one more when asked for.
-
-    Not ssl.create_default_context: that writes each session's keys into the file that SSLKEYLOGFILE names.
-    """
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # verifies, the host's name too
-    context.load_default_certs()
-    context.set_alpn_protocols(["http/1.1"])
-    if ca_file is not None:
-        try:
-            context.load_verify_locations(cafile=ca_file)
-        except (OSError, ValueError) as error:
-            raise ConfigError("config.no_pem", file=ca_file, reason=describe(error)) from error
-    return context
