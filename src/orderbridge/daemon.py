@@ -251,7 +251,7 @@ class Daemon:
     async def _upgrade(self) -> None:
         """Another program that is at it is waited for here, and not in the database: a stop must not wait, too."""
         until = None
-        while not await self.database.run(schema.try_upgrade):
+        while await self.database.run(schema.try_upgrade) is None:
             if until is None:
                 until = self._clock.monotonic() + schema.LOCK_WAIT_S
                 _log.warning("schema.waiting", reason=say("log.schema_waiting"))

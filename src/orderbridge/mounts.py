@@ -1,4 +1,6 @@
-"""Where a file is mounted, and on which kind of file system: SQLite's WAL is memory shared by processes of one machine.
+"""What the system knows of a file: where it is mounted, on which kind of file system, and who owns its folder.
+
+SQLite's WAL is memory shared by processes of one machine.
 
 Where the files of several machines meet, each has its own idea of that memory and of the locks, and the file is damaged
 without a word. The system tells the kind by its name; statfs has only numbers, and one for all of FUSE.
@@ -80,3 +82,22 @@ def _mounts() -> list[_Mount]:
 def _unescaped(place: str) -> str:
     """A space stands there as its octal number."""
     return re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), place)
+
+
+# ---- files that are made beside others --------------------------------------------------------------------------------
+
+
+def give_to_owner_of(folder: Path, made: Path | int) -> None:
+    """What root makes by hand, by its path or descriptor: the daemon has to work on it."""
+    if os.geteuid() == 0:
+        around = folder.stat()
+        os.chown(made, around.st_uid, around.st_gid)
+
+
+def sync_folder(folder: Path) -> None:
+    """Have the names of its files on disk, too."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

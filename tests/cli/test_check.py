@@ -496,11 +496,11 @@ def test_without_an_alarm_command_there_is_nothing_to_try(run):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root looks for another user")
-@pytest.mark.parametrize("name", ["pos.db", "pos.db-lock"])
+@pytest.mark.parametrize("name", ["pos.db", "pos.db-wal"])
 def test_a_file_that_the_service_cannot_write_is_told(name, run, pos, path):
     """As root's `cp -p` of a backup leaves it."""
     pos.close()
-    for one in ("pos.db", "pos.db-lock"):
+    for one in ("pos.db", "pos.db-wal"):
         path.with_name(one).touch()
         os.chown(path.with_name(one), 12345, 12345)
     os.chown(path.parent, 12345, 12345)

@@ -140,17 +140,15 @@ async def test_an_action_is_not_sent_from_a_file_that_was_taken_away(configurati
     assert world.calls("accept") == []
 
 
-async def test_a_removed_lock_file_lets_no_second_daemon_work(configuration: Path, till: Till, world: World):
+async def test_no_second_daemon_works_beside_the_first_over_a_reload(configuration: Path, till: Till, world: World):
     order = world.place_order(restaurant_id=KADIKOY)
     async with process(configuration) as first:
         await until(lambda: order.acknowledged)
-        beside(till.path, "-lock").unlink()
         async with process(configuration) as second:
             await until(lambda: "daemon.waiting" in log_of(configuration))
             await send(till, order, world)
             first.send_signal(signal.SIGHUP)
             await until(lambda: log_of(configuration).count("daemon.started") == 2)
-            beside(till.path, "-lock").unlink(missing_ok=True)
             assert await ended(first, signal.SIGKILL) == -signal.SIGKILL
             await until(lambda: log_of(configuration).count("daemon.started") == 3)
             assert await ended(second, signal.SIGTERM) == 0

@@ -323,8 +323,6 @@ ORDERS = SimpleNamespace(
 REFERENCE = SimpleNamespace(restaurant_accounts=nothing, payment_codes=nothing, set_restaurant_status=nothing)
 QUARANTINE = SimpleNamespace(resolve=nothing)
 LOCKS = SimpleNamespace(
-    lock_rows=lambda _, ids: set(ids),
-    lock_orders=lambda _, keys: set(keys),
-    lock_rows_naming_held=lambda *_: set(),
-    lock_orders_naming_held=lambda *_: set(),
+    lock=lambda _, __, keys: set(keys),
+    lock_naming_held=lambda *_: set(),
 )

@@ -181,20 +181,6 @@ def test_the_last_database_closes_the_file(tmp_path: Path, database: Database):
     assert module._files == before
 
 
-def test_a_removed_lock_file_lets_no_second_daemon_work(path: Path, url: str, database: Database):
-    first, other = LeaderLock(database), Database(url, inline=True)
-    assert first.take()
-    beside(path, "-lock").unlink()
-    second = LeaderLock(other)
-    assert not second.take()
-    beside(path, "-lock").unlink()
-    assert not second.take()
-    first.close()
-    assert second.take()
-    second.close()
-    other.close()
-
-
 # Locks a file and says so, until it is killed.
 HOLDS = "import fcntl, sys; f = open(sys.argv[1], 'a'); fcntl.flock(f, 2); print(flush=True); sys.stdin.read()"
 
@@ -216,18 +202,6 @@ def test_who_asks_whether_a_daemon_works_keeps_none_from_it(path: Path, database
     assert not database.is_unattended(), "of its own process, too"
     lock.close()
     assert database.is_unattended()
-
-
-def test_an_older_daemon_that_knows_only_the_lock_file_is_waited_for(path: Path, database: Database):
-    command = [sys.executable, "-c", HOLDS, beside(path, "-lock")]
-    lock = LeaderLock(database)
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as older:
-        assert older.stdout is not None
-        older.stdout.readline()
-        assert not lock.take()
-        older.kill()
-    assert lock.take()
-    lock.close()
 
 
 def test_who_waits_on_a_file_that_is_lost_does_not_become_its_leader(path: Path, database: Database):

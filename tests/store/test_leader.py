@@ -9,9 +9,7 @@ import pytest
 from sqlalchemy import Connection, text
 from sqlalchemy.exc import OperationalError
 from tests import databases
-from tests.wording import says
 
-from orderbridge.errors import StoreError
 from orderbridge.store.database import Database
 from orderbridge.store.leader import LeaderLock
 
@@ -141,14 +139,6 @@ def test_what_is_given_back_while_it_is_asked_for_again_is_free(daemon: Daemon, 
 
 def refused(*_: object) -> NoReturn:
     raise OperationalError("SELECT 1", {}, ConnectionError("refused"))
-
-
-@databases.only(databases.SQLITE)
-def test_a_folder_that_cannot_be_written_to_is_said_so(path, daemon: Daemon):
-    lock = daemon()
-    path.with_name("pos.db-lock").mkdir()
-    with pytest.raises(StoreError, check=says("Let this user write")):
-        lock.take()
 
 
 def kill(database: Database, lock: LeaderLock) -> None:

@@ -36,7 +36,7 @@ from orderbridge.document import Facts
 from orderbridge.model import Change, Differs, EndedBy, LastChange, Stored
 from orderbridge.store import orders, retention
 from orderbridge.store.database import Database
-from orderbridge.store.rows import BATCH, lock_orders, skips_locks
+from orderbridge.store.rows import BATCH, ORDER, lock, skips_locks
 
 POS_COLUMNS = {"pos_revision", "pos_reference", "pos_total"}
 DAY = timedelta(hours=24)
@@ -239,8 +239,8 @@ def test_a_row_of_another_order_says_nothing_about_this_one(database, pos):
 
 def test_orders_that_nobody_holds_are_free(database):
     insert(database, arrival(), arrival(OTHER))
-    assert database.write_now(lambda tx: lock_orders(tx, [KEY, OTHER])) == {KEY, OTHER}
-    assert database.write_now(lambda tx: lock_orders(tx, [])) == set()
+    assert database.write_now(lambda tx: lock(tx, ORDER, [KEY, OTHER])) == {KEY, OTHER}
+    assert database.write_now(lambda tx: lock(tx, ORDER, [])) == set()
 
 
 @only(*SERVERS)
@@ -248,7 +248,7 @@ def test_an_order_that_a_till_holds_is_left_out_without_waiting(database, pos):
     insert(database, arrival(), arrival(OTHER))
     pos.execute("BEGIN")
     pos.execute("UPDATE delivery_orders SET pos_revision = 1 WHERE payment_key = ?", (KEY,))
-    assert database.write_now(lambda tx: lock_orders(tx, [KEY, OTHER])) == {OTHER}
+    assert database.write_now(lambda tx: lock(tx, ORDER, [KEY, OTHER])) == {OTHER}
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ from orderbridge.store import (
 )
 from orderbridge.store.database import Database
 from orderbridge.store.dialects.mysql import NEWS
-from orderbridge.store.rows import lock_orders
+from orderbridge.store.rows import ORDER, lock
 
 NUMBER = 8000
 BIG = {
@@ -82,7 +82,7 @@ def years(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 def deliver(connection: Connection) -> None:
-    lock_orders(connection, SOME)
+    lock(connection, ORDER, SOME)
     known = orders.stored(connection, SOME[:1])[SOME[0]]
     change = Change(True, True, Differs.PRINT, False, None, LastChange.STATUS, None)
     orders.update_delivered(connection, known, arrival(SOME[0], 2), change, LATER)

@@ -101,7 +101,7 @@ def owner(checked: Checked) -> Iterator[Finding]:
     worker, file = _worker(checked.settings), sqlite_file(checked.settings.database.url)
     if worker is None:
         return
-    for path in (Path(f"{file}{suffix}") for suffix in ("", "-lock", *BESIDE)):
+    for path in (Path(f"{file}{suffix}") for suffix in ("", *BESIDE)):
         if path.exists() and not _may(path.stat(), worker, READS | WRITES):
             found = path.stat()
             facts = say("check.owner", file=path, owner=_name(found.st_uid), mode=f"{S_IMODE(found.st_mode):04o}")

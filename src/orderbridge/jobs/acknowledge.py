@@ -29,7 +29,7 @@ from orderbridge.rules.outbox_rows import order_lane
 from orderbridge.store import orders
 from orderbridge.store.failures import is_refusal
 from orderbridge.store.group_commit import Failed, GroupCommit, LeftOut, write_group
-from orderbridge.store.rows import lock_orders_naming_held
+from orderbridge.store.rows import ORDER, lock_naming_held
 
 PARALLEL_ACKNOWLEDGEMENTS = 8
 # Of having read the answer; later ones are dropped, the next poll delivers the order again. With the reading before and
@@ -198,7 +198,7 @@ class Acknowledger:
 
 def _mark_free(connection: Connection, marks: Sequence[orders.Mark]) -> list[tuple[orders.Mark, None]]:
     """Note the OKs of the orders whose rows are not locked. Returns them."""
-    held = lock_orders_naming_held(connection, [key for key, *_ in marks])
+    held = lock_naming_held(connection, ORDER, [key for key, *_ in marks])
     free = [mark for mark in marks if mark[0] not in held]
     orders.mark_acknowledged(connection, free)
     return [(mark, None) for mark in free]

@@ -38,7 +38,7 @@ from orderbridge.rules.problems import Code
 from orderbridge.store import actions, orders, quarantine, reference
 from orderbridge.store.failures import is_busy, is_ours, is_refusal, remedy
 from orderbridge.store.group_commit import write_batch, write_group
-from orderbridge.store.rows import lock_orders
+from orderbridge.store.rows import ORDER, lock
 from orderbridge.store.starts import start_of
 from orderbridge.store.trouble import TroubleKind
 from orderbridge.texts import say
@@ -137,7 +137,7 @@ class Deliveries:
 
         A sweep, or another account, may have written since they were sorted.
         """
-        free = lock_orders(connection, [order.payment_key for order in fresh])
+        free = lock(connection, ORDER, [order.payment_key for order in fresh])
         if len(free) < len(fresh):  # they wait, unacknowledged, for the next poll
             self._log.info("orders.held_by_a_till", orders=len(fresh) - len(free))
         stored = orders.stored(connection, free)

@@ -23,7 +23,7 @@ from orderbridge.model import ActionState, OutboxRow, Outcome
 from orderbridge.rules.queue import Queue
 from orderbridge.store.failures import is_broken, is_refusal
 from orderbridge.store.group_commit import write_batch
-from orderbridge.store.rows import lock_rows_naming_held
+from orderbridge.store.rows import ROW, lock_naming_held
 from orderbridge.texts import say
 
 STUCK_S = 0.5  # between two tries to write a row that a till holds
@@ -143,7 +143,7 @@ class HeldAccounts:
                 pause.explained.difference_update(row.id for row in rows)
 
     def _write(self, code: str, connection: Connection, rows: Sequence[OutboxRow]) -> Sequence[OutboxRow]:
-        held = lock_rows_naming_held(connection, [row.id for row in rows])
+        held = lock_naming_held(connection, ROW, [row.id for row in rows])
         self.context.verdicts.explain(connection, [row.id for row in rows if row.id not in held], code)
         return rows
 

@@ -30,7 +30,7 @@ from orderbridge.store import journal, orders, quarantine, reference
 from orderbridge.store.database import Database
 from orderbridge.store.failures import is_refusal
 from orderbridge.store.journal import Entry
-from orderbridge.store.rows import alike, batches, lock_orders_naming_held
+from orderbridge.store.rows import ORDER, alike, batches, lock_naming_held
 
 TRIES = 2  # the daemon may have stored the order just then
 
@@ -102,7 +102,7 @@ class Reimport:
 
 def _beside(connection: Connection, key: str, at: datetime) -> Beside:
     """The stored order, held for this transaction. `at`: the document's time."""
-    if lock_orders_naming_held(connection, [key]):
+    if lock_naming_held(connection, ORDER, [key]):
         return Beside(is_held=True)
     stored = orders.stored(connection, [key]).get(key)
     if stored is None:

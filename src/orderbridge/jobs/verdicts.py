@@ -34,7 +34,7 @@ from orderbridge.rules.statuses import Statuses
 from orderbridge.store import actions, orders
 from orderbridge.store.actions import End, Wait
 from orderbridge.store.failures import is_refusal
-from orderbridge.store.rows import lock_rows_naming_held
+from orderbridge.store.rows import ROW, lock_naming_held
 from orderbridge.texts import text
 
 _NEVER_SENT = Attempt(Outcome.NOT_SENT)
@@ -95,7 +95,7 @@ class Verdicts:
 
     def hold(self, connection: Connection, rows: Sequence[OutboxRow]) -> tuple[dict[int, OutboxRow], dict[str, Stored]]:
         """Lock these rows and their orders. Returns the rows that no other session has locked, and what is stored."""
-        locked = lock_rows_naming_held(connection, [row.id for row in rows])
+        locked = lock_naming_held(connection, ROW, [row.id for row in rows])
         known, held = orders.hold(connection, {row.payment_key for row in rows if row.payment_key})
         return {row.id: row for row in rows if row.id not in locked and row.payment_key not in held}, known
 

@@ -13,14 +13,14 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from stat import S_IMODE
 from urllib.parse import quote
 
 from orderbridge.errors import StoreError
-from orderbridge.store.dialects.sqlite_file import BESIDE, is_open, lock_beside
-from orderbridge.store.high_water import give_to_owner_of, sync_folder
+from orderbridge.mounts import give_to_owner_of, sync_folder
+from orderbridge.store.dialects.sqlite_file import BESIDE, is_open
 
 MODE = 0o600
 GROUP = 0o060  # reads and writes, as in the folder
@@ -83,18 +83,17 @@ def _address(source: Path) -> str:
 @contextmanager
 def _alone(target: Path) -> Iterator[None]:
     """No daemon works on it and no POS has it open."""
-    try:
-        descriptor = lock_beside(str(target))
-    except BlockingIOError:
-        raise StoreError("restore.daemon", file=target) from None
-    except OSError as error:
-        raise StoreError("backup.not_written", file=target, error=error.strerror) from None
-    try:
+    with ExitStack() as stack:
+        try:
+            if target.exists():
+                fcntl.flock(stack.enter_context(target.open("rb")), fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise StoreError("restore.daemon", file=target) from None
+        except OSError as error:
+            raise StoreError("backup.not_written", file=target, error=error.strerror) from None
         if is_open(str(target)):
             raise StoreError("restore.is_open", file=target)
         yield
-    finally:
-        os.close(descriptor)
 
 
 def _give_owner(descriptor: int, target: Path) -> None:

@@ -41,6 +41,7 @@ from sqlalchemy import (
 
 from orderbridge.clock import SystemClock
 from orderbridge.model import ActionState
+from orderbridge.mounts import give_to_owner_of
 from orderbridge.store.accounts import held, hold, versions
 from orderbridge.store.own_tables import books, devices, fleet, pairing
 from orderbridge.store.rows import batches
@@ -74,22 +75,6 @@ def write_document(path: Path, document: object) -> None:
     finally:
         os.close(descriptor)
     beside.replace(path)
-
-
-def give_to_owner_of(folder: Path, made: Path | int) -> None:
-    """What root makes by hand, by its path or descriptor: the daemon has to work on it."""
-    if os.geteuid() == 0:
-        around = folder.stat()
-        os.chown(made, around.st_uid, around.st_gid)
-
-
-def sync_folder(folder: Path) -> None:
-    """Have the names of its files on disk, too."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 class SidecarWriter:

@@ -16,7 +16,7 @@ from sqlalchemy import ColumnElement, Connection, and_, func, literal_column, or
 from orderbridge.clock import DATE, local_text
 from orderbridge.model import EndedBy, LastChange
 from orderbridge.store.orders import append_events
-from orderbridge.store.rows import lock_orders
+from orderbridge.store.rows import ORDER, lock
 from orderbridge.store.tables import TAKEN, accounts, orders
 
 SWEEP = 200  # orders written in one short transaction
@@ -52,7 +52,7 @@ def to_count(connection: Connection, now: datetime, zone: tzinfo) -> list[str]:
 def count_from_here(connection: Connection, keys: Sequence[str], *, now: datetime, zone: tzinfo) -> list[str]:
     """Begin to count the silence of those of these orders that are not locked; take it back where it began too early."""
     counted = []
-    for key in sorted(lock_orders(connection, keys)):
+    for key in sorted(lock(connection, ORDER, keys)):
         mine = update(orders).where(orders.c.payment_key == key)
         back = mine.where(_was_too_early(now, zone)).values(silence_from=None)
         begin = mine.where(_begins(now, zone)).values(silence_from=_listened)
@@ -96,7 +96,7 @@ def end_silent(
     silent_still = _is_silent(silence, now, zone)
     ended = [
         key
-        for key in sorted(lock_orders(connection, keys))
+        for key in sorted(lock(connection, ORDER, keys))
         if connection.execute(end.where(orders.c.payment_key == key, silent_still)).rowcount
     ]
     if ended:

@@ -1,9 +1,8 @@
 """The right to work on one database: of several daemons one works, the others wait, whatever their accounts are.
 
 Each judges every row of the outbox, and would refuse those of accounts that it does not know.
-The system or the server takes the right back the moment its holder dies, so nothing is left over by a crash: SQLite's
-is a lock on the database's own file (and on one beside it, which is all that versions before 0.2 know), a server's
-hangs on a connection. Another kind of server grants it to all.
+The system or the server takes the right back the moment its holder dies, so that a crash leaves nothing over: on SQLite
+it is a lock on the database's own file, on a server it belongs to a session.
 """
 
 import threading

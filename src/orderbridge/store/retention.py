@@ -30,7 +30,7 @@ from orderbridge.clock import YEARS, local_moment
 from orderbridge.document import Facts, Item, columns_of
 from orderbridge.errors import StoreError
 from orderbridge.store.columns import Utc
-from orderbridge.store.rows import batches, lock_orders, lock_rows
+from orderbridge.store.rows import ORDER, ROW, batches, lock
 from orderbridge.store.tables import (
     ENDED,
     actions,
@@ -72,7 +72,7 @@ def blank_old(connection: Connection, keys: Sequence[str], *, before: datetime) 
     """
     blanked = [
         key
-        for key in sorted(lock_orders(connection, keys))
+        for key in sorted(lock(connection, ORDER, keys))
         if connection.execute(
             update(orders).where(orders.c.payment_key == key, _is_old(before)).values(dict.fromkeys(_BLANKED))
         ).rowcount
@@ -132,7 +132,7 @@ def old_orders(connection: Connection, before: datetime) -> list[str]:
 
 def delete_orders(connection: Connection, keys: Sequence[str], *, before: datetime) -> list[str]:
     """Delete those of these orders that are over still and free, with lines and story. Returns them."""
-    free = sorted(lock_orders(connection, keys))
+    free = sorted(lock(connection, ORDER, keys))
     chosen = select(orders.c.payment_key).where(orders.c.payment_key.in_(free), _is_over(before))
     gone = list(connection.execute(chosen).scalars())
     for table in (options, items, events, orders):
@@ -148,7 +148,7 @@ def old_actions(connection: Connection, before: datetime) -> list[int]:
 
 def delete_actions(connection: Connection, ids: Sequence[int], *, before: datetime) -> list[int]:
     """Delete those of these rows that are over still and free, with their requests. Returns them."""
-    free = sorted(lock_rows(connection, ids))
+    free = sorted(lock(connection, ROW, ids))
     over = select(actions.c.id).where(actions.c.id.in_(free), actions.c.finished_utc < before, ~unfinished)
     gone = list(connection.execute(over.order_by(actions.c.id)).scalars())
     connection.execute(delete(attempts).where(attempts.c.action_id.in_(gone)))
@@ -235,7 +235,7 @@ def _documents(connection: Connection, wanted: set[str], keys: set[str]) -> list
 
 def blank(connection: Connection, keys: Sequence[str], *, with_open: bool) -> list[str]:
     """Empty all that names the customer in those of these orders that are free. Returns them."""
-    free = sorted(lock_orders(connection, keys))
+    free = sorted(lock(connection, ORDER, keys))
     rows = connection.execute(select(orders.c.payment_key, orders.c.ended_utc).where(orders.c.payment_key.in_(free)))
     chosen = [row.payment_key for row in rows if with_open or row.ended_utc is not None]
     for key in chosen:

@@ -86,24 +86,22 @@ def alike(pairs: Iterable[tuple[Key, T]]) -> dict[Key, list[T]]:
 # ---- holding ---------------------------------------------------------------------------------------------------------
 
 
-def lock_rows(connection: Connection, ids: Iterable[int]) -> set[int]:
-    """Hold these outbox rows for this transaction. Returns those that it holds now: they are there, and no other session's."""
-    return _free(connection, actions.c.id, set(ids))
+# Which rows are locked, their key says.
+ROW: ColumnElement[int] = actions.c.id
+ORDER: ColumnElement[str] = orders.c.payment_key
 
 
-def lock_orders(connection: Connection, keys: Iterable[str]) -> set[str]:
-    """The same as `lock_rows`, of orders."""
-    return _free(connection, orders.c.payment_key, set(keys))
+def lock(connection: Connection, column: ColumnElement[T], keys: Iterable[T]) -> set[T]:
+    """Lock these rows for this transaction. Returns those that it holds now: they are there, and no other session's."""
+    wanted = set(keys)
+    return _found(connection, _locking(_there(column)), wanted) if skips_locks(connection) else wanted
 
 
-def lock_rows_naming_held(connection: Connection, ids: Iterable[int]) -> set[int]:
-    """Hold these rows for this transaction. Returns those that another session holds; what is not there is not held."""
-    return _held(connection, actions.c.id, set(ids))
-
-
-def lock_orders_naming_held(connection: Connection, keys: Iterable[str | None]) -> set[str | None]:
-    """The same as `lock_rows_naming_held`, of orders."""
-    return _held(connection, orders.c.payment_key, {key for key in keys if key is not None})
+def lock_naming_held(connection: Connection, column: ColumnElement[T], keys: Iterable[T]) -> set[T]:
+    """Lock these rows for this transaction. Returns those that another session holds; what is not there is not held."""
+    wanted = set(keys)
+    locked = lock(connection, column, wanted)
+    return held_by_others(connection, column, wanted - locked)
 
 
 def for_us(connection: Connection, query: Select[*tuple[Any, ...]]) -> Select[*tuple[Any, ...]]:
@@ -111,17 +109,9 @@ def for_us(connection: Connection, query: Select[*tuple[Any, ...]]) -> Select[*t
     return _locking(query) if skips_locks(connection) else query
 
 
-def held_by_others(connection: Connection, column: ColumnElement[Any], missing: Collection[Any]) -> set[Any]:
+def held_by_others(connection: Connection, column: ColumnElement[T], missing: Collection[T]) -> set[T]:
     """Of what could not be held the ones that are there."""
     return _found(connection, _there(column), missing) if skips_locks(connection) else set()
-
-
-def _held(connection: Connection, column: ColumnElement[Any], wanted: set[Any]) -> set[Any]:
-    return held_by_others(connection, column, wanted - _free(connection, column, wanted))
-
-
-def _free(connection: Connection, column: ColumnElement[Any], wanted: set[Any]) -> set[Any]:
-    return _found(connection, _locking(_there(column)), wanted) if skips_locks(connection) else wanted
 
 
 def _found(connection: Connection, query: Select[*tuple[Any, ...]], wanted: Collection[Any]) -> set[Any]:

@@ -4,7 +4,7 @@ An up-to-date database is recognised with one SELECT and without loading Alembic
 """
 
 import threading
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from typing import Any
 
 import structlog
@@ -63,35 +63,23 @@ def upgrade(connection: Connection) -> bool:
     made by a newer program (nothing is touched then), or when another program has been changing the schema for
     `LOCK_WAIT_S`.
     """
-    if current(connection) == HEAD:
-        _mend(connection)
-        return False
     clock = SystemClock()
     until = clock.monotonic() + LOCK_WAIT_S
-    while True:
-        with _lock(connection) as taken:
-            if taken:
-                return _upgrade(connection)
+    while (done := try_upgrade(connection)) is None:
         if clock.monotonic() >= until:
             raise locked()
         threading.Event().wait(LOCK_ASK_S)
+    return done
 
 
-def try_upgrade(connection: Connection) -> bool:
-    """The same without waiting. False: another program is changing the schema, ask again."""
-    if current(connection) == HEAD:
-        _mend(connection)
-        return True
-    with _lock(connection) as taken:
-        if taken:
-            _upgrade(connection)
-    return taken
-
-
-def _mend(connection: Connection) -> None:
-    """What was dropped or set back by hand."""
-    execute(connection, gone(connection).values())
-    set_sequences_right(connection)
+def try_upgrade(connection: Connection) -> bool | None:
+    """The same without waiting. None: another program is changing the schema, ask again."""
+    if current(connection) == HEAD:  # put back what was dropped or set back by hand
+        execute(connection, gone(connection).values())
+        set_sequences_right(connection)
+        return False
+    with of(connection.dialect.name).schema_lock(connection, SCHEMA_VERSION_TABLE) as taken:
+        return _upgrade(connection) if taken else None
 
 
 def set_sequences_right(connection: Connection) -> None:
@@ -102,11 +90,6 @@ def set_sequences_right(connection: Connection) -> None:
             with suppress(DBAPIError), connection.begin_nested():
                 if connection.exec_driver_sql(statement.format(table)).rowcount:
                     _log.warning("database.sequence_set", table=table)
-
-
-def _lock(connection: Connection) -> AbstractContextManager[bool]:
-    """One upgrade at a time; whether it is ours."""
-    return of(connection.dialect.name).schema_lock(connection, SCHEMA_VERSION_TABLE)
 
 
 def _upgrade(connection: Connection) -> bool:

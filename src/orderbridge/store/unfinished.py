@@ -26,7 +26,7 @@ from sqlalchemy import Connection, Select, String, bindparam, case, cast, func, 
 from orderbridge.model import Action, ActionState, Attempt, OutboxRow, Outcome
 from orderbridge.store.columns import utc_now
 from orderbridge.store.dialects import of
-from orderbridge.store.rows import in_list, lock_rows, skips_locks
+from orderbridge.store.rows import ROW, in_list, lock, skips_locks
 from orderbridge.store.tables import actions, attempts, orders, restaurants, unfinished
 
 FIRST_PAGE = 100  # rows that are read at each wake: one that brings nothing should cost little
@@ -161,7 +161,7 @@ def claim(connection: Connection, ids: Sequence[int], clock: ServerClock, now: d
     """These rows as they are now, locked for this transaction; and the ids of those that another session holds."""
     query, free = _CLAIMED_AND_HELD, set(ids)
     if not of(connection.dialect.name).arrays:
-        query, free = _CLAIMED, lock_rows(connection, ids)
+        query, free = _CLAIMED, lock(connection, ROW, ids)
     rows = connection.execute(query, {"wanted": sorted(free)}).all()
     found = _found(connection, rows, clock, now)
     found.of_order = {row.id: {int(one) for one in row.of_order.split(",")} for row in rows if row.of_order}

@@ -18,7 +18,7 @@ from contextlib import nullcontext
 from datetime import datetime
 from decimal import Decimal
 from functools import partial
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from sqlalchemy import URL, Connection, Engine, Integer, event
 from sqlalchemy.exc import DBAPIError, OperationalError
@@ -28,6 +28,8 @@ from orderbridge.clock import SystemClock
 from orderbridge.errors import Message, StoreError
 from orderbridge.store.dialects import sqlite_checks
 from orderbridge.store.dialects.face import READS, Dialect, Durable, Violated, inserting, readable
+
+T = TypeVar("T")
 
 BUSY_MS = 20  # SQLite tries again after 1, 3 and 8 ms, and then we let it begin anew
 SYNCHRONOUS_FULL = 2
@@ -52,7 +54,9 @@ def _prepare_connection(busy_timeout_s: float, connection: Any, _: Any) -> None:
     cursor = connection.cursor()
     # A POS may have written bytes that are no UTF-8: one cell must not make a whole page unreadable.
     connection.text_factory = partial(str, encoding="utf-8", errors="replace")
-    mode = _use_wal(cursor, busy_timeout_s)
+    # Of a file that is no WAL yet, SQLite refuses this at once while another program writes, whatever the timeout.
+    use_wal = partial(cursor.execute, "PRAGMA journal_mode = WAL")
+    (mode,) = _while_busy(use_wal, busy_timeout_s, BUSY_MS / 1000).fetchone()
     cursor.execute("PRAGMA synchronous = FULL")
     cursor.execute("PRAGMA foreign_keys = ON")
     cursor.execute(f"PRAGMA journal_size_limit = {LOG_BYTES}")
@@ -63,17 +67,17 @@ def _prepare_connection(busy_timeout_s: float, connection: Any, _: Any) -> None:
         raise StoreError("database.no_wal", mode=mode)
 
 
-def _use_wal(cursor: Any, busy_timeout_s: float) -> str:
-    """Of a file that is no WAL yet, SQLite refuses this at once while another program writes, whatever the timeout."""
+def _while_busy(call: Callable[[], T], within_s: float, pause_s: float) -> T:
+    """What `call` returns or raises; as long as another program holds the database, it is called again."""
     clock = SystemClock()
-    over = clock.monotonic() + busy_timeout_s
+    over = clock.monotonic() + within_s
     while True:
         try:
-            return str(cursor.execute("PRAGMA journal_mode = WAL").fetchone()[0])
-        except sqlite3.OperationalError as error:
-            if clock.monotonic() >= over or not _is_busy(error):
+            return call()
+        except (sqlite3.OperationalError, OperationalError) as error:
+            if clock.monotonic() >= over or not any(words in str(error) for words in BUSY):
                 raise
-        time.sleep(BUSY_MS / 1000)
+        time.sleep(pause_s)
 
 
 def _begin(busy_timeout_s: float, connection: Connection) -> None:
@@ -82,30 +86,13 @@ def _begin(busy_timeout_s: float, connection: Connection) -> None:
     if READS.items() <= connection.get_execution_options().items():
         _tell_driver(connection, "BEGIN")
         return
-    clock = SystemClock()
-    over = clock.monotonic() + busy_timeout_s
     driver = _driver_of(connection)
     driver.execute(f"PRAGMA busy_timeout = {min(BUSY_MS, round(busy_timeout_s * 1000))}")
     try:
-        while not _begins(connection, last=clock.monotonic() >= over):
-            pass
+        _while_busy(partial(_tell_driver, connection, "BEGIN IMMEDIATE"), busy_timeout_s, 0.0)
     finally:
         driver.execute(f"PRAGMA busy_timeout = {round(busy_timeout_s * 1000)}")
     _open_guard(connection)
-
-
-def _begins(connection: Connection, *, last: bool) -> bool:
-    try:
-        _tell_driver(connection, "BEGIN IMMEDIATE")
-    except OperationalError as error:
-        if last or not _is_busy(error.orig):
-            raise
-        return False
-    return True
-
-
-def _is_busy(error: object) -> bool:
-    return any(words in str(error) for words in BUSY)
 
 
 SEQUENCE = (
@@ -136,7 +123,6 @@ def _worker(connection: Connection) -> str | None:
 # - A POS's own statements must go on working whatever is missing here, so that there is no function and no pragma in it.
 
 GUARD = "delivery_guard"
-OPENED = "min(open, 1000000) + 1"  # the largest number may have been left there
 _OPENED = "orderbridge_guard"  # in a connection's info: what had been changed when the guard was opened
 
 
@@ -157,6 +143,9 @@ _TABLE = (
     f" CONSTRAINT {GUARD}_open_0_or_more CHECK (typeof(open) = 'integer' AND open >= 0))"
 )
 _ROW = f"INSERT INTO {GUARD} (id) VALUES (1)"  # noqa: S608
+_OPEN = f"UPDATE {GUARD} SET open = min(open, 1000000) + 1 WHERE id = 1"  # noqa: S608 - the largest number may be there
+_CLOSE = f"UPDATE {GUARD} SET open = max(open - 1, 0) WHERE id = 1"  # noqa: S608
+_IS_MISSED = f"SELECT 1 FROM sqlite_master WHERE type = 'trigger' AND name = '{GUARD}_again'"  # noqa: S608
 _AGAIN = (
     f"CREATE TRIGGER {GUARD}_again BEFORE INSERT ON delivery_actions"  # noqa: S608 - a name of ours, as all here
     " WHEN EXISTS (SELECT 1 FROM delivery_actions WHERE request_id = NEW.request_id) BEGIN"
@@ -173,15 +162,18 @@ REPLACED = f"NOT EXISTS (SELECT 1 FROM delivery_actions WHERE id = coalesce((SEL
 
 def _open_guard(connection: Connection) -> None:
     """Once a transaction that writes has begun. A file that is new, or of an older version, has no guard yet."""
-    driver = _driver_of(connection)
-    changed = _set(connection, OPENED)
-    if changed is None:
-        if not _is_missed(driver):
+    driver, changed = _driver_of(connection), 0
+    try:
+        changed = _tell_driver(connection, _OPEN)
+    except OperationalError as error:
+        if f"no such table: {GUARD}" not in str(error.orig):
+            raise
+        if not driver.execute(_IS_MISSED).fetchall():
             return
         connection.exec_driver_sql(_TABLE)  # it was dropped: without it the triggers let nothing through
     if not changed:
         connection.exec_driver_sql(_ROW)
-        _set(connection, OPENED)
+        _tell_driver(connection, _OPEN)
     connection.info[_OPENED] = _changes(driver)
 
 
@@ -192,23 +184,7 @@ def _close_guard(connection: Connection) -> None:
     if _changes(driver) == before:
         _tell_driver(connection, "ROLLBACK")
     else:
-        _set(connection, "max(open - 1, 0)")
-
-
-def _is_missed(driver: sqlite3.Connection) -> bool:
-    """Whether the triggers that ask it are there."""
-    there = f"SELECT 1 FROM sqlite_master WHERE type = 'trigger' AND name = '{GUARD}_again'"  # noqa: S608
-    return bool(driver.execute(there).fetchall())
-
-
-def _set(connection: Connection, value: str) -> int | None:
-    """How many rows it has: 1, or 0 when it was deleted. None: there is no such table."""
-    try:
-        return _tell_driver(connection, f"UPDATE {GUARD} SET open = {value} WHERE id = 1")  # noqa: S608
-    except OperationalError as error:
-        if f"no such table: {GUARD}" in str(error.orig):
-            return None
-        raise
+        _tell_driver(connection, _CLOSE)
 
 
 def _changes(driver: sqlite3.Connection) -> tuple[int, int]:

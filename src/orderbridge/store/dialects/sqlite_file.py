@@ -24,7 +24,8 @@ from pathlib import Path
 from sqlalchemy import Engine, event
 
 from orderbridge.clock import SystemClock
-from orderbridge.errors import FileLost, Message, StoreError, Unusable
+from orderbridge.errors import FileLost, Message, StoreError
+from orderbridge.mounts import give_to_owner_of
 
 Identity = tuple[int, int]  # device and inode
 
@@ -66,8 +67,7 @@ class SqliteFile:
         self.identity = _enter(self.path)
         self._is_closed = False
         self._connections = 0
-        self._lock_beside: int | None = None  # all that versions before 0.2 know
-        self._beside: dict[str, Identity] = {}
+        self._expected = {"": self.identity}  # by suffix
         self._pages = Pages(self.path + "-wal")
         self._shm: int | None = None  # SQLite's own descriptor: to close one of ours would end its locks
         self._is_overwritten = False
@@ -82,20 +82,17 @@ class SqliteFile:
         with _guard:
             self._connections += more
             if self._connections == 0:  # the last one takes them away
-                self._beside = {}
+                self._expected = {"": self.identity}
 
     def check(self) -> None:
         """Raise FileLost when the path does not lead to the open file any more."""
-        self._expect("", self.identity, _identity_at(self._named))
-        for suffix in BESIDE if self._connections else ():
-            found = _identity_at(self.path + suffix)
+        for suffix in ("", *BESIDE) if self._connections else ("",):
+            found = _identity(self.path + suffix if suffix else self._named)
             with _guard:
-                expected = self._beside.get(suffix) if found is None else self._beside.setdefault(suffix, found)
-            self._expect(suffix, expected, found)
-        if self._connections:
-            self._check_pages()
-
-    def _check_pages(self) -> None:
+                expected = self._expected.get(suffix) if found is None else self._expected.setdefault(suffix, found)
+            if found != expected:
+                key = "database.file_removed" if found is None else "database.file_replaced"
+                raise FileLost("database.file_lost", event=Message(key, file=f"{self._named}{suffix}"))
         with _guard:
             if not self._is_overwritten and (shm := self._find_shm()) is not None and self.identity in _files:
                 self._is_overwritten = self._pages.are_foreign(_files[self.identity].descriptor, shm)
@@ -106,13 +103,13 @@ class SqliteFile:
 
     def _find_shm(self) -> int | None:
         """None where SQLite has not opened it yet, or the system does not say which files are open."""
-        wanted = self._beside.get("-shm")
+        wanted = self._expected.get("-shm")
         if wanted is None:
             return None
-        if self._shm is None or _identity_of(self._shm) != wanted:
+        if self._shm is None or _identity(self._shm) != wanted:
             with suppress(OSError):
                 numbers = map(int, os.listdir("/proc/self/fd"))  # noqa: PTH208 - numbers, not paths
-                self._shm = next((number for number in numbers if _identity_of(number) == wanted), None)
+                self._shm = next((number for number in numbers if _identity(number) == wanted), None)
         return self._shm
 
     def _keep_wal(self) -> None:
@@ -126,29 +123,8 @@ class SqliteFile:
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
             connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
 
-    def _expect(self, suffix: str, expected: Identity | None, found: Identity | None) -> None:
-        if found != expected:
-            key = "database.file_removed" if found is None else "database.file_replaced"
-            raise FileLost("database.file_lost", event=Message(key, file=f"{self._named}{suffix}"))
-
     def lock(self) -> bool:
         """Take the lock on the file itself, which its holder's death ends. False: another daemon has it."""
-        beside = f"{self.path}-lock"
-        taken = False
-        try:
-            self._lock_beside = lock_beside(self.path)
-            taken = self._lock()
-        except BlockingIOError:
-            pass
-        except OSError as error:
-            kind = Unusable if isinstance(error, PermissionError) else StoreError
-            raise kind("database.lock_file", file=beside, reason=error.strerror) from error
-        finally:
-            if not taken:
-                self._leave_beside()
-        return taken
-
-    def _lock(self) -> bool:
         self.check()
         with _guard:
             file = _files[self.identity]
@@ -188,12 +164,6 @@ class SqliteFile:
                 fcntl.flock(file.descriptor, fcntl.LOCK_UN)
                 file.holder = None
                 _leave(self.identity)
-        self._leave_beside()
-
-    def _leave_beside(self) -> None:
-        if self._lock_beside is not None:
-            os.close(self._lock_beside)
-            self._lock_beside = None
 
     def log_size(self) -> int:
         """Bytes of its -wal."""
@@ -206,26 +176,6 @@ class SqliteFile:
         if not self._is_closed:
             self._is_closed = True
             _leave(self.identity)
-
-
-def lock_beside(path: str) -> int:
-    """A descriptor of the locked file beside the database. Raises BlockingIOError when a daemon has it, OSError."""
-    descriptor = os.open(f"{path}-lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, NEW_FILE)
-    try:
-        _give_to_service(descriptor, path)
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BaseException:
-        os.close(descriptor)
-        raise
-    return descriptor
-
-
-def _give_to_service(descriptor: int, path: str) -> None:
-    """What a command by hand makes as root, the daemon has to work on."""
-    if os.geteuid() == 0 and os.fstat(descriptor).st_uid == 0:
-        places = [one.stat() for one in (Path(path), Path(path).parent) if one.exists()]
-        owner = next((one for one in places if one.st_uid), places[-1])
-        os.fchown(descriptor, owner.st_uid, owner.st_gid)
 
 
 def is_open(path: str) -> bool:
@@ -242,13 +192,13 @@ def is_open(path: str) -> bool:
 
 def _enter(path: str) -> Identity:
     with _guard:
-        identity = _identity_at(path)
+        identity = _identity(path)
         if identity is None or identity not in _files:
             is_new = identity is None
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, NEW_FILE)
             found = os.fstat(descriptor)
             if is_new:
-                _give_to_service(descriptor, path)
+                give_to_owner_of(Path(path).parent, descriptor)
             identity = found.st_dev, found.st_ino
             _files.setdefault(identity, _Open(descriptor))  # not ours when two were swapped just now: left open, then
         _files[identity].users += 1
@@ -263,18 +213,10 @@ def _leave(identity: Identity) -> None:
             os.close(_files.pop(identity).descriptor)
 
 
-def _identity_of(descriptor: int) -> Identity | None:
+def _identity(file: str | int) -> Identity | None:
+    """Of a path or a descriptor; None when nothing is there."""
     try:
-        found = os.fstat(descriptor)
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
-
-
-def _identity_at(path: str) -> Identity | None:
-    """None when nothing is there."""
-    try:
-        found = os.stat(path)  # noqa: PTH116 - three times a transaction: to parse the path would take longer
+        found = os.stat(file)  # noqa: PTH116 - three times a transaction: to parse the path would take longer
     except OSError:
         return None
     return found.st_dev, found.st_ino
