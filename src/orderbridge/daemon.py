@@ -23,7 +23,7 @@ from orderbridge.jobs.daemon_problems import DaemonProblems
 from orderbridge.jobs.health_check import Checkup
 from orderbridge.jobs.journal_writer import journal_of
 from orderbridge.jobs.outbox import Outbox
-from orderbridge.jobs.poll import Pollers
+from orderbridge.jobs.poll_state import Polls
 from orderbridge.jobs.restore_check import RestoreCheck
 from orderbridge.jobs.roster import Roster
 from orderbridge.jobs.timetable import Timetable
@@ -106,7 +106,7 @@ class Daemon:
         self._stopping, self._is_ending, self._is_fenced = asyncio.Event(), False, False
 
     def _make_jobs(self) -> None:
-        self._pollers = Pollers(
+        self._polls = Polls(
             self._context,
             self.roster.known.keys(),
             not_written=self.outbox.refused,
@@ -123,7 +123,7 @@ class Daemon:
             self._context,
             self.roster,
             wire=self._wire,
-            pollers=self._pollers,
+            polls=self._polls,
             outbox=self.outbox,
             timetable=self.timetable,
             health=self.health,
@@ -283,7 +283,7 @@ class Daemon:
         until = self._clock.monotonic() + (0.0 if self._is_fenced else STOP_S)
         await self._drain(fleet)
         self.timetable.close()
-        self._pollers.close()
+        self._polls.close()
         self._wire.hurry()
         polls, others = self.timetable.in_flight(vital=True), self.timetable.in_flight(vital=False)
         _log.info("daemon.stopping", in_flight=len(polls))
@@ -329,7 +329,7 @@ class Daemon:
 
     async def _note_rest(self) -> None:
         """What polls could not note before. A database that says nothing is not waited for."""
-        rest = asyncio.gather(self._pollers.note_rest(), self.restore_check.close())
+        rest = asyncio.gather(self.working.note_rest(), self.restore_check.close())
         await asyncio.wait([rest], timeout=NOTE_S)
         rest.cancel()
         await asyncio.gather(rest, return_exceptions=True)

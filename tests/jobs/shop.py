@@ -24,7 +24,8 @@ from orderbridge.jobs.account import Account
 from orderbridge.jobs.acknowledge import Polled
 from orderbridge.jobs.context import Context
 from orderbridge.jobs.outbox import CycleResult, Outbox
-from orderbridge.jobs.poll import Pollers
+from orderbridge.jobs.poll import Poller
+from orderbridge.jobs.poll_state import Polls
 from orderbridge.jobs.roster import Roster
 from orderbridge.net.http import Wire
 from orderbridge.rules.cooldown import Member
@@ -142,8 +143,8 @@ class Shop:
         self.cooldowns = self.context.kept.cooldowns
         self.cooldowns.configure(self.settings.marketplace.cooldown_scope)
         self.cooldowns.know(members, COOLDOWN_S)
-        self.polling = Pollers(self.context, self.accounts, not_written=self.outbox.refused)
-        self.pollers = {name: self.polling.poller(account) for name, account in self.accounts.items()}
+        self.polls = Polls(self.context, self.accounts, not_written=self.outbox.refused)
+        self.pollers = {name: Poller(account, self.polls) for name, account in self.accounts.items()}
         self._polls_at = dict.fromkeys(self.accounts, 0.0)
         self._till: sqlite3.Connection | None = None
 

@@ -15,7 +15,7 @@ def kept(shop: Shop) -> dict[str, int]:
     owners: dict[str, object] = {"lanes": shop.lanes, "outbox": shop.outbox, "wire": shop._wire}
     for name, poller in shop.pollers.items():
         account = shop.accounts[name]
-        owners |= {f"poller {name}": poller, f"intake {name}": poller._intake, f"account {name}": account}
+        owners |= {f"poller {name}": poller, f"intake {name}": poller.intake, f"account {name}": account}
         owners |= {f"session {name}": account.session, f"client {name}": account.client}
     for owner, one in owners.items():
         for attribute, value in vars(one).items():

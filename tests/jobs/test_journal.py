@@ -25,7 +25,7 @@ def folder(tmp_path: Path) -> Path:
 async def kept(shop: Shop, folder: Path, clock: FakeClock) -> Journal:
     """The shop with a journal."""
     book = Journal(folder, clock=clock, inline=True)
-    shop.pollers[shop.names[0]]._intake.acknowledger._journal = book
+    shop.pollers[shop.names[0]].intake.acknowledger._journal = book
     return book
 
 

@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 from tests.jobs.conftest import OpenShop
 from tests.jobs.shop import START, Shop, listing, text_of
 
-from orderbridge.jobs import poll
+from orderbridge.jobs import poll_state
 from orderbridge.jobs.acknowledge import Polled
 from orderbridge_sandbox import Fault, FaultKind, When, World
 from orderbridge_sandbox.scenery import DEFAULT_SCENERY, KADIKOY
@@ -276,17 +276,17 @@ async def test_no_acknowledgement_waits_longer_than_that_for_a_login(shop: Shop)
 async def test_a_noted_poll_whose_token_is_lost_meanwhile_does_not_leave_after_a_login(shop: Shop):
     """What was noted is its own time, and not the login's: after a crash the next one would come too early."""
     await shop.poll()
-    reserve = shop.polling.notes.reserve
+    reserve = shop.polls.reserve
 
     async def lose_token(who: str) -> Any:
         noted = await reserve(who)
         shop.account.session.forget()
         return noted
 
-    shop.polling.notes.reserve = lose_token
+    shop.polls.reserve = lose_token
     await shop.poll()
     assert shop.told("login", "get_current") == ["login", "get_current"]
-    shop.polling.notes.reserve = reserve
+    shop.polls.reserve = reserve
     await shop.poll()
     assert shop.told("login", "get_current") == ["login", "get_current", "login", "get_current"]
 
@@ -932,7 +932,7 @@ async def begin(shop: Shop, *names: str) -> list[asyncio.Task[Polled]]:
 async def test_of_many_polls_so_many_are_under_way_and_the_others_wait_in_line(
     end: str, open_shop: OpenShop, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(poll, "MOST_POLLS", 1)
+    monkeypatch.setattr(poll_state, "MOST_POLLS", 1)
     shop = await open_shop(*THREE)
     gate = Gate(shop)
     polls = await begin(shop, *THREE)
@@ -956,11 +956,11 @@ async def test_of_many_polls_so_many_are_under_way_and_the_others_wait_in_line(
 async def test_when_the_daemon_stops_the_polls_that_wait_for_a_place_do_not_leave(
     open_shop: OpenShop, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(poll, "MOST_POLLS", 1)
+    monkeypatch.setattr(poll_state, "MOST_POLLS", 1)
     shop = await open_shop(*THREE)
     gate = Gate(shop)
     polls = await begin(shop, *THREE)
-    shop.polling.close()
+    shop.polls.close()
     await asyncio.wait(polls[1:])
     gate.held[0].set()
     assert [one.ok for one in await asyncio.gather(*polls)] == [True, False, False]

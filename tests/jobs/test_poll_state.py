@@ -10,14 +10,16 @@ from typing import Any
 import pytest
 from sqlalchemy import event
 from sqlalchemy.exc import IntegrityError, OperationalError
-from tests.jobs.shop import START, FakeClock, text_of
+from tests.jobs.shop import COOLDOWN_S, START, TIMEOUT_S, FakeClock, settings_for, text_of
 
-from orderbridge.jobs.poll_state import AFTER_S, BEFORE_S, PollState
+from orderbridge.jobs.context import Context
+from orderbridge.jobs.poll_state import AFTER_S, BEFORE_S, Polls
+from orderbridge.rules.cooldown import MARGIN_S
 from orderbridge.store import accounts
 from orderbridge.store.accounts import Entry, Success
 from orderbridge.store.database import Database
 
-LONGEST = timedelta(seconds=50)
+LONGEST = timedelta(seconds=TIMEOUT_S + COOLDOWN_S + MARGIN_S)
 NAMES = ("besiktas", "kadikoy", "moda")
 
 
@@ -53,21 +55,22 @@ def book(tmp_path: Path, empty_file: Path) -> Iterator[Book]:
 
 
 @pytest.fixture
-def notes(book: Book, clock: FakeClock) -> PollState:
-    return PollState(book.database, clock, longest=LONGEST)
+def notes(book: Book, clock: FakeClock) -> Polls:
+    context = Context.of(settings_for(Path("notes.db"), *NAMES), book.database, clock)
+    return Polls(context, NAMES, not_written=lambda: 0)
 
 
 def good(name: str, at: datetime = START) -> Success:
     return Success(name, at, at + timedelta(seconds=30), 30)
 
 
-async def test_polls_that_are_due_together_are_noted_in_one_commit(notes: PollState, book: Book):
+async def test_polls_that_are_due_together_are_noted_in_one_commit(notes: Polls, book: Book):
     assert await asyncio.gather(*map(notes.reserve, NAMES)) == [None] * 3
     assert book.commits == 1
     assert set(book.column("next_poll_utc").values()) == {text_of(START + LONGEST)}
 
 
-async def test_none_may_leave_before_its_note_is_on_disk(notes: PollState, book: Book):
+async def test_none_may_leave_before_its_note_is_on_disk(notes: Polls, book: Book):
     left: list[str] = []
 
     async def leave(name: str) -> None:
@@ -81,7 +84,7 @@ async def test_none_may_leave_before_its_note_is_on_disk(notes: PollState, book:
 
 @pytest.mark.parametrize("seconds", [[25.0], [25.0, 40.0], [25.0, 40.0, 40.0], [1.5, 0.0]])
 async def test_a_note_that_was_long_on_its_way_to_the_disk_covers_the_whole_poll_all_the_same(
-    notes: PollState, book: Book, clock: FakeClock, seconds: list[float]
+    notes: Polls, book: Book, clock: FakeClock, seconds: list[float]
 ):
     real, slow = book.database.run, iter(seconds)
 
@@ -95,7 +98,7 @@ async def test_a_note_that_was_long_on_its_way_to_the_disk_covers_the_whole_poll
     assert min(book.column("next_poll_utc").values()) >= text_of(clock.now() + LONGEST)
 
 
-async def test_only_a_note_before_a_request_is_made_anew(notes: PollState, book: Book):
+async def test_only_a_note_before_a_request_is_made_anew(notes: Polls, book: Book):
     later = START + timedelta(seconds=12)
     book.database.write_now(lambda tx: accounts.note_poll(tx, "kadikoy", next_poll_utc=later))
     real = book.database.run
@@ -111,7 +114,7 @@ async def test_only_a_note_before_a_request_is_made_anew(notes: PollState, book:
     assert book.column("next_poll_utc")["moda"] == text_of(START + timedelta(seconds=30))
 
 
-async def test_none_leaves_when_the_commit_fails(notes: PollState, book: Book):
+async def test_none_leaves_when_the_commit_fails(notes: Polls, book: Book):
     def fail(_: Any) -> None:
         raise OperationalError("COMMIT", None, sqlite3.OperationalError("database is locked"))
 
@@ -122,7 +125,7 @@ async def test_none_leaves_when_the_commit_fails(notes: PollState, book: Book):
     assert set(book.column("next_poll_utc").values()) == {None}
 
 
-async def test_one_that_may_not_leave_yet_keeps_none_of_the_others(notes: PollState, book: Book):
+async def test_one_that_may_not_leave_yet_keeps_none_of_the_others(notes: Polls, book: Book):
     later = START + timedelta(seconds=12)
     book.database.write_now(lambda tx: accounts.note_poll(tx, "kadikoy", next_poll_utc=later))
     assert await asyncio.gather(*map(notes.reserve, NAMES)) == [None, later, None]
@@ -130,14 +133,14 @@ async def test_one_that_may_not_leave_yet_keeps_none_of_the_others(notes: PollSt
     assert book.column("last_poll_utc")["kadikoy"] is None
 
 
-async def test_a_note_from_a_clock_that_was_ahead_is_cut(notes: PollState, book: Book):
+async def test_a_note_from_a_clock_that_was_ahead_is_cut(notes: Polls, book: Book):
     far = START + timedelta(days=2)
     book.database.write_now(lambda tx: accounts.note_poll(tx, "kadikoy", next_poll_utc=far))
     assert await asyncio.gather(*map(notes.reserve, NAMES)) == [None, START + LONGEST, None]
 
 
 @pytest.mark.parametrize("reserved", ["besiktas", "moda"])
-async def test_one_whose_note_the_database_refuses_harms_only_itself(notes: PollState, book: Book, reserved: str):
+async def test_one_whose_note_the_database_refuses_harms_only_itself(notes: Polls, book: Book, reserved: str):
     trigger = "BEFORE UPDATE ON delivery_accounts WHEN NEW.fingerprint = 'kadikoy'"
     book.database.write_now(
         lambda tx: tx.exec_driver_sql(f"CREATE TRIGGER refuse {trigger} BEGIN SELECT RAISE(ABORT, 'no'); END")
@@ -155,7 +158,7 @@ async def test_one_whose_note_the_database_refuses_harms_only_itself(notes: Poll
     assert book.column("state")[reserved] == "failing"
 
 
-async def test_one_that_has_gone_meanwhile_holds_up_nobody(notes: PollState, book: Book):
+async def test_one_that_has_gone_meanwhile_holds_up_nobody(notes: Polls, book: Book):
     gone = asyncio.create_task(notes.reserve("kadikoy"))
     stays = asyncio.create_task(notes.reserve("moda"))
     await asyncio.sleep(0)
@@ -164,7 +167,7 @@ async def test_one_that_has_gone_meanwhile_holds_up_nobody(notes: PollState, boo
     assert await notes.reserve("besiktas") is None
 
 
-async def test_what_comes_while_a_group_is_written_is_the_next_group(notes: PollState, book: Book):
+async def test_what_comes_while_a_group_is_written_is_the_next_group(notes: Polls, book: Book):
     real, more = book.database.run, []
 
     async def run(work: Any, **options: Any) -> Any:
@@ -179,8 +182,8 @@ async def test_what_comes_while_a_group_is_written_is_the_next_group(notes: Poll
     assert book.commits == 2
 
 
-async def test_with_many_accounts_a_note_waits_for_others_and_not_for_long(book: Book, clock: FakeClock):
-    notes = PollState(book.database, clock, longest=LONGEST, many=True)
+async def test_with_many_accounts_a_note_waits_for_others_and_not_for_long(notes: Polls, book: Book, clock: FakeClock):
+    notes.grow(1000)
     began = clock.monotonic()
     after = asyncio.create_task(notes.succeeded(good("kadikoy")))
     await asyncio.sleep(AFTER_S / 2)

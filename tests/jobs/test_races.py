@@ -188,7 +188,7 @@ async def test_a_row_that_is_superseded_while_the_list_is_taken_in_withholds_the
     shop.world.faults.add(Fault.drop("accept", when=When.BEFORE))
     accept = shop.act("accept", order)
     await shop.drain()
-    looks = shop.pollers["kadikoy"]._intake.reconciler
+    looks = shop.pollers["kadikoy"].intake.reconciler
     resolve = looks.resolve
 
     async def superseded_meanwhile(*given: Any, **named: Any) -> None:

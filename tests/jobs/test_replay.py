@@ -34,7 +34,7 @@ def kept(clock: FakeClock, folder: Path) -> Callable[[Shop], None]:
 
     def give(shop: Shop) -> None:
         for poller in shop.pollers.values():
-            poller._intake.acknowledger._journal = Journal(folder, clock=clock, inline=True)
+            poller.intake.acknowledger._journal = Journal(folder, clock=clock, inline=True)
 
     return give
 

@@ -48,7 +48,7 @@ async def begun(shop: Shop) -> Keeper:
 @pytest.fixture
 async def shop(open_shop: OpenShop, clock: FakeClock, tmp_path: Path) -> Shop:
     shop = await open_shop(orders={"journal": "auto"})
-    shop.pollers["kadikoy"]._intake.acknowledger._journal = Journal(shop.settings.journal, clock=clock, inline=True)
+    shop.pollers["kadikoy"].intake.acknowledger._journal = Journal(shop.settings.journal, clock=clock, inline=True)
     return shop
 
 

@@ -23,7 +23,8 @@ from orderbridge.jobs.context import Context
 from orderbridge.jobs.health_check import Checkup
 from orderbridge.jobs.lists import Common, read_lists, read_statuses
 from orderbridge.jobs.outbox import Outbox
-from orderbridge.jobs.poll import Poller, Pollers
+from orderbridge.jobs.poll import Poller
+from orderbridge.jobs.poll_state import Polls
 from orderbridge.jobs.roster import Roster
 from orderbridge.jobs.timetable import Timetable
 from orderbridge.model import Token
@@ -60,7 +61,7 @@ class AccountsAtWork:
         roster: Roster,
         *,
         wire: Wire,
-        pollers: Pollers,
+        polls: Polls,
         outbox: Outbox,
         timetable: Timetable,
         health: Checkup,
@@ -69,12 +70,13 @@ class AccountsAtWork:
         self._context = context
         self._roster = roster
         self._wire = wire
-        self._pollers = pollers
+        self._polls = polls
+        self._pollers: dict[str, Poller] = {}
         self._outbox = outbox
         self._timetable = timetable
         self._health = health
         self._token_group = token_writer(context.database, TOKENS_S if is_many(context.settings) else 0.0)
-        self._cooldowns = pollers.cooldowns
+        self._cooldowns = polls.cooldowns
         self._cooldowns.configure(market.cooldown_scope)
         self._cooldown_s = market.cooldown_seconds
         self._timeout_s = market.timeout_seconds
@@ -121,7 +123,7 @@ class AccountsAtWork:
                 late[place] = self._cooldowns.begin(account.fingerprint, now + late[place]) - now
         self.starts_for_s = max(late, default=0.0)
         self._roster.at_work.update((account.name, account) for account in made)
-        self._pollers.grow(len(self._roster.at_work))
+        self._polls.grow(len(self._roster.at_work))
         self._wire.poll_evenly(self._cooldowns.most_per_second)
         self._metrics.know(self._roster.at_work)
         self._roster.changed()
@@ -180,6 +182,11 @@ class AccountsAtWork:
             self._wire.poll_evenly(self._cooldowns.most_per_second)
             self.leaving -= fingerprints
 
+    async def note_rest(self) -> None:
+        """OKs that a till has kept from being noted; the service does not deliver these orders again. Nothing else runs."""
+        for poller in self._pollers.values():
+            await poller.intake.acknowledger.mark_late()
+
     def forget_others(self) -> None:
         """Of accounts that are not at work here no cooldown is known any more."""
         self._cooldowns.keep({account.fingerprint for account in self._roster.at_work.values()})
@@ -199,7 +206,7 @@ class AccountsAtWork:
             self._asked.pop(name, None)
         self._outbox.let_go(leaving)
         for name, account in leaving.items():
-            await self._pollers.forget(name)
+            await self._pollers.pop(name).intake.acknowledger.mark_late()
             await account.close()
 
     async def _idle(self, leaving: Collection[str]) -> None:
@@ -222,7 +229,8 @@ class AccountsAtWork:
         account.on_token = partial(self._plan_renewal, account)
         if (token := account.session.current) is not None:
             self._plan_renewal(account, token)
-        plan(f"poll {name}", late_s, partial(self._poll, account, self._pollers.poller(account)), vital=True)
+        self._pollers[name] = poller = Poller(account, self._polls)
+        plan(f"poll {name}", late_s, partial(self._poll, account, poller), vital=True)
         plan(f"lists {name}", lists_late_s + LISTS_LATER_S, partial(self._read_lists, account))
         plan(f"statuses {name}", lists_late_s + STATUSES_LATER_S, partial(self._read_statuses, account))
 

@@ -5,7 +5,7 @@ promise:
 
     wait      nothing happens while the cooldown runs or the account is paused; the tick says for how long
     login     at the slot, before the poll: one that fails uses none up. After a 401 the next slot's
-    place     on the wire, among all polls (`PollPlaces`), then its turn at the pace (net.http). Who waits here is not
+    place     on the wire, among all polls (`Polls.places`), then its turn at the pace (net.http). Who waits here is not
               noted yet: what is noted leaves at once
     note      that no other poll may leave before this one is answered and has cooled down. On disk before the request
               leaves: a program that is killed in between finds it at its next start (jobs.poll_state)
@@ -19,7 +19,6 @@ A failed poll has used up its slot, unless its request certainly never left (rul
 up, too: without an end of its cooldown the accounts that are polled in turn with this one would wait for ever.
 """
 
-from collections.abc import Callable, Collection
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -27,25 +26,17 @@ import structlog
 
 from orderbridge.errors import MarketplaceError, Message, NotSent, Unauthorized
 from orderbridge.jobs.account import Account
-from orderbridge.jobs.acknowledge import Acknowledger, Polled
-from orderbridge.jobs.context import Context
-from orderbridge.jobs.daemon_problems import DaemonProblems
+from orderbridge.jobs.acknowledge import Polled
 from orderbridge.jobs.intake import Intake
-from orderbridge.jobs.journal_writer import Journal
-from orderbridge.jobs.poll_state import PollPlaces, PollState, SharedReading
+from orderbridge.jobs.poll_state import Polls
 from orderbridge.model import AccountState, Document, Outcome
 from orderbridge.observe.metrics import COUNTED, PART
-from orderbridge.rules.cooldown import MARGIN_S, Ended, names_of, together_s
+from orderbridge.rules.cooldown import MARGIN_S, Ended, names_of
 from orderbridge.rules.poll_ends import ListRequest, came_in_part, failure_of, listened, longest_listening
 from orderbridge.store.accounts import Success
 from orderbridge.texts import line_remedy, say, sentence
 
-# Requests for orders that may be under way at a time; of many accounts a share, so that no round of all of them takes
-# longer than so many timeouts. Beyond it each would only open one more connection of TLS, and make all the others late.
-MOST_POLLS = 64
-ROUND_TIMEOUTS = 8
 LOGGED = ("delivered", "new", "changed", "acknowledged", "dropped")
-READ_S = 0.01  # many accounts: a reading for all of them waits so long for the answers of the same moment
 
 _log = structlog.get_logger(__name__)
 
@@ -53,11 +44,18 @@ _log = structlog.get_logger(__name__)
 class Poller:
     """The polls of one account, one after another."""
 
-    def __init__(self, account: Account, pollers: "Pollers", intake: Intake) -> None:
-        context = pollers.context
+    def __init__(self, account: Account, polls: Polls) -> None:
+        context = polls.context
         self._account, self._who, self._log = account, account.fingerprint, _log.bind(account=account.name)
-        self._pollers, self._intake = pollers, intake
-        self._notes, self._cooldowns, self._places = pollers.notes, pollers.cooldowns, pollers.places
+        self._polls, self._cooldowns = polls, polls.cooldowns
+        self.intake = Intake(
+            account,
+            context,
+            polls.configured,
+            unresolved=polls.unresolved,
+            journal=polls.journal,
+            known=polls.known,
+        )
         self._clock, self._lanes, self._metrics = context.clock, context.lanes, context.metrics
         self._timeout_s = context.settings.marketplace.timeout_seconds
         self._statuses = context.verdicts.statuses
@@ -88,7 +86,7 @@ class Poller:
             if self._state not in {AccountState.NEW, AccountState.OK}:
                 self._log.info("poll.recovered", after=self._state)
             self._state, self._was_refused = AccountState.OK, False
-            await self._notes.succeeded(good)
+            await self._polls.succeeded(good)
             counts.again_in = max(self._slot(), 0.0)
         return counts
 
@@ -104,14 +102,14 @@ class Poller:
         counts.delivered = len(documents)
         next_poll = await self._cool_down(Ended.OK)
         if documents or asked is not None:  # taking them in takes its time
-            await self._notes.cooled(self._who, next_poll)
-        await self._intake.take_in(documents, began, answered, counts, asked=asked)
+            await self._polls.cooled(self._who, next_poll)
+        await self.intake.take_in(documents, began, answered, counts, asked=asked)
         before, self._list_request = self._list_request, self._list_request.answered()
         good: Success | None = None
         if asked is None:
             counts.ok, counts.result = True, Outcome.OK
             self._metrics.polled_well(self._account.name, self._clock.now(), answered)
-            seconds, not_written = self._listened(answered), self._pollers.not_written()
+            seconds, not_written = self._listened(answered), self._polls.not_written()
             good = Success(self._who, self._clock.now(), next_poll, seconds, counts.not_stored, not_written)
             self._account.full_list = counts.stuck if counts.is_full else 0
             if counts.is_full:
@@ -131,7 +129,7 @@ class Poller:
         try:
             return await self._account.client.current_orders(asked)
         finally:
-            self._places.release()
+            self._polls.places.release()
 
     async def _wait(self) -> float:
         """Seconds to wait; 0: the poll has a place, is noted and may leave. A login comes first: it uses up no slot."""
@@ -145,27 +143,27 @@ class Poller:
             await self._account.client.be_ready()
         except MarketplaceError as error:
             return await self._failed(error if isinstance(error, NotSent) else _no_login(error), noted=False)
-        await self._places.acquire()  # given back with the answer
+        await self._polls.places.acquire()  # given back with the answer
         wait = 1.0
         try:
             wait = await self._reserve()
         finally:
             if wait > 0:
-                self._places.release()
+                self._polls.places.release()
         return wait
 
     async def _reserve(self) -> float:
         """Seconds to wait; 0: the poll is noted and may leave. Its turn comes first: what is noted begins when it leaves."""
-        if not self._places.is_closed:
+        if not self._polls.is_closed:
             await self._account.wire.poll_turn()
-        if self._places.is_closed:
+        if self._polls.is_closed:
             return MARGIN_S
         if (wait := self._slot()) > 0:  # meanwhile it is the turn of another one
             return wait
         self._cooldowns.leaves(self._who, self._clock.monotonic())
         noted: datetime | None = self._clock.now()
         try:
-            noted = await self._notes.reserve(self._who)
+            noted = await self._polls.reserve(self._who)
         finally:
             if noted is not None:
                 self._cooldowns.unsent(self._who)
@@ -190,9 +188,9 @@ class Poller:
             text = sentence(failure.text)
             await self._note_state(failure.state, text, failure.logged, next_poll, line_remedy(error))
         elif next_poll is not None and failure.ended is None:
-            await self._notes.failed(self._who, next_poll_utc=next_poll)
+            await self._polls.failed(self._who, next_poll_utc=next_poll)
         elif next_poll is not None:
-            await self._notes.cooled(self._who, next_poll)
+            await self._polls.cooled(self._who, next_poll)
         return max(self._account.paused(polls=True), 1.0) if failure.ended is None else max(self._slot(), 0.0)
 
     def _ask_otherwise(self, error: MarketplaceError) -> None:
@@ -212,7 +210,7 @@ class Poller:
         if self._cooldowns.ended(self._who, how, self._clock.monotonic()):
             members = self._cooldowns.in_turn(self._who)
             self._log.error("cooldown.shared", in_turn=names_of(members), remedy=say("poll.cooldown_scope"))
-            await self._notes.in_turn([member.fingerprint for member in members], names_of(members))
+            await self._polls.in_turn([member.fingerprint for member in members], names_of(members))
         return next_poll
 
     def _listened(self, answered: float) -> int:
@@ -230,67 +228,7 @@ class Poller:
             self._log.warning("poll.failed", state=state, error=logged, **({"remedy": remedy} if remedy else {}))
         self._state = state
         values: dict[str, Any] = {} if next_poll is None else {"next_poll_utc": next_poll}
-        await self._notes.failed(self._who, state=state, last_error=text, **values)
-
-
-class Pollers:
-    """Makes the pollers of one daemon's accounts."""
-
-    def __init__(
-        self,
-        context: Context,
-        configured: Collection[str],
-        *,
-        not_written: Callable[[], int],
-        journal: Journal | None = None,
-        known: DaemonProblems | None = None,
-    ) -> None:
-        """`configured`: the names of all accounts, as of now. `not_written`: outbox rows that the database refuses."""
-        market = context.settings.marketplace
-        self.context = context
-        self.cooldowns = context.kept.cooldowns
-        self.not_written = not_written
-        self._configured, self._journal, self._known = configured, journal, known
-        self._cooldown_s = market.cooldown_seconds
-        many = together_s(len(configured), self._cooldown_s) > 0
-        longest = timedelta(seconds=market.timeout_seconds + self._cooldown_s + MARGIN_S)
-        self.notes = PollState(context.database, context.clock, longest=longest, many=many)
-        self.places = PollPlaces(max(MOST_POLLS, len(configured) // ROUND_TIMEOUTS))  # on the wire, for all accounts
-        self._acknowledgers: dict[str, Acknowledger] = {}
-        self._unresolved = SharedReading(context.database, READ_S if many else 0.0)
-
-    def grow(self, accounts: int) -> None:
-        """So many are at work: the requests under way are at least their share."""
-        self.places.widen(max(MOST_POLLS, accounts // ROUND_TIMEOUTS))
-        if together_s(accounts, self._cooldown_s) > 0:
-            self.notes.are_many, self._unresolved.wait_s = True, READ_S
-
-    def close(self) -> None:
-        """What is under way goes on to its end, and nothing else leaves."""
-        self.places.close()
-
-    async def note_rest(self) -> None:
-        """OKs that a till has kept from being noted; the service does not deliver these orders again. Nothing else runs."""
-        for acknowledger in self._acknowledgers.values():
-            await acknowledger.mark_late()
-
-    async def forget(self, account: str) -> None:
-        """It has left."""
-        if (acknowledger := self._acknowledgers.pop(account, None)) is not None:
-            await acknowledger.mark_late()
-
-    def poller(self, account: Account) -> Poller:
-        """One for each account."""
-        intake = Intake(
-            account,
-            self.context,
-            self._configured,
-            known=self._known,
-            unresolved=self._unresolved,
-            journal=self._journal,
-        )
-        self._acknowledgers[account.name] = intake.acknowledger
-        return Poller(account, self, intake)
+        await self._polls.failed(self._who, state=state, last_error=text, **values)
 
 
 def _no_login(error: MarketplaceError) -> NotSent:

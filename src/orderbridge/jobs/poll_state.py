@@ -11,7 +11,7 @@ be called, after an answer until the next group goes anyway. With few accounts n
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -21,13 +21,20 @@ import structlog
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
-from orderbridge.clock import Clock
+from orderbridge.jobs.context import Context
+from orderbridge.jobs.daemon_problems import DaemonProblems
+from orderbridge.jobs.journal_writer import Journal
 from orderbridge.jobs.reconciler import Unresolved, read_unresolved
+from orderbridge.rules.cooldown import MARGIN_S, together_s
 from orderbridge.store import accounts
 from orderbridge.store.accounts import Success
-from orderbridge.store.database import Database
 from orderbridge.store.group_commit import GroupCommit, write_group
 
+# Requests for orders that may be under way at a time; of many accounts a share, so that no round of all of them takes
+# longer than so many timeouts. Beyond it each would only open one more connection of TLS, and make all the others late.
+MOST_POLLS = 64
+ROUND_TIMEOUTS = 8
+READ_S = 0.01  # many accounts: a reading for all of them waits so long for the answers of the same moment
 BEFORE_S = 0.02  # many accounts: a reservation waits so long for others
 AFTER_S = 0.4  # many accounts: a result does
 LATE_S = 1.0  # a reservation that takes longer to be on disk is made anew
@@ -50,15 +57,60 @@ class _Reservation:
 _Note = _Reservation | Success | Callable[[Connection], None]
 
 
-class PollState:
-    """The poll state of all accounts. `longest`: what a poll can take, with the cooldown after it."""
+class Polls:
+    """What the polls of one daemon's accounts share."""
 
-    def __init__(self, database: Database, clock: Clock, *, longest: timedelta, many: bool = False) -> None:
-        self._database = database
-        self._clock = clock
-        self._longest = longest
-        self.are_many = many
-        self._group: GroupCommit[_Note, datetime | None] = GroupCommit(partial(write_group, database, self._write))
+    def __init__(
+        self,
+        context: Context,
+        configured: Collection[str],
+        *,
+        not_written: Callable[[], int],
+        journal: Journal | None = None,
+        known: DaemonProblems | None = None,
+    ) -> None:
+        """`configured`: the names of all accounts, as of now. `not_written`: outbox rows that the database refuses."""
+        market = context.settings.marketplace
+        self.context, self.cooldowns = context, context.kept.cooldowns
+        self.configured, self.not_written, self.journal, self.known = configured, not_written, journal, known
+        self.places = asyncio.Semaphore(MOST_POLLS)  # on the wire, for all accounts; who waits for one stands in line
+        self.is_closed = False
+        self._most = MOST_POLLS
+        self._are_many = False
+        self._cooldown_s = market.cooldown_seconds
+        self._longest = timedelta(seconds=market.timeout_seconds + market.cooldown_seconds + MARGIN_S)  # of a poll
+        self._database, self._clock = context.database, context.clock
+        self._reading: asyncio.Task[Unresolved] | None = None
+        self._group: GroupCommit[_Note, datetime | None] = GroupCommit(
+            partial(write_group, context.database, self._write)
+        )
+        self.grow(len(configured))
+
+    def grow(self, accounts: int) -> None:
+        """So many are at work: the requests under way are at least their share."""
+        most = max(self._most, accounts // ROUND_TIMEOUTS)
+        for _ in range(most - self._most):
+            self.places.release()
+        self._most = most
+        self._are_many |= together_s(accounts, self._cooldown_s) > 0
+
+    def close(self) -> None:
+        """What is under way goes on to its end, and nothing else leaves: each that waits gets a place, and sees that."""
+        self.is_closed = True
+        self.places.release()
+
+    async def unresolved(self) -> Unresolved:
+        """The unresolved rows, read once for all who ask before a reading begins; who asks later gets the next one."""
+        if self._reading is None:
+            self._reading = asyncio.create_task(self._read())
+        return await asyncio.shield(self._reading)
+
+    async def _read(self) -> Unresolved:
+        await asyncio.sleep(READ_S if self._are_many else 0.0)
+        self._reading = None
+        return await self._database.read(read_unresolved)
+
+    # ---- how each account stands -------------------------------------------------------------------------------------
 
     async def reserve(self, who: str) -> datetime | None:
         """Reserve a poll before its request leaves. None: it may leave now; else the time to wait for."""
@@ -95,7 +147,7 @@ class PollState:
             _log.debug("poll.note_failed", error=type(error.orig).__name__)
 
     async def _add(self, note: _Note, within_s: float) -> datetime | None:
-        return await self._group.add(note, within_s=within_s if self.are_many else 0.0)
+        return await self._group.add(note, within_s=within_s if self._are_many else 0.0)
 
     def _write(self, connection: Connection, notes: Sequence[_Note]) -> list[tuple[_Note, datetime | None]]:
         """The group's unit of work. Answers a reservation whose poll may not leave with the time to come again."""
@@ -125,43 +177,3 @@ class PollState:
 
 def _note_poll(who: str, columns: dict[str, Any], connection: Connection) -> None:
     accounts.note_poll(connection, who, **columns)
-
-
-class PollPlaces(asyncio.Semaphore):
-    """How many requests for orders may be under way. Who waits for a place stands in line."""
-
-    is_closed = False
-
-    def __init__(self, most: int) -> None:
-        super().__init__(most)
-        self._most = most
-
-    def widen(self, most: int) -> None:
-        """There are at least so many."""
-        for _ in range(most - self._most):
-            self.release()
-        self._most = max(self._most, most)
-
-    def close(self) -> None:
-        """Who waits now gets a place at once, one after another, and sees that it is for nothing."""
-        self.is_closed = True
-        self.release()
-
-
-class SharedReading:
-    """The unresolved rows, read once for all who ask before a reading begins; who asks later gets the next one."""
-
-    def __init__(self, database: Database, wait_s: float) -> None:
-        self._database = database
-        self.wait_s = wait_s
-        self._next: asyncio.Task[Unresolved] | None = None
-
-    async def __call__(self) -> Unresolved:
-        if self._next is None:
-            self._next = asyncio.create_task(self._run())
-        return await asyncio.shield(self._next)
-
-    async def _run(self) -> Unresolved:
-        await asyncio.sleep(self.wait_s)
-        self._next = None
-        return await self._database.read(read_unresolved)
