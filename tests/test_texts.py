@@ -14,8 +14,7 @@ import pytest
 
 import orderbridge
 from orderbridge import texts
-from orderbridge.cli.main import program
-from orderbridge.cli.words import WordsContext, translate
+from orderbridge.cli.main import WordsContext, program, translate
 from orderbridge.errors import StoreError
 from orderbridge.extension import installed
 from orderbridge.model import ActionState

@@ -13,7 +13,7 @@ from tests.cli.shell import APP, REST, document
 from tests.cli.test_looking import put_account
 from tests.store.samples import KEY, NOW_TEXT, opened, put, put_action, put_order
 
-from orderbridge.cli import bundle_contents
+from orderbridge.cli import bundle
 from orderbridge.clock import SystemClock
 from orderbridge.model import Action, ActionState, LastChange
 from orderbridge.rules.problems import Code
@@ -230,7 +230,7 @@ def test_a_secret_of_the_configuration_is_nowhere(run, configure, tmp_path, pos,
     ],
 )
 def test_of_a_line_only_what_is_listed_stays(said):
-    shown = bundle_contents.line(said, {"kadikoy"})
+    shown = bundle.log_line(said, {"kadikoy"})
     assert not {"555", "7", "canan"} & set(re.findall(r"[^\W_]+", shown.casefold()))
     assert "***" in shown
 
@@ -251,16 +251,16 @@ def test_of_a_line_only_what_is_listed_stays(said):
     ids=["console", "journal", "json"],
 )
 def test_each_form_of_the_log_is_read(said):
-    shown = bundle_contents.line(said, {"kadikoy"}).replace("[warning] ", "")
+    shown = bundle.log_line(said, {"kadikoy"}).replace("[warning] ", "")
     assert shown == "2026-03-01T12:00:00.250Z problem.began account=kadikoy code=login_refused seconds=2.5"
 
 
 def test_each_code_of_ours_stays():
     ours = [str(code) for words in (Action, ActionState, Code, LastChange) for code in words]
-    assert [code for code in (*ours, *STATUS_NAMES.values()) if bundle_contents.value(code) != code] == []
+    assert [code for code in (*ours, *STATUS_NAMES.values()) if bundle.value(code) != code] == []
 
 
 def test_the_listed_columns_are_there():
     parts = dict(zip(("items", "options", "events", "actions", "attempts", "order"), PARTS_OF_A_STORY, strict=True))
-    for part, listed in bundle_contents.COLUMNS.items():
+    for part, listed in bundle.COLUMNS.items():
         assert set(listed.split()) <= set(parts[part].c.keys())

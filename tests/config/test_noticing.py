@@ -8,7 +8,7 @@ import pytest
 from tests.config.documents import Write, account, document
 
 from orderbridge import mounts
-from orderbridge.config import load, noticing
+from orderbridge.config import load, settings
 
 
 def warned(write: Write, text: str) -> str:
@@ -86,7 +86,7 @@ def test_a_journal_whose_disk_hangs_holds_up_no_start(
     write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answers = threading.Event()
-    monkeypatch.setattr(noticing, "TEST_S", 0.01)
+    monkeypatch.setattr(settings, "TEST_S", 0.01)
     monkeypatch.setattr(os.path, "lexists", lambda path: answers.wait() if path == tmp_path else Path(path).exists())
     assert f"may not write to the folder {tmp_path}" in warned(write, f'[orders]\njournal = "{tmp_path}"')
     answers.set()

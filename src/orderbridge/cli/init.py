@@ -22,9 +22,8 @@ from pydantic import ValidationError
 from orderbridge.cli.common import Context, confirm, pass_context
 from orderbridge.cli.line import restaurants_of
 from orderbridge.config import Settings
-from orderbridge.config.key_errors import in_words
 from orderbridge.config.keys import SECRETS
-from orderbridge.config.loading import SYSTEM_FILE
+from orderbridge.config.loading import SYSTEM_FILE, in_words
 from orderbridge.errors import ConfigError, LoginRefused, MarketplaceError, NoFile, OrderbridgeError
 from orderbridge.net.connector import survey
 from orderbridge.store import workers

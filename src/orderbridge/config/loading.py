@@ -1,27 +1,31 @@
-"""From a file and the environment to `Settings`, or to one line for each thing that is wrong.
+"""From a file and the environment to `Settings`, or to one line for each key that is wrong, with who set it.
 
 1. `find` says which file it is; `read` and `from_environ` make a tree of tables from it and from the variables.
 2. `merge` puts the variables over the file, key by key.
 3. `settle` reads the secrets' files.
-4. The models check the result and hang relative paths on the file's folder; key_errors.py holds what is wrong, in words.
+4. The models check the result and hang relative paths on the file's folder.
+
+Each error says what is right, which is the remedy. No message shows the value of a secret, and none carries pydantic's own
+error along, which holds its input.
 """
 
+import difflib
 import json
 import os
 import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
 from pydantic_settings import EnvSettingsSource, SettingsError
 
 from orderbridge.config.addresses import without_password
-from orderbridge.config.key_errors import Findings, Place, dotted, unknown_key
 from orderbridge.config.keys import SECRETS, Database, new_master_key
-from orderbridge.config.noticing import noticed
-from orderbridge.config.settings import PREFIX, Settings, Source
+from orderbridge.config.settings import PREFIX, Settings, Source, noticed
 from orderbridge.errors import ConfigError
 from orderbridge.texts import LANGUAGES, say
 
@@ -42,7 +46,100 @@ TOML_HINTS = {
     "Cannot mutate": "config.toml_twice",
 }
 
+# What pydantic finds, and which sentence of ours says it.
+WORDS = {
+    **{kind: kind for kind in ("missing", "greater_than", "greater_than_equal", "less_than_equal", "too_long")},
+    **dict.fromkeys(("int_parsing", "int_type", "int_from_float"), "whole"),
+    **dict.fromkeys(("float_parsing", "float_type", "finite_number"), "number"),
+    **dict.fromkeys(("bool_parsing", "bool_type"), "bool"),
+    **dict.fromkeys(("string_type", "path_type"), "string"),
+    "tuple_type": "tuple",
+    "model_type": "table",
+}
+LISTS = {("accounts",): "config.accounts_list", ("alarms", "command"): "config.command_list"}
+
+Place = tuple[str, ...]  # ("accounts", "0", "name")
 Tree = dict[str, Any]
+
+
+# ---- what is wrong, in words -------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Findings:
+    """What loading learns on the way. `origins`: the variable, or the file of a secret, that set a key or a whole table."""
+
+    file: Path | None
+    needs_secrets: bool = True
+    origins: dict[Place, str] = field(default_factory=dict)
+    problems: dict[Place, str] = field(default_factory=dict)
+    without_secrets: set[Place] = field(default_factory=set)  # the secrets that could not be read and are not needed
+
+    def add(self, error: ValidationError) -> None:
+        """What the models refuse, where nothing is known to be wrong already."""
+        for details in error.errors(include_url=False, include_input=False):
+            place = tuple(map(str, details["loc"])) or ("accounts",)  # the only check of the whole is about accounts
+            self.problems.setdefault(place, _sentence(details, place))
+
+    def lines(self) -> list[str]:
+        """One for each problem, by their places: the key, who set it or a table around it, and the problem."""
+        found = []
+        for place, problem in sorted(self.problems.items()):
+            around = (self.origins.get(place[:length]) for length in range(len(place), 0, -1))
+            origin = next(filter(None, around), self.file)
+            found.append(f"{dotted(place)}{f' ({origin})' if origin else ''}: {problem}")
+        return found
+
+
+def dotted(place: Place) -> str:
+    """The way a person writes it: accounts[0].name."""
+    return "".join(f"[{part}]" if part.isdigit() else f".{part}" for part in place).lstrip(".")
+
+
+def in_words(error: ValidationError) -> str:
+    """What is wrong with settings that came from no file."""
+    found = Findings(None)
+    found.add(error)
+    return "; ".join(found.lines())
+
+
+def _sentence(details: ErrorDetails, place: Place) -> str:
+    context = details.get("ctx", {})
+    match details["type"]:
+        case "tuple_type" if place in LISTS:
+            return say(LISTS[place])
+        case "literal_error":
+            *others, _, last = context["expected"].split()  # pydantic joins them in English
+            return say("config.literal_error", expected=" ".join([*others, say("config.or"), last]))
+        case "extra_forbidden":
+            return unknown_key(place)
+        case "value_error":
+            return str(context["error"])
+        case known if known in WORDS:
+            return say(f"config.{WORDS[known]}", **context)
+        case _:
+            return details["msg"]
+
+
+def unknown_key(place: Place) -> str:
+    """That there is no such key, and which one may be meant."""
+    near = difflib.get_close_matches(place[-1], _key_names(Settings), 1)
+    if near == [place[-1]]:
+        return say("config.unknown_here")
+    return say("config.unknown_near", near=near[0]) if near else say("config.unknown")
+
+
+def _key_names(model: type[BaseModel]) -> list[str]:
+    """Every key of a table and of the tables in it."""
+    names = list(model.model_fields)
+    for info in model.model_fields.values():
+        for part in (info.annotation, *getattr(info.annotation, "__args__", ())):
+            if isinstance(part, type) and issubclass(part, BaseModel):
+                names += _key_names(part)
+    return names
+
+
+# ---- all of it -------------------------------------------------------------------------------------------------------
 
 
 def load(

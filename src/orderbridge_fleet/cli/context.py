@@ -27,7 +27,7 @@ def made(settings: "Settings", values: dict[str, Any]) -> "Account":
     from pydantic import ValidationError
 
     from orderbridge.config import Account
-    from orderbridge.config.key_errors import in_words
+    from orderbridge.config.loading import in_words
 
     try:
         account = Account(**values)
