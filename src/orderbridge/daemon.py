@@ -17,8 +17,8 @@ from orderbridge.clock import Clock, SystemClock
 from orderbridge.errors import Fenced, FileLost, Over
 from orderbridge.extension import named
 from orderbridge.jobs.account import Account
-from orderbridge.jobs.accounts_at_work import AccountsAtWork, is_many
-from orderbridge.jobs.context import Context, Kept
+from orderbridge.jobs.accounts_at_work import AccountsAtWork
+from orderbridge.jobs.context import Context, Kept, is_many
 from orderbridge.jobs.daemon_problems import DaemonProblems
 from orderbridge.jobs.health_check import Checkup
 from orderbridge.jobs.journal_writer import journal_of

@@ -97,7 +97,7 @@ PLANTED: dict[str, tuple[str, Callable[[Planting], None]]] = {
     "the_document_is_not_kept": (ACKNOWLEDGED, BUGS["the_document_is_not_kept"].plant),
     "the_next_poll_leaves_after_a_second": (
         COOLDOWN,
-        lambda plant: plant.method(Cooldowns, "know", lambda true: lambda self, members, _: true(self, members, 1.0)),
+        lambda plant: plant.method(Cooldowns, "configure", lambda true: lambda self, scope, _: true(self, scope, 1.0)),
     ),
     "the_newest_row_goes_first": (LANES, BUGS["the_newest_row_goes_first"].plant),
     "a_refusal_is_tried_again": (TWICE, lambda plant: plant.instead(retry.decide, trying_once_more)),

@@ -141,8 +141,8 @@ class Shop:
         self.outbox = TickedOutbox(self.context, Roster.of(self.accounts))
         members = [Member(account.fingerprint, account.name, account.application) for account in self.accounts.values()]
         self.cooldowns = self.context.kept.cooldowns
-        self.cooldowns.configure(self.settings.marketplace.cooldown_scope)
-        self.cooldowns.know(members, COOLDOWN_S)
+        self.cooldowns.configure(self.settings.marketplace.cooldown_scope, COOLDOWN_S)
+        self.cooldowns.come(members)
         self.polls = Polls(self.context, self.accounts, not_written=self.outbox.refused)
         self.pollers = {name: Poller(account, self.polls) for name, account in self.accounts.items()}
         self._polls_at = dict.fromkeys(self.accounts, 0.0)

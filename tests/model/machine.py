@@ -320,7 +320,7 @@ class Daemon:
         judge = verdicts.Verdicts("en", None)
         accounts: Any = {ACCOUNT: account}
         random: Any = SimpleNamespace(random=lambda: 0.0)
-        self._context = Context(settings, self.books, clock, random, Kept(), self.lanes, judge)
+        self._context = Context(settings, self.books, clock, random, Kept(), self.lanes, judge, accounts)
         self._new_outbox = lambda: Outbox(self._context, Roster.of(accounts))
         # A group of one: nothing waits for others here.
         self._marks: Any = SimpleNamespace(

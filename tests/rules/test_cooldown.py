@@ -41,8 +41,8 @@ class Town:
 
     def __post_init__(self) -> None:
         self.cooldowns = Cooldowns()
-        self.cooldowns.configure(self.configured)
-        self.cooldowns.know(self.members, COOLDOWN_S)
+        self.cooldowns.configure(self.configured, COOLDOWN_S)
+        self.cooldowns.come(self.members)
         self._since: dict[str, float] = {}
         waits = phases([False] * len(self.members), COOLDOWN_S, 50)
         self._due = {m.fingerprint: wait for m, wait in zip(self.members, waits, strict=True)}
@@ -123,7 +123,8 @@ def slots(count: int) -> float:
 
 def test_one_account_polls_at_once_and_then_a_cooldown_after_each_answer():
     cooldowns = Cooldowns()
-    cooldowns.know(members("x"), COOLDOWN_S)
+    cooldowns.configure(CooldownScope.AUTO, COOLDOWN_S)
+    cooldowns.come(members("x"))
     assert cooldowns.wait("f0", 100.0) <= 0
     cooldowns.leaves("f0", 100.0)
     cooldowns.ended("f0", Ended.OK, 107.0)
@@ -132,7 +133,8 @@ def test_one_account_polls_at_once_and_then_a_cooldown_after_each_answer():
 
 def test_what_certainly_did_not_leave_uses_no_cooldown_up():
     cooldowns = Cooldowns()
-    cooldowns.know(members("x"), COOLDOWN_S)
+    cooldowns.configure(CooldownScope.AUTO, COOLDOWN_S)
+    cooldowns.come(members("x"))
     cooldowns.leaves("f0", 100.0)
     cooldowns.unsent("f0")
     assert cooldowns.wait("f0", 100.0) <= 0
@@ -248,10 +250,10 @@ def test_a_reload_forgets_no_cooldown_and_not_what_auto_has_found():
     town.run(300.0)
     before = [town.cooldowns.wait(m.fingerprint, 300.0) for m in town.members]
     added = Member("new", "new", "y")
-    assert town.cooldowns.know([added, *town.members], COOLDOWN_S) == {"new"}
+    assert town.cooldowns.come([added, *town.members]) == {"new"}
     assert [town.cooldowns.wait(m.fingerprint, 300.0) for m in town.members] == before
     assert {m.name for m in town.cooldowns.in_turn("f0")} == {"shop 0", "shop 1", "shop 2", "new"}
-    town.cooldowns.know(town.members[:1], COOLDOWN_S)
+    town.cooldowns.keep([town.members[0].fingerprint])
     assert town.cooldowns.in_turn("f0") == ()
 
 
@@ -259,7 +261,7 @@ def test_a_scope_that_is_configured_in_a_reload_counts_from_then_on():
     town = Town(members(*"xxxy"), APPLICATION)
     town.run(300.0)
     assert town.cooldowns.is_scope_wrong
-    town.cooldowns.configure(CooldownScope.APPLICATION)
+    town.cooldowns.configure(CooldownScope.APPLICATION, COOLDOWN_S)
     assert not town.cooldowns.is_scope_wrong
     assert {m.name for m in town.cooldowns.in_turn("f0")} == {"shop 0", "shop 1", "shop 2"}
     assert town.cooldowns.in_turn("f3") == ()
@@ -306,7 +308,8 @@ def test_no_poll_ever_leaves_inside_its_own_cooldown_and_everybody_is_polled(
 def many(count: int) -> tuple[Cooldowns, list[Member]]:
     members = [Member(f"f{place}", f"n{place}", f"a{place}") for place in range(count)]
     cooldowns = Cooldowns()
-    cooldowns.know(members, 30.0)
+    cooldowns.configure(CooldownScope.AUTO, 30.0)
+    cooldowns.come(members)
     return cooldowns, members
 
 

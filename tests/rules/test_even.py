@@ -8,6 +8,7 @@ from random import Random
 
 import pytest
 
+from orderbridge.model import CooldownScope
 from orderbridge.rules.cooldown import Cooldowns, Ended, Member, phases, together_s
 
 COOLDOWN_S = 30.0
@@ -24,7 +25,8 @@ class Fleet:
     def __init__(self, count: int, kept: int = 0) -> None:
         members = [Member(f"f{place}", f"n{place}", f"a{place}") for place in range(count)]
         self.cooldowns = Cooldowns()
-        self.cooldowns.know(members, COOLDOWN_S)
+        self.cooldowns.configure(CooldownScope.AUTO, COOLDOWN_S)
+        self.cooldowns.come(members)
         waits = phases([place >= kept for place in range(count)], self.cooldowns.round_s, 50)
         self.first = [self.cooldowns.begin(one.fingerprint, wait) for one, wait in zip(members, waits, strict=True)]
         self._events = [(at, one.fingerprint) for one, at in zip(members, self.first, strict=True)]
@@ -109,7 +111,7 @@ def test_who_leaves_gives_its_place_back() -> None:
     fleet = Fleet(1000, kept=1000)
     for _ in range(50):
         fleet.cooldowns.leave(["f0"])
-        fleet.cooldowns.come([Member("f0", "n0", "a0")], COOLDOWN_S)
+        fleet.cooldowns.come([Member("f0", "n0", "a0")])
         fleet.cooldowns.begin("f0", 10.0)
     assert fleet.cooldowns.wait("f0", 0.0) == pytest.approx(10.0)
 
@@ -123,7 +125,7 @@ def test_accounts_that_come_leave_the_moments_of_the_others_as_they_are() -> Non
     """With more accounts moments are closer together: who has a place keeps it, and it counts."""
     fleet = Fleet(1000, kept=1000)
     before = {who: fleet.cooldowns.wait(who, 0.0) for who in ("f0", "f500", "f999")}
-    fleet.cooldowns.come([Member(f"g{place}", f"m{place}", f"b{place}") for place in range(9000)], COOLDOWN_S)
+    fleet.cooldowns.come([Member(f"g{place}", f"m{place}", f"b{place}") for place in range(9000)])
     waits = phases([False] * 9000, fleet.cooldowns.round_s, 50)
     fleet.first += [fleet.cooldowns.begin(f"g{place}", wait) for place, wait in enumerate(waits)]
     assert before == {who: fleet.cooldowns.wait(who, 0.0) for who in before}

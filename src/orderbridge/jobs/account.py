@@ -4,13 +4,12 @@ How it logs in, and what is kept of that, is here; when it may, and what a refus
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
 import structlog
-from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
 from orderbridge import config
@@ -25,24 +24,16 @@ from orderbridge.observe.metrics import LOGINS, REQUESTS
 from orderbridge.rules import tokens
 from orderbridge.store import accounts
 from orderbridge.store.accounts import Entry, Vault
-from orderbridge.store.database import Database
-from orderbridge.store.group_commit import GroupCommit, write_group
 
 _log = structlog.get_logger(__name__)
-
-TokenWriter = GroupCommit[tuple[Vault, Token], None]
 
 
 class Account:
     """What the jobs need of one configured account."""
 
-    def __init__(
-        self, settings: config.Account, context: Context, wire: Wire, *, token_group: TokenWriter | None = None
-    ) -> None:
-        """`token_group`: where the tokens of many accounts are written together."""
-        database, clock, random = context.database, context.clock, context.random
-        self._token_group = token_group or token_writer(database)
-        self._metrics = context.metrics
+    def __init__(self, settings: config.Account, context: Context, wire: Wire) -> None:
+        clock, random = context.clock, context.random
+        self._context = context
         self.settings = settings
         self.name, self.fingerprint, self.application = settings.name, settings.fingerprint, settings.application
         self.on_token: Callable[[Token], None] = lambda _: None
@@ -54,7 +45,7 @@ class Account:
         self._app_secret = settings.app_secret_key.get_secret_value()
         self._rest_secret = settings.rest_secret_key.get_secret_value()
         self.wire = wire
-        self._database, self._clock, self._zone = database, clock, context.zone
+        self._clock = clock
         self._vault = Vault(self.fingerprint, self._app_secret, self._rest_secret)
         self._hidden: str | None = None  # the token that no log line may show
         self._renewal_failed = False
@@ -67,14 +58,14 @@ class Account:
         count = partial(context.metrics.count, REQUESTS)
         self.session = Session(self._log_in, clock=clock, waits=waits, name=self.name, on_outcome=count)
         self.paused = self.session.paused  # for how long nothing of this account can leave
-        self.client = Client(wire, self.session, apart=database.apart)
+        self.client = Client(wire, self.session, apart=context.database.apart)
         hide(self._app_secret)
         hide(self._rest_secret)
 
     async def start(self) -> None:
-        """Make the account known to the database and take up the token that was kept. For many: both functions below."""
-        await make_known(self._database, [Entry(self.fingerprint, self.name)])
-        await take_up(self._database, [self])
+        """Make the account known to the database and take up the token that was kept."""
+        await self._context.database.run(lambda tx: accounts.register(tx, [Entry(self.fingerprint, self.name)]))
+        self.take_up((await self._context.database.read(accounts.kept_tokens)).get(self.fingerprint))
 
     def take_up(self, kept: Any) -> None:
         """From now on it is at work, with the token that was kept; `kept`: its row, None: there is none."""
@@ -115,15 +106,15 @@ class Account:
         try:
             grant = await login(self.wire, app_secret_key=self._app_secret, rest_secret_key=self._rest_secret)
         except MarketplaceError as error:
-            self._metrics.count(LOGINS, error.outcome)
+            self._context.metrics.count(LOGINS, error.outcome)
             raise
-        self._metrics.count(LOGINS, Outcome.OK)
+        self._context.metrics.count(LOGINS, Outcome.OK)
         hide(grant.access_token, instead_of=self._hidden)
         self._hidden = grant.access_token
         now = self._clock.now()
-        token = Token(grant.access_token, now, tokens.expires(grant.expiration_date, now, self._zone))
+        token = Token(grant.access_token, now, tokens.expires(grant.expiration_date, now, self._context.zone))
         try:
-            await self._token_group.add((self._vault, token))
+            await self._context.tokens.add((self._vault, token))
         except DBAPIError as error:  # it serves this run all the same
             _log.warning("login.token_not_kept", account=self.name, error=type(error.orig).__name__)
         self._renewal_failed = False
@@ -134,29 +125,3 @@ class Account:
     async def close(self) -> None:
         """End a login that is under way."""
         await asyncio.shield(self.session.close())
-
-
-async def take_up(database: Database, starting: Iterable[Account]) -> None:
-    """Take up these accounts' kept tokens: one read for all."""
-    kept = await database.read(accounts.kept_tokens)
-    for account in starting:
-        account.take_up(kept.get(account.fingerprint))
-
-
-async def make_known(database: Database, entries: Sequence[Entry]) -> dict[str, datetime | None]:
-    """Make accounts known to the database: one write for all.
-
-    Returns when their next polls may leave, as it was noted before: by fingerprint.
-    """
-    return await database.run(lambda tx: accounts.register(tx, entries))
-
-
-def token_writer(database: Database, wait_s: float = 0.0) -> TokenWriter:
-    """Where tokens are kept. `wait_s`: so long one waits for others."""
-    return GroupCommit(partial(write_group, database, _save, urgent=True), wait_s=wait_s)
-
-
-def _save(connection: Connection, kept: Sequence[tuple[Vault, Token]]) -> list[tuple[tuple[Vault, Token], None]]:
-    for vault, token in kept:
-        vault.save(connection, token)
-    return [(one, None) for one in kept]

@@ -17,7 +17,7 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from orderbridge import config
-from orderbridge.jobs.account import Account, make_known, take_up, token_writer
+from orderbridge.jobs.account import Account
 from orderbridge.jobs.acknowledge import Polled
 from orderbridge.jobs.context import Context
 from orderbridge.jobs.health_check import Checkup
@@ -31,19 +31,17 @@ from orderbridge.model import Token
 from orderbridge.net.http import Wire
 from orderbridge.rules.cooldown import Member, first_wait, names_of, phases
 from orderbridge.rules.tokens import RENEW_AGAIN_S
-from orderbridge.store.accounts import Entry
+from orderbridge.store.accounts import Entry, kept_tokens, register
 
 # Accounts: to look through what they are made of for what is unused, again and again, is a fifth of all work.
 FROZEN_FROM = 1000
 SWITCH_S = 0.001  # many: so long a thread that reads health for all of them may hold up an answer; Python's own is 5 ms
-MANY_FROM = 200  # accounts: what comes at about the same moment is written together
-TOKENS_S = 0.1  # many: for so long a token waits for others that are kept with it
 AT_ONCE = 100  # accounts that are made before other tasks get their turn
 LISTS_PER_S = 25  # accounts whose restaurants and menus are read: thousands that come at once have late polls
 IDLE_AGAIN_S = 0.05  # between two checks whether one that leaves is idle
 LEAVE_S = 30.0  # for what is in flight; then it is cancelled, and whoever has the account next finds its note
 
-JOBS = ("poll", "lists", "statuses", "renew")
+JOBS = ("poll", "lists", "statuses", "status", "renew")
 LISTS_S = 24 * 3600.0
 LISTS_AGAIN_S = 60.0  # after a failure
 STATUSES_S = 300.0
@@ -75,18 +73,15 @@ class AccountsAtWork:
         self._outbox = outbox
         self._timetable = timetable
         self._health = health
-        self._token_group = token_writer(context.database, TOKENS_S if is_many(context.settings) else 0.0)
         self._cooldowns = polls.cooldowns
-        self._cooldowns.configure(market.cooldown_scope)
-        self._cooldown_s = market.cooldown_seconds
-        self._timeout_s = market.timeout_seconds
-        self._logins_per_second = market.logins_per_second
+        self._cooldowns.configure(market.cooldown_scope, market.cooldown_seconds)
+        self._market = market
         self._in_rhythm = context.settings.fleet.from_database  # another process may just have polled one that comes
-        self._database = context.database
-        self._clock = context.clock
-        self._metrics = context.metrics
+        self._database, self._clock = context.database, context.clock
         self._common = Common(context.clock)
-        self._asked: defaultdict[str, set[str]] = defaultdict(set)  # an account's jobs about one restaurant each
+        self._asked: defaultdict[str, set[str]] = defaultdict(
+            set
+        )  # an account's restaurants whose status is asked soon
         self._begun: set[str] = set()  # whose first poll was made, or tried
         self.leaving: set[str] = set()  # fingerprints of those of which something may still be in flight
         self.starts_for_s = 0.0  # from when the last ones came to the last one's first poll
@@ -94,38 +89,32 @@ class AccountsAtWork:
 
     async def begin(self, chosen: Sequence[config.Account]) -> None:
         """These are the first; what is known of other accounts' cooldowns, from before a reload, is forgotten."""
-        new = self._cooldowns.know([_member(one) for one in chosen], self._cooldown_s)
-        await self._start(chosen, new)
+        self._cooldowns.keep({one.fingerprint for one in chosen})
+        await self.come(chosen)
 
     async def come(self, chosen: Sequence[config.Account]) -> None:
         """These are at work from now on."""
         if not chosen:
             return
-        new = self._cooldowns.come([_member(one) for one in chosen], self._cooldown_s)
-        await self._start(chosen, new)
-
-    async def _start(self, chosen: Sequence[config.Account], new: Collection[str]) -> None:
+        new = self._cooldowns.come([Member(one.fingerprint, one.name, one.application) for one in chosen])
         made = []
         for place, one in enumerate(chosen):
-            made.append(Account(one, self._context, self._wire, token_group=self._token_group))
+            made.append(Account(one, self._context, self._wire))
             if place % AT_ONCE == AT_ONCE - 1:
                 await asyncio.sleep(0)
-        await take_up(self._database, made)
+        kept = await self._database.read(kept_tokens)
+        for account in made:
+            account.take_up(kept.get(account.fingerprint))
         late = self._spread(made, new)
         entries = [self._entry(account, wait) for account, wait in zip(made, late, strict=True)]
         entries += self._entries_beside(made)
-        noted = await make_known(self._database, entries)
-        if self._in_rhythm:
-            late = [self._wait(noted.get(one.fingerprint), wait) for one, wait in zip(made, late, strict=True)]
-        now = self._clock.monotonic()
-        for place, account in enumerate(made):
-            if late[place] > 0:
-                late[place] = self._cooldowns.begin(account.fingerprint, now + late[place]) - now
-        self.starts_for_s = max(late, default=0.0)
+        noted = await self._database.run(lambda tx: register(tx, entries))
+        late = [self._first_poll(one, noted.get(one.fingerprint), wait) for one, wait in zip(made, late, strict=True)]
+        self.starts_for_s = max(late)
         self._roster.at_work.update((account.name, account) for account in made)
         self._polls.grow(len(self._roster.at_work))
         self._wire.poll_evenly(self._cooldowns.most_per_second)
-        self._metrics.know(self._roster.at_work)
+        self._context.metrics.know(self._roster.at_work)
         self._roster.changed()
         for place, (account, wait) in enumerate(zip(made, late, strict=True)):
             self._plan(account, wait, max(wait, place / LISTS_PER_S))
@@ -137,11 +126,20 @@ class AccountsAtWork:
             self._health.be_unsure(self.starts_for_s)
         self._outbox.wake()
 
+    def _first_poll(self, account: Account, noted: datetime | None, late_s: float) -> float:
+        """Seconds until its first poll here, which has its place from now on. `noted`: when its next one may leave."""
+        if self._in_rhythm:
+            noted_s = None if noted is None else (noted - self._clock.now()).total_seconds()
+            cooldown_s = self._market.cooldown_seconds
+            late_s = first_wait(noted_s, late_s, cooldown_s, self._market.timeout_seconds + cooldown_s)
+        now = self._clock.monotonic()
+        return self._cooldowns.begin(account.fingerprint, now + late_s) - now if late_s > 0 else late_s
+
     def _spread(self, made: Sequence[Account], new: Collection[str]) -> list[float]:
         """Seconds until the first poll of each."""
         coming = [account for account in made if account.fingerprint in new]
         with_login = [account.session.current is None for account in coming]
-        waits = phases(with_login, self._cooldowns.round_s, self._logins_per_second)
+        waits = phases(with_login, self._cooldowns.round_s, self._market.logins_per_second)
         by_account = {account.fingerprint: wait for account, wait in zip(coming, waits, strict=True)}
         return [by_account.get(account.fingerprint, 0.0) for account in made]
 
@@ -163,14 +161,10 @@ class AccountsAtWork:
         """How many have been polled, or tried to be, since they came; of how many."""
         return len(self._begun), len(self._roster.at_work)
 
-    def _wait(self, noted: datetime | None, late_s: float) -> float:
-        longest_s = self._timeout_s + self._cooldown_s
-        noted_s = None if noted is None else (noted - self._clock.now()).total_seconds()
-        return first_wait(noted_s, late_s, self._cooldown_s, longest_s)
-
     async def leave(self, names: Iterable[str]) -> None:
         """These work here no longer. Returns when nothing of them is in flight, and all is written or given up."""
-        leaving = {name: account for name in names if (account := self._roster.at_work.pop(name, None)) is not None}
+        at_work = self._roster.at_work
+        leaving = {name: at_work.pop(name) for name in names if name in at_work}
         if not leaving:
             return
         fingerprints = {account.fingerprint for account in leaving.values()}
@@ -195,31 +189,25 @@ class AccountsAtWork:
         self._roster.changed()
         for name, account in leaving.items():
             account.on_token = lambda _: None
-            for job in self._jobs(name):
+            for job in _jobs(name):
                 self._timetable.leave(job)
         self._begun -= leaving.keys()
         self._outbox.wake()
-        await self._idle(leaving)
+        until = self._clock.monotonic() + LEAVE_S
+        while any(map(self._is_busy, leaving)) and self._clock.monotonic() < until:  # noqa: ASYNC110 - only asking shows it
+            await asyncio.sleep(IDLE_AGAIN_S)
         for name in leaving:
-            for job in self._jobs(name):
-                self._timetable.cut(job)
+            for run in self._timetable.runs_of(_jobs(name)):
+                run.cancel()
             self._asked.pop(name, None)
         self._outbox.let_go(leaving)
         for name, account in leaving.items():
             await self._pollers.pop(name).intake.acknowledger.mark_late()
             await account.close()
 
-    async def _idle(self, leaving: Collection[str]) -> None:
-        """Until nothing of them is in flight; what takes too long is left."""
-        until = self._clock.monotonic() + LEAVE_S
-        busy = set(leaving)
-        while busy and self._clock.monotonic() < until:
-            busy = {name for name in busy if self._is_busy(name)}
-            if busy:
-                await asyncio.sleep(IDLE_AGAIN_S)
-
     def _is_busy(self, name: str) -> bool:
-        return self._outbox.executor.has_in_hand(name) or any(map(self._timetable.runs, self._jobs(name)))
+        """Whether something of it is in flight."""
+        return self._outbox.executor.has_in_hand(name) or bool(self._timetable.runs_of(_jobs(name)))
 
     # ---- the jobs of one account -------------------------------------------------------------------------------------
 
@@ -234,10 +222,6 @@ class AccountsAtWork:
         plan(f"lists {name}", lists_late_s + LISTS_LATER_S, partial(self._read_lists, account))
         plan(f"statuses {name}", lists_late_s + STATUSES_LATER_S, partial(self._read_statuses, account))
 
-    def _jobs(self, name: str) -> list[str]:
-        """The names of all that is called for an account."""
-        return [*(f"{what} {name}" for what in JOBS), *self._asked.get(name, ())]
-
     def _plan_renewal(self, account: Account, _: Token) -> None:
         wait = max(account.renew_in() or 0.0, RENEW_LEAST_S)
         self._timetable.plan(f"renew {account.name}", wait, partial(self._renew, account))
@@ -245,9 +229,8 @@ class AccountsAtWork:
     def _read_status(self, name: str, restaurant: str) -> None:
         """Soon, and once: what the service itself says after it was told to open or close."""
         if (account := self._roster.at_work.get(name)) is not None:
-            job = f"status {name} {restaurant}"
-            self._asked[name].add(job)
-            self._timetable.plan(job, STATUS_AGAIN_S, partial(self._read_statuses, account, only=restaurant))
+            self._asked[name].add(restaurant)
+            self._timetable.plan(f"status {name}", STATUS_AGAIN_S, partial(self._read_asked, account))
 
     async def _poll(self, account: Account, poller: Poller) -> float:
         counts = Polled()
@@ -267,9 +250,12 @@ class AccountsAtWork:
         came = await read_lists(account, self._database, self._roster.known, self._common)
         return LISTS_S if came else LISTS_AGAIN_S
 
-    async def _read_statuses(self, account: Account, *, only: str | None = None) -> float | None:
-        await read_statuses(account, self._database, self._clock, only=only)
-        return STATUSES_S if only is None else None
+    async def _read_statuses(self, account: Account) -> float:
+        await read_statuses(account, self._database, self._clock)
+        return STATUSES_S
+
+    async def _read_asked(self, account: Account) -> None:
+        await read_statuses(account, self._database, self._clock, only=self._asked.pop(account.name, ()))
 
     async def _renew(self, account: Account) -> float | None:
         if (wait := account.renew_in()) is not None and wait <= 0:
@@ -278,10 +264,6 @@ class AccountsAtWork:
         return None if wait is None else max(wait, RENEW_AGAIN_S if wait <= 0 else 0.0)
 
 
-def is_many(settings: config.Settings) -> bool:
-    """Whether it is worth a wait to do things of several accounts together."""
-    return settings.fleet.from_database or len(settings.accounts) >= MANY_FROM
-
-
-def _member(account: config.Account) -> Member:
-    return Member(account.fingerprint, account.name, account.application)
+def _jobs(name: str) -> list[str]:
+    """The names of all that is called for an account."""
+    return [f"{what} {name}" for what in JOBS]

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from random import Random
 from typing import Self
 from zoneinfo import ZoneInfo
@@ -16,8 +17,13 @@ from orderbridge.rules.cooldown import Cooldowns
 from orderbridge.rules.notify import OpenProblems
 from orderbridge.rules.problems import Page
 from orderbridge.rules.statuses import Statuses
+from orderbridge.store.accounts import TokenToKeep, save_tokens
 from orderbridge.store.database import Database
+from orderbridge.store.group_commit import GroupCommit, write_group
 from orderbridge.store.high_water import HighWater
+
+MANY_FROM = 200  # accounts: what comes at about the same moment is written together
+TOKENS_S = 0.1  # many: for so long a token waits for others that are kept with it
 
 
 @dataclass(slots=True)
@@ -48,6 +54,7 @@ class Context:
     kept: Kept
     lanes: Lanes
     verdicts: Verdicts
+    tokens: GroupCommit[TokenToKeep, None]  # those of many accounts are kept together
 
     @classmethod
     def of(
@@ -63,7 +70,10 @@ class Context:
         kept = kept or Kept()
         verdicts = Verdicts(settings.language, Statuses(settings.marketplace.needs_payment_status_id), kept.metrics)
         random = random or Random()  # noqa: S311 - it spreads waits, it guards nothing
-        return cls(settings, database, clock, random, kept, Lanes(), verdicts)
+        tokens: GroupCommit[TokenToKeep, None] = GroupCommit(
+            partial(write_group, database, save_tokens, urgent=True), wait_s=TOKENS_S if is_many(settings) else 0.0
+        )
+        return cls(settings, database, clock, random, kept, Lanes(), verdicts, tokens)
 
     @property
     def metrics(self) -> Metrics:
@@ -74,3 +84,8 @@ class Context:
     def zone(self) -> ZoneInfo:
         """Of the service's times."""
         return ZoneInfo(self.settings.marketplace.timezone)
+
+
+def is_many(settings: config.Settings) -> bool:
+    """Whether it is worth a wait to do things of several accounts together."""
+    return settings.fleet.from_database or len(settings.accounts) >= MANY_FROM

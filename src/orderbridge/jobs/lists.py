@@ -98,12 +98,14 @@ async def _read_common(account: Account, database: Database, common: Common) -> 
     return False
 
 
-async def read_statuses(account: Account, database: Database, clock: Clock, *, only: str | None = None) -> int:
-    """Open or closed, for each restaurant of the account, or `only` for one. Returns how many answered."""
+async def read_statuses(
+    account: Account, database: Database, clock: Clock, *, only: Collection[str] | None = None
+) -> int:
+    """Open or closed, for each restaurant of the account, or for `only` these. Returns how many answered."""
     known = await database.read(lambda tx: reference.restaurants_of(tx, account.name))
     answered = 0
     for key, service_id in known.items():
-        if account.paused() > 0 or only not in {None, key}:
+        if account.paused() > 0 or (only is not None and key not in only):
             continue
         try:
             status = await account.client.restaurant_status(service_id)

@@ -135,18 +135,9 @@ class Timetable:
         if (run := self._running.get(name)) is not None:
             run.stays = False
 
-    def runs(self, name: str) -> bool:
-        """Whether it runs now."""
-        return name in self._running
-
     def runs_of(self, names: Iterable[str]) -> set[asyncio.Task[None]]:
         """Their runs that are under way."""
         return {self._running[name].task for name in names if name in self._running}
-
-    def cut(self, name: str) -> None:
-        """Cancel a run of it."""
-        if (run := self._running.get(name)) is not None:
-            run.task.cancel()
 
     def in_flight(self, *, vital: bool) -> set[asyncio.Task[None]]:
         """The runs that a stop waits for, or the others."""

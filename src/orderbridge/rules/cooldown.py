@@ -164,25 +164,19 @@ class Cooldowns:
 
     # ---- the accounts ------------------------------------------------------------------------------------------------
 
-    def configure(self, scope: CooldownScope) -> None:
-        """Whose cooldown it is, from now on; without it, `auto`. What `auto` has found stays while it is `auto`."""
+    def configure(self, scope: CooldownScope, cooldown_s: float) -> None:
+        """Whose cooldown it is, and how long, from now on. What `auto` has found stays while it is `auto`."""
+        self.cooldown_s = cooldown_s + MARGIN_S
         if scope != self._scope:
             self._scope, self.is_scope_wrong = scope, False
             self._group_anew()
-
-    def know(self, members: Sequence[Member], cooldown_s: float) -> frozenset[str]:
-        """These are the accounts from now on. What is known of them stays. Returns the fingerprints of new ones."""
-        self.cooldown_s = cooldown_s + MARGIN_S
-        self.keep({member.fingerprint for member in members})
-        return self.come(members, cooldown_s)
 
     def keep(self, fingerprints: Collection[str]) -> None:
         """All others are none of ours any more."""
         self.leave([who for who in self._polls if who not in fingerprints])
 
-    def come(self, members: Sequence[Member], cooldown_s: float) -> frozenset[str]:
+    def come(self, members: Sequence[Member]) -> frozenset[str]:
         """These are accounts, too, from now on; no poll of theirs is on the wire. Returns the fingerprints of new ones."""
-        self.cooldown_s = cooldown_s + MARGIN_S
         new = frozenset(member.fingerprint for member in members if member.fingerprint not in self._polls)
         for member in members:
             poll = self._polls.setdefault(member.fingerprint, Poll(member))
@@ -198,10 +192,9 @@ class Cooldowns:
         self._changed()
 
     def _changed(self) -> None:
-        if self.cooldown_s:  # else none has come yet
-            self._moments.fit(len(self._polls), self.cooldown_s - MARGIN_S, MARGIN_S)
-            self._limited &= self._polls.keys()
-            self._group_anew()
+        self._moments.fit(len(self._polls), self.cooldown_s - MARGIN_S, MARGIN_S)
+        self._limited &= self._polls.keys()
+        self._group_anew()
 
     def _group_anew(self) -> None:
         """Each account keeps its place in the queue of its group."""

@@ -264,6 +264,16 @@ class Vault:
         return f"{self._fingerprint} {time_text(issued)}".encode()
 
 
+TokenToKeep = tuple[Vault, Token]
+
+
+def save_tokens(connection: Connection, kept: Sequence[TokenToKeep]) -> list[tuple[TokenToKeep, None]]:
+    """Keep these tokens, each by its own vault. Returns them, as a group commit wants them."""
+    for vault, token in kept:
+        vault.save(connection, token)
+    return [(one, None) for one in kept]
+
+
 # ---- accounts in the database ----------------------------------------------------------------------------------------
 # Their secrets only the fleet's package opens. Each change locks the row of delivery_fleet to its commit, so that changes come
 # one after another, and raises its version.

@@ -23,6 +23,7 @@ from orderbridge.model import CooldownScope
 from orderbridge.observe.metrics import POLLS, WRITES_FENCED, Metrics
 from orderbridge.rules import cooldown
 from orderbridge.rules.problems import Code, Problem, Severity
+from orderbridge.store.accounts import kept_tokens
 from orderbridge.store.database import Database
 from orderbridge.store.own_tables import account_settings as table
 from orderbridge.store.own_tables import fleet as counter
@@ -559,13 +560,14 @@ async def test_secrets_that_an_account_of_the_file_has_are_refused_to_another(to
 
 async def test_a_change_while_an_account_comes_is_not_lost(town: Town, monkeypatch: pytest.MonkeyPatch):
     town.put("chain", "not-this-one")
-    take_up = accounts_at_work.take_up
+    read = town.daemon.database.read
 
-    async def slowly(*given: Any) -> None:
-        await take_up(*given)
-        await asyncio.sleep(10.0)
+    async def slowly(work: Any, **how: Any) -> Any:
+        if work is kept_tokens:
+            await asyncio.sleep(10.0)
+        return await read(work, **how)
 
-    monkeypatch.setattr(accounts_at_work, "take_up", slowly)
+    monkeypatch.setattr(town.daemon.database, "read", slowly)
     async with running(town.daemon):
         town.put("chain")
         await asyncio.sleep(100.0)
