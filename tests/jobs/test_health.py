@@ -271,10 +271,18 @@ async def test_a_customers_cancellation_that_no_till_reads(shop: Shop):
     assert open_codes(shop) == []
 
 
-async def test_a_document_that_is_no_order_is_a_problem(shop: Shop):
+async def test_a_document_that_is_no_order_is_a_warning_and_an_order_that_no_till_sees_is_severe(shop: Shop):
     shop.world.faults.add(listing({"payment_key": "7"}))
-    await shop.poll()
-    assert open_codes(shop) == [("quarantined", "")]
+    seen = []
+    for _ in range(2):
+        await shop.poll()
+        found = shop.database.read_now(lambda tx: open_problems(tx, shop.settings, shop.clock.now()))
+        seen += [(one.code, one.severity, one.count) for one in found]
+        shop.place()
+        shop.till.execute(
+            "CREATE TRIGGER IF NOT EXISTS no BEFORE INSERT ON delivery_orders BEGIN SELECT RAISE(ABORT, 'no'); END"
+        )
+    assert seen == [("quarantined", "warning", 1), ("quarantined", "severe", 1)]
 
 
 async def test_a_scheduled_order_waits_longer_for_its_answer_and_not_for_ever(open_shop: OpenShop):

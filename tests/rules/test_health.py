@@ -11,14 +11,13 @@ from orderbridge.model import ActionState
 from orderbridge.rules.cooldown import Member, names_of
 from orderbridge.rules.health import (
     Facts,
-    Found,
-    Pile,
     Polling,
     Received,
     Thresholds,
     all_problems,
     is_due,
     late_after,
+    of_row,
 )
 from orderbridge.rules.problems import OF_THE_DAEMON, Code, Lamp, Problem, Severity, account_statuses
 from orderbridge.texts import problem_text
@@ -48,9 +47,9 @@ def received(**changes: Any) -> tuple[Received, ...]:
 def test_what_an_older_copy_had_still_to_send_is_behind_the_one_alarm_about_the_copy():
     restored = Problem(Code.DATABASE_RESTORED, "", NOW, Severity.SEVERE)
     with_it = received(accept=ActionState.FAILED, accept_ended_utc=NOW)
-    assert [code for code, *_ in found(received=with_it, known=(restored,))] == [Code.DATABASE_RESTORED]
+    assert [code for code, *_ in found(received=with_it, found=(restored,))] == [Code.DATABASE_RESTORED]
     before = received(accept=ActionState.FAILED, accept_ended_utc=NOW - timedelta(minutes=5))
-    assert len(found(received=before, known=(restored,))) == 2
+    assert len(found(received=before, found=(restored,))) == 2
     assert [code for code, *_ in found(received=with_it)] == [Code.ACCEPT_FAILED]
 
 
@@ -265,6 +264,12 @@ def test_a_token_that_was_over_after_an_outage_is_no_more_than_a_poll_that_is_st
     assert "the next poll logs in again" in problem_text(one.code, "en", **one.facts)[1]
 
 
+def row(
+    code: Code, subject: str, since: datetime = OLD, account: str | None = None, count: int = 1, by: Thresholds = LIMITS
+) -> Problem:
+    return of_row(code, (subject, since, account, count), ("kadikoy", "moda"), by, NOW)
+
+
 def known(*codes: Code) -> tuple[Problem, ...]:
     return tuple(Problem(code, "", OLD, Severity.SEVERE) for code in codes)
 
@@ -274,7 +279,7 @@ ALL_WAITING: dict[str, Any] = {
         *received(account="kadikoy"),
         *received(payment_key="l", account="kadikoy", accept=ActionState.EXPIRED),
     ),
-    "found": (Found(Code.NOT_ACKNOWLEDGED, "kadikoy", OLD, "kadikoy", 50),),
+    "found": (row(Code.NOT_ACKNOWLEDGED, "kadikoy", OLD, "kadikoy", 50),),
 }
 
 
@@ -299,8 +304,8 @@ def test_what_has_failed_since_the_last_good_poll_is_behind_a_service_that_gives
 
     def failed(at: datetime) -> dict[str, Any]:
         accept = received(account="kadikoy", accept=ActionState.FAILED, accept_ended_utc=at)
-        unknown = Found(Code.OUTCOME_UNKNOWN, "17", at, "kadikoy")
-        return {"received": accept, "found": (unknown, Found(Code.NOT_ACKNOWLEDGED, "kadikoy", OLD, "kadikoy", 50))}
+        unknown = row(Code.OUTCOME_UNKNOWN, "17", at, "kadikoy")
+        return {"received": accept, "found": (unknown, row(Code.NOT_ACKNOWLEDGED, "kadikoy", OLD, "kadikoy", 50))}
 
     assert [one for one, *_ in found(accounts=(failing,), **failed(NOW))] == [code]
     before = {one for one, *_ in found(accounts=(failing,), **failed(OLD - MINUTE))}
@@ -342,7 +347,7 @@ def test_an_order_that_a_till_could_answer_is_its_own_cause_whatever_the_service
 
 
 def test_an_order_of_which_the_database_takes_no_news_is_that_and_nothing_else():
-    outdated = (Found(Code.CONTENTS_OUTDATED, "k", NOW),)
+    outdated = (row(Code.CONTENTS_OUTDATED, "k", NOW),)
     facts = {"refused": frozenset("k"), "found": outdated}
     for accept in (None, ActionState.FAILED):
         waiting = received(accept=accept, accept_ended_utc=NOW)
@@ -375,31 +380,30 @@ def test_a_database_that_takes_nothing_is_one_problem(code: Code):
     stuck = replace(WELL, last_poll_utc=OLD, last_poll_ok_utc=OLD, not_stored=1)
     facts = {
         "accounts": (stuck,),
-        "known": known(code, Code.DATABASE_SLOW, Code.JOURNAL_NOT_WRITTEN),
         "received": ALL_WAITING["received"],
         "found": (
+            *known(code, Code.DATABASE_SLOW, Code.JOURNAL_NOT_WRITTEN),
             *ALL_WAITING["found"],
-            Found(Code.NOT_TAKEN_OVER, "kadikoy", OLD, "kadikoy", 3),
-            Found(Code.CANCELLATION_UNSEEN, "k", OLD, "kadikoy"),
+            row(Code.NOT_TAKEN_OVER, "kadikoy", OLD, "kadikoy", 3),
+            row(Code.CANCELLATION_UNSEEN, "k", OLD, "kadikoy"),
         ),
     }
     assert found(**facts) == [(code, "", Severity.SEVERE)]
 
 
 def test_what_was_wrong_before_stays_beside_it():
-    facts = {"known": known(Code.DATABASE_FULL), "quarantined": Pile(1, OLD)}
-    assert [code for code, _, _ in found(**facts)] == [Code.DATABASE_FULL, Code.QUARANTINED]
+    both = (*known(Code.DATABASE_FULL), Problem(Code.QUARANTINED, "", OLD, Severity.WARNING))
+    assert [code for code, _, _ in found(found=both)] == [Code.DATABASE_FULL, Code.QUARANTINED]
 
 
 def test_where_nothing_may_be_acknowledged_that_is_the_problem():
-    assert found(unsafe="Set it to 1.", found=(Found(Code.NOT_ACKNOWLEDGED, "kadikoy", OLD, "kadikoy"),)) == [
-        (Code.NOT_DURABLE, "", Severity.SEVERE)
-    ]
+    waiting = row(Code.NOT_ACKNOWLEDGED, "kadikoy", OLD, "kadikoy")
+    assert found(found=(*known(Code.NOT_DURABLE), waiting)) == [(Code.NOT_DURABLE, "", Severity.SEVERE)]
 
 
 def test_every_known_one_stands_alone():
     for code in OF_THE_DAEMON:
-        assert found(known=known(code)) == [(code, "", Severity.SEVERE)]
+        assert found(found=known(code)) == [(code, "", Severity.SEVERE)]
 
 
 def test_where_nobody_minds_that_no_till_takes_over_an_answer_is_waited_for_all_the_same():
@@ -414,8 +418,8 @@ def test_where_the_board_is_the_till_an_answer_is_waited_for_and_what_needs_none
     facts = {
         "received": received(taken_over=False),
         "found": (
-            Found(Code.NOT_TAKEN_OVER, "kadikoy", OLD, "kadikoy", 1),
-            Found(Code.CANCELLATION_UNSEEN, "k", OLD, "kadikoy"),
+            row(Code.NOT_TAKEN_OVER, "kadikoy", OLD, "kadikoy", by=limits),
+            row(Code.CANCELLATION_UNSEEN, "k", OLD, "kadikoy", by=limits),
         ),
     }
     told = problems(Facts(accounts=(WELL,), **facts), limits, NOW)
@@ -435,19 +439,16 @@ def test_what_an_account_noted_before_it_stopped_polling_says_nothing() -> None:
     "facts, problem",
     [
         (
-            {"found": (Found(Code.NOT_TAKEN_OVER, "kadikoy", OLD, "kadikoy", 3),)},
+            {"found": (row(Code.NOT_TAKEN_OVER, "kadikoy", OLD, "kadikoy", 3),)},
             (Code.NOT_TAKEN_OVER, "kadikoy", Severity.SEVERE),
         ),
         (
-            {"found": (Found(Code.CANCELLATION_UNSEEN, "k", OLD, "kadikoy"),)},
+            {"found": (row(Code.CANCELLATION_UNSEEN, "k", OLD, "kadikoy"),)},
             (Code.CANCELLATION_UNSEEN, "k", Severity.SEVERE),
         ),
         ({"accounts": (replace(WELL, not_stored=2),)}, (Code.NOT_STORED, "kadikoy", Severity.SEVERE)),
         ({"accounts": (replace(WELL, not_written=2),)}, (Code.NOT_WRITTEN, "", Severity.SEVERE)),
-        ({"found": (Found(Code.OUTCOME_UNKNOWN, "17", OLD),)}, (Code.OUTCOME_UNKNOWN, "17", Severity.WARNING)),
-        ({"quarantined": Pile(2, OLD)}, (Code.QUARANTINED, "", Severity.WARNING)),
-        ({"quarantined": Pile(2, OLD), "withheld": Pile(1, OLD)}, (Code.QUARANTINED, "", Severity.SEVERE)),
-        ({"unsafe": "Set it to 1."}, (Code.NOT_DURABLE, "", Severity.SEVERE)),
+        ({"found": (row(Code.OUTCOME_UNKNOWN, "17", OLD),)}, (Code.OUTCOME_UNKNOWN, "17", Severity.WARNING)),
     ],
 )
 def test_each_fact_has_its_code(facts: dict[str, Any], problem: tuple[str, str, Severity]):
@@ -456,12 +457,12 @@ def test_each_fact_has_its_code(facts: dict[str, Any], problem: tuple[str, str, 
 
 def test_the_severe_come_first_and_then_the_oldest():
     older = OLD - MINUTE
-    facts = {
-        "quarantined": Pile(1, older),
-        "received": received(),
-        "found": (Found(Code.CANCELLATION_UNSEEN, "x", older),),
-    }
-    assert [code for code, _, _ in found(**facts)] == [Code.CANCELLATION_UNSEEN, Code.UNANSWERED, Code.QUARANTINED]
+    both = Problem(Code.QUARANTINED, "", older, Severity.WARNING), row(Code.CANCELLATION_UNSEEN, "x", older)
+    assert [code for code, _, _ in found(found=both, received=received())] == [
+        Code.CANCELLATION_UNSEEN,
+        Code.UNANSWERED,
+        Code.QUARANTINED,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -488,6 +489,6 @@ def test_an_order_is_due_when_its_time_has_come(scheduled_for: str | None, due: 
 )
 def test_a_till_that_takes_nothing_over_is_its_own_branchs_alone(left: str, lamp_of_others: Lamp) -> None:
     moda = replace(WELL, name="moda")
-    found = problems(Facts(accounts=(WELL, moda), found=(Found(Code.NOT_TAKEN_OVER, left, OLD, left),)), LIMITS, NOW)
+    found = problems(Facts(accounts=(WELL, moda), found=(row(Code.NOT_TAKEN_OVER, left, OLD, left),)), LIMITS, NOW)
     shown = account_statuses(["kadikoy", "moda"], found)
     assert (shown["kadikoy"].lamp, shown["moda"].lamp) == (Lamp.RED, lamp_of_others)

@@ -48,7 +48,7 @@ def test_a_renewed_certificate_that_is_refused_does_not_hide_that_the_old_one_en
 def test_where_no_tablet_can_open_the_page_nobody_hears_it_for_that_reason(severity: Severity, said: list[Code]):
     limits = health.Thresholds(MOMENT, None, None, None)
     known = Problem(ENDS, PAGE_SUBJECT, NOW, severity), Problem(Code.BOARD_UNHEARD, "", NOW, WARNING)
-    found = health.all_problems(health.Facts((), known=known), limits, NOW)
+    found = health.all_problems(health.Facts((), found=known), limits, NOW)
     assert [one.code for one in found if one.behind is None] == said
 
 

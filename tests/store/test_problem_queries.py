@@ -182,7 +182,7 @@ UNKNOWN = {"state": "failed", "error_code": "outcome_unknown", "finished_utc": a
 
 
 def unknown(database: Database) -> list[int]:
-    return [row_id for row_id, *_ in found(database, "outcome_unknown")]
+    return [int(row_id) for row_id, *_ in found(database, "outcome_unknown")]
 
 
 @pytest.mark.parametrize(

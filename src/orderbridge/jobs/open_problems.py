@@ -15,14 +15,13 @@ from orderbridge.jobs.problem_table import of_the_daemon
 from orderbridge.model import AccountState, ActionState
 from orderbridge.rules.health import (
     Facts,
-    Found,
-    Pile,
     Polling,
     Received,
     Thresholds,
     all_problems,
     is_due,
     late_after,
+    of_row,
 )
 from orderbridge.rules.problems import NO_DATABASE, Code, Problem, Severity
 from orderbridge.store import accounts, problem_queries, problem_rows, quarantine, reference, starts
@@ -86,37 +85,39 @@ def read_problems(
         "undecided_since": now - limits.late,
         "by_board": int(limits.by_board),
     }
-    kinds = problem_queries.kinds(connection, times) - _switched_off(limits)
-    quarantined, withheld, refused = quarantine.counted(connection) if "quarantined" in kinds else ((), (), ())
-    rows = [
-        Found(Code(kind), str(row[0]), *row[1:])
-        for kind in problem_queries.QUERIES
-        if kind in kinds
-        for row in problem_queries.rows(connection, kind, times)
-    ]
-    outdated = {one.subject for one in rows if one.code == Code.CONTENTS_OUTDATED}
-    rows += [Found(Code.CONTENTS_OUTDATED, key, since) for key, since in refused if key not in outdated]
+    kinds, there = problem_queries.kinds(connection, times), set(names.values())
+    chosen = {Code.NOT_TAKEN_OVER: limits.not_taken_over, Code.CANCELLATION_UNSEEN: limits.cancellation_unseen}
+    kinds -= {code for code, limit in chosen.items() if limit is None}
     polling = problem_queries.polling(connection, names.keys())
-    closed = _closed(connection, settings, names.values(), limits, now)
+    found = [*known, *_not_started(connection, settings, now), *_closed(connection, settings, there, now)]
+    if unsafe is not None:
+        found.append(Problem(Code.NOT_DURABLE, "", None, Severity.SEVERE, detail=sentence(unsafe)))
+    for code in [code for code in problem_queries.QUERIES if code in kinds]:
+        rows = problem_queries.rows(connection, code, times)
+        found += [of_row(Code(code), row, there, limits, now) for row in rows]
+    kept = _in_quarantine(connection) if "quarantined" in kinds else []
+    listed = {one.key for one in found}
     facts = Facts(
         accounts=tuple(_polling(name, polling.get(fingerprint)) for fingerprint, name in names.items()),
         received=_received(connection, settings, limits, now, times) if "received" in kinds else (),
-        found=tuple(rows),
-        refused=frozenset(key for key, _ in refused),
-        quarantined=Pile(*quarantined),
-        withheld=Pile(*withheld),
-        unsafe=None if unsafe is None else sentence(unsafe),
-        known=(*known, *_not_started(connection, settings, now), *closed),
+        found=(*found, *(one for one in kept if one.key not in listed)),
+        refused=frozenset(one.subject for one in kept if one.code == Code.CONTENTS_OUTDATED),
         is_silent=is_silent,
         is_gone=is_gone,
     )
     return all_problems(facts, limits, now)
 
 
-def _switched_off(limits: Thresholds) -> set[str]:
-    """Of problem_queries.QUERIES."""
-    chosen = {Code.NOT_TAKEN_OVER: limits.not_taken_over, Code.CANCELLATION_UNSEEN: limits.cancellation_unseen}
-    return {str(code) for code, limit in chosen.items() if limit is None}
+def _in_quarantine(connection: Connection) -> list[Problem]:
+    """Documents that are no orders, or whole orders that the database refuses, and orders of which it takes no news."""
+    (documents, oldest), (withheld, since), outdated = quarantine.counted(connection)
+    found = [Problem(Code.CONTENTS_OUTDATED, key, at, Severity.SEVERE) for key, at in outdated]
+    if withheld:
+        found.append(Problem(Code.QUARANTINED, "", since, Severity.SEVERE, withheld))
+    elif documents:
+        facts = {"by": "documents"}
+        found.append(Problem(Code.QUARANTINED, "", oldest, Severity.WARNING, documents, facts=facts))
+    return found
 
 
 def _not_started(connection: Connection, settings: config.Settings, now: datetime) -> Iterator[Problem]:
@@ -126,13 +127,13 @@ def _not_started(connection: Connection, settings: config.Settings, now: datetim
 
 
 def _closed(
-    connection: Connection, settings: config.Settings, names: Collection[str], limits: Thresholds, now: datetime
+    connection: Connection, settings: config.Settings, names: Collection[str], now: datetime
 ) -> Iterator[Problem]:
     """Restaurants of accounts that there are, at hours at which orders are usual."""
-    if limits.closed is None:
+    if not (minutes := settings.alarms.closed_minutes):
         return
     zone = ZoneInfo(settings.marketplace.timezone)
-    for row in reference.closed(connection, now - limits.closed):
+    for row in reference.closed(connection, now - timedelta(minutes=minutes)):
         if row.account in names and reference.is_usual_hour(connection, row.id, now):
             since, words = row.status_since_utc, {"name": row.name or row.id, "who": row.status_by or ""}
             words["since"] = local_text(since, zone)
@@ -151,7 +152,6 @@ def thresholds(settings: config.Settings) -> Thresholds:
         unanswered=minutes(alarms.unanswered_minutes),
         not_taken_over=minutes(alarms.not_taken_over_minutes),
         cancellation_unseen=minutes(alarms.cancellation_unseen_minutes),
-        closed=minutes(alarms.closed_minutes),
         by_board=settings.web.board == "till",
     )
 

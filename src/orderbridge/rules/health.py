@@ -13,12 +13,13 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, tzinfo
-from typing import NamedTuple
 
 from orderbridge.clock import local_moment
 from orderbridge.errors import ONCE_KNOWN
 from orderbridge.model import UNFINISHED, AccountState, ActionState
 from orderbridge.rules.problems import NO_DATABASE, Cause, Code, Problem, Severity
+
+_SEVERE = Severity.SEVERE
 
 LATE_COOLDOWNS = 3  # without a good poll: 90 s at the service's 30
 SEVERE_COOLDOWNS = 4  # of answers that were errors: two in a row are made good by the third poll, a little after 90 s
@@ -53,6 +54,7 @@ FAILURES: Mapping[str, Code] = {
     "connection_lost": Code.UNREACHABLE,  # it was cut on the way: no error was answered
 }
 _LINE = frozenset(LINES.values())
+Row = tuple[str, datetime | None, str | None, int]  # subject, since when, account, how many
 ENDED_WITHIN = timedelta(seconds=5)  # a daemon at work ends an accept that is over, a till that holds the file included
 
 TOKEN_OVER = "token_over"  # noqa: S105 - a code: the first 401 since the last good poll
@@ -69,7 +71,6 @@ class Thresholds:
     unanswered: timedelta | None
     not_taken_over: timedelta | None
     cancellation_unseen: timedelta | None
-    closed: timedelta | None = None
     by_board: bool = False  # the board is the till
     not_acknowledged: timedelta = timedelta(minutes=5)
 
@@ -114,36 +115,14 @@ class Received:
         return ended is not None and over is not None and ended > over + ENDED_WITHIN
 
 
-class Found(NamedTuple):
-    """One row of the queries of store.problem_queries."""
-
-    code: Code
-    subject: str
-    since: datetime | None
-    account: str | None = None
-    how_many: int = 1
-
-
-@dataclass(frozen=True, slots=True)
-class Pile:
-    """How many of something there are, and since when the oldest one is."""
-
-    count: int = 0
-    oldest: datetime | None = None
-
-
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """All that is judged. Of the orders, those of the last day."""
+    """All that is judged. Of the orders, those of the last day. `found`: what is a problem already."""
 
     accounts: tuple[Polling, ...]
     received: tuple[Received, ...] = ()
-    found: tuple[Found, ...] = ()
+    found: tuple[Problem, ...] = ()
     refused: frozenset[str] = frozenset()  # orders of which the database takes no news at all
-    quarantined: Pile = Pile()  # documents that are no orders
-    withheld: Pile = Pile()  # whole orders that the database refuses: no till sees them
-    unsafe: str | None = None  # why nothing is acknowledged
-    known: tuple[Problem, ...] = ()  # what only the daemon can know
     is_silent: bool = False  # another program asks, and no daemon has given a sign of life for long enough
     is_gone: bool = False  # another program asks, and certainly none runs
 
@@ -166,25 +145,24 @@ def is_due(scheduled_for: str | None, now: datetime, zone: tzinfo) -> bool:
 
 def all_problems(facts: Facts, limits: Thresholds, now: datetime) -> list[Problem]:
     """Everything that is wrong, the severe first, then the oldest; also what is behind another problem."""
+    accounts, unanswered = _accounts(facts, limits, now), _unanswered(facts.received, limits, now)
     unattended = {one.payment_key for one in facts.received if one.is_unattended}
-    found = with_causes(list(_all(facts, limits, now)), facts.refused, unattended)
+    found = _with_causes([*facts.found, *accounts, *unanswered], facts.refused, unattended)
     last = datetime.max.replace(tzinfo=now.tzinfo)
-    return sorted(found, key=lambda one: (one.severity != Severity.SEVERE, one.since or last))
+    return sorted(found, key=lambda one: (one.severity != _SEVERE, one.since or last))
 
 
-def _all(facts: Facts, limits: Thresholds, now: datetime) -> Iterator[Problem]:
-    yield from facts.known
-    if facts.unsafe is not None:
-        yield Problem(Code.NOT_DURABLE, "", None, Severity.SEVERE, detail=facts.unsafe)
-    yield from _accounts(facts, limits, now)
-    yield from _unanswered(facts.received, limits, now)
-    names = {account.name for account in facts.accounts}
-    for one in facts.found:
-        yield _of_row(one, names, limits, now)
-    if facts.withheld.count:
-        yield _quarantined(facts.withheld, Severity.SEVERE)
-    elif facts.quarantined.count:
-        yield _quarantined(facts.quarantined, Severity.WARNING, by="documents")
+def of_row(code: Code, row: Row, names: Collection[str], limits: Thresholds, now: datetime) -> Problem:
+    """The problem of one row of store.problem_queries. `names`: of the accounts that there are."""
+    subject, since, account, count = row
+    facts = {}
+    if code == Code.NOT_ACKNOWLEDGED:
+        facts["minutes"] = "?" if since is None else str(int((now - since).total_seconds()) // 60)
+    if code in {Code.NOT_TAKEN_OVER, Code.CANCELLATION_UNSEEN} and limits.by_board:
+        facts["by"] = "board"
+    if code == Code.NOT_TAKEN_OVER and account not in names:
+        account = None  # an account that was removed has no status: so it applies to all, and is seen
+    return Problem(code, subject, since, code.kind.severity, count, account=account, facts=facts)
 
 
 def _accounts(facts: Facts, limits: Thresholds, now: datetime) -> Iterator[Problem]:
@@ -198,26 +176,9 @@ def _accounts(facts: Facts, limits: Thresholds, now: datetime) -> Iterator[Probl
         else:  # what an account that does not poll has noted may be long over
             not_written = max(not_written, account.not_written)
         if account.not_stored:
-            yield Problem(
-                Code.NOT_STORED, account.name, None, Severity.SEVERE, account.not_stored, account=account.name
-            )
+            yield Problem(Code.NOT_STORED, account.name, None, _SEVERE, account.not_stored, account=account.name)
     if not_written:
-        yield Problem(Code.NOT_WRITTEN, "", None, Severity.SEVERE, not_written)
-
-
-def _of_row(one: Found, names: Collection[str], limits: Thresholds, now: datetime) -> Problem:
-    account, words = one.account, {}
-    if one.code == Code.NOT_ACKNOWLEDGED:
-        words["minutes"] = "?" if one.since is None else str(int((now - one.since).total_seconds()) // 60)
-    if one.code in {Code.NOT_TAKEN_OVER, Code.CANCELLATION_UNSEEN} and limits.by_board:
-        words["by"] = "board"
-    if one.code == Code.NOT_TAKEN_OVER and account not in names:
-        account = None  # an account that was removed has no status: so it applies to all, and is seen
-    return Problem(one.code, one.subject, one.since, one.code.kind.severity, one.how_many, account=account, facts=words)
-
-
-def _quarantined(pile: Pile, severity: Severity, **facts: str) -> Problem:
-    return Problem(Code.QUARANTINED, "", pile.oldest, severity, pile.count, facts=facts)
+        yield Problem(Code.NOT_WRITTEN, "", None, _SEVERE, not_written)
 
 
 def _polling(account: Polling, late: timedelta, now: datetime, seen: Facts) -> Problem | None:
@@ -248,7 +209,7 @@ def _polling(account: Polling, late: timedelta, now: datetime, seen: Facts) -> P
             return None
         case AccountState.OK | AccountState.NEW | None:
             code = Code.NO_GOOD_POLL
-    severity = Severity.SEVERE if seen.is_gone else _severity(account, code, error, late, now)
+    severity = _SEVERE if seen.is_gone else _severity(account, code, error, late, now)
     detail = account.last_error
     facts = _where(code, error if since is None else ONCE_KNOWN.get(error, error), words)
     # A daemon has begun anew and polls it in a moment: what the last one left says nothing, as of any that just begins.
@@ -263,7 +224,7 @@ def _severity(account: Polling, code: Code, error: str, late: timedelta, now: da
     is_late = account.last_poll_ok_utc is None or account.last_poll_ok_utc < now - late
     is_over = code == Code.POLL_FAILING and error == TOKEN_OVER
     is_severe = code == Code.LOGIN_REFUSED or (is_late and not is_over)
-    return Severity.SEVERE if is_severe else Severity.WARNING
+    return _SEVERE if is_severe else Severity.WARNING
 
 
 def _where(code: Code, error: str, words: str) -> dict[str, str]:
@@ -285,7 +246,7 @@ def _unanswered(received: Iterable[Received], limits: Thresholds, now: datetime)
         match order.accept:
             case ActionState.EXPIRED | ActionState.FAILED:
                 since = order.accept_ended_utc
-                yield Problem(Code.ACCEPT_FAILED, order.payment_key, since, Severity.SEVERE, account=order.account)
+                yield Problem(Code.ACCEPT_FAILED, order.payment_key, since, _SEVERE, account=order.account)
             case _ if order.accept in UNFINISHED:
                 pass
             case _:
@@ -300,7 +261,7 @@ def _overdue(order: Received, limits: Thresholds, now: datetime) -> Iterator[Pro
     severe_after = limits.unanswered if order.is_due else SCHEDULED_STEPS[-1]
     waited = now - order.received_utc
     if level := max((number for number, step in enumerate(steps, 1) if waited > step), default=0):
-        severity = Severity.SEVERE if waited > severe_after else Severity.WARNING
+        severity = _SEVERE if waited > severe_after else Severity.WARNING
         minutes = {"minutes": str(int(waited.total_seconds()) // 60)}
         by = {"by": "cancel"} if order.cancel_waits else {}
         yield Problem(
@@ -318,60 +279,38 @@ _BY_STATUS = {Code.UNANSWERED, Code.ACCEPT_FAILED}  # what an order's stored sta
 _FAILED = {Code.ACCEPT_FAILED, Code.OUTCOME_UNKNOWN}  # `since` they ended
 
 
-def with_causes(
-    found: list[Problem], refused: Collection[str], unattended: Collection[str] = frozenset()
-) -> list[Problem]:
+def _with_causes(found: list[Problem], refused: Collection[str], unattended: Collection[str]) -> list[Problem]:
     """Each problem with the one that it follows from. `refused`: the orders of which the database takes no news.
 
     `unattended`: those whose accept became too late while no daemon worked.
     """
-    codes = {one.code for one in found}
-    database = next((code for code in Code if code in NO_DATABASE & codes), None)
+    since = {one.code: one.since for one in found}
+    database = next((code for code in Code if code in NO_DATABASE and code in since), None)
     polls = {one.subject: one for one in found if one.code.kind.cause in {Cause.CUT_OFF, Cause.NO_LIST}}
-    page = next(
-        (one.code for one in found if one.code.kind.cause is Cause.PAGE and one.severity == Severity.SEVERE), None
-    )
-    if not (database or polls or refused or page or {Code.NOT_DURABLE, Code.DATABASE_RESTORED} & codes):
-        return found
-    restored = next((one.since for one in found if one.code == Code.DATABASE_RESTORED), None)
-    causes = [
-        _of_database(one, database)
-        or _of_polls(one, polls.get(one.account or ""), unattended)
-        or _of_order(one, refused)
-        or _of_durability(one, codes)
-        or _of_restore(one, restored)
-        or (page if Cause.PAGE in one.code.kind.behind else None)
-        for one in found
-    ]
-    return [one if cause is None else replace(one, behind=cause) for one, cause in zip(found, causes, strict=True)]
+    page = next((one.code for one in found if one.code.kind.cause is Cause.PAGE and one.severity == _SEVERE), None)
+
+    def cause(one: Problem) -> Code | None:
+        code, behind = one.code, one.code.kind.behind
+        if database is not None and (Cause.NO_DATABASE in behind or (code in NO_DATABASE and code != database)):
+            return database
+        if code != Code.ACCEPT_FAILED or one.subject not in unattended:
+            poll = polls.get(one.account or "")
+            if poll is not None and (poll.code.kind.cause in behind or (code in _FAILED and _is_newer(one, poll))):
+                return poll.code
+        if code in _BY_STATUS and one.subject in refused:
+            return Code.CONTENTS_OUTDATED  # whether an order was answered is not known where it cannot be changed
+        if code == Code.NOT_ACKNOWLEDGED and Code.NOT_DURABLE in since:
+            return Code.NOT_DURABLE
+        # What an older copy had still to send was ended when it was seen; the service's panel shows whether it was sent.
+        restored = since.get(Code.DATABASE_RESTORED)
+        if code == Code.ACCEPT_FAILED and restored and one.since and abs(one.since - restored) < timedelta(seconds=1):
+            return Code.DATABASE_RESTORED
+        return page if Cause.PAGE in behind else None
+
+    causes = map(cause, found)
+    return [one if code is None else replace(one, behind=code) for one, code in zip(found, causes, strict=True)]
 
 
-def _of_database(one: Problem, database: Code | None) -> Code | None:
-    follows = Cause.NO_DATABASE in one.code.kind.behind or (one.code in NO_DATABASE and one.code != database)
-    return database if follows else None
-
-
-def _of_polls(one: Problem, polls: Problem | None, unattended: Collection[str]) -> Code | None:
-    """`polls`: why its account has no good one. What the service has not given, cannot be acknowledged."""
-    if polls is None or (one.code == Code.ACCEPT_FAILED and one.subject in unattended):
-        return None
-    if polls.code.kind.cause in one.code.kind.behind:
-        return polls.code
-    is_newer = one.since is not None and (polls.since is None or one.since > polls.since)
-    return polls.code if one.code in _FAILED and is_newer else None
-
-
-def _of_order(one: Problem, refused: Collection[str]) -> Code | None:
-    """Of an order that the database does not let us change, it is not known whether it was answered."""
-    return Code.CONTENTS_OUTDATED if one.code in _BY_STATUS and one.subject in refused else None
-
-
-def _of_durability(one: Problem, codes: Collection[Code]) -> Code | None:
-    return Code.NOT_DURABLE if one.code == Code.NOT_ACKNOWLEDGED and Code.NOT_DURABLE in codes else None
-
-
-def _of_restore(one: Problem, restored: datetime | None) -> Code | None:
-    """What an older copy had still to send was ended when it was seen; the panel of the service shows whether it was sent."""
-    if one.code != Code.ACCEPT_FAILED or restored is None or one.since is None:
-        return None
-    return Code.DATABASE_RESTORED if abs(one.since - restored) < timedelta(seconds=1) else None
+def _is_newer(one: Problem, poll: Problem) -> bool:
+    """Whether it has failed since its account had its last good poll: what the service did not give has no answer."""
+    return one.since is not None and (poll.since is None or one.since > poll.since)

@@ -233,7 +233,7 @@ def kinds(connection: Connection, times: Times) -> set[str]:
     return {kind for kind, found in connection.execute(_ANY, times).mappings().one().items() if found}
 
 
-def rows(connection: Connection, kind: str, times: Times) -> list[tuple[Any, datetime | None, str | None, int]]:
+def rows(connection: Connection, kind: str, times: Times) -> list[tuple[str, datetime | None, str | None, int]]:
     """The rows of one of QUERIES: subject, since when, account, how many.
 
     Of rows that ended `outcome_unknown` those of which nothing newer is known: no change of the order, and no other row
@@ -243,7 +243,7 @@ def rows(connection: Connection, kind: str, times: Times) -> list[tuple[Any, dat
     if kind == "outcome_unknown":
         newest = _newest(connection, found)
         found = [row for row in found if newest.get(_subject(row), 0) <= row.id]
-    return [(row[0], row[1], row[2], row[3]) for row in found]
+    return [(str(row[0]), row[1], row[2], row[3]) for row in found]
 
 
 def polling(connection: Connection, fingerprints: Collection[str]) -> dict[str, Sequence[Any]]:
