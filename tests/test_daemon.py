@@ -252,6 +252,7 @@ async def test_an_order_goes_all_the_way(sandbox: Sandbox, till: Till, world: Wo
     assert {call.http_status for call in world.calls()} == {200}
 
 
+@pytest.mark.interface("Events", "Limits")
 async def test_polls_follow_each_other_and_never_inside_the_cooldown(sandbox: Sandbox, till: Till, world: World):
     async with running(settings_for(sandbox, till)):
         await until(lambda: len(world.calls("get_current")) >= 6)
@@ -267,6 +268,7 @@ async def test_the_reference_lists_are_read_at_the_start(sandbox: Sandbox, till:
     assert len(till.rows("SELECT 1 FROM delivery_payment_methods")) == 3
 
 
+@pytest.mark.interface("Menu listing", "Limits")
 async def test_the_menu_is_never_read(sandbox: Sandbox, till: Till, world: World):
     async with running(settings_for(sandbox, till)):
         await until(lambda: len(world.calls("get_current")) >= 3)
@@ -328,6 +330,7 @@ async def test_an_account_with_wrong_secrets_harms_no_other(sandbox: Sandbox, ti
     assert len([call for call in world.calls("login") if not call.account]) == 1
 
 
+@pytest.mark.interface("Authentication 1")
 async def test_a_token_is_renewed_before_it_ends(
     sandbox: Sandbox, till: Till, world: World, monkeypatch: pytest.MonkeyPatch
 ):

@@ -152,6 +152,7 @@ def test_a_sqlite_file_that_everybody_can_read_is_a_warning(mode: int | None, wa
     assert [f"chmod o-rwx {kept}*" in warning for warning in warnings] == [True] * warned
 
 
+@pytest.mark.interface("Endpoints 1")
 def test_the_fingerprint_hangs_on_address_and_secrets_and_not_on_the_name(write: Write) -> None:
     kadikoy = load(write(), environ={}).accounts[0].fingerprint
     assert load(write(document(accounts=account("renamed"))), environ={}).accounts[0].fingerprint == kadikoy

@@ -14,6 +14,7 @@ from orderbridge_sandbox.scenery import DEFAULT_SCENERY
 EXAMPLE = Path(__file__).parents[2] / "config.example.toml"
 
 
+@pytest.mark.interface("Limits")
 def test_a_small_file_is_enough_and_the_rest_has_the_documented_defaults(write: Write, tmp_path: Path) -> None:
     settings = load(write(), environ={})
     assert settings.language == "tr"

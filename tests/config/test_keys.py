@@ -126,6 +126,7 @@ CASES = {
 }
 
 
+@pytest.mark.interface("Conventions")
 @pytest.mark.parametrize("text, key, remedy", CASES.values(), ids=CASES)
 def test_what_cannot_be_right_is_refused_with_its_key_and_remedy(
     text: str, key: str, remedy: str, write: Write

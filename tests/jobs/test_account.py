@@ -44,6 +44,7 @@ async def test_a_shop_that_does_nothing_but_poll_logs_in_once(shop: Shop):
     assert len(shop.calls("login")) == 1
 
 
+@pytest.mark.interface("Authentication 2")
 async def test_wrong_credentials_are_tried_with_growing_waits(shop: Shop):
     shop.world.refuse_account("kadikoy")
     with capture_logs() as lines:
@@ -208,6 +209,7 @@ async def test_a_token_that_was_just_obtained_is_not_refused_for_what_another_on
 # ---- the token -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.interface("Authentication 1")
 async def test_the_token_is_kept_over_a_restart(open_shop: OpenShop):
     first = await open_shop()
     await first.poll()
@@ -225,6 +227,7 @@ async def test_no_column_shows_the_token_or_a_secret(shop: Shop):
     assert shop.count("delivery_tokens") == 1
 
 
+@pytest.mark.interface("Authentication 2")
 async def test_a_kept_token_that_has_run_out_is_not_used(open_shop: OpenShop):
     first = await open_shop()
     await first.poll()
@@ -300,6 +303,7 @@ async def test_a_renewal_that_fails_leaves_the_old_token_in_use(shop: Shop):
     assert (await shop.poll()).ok
 
 
+@pytest.mark.interface("Authentication 4")
 async def test_a_login_that_ends_the_old_token_costs_no_call_its_answer(shop: Shop):
     shop.world.set_options(new_login_ends_old_token=True)
     order = await shop.taken_in()

@@ -163,6 +163,7 @@ async def delivered_between_good_ones(shop: Shop, *documents: Document) -> None:
         assert shop.one("SELECT count(*) AS n FROM delivery_order_items WHERE payment_key = ?", neighbour.key)["n"] == 1
 
 
+@pytest.mark.interface("Order", "Order item", "Option group")
 @pytest.mark.parametrize("field", FIELDS, ids=lambda field: in_spec(field.path))
 async def test_a_mutilated_field_costs_its_column_and_nothing_else(shop: Shop, field: Field):
     """Served in each wrong way, in one list: what is wrong with one order harms no other one."""
@@ -182,6 +183,7 @@ async def test_a_mutilated_field_costs_its_column_and_nothing_else(shop: Shop, f
     assert shop.count("delivery_quarantine") == 0
 
 
+@pytest.mark.interface("Order")
 @pytest.mark.parametrize("served", VALUES)
 async def test_a_mutilated_status_is_an_unknown_one(shop: Shop, served: str):
     order = usual(shop)
@@ -194,6 +196,7 @@ async def test_a_mutilated_status_is_an_unknown_one(shop: Shop, served: str):
     assert stored["ended_utc"] is None
 
 
+@pytest.mark.interface("Order")
 @pytest.mark.parametrize("served", [*VALUES, "empty text", "no uuid"])
 async def test_an_order_without_a_usable_key_is_set_aside_whole_and_comes_in_when_it_has_one(shop: Shop, served: str):
     order = usual(shop)
@@ -237,6 +240,7 @@ async def test_a_value_that_the_interface_does_not_name_is_kept_as_it_came(
     assert (stored[column], stored["problem"], stored["acknowledged_status_id"]) == (value, None, 1)
 
 
+@pytest.mark.interface("Order")
 async def test_an_unknown_way_of_paying_has_no_amount_to_collect(shop: Shop):
     order = usual(shop)
     await delivered_between_good_ones(shop, mutilated(order.document, "payment_method", "Yemek Kartı"))
@@ -244,6 +248,7 @@ async def test_an_unknown_way_of_paying_has_no_amount_to_collect(shop: Shop):
     assert (stored["payment_code"], stored["amount_due"]) == (None, None)
 
 
+@pytest.mark.interface("Order statuses")
 @pytest.mark.parametrize("number", [0, 3, 7, 99, -1, 2**31 - 1])
 async def test_an_unknown_status_is_kept_acknowledged_and_no_end(shop: Shop, number: int):
     order = usual(shop)
@@ -253,6 +258,7 @@ async def test_an_unknown_status_is_kept_acknowledged_and_no_end(shop: Shop, num
     assert (stored["problem"], stored["ended_utc"]) == (None, None)
 
 
+@pytest.mark.interface("Option group")
 @pytest.mark.parametrize("field, value", [("type", "single"), ("operation", "-"), ("type", ""), ("operation", "x")])
 async def test_another_kind_of_option_is_kept_as_it_came(shop: Shop, field: str, value: str):
     order = usual(shop)
@@ -262,6 +268,7 @@ async def test_another_kind_of_option_is_kept_as_it_came(shop: Shop, field: str,
     assert (option[field], option["option_name"]) == (value, "Ayran")
 
 
+@pytest.mark.interface("Option group")
 async def test_options_may_come_as_a_list(shop: Shop):
     order = usual(shop)
     several = [{"id": 7, "name": "Ayran", "price": 15}, {"id": 8, "name": "Bardak", "price": 0}]

@@ -194,11 +194,6 @@ def plain_switches() -> dict[str, Setting]:
     return of
 
 
-def day_of(switch: str, value: object) -> str:
-    """The first day on which a plain switch is turned so."""
-    return next(name for name, setting in plain_switches().items() if setting.options[switch] == value)
-
-
 SETTINGS = settings()
 
 
@@ -326,6 +321,7 @@ def test_each_switch_of_the_sandbox_is_turned() -> None:
     assert {field.name for field in fields(Options)} - turned == NO_OPEN_POINTS
 
 
+@pytest.mark.interface("Order transitions", "Errors", "Limits")
 @pytest.mark.parametrize("setting", SETTINGS.values(), ids=SETTINGS)
 async def test_a_day_comes_out_the_same(open_shop: OpenShop, world: World, setting: Setting):
     world.set_options(**setting.options)
@@ -396,6 +392,7 @@ def assert_the_list_is_never_asked_for_in_its_cooldown(day: Day) -> None:
     assert [call.http_status for call in calls].count(429) == 1, "the stranger's, and no other"
 
 
+@pytest.mark.interface("Limits")
 @pytest.mark.parametrize("when", When)
 @pytest.mark.parametrize("action, before", [("accept", 1), ("on_the_way", 2), ("complete", 16), ("cancel", 1)])
 @pytest.mark.parametrize("list_order", ["oldest_first", "newest_first"])

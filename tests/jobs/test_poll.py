@@ -45,6 +45,7 @@ def deliver_again(order: Order) -> None:
 # ---- bringing in -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.interface("Restaurant status")
 async def test_an_order_comes_in_whole(shop: Shop):
     order = await shop.taken_in(note="Zil bozuk 🔔", payment_method="Nakit", scheduled_date="2026-03-02 18:00:00")
     document = json.loads(json.dumps(order.document, default=str))
@@ -75,6 +76,7 @@ async def test_an_order_comes_in_whole(shop: Shop):
     assert (stored["revision"], stored["last_change"], stored["problem"]) == (1, "new", None)
 
 
+@pytest.mark.interface("Order item")
 async def test_items_and_options_come_in_whole(shop: Shop):
     for _ in range(8):
         shop.place()
@@ -105,6 +107,7 @@ async def test_every_order_of_a_long_list_comes_in_and_is_acknowledged_once(shop
     assert (await shop.poll()).delivered == 0
 
 
+@pytest.mark.interface("Endpoints 7")
 async def test_an_acknowledgement_is_marked_with_its_status_and_told_in_the_story(shop: Shop):
     order = await shop.taken_in()
     stored = shop.order(order)
@@ -112,6 +115,7 @@ async def test_an_acknowledgement_is_marked_with_its_status_and_told_in_the_stor
     assert shop.story(order) == ["received", "acknowledged"]
 
 
+@pytest.mark.interface("Order", "Order statuses")
 async def test_the_status_is_told_in_the_services_own_words(shop: Shop):
     order = await shop.taken_in()
     shop.world.change_status(order.key, 16)
@@ -119,6 +123,7 @@ async def test_the_status_is_told_in_the_services_own_words(shop: Shop):
     assert shop.order(order)["status_text"] == "Restoran Kuryeye Verildi"
 
 
+@pytest.mark.interface("Acknowledgement rules 2", "Acknowledgement rules 3")
 async def test_an_acknowledged_order_stays_away_until_its_status_changes(shop: Shop):
     order = await shop.taken_in()
     assert (await shop.poll()).delivered == 0
@@ -189,6 +194,7 @@ async def test_where_a_commit_may_be_lost_nothing_is_acknowledged(open_shop: Ope
 # ---- acknowledging ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.interface("Acknowledgement rules 1")
 @pytest.mark.parametrize(
     "fault",
     [
@@ -433,6 +439,7 @@ async def test_a_withheld_delivery_leaves_the_doubt_about_the_status(shop: Shop)
 # ---- what a delivery changes -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.interface("Events")
 @pytest.mark.parametrize(
     "status_id, status, last_change, ended_by",
     [
@@ -711,6 +718,7 @@ async def test_a_poll_that_brings_nothing_commits_twice_and_reads_once(shop: Sho
     assert due(shop) == text_of(shop.clock.now() + timedelta(seconds=SLOT_S))
 
 
+@pytest.mark.interface("Limits")
 async def test_after_a_restart_the_cooldown_is_kept(open_shop: OpenShop):
     first = await open_shop()
     await first.poll()
@@ -740,6 +748,7 @@ async def test_of_two_daemons_on_one_database_only_one_polls(open_shop: OpenShop
     assert {call.http_status for call in first.calls("get_current")} == {200}
 
 
+@pytest.mark.interface("Endpoints 6")
 @pytest.mark.parametrize(
     "fault",
     [
@@ -804,6 +813,7 @@ async def test_a_login_before_the_poll_does_not_use_up_the_slot(shop: Shop):
     assert shop.clock.monotonic() < 2
 
 
+@pytest.mark.interface("Endpoints 6")
 async def test_after_a_401_the_next_slot_logs_in_and_polls(shop: Shop):
     order = await shop.taken_in()
     shop.world.change_status(order.key, 2)

@@ -22,6 +22,7 @@ async def lists(shop: Shop, name: str = "") -> bool:
     )
 
 
+@pytest.mark.interface("Payment and shipping methods", "Endpoints 2", "Authentication 3")
 async def test_all_lists_are_there_after_one_reading(open_shop: OpenShop):
     shop = await open_shop("chain")
     assert await lists(shop)
@@ -89,6 +90,7 @@ SHORTER = {
 EMPTY = {"get_restaurants": b"[]", "get_cancel_reasons": b"[]", "get_variables": b"{}"}
 
 
+@pytest.mark.interface("Restaurant")
 @pytest.mark.parametrize("answers", [SHORTER, EMPTY], ids=["shorter", "empty"])
 @pytest.mark.parametrize("operation", SHORTER)
 async def test_a_list_without_what_was_known_is_asked_again_before_it_is_believed(
@@ -135,6 +137,7 @@ async def test_a_restaurant_that_another_account_reaches_leaves_the_one_that_lis
     assert reached[0]["name"] == "New name"
 
 
+@pytest.mark.interface("Endpoints 3")
 async def test_the_status_of_each_restaurant_is_read(open_shop: OpenShop):
     shop = await open_shop("chain")
     await lists(shop)
@@ -175,6 +178,7 @@ async def test_since_when_and_by_whom_a_restaurant_is_closed_is_noted(shop: Shop
     assert seen[4] == ("Closed", "platform", text_of(shop.clock.now()))
 
 
+@pytest.mark.interface("Endpoints 3")
 async def test_a_status_that_cannot_be_read_harms_no_other(open_shop: OpenShop):
     shop = await open_shop("chain")
     await lists(shop)
@@ -184,6 +188,7 @@ async def test_a_status_that_cannot_be_read_harms_no_other(open_shop: OpenShop):
     assert stored == {USKUDAR: None, ATASEHIR: "Open"}
 
 
+@pytest.mark.interface("Endpoints 2", "Authentication 3")
 async def test_an_account_asks_only_about_its_own_restaurants(open_shop: OpenShop):
     shop = await open_shop("kadikoy", "chain")
     await lists(shop, "kadikoy")

@@ -138,6 +138,7 @@ async def test_news_count_from_their_own_time(shop: Shop):
     assert await swept(shop) == (1, 0)
 
 
+@pytest.mark.interface("Order")
 async def test_a_scheduled_order_is_waited_for_until_a_day_after_its_time(shop: Shop):
     await taken_over(shop, scheduled_date="2026-03-04 20:00:00")  # 17:00 UTC, 56 hours from the start
     await asyncio.sleep(56 * HOUR_S - 60)

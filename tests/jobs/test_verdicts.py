@@ -76,6 +76,7 @@ def unknown_outcomes() -> dict[str, Callable[[str, When], Fault]]:
 # ---- done ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.interface("Restaurant status", "Menu item status", "Endpoints 9")
 @pytest.mark.parametrize("action", ACTIONS)
 async def test_each_action_is_carried_out(shop: Shop, action: str):
     row = await asked(shop, action)
@@ -90,6 +91,7 @@ async def test_each_action_is_carried_out(shop: Shop, action: str):
     assert (attempt["action_id"], attempt["attempt"], attempt["outcome"]) == (row, 1, "ok")
 
 
+@pytest.mark.interface("Order transitions")
 @pytest.mark.parametrize("action", BEFORE)
 async def test_a_done_action_writes_its_status_with_the_verdict(shop: Shop, action: str):
     await asked(shop, action)
@@ -110,6 +112,7 @@ async def test_an_order_is_addressed_by_its_key_and_never_by_its_number(shop: Sh
     assert {call.argument for call in shop.world.calls() if call.argument} == {order.key}
 
 
+@pytest.mark.interface("Order transitions", "Endpoints 10")
 @pytest.mark.parametrize("method", ["Nakit", "Kredi Kartı (pre-paid)", "Banka Kartı (pre-paid)", "Kupon"])
 async def test_an_order_is_completed_however_it_is_paid(shop: Shop, method: str):
     order = await shop.taken_in(status_id=16, payment_method=method)
@@ -119,6 +122,7 @@ async def test_an_order_is_completed_however_it_is_paid(shop: Shop, method: str)
     assert (order.status_id, shop.order(order)["status_id"]) == (5, 5)
 
 
+@pytest.mark.interface("Order transitions", "Endpoints 11")
 @pytest.mark.parametrize("status_id", [1, 2, 16, 7, 42])
 @pytest.mark.parametrize("needs_payment", [None, 7])
 async def test_an_order_can_be_cancelled_in_any_status_that_is_no_end(
@@ -132,6 +136,7 @@ async def test_an_order_can_be_cancelled_in_any_status_that_is_no_end(
     assert (order.status_id, order.reason_id) == (6, 4)
 
 
+@pytest.mark.interface("Cancel reason", "Order transitions")
 @pytest.mark.parametrize("reason_id", range(1, 9))
 async def test_each_reason_of_the_service_cancels(shop: Shop, reason_id: int):
     order = await shop.taken_in()
@@ -140,6 +145,7 @@ async def test_each_reason_of_the_service_cancels(shop: Shop, reason_id: int):
     assert (order.status_id, order.reason_id) == (6, reason_id)
 
 
+@pytest.mark.interface("Restaurant status")
 async def test_a_closed_restaurant_goes_on_with_its_orders(shop: Shop):
     order = shop.place()
     shop.act("close_restaurant", restaurant_id=KADIKOY)
@@ -153,6 +159,7 @@ async def test_a_closed_restaurant_goes_on_with_its_orders(shop: Shop):
     assert KADIKOY not in shop.world.open_restaurants
 
 
+@pytest.mark.interface("Order item", "Menu item status")
 async def test_an_inactive_food_leaves_the_orders_alone_that_have_it(shop: Shop):
     order = await shop.taken_in()
     food_id = order.document["foods"][0]["food_id"]
@@ -166,6 +173,7 @@ async def test_an_inactive_food_leaves_the_orders_alone_that_have_it(shop: Shop)
     assert foods[0]["food_id"] == food_id
 
 
+@pytest.mark.interface("Order transitions")
 async def test_the_arguments_are_the_ones_of_the_row(shop: Shop):
     order, other = await shop.taken_in(), await shop.taken_in()
     shop.act("accept", order, preparing_time=37)
@@ -174,6 +182,7 @@ async def test_the_arguments_are_the_ones_of_the_row(shop: Shop):
     assert (order.preparing_time, other.reason_id) == (37, 7)
 
 
+@pytest.mark.interface("Restaurant status")
 @pytest.mark.parametrize("action, status", [("open_restaurant", "Open"), ("close_restaurant", "Closed")])
 async def test_a_restaurants_status_is_known_after_our_change(shop: Shop, action: str, status: str):
     row = await asked(shop, action)
@@ -261,6 +270,7 @@ async def test_an_account_whose_service_hangs_leaves_places_for_the_others(open_
 # ---- refused ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.interface("Order", "Order transitions")
 @pytest.mark.parametrize(
     "document, action, code",
     [
@@ -294,6 +304,7 @@ async def test_what_can_never_be_right_is_refused_unsent(
     assert shop.calls(action) == []
 
 
+@pytest.mark.interface("Endpoints 9")
 @pytest.mark.parametrize("courier_type", ["restaurant", "", None], ids=["ours", "empty", "missing"])
 async def test_on_the_way_is_sent_when_the_courier_may_be_ours(shop: Shop, courier_type: str | None):
     order = await shop.taken_in(status_id=2, courier_type=courier_type)
@@ -302,6 +313,7 @@ async def test_on_the_way_is_sent_when_the_courier_may_be_ours(shop: Shop, couri
     assert len(shop.calls("on_the_way")) == 1
 
 
+@pytest.mark.interface("Order transitions")
 @pytest.mark.parametrize("action", BEFORE)
 async def test_what_the_service_has_already_shown_is_done_unsent(shop: Shop, action: str):
     order = shop.place(status_id=TARGET[action])
@@ -351,6 +363,7 @@ async def test_a_bad_row_that_slipped_in_is_refused_alone(shop: Shop, columns: d
     assert shop.row(good)["state"] == "done"
 
 
+@pytest.mark.interface("Endpoints 10", "Endpoints 14", "Endpoints 15")
 @pytest.mark.parametrize(
     "fault, code",
     [
@@ -408,6 +421,7 @@ async def test_a_429_waits_for_the_cooldown_and_uses_no_attempt(shop: Shop, acti
     assert min(later - at for at, later in itertools.pairwise(times)) >= timedelta(seconds=30)
 
 
+@pytest.mark.interface("Endpoints 5", "Endpoints 14", "Endpoints 15")
 @pytest.mark.parametrize("action", ACTIONS)
 async def test_a_401_is_met_by_one_login_and_one_repeat(shop: Shop, action: str):
     row = await asked(shop, action)
@@ -677,6 +691,7 @@ async def test_a_refused_resend_of_a_food_or_restaurant_action_is_refused(shop: 
     assert (shop.end(row), len(shop.calls(action))) == (("refused", "bad_url_id", "answer"), 2)
 
 
+@pytest.mark.interface("Acknowledgement rules 4")
 async def test_an_absent_order_does_not_prove_a_complete(shop: Shop):
     row = await asked(shop, "complete")
     shop.world.faults.add(Fault(operation="complete", status=500, times=None))
@@ -685,6 +700,7 @@ async def test_an_absent_order_does_not_prove_a_complete(shop: Shop):
     assert shop.row(row)["state"] == "sending"
 
 
+@pytest.mark.interface("Errors")
 @pytest.mark.parametrize(
     "action, code",
     [

@@ -112,6 +112,7 @@ async def test_fifty_orders_are_read_without_a_problem(till: Till) -> None:
     assert all(order.facts.items and order.facts.customer_name and order.facts.total for order in orders)
 
 
+@pytest.mark.interface("Endpoints 6")
 async def test_the_filter_by_status(till: Till) -> None:
     till.place()
     confirmed = till.place(CONFIRMED)
@@ -135,6 +136,7 @@ async def test_foods(till: Till) -> None:
     assert ("kadikoy", FOOD) not in till.world.inactive_foods
 
 
+@pytest.mark.interface("Endpoints 12")
 async def test_reference_lists(till: Till) -> None:
     reasons = await till.client.cancel_reasons()
     assert [reason.id for reason in reasons] == [1, 2, 3, 4, 5, 6, 7, 8]

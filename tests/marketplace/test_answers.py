@@ -33,6 +33,7 @@ def error_of(status: int, body: bytes) -> MarketplaceError:
     return caught.value
 
 
+@pytest.mark.interface("Conventions")
 @pytest.mark.parametrize(
     "data", ["OK", None, [], {"a": 1}, 0, False], ids=["ok", "null", "list", "object", "zero", "false"]
 )
@@ -45,6 +46,7 @@ def test_any_2xx_can_be_a_success(status: int) -> None:
     assert read_envelope(status, success("OK")) == "OK"
 
 
+@pytest.mark.interface("Endpoints 3", "Endpoints 4", "Endpoints 5")
 @pytest.mark.parametrize("status", [200, 302, 400, 401, 403, 404, 422, 429, 500, 502, 503, 504])
 @pytest.mark.parametrize("error, code", REFUSALS, ids=[code for _, code in REFUSALS])
 def test_a_known_text_decides_under_any_status(status: int, error: str, code: str) -> None:
@@ -53,6 +55,7 @@ def test_a_known_text_decides_under_any_status(status: int, error: str, code: st
     assert (caught.code, caught.http_status) == (code, status)
 
 
+@pytest.mark.interface("Errors")
 @pytest.mark.parametrize("status", [200, 403, 500, 502])
 def test_the_text_of_a_bad_token_is_a_401_under_any_status(status: int) -> None:
     caught = error_of(status, failure("yetkisiz erişim", "Token expired or invalid"))
@@ -60,10 +63,12 @@ def test_the_text_of_a_bad_token_is_a_401_under_any_status(status: int) -> None:
     assert (caught.code, caught.http_status) == ("unauthorized", status)
 
 
+@pytest.mark.interface("Errors")
 def test_wrong_credentials_have_a_code_of_their_own() -> None:
     assert error_of(401, failure("yetkisiz erişim", "Invalid credentials")).code == "invalid_credentials"
 
 
+@pytest.mark.interface("Errors")
 @pytest.mark.parametrize("status", [200, 429, 500])
 def test_the_text_of_too_many_requests_is_a_429_under_any_status(status: int) -> None:
     assert isinstance(error_of(status, failure("çok fazla istek", "30 saniye bekleyin")), RateLimited)
@@ -106,6 +111,7 @@ BODIES = {
 }
 
 
+@pytest.mark.interface("Conventions")
 @pytest.mark.parametrize("status", [200, 204, 302, 400, 403, 404])
 @pytest.mark.parametrize("body", BODIES.values(), ids=BODIES.keys())
 def test_a_body_without_the_envelope_is_nobodys_word(status: int, body: bytes) -> None:
@@ -158,6 +164,7 @@ def test_a_refusal_without_text_is_a_refusal(error: Any) -> None:
     assert (caught.code, caught.detail) == ("refused", "")
 
 
+@pytest.mark.interface("Errors")
 def test_the_detail_is_one_short_line() -> None:
     caught = error_of(
         404, text({"status": False, "error": "a\nb\r\n\u2028c\x00\ud800" + "x" * 900}).encode("utf-8", "surrogatepass")

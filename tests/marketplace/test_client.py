@@ -131,6 +131,7 @@ every_read = pytest.mark.parametrize("name", READS)
 every_repeated = pytest.mark.parametrize("name", REPEATED)
 
 
+@pytest.mark.interface("Restaurant", "Endpoints 4", "Endpoints 5")
 @every_action
 async def test_an_action_is_a_put(name: str, client: Client, service: Service) -> None:
     call, path, body = ACTIONS[name]
@@ -140,6 +141,7 @@ async def test_an_action_is_a_put(name: str, client: Client, service: Service) -
     assert (service.seen, service.bodies, logs) == ([f"PUT /api/{path} t0"], [body], [])
 
 
+@pytest.mark.interface("Authentication 2")
 @every_read
 async def test_a_list_is_a_get(name: str, client: Client, service: Service) -> None:
     call, path, data, expected = READS[name]
@@ -166,6 +168,7 @@ async def test_the_current_orders(client: Client, service: Service) -> None:
     assert service.seen == ["GET /api/orders/get-current t0", "GET /api/orders/get-current?status_id=16 t0"]
 
 
+@pytest.mark.interface("Menu item", "Menu listing", "Events")
 async def test_the_client_has_the_operations_it_needs_and_no_other() -> None:
     """An operation to revoke a token, a callback to register: docs/interface.md shows none."""
     methods = {name for name in vars(Client) if not name.startswith("_")}
@@ -175,6 +178,7 @@ async def test_the_client_has_the_operations_it_needs_and_no_other() -> None:
     assert {*Action, "acknowledge"} == set(ACTIONS)
 
 
+@pytest.mark.interface("Versioning")
 @pytest.mark.parametrize("name", REPEATED)
 async def test_no_path_names_a_version(name: str, client: Client, service: Service) -> None:
     service.answers = [(200, success("OK"))]
@@ -184,6 +188,7 @@ async def test_no_path_names_a_version(name: str, client: Client, service: Servi
     assert not re.search(r"\bv?[0-9]+(\.[0-9]+)*/", seen.split()[1])
 
 
+@pytest.mark.interface("Limits")
 @every_action
 async def test_no_request_is_longer_than_a_line(name: str, client: Client, service: Service) -> None:
     service.answers = [(200, success("OK"))]
@@ -191,6 +196,7 @@ async def test_no_request_is_longer_than_a_line(name: str, client: Client, servi
     assert len(json.dumps(service.bodies)) < 80
 
 
+@pytest.mark.interface("Endpoints 1")
 async def test_a_login_carries_no_token(wire: Wire, service: Service) -> None:
     service.answers = [(200, success({"access_token": "abc", "expiration_date": "2026-11-22 12:00:00"}))]
     assert await login(wire, app_secret_key="a", rest_secret_key="b") == Grant("abc", "2026-11-22 12:00:00")
@@ -215,6 +221,7 @@ async def test_many_logins_go_a_few_at_a_time(wire: Wire, service: Service) -> N
     assert most == MOST_LOGINS
 
 
+@pytest.mark.interface("Conventions", "Endpoints 1", "Authentication 2")
 @pytest.mark.parametrize(
     "served, kind, code",
     [
@@ -311,6 +318,7 @@ async def test_an_id_stays_one_segment_of_the_path(key: str, segment: str, clien
     assert service.seen == [f"PUT /api/orders/complete/{segment} t0", f"GET /api/restaurants/status/get/{segment} t0"]
 
 
+@pytest.mark.interface("Endpoints 3")
 async def test_an_empty_id_is_refused_here(client: Client, service: Service) -> None:
     """It would be another path."""
     caught = await error_of(client.act(Action.COMPLETE, ""))
@@ -320,6 +328,7 @@ async def test_an_empty_id_is_refused_here(client: Client, service: Service) -> 
 # ---- 401
 
 
+@pytest.mark.interface("Endpoints 2", "Endpoints 12", "Endpoints 13")
 @every_repeated
 async def test_after_a_401_one_login_and_one_repeat(name: str, client: Client, service: Service) -> None:
     data = READS[name][2] if name in READS else "OK"
@@ -448,6 +457,7 @@ async def test_a_poll_that_is_refused_straight_after_its_login_says_so(client: C
     assert (type(caught), caught.code, caught.http_status) == (Unauthorized, "login_refused", 401)
 
 
+@pytest.mark.interface("Authentication 2")
 async def test_a_poll_without_a_token_is_not_sent(client: Client, session: Session, service: Service) -> None:
     session.forget()
     service.logins = [UnknownOutcome("timeout")]

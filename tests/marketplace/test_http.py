@@ -100,6 +100,7 @@ async def unknown(call: Awaitable[Answer]) -> str:
 # ---- requests and answers
 
 
+@pytest.mark.interface("Access token", "Endpoints 1", "Versioning")
 async def test_a_request_arrives_as_it_was_meant(serve: Serve, make_wire: MakeWire) -> None:
     talk, seen = answering(http_answer(OK, head="Content-Type: application/json\r\n"))
     async with serve(talk) as server:
@@ -173,6 +174,7 @@ async def test_an_empty_packed_body_is_empty(serve: Serve, make_wire: MakeWire) 
         assert (await put(make_wire(server))).body == b""
 
 
+@pytest.mark.interface("Limits")
 async def test_the_largest_body_is_32_megabytes(serve: Serve, make_wire: MakeWire) -> None:
     limit = 32 * 1024 * 1024
     talk, _ = answering(http_answer(b" " * limit), http_answer(b" " * (limit + 1)))
@@ -875,6 +877,7 @@ async def test_authorities_of_the_environment_are_trusted(
         assert (await put(make_wire(server, ca_file=None))).body == OK
 
 
+@pytest.mark.interface("Conventions")
 @pytest.mark.parametrize("url", ["http://127.0.0.1", "HTTP://x", "ftp://x", "127.0.0.1", ""])
 def test_only_https(url: str) -> None:
     with pytest.raises(ValueError, match="https"):

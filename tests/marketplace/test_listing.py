@@ -37,10 +37,12 @@ def poll_error(body: bytes, status: int = 200) -> MarketplaceError:
     return caught.value
 
 
+@pytest.mark.interface("Endpoints 6")
 def test_an_empty_list_has_no_documents() -> None:
     assert read_listing(listing()) == ()
 
 
+@pytest.mark.interface("Endpoints 6")
 def test_a_document_is_the_text_that_was_received() -> None:
     """Spaces, order of keys, escapes and decimals included."""
     element = '{ "b":1.10,\t"payment_key" : "' + KEY + '", "t": "\\u015f\\/ ]}\\"[{", "status_id": 2 }'

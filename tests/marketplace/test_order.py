@@ -28,6 +28,7 @@ def codes(delivered: Order) -> set[str]:
     return {*delivered.problems, *delivered.remarks}
 
 
+@pytest.mark.interface("Option group")
 def test_an_order_as_documented_is_read_whole() -> None:
     delivered = read(order())
     assert delivered.problems == ()
@@ -103,6 +104,7 @@ def test_a_document_set_aside_is_no_order() -> None:
         read_order(document, payment_codes=CODES)
 
 
+@pytest.mark.interface("Versioning")
 @pytest.mark.parametrize(
     "change",
     [{"status_id": 16}, {"status_text": "Restoran Kuryeye Verildi"}, {"new_field": {"a": [1]}}, {"status_id": None}],
@@ -182,6 +184,7 @@ AMOUNTS = [
 ]
 
 
+@pytest.mark.interface("Order")
 @pytest.mark.parametrize("served, amount, problem", AMOUNTS, ids=[served[:20] for served, _, _ in AMOUNTS])
 def test_amounts(served: str, amount: str | None, problem: str | None) -> None:
     for field in ("total", "discount", "courier_fee", "order_tip"):
@@ -363,6 +366,7 @@ def test_a_problem_is_told_once_however_often_it_occurs() -> None:
     )
 
 
+@pytest.mark.interface("Order", "Payment and shipping methods")
 @pytest.mark.parametrize(
     "method, code, due",
     [

@@ -58,6 +58,7 @@ def test_without_a_list_nothing_is_known() -> None:
     assert payment_code("Nakit", {}) is None
 
 
+@pytest.mark.interface("Payment and shipping methods")
 @pytest.mark.parametrize(
     "code, due",
     [("CASH", Decimal(7)), ("CREDIT_CARD", Decimal(0)), ("DEBIT_CARD", Decimal(0)), ("TRANSFER", None), (None, None)],

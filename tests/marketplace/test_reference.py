@@ -36,6 +36,7 @@ def test_another_shape_is_no_answer(read: Any, data: Any) -> None:
         malformed(read, data)
 
 
+@pytest.mark.interface("Endpoints 2")
 def test_restaurants() -> None:
     data = [{"id": "a", "name": "A"}, {"id": "", "name": "x"}, 5, {"name": "x"}, {"id": "b"}, {"id": 7, "name": 8}]
     assert read_restaurants(data) == (Restaurant("a", "A"), Restaurant("b", ""), Restaurant("7", "8"))
@@ -51,11 +52,13 @@ def test_the_id_of_a_restaurant_is_compared_in_lower_case_when_it_is_a_uuid() ->
     )
 
 
+@pytest.mark.interface("Cancel reason")
 def test_cancel_reasons() -> None:
     data = [{"id": 1, "reason": "Ürün tükendi"}, {"id": "2", "reason": "x"}, {"id": None}, {"id": "x"}, None]
     assert read_cancel_reasons(data) == (CancelReason(1, "Ürün tükendi"), CancelReason(2, "x"))
 
 
+@pytest.mark.interface("Payment and shipping methods")
 def test_variables() -> None:
     data = {
         "paymentMethod": [{"key": "CASH", "name": "Nakit"}, {"name": "x"}],
@@ -64,12 +67,14 @@ def test_variables() -> None:
     assert read_variables(data) == Variables((Method("CASH", "Nakit"),), (Method("pickup", "Gel Al"),))
 
 
+@pytest.mark.interface("Endpoints 13")
 @pytest.mark.parametrize("wrong", [None, {}, "x", [5]], ids=repr)
 @pytest.mark.parametrize("name", ["paymentMethod", "shippingMethod"])
 def test_variables_with_another_list_are_no_answer(name: str, wrong: Any) -> None:
     malformed(read_variables, {"paymentMethod": [], "shippingMethod": []} | {name: wrong})
 
 
+@pytest.mark.interface("Restaurant")
 @pytest.mark.parametrize("status", ["Open", "Closed", "open", "CLOSED", " Open"])
 def test_the_status_of_a_restaurant(status: str) -> None:
     assert read_restaurant_status(status) == status.strip().capitalize()
@@ -85,6 +90,7 @@ def test_another_word_is_no_status(status: str) -> None:
     malformed(read_restaurant_status, status)
 
 
+@pytest.mark.interface("Endpoints 1")
 @pytest.mark.parametrize(
     "date, expected", [("2026-11-22 10:00:00", "2026-11-22 10:00:00"), ("x", "x"), (None, None), ([], None)], ids=repr
 )

@@ -122,6 +122,7 @@ def test_a_row_may_be_valid_for_a_minute_or_a_week(minutes: int) -> None:
     assert argument_problem(row(CLOSE, valid_minutes=minutes)) is None
 
 
+@pytest.mark.interface("Limits")
 @pytest.mark.parametrize("number", [1, 8])
 def test_the_first_and_the_last_reason_are_reasons(number: int) -> None:
     assert argument_problem(row(CANCEL, reason_id=number)) is None

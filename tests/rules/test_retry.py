@@ -178,6 +178,7 @@ def test_a_refusal_after_doubt_of_what_can_be_repeated_is_definite(action: Actio
     )
 
 
+@pytest.mark.interface("Errors")
 @pytest.mark.parametrize("earlier", [[], [FAILED] * 4], ids=["first", "with nothing left"])
 @pytest.mark.parametrize("action", ACTIONS)
 def test_a_429_waits_for_the_cooldown(action: Action, earlier: list[Outcome]) -> None:
@@ -197,6 +198,7 @@ def test_a_row_whose_token_is_refused_lets_the_poll_go_first(action: Action) -> 
     assert decision(action, history) == RetryAt(RETRY_AT + timedelta(seconds=15), history[0].code)
 
 
+@pytest.mark.interface("Errors")
 @pytest.mark.parametrize("number, wait", [(1, 2), (2, 10), (3, 60)])
 @pytest.mark.parametrize("action", ACTIONS)
 def test_a_5xx_is_retried_after_growing_waits(action: Action, number: int, wait: float) -> None:

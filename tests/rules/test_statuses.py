@@ -16,6 +16,7 @@ named = st.sampled_from(IN_ORDER)
 statuses = named | st.just(UNNAMED_STATUS) | st.none()
 
 
+@pytest.mark.interface("Order statuses")
 @pytest.mark.parametrize(
     "status_id, word",
     [
@@ -38,6 +39,7 @@ def test_needs_payment_is_unknown_until_its_id_is_configured() -> None:
     assert Statuses().name(None) == "UNKNOWN"
 
 
+@pytest.mark.interface("Acknowledgement rules 1")
 @pytest.mark.parametrize(
     "status_id, active",
     [(1, True), (2, True), (16, True), (NEEDS_PAYMENT, True), (5, False), (6, False), (99, False), (None, False)],

@@ -19,6 +19,7 @@ moments = st.datetimes(datetime(2020, 1, 1), datetime(2040, 1, 1), timezones=st.
 texts = st.none() | st.text(max_size=30) | st.datetimes().map(lambda at: f"{at:%Y-%m-%d %H:%M:%S}")
 
 
+@pytest.mark.interface("Access token", "Limits")
 @pytest.mark.parametrize(
     "said, validity",
     [
@@ -43,11 +44,13 @@ def test_the_end_of_a_token_is_told_in_utc() -> None:
     assert expires("2026-03-04 20:00:00", NOW, ISTANBUL).tzinfo is UTC
 
 
+@pytest.mark.interface("Authentication 1")
 @given(said=texts, received=moments, zone=zones)
 def test_a_validity_is_never_past_and_never_over_a_day(said: str | None, received: datetime, zone: ZoneInfo) -> None:
     assert received < expires(said, received, zone) <= received + DAY
 
 
+@pytest.mark.interface("Access token")
 @given(received=moments, zone=zones, ahead=st.timedeltas(timedelta(seconds=1), DAY))
 def test_a_readable_time_within_the_day_is_taken_as_it_is(received: datetime, zone: ZoneInfo, ahead: timedelta) -> None:
     # In UTC: where clocks are put back, a local time may be two moments.
@@ -56,6 +59,7 @@ def test_a_readable_time_within_the_day_is_taken_as_it_is(received: datetime, zo
     assert until == (said if said > received else received + DAY)
 
 
+@pytest.mark.interface("Authentication 1")
 def test_a_day_old_token_is_renewed_an_hour_ahead() -> None:
     assert renew_at(NOW, NOW + DAY) == NOW + 23 * HOUR
 

@@ -21,6 +21,7 @@ async def accept(pos, order):
     return await pos.put(f"/orders/accept/{order.key}", {"preparing_time": 10})
 
 
+@pytest.mark.interface("Errors")
 @pytest.mark.parametrize("when, status_id", [(When.BEFORE, 1), (When.AFTER, 2)])
 async def test_a_false_answer_comes_before_or_after_the_effect(world, pos, order, when, status_id):
     world.faults.add(Fault.error("accept", 500, "hata", when=when))
@@ -106,6 +107,7 @@ async def test_the_true_answer_can_have_a_wrong_content_type(world, pos, order):
     assert answer.json()["data"] == "OK"
 
 
+@pytest.mark.interface("Errors", "Limits")
 @pytest.mark.parametrize(
     "fault, status, content_type, body",
     [
@@ -177,6 +179,7 @@ def taken(script: FaultScript, *calls: tuple[str, str, str]) -> list[bool]:
 ACCEPT = ("accept", "kadikoy", "key-1")
 
 
+@pytest.mark.interface("Errors")
 @pytest.mark.parametrize(
     "fault, calls, met",
     [

@@ -44,6 +44,7 @@ async def ask(pos, operation: str, key: str, body=None):
     return await pos.put(f"/orders/{PATHS[operation]}/{key}", body or BODIES.get(operation))
 
 
+@pytest.mark.interface("Endpoints 9", "Endpoints 10", "Endpoints 11")
 @pytest.mark.parametrize("operation, status, target", EVERY_MOVE)
 async def test_the_moves_are_those_of_the_specification(world, pos, operation: str, status: int, target: int | None):
     order = place(world, status)
@@ -56,6 +57,7 @@ async def test_the_moves_are_those_of_the_specification(world, pos, operation: s
         assert (order.status_id, [h.by for h in order.history]) == (target, ["customer", "pos"])
 
 
+@pytest.mark.interface("Order transitions", "Errors")
 @pytest.mark.parametrize("operation, status, target", REFUSED_MOVES)
 @pytest.mark.parametrize(
     "options, status_code, envelope",
@@ -82,6 +84,7 @@ async def test_a_move_that_is_not_allowed_can_be_answered_in_other_ways(
     assert order.status_id == status
 
 
+@pytest.mark.interface("Order transitions", "Endpoints 9")
 @pytest.mark.parametrize("courier", ["platform_courier", "come_get", "drone", None])
 async def test_only_the_restaurants_own_couriers_are_marked_on_the_way(world, pos, courier):
     order = place(world, 2, courier_type=courier)
@@ -89,6 +92,7 @@ async def test_only_the_restaurants_own_couriers_are_marked_on_the_way(world, po
     assert order.status_id == 2
 
 
+@pytest.mark.interface("Order transitions", "Endpoints 10")
 @pytest.mark.parametrize("method", ["Nakit", "Kredi Kartı (pre-paid)", "Kupon"])
 async def test_every_payment_type_ends_in_complete_with_payment(world, pos, method: str):
     order = place(world, 16, payment_method=method)
@@ -96,6 +100,7 @@ async def test_every_payment_type_ends_in_complete_with_payment(world, pos, meth
     assert order.status_id == 5
 
 
+@pytest.mark.interface("Order transitions")
 async def test_accepting_keeps_the_preparation_time_and_the_history(world, pos, clock):
     order = place(world)
     clock.advance(60)
@@ -104,6 +109,7 @@ async def test_accepting_keeps_the_preparation_time_and_the_history(world, pos, 
     assert [(h.status_id, h.at) for h in order.history][-1] == (2, clock.now)
 
 
+@pytest.mark.interface("Order transitions", "Endpoints 8")
 @pytest.mark.parametrize(
     "body",
     [{}, {"preparing_time": None}] + [{"preparing_time": value} for value in ("25", 25.0, True, 0, -5, [25])] + [[25]],
@@ -117,6 +123,7 @@ async def test_accepting_needs_a_positive_integer(world, pos, body):
     assert order.status_id == 1
 
 
+@pytest.mark.interface("Limits")
 @pytest.mark.parametrize("longest, minutes, status_id", [(None, 100_000, 2), (60, 60, 2), (60, 61, 1)])
 async def test_the_longest_preparation_time_can_be_chosen(world, pos, longest, minutes, status_id):
     world.set_options(**({} if longest is None else {"longest_preparing_time": longest}))
@@ -126,12 +133,14 @@ async def test_the_longest_preparation_time_can_be_chosen(world, pos, longest, m
     assert answer.json().get("error") == (None if status_id == 2 else "eksik alan")
 
 
+@pytest.mark.interface("Conventions", "Endpoints 8")
 async def test_a_body_that_is_not_called_json_is_not_read(world, pos):
     order = place(world)
     answer = await pos.http.put(f"/orders/accept/{order.key}", headers=pos.headers, content=b'{"preparing_time": 25}')
     assert answer.status_code == 422
 
 
+@pytest.mark.interface("Cancel reason")
 @pytest.mark.parametrize("reason", range(1, 9))
 async def test_every_reason_cancels(world, pos, reason: int):
     order = place(world)
@@ -139,6 +148,7 @@ async def test_every_reason_cancels(world, pos, reason: int):
     assert (order.status_id, order.reason_id) == (6, reason)
 
 
+@pytest.mark.interface("Order transitions", "Endpoints 11", "Limits")
 @pytest.mark.parametrize(
     "body, message",
     [({}, "reason_id is required"), ({"reason_id": None}, "reason_id is required")]
@@ -153,6 +163,7 @@ async def test_cancelling_needs_a_reason_from_1_to_8(world, pos, body, message: 
     assert order.status_id == 1
 
 
+@pytest.mark.interface("Endpoints 7", "Endpoints 9", "Endpoints 10")
 @pytest.mark.parametrize("operation", PATHS)
 @pytest.mark.parametrize(
     "key", ["100001", "no-uuid", NOBODY + "0", NOBODY.replace("-", ""), "{" + NOBODY + "}", "g" + NOBODY[1:]]
@@ -162,12 +173,14 @@ async def test_an_id_that_is_no_uuid_is_a_bad_address(pos, operation: str, key: 
     assert (answer.status_code, answer.json()) == (403, {"status": False, "error": "URL hatalı"})
 
 
+@pytest.mark.interface("Endpoints 7", "Endpoints 9", "Endpoints 10")
 @pytest.mark.parametrize("operation", PATHS)
 async def test_an_unknown_order_is_not_found(pos, operation: str):
     answer = await ask(pos, operation, NOBODY)
     assert (answer.status_code, answer.json()) == (404, {"status": False, "error": "sipariş bulunamadı"})
 
 
+@pytest.mark.interface("Errors")
 @pytest.mark.parametrize("operation", PATHS)
 async def test_an_order_of_another_account_is_not_found(world, pos, operation: str):
     order = world.place_order(restaurant_id=BESIKTAS)
@@ -175,6 +188,7 @@ async def test_an_order_of_another_account_is_not_found(world, pos, operation: s
     assert not order.acknowledged
 
 
+@pytest.mark.interface("Errors")
 @pytest.mark.parametrize("operation", ["accept", "cancel"])
 async def test_the_body_is_checked_before_the_order_is_looked_up(pos, operation: str):
     assert (await pos.put(f"/orders/{PATHS[operation]}/{NOBODY}", {})).status_code == 422
@@ -186,6 +200,7 @@ async def test_an_id_in_upper_case_finds_the_order(world, pos):
     assert order.status_id == 2
 
 
+@pytest.mark.interface("Errors")
 @pytest.mark.parametrize("key", [NOBODY, "no-uuid"], ids=["unknown", "no UUID"])
 async def test_errors_of_complete_can_have_any_status(world, pos, key: str):
     world.set_options(complete_error_status=200)
@@ -194,6 +209,7 @@ async def test_errors_of_complete_can_have_any_status(world, pos, key: str):
     assert (await ask(pos, "on_the_way", key)).status_code in (403, 404)
 
 
+@pytest.mark.interface("Errors")
 async def test_a_bad_token_at_complete_stays_a_401_unless_switched(world, pos):
     world.set_options(complete_error_status=400)
     pos.headers = {}
@@ -202,6 +218,7 @@ async def test_a_bad_token_at_complete_stays_a_401_unless_switched(world, pos):
     assert (await ask(pos, "complete", NOBODY)).status_code == 400
 
 
+@pytest.mark.interface("Order statuses")
 async def test_the_id_of_needs_payment_can_be_chosen(world, pos):
     world.set_options(needs_payment_status_id=9)
     order = place(world, 16)

@@ -15,6 +15,7 @@ def keys(orders) -> list[str]:
     return [order["payment_key"] for order in orders]
 
 
+@pytest.mark.interface("Order statuses", "Acknowledgement rules 1", "Acknowledgement rules 4")
 @pytest.mark.parametrize(
     "status_id, listed",
     [
@@ -32,6 +33,7 @@ async def test_active_orders_are_listed_and_completed_ones_are_not(world, pos, s
     assert [order["status_id"] for order in await pos.poll()] == ([status_id] if listed else [])
 
 
+@pytest.mark.interface("Endpoints 6")
 async def test_the_list_is_empty_when_nothing_was_ordered(pos):
     assert await pos.poll() == []
 
@@ -60,6 +62,7 @@ async def test_a_cooldown_belongs_to_whom_the_option_says(world, pos, chain, clo
     assert (await pos.get(path)).status_code == 200
 
 
+@pytest.mark.interface("Acknowledgement rules 1")
 async def test_an_order_repeats_until_it_is_acknowledged(world, pos, clock):
     order = world.place_order(restaurant_id=KADIKOY)
     first = await pos.poll()
@@ -71,6 +74,7 @@ async def test_an_order_repeats_until_it_is_acknowledged(world, pos, clock):
     assert await pos.poll() == []
 
 
+@pytest.mark.interface("Order statuses", "Acknowledgement rules 3", "Events")
 async def test_a_change_of_status_brings_an_acknowledged_order_back(world, pos, clock):
     order = world.place_order(restaurant_id=KADIKOY, document={"courier_type": "restaurant"})
     await pos.put(f"/orders/success/{order.key}")
@@ -86,6 +90,7 @@ async def test_a_change_of_status_brings_an_acknowledged_order_back(world, pos, 
     assert (again["status_id"], again["status_text"]) == (16, "Restoran Kuryeye Verildi")
 
 
+@pytest.mark.interface("Endpoints 7")
 async def test_an_acknowledgement_marks_the_status_of_its_own_moment(world, pos):
     """The list showed 1, the acknowledgement comes after the customer's cancellation: the POS never sees the 6."""
     order = world.place_order(restaurant_id=KADIKOY)
@@ -96,6 +101,7 @@ async def test_an_acknowledgement_marks_the_status_of_its_own_moment(world, pos)
     assert [ack.status_id for ack in order.acknowledgements] == [6]
 
 
+@pytest.mark.interface("Endpoints 7")
 async def test_a_second_acknowledgement_is_ok_without_effect(world, pos):
     order = world.place_order(restaurant_id=KADIKOY)
     answers = [await pos.put(f"/orders/success/{order.key}") for _ in range(2)]
@@ -103,6 +109,7 @@ async def test_a_second_acknowledgement_is_ok_without_effect(world, pos):
     assert [call.effect for call in world.calls("acknowledge")] == [True, False]
 
 
+@pytest.mark.interface("Acknowledgement rules 2")
 async def test_writing_the_same_status_again_is_no_change(world, pos):
     order = world.place_order(restaurant_id=KADIKOY)
     await pos.put(f"/orders/success/{order.key}")
@@ -110,12 +117,14 @@ async def test_writing_the_same_status_again_is_no_change(world, pos):
     assert await pos.poll() == []
 
 
+@pytest.mark.interface("Acknowledgement rules 1")
 async def test_cancelled_orders_can_be_hidden(world, pos):
     world.set_options(cancelled_are_delivered=False)
     world.place_order(restaurant_id=KADIKOY, document={"status_id": 6})
     assert await pos.poll() == []
 
 
+@pytest.mark.interface("Endpoints 6")
 async def test_the_filter_keeps_one_status(world, pos):
     for status_id in (1, 2, 2, 16):
         world.place_order(restaurant_id=KADIKOY, document={"status_id": status_id})
@@ -128,6 +137,7 @@ async def test_a_filter_that_is_no_integer_is_refused_and_does_not_use_the_coold
     await pos.poll()
 
 
+@pytest.mark.interface("Endpoints 6", "Errors", "Limits")
 @pytest.mark.parametrize(
     "seconds, status", [(0, 429), (29.9, 429), (30, 200), (31, 200)], ids=["at once", "early", "in time", "late"]
 )
@@ -137,6 +147,7 @@ async def test_a_call_inside_the_cooldown_is_refused(pos, clock, seconds: float,
     assert (await pos.get("/orders/get-current")).status_code == status
 
 
+@pytest.mark.interface("Errors")
 async def test_the_refusal_asks_in_turkish_to_wait_30_seconds(pos):
     await pos.poll()
     assert (await pos.get("/orders/get-current")).json() == {
@@ -146,6 +157,7 @@ async def test_the_refusal_asks_in_turkish_to_wait_30_seconds(pos):
     }
 
 
+@pytest.mark.interface("Limits")
 @pytest.mark.parametrize("restarts, status", [(False, 200), (True, 429)], ids=["default", "switched on"])
 async def test_the_cooldown_counts_from_the_last_accepted_call_unless_switched(
     world, pos, clock, restarts: bool, status: int
@@ -158,11 +170,13 @@ async def test_the_cooldown_counts_from_the_last_accepted_call_unless_switched(
     assert (await pos.get("/orders/get-current")).status_code == status
 
 
+@pytest.mark.interface("Limits")
 async def test_the_filter_does_not_get_around_the_cooldown(pos):
     await pos.poll()
     assert (await pos.get("/orders/get-current?status_id=1")).status_code == 429
 
 
+@pytest.mark.interface("Endpoints 1", "Limits")
 async def test_the_cooldown_belongs_to_the_credential_not_to_the_token(pos, chain):
     await pos.poll()
     await chain.poll()
@@ -175,6 +189,7 @@ async def test_a_call_without_a_token_does_not_use_the_cooldown_up(pos, http):
     await pos.poll()
 
 
+@pytest.mark.interface("Limits")
 async def test_the_cooldown_can_be_shorter(world, pos, clock):
     world.set_options(cooldown_seconds=0.5)
     await pos.poll()
@@ -184,12 +199,14 @@ async def test_the_cooldown_can_be_shorter(world, pos, clock):
     await pos.poll()
 
 
+@pytest.mark.interface("Endpoints 6", "Authentication 3")
 async def test_a_list_holds_only_orders_within_reach(world, pos, chain):
     placed = {key: world.place_order(restaurant_id=key).key for key in (KADIKOY, BESIKTAS, USKUDAR, ATASEHIR)}
     assert keys(await pos.poll()) == [placed[KADIKOY]]
     assert keys(await chain.poll()) == [placed[USKUDAR], placed[ATASEHIR]]
 
 
+@pytest.mark.interface("Endpoints 6")
 async def test_a_list_can_cover_the_first_restaurant_only(world, chain):
     world.set_options(list_covers="first")
     first = world.place_order(restaurant_id=USKUDAR)
@@ -197,6 +214,7 @@ async def test_a_list_can_cover_the_first_restaurant_only(world, chain):
     assert keys(await chain.poll()) == [first.key]
 
 
+@pytest.mark.interface("Endpoints 6")
 @pytest.mark.parametrize(
     "order, expected", [("oldest_first", [1, 2, 3]), ("newest_first", [3, 2, 1])], ids=["oldest", "newest"]
 )
@@ -207,6 +225,7 @@ async def test_the_order_of_the_list_can_be_chosen(world, pos, order: str, expec
     assert [o["id"] for o in await pos.poll()] == expected
 
 
+@pytest.mark.interface("Endpoints 6", "Limits")
 async def test_a_shuffled_list_is_complete(world, pos):
     world.set_options(list_order="shuffled")
     placed = [world.place_order(restaurant_id=KADIKOY).key for _ in range(20)]
@@ -215,6 +234,7 @@ async def test_a_shuffled_list_is_complete(world, pos):
     assert sorted(listed) == sorted(placed)
 
 
+@pytest.mark.interface("Limits")
 async def test_a_list_can_be_limited(world, pos, clock):
     world.set_options(list_limit=2)
     placed = [world.place_order(restaurant_id=KADIKOY).key for _ in range(3)]
@@ -224,6 +244,7 @@ async def test_a_list_can_be_limited(world, pos, clock):
     assert keys(await pos.poll()) == placed[1:]
 
 
+@pytest.mark.interface("Conventions")
 async def test_the_body_is_utf_8_with_amounts_of_two_decimals(world, pos):
     world.place_order(restaurant_id=KADIKOY, document={"note": "Şöyle 🌶️ böyle", "status_text": "Yeni Sipariş"})
     answer = await pos.get("/orders/get-current")
@@ -243,6 +264,7 @@ async def test_a_lone_surrogate_survives_as_its_escape(world, pos):
     assert json.loads(answer.content)["data"][0]["note"] == "\ud83d"
 
 
+@pytest.mark.interface("Order transitions")
 @pytest.mark.parametrize("status_id", [3, 7, 42, 99])
 async def test_an_order_can_be_moved_to_a_status_that_has_no_row(world, pos, clock, status_id: int):
     """COMPLETE_NEEDS_PAYMENT and whatever else there may be: who moves an order there is not shown."""

@@ -10,6 +10,7 @@ GOOD = {"app_secret_key": "sandbox-app-secret", "rest_secret_key": "sandbox-kadi
 FIXED_MESSAGE = {Operation.GET_RESTAURANTS, Operation.GET_CURRENT}
 
 
+@pytest.mark.interface("Access token", "Endpoints 1", "Authentication 1")
 async def test_a_login_gives_a_token_for_24_hours_in_istanbul_time(http):
     answer = await http.post("/auth/login", json=GOOD)
     data = answer.json()["data"]
@@ -18,6 +19,7 @@ async def test_a_login_gives_a_token_for_24_hours_in_istanbul_time(http):
     assert data["expiration_date"] == "2026-03-02 15:00:00"  # 12:00 UTC is 15:00 there
 
 
+@pytest.mark.interface("Conventions", "Endpoints 1", "Authentication 2")
 @pytest.mark.parametrize(
     "body",
     [
@@ -35,6 +37,7 @@ async def test_a_login_without_a_credential_lacks_a_field(http, body: Any):
     assert (answer.status_code, answer.json()) == (422, {"status": False, "error": "eksik alan"})
 
 
+@pytest.mark.interface("Endpoints 1")
 @pytest.mark.parametrize(
     "request_parts",
     [
@@ -57,6 +60,7 @@ async def test_json_with_a_charset_is_read(http):
     assert answer.status_code == 200
 
 
+@pytest.mark.interface("Endpoints 1", "Authentication 2", "Errors")
 @pytest.mark.parametrize("wrong", ["app_secret_key", "rest_secret_key"])
 async def test_a_wrong_credential_is_refused(http, wrong: str):
     answer = await http.post("/auth/login", json=GOOD | {wrong: "wrong"})
@@ -64,6 +68,7 @@ async def test_a_wrong_credential_is_refused(http, wrong: str):
     assert answer.json() == {"status": False, "error": "yetkisiz erişim", "message": "Invalid credentials"}
 
 
+@pytest.mark.interface("Endpoints 12", "Endpoints 13", "Endpoints 14")
 @pytest.mark.parametrize(
     "operation, method, path",
     [pytest.param(*line, id=line[0]) for line in ENDPOINTS if line[0] is not Operation.LOGIN],
@@ -77,12 +82,14 @@ async def test_every_other_operation_wants_a_token_first(http, operation, method
     assert answer.json() == {"status": False, "error": "yetkisiz erişim", "message": message}
 
 
+@pytest.mark.interface("Authentication 2")
 async def test_the_other_message_of_a_401_can_be_chosen(world, http):
     world.set_options(token_message="Invalid or expired access token")
     answer = await http.get("/orders/variables")
     assert answer.json()["message"] == "Invalid or expired access token"
 
 
+@pytest.mark.interface("Access token", "Authentication 1", "Authentication 2")
 async def test_a_token_ends_after_24_hours(pos, clock):
     clock.advance(86_399)
     assert (await pos.get("/orders/variables")).status_code == 200
@@ -90,6 +97,7 @@ async def test_a_token_ends_after_24_hours(pos, clock):
     assert (await pos.get("/orders/variables")).status_code == 401
 
 
+@pytest.mark.interface("Authentication 1", "Authentication 4")
 async def test_an_earlier_token_stays_valid_after_a_new_login(pos):
     old = pos.headers
     await pos.login()
@@ -98,6 +106,7 @@ async def test_an_earlier_token_stays_valid_after_a_new_login(pos):
     assert (await pos.get("/orders/variables")).status_code == 200
 
 
+@pytest.mark.interface("Authentication 4")
 async def test_an_earlier_token_can_end_with_a_new_login(world, pos, chain):
     world.set_options(new_login_ends_old_token=True)
     old = pos.headers
@@ -108,12 +117,14 @@ async def test_an_earlier_token_can_end_with_a_new_login(world, pos, chain):
     assert (await pos.get("/orders/variables")).status_code == 401
 
 
+@pytest.mark.interface("Access token")
 async def test_the_expiry_can_be_told_in_a_wrong_zone(world, pos):
     world.set_options(expiration_timezone="America/New_York")
     answer = await pos.login()
     assert answer.json()["data"]["expiration_date"] == "2026-03-02 07:00:00"
 
 
+@pytest.mark.interface("Limits")
 async def test_tokens_can_end_at_once(world, pos, chain):
     assert world.end_tokens("kadikoy") == 1
     assert (await pos.get("/orders/variables")).status_code == 401

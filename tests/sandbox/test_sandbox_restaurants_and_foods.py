@@ -20,16 +20,19 @@ async def call(pos, method: str, path: str):
     return await pos.http.request(method, path, headers=pos.headers)
 
 
+@pytest.mark.interface("Restaurant", "Endpoints 2")
 async def test_a_branch_credential_reaches_one_restaurant(pos):
     answer = await pos.get("/restaurants/get")
     assert answer.json() == {"status": True, "data": [{"id": KADIKOY, "name": "Örnek Lokanta Kadıköy"}]}
 
 
+@pytest.mark.interface("Endpoints 2")
 async def test_a_vendor_wide_credential_reaches_several(chain):
     answer = await chain.get("/restaurants/get")
     assert [entry["id"] for entry in answer.json()["data"]] == [USKUDAR, ATASEHIR]
 
 
+@pytest.mark.interface("Endpoints 3", "Endpoints 4", "Endpoints 5")
 async def test_a_restaurant_closes_and_opens(pos):
     assert (await pos.get(f"/restaurants/status/get/{KADIKOY}")).json() == {"status": True, "data": "Open"}
     for word, status in (("close", "Closed"), ("close", "Closed"), ("open", "Open"), ("open", "Open")):
@@ -43,6 +46,7 @@ async def test_the_ledger_tells_which_toggle_had_an_effect(world, pos):
     assert [line.effect for line in world.calls("close_restaurant")] == [True, False]
 
 
+@pytest.mark.interface("Restaurant", "Endpoints 5", "Authentication 3")
 @pytest.mark.parametrize("method, path", RESTAURANT_CALLS)
 @pytest.mark.parametrize(
     "key, status, error",
@@ -58,12 +62,14 @@ async def test_a_wrong_restaurant_is_an_error(pos, method, path, key, status, er
     assert (answer.status_code, answer.json()) == (status, {"status": False, "error": error})
 
 
+@pytest.mark.interface("Errors")
 @pytest.mark.parametrize("method, path", RESTAURANT_CALLS)
 async def test_errors_of_restaurants_can_have_any_status(world, pos, method, path):
     world.set_options(restaurant_error_status=400)
     assert (await call(pos, method, path + NOBODY)).status_code == 400
 
 
+@pytest.mark.interface("Restaurant status")
 async def test_a_closed_restaurant_takes_no_new_orders_but_goes_on_with_old_ones(world, pos):
     order = world.place_order(restaurant_id=KADIKOY)
     await pos.put(f"/restaurants/status/close/{KADIKOY}")
@@ -75,12 +81,14 @@ async def test_a_closed_restaurant_takes_no_new_orders_but_goes_on_with_old_ones
     world.place_order(restaurant_id=KADIKOY)
 
 
+@pytest.mark.interface("Restaurant status")
 def test_random_orders_go_to_open_restaurants_only(world):
     world.close_restaurant(KADIKOY)
     placed = {world.place_order().restaurant_id for _ in range(60)}
     assert placed == {BESIKTAS, USKUDAR, ATASEHIR}
 
 
+@pytest.mark.interface("Order item", "Menu item status")
 async def test_an_inactive_food_is_not_ordered_and_old_orders_keep_it(world, pos):
     order = world.place_order(restaurant_id=KADIKOY)
     first = order.document["foods"][0]["food_id"]
@@ -100,6 +108,7 @@ async def test_without_an_active_food_nothing_can_be_ordered(world, pos):
         world.place_order(restaurant_id=KADIKOY)
 
 
+@pytest.mark.interface("Endpoints 14", "Endpoints 15", "Errors")
 @pytest.mark.parametrize("path", FOOD_CALLS)
 @pytest.mark.parametrize(
     "key, status, error",
@@ -120,6 +129,7 @@ async def test_a_wrong_food_is_an_error(pos, path, key, status, error):
     assert (answer.status_code, answer.json()) == (status, {"status": False, "error": error})
 
 
+@pytest.mark.interface("Errors")
 @pytest.mark.parametrize("path", FOOD_CALLS)
 async def test_errors_of_foods_can_have_any_status(world, pos, path):
     world.set_options(food_error_status=200)
@@ -133,6 +143,7 @@ async def test_branches_with_one_menu_share_its_foods(world, chain):
     assert [line.effect for line in world.calls("deactivate_food")] == [True]
 
 
+@pytest.mark.interface("Menu item", "Menu listing")
 async def test_the_menu_lists_foods_with_their_status(pos):
     await pos.put("/foods/status-passive/1002")
     foods = (await pos.get("/foods/get-foods")).json()["data"]
@@ -141,6 +152,7 @@ async def test_the_menu_lists_foods_with_their_status(pos):
     assert {food["status"] for food in foods} == {"ACTIVE", "INACTIVE"}
 
 
+@pytest.mark.interface("Menu listing")
 @pytest.mark.parametrize(
     "shape, first_name",
     [
@@ -154,6 +166,7 @@ async def test_the_shape_of_the_menu_can_be_chosen(world, pos, shape, first_name
     assert first_name((await pos.get("/foods/get-foods")).json()["data"]) == "Mercimek Çorbası"
 
 
+@pytest.mark.interface("Menu listing", "Limits")
 async def test_the_menu_has_its_own_limit(world, pos, clock):
     await pos.poll()
     assert (await pos.get("/foods/get-foods")).status_code == 200
@@ -162,6 +175,7 @@ async def test_the_menu_has_its_own_limit(world, pos, clock):
     assert (await pos.get("/foods/get-foods")).status_code == 200
 
 
+@pytest.mark.interface("Cancel reason", "Endpoints 12")
 async def test_the_cancel_reasons_are_the_eight(pos):
     data = (await pos.get("/orders/cancel-reasons")).json()["data"]
     assert data == [
@@ -176,6 +190,7 @@ async def test_the_cancel_reasons_are_the_eight(pos):
     ]
 
 
+@pytest.mark.interface("Payment and shipping methods", "Endpoints 13")
 @pytest.mark.parametrize("suffix, card", [(True, "Kredi Kartı (pre-paid)"), (False, "Kredi Kartı")])
 async def test_the_variables_are_those_of_the_tables(world: World, pos, suffix: bool, card: str):
     world.set_options(prepaid_suffix=suffix)
@@ -185,6 +200,7 @@ async def test_the_variables_are_those_of_the_tables(world: World, pos, suffix: 
     assert data["shippingMethod"] == [{"key": "delivery", "name": "Teslimat"}, {"key": "pickup", "name": "Gel Al"}]
 
 
+@pytest.mark.interface("Authentication 4")
 @pytest.mark.parametrize(
     "method, path, status",
     [
@@ -205,12 +221,14 @@ async def test_what_the_specification_does_not_name_is_a_page(pos, method, path,
     assert answer.headers["content-type"].startswith("text/html")
 
 
+@pytest.mark.interface("Versioning")
 def test_no_path_names_a_version():
     assert [
         path for _, _, path in ENDPOINTS if any(part[:1] == "v" and part[1:].isdigit() for part in path.split("/"))
     ] == []
 
 
+@pytest.mark.interface("Versioning")
 async def test_no_header_of_an_answer_names_a_version(pos):
     answer = await pos.get("/orders/get-current")
     assert answer.headers.keys() <= {"content-type", "content-length"}

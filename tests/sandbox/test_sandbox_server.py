@@ -82,11 +82,13 @@ def test_an_answer_does_not_wait_for_the_client_to_confirm_its_first_piece(sandb
     assert line.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
+@pytest.mark.interface("Conventions")
 def test_plain_http_is_refused(sandbox):
     with pytest.raises(httpx.RemoteProtocolError):
         httpx.get(sandbox.base_url.replace("https", "http"), trust_env=False)
 
 
+@pytest.mark.interface("Conventions")
 def test_the_base_url_can_have_a_path(tmp_path):
     with (
         Sandbox(World.default(), directory=tmp_path, prefix="/integration/pos") as sandbox,

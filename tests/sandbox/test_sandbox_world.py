@@ -45,6 +45,7 @@ def documents(world):
     return [world.place_order().document for _ in range(300)]
 
 
+@pytest.mark.interface("Order")
 def test_an_order_has_the_fields_of_the_specification(documents):
     for document in documents:
         assert list(document) == ORDER_FIELDS
@@ -122,6 +123,7 @@ def reached(value: object, way: list[str]) -> list[object]:
     return reached(value[way[0]], way[1:])
 
 
+@pytest.mark.interface("Order", "Order item", "Option group")
 @pytest.mark.parametrize("path", TYPES)
 def test_a_field_is_always_there_and_of_its_type(documents, path: str):
     found = [value for document in documents for value in reached(document, path.split("."))]
@@ -129,23 +131,27 @@ def test_a_field_is_always_there_and_of_its_type(documents, path: str):
     assert {type(value) for value in found} == {TYPES[path]}
 
 
+@pytest.mark.interface("Order", "Order item")
 @pytest.mark.parametrize("path", ["payment_key", "restaurant_id", "foods.id"])
 def test_an_id_that_is_a_uuid_is_one(documents, path: str):
     for document in documents:
         assert all(str(UUID(str(value))) == value for value in reached(document, path.split(".")))
 
 
+@pytest.mark.interface("Option group")
 def test_a_sample_option_is_multi_and_plus(documents):
     groups = [group for document in documents for food in document["foods"] for group in food["option_groups"]]
     assert {(group["type"], group["operation"]) for group in groups} == {("multi", "+")}
 
 
+@pytest.mark.interface("Option group")
 def test_an_option_may_be_of_any_other_kind(world):
     groups = [{"id": 1, "name": "Boy", "type": "single", "operation": "-", "options": []}]
     order = world.place_order(document={"foods": [{"option_groups": groups}]})
     assert order.document["foods"][0]["option_groups"] == groups
 
 
+@pytest.mark.interface("Order", "Order item")
 def test_the_amounts_agree(documents):
     for document in documents:
         foods = document["foods"]
@@ -157,6 +163,7 @@ def test_the_amounts_agree(documents):
         assert document["total"] >= 0
 
 
+@pytest.mark.interface("Order")
 def test_the_orders_are_of_every_kind(documents):
     def seen(name):
         return {document[name] for document in documents}
@@ -196,6 +203,7 @@ def test_a_token_that_a_client_kept_is_nobodys_after_a_restart(clock):
     assert anew.account_of(kept.text) is None
 
 
+@pytest.mark.interface("Versioning")
 def test_a_caller_can_put_any_value_in(world):
     order = world.place_order(
         document={
@@ -409,6 +417,7 @@ def test_a_world_without_a_clock_takes_the_machines():
     assert order.history[0].at <= datetime.now(UTC)
 
 
+@pytest.mark.interface("Events")
 def test_importing_the_sandbox_loads_no_network_library():
     code = "import sys, orderbridge_sandbox; print(sorted({'starlette', 'uvicorn', 'cryptography'} & set(sys.modules)))"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -142,6 +142,7 @@ def test_a_row_without_an_action_is_refused(pos):
     refused(pos, NOT_NULL, payment_key=KEY)
 
 
+@pytest.mark.interface("Endpoints 11")
 @pytest.mark.parametrize(
     "action, missing", [(action, name) for action, needed in NEEDED.items() for name in needed], ids=str
 )
@@ -165,16 +166,19 @@ def test_an_argument_that_the_action_does_not_need_is_refused(action, extra, pos
     refused(pos, action=action, **NEEDED[action] | {extra: ARGUMENTS[extra]})
 
 
+@pytest.mark.interface("Endpoints 8")
 @pytest.mark.parametrize("minutes", [0, -5, 1441, 25.5, "soon", "25 dk", "", None, BEYOND, float("inf")])
 def test_a_preparing_time_that_is_no_minutes_from_1_to_1440_is_refused(minutes, pos):
     refused(pos, "preparing_time", action="accept", payment_key=KEY, preparing_time=minutes)
 
 
+@pytest.mark.interface("Endpoints 11")
 @pytest.mark.parametrize("reason", [0, -1, 9, 1.5, "no courier", "", None])
 def test_a_reason_that_is_no_number_from_1_to_8_is_refused(reason, pos):
     refused(pos, "reason_id", action="cancel", payment_key=KEY, reason_id=reason)
 
 
+@pytest.mark.interface("Endpoints 14", "Endpoints 15")
 @pytest.mark.parametrize("food", ["köfte", 1.5, "", BEYOND, "NaN", "Infinity"])
 def test_a_food_that_is_no_number_is_refused(food, pos):
     refused(pos, "food_id_integer", action="activate_food", food_id=food)
