@@ -244,7 +244,9 @@ class Ours:
         self._clock, self._lanes = context.clock, context.lanes
         self._intake = Intake(account, context, ("bench",))
         acknowledger: Any = self._intake.acknowledger  # only the taking in is wanted
-        acknowledger.start = lambda answer, written: acknowledger.release(answer, {key for key, _ in written})
+        acknowledger.start = lambda answer, written: acknowledger.release(
+            answer, {order.payment_key for order in written}
+        )
 
     def __call__(self, raw: bytes) -> float:
         return self._loop.run_until_complete(self._take_in(raw))

@@ -238,6 +238,16 @@ class _NoTasks:
         self.tasks += 1
 
 
+class _Done:
+    """A future that has its result."""
+
+    def __init__(self, result: object) -> None:
+        self.result = result
+
+    def add_done_callback(self, call: Callable[[Any], None]) -> None:
+        call(SimpleNamespace(cancelled=lambda: False, exception=lambda: None))
+
+
 def played_once(piece: Callable[..., State]) -> Callable[..., State]:
     """The daemon knows nothing of the world: from what it held it has come to the same before."""
 
@@ -324,7 +334,7 @@ class Daemon:
         self._new_outbox = lambda: Outbox(self._context, Roster.of(accounts))
         # A group of one: nothing waits for others here.
         self._marks: Any = SimpleNamespace(
-            add=lambda mark: self.books.run(lambda tx: acknowledge._mark_free(tx, [mark])), flush=lambda: None
+            add=lambda mark: _Done(at_once(self.books.run(lambda tx: acknowledge._mark_free(tx, [mark]))))
         )
         self.outbox = self._new_outbox()
         self.intake = Intake(account, self._context, (ACCOUNT,))
@@ -411,7 +421,6 @@ class Daemon:
     def acknowledged(self, state: State, poll: Poll, error: Callable[[], Exception] | None) -> State:
         self.put(state)
         answer = self._answer(state, poll)
-        answer.is_stored, answer.unanswered = True, 1  # there is one order, and its acknowledgement
         self.answer_to_acknowledgement = error
         at_once(self.intake.acknowledger.acknowledge(answer, KEY, poll.shown))
         return self._over(state, answer)

@@ -10,7 +10,6 @@ its order is noted before.
 
 import asyncio
 from collections.abc import Collection, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -23,12 +22,12 @@ from orderbridge.jobs.account import Account
 from orderbridge.jobs.context import Context
 from orderbridge.jobs.journal_writer import Journal
 from orderbridge.marketplace.client import ACKNOWLEDGE_TIMEOUT_S
-from orderbridge.model import Document
+from orderbridge.model import Document, Order
 from orderbridge.observe.metrics import NOT_TAKEN_IN
 from orderbridge.rules.outbox_rows import order_lane
 from orderbridge.store import orders
 from orderbridge.store.failures import is_refusal
-from orderbridge.store.group_commit import Failed, GroupCommit, LeftOut, write_group
+from orderbridge.store.group_commit import Failed, GroupCommit, write_group
 from orderbridge.store.rows import ORDER, lock_naming_held
 
 PARALLEL_ACKNOWLEDGEMENTS = 8
@@ -71,7 +70,7 @@ class Polled:
 class Answer:
     """`good`: its orders by payment_key. `held`: whose lanes are ours. `deadline`: of acknowledgements, monotonic.
 
-    `unanswered`: acknowledgements under way; `is_stored`: none will follow.
+    `noting`: OKs that are being noted.
     """
 
     good: dict[str, Document]
@@ -81,8 +80,7 @@ class Answer:
     held: set[str] = field(default_factory=set)
     acknowledging: list[asyncio.Task[None]] = field(default_factory=list)
     places: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(PARALLEL_ACKNOWLEDGEMENTS))
-    unanswered: int = 0
-    is_stored: bool = False
+    noting: "list[asyncio.Future[None]]" = field(default_factory=list)
 
 
 class Acknowledger:
@@ -99,36 +97,35 @@ class Acknowledger:
         self._dropped: dict[str, int] = {}  # times in a row, of the orders in the list
         self._log = _log.bind(account=account.name)
 
-    def start(self, answer: Answer, written: Sequence[tuple[str, int | None]]) -> None:
+    def start(self, answer: Answer, written: Sequence[Order | Document]) -> None:
         """Straight after the commit, beside the writing of what follows. Only where the lane is ours."""
-        ours = [(key, status_id) for key, status_id in written if key in answer.held]
+        ours = [(one.payment_key or "", one.status_id) for one in written if one.payment_key in answer.held]
         if self._database.durability.remedy is not None:
             self.release(answer, {key for key, _ in ours})
             return
         documents = [answer.good[key] for key, _ in ours]
         kept = None if self._journal is None else self._journal.keep(self._account.name, documents)
-        answer.unanswered += len(ours)
         answer.acknowledging += [asyncio.create_task(self.acknowledge(answer, *order, kept)) for order in ours]
 
     async def acknowledge(
         self, answer: Answer, key: str, status_id: int | None, kept: "asyncio.Task[bool] | None" = None
     ) -> None:
         """Sent once. Whatever it ends in but OK, the next poll delivers the order again. `kept`: in the journal."""
+        is_ok = False
         try:
-            noted = None
-            try:
-                if await self._send(answer, key, kept):
-                    mark = key, status_id, self._statuses.name(status_id), self._clock.now()
-                    noted = self._marks.add(mark)
-            finally:
-                answer.unanswered -= 1
-                self._note_last(answer)
-            if noted is not None:
-                with suppress(LeftOut, DBAPIError):
-                    await noted
-                    self._unmarked.pop(key, None)  # of an earlier status: it must not be noted over this one
+            is_ok = await self._send(answer, key, kept)
         finally:
-            self.release(answer, {key})
+            if not is_ok:
+                self.release(answer, {key})
+        if is_ok:
+            noted = self._marks.add((key, status_id, self._statuses.name(status_id), self._clock.now()))
+            noted.add_done_callback(partial(self._noted, answer, key))
+            answer.noting.append(noted)
+
+    def _noted(self, answer: Answer, key: str, noted: "asyncio.Future[None]") -> None:
+        if not noted.cancelled() and noted.exception() is None:
+            self._unmarked.pop(key, None)  # of an earlier status: it must not be noted over this one
+        self.release(answer, {key})
 
     async def _send(self, answer: Answer, key: str, kept: "asyncio.Task[bool] | None") -> bool:
         """Whether the service said OK."""
@@ -159,9 +156,9 @@ class Acknowledger:
 
     async def finish(self, answer: Answer) -> None:
         """When all are answered or dropped. Never cancelled: one that has left may still have its effect."""
-        answer.is_stored = True
-        self._note_last(answer)
         await asyncio.gather(*answer.acknowledging, return_exceptions=True)
+        self._marks.flush()  # no further OK comes, so they wait for none
+        await asyncio.gather(*answer.noting, return_exceptions=True)
         self._dropped = {key: times for key, times in self._dropped.items() if key in answer.good}
         self.release(answer, set(answer.held))
 
@@ -170,11 +167,6 @@ class Acknowledger:
         for key in keys:
             self._lanes.free(order_lane(key))
         answer.held.difference_update(keys)
-
-    def _note_last(self, answer: Answer) -> None:
-        """When no further OK can come, those that were given wait for none: their lanes are free the sooner."""
-        if answer.is_stored and not answer.unanswered:
-            self._marks.flush()
 
     async def mark_late(self) -> None:
         """Note what could not be noted before, ahead of anything newer of these orders."""

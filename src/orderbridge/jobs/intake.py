@@ -1,6 +1,6 @@
 """Taking one answer in: what was delivered goes to disk, and then is acknowledged (promises 1, 2, 7).
 
-decide: rules.deliveries, what is new, changed, ours; rules.lifecycle, what a delivery changes (`Deliveries`)
+decide: rules.deliveries, what is new, changed, ours; rules.lifecycle, what a delivery changes
 write: short transactions, new orders first; after each commit its acknowledgements leave (jobs.acknowledge)
 
 An order's lane is held from the moment the answer is in until its acknowledgement is answered or dropped, so nothing of
@@ -22,7 +22,6 @@ import structlog
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
-from orderbridge.document import Facts
 from orderbridge.jobs.account import Account
 from orderbridge.jobs.acknowledge import ACKNOWLEDGE_WITHIN_S, Acknowledger, Answer, Polled
 from orderbridge.jobs.context import Context
@@ -42,108 +41,6 @@ from orderbridge.store.rows import ORDER, lock
 from orderbridge.store.starts import start_of
 from orderbridge.store.trouble import TroubleKind
 from orderbridge.texts import say
-
-_log = structlog.get_logger(__name__)
-
-
-class Deliveries:
-    """What delivered orders of one account write: each method is a part of its caller's transaction."""
-
-    def __init__(
-        self, account: Account, context: Context, configured: Collection[str], known: DaemonProblems | None = None
-    ) -> None:
-        """`known`: where the service's clock is known, and a wrong time zone is noted."""
-        self._account, self._configured, self._known = account, configured, known
-        self._clock, self._zone, self._statuses = context.clock, context.zone, context.verdicts.statuses
-        self._durability = context.database.durability
-        self._preparing_minutes = context.settings.orders.preparing_minutes
-        late = context.settings.orders.late_minutes
-        self._lateness = rules.Lateness(timedelta(minutes=late) if late else None, self._zone)
-        self._log = _log.bind(account=account.name)
-
-    def insert(self, connection: Connection, fresh: Sequence[Order], *, accepting: bool = True) -> Sequence[Order]:
-        """Orders that were never seen, and the accepts that are to follow of themselves."""
-        now = self._clock.now()
-        fresh = self._judged(fresh, now)
-        arrivals = [self._statuses.arrival(order) for order in fresh]
-        starts = [self._start(order.facts) for order in fresh]
-        orders.insert_new(connection, self._account.name, arrivals, now, starts)
-        for order in fresh if accepting else ():
-            minutes = self.accept_in(order)
-            if minutes is not None:
-                asked = {"action": Action.ACCEPT, "payment_key": order.payment_key, "preparing_time": minutes}
-                actions.add_once(connection, f"{AUTO_MARK}{order.payment_key}", **asked, created_by="orderbridge")
-        quarantine.resolve(connection, [order.payment_key for order in fresh], now)
-        self._durability.ask(connection)
-        return fresh
-
-    def _judged(self, fresh: Sequence[Order], now: datetime) -> list[Order]:
-        """The same orders, each late one with that among its problems; and what they show of the time zone is noted."""
-        service_now = self._known.service_now() if self._known is not None else None
-        judged = [self._lateness.marked(order, service_now or now) for order in fresh]
-        hours, name = self._lateness.hours_off, self._account.name
-        if self._known is not None:
-            if hours is None:
-                self._known.end(Code.TIMEZONE_WRONG, name)
-            else:
-                self._known.begin(Code.TIMEZONE_WRONG, name, account=name, hours=f"{hours:+}", zone=self._zone)
-        return judged
-
-    def _start(self, facts: Facts) -> datetime | None:
-        """When to begin with a scheduled order."""
-        minutes = self._account.settings.auto_accept(facts.restaurant_id) or self._preparing_minutes
-        return start_of(facts.scheduled_for, self._zone, minutes)
-
-    def accept_in(self, order: Order) -> int | None:
-        """The minutes with which an order is accepted without a person; None when a person is needed."""
-        settings = self._account.settings
-        accepts = rules.accepts_itself(order, scheduled_too=settings.auto_accept_scheduled)
-        return settings.auto_accept(order.facts.restaurant_id) if accepts else None
-
-    def update(
-        self, held: Collection[str], codes: Mapping[str, str], connection: Connection, fresh: Sequence[Order]
-    ) -> Sequence[Order]:
-        """Orders that are stored, those that no other session has locked. `held`: whose status counts. Returns what was written."""
-        now = self._clock.now()
-        known = self._ours(connection, fresh)
-        fresh = [order for order in fresh if order.payment_key in known]
-        before = orders.payloads(connection, [order.payment_key for order in fresh])
-        for order in fresh:
-            stored = known[order.payment_key]
-            if stored.account != self._account.name:
-                orders.adopt(connection, order.payment_key, self._account.name)
-            change = lifecycle.merge(
-                stored,
-                order.status_id,
-                differs=differs(order, before.get(order.payment_key), payment_codes=codes, zone=self._zone),
-                status_counts=order.payment_key in held,
-                problems=order.problems,
-            )
-            arrival = self._statuses.arrival(order)
-            orders.update_delivered(connection, stored, arrival, change, now)
-        quarantine.resolve(connection, [order.payment_key for order in fresh], now)
-        self._durability.ask(connection)
-        return fresh
-
-    def update_least(self, held: Collection[str], connection: Connection, order: Order) -> None:
-        """The status of an order whose new contents the database refuses."""
-        for stored in self._ours(connection, [order]).values():
-            change = lifecycle.merge_status(stored, order.status_id, status_counts=order.payment_key in held)
-            if change is not None:
-                orders.update_least(connection, stored, self._statuses.arrival(order), change, self._clock.now())
-
-    def _ours(self, connection: Connection, fresh: Sequence[Order]) -> dict[str, Stored]:
-        """What is stored of those that no other session has locked, read once they are locked for this transaction.
-
-        A sweep, or another account, may have written since they were sorted.
-        """
-        free = lock(connection, ORDER, [order.payment_key for order in fresh])
-        if len(free) < len(fresh):  # they wait, unacknowledged, for the next poll
-            self._log.info("orders.held_by_a_till", orders=len(fresh) - len(free))
-        stored = orders.stored(connection, free)
-        name = self._account.name
-        return {key: known for key, known in stored.items() if rules.may_take(known, name, self._configured)}
-
 
 CHUNK = 100  # orders in one transaction, where a POS that writes waits for it
 SERVER_CHUNK = 250  # where it waits for rows only
@@ -169,12 +66,14 @@ class Intake:
         journal: Journal | None = None,
         known: DaemonProblems | None = None,
     ) -> None:
-        """`known`: as Deliveries has it."""
+        """`known`: where the service's clock is known, and a wrong time zone is noted."""
         self._account, self._configured = account, configured
+        self._known = known or DaemonProblems(context.database, context.clock)
         self._database, self._lanes, self._clock = context.database, context.lanes, context.clock
         self._zone, self._statuses = context.zone, context.verdicts.statuses
-        self._deliveries = Deliveries(account, context, configured, known)
-        self._list_limit = context.settings.marketplace.list_limit
+        self._orders, self._list_limit = context.settings.orders, context.settings.marketplace.list_limit
+        late = self._orders.late_minutes
+        self._lateness = rules.Lateness(timedelta(minutes=late) if late else None, self._zone)
         self._is_cut = False  # whether that was logged
         self.reconciler = Reconciler(account.name, context, unresolved or partial(self._database.read, read_unresolved))
         self.acknowledger = Acknowledger(account, context, journal)
@@ -191,9 +90,13 @@ class Intake:
         good = self._statuses.latest(document for document in documents if document.reason is None)
         answer = Answer(good, began, answered + ACKNOWLEDGE_WITHIN_S, counts)
         answer.held = {key for key in good if self._lanes.hold_for_poll(key, began)}
+        if rules.is_cut(documents, self._list_limit) and not self._is_cut:
+            self._is_cut = True
+            self._log.warning("poll.list_may_be_cut", orders=len(documents), remedy=say("log.list_cut"))
         try:
             await self.acknowledger.mark_late()
-            await self.reconciler.resolve(answer, complete=self._is_whole(documents, asked))
+            whole = rules.is_whole(documents, asked=asked, list_limit=self._list_limit)
+            await self.reconciler.resolve(answer, complete=whole)
             await self._store(answer, await self._sort(answer))
             for chunk in self._chunks(bad):
                 await self._quarantine(answer, [(document, document.reason or "") for document in chunk])
@@ -203,12 +106,6 @@ class Intake:
                 self._forget(documents)
         finally:
             await self.acknowledger.finish(answer)  # 15 s bound it
-
-    def _is_whole(self, documents: Sequence[Document], asked: int | None) -> bool:
-        if rules.is_cut(documents, self._list_limit) and not self._is_cut:
-            self._is_cut = True
-            self._log.warning("poll.list_may_be_cut", orders=len(documents), remedy=say("log.list_cut"))
-        return rules.is_whole(documents, asked=asked, list_limit=self._list_limit)
 
     async def _sort(self, answer: Answer) -> Sorted:
         """What is new, what changed and what did not. The lanes of orders with unresolved rows are given back."""
@@ -236,14 +133,14 @@ class Intake:
         self._made_to_wait = None
         for chunk in self._chunks(listed.new):
             fresh = await self._database.apart(partial(_read, chunk, codes, self._zone))
-            answer.counts.new += await self._write(answer, fresh, self._deliveries.insert, self._keep_new)
+            answer.counts.new += await self._write(answer, fresh, self._insert, self._keep_new)
         self._note_waiting()
         answer.counts.unchanged += len(listed.unchanged)
         for chunk in self._chunks(listed.unchanged):
-            self.acknowledger.start(answer, [(d.payment_key or "", d.status_id) for d in chunk])
+            self.acknowledger.start(answer, chunk)
         for chunk in self._chunks(listed.changed):
             fresh = await self._database.apart(partial(_read, chunk, codes, self._zone))
-            update = partial(self._deliveries.update, answer.held, codes)
+            update = partial(self._update, answer.held, codes)
             answer.counts.changed += await self._write(answer, fresh, update, self._write_least)
 
     def _chunks(self, documents: Sequence[Document]) -> Iterator[Sequence[Document]]:
@@ -261,7 +158,7 @@ class Intake:
     async def _write(self, answer: Answer, fresh: Sequence[Order], work: _Work, otherwise: _Otherwise) -> int:
         """One chunk in one transaction; when that fails, order by order. What is written is acknowledged."""
         written, failed = await write_batch(self._database, work, fresh)
-        self.acknowledger.start(answer, [(order.payment_key, order.status_id) for order in written])
+        self.acknowledger.start(answer, written)
         for order in written:
             if self._logged.pop(order.payment_key, None):
                 self._log.info("order.written_after_all", payment_key=order.payment_key)
@@ -273,15 +170,51 @@ class Intake:
                 kept.append(order)
             elif is_refusal(error):
                 answer.counts.stuck += 1
-        self.acknowledger.start(answer, [(order.payment_key, order.status_id) for order in kept])
+        self.acknowledger.start(answer, kept)
         return len(written) + len(kept)
 
     # ---- new orders --------------------------------------------------------------------------------------------------
 
+    def _insert(self, connection: Connection, fresh: Sequence[Order], *, accepting: bool = True) -> Sequence[Order]:
+        """Orders that were never seen, and the accepts that are to follow of themselves."""
+        now = self._clock.now()
+        fresh = self._judged(fresh, now)
+        arrivals = [self._statuses.arrival(order) for order in fresh]
+        starts = [start_of(order.facts.scheduled_for, self._zone, self._begins_before(order)) for order in fresh]
+        orders.insert_new(connection, self._account.name, arrivals, now, starts)
+        for order in fresh if accepting else ():
+            minutes = self._accept_in(order)
+            if minutes is not None:
+                asked = {"action": Action.ACCEPT, "payment_key": order.payment_key, "preparing_time": minutes}
+                actions.add_once(connection, f"{AUTO_MARK}{order.payment_key}", **asked, created_by="orderbridge")
+        quarantine.resolve(connection, [order.payment_key for order in fresh], now)
+        self._database.durability.ask(connection)
+        return fresh
+
+    def _judged(self, fresh: Sequence[Order], now: datetime) -> list[Order]:
+        """The same orders, each late one with that among its problems; and what they show of the time zone is noted."""
+        judged = [self._lateness.marked(order, self._known.service_now() or now) for order in fresh]
+        hours, name = self._lateness.hours_off, self._account.name
+        if hours is None:
+            self._known.end(Code.TIMEZONE_WRONG, name)
+        else:
+            self._known.begin(Code.TIMEZONE_WRONG, name, account=name, hours=f"{hours:+}", zone=self._zone)
+        return judged
+
+    def _begins_before(self, order: Order) -> int:
+        """How many minutes before its time a scheduled order is begun with."""
+        return self._account.settings.auto_accept(order.facts.restaurant_id) or self._orders.preparing_minutes
+
+    def _accept_in(self, order: Order) -> int | None:
+        """The minutes with which an order is accepted without a person; None when a person is needed."""
+        settings = self._account.settings
+        accepts = rules.accepts_itself(order, scheduled_too=settings.auto_accept_scheduled)
+        return settings.auto_accept(order.facts.restaurant_id) if accepts else None
+
     async def _keep_new(self, answer: Answer, order: Order, error: DBAPIError) -> bool:
         """True when a new order, or its raw document, is on disk all the same and may be acknowledged."""
         key = order.payment_key
-        accepts = not is_busy(error) and self._deliveries.accept_in(order) is not None
+        accepts = not is_busy(error) and self._accept_in(order) is not None
         if accepts and await self._insert_unaccepted(order):
             name = type(error.orig).__name__
             self._log.error("order.auto_accept_refused", payment_key=key, error=name, remedy=say("log.not_accepted"))
@@ -302,19 +235,63 @@ class Intake:
     async def _insert_unaccepted(self, order: Order) -> bool:
         """Whether the order itself can be stored, so that its accept was to blame."""
         try:
-            await self._database.run(lambda tx: self._deliveries.insert(tx, [order], accepting=False))
+            await self._database.run(lambda tx: self._insert(tx, [order], accepting=False))
         except DBAPIError:
             return False
         return True
 
     # ---- known orders ------------------------------------------------------------------------------------------------
 
+    def _update(
+        self, held: Collection[str], codes: Mapping[str, str], connection: Connection, fresh: Sequence[Order]
+    ) -> Sequence[Order]:
+        """Orders that are stored, those that no other session has locked. `held`: whose status counts. Returns what was written."""
+        now = self._clock.now()
+        known = self._ours(connection, fresh)
+        fresh = [order for order in fresh if order.payment_key in known]
+        before = orders.payloads(connection, [order.payment_key for order in fresh])
+        for order in fresh:
+            stored = known[order.payment_key]
+            if stored.account != self._account.name:
+                orders.adopt(connection, order.payment_key, self._account.name)
+            change = lifecycle.merge(
+                stored,
+                order.status_id,
+                differs=differs(order, before.get(order.payment_key), payment_codes=codes, zone=self._zone),
+                status_counts=order.payment_key in held,
+                problems=order.problems,
+            )
+            arrival = self._statuses.arrival(order)
+            orders.update_delivered(connection, stored, arrival, change, now)
+        quarantine.resolve(connection, [order.payment_key for order in fresh], now)
+        self._database.durability.ask(connection)
+        return fresh
+
+    def _update_least(self, held: Collection[str], connection: Connection, order: Order) -> None:
+        """The status of an order whose new contents the database refuses."""
+        for stored in self._ours(connection, [order]).values():
+            change = lifecycle.merge_status(stored, order.status_id, status_counts=order.payment_key in held)
+            if change is not None:
+                orders.update_least(connection, stored, self._statuses.arrival(order), change, self._clock.now())
+
+    def _ours(self, connection: Connection, fresh: Sequence[Order]) -> dict[str, Stored]:
+        """What is stored of those that no other session has locked, read once they are locked for this transaction.
+
+        A sweep, or another account, may have written since they were sorted.
+        """
+        free = lock(connection, ORDER, [order.payment_key for order in fresh])
+        if len(free) < len(fresh):  # they wait, unacknowledged, for the next poll
+            self._log.info("orders.held_by_a_till", orders=len(fresh) - len(free))
+        stored = orders.stored(connection, free)
+        name = self._account.name
+        return {key: known for key, known in stored.items() if rules.may_take(known, name, self._configured)}
+
     async def _write_least(self, answer: Answer, order: Order, error: DBAPIError) -> bool:
         """The status without the contents that the database refuses. Never enough for an acknowledgement."""
         self._log_once(order.payment_key, "order.update_refused" if is_refusal(error) else "order.not_stored", error)
         if not is_busy(error):
             try:
-                await self._database.run(lambda tx: self._deliveries.update_least(answer.held, tx, order))
+                await self._database.run(lambda tx: self._update_least(answer.held, tx, order))
             except DBAPIError as again:
                 if is_refusal(again):  # nothing of it can be seen: let quarantine show it
                     await self._quarantine(answer, [(answer.good[order.payment_key], "database_refused")])
