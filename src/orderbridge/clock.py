@@ -9,6 +9,7 @@ YEARS = range(2000, 3000)  # other dates are mistakes, and near the ends of the 
 DATE = "____-__-__"  # how the service's local times begin, any character at each _; as a LIKE has it, too
 
 _UNIX_TIME = re.compile(r"[1-9][0-9]{9}(?:[0-9]{3})?(?:\.0+)?", re.ASCII)
+# What fromisoformat does not read as it is: `25.11.2026`, `2026/11/25`, `20261125193000`, a space before an offset.
 _FORMS = (
     (re.compile(r"^([0-9]{2})([.-])([0-9]{2})\2([0-9]{4})(?![0-9])"), r"\4-\3-\1"),
     (re.compile(r"^([0-9]{4})/([0-9]{2})/([0-9]{2})(?![0-9])"), r"\1-\2-\3"),
@@ -47,17 +48,12 @@ def local_moment(text: str | None, zone: tzinfo) -> datetime | None:
     try:
         if _UNIX_TIME.fullmatch(written):
             return datetime.fromtimestamp(int(written[:10]), UTC)
-        found = datetime.fromisoformat(_as_iso(written))
+        for form, iso in _FORMS:
+            written = form.sub(iso, written)
+        found = datetime.fromisoformat(written)
         return (found if found.tzinfo else found.replace(tzinfo=zone)).astimezone(UTC)
     except (ValueError, OverflowError):
         return None
-
-
-def _as_iso(written: str) -> str:
-    """What fromisoformat does not read as it is: `25.11.2026`, `2026/11/25`, `20261125193000`, a space before an offset."""
-    for form, iso in _FORMS:
-        written = form.sub(iso, written)
-    return written
 
 
 def local_text(moment: datetime, zone: tzinfo) -> str:

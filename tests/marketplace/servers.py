@@ -2,18 +2,14 @@
 
 import asyncio
 import contextlib
-import datetime as dt
-import ipaddress
 import ssl
 import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
+from orderbridge_sandbox import tls
+from orderbridge_sandbox.options import Line as Certified
 
 PATIENCE_S = 300.0  # of a client; nobody waits for it: see `skip`
 Talk = Callable[["Line"], Awaitable[None]]
@@ -109,100 +105,44 @@ async def serving(talk: Talk, tls: ssl.SSLContext | None) -> AsyncIterator[Serve
 
 @dataclass(frozen=True)
 class Certificates:
-    """Server contexts, and the file of the authority that vouches for all but one of them."""
+    """Server contexts, and the file of the authority that vouches for the good ones."""
 
     ca_file: Path
     good: ssl.SSLContext
     wrong_name: ssl.SSLContext
     expired: ssl.SSLContext
+    not_yet_valid: ssl.SSLContext
     unknown_authority: ssl.SSLContext
-    no_intermediate: ssl.SSLContext
     self_signed: ssl.SSLContext
     old: ssl.SSLContext  # no TLS newer than 1.1
 
 
 def make_certificates(folder: Path) -> Certificates:
-    now = dt.datetime.now(dt.UTC)
-    later = now + dt.timedelta(days=1)
-    ca, other = _Authority("Test CA"), _Authority("Other CA")
-    between = _Authority("Intermediate CA", ca)
-    ca_file = folder / "ca.pem"
-    ca_file.write_bytes(ca.pem)
-    loopback = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
-    old = ca.server(folder / "old.pem", loopback, later)
+    def bad(line: Certified) -> ssl.SSLContext:
+        return _context(tls.make_certificates(folder, line=line).server_file)
+
+    wrong_name, expired, not_yet_valid = map(bad, (Certified.WRONG_NAME, Certified.EXPIRED, Certified.NOT_YET_VALID))
+    unknown_authority = bad(Certified.UNTRUSTED)
+    stranger = folder / tls.STRANGER
+    made = tls.make_certificates(folder)
+    old = _context(made.server_file)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         old.minimum_version, old.maximum_version = ssl.TLSVersion.TLSv1, ssl.TLSVersion.TLSv1_1
     old.set_ciphers("ALL:@SECLEVEL=0")
     return Certificates(
-        ca_file=ca_file,
-        good=ca.server(folder / "good.pem", loopback, later),
-        wrong_name=ca.server(folder / "name.pem", x509.DNSName("elsewhere.test"), later),
-        expired=ca.server(folder / "expired.pem", loopback, now - dt.timedelta(days=1)),
-        unknown_authority=other.server(folder / "other.pem", loopback, later),
-        no_intermediate=between.server(folder / "leaf.pem", loopback, later),
-        self_signed=_Authority("127.0.0.1").server(folder / "self.pem", loopback, later, is_own=True),
+        ca_file=made.ca_file,
+        good=_context(made.server_file),
+        wrong_name=wrong_name,
+        expired=expired,
+        not_yet_valid=not_yet_valid,
+        unknown_authority=unknown_authority,
+        self_signed=_context(stranger / tls.CA_FILE, stranger / tls.CA_KEY_FILE),
         old=old,
     )
 
 
-class _Authority:
-    def __init__(self, name: str, issuer: "_Authority | None" = None) -> None:
-        self.key = ec.generate_private_key(ec.SECP256R1())
-        self.name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-        now = dt.datetime.now(dt.UTC)
-        by = issuer or self
-        self.certificate = (
-            by._builder(self.name, self.key.public_key(), now + dt.timedelta(days=2))
-            .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-            .add_extension(_key_usage(signs=True), critical=True)
-            .sign(by.key, hashes.SHA256())
-        )
-        self.pem = self.certificate.public_bytes(serialization.Encoding.PEM)
-
-    def _builder(self, name: x509.Name, key: ec.EllipticCurvePublicKey, until: dt.datetime) -> x509.CertificateBuilder:
-        return (
-            x509.CertificateBuilder()
-            .subject_name(name)
-            .issuer_name(self.name)
-            .public_key(key)
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(until - dt.timedelta(days=30))
-            .not_valid_after(until)
-            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
-            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key()), critical=False)
-        )
-
-    def server(self, path: Path, name: x509.GeneralName, until: dt.datetime, *, is_own: bool = False) -> ssl.SSLContext:
-        key = self.key if is_own else ec.generate_private_key(ec.SECP256R1())
-        common = x509.NameAttribute(NameOID.COMMON_NAME, "server")
-        subject = self.name if is_own else x509.Name([common])
-        certificate = (
-            self._builder(subject, key.public_key(), until)
-            .add_extension(x509.SubjectAlternativeName([name]), critical=False)
-            .add_extension(_key_usage(signs=False), critical=True)
-            .sign(self.key, hashes.SHA256())
-        )
-        path.write_bytes(
-            certificate.public_bytes(serialization.Encoding.PEM)
-            + key.private_bytes(
-                serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-            )
-        )
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(path)
-        return context
-
-
-def _key_usage(*, signs: bool) -> x509.KeyUsage:
-    return x509.KeyUsage(
-        digital_signature=True,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        key_cert_sign=signs,
-        crl_sign=signs,
-        encipher_only=False,
-        decipher_only=False,
-    )
+def _context(certificate: Path, key: Path | None = None) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    return context

@@ -1,21 +1,20 @@
 """All operations against the service as the sandbox plays it, over TLS: two readings of docs/interface.md that share no code."""
 
-import asyncio
 from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from tests.marketplace.samples import OTHER_KEY
-from tests.marketplace.servers import PATIENCE_S, skip
+from tests.marketplace.servers import PATIENCE_S
 from tests.marketplace.sessions import a_session
 
-from orderbridge.errors import MarketplaceError, RateLimited, Refused, ServiceFailed, Unauthorized, UnknownOutcome
+from orderbridge.errors import MarketplaceError, RateLimited, Refused
 from orderbridge.marketplace.client import Client, login
 from orderbridge.marketplace.documents import read_order
 from orderbridge.model import CANCELED, COMPLETE_WITH_PAYMENT, CONFIRMED, IN_DELIVERY, RECEIVED, Action, Document, Token
 from orderbridge.net.http import Wire
-from orderbridge_sandbox import Fault, FaultKind, Sandbox, When, World
+from orderbridge_sandbox import Sandbox, World
 from orderbridge_sandbox.scenery import APP_SECRET, KADIKOY
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -170,44 +169,3 @@ async def test_a_token_that_ended(till: Till) -> None:
     await till.client.acknowledge(key)
     assert till.world.order(key).acknowledged
     assert till.logins == 2
-
-
-async def test_wrong_credentials(till: Till) -> None:
-    caught = await error_of(login(till.wire, app_secret_key=APP_SECRET, rest_secret_key="wrong"))
-    assert (type(caught), caught.code) == (Unauthorized, "invalid_credentials")
-
-
-@pytest.mark.parametrize(
-    "fault, kind, code",
-    [
-        (Fault(kind=FaultKind.DROP, when=When.AFTER), UnknownOutcome, "connection_lost"),
-        (Fault(kind=FaultKind.HANG, when=When.AFTER), UnknownOutcome, "timeout"),
-        (Fault(kind=FaultKind.TRUNCATE, when=When.AFTER), UnknownOutcome, "connection_lost"),
-        (Fault.page("*", when=When.AFTER), UnknownOutcome, "bad_gateway"),
-        (Fault(status=500), ServiceFailed, "service_error"),
-    ],
-    ids=["drop", "hang", "truncate", "page", "500"],
-)
-async def test_an_action_that_goes_wrong_on_the_way(
-    fault: Fault, kind: type[MarketplaceError], code: str, till: Till, sandbox: Sandbox
-) -> None:
-    """Sent once, whatever the end; the service may have done it."""
-    key = till.place(CONFIRMED)
-    await till.client.restaurants()
-    till.world.faults.add(fault)
-    asking = asyncio.create_task(error_of(till.client.act(Action.ON_THE_WAY, key)))
-    if fault.kind is FaultKind.HANG:
-        assert await asyncio.to_thread(till.world.wait_for, lambda: till.status(key) == IN_DELIVERY, timeout=60)
-        skip(PATIENCE_S)
-    caught = await asking
-    assert (type(caught), caught.code) == (kind, code)
-    assert len([call for call in till.world.calls() if call.argument == key]) == 1
-    assert till.status(key) == (IN_DELIVERY if fault.when is When.AFTER else CONFIRMED)
-
-
-@pytest.mark.parametrize("kind", [FaultKind.GZIP, FaultKind.CONTENT_TYPE, FaultKind.DRIP], ids=str)
-async def test_an_answer_in_another_form_is_the_same_answer(kind: FaultKind, till: Till) -> None:
-    key = till.place()
-    await till.client.restaurants()
-    till.world.faults.add(Fault(kind=kind, content_type="text/plain", size=200, when=When.AFTER))
-    assert [document.payment_key for document in await till.poll()] == [key]

@@ -150,15 +150,6 @@ async def test_a_list_is_a_get(name: str, client: Client, service: Service) -> N
     assert service.seen == [f"GET /api/{path} t0"]
 
 
-@every_read
-async def test_a_list_of_another_shape_is_no_answer_and_knows_its_status(
-    name: str, client: Client, service: Service
-) -> None:
-    service.answers = [(200, success(5))]
-    caught = await error_of(READS[name][0](client))
-    assert (type(caught), caught.code, caught.http_status) == (UnknownOutcome, "malformed_data", 200)
-
-
 async def test_the_current_orders(client: Client, service: Service) -> None:
     element = text(order())
     service.answers = [(200, listing(element)), (200, listing())]
@@ -247,29 +238,6 @@ async def test_a_login_that_fails_says_how_and_is_not_repeated(
 # ---- ends that are not OK
 
 
-@every_action
-@pytest.mark.parametrize(
-    "served, kind, code",
-    [
-        ((404, failure("sipariş bulunamadı")), Refused, "order_not_found"),
-        ((403, failure("URL hatalı")), Refused, "bad_url_id"),
-        ((429, b""), RateLimited, "rate_limited"),
-        ((500, b""), ServiceFailed, "service_error"),
-        ((502, b""), UnknownOutcome, "bad_gateway"),
-        ((200, b"<html>"), UnknownOutcome, "no_envelope"),
-        (UnknownOutcome("timeout"), UnknownOutcome, "timeout"),
-        (NotSent("unreachable"), NotSent, "unreachable"),
-    ],
-)
-async def test_nothing_but_a_401_is_repeated(
-    name: str, served: Served, kind: type[MarketplaceError], code: str, client: Client, service: Service
-) -> None:
-    service.answers = [served]
-    caught = await error_of(ACTIONS[name][0](client))
-    assert (type(caught), caught.code) == (kind, code)
-    assert (len(service.seen), service.logged_in) == (1, 0)
-
-
 @pytest.mark.parametrize("kind", [OverflowError, RecursionError, KeyError, MemoryError, UnicodeError])
 async def test_whatever_a_parser_raises_is_a_broken_answer_of_that_call(
     kind: type[Exception], client: Client, service: Service, monkeypatch: pytest.MonkeyPatch
@@ -343,14 +311,6 @@ async def test_after_a_401_one_login_and_one_repeat(name: str, client: Client, s
     assert [entry["event"] for entry in logs] == ["client.unauthorized"]
 
 
-@every_repeated
-async def test_a_second_401_ends_it(name: str, client: Client, service: Service) -> None:
-    service.answers = [DENIED, DENIED]
-    caught = await error_of(REPEATED[name](client))
-    assert (type(caught), caught.code, caught.http_status) == (Unauthorized, "not_permitted", 401)
-    assert (service.logged_in, len(service.seen)) == (1, 2)
-
-
 async def test_a_call_that_alone_is_refused_costs_no_other_login(client: Client, service: Service) -> None:
     service.answers = [DENIED, DENIED, DENIED, DENIED]
     for _ in range(3):
@@ -366,38 +326,6 @@ async def test_a_token_that_has_worked_and_is_over_is_replaced_and_nobody_is_pau
     await client.act(Action.COMPLETE, KEY)
     await client.act(Action.COMPLETE, KEY)
     assert (service.logged_in, session.paused() <= 0) == (2, True)
-
-
-async def test_the_words_of_a_401_count_under_any_status(client: Client, service: Service) -> None:
-    service.answers = [(200, DENIED[1]), (200, success("OK"))]
-    await client.act(Action.COMPLETE, KEY)
-    assert service.logged_in == 1
-
-
-async def test_many_401s_at_once_are_one_login(client: Client, service: Service) -> None:
-    service.answers = [*[DENIED] * 10, *[(200, success("OK"))] * 10]
-    together = asyncio.Barrier(10)
-
-    async def all_at_once() -> None:
-        if len(service.seen) <= 10:
-            await together.wait()
-
-    service.before_answer = all_at_once
-    await asyncio.gather(*[client.act(Action.COMPLETE, KEY) for _ in range(10)])
-    assert service.logged_in == 1
-
-
-@pytest.mark.parametrize(
-    "served, kind",
-    [
-        ((404, failure("sipariş bulunamadı")), Refused),
-        (UnknownOutcome("connection_lost"), UnknownOutcome),
-        ((500, b""), ServiceFailed),
-    ],
-)
-async def test_the_repeat_ends_as_it_ends(served: Served, kind: type, client: Client, service: Service) -> None:
-    service.answers = [DENIED, served]
-    assert type(await error_of(client.act(Action.COMPLETE, KEY))) is kind
 
 
 LOGIN_ENDS = [
@@ -463,15 +391,6 @@ async def test_a_poll_without_a_token_is_not_sent(client: Client, session: Sessi
     service.logins = [UnknownOutcome("timeout")]
     caught = await error_of(client.current_orders())
     assert (type(caught), caught.code, service.seen) == (NotSent, "login_failed", [])
-
-
-@pytest.mark.parametrize(
-    "served", [(429, b""), (500, b""), (502, b""), (200, b"<html>"), UnknownOutcome("connection_lost")], ids=repr
-)
-async def test_a_poll_that_fails_is_not_repeated(served: Served, client: Client, service: Service) -> None:
-    service.answers = [served]
-    await error_of(client.current_orders())
-    assert (len(service.seen), service.logged_in) == (1, 0)
 
 
 # ---- the acknowledgement's five seconds

@@ -1,25 +1,18 @@
 """The list of get-current, taken apart: one bad element harms only itself, bad syntax around them fails the poll."""
 
 import hashlib
-import json
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from tests.marketplace.samples import (
-    CODES,
     KEY,
     OTHER_KEY,
     failure,
-    food,
     listing,
     order,
-    processor_seconds,
-    success,
     text,
 )
 
-from orderbridge.errors import MarketplaceError, RateLimited, Refused, ServiceFailed, Unauthorized, UnknownOutcome
+from orderbridge.errors import MarketplaceError, UnknownOutcome
 from orderbridge.marketplace.documents import read_listing, read_order
 from orderbridge.model import Document
 
@@ -162,30 +155,22 @@ def test_a_list_that_was_cut_off_is_never_taken_for_a_list() -> None:
 
 
 @pytest.mark.parametrize(
-    "status, body, kind",
+    "status, body, code",
     [
-        (401, failure("yetkisiz erişim"), Unauthorized),
-        (200, failure("yetkisiz erişim"), Unauthorized),
-        (429, failure("çok fazla istek"), RateLimited),
-        (429, b"", RateLimited),
-        (200, failure("başka"), Refused),
-        (500, b'{"status": true, "data": [', ServiceFailed),
-        (500, listing(), ServiceFailed),
-        (502, b"<html>", UnknownOutcome),
-        (200, b"<html>", UnknownOutcome),
-        (200, b"", UnknownOutcome),
-        (302, listing(), UnknownOutcome),
-        (404, listing(GOOD), UnknownOutcome),
-        (200, b'{"status": false, "data": [{}]}', Refused),
-        (200, b'{"data": [{}]}', UnknownOutcome),
+        (401, failure("yetkisiz erişim"), "unauthorized"),
+        (500, b'{"status": true, "data": [', "service_error"),
+        (500, listing(), "service_error"),
+        (200, b"<html>", "no_envelope"),
+        (200, b"", "no_envelope"),
+        (302, listing(), "no_envelope"),
+        (404, listing(GOOD), "no_envelope"),
+        (200, b'{"status": false, "data": [{}]}', "refused"),
+        (200, b'{"status": false, "data": {"a": 1}}', "refused"),
+        (200, b'{"data": [{}]}', "no_envelope"),
     ],
 )
-def test_an_error_is_the_error_that_it_is_elsewhere(status: int, body: bytes, kind: type[MarketplaceError]) -> None:
-    assert type(poll_error(body, status)) is kind
-
-
-def test_a_page_is_not_called_a_broken_list() -> None:
-    assert poll_error(b"<html>").code == "no_envelope"
+def test_an_error_is_the_error_that_it_is_elsewhere(status: int, body: bytes, code: str) -> None:
+    assert poll_error(body, status).code == code
 
 
 @pytest.mark.parametrize(
@@ -246,79 +231,7 @@ def test_bytes_that_are_no_utf8_are_replaced() -> None:
     assert document.reason is None
 
 
-def test_broken_orders_do_not_take_the_square_of_their_number() -> None:
-    """The decoder counts lines from the start of its text: done in place, the time would grow with the square."""
-    broken = text(order(foods=[food()] * 5)).replace('"status_text":', '"status_text";')
-    assert reasons(listing(*[broken] * 3000)) == ["not_json"] * 3000
-    assert processor_seconds(lambda: read_listing(listing(*[broken] * 3000))) < 3
-
-
-def test_unclosed_brackets_do_not_take_the_square_of_their_number() -> None:
-    assert processor_seconds(lambda: read_listing(listing("{" * 200_000 + "[]" * 200_000))) < 5
-
-
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4),
-    max_leaves=20,
-)
-SPACE = st.text(" \n\r\t", max_size=3)
-
-
-@given(
-    values=st.lists(JSON | st.fixed_dictionaries({"payment_key": st.just(KEY)}), max_size=6),
-    space=SPACE,
-    ascii_only=st.booleans(),
-)
-def test_slices_are_what_was_served(values: list[object], space: str, ascii_only: bool) -> None:
-    elements = [json.dumps(value, ensure_ascii=ascii_only).encode("utf-8", "replace").decode() for value in values]
-    body = '{"status":true,"data":[' + (space + "," + space).join(elements) + space + "]}"
-    documents = read_listing(body.encode())
-    assert [document.payload for document in documents] == elements
-    assert "not_json" not in {document.reason for document in documents}
-
-
-@given(body=st.binary() | st.text().map(str.encode) | JSON.map(lambda v: text(v).encode("utf-8", "replace")))
-def test_any_body_is_read_or_refused(body: bytes) -> None:
-    for candidate in (body, b'{"status": true, "data": ' + body + b"}", b'{"status": true, "data": [' + body + b"]}"):
-        try:
-            documents = read_listing(candidate)
-        except MarketplaceError:
-            continue
-        assert all(document.payload in candidate.decode("utf-8-sig", "replace") for document in documents)
-
-
-@given(data=st.data())
-def test_a_damaged_list_is_read_or_refused(data: st.DataObject) -> None:
-    """Bytes lost, doubled or changed somewhere: nothing but MarketplaceError, and every slice is in the body."""
-    body = bytearray(listing(GOOD, text(order(payment_key=OTHER_KEY))))
-    for _ in range(data.draw(st.integers(1, 4))):
-        at = data.draw(st.integers(0, len(body) - 1))
-        body[at : at + data.draw(st.integers(0, 3))] = data.draw(
-            st.sampled_from([b"", b"[", b"]", b"{", b"}", b'"', b",", b"\\"])
-        )
-    try:
-        documents = read_listing(bytes(body))
-    except MarketplaceError:
-        return
-    served = bytes(body).decode("utf-8", "replace")
-    assert all(document.payload in served for document in documents)
-    for document in documents:
-        if document.reason is None:
-            read_order(document, payment_codes=CODES)
-
-
-def test_a_success_of_another_kind_is_no_list() -> None:
-    assert poll_error(success({"a": [1]})).code == "malformed_list"
-
-
 def test_documents_do_not_show_customers() -> None:
     (document,) = read_listing(listing(GOOD))
     assert isinstance(document, Document)
     assert "Ayşe" not in repr(document)
-
-
-@pytest.mark.parametrize("number", [2**31, -(2**31) - 1, 3_000_000_000])
-def test_a_status_id_that_no_database_holds_is_none_that_can_be_read(number: int) -> None:
-    (found,) = read_listing(f'{{"status": true, "data": [{{"payment_key": "{KEY}", "status_id": {number}}}]}}'.encode())
-    assert (found.reason, found.status_id) == (None, None)

@@ -1,13 +1,10 @@
 """An order from a document: whatever can be read is read, the rest is NULL and a problem."""
 
-import json
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from tests.marketplace.samples import CODES, KEY, food, listing, order, text
 
 from orderbridge.document import Facts, Item, Option
@@ -89,13 +86,6 @@ def test_an_order_of_nothing_but_its_key_is_an_order() -> None:
     facts = {name: getattr(delivered.facts, name) for name in Facts.__slots__}
     assert facts.pop("items") == ()
     assert set(facts.values()) == {None}
-
-
-def test_null_is_missing_and_no_problem_but_for_the_lines_and_the_total() -> None:
-    delivered = read(dict.fromkeys(order()) | {"payment_key": KEY, "status_id": 1})
-    assert delivered.problems == ("missing:total", "missing:foods")
-    assert delivered.facts.customer_name is None
-    assert delivered.facts.items == ()
 
 
 def test_a_document_set_aside_is_no_order() -> None:
@@ -272,93 +262,6 @@ def test_notes_and_directions_are_never_cut() -> None:
     assert facts.note == facts.address_description == facts.items[0].note == long
 
 
-@pytest.mark.parametrize(
-    "field", ["address", "apartment_no", "building_no", "neighborhood_name", "district_name", "city_name"]
-)
-def test_a_long_part_of_the_address_is_cut(field: str) -> None:
-    delivered = read(order(address={field: "x" * 300}))
-    assert getattr(delivered.facts, field) == "x" * 255
-    assert codes(delivered) == {f"text_cut:address.{field}"}
-
-
-@pytest.mark.parametrize("name, column", [("name", "customer_name"), ("phone", "customer_phone")])
-def test_a_long_part_of_the_customer_is_cut(name: str, column: str) -> None:
-    delivered = read(order(customer={name: "x" * 300}))
-    assert getattr(delivered.facts, column) == "x" * 255
-    assert codes(delivered) == {f"text_cut:customer.{name}"}
-
-
-@pytest.mark.parametrize("field", ["customer", "address"])
-@pytest.mark.parametrize("served", [5, ["x"], True], ids=["number", "list", "true"])
-def test_a_customer_or_an_address_that_is_no_object_is_a_problem(field: str, served: Any) -> None:
-    delivered = read(order(**{field: served}))
-    assert codes(delivered) == {f"not_an_object:{field}"}
-    assert delivered.facts.total == Decimal("230.5")
-
-
-@pytest.mark.parametrize(
-    "foods, count, problems",
-    [
-        (None, 0, ("missing:foods",)),
-        ([], 0, ("missing:foods",)),
-        ([food(), food()], 2, ()),
-        ([food(), None, "x", 5, food()], 2, ("not_an_object:foods",)),
-        (food(), 1, ()),
-        ("x", 0, ("not_a_list:foods",)),
-        (5, 0, ("not_a_list:foods",)),
-        ([{}], 0, ("missing:foods",)),
-        ([{"price": 5}], 1, ("missing:foods.name", "missing:foods.quantity")),
-        ([[food()]], 0, ("not_an_object:foods",)),
-    ],
-)
-def test_foods(foods: Any, count: int, problems: tuple[str, ...]) -> None:
-    delivered = read(order(foods=foods))
-    assert len(delivered.facts.items) == count
-    assert delivered.problems == problems
-
-
-def test_an_item_of_which_nothing_can_be_read_is_an_item() -> None:
-    wrong: dict[str, Any] = {name: [] for name in food()} | {"option_groups": 5}
-    (item,) = read(order(foods=[wrong])).facts.items
-    assert item == Item(None, None, None, None, None, None, None, ())
-
-
-GROUP = food()["option_groups"][0]
-AYRAN = GROUP["options"]
-
-
-@pytest.mark.parametrize(
-    "groups, names, problems",
-    [
-        ([GROUP], ["Ayran"], ()),
-        (None, [], ()),
-        ([], [], ()),
-        (GROUP, ["Ayran"], ()),
-        ([GROUP, GROUP], ["Ayran", "Ayran"], ()),
-        ([GROUP | {"options": [AYRAN, {"name": "Kola"}]}], ["Ayran", "Kola"], ()),
-        ([GROUP | {"options": {"7": AYRAN, "9": {"name": "Kola"}}}], ["Ayran", "Kola"], ()),
-        ({"1": GROUP, "4": GROUP}, ["Ayran", "Ayran"], ()),
-        ([GROUP | {"options": None}], [], ()),
-        ([GROUP | {"options": []}], [], ()),
-        ([{name: GROUP[name] for name in ("id", "name")}], [None], ("missing:foods.option_groups.options",)),
-        ([GROUP | {"options": "x"}], [None], ("not_a_list:foods.option_groups.options",)),
-        ([GROUP | {"options": [{"id": 7, "name": None}]}], [None], ("missing:foods.option_groups.options.name",)),
-        ([GROUP | {"options": [AYRAN, 5]}], ["Ayran"], ("not_an_object:foods.option_groups.options",)),
-        ([GROUP | {"options": [5]}], [None], ("not_an_object:foods.option_groups.options",)),
-        ([5, GROUP], ["Ayran"], ("not_an_object:foods.option_groups",)),
-        ("x", [], ("not_a_list:foods.option_groups",)),
-    ],
-)
-def test_options_may_be_an_object_a_list_or_nothing(
-    groups: Any, names: list[str | None], problems: tuple[str, ...]
-) -> None:
-    delivered = read(order(foods=[food(option_groups=groups)]))
-    options = delivered.facts.items[0].options
-    assert [option.option_name for option in options] == names
-    assert {option.group_name for option in options} <= {"İçecek"}
-    assert delivered.problems == problems
-
-
 def test_a_problem_is_told_once_however_often_it_occurs() -> None:
     assert read(order(foods=[food(price="x", quantity="y")] * 50)).problems == (
         "not_a_number:foods.price",
@@ -380,50 +283,6 @@ def test_a_problem_is_told_once_however_often_it_occurs() -> None:
 def test_what_is_collected_at_the_door(method: str | None, code: str | None, due: Decimal | None) -> None:
     facts = read(order(payment_method=method)).facts
     assert (facts.payment_code, facts.amount_due) == (code, due)
-
-
-def test_cash_without_a_total_must_be_asked_for() -> None:
-    assert read(order(total="x")).facts.amount_due is None
-
-
-JSON = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats()
-    | st.text()
-    | st.sampled_from(["1.234,5", "9" * 30, "\x00\ud800"]),
-    lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from([*order(), *food(), *GROUP]), inner, max_size=4)
-    ),
-    max_leaves=15,
-)
-
-
-@given(changes=st.dictionaries(st.sampled_from([*order()]), JSON), foods=JSON)
-def test_any_document_with_a_key_is_an_order(changes: dict[str, Any], foods: Any) -> None:
-    """And what came out of it is what a database takes."""
-    value = order(foods=[food(option_groups=foods), foods]) | changes | {"payment_key": KEY}
-    delivered = read(json.dumps(value))
-    for found in _leaves(delivered.facts):
-        if isinstance(found, str):
-            found.encode()
-            assert "\x00" not in found
-        elif isinstance(found, Decimal):
-            assert abs(found) < 10**10
-            assert found == round(found, 4)
-        elif found is not None:
-            assert -(2**63) <= found < 2**63
-    assert all("," not in problem and " " not in problem for problem in delivered.problems)
-    assert replace(delivered, problems=()).payload == json.dumps(value)
-
-
-def _leaves(value: Any) -> list[Any]:
-    if isinstance(value, tuple):
-        return [leaf for entry in value for leaf in _leaves(entry)]
-    if hasattr(value, "__slots__") and not isinstance(value, Decimal):
-        return [leaf for name in value.__slots__ for leaf in _leaves(getattr(value, name))]
-    return [value]
 
 
 # ---- what a till has to print anew -----------------------------------------------------------------------------------

@@ -3,8 +3,6 @@
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from tests.marketplace.samples import KEY
 
 from orderbridge.errors import UnknownOutcome
@@ -109,20 +107,3 @@ def test_a_grant_and_its_errors_do_not_show_the_token() -> None:
     with pytest.raises(UnknownOutcome) as caught:
         read_grant({"access_token": "geheim\n"})
     assert "geheim" not in sentence(caught.value)
-
-
-@pytest.mark.parametrize("read", READERS)
-@given(
-    data=st.recursive(
-        st.none() | st.booleans() | st.integers() | st.text(),
-        lambda x: (
-            st.lists(x)
-            | st.dictionaries(st.sampled_from(["id", "name", "key", "reason", "access_token", "paymentMethod"]), x)
-        ),
-    )
-)
-def test_any_data_is_read_or_refused(read: Any, data: Any) -> None:
-    try:
-        read(data)
-    except UnknownOutcome as error:
-        assert error.code == "malformed_data"

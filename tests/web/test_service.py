@@ -149,17 +149,6 @@ async def test_one_that_waits_for_another_is_alive_and_not_ready(configuration: 
             assert await ended(two, signal.SIGTERM) == 0
 
 
-async def test_a_taken_address_stops_no_order(configuration: Path, till: Till, world: World):
-    address = listening_at(configuration, free_address())
-    blocker = await asyncio.start_server(lambda *_: None, *address)
-    order = world.place_order(restaurant_id=KADIKOY)
-    async with process(configuration) as daemon:
-        await until(lambda: order.acknowledged)
-        await until(lambda: told(configuration, "web.not_listening"))
-        assert await ended(daemon, signal.SIGTERM) == 0
-    blocker.close()
-
-
 def open_problems(till: Till) -> list[tuple[str, str]]:
     found = till.rows("SELECT code, severity FROM delivery_alarms ORDER BY code")
     return [(row["code"], row["severity"]) for row in found]
@@ -244,21 +233,6 @@ async def test_what_keeps_tablets_from_the_page_is_told_everywhere_until_it_is_o
         pair.write_text(make_certificates(tmp_path / "tls").server_file.read_text())
         service._reload()
         await until(lambda: "certificate_ends" not in dict(open_problems(till)))
-
-
-async def test_clients_that_hang_do_not_hold_up_the_end(configuration: Path, world: World):
-    """By hand: 100 of them, and it ends within 0.4 s as it does without them."""
-    address = listening_at(configuration, free_address())
-    async with process(configuration) as daemon:
-        await becomes(address, "/readyz", 200)
-        made = [await asyncio.open_connection(*address) for _ in range(100)]
-        for _, writer in made:
-            writer.write(b"GET /metrics HTTP/1.1\r\nHost:")
-        assert await ended(daemon, signal.SIGTERM) == 0
-        assert [await rest_of(reader) for reader, _ in made] == [b""] * 100
-        for _, writer in made:
-            writer.close()
-    assert "Traceback" not in log_of(configuration)
 
 
 # ---- what is counted -------------------------------------------------------------------------------------------------

@@ -4,9 +4,11 @@ import asyncio
 import errno
 import json
 import socket
+import ssl
 import subprocess
 import sys
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
@@ -17,6 +19,8 @@ from orderbridge.rules.problems import Code, Problem, Readiness, Severity
 from orderbridge.web import listening as listening_module
 from orderbridge.web import server
 from orderbridge.web.listening import Listening
+from orderbridge.web.routes import is_known
+from orderbridge_sandbox.tls import make_certificates
 
 pytestmark = pytest.mark.timeout(600)
 NOW = datetime(2026, 11, 22, tzinfo=UTC)
@@ -164,9 +168,23 @@ async def test_rubbish_is_told_so_and_the_next_one_is_answered(
     assert [record.getMessage() for record in caplog.records if record.name != "asyncio"] == []
 
 
-async def test_http_1_0_without_a_host_is_answered(process: Process):
+PROXIED = b"X-Forwarded-Host: evil.example\r\nX-Forwarded-Proto: https\r\nForwarded: host=evil.example\r\n"
+UPGRADE = b"Connection: Upgrade, close\r\nUpgrade: websocket\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"GET /livez HTTP/1.0\r\n",
+        b"GET /livez HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n" + PROXIED,
+        b"GET /livez HTTP/1.1\r\nHost: 127.0.0.1\r\nSec-WebSocket-Version: 13\r\n" + UPGRADE,
+    ],
+    ids=["HTTP/1.0 without a Host", "what a proxy says of the client", "an upgrade"],
+)
+async def test_odd_headers_change_nothing(process: Process, head: bytes):
     async with shown(process) as (_, address):
-        assert (await sent(address, b"GET /livez HTTP/1.0\r\n\r\n")).endswith(b"\r\n\r\nalive\n")
+        answer = await sent(address, head + b"\r\n")
+    assert (answer.split()[1], answer.endswith(b"\r\n\r\nalive\n")) == (b"200", True)
 
 
 async def test_a_body_is_not_read(process: Process):
@@ -180,20 +198,50 @@ async def test_a_body_is_not_read(process: Process):
         assert (await asked(address, "/livez"))[0] == 200
 
 
-async def test_what_a_proxy_says_of_the_client_changes_nothing(process: Process):
-    async with shown(process) as (_, address):
-        head = (
-            b"GET /livez HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Forwarded-Host: evil.example\r\nX-Forwarded-For: 1.2.3.4\r\n"
-        )
-        asking = head + b"X-Forwarded-Proto: https\r\nForwarded: host=evil.example\r\nConnection: close\r\n\r\n"
-        assert (await sent(address, asking)).endswith(b"alive\n")
+NAMES = {"kasa-pc", "127.0.0.1"}
 
 
-async def test_an_upgrade_to_something_else_is_not_made(process: Process):
-    async with shown(process) as (_, address):
-        head = b"GET /livez HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade, close\r\nUpgrade: websocket\r\n"
-        asking = head + b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
-        assert b" 200 " in (await sent(address, asking)).partition(b"\r\n")[0]
+@pytest.mark.parametrize(
+    "host",
+    [
+        None,  # HTTP/1.0: a load balancer's check, and no browser
+        "127.0.0.1",
+        "127.0.0.1:8480",
+        "localhost",
+        "LOCALHOST:8480",
+        "localhost.",
+        "[::1]",
+        "[::1]:8480",
+        "192.168.1.20:8480",
+        "kasa-pc",
+        "Kasa-PC:8480",
+    ],
+)
+def test_a_host_that_is_ours(host: str | None) -> None:
+    assert is_known(host, NAMES)
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "",
+        "evil.example",
+        "evil.example:8480",
+        "127.0.0.1.evil.example",
+        "localhost.evil.example",
+        "kasa-pc.evil",
+        "::1]:",
+        "127.0.0.1@evil.example",
+        "[evil.example]:80",
+        "localhost:evil",
+        "a" * 5000,
+        "127.0.0.1:8480:1",
+        "1",
+        "0x7f.1",
+    ],
+)
+def test_a_host_that_is_none_of_ours(host: str) -> None:
+    assert not is_known(host, NAMES)
 
 
 # ---- who asks slowly -------------------------------------------------------------------------------------------------
@@ -217,7 +265,7 @@ async def test_who_opens_many_keeps_nobody_out(process: Process):
     async with shown(process) as (listening, address):
         made = await hanging(address, 3 * server.MOST)
         assert (await asked(address, "/readyz"))[0] == 200
-        await until(lambda: len(listening._server._open) <= server.MOST)
+        await until(lambda: len(listening._server.opened) <= server.MOST)
         await let_go(made)
 
 
@@ -229,7 +277,7 @@ async def test_a_connection_has_an_end(process: Process, monkeypatch: pytest.Mon
         for reader, _ in made:
             await rest_of(reader)
         await let_go(made)
-        assert not listening._server._open
+        assert not listening._server.opened
 
 
 async def test_who_reads_nothing_holds_nothing_up(process: Process, monkeypatch: pytest.MonkeyPatch):
@@ -241,7 +289,7 @@ async def test_who_reads_nothing_holds_nothing_up(process: Process, monkeypatch:
                 deaf.send(b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
             await until(lambda: process.measurings)
             assert (await asked(address, "/livez"))[0] == 200
-            assert len(listening._server._open) == 1
+            assert len(listening._server.opened) == 1
 
 
 async def test_a_stop_waits_for_nobody(process: Process, caplog: pytest.LogCaptureFixture):
@@ -259,13 +307,41 @@ async def test_a_stop_waits_for_nobody(process: Process, caplog: pytest.LogCaptu
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(Exposition, "text", hang)
             metrics = await hanging(address, 4, b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
-            await until(lambda: len(listening._server._state.tasks) == 4)
+            await until(lambda: len(listening._server.state.tasks) == 4)
     for reader, _ in metrics:
         assert await rest_of(reader) == b""
     assert not go_on.is_set()
     await asyncio.sleep(0)
     assert [record for record in caplog.records if record.name != "asyncio"] == []
     await let_go(made + metrics)
+
+
+def descriptors() -> int:
+    return sum(1 for _ in Path("/proc/self/fd").iterdir())
+
+
+async def test_who_opens_many_and_says_nothing_takes_no_more_than_his_places(tmp_path: Path):
+    made = make_certificates(tmp_path / "tls")
+    files = {"certificate": made.server_file, "certificate_key": made.server_file}
+    listening = Listening(Process(), at("127.0.0.1:0").model_copy(update=files))
+    at_work = asyncio.create_task(listening.run())
+    await until(lambda: listening.addresses)
+    address = "127.0.0.1", listening.addresses[0][1]
+    before = descriptors()
+    silent = []
+    for _ in range(3 * server.MOST):
+        silent.append(socket.create_connection(address))
+        await asyncio.sleep(0)
+    await until(lambda: descriptors() - before - len(silent) <= server.MOST)
+    trusting = ssl.create_default_context(cafile=made.ca_file)
+    reader, writer = await asyncio.open_connection(*address, ssl=trusting, server_hostname="localhost")
+    writer.write(b"GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+    assert (await reader.readline()).startswith(b"HTTP/1.1 ")
+    writer.close()
+    for one in silent:
+        one.close()
+    at_work.cancel()
+    await asyncio.gather(at_work, return_exceptions=True)
 
 
 # ---- the address -----------------------------------------------------------------------------------------------------

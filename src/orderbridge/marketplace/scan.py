@@ -27,7 +27,8 @@ BROKEN: Final = object()
 
 DEEPEST: Final = 100
 MOST_VALUES: Final = 100_000
-WINDOW: Final = 256 * 1024
+WINDOW: Final = 16 * 1024  # characters; nearly every order is shorter, and the next ones are as long as the last ones
+LARGEST_WINDOW: Final = 256 * 1024
 
 _BOM: Final = b"\xef\xbb\xbf"
 _SPACE = re.compile(r"[ \t\n\r]*")
@@ -141,15 +142,13 @@ def read_members(body: bytes, *, cut: str, take: Take[T], again: Again[T] = _nev
 class _Cutter:
     """Cuts one body into its values. `careful`, from the first broken one on: each is cut out before it is decoded.
 
-    The decoder's error counts the lines from the beginning of its text, and a thousand broken orders would read the
-    whole window a thousand times.
+    Else each of a thousand broken orders would be decoded twice.
     """
 
     def __init__(self, body: bytes) -> None:
         self.body = body
         self.text = body.decode("latin-1")
-        self._window = ""
-        self._base = 0  # where in the text the window begins
+        self._window = WINDOW
         self._careful = False
 
     def elements(self, start: int, take: Take[T], again: Again[T]) -> tuple[tuple[T, ...], int] | None:
@@ -184,29 +183,18 @@ class _Cutter:
         """
         if not self._careful and self.text[start : start + 1] in _BEGINNINGS:
             try:
-                value, end = self._in_window(start)
+                value, length = decode_at(self.text[start : start + self._window], 0)
             except BrokenText:
                 pass  # broken, or longer than the window
             else:
-                return BROKEN if _is_too_much(self.text, start, end) else value, end
+                return BROKEN if _is_too_much(self.text, start, start + length) else value, start + length
         end = end_of_value(self.text, start)
+        self._window = max(self._window, min(2 * (end - start), LARGEST_WINDOW))
         try:
             return decode(self.text[start:end]), end
         except BrokenText:
             self._careful = True
             return BROKEN, end
-
-    def _in_window(self, start: int) -> tuple[Any, int]:
-        if self._base <= start < self._base + len(self._window):
-            try:
-                value, end = decode_at(self._window, start - self._base)
-            except BrokenText:
-                pass  # it may end behind the window
-            else:
-                return value, self._base + end
-        self._base, self._window = start, self.text[start : start + WINDOW]
-        value, end = decode_at(self._window, 0)
-        return value, start + end
 
 
 def _is_too_much(text: str, start: int, end: int) -> bool:

@@ -45,10 +45,11 @@ class Trail:
 class Connection(asyncio.Protocol):
     """Carries one request after the other: `ask`, `read` to the end, `renew`. Anything else ends in `close`."""
 
+    transport: asyncio.Transport
+
     def __init__(self) -> None:
         self.gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=HEAD_LIMIT)
-        self._transport: asyncio.Transport | None = None
         self._is_asking = False
         self._reader: asyncio.Future[None] | None = None  # done when there is more to read
         self._ahead = 0  # bytes
@@ -59,7 +60,7 @@ class Connection(asyncio.Protocol):
     # ---- what asyncio calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)
+        self.transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
         if not self._is_asking:
@@ -83,12 +84,6 @@ class Connection(asyncio.Protocol):
             self.gone.set_result(None)
 
     # ---- one exchange
-
-    @property
-    def transport(self) -> asyncio.Transport:
-        if self._transport is None:
-            raise RuntimeError("not connected")
-        return self._transport
 
     async def ask(
         self, method: str, target: bytes, headers: list[Header], body: bytes, trail: Trail
@@ -137,8 +132,7 @@ class Connection(asyncio.Protocol):
 
     def close(self) -> None:
         """At once, whatever is under way; `gone` is done soon after."""
-        if self._transport is not None:
-            self._transport.abort()
+        self.transport.abort()
 
     async def _next_event(self) -> h11.Event:
         told_end = False

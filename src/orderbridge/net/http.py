@@ -344,7 +344,12 @@ class Connections(httpx.AsyncBaseTransport):
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         trail: Trail = request.extensions["trail"]
         trail.left = False
-        connection = self._take() or await self._connect(request.url, trail)
+        if (connection := self._take()) is None:
+            host, port = request.url.raw_host.decode("ascii"), request.url.port or HTTPS_PORT
+            proxy = proxy_for(host, port)
+            trail.proxy = None if proxy is None else proxy.name
+            trail.address = (host, port) if proxy is None else (proxy.host, proxy.port)
+            connection = await connect(host, port, tls=self._tls, proxy=proxy)
         try:
             status, headers = await connection.ask(
                 request.method, request.url.raw_path, request.headers.raw, request.content, trail
@@ -361,13 +366,6 @@ class Connections(httpx.AsyncBaseTransport):
             self._discard(connection)
         if self._closing:
             await asyncio.wait(self._closing)
-
-    async def _connect(self, url: httpx.URL, trail: Trail) -> Connection:
-        host, port = url.raw_host.decode("ascii"), url.port or HTTPS_PORT
-        proxy = proxy_for(host, port)
-        trail.proxy = None if proxy is None else proxy.name
-        trail.address = (host, port) if proxy is None else (proxy.host, proxy.port)
-        return await connect(host, port, tls=self._tls, proxy=proxy)
 
     def _take(self) -> Connection | None:
         """The one used last, unless it is too old or something came over it meanwhile."""

@@ -28,7 +28,6 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from orderbridge.clock import SystemClock
 from orderbridge.observe.liveness import ALIVE
 from orderbridge.observe.metrics import FAMILIES, Family, MetricKind, Metrics, Reading
-from orderbridge.rules.problems import Readiness
 from orderbridge.texts import say
 from orderbridge.web.listening import Watched
 
@@ -56,8 +55,15 @@ def application(watched: Watched, allowed: Callable[[], Allowed], more: Sequence
         return PlainTextResponse(f"{words}\n", status)
 
     async def readyz(_: Request) -> Response:
-        readiness = watched.readiness()
-        return JSONResponse(_readiness(readiness), 200 if readiness.is_ready else UNWELL)
+        now = watched.readiness()
+        shown = {
+            "ready": now.is_ready,
+            "working": now.is_working,
+            "database": now.database_answers,
+            "polled": now.is_polled,
+            "problems": now.severe,  # by code, without whom they concern: no order's key is shown here
+        }
+        return JSONResponse(shown, 200 if now.is_ready else UNWELL)
 
     async def metrics(_: Request) -> Response:
         return Response(await exposition.text(), media_type=CONTENT_TYPE_PLAIN_0_0_4)
@@ -65,36 +71,17 @@ def application(watched: Watched, allowed: Callable[[], Allowed], more: Sequence
     routes = [Route("/livez", livez), Route("/readyz", readyz), Route("/metrics", metrics), *more]
     inside = Starlette(routes=routes)
     inside.router.redirect_slashes = False  # it would send who asks to whatever Host says
-    return Door(inside, allowed)
 
-
-def _readiness(readiness: Readiness) -> dict[str, object]:
-    """By code, without whom it concerns: no order's key is shown here."""
-    return {
-        "ready": readiness.is_ready,
-        "working": readiness.is_working,
-        "database": readiness.database_answers,
-        "polled": readiness.is_polled,
-        "problems": readiness.severe,
-    }
-
-
-class Door:
-    """Lets in what is meant for us. Who sends no Host is no browser: an old load balancer's probe hears how we are."""
-
-    def __init__(self, inside: ASGIApp, allowed: Callable[[], Allowed]) -> None:
-        self._inside = inside
-        self._allowed = allowed
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request."""
-        host, allowed = Headers(scope=scope).get("host"), self._allowed()
+    async def door(scope: Scope, receive: Receive, send: Send) -> None:
+        """Serves what is meant for us. Who sends no Host is no browser: an old load balancer's probe is answered."""
+        host, now = Headers(scope=scope).get("host"), allowed()
         is_probe = host is None and scope["path"] in PROBES
-        asked_at = (scope.get("server") or ("",))[0] if allowed.strict and not is_probe else None
-        answer = self._inside
-        if not is_known(host, allowed.names, asked_at=asked_at):
-            answer = PlainTextResponse(say("web.foreign_host") + "\n", 400)
+        asked_at = (scope.get("server") or ("",))[0] if now.strict and not is_probe else None
+        is_ours = is_known(host, now.names, asked_at=asked_at)
+        answer = inside if is_ours else PlainTextResponse(say("web.foreign_host") + "\n", 400)
         await answer(scope, receive, send)
+
+    return door
 
 
 def is_known(host: str | None, names: Collection[str], *, asked_at: str | None = None) -> bool:
@@ -122,15 +109,15 @@ def _name_of(host: str) -> str:
     return name if colon and (port.isdigit() or not port) and ":" not in name else host
 
 
-class Exposition:
+class Exposition(Collector):
     """Writes the numbers that `measured` returns, and those of the process itself (memory, processor, files)."""
 
     def __init__(self, measured: Callable[[], Metrics]) -> None:
         self._measured = measured
         self._clock = SystemClock()
-        self._collector = _Copied()
+        self._copy: Sequence[tuple[Family, Sequence[Reading]]] = ()
         self._registry = CollectorRegistry(auto_describe=False)
-        self._registry.register(self._collector)
+        self._registry.register(self)
         ProcessCollector(registry=self._registry)
         self._one = asyncio.Lock()
         self._made: tuple[float, bytes] | None = None
@@ -141,19 +128,13 @@ class Exposition:
             now = self._clock.monotonic()
             if self._made is None or now - self._made[0] >= FRESH_S:
                 metrics = self._measured()
-                self._collector.copy = [(family, metrics.readings(family)) for family in FAMILIES]
+                self._copy = [(family, metrics.readings(family)) for family in FAMILIES]
                 self._made = (now, await asyncio.to_thread(generate_latest, self._registry))
             return self._made[1]
 
-
-class _Copied(Collector):
-    """What prometheus-client asks for the series."""
-
-    copy: Sequence[tuple[Family, Sequence[Reading]]] = ()
-
     def collect(self) -> Iterable[Metric]:
-        for family, readings in self.copy:
-            yield _metric(family, readings)
+        """The series, for prometheus-client."""
+        return [_metric(family, readings) for family, readings in self._copy]
 
 
 def _metric(family: Family, readings: Sequence[Reading]) -> Metric:

@@ -15,7 +15,8 @@ import asyncio
 import logging
 import socket
 import ssl
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import Any, cast
 
 import h11
@@ -53,11 +54,12 @@ class Server:
         self._hosts: frozenset[str] = frozenset()
         self._host = ""
         self._pages = pages
-        self._state = ServerState()
-        self._state.default_headers = [*HEADERS, *(header for one in pages for header in one.headers)]
-        self._open: dict[_Connection | _Handshake, None] = {}  # in the order in which they came
-        self._streams: set[_Connection] = set()
-        self._config = uvicorn.Config(
+        self._listener: asyncio.Server | None = None
+        self.opened: dict[_Connection | _Handshake, None] = {}  # in the order in which they came
+        self.streams: set[_Connection] = set()
+        self.state = ServerState()
+        self.state.default_headers = [*HEADERS, *(header for one in pages for header in one.headers)]
+        self.config = uvicorn.Config(
             application(watched, self._allowed, [route for one in pages for route in one.routes()]),
             http=H11Protocol,
             ws="none",
@@ -68,8 +70,7 @@ class Server:
             timeout_keep_alive=KEEP_ALIVE_S,
             h11_max_incomplete_event_size=HEAD_BYTES,
         )
-        self._config.load()
-        self._listener: asyncio.Server | None = None
+        self.config.load()
 
     def _allowed(self) -> Allowed:
         return Allowed(self._hosts | {self._host}, strict=bool(self._pages))
@@ -81,12 +82,8 @@ class Server:
     async def start(self, addresses: Sequence[str], port: int, *, host: str, encrypted: ssl.SSLContext | None) -> None:
         """Listen. `host`: what the configuration calls it. Raises OSError."""
         self._host = host.lower()
-        loop = asyncio.get_running_loop()
-
-        def shaking() -> asyncio.BaseProtocol:
-            return self._connection() if encrypted is None else _Handshake(encrypted, self._open, self._connection)
-
-        self._listener = await loop.create_server(shaking, addresses, port, backlog=BACKLOG)
+        made = partial(_Connection, self) if encrypted is None else partial(_Handshake, self, encrypted)
+        self._listener = await asyncio.get_running_loop().create_server(made, addresses, port, backlog=BACKLOG)
 
     @property
     def addresses(self) -> list[tuple[str, int]]:
@@ -99,32 +96,31 @@ class Server:
             self._listener.close()
         for one in self._pages:
             one.close()
-        for connection in [*self._open, *self._streams]:
+        for connection in [*self.opened, *self.streams]:
             connection.transport.abort()
-        for task in list(self._state.tasks):
+        for task in list(self.state.tasks):
             task.cancel()
 
-    def _connection(self) -> "_Connection":
-        return _Connection(self._config, self._state, self._open, self._streams)
+    def admit(self, one: "_Connection | _Handshake") -> None:
+        """Count one more connection; the oldest ends when there are too many."""
+        self.opened[one] = None
+        if len(self.opened) > MOST:
+            oldest = next(iter(self.opened))
+            del self.opened[oldest]
+            oldest.transport.abort()
 
 
 class _Handshake(asyncio.Protocol):
     """A connection whose TLS does not stand yet. What comes with the end of the handshake is kept for who takes over."""
 
-    def __init__(
-        self,
-        encrypted: ssl.SSLContext,
-        others: "dict[_Connection | _Handshake, None]",
-        connection: "Callable[[], _Connection]",
-    ) -> None:
+    def __init__(self, server: Server, encrypted: ssl.SSLContext) -> None:
+        self._server = server
         self._encrypted = encrypted
-        self._others = others
-        self._connection = connection
         self._came = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
-        _admit(self, self._others)
+        self._server.admit(self)
         # Its first step is the next thing that the loop does, before it reads a byte.
         self._shaking = asyncio.create_task(self._shake())
 
@@ -137,49 +133,30 @@ class _Handshake(asyncio.Protocol):
         try:
             transport = await start_tls(self.transport, self, self._encrypted, **how)
         except OSError:  # what is no TLS, or does not come in time
-            self.cut()
+            self.transport.abort()
             return
         finally:
-            self._others.pop(self, None)
+            self._server.opened.pop(self, None)
         if transport is None or transport.is_closing():
             return
-        connection = self._connection()
+        connection = _Connection(self._server)
         transport.set_protocol(connection)
         connection.connection_made(transport)
         if self._came:
             connection.data_received(self._came)
 
-    def cut(self) -> None:
-        """It ends now, whatever it is at."""
-        self.transport.abort()
-
-
-def _admit(one: "_Connection | _Handshake", others: "dict[_Connection | _Handshake, None]") -> None:
-    others[one] = None
-    if len(others) > MOST:
-        oldest = next(iter(others))
-        del others[oldest]
-        oldest.cut()
-
 
 class _Connection(H11Protocol):
-    def __init__(
-        self,
-        config: uvicorn.Config,
-        state: ServerState,
-        others: "dict[_Connection | _Handshake, None]",
-        streams: "set[_Connection]",
-    ) -> None:
-        super().__init__(config, state, {"connection": self})
+    def __init__(self, server: Server) -> None:
+        super().__init__(server.config, server.state, {"connection": self})
         self.logger = _quiet
-        self._others = others
-        self._streams = streams
+        self._server = server
         self._end: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._end = self.loop.call_later(LIFE_S, transport.abort)
-        _admit(self, self._others)
+        self._server.admit(self)
 
     def send_400_response(self, msg: str) -> None:
         """To what is no HTTP, with the headers of every answer. After an answer nothing more can be sent."""
@@ -192,8 +169,8 @@ class _Connection(H11Protocol):
 
     def endure(self) -> None:
         """It is a stream: it lives for as long as it is read."""
-        self._others.pop(self, None)
-        self._streams.add(self)
+        self._server.opened.pop(self, None)
+        self._server.streams.add(self)
         if self._end is not None:
             self._end.cancel()
         self.transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNHEARD_MS)
@@ -204,7 +181,7 @@ class _Connection(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
-        self._others.pop(self, None)
-        self._streams.discard(self)
+        self._server.opened.pop(self, None)
+        self._server.streams.discard(self)
         if self._end is not None:
             self._end.cancel()

@@ -229,7 +229,7 @@ async def cut(counter: Counter, chance: Random, number: int) -> None:
         await until(lambda: placed.acknowledged)
         return
     server = counter.service._listening._server
-    for connection in [*server._streams, *(server._open if chance.random() < 0.5 else ())]:
+    for connection in [*server.streams, *(server.opened if chance.random() < 0.5 else ())]:
         connection.transport.abort()
     placed = await counter.order()
     if chance.random() < 0.5:
