@@ -59,9 +59,9 @@ def heard(program: Path) -> list[dict[str, Any]]:
 class Seer(Alarms):
     """With the open problems that it learns of."""
 
-    def __init__(self, *command: object, **changes: Any) -> None:
+    def __init__(self, *command: object, on_sent: Callable[[], object] = bool, **changes: Any) -> None:
         chosen = {"command_severity": "warning"} | changes
-        super().__init__(config.Alarms(command=tuple(map(str, command)), **chosen), "en")
+        super().__init__(config.Alarms(command=tuple(map(str, command)), **chosen), "en", on_sent)
         self._open_problems = OpenProblems()
 
     def see(self, found: list[Problem], monotonic: float) -> None:
@@ -386,8 +386,8 @@ async def test_what_was_told_by_the_daemon_before_is_not_told_again(program: Wri
 
 async def test_what_was_told_stays_known_while_something_newer_is_not_yet(commands: list[tuple[str, str]]):
     commands.append(("works", ""))
-    alarms, noted = alarms_of("alarm"), list[object]()
-    alarms.on_sent = lambda: noted.append(alarms.heard())
+    noted: list[object] = []
+    alarms = alarms_of("alarm", on_sent=lambda: noted.append(alarms.heard()))
     milder = replace(SEVERE, severity=Severity.WARNING)
     await _look(alarms, [milder], 0.0)
     assert noted == [{milder.key: milder.rank}], "at once, and not at the next look"

@@ -97,7 +97,8 @@ class Daemon:
             self._metrics.know(self.roster.known)
         self.outbox = Outbox(self._context, self.roster)
         self.journal = journal_of(self._settings, self._clock, inline=self.database.inline)
-        self.health = self._checkup()
+        self.own_problems = self._context.own_problems
+        self._wire.on_date = self.own_problems.heard_date
         self.pulse = Pulse()
         self.timetable = Timetable(
             self._machine, self.database, self.pulse, longest_s=self._longest_s, metrics=self._metrics
@@ -111,13 +112,9 @@ class Daemon:
             self.roster.known.keys(),
             not_written=self.outbox.refused,
             journal=self.journal,
-            known=self.health.known,
         )
-        self.restore_check = RestoreCheck(
-            self._settings, self.database, self._clock, self.health.known, self.roster.known.keys()
-        )
-        self.health.also = self.restore_check.read
-        self.health.others = self.roster.problems_elsewhere
+        self.restore_check = RestoreCheck(self._context, self.roster.known.keys())
+        self.health = Checkup(self._context, self.roster, self.restore_check)
         self.report = SelfReport(self._context, self.roster.at_work, self.outbox)
         self.working = AccountsAtWork(
             self._context,
@@ -144,19 +141,6 @@ class Daemon:
         except Fenced:
             self._metrics.fenced(self._clock.now())
             raise
-
-    def _checkup(self) -> Checkup:
-        at_work, known = self.roster.at_work, self.roster.known
-        checkup = Checkup(
-            self._settings,
-            self.database,
-            self._clock,
-            accounts_at_work=at_work.values,
-            names=lambda: {account.fingerprint: account.name for account in known.values() if account is not None},
-            kept=self._kept,
-        )
-        self._wire.on_date = checkup.known.heard_date
-        return checkup
 
     def _longest_s(self) -> float:
         """Of a poll: all accounts log in first, should no token be good any more."""
@@ -185,8 +169,6 @@ class Daemon:
             starting.cancel()
             await asyncio.gather(stopping, starting, return_exceptions=True)
             await self._finish(background, fleet)
-            # A dump that is put back ends replicas: the next daemon has to see it.
-            self._kept.high_water, self._kept.history = self.restore_check.last, self.health.history
         if failed is not None:
             failed.result()
 
@@ -214,7 +196,7 @@ class Daemon:
             metrics=self._metrics,
             accounts=self.roster.at_work,
             timetable=self.timetable,
-            own_problems=self.health.known,
+            own_problems=self.own_problems,
             problems=lambda: self.report.problems,
             wake=self.outbox.wake,
         )
@@ -231,9 +213,7 @@ class Daemon:
         if not self._settings.fleet.from_database:
             await self.database.run(end_replicas)
         await self.database.read(self.database.durability.ask)
-        self.restore_check.last = self._kept.high_water
-        if self._kept.history is not None:
-            self.health.go_on(self._kept.history)
+        self.health.begin_anew()
         self._kept.cooldowns.hold(self._clock.monotonic() + await self.restore_check.start())
         await self.roster.begin(self)
         await self.outbox.recover()  # before anything is decided about the accounts' rows

@@ -250,11 +250,11 @@ class Replica(Roster):
         for name in broken.keys() - self._in_file.keys():
             self.known.setdefault(name, None)
             self._broken.add(name)
-            self._daemon.health.known.begin(Code.ACCOUNT_UNREADABLE, name, account=name, fault=broken[name])
+            self._daemon.own_problems.begin(Code.ACCOUNT_UNREADABLE, name, account=name, fault=broken[name])
 
     def _mended(self, name: str) -> None:
         self._broken.discard(name)
-        self._daemon.health.known.end(Code.ACCOUNT_UNREADABLE, name)
+        self._daemon.own_problems.end(Code.ACCOUNT_UNREADABLE, name)
 
     # ---- both --------------------------------------------------------------------------------------------------------
 

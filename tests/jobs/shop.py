@@ -22,10 +22,12 @@ from orderbridge import config
 from orderbridge.errors import NotSent
 from orderbridge.jobs.account import Account
 from orderbridge.jobs.acknowledge import Polled
-from orderbridge.jobs.context import Context
+from orderbridge.jobs.context import Context, Kept
+from orderbridge.jobs.health_check import Checkup
 from orderbridge.jobs.outbox import CycleResult, Outbox
 from orderbridge.jobs.poll import Poller
 from orderbridge.jobs.poll_state import Polls
+from orderbridge.jobs.restore_check import RestoreCheck
 from orderbridge.jobs.roster import Roster
 from orderbridge.net.http import Wire
 from orderbridge.rules.cooldown import Member
@@ -151,6 +153,12 @@ class Shop:
     def _prepare(self, connection: sqlite3.Connection, _: object = None) -> None:
         connection.create_function("strftime", -1, self.clock.strftime)
         connection.execute("PRAGMA synchronous = OFF")  # no power is cut here, and a test has hundreds of commits
+
+    def checkup(self, *, kept: Kept | None = None, **alarms: Any) -> Checkup:
+        """Of a daemon that has just started. `alarms`: in place of what is configured."""
+        settings = self.settings.model_copy(update={"alarms": config.Alarms(**alarms)} if alarms else {})
+        context, roster = Context.of(settings, self.database, self.clock, kept=kept), Roster.of(self.accounts)
+        return Checkup(context, roster, RestoreCheck(context, roster.known))
 
     async def open(self) -> Self:
         """What the daemon does at its start."""

@@ -30,10 +30,6 @@ from orderbridge_sandbox import Fault
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
-def checkup_of(shop: Shop) -> Checkup:
-    return Checkup(shop.settings, shop.database, shop.clock, shop.accounts.values)
-
-
 def names(found: Sequence[Problem]) -> list[tuple[str, str]]:
     return [(one.code, one.subject) for one in found]
 
@@ -49,7 +45,7 @@ async def fail(shop: Shop, error: Exception) -> None:
 
 
 async def test_how_late_it_is_by_the_service_does_not_follow_our_own_clock(shop: Shop):
-    known = checkup_of(shop).known
+    known = shop.checkup().own_problems
     assert known.service_now() is None
     known.heard_date(date_of(shop, 0))
     before = known.service_now()
@@ -59,14 +55,14 @@ async def test_how_late_it_is_by_the_service_does_not_follow_our_own_clock(shop:
 
 
 async def test_a_disk_that_became_read_only_under_the_file(shop: Shop):
-    checkup = checkup_of(shop)
+    checkup = shop.checkup()
     shop.database.dialect = replace(shop.database.dialect, disk=lambda _: TroubleKind.READ_ONLY)
     await fail(shop, sqlite3.OperationalError("disk I/O error"))
     assert names(await checkup.check()) == [("database_read_only", "")]
 
 
 async def test_a_view_that_cannot_be_read(shop: Shop):
-    checkup = checkup_of(shop)
+    checkup = shop.checkup()
     assert await checkup.check() == []
     shop.till.execute("DROP VIEW delivery_new_orders")
     await asyncio.sleep(VIEWS_S)
@@ -74,7 +70,7 @@ async def test_a_view_that_cannot_be_read(shop: Shop):
 
 
 async def test_a_select_that_is_kept_open_lets_the_log_grow_and_afterwards_it_shrinks(shop: Shop):
-    checkup = checkup_of(shop)
+    checkup = shop.checkup()
     shop.till.execute("CREATE TABLE pos_notes (note TEXT)")
     shop.till.execute("INSERT INTO pos_notes VALUES (1), (2)")
     reading = shop.till.execute("SELECT * FROM pos_notes")
@@ -92,9 +88,9 @@ async def test_a_select_that_is_kept_open_lets_the_log_grow_and_afterwards_it_sh
 
 
 async def test_a_replica_that_was_replaced_tells_it_for_an_hour(shop: Shop):
-    checkup, at = checkup_of(shop), shop.clock.now()
+    checkup, at = shop.checkup(), shop.clock.now()
     for _ in range(3):
-        checkup.known.kept.metrics.fenced(at)
+        checkup.own_problems.kept.metrics.fenced(at)
     (found,) = await checkup.check()
     assert (found.code, found.severity, found.since, found.count) == ("writes_fenced", "warning", at, 3)
     await asyncio.sleep(FENCED.total_seconds() - 10.0)
@@ -105,8 +101,8 @@ async def test_a_replica_that_was_replaced_tells_it_for_an_hour(shop: Shop):
 
 async def test_a_certificate_is_told_when_its_last_days_begin_and_when_it_has_ended(shop: Shop):
     """The daemon works on, and nobody reloads it."""
-    checkup, first = checkup_of(shop), shop.clock.now()
-    checkup.known.kept.page = lambda: Page(is_served=True, has_board=True, ends=first + SOON)
+    checkup, first = shop.checkup(), shop.clock.now()
+    checkup.own_problems.kept.page = lambda: Page(is_served=True, has_board=True, ends=first + SOON)
     assert await checkup.check() == []
     await asyncio.sleep(60)
     (soon,) = await checkup.check()
@@ -127,7 +123,7 @@ async def test_a_certificate_is_told_when_its_last_days_begin_and_when_it_has_en
     ],
 )
 async def test_a_database_that_takes_nothing(words: str, code: Code, shop: Shop):
-    checkup = checkup_of(shop)
+    checkup = shop.checkup()
     await shop.taken_in()
     await fail(shop, sqlite3.OperationalError(words))
     await asyncio.sleep(400)  # and so no poll could be noted
@@ -144,7 +140,7 @@ class Held(Exception):
 
 async def test_a_table_that_nobody_may_even_read(shop: Shop, monkeypatch: pytest.MonkeyPatch):
     """A server's LOCK TABLE: rows that a till holds keep no look from reading."""
-    checkup = checkup_of(shop)
+    checkup = shop.checkup()
     await shop.taken_in()
 
     async def held(_: object) -> None:
@@ -161,7 +157,7 @@ async def test_a_table_that_nobody_may_even_read(shop: Shop, monkeypatch: pytest
 
 async def test_a_table_into_which_nobody_may_write(shop: Shop):
     """A new order waits for nobody's row: so the whole table is held."""
-    checkup = checkup_of(shop)
+    checkup = shop.checkup()
     order = shop.place()
     shop.database.dialect = replace(shop.database.dialect, one_writer=False)  # as on a server
 
@@ -179,7 +175,7 @@ async def test_a_table_into_which_nobody_may_write(shop: Shop):
 
 
 async def test_a_till_that_does_not_let_go_is_told_after_a_while(shop: Shop):
-    checkup = checkup_of(shop)
+    checkup = shop.checkup()
     await shop.poll()
     shop.till.execute("BEGIN IMMEDIATE")
     for expected in ([], [], [("database_busy", "")]):
@@ -196,7 +192,7 @@ async def test_a_till_that_does_not_let_go_is_told_after_a_while(shop: Shop):
     "waits, slow", [([3.0, 3.0], False), ([3.0, 3.0, 3.0], True), ([11.0], True), ([1.9] * 9, False)]
 )
 async def test_a_database_that_is_slow(waits: list[float], slow: bool, shop: Shop):
-    checkup = checkup_of(shop)
+    checkup = shop.checkup()
     await shop.poll()
     for seconds in waits:
         shop.database.trouble.waited(seconds, shop.clock.monotonic())
@@ -210,7 +206,7 @@ async def test_a_database_that_is_slow(waits: list[float], slow: bool, shop: Sho
 
 
 async def test_a_database_that_cannot_be_read_ends_nothing(shop: Shop, monkeypatch: pytest.MonkeyPatch):
-    checkup = checkup_of(shop)
+    checkup = shop.checkup()
     shop.world.refuse_account("kadikoy")
     await shop.poll()
     assert names(await checkup.check()) == [("login_refused", "kadikoy")]
@@ -238,10 +234,10 @@ async def checked_for_long(checkup: Checkup) -> Sequence[Problem]:
 
 
 async def test_a_clock_that_is_set_after_the_last_answer_is_named_beside_the_certificate_that_it_refuses(shop: Shop):
-    checkup = checkup_of(shop)
+    checkup = shop.checkup()
     await shop.poll()
     for _ in range(2):
-        checkup.known.heard_date(date_of(shop, 0))
+        checkup.own_problems.heard_date(date_of(shop, 0))
         await asyncio.sleep(DATE_EVERY_S)
     shop.clock.ahead = timedelta(days=800)
     found = await checked_for_long(checkup)
@@ -252,16 +248,16 @@ async def test_a_clock_that_is_set_after_the_last_answer_is_named_beside_the_cer
 
 @pytest.mark.parametrize("behind, wrong", [(0, False), (59, False), (-59, False), (62, True), (-7200, True)])
 async def test_a_clock_that_is_wrong_by_the_services_date(behind: float, wrong: bool, shop: Shop):
-    checkup = checkup_of(shop)
+    checkup = shop.checkup()
     await shop.poll()
     for _ in range(2):
-        checkup.known.heard_date(date_of(shop, behind))
+        checkup.own_problems.heard_date(date_of(shop, behind))
         await asyncio.sleep(DATE_EVERY_S)
     found = await checked_for_long(checkup)
     assert names(found) == ([("clock_wrong", "")] if wrong else [])
     if wrong:
         assert abs(float(found[0].facts["offset"]) - behind) <= 1
-        checkup.known.heard_date(date_of(shop, 0))
+        checkup.own_problems.heard_date(date_of(shop, 0))
         assert names(await checkup.check()) == []
 
 
@@ -279,16 +275,16 @@ UNREADABLE = (
 
 @pytest.mark.parametrize("dates", [*([date] * 3 for date in UNREADABLE), ["Mon, 05 Jan 2015 00:00:00 GMT"]])
 async def test_a_date_that_says_nothing_or_came_once_is_no_alarm(dates: list[str], shop: Shop):
-    checkup = checkup_of(shop)
+    checkup = shop.checkup()
     await shop.poll()
     for date in dates:
-        checkup.known.heard_date(date)
+        checkup.own_problems.heard_date(date)
         await asyncio.sleep(DATE_EVERY_S)
     assert names(await checkup.check()) == []
 
 
 async def test_tokens_that_die_young_are_somebody_elses_logins(shop: Shop):
-    checkup = checkup_of(shop)
+    checkup = shop.checkup()
     await shop.poll()
     for times in range(1, 4):
         shop.world.end_tokens("kadikoy")
@@ -304,7 +300,7 @@ async def test_tokens_that_die_young_are_somebody_elses_logins(shop: Shop):
 
 
 async def test_secrets_that_reach_no_restaurant_are_a_warning_once_that_is_believed(shop: Shop):
-    checkup, common = checkup_of(shop), Common(shop.clock)
+    checkup, common = shop.checkup(), Common(shop.clock)
     shop.world.faults.add(
         Fault(operation="get_restaurants", status=200, body=b'{"status": true, "data": []}', times=BELIEVED_AFTER)
     )
@@ -326,20 +322,20 @@ async def test_an_order_of_somebody_else_ends_no_token(shop: Shop):
 
 
 async def test_what_a_job_says_is_so_until_it_says_otherwise(shop: Shop):
-    checkup = checkup_of(shop)
+    checkup = shop.checkup()
     await shop.poll()
-    checkup.known.begin(Code.DATABASE_RESTORED)
+    checkup.own_problems.begin(Code.DATABASE_RESTORED)
     assert names(await checkup.check()) == [("database_restored", "")]
-    checkup.known.end(Code.DATABASE_RESTORED)
+    checkup.own_problems.end(Code.DATABASE_RESTORED)
     assert names(await checkup.check()) == []
 
 
 async def test_what_is_asked_of_others(shop: Shop, monkeypatch: pytest.MonkeyPatch):
-    checkup = checkup_of(shop)
+    checkup = shop.checkup()
     await shop.poll()
     monkeypatch.setattr("orderbridge.observe.output.stuck_s", lambda: LOG_STUCK_S)
-    checkup.known.kept.cooldowns.is_scope_wrong = True
-    checkup.known.kept.name_holder = "PID 7"
+    checkup.own_problems.kept.cooldowns.is_scope_wrong = True
+    checkup.own_problems.kept.name_holder = "PID 7"
     assert names(await checkup.check()) == [("cooldown_shared", ""), ("log_not_read", "")]
     await asyncio.sleep(BUSY.total_seconds())
     found = await checkup.check()

@@ -18,13 +18,13 @@ from structlog.testing import capture_logs
 from tests.jobs.conftest import OpenShop
 from tests.jobs.shop import Shop, listing
 
-from orderbridge import config
 from orderbridge.jobs.alarms import AGAIN_S, Command
+from orderbridge.jobs.context import Kept
 from orderbridge.jobs.health_check import Checkup, log_events
 from orderbridge.jobs.lists import Common, read_lists, read_statuses
 from orderbridge.jobs.open_problems import open_problems
 from orderbridge.jobs.upkeep import headline
-from orderbridge.rules.notify import ALIKE_LIMIT, OpenProblems, alike
+from orderbridge.rules.notify import OpenProblems, alike
 from orderbridge.rules.problems import Code, Problem, Severity
 from orderbridge.store.trouble import TroubleKind
 from orderbridge_sandbox import Fault, FaultKind
@@ -53,7 +53,7 @@ async def test_an_account_that_polls_has_no_problem_and_one_that_stops_has_after
 
 
 async def test_a_clock_that_is_set_while_a_look_reads_is_no_alarm(shop: Shop, monkeypatch: pytest.MonkeyPatch):
-    checkup = Checkup(shop.settings, shop.database, shop.clock)
+    checkup = shop.checkup()
     checkup.be_unsure()
     for _ in range(5):  # until it is sure
         await shop.poll()
@@ -121,7 +121,7 @@ async def test_where_a_web_server_has_no_such_path_the_log_doubts_it_only_where_
         await shop.poll()  # with the token that is kept, no login comes before
     shop.world.faults.add(Fault(operation=operation, status=404, body=b"<h1>Not Found</h1>", times=None))
     await shop.poll()
-    checkup = Checkup(shop.settings, shop.database, shop.clock)
+    checkup = shop.checkup()
     with capture_logs() as log:
         await checkup.check()
     told = [line for line in log if line["event"] == "problem.began"]
@@ -334,7 +334,7 @@ def log_of(*checks: tuple[list[Problem], float], language: str = "en") -> list[A
     with capture_logs() as lines:
         for found, at in checks:
             for some in alike(history.check(found, at)):
-                log_events(some, language, ALIKE_LIMIT)
+                log_events(some, language)
     return lines
 
 
@@ -433,10 +433,10 @@ def shown(shop: Shop) -> list[tuple[str, str, int]]:
 
 
 async def test_a_till_and_other_programs_read_what_the_daemon_has_found(shop: Shop):
-    checkup = Checkup(shop.settings, shop.database, shop.clock)
+    checkup = shop.checkup()
     order = await shop.taken_in()
     take_over(shop)
-    checkup.known.begin(Code.CLOCK_WRONG, offset="+120")
+    checkup.own_problems.begin(Code.CLOCK_WRONG, offset="+120")
     await asyncio.sleep(32)
     await shop.poll()
     await checkup.check()
@@ -448,7 +448,7 @@ async def test_a_till_and_other_programs_read_what_the_daemon_has_found(shop: Sh
     await shop.poll()
     await checkup.check()
     assert shown(shop)[1] == ("unanswered", order.key, 2)
-    checkup.known.end(Code.CLOCK_WRONG)
+    checkup.own_problems.end(Code.CLOCK_WRONG)
     shop.act("accept", order)
     await shop.drain()
     await checkup.check()
@@ -465,20 +465,20 @@ def lamp(shop: Shop) -> tuple[str, str | None, str]:
 
 
 async def test_a_till_reads_one_lamp_for_each_account(shop: Shop):
-    checkup = Checkup(shop.settings, shop.database, shop.clock)
+    checkup = shop.checkup()
     shop.till.execute("INSERT INTO delivery_lamps VALUES ('left long ago', 'red', '2020-01-01', NULL, '', NULL)")
     await shop.poll()
     await checkup.check()
     green = lamp(shop)
     assert green[:2] == ("green", None)
     assert shop.one("SELECT sentence FROM delivery_lamp")["sentence"] == "Orders arrive."
-    checkup.known.begin(Code.CLOCK_WRONG, offset="+120")
+    checkup.own_problems.begin(Code.CLOCK_WRONG, offset="+120")
     await asyncio.sleep(10)
     await shop.poll()
     await checkup.check()
     assert lamp(shop)[:2] == ("yellow", "clock_wrong")
     assert "+120 seconds" in shop.one("SELECT sentence FROM delivery_lamp")["sentence"]
-    checkup.known.end(Code.CLOCK_WRONG)
+    checkup.own_problems.end(Code.CLOCK_WRONG)
     await checkup.check()
     assert lamp(shop)[0] == "green"
     assert lamp(shop)[2] > green[2]
@@ -486,28 +486,28 @@ async def test_a_till_reads_one_lamp_for_each_account(shop: Shop):
 
 async def test_a_restart_leaves_the_lamp_and_its_time_as_they_are(shop: Shop):
     await shop.poll()
-    await Checkup(shop.settings, shop.database, shop.clock).check()
+    await shop.checkup().check()
     before = lamp(shop)
     await asyncio.sleep(20)
     await shop.poll()
-    await Checkup(shop.settings, shop.database, shop.clock).check()
+    await shop.checkup().check()
     assert lamp(shop) == before
 
 
 async def test_once_the_daemon_is_dead_the_lamp_is_red_and_green_anew_when_it_is_back(shop: Shop):
     await shop.poll()
-    await Checkup(shop.settings, shop.database, shop.clock).check()
+    await shop.checkup().check()
     before = lamp(shop)
     await asyncio.sleep(91)
     assert lamp(shop)[:2] == ("red", "not_polling")
     await shop.poll()
-    await Checkup(shop.settings, shop.database, shop.clock).check()
+    await shop.checkup().check()
     assert lamp(shop)[0] == "green"
     assert lamp(shop)[2] > before[2]
 
 
 async def test_a_lamp_that_nobody_may_write_is_tried_again_at_the_next_look(shop: Shop):
-    checkup = Checkup(shop.settings, shop.database, shop.clock)
+    checkup = shop.checkup()
     await shop.poll()
     shop.till.execute(
         "CREATE TRIGGER no_lamp BEFORE INSERT ON delivery_lamps BEGIN SELECT RAISE(ABORT, 'no lamp'); END"
@@ -520,9 +520,9 @@ async def test_a_lamp_that_nobody_may_write_is_tried_again_at_the_next_look(shop
 
 
 async def test_once_the_daemon_is_dead_they_read_that_nobody_polls(shop: Shop):
-    checkup = Checkup(shop.settings, shop.database, shop.clock)
+    checkup = shop.checkup()
     await shop.poll()
-    checkup.known.begin(Code.CLOCK_WRONG, offset="+120")
+    checkup.own_problems.begin(Code.CLOCK_WRONG, offset="+120")
     await checkup.check()
     await asyncio.sleep(91)
     assert shown(shop) == [("not_polling", "", 1)]
@@ -571,19 +571,19 @@ async def test_a_daemon_that_is_stopped_in_its_first_look_leaves_what_was_told(
 ):
     shop.world.refuse_account("kadikoy")
     await shop.poll()
-    first = Checkup(shop.settings, shop.database, shop.clock)
+    first = shop.checkup()
     await first.check()
     await first.close()
-    second = Checkup(shop.settings, shop.database, shop.clock)
+    second = shop.checkup()
     if after:
         await cut_off(second, shop.database, after, monkeypatch)
     await second.close()
-    third = Checkup(shop.settings, shop.database, shop.clock)
+    third = shop.checkup()
     await third.check()
     await third.close()
     assert messages == ["began"]
     shop.till.execute("UPDATE delivery_accounts SET state = 'ok', last_poll_ok_utc = datetime('now', '+1 day')")
-    fourth = Checkup(shop.settings, shop.database, shop.clock)
+    fourth = shop.checkup()
     await fourth.check()
     await fourth.close()
     assert messages == ["began", "ended"]
@@ -594,10 +594,10 @@ async def test_what_is_told_while_a_stop_cancels_its_note_is_not_told_again(
 ):
     shop.world.refuse_account("kadikoy")
     await shop.poll()
-    first = Checkup(shop.settings, shop.database, shop.clock)
+    first = shop.checkup()
     await cut_off(first, shop.database, 3, monkeypatch)
     await first.close()
-    second = Checkup(shop.settings, shop.database, shop.clock)
+    second = shop.checkup()
     await second.check()
     await second.close()
     assert messages == ["began"]
@@ -608,10 +608,10 @@ async def test_what_was_told_is_read_at_a_later_look_when_the_first_cannot(
 ):
     shop.world.refuse_account("kadikoy")
     await shop.poll()
-    first = Checkup(shop.settings, shop.database, shop.clock)
+    first = shop.checkup()
     await first.check()
     await first.close()
-    second = Checkup(shop.settings, shop.database, shop.clock)
+    second = shop.checkup()
 
     async def broken(_: Any) -> Any:
         raise OperationalError("SELECT", None, sqlite3.OperationalError("disk I/O error"))
@@ -625,7 +625,7 @@ async def test_what_was_told_is_read_at_a_later_look_when_the_first_cannot(
 
 
 async def test_nothing_is_written_while_nothing_changes_but_a_sign_of_life(shop: Shop):
-    checkup = Checkup(shop.settings, shop.database, shop.clock)
+    checkup = shop.checkup()
     shop.world.refuse_account("kadikoy")
     await shop.poll()
     seen = []
@@ -638,11 +638,11 @@ async def test_nothing_is_written_while_nothing_changes_but_a_sign_of_life(shop:
 
 
 async def test_a_database_that_takes_no_notes_costs_nobody_anything(shop: Shop):
-    checkup = Checkup(shop.settings, shop.database, shop.clock)
+    checkup = shop.checkup()
     await shop.poll()
     shop.till.execute("DROP VIEW delivery_alarms")
     shop.till.execute("DROP TABLE delivery_problems")
-    checkup.known.begin(Code.CLOCK_WRONG, offset="+120")
+    checkup.own_problems.begin(Code.CLOCK_WRONG, offset="+120")
     assert [one.code for one in await checkup.check()] == ["view_broken", "clock_wrong"]
 
 
@@ -670,7 +670,7 @@ async def test_a_disk_that_the_kernel_writes_to_no_more_is_seen(shop: Shop, monk
 
 
 async def test_a_start_neither_ends_nor_begins_what_only_time_shows(shop: Shop):
-    before = Checkup(shop.settings, shop.database, shop.clock)
+    before = shop.checkup()
     before.be_unsure()
     await shop.poll()
     await asyncio.sleep(200)
@@ -681,13 +681,14 @@ async def test_a_start_neither_ends_nor_begins_what_only_time_shows(shop: Shop):
 
 
 async def test_what_is_open_over_a_reload_neither_begins_again_nor_ends_too_early(shop: Shop):
-    before, after = (Checkup(shop.settings, shop.database, shop.clock) for _ in range(2))
+    kept = Kept()
+    before, after = (shop.checkup(kept=kept) for _ in range(2))
     shop.world.refuse_account("kadikoy")
     await shop.poll()
-    before.known.begin(Code.BOARD_UNHEARD)
+    before.own_problems.begin(Code.BOARD_UNHEARD)
     await before.check()
     after.be_unsure()
-    after.go_on(before.history)
+    after.begin_anew()
     with capture_logs() as logs:
         await after.check()
         assert logs == []
@@ -699,19 +700,23 @@ async def test_what_is_open_over_a_reload_neither_begins_again_nor_ends_too_earl
 
 
 async def test_a_replica_that_is_reloaded_goes_on_once_it_is_the_lead_again(shop: Shop):
-    before, after = (Checkup(shop.settings, shop.database, shop.clock) for _ in range(2))
+    kept = Kept()
+    before, after = (shop.checkup(kept=kept) for _ in range(2))
     shop.world.refuse_account("kadikoy")
     await shop.poll()
     await before.check()
-    after.go_on(before.history)
-    after.begin_anew()
     with capture_logs() as logs:
+        for _ in range(2):  # at its start, and when it becomes the lead
+            after.begin_anew()
         await after.check()
         assert logs == []
+        after.begin_anew()  # another was the lead meanwhile
+        await after.check()
+    assert [line["event"] for line in logs] == ["problem.began"]
 
 
 async def test_a_database_that_took_nothing_for_minutes_is_told_and_not_that_nobody_polled_meanwhile(shop: Shop):
-    checkup, trouble = Checkup(shop.settings, shop.database, shop.clock), shop.database.trouble
+    checkup, trouble = shop.checkup(), shop.database.trouble
     await shop.poll()
     assert await checkup.check() == []
     trouble.failed("write", "locked", "a till holds it", TroubleKind.BUSY)
@@ -730,17 +735,14 @@ async def test_what_only_the_daemon_before_could_know_is_not_told_twice_and_its_
 ):
     heard: list[tuple[str, str]] = []
     monkeypatch.setattr(Command, "run", lambda _, words, document: heard.append((words[0], words[1])))
-    settings = shop.settings.model_copy(
-        update={"alarms": config.Alarms(command=("alarm",), command_severity="warning")}
-    )
 
     async def daemon(*, sees: bool, seconds: int) -> None:
-        checkup = Checkup(settings, shop.database, shop.clock)
+        checkup = shop.checkup(command=("alarm",), command_severity="warning")
         checkup.be_unsure()
         for second in range(0, seconds, 30):
             await shop.poll()
             if sees and second:  # it takes a while to be known
-                checkup.known.begin(Code.CLOCK_WRONG, offset="+120")
+                checkup.own_problems.begin(Code.CLOCK_WRONG, offset="+120")
             await checkup.check()
         await checkup.close()
 
@@ -754,9 +756,8 @@ async def test_what_only_the_daemon_before_could_know_is_not_told_twice_and_its_
 async def test_an_alarm_command_that_fails_is_a_problem_until_it_works(shop: Shop, monkeypatch: pytest.MonkeyPatch):
     failures = ["exit code 1"]
     monkeypatch.setattr(Command, "run", lambda *_: failures[0] if failures else None)
-    settings = shop.settings.model_copy(update={"alarms": config.Alarms(command=("x",))})
-    checkup = Checkup(settings, shop.database, shop.clock)
-    checkup.known.begin(Code.DATABASE_LOST)
+    checkup = shop.checkup(command=("x",))
+    checkup.own_problems.begin(Code.DATABASE_LOST)
 
     async def look() -> set[Code]:
         found = {one.code for one in await checkup.check()}
@@ -784,8 +785,7 @@ def heard(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
 
 
 def teller(shop: Shop) -> Checkup:
-    settings = shop.settings.model_copy(update={"alarms": config.Alarms(command=("alarm",))})
-    checkup = Checkup(settings, shop.database, shop.clock)
+    checkup = shop.checkup(command=("alarm",))
     checkup.be_unsure()
     return checkup
 

@@ -8,7 +8,6 @@ from structlog.testing import capture_logs
 from tests.jobs.conftest import OpenShop
 from tests.jobs.shop import COOLDOWN_S, Shop
 
-from orderbridge.jobs.daemon_problems import DaemonProblems
 from orderbridge.marketplace.documents import read_stored
 from orderbridge.net import http
 from orderbridge.rules import deliveries as rules
@@ -163,17 +162,19 @@ async def test_what_stands_behind_a_list_that_is_full_of_what_cannot_be_acknowle
     for number in range(stuck):
         shop.place(status_id=2, payment_key=f"no key {number}")
     waiting = [shop.place(status_id=1, total="x" * 3) for _ in range(60 - stuck)]
-    known = DaemonProblems(shop.database, shop.clock, lambda: [shop.account])
+    known = shop.context.own_problems
     polls = [await shop.poll() for _ in range(3)]
     assert asked(shop) == [None, 1, None]
     assert polls[1].acknowledged == 10
     assert {shop.order(order)["acknowledged_utc"] is not None for order in waiting} == {True}
-    assert [(one.code, one.count, one.account) for one in known.problems()] == [("list_full", stuck, "kadikoy")]
+    assert [(one.code, one.count, one.account) for one in known.problems([shop.account])] == [
+        ("list_full", stuck, "kadikoy")
+    ]
     assert shop.one("SELECT state FROM delivery_accounts")["state"] == "ok"
     shop.world.orders.clear()
     await shop.poll()
     await shop.poll()
-    assert known.problems() == ()
+    assert known.problems([shop.account]) == ()
     assert asked(shop)[3:] == [2, None]
 
 

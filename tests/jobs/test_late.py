@@ -8,8 +8,6 @@ import pytest
 from tests.jobs.conftest import OpenShop
 from tests.jobs.shop import Shop
 
-from orderbridge.jobs.daemon_problems import DaemonProblems
-from orderbridge.jobs.poll import Poller
 from orderbridge.rules.problems import Code
 
 ISTANBUL = ZoneInfo("Europe/Istanbul")
@@ -64,8 +62,7 @@ async def test_it_is_late_until_somebody_answers(shop: Shop):
 
 
 async def test_whole_hours_of_all_orders_are_a_wrong_time_zone_and_told_as_that(shop: Shop):
-    known = shop.polls.known = DaemonProblems(shop.database, shop.clock)
-    shop.pollers["kadikoy"] = Poller(shop.account, shop.polls)
+    known = shop.context.own_problems
     problems = []
     for _ in range(5):
         order = await shop.taken_in(date=local(shop, -180.3))
@@ -79,8 +76,7 @@ async def test_whole_hours_of_all_orders_are_a_wrong_time_zone_and_told_as_that(
 
 
 async def test_the_service_s_own_clock_counts_where_ours_is_wrong(shop: Shop):
-    known = shop.polls.known = DaemonProblems(shop.database, shop.clock)
-    shop.pollers["kadikoy"] = Poller(shop.account, shop.polls)
+    known = shop.context.own_problems
     shop.clock.ahead = timedelta(hours=2, minutes=17)
     known.heard_date(shop.clock.true().strftime("%a, %d %b %Y %H:%M:%S GMT"))
     order = await shop.taken_in(date=local(shop, -1))

@@ -18,7 +18,7 @@ from tests.jobs.conftest import OpenShop
 from tests.jobs.shop import BASE_URL, FakeClock, Shop, text_of
 
 from orderbridge import config
-from orderbridge.jobs.daemon_problems import DaemonProblems
+from orderbridge.jobs.context import Context
 from orderbridge.jobs.journal_writer import Journal
 from orderbridge.jobs.restore_check import NOTE_EVERY_S, RestoreCheck
 from orderbridge.rules.problems import Code, Problem
@@ -31,8 +31,9 @@ class Keeper:
     """A shop's high-water mark, as its daemon keeps it."""
 
     def __init__(self, shop: Shop) -> None:
-        self.known = DaemonProblems(shop.database, shop.clock)
-        self.check = RestoreCheck(shop.settings, shop.database, shop.clock, self.known)
+        context = Context.of(shop.settings, shop.database, shop.clock)
+        self.known, self.kept = context.own_problems, context.kept
+        self.check = RestoreCheck(context, shop.accounts)
         self.word = shop.path.with_name("pos.db.last-word")
 
     def problems(self) -> list[Problem]:
@@ -383,7 +384,7 @@ async def test_a_file_whose_disk_hangs_is_told_and_nobody_waits_for_it(shop: Sho
     await keeper.check.close()  # not waited for either
     gate.set()
     await file._writing
-    assert [one["event"] for one in written[-1:]] == [keeper.check.last.event]
+    assert [one["event"] for one in written[-1:]] == [keeper.kept.high_water.event]
     assert len(written) == 2
     monkeypatch.undo()
     keeper.check.check_file()

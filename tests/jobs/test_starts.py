@@ -7,8 +7,6 @@ from zoneinfo import ZoneInfo
 from tests.jobs.conftest import OpenShop
 from tests.jobs.shop import Shop, text_of
 
-from orderbridge import config
-from orderbridge.jobs.health_check import Checkup
 from orderbridge.rules.problems import Code
 from orderbridge.store import starts
 
@@ -72,10 +70,9 @@ async def test_where_it_is_wanted_the_till_confirms_the_start(shop: Shop):
     shop.database.write_now(lambda tx: starts.note(tx, now, found, raises_revision=True))
     shown = shop.one("SELECT revision, last_change FROM delivery_changed_orders")
     assert (shown["last_change"], shown["revision"]) == ("start", shop.order(order)["pos_revision"] + 1)
-    settings = shop.settings.model_copy(update={"alarms": config.Alarms(not_started_minutes=10)})
 
     async def problems() -> list[tuple[Code, str]]:
-        found = await Checkup(settings, shop.database, shop.clock).check()
+        found = await shop.checkup(not_started_minutes=10).check()
         return [(one.code, one.subject) for one in found if one.code == Code.NOT_STARTED]
 
     assert await problems() == []

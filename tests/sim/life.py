@@ -19,7 +19,6 @@ from tests.sim.plan import Crashed
 from orderbridge import config
 from orderbridge.daemon import Daemon
 from orderbridge.net.http import Wire
-from orderbridge.rules.notify import OpenProblems
 from orderbridge.service import Service
 
 if TYPE_CHECKING:
@@ -47,8 +46,6 @@ class SimDaemon(Daemon):
             database=database,
             **kept,
         )
-        # Each problem is judged by its name.
-        self.health.history, self.health.alike_limit = OpenProblems(flap_limit=10**6), 10**6
 
     async def run(self) -> None:
         self._life.begin(self)

@@ -16,7 +16,7 @@ from orderbridge.cli.common import Context, as_json, pass_context, show_json, sh
 from orderbridge.clock import SystemClock
 from orderbridge.config.addresses import sqlite_file
 from orderbridge.errors import StoreError
-from orderbridge.jobs.daemon_problems import DaemonProblems
+from orderbridge.jobs import context as jobs
 from orderbridge.jobs.reimport import Found, Reimport, Replayed, find
 from orderbridge.jobs.reimport import replay as replayed
 from orderbridge.jobs.restore_check import RestoreCheck
@@ -175,8 +175,8 @@ def _note_older_copy(context: Context, database: Database) -> None:
     """What the daemon does at its start, where none works: after a replay nothing shows that the copy was older."""
 
     async def check() -> None:
-        clock = SystemClock()
-        found = RestoreCheck(context.settings, database, clock, DaemonProblems(database, clock))
+        of_jobs = jobs.Context.of(context.settings, database, SystemClock())
+        found = RestoreCheck(of_jobs, {account.name for account in context.settings.accounts})
         await found.start()
         await found.close()
 

@@ -139,10 +139,10 @@ async def _plain(address: SplitResult, target: str) -> int:
 class Alarms:
     """Learns the open problems at each check, and reports what has changed."""
 
-    def __init__(self, chosen: config.Alarms, language: str) -> None:
+    def __init__(self, chosen: config.Alarms, language: str, on_sent: Callable[[], object] = bool) -> None:
         self._command = Command(chosen.command, chosen.command_timeout_seconds)
         self._limit_s = chosen.command_timeout_seconds + MARGIN_S
-        self.on_sent: Callable[[], object] = bool  # what the command has heard is stored at once
+        self._on_sent = on_sent  # what the command has heard is stored at once
         self._severe_only = chosen.command_severity == "severe"
         self._language = language
         self._problems = OpenProblems()
@@ -225,7 +225,7 @@ class Alarms:
         for one in some:
             self._failed.pop(one.problem.key, None)
         self._again_at, self._wait_s = self._now if self._failed else math.inf, AGAIN_S
-        self.on_sent()
+        self._on_sent()
 
 
 def send(command: "Command", document: Mapping[str, Any]) -> str | None:

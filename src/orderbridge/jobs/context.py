@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo
 
 from orderbridge import config
 from orderbridge.clock import Clock
+from orderbridge.jobs.daemon_problems import DaemonProblems
 from orderbridge.jobs.lanes import Lanes
 from orderbridge.jobs.verdicts import Verdicts
 from orderbridge.observe.metrics import Metrics
@@ -39,7 +40,7 @@ class Kept:
     cooldowns: Cooldowns = field(default_factory=Cooldowns)  # a clock that was set cannot shorten them
     begun: asyncio.Event = field(default_factory=asyncio.Event)
     high_water: HighWater | None = None
-    history: OpenProblems | None = None  # what the log has
+    history: OpenProblems = field(default_factory=OpenProblems)  # what was reported
     name_holder: str | None = None
 
 
@@ -52,6 +53,7 @@ class Context:
     clock: Clock
     random: Random
     kept: Kept
+    own_problems: DaemonProblems
     lanes: Lanes
     verdicts: Verdicts
     tokens: GroupCommit[TokenToKeep, None]  # those of many accounts are kept together
@@ -73,7 +75,8 @@ class Context:
         tokens: GroupCommit[TokenToKeep, None] = GroupCommit(
             partial(write_group, database, save_tokens, urgent=True), wait_s=TOKENS_S if is_many(settings) else 0.0
         )
-        return cls(settings, database, clock, random, kept, Lanes(), verdicts, tokens)
+        own_problems = DaemonProblems(database, clock, kept)
+        return cls(settings, database, clock, random, kept, own_problems, Lanes(), verdicts, tokens)
 
     @property
     def metrics(self) -> Metrics:

@@ -9,13 +9,12 @@ Rules of this file:
 - That a replica was replaced is reported for an hour: what it did meanwhile is done.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from orderbridge.clock import Clock, http_date
-from orderbridge.jobs.context import Kept
 from orderbridge.observe import output
 from orderbridge.rules.notify import Key
 from orderbridge.rules.problems import Code, Problem, page_problems
@@ -23,6 +22,7 @@ from orderbridge.store.database import Database
 
 if TYPE_CHECKING:
     from orderbridge.jobs.account import Account
+    from orderbridge.jobs.context import Kept
 
 DATE_EVERY_S = 10.0  # between two readings of the service's Date: thousands of answers a second have one
 BUSY = timedelta(seconds=10)
@@ -39,23 +39,14 @@ SLOW_WITHIN_S = 120.0
 
 
 class DaemonProblems:
-    """Those of one daemon. `accounts`: those that are at work."""
+    """Those of one daemon."""
 
-    def __init__(
-        self,
-        database: Database,
-        clock: Clock,
-        accounts: "Callable[[], Iterable[Account]]" = tuple,
-        kept: Kept | None = None,
-    ) -> None:
-        self._database = database
-        self._clock = clock
-        self._accounts = accounts
+    def __init__(self, database: Database, clock: Clock, kept: "Kept") -> None:
+        self._database, self._clock, self.kept = database, clock, kept
         self._begun: dict[Key, Problem] = {}
         self._since: dict[Key, datetime] = {}  # of those that are checked
         self._dated = float("-inf")
         self._dates: tuple[tuple[datetime, float], ...] = ()  # the last two, and our monotonic time of each
-        self.kept = kept or Kept()
         self.broken_views: tuple[str, ...] = ()  # at the last check of health
         self.is_held = False  # by another program, so that the last check of health could not even read
 
@@ -103,10 +94,11 @@ class DaemonProblems:
     def _by_date(self, there: datetime, at: float) -> datetime:
         return there + timedelta(seconds=self._clock.monotonic() - at)
 
-    def problems(self) -> tuple[Problem, ...]:
-        """All of it now."""
+    def problems(self, accounts: "Iterable[Account]" = ()) -> tuple[Problem, ...]:
+        """All of it now. `accounts`: those that are at work."""
         now = self._clock.now()
-        checked = [*self._of_database(), *self._others(now), *page_problems(self.kept.page(), now)]
+        page = page_problems(self.kept.page(), now)
+        checked = [*self._of_database(), *self._others(now), *_of_accounts(accounts), *page]
         self._since = {one.key: one.since or self._since.get(one.key, now) for one in checked}
         found = (replace(one, since=self._since[one.key]) for one in checked)
         return (*self._begun.values(), *(one for one in found if has_lasted(one, now)))
@@ -130,13 +122,6 @@ class DaemonProblems:
             yield _problem(Code.CLOCK_WRONG, offset=f"{offsets_s[-1]:+.0f}")
         if self.kept.cooldowns.is_scope_wrong:  # accounts share a cooldown although the configuration does not say so
             yield _problem(Code.COOLDOWN_SHARED)
-        for one in self._accounts():
-            if (dead := one.session.died_young()) >= DEAD_TOKENS:
-                yield _problem(Code.CREDENTIALS_SHARED, one.name, how_many=dead, count=str(dead))
-            if one.reaches_none:
-                yield _problem(Code.NO_RESTAURANT, one.name)
-            if one.full_list:  # of documents that cannot be acknowledged
-                yield _problem(Code.LIST_FULL, one.name, how_many=one.full_list, count=str(one.full_list))
         at, refused = self.kept.metrics.fenced_lately()
         if at is not None and now - at < FENCED:
             yield replace(_problem(Code.WRITES_FENCED, how_many=refused, count=str(refused)), since=at)
@@ -144,6 +129,16 @@ class DaemonProblems:
             yield _problem(Code.LOG_NOT_READ)
         if (holder := self.kept.name_holder) is not None:
             yield _problem(Code.HEALTHCHECK_TAKEN, holder=holder)
+
+
+def _of_accounts(accounts: "Iterable[Account]") -> Iterator[Problem]:
+    for one in accounts:
+        if (dead := one.session.died_young()) >= DEAD_TOKENS:
+            yield _problem(Code.CREDENTIALS_SHARED, one.name, how_many=dead, count=str(dead))
+        if one.reaches_none:
+            yield _problem(Code.NO_RESTAURANT, one.name)
+        if one.full_list:  # of documents that cannot be acknowledged
+            yield _problem(Code.LIST_FULL, one.name, how_many=one.full_list, count=str(one.full_list))
 
 
 def _problem(code: Code, account: str = "", *, how_many: int = 1, **facts: str) -> Problem:

@@ -17,34 +17,29 @@ Not everything that is found is believed at once:
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import structlog
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
-from orderbridge import config
-from orderbridge.clock import Clock
 from orderbridge.errors import Message, Over
 from orderbridge.jobs.alarms import Alarms, Ping
-from orderbridge.jobs.context import Kept
-from orderbridge.jobs.daemon_problems import DaemonProblems
-from orderbridge.jobs.open_problems import configured, read_problems
+from orderbridge.jobs.context import Context
+from orderbridge.jobs.open_problems import read_problems
 from orderbridge.jobs.problem_table import ProblemTable
+from orderbridge.jobs.restore_check import RestoreCheck
+from orderbridge.jobs.roster import Roster
 from orderbridge.rules.health import late_after
 from orderbridge.rules.notify import ALIKE_LIMIT, Event, EventKind, Key, OpenProblems, alike
 from orderbridge.rules.problems import BY_TIME_ALONE, NO_DATABASE, OF_THE_DAEMON, Code, Problem, Severity
-from orderbridge.store.database import Database
 from orderbridge.store.failures import is_busy
 from orderbridge.store.inspection import broken_views
 from orderbridge.texts import problem_text
-
-if TYPE_CHECKING:
-    from orderbridge.jobs.account import Account
 
 CLOCK_JUMP_S = 2.0
 VIEWS_S = 30.0  # between two checks of the views, if none was broken
@@ -56,48 +51,33 @@ _log = structlog.get_logger(__name__)
 class Checkup:
     """The check, and what was reported by then."""
 
-    def __init__(
-        self,
-        settings: config.Settings,
-        database: Database,
-        clock: Clock,
-        accounts_at_work: "Callable[[], Iterable[Account]]" = tuple,
-        names: Callable[[], Mapping[str, str]] | None = None,
-        kept: Kept | None = None,
-    ) -> None:
-        """`names`: of all accounts there are, by fingerprint; without it, of those that are configured."""
-        self._names = names or (lambda: configured(settings))
-        self.known = DaemonProblems(database, clock, accounts_at_work, kept)
-        self._settings = settings
-        self._database = database
-        self._clock = clock
-        self.alarms = Alarms(settings.alarms, settings.language)
-        self.alarms.on_sent = self._store_soon
-        url = settings.alarms.ping_url
-        ca_file = settings.marketplace.ca_file
-        self.ping = None if url is None else Ping(url.get_secret_value(), clock=clock, ca_file=ca_file)
+    def __init__(self, context: Context, roster: Roster, restore_check: RestoreCheck) -> None:
+        self._settings, self._database, self._clock = context.settings, context.database, context.clock
+        self._kept, self.own_problems = context.kept, context.own_problems
+        self._roster, self._restore_check = roster, restore_check
+        chosen = self._settings.alarms
+        self.alarms = Alarms(chosen, self._settings.language, self._store_soon)
+        ca_file = self._settings.marketplace.ca_file
+        url = chosen.ping_url
+        self.ping = None if url is None else Ping(url.get_secret_value(), clock=self._clock, ca_file=ca_file)
         self._storing: asyncio.Task[None] | None = None
-        self.alike_limit = ALIKE_LIMIT
-        self._former: OpenProblems | None = None
-        self.begin_anew()
+        self._found: list[Problem] | None = None  # at the last check of which the alarms have heard
         self._unsure_until = self._ahead = self._next_views = 0.0
-        self.others: Callable[[Connection], Iterable[Problem]] = lambda _: ()  # what other replicas know
-        self.also: Callable[[Connection], object] = bool  # what else a check reads, before anything is decided
+        self.begin_anew()
+
+    @property
+    def history(self) -> OpenProblems:
+        """What was reported. After a reload what is open in the log of the daemon before does not begin again."""
+        return self._kept.history
 
     def begin_anew(self) -> None:
-        """What was reported and is written down was another's: at the start, and when this replica becomes the lead."""
+        """At the start, and when this replica becomes the lead: what is written down was reported by another."""
+        if self._found is not None:
+            self._kept.history = OpenProblems()
         self._table = ProblemTable(self._database, self._clock, self._settings.language)
-        self._remembered = False
+        self._remembered, self._found = False, None
         self._inherited: dict[Key, Problem] = {}
-        self.history, self._former = self._former or OpenProblems(), None
         self._inherit(self.history.open().values())
-        self._found: list[Problem] | None = None  # at the last check of which the alarms have heard
-
-    def go_on(self, former: OpenProblems) -> None:
-        """After a reload: what the log has of the daemon before is open, and does not begin again."""
-        self._former = former
-        self.begin_anew()
-        self._former = former  # a replica has yet to become the lead once more
 
     def _inherit(self, reported: Iterable[Problem]) -> None:
         self._inherited |= {one.key: replace(one, behind=one.code) for one in reported if one.code in LATER_KNOWN}
@@ -147,8 +127,8 @@ class Checkup:
         self._found = found
 
     def _log(self, found: Iterable[Problem]) -> None:
-        for some in alike(self.history.check(found, self._clock.monotonic()), self.alike_limit):
-            log_events(some, self._settings.language, self.alike_limit)
+        for some in alike(self.history.check(found, self._clock.monotonic()), ALIKE_LIMIT):
+            log_events(some, self._settings.language)
 
     def _with_inherited(self, found: Sequence[Problem]) -> list[Problem]:
         seen = {one.key for one in found}
@@ -167,9 +147,9 @@ class Checkup:
     def _check_alarms(self) -> None:
         """A command that fails reports nothing, not even itself: `status` and the board do."""
         if self.alarms.failure is not None:
-            self.known.begin(Code.ALARM_FAILING, reason=self.alarms.failure)
+            self.own_problems.begin(Code.ALARM_FAILING, reason=self.alarms.failure)
         else:
-            self.known.end(Code.ALARM_FAILING)
+            self.own_problems.end(Code.ALARM_FAILING)
 
     async def lost(self) -> None:
         """The database's file is gone, and with it this daemon: it reports that, and the next one reports its end."""
@@ -193,13 +173,19 @@ class Checkup:
         if self.ping is not None:
             await self.ping.close()
 
+    def _names(self) -> dict[str, str]:
+        return {one.fingerprint: one.name for one in self._roster.known.values() if one is not None}
+
     def _read(self, now: datetime, unsafe: Message | None, connection: Connection) -> list[Problem]:
-        self.also(connection)
+        self._restore_check.read(connection)
         if (monotonic := self._clock.monotonic()) >= self._next_views:
-            self.known.broken_views = broken_views(connection)
-            self._next_views = monotonic + (0.0 if self.known.broken_views else VIEWS_S)
-        known = (*self.known.problems(), *self.others(connection))
+            self.own_problems.broken_views = broken_views(connection)
+            self._next_views = monotonic + (0.0 if self.own_problems.broken_views else VIEWS_S)
+        known = (*self._known(), *self._roster.problems_elsewhere(connection))
         return read_problems(connection, self._settings, now, unsafe, known, self._names())
+
+    def _known(self) -> tuple[Problem, ...]:
+        return self.own_problems.problems(self._roster.at_work.values())
 
     async def _find(self) -> list[Problem]:
         """All problems. A database that cannot be read leaves what was open in the tables as it is."""
@@ -209,21 +195,21 @@ class Checkup:
         try:
             found = await self._database.read(partial(self._read, now, unsafe))
         except DBAPIError as error:
-            self.known.is_held = is_busy(error)  # locked rows can be read: this is a whole table
-            known = self.known.problems()
+            self.own_problems.is_held = is_busy(error)  # locked rows can be read: this is a whole table
+            known = self._known()
             keys = {one.key for one in known}
             cause = next((one.code for one in known if one.code in NO_DATABASE), Code.DATABASE_FAILING)
             before = (one for key, one in self.history.open().items() if key not in keys)
             return [*known, *(replace(one, behind=cause) for one in before if one.code not in OF_THE_DAEMON)]
-        self.known.is_held = False
+        self.own_problems.is_held = False
         return found
 
 
-def log_events(some: Sequence[Event], language: str, alike_limit: int) -> None:
+def log_events(some: Sequence[Event], language: str) -> None:
     """One line for events that are alike."""
     event, problem = some[0], some[0].problem
     facts: dict[str, Any] = {"subject": problem.subject, "count": problem.count}
-    if len(some) > alike_limit:
+    if len(some) > ALIKE_LIMIT:
         facts = {"subjects": [one.problem.subject for one in some[:ALIKE_LIMIT]], "count": len(some)}
     if flapped := max(one.flapped for one in some):
         facts["flapped"] = flapped

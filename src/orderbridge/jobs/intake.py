@@ -25,7 +25,6 @@ from sqlalchemy.exc import DBAPIError
 from orderbridge.jobs.account import Account
 from orderbridge.jobs.acknowledge import ACKNOWLEDGE_WITHIN_S, Acknowledger, Answer, Polled
 from orderbridge.jobs.context import Context
-from orderbridge.jobs.daemon_problems import DaemonProblems
 from orderbridge.jobs.journal_writer import Journal
 from orderbridge.jobs.reconciler import Reconciler, Unresolved, read_unresolved
 from orderbridge.marketplace.documents import differs, read_order
@@ -64,11 +63,8 @@ class Intake:
         *,
         unresolved: Callable[[], Awaitable[Unresolved]] | None = None,
         journal: Journal | None = None,
-        known: DaemonProblems | None = None,
     ) -> None:
-        """`known`: where the service's clock is known, and a wrong time zone is noted."""
-        self._account, self._configured = account, configured
-        self._known = known or DaemonProblems(context.database, context.clock)
+        self._account, self._configured, self._own_problems = account, configured, context.own_problems
         self._database, self._lanes, self._clock = context.database, context.lanes, context.clock
         self._zone, self._statuses = context.zone, context.verdicts.statuses
         self._orders, self._list_limit = context.settings.orders, context.settings.marketplace.list_limit
@@ -193,12 +189,12 @@ class Intake:
 
     def _judged(self, fresh: Sequence[Order], now: datetime) -> list[Order]:
         """The same orders, each late one with that among its problems; and what they show of the time zone is noted."""
-        judged = [self._lateness.marked(order, self._known.service_now() or now) for order in fresh]
+        judged = [self._lateness.marked(order, self._own_problems.service_now() or now) for order in fresh]
         hours, name = self._lateness.hours_off, self._account.name
         if hours is None:
-            self._known.end(Code.TIMEZONE_WRONG, name)
+            self._own_problems.end(Code.TIMEZONE_WRONG, name)
         else:
-            self._known.begin(Code.TIMEZONE_WRONG, name, account=name, hours=f"{hours:+}", zone=self._zone)
+            self._own_problems.begin(Code.TIMEZONE_WRONG, name, account=name, hours=f"{hours:+}", zone=self._zone)
         return judged
 
     def _begins_before(self, order: Order) -> int:

@@ -48,14 +48,7 @@ class Poller:
         context = polls.context
         self._account, self._who, self._log = account, account.fingerprint, _log.bind(account=account.name)
         self._polls, self._cooldowns = polls, polls.cooldowns
-        self.intake = Intake(
-            account,
-            context,
-            polls.configured,
-            unresolved=polls.unresolved,
-            journal=polls.journal,
-            known=polls.known,
-        )
+        self.intake = Intake(account, context, polls.configured, unresolved=polls.unresolved, journal=polls.journal)
         self._clock, self._lanes, self._metrics = context.clock, context.lanes, context.metrics
         self._timeout_s = context.settings.marketplace.timeout_seconds
         self._statuses = context.verdicts.statuses

@@ -22,7 +22,6 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
 from orderbridge.jobs.context import Context
-from orderbridge.jobs.daemon_problems import DaemonProblems
 from orderbridge.jobs.journal_writer import Journal
 from orderbridge.jobs.reconciler import Unresolved, read_unresolved
 from orderbridge.rules.cooldown import MARGIN_S, together_s
@@ -67,12 +66,11 @@ class Polls:
         *,
         not_written: Callable[[], int],
         journal: Journal | None = None,
-        known: DaemonProblems | None = None,
     ) -> None:
         """`configured`: the names of all accounts, as of now. `not_written`: outbox rows that the database refuses."""
         market = context.settings.marketplace
         self.context, self.cooldowns = context, context.kept.cooldowns
-        self.configured, self.not_written, self.journal, self.known = configured, not_written, journal, known
+        self.configured, self.not_written, self.journal = configured, not_written, journal
         self.places = asyncio.Semaphore(MOST_POLLS)  # on the wire, for all accounts; who waits for one stands in line
         self.is_closed = False
         self._most = MOST_POLLS

@@ -24,9 +24,8 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
 from orderbridge import config
-from orderbridge.clock import Clock
 from orderbridge.errors import Over
-from orderbridge.jobs.daemon_problems import DaemonProblems
+from orderbridge.jobs.context import Context
 from orderbridge.rules.problems import Code
 from orderbridge.store import high_water, journal
 from orderbridge.store.database import BESIDE_S, Database
@@ -53,23 +52,12 @@ _log = structlog.get_logger(__name__)
 class RestoreCheck:
     """Of one daemon."""
 
-    def __init__(
-        self,
-        settings: config.Settings,
-        database: Database,
-        clock: Clock,
-        known: DaemonProblems,
-        accounts: Collection[str] | None = None,
-    ) -> None:
-        """`accounts`: the names of all there are; without it, of those that are configured."""
-        self._accounts = {account.name for account in settings.accounts} if accounts is None else accounts
-        self._settings = settings
-        self._database = database
-        self._clock = clock
-        self._known = known
-        path = mark_path(settings, database)
-        self._file = None if path is None else SidecarWriter(path, inline=database.inline)
-        self.last: HighWater | None = None  # the mark
+    def __init__(self, context: Context, accounts: Collection[str]) -> None:
+        """`accounts`: the names of all there are."""
+        self._settings, self._database, self._clock = context.settings, context.database, context.clock
+        self._accounts, self._kept, self._own_problems = accounts, context.kept, context.own_problems
+        path = mark_path(self._settings, self._database)
+        self._file = None if path is None else SidecarWriter(path, inline=self._database.inline)
         self._found: HighWater | None = None  # by the check that is under way
         self._was_lost = False  # the file was taken away under the daemon before this one
         self._hangs = False  # a file that was read did not answer
@@ -84,15 +72,23 @@ class RestoreCheck:
         await self._database.run(lambda tx: high_water.begin(tx, uuid.uuid4().hex))
         before = await self._read_mark()
         # Of the daemon before this one in the process, where the file stood still meanwhile.
-        if before is not None and (self.last is None or not high_water.is_behind(before, self.last)):
-            self.last = before
+        if before is not None and (
+            self._kept.high_water is None or not high_water.is_behind(before, self._kept.high_water)
+        ):
+            self._kept.high_water = before
         heard = await self._read_file(HeardFile(self._database).read) or ()
         self._was_lost = any(row["code"] == Code.DATABASE_LOST for row in heard)
-        found, _ = await self._database.read(lambda tx: high_water.reach(tx, self._clock.now(), self.last))
+        found, _ = await self._database.read(lambda tx: high_water.reach(tx, self._clock.now(), self._kept.high_water))
         hold, self._began = 0.0, found
-        if found is not None and self.last is not None and high_water.is_behind(found, self.last):
+        if (
+            found is not None
+            and self._kept.high_water is not None
+            and high_water.is_behind(found, self._kept.high_water)
+        ):
             market = self._settings.marketplace
-            hold = hold_s(self.last.next_poll, self._clock.now(), market.timeout_seconds + market.cooldown_seconds)
+            hold = hold_s(
+                self._kept.high_water.next_poll, self._clock.now(), market.timeout_seconds + market.cooldown_seconds
+            )
         self._database.on_written = self.written
         await self.check(at_start=True)
         return hold
@@ -157,14 +153,16 @@ class RestoreCheck:
             with suppress(DBAPIError, Over):  # others report it
                 await self.check()
             took_s = self._clock.monotonic() - began
-            few = self.last is None or len(self.last.accounts) < MANY
+            few = self._kept.high_water is None or len(self._kept.high_water.accounts) < MANY
             await asyncio.sleep(max(NOTE_EVERY_S if few else MANY_S, SHARE * took_s))
 
     async def check(self, *, at_start: bool = False) -> None:
         """The next generation, compared with the mark, which follows it. Raises DBAPIError, Over."""
         self._own += 1
         try:
-            found, older = await self._database.run(lambda tx: high_water.advance(tx, self._clock.now(), self.last))
+            found, older = await self._database.run(
+                lambda tx: high_water.advance(tx, self._clock.now(), self._kept.high_water)
+            )
         except BaseException:
             self._own = max(self._own - 1, 0)
             raise
@@ -174,13 +172,13 @@ class RestoreCheck:
 
     def read(self, connection: Connection) -> None:
         """Within a transaction that reads more; `follow` goes on from there."""
-        self._found, older = high_water.reach(connection, self._clock.now(), self.last)
+        self._found, older = high_water.reach(connection, self._clock.now(), self._kept.high_water)
         if self._found is not None:
             self._report(older)
 
     async def follow(self) -> None:
         """What was read is compared. A command or another replica may have written, too."""
-        found, before, self._found = self._found, self.last, None
+        found, before, self._found = self._found, self._kept.high_water, None
         if (late := self._read()) is not None and self._began is not None and found is not None:
             with suppress(DBAPIError, Over):
                 if await self._is_older(self._began, late, at_start=True):
@@ -194,13 +192,13 @@ class RestoreCheck:
                 await self._compare(found)
 
     async def _compare(self, found: HighWater | None, *, at_start: bool = False) -> None:
-        before = self.last
+        before = self._kept.high_water
         if found is None:
             return
         if before is not None and await self._is_older(found, before, at_start=at_start):
             self._report(await self._withhold(found, before))
             found = (await self._database.read(lambda tx: high_water.reach(tx, self._clock.now(), before)))[0] or found
-        self.last = found
+        self._kept.high_water = found
         if self._file is not None and self._reading is None:
             self._file.put(partial(asdict, found))
 
@@ -256,19 +254,19 @@ class RestoreCheck:
         if self._reading is not None or self._file.slow_s() > SLOW_S:
             error = say("log.disk_silent")
         if error is None:
-            self._known.end(Code.LAST_WORD_NOT_WRITTEN)
+            self._own_problems.end(Code.LAST_WORD_NOT_WRITTEN)
         else:
-            self._known.begin(Code.LAST_WORD_NOT_WRITTEN, file=self._file.path, error=error)
+            self._own_problems.begin(Code.LAST_WORD_NOT_WRITTEN, file=self._file.path, error=error)
 
     def _report(self, older: Older | None) -> None:
         if older is None:
-            self._known.end(Code.DATABASE_RESTORED)
+            self._own_problems.end(Code.DATABASE_RESTORED)
             return
         at = "?" if older.last_known is None else f"{older.last_known:%Y-%m-%d %H:%M} UTC"
         missing = "?" if older.missing is None else str(older.missing)
         facts = {"last_known": at, "missing": missing, "numbers": older.numbers or "?"}
         facts["accounts"] = ", ".join(older.held[:NAME_LIMIT]) + ("…" if len(older.held) > NAME_LIMIT else "") or "-"
-        self._known.begin(Code.DATABASE_RESTORED, since=older.since, count=older.missing or 1, **facts)
+        self._own_problems.begin(Code.DATABASE_RESTORED, since=older.since, count=older.missing or 1, **facts)
 
 
 def mark_path(settings: config.Settings, database: Database) -> Path | None:

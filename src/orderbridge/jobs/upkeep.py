@@ -228,7 +228,7 @@ class Upkeep:
         self._roster = roster
         self._database = context.database
         self._clock = context.clock
-        self._health = health
+        self._health, self._own_problems = health, context.own_problems
         self._restore_check = restore_check
         self._report = report
         self._journal = journal
@@ -245,7 +245,7 @@ class Upkeep:
     async def sweep(self) -> float:
         """What only time brings about. Returns the seconds until the next one."""
         if self._roster.owns(None):
-            late = await today(self._database, self._settings, self._clock, self._health.known.service_now())
+            late = await today(self._database, self._settings, self._clock, self._own_problems.service_now())
             await sweep(self._database, self._settings, self._clock, late)
             if self._journal is not None:
                 await self._journal.tidy(self._settings.orders.retention_days, late)
@@ -272,13 +272,13 @@ class Upkeep:
     async def check(self) -> float:
         """One check of health, reported to everybody. Returns the seconds until the next one."""
         if self._journal is not None:
-            self._journal.report(self._health.known)
+            self._journal.report(self._own_problems)
         self._restore_check.check_file()
         if self._roster.owns(None):
             found = await self._health.check()
             await self._restore_check.follow()
         else:
-            found = [one for one in self._health.known.problems() if one.behind is None]
+            found = [one for one in self._own_problems.problems(self._roster.at_work.values()) if one.behind is None]
         await self._roster.share_problems(found)
         self._report.checked(found)
         status = headline(found, len(self._roster.at_work), self._zone, self._settings.language)

@@ -70,8 +70,7 @@ class Heard:
 class OpenProblems:
     """What was reported of the problems, in the log and by the alarm command."""
 
-    def __init__(self, flap_limit: int = FLAP_LIMIT) -> None:
-        self._flap_limit = flap_limit
+    def __init__(self) -> None:
         self._histories: dict[Key, History] = {}
         self._heard: dict[Key, Heard] = {}
 
@@ -132,7 +131,7 @@ class OpenProblems:
                 return None
             one.announced = rank
             return Event(EventKind.ESCALATED, problem)
-        if len(one.messages) >= self._flap_limit and rank <= max(announced for _, announced in one.messages):
+        if len(one.messages) >= FLAP_LIMIT and rank <= max(announced for _, announced in one.messages):
             return None
         one.began, one.announced = now, rank
         one.messages.append((now, rank))
@@ -147,7 +146,7 @@ class OpenProblems:
             if not one.messages:  # calm for ten minutes
                 del self._histories[key]
             return None
-        if len(one.messages) >= self._flap_limit:
+        if len(one.messages) >= FLAP_LIMIT:
             return None
         one.messages.append((now, one.announced))
         one.announced = NOT_OPEN

@@ -9,7 +9,6 @@ from tests.jobs.shop import Shop
 
 from orderbridge.daemon import RunningDaemon
 from orderbridge.jobs.daemon_problems import DaemonProblems
-from orderbridge.jobs.health_check import Checkup
 from orderbridge.observe.metrics import POLLS, Metrics
 from orderbridge.rules.problems import Code
 from orderbridge_board import queries
@@ -20,8 +19,7 @@ OpenShop = Callable[..., Awaitable[Shop]]
 
 
 def known_of(shop: Shop) -> DaemonProblems:
-    logins = [(account.name, account.session) for account in shop.accounts.values()]
-    return Checkup(shop.settings, shop.database, shop.clock, lambda: logins).known
+    return shop.context.own_problems
 
 
 def watch_of(shop: Shop, known: DaemonProblems, metrics: Metrics | None = None) -> tuple[BoardWatch, Audience]:

@@ -390,7 +390,7 @@ async def test_a_replica_that_was_replaced_sends_nothing_and_ends_and_the_next_d
     assert [line["reason"] for line in lines if line["event"] == "daemon.fenced"] == [Message("fleet.fenced")]
     assert [line for line in lines if line["event"] == "job.crashed"] == []
     (counted,) = metrics.readings(WRITES_FENCED)
-    told = town.new_daemon(metrics).health.known.problems()
+    told = town.new_daemon(metrics).own_problems.problems()
     assert [(one.code, one.count) for one in told if one.code == Code.WRITES_FENCED] == [
         ("writes_fenced", counted.value)
     ]
@@ -407,13 +407,13 @@ async def test_what_only_one_replica_knows_the_lead_tells(town: Town):
     lead.roster.membership, other.roster.membership = Shares(0, *buckets("chain")), Shares(*buckets("kadikoy"))
     lead.roster.membership.name, other.roster.membership.name = "one 11", "two 22"
     async with running(lead), running(other):
-        other.health.known.begin(Code.CREDENTIALS_SHARED, "kadikoy", account="kadikoy", count=3)
-        other.health.known.begin(Code.CLOCK_WRONG, offset="+90")
+        other.own_problems.begin(Code.CREDENTIALS_SHARED, "kadikoy", account="kadikoy", count=3)
+        other.own_problems.begin(Code.CLOCK_WRONG, offset="+90")
         await asyncio.sleep(15.0)
         told = {(one.code, one.subject, one.account) for one in lead.report.problems}
         assert {(Code.CREDENTIALS_SHARED, "kadikoy", "kadikoy"), (Code.CLOCK_WRONG, "two 22", None)} <= told
-        other.health.known.end(Code.CREDENTIALS_SHARED, "kadikoy")
-        other.health.known.end(Code.CLOCK_WRONG)
+        other.own_problems.end(Code.CREDENTIALS_SHARED, "kadikoy")
+        other.own_problems.end(Code.CLOCK_WRONG)
         await asyncio.sleep(15.0)
         assert not {one.code for one in lead.report.problems} & {Code.CREDENTIALS_SHARED, Code.CLOCK_WRONG}
 
