@@ -116,7 +116,7 @@ async def test_it_is_told_the_beginning_the_escalation_and_the_end(program: Writ
         "count": 1,
         "seconds": round(3 * PAUSE_S),
     }
-    assert document["cause"].startswith("The service does not accept")
+    assert document["cause"].startswith("The marketplace does not accept")
     assert "Ayşe" not in str(told), "what an answer said is nobody's business"
     assert told[0]["environ"]["ALARM_TO"] == "chef@example.org"
     assert "hush" not in str(told)
@@ -402,7 +402,7 @@ def test_after_the_end_nothing_is_started(program: Write):
     path = program("")
     command = Command([str(path)], 30)
     command.end()
-    assert command.run([], b"{}") == "not started: the program ends"
+    assert command.run([], b"{}") == "not started: the program is stopping"
     assert not heard(path)
 
 
@@ -557,4 +557,4 @@ def test_one_that_cannot_be_waited_for_has_failed_and_is_killed(program: Write, 
 
     monkeypatch.setattr(subprocess.Popen, "communicate", broken)
     command = Command([str(program("import time; time.sleep(600)"))], 1.0)
-    assert command.run([], b"{}") == "broken off: Invalid argument"
+    assert command.run([], b"{}") == "interrupted: Invalid argument"

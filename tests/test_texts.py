@@ -429,7 +429,8 @@ def test_a_technical_code_is_told_in_the_words_of_a_plain_one() -> None:
 
 def test_an_unknown_code_still_gives_a_sentence_that_carries_it() -> None:
     assert (
-        text("no_such_code", "en") == "Something unexpected happened (no_such_code). Tell technical support this code."
+        text("no_such_code", "en")
+        == "Something unexpected happened (no_such_code). Report this code to technical support."
     )
     assert "(no_such_code)" in text("no_such_code", "tr")
 
@@ -462,4 +463,4 @@ def test_a_brace_in_a_fact_is_only_a_brace() -> None:
 )
 def test_a_server_error_that_is_still_retried_is_told_as_such(state: ActionState | None, final: bool) -> None:
     assert (text("service_error", "en", state=state) == text("service_error", "en")) is final
-    assert ("tried again" in text("service_error", "en", state=state)) is not final
+    assert ("retried" in text("service_error", "en", state=state)) is not final

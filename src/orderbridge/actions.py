@@ -114,7 +114,7 @@ OPEN, CLOSED = "Open", "Closed"  # docs/interface.md, Restaurant
 _CANCEL = frozenset({Action.CANCEL})
 _TOGGLES_RESTAURANT = frozenset({Action.OPEN_RESTAURANT, Action.CLOSE_RESTAURANT})
 _TOGGLES_FOOD = frozenset({Action.ACTIVATE_FOOD, Action.DEACTIVATE_FOOD})
-PREPARING_TIME = Argument("preparing_time", 1, 1440, "--minutes", "Preparing time.")
+PREPARING_TIME = Argument("preparing_time", 1, 1440, "--minutes", "Preparation time in minutes.")
 REASON_ID = Argument("reason_id", 1, 8, "--reason", "See delivery_cancel_reasons.")
 
 # A customer waits for an answer, then a courier and a till for theirs; a menu can wait a moment.
@@ -137,7 +137,7 @@ ACTIONS: Mapping[Action, ActionKind] = {
         subject=Subject.ORDER,
         path="/orders/ontheway",
         command="on-the-way",
-        help="The restaurant's own courier has left with the order.",
+        help="Report an order as on the way: the restaurant's own courier has left with it.",
         target=IN_DELIVERY,
         undone=frozenset({CONFIRMED}),
         shown_by=frozenset({IN_DELIVERY}),
@@ -150,7 +150,7 @@ ACTIONS: Mapping[Action, ActionKind] = {
         subject=Subject.ORDER,
         path="/orders/complete",
         command="complete",
-        help="The order has been handed over and paid.",
+        help="Complete an order: it has been handed over and paid.",
         target=COMPLETE_WITH_PAYMENT,
         undone=frozenset({IN_DELIVERY}),
         shown_by=frozenset({COMPLETE_WITH_PAYMENT}),

@@ -8,15 +8,15 @@ from orderbridge.texts import say
 
 @click.group()
 def board() -> None:
-    """The board's devices."""
+    """Manage the board's tablets."""
 
 
 @board.command("pair")
-@click.option("--look", is_flag=True, help="The tablet may look, and act on nothing.")
+@click.option("--look", is_flag=True, help="The tablet may only view orders.")
 @as_json
 @pass_context
 def pair(context: Context, look: bool, as_json: bool) -> None:
-    """Eight digits, with which one tablet can be paired within 10 minutes."""
+    """Print eight digits that pair one tablet within 10 minutes."""
     from orderbridge.clock import SystemClock
     from orderbridge_board import devices
 
@@ -46,7 +46,7 @@ def _address(context: Context) -> str:
 @as_json
 @pass_context
 def devices(context: Context, as_json: bool) -> None:
-    """Which tablets are paired."""
+    """List the paired tablets."""
     from orderbridge_board import devices
 
     show_rows(context.read(devices.listed), machine=as_json, empty=say("board.no_devices"))
@@ -56,7 +56,7 @@ def devices(context: Context, as_json: bool) -> None:
 @click.argument("device")
 @pass_context
 def revoke(context: Context, device: str) -> None:
-    """Let a tablet in no more. DEVICE: its id or its name."""
+    """Revoke a tablet's access. DEVICE: its id or its name."""
     from orderbridge.clock import SystemClock
     from orderbridge_board import devices
 

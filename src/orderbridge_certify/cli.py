@@ -18,23 +18,23 @@ LONGEST_SLUG = 60
 
 
 @click.command()
-@click.option("--till", required=True, help="The till's name and version, as the report shows it.")
+@click.option("--till", required=True, help="The POS's name and version, as the report shows it.")
 @click.option("--database", "url", help="The address of an empty database; without it a SQLite file in the folder.")
 @click.option(
-    "--folder", type=click.Path(file_okay=False, path_type=Path), help="Where everything is kept; certify-NAME else."
+    "--folder", type=click.Path(file_okay=False, path_type=Path), help="The folder for all files; default certify-NAME."
 )
 @click.option("--seed", default=1, show_default=True, help="The same seed plays the same orders.")
 @click.option("--only", multiple=True, help="Only this scenario; may be repeated.")
 @click.option(
-    "--start", default="", help="A command that starts the till; certify kills it, too, and starts two at once."
+    "--start", default="", help="A command that starts the POS; certify also kills it, and starts two at once."
 )
-@click.option("--hands", help="A command that does at the till what a person would be asked for.")
-@click.option("--unattended", is_flag=True, help="Ask nobody: what needs a person is not seen.")
+@click.option("--hands", help="A command that does in the POS what a person would be asked to do.")
+@click.option("--unattended", is_flag=True, help="Ask no one: criteria that need a person count as not seen.")
 @click.option(
-    "--within", "within_s", default=10.0, show_default=True, help="In how many seconds an order is taken over."
+    "--within", "within_s", default=10.0, show_default=True, help="Seconds within which an order must be taken over."
 )
-@click.option("--pace", default=1.0, show_default=True, help="Below 1 all waiting is shorter by that factor.")
-@click.option("--reads-locked", is_flag=True, help="The till locks the database before it reads.")
+@click.option("--pace", default=1.0, show_default=True, help="Below 1, all waiting times are shortened by that factor.")
+@click.option("--reads-locked", is_flag=True, help="The POS locks the database before it reads.")
 @pass_context
 def certify(
     context: Context,

@@ -23,7 +23,7 @@ SHORT = {"cooldown": "cooldown_seconds"}  # an option's name that is not its swi
     help="The SQLite file to leave behind.",
 )
 def demo(order_count: int, database: Path) -> None:
-    """Sandbox, daemon and a little till together: watch orders come in, be accepted and completed."""
+    """Run sandbox, daemon and a small POS together: watch orders come in, be accepted and completed."""
     import sqlite3
 
     from orderbridge_sandbox.demo import play
@@ -36,7 +36,7 @@ def demo(order_count: int, database: Path) -> None:
 
 @click.command()
 @click.option("--listen", default="127.0.0.1:8443", show_default=True, help="Address and port.")
-@click.option("--name", "names", multiple=True, help="A further host name of it, for the certificate; may be repeated.")
+@click.option("--name", "names", multiple=True, help="Another host name for the certificate; may be repeated.")
 @click.option(
     "--directory",
     type=click.Path(file_okay=False, path_type=Path),
@@ -49,17 +49,17 @@ def demo(order_count: int, database: Path) -> None:
     "--cooldown-scope",
     type=click.Choice(["credential", "application", "address", "restaurant"]),
     show_default="credential",
-    help="Who shares a cooldown: the interface leaves it open.",
+    help="Who shares a cooldown; the interface does not say.",
 )
 @click.option("--token-seconds", type=float, show_default="86400", help="Validity of an access token.")
-@click.option("--orders-per-minute", type=float, show_default="2", help="Orders placed by itself; 0: none.")
-@click.option("--max-orders", type=int, help="Stop placing by itself after so many.")
-@click.option("--seed", type=int, help="The same seed places the same orders; without one, each start others.")
-@click.option("--preset", "presets", multiple=True, help="Switches that belong together, by name; may be repeated.")
+@click.option("--orders-per-minute", type=float, show_default="2", help="Orders placed automatically; 0: none.")
+@click.option("--max-orders", type=int, help="Stop placing orders after this many.")
+@click.option("--seed", type=int, help="The same seed places the same orders; without one, each start differs.")
+@click.option("--preset", "presets", multiple=True, help="A named group of switches; may be repeated.")
 @click.option(
-    "--set", "settings", multiple=True, help="A switch: NAME=VALUE; may be repeated. docs/sandbox.md has all."
+    "--set", "settings", multiple=True, help="A switch: NAME=VALUE; may be repeated. docs/sandbox.md lists all."
 )
-@click.option("-q", "--quiet", is_flag=True, help="Say nothing of what happens.")
+@click.option("-q", "--quiet", is_flag=True, help="Print nothing of what happens.")
 def sandbox(
     listen: str,
     names: tuple[str, ...],
@@ -70,7 +70,7 @@ def sandbox(
     quiet: bool,
     **given: Any,
 ) -> None:
-    """The marketplace's service, played on this machine: for an integration without credentials."""
+    """Simulate the marketplace on this machine, for an integration without credentials."""
     from orderbridge.clock import SystemClock
     from orderbridge_sandbox import Options, World
     from orderbridge_sandbox.options import settings_from

@@ -24,6 +24,8 @@ import pytest
 from tests.cli.shell import APP, REST
 from tests.store.samples import hold_open
 
+import orderbridge.cli.check
+import orderbridge.cli.service_commands  # noqa: F401 - loaded here, because another user may not be able to
 from orderbridge import mounts as system_mounts
 from orderbridge.clock import SystemClock
 from orderbridge.config import load
@@ -192,7 +194,7 @@ WRONG_VALUES: list[tuple[str, str, str, str, dict[str, object]]] = [  # of [mark
         "a space in base_url",
         "base_url içinde boşluk",
         "marketplace.base_url ",
-        "holds a space",
+        "contains a space",
         {"base_url": "https://api.example. com"},
     ),
     (
@@ -226,7 +228,7 @@ def _(place: Place) -> None:
     place.accounts = [("kadıköy", *place.accounts[0][1:])]
 
 
-@setup("no account", "hesap yok", "accounts ", "add an [[accounts]] table", code=78)
+@setup("not an account", "hesap yok", "accounts ", "add an [[accounts]] table", code=78)
 def _(place: Place) -> None:
     place.accounts = []
 
@@ -234,7 +236,7 @@ def _(place: Place) -> None:
 @setup(
     "ca_file is no certificate",
     "ca_file bir sertifika değil",
-    "no readable file of PEM certificates",
+    "not a readable file of PEM certificates",
     "BEGIN CERTIFICATE",
     code=78,
 )
@@ -292,7 +294,7 @@ def _(place: Place) -> None:
     place.secret("app", "\n")
 
 
-@setup("both secrets in one file", "iki anahtar tek dosyada", "app_secret_key ", "holds a line break", code=78)
+@setup("both secrets in one file", "iki anahtar tek dosyada", "app_secret_key ", "contains a line break", code=78)
 def _(place: Place) -> None:
     place.secret("app", f"{APP}\n{REST}\n")
 
@@ -485,7 +487,9 @@ def _(place: Place) -> None:
     place.market["base_url"] = f"https://127.0.0.1:{port}"
 
 
-@setup("the path of base_url is wrong", "base_url yolu yanlış", "HTTP 404", "not the service at that path", code=69)
+@setup(
+    "the path of base_url is wrong", "base_url yolu yanlış", "HTTP 404", "that path is not the marketplace's", code=69
+)
 def _(place: Place) -> None:
     place.market["base_url"] = f"{place.sandbox.base_url}/v2"
 
@@ -522,7 +526,7 @@ def _(place: Place) -> None:
     place.config.write_text(place.config.read_text("utf-8").replace("[[accounts]]", "[accounts]"), "utf-8")
 
 
-@setup("a Windows path", "Windows yolu", "holds a backslash", "written with slashes", code=78)
+@setup("a Windows path", "Windows yolu", "contains a backslash", "written with slashes", code=78)
 def _(place: Place) -> None:
     place.database["url"] = r"sqlite:///C:\\pos\\pos.db"
 
@@ -540,8 +544,8 @@ def _(place: Place) -> None:
 @setup(
     "a folder for a database",
     "veritabanı yerine klasör",
-    "is a folder and no SQLite file",
-    "Name the file in it",
+    "is a folder, not a SQLite file",
+    "Add the file's name",
     code=78,
 )
 def _(place: Place) -> None:
@@ -549,7 +553,7 @@ def _(place: Place) -> None:
     place.file.mkdir()
 
 
-@setup("the database's folder is missing", "veritabanının klasörü yok", "Make the folder", log=("Make the folder",))
+@setup("the database's folder is missing", "veritabanının klasörü yok", "Create the folder", log=("Create the folder",))
 def _(place: Place) -> None:
     place.database["url"] = f"sqlite:///{place.folder}/missing/pos.db"
 
@@ -577,7 +581,7 @@ def _(place: Place) -> None:
     _as_nobody(place)
 
 
-@setup("the file is no database", "dosya bir veritabanı değil", "no SQLite file", "put a backup in its place")
+@setup("the file is no database", "dosya bir veritabanı değil", "not a SQLite file", "put a backup in its place")
 def _(place: Place) -> None:
     place.file.write_bytes(b"a menu, no database" * 100)
 
@@ -603,7 +607,7 @@ def _(place: Place) -> None:
     place.file.with_name("copy.db").hardlink_to(place.file)
 
 
-@setup("the file is a link to nowhere", "dosya hiçbir yere götürmeyen bir bağlantı", "Make the folder", "/nowhere")
+@setup("the file is a link to nowhere", "dosya hiçbir yere götürmeyen bir bağlantı", "Create the folder", "/nowhere")
 def _(place: Place) -> None:
     place.file.unlink()
     place.file.symlink_to(place.folder / "nowhere/pos.db")
@@ -626,7 +630,7 @@ def _(place: Place) -> None:
     "dosyanın yanında kalmış root'un -shm dosyası",
     "readonly",
     "to -wal and -shm beside it",
-    log=("pos.db-shm is not to be written to by this user", "to -wal and -shm beside it"),
+    log=("This user cannot write to", "to -wal and -shm beside it"),
 )
 def _(place: Place) -> None:
     _needs_root()
@@ -638,9 +642,7 @@ def _(place: Place) -> None:
     _as_nobody(place)
 
 
-@setup(
-    "a column of ours was renamed", "tablolardaki bir sütunun adı değişmiş", "pos_reference", "Put it back", log=None
-)
+@setup("a column of ours was renamed", "tablolardaki bir sütunun adı değişmiş", "pos_reference", "Restore it", log=None)
 def _(place: Place) -> None:
     _say_sql(place.file, "ALTER TABLE delivery_orders RENAME COLUMN pos_reference TO pos_ref")
 
@@ -663,7 +665,7 @@ def _(place: Place) -> None:
     "başka bir orderbridge çalışıyor",
     "PID",
     code=1,
-    log=("Another daemon works on this database", "PID"),
+    log=("Another daemon is working on this database", "PID"),
 )
 def _(place: Place) -> None:
     place.market["base_url"] = f"{place.sandbox.base_url}"
@@ -683,16 +685,16 @@ def _(place: Place) -> None:
     _say_sql(place.file, "UPDATE delivery_schema_version SET version_num = '0099'")
 
 
-@setup("the tables are unfinished", "tablolar yarım kalmış", "unfinished", "drop these tables", code=78)
+@setup("the tables are unfinished", "tablolar yarım kalmış", "incomplete", "drop them", code=78)
 def _(place: Place) -> None:
     place.file.unlink()
     _say_sql(place.file, "CREATE TABLE delivery_orders (payment_key TEXT)")
 
 
 @setup(
-    "the file is gone and its -wal is not",
+    "the file is gone but its -wal is there not",
     "dosya yok, -wal dosyası duruyor",
-    "and its -wal is",
+    "but its -wal is there",
     "Put the file back",
     code=78,
 )
@@ -748,7 +750,7 @@ def _(place: Place) -> None:
 
 
 @setup(
-    "the port of [web] is taken", "[web] portu dolu", "Another program has that address", "change web.listen", log=None
+    "the port of [web] is taken", "[web] portu dolu", "Another program uses that address", "change web.listen", log=None
 )
 def _(place: Place) -> None:
     taken = place.stack.enter_context(socket.create_server(("127.0.0.1", 0)))

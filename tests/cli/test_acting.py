@@ -36,7 +36,7 @@ TAKES: list[tuple[str, Row, tuple[object, ...], int]] = [
     ("new, as it was read", {"revision": 2}, ("--revision", 1), 1),
     ("a revision that is not there yet", {"revision": 2}, ("--revision", 3), 0),
     ("its change", {"revision": 3, "pos_revision": 1, **COMMANDS}, (), 3),
-    ("noted already", {"revision": 3, "pos_revision": 3, **COMMANDS}, (), 3),
+    ("already noted", {"revision": 3, "pos_revision": 3, **COMMANDS}, (), 3),
     ("an older revision", {"revision": 3, "pos_revision": 2, **COMMANDS}, ("--revision", 1), 2),
     ("its end", {"revision": 3, "pos_revision": 2, "ended_utc": NOW_TEXT, **COMMANDS}, (), 3),
     ("another till's change", {"revision": 3, "pos_revision": 1, **OTHERS}, (), 1),
@@ -75,7 +75,7 @@ def test_a_food_of_an_account_that_is_not_there_names_those_that_are_and_nothing
     configure(document(accounts=account("kadikoy") + account("moda", "another-secret")))
     ended = run("food", "on", 55, "--account", "wrong")
     assert (ended.code, ended.out) == (2, "")
-    assert "There is no account wrong; there are: kadikoy, moda." in ended.err
+    assert "There is no account wrong; the accounts are: kadikoy, moda." in ended.err
     assert outbox(pos) == []
 
 
@@ -260,7 +260,7 @@ def test_only_a_failed_row_can_be_retried(state, run, pos):
 def test_an_unfinished_row_can_be_asked_back(state, run, pos):
     row_id = put_action(pos, state=state)
     ended = run("actions", "withdraw", row_id)
-    assert (ended.code, ended.out) == (0, f"{row_id} accept: asked back\n")
+    assert (ended.code, ended.out) == (0, f"{row_id} accept: withdrawal requested\n")
     row = action_row(pos, row_id)
     assert (row["withdraw"], row["state"]) == (1, state)  # the daemon ends it, when it still waits
 

@@ -107,14 +107,14 @@ def test_everything_in_place_ends_with_0(run, sandbox, pos, config_file, path):
         rf"(ok|look)  .*{path.parent}: \d+ MB free.*",
         rf"ok    database: sqlite:///{path}",
         rf"ok    tables: {revisions.HEAD}",
-        "ok    writing and rights: it writes, and no right is missing",
+        "ok    writing and rights: writable, and no right is missing",
         "ok    durability: what is committed is on disk",
         r"ok    working daemon: none \(`orderbridge run` is not running\)",
         r"ok    web address: 127.0.0.1:\d+",
         r"ok    name \(DNS\): 127.0.0.1 = 127.0.0.1",
         r"ok    connection \(TLS\): TLSv1.3; issued by CN=orderbridge sandbox CA; for localhost, 127.0.0.1.*",
-        f"ok    service: {sandbox.base_url}: HTTP 401",
-        r"ok    clock: [+-]\d+ s from the service's .*",
+        f"ok    marketplace: {sandbox.base_url}: HTTP 401",
+        r"ok    clock: [+-]\d+ s from the marketplace's .*",
         "ok    account kadikoy: Örnek Lokanta Kadıköy",
     ]
     for line, pattern in zip(ended.out.splitlines(), expected, strict=True):
@@ -155,10 +155,10 @@ def test_every_account_is_asked(run, configure, sandbox):
 
 
 def test_a_check_makes_no_file_and_no_table_and_never_polls(run, sandbox, path):
-    assert "is not there" in said_of(run("check", "--json"), "database", "warning")
+    assert "does not exist" in said_of(run("check", "--json"), "database", "warning")
     assert not path.exists()
     path.touch()
-    assert said_of(run("check", "--json"), "schema", "warning").startswith("there are no tables")
+    assert said_of(run("check", "--json"), "schema", "warning").startswith("orderbridge's tables do not exist yet")
     with opened(path) as pos:
         assert rows(pos, "SELECT name FROM sqlite_master") == []
     assert sandbox.world.calls("get_current") == []
@@ -166,7 +166,7 @@ def test_a_check_makes_no_file_and_no_table_and_never_polls(run, sandbox, path):
 
 def test_older_tables_stay_as_they_are(run, sandbox, pos):
     pos.execute("UPDATE delivery_schema_version SET version_num = '0001'")
-    assert "the tables are of version 0001" in said_of(run("check", "--json"), "schema", "warning")
+    assert "the tables have version 0001" in said_of(run("check", "--json"), "schema", "warning")
     assert rows(pos, "SELECT version_num FROM delivery_schema_version") == [{"version_num": "0001"}]
 
 
@@ -205,7 +205,7 @@ def test_a_service_that_does_not_run_ends_with_69(run, configure, sandbox, close
     assert ended.code == 69
     said = said_of(ended, "tls")
     assert said.startswith("connection_refused: ")
-    assert "base_url with its port, the firewall, and that the service runs" in said
+    assert "base_url with its port, the firewall, and that the marketplace works" in said
     assert "account kadikoy" not in findings(ended)
 
 
@@ -215,7 +215,7 @@ def test_a_proxy_and_authorities_of_the_environment_are_named(run, sandbox, monk
     ended = run("check", "--json")
     where = f"127.0.0.1:{closed_port} from HTTPS_PROXY"
     assert said_of(ended, "proxy", "ok") == where
-    assert said_of(ended, "certificates", "warning").startswith("SSL_CERT_FILE stands for the system's authorities")
+    assert said_of(ended, "certificates", "warning").startswith("SSL_CERT_FILE replaces the system's authorities")
     assert f"(proxy {where})" in said_of(ended, "tls")
     assert (ended.code, "geheim" in ended.out + ended.err) == (69, False)
 
@@ -223,7 +223,7 @@ def test_a_proxy_and_authorities_of_the_environment_are_named(run, sandbox, monk
 def test_a_proxy_that_cannot_be_used_is_told(run, sandbox, monkeypatch):
     monkeypatch.setenv("HTTPS_PROXY", "socks5://user:geheim@127.0.0.1:1080")
     ended = run("check", "--json")
-    assert "HTTPS_PROXY names no proxy that can be used; write http://host:port" in said_of(ended, "proxy")
+    assert "HTTPS_PROXY does not name a usable proxy; write http://host:port" in said_of(ended, "proxy")
     assert (ended.code, "geheim" in ended.out + ended.err) == (69, False)
 
 
@@ -254,7 +254,7 @@ def test_a_path_that_is_wrong_ends_with_69(run, configure, sandbox):
     set_up(configure, sandbox, base_url=f"{sandbox.base_url}/v2")
     ended = run("check", "--json")
     assert ended.code == 69
-    assert "HTTP 404 A server is there, but not the service at that path" in said_of(ended, "service")
+    assert "HTTP 404 A server answers there, but that path is not the marketplace's" in said_of(ended, "service")
 
 
 def test_a_wrong_secret_ends_with_1(run, configure, sandbox):
@@ -308,7 +308,7 @@ def test_a_service_that_fails_at_once_is_told(fault, code, level, run, sandbox):
 
 
 @pytest.mark.parametrize(
-    "worked, said", [(False, "Compare the path"), (True, "Something in front of the service refuses")]
+    "worked, said", [(False, "Compare the path"), (True, "A protection in front of the marketplace")]
 )
 def test_the_path_is_doubted_only_where_nothing_ever_worked(worked, said, run, sandbox, pos):
     if worked:
@@ -324,7 +324,7 @@ def test_a_database_that_is_none_ends_with_1_and_its_remedy(run, sandbox, path: 
     path.write_bytes(b"a menu, no database" * 100)
     ended = run("check", "--json")
     assert ended.code == 1
-    assert "no SQLite file" in said_of(ended, "database")
+    assert "not a SQLite file" in said_of(ended, "database")
     assert said_of(ended, "account kadikoy", "ok")  # what else is wrong is seen at once
 
 
@@ -434,7 +434,7 @@ def test_replicas_cannot_share_what_is_behind_a_pooler_that_gives_sessions_away(
 def test_on_a_file_one_replica_is_told_to_work_alone(run, configure, sandbox):
     set_up(configure, sandbox, database=FLEET.format("sqlite:///pos.db"))
     run("db", "upgrade")
-    assert "one replica works on a SQLite file" in run("check").out
+    assert "a SQLite file serves one replica" in run("check").out
 
 
 @pytest.mark.postgresql
@@ -465,7 +465,7 @@ def test_the_port_is_looked_at_before_there_is_a_database(
         )
         ended = command("check", "--config", config_file)
     assert "change web.listen" in ended.out
-    assert "SSL_CERT_FILE names what is not there: /nowhere/ca.crt" in ended.out
+    assert "SSL_CERT_FILE names a path that does not exist: /nowhere/ca.crt" in ended.out
     assert ended.code == 1
 
 
@@ -532,9 +532,9 @@ def test_before_the_first_start_of_the_unit_its_folder_is_no_fault(run, configur
     monkeypatch.setattr(probes, "SYSTEM_FILE", config_file)
     monkeypatch.setattr(probes, "STATE_FILE", f"sqlite:///{tmp_path}/state/orderbridge.db")
     configure(document(database=f'url = "sqlite:///{tmp_path}/state/orderbridge.db"'))
-    assert "systemd makes it at the first start" in run("check").out
+    assert "systemd creates it at the first start" in run("check").out
     configure(document(database=f'url = "sqlite:///{tmp_path}/elsewhere/orderbridge.db"'))
-    assert "Make the folder" in run("check").out
+    assert "Create the folder" in run("check").out
 
 
 def test_a_disk_without_inodes_is_told(run, pos, monkeypatch):

@@ -57,7 +57,7 @@ def test_a_backup_of_an_older_schema_is_made_as_it_is(run, pos, path):
     assert run("db", "backup", path.with_name("copy.db")).code == 0
 
 
-@pytest.mark.parametrize("where, said", [("pos.db", "is there already"), (".", "is a folder"), ("no/x.db", "Make it")])
+@pytest.mark.parametrize("where, said", [("pos.db", "already exists"), (".", "is a folder"), ("no/x.db", "Create it")])
 def test_a_backup_that_cannot_be_says_why(where, said, run, pos, path):
     ended = run("db", "backup", path.parent / where)
     assert (ended.code, ended.out) == (1, "")
@@ -67,7 +67,7 @@ def test_a_backup_that_cannot_be_says_why(where, said, run, pos, path):
 def test_without_a_database_nothing_is_copied(run, path):
     ended = run("db", "backup", path.with_name("copy.db"))
     assert ended.code == 1
-    assert "is not there" in ended.err
+    assert "does not exist" in ended.err
     assert not path.with_name("copy.db").exists()
 
 

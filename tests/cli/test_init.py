@@ -84,7 +84,7 @@ def test_nothing_is_overwritten(command, given, file):
     file.write_text("mine")
     ended = command("init", "--yes", *given)
     assert (ended.code, file.read_text()) == (78, "mine")
-    assert "is there already and was not overwritten" in ended.err
+    assert "already exists and was not overwritten" in ended.err
 
 
 def test_a_secret_that_is_there_is_not_overwritten_and_nothing_is_left(command, given, file):
@@ -113,9 +113,9 @@ def test_a_configuration_that_comes_meanwhile_wins(command, given, file, monkeyp
     [
         ("--base-url", "http://api.example.com", 78, "must begin with https://"),
         ("--base-url", "https://127.0.0.1:1", 69, "Nothing listens at that address and port"),
-        ("--account", "Kadıköy", 78, "is no account name"),
-        ("--database", "pos.db", 78, "is no database address"),
-        ("--database", "sqlite:////nowhere/of/all/pos.db", 1, "Make the folder"),
+        ("--account", "Kadıköy", 78, "is not an account name"),
+        ("--database", "pos.db", 78, "is not a known database address"),
+        ("--database", "sqlite:////nowhere/of/all/pos.db", 1, "Create the folder"),
         ("--ca-file", "nothing.pem", 78, "cannot be read"),
         ("--app-secret-file", "/nowhere", 78, "Check its name, owner and mode"),
         ("--owner", "nobody-of-this-name", 2, "Name the service's user"),
@@ -140,7 +140,7 @@ def test_a_refused_login_is_told_and_nothing_is_written(command, given, file, tm
 def test_untested_it_is_written_all_the_same(command, given, file):
     ended = command("init", "--yes", "--untested", *given, "--base-url", "https://127.0.0.1:1")
     assert ended.code == 0, ended.err
-    assert "It does not work yet" in ended.err
+    assert "This does not work yet" in ended.err
     assert file.exists()
 
 
@@ -181,7 +181,7 @@ def test_it_asks_tries_and_lets_a_person_correct(command: Run, typed, running, f
     assert ended.code == 0, ended.err
     assert "must begin with https://" in ended.err
     assert "Nothing listens" in ended.err
-    assert "'Kadıköy' is no account name" in ended.err
+    assert "'Kadıköy' is not an account name" in ended.err
     assert "Compare app_secret_key and rest_secret_key" in ended.err
     assert APP not in ended.err + ended.out
     assert config.load(file).marketplace.base_url == running.base_url

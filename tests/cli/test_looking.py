@@ -348,7 +348,7 @@ def test_an_order_is_told_to_people_without_its_document(run, whole):
 def test_an_order_is_found_by_what_people_have_of_it(part, run, whole):
     out = run("order", part).out
     assert f"payment_key: {KEY}\n" in out
-    assert "service_error" in out.partition("\nstory (")[2]
+    assert "service_error" in out.partition("\nhistory (")[2]
 
 
 NOBODYS = ["7", "%", "_b7e", f"{KEY}0", "a-7", "9" * 19, "9" * 5000]
@@ -368,7 +368,7 @@ def test_a_key_that_means_several_orders_lists_them(run, whole, pos):
         ended = run("order", part)
         assert ended.code == 1
         assert [key for key in (KEY, OTHER) if key in ended.out] == [KEY, OTHER]
-        assert "means 2 orders. Name one of them by its payment_key." in ended.err
+        assert "matches 2 orders. Name one of them by its payment_key." in ended.err
     assert {one["payment_key"] for one in run("order", "100001", "--json").json} == {KEY, OTHER}
 
 
@@ -376,7 +376,7 @@ def test_an_order_of_which_little_is_known_is_shown(run, pos):
     put_order(pos)
     ended = run("order", KEY)
     assert (ended.code, ended.err) == (0, "")
-    assert "  A till that takes it over (pos_revision = 0).\n" in ended.out
+    assert "  The POS to take it over (pos_revision = 0).\n" in ended.out
 
 
 # ---- quarantine ------------------------------------------------------------------------------------------------------
@@ -425,7 +425,7 @@ def test_a_document_that_is_not_there_is_told(run, pos):
     assert "Not in quarantine: [17]" in ended.err
 
 
-# ---- a database that is not there ------------------------------------------------------------------------------------
+# ---- a database that does not exist ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -443,7 +443,7 @@ def test_a_document_that_is_not_there_is_told(run, pos):
 def test_who_only_looks_makes_no_file(arguments, run, tmp_path):
     ended = run(*arguments)
     assert (ended.code, ended.out) == (1, "")
-    assert "pos.db is not there" in ended.err
+    assert "pos.db does not exist" in ended.err
     assert "db upgrade" in ended.err
     assert list(tmp_path.rglob("pos.db*")) == []
 

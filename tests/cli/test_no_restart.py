@@ -182,11 +182,11 @@ def test_a_user_of_a_server_who_lacks_rights(kind: str, also: str, file: Path, r
         assert f"GRANT USAGE, CREATE ON SCHEMA public TO {name};" in said
         assert "database.failed" not in said, "what is said first has the remedy"
     else:
-        assert "let that user make and write tables" in said
+        assert "let that user create and write tables" in said
 
 
 COMES_LATER = {
-    "en": ("or mount its disk, and let", "The server has no database of that name: make it"),
+    "en": ("or mount its disk, and let", "The server has no database of that name: create it"),
     "tr": ("ya da diskini bağlayın", "Sunucuda bu adda bir veritabanı yok: oluşturun"),
 }
 

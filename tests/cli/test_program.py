@@ -208,7 +208,7 @@ def test_without_a_configuration_a_command_ends_with_78_and_the_remedy(arguments
     ended = command(*arguments)
     assert (ended.code, ended.out) == (78, "")
     assert ended.err == (
-        "orderbridge: No configuration file found. Make one with `orderbridge init`, or name one with --config.\n"
+        "orderbridge: No configuration file found. Create one with `orderbridge init`, or name one with --config.\n"
     )
 
 
@@ -282,9 +282,9 @@ def installed(*arguments: object, folder: Path) -> subprocess.CompletedProcess[s
     "arguments, code, out, err",
     [
         (("--version",), 0, "orderbridge ", ""),
-        (("status", "--config", "FILE"), 1, "", "pos.db is not there"),
+        (("status", "--config", "FILE"), 1, "", "pos.db does not exist"),
         (("dance",), 2, "", "Error: No such command 'dance'"),
-        (("check", "--config", "FILE"), 69, "that the service runs", ""),
+        (("check", "--config", "FILE"), 69, "that the marketplace works", ""),
         (("status", "--config", "missing.toml"), 78, "", "there is no such file"),
         (("run", "--config", "missing.toml"), 78, "", "there is no such file"),
     ],
@@ -306,7 +306,7 @@ def test_the_installed_program_ends_with_its_exit_code_and_no_traceback(
 def test_the_database_is_upgraded_once(run, path):
     first, second = run("db", "upgrade"), run("db", "upgrade")
     assert (first.code, first.out) == (0, f"schema {revisions.HEAD}: upgraded\n")
-    assert (second.code, second.out) == (0, f"schema {revisions.HEAD}: was up to date\n")
+    assert (second.code, second.out) == (0, f"schema {revisions.HEAD}: already up to date\n")
     assert path.exists()
 
 
@@ -335,7 +335,7 @@ def test_a_database_in_a_missing_folder_names_the_remedy(run, configure):
     configure(document(database='url = "sqlite:///missing/pos.db"'))
     ended = run("db", "upgrade")
     assert ended.code == 1
-    assert "Make the folder" in ended.err
+    assert "Create the folder" in ended.err
 
 
 def test_a_database_that_somebody_holds_is_said_without_a_traceback(run, configure, pos):

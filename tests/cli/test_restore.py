@@ -98,7 +98,7 @@ def test_what_is_not_taken_in_keeps_the_alarm_open(run, pos, folder):
     ended = run("db", "replay")
     assert ended.code == 1
     assert "refused" in ended.out
-    assert "once more" in ended.err
+    assert "run this again" in ended.err
     assert is_older(pos)
 
 
@@ -246,10 +246,10 @@ def newer(copy):
 @pytest.mark.parametrize(
     "spoil, said",
     [
-        (lambda copy: copy.write_text("CREATE TABLE delivery_orders;"), "no intact copy"),
-        (lambda copy: copy.write_bytes(b""), "no intact copy"),
-        (lambda copy: copy.write_bytes(copy.read_bytes()[: copy.stat().st_size // 2]), "no intact copy"),
-        (other_program, "no intact copy"),
+        (lambda copy: copy.write_text("CREATE TABLE delivery_orders;"), "not an intact copy"),
+        (lambda copy: copy.write_bytes(b""), "not an intact copy"),
+        (lambda copy: copy.write_bytes(copy.read_bytes()[: copy.stat().st_size // 2]), "not an intact copy"),
+        (other_program, "not an intact copy"),
         (newer, "0999"),
         (lambda copy: copy.unlink(), "does not exist"),
         (lambda copy: copy.unlink() or copy.mkdir(), "directory"),

@@ -116,7 +116,7 @@ def test_a_closed_restaurant_is_told_at_once_with_since_when_and_by_whom(run, po
     put_account(pos)
     shut = {"status": "Closed", "status_since_utc": ago(60), "status_by": "Ayşe"}
     put(pos, "delivery_restaurants", account="kadikoy", id=key(9), name="Örnek Lokanta", **shut)
-    assert re.search(r"Örnek Lokanta is closed .* since \d\d:\d\d:\d\d \(by: Ayşe\)", run("status").out)
+    assert re.search(r"Örnek Lokanta has been closed since .*\d\d:\d\d:\d\d .*\(closed by: Ayşe\)", run("status").out)
     assert run("status", "--json").json["closed"][0]["status_by"] == "Ayşe"
     for number in range(10, 20):
         put(pos, "delivery_restaurants", account="kadikoy", id=key(number), name="Şube", **shut)
@@ -238,7 +238,7 @@ def test_watching_goes_on_while_the_database_is_away(run, monkeypatch, pos, path
     monkeypatch.setattr(keep_watching, "__defaults__", (pause,))
     ended = run("status", "--watch")
     assert ended.code == 1
-    assert ended.out.index("healthy") < ended.out.index("pos.db is not there")
+    assert ended.out.index("healthy") < ended.out.index("pos.db is missing")
 
 
 def test_it_begins_with_what_it_is_about(run, pos, config_file, configure):

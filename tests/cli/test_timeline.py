@@ -50,17 +50,17 @@ def test_the_story_is_told_in_order_of_time(run, whole):
         "request",
         "action.ended",
     ]
-    out = run("order", KEY).out.partition("story (Europe/Istanbul)\n")[2].splitlines()
+    out = run("order", KEY).out.partition("history (Europe/Istanbul)\n")[2].splitlines()
     assert out[:7] == [
         "2026-03-01",
         "  15:00:01.000  the order came in: RECEIVED",
-        "  15:00:02.000  acknowledged to the service: RECEIVED",
-        f"  15:00:03.000  asked for: accept 25 (row {whole}) by kasa 2",
+        "  15:00:02.000  acknowledged to the marketplace: RECEIVED",
+        f"  15:00:03.000  requested: accept 25 (row {whole}) by kasa 2",
         f"  15:00:04.000  request 1 of accept (row {whole}): HTTP 503 service_failed, 1.2 s",
         f"  15:00:08.000  request 2 of accept (row {whole}): HTTP 200 ok, 0.1 s",
         f"  15:00:09.000  accept ended (row {whole}): done, known by answer",
     ]
-    assert out[-1] == "  A till that reads revision 2 (status)."
+    assert out[-1] == "  The POS to read revision 2 (status)."
 
 
 def test_the_story_in_turkish(run, configure, whole):
@@ -75,12 +75,12 @@ def test_the_story_in_turkish(run, configure, whole):
     "order, action, sentence",
     [
         ({"acknowledged_status_id": None}, None, "Its acknowledgement"),
-        ({"pos_revision": 0}, None, "A till that takes it over"),
+        ({"pos_revision": 0}, None, "The POS to take it over"),
         ({}, None, "An accept or a cancel: the customer waits."),
-        ({"status": "CONFIRMED"}, None, "The till's next action"),
+        ({"status": "CONFIRMED"}, None, "The next action of the POS"),
         ({}, {"state": "pending", "error_text": "Line down."}, "accept to be sent (row 1). Line down."),
         ({}, {"state": "sending"}, "The outcome of accept (row 1)."),
-        ({"problem": "missing:foods"}, None, "A person who looks at it: missing:foods."),
+        ({"problem": "missing:foods"}, None, "Someone to check it: missing:foods."),
         ({"ended_utc": at(5), "pos_revision": 0}, None, "nothing"),
     ],
 )
@@ -96,7 +96,7 @@ def test_what_was_asked_for_is_told_with_its_argument(action, run, pos):
     put_order(pos)
     argument = ACTIONS[action].argument
     put_action(pos, action=action, **{"preparing_time": None, argument.column: argument.most})
-    assert f"asked for: {action} {argument.most} (row 1)" in run("order", KEY).out
+    assert f"requested: {action} {argument.most} (row 1)" in run("order", KEY).out
 
 
 def test_a_request_without_an_answer_and_a_clock_that_was_set_back(run, pos):

@@ -52,9 +52,9 @@ def test_a_syntax_error_names_the_file_and_the_line(write: Write) -> None:
         ("language = “tr”", "straight quotation marks"),
         (r'language = "C:\users"', "in single quotation marks"),
         (r'language = "C:\pos"', "in single quotation marks"),
-        ('language: "tr"', "stands ="),
-        ("[log]\n[log]", "further up already"),
-        ('language = "tr"\nlanguage = "en"', "further up already"),
+        ('language: "tr"', "separated by ="),
+        ("[log]\n[log]", "already occurs above"),
+        ('language = "tr"\nlanguage = "en"', "already occurs above"),
         ("[log", "config.example.toml shows"),
     ],
 )
@@ -65,7 +65,7 @@ def test_a_syntax_error_says_what_to_write(line: str, hint: str, write: Write) -
 def test_a_key_under_the_wrong_heading_is_not_told_to_be_itself(write: Write) -> None:
     said = problems(write(document() + '[log]\nlisten = ""\n'))
     assert "log.listen" in said
-    assert "move it under the heading of its own" in said
+    assert "move it to its own table" in said
 
 
 @pytest.mark.parametrize("key", ["ca_file = ", "journal = "])
@@ -147,7 +147,7 @@ def test_a_list_of_the_environment_replaces_the_list_of_the_file(write: Write) -
 
 def test_a_list_that_is_no_json_names_its_variable_and_not_its_value(write: Write) -> None:
     said = problems(write(), {"ORDERBRIDGE_ACTIONS__RETRY_WAITS_SECONDS": "2,10,sixty"})
-    assert said.startswith("ORDERBRIDGE_ACTIONS__RETRY_WAITS_SECONDS: is not valid JSON")
+    assert said.startswith("ORDERBRIDGE_ACTIONS__RETRY_WAITS_SECONDS is not valid JSON")
     assert "sixty" not in said
 
 

@@ -31,7 +31,7 @@ def test_an_alarm_command_that_can_be_run_is_passed_over(write: Write, script: P
 def test_one_that_is_not_there(write: Write, tmp_path: Path) -> None:
     for name in (tmp_path / "missing", "no-such-program"):
         said = warned(write, f'[alarms]\ncommand = ["{name}"]')
-        assert "is not there" in said
+        assert "does not exist" in said
         assert "deploy/alarms" in said
 
 
@@ -79,7 +79,7 @@ def test_a_configuration_that_is_mounted_alone(write: Write, tmp_path: Path, mon
     for place, wanted in ((file.parent, False), (file, True)):
         (tmp_path / "mountinfo").write_text(f"30 1 0:1 / {place} rw - ext4 disk rw\n")
         monkeypatch.setattr(mounts, "MOUNTS", tmp_path / "mountinfo")
-        assert ("is mounted alone" in "\n".join(load(file, environ={}).warnings)) is wanted
+        assert ("is mounted as a single file" in "\n".join(load(file, environ={}).warnings)) is wanted
 
 
 def test_a_journal_whose_disk_hangs_holds_up_no_start(

@@ -174,4 +174,4 @@ def test_half_a_letter_is_no_secret():
     (problem,) = _found(
         SETTINGS, lines(b'{"name": "x", "app_secret_key": "a\\ud800", "rest_secret_key": "b"}')
     ).wrong.values()
-    assert problem.startswith("app_secret_key: holds a line break or another control character")
+    assert problem.startswith("app_secret_key: contains a line break or another control character")

@@ -388,7 +388,7 @@ def test_one_of_two_that_ends_leaves_the_other():
     assert [event for _, event, _ in told(both, both[1:])] == ["problem.began", "problem.began", "problem.ended"]
 
 
-@pytest.mark.parametrize("language, word", [("tr", "Platforma"), ("en", "The service")])
+@pytest.mark.parametrize("language, word", [("tr", "Platforma"), ("en", "The marketplace")])
 def test_the_log_says_cause_and_remedy_and_not_what_the_service_said(language: str, word: str):
     (line,) = log_of(([problem(detail="Ayşe Yılmaz, 0532")], 0.0), language=language)
     assert line["cause"].startswith(word)
@@ -403,8 +403,8 @@ def test_the_log_says_cause_and_remedy_and_not_what_the_service_said(language: s
             "en",
             [
                 "green: 12 accounts polled",
-                "YELLOW: Documents of the service could not become orders.",
-                "RED: kadikoy: The service does not accept this account's login: no order comes in. (since 21.11. 21:02, +1)",
+                "YELLOW: Some documents from the marketplace could not be stored as orders.",
+                "RED: kadikoy: The marketplace does not accept this account's login: no order comes in. (since 21.11. 21:02, +1)",
             ],
         ),
         (

@@ -62,7 +62,7 @@ async def test_an_order_whose_automatic_accept_is_refused_comes_in_without_it(op
     (line,) = (line for line in lines if line["event"] == "order.auto_accept_refused")
     assert line["log_level"] == "error"
     assert line["payment_key"] == refused.key
-    assert "accept it at the till" in line["remedy"]
+    assert "accept it in the POS" in line["remedy"]
 
 
 # ---- a known order -----------------------------------------------------------------------------------------------------

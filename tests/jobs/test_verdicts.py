@@ -457,7 +457,7 @@ async def test_a_row_that_alone_is_answered_401_waits_alone_until_it_expires(sho
     order = shop.place()
     ended = await shop.verdict(row, within_s=3700)
     assert (ended["state"], ended["error_code"]) == ("expired", "not_permitted")
-    assert "is not tried any more" in ended["error_text"]
+    assert "is not retried any more" in ended["error_text"]
     assert shop.order(order)["acknowledged_status_id"] == 1
     times = [call.at for call in shop.calls("deactivate_food") if call.argument == "1001"]
     waits = [round((later - earlier).total_seconds(), -1) for earlier, later in itertools.pairwise(times)][1:]

@@ -235,11 +235,11 @@ SLIPPED: dict[str, tuple[Columns, str]] = {
     "no order": ({"action": "complete"}, "payment_key is missing."),
     "no restaurant": ({"action": "close_restaurant"}, "restaurant_id is missing."),
     "no food": ({"action": "activate_food"}, "food_id is missing."),
-    "a food's name": ({"action": "activate_food", "food_id": "Ayran"}, "food_id is no whole number."),
+    "a food's name": ({"action": "activate_food", "food_id": "Ayran"}, "food_id is not a whole number."),
     "no preparing time": ({"action": "accept", "payment_key": ORDER}, "preparing_time is missing."),
     "25.5 minutes": (
         {"action": "accept", "payment_key": ORDER, "preparing_time": 25.5},
-        "preparing_time is no whole number.",
+        "preparing_time is not a whole number.",
     ),
     "5000 minutes": (
         {"action": "accept", "payment_key": ORDER, "preparing_time": 5000},
@@ -251,7 +251,7 @@ SLIPPED: dict[str, tuple[Columns, str]] = {
     ),
     "minutes in words": (
         {"action": "complete", "payment_key": ORDER, "valid_minutes": "an hour"},
-        "valid_minutes is no whole number.",
+        "valid_minutes is not a whole number.",
     ),
     "an unknown action": ({"action": "dance", "payment_key": ORDER}, "action is not known."),
 }

@@ -1,4 +1,4 @@
-"""The database's server is restarted, is away for a while, says nothing, or takes no writes: the daemon outlives it."""
+"""The database's server is restarted, is away for a while, says nothing, or accepts no writes: the daemon outlives it."""
 
 import asyncio
 import contextlib
@@ -210,7 +210,7 @@ async def test_a_server_that_takes_no_writes_is_told_with_the_remedy(
         assert await ended(daemon, signal.SIGTERM) == 0
     assert not was_acknowledged
     assert pos.stored() == {first.key: 1, late.key: 1}
-    assert "takes no writes" in told(settled, "database.failed")[0]["remedy"]
+    assert "accepts no writes" in told(settled, "database.failed")[0]["remedy"]
 
 
 async def test_a_server_that_says_nothing_does_not_keep_the_daemon_from_ending(

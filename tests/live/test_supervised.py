@@ -122,7 +122,7 @@ async def test_one_that_waits_for_another_is_ready_and_alive(
         other = Supervisor(configuration.parent / "other")
         async with process(configuration) as second:
             await until(lambda: other.listen() == ["READY=1"] and other.alive)
-            assert other.status == "waiting: another daemon works on this database"
+            assert other.status == "waiting: another daemon is working on this database"
             second.send_signal(signal.SIGHUP)
             await until(lambda: other.listen()[1:] and other.heard[-1] == "READY=1" and len(other.heard) >= 3)
             assert await ended(second, signal.SIGTERM) == 0

@@ -256,7 +256,7 @@ def test_what_may_have_had_its_effect_cannot_be_given_back(next_attempt: datetim
 
 
 @pytest.mark.parametrize(
-    "columns", [{"withdraw": True, "expires_utc": SOON}, {"expires_utc": NOW}], ids=["asked back", "too old"]
+    "columns", [{"withdraw": True, "expires_utc": SOON}, {"expires_utc": NOW}], ids=["withdrawal requested", "too old"]
 )
 @pytest.mark.parametrize("action", ACTIONS)
 def test_a_row_that_was_retried_by_hand_stays_unknown_when_it_is_not_sent_again(

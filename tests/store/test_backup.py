@@ -89,7 +89,7 @@ def test_nothing_that_is_there_is_overwritten(there: str, tmp_path: Path, source
     elif there == "link":
         target.symlink_to(tmp_path / "nowhere")
     before = beside(target), target.lstat().st_ino
-    with pytest.raises(StoreError, check=says("is there already")):
+    with pytest.raises(StoreError, check=says("already exists")):
         backup.copy(tmp_path / "pos.db", target)
     assert (beside(target), target.lstat().st_ino) == before
 
@@ -102,7 +102,7 @@ def test_who_is_quicker_is_not_overwritten(tmp_path: Path, source, monkeypatch: 
         (tmp_path / "copy.db").write_text("mine")
 
     monkeypatch.setattr(backup, "_fill", fill_late)
-    with pytest.raises(StoreError, check=says("is there already")):
+    with pytest.raises(StoreError, check=says("already exists")):
         copied(tmp_path)
     assert (tmp_path / "copy.db").read_text() == "mine"
     assert beside(tmp_path / "copy.db") == ["copy.db"]

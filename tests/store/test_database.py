@@ -695,14 +695,14 @@ def test_a_file_that_is_no_database_is_said_so(tmp_path):
     path.write_text("Adana Dürüm 110,25\n" * 100, "utf-8")
     said = remedy(f"sqlite:///{path}")
     assert f"sqlite:///{path} does not answer" in said
-    assert "no SQLite file" in said
+    assert "not a SQLite file" in said
     assert "database.url" in said
     assert path.read_text("utf-8").startswith("Adana")
 
 
 def test_a_folder_that_is_missing_is_said_so(tmp_path):
     said = remedy(f"sqlite:///{tmp_path}/missing/pos.db")
-    assert "Make the folder" in said
+    assert "Create the folder" in said
     assert not (tmp_path / "missing").exists()
 
 

@@ -90,9 +90,9 @@ def test_what_a_server_lacks_is_said_and_is_no_refusal_of_the_work(code: object,
 @pytest.mark.parametrize(
     "code, text, words",
     [
-        ("42703", 'column "pos_reference" does not exist', "Put it back"),
-        (1054, "Unknown column 'pos_reference' in 'field list'", "Put it back"),
-        (0, "no such table: delivery_new_orders", "Put it back"),
+        ("42703", 'column "pos_reference" does not exist', "Restore it"),
+        (1054, "Unknown column 'pos_reference' in 'field list'", "Restore it"),
+        (0, "no such table: delivery_new_orders", "Restore it"),
         (0, 'FATAL:  database "pos" does not exist', "CREATE DATABASE"),
     ],
 )

@@ -35,7 +35,7 @@ def replace(path: Path) -> None:
 
 LOST: dict[str, Callable[[Path], object]] = {
     "removed": Path.unlink,
-    "moved away": lambda path: path.rename(beside(path, "-old")),
+    "moved while": lambda path: path.rename(beside(path, "-old")),
     "replaced by a copy of itself": replace,
     "its -wal removed": lambda path: beside(path, "-wal").unlink(),
     "its -wal replaced": lambda path: replace(beside(path, "-wal")),

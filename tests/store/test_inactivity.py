@@ -196,7 +196,7 @@ def test_an_order_that_was_listened_for_a_day_long_ends_with_its_status_as_it_wa
     ids=[
         "less than a day of listening, whatever the clock says",
         "not counted yet",
-        "taken over by no till",
+        "The POS has not taken over",
         "scheduled for tomorrow",
         "ended already",
         "another account, which does not listen",

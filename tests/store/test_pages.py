@@ -1,4 +1,4 @@
-"""A SQLite file that is written over in place is lost; whatever SQLite itself does to it is not (dialects.sqlite_file)."""
+"""A SQLite file that is wrote over in place is lost; whatever SQLite itself does to it is not (dialects.sqlite_file)."""
 
 import contextlib
 import shutil
@@ -77,7 +77,7 @@ def test_a_copy_over_the_file_is_a_lost_file(
     if how is by_cp and not is_copied_since:
         return  # the same bytes as are there: all that came later is in the -wal
     shutil.copyfile(copy, path)
-    with pytest.raises(FileLost, check=says("written over")):
+    with pytest.raises(FileLost, check=says("wrote over")):
         add(database)
     log = path.with_name("pos.db-wal").read_bytes()
     database.close()

@@ -1,4 +1,4 @@
-"""Documents that could not become orders."""
+"""Documents that could not be stored as orders."""
 
 from dataclasses import replace
 from datetime import datetime, timedelta

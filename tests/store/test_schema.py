@@ -205,7 +205,7 @@ def test_a_schema_of_a_newer_program_is_refused_and_nothing_is_changed(ask, path
     pos.execute("DROP TABLE delivery_tokens")  # what an older program would be tempted to mend
     before = objects(path)
     with pytest.raises(
-        StoreError, check=says(f"schema 0099, this program knows up to {revisions.HEAD}.*Install the newer")
+        StoreError, check=says(f"schema 0099, but this program knows only up to {revisions.HEAD}.*Install the newer")
     ):
         database.write_now(ask)
     assert objects(path) == before

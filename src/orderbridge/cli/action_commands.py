@@ -25,7 +25,7 @@ ID = click.IntRange(1, 2**63 - 1)
 
 
 WAITING = (
-    click.Option(["--wait"], is_flag=True, help="Wait for the verdict; exit code 1 when it is not `done`."),
+    click.Option(["--wait"], is_flag=True, help="Wait for the outcome; exit code 1 when it is not `done`."),
     click.Option(
         ["--timeout"], type=click.IntRange(0, MOST_WAIT_S), default=60, show_default=True, help="Seconds to wait."
     ),
@@ -118,16 +118,16 @@ def _commands() -> Iterator[click.Command]:
 
 @click.group()
 def actions() -> None:
-    """The outbox."""
+    """Show and change rows of the outbox."""
 
 
 @actions.command("list")
-@click.option("--unfinished", is_flag=True, help="Only rows without a verdict.")
+@click.option("--unfinished", is_flag=True, help="Only rows without an outcome.")
 @click.option("--limit", type=click.IntRange(1, 100_000), default=50, show_default=True, help="How many at most.")
 @as_json
 @pass_context
 def actions_list(context: Context, unfinished: bool, limit: int, as_json: bool) -> None:
-    """The newest rows first."""
+    """List the rows, the newest first."""
     table = tables.actions
     query = select(*(table.c[name] for name in LISTED)).order_by(table.c.id.desc()).limit(limit)
     if unfinished:
@@ -140,7 +140,7 @@ def actions_list(context: Context, unfinished: bool, limit: int, as_json: bool) 
 @click.argument("action_id", type=ID)
 @pass_context
 def actions_retry(context: Context, action_id: int) -> None:
-    """Send a failed row once more; its expiry counts anew."""
+    """Send a failed row once more; its expiry starts again."""
     row = _row_or_fail(context, action_id)
     chosen = context.settings.actions
     usual = chosen.accept_valid_minutes if ACTIONS[row["action"]].answers_customer else chosen.valid_minutes
@@ -154,7 +154,7 @@ def actions_retry(context: Context, action_id: int) -> None:
 @click.argument("action_id", type=ID)
 @pass_context
 def actions_withdraw(context: Context, action_id: int) -> None:
-    """Ask for a row back that still waits."""
+    """Withdraw a row that has not been sent."""
     row = _row_or_fail(context, action_id)
     if not context.write(lambda tx: outbox.ask_back(tx, action_id)):
         raise click.ClickException(say("outbox.is_over", id=action_id, state=row["state"]))

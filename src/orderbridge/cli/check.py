@@ -144,7 +144,7 @@ def _document(finding: Finding) -> dict[str, str | bool]:
 @as_json
 @pass_context
 def check(context: Context, as_json: bool, settings: bool) -> None:
-    """Is everything in place? Configuration, database, line, clock, login, restaurants: each with its remedy."""
+    """Check the configuration, database, connection, clock, login and restaurants, each with its remedy."""
     from orderbridge.observe import logs
 
     if settings:
@@ -182,7 +182,7 @@ def _check(checked: Checked, report: Report) -> int:
 
 
 def show_settings(context: Context, as_json: bool) -> None:
-    """What is in force, secrets hidden."""
+    """Show the settings in force, secrets hidden."""
     from orderbridge.config import shown
 
     settings = context.settings
@@ -205,7 +205,7 @@ def _flat(value: Any, name: str = "") -> list[tuple[str, Any]]:
 
 @click.group(hidden=True)
 def config() -> None:
-    """The configuration."""
+    """Show the configuration."""
 
 
 config.command("show")(as_json(pass_context(show_settings)))
@@ -213,7 +213,7 @@ config.command("show")(as_json(pass_context(show_settings)))
 
 @click.group()
 def alarm() -> None:
-    """The alarm command, `command` in [alarms]."""
+    """Test the alarm command, `command` in [alarms]."""
 
 
 @alarm.command("test")

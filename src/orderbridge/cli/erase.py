@@ -20,11 +20,11 @@ REWRITTEN_BYTES = 256 * 1024 * 1024  # a file up to this is written anew by itse
 
 
 @click.command()
-@click.option("--phone", "phones", multiple=True, help="A customer's number, however it is written; may be repeated.")
+@click.option("--phone", "phones", multiple=True, help="A customer's telephone number in any form; may be repeated.")
 @click.option("--order", "wanted", multiple=True, help="An order's number, key or pos_reference; may be repeated.")
-@click.option("--force", is_flag=True, help="Open orders too: the courier will have no name and no address.")
+@click.option("--force", is_flag=True, help="Erase open orders too: the courier will have no name and no address.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@click.option("--rewrite/--no-rewrite", default=None, help="SQLite: write the file anew, so that no old byte is left.")
+@click.option("--rewrite/--no-rewrite", default=None, help="SQLite: rewrite the file, so that no old bytes are left.")
 @as_json
 @pass_context
 def erase(
@@ -36,7 +36,7 @@ def erase(
     rewrite: bool | None,
     as_json: bool,
 ) -> None:
-    """Blank everything that names a customer, for good. It shows how much that is, and asks."""
+    """Erase everything that identifies a customer, permanently. It shows how much, and asks."""
     if not phones and not wanted:
         raise click.UsageError(say("erase.nothing_named"))
     with context.current() as database:

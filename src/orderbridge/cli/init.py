@@ -177,16 +177,16 @@ def _make(path: Path, text: str, mode: int, owner: str | None) -> None:
 
 
 @click.command()
-@click.option("--language", type=click.Choice(LANGUAGES), help="What cashiers and technicians read.")
+@click.option("--language", type=click.Choice(LANGUAGES), help="Language for cashiers and technicians.")
 @click.option("--base-url", help="The integration address that the marketplace gave you.")
 @click.option("--ca-file", help="A certificate (PEM) to trust besides the system's: a proxy's, the sandbox's.")
 @click.option("--account", help="A short name for the pair of secrets: a-z, 0-9, _ . -")
 @click.option("--app-secret-file", help="A file that holds the app_secret_key and nothing else; - is standard input.")
 @click.option("--rest-secret-file", help="The same for the rest_secret_key; with two -, a line each.")
 @click.option("--database", help="Where the tables will be.  [default: sqlite:///orderbridge.db]")
-@click.option("--owner", help="Whose the files will be, when root writes them: the user of the service.")
-@click.option("--sandbox", is_flag=True, help="For the simulated service, which `orderbridge sandbox` starts here.")
-@click.option("--untested", is_flag=True, help="Write it although something does not work yet.")
+@click.option("--owner", help="Owner of the files when root writes them: the user of the service.")
+@click.option("--sandbox", is_flag=True, help="For the simulated marketplace that `orderbridge sandbox` starts here.")
+@click.option("--untested", is_flag=True, help="Write it even if something does not work yet.")
 @click.option("--yes", is_flag=True, help="Ask nothing.")
 @pass_context
 def init(
@@ -202,9 +202,9 @@ def init(
     yes: bool,
     **given: str | None,
 ) -> None:
-    """Write a configuration: asks, tries the answers, and puts the secrets into files of their own.
+    """Write a configuration: ask, test the answers, and put the secrets into separate files.
 
-    Where: --config, $ORDERBRIDGE_CONFIG, else orderbridge.toml here. Nothing is overwritten.
+    Its place: --config, $ORDERBRIDGE_CONFIG, or orderbridge.toml here. Nothing is overwritten.
     """
     speak(language or language_of(os.environ))
     file = Path(context.config_file or os.environ.get("ORDERBRIDGE_CONFIG") or "orderbridge.toml").absolute()

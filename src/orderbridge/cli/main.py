@@ -204,7 +204,7 @@ def program() -> None:
     """Brings a delivery marketplace's orders into your database, and what you write there back to it.
 
     \b
-    orderbridge demo                 see it work, with nothing set up
+    orderbridge demo                 see it work without any set-up
     orderbridge run                  the daemon
     orderbridge accept KEY --minutes 25 --wait
     """  # noqa: D301 - click's own mark for lines that stay as they are

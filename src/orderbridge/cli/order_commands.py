@@ -28,14 +28,14 @@ SHORT_KEY = 8  # characters of a payment_key
 
 
 @click.command()
-@click.option("--new", "which", flag_value="new", help="Only orders that no till has taken over.")
-@click.option("--changed", "which", flag_value="changed", help="Only orders that changed since a till took them over.")
+@click.option("--new", "which", flag_value="new", help="Only orders that the POS has not taken over.")
+@click.option("--changed", "which", flag_value="changed", help="Only orders that changed after the POS took them over.")
 @click.option("--all", "which", flag_value="all", help="Ended orders too.")
 @click.option("--limit", type=click.IntRange(1, 100_000), default=50, show_default=True, help="How many at most.")
 @as_json
 @pass_context
 def orders(context: Context, which: str | None, limit: int, as_json: bool) -> None:
-    """The open orders, the newest first; with --json each with its lines."""
+    """List open orders, the newest first; with --json each with its items."""
     by_option = {"new": tables.new_orders, "changed": tables.changed_orders, "all": tables.orders}
     table = by_option.get(which or "", tables.open_orders)
     query = select(*(table.c[name] for name in LISTED)).order_by(table.c.received_utc.desc(), table.c.payment_key)
@@ -71,9 +71,9 @@ def _for_people(row: Mapping[str, Any], zone: ZoneInfo, now: datetime) -> dict[s
 @as_json
 @pass_context
 def order(context: Context, key: str, as_json: bool) -> None:
-    """One order's whole story. KEY: its number, its payment_key or the first letters of it, or the POS's own reference.
+    """Show an order's whole history. KEY: its number, its payment_key or the beginning of it, or the POS's reference.
 
-    Exit code 1 when it means no order or several, which are listed.
+    Exit code 1 when it matches no order or several, which are listed.
     """
     whole = key_of(context, key, machine=as_json)
     story = context.read(lambda tx: stories.tell(tx, whole))
@@ -196,14 +196,14 @@ def _waits(story: dict[str, Any]) -> Iterator[str]:
 
 @click.command()
 @click.argument("key")
-@click.option("--revision", type=click.IntRange(1), help="The revision that was read; the newest else.")
-@click.option("--reference", default="command line", show_default=True, help="The number under which you have it.")
+@click.option("--revision", type=click.IntRange(1), help="The revision that was read; default the newest.")
+@click.option("--reference", default="command line", show_default=True, help="Your own number for the order.")
 @as_json
 @pass_context
 def take(context: Context, key: str, revision: int | None, reference: str, as_json: bool) -> None:
     """Take an order over, or note its newest revision, as a POS does. KEY as for accept.
 
-    With --json the order with its lines, to print. Exit code 1 when another till has it, or it is over.
+    With --json the order with its items, to print. Exit code 1 when another POS has it, or it is over.
     """
     whole = key_of(context, key, machine=as_json, to_act=True)
     taken = context.write(lambda tx: stories.take_over(tx, whole, revision, reference))
@@ -219,14 +219,14 @@ def take(context: Context, key: str, revision: int | None, reference: str, as_js
 
 @click.group()
 def quarantine() -> None:
-    """Documents that could not become orders."""
+    """Documents that could not be stored as orders."""
 
 
 @quarantine.command("list")
 @as_json
 @pass_context
 def quarantine_list(context: Context, as_json: bool) -> None:
-    """What is kept, with the reason."""
+    """List the documents, with the reason."""
     show_rows(context.read(kept.unresolved), machine=as_json, empty=say("listing.no_quarantine"))
 
 
@@ -235,7 +235,7 @@ def quarantine_list(context: Context, as_json: bool) -> None:
 @as_json
 @pass_context
 def quarantine_retry(context: Context, ids: tuple[int, ...], as_json: bool) -> None:
-    """Take orders in whose cause is gone, each by its newest document. Without IDS: all. Exit code 1 when one stays."""
+    """Store orders whose cause is gone, each by its newest document. Without IDS: all. Exit code 1 when one stays."""
     from orderbridge.jobs.reimport import Reimport, Released, release
     from orderbridge.rules.replay import UNFINISHED as LEFT
 
@@ -291,9 +291,9 @@ DIFFERENCE = ("order_number", "pos_reference", "account", "status", "pos_total")
 @as_json
 @pass_context
 def day_command(context: Context, day: datetime | None, cut: datetime, as_json: bool) -> None:
-    """The day's orders, cash to hand in, prepaid, discounts, tips, cancelled, differences. DATE: 2026-03-01; else today.
+    """Show a day's orders, cash, prepaid, discounts, tips, cancelled orders, differences. DATE: 2026-03-01; default today.
 
-    A business day goes from 04:00 to 04:00. Nothing is written.
+    A business day lasts from 04:00 to 04:00. Nothing is written.
     """
     zone = ZoneInfo(context.settings.marketplace.timezone)
     chosen = rules.present(SystemClock().now(), zone, cut.time()) if day is None else day.date()

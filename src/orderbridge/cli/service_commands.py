@@ -13,7 +13,7 @@ LEAST_FILES = 64  # the database's connections, a few accounts' lines, the journ
 @click.command()
 @pass_context
 def run(context: Context) -> None:
-    """The daemon: bring orders in, acknowledge them, carry out the outbox.
+    """Run the daemon: store orders, acknowledge them, carry out the outbox.
 
     SIGTERM ends it in order; SIGHUP reads the configuration and its secret files again.
     """
@@ -47,10 +47,10 @@ def run(context: Context) -> None:
 @click.command()
 @pass_context
 def healthcheck(context: Context) -> None:
-    """Does the daemon work? Exit code 1 when it is dead or hung: then a restart helps.
+    """Ask whether the daemon is alive. Exit code 1 when it is dead or hung: a restart helps then.
 
-    It is alive while the marketplace is down, and whatever the light of `status` is. Without a configuration, named or in
-    its usual places, every daemon here is asked: on this machine, or in this container.
+    It is alive also while the marketplace is down, whatever `status` shows. Without a configuration file, every
+    daemon on this machine, or in this container, is asked.
     """
     import os
     from pathlib import Path
@@ -76,7 +76,7 @@ def healthcheck(context: Context) -> None:
 
 @click.command("version", hidden=True)
 def version_command() -> None:
-    """The program's version and its schema's."""
+    """Show the version of the program and of its schema."""
     click.echo(version())
 
 

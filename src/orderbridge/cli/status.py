@@ -48,7 +48,7 @@ LIGHTS = {"healthy": "green", "warning": "yellow", "severe": "red"}
 @as_json
 @pass_context
 def status(context: Context, watch: bool, as_json: bool) -> None:
-    """How it stands: problems, accounts, orders, outbox. Exit code 1 when something is wrong."""
+    """Show problems, accounts, orders and outbox. Exit code 1 when something is wrong."""
     read, show = context.view or (facts_of, lines)
     if watch and not as_json:
         raise SystemExit(keep_watching(lambda: _screen(lambda: read(context), show)))

@@ -39,14 +39,14 @@ class _Found:
 
 @click.command("import")
 @click.argument("file")
-@click.option("--skip-wrong", is_flag=True, help="Take the right lines although others are wrong.")
+@click.option("--skip-wrong", is_flag=True, help="Import the correct lines even if others are wrong.")
 @as_json
 @pass_context
 def import_accounts(context: Context, file: str, skip_wrong: bool, as_json: bool) -> None:
-    """Put the accounts of a CSV or JSON Lines FILE into the database; - is standard input.
+    """Add the accounts of a CSV or JSON Lines FILE to the database; - is standard input.
 
-    All or none. Accounts that are there become as the file says; those that it does not name stay. Exit code 1 when a
-    line is wrong.
+    All or none. Existing accounts are changed to what the file says; accounts that it does not name stay. Exit code
+    1 when a line is wrong.
     """
     settings = context.reload()
     keys = keys_of(settings)

@@ -36,12 +36,10 @@ def accounts() -> None:
 @click.argument("name")
 @click.option("--app-secret-key-file", "app", help="A file that holds the app_secret_key and nothing else; - is standard input.")  # fmt: skip
 @click.option("--rest-secret-key-file", "rest", help="The same for the rest_secret_key; with two -, a line each.")
-@click.option("--auto-accept-minutes", type=int, help="Accept new orders without the POS, with this preparing time.")
-@click.option("--auto-accept-scheduled", is_flag=True, help="Accept scheduled orders by itself, too.")
-@click.option("--restaurant", "rules", multiple=True, help="ID=MINUTES, or ID alone for never: what is different for one restaurant; may be repeated.")  # fmt: skip
-@click.option(
-    "--replace", is_flag=True, help="It is there already: these secrets and options take the place of its own."
-)
+@click.option("--auto-accept-minutes", type=int, help="Accept new orders automatically, with this preparation time.")
+@click.option("--auto-accept-scheduled", is_flag=True, help="Accept scheduled orders automatically, too.")
+@click.option("--restaurant", "rules", multiple=True, help="Exception for one restaurant: ID=MINUTES, or ID alone for never; may be repeated.")  # fmt: skip
+@click.option("--replace", is_flag=True, help="The account exists: replace its secrets and options.")
 @pass_context
 def add(
     context: Context,
@@ -53,7 +51,7 @@ def add(
     rules: tuple[str, ...],
     replace: bool,
 ) -> None:
-    """Put an account into the database. Its secrets are asked for, or come from files, never from the command line."""
+    """Add an account to the database. Its secrets are asked for or read from files, never given on the command line."""
     settings = context.reload()
     keys = keys_of(settings)
     options = {
@@ -117,7 +115,7 @@ def _secret(file: str) -> str:
 @as_json
 @pass_context
 def list_accounts(context: Context, as_json: bool) -> None:
-    """All accounts, of the file and of the database: where each comes from, whether it is enabled, how it was polled."""
+    """List all accounts of the file and of the database: source, enabled or not, last poll."""
     facts = context.read(lambda tx: _listed(tx, context.settings))
     if as_json:
         show_json(facts)
@@ -173,7 +171,7 @@ def _for_people(one: dict[str, Any], now: datetime) -> dict[str, str]:
 @as_json
 @pass_context
 def show(context: Context, name: str, as_json: bool) -> None:
-    """One account with its options. No secret is shown."""
+    """Show an account and its options. Secrets are not shown."""
     settings = context.settings
     facts = context.read(lambda tx: next((one for one in _listed(tx, settings) if one["name"] == name), None))
     if facts is None:
@@ -218,7 +216,7 @@ def _said(value: Any) -> str:
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 @pass_context
 def enable(context: Context, names: tuple[str, ...]) -> None:
-    """Have these accounts of the database polled again."""
+    """Poll these accounts of the database again."""
     _set(context, names, enabled=True)
 
 
@@ -226,7 +224,7 @@ def enable(context: Context, names: tuple[str, ...]) -> None:
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 @pass_context
 def disable(context: Context, names: tuple[str, ...]) -> None:
-    """Have these accounts of the database not polled. They stay, with their secrets."""
+    """Stop polling these accounts of the database. They stay, with their secrets."""
     _set(context, names, enabled=False)
 
 
@@ -251,10 +249,10 @@ def _say_left_open(name: str, opened: int, waits: int) -> None:
 
 @accounts.command("remove")
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
-@click.option("--force", is_flag=True, help="Although orders of it are open, or actions wait.")
+@click.option("--force", is_flag=True, help="Even if it has open orders or waiting actions.")
 @pass_context
 def remove(context: Context, names: tuple[str, ...], force: bool) -> None:
-    """Take these accounts, and their secrets, out of the database. Their orders stay."""
+    """Remove these accounts and their secrets from the database. Their orders stay."""
     from orderbridge.clock import SystemClock
     from orderbridge_fleet import account_changes, account_settings
 

@@ -126,14 +126,14 @@ OPTIONS = (
         is_flag=True,
         expose_value=False,
         callback=_choose,
-        help="One line for each account that is not well, the worst first.",
+        help="One line for each account with a problem, the worst first.",
     ),
     click.Option(
         ["--all", "everything"],
         is_flag=True,
         expose_value=False,
         callback=_choose,
-        help="With --branches: the well ones, too.",
+        help="With --branches: accounts without a problem, too.",
     ),
 )
 

@@ -89,7 +89,7 @@ def judge(asked: Asked, shared: Sequence[str]) -> Scope:
 @as_json
 @pass_context
 def cooldown(context: Context, as_json: bool) -> None:
-    """Find out whose cooldown it is, for cooldown_scope. It takes a minute; no daemon may work."""
+    """Find out which accounts share a cooldown, for cooldown_scope. It takes a minute; stop the daemon first."""
     from orderbridge.observe import logs
 
     logs.configure(level="critical")  # what matters is printed by the command itself

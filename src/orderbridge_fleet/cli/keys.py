@@ -16,13 +16,13 @@ MOST_NAMES = 20
 
 
 @click.command("key")
-@click.option("--rotate", is_flag=True, help="Seal every account anew by the first line of the master key.")
+@click.option("--rotate", is_flag=True, help="Seal every account again with the first line of the master key.")
 @pass_context
 def key(context: Context, rotate: bool) -> None:
-    """A new master key, for the first line of fleet.master_key_file. Nothing is written.
+    """Print a new master key, for the first line of fleet.master_key_file. Nothing is written.
 
-    --rotate: seal every account anew by the first line of that file; its other lines still open what they have sealed. Killed
-    in between, it can be run again. It says when the other lines may go.
+    --rotate: seal every account again with the first line of that file; its other lines still open what they have
+    sealed. If it is interrupted, run it again. It says when the other lines may be removed.
     """
     from orderbridge.config.keys import new_master_key
 

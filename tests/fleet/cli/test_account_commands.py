@@ -79,7 +79,7 @@ def test_what_is_there_is_replaced_only_when_that_is_said(add, run, pos):
     assert add("kadikoy", "--auto-accept-minutes", 5, "--replace").out == "kadikoy: changed.\n"
     assert run("accounts", "show", "kadikoy", "--json").json["auto_accept_minutes"] == 5
     before = fleet_version(pos)
-    assert add("kadikoy", "--auto-accept-minutes", 5, "--replace").out == "kadikoy: is so already.\n"
+    assert add("kadikoy", "--auto-accept-minutes", 5, "--replace").out == "kadikoy: unchanged.\n"
     assert fleet_version(pos) == before
 
 
@@ -132,10 +132,10 @@ def test_no_option_takes_a_secret_itself(run):
 @pytest.mark.parametrize(
     "name, options, said",
     [
-        ("Kadikoy", (), "is no account name"),
-        ("../x", (), "is no account name"),
+        ("Kadikoy", (), "is not an account name"),
+        ("../x", (), "is not an account name"),
         ("kadikoy", ("--auto-accept-minutes", 0), "auto_accept_minutes: must be 1 or more"),
-        ("kadikoy", ("--restaurant", "x=5"), "is no restaurant id"),
+        ("kadikoy", ("--restaurant", "x=5"), "is not a restaurant id"),
         ("kadikoy", ("--restaurant", f"{RESTAURANT}=x"), "must be a whole number"),
         ("kadikoy", ("--restaurant", RESTAURANT, "--restaurant", RESTAURANT), "is listed twice"),
     ],
@@ -148,7 +148,7 @@ def test_what_can_never_be_right_is_refused(name, options, said, add, run):
 
 @pytest.mark.parametrize(
     "cell, said",
-    [('"a\nb"', "holds a line break"), ('"a\r\nb"', "holds a line break"), ("a\0b", "control character")],
+    [('"a\nb"', "contains a line break"), ('"a\r\nb"', "contains a line break"), ("a\0b", "control character")],
     ids=["line break", "of Windows", "nul"],
 )
 def test_a_secret_with_a_line_break_in_it_is_refused(cell, said, bring):
@@ -165,7 +165,7 @@ def test_a_secret_that_is_none_is_refused(secret, said, add):
 def test_secrets_of_another_account_are_refused(add, run):
     add()
     ended = add("moda", secrets=("", f"{SECRETS[1]}-kadikoy"))
-    assert (ended.code, "its secrets are those of kadikoy" in ended.err) == (1, True)
+    assert (ended.code, "has the same secrets as kadikoy" in ended.err) == (1, True)
     assert listed(run) == {"kadikoy": True}
 
 
@@ -217,7 +217,7 @@ def test_an_account_of_the_file_is_changed_in_the_file(run, add, configure):
         ended = run("accounts", *words, "kadikoy")
         assert (ended.code, "Change the file" in ended.err) == (1, True)
     assert "is in the configuration file" in add("kadikoy").err
-    assert "its secrets are those of kadikoy" in add("x", secrets=("sandbox-app-secret", "sandbox-kadikoy-secret")).err
+    assert "has the same secrets as kadikoy" in add("x", secrets=("sandbox-app-secret", "sandbox-kadikoy-secret")).err
 
 
 @pytest.mark.parametrize("words", [("add", "x"), ("import", "x"), ("key", "--rotate")])
@@ -278,7 +278,7 @@ def test_accounts_are_disabled_and_enabled(add, run):
     add("moda")
     assert run("accounts", "disable", "moda", "kadikoy").out == "moda: disabled.\nkadikoy: disabled.\n"
     assert listed(run) == {"kadikoy": False, "moda": False}
-    assert run("accounts", "disable", "moda").out == "moda: is so already.\n"
+    assert run("accounts", "disable", "moda").out == "moda: unchanged.\n"
     assert run("accounts", "enable", "moda").out == "moda: enabled.\n"
     assert listed(run) == {"kadikoy": False, "moda": True}
 
@@ -387,7 +387,7 @@ WRONG = csv_of(
     "file;x;u;",
 )
 TOLD = {
-    3: "name: … is no account name",
+    3: "name: … is not an account name",
     4: "rest_secret_key: is missing",
     5: "is in line 2, too",
     6: "its secrets are those of line 2",
@@ -420,7 +420,7 @@ def test_the_right_lines_are_taken_when_that_is_said(bring, run, configure):
 
 def test_of_many_wrong_lines_the_first_are_shown(bring):
     ended = bring(csv_of(*(f"X{number};a;b;" for number in range(70))))
-    assert ended.err.count("is no account name") == 50
+    assert ended.err.count("is not an account name") == 50
     assert "20 more wrong lines" in ended.err
 
 
@@ -547,7 +547,7 @@ def test_a_branch_that_no_daemon_works_for_is_dark(three, run, pos):
         ["1", "of"],
     ]
     assert "Does not open. Enter it anew." in lines[0]
-    assert "No daemon works for it yet." in lines[1]
+    assert "No daemon serves this account yet." in lines[1]
 
 
 def test_once_the_daemon_is_silent_every_branch_is_red(three, run, pos):
@@ -628,7 +628,7 @@ def test_check_sees_another_address(three, run, configure):
     configure(document(more=FLEET, accounts=" ", base_url="https://127.0.0.1:2"))
     assert checked(run)[1] == (
         "warning",
-        "4 were noted at another marketplace.base_url",
+        "4 were stored with another marketplace.base_url",
         "Run `orderbridge accounts key --rotate`.",
     )
     run("accounts", "key", "--rotate")
@@ -643,7 +643,7 @@ def test_check_sees_an_account_that_is_in_the_file_too(secrets, run, bring, conf
 
 
 def test_check_says_that_there_is_none_yet(run):
-    assert checked(run)[0][:2] == ("warning", "there is none yet")
+    assert checked(run)[0][:2] == ("warning", "there are none yet")
 
 
 def test_check_without_a_fleet_says_nothing_of_it(run, configure):

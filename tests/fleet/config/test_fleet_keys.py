@@ -69,7 +69,7 @@ def test_two_sources_of_the_master_key_are_an_error_that_names_both(write: Write
 
 def test_in_file_mode_it_may_be_there_already_and_must_be_right(write: Write) -> None:
     assert load(write(document(more=f'[fleet]\nmaster_key = "{KEY}"')), environ={}).fleet.master_keys
-    assert "line 1 is no master key" in problems(write(document(more='[fleet]\nmaster_key = "abcd"')))
+    assert "line 1 is not a master key" in problems(write(document(more='[fleet]\nmaster_key = "abcd"')))
 
 
 @pytest.mark.parametrize(
@@ -78,11 +78,11 @@ def test_in_file_mode_it_may_be_there_already_and_must_be_right(write: Write) ->
         ("", "is missing; with fleet.accounts"),
         ('master_key = ""', "is missing; with fleet.accounts"),
         ('master_key = " "', "is missing; with fleet.accounts"),
-        ('master_key = "QUJD"', "line 1 is no master key: 32 bytes in base64"),
-        (f'master_key = "{KEY}\\n{OLD[:-4]}"', "line 2 is no master key"),
-        (f'master_key = "{KEY[:20]}!{KEY[21:]}"', "line 1 is no master key"),
-        (f'master_key = "{KEY[:20]}\\u0000{KEY[21:]}"', "line 1 is no master key"),
-        ('master_key = "şifre"', "line 1 is no master key"),
+        ('master_key = "QUJD"', "line 1 is not a master key: 32 bytes in base64"),
+        (f'master_key = "{KEY}\\n{OLD[:-4]}"', "line 2 is not a master key"),
+        (f'master_key = "{KEY[:20]}!{KEY[21:]}"', "line 1 is not a master key"),
+        (f'master_key = "{KEY[:20]}\\u0000{KEY[21:]}"', "line 1 is not a master key"),
+        ('master_key = "şifre"', "line 1 is not a master key"),
         ('master_key_file = "none"', "none cannot be read"),
     ],
     ids=["none", "empty", "blank", "short", "second", "sign", "nul", "letter", "no file"],
