@@ -136,7 +136,7 @@ def test_tables_that_are_unfinished_are_left_to_a_person(made, empty):
     with opened(file_of(empty)) as pos:
         pos.execute(f"CREATE TABLE {made} (version_num VARCHAR(32))")
     before = objects(file_of(empty))
-    with pytest.raises(Unusable, check=says(f"unfinished: {made} without a version")):
+    with pytest.raises(Unusable, check=says(f"incomplete: {made} exist without a version")):
         empty.write_now(schema.upgrade)
     assert objects(file_of(empty)) == before
 
