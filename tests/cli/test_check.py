@@ -505,6 +505,7 @@ def test_a_file_that_the_service_cannot_write_is_told(name, run, pos, path):
         os.chown(path.with_name(one), 12345, 12345)
     os.chown(path.parent, 12345, 12345)
     assert "chown" not in run("check").out
+    path.with_name(name).touch()
     os.chown(path.with_name(name), 0, 0)
     path.with_name(name).chmod(0o600)
     assert f"chown 12345 {path.with_name(name)}" in run("check").out
