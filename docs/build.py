@@ -20,9 +20,9 @@ from orderbridge.actions import ACTIONS
 from orderbridge.marketplace import documents, fields
 from orderbridge.model import CONTENTS_OUTDATED, LATE, STATUS_DOUBTFUL, TOTAL_MISMATCH, Action, Stored
 from orderbridge.observe.metrics import FAMILIES
+from orderbridge.rules.lifecycle import ENDS, STATUS_NAMES, Statuses
 from orderbridge.rules.problems import Code, Severity
 from orderbridge.rules.retry import Proof, proof
-from orderbridge.rules.statuses import ENDS, STATUS_NAMES, Statuses
 from orderbridge.store import own_tables, tables
 from orderbridge.store.columns import Money, Text, Utc
 from orderbridge.texts import SAME, SENTENCES, VERDICTS
@@ -214,7 +214,7 @@ def order_arrows() -> Iterator[Arrow]:
                 _stored(status_id),
                 status_id,
                 other_end=False,
-                statuses=STATUSES,
+                active=STATUSES.active,
             )
             if shown is Proof.NOT_DONE:
                 yield STATUSES.name(status_id), STATUSES.name(ACTIONS[action].target), action

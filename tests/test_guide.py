@@ -14,7 +14,7 @@ from docs import build
 from tests.store.samples import KEY, in_its_place, put_order
 
 from orderbridge import config
-from orderbridge.rules.statuses import NEEDS_PAYMENT, STATUS_NAMES
+from orderbridge.rules.lifecycle import NEEDS_PAYMENT, STATUS_NAMES
 from orderbridge.store import schema, tables
 from orderbridge.store.database import Database
 

@@ -27,7 +27,7 @@ from tests.soak import CONFIGURATION
 
 from orderbridge import config
 from orderbridge.daemon import Daemon
-from orderbridge.jobs.executor import RowWriter
+from orderbridge.jobs.executor import Executor
 from orderbridge.jobs.intake import Intake
 from orderbridge.jobs.outbox import Outbox
 from orderbridge.jobs.poll import Poller
@@ -46,7 +46,7 @@ SOURCE = str(Path(logs.__file__).parents[1])
 # The coroutine that does it, what begins the record where that is later, and the coroutine whose return ends it.
 WALKS: dict[str, tuple[Any, Any, Any]] = {
     "order": (Poller.tick, Connection.read, Intake.take_in),
-    "action": (Outbox.run, None, RowWriter.write),
+    "action": (Outbox.run, None, Executor.write),
     "token": (Session.token_for_poll, None, Session.token_for_poll),
 }
 _work: contextvars.ContextVar[object] = contextvars.ContextVar("work", default=None)

@@ -30,9 +30,8 @@ from orderbridge.model import (
     ActionState,
     LastChange,
 )
-from orderbridge.rules.lifecycle import may_send
+from orderbridge.rules.lifecycle import NEEDS_PAYMENT, may_send
 from orderbridge.rules.problems import Link, Problem
-from orderbridge.rules.statuses import NEEDS_PAYMENT
 
 LONGEST_REQUEST = 64
 NOTICED = timedelta(seconds=60)  # an order is so late that its customer's time counts: more than a poll and its answer

@@ -10,9 +10,8 @@ import pytest
 
 from orderbridge.actions import ORDER_ACTIONS
 from orderbridge.model import Action, ActionState, LastChange
-from orderbridge.rules.lifecycle import may_send
+from orderbridge.rules.lifecycle import NEEDS_PAYMENT, STATUS_NAMES, UNKNOWN_STATUS, may_send
 from orderbridge.rules.problems import Cause, Code, Link, Problem, Severity
-from orderbridge.rules.statuses import NEEDS_PAYMENT, STATUS_NAMES, UNKNOWN_STATUS
 from orderbridge_board import cards
 from orderbridge_board.cards import BESIDE, TILL, Seen, Sound
 from orderbridge_board.door import words

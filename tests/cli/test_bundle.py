@@ -16,8 +16,8 @@ from tests.store.samples import KEY, NOW_TEXT, opened, put, put_action, put_orde
 from orderbridge.cli import bundle
 from orderbridge.clock import SystemClock
 from orderbridge.model import Action, ActionState, LastChange
+from orderbridge.rules.lifecycle import STATUS_NAMES
 from orderbridge.rules.problems import Code
-from orderbridge.rules.statuses import STATUS_NAMES
 from orderbridge.store import own_tables, tables
 from orderbridge.store.database import Database
 

@@ -13,7 +13,7 @@ from tests.fuzz.street import Street
 from tests.marketplace.samples import listing
 
 from orderbridge.marketplace.documents import read_listing
-from orderbridge.rules.statuses import Statuses
+from orderbridge.rules.lifecycle import Statuses
 from orderbridge_sandbox import Fault, wire
 from orderbridge_sandbox.state import Order
 

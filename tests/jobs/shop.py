@@ -138,7 +138,7 @@ class Shop:
         event.listen(self.database.engine, "connect", self._prepare)
         self._wire = Wire(base_url=BASE_URL, timeout_s=TIMEOUT_S, transport=self.line)
         self.context = Context.of(self.settings, self.database, clock, random=Random(0))
-        self.lanes, self.verdicts = self.context.lanes, self.context.verdicts
+        self.lanes = self.context.lanes
         self.accounts = {one.name: Account(one, self.context, self._wire) for one in self.settings.accounts}
         self.outbox = TickedOutbox(self.context, Roster.of(self.accounts))
         members = [Member(account.fingerprint, account.name, account.application) for account in self.accounts.values()]

@@ -44,10 +44,10 @@ async def test_the_ends_of_others_are_written_when_one_whose_end_was_due_was_let
     assert shop.lanes.take(order_lane(order.key))  # it is being acknowledged
     shop.outbox.set_now()
     await shop.outbox.reader.everything()
-    shop.outbox.ends.due = shop.outbox.queue.ends()
-    assert len(shop.outbox.ends.due) == 2
+    shop.outbox.due = shop.outbox.queue.ends()
+    assert len(shop.outbox.due) == 2
     await given_to_another(shop.outbox)
-    await shop.outbox.ends.write_some()
+    await shop.outbox.write_ends()
     assert shop.row(other)["state"] == "withdrawn"
 
 

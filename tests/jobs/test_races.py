@@ -39,8 +39,8 @@ async def test_a_row_found_to_be_done_already_is_decided_again_after_a_later_del
     row = shop.act("accept", order)
     shop.outbox.set_now()
     await shop.outbox.reader.everything()
-    shop.outbox.ends.due = shop.outbox.queue.ends()  # it is decided, and not written yet
-    assert [verdict.code for _, verdict in shop.outbox.ends.due] == ["already"]
+    shop.outbox.due = shop.outbox.queue.ends()  # it is decided, and not written yet
+    assert [verdict.code for _, verdict in shop.outbox.due] == ["already"]
     shop.world.change_status(order.key, 16)
     await shop.poll()
     await shop.drain()

@@ -1,8 +1,8 @@
 """One order, its service, the daemon and the till as a machine of small steps.
 
 What decides is the daemon itself: rules.lifecycle, rules.outbox_rows and rules.retry, and of the jobs everything that runs
-within one transaction or between two awaits (Intake._resolve, _sort, _store, _acknowledge, OutboxReader, Queue, Ends,
-OutcomeWriter.post, Recovery.run, Verdicts, Lanes). They work on `Books` in place of a database. Only the order of
+within one transaction or between two awaits (Intake._resolve, _sort, _store, _acknowledge, OutboxReader, Queue, Lanes,
+Outbox.write_ends and recover, OutcomeWriter). They work on `Books` in place of a database. Only the order of
 these pieces is written down here, each piece being one step, so that anything else can happen between any two.
 
 What the steps leave out, and why nothing is lost by it:
@@ -34,7 +34,6 @@ from orderbridge.jobs import (
     outbox_reader,
     outcome_writer,
     reconciler,
-    verdicts,
 )
 from orderbridge.jobs import outbox as jobs_outbox
 from orderbridge.jobs.acknowledge import Answer, Polled
@@ -62,10 +61,9 @@ from orderbridge.model import (
     Verdict,
 )
 from orderbridge.rules.deliveries import Sorted
-from orderbridge.rules.outbox_rows import order_lane
+from orderbridge.rules.lifecycle import Statuses
+from orderbridge.rules.outbox_rows import Standing, order_lane
 from orderbridge.rules.retry import next_request
-from orderbridge.rules.standing import Standing
-from orderbridge.rules.statuses import Statuses
 
 ACTIVE = frozenset({RECEIVED, CONFIRMED, IN_DELIVERY})
 # docs/interface.md, Order transitions; not the table of the code that is tried.
@@ -280,7 +278,6 @@ class Daemon:
             reconciler,
             jobs_outbox,
             outcome_writer,
-            verdicts,
         ):
             doubles = {
                 "actions": books.ACTIONS,
@@ -300,7 +297,7 @@ class Daemon:
         monkeypatch.setattr(acknowledge, "asyncio", self.tasks)
         monkeypatch.setattr(intake, "read_order", lambda shown, **_: order_shown(shown.status_id))
         monkeypatch.setattr(intake, "differs", lambda *_, **__: Differs.NOTHING)
-        monkeypatch.setattr(verdicts.Verdicts, "_words", lambda *_: None)
+        monkeypatch.setattr(outcome_writer, "text", lambda *_, **__: None)
         self.answer_to_acknowledgement: Callable[[], Exception] | None = None
         account = SimpleNamespace(
             poll_in_flight=False,
@@ -321,16 +318,16 @@ class Daemon:
             marketplace=SimpleNamespace(cooldown_seconds=30.0, timezone="UTC", list_limit=None),
             orders=SimpleNamespace(late_minutes=0, preparing_minutes=30),
             default_account=None,
+            language="en",
         )
         self._account: Any = account
         self._surveys: dict[object, Survey] = {}
         self.played: dict[object, Any] = {}
         self.lanes = Lanes()
         self.books: Any = Books(None, ())
-        judge = verdicts.Verdicts("en", None)
         accounts: Any = {ACCOUNT: account}
         random: Any = SimpleNamespace(random=lambda: 0.0)
-        self._context = Context(settings, self.books, clock, random, Kept(), self.lanes, judge, accounts)
+        self._context = Context(settings, self.books, clock, random, Kept(), self.lanes, Statuses(), accounts)
         self._new_outbox = lambda: Outbox(self._context, Roster.of(accounts))
         # A group of one: nothing waits for others here.
         self._marks: Any = SimpleNamespace(
@@ -479,8 +476,8 @@ class Daemon:
             known = outbox.queue.get(row.id)
             assert known is not None
             known.standing = Standing.ENDING
-        outbox.ends.due = list(survey.ends)
-        at_once(outbox.ends.write_some())
+        outbox.due = list(survey.ends)
+        at_once(outbox.write_ends())
         ended = {row.id for row, _ in survey.ends}
         left = tuple(row for row in survey.rows if row.id not in ended)
         return self.take(state, survey=Survey(left, ()) if left and survey.claims else None)

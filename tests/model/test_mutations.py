@@ -13,11 +13,11 @@ from tests.model.machine import Machine, Scene
 from orderbridge.actions import ACTIONS
 from orderbridge.jobs import outcome_writer
 from orderbridge.jobs.lanes import Lanes
+from orderbridge.jobs.outbox import Outbox
 from orderbridge.model import IN_DELIVERY, Action, Attempt, Outcome, Verdict
-from orderbridge.rules import lifecycle, outbox_rows, queue, retry, standing
-from orderbridge.rules.outbox_rows import order_lane
+from orderbridge.rules import lifecycle, outbox_rows, queue, retry
+from orderbridge.rules.outbox_rows import Cause, Standing, order_lane
 from orderbridge.rules.retry import Proof, RetryAt
-from orderbridge.rules.standing import Cause, Standing
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 PLANTS: dict[str, tuple[Plant, Scene, str]] = {}
@@ -110,7 +110,7 @@ def _(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @planted("a crash while sending is forgotten", Scene(rows=1, faults=0), STUCK)
 def _(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outcome_writer.Recovery, "_lost", lambda *_: [])
+    monkeypatch.setattr(Outbox, "_lost", lambda *_: [])
 
 
 @planted("a crash while sending is no doubt", Scene(rows=1, faults=0), "and it was done")
@@ -160,8 +160,8 @@ def _(monkeypatch: pytest.MonkeyPatch) -> None:
     "and it was done",
 )
 def _(monkeypatch: pytest.MonkeyPatch) -> None:
-    as_if_waiting = {(Standing.RETRIED, cause): standing.ENDS[Standing.WAITING, cause] for cause in Cause}
-    monkeypatch.setattr(standing, "ENDS", {**standing.ENDS, **as_if_waiting})
+    as_if_waiting = {(Standing.RETRIED, cause): outbox_rows.ENDS[Standing.WAITING, cause] for cause in Cause}
+    monkeypatch.setattr(outbox_rows, "ENDS", {**outbox_rows.ENDS, **as_if_waiting})
 
 
 @planted("a row's end is not written", NO_FAULT, STUCK)

@@ -7,10 +7,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from orderbridge.model import RECEIVED, Action, ActionState, Attempt, Document, OutboxRow, Outcome, Stored, Verdict
-from orderbridge.rules.outbox_rows import Directory, Lane, View
+from orderbridge.rules.lifecycle import Statuses
+from orderbridge.rules.outbox_rows import Directory, Lane, Standing, View
 from orderbridge.rules.queue import Queue
-from orderbridge.rules.standing import Standing
-from orderbridge.rules.statuses import Statuses
 
 NOW = datetime(2026, 3, 4, 12, 0, tzinfo=UTC)
 KEY = "5f0c1c9e-0b7a-4c53-9d3b-1f8f4a6c2e10"

@@ -3,8 +3,8 @@
 import pytest
 
 from orderbridge.errors import MarketplaceError, NotSent, RateLimited, ServiceFailed, Unauthorized, UnknownOutcome
+from orderbridge.rules.lifecycle import Statuses
 from orderbridge.rules.poll_ends import ListRequest
-from orderbridge.rules.statuses import Statuses
 
 
 def too_slow(*, began: bool) -> UnknownOutcome:

@@ -115,7 +115,8 @@ class Both:
         expected = self._expected()
         assert expected.verdicts == []
         going = {head.row.id for head in expected.heads}
-        ready = {one.id for account in self.queue.accounts.names() for one in self.queue.accounts.rows(account)}
+        accounts = self.queue.accounts
+        ready = {one.row.id for account in accounts.names() for one in accounts.rows(account)}
         assert ready == going
         due = expected.due
         if due is not None and due > self.moment.now:

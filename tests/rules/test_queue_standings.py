@@ -1,12 +1,12 @@
-"""In whose hands a row is (rules.standing, rules.queue): what comes back, and what nobody else may touch meanwhile."""
+"""In whose hands a row is (rules.outbox_rows, rules.queue): what comes back, and what nobody else may touch meanwhile."""
 
 from collections import Counter
 
 from tests.rules.builders import NOW, directory, row, unresolved, view
 
 from orderbridge.model import Action, ActionState
+from orderbridge.rules.outbox_rows import Standing
 from orderbridge.rules.queue import Queue
-from orderbridge.rules.standing import Standing
 
 
 def a_queue() -> Queue:

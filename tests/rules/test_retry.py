@@ -38,6 +38,7 @@ from orderbridge.model import (
     Stored,
     Verdict,
 )
+from orderbridge.rules.lifecycle import Statuses
 from orderbridge.rules.retry import (
     MOST_RESENDS,
     UNREADABLE,
@@ -58,7 +59,6 @@ from orderbridge.rules.retry import (
     proof,
     resend_at,
 )
-from orderbridge.rules.statuses import Statuses
 from orderbridge.rules.tokens import line_wait, login_wait, refusal_wait
 
 OK, REFUSED, UNKNOWN = Outcome.OK, Outcome.REFUSED, Outcome.UNKNOWN
@@ -86,7 +86,7 @@ def decision(action: Action, history: Sequence[Attempt], policy: RetryPolicy = C
 
 
 def looked(action: Action, history: Sequence[Attempt], order: Stored, seen: int | None) -> Verdict | RetryAt | None:
-    return after_poll(action, history, order, seen, now=NOW, statuses=STATUSES)
+    return after_poll(action, history, order, seen, now=NOW, active=STATUSES.active)
 
 
 # ---- the longest wait ------------------------------------------------------------------------------------------------
@@ -437,7 +437,7 @@ def test_a_look_proves_what_the_table_says(look: Look) -> None:
         look.order,
         look.seen,
         other_end=look.other_end,
-        statuses=STATUSES,
+        active=STATUSES.active,
     )
     assert said == look.said
 
@@ -463,7 +463,7 @@ def test_an_end_that_its_refusal_proves_writes_the_target(action: Action, order:
 
 def test_a_cancel_after_a_complete_of_ours_stays_unknown() -> None:
     history = answered(*REFUSED_THEN)
-    verdict = after_poll(CANCEL, history, shown_as(5), ABSENT, now=NOW, other_end=True, statuses=STATUSES)
+    verdict = after_poll(CANCEL, history, shown_as(5), ABSENT, now=NOW, other_end=True, active=STATUSES.active)
     assert verdict == Verdict(ActionState.FAILED, "outcome_unknown", KnownBy.POLL, None, 402)
 
 
@@ -695,7 +695,7 @@ def test_a_row_that_is_looked_for_ends_in_the_end(doubts: list[Outcome], action:
 @pytest.mark.parametrize("seen", [5, 7, 99, UNREADABLE], ids=["completed", "needs payment", "unknown", "unreadable"])
 def test_a_refused_cancel_is_not_proved_by_a_list_that_shows_the_order(seen: int) -> None:
     history = [Attempt(Outcome.UNKNOWN), Attempt(Outcome.REFUSED, "refused")]
-    assert after_poll(Action.CANCEL, history, stored(), seen, now=NOW, statuses=Statuses()) == Verdict(
+    assert after_poll(Action.CANCEL, history, stored(), seen, now=NOW, active=Statuses().active) == Verdict(
         ActionState.FAILED, "outcome_unknown", KnownBy.POLL
     )
 
@@ -706,14 +706,14 @@ def test_a_refused_cancel_is_not_proved_by_a_list_that_shows_the_order(seen: int
 def test_a_refused_complete_is_not_proved_by_a_list_that_shows_the_order_alive(seen: int) -> None:
     history = [Attempt(Outcome.UNKNOWN), Attempt(Outcome.REFUSED, "refused")]
     order = stored(service_status_id=16)
-    assert after_poll(Action.COMPLETE, history, order, seen, now=NOW, statuses=Statuses()) == Verdict(
+    assert after_poll(Action.COMPLETE, history, order, seen, now=NOW, active=Statuses().active) == Verdict(
         ActionState.FAILED, "outcome_unknown", KnownBy.POLL
     )
 
 
 def test_a_list_that_shows_the_order_completed_proves_the_complete() -> None:
     history = [Attempt(Outcome.UNKNOWN)]
-    assert after_poll(Action.COMPLETE, history, stored(), 5, now=NOW, statuses=Statuses()) == Verdict(
+    assert after_poll(Action.COMPLETE, history, stored(), 5, now=NOW, active=Statuses().active) == Verdict(
         ActionState.DONE, None, KnownBy.POLL, 5
     )
 

@@ -59,13 +59,13 @@ policies = st.builds(
 def said(
     action: Action, history: Sequence[Attempt], order: Stored, seen: int | None, *, other_end: bool = False
 ) -> Proof:
-    return proof(action, history, order, seen, other_end=other_end, statuses=STATUSES)
+    return proof(action, history, order, seen, other_end=other_end, active=STATUSES.active)
 
 
 def looked(
     action: Action, history: Sequence[Attempt], order: Stored, seen: int | None, *, other_end: bool = False
 ) -> Verdict | RetryAt | None:
-    return after_poll(action, history, order, seen, now=NOW, other_end=other_end, statuses=STATUSES)
+    return after_poll(action, history, order, seen, now=NOW, other_end=other_end, active=STATUSES.active)
 
 
 # ---- the rows of the table -------------------------------------------------------------------------------------------

@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 from tests.rules.builders import NOW, answered, row, unresolved
 
 from orderbridge.model import Action, ActionState, Outcome, Verdict
-from orderbridge.rules.outbox_rows import refused_unsent
-from orderbridge.rules.retry import RetryPolicy, decide, is_uncertain, stands_after
-from orderbridge.rules.standing import ENDS, Cause, Standing, end_by, standing_of
+from orderbridge.rules.outbox_rows import ENDS, Cause, Standing, end_by, refused_unsent, standing_of, stands_after
+from orderbridge.rules.retry import RetryPolicy, decide, is_uncertain
 
 ROWS = {
     Standing.WAITING: row(Action.CANCEL),

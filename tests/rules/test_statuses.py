@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.rules.builders import KEY, NEEDS_PAYMENT, OTHER_KEY, STATUSES, UNNAMED_STATUS, document
 
 from orderbridge.model import CANCELED, COMPLETE_WITH_PAYMENT, CONFIRMED, IN_DELIVERY, RECEIVED, EndedBy
-from orderbridge.rules.statuses import ENDS, Statuses
+from orderbridge.rules.lifecycle import ENDS, Statuses
 
 IN_ORDER = [RECEIVED, CONFIRMED, IN_DELIVERY, NEEDS_PAYMENT, COMPLETE_WITH_PAYMENT, CANCELED]
 

@@ -6,10 +6,9 @@ import pytest
 from tests.rules.builders import NOW, row, shown_as, stored
 
 from orderbridge.model import Action, ActionState, EndedBy, KnownBy, LastChange, NewStatus, Verdict
-from orderbridge.rules.lifecycle import doubts_status, new_status
+from orderbridge.rules.lifecycle import Statuses, doubts_status, new_status
 from orderbridge.rules.outbox_rows import is_alarm, wrong_argument
 from orderbridge.rules.retry import AwaitPoll, Decision, RetryAt
-from orderbridge.rules.statuses import Statuses
 
 DONE, REFUSED, FAILED, EXPIRED = ActionState.DONE, ActionState.REFUSED, ActionState.FAILED, ActionState.EXPIRED
 UNKNOWN = Verdict(FAILED, "outcome_unknown")

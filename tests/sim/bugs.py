@@ -40,7 +40,7 @@ from orderbridge.jobs.acknowledge import Acknowledger
 from orderbridge.jobs.intake import Intake
 from orderbridge.jobs.lanes import Lanes
 from orderbridge.jobs.outbox import Outbox
-from orderbridge.jobs.outcome_writer import Ends, OutcomeWriter
+from orderbridge.jobs.outcome_writer import OutcomeWriter
 from orderbridge.jobs.reconciler import Reconciler
 from orderbridge.marketplace import answers, documents
 from orderbridge.marketplace.client import Client
@@ -49,8 +49,8 @@ from orderbridge.model import Action, ActionState, Differs, KnownBy, LastChange,
 from orderbridge.net.http import Answer, Wire
 from orderbridge.rules import deliveries, lifecycle, outbox_rows, retry, tokens
 from orderbridge.rules.cooldown import Cooldowns
+from orderbridge.rules.lifecycle import Statuses
 from orderbridge.rules.queue import AccountQueues, Queue
-from orderbridge.rules.statuses import Statuses
 from orderbridge.store import (
     accounts,
     actions,
@@ -225,15 +225,15 @@ def an_acknowledgement_leaves_late(plant: Planting) -> None:
 @bug("2", corner="an_accept_expires_unresolved_while_a_list_is_on_its_way")
 def a_row_given_up_by_its_expiry_leaves_its_lane_untouched(plant: Planting) -> None:
     def make(true: Callable[..., Any]) -> Callable[..., Any]:
-        def with_lanes(self: Ends, ends: Any) -> Any:
+        def with_lanes(self: Any, ends: Any) -> Any:
             free, lanes = true(self, ends)
             for lane in lanes:
-                self.context.lanes.free(lane)
+                self._lanes.free(lane)
             return free, []
 
         return with_lanes
 
-    plant.method(Ends, "_with_lanes", make)
+    plant.method(Outbox, "_with_lanes", make)
 
 
 # ---- promise 3: get-current is never called inside its cooldown ------------------------------------------------------

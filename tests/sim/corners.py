@@ -211,7 +211,7 @@ async def a_cancel_is_refused_beside_a_complete_of_ours(script: Script) -> None:
 async def a_row_is_asked_back_between_reading_and_claiming(script: Script) -> None:
     key = await script.order()
     row = 0
-    script.within("RowWriter._write", 0.5, lambda: script.withdraw(row))
+    script.within("Executor._write_notes", 0.5, lambda: script.withdraw(row))
     row = script.act("accept", payment_key=key, preparing_time=20)
     await script.ended(row)
 

@@ -15,8 +15,7 @@ from sqlalchemy import make_url
 
 from orderbridge.document import Facts, Item, Option
 from orderbridge.model import ActionState, Arrival, EndedBy, KnownBy, NewStatus, Order, Stored, Verdict
-from orderbridge.rules.lifecycle import new_status
-from orderbridge.rules.statuses import Statuses
+from orderbridge.rules.lifecycle import Statuses, new_status
 
 KEY = "0b7e1c52-6f0d-4c1e-9a55-3d2f8e6a7b10"
 OTHER = "5f3c2a10-7d4e-4b8a-8c21-9e0f1a2b3c4d"

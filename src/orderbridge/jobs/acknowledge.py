@@ -89,7 +89,7 @@ class Acknowledger:
     def __init__(self, account: Account, context: Context, journal: Journal | None) -> None:
         self._account, self._journal = account, journal
         self._database, self._lanes, self._clock = context.database, context.lanes, context.clock
-        self._statuses = context.verdicts.statuses
+        self._statuses = context.statuses
         self._marks: GroupCommit[orders.Mark, None] = GroupCommit(
             partial(write_group, context.database, _mark_free), wait_s=BETWEEN_NOTES_S, put_off=self._not_marked
         )

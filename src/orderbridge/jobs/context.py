@@ -12,12 +12,11 @@ from orderbridge import config
 from orderbridge.clock import Clock
 from orderbridge.jobs.daemon_problems import DaemonProblems
 from orderbridge.jobs.lanes import Lanes
-from orderbridge.jobs.verdicts import Verdicts
 from orderbridge.observe.metrics import Metrics
 from orderbridge.rules.cooldown import Cooldowns
+from orderbridge.rules.lifecycle import Statuses
 from orderbridge.rules.notify import OpenProblems
 from orderbridge.rules.problems import Page
-from orderbridge.rules.statuses import Statuses
 from orderbridge.store.accounts import TokenToKeep, save_tokens
 from orderbridge.store.database import Database
 from orderbridge.store.group_commit import GroupCommit, write_group
@@ -55,7 +54,7 @@ class Context:
     kept: Kept
     own_problems: DaemonProblems
     lanes: Lanes
-    verdicts: Verdicts
+    statuses: Statuses
     tokens: GroupCommit[TokenToKeep, None]  # those of many accounts are kept together
 
     @classmethod
@@ -70,13 +69,13 @@ class Context:
     ) -> Self:
         """With lanes in which nothing is under way."""
         kept = kept or Kept()
-        verdicts = Verdicts(settings.language, Statuses(settings.marketplace.needs_payment_status_id), kept.metrics)
+        statuses = Statuses(settings.marketplace.needs_payment_status_id)
         random = random or Random()  # noqa: S311 - it spreads waits, it guards nothing
         tokens: GroupCommit[TokenToKeep, None] = GroupCommit(
             partial(write_group, database, save_tokens, urgent=True), wait_s=TOKENS_S if is_many(settings) else 0.0
         )
         own_problems = DaemonProblems(database, clock, kept)
-        return cls(settings, database, clock, random, kept, own_problems, Lanes(), verdicts, tokens)
+        return cls(settings, database, clock, random, kept, own_problems, Lanes(), statuses, tokens)
 
     @property
     def metrics(self) -> Metrics:

@@ -1,14 +1,14 @@
 """Executes claimed rows, each in a coroutine of its own.
 
     claim     its note that it leaves is on disk before it does, many in one COMMIT: after a crash in between its outcome
-              is unknown, and it is seen (jobs.outcome_writer.Recovery)
+              is unknown, and it is seen (jobs.outbox)
     request   one slot on the wire is its own
     decision  what is decided about the answer is on disk, too
     free      the lane of its order is, and the queue knows where the row stands
 
 A row that is not claimed goes back to the queue.
 
-Claims and outcomes are written by group commit (`RowWriter`). Of one transaction, outcomes are written first, then
+Claims and outcomes are written by group commit. Of one transaction, outcomes are written first, then
 claims, so that a lane which an outcome frees is judged by what is known now. A claim that cannot be written says so, and
 the row does not leave. An outcome is never lost while the program runs: what a POS holds or a trigger refuses is put
 off, and written again until it succeeds.
@@ -42,16 +42,14 @@ from sqlalchemy import Connection
 from orderbridge.actions import argument_of, key_of
 from orderbridge.clock import Clock
 from orderbridge.errors import LoginRefused, MarketplaceError, Over
-from orderbridge.jobs.outcome_writer import Claim, Fresh, OutcomeWriter, Result, shows_restaurant
-from orderbridge.jobs.postponed import HeldAccounts, Postponed, is_refused
-from orderbridge.jobs.verdicts import about
+from orderbridge.jobs.outcome_writer import Claim, Fresh, OutcomeWriter, Result, about, shows_restaurant, tell
+from orderbridge.jobs.postponed import HeldAccounts, is_refused
 from orderbridge.model import Attempt, Outcome, Verdict
 from orderbridge.observe.metrics import ACTION_WAIT_SECONDS
+from orderbridge.rules.outbox_rows import Standing, stands_after
 from orderbridge.rules.queue import Entry
-from orderbridge.rules.retry import Decision, NextRequest, RetryAt, after_status, is_no_attempt, stands_after
-from orderbridge.rules.standing import Standing
+from orderbridge.rules.retry import Decision, NextRequest, RetryAt, after_status, is_no_attempt
 from orderbridge.store.columns import as_stored
-from orderbridge.store.database import Database
 from orderbridge.store.group_commit import GroupCommit, LeftOut, write_group
 from orderbridge.texts import sentence
 
@@ -64,84 +62,30 @@ _log = structlog.get_logger(__name__)
 _Note = Entry | Result
 
 
-class RowWriter:
-    """Writes claims and outcomes. `moved` is called after each time that it had something to write."""
+class Executor:
+    """Executes the rows that are taken. `moved` is called when one of them has come on."""
 
-    def __init__(
-        self, database: Database, clock: Clock, postponed: Postponed, writer: OutcomeWriter, moved: Callable[[], None]
-    ) -> None:
-        self._clock = clock
-        self._postponed = postponed
-        self._writer = writer
-        self._group: GroupCommit[_Note, Any] = GroupCommit(
-            partial(write_group, database, self._write, urgent=True), put_off=self._put_off, on_idle=moved
-        )
-        self._late: set[int] = set()  # rows whose outcomes are put off
-        self.is_closed = False  # the callers are about to be cancelled: the next start finds these rows as they are
+    def __init__(self, writer: OutcomeWriter, held_accounts: HeldAccounts, moved: Callable[[], None]) -> None:
+        self._context = context = writer.context
+        self._writer, self._held_accounts, self._moved = writer, held_accounts, moved
+        self._queue, self._postponed = held_accounts.queue, held_accounts.postponed
+        write = partial(write_group, context.database, self._write_notes, urgent=True)
+        self._group: GroupCommit[_Note, Any] = GroupCommit(write, put_off=self._put_off, on_idle=moved)
+        self.late: set[int] = set()  # rows whose outcomes are put off
+        self._is_closed = False  # the coroutines are being cancelled: the next start finds these rows as they are
         self.failed: Over | None = None  # it ends the daemon: nothing can be written any more
-
-    async def claim(self, entry: Entry) -> Claim | Fresh | Exception:
-        """A Claim: the row is ours to send, and that is on disk. An error: it was not written, as far as is known."""
-        try:
-            answer: Claim | Fresh = await self._group.add(entry)
-        except Exception as error:  # noqa: BLE001 - the row stays where it is, whatever the reason
-            self.failed = error if isinstance(error, Over) else self.failed
-            return error
-        return answer
-
-    async def write(self, result: Result) -> Decision:
-        """Decide what becomes of the row, and return when that is on disk."""
-        row_id = result.claim.row.id
-        try:
-            decision: Decision = await self._group.add(result)
-        except Over as error:  # the next start finds the row's claim
-            self.failed = error
-            raise asyncio.CancelledError from error
-        finally:
-            self._late.discard(row_id)
-            if not self.is_closed:
-                self._postponed.forget(row_id)
-        return decision
+        self.slots = Slots(context.settings.actions.max_in_flight, context.clock)
+        self.on_restaurant: Callable[[str, str], None] = lambda _account, _restaurant: None  # opened or closed
+        self.under_way: Counter[str] = Counter()  # rows of each account that are claimed, or asked for on the wire
+        self.is_stopping = False  # what has not left does not leave any more
+        self.in_doubt = False  # a cycle or a claim failed: a commit that failed may have come through
+        self.settled = 0  # rows whose outcome was written since this was set to 0
+        self._tasks: dict[asyncio.Task[None], str] = {}  # with their accounts
 
     @property
     def is_writing(self) -> bool:
         """Whether anything is being written, or is about to be."""
         return self._group.is_writing
-
-    def is_busy(self) -> bool:
-        """Whether it is worth waiting: what the database refuses is not waited for at the end."""
-        return self.failed is None and (self.is_writing or not self._late <= self._postponed.refused)
-
-    def _write(self, connection: Connection, notes: Sequence[_Note]) -> list[tuple[_Note, object]]:
-        outcomes = self._writer.post(connection, [note for note in notes if isinstance(note, Result)])
-        return [*outcomes, *self._writer.claim(connection, [note for note in notes if isinstance(note, Entry)])]
-
-    def _put_off(self, failed: Sequence[tuple[_Note, Exception]]) -> list[float | None]:
-        """Outcomes are written again, for ever; a claim is not."""
-        late = {note: error for note, error in failed if isinstance(note, Result) and not isinstance(error, Over)}
-        causes = {note.claim.row.id: None if isinstance(error, LeftOut) else error for note, error in late.items()}
-        self._late |= causes.keys()
-        times = self._postponed.put_off(causes, {note.claim.row.id: note.claim.row for note in late}) if late else {}
-        now = self._clock.monotonic()
-        return [max(times[note.claim.row.id] - now, 0.0) if note in late else None for note, _ in failed]
-
-
-class Executor:
-    """Executes the rows that are taken. `moved` is called when one of them has come on."""
-
-    def __init__(self, writer: OutcomeWriter, held_accounts: HeldAccounts, moved: Callable[[], None]) -> None:
-        context, postponed = writer.context, held_accounts.postponed
-        self._context, self._clock, self._lanes = context, context.clock, context.lanes
-        self._queue, self._reader, self._postponed = held_accounts.queue, writer.reader, postponed
-        self._held_accounts, self._moved = held_accounts, moved
-        self.rows = RowWriter(context.database, context.clock, postponed, writer, moved)
-        self.slots = Slots(context.settings.actions.max_in_flight, context.clock)
-        self.on_restaurant: Callable[[str, str], None] = lambda _account, _restaurant: None  # opened or closed
-        self.under_way: Counter[str] = Counter()  # rows of each account that are claimed, or asked for on the wire
-        self.is_stopping = False  # what has not left does not leave any more
-        self.in_doubt = False  # a claim was not written, as far as is known: a commit that failed may have come through
-        self.settled = 0  # rows whose outcome was written since this was set to 0
-        self._tasks: dict[asyncio.Task[None], str] = {}  # with their accounts
 
     def begin(self, entry: Entry) -> "asyncio.Future[bool]":
         """Start to execute a row. Returns whether it was claimed, once that is known."""
@@ -163,7 +107,7 @@ class Executor:
 
     def abandon(self) -> "set[asyncio.Task[None]]":
         """Leave every row where it is: the next start finds its note. Returns what is ending."""
-        self.rows.is_closed = True
+        self._is_closed = True
         for task in self._tasks:
             task.cancel()
         return set(self._tasks)
@@ -175,35 +119,66 @@ class Executor:
             claimed.set_result(False)
             self.under_way[entry.account or ""] -= 1
         if task.cancelled():  # what it has done, no poll that began before knows
-            self._lanes.free_after_action(entry.lane)
+            self._context.lanes.free_after_action(entry.lane)
             self._moved()
 
     async def _go(self, entry: Entry, claimed: "asyncio.Future[bool]") -> None:
-        claim = await self.rows.claim(entry)
+        try:
+            claim: Claim | Fresh | Exception = await self._group.add(entry)
+        except Exception as error:  # noqa: BLE001 - the row stays where it is, whatever the reason
+            self.failed = error if isinstance(error, Over) else self.failed
+            claim = error
         if not claimed.done():
             claimed.set_result(isinstance(claim, Claim))
         if not isinstance(claim, Claim):
             self.under_way[entry.account or ""] -= 1
-            self._lanes.free(entry.lane)
+            self._context.lanes.free(entry.lane)
             self.not_claimed(entry, claim)
             self._moved()  # there may be something to write, to read or to wait for
             return
         self._postponed.forget(entry.row.id)
-        self._count_wait(claim)
+        if claim.number == 1 and claim.row.created_utc is not None:  # from the insert until its first request leaves
+            waited = (self._context.clock.now() - claim.row.created_utc).total_seconds()
+            self._context.metrics.observe(ACTION_WAIT_SECONDS, max(waited, 0.0))
         result = await self._send(claim, entry.account or "")
-        decision = await self.rows.write(result)
-        self._lanes.free_after_action(entry.lane)
+        decision = await self.write(result)
+        self._context.lanes.free_after_action(entry.lane)
         self._goes_on(result, decision)
         if claim.row.restaurant_id and shows_restaurant(claim.row, decision):
             self.on_restaurant(claim.account.name, claim.row.restaurant_id)
         self.settled += 1
         self._moved()
 
-    def _count_wait(self, claim: Claim) -> None:
-        """Measure the time from the insert to now, when its first request leaves."""
-        if claim.number == 1 and claim.row.created_utc is not None:
-            waited = (self._clock.now() - claim.row.created_utc).total_seconds()
-            self._context.metrics.observe(ACTION_WAIT_SECONDS, max(waited, 0.0))
+    async def write(self, result: Result) -> Decision:
+        """Decide what becomes of the row, and return when that is on disk."""
+        row_id = result.claim.row.id
+        try:
+            decision: Decision = await self._group.add(result)
+        except Over as error:  # the next start finds the row's claim
+            self.failed = error
+            raise asyncio.CancelledError from error
+        finally:
+            self.late.discard(row_id)
+            if not self._is_closed:
+                self._postponed.forget(row_id)
+        return decision
+
+    def _write_notes(self, connection: Connection, notes: Sequence[_Note]) -> list[tuple[_Note, object]]:
+        outcomes = self._writer.post(connection, [note for note in notes if isinstance(note, Result)])
+        return [*outcomes, *self._writer.claim(connection, [note for note in notes if isinstance(note, Entry)])]
+
+    def _put_off(self, failed: Sequence[tuple[_Note, Exception]]) -> list[float | None]:
+        """Outcomes are written again, for ever; a claim is not."""
+        late = {
+            note.claim.row: None if isinstance(error, LeftOut) else error
+            for note, error in failed
+            if isinstance(note, Result) and not isinstance(error, Over)
+        }
+        waits: dict[int, float] = {}
+        if late:
+            waits = self._postponed.put_off({row.id: late[row] for row in late}, {row.id: row for row in late})
+            self.late |= waits.keys()
+        return [waits.get(note.claim.row.id) if isinstance(note, Result) else None for note, _ in failed]
 
     async def _send(self, claim: Claim, account: str) -> Result:
         try:
@@ -212,7 +187,7 @@ class Executor:
         finally:
             self.under_way[account] -= 1
             self._moved()
-        result = result or Result(claim, None, RetryAt(self._clock.now()))  # it has not left
+        result = result or Result(claim, None, RetryAt(self._context.clock.now()))  # it has not left
         if result.attempt is not None:
             self._held_accounts.record_outcome(account, result.attempt.outcome)
         return result
@@ -222,7 +197,7 @@ class Executor:
         row = entry.row
         if isinstance(why, tuple):
             self._postponed.forget(row.id)
-            self._reader.replace(row.id, why)  # it may leave as it is now
+            self._writer.reader.replace(row.id, why)  # it may leave as it is now
             return
         self.in_doubt |= why is not None  # a commit that failed may have come through
         if is_refused(why):
@@ -235,7 +210,7 @@ class Executor:
         row, attempts = result.claim.row, result.history
         if isinstance(decision, Verdict):
             self._queue.drop(row.id)
-            self._context.verdicts.tell(row, decision)
+            tell(self._context, row, decision)
             return
         at = as_stored(decision.at) if isinstance(decision, RetryAt) else None
         standing = stands_after(decision, attempts)
@@ -306,7 +281,10 @@ class Slots:
     @asynccontextmanager
     async def one(self) -> AsyncIterator[bool]:
         """Whether there was a place in time; it is kept to the end of the block."""
-        if not await self._take():
+        try:  # no timer for what need not wait
+            async with asyncio.timeout(WAIT_S if self._free.locked() else None):
+                await self._free.acquire()
+        except TimeoutError:
             yield False
             return
         taken = self._clock.monotonic()
@@ -317,10 +295,3 @@ class Slots:
             now = self._clock.monotonic()
             if now - taken < QUICK_S:
                 self._freed.append(now)
-
-    async def _take(self) -> bool:
-        try:  # no timer for what need not wait
-            async with asyncio.timeout(WAIT_S if self._free.locked() else None):
-                return await self._free.acquire()
-        except TimeoutError:
-            return False

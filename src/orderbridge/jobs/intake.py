@@ -66,7 +66,7 @@ class Intake:
     ) -> None:
         self._account, self._configured, self._own_problems = account, configured, context.own_problems
         self._database, self._lanes, self._clock = context.database, context.lanes, context.clock
-        self._zone, self._statuses = context.zone, context.verdicts.statuses
+        self._zone, self._statuses = context.zone, context.statuses
         self._orders, self._list_limit = context.settings.orders, context.settings.marketplace.list_limit
         late = self._orders.late_minutes
         self._lateness = rules.Lateness(timedelta(minutes=late) if late else None, self._zone)

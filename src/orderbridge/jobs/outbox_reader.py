@@ -52,7 +52,6 @@ class OutboxReader:
     def __init__(self, queue: Queue, roster: Roster, context: Context) -> None:
         self._queue = queue
         self._roster = roster
-        self._unread: set[str] | None = None  # accounts whose restaurants may not have been read yet
         self._database = context.database
         self._clock = context.clock
         default = context.settings.default_account
@@ -68,7 +67,7 @@ class OutboxReader:
         self.has_news = True
         self._next_news = 0.0
         self.server = ServerClock()
-        self.unreadable: set[int] = set()
+        self.unreadable: dict[int, float] = {}  # rows, and when each may be refused, by the monotonic clock
 
     def is_ours(self, row: OutboxRow) -> bool:
         """Whether this process answers for the row."""
@@ -214,7 +213,7 @@ class OutboxReader:
             self._queue.know(self._top)
         new, directory = False, self._queue.view.directory
         for row in found.rows:
-            self.unreadable.discard(row.id)
+            self.unreadable.pop(row.id, None)
             if not is_current and name_of(row, directory) not in self._roster.known:
                 continue  # an account that has just been added: with the next reading
             if row.id in self._queue.touched:
@@ -223,7 +222,7 @@ class OutboxReader:
             else:
                 new |= self._queue.put(row, self._number)
         if self._roster.owns(None):  # their account cannot be read
-            self.unreadable.update(found.unreadable)
+            self.unreadable |= {row_id: self.unreadable.get(row_id, 0.0) for row_id in found.unreadable}
         self._top = max(self._top, found.highest or 0)
         return found, new
 
@@ -231,21 +230,15 @@ class OutboxReader:
         """Whether the restaurants of all accounts are known; of one that is at work elsewhere they are in the table."""
         if self._complete:
             return True
-        if self._unread is None:
-            in_table = {name for names in self._reach.values() for name in names}
-            at_work = self._roster.at_work
-            self._unread = {name for name in self._roster.known if name in at_work or name not in in_table}
-        while self._unread:
-            name = next(iter(self._unread))
-            account = self._roster.at_work.get(name)
-            if account is None or not account.restaurants_known:
-                return False
-            self._unread.remove(name)
-        return True
+        at_work = self._roster.at_work
+        in_table = {name for names in self._reach.values() for name in names} - at_work.keys()
+        return all(
+            at_work[name].restaurants_known if name in at_work else name in in_table for name in self._roster.known
+        )
 
     def _direct(self, reach: dict[str, list[str]], *, complete: bool) -> None:
         """Which account answers for what. `complete`: the restaurants of all accounts were known when that was read."""
-        self._complete, self._reach, self._unread = complete, reach, None
+        self._complete, self._reach = complete, reach
         known, version = self._roster.known.keys(), self._roster.version
         self._queue.direct(Directory(known, self._default, reach, complete, self._answers_for, version))
 

@@ -15,40 +15,65 @@
       nothing: the row ended or is gone                      no rows             no rows
       locked by another session                              None                None (also where its order is)
 
-Each method of OutcomeWriter is one transaction's work, for many rows. What a decision changes is written by
-jobs.verdicts. Claims and outcomes come by jobs.executor; `Ends` and `Recovery` have the rest written.
+Each method of OutcomeWriter is one transaction's work, for many rows. jobs.executor calls it for claims and outcomes,
+jobs.outbox for the rest. What is decided about a row is a `Posting`; jobs.reconciler has some, too, from polls. Rows and
+orders are locked (`hold`), then `post` writes in this order:
 
-A row that ends unsent (expired, withdrawn, superseded, refused here) is ENDING from its decision until its end is on
-disk: it keeps its lane, so that nothing behind it overtakes an end that may yet fail.
+    rows      an end gets its state, its words and its attempts; a row that goes on gets when, or on what, it waits
+    orders    the status that a done action gives them, the doubt that a refusal raises, a line of their story. Nothing,
+              where none of the rows that were to end is unfinished any more: another session has ended them before, with
+              all that follows
+    `tell`    the log and the numbers, after the COMMIT: a commit that fails takes the end back
+
+The row goes first, and the order's part is in a savepoint of its own. A trigger of the POS that refuses what is written of
+the order must not take the row's verdict along: the row would stay `sending`, and be sent again after a restart
+although it had its answer. Such a refusal is logged; the next delivery of the order brings its status.
 """
 
-import math
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
 
 import structlog
 from sqlalchemy import Connection
+from sqlalchemy.exc import DBAPIError
 
 from orderbridge.actions import ACTIONS, key_of
 from orderbridge.jobs.account import Account
 from orderbridge.jobs.context import Context
 from orderbridge.jobs.outbox_reader import OutboxReader
-from orderbridge.jobs.postponed import STUCK_S, Postponed
-from orderbridge.jobs.verdicts import Posting, best_effort
-from orderbridge.model import ActionState, Attempt, OutboxRow, Outcome, Verdict
-from orderbridge.observe.metrics import ACTIONS_ENDED, UNREADABLE
-from orderbridge.rules.outbox_rows import Lane, has_changed, order_lane, with_reason
-from orderbridge.rules.queue import Entry, Queue
-from orderbridge.rules.retry import Decision, NextRequest, RetryAt, RetryPolicy, decide, next_request, resend_at
+from orderbridge.model import ActionState, Attempt, OutboxRow, Outcome, Stored, Verdict
+from orderbridge.observe.metrics import ACTIONS_ENDED
+from orderbridge.rules.lifecycle import doubts_status, new_status, with_doubt
+from orderbridge.rules.outbox_rows import Lane, has_changed, is_alarm, stands_after, with_reason, wrong_argument
+from orderbridge.rules.queue import Entry
+from orderbridge.rules.retry import (
+    AwaitPoll,
+    Decision,
+    NextRequest,
+    RetryAt,
+    RetryPolicy,
+    counted,
+    decide,
+    next_request,
+    resend_at,
+)
 from orderbridge.store import actions, orders, reference, unfinished
-from orderbridge.store.group_commit import write_batch
+from orderbridge.store.actions import End, Wait
+from orderbridge.store.failures import is_refusal
+from orderbridge.store.rows import ROW, lock_naming_held
 from orderbridge.store.unfinished import Found
+from orderbridge.texts import text
 
-MOST_ENDS = 200  # rows that end unsent in one transaction: a POS on the same file waits for it
-
+_NEVER_SENT = Attempt(Outcome.NOT_SENT)
 _log = structlog.get_logger(__name__)
+
+
+def about(row: OutboxRow) -> dict[str, str | int]:
+    """What a row is about, for the log."""
+    facts = {"payment_key": row.payment_key, "restaurant_id": row.restaurant_id, "food_id": row.food_id}
+    return {name: value for name, value in facts.items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +103,27 @@ class Result:
         return self.claim.history if self.attempt is None else (*self.claim.history, self.attempt)
 
 
+@dataclass(frozen=True, slots=True)
+class Posting:
+    """What was decided about a row. `history`: its attempts, the newest last, where it was decided by them.
+
+    `number`: of the attempt that ends with it; `attempt`: how; None: its request was not sent, and there was none.
+    """
+
+    row: OutboxRow
+    decision: Decision
+    history: Sequence[Attempt] = ()
+    number: int | None = None
+    attempt: Attempt | None = None
+
+    @property
+    def counted(self) -> int:
+        """How many attempts it has had."""
+        return counted(self.history) if self.history else self.row.attempts
+
+
 Fresh = tuple[OutboxRow, ...] | None  # what the table has in place of a row of the queue; None: it is locked
-End = tuple[OutboxRow, Verdict]
+Due = tuple[OutboxRow, Verdict]  # a row, and how it ends unsent
 
 
 @dataclass
@@ -147,7 +191,7 @@ class OutcomeWriter:
             return []
         now = self.context.clock.now()
         by_row = {result.claim.row.id: result for result in results}
-        written = self.context.verdicts.post_free(connection, [self._decide(result, now) for result in results], now)
+        written = post_free(self.context, connection, [self._decide(result, now) for result in results], now)
         for one in written:
             row, name = one.row, by_row[one.row.id].claim.account.name
             if shown := shows_restaurant(row, one.decision):
@@ -172,21 +216,21 @@ class OutcomeWriter:
             history = [*histories[row.id], attempt]
             decision = decide(row.action, history, now=now, policy=self._policy(), retry_at=now)
             postings.append(Posting(row, decision, history, number, attempt))
-        return [one.row.id for one in self.context.verdicts.post_free(connection, postings, now)]
+        return [one.row.id for one in post_free(self.context, connection, postings, now)]
 
-    def end(self, connection: Connection, ends: Sequence[End]) -> list[tuple[End, Verdict | Fresh]]:
+    def end(self, connection: Connection, ends: Sequence[Due]) -> list[tuple[Due, Verdict | Fresh]]:
         """What became of each; a Verdict is written."""
         now = self.context.clock.now()
         known, locked = orders.hold(connection, [row.payment_key for row, _ in ends if row.payment_key])
         _, fresh = self._read(connection, [row for row, _ in ends], now)
-        answers: list[tuple[End, Verdict | Fresh]] = []
+        answers: list[tuple[Due, Verdict | Fresh]] = []
         postings = []
         for row, verdict in ends:
             now_there = None if row.payment_key in locked else fresh[row.id]
             if (one := _unchanged(row, now_there)) is not None:
                 postings.append(Posting(one, with_reason(verdict, one)))
             answers.append(((row, verdict), now_there if one is None else with_reason(verdict, one)))
-        self.context.verdicts.post(connection, postings, known, now)
+        post(self.context, connection, postings, known, now)
         return answers
 
 
@@ -201,116 +245,118 @@ def shows_restaurant(row: OutboxRow, decision: Decision) -> str | None:
     return ACTIONS[row.action].target_shown if is_done else None
 
 
-@dataclass(slots=True, eq=False)
-class Ends:
-    """Writes the ends of rows that are not sent, in groups, while the lanes of those that were sent once are ours."""
+@contextlib.contextmanager
+def best_effort(connection: Connection, row: OutboxRow) -> Iterator[None]:
+    """For what a verdict writes elsewhere. Where a trigger of the POS refuses that, the row still gets its verdict."""
+    try:
+        with connection.begin_nested():
+            yield
+    except DBAPIError as error:
+        if not is_refusal(error):
+            raise
+        _log.error("action.order_not_written", id=row.id, error=type(error.orig).__name__, **about(row))
 
-    context: Context
-    queue: Queue
-    reader: OutboxReader
-    writer: OutcomeWriter
-    postponed: Postponed
-    due: list[End] = field(default_factory=list)  # decided, and not written yet
 
-    async def write_some(self) -> int:
-        """Write the ends of rows that are not sent, so many at a time."""
-        self.due += self.queue.ends()
-        if not self.due:
-            return 0
-        some, self.due = self.due[:MOST_ENDS], self.due[MOST_ENDS:]
-        ours = [(row, verdict) for row, verdict in some if row.id in self.queue]  # the others were let go meanwhile
-        ends, lanes = self._with_lanes(ours)
-        ended, settled = 0, set[int]()
+def tell(context: Context, row: OutboxRow, verdict: Verdict) -> None:
+    """A row has ended, and that is on disk: one line in the log, and a number."""
+    log = _log.error if is_alarm(row, verdict) else _log.info
+    facts = {"code": verdict.code, "known_by": verdict.known_by, **about(row)}
+    log(f"action.{verdict.state}", id=row.id, action=row.action, **facts)
+    context.metrics.count(ACTIONS_ENDED, row.action, verdict.state)
+
+
+def hold(connection: Connection, rows: Sequence[OutboxRow]) -> tuple[dict[int, OutboxRow], dict[str, Stored]]:
+    """Lock these rows and their orders. Returns the rows that no other session has locked, and what is stored."""
+    locked = lock_naming_held(connection, ROW, [row.id for row in rows])
+    known, held = orders.hold(connection, {row.payment_key for row in rows if row.payment_key})
+    return {row.id: row for row in rows if row.id not in locked and row.payment_key not in held}, known
+
+
+def post_free(context: Context, connection: Connection, postings: Sequence[Posting], now: datetime) -> list[Posting]:
+    """Write what ended attempts have led to, of rows that no other session has locked. Returns what was written."""
+    rows, known = hold(connection, [one.row for one in postings])
+    free = [one for one in postings if one.row.id in rows]
+    ended = [(one.row.id, one.number, one.attempt) for one in free if one.number is not None]
+    actions.record(connection, [(row_id, number, one) for row_id, number, one in ended if one is not None], now)
+    actions.forget_attempts(connection, [(row_id, number) for row_id, number, one in ended if one is None])
+    post(context, connection, free, known, now)
+    return free
+
+
+def post(
+    context: Context, connection: Connection, postings: Sequence[Posting], known: Mapping[str, Stored], now: datetime
+) -> int:
+    """Write decisions about rows, and into the orders that are known. Returns how many rows ended by it."""
+    ends: list[tuple[int, End]] = []
+    waits: list[tuple[int, Wait]] = []
+    for one in postings:
+        match one.decision:
+            case Verdict() as verdict:
+                words = _words(context, one.row, verdict.code, verdict.state)
+                ends.append((one.row.id, End(verdict, words, one.counted)))
+            case RetryAt() | AwaitPoll() as goes_on:
+                waits.append((one.row.id, _wait(context, one, goes_on)))
+    ended = actions.finish(connection, ends, now)
+    actions.postpone(connection, waits)
+    if ended or not ends:
+        _write_orders(context, connection, [one for one in postings if one.row.payment_key in known], known, now)
+    return ended
+
+
+def refuse_unreadable(context: Context, connection: Connection, ids: Sequence[int]) -> list[tuple[int, bool]]:
+    """End rows that slipped past the constraints and cannot even be read. Whether each was there to be ended."""
+    words = text("bad_arguments", context.settings.language, argument="action", problem="unknown")
+    end, now = End(Verdict(ActionState.REFUSED, "bad_arguments"), words, 0), context.clock.now()
+    return [(row_id, bool(actions.finish(connection, [(row_id, end)], now))) for row_id in ids]
+
+
+def _wait(context: Context, one: Posting, decision: RetryAt | AwaitPoll) -> Wait:
+    last = one.history[-1] if one.history else _NEVER_SENT
+    state = stands_after(decision, one.history).state
+    at = decision.at if isinstance(decision, RetryAt) else None
+    return Wait(state, at, last.code, last.http_status, _words(context, one.row, last.code, state), one.counted)
+
+
+def _write_orders(
+    context: Context, connection: Connection, postings: Sequence[Posting], known: Mapping[str, Stored], now: datetime
+) -> None:
+    """All together; where a trigger of the POS refuses one, each by itself."""
+    if len(postings) > 1:
         try:
-            answers, failed = await write_batch(self.context.database, self.writer.end, ends, urgent=True)
-            aside: list[tuple[OutboxRow, Exception | None]] = [(row, error) for (row, _), error in failed]
-            aside += [(row, None) for (row, _), answer in answers if answer is None]
-            self.postponed.put_aside(aside)
-            settled = {row.id for row, _ in aside}
-            for (row, _), answer in answers:
-                if answer is not None:
-                    settled.add(row.id)
-                    ended += self._not_sent(row, answer)
-        finally:
-            for lane in lanes:
-                self.context.lanes.free_after_action(lane)
-            # A row that stayed ENDING would hold its lane for ever.
-            for row, _ in ends:
-                if row.id not in settled:
-                    self.queue.give_back(row.id)
-        return ended
-
-    def _with_lanes(self, ends: Sequence[End]) -> tuple[list[End], list[Lane]]:
-        """Those that can be written now, and the lanes that were taken for it.
-
-        An unresolved row of an order ends while its lane is ours: a list that is being taken in must not see it end.
-        """
-        free: list[End] = []
-        lanes: list[Lane] = []
-        for row, verdict in ends:
-            if row.state == ActionState.SENDING and row.payment_key is not None:
-                lane = order_lane(row.payment_key)
-                if not self.context.lanes.take(lane):
-                    self.postponed.leave(row.id)
-                    continue
-                lanes.append(lane)
-            free.append((row, verdict))
-        return free, lanes
-
-    def _not_sent(self, row: OutboxRow, answer: Verdict | tuple[OutboxRow, ...]) -> bool:
-        """Whether it ended."""
-        self.postponed.forget(row.id)
-        if not isinstance(answer, Verdict):
-            self.reader.replace(row.id, answer)
-            return False
-        self.queue.drop(row.id)
-        self.context.verdicts.tell(row, answer)
-        return True
-
-    async def refuse_unreadable(self) -> int:
-        """Rows that slipped past the constraints and cannot even be read."""
-        unreadable = [row_id for row_id in self.reader.unreadable if not self.postponed.waits(row_id)][:MOST_ENDS]
-        if not unreadable:
-            return 0
-        refuse = partial(self.context.verdicts.refuse_unreadable, now=self.context.clock.now())
-        refused, broken = await write_batch(self.context.database, refuse, unreadable, urgent=True)
-        self.postponed.put_off(dict(broken), {})
-        for row_id, _ in refused:
-            self.postponed.forget(row_id)
-            self.reader.unreadable.discard(row_id)
-        ended = sum(ended for _, ended in refused)
-        self.context.metrics.count(ACTIONS_ENDED, UNREADABLE, ActionState.REFUSED, by=ended)
-        return ended
+            with connection.begin_nested():
+                _order_parts(context, connection, postings, known, now)
+        except DBAPIError as error:
+            if not is_refusal(error):
+                raise
+        else:
+            return
+    for one in postings:
+        with best_effort(connection, one.row):
+            _order_parts(context, connection, [one], known, now)
 
 
-@dataclass(slots=True, eq=False)
-class Recovery:
-    """Finds lost requests and has it written that their outcome is unknown."""
+def _order_parts(
+    context: Context, connection: Connection, postings: Sequence[Posting], known: Mapping[str, Stored], now: datetime
+) -> None:
+    news, doubted, story = [], [], []
+    for one in postings:
+        order, verdict = known[key_of(one.row)], one.decision
+        if doubts_status(verdict) and (problem := with_doubt(order.problem)) is not None:
+            doubted.append((order.payment_key, problem))
+        if not isinstance(verdict, Verdict):
+            continue
+        if (status := new_status(verdict, order, context.statuses)) is not None:
+            news.append((order.payment_key, status))
+        became = verdict.status_id if verdict.status_id is not None else order.status_id
+        word = context.statuses.name(became)
+        story.append((order.payment_key, f"{one.row.action}.{verdict.state}", became, word, verdict.code))
+    orders.set_status(connection, news, now)
+    orders.doubt_status(connection, doubted)
+    orders.append_events(connection, now, story)
 
-    context: Context
-    reader: OutboxReader
-    writer: OutcomeWriter
-    postponed: Postponed
-    again_at: float = math.inf  # by the monotonic clock: when those that could not be written are tried again
 
-    async def run(self, mine: Collection[int]) -> None:
-        """`mine`: rows that are on the wire indeed."""
-        lost = await self.context.database.read(lambda tx: self._lost(tx, mine))
-        recovered, failed = await write_batch(self.context.database, self.writer.lose, lost)
-        errors, rows = {row.id: error for (row, _), error in failed}, {row.id: row for row, _ in lost}
-        times = self.postponed.put_off(errors, rows)
-        for row_id in recovered:
-            self.postponed.forget(row_id)
-        if recovered:
-            _log.warning("outbox.recovered", rows=len(recovered))
-        soon = self.context.clock.monotonic() + STUCK_S  # what a till holds, or where the database is away
-        held = [] if len(recovered) + len(failed) == len(lost) else [soon]
-        self.again_at = min([*times.values(), *held], default=math.inf)
-
-    def _lost(self, connection: Connection, mine: Collection[int]) -> list[tuple[OutboxRow, int]]:
-        """The rows that are marked as on the wire and are not, each with the attempt that was lost."""
-        lost = unfinished.unfinished_attempts(connection)
-        sending = unfinished.read_unfinished(connection, sending_only=True)[0] if lost else []
-        # A row that another replica has on the wire is none of those.
-        rows = {row.id: row for row in sending if row.id not in mine and self.reader.is_ours(row)}
-        return [(rows[row_id], number) for row_id, number in lost if row_id in rows]
+def _words(context: Context, row: OutboxRow, code: str | None, state: ActionState) -> str | None:
+    if code is None:
+        return None
+    argument, problem = wrong_argument(row)
+    return text(code, context.settings.language, state=state, argument=argument, problem=problem)

@@ -51,7 +51,7 @@ class Poller:
         self.intake = Intake(account, context, polls.configured, unresolved=polls.unresolved, journal=polls.journal)
         self._clock, self._lanes, self._metrics = context.clock, context.lanes, context.metrics
         self._timeout_s = context.settings.marketplace.timeout_seconds
-        self._statuses = context.verdicts.statuses
+        self._statuses = context.statuses
         self._listened_until: float | None = None  # by the monotonic clock: since then nothing was counted
         self._list_request = ListRequest()
         self._not_in: set[int] = set()  # statuses that did not come in either, and were logged

@@ -6,9 +6,8 @@
 `HeldAccounts` writes into each row of a paused account for what it waits, and logs it once for the account.
 """
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import structlog
@@ -18,13 +17,14 @@ from sqlalchemy.exc import DBAPIError
 from orderbridge.clock import Clock
 from orderbridge.jobs.account import Account
 from orderbridge.jobs.context import Context
-from orderbridge.jobs.verdicts import about
+from orderbridge.jobs.outcome_writer import about
 from orderbridge.model import ActionState, OutboxRow, Outcome
-from orderbridge.rules.queue import Queue
+from orderbridge.rules.queue import Entry, Queue
+from orderbridge.store import actions
 from orderbridge.store.failures import is_broken, is_refusal
 from orderbridge.store.group_commit import write_batch
 from orderbridge.store.rows import ROW, lock_naming_held
-from orderbridge.texts import say
+from orderbridge.texts import say, text
 
 STUCK_S = 0.5  # between two tries to write a row that a till holds
 AGAIN_S = 2.0  # between two searches for rows that came while their account is paused
@@ -36,34 +36,27 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(slots=True)
 class Postponed:
-    """What is put off, each row with its time. `refused`: the rows that the database itself did not take."""
+    """Rows that could not be written, for the log. `refused`: those that the database itself did not take."""
 
     queue: Queue
     clock: Clock
     refused: set[int] = field(default_factory=set)
-    _times: dict[int, float] = field(default_factory=dict)
     _waiting: set[int] = field(default_factory=set)
     _waited: set[int] = field(default_factory=set)  # since that was logged
 
     def put_aside(self, failed: Sequence[tuple[OutboxRow, Exception | None]]) -> None:
-        """Rows of the queue that could not be written are left alone until then. No error: another session holds them."""
-        times = self.put_off({row.id: error for row, error in failed}, {row.id: row for row, _ in failed})
-        for row_id, at in times.items():
+        """Rows of the queue that could not be written are left alone for a time. No error: another session holds them."""
+        waits = self.put_off({row.id: error for row, error in failed}, {row.id: row for row, _ in failed})
+        for row_id, wait_s in waits.items():
             if row_id in self.queue:
-                self.queue.put_aside(row_id, at)
+                self.leave(row_id, wait_s)
 
-    def leave(self, row_id: int) -> None:
-        """A row of the queue is left alone for a moment."""
-        self.queue.put_aside(row_id, self.clock.monotonic() + STUCK_S)
-
-    def come_back(self) -> None:
-        """Those whose time has come are given back."""
-        for row_id in self.queue.come_back(self.clock.monotonic()):
-            if row_id not in self.queue:
-                self.forget(row_id)
+    def leave(self, row_id: int, wait_s: float = STUCK_S) -> None:
+        """A row of the queue is left alone for so long."""
+        self.queue.put_aside(row_id, self.clock.monotonic() + wait_s)
 
     def put_off(self, failed: Mapping[int, Exception | None], rows: Mapping[int, OutboxRow]) -> dict[int, float]:
-        """Returns when each is tried again, by the monotonic clock. No error: the database is away, or a till holds it.
+        """Returns in how many seconds each is tried again. No error: the database is away, or a till holds it.
 
         `rows`: what is known of them, for the log.
         """
@@ -81,14 +74,10 @@ class Postponed:
         self._waited |= waiting
         for row_id in refused:
             self._waits_no_more(row_id)
-        now = self.clock.monotonic()
-        times = {row_id: now + (REFUSED_S if row_id in refused else STUCK_S) for row_id in failed}
-        self._times |= times
-        return times
+        return {row_id: REFUSED_S if row_id in refused else STUCK_S for row_id in failed}
 
     def forget(self, row_id: int) -> None:
         """It was written, or is gone."""
-        self._times.pop(row_id, None)
         self.refused.discard(row_id)
         self._waits_no_more(row_id)
 
@@ -98,10 +87,6 @@ class Postponed:
             if not self._waiting:
                 _log.info("action.verdicts_written", rows=len(self._waited))
                 self._waited.clear()
-
-    def waits(self, row_id: int) -> bool:
-        """Whether its time has not come."""
-        return self._times.get(row_id, -math.inf) > self.clock.monotonic()
 
 
 def is_refused(error: Exception | None) -> bool:
@@ -115,11 +100,10 @@ def _name(error: Exception | None) -> str:
 
 @dataclass(slots=True)
 class _Pause:
-    """One account whose rows wait. `explained`: the rows that say so; `left`: those that do not yet."""
+    """One account whose rows wait. `left`: those that do not say so yet."""
 
     search_at: float = 0.0
-    explained: set[int] = field(default_factory=set)
-    left: list[OutboxRow] = field(default_factory=list)
+    left: list[Entry] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -134,38 +118,31 @@ class HeldAccounts:
 
     async def explain(self) -> None:
         """Rows that an account's line or login holds up say so, also those that were not tried: a person waits."""
-        for code, pause, rows in self._unexplained():
-            written, failed = await write_batch(self.context.database, partial(self._write, code), rows)
-            self.postponed.put_aside(failed)
-            for row in written:
-                self.postponed.forget(row.id)
-            if not written:
-                pause.explained.difference_update(row.id for row in rows)
-
-    def _write(self, code: str, connection: Connection, rows: Sequence[OutboxRow]) -> Sequence[OutboxRow]:
-        held = lock_naming_held(connection, ROW, [row.id for row in rows])
-        self.context.verdicts.explain(connection, [row.id for row in rows if row.id not in held], code)
-        return rows
-
-    def _unexplained(self) -> list[tuple[str, _Pause, Sequence[OutboxRow]]]:
-        """Some rows that wait for their account and do not say so yet, with the code that they should say."""
-        found: list[tuple[str, _Pause, Sequence[OutboxRow]]] = []
+        for name in [name for name in self._paused if not self.queue.size(name)]:
+            self._end(name)
         now = self.context.clock.monotonic()
         for name, account in self._with_rows():
             if account.paused() <= 0:
                 continue
-            pause = self._begin(name, account.session.pause_code())
+            code = account.session.pause_code()
+            pause = self._begin(name, code)
             if not pause.left and pause.search_at <= now:
-                waiting = [row for row in self.queue.accounts.rows(name) if row.state == ActionState.PENDING]
-                pause.left = [row for row in waiting if row.id not in pause.explained]
+                waiting = [entry for entry in self.queue.accounts.rows(name) if entry.row.state == ActionState.PENDING]
+                pause.left = [entry for entry in waiting if entry.row.waits_for is None]
                 pause.search_at = now + AGAIN_S
-            rows, pause.left = pause.left[:MOST], pause.left[MOST:]
-            pause.explained.update(row.id for row in rows)
-            if rows:
-                found.append((account.session.pause_code(), pause, rows))
-        for name in [name for name in self._paused if not self.queue.size(name)]:
-            self._end(name)
-        return found
+            entries, pause.left = pause.left[:MOST], pause.left[MOST:]
+            written, failed = await write_batch(self.context.database, partial(self._write, code), entries)
+            self.postponed.put_aside([(entry.row, error) for entry, error in failed])
+            for entry in written:
+                entry.row = replace(entry.row, waits_for=code)
+                self.postponed.forget(entry.row.id)
+
+    def _write(self, code: str, connection: Connection, entries: Sequence[Entry]) -> Sequence[Entry]:
+        held = lock_naming_held(connection, ROW, [entry.row.id for entry in entries])
+        free = [entry for entry in entries if entry.row.id not in held]
+        words = text(code, self.context.settings.language, state=ActionState.PENDING)
+        actions.explain(connection, [entry.row.id for entry in free], code, words)
+        return free
 
     def _with_rows(self) -> list[tuple[str, Account]]:
         """The accounts at work of which a row may leave."""

@@ -18,7 +18,7 @@ from sqlalchemy import Connection
 from orderbridge.actions import key_of
 from orderbridge.jobs.acknowledge import Answer
 from orderbridge.jobs.context import Context
-from orderbridge.jobs.verdicts import Posting
+from orderbridge.jobs.outcome_writer import Posting, hold, post, tell
 from orderbridge.model import Document, OutboxRow, Verdict
 from orderbridge.rules.outbox_rows import order_lane
 from orderbridge.rules.retry import after_poll, other_end, shown_by
@@ -55,7 +55,7 @@ class Reconciler:
             for key in borrowed:
                 self.context.lanes.free(order_lane(key))
         for row, verdict in ended:
-            self.context.verdicts.tell(row, verdict)
+            tell(self.context, row, verdict)
         for row, error in failed:  # the next poll tries again
             _log.debug("poll.look_failed", account=self.account, id=row.id, error=type(error).__name__)
 
@@ -65,7 +65,7 @@ class Reconciler:
         """Write what this poll makes of the rows that no other session has locked. Returns those that it ended."""
         now = self.context.clock.now()
         # Held first, read then: what another connection has just committed counts.
-        free, known = self.context.verdicts.hold(connection, rows)
+        free, known = hold(connection, rows)
         histories = unfinished.histories(connection, free)
         ends = actions.ends(connection, [key_of(row) for row in free.values()])
         ended = []
@@ -80,11 +80,11 @@ class Reconciler:
                 shown_by(good.get(order.payment_key)),
                 now=now,
                 other_end=other_end(row.action, {action for key, action in ends if key == order.payment_key}),
-                statuses=self.context.verdicts.statuses,
+                active=self.context.statuses.active,
             )
             if decision is None:
                 continue
-            has_ended = self.context.verdicts.post(connection, [Posting(row, decision, history)], known, now)
+            has_ended = post(self.context, connection, [Posting(row, decision, history)], known, now)
             if has_ended and isinstance(decision, Verdict):
                 ended.append((row, decision))
         return ended

@@ -24,8 +24,8 @@ from orderbridge.model import REPLAYED, Arrival, Document, EndedBy, Order, Store
 from orderbridge.rules import lifecycle
 from orderbridge.rules.deliveries import Lateness
 from orderbridge.rules.health import is_due
+from orderbridge.rules.lifecycle import ENDS, Statuses
 from orderbridge.rules.replay import TAKEN_IN, UNFINISHED, WRITTEN, Beside, Fate, Newest, fate_of
-from orderbridge.rules.statuses import ENDS, Statuses
 from orderbridge.store import journal, orders, quarantine, reference
 from orderbridge.store.database import Database
 from orderbridge.store.failures import is_refusal

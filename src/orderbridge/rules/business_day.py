@@ -16,7 +16,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from orderbridge.model import CANCELED, CASH, COMPLETE_WITH_PAYMENT, PREPAID
-from orderbridge.rules.statuses import NEEDS_PAYMENT, STATUS_NAMES
+from orderbridge.rules.lifecycle import NEEDS_PAYMENT, STATUS_NAMES
 
 CENT = Decimal("0.01")
 ZERO = Decimal("0.00")

@@ -18,7 +18,7 @@ What an answer proves. A list speaks by what it shows and by what it lacks:
   are stored, its status is not, no hash is, and it is not acknowledged.
 - What it lacks counts only when the list is known to be whole: asked for without a filter, each of its documents with a
   key (one without could be any order), and not cut by the service.
-- Of an order that is in a list twice the furthest status counts (rules.statuses).
+- Of an order that is in a list twice the furthest status counts (rules.lifecycle).
 What such proofs do to rows whose outcome is unknown, rules.retry.after_poll decides.
 """
 

@@ -24,7 +24,7 @@ from orderbridge.errors import (
 from orderbridge.model import CANCELED, AccountState
 from orderbridge.rules.cooldown import Ended
 from orderbridge.rules.health import FINER, LOGIN_FAILED, STRANGERS, TOKEN_OVER
-from orderbridge.rules.statuses import Statuses
+from orderbridge.rules.lifecycle import Statuses
 
 TOO_LARGE = "body_too_large"
 TOO_SLOW = "timeout"

@@ -14,7 +14,7 @@ stands in the queue of its account, by priority and id, from which `accounts.tak
 accounts are read, and of each only the first row, so that neither a long queue nor a paused account costs the others
 anything. A row that may not leave any more is passed over when it comes to the front.
 
-Nothing is decided about a row that is held (rules.standing) until it is given back or dropped. The table is the
+Nothing is decided about a row that is held (rules.outbox_rows) until it is given back or dropped. The table is the
 truth, and what stands here may be older: a claim reads the row again before it leaves, and what it finds changed comes
 back here to be decided. Nobody else decides.
 """
@@ -23,7 +23,7 @@ import heapq
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 
 from orderbridge.actions import ACTIONS, ORDER_ACTIONS
 from orderbridge.model import ActionState, OutboxRow, Verdict
@@ -31,6 +31,7 @@ from orderbridge.rules.lifecycle import Refusal
 from orderbridge.rules.outbox_rows import (
     Directory,
     Lane,
+    Standing,
     View,
     account_of,
     argument_problem,
@@ -39,12 +40,11 @@ from orderbridge.rules.outbox_rows import (
     lane_of,
     order_end,
     refused_unsent,
+    standing_of,
     unsent_end,
 )
-from orderbridge.rules.standing import Standing, standing_of
 
 _MOST_OVER = 1000
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _HELD = (Standing.ON_THE_WIRE, Standing.PUT_ASIDE, Standing.ENDING, Standing.OVER)
 
 _Place = tuple[int, int]  # priority, id
@@ -72,11 +72,6 @@ class Entry:
         """Whether it may be decided about: it is not held."""
         return self.standing not in _HELD
 
-    @property
-    def is_over(self) -> bool:
-        """Whether it is not in the queue any more."""
-        return self.standing is Standing.OVER
-
 
 class AccountQueues:
     """The queues of all accounts, over the rows of a `Queue`: of each the rows that may leave, by priority and id."""
@@ -95,10 +90,10 @@ class AccountQueues:
         """The accounts of which a row may leave."""
         return list(self._queues)
 
-    def rows(self, account: str) -> list[OutboxRow]:
+    def rows(self, account: str) -> list[Entry]:
         """The rows of an account whose turn it is, by id."""
         ids = sorted({row_id for _, row_id in self._queues.get(account, ())})
-        return [self._entries[row_id].row for row_id in ids if self._may_leave(row_id, account)]
+        return [self._entries[row_id] for row_id in ids if self._may_leave(row_id, account)]
 
     def take(
         self,
@@ -163,7 +158,6 @@ class Queue:
         self.accounts = AccountQueues(self._entries)  # whose turn it is
         self._waiting: list[tuple[datetime, int]] = []
         self._expiring: list[Entry] = []
-        self._over = 0  # rows that are over and still among the expiring
         self._aside: list[tuple[float, int]] = []  # by the time at which they come back
         self.frontier: int | None = None  # every row up to this id is here; None: every row
         self._beyond: dict[Lane, None] = {}  # their heads wait until all older rows are known
@@ -203,22 +197,21 @@ class Queue:
             if not known.is_free or known.row == row:
                 return False
             self._remove(known)
-        if not is_ours(row, self.view.directory):
+        directory, refusal = self.view.directory, None
+        account = account_of(row, directory)
+        if isinstance(account, Refusal):
+            refusal, account = account.code, row.account or None
+        if not directory.is_ours(account):
             return False
         if row.state == ActionState.SENDING and row.next_attempt_utc is None:
             self.stray |= known is None or known.row.state == ActionState.PENDING
-        self._add(self._entry(row, seen))
-        return True
-
-    def _entry(self, row: OutboxRow, seen: int) -> Entry:
-        account = account_of(row, self.view.directory)
-        refusal = "bad_arguments" if argument_problem(row) else account.code if isinstance(account, Refusal) else None
-        if isinstance(account, Refusal):
-            account = row.account or None  # when it was sent once, only an answer, a poll or its expiry ends it now
+        if argument_problem(row):
+            refusal = "bad_arguments"
         if row.state != ActionState.PENDING:
-            refusal = None
+            refusal = None  # it was sent once: only an answer, a poll or its expiry ends it now
         lane = lane_of(row, account) if refusal is None else ("refused", str(row.id))
-        return Entry(row, account, lane, refusal, _seconds(expiry(row, self.view)), seen=seen)
+        self._add(Entry(row, account, lane, refusal, expiry(row, self.view).timestamp(), seen=seen))
+        return True
 
     def drop(self, row_id: int) -> None:
         """The row is over, or gone."""
@@ -289,7 +282,6 @@ class Queue:
 
     def _collect_expiring(self) -> None:
         self._expiring = list(self._entries.values())
-        self._over = 0
         heapq.heapify(self._expiring)
 
     def _free(self, entry: Entry) -> None:
@@ -322,8 +314,7 @@ class Queue:
         else:
             del self._lanes[entry.lane]
             self._changed.pop(entry.lane, None)
-        self._over += 1
-        if self._over > _MOST_OVER and 2 * self._over > len(self._expiring):
+        if len(self._expiring) > 2 * len(self._entries) + _MOST_OVER:
             self._collect_expiring()
 
     # ---- what ends unsent --------------------------------------------------------------------------------------------
@@ -345,18 +336,20 @@ class Queue:
             entry = self._entries.get(heapq.heappop(self._waiting)[1])
             if entry is not None:
                 self._changed[entry.lane] = None
-        seconds = _seconds(now)
-        while self._expiring and (self._expiring[0].is_over or self._expiring[0].expires <= seconds):
+        seconds = now.timestamp()
+        while self._expiring and (self._expiring[0].standing is Standing.OVER or self._expiring[0].expires <= seconds):
             entry = heapq.heappop(self._expiring)
-            if entry.is_over:
-                self._over -= 1
-            else:
+            if entry.standing is not Standing.OVER:
                 self._changed[entry.lane] = None
 
     def _review(self, waiting: list[Entry], made: list[tuple[OutboxRow, Verdict]]) -> None:
         later: list[OutboxRow] = []
         for entry in reversed(waiting):  # from the newest, so that a row knows what comes after it
-            verdict = self._end(entry, later) if entry.is_free else None
+            verdict = None
+            if entry.is_free and entry.refusal is not None:
+                verdict = refused_unsent(entry.row, entry.refusal)
+            elif entry.is_free:
+                verdict = unsent_end(entry.row, later, self.view)
             if verdict is not None:
                 self._begin_end(entry, verdict, made)
             elif entry.standing is not Standing.ENDING:
@@ -378,15 +371,6 @@ class Queue:
         entry.standing, entry.is_next = Standing.ENDING, False
         made.append((entry.row, verdict))
 
-    def _end(self, entry: Entry, later: list[OutboxRow]) -> Verdict | None:
-        if entry.refusal is not None:
-            return refused_unsent(entry.row, entry.refusal)
-        verdict = unsent_end(entry.row, later, self.view)
-        if verdict is None or verdict.state != ActionState.EXPIRED or entry.row.owner is None:
-            return verdict
-        orphaned = entry.row.owner not in self.view.directory.accounts
-        return replace(verdict, code="account_missing") if orphaned else verdict
-
     def _line_up(self, head: Entry, *, stood: bool) -> None:
         if self.frontier is not None and head.row.id > self.frontier and head.row.action not in ORDER_ACTIONS:
             self._beyond[head.lane] = None
@@ -402,14 +386,9 @@ class Queue:
 
     def due(self) -> datetime | None:
         """When time alone brings something about; None: never."""
-        while self._expiring and self._expiring[0].is_over:
+        while self._expiring and self._expiring[0].standing is Standing.OVER:
             heapq.heappop(self._expiring)
-            self._over -= 1
         times = [self._waiting[0][0]] if self._waiting else []
         if self._expiring:
             times.append(expiry(self._expiring[0].row, self.view))
         return min(times, default=None)
-
-
-def _seconds(at: datetime) -> float:
-    return (at - _EPOCH).total_seconds()

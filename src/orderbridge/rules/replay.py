@@ -17,7 +17,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from orderbridge.model import EndedBy, Stored
-from orderbridge.rules.statuses import Statuses
+from orderbridge.rules.lifecycle import Statuses
 
 
 @dataclass(frozen=True, slots=True)

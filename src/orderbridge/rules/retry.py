@@ -47,8 +47,6 @@ from orderbridge.model import (
     Stored,
     Verdict,
 )
-from orderbridge.rules.standing import Standing
-from orderbridge.rules.statuses import Statuses
 from orderbridge.rules.tokens import LONGEST_WAIT, refusal_wait
 
 MOST_RESENDS = 3
@@ -108,12 +106,6 @@ class RetryPolicy:
 def is_uncertain(history: Sequence[Attempt]) -> bool:
     """Whether an earlier request may have had its effect."""
     return any(attempt.outcome in _UNCERTAIN for attempt in history)
-
-
-def stands_after(decision: "RetryAt | AwaitPoll", history: Sequence[Attempt]) -> Standing:
-    """Where a row stands that goes on after these attempts."""
-    unresolved = isinstance(decision, AwaitPoll) or is_uncertain(history)
-    return Standing.UNRESOLVED if unresolved else Standing.WAITING
 
 
 def is_no_attempt(outcome: Outcome) -> bool:
@@ -263,7 +255,7 @@ def proof(
     seen: int | None,
     *,
     other_end: bool,
-    statuses: Statuses,
+    active: Collection[int],
 ) -> Proof:
     """What a qualified poll proves about an unresolved order action. `seen` is None when the list lacks the order.
 
@@ -272,7 +264,7 @@ def proof(
     kind = ACTIONS[action]
     if seen in kind.shown_by:
         return Proof.DONE
-    is_undone = seen in statuses.active if kind.undone is None else seen in kind.undone
+    is_undone = seen in active if kind.undone is None else seen in kind.undone
     if is_undone:
         return Proof.NOT_DONE
     if seen is not None:
@@ -295,13 +287,13 @@ def after_poll(
     *,
     now: datetime,
     other_end: bool = False,
-    statuses: Statuses,
+    active: Collection[int],
 ) -> Verdict | RetryAt | None:
     """What a qualified poll makes of an unresolved order action; None: it stays as it is."""
     kind = ACTIONS[action]
     if seen == CANCELED and kind.target != CANCELED:
         return Verdict(ActionState.REFUSED, "order_cancelled", KnownBy.POLL)
-    proved = proof(action, history, order, seen, other_end=other_end, statuses=statuses)
+    proved = proof(action, history, order, seen, other_end=other_end, active=active)
     if proved == Proof.DONE:
         # Cancel and complete can also be proved by what the list lacks, after a refusal.
         if seen in kind.shown_by:

@@ -328,8 +328,8 @@ def withhold(
 
 def _end_rows(connection: Connection, written: datetime, now: datetime, error_text: str) -> int:
     """Rows of before the mark end; a till's new ones are sent. A time that no clock can have given decides nothing."""
-    # In one statement, not by a verdict for each (jobs.verdicts): some may be unreadable, and nothing is learnt of their
-    # orders. The log's `database.older_copy` says how many they are.
+    # In one statement, not by a verdict for each (jobs.outcome_writer): some may be unreadable, and nothing is learnt of
+    # their orders. The log's `database.older_copy` says how many they are.
     is_new = and_(actions.c.created_utc > written, actions.c.created_utc <= now)
     ended = {"state": ActionState.FAILED, "error_code": "outcome_unknown", "error_text": error_text}
     in_copy = or_(actions.c.created_utc.is_(None), ~is_new)

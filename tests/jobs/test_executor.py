@@ -1,10 +1,13 @@
-"""The places on the wire, by themselves and in the outbox."""
+"""The slots on the wire, by themselves and in the outbox; and what becomes of rows when nothing can be written any more."""
 
 import asyncio
+from typing import Any
 
+import pytest
 from tests.jobs.conftest import OpenShop
 from tests.jobs.shop import FakeClock, Shop
 
+from orderbridge.errors import FileLost
 from orderbridge.jobs.executor import AHEAD_S, QUICK_S, WAIT_S, Slots
 from orderbridge_sandbox import Fault
 
@@ -94,3 +97,20 @@ async def test_a_row_that_waits_for_a_place_is_not_sent_any_more_when_the_daemon
     await asyncio.sleep(30)
     assert [shop.row(one)["state"] for one in (hanging, ahead)] == ["done", "pending"]
     assert len(shop.calls("deactivate_food")) == 1
+
+
+@pytest.mark.parametrize("transaction", [1, 2], ids=["claim", "outcome"])
+async def test_a_file_that_is_lost_ends_the_outbox(shop: Shop, monkeypatch: pytest.MonkeyPatch, transaction: int):
+    row, calls, run = shop.act("accept", await shop.taken_in()), 0, shop.database.run
+
+    async def lost(work: Any, **how: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == transaction:
+            raise FileLost("gone")
+        return await run(work, **how)
+
+    monkeypatch.setattr(shop.database, "run", lost)
+    with pytest.raises(FileLost):
+        await shop.outbox.run()
+    assert (shop.outbox.is_busy(), shop.row(row)["state"]) == (False, ["pending", "sending"][transaction - 1])
