@@ -500,7 +500,7 @@ def test_without_an_alarm_command_there_is_nothing_to_try(run):
 def test_a_file_that_the_service_cannot_write_is_told(name, run, pos, path):
     """As root's `cp -p` of a backup leaves it."""
     pos.execute("SELECT * FROM delivery_orders")  # an open file keeps its -wal
-    for one in (path.parent, path, path.with_name("pos.db-wal")):
+    for one in (path.parent, path, path.with_name("pos.db-wal"), path.with_name("pos.db-shm")):
         os.chown(one, 12345, 12345)
     assert "chown" not in run("check").out
     os.chown(path.with_name(name), 0, 0)
