@@ -24,7 +24,7 @@ from orderbridge.rules.lifecycle import ENDS, STATUS_NAMES, Statuses
 from orderbridge.rules.problems import Code, Severity
 from orderbridge.rules.retry import Proof, proof
 from orderbridge.store import own_tables, tables
-from orderbridge.store.columns import Money, Text, Utc
+from orderbridge.store.ddl import Money, Text, Utc
 from orderbridge.texts import SAME, SENTENCES, VERDICTS
 
 HERE = Path(__file__).parent

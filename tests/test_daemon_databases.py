@@ -30,8 +30,8 @@ from orderbridge.jobs.reconciler import Reconciler, read_unresolved
 from orderbridge.jobs.reimport import Reimport, release
 from orderbridge.jobs.roster import Roster
 from orderbridge.store import schema, unfinished
-from orderbridge.store.columns import time_text
 from orderbridge.store.database import Database
+from orderbridge.store.ddl import time_text
 from orderbridge.store.dialects import mysql
 from orderbridge.store.leader import LeaderLock
 from orderbridge.texts import sentence

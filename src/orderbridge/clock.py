@@ -6,7 +6,6 @@ from datetime import UTC, datetime, tzinfo
 from typing import Protocol
 
 YEARS = range(2000, 3000)  # other dates are mistakes, and near the ends of the calendar arithmetic fails
-DATE = "____-__-__"  # how the service's local times begin, any character at each _; as a LIKE has it, too
 
 _UNIX_TIME = re.compile(r"[1-9][0-9]{9}(?:[0-9]{3})?(?:\.0+)?", re.ASCII)
 # What fromisoformat does not read as it is: `25.11.2026`, `2026/11/25`, `20261125193000`, a space before an offset.

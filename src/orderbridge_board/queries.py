@@ -25,7 +25,7 @@ from sqlalchemy.exc import IntegrityError
 from orderbridge.actions import Subject, of_subject
 from orderbridge.document import Facts, columns_of
 from orderbridge.model import BOARD_MARK, BOARD_REFERENCE, ActionState
-from orderbridge.store.columns import Utc
+from orderbridge.store.ddl import Utc
 from orderbridge.store.own_tables import silenced
 from orderbridge.store.rows import batches
 from orderbridge.store.tables import (

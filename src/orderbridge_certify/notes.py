@@ -13,7 +13,7 @@ from typing import Any
 
 from sqlalchemy import Column, Connection, Engine, Identity, Integer, MetaData, Table, event, insert, inspect, select
 
-from orderbridge.store.columns import big, code, long_text, utc, utc_now
+from orderbridge.store.ddl import big, code, long_text, utc, utc_now
 from orderbridge.store.dialects import of
 from orderbridge.store.tables import metadata
 from orderbridge_certify.noise import TABLE as NOISE

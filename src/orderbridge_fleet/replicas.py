@@ -17,8 +17,8 @@ from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from orderbridge.clock import Clock
 from orderbridge.rules.problems import Code, Problem, Severity
-from orderbridge.store.columns import utc_now
 from orderbridge.store.database import Database
+from orderbridge.store.ddl import utc_now
 from orderbridge.store.own_tables import BUCKETS, buckets, replicas
 
 PLAY_S = 0.02  # by which two measurements of the server's clock may differ

@@ -18,8 +18,8 @@ from tests.store.samples import KEY, NOW, OTHER, RESTAURANT, order_row, put, put
 from orderbridge.actions import Subject
 from orderbridge.model import Action
 from orderbridge.store import tables
-from orderbridge.store.columns import time_text
 from orderbridge.store.database import Database
+from orderbridge.store.ddl import time_text
 from orderbridge_board import acts, devices, queries, snapshot, watch
 from orderbridge_board.devices import Device
 from orderbridge_board.door import Refused

@@ -23,7 +23,7 @@ from tests.store.test_pooler import bouncer
 from orderbridge.cli import probes
 from orderbridge.config.addresses import fingerprint
 from orderbridge.config.keys import new_master_key
-from orderbridge.store import revisions, schema
+from orderbridge.store import schema, tables
 from orderbridge.store.database import Database
 from orderbridge.store.leader import LeaderLock
 from orderbridge.texts import SENTENCES
@@ -106,7 +106,7 @@ def test_everything_in_place_ends_with_0(run, sandbox, pos, config_file, path):
         rf"ok    configuration: {config_file}: 1 account\(s\)",
         rf"(ok|look)  .*{path.parent}: \d+ MB free.*",
         rf"ok    database: sqlite:///{path}",
-        rf"ok    tables: {revisions.HEAD}",
+        rf"ok    tables: {tables.HEAD}",
         "ok    writing and rights: writable, and no right is missing",
         "ok    durability: what is committed is on disk",
         r"ok    working daemon: none \(`orderbridge run` is not running\)",
@@ -394,7 +394,7 @@ def test_a_server_is_looked_at_and_left_as_it_is(kind, run, configure, sandbox, 
     ended = run("check", "--json")
     leader.close()
     assert said_of(ended, "rights", "ok")
-    assert said_of(ended, "schema", "ok") == revisions.HEAD
+    assert said_of(ended, "schema", "ok") == tables.HEAD
     assert said_of(ended, "worker", "ok") != "none (`orderbridge run` is not running)"
     assert database.read_now(lambda tx: tx.exec_driver_sql("SELECT count(*) FROM delivery_orders").scalar()) == 0
 

@@ -9,7 +9,7 @@ from tests.cli.shell import APP, NOBODY, REST, account, document
 from tests.store.samples import KEY, NOW_TEXT, OTHER, Row, key, put, put_action, put_document, put_order
 
 from orderbridge.config import fingerprint
-from orderbridge.store.columns import time_text
+from orderbridge.store.ddl import time_text
 
 
 def ago(seconds: float) -> str:

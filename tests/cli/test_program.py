@@ -15,7 +15,7 @@ from tests.cli.shell import APP, REST, account, document
 from orderbridge import __version__
 from orderbridge.cli.common import Context
 from orderbridge.cli.main import MODULES
-from orderbridge.store import revisions
+from orderbridge.store import tables
 
 NAMED_IN_DESIGN = (
     "run",
@@ -53,7 +53,7 @@ ENGLISH = re.compile(
 def test_the_version_needs_no_configuration(word, command):
     ended = command(word)
     assert (ended.code, ended.err) == (0, "")
-    assert ended.out.startswith(f"orderbridge {__version__} (schema {revisions.HEAD}, Python 3.")
+    assert ended.out.startswith(f"orderbridge {__version__} (schema {tables.HEAD}, Python 3.")
 
 
 @pytest.mark.parametrize("name", NAMED_IN_DESIGN + FOR_SCRIPTS)
@@ -305,8 +305,8 @@ def test_the_installed_program_ends_with_its_exit_code_and_no_traceback(
 
 def test_the_database_is_upgraded_once(run, path):
     first, second = run("db", "upgrade"), run("db", "upgrade")
-    assert (first.code, first.out) == (0, f"schema {revisions.HEAD}: upgraded\n")
-    assert (second.code, second.out) == (0, f"schema {revisions.HEAD}: already up to date\n")
+    assert (first.code, first.out) == (0, f"schema {tables.HEAD}: upgraded\n")
+    assert (second.code, second.out) == (0, f"schema {tables.HEAD}: already up to date\n")
     assert path.exists()
 
 

@@ -3,12 +3,10 @@
 import asyncio
 
 import pytest
-from sqlalchemy import update
 from tests.jobs.conftest import OpenShop
 from tests.jobs.shop import Shop, text_of
 
 from orderbridge.jobs.lists import COMMON_S, Common, read_lists, read_statuses
-from orderbridge.store.tables import restaurants
 from orderbridge_sandbox import Fault, World
 from orderbridge_sandbox.scenery import ATASEHIR, DEFAULT_SCENERY, KADIKOY, USKUDAR
 from orderbridge_sandbox.state import Account, Scenery
@@ -172,10 +170,6 @@ async def test_since_when_and_by_whom_a_restaurant_is_closed_is_noted(shop: Shop
     assert seen[:2] == [("Open", "platform", opened), ("Closed", "Ayşe", closed)]
     assert [one[:2] for one in seen[2:]] == [("Open", f"row {row}"), ("Closed", "platform")]
     assert seen[3][2] == text_of(shop.clock.now())
-    unknown = update(restaurants).values(status_since_utc=None, status_by=None)  # as of a schema before
-    shop.database.write_now(lambda tx: tx.execute(unknown))
-    await look()
-    assert seen[4] == ("Closed", "platform", text_of(shop.clock.now()))
 
 
 @pytest.mark.interface("Endpoints 3")

@@ -8,7 +8,7 @@ from tests.jobs.conftest import OpenShop
 from tests.jobs.shop import Shop, text_of
 
 from orderbridge.rules.problems import Code
-from orderbridge.store import starts
+from orderbridge.store import order_times
 
 ISTANBUL = ZoneInfo("Europe/Istanbul")
 WANTED = "2026-03-02 15:00:00"  # three hours after the shop has opened
@@ -17,8 +17,8 @@ WANTED = "2026-03-02 15:00:00"  # three hours after the shop has opened
 def follow(shop: Shop) -> list[str]:
     """One look, and what begins by it."""
     now = shop.clock.now()
-    found = shop.database.read_now(lambda tx: starts.due(tx, now, ISTANBUL, lambda *_: 30))
-    shop.database.write_now(lambda tx: starts.note(tx, now, found))
+    found = shop.database.read_now(lambda tx: order_times.due(tx, now, ISTANBUL, lambda *_: 30))
+    shop.database.write_now(lambda tx: order_times.note(tx, now, found))
     return [one.payment_key for one in found if one.begins]
 
 
@@ -66,8 +66,8 @@ async def test_where_it_is_wanted_the_till_confirms_the_start(shop: Shop):
     shop.till.execute("UPDATE delivery_orders SET pos_revision = revision")
     await asyncio.sleep(timedelta(hours=2, minutes=31).total_seconds())
     now = shop.clock.now()
-    found = shop.database.read_now(lambda tx: starts.due(tx, now, ISTANBUL, lambda *_: 30))
-    shop.database.write_now(lambda tx: starts.note(tx, now, found, raises_revision=True))
+    found = shop.database.read_now(lambda tx: order_times.due(tx, now, ISTANBUL, lambda *_: 30))
+    shop.database.write_now(lambda tx: order_times.note(tx, now, found, raises_revision=True))
     shown = shop.one("SELECT revision, last_change FROM delivery_changed_orders")
     assert (shown["last_change"], shown["revision"]) == ("start", shop.order(order)["pos_revision"] + 1)
 

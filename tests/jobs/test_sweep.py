@@ -1,7 +1,7 @@
 """What only time brings about: the end of an order by silence, and customers' data kept long enough."""
 
 import asyncio
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -10,7 +10,7 @@ from tests.jobs.conftest import OpenShop
 from tests.jobs.shop import Shop, listing, text_of
 
 from orderbridge.jobs.upkeep import Swept, sweep, today
-from orderbridge.store import inactivity, reference
+from orderbridge.store import order_times, reference
 
 pytestmark = pytest.mark.plays_daemon
 
@@ -215,8 +215,8 @@ async def test_a_sweep_while_a_list_is_taken_in_is_taken_back_where_the_till_see
     codes = reference.payment_codes
 
     def meanwhile(connection: Connection) -> dict[str, str]:
-        now, limits = shop.clock.now(), {"silence": timedelta(days=1), "zone": UTC}
-        assert shop.database.write_now(lambda tx: inactivity.end_silent(tx, [order.key], now=now, **limits))
+        now, silence = shop.clock.now(), timedelta(days=1)
+        assert shop.database.write_now(lambda tx: order_times.end_silent(tx, [order.key], now=now, silence=silence))
         return codes(connection)
 
     monkeypatch.setattr(reference, "payment_codes", meanwhile)

@@ -54,7 +54,7 @@ from orderbridge.rules.queue import AccountQueues, Queue
 from orderbridge.store import (
     accounts,
     actions,
-    inactivity,
+    order_times,
     orders,
     quarantine,
     reference,
@@ -740,7 +740,7 @@ def a_doubt_never_goes(plant: Planting) -> None:
 
 @bug("contract", corner="an_order_is_shown_again_as_it_was_and_then_never_again")
 def silence_ends_nothing(plant: Planting) -> None:
-    plant.instead(inactivity.silent, always([]))
+    plant.instead(order_times.silent, always([]))
 
 
 @bug("contract", seed=1009)

@@ -16,8 +16,8 @@ from tests.sim.machine import simulate
 from tests.sim.plan import plan_for
 from tests.sim.planting import Planting
 
-from orderbridge.store.columns import Utc
 from orderbridge.store.database import Database
+from orderbridge.store.ddl import Utc
 
 SEEDS = range(FIRST, FIRST + 20)  # for the day when a bug no longer shows where it did
 

@@ -4,7 +4,7 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, timedelta
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
@@ -19,7 +19,7 @@ from orderbridge.model import ActionState, Attempt, Change, Differs, Document, L
 from orderbridge.store import (
     accounts,
     actions,
-    inactivity,
+    order_times,
     orders,
     problem_queries,
     quarantine,
@@ -136,10 +136,10 @@ WORK: dict[str, Work] = {
     "a claim and a verdict": claim,
     "what was on the wire": unfinished.unfinished_attempts,
     "a request that may be there": lambda tx: actions.add_once(tx, SOME[0], action="complete", payment_key=SOME[0]),
-    "orders whose silence is to be counted": lambda tx: inactivity.to_count(tx, NOW, UTC),
-    "the beginning of the count": lambda tx: inactivity.count_from_here(tx, SOME, now=NOW, zone=UTC),
-    "orders that are silent": lambda tx: inactivity.silent(tx, DAY, NOW, UTC),
-    "the end by silence": lambda tx: inactivity.end_silent(tx, SOME, now=NOW, silence=DAY, zone=UTC),
+    "orders whose silence is to be counted": lambda tx: order_times.to_count(tx, NOW),
+    "the beginning of the count": lambda tx: order_times.count_from_here(tx, SOME, now=NOW),
+    "orders that are silent": lambda tx: order_times.silent(tx, DAY, NOW),
+    "the end by silence": lambda tx: order_times.end_silent(tx, SOME, now=NOW, silence=DAY),
     "old contents": lambda tx: retention.with_old_contents(tx, NOW - 60 * DAY),
     "old contents where there are none": lambda tx: retention.with_old_contents(tx, NOW - 700 * DAY),
     "retention": lambda tx: retention.blank_old(tx, OLD, before=NOW - 60 * DAY),

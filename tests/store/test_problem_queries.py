@@ -16,8 +16,8 @@ from tests.store.samples import (
 )
 
 from orderbridge.store import problem_queries
-from orderbridge.store.columns import time_text
 from orderbridge.store.database import Database
+from orderbridge.store.ddl import time_text
 
 MINUTE = timedelta(minutes=1)
 BORDER = NOW - 3 * MINUTE

@@ -9,8 +9,8 @@ from tests import databases
 from tests.store.samples import Pos, rows
 
 from orderbridge.store import own_tables, problem_rows
-from orderbridge.store.columns import NAME_LENGTH
 from orderbridge.store.database import Database
+from orderbridge.store.ddl import NAME_LENGTH
 from orderbridge.store.trouble import TroubleKind
 
 SINCE = datetime(2026, 3, 1, 12, tzinfo=UTC)

@@ -9,8 +9,8 @@ from tests.store.samples import KEY, LATER, LATER_TEXT, NOW, NOW_TEXT, OTHER, Po
 
 from orderbridge.model import Document
 from orderbridge.store import quarantine
-from orderbridge.store.columns import time_text
 from orderbridge.store.database import Database
+from orderbridge.store.ddl import time_text
 
 BEFORE = NOW - timedelta(milliseconds=1)
 

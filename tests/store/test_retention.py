@@ -7,8 +7,8 @@ import pytest
 from tests.store.samples import KEY, NOW, NOW_TEXT, key, put, put_action, put_order, rows
 
 from orderbridge.store import retention
-from orderbridge.store.columns import time_text
 from orderbridge.store.database import Database
+from orderbridge.store.ddl import time_text
 
 BEFORE = NOW + timedelta(hours=1)
 LATE = time_text(BEFORE + timedelta(hours=1))

@@ -18,7 +18,7 @@ from tests.store.samples import opened
 from tests.wording import says
 
 from orderbridge.errors import StoreError, Unusable
-from orderbridge.store import revisions, schema
+from orderbridge.store import schema, tables
 from orderbridge.store.database import Database
 from orderbridge.store.tables import SCHEMA_VERSION_TABLE, metadata
 
@@ -77,14 +77,14 @@ def test_the_script_for_a_dba_makes_the_same_schema(tmp_path, path, database):
     with opened(by_hand) as pos:
         pos.executescript(schema.offline_sql(URLS["sqlite"]))
     assert objects(by_hand) == objects(path)
-    assert versions(by_hand) == [revisions.HEAD]
+    assert versions(by_hand) == [tables.HEAD]
 
 
 def test_head_is_the_newest_migration():
-    migrations = ScriptDirectory(revisions.MIGRATIONS)
-    assert migrations.get_heads() == [revisions.HEAD]
+    migrations = ScriptDirectory(tables.MIGRATIONS)
+    assert migrations.get_heads() == [tables.HEAD]
     assert len(migrations.get_bases()) == 1
-    assert [script.revision for script in migrations.walk_revisions()] == list(reversed(revisions.KNOWN))
+    assert [script.revision for script in migrations.walk_revisions()] == list(reversed(tables.KNOWN))
 
 
 @only(SQLITE)
@@ -145,9 +145,9 @@ def test_tables_that_are_unfinished_are_left_to_a_person(made, empty):
 def later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A program with one more migration, to be written there."""
     folder = tmp_path / "migrations"
-    shutil.copytree(revisions.MIGRATIONS, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(tables.MIGRATIONS, folder, ignore=shutil.ignore_patterns("__pycache__"))
     monkeypatch.setattr(schema, "MIGRATIONS", folder)
-    monkeypatch.setattr(schema, "KNOWN", (*revisions.KNOWN, "0099"))
+    monkeypatch.setattr(schema, "KNOWN", (*tables.KNOWN, "0099"))
     monkeypatch.setattr(schema, "HEAD", "0099")
     return folder / "versions" / "0099_later.py"
 
@@ -170,7 +170,7 @@ def taken_back(database: Database) -> Iterator[None]:
     yield
     for statement in (
         "ALTER TABLE delivery_cancel_reasons DROP COLUMN added",
-        f"UPDATE delivery_schema_version SET version_num = '{revisions.HEAD}'",
+        f"UPDATE delivery_schema_version SET version_num = '{tables.HEAD}'",
     ):
         database.write_now(lambda tx, statement=statement: tx.exec_driver_sql(statement))
 
@@ -178,7 +178,7 @@ def taken_back(database: Database) -> Iterator[None]:
 @pytest.mark.usefixtures("taken_back")
 def test_a_later_migration_is_carried_out_once(database, later):
     statements = ["ALTER TABLE delivery_cancel_reasons ADD COLUMN added INTEGER"]
-    later.write_text(LATER.format(before=revisions.HEAD, statements=statements))
+    later.write_text(LATER.format(before=tables.HEAD, statements=statements))
     assert database.write_now(schema.upgrade) is True
     assert database.write_now(schema.upgrade) is False
     assert database.read_now(lambda tx: tx.exec_driver_sql("SELECT added FROM delivery_cancel_reasons").all()) == []
@@ -188,11 +188,11 @@ def test_a_later_migration_is_carried_out_once(database, later):
 def test_a_later_migration_is_there_whole_or_not_at_all(path, database, later):
     before = objects(path)
     statements = ["ALTER TABLE delivery_cancel_reasons ADD COLUMN added INTEGER", "DROP TABLE delivery_nonsense"]
-    later.write_text(LATER.format(before=revisions.HEAD, statements=statements))
+    later.write_text(LATER.format(before=tables.HEAD, statements=statements))
     with pytest.raises(OperationalError, match="no such table"):
         database.write_now(schema.upgrade)
     assert objects(path) == before
-    assert versions(path) == [revisions.HEAD]
+    assert versions(path) == [tables.HEAD]
 
 
 # ---- what is refused -------------------------------------------------------------------------------------------------
@@ -205,7 +205,7 @@ def test_a_schema_of_a_newer_program_is_refused_and_nothing_is_changed(ask, path
     pos.execute("DROP TABLE delivery_tokens")  # what an older program would be tempted to mend
     before = objects(path)
     with pytest.raises(
-        StoreError, check=says(f"schema 0099, but this program knows only up to {revisions.HEAD}.*Install the newer")
+        StoreError, check=says(f"schema 0099, but this program knows only up to {tables.HEAD}.*Install the newer")
     ):
         database.write_now(ask)
     assert objects(path) == before
@@ -372,7 +372,7 @@ def test_the_ddl_of_each_database_has_every_table_and_view(url):
     views = {name for name, table in metadata.tables.items() if table.is_view}
     assert [view for view in views if f"VIEW {view} AS" not in ddl] == []
     assert [table for table in metadata.tables.keys() - views if f"CREATE TABLE {table} (" not in ddl] == []
-    assert f"'{revisions.HEAD}'" in ddl
+    assert f"'{tables.HEAD}'" in ddl
     assert "hunter22" not in ddl
 
 

@@ -41,8 +41,8 @@ from tests.store.samples import (
 
 from orderbridge.model import Action, ActionState
 from orderbridge.store import tables, unfinished
-from orderbridge.store.columns import time_text
 from orderbridge.store.database import Database
+from orderbridge.store.ddl import time_text
 from orderbridge.store.dialects.sqlite import read_time
 from orderbridge.store.write_guards import INSERTED, WRITTEN_ONCE
 

@@ -29,7 +29,7 @@ from tests.store.samples import (
 )
 from tests.store.test_grants import DENIED, till
 
-from orderbridge.store import revisions, schema, write_guards
+from orderbridge.store import schema, tables, write_guards
 from orderbridge.store.database import Database
 from orderbridge.store.tables import SCHEMA_VERSION_TABLE, metadata
 
@@ -314,7 +314,7 @@ def test_a_dump_can_be_read_back(shop, tmp_path):
             pos.execute("DELETE FROM delivery_orders")
         put_action(pos, "complete")
     database = Database(f"sqlite:///{again}", inline=True)
-    assert database.read_now(schema.inspected) == revisions.HEAD
+    assert database.read_now(schema.inspected) == tables.HEAD
     database.write_now(lambda tx: tx.exec_driver_sql("DELETE FROM delivery_orders"))
     database.close()
 

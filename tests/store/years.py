@@ -1,7 +1,7 @@
 """A database as it is after years: almost everything in it is over."""
 
 from collections.abc import Callable, Iterable, Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any
 
@@ -10,10 +10,10 @@ from tests.store.samples import NOW, arrival, key
 
 from orderbridge.model import ActionState, Attempt, Outcome, Verdict
 from orderbridge.store import actions as store_actions
-from orderbridge.store import inactivity, retention, unfinished
+from orderbridge.store import order_times, retention, unfinished
 from orderbridge.store import orders as store_orders
-from orderbridge.store.columns import time_text
 from orderbridge.store.database import Database
+from orderbridge.store.ddl import time_text
 from orderbridge.store.tables import accounts, actions, attempts, events, items, options, orders, quarantine
 
 OPEN, NEW, BEHIND, UNFINISHED = 30, 10, 10, 15
@@ -157,6 +157,6 @@ def day_of_work(number: int) -> dict[str, Callable[[Connection], Any]]:
         "view delivery_new_orders": view("new", "received_utc"),
         "view delivery_changed_orders": view("changed", "changed_utc"),
         "view delivery_open_orders": view("open", "changed_utc"),
-        "sweep: silent orders": lambda tx: inactivity.silent(tx, timedelta(days=1), NOW, UTC),
+        "sweep: silent orders": lambda tx: order_times.silent(tx, timedelta(days=1), NOW),
         "sweep: nothing to blank": lambda tx: retention.with_old_contents(tx, NOW - timedelta(days=700)),
     }

@@ -35,7 +35,7 @@ from orderbridge.clock import SystemClock
 from orderbridge.config import shown
 from orderbridge.document import Facts, Item, Option, fields_of
 from orderbridge.observe import liveness
-from orderbridge.store import overview, revisions, schema
+from orderbridge.store import overview, schema, tables
 from orderbridge.texts import say
 
 COLUMNS = {
@@ -159,7 +159,7 @@ def _about() -> dict[str, Any]:
     return {
         "made_utc": SystemClock().now(),
         "orderbridge": __version__,
-        "schema": revisions.HEAD,
+        "schema": tables.HEAD,
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         "sqlalchemy": sqlalchemy.__version__,

@@ -120,10 +120,10 @@ def version() -> str:
     """The program's, its schema's and Python's."""
     import platform
 
-    from orderbridge.store import revisions
+    from orderbridge.store import tables
 
     return "orderbridge " + say(
-        "facts.version", version=__version__, schema=revisions.HEAD, python=platform.python_version()
+        "facts.version", version=__version__, schema=tables.HEAD, python=platform.python_version()
     )
 
 
@@ -142,7 +142,7 @@ def confirm(question: str, *, default: bool = False) -> bool:
 def plain(value: Any) -> Any:
     """A value as JSON shows it: times as our columns write them, amounts as numbers in text."""
     if isinstance(value, datetime):
-        from orderbridge.store.columns import time_text
+        from orderbridge.store.ddl import time_text
 
         return time_text(value)
     if isinstance(value, Message):

@@ -22,7 +22,7 @@ from orderbridge.jobs.reimport import replay as replayed
 from orderbridge.jobs.restore_check import RestoreCheck
 from orderbridge.observe import logs
 from orderbridge.rules.replay import UNFINISHED, Fate
-from orderbridge.store import accounts, backup, high_water, journal, revisions, schema, write_guards
+from orderbridge.store import accounts, backup, high_water, journal, schema, tables, write_guards
 from orderbridge.store.database import Database
 from orderbridge.store.dialects import of
 from orderbridge.store.leader import LeaderLock
@@ -43,7 +43,7 @@ def db_upgrade(context: Context) -> None:
     with closing(context.database(makes_file=True)) as database:
         database.refuse_closed()
         done = database.write_now(schema.upgrade)
-    click.echo(say("facts.upgraded" if done else "facts.up_to_date", schema=revisions.HEAD))
+    click.echo(say("facts.upgraded" if done else "facts.up_to_date", schema=tables.HEAD))
 
 
 @db.command("sql")
@@ -106,11 +106,11 @@ def db_restore(context: Context, file: Path) -> None:
     click.echo(say("restore.done", file=target))
     if former is not None:
         click.echo(say("restore.former", folder=former))
-    is_left = found == revisions.HEAD and _replay_journal(context)
+    is_left = found == tables.HEAD and _replay_journal(context)
     report = Report(machine=False)
     with closing(Checked(context, context.settings)) as checked:
         report.probe(probes.DATABASE, checked)
-    if found != revisions.HEAD:
+    if found != tables.HEAD:
         click.echo(say("restore.older_tables"))
     click.echo(say("restore.left"))
     raise SystemExit(is_left or not report.is_good)

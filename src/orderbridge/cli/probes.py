@@ -23,7 +23,7 @@ from orderbridge.config.loading import SYSTEM_FILE
 from orderbridge.errors import NoFile, StoreError, Unusable
 from orderbridge.extension import installed
 from orderbridge.jobs.open_problems import open_problems
-from orderbridge.store import accounts, inspection, revisions, schema, write_guards
+from orderbridge.store import accounts, inspection, schema, tables, write_guards
 from orderbridge.store.database import Database
 from orderbridge.store.dialects.sqlite_checks import writers_of
 from orderbridge.store.dialects.sqlite_file import BESIDE
@@ -187,14 +187,14 @@ def _schema(checked: Checked) -> Iterator[Finding]:
     """Whether the tables are those of this program, and whole."""
     database = checked.opened
     found = database.read_now(schema.inspected)
-    checked.is_current = found == revisions.HEAD
+    checked.is_current = found == tables.HEAD
     if found is None and (lacking := database.read_now(schema.lacks)) is not None:
         rights, statement = lacking
         yield bad("rights", say("schema.lacks", rights=rights), say("schema.grant", statement=statement))
     elif found is None:
         yield warn("schema", say("check.no_tables"), say("check.makes_tables"))
     elif not checked.is_current:
-        yield warn("schema", say("check.old_tables", found=found, known=revisions.HEAD), say("check.updates_tables"))
+        yield warn("schema", say("check.old_tables", found=found, known=tables.HEAD), say("check.updates_tables"))
     else:
         yield good("schema", found)
         yield from _guards(database)

@@ -49,7 +49,7 @@ from orderbridge.observe.metrics import ACTION_WAIT_SECONDS
 from orderbridge.rules.outbox_rows import Standing, stands_after
 from orderbridge.rules.queue import Entry
 from orderbridge.rules.retry import Decision, NextRequest, RetryAt, after_status, is_no_attempt
-from orderbridge.store.columns import as_stored
+from orderbridge.store.ddl import as_stored
 from orderbridge.store.group_commit import GroupCommit, LeftOut, write_group
 from orderbridge.texts import sentence
 

@@ -36,8 +36,8 @@ from orderbridge.rules.problems import Code
 from orderbridge.store import actions, orders, quarantine, reference
 from orderbridge.store.failures import is_busy, is_ours, is_refusal, remedy
 from orderbridge.store.group_commit import write_batch, write_group
+from orderbridge.store.order_times import start_of
 from orderbridge.store.rows import ORDER, lock
-from orderbridge.store.starts import start_of
 from orderbridge.store.trouble import TroubleKind
 from orderbridge.texts import say
 

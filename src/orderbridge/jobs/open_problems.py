@@ -24,7 +24,7 @@ from orderbridge.rules.health import (
     of_row,
 )
 from orderbridge.rules.problems import NO_DATABASE, Code, Problem, Severity
-from orderbridge.store import accounts, problem_queries, problem_rows, quarantine, reference, starts
+from orderbridge.store import accounts, order_times, problem_queries, problem_rows, quarantine, reference
 from orderbridge.store.database import database_disk
 from orderbridge.store.trouble import TroubleKind as Trouble
 from orderbridge.texts import problem_text, sentence
@@ -122,7 +122,7 @@ def _in_quarantine(connection: Connection) -> list[Problem]:
 
 def _not_started(connection: Connection, settings: config.Settings, now: datetime) -> Iterator[Problem]:
     if minutes := settings.alarms.not_started_minutes:
-        for key, since, owner in starts.not_started(connection, now - timedelta(minutes=minutes)):
+        for key, since, owner in order_times.not_started(connection, now - timedelta(minutes=minutes)):
             yield Problem(Code.NOT_STARTED, key, since, Code.NOT_STARTED.kind.severity, account=owner)
 
 

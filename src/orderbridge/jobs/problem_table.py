@@ -30,8 +30,8 @@ from orderbridge.rules.problems import (
     account_statuses,
 )
 from orderbridge.store import own_tables, problem_rows
-from orderbridge.store.columns import as_stored
 from orderbridge.store.database import Database
+from orderbridge.store.ddl import as_stored
 from orderbridge.store.problem_rows import HeardFile, Row, RowKey, as_subject
 from orderbridge.texts import problem_text, say
 

@@ -28,7 +28,7 @@ from orderbridge.observe import systemd
 from orderbridge.observe.metrics import ACTIONS_OPEN, PROBLEMS, REQUESTS_UNDER_WAY, TOKEN_EXPIRES, WORKING
 from orderbridge.rules.health import late_after, late_in_turn
 from orderbridge.rules.problems import NO_DATABASE, Problem, Readiness, lamp_of
-from orderbridge.store import inactivity, quarantine, retention, starts
+from orderbridge.store import order_times, quarantine, retention
 from orderbridge.store.database import Database
 from orderbridge.store.group_commit import write_batch
 from orderbridge.store.schema import set_sequences_right
@@ -104,11 +104,10 @@ async def _delete_old(database: Database, settings: config.Settings, late: datet
 async def _end_silent(database: Database, settings: config.Settings, now: datetime) -> tuple[int, int]:
     """How many orders ended by silence, and of how many that was refused."""
     after = timedelta(hours=settings.orders.silence_hours)
-    zone = ZoneInfo(settings.marketplace.timezone)
-    fresh = await database.read(lambda tx: inactivity.to_count(tx, now, zone))
-    _, refused = await write_batch(database, partial(inactivity.count_from_here, now=now, zone=zone), fresh)
-    quiet = await database.read(lambda tx: inactivity.silent(tx, after, now, zone))
-    end = partial(inactivity.end_silent, now=now, silence=after, zone=zone)
+    fresh = await database.read(lambda tx: order_times.to_count(tx, now))
+    _, refused = await write_batch(database, partial(order_times.count_from_here, now=now), fresh)
+    quiet = await database.read(lambda tx: order_times.silent(tx, after, now))
+    end = partial(order_times.end_silent, now=now, silence=after)
     ended, kept = await write_batch(database, end, quiet)
     return len(ended), len(refused) + len(kept)
 
@@ -255,9 +254,9 @@ class Upkeep:
         """When to begin with scheduled orders, and the moment itself. Returns the seconds until the next run."""
         if self._roster.owns(None):
             now = self._clock.now()
-            found = await self._database.read(lambda tx: starts.due(tx, now, self._zone, self._minutes_of))
+            found = await self._database.read(lambda tx: order_times.due(tx, now, self._zone, self._minutes_of))
             raises = self._settings.alarms.not_started_minutes > 0
-            note = partial(starts.note, raises_revision=raises)
+            note = partial(order_times.note, raises_revision=raises)
             written, _ = await write_batch(self._database, lambda tx, some: note(tx, now, some), found)
             for one in written:
                 if one.begins:

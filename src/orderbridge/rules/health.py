@@ -138,7 +138,7 @@ def late_in_turn(late: timedelta, accounts: int) -> timedelta:
 
 
 def is_due(scheduled_for: str | None, now: datetime, zone: tzinfo) -> bool:
-    """Whether an order is for now: not scheduled, or its time has come. store.inactivity asks the same of a database."""
+    """Whether an order is for now: not scheduled, or its time has come."""
     wanted = local_moment(scheduled_for, zone)
     return wanted is None or wanted <= now
 

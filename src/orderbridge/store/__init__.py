@@ -2,8 +2,8 @@
 
 the seam         database group_commit workers failures trouble rows
 databases        dialects
-the tables       tables own_tables columns ddl revisions schema write_guards inspection
-orders           orders starts quarantine inactivity reference
+the tables       tables own_tables ddl schema write_guards inspection
+orders           orders order_times quarantine reference
 the outbox       actions unfinished
 accounts         accounts
 what is wrong    problem_rows problem_queries overview

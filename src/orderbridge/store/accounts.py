@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Connection, bindparam, func, insert, literal_column, or_, select, update
 
 from orderbridge.model import AccountState, Token
-from orderbridge.store.columns import time_text
+from orderbridge.store.ddl import time_text
 from orderbridge.store.own_tables import ENABLED, HELD, account_settings, fleet
 from orderbridge.store.rows import batches
 from orderbridge.store.tables import OPEN, accounts, orders, restaurants, tokens
@@ -137,7 +137,7 @@ def note_poll(connection: Connection, fingerprint: str, **values: Any) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Success:
-    """A good poll. `listened_s`: whole seconds of listening since the one before it (store.inactivity).
+    """A good poll. `listened_s`: whole seconds of listening since the one before it (store.order_times).
 
     `not_stored`: how many of its documents neither the tables nor quarantine could hold. `not_written`: how many outbox
     rows, of all accounts, the database does not let us write.

@@ -27,7 +27,7 @@ from pathlib import Path
 
 from orderbridge.model import Document
 from orderbridge.mounts import give_to_owner_of, sync_folder
-from orderbridge.store.columns import time_text
+from orderbridge.store.ddl import time_text
 
 FOLDER_MODE, FILE_MODE = 0o700, 0o600  # customers' data
 AHEAD = timedelta(days=2)  # of the clock: further ahead no file is gone on with

@@ -17,7 +17,7 @@ from sqlalchemy import Connection, bindparam, delete, func, literal_column, sele
 
 from orderbridge.document import Facts, Item, Option, columns_of
 from orderbridge.model import Arrival, Change, Differs, EndedBy, LastChange, NewStatus, Order, Stored, as_problem
-from orderbridge.store.columns import without_nul
+from orderbridge.store.ddl import without_nul
 from orderbridge.store.rows import alike, batches, for_us, held_by_others, in_list, insert_all, insert_rows, update_one
 from orderbridge.store.tables import NEW, OPEN, actions, changed, events, items, options, orders, unfinished
 
@@ -90,7 +90,7 @@ def insert_new(
 ) -> None:
     """Orders that were never seen, whole: facts, items, options, the first line of their story.
 
-    `starts`: when to begin with each that is scheduled; store.starts keeps it from then on.
+    `starts`: when to begin with each that is scheduled; store.order_times keeps it from then on.
     """
     if not arrivals:
         return

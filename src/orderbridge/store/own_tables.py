@@ -20,8 +20,7 @@ from sqlalchemy import (
     union_all,
 )
 
-from orderbridge.store.columns import big, code, foreign_code, long_text, name, utc, utc_now
-from orderbridge.store.ddl import after, metadata
+from orderbridge.store.ddl import after, big, code, foreign_code, long_text, metadata, name, utc, utc_now
 
 BUCKETS = 64  # into which accounts fall, by their name
 # Values of delivery_account_settings.enabled. HELD: altered after the copy that was put back; `db confirm-restore` enables it.

@@ -16,8 +16,8 @@ from typing import Any
 
 from sqlalchemy import Connection, Table, bindparam, delete, false, insert, select, update
 
-from orderbridge.store.columns import NAME_LENGTH, utc_now
 from orderbridge.store.database import Database
+from orderbridge.store.ddl import NAME_LENGTH, utc_now
 from orderbridge.store.high_water import read_document, write_document
 from orderbridge.store.own_tables import daemon, lamps, problems
 

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import Connection, and_, bindparam, case, exists, func, literal, literal_column, or_, select, update
 
 from orderbridge.model import Document
-from orderbridge.store.columns import without_nul
+from orderbridge.store.ddl import without_nul
 from orderbridge.store.rows import insert_all
 from orderbridge.store.tables import UNRESOLVED, orders, quarantine
 

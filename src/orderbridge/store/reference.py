@@ -63,8 +63,7 @@ def set_restaurant_status(
     by: str | None = PLATFORM
     if row_id is not None:
         by = connection.execute(select(actions.c.created_by).where(actions.c.id == row_id)).scalar() or f"row {row_id}"
-    c = restaurants.c  # of one that a schema before 0008 has left, it is since now: as far as it was seen
-    is_news = c.status.is_(None) | (c.status != status) | c.status_since_utc.is_(None)
+    is_news = restaurants.c.status.is_(None) | (restaurants.c.status != status)
     connection.execute(mine.where(is_news).values(status_since_utc=now, status_by=by))
     connection.execute(mine.values(status=status, status_utc=now))
 

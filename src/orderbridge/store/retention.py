@@ -29,7 +29,7 @@ from sqlalchemy import (
 from orderbridge.clock import YEARS, local_moment
 from orderbridge.document import Facts, Item, columns_of
 from orderbridge.errors import StoreError
-from orderbridge.store.columns import Utc
+from orderbridge.store.ddl import Utc
 from orderbridge.store.rows import ORDER, ROW, batches, lock
 from orderbridge.store.tables import (
     ENDED,

@@ -15,8 +15,7 @@ from orderbridge.clock import SystemClock
 from orderbridge.errors import Message, StoreError, Unusable
 from orderbridge.store.ddl import execute
 from orderbridge.store.dialects import of
-from orderbridge.store.revisions import HEAD, KNOWN, MIGRATIONS, UNRELEASED
-from orderbridge.store.tables import SCHEMA_VERSION_TABLE, metadata
+from orderbridge.store.tables import HEAD, KNOWN, MIGRATIONS, SCHEMA_VERSION_TABLE, UNRELEASED, metadata
 from orderbridge.store.write_guards import gone, on_version
 
 LOCK_WAIT_S = 60.0

@@ -6,6 +6,8 @@ text of the POS reference. "POS:" marks the columns that the POS writes; all oth
 
 from collections.abc import Callable, Collection, Mapping
 from datetime import datetime
+from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy import (
@@ -33,23 +35,11 @@ from orderbridge import model
 from orderbridge.actions import ACTIONS, ANSWERS, ARGUMENTS, Argument, Subject, of_subject
 from orderbridge.document import Facts, Item, Option, ValueKind, fields_of
 from orderbridge.model import RECEIVED, Action, ActionState
-from orderbridge.store.columns import (
-    CODE_LENGTH,
-    big,
-    code,
-    foreign_code,
-    key,
-    long_text,
-    money,
-    name,
-    random_id,
-    utc,
-    utc_now,
-    whole,
-)
 from orderbridge.store.ddl import (
+    CODE_LENGTH,
     Written,
     after,
+    big,
     check,
     check_filled,
     check_integer,
@@ -57,11 +47,34 @@ from orderbridge.store.ddl import (
     check_uuid,
     check_whole,
     check_words,
+    code,
+    foreign_code,
+    key,
+    long_text,
+    money,
+    name,
+    random_id,
     serve,
+    utc,
+    utc_now,
+    whole,
 )
 from orderbridge.store.own_tables import problems
 
 SCHEMA_VERSION_TABLE = "delivery_schema_version"
+
+
+def _migrations() -> Path:
+    """In a wheel the migrations lie inside the package, in a checkout beside src."""
+    packaged = Path(str(files("orderbridge") / "migrations"))
+    return packaged if packaged.is_dir() else Path(__file__).parents[3] / "migrations"
+
+
+# The revisions of the schema, by the names of their migrations (a test holds the two equal): Alembic is not loaded.
+MIGRATIONS = _migrations()
+KNOWN = tuple(sorted(path.name[:4] for path in (MIGRATIONS / "versions").glob("[0-9][0-9][0-9][0-9]_*.py")))
+HEAD = KNOWN[-1]
+UNRELEASED = tuple(f"000{number}" for number in range(1, 9))  # of before the first release: read, never upgraded
 
 metadata = problems.metadata  # of all tables: who asks here has the daemon's own, too
 

@@ -24,7 +24,7 @@ from typing import Any
 from sqlalchemy import Connection, Select, String, bindparam, case, cast, func, literal_column, select
 
 from orderbridge.model import Action, ActionState, Attempt, OutboxRow, Outcome
-from orderbridge.store.columns import utc_now
+from orderbridge.store.ddl import utc_now
 from orderbridge.store.dialects import of
 from orderbridge.store.rows import ROW, in_list, lock, skips_locks
 from orderbridge.store.tables import actions, attempts, orders, restaurants, unfinished

@@ -12,8 +12,7 @@ from orderbridge.store.ddl import after
 from orderbridge.store.dialects import of
 from orderbridge.store.dialects.face import Dialect
 from orderbridge.store.own_tables import OURS_ALONE
-from orderbridge.store.revisions import HEAD
-from orderbridge.store.tables import ASKED, SCHEMA_VERSION_TABLE, accounts, actions, metadata, tokens
+from orderbridge.store.tables import ASKED, HEAD, SCHEMA_VERSION_TABLE, accounts, actions, metadata, tokens
 
 INSERTED = (*ASKED, "withdraw")
 ALL = (*sorted(metadata.tables), SCHEMA_VERSION_TABLE)  # tables and views

@@ -1,14 +1,14 @@
-"""Silence: what is counted, what ends by it, and what never does."""
+"""Silence: what is counted, what ends by it, and what never does. tests/jobs/test_starts.py has the starts."""
 
 from collections.abc import Sequence
 from datetime import timedelta
-from zoneinfo import ZoneInfo
 
 import pytest
 from sqlalchemy import Connection
 from tests.databases import SERVERS, only
 from tests.store.samples import (
     KEY,
+    LATER_TEXT,
     NOW,
     NOW_TEXT,
     OTHER,
@@ -25,14 +25,11 @@ from tests.store.samples import (
 )
 
 from orderbridge.model import Change, Differs, LastChange
-from orderbridge.rules.health import is_due
-from orderbridge.store import accounts, inactivity, orders
-from orderbridge.store.columns import time_text
+from orderbridge.store import accounts, order_times, orders
 from orderbridge.store.database import Database
 
 DAY = timedelta(hours=24)
 DAY_S = 86_400
-ZONE = ZoneInfo("Europe/Istanbul")
 
 
 @pytest.fixture(autouse=True)
@@ -46,17 +43,17 @@ def listen(pos: Pos, seconds: int) -> None:
 
 
 def count(database: Database) -> list[str]:
-    fresh = database.read_now(lambda tx: inactivity.to_count(tx, NOW, ZONE))
-    return database.write_now(lambda tx: inactivity.count_from_here(tx, fresh, now=NOW, zone=ZONE))
+    fresh = database.read_now(lambda tx: order_times.to_count(tx, NOW))
+    return database.write_now(lambda tx: order_times.count_from_here(tx, fresh, now=NOW))
 
 
 def end_silent(database: Database) -> list[str]:
-    quiet = database.read_now(lambda tx: inactivity.silent(tx, DAY, NOW, ZONE))
+    quiet = database.read_now(lambda tx: order_times.silent(tx, DAY, NOW))
     return database.write_now(lambda tx: end_these(tx, quiet))
 
 
 def end_these(connection: Connection, keys: Sequence[str]) -> list[str]:
-    return inactivity.end_silent(connection, keys, now=NOW, silence=DAY, zone=ZONE)
+    return order_times.end_silent(connection, keys, now=NOW, silence=DAY)
 
 
 def put_silent(pos: Pos, payment_key: str = KEY, **columns: object) -> str:
@@ -88,8 +85,8 @@ def test_a_former_pair_of_secrets_does_not_set_the_count_back(database, pos):
 @pytest.mark.parametrize(
     "columns, counted",
     [
-        ({"scheduled_for": "2026-03-01 15:00:01"}, []),
-        ({"scheduled_for": "2026-03-01 15:00:00"}, [KEY]),
+        ({"scheduled_for": "2020-01-01 15:00:00", "start_utc": LATER_TEXT}, []),
+        ({"scheduled_for": "2099-01-01 15:00:00", "start_utc": NOW_TEXT}, [KEY]),
         ({"scheduled_for": "on Sunday"}, [KEY]),
         ({"ended_utc": NOW_TEXT, "ended_by": "completed"}, []),
         ({"account": "of nobody"}, [KEY]),
@@ -101,36 +98,8 @@ def test_what_is_counted(columns, counted, database, pos):
     assert count(database) == counted
 
 
-@pytest.mark.parametrize(
-    "scheduled_for, due",
-    [
-        (None, True),
-        ("2026-03-01 15:00:00", True),
-        ("2026-03-01 15:00:01", False),
-        ("2099-12-31", False),
-        ("2099-12-31T20:00:00Z", False),
-        ("2099", True),
-        ("2099-1-1 20:00:00", True),
-        ("9 PM", True),
-        ("", True),
-    ],
-)
-def test_what_is_due_for_an_alarm_is_due_for_the_count(scheduled_for, due, database, pos):
-    put_order(pos, pos_revision=1, scheduled_for=scheduled_for)
-    assert (is_due(scheduled_for, NOW, ZONE), bool(count(database))) == (due, due)
-
-
-@pytest.mark.parametrize("start, due", [(NOW, True), (NOW + timedelta(seconds=1), False)])
-@pytest.mark.parametrize(
-    "scheduled_for", ["31.12.2020 20:00", "2020-01-01T00:00:00Z", "1577836800", "2099-12-31 20:00:00"]
-)
-def test_what_has_a_start_is_counted_by_it_however_its_time_is_written(scheduled_for, start, due, database, pos):
-    put_order(pos, pos_revision=1, scheduled_for=scheduled_for, start_utc=time_text(start))
-    assert bool(count(database)) == due
-
-
 def test_a_clock_that_went_back_takes_the_count_of_a_scheduled_order_back(database, pos):
-    put_silent(pos, scheduled_for="2026-03-05 20:00:00")
+    put_silent(pos, start_utc=LATER_TEXT)
     assert end_silent(database) == []
     assert count(database) == [KEY]
     assert order_row(pos)["silence_from"] is None
@@ -189,7 +158,7 @@ def test_an_order_that_was_listened_for_a_day_long_ends_with_its_status_as_it_wa
         {"changed_utc": "2016-03-01 12:00:00.000", "silence_from": 9 * DAY_S + 1},
         {"changed_utc": "2016-03-01 12:00:00.000", "silence_from": None},
         {"pos_revision": 0, "changed_utc": "2016-03-01 12:00:00.000"},
-        {"scheduled_for": "2026-03-02 19:30:00"},
+        {"start_utc": LATER_TEXT},
         {"ended_utc": "2026-02-27 12:00:00.000", "ended_by": "completed"},
         {"account": "besiktas"},
     ],
@@ -212,12 +181,12 @@ def test_an_order_that_is_not_silent_stays_as_it_is(columns, database, pos):
 
 @pytest.mark.parametrize(
     "news",
-    ["silence_from = NULL", "scheduled_for = '2026-03-02 19:30:00'", "ended_utc = changed_utc", "pos_revision = 0"],
+    ["silence_from = NULL", f"start_utc = '{LATER_TEXT}'", "ended_utc = changed_utc", "pos_revision = 0"],
     ids=["delivered", "put off", "ended", "given back"],
 )
 def test_news_between_the_look_and_the_end_count(news, database, pos):
     put_silent(pos)
-    quiet = database.read_now(lambda tx: inactivity.silent(tx, DAY, NOW, ZONE))
+    quiet = database.read_now(lambda tx: order_times.silent(tx, DAY, NOW))
     pos.execute(f"UPDATE delivery_orders SET {news}")
     before = order_row(pos)
     assert (quiet, database.write_now(lambda tx: end_these(tx, quiet))) == ([KEY], [])
@@ -237,7 +206,7 @@ def test_an_order_that_is_just_being_delivered_does_not_end(database, pos):
 
 def test_silent_orders_end_in_short_transactions(database, pos):
     pos.execute("BEGIN")
-    for number in range(inactivity.SWEEP + 3):
+    for number in range(order_times.SWEEP + 3):
         put_silent(pos, key(number))
     pos.execute("COMMIT")
-    assert [len(end_silent(database)) for _ in range(3)] == [inactivity.SWEEP, 3, 0]
+    assert [len(end_silent(database)) for _ in range(3)] == [order_times.SWEEP, 3, 0]
