@@ -26,7 +26,6 @@ from orderbridge.jobs.open_problems import open_problems
 from orderbridge.store import accounts, inspection, schema, tables, write_guards
 from orderbridge.store.database import Database
 from orderbridge.store.dialects.sqlite_checks import writers_of
-from orderbridge.store.dialects.sqlite_file import BESIDE
 from orderbridge.store.failures import is_busy, remedy
 from orderbridge.texts import say
 
@@ -97,15 +96,11 @@ def _worker(settings: Settings) -> int | None:
 
 
 def owner(checked: Checked) -> Iterator[Finding]:
-    """Whether the service may write to the files of the database that are there; root may."""
-    worker, file = _worker(checked.settings), sqlite_file(checked.settings.database.url)
-    if worker is None:
-        return
-    for path in (Path(f"{file}{suffix}") for suffix in ("", *BESIDE)):
-        if path.exists() and not _may(path.stat(), worker, READS | WRITES):
-            found = path.stat()
-            facts = say("check.owner", file=path, owner=_name(found.st_uid), mode=f"{S_IMODE(found.st_mode):04o}")
-            yield bad("rights", facts, say("check.not_the_service_s", file=path, owner=_name(worker)))
+    """Whether the service may write to the SQLite file. SQLite itself gives its -wal and -shm to the file's owner."""
+    worker, path = _worker(checked.settings), Path(sqlite_file(checked.settings.database.url) or "")
+    if worker is not None and path.is_file() and not _may(found := path.stat(), worker, READS | WRITES):
+        facts = say("check.owner", file=path, owner=_name(found.st_uid), mode=f"{S_IMODE(found.st_mode):04o}")
+        yield bad("rights", facts, say("check.not_the_service_s", file=path, owner=_name(worker)))
 
 
 def _secret(path: Path, worker: int | None) -> Finding:
