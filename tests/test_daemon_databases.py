@@ -25,10 +25,10 @@ from orderbridge import config, service
 from orderbridge.clock import SystemClock
 from orderbridge.daemon import Daemon
 from orderbridge.jobs import outbox, outbox_reader
+from orderbridge.jobs.account import Roster
 from orderbridge.jobs.context import Context
 from orderbridge.jobs.reconciler import Reconciler, read_unresolved
 from orderbridge.jobs.reimport import Reimport, release
-from orderbridge.jobs.roster import Roster
 from orderbridge.store import schema, unfinished
 from orderbridge.store.database import Database
 from orderbridge.store.ddl import time_text

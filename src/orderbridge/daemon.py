@@ -16,16 +16,15 @@ from orderbridge import __version__, config
 from orderbridge.clock import Clock, SystemClock
 from orderbridge.errors import Fenced, FileLost, Over
 from orderbridge.extension import named
-from orderbridge.jobs.account import Account
+from orderbridge.jobs.account import Account, Roster
 from orderbridge.jobs.accounts_at_work import AccountsAtWork
 from orderbridge.jobs.context import Context, Kept, is_many
 from orderbridge.jobs.daemon_problems import DaemonProblems
 from orderbridge.jobs.health_check import Checkup
 from orderbridge.jobs.journal_writer import journal_of
 from orderbridge.jobs.outbox import Outbox
-from orderbridge.jobs.poll_state import Polls
+from orderbridge.jobs.poll import Polls
 from orderbridge.jobs.restore_check import RestoreCheck
-from orderbridge.jobs.roster import Roster
 from orderbridge.jobs.timetable import Timetable
 from orderbridge.jobs.upkeep import SelfReport, Upkeep
 from orderbridge.net.http import Wire
@@ -107,13 +106,9 @@ class Daemon:
         self._stopping, self._is_ending, self._is_fenced = asyncio.Event(), False, False
 
     def _make_jobs(self) -> None:
-        self._polls = Polls(
-            self._context,
-            self.roster.known.keys(),
-            not_written=self.outbox.refused,
-            journal=self.journal,
-        )
-        self.restore_check = RestoreCheck(self._context, self.roster.known.keys())
+        known = self.roster.known.keys()
+        self._polls = Polls(self._context, known, not_written=self.outbox.refused, journal=self.journal)
+        self.restore_check = RestoreCheck(self._context, known)
         self.health = Checkup(self._context, self.roster, self.restore_check)
         self.report = SelfReport(self._context, self.roster.at_work, self.outbox)
         self.working = AccountsAtWork(
@@ -284,13 +279,19 @@ class Daemon:
             await self.journal.close()
         # The outbox may have met the lost file, too; that error was not retrieved yet.
         await asyncio.gather(*unimportant, *busy, return_exceptions=True)
-        await self._leave_fleet(fleet)
+        await self._close(fleet)
+        _log.info("daemon.stopped")
+
+    async def _close(self, fleet: list[asyncio.Task[None]]) -> None:
+        for task in fleet:
+            task.cancel()
+        await asyncio.gather(*fleet, return_exceptions=True)
+        await self.roster.close()
         for account in self.roster.at_work.values():
             await account.close()
         await self._wire.close()
         await self.health.close()
         self.database.close()
-        _log.info("daemon.stopped")
 
     async def _drain(self, tasks: list[asyncio.Task[None]]) -> None:
         """Of a replica that ends, others have each bucket as soon as it is idle."""
@@ -300,12 +301,6 @@ class Daemon:
         await asyncio.wait({draining, *tasks}, timeout=DRAIN_S, return_when=asyncio.FIRST_COMPLETED)
         draining.cancel()
         await asyncio.gather(draining, return_exceptions=True)
-
-    async def _leave_fleet(self, tasks: list[asyncio.Task[None]]) -> None:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        await self.roster.close()
 
     async def _note_rest(self) -> None:
         """What polls could not note before. A database that says nothing is not waited for."""

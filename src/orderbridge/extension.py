@@ -15,7 +15,7 @@ from orderbridge.errors import ConfigError
 if TYPE_CHECKING:  # a command loads no daemon
     from orderbridge.config import Settings
     from orderbridge.daemon import RunningDaemon
-    from orderbridge.jobs.roster import Roster
+    from orderbridge.jobs.account import Roster
     from orderbridge.web.listening import Pages
 
 

@@ -15,7 +15,6 @@ import platform
 import signal
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import structlog
 from sqlalchemy.exc import DBAPIError
@@ -81,10 +80,7 @@ class Service:
                 raise
         finally:
             systemd.notify(systemd.STOPPING)
-            others: list[asyncio.Future[Any]] = [
-                alive,
-                *(task for task in (self._reloading, self._shown) if task is not None),
-            ]
+            others = [task for task in (alive, self._reloading, self._shown) if task is not None]
             for task in others:
                 task.cancel()
             await asyncio.gather(*others, return_exceptions=True)

@@ -24,7 +24,7 @@ from sqlalchemy.exc import DBAPIError
 
 from orderbridge import config
 from orderbridge.clock import Clock
-from orderbridge.jobs.roster import Roster
+from orderbridge.jobs.account import Roster
 from orderbridge.jobs.upkeep import JOBS
 from orderbridge.rules.problems import Code, Problem
 from orderbridge.store.database import Database

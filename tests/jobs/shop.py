@@ -20,15 +20,13 @@ from sqlalchemy.exc import OperationalError
 
 from orderbridge import config
 from orderbridge.errors import NotSent
-from orderbridge.jobs.account import Account
+from orderbridge.jobs.account import Account, Roster
 from orderbridge.jobs.acknowledge import Polled
 from orderbridge.jobs.context import Context, Kept
 from orderbridge.jobs.health_check import Checkup
 from orderbridge.jobs.outbox import CycleResult, Outbox
-from orderbridge.jobs.poll import Poller
-from orderbridge.jobs.poll_state import Polls
+from orderbridge.jobs.poll import Poller, Polls
 from orderbridge.jobs.restore_check import RestoreCheck
-from orderbridge.jobs.roster import Roster
 from orderbridge.net.http import Wire
 from orderbridge.rules.cooldown import Member
 from orderbridge.store import schema
@@ -111,6 +109,14 @@ class Line(httpx.AsyncBaseTransport):
         return response
 
 
+def roster_of(accounts: dict[str, Account]) -> Roster:
+    """These are all there are, and all are at work here."""
+    roster = Roster()
+    roster.known = {name: account.settings for name, account in accounts.items()}
+    roster.at_work = accounts
+    return roster
+
+
 class TickedOutbox(Outbox):
     """An outbox whose cycles a test asks for."""
 
@@ -140,7 +146,7 @@ class Shop:
         self.context = Context.of(self.settings, self.database, clock, random=Random(0))
         self.lanes = self.context.lanes
         self.accounts = {one.name: Account(one, self.context, self._wire) for one in self.settings.accounts}
-        self.outbox = TickedOutbox(self.context, Roster.of(self.accounts))
+        self.outbox = TickedOutbox(self.context, roster_of(self.accounts))
         members = [Member(account.fingerprint, account.name, account.application) for account in self.accounts.values()]
         self.cooldowns = self.context.kept.cooldowns
         self.cooldowns.configure(self.settings.marketplace.cooldown_scope, COOLDOWN_S)
@@ -157,7 +163,7 @@ class Shop:
     def checkup(self, *, kept: Kept | None = None, **alarms: Any) -> Checkup:
         """Of a daemon that has just started. `alarms`: in place of what is configured."""
         settings = self.settings.model_copy(update={"alarms": config.Alarms(**alarms)} if alarms else {})
-        context, roster = Context.of(settings, self.database, self.clock, kept=kept), Roster.of(self.accounts)
+        context, roster = Context.of(settings, self.database, self.clock, kept=kept), roster_of(self.accounts)
         return Checkup(context, roster, RestoreCheck(context, roster.known))
 
     async def open(self) -> Self:

@@ -13,7 +13,7 @@ from sqlalchemy.exc import IntegrityError, OperationalError
 from tests.jobs.shop import COOLDOWN_S, START, TIMEOUT_S, FakeClock, settings_for, text_of
 
 from orderbridge.jobs.context import Context
-from orderbridge.jobs.poll_state import AFTER_S, BEFORE_S, Polls
+from orderbridge.jobs.poll import AFTER_S, BEFORE_S, Polls
 from orderbridge.rules.cooldown import MARGIN_S
 from orderbridge.store import accounts
 from orderbridge.store.accounts import Entry, Success

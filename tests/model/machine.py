@@ -22,6 +22,7 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
+from tests.jobs.shop import roster_of
 from tests.model import books
 from tests.model.books import ACCOUNT, KEY, LATER, LONG_AGO, NOW, Books, Row, new_row
 
@@ -42,7 +43,6 @@ from orderbridge.jobs.intake import Intake
 from orderbridge.jobs.lanes import Lanes
 from orderbridge.jobs.outbox import Outbox
 from orderbridge.jobs.outcome_writer import Claim, Result
-from orderbridge.jobs.roster import Roster
 from orderbridge.model import (
     CANCELED,
     COMPLETE_WITH_PAYMENT,
@@ -328,7 +328,7 @@ class Daemon:
         accounts: Any = {ACCOUNT: account}
         random: Any = SimpleNamespace(random=lambda: 0.0)
         self._context = Context(settings, self.books, clock, random, Kept(), self.lanes, Statuses(), accounts)
-        self._new_outbox = lambda: Outbox(self._context, Roster.of(accounts))
+        self._new_outbox = lambda: Outbox(self._context, roster_of(accounts))
         # A group of one: nothing waits for others here.
         self._marks: Any = SimpleNamespace(
             add=lambda mark: _Done(at_once(self.books.run(lambda tx: acknowledge._mark_free(tx, [mark]))))

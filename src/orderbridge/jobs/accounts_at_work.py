@@ -17,15 +17,13 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from orderbridge import config
-from orderbridge.jobs.account import Account
+from orderbridge.jobs.account import Account, Roster
 from orderbridge.jobs.acknowledge import Polled
 from orderbridge.jobs.context import Context
 from orderbridge.jobs.health_check import Checkup
 from orderbridge.jobs.lists import Common, read_lists, read_statuses
 from orderbridge.jobs.outbox import Outbox
-from orderbridge.jobs.poll import Poller
-from orderbridge.jobs.poll_state import Polls
-from orderbridge.jobs.roster import Roster
+from orderbridge.jobs.poll import Poller, Polls
 from orderbridge.jobs.timetable import Timetable
 from orderbridge.model import Token
 from orderbridge.net.http import Wire

@@ -21,7 +21,7 @@ of its order grows old.
 This is the bound of actions. Everything that goes on the wire has one, each where it is needed:
 
     actions            `actions.max_in_flight` at once (here); of one account among several half of them (jobs.outbox)
-    polls              64 at once, of more than 512 accounts an eighth (jobs.poll; jobs.poll_state.Polls)
+    polls              64 at once, of more than 512 accounts an eighth (jobs.poll; jobs.poll.Polls)
     acknowledgements   8 at once of each answer (jobs.acknowledge)
     logins             8 at once (net.http), `marketplace.logins_per_second`
     lists              of restaurants and menus: the first ones of 25 accounts a second (jobs.accounts_at_work)

@@ -28,12 +28,12 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
 from orderbridge.errors import Message, Over
+from orderbridge.jobs.account import Roster
 from orderbridge.jobs.alarms import Alarms, Ping
 from orderbridge.jobs.context import Context
 from orderbridge.jobs.open_problems import read_problems
 from orderbridge.jobs.problem_table import ProblemTable
 from orderbridge.jobs.restore_check import RestoreCheck
-from orderbridge.jobs.roster import Roster
 from orderbridge.rules.health import late_after
 from orderbridge.rules.notify import ALIKE_LIMIT, Event, EventKind, Key, OpenProblems, alike
 from orderbridge.rules.problems import BY_TIME_ALONE, NO_DATABASE, OF_THE_DAEMON, Code, Problem, Severity

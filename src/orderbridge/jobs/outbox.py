@@ -27,12 +27,12 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
 from orderbridge.errors import Over
+from orderbridge.jobs.account import Roster
 from orderbridge.jobs.context import Context
 from orderbridge.jobs.executor import Executor
 from orderbridge.jobs.outbox_reader import FLOOR_S, OutboxReader, view_of
 from orderbridge.jobs.outcome_writer import Due, OutcomeWriter, refuse_unreadable, tell
 from orderbridge.jobs.postponed import STUCK_S, HeldAccounts, Postponed
-from orderbridge.jobs.roster import Roster
 from orderbridge.model import ActionState, OutboxRow, Verdict
 from orderbridge.observe.metrics import ACTIONS_ENDED, UNREADABLE
 from orderbridge.rules.outbox_rows import Lane, order_lane

@@ -16,8 +16,8 @@ from datetime import UTC, datetime, timedelta
 from sqlalchemy import Connection
 
 from orderbridge import config
+from orderbridge.jobs.account import Roster
 from orderbridge.jobs.context import Context
-from orderbridge.jobs.roster import Roster
 from orderbridge.model import OutboxRow
 from orderbridge.rules.outbox_rows import Directory, View, is_ours, name_of
 from orderbridge.rules.queue import Queue

@@ -16,13 +16,12 @@ import structlog
 
 from orderbridge import config
 from orderbridge.clock import Clock
-from orderbridge.jobs.account import Account
+from orderbridge.jobs.account import Account, Roster
 from orderbridge.jobs.context import Context
 from orderbridge.jobs.health_check import Checkup
 from orderbridge.jobs.journal_writer import Journal
 from orderbridge.jobs.outbox import Outbox
 from orderbridge.jobs.restore_check import RestoreCheck
-from orderbridge.jobs.roster import Roster
 from orderbridge.jobs.timetable import Timetable
 from orderbridge.observe import systemd
 from orderbridge.observe.metrics import ACTIONS_OPEN, PROBLEMS, REQUESTS_UNDER_WAY, TOKEN_EXPIRES, WORKING
