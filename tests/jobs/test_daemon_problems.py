@@ -24,7 +24,7 @@ from orderbridge.jobs.daemon_problems import (
 from orderbridge.jobs.health_check import VIEWS_S, Checkup
 from orderbridge.jobs.lists import BELIEVED_AFTER, Common, read_lists
 from orderbridge.rules.problems import SOON, Code, Page, Problem, Severity
-from orderbridge.store.trouble import TroubleKind
+from orderbridge.store.dialects.face import TroubleKind
 from orderbridge_sandbox import Fault
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -333,7 +333,7 @@ async def test_what_a_job_says_is_so_until_it_says_otherwise(shop: Shop):
 async def test_what_is_asked_of_others(shop: Shop, monkeypatch: pytest.MonkeyPatch):
     checkup = shop.checkup()
     await shop.poll()
-    monkeypatch.setattr("orderbridge.observe.output.stuck_s", lambda: LOG_STUCK_S)
+    monkeypatch.setattr("orderbridge.observe.logs.stuck_s", lambda: LOG_STUCK_S)
     checkup.own_problems.kept.cooldowns.is_scope_wrong = True
     checkup.own_problems.kept.name_holder = "PID 7"
     assert names(await checkup.check()) == [("cooldown_shared", ""), ("log_not_read", "")]

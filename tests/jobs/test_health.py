@@ -26,7 +26,7 @@ from orderbridge.jobs.open_problems import open_problems
 from orderbridge.jobs.upkeep import headline
 from orderbridge.rules.notify import OpenProblems, alike
 from orderbridge.rules.problems import Code, Problem, Severity
-from orderbridge.store.trouble import TroubleKind
+from orderbridge.store.dialects.face import TroubleKind
 from orderbridge_sandbox import Fault, FaultKind
 from orderbridge_sandbox.scenery import KADIKOY
 

@@ -7,8 +7,7 @@ from datetime import timedelta
 import pytest
 from tests.jobs.shop import Shop, listing
 
-from orderbridge.jobs.reimport import Reimport, Released, release
-from orderbridge.rules.replay import Fate
+from orderbridge.jobs.reimport import Fate, Reimport, Released, release
 from orderbridge_sandbox.state import Order
 
 pytestmark = pytest.mark.plays_daemon

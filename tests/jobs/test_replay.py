@@ -14,9 +14,8 @@ from tests.jobs.shop import FakeClock, Shop, listing
 from tests.jobs.test_health import open_codes
 
 from orderbridge.jobs.journal_writer import Journal
-from orderbridge.jobs.reimport import Reimport, Replayed, find, release
+from orderbridge.jobs.reimport import Fate, Reimport, Replayed, find, release
 from orderbridge.jobs.reimport import replay as replayed
-from orderbridge.rules.replay import Fate
 from orderbridge.store import journal
 
 

@@ -25,7 +25,7 @@ from orderbridge.model import (
 )
 from orderbridge.store import orders as real_orders
 from orderbridge.store.actions import End, Noted, Wait
-from orderbridge.store.trouble import Trouble
+from orderbridge.store.failures import Trouble
 from orderbridge.store.unfinished import Found
 
 KEY = "5f0c1c9e-0b7a-4c53-9d3b-1f8f4a6c2e10"

@@ -12,8 +12,8 @@ import click
 import pytest
 from structlog.testing import capture_logs
 
-from orderbridge.observe import output
-from orderbridge.observe.output import Output
+from orderbridge.observe import logs as output
+from orderbridge.observe.logs import Output
 
 LINE = "x" * 999 + "\n"
 MOST = 100_000

@@ -12,8 +12,7 @@ from tests.sim.compiled import share_compiled
 from tests.sim.plan import MINUTE, Span
 from tests.sim.town import Agenda
 
-from orderbridge.jobs.reimport import Reimport, release
-from orderbridge.rules.replay import WRITTEN
+from orderbridge.jobs.reimport import WRITTEN, Reimport, release
 from orderbridge.store import actions
 from orderbridge.store.database import Database
 

@@ -11,7 +11,7 @@ from tests.store.samples import Pos, rows
 from orderbridge.store import own_tables, problem_rows
 from orderbridge.store.database import Database
 from orderbridge.store.ddl import NAME_LENGTH
-from orderbridge.store.trouble import TroubleKind
+from orderbridge.store.dialects.face import TroubleKind
 
 SINCE = datetime(2026, 3, 1, 12, tzinfo=UTC)
 VIEW = "SELECT * FROM delivery_alarms ORDER BY code, subject"

@@ -17,11 +17,10 @@ from orderbridge.clock import SystemClock
 from orderbridge.config.addresses import sqlite_file
 from orderbridge.errors import StoreError
 from orderbridge.jobs import context as jobs
-from orderbridge.jobs.reimport import Found, Reimport, Replayed, find
+from orderbridge.jobs.reimport import UNFINISHED, Fate, Found, Reimport, Replayed, find
 from orderbridge.jobs.reimport import replay as replayed
 from orderbridge.jobs.restore_check import RestoreCheck
 from orderbridge.observe import logs
-from orderbridge.rules.replay import UNFINISHED, Fate
 from orderbridge.store import accounts, backup, high_water, journal, schema, tables, write_guards
 from orderbridge.store.database import Database
 from orderbridge.store.dialects import of

@@ -274,8 +274,8 @@ def _end_by(error: Exception) -> NoReturn:
 
 def _end_by_database(error: Any) -> NoReturn:
     """A right that is missing takes a person; a disk that is read-only may come back."""
+    from orderbridge.store.dialects.face import TroubleKind
     from orderbridge.store.failures import is_denied, kind, remedy
-    from orderbridge.store.trouble import TroubleKind
 
     if not is_denied(error) and kind(error) is not TroubleKind.READ_ONLY:
         _end(say("command.database_failed", error=error.orig))
@@ -318,9 +318,9 @@ codecs.register_error("orderbridge", _in_its_letters)
 
 def _guard_output() -> None:
     if "run" in sys.argv:  # it stays for long, and what reads its log may stop reading
-        from orderbridge.observe import output
+        from orderbridge.observe import logs
 
-        output.never_wait()
+        logs.never_wait()
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":

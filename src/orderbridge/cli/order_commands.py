@@ -236,8 +236,8 @@ def quarantine_list(context: Context, as_json: bool) -> None:
 @pass_context
 def quarantine_retry(context: Context, ids: tuple[int, ...], as_json: bool) -> None:
     """Store orders whose cause is gone, each by its newest document. Without IDS: all. Exit code 1 when one stays."""
+    from orderbridge.jobs.reimport import UNFINISHED as LEFT
     from orderbridge.jobs.reimport import Reimport, Released, release
-    from orderbridge.rules.replay import UNFINISHED as LEFT
 
     waiting = [row["id"] for row in context.read(kept.unresolved)]
     if unknown := sorted(set(ids) - set(waiting)):

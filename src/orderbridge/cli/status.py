@@ -28,9 +28,9 @@ from orderbridge.model import AccountState
 from orderbridge.rules.problems import Code
 from orderbridge.store import accounts, orders, overview, reference, schema
 from orderbridge.store.database import Database
+from orderbridge.store.dialects.face import TroubleKind
 from orderbridge.store.inspection import failover
 from orderbridge.store.problem_rows import try_to_write
-from orderbridge.store.trouble import TroubleKind
 from orderbridge.texts import say, sentence
 
 MOST_LINES = 5  # of one code; --json has them all

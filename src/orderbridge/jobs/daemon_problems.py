@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from orderbridge.clock import Clock, http_date
-from orderbridge.observe import output
+from orderbridge.observe import logs
 from orderbridge.rules.notify import Key
 from orderbridge.rules.problems import Code, Problem, page_problems
 from orderbridge.store.database import Database
@@ -125,7 +125,7 @@ class DaemonProblems:
         at, refused = self.kept.metrics.fenced_lately()
         if at is not None and now - at < FENCED:
             yield replace(_problem(Code.WRITES_FENCED, how_many=refused, count=str(refused)), since=at)
-        if output.stuck_s() >= LOG_STUCK_S:
+        if logs.stuck_s() >= LOG_STUCK_S:
             yield _problem(Code.LOG_NOT_READ)
         if (holder := self.kept.name_holder) is not None:
             yield _problem(Code.HEALTHCHECK_TAKEN, holder=holder)

@@ -34,11 +34,11 @@ from orderbridge.rules import lifecycle
 from orderbridge.rules.deliveries import Sorted
 from orderbridge.rules.problems import Code
 from orderbridge.store import actions, orders, quarantine, reference
+from orderbridge.store.dialects.face import TroubleKind
 from orderbridge.store.failures import is_busy, is_ours, is_refusal, remedy
 from orderbridge.store.group_commit import write_batch, write_group
 from orderbridge.store.order_times import start_of
 from orderbridge.store.rows import ORDER, lock
-from orderbridge.store.trouble import TroubleKind
 from orderbridge.texts import say
 
 CHUNK = 100  # orders in one transaction, where a POS that writes waits for it

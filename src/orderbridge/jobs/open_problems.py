@@ -26,7 +26,7 @@ from orderbridge.rules.health import (
 from orderbridge.rules.problems import NO_DATABASE, Code, Problem, Severity
 from orderbridge.store import accounts, order_times, problem_queries, problem_rows, quarantine, reference
 from orderbridge.store.database import database_disk
-from orderbridge.store.trouble import TroubleKind as Trouble
+from orderbridge.store.dialects.face import TroubleKind as Trouble
 from orderbridge.texts import problem_text, sentence
 
 _STATES: Mapping[str, AccountState] = {str(one): one for one in AccountState}

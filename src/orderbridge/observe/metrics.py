@@ -4,7 +4,7 @@ The numbers are our own and not prometheus_client's: one of its counters takes a
 have 120,000; and a daemon whose web address is off loads no library for it.
 
 Rules of this file:
-- A name, its kind and its labels stand once, in FAMILIES. A label has few values, known beforehand: a state, an outcome,
+- A name, its kind and its labels stand once, below. A label has few values, known beforehand: a state, an outcome,
   an account of the configuration; never a word of the service or of a customer.
 - Every series is there from the start, with 0: what appears only with its first value has no increase to be alarmed by.
 - Counting is an addition to a number, on the event loop.
@@ -16,6 +16,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from functools import partial
 
 from orderbridge.model import UNFINISHED, Action, ActionState, Outcome
 
@@ -58,17 +59,19 @@ class Family:
     bounds: tuple[float, ...] = ()
 
 
-def _counter(name: str, text: str, **labels: Sequence[str] | None) -> Family:
-    return Family(name, MetricKind.COUNTER, text, tuple(labels), tuple(labels.values()))
+FAMILIES: list[Family] = []  # in the order in which they are shown
 
 
-def _gauge(name: str, text: str, **labels: Sequence[str] | None) -> Family:
-    return Family(name, MetricKind.GAUGE, text, tuple(labels), tuple(labels.values()))
+def _family(
+    kind: MetricKind, name: str, text: str, bounds: tuple[float, ...] = (), /, **labels: Sequence[str] | None
+) -> Family:
+    FAMILIES.append(Family(name, kind, text, tuple(labels), tuple(labels.values()), bounds))
+    return FAMILIES[-1]
 
 
-def _histogram(name: str, text: str, bounds: tuple[float, ...], **labels: Sequence[str] | None) -> Family:
-    return Family(name, MetricKind.HISTOGRAM, text, tuple(labels), tuple(labels.values()), bounds)
-
+_counter = partial(_family, MetricKind.COUNTER)
+_gauge = partial(_family, MetricKind.GAUGE)
+_histogram = partial(_family, MetricKind.HISTOGRAM)
 
 POLLS = _counter(
     "orderbridge_polls_total", "Requests for orders, by how they ended.", account=None, result=POLL_RESULTS
@@ -124,28 +127,6 @@ WORKING = _gauge(
 READY = _gauge("orderbridge_ready", "1: /readyz says yes.")
 BUILD = _gauge("orderbridge_build_info", "Always 1; its labels say what runs.", version=None, python=None)
 
-FAMILIES = (
-    POLLS,
-    LAST_GOOD_POLL,
-    POLL_SECONDS,
-    POLL_LATE_SECONDS,
-    DELIVERED,
-    ACKNOWLEDGED,
-    ACTIONS_ENDED,
-    ACTIONS_OPEN,
-    ACTION_WAIT_SECONDS,
-    REQUESTS,
-    LOGINS,
-    TOKEN_EXPIRES,
-    REQUESTS_UNDER_WAY,
-    PROBLEMS,
-    DATABASE_SECONDS,
-    DATABASE_FAILED,
-    WRITES_FENCED,
-    WORKING,
-    READY,
-    BUILD,
-)
 OF_ACCOUNTS = tuple(family for family in FAMILIES if family.labels[:1] == ("account",))
 
 

@@ -1,6 +1,6 @@
 """The database: the tables that the POS shares, and every statement that reads or writes them.
 
-the seam         database group_commit workers failures trouble rows
+the seam         database group_commit workers failures rows
 databases        dialects
 the tables       tables own_tables ddl schema write_guards inspection
 orders           orders order_times quarantine reference

@@ -19,11 +19,11 @@ from orderbridge.config import Database as Configured
 from orderbridge.config.addresses import DRIVERS, secrets_of, without_password
 from orderbridge.errors import Closed, Message, StoreError, Unusable
 from orderbridge.store.dialects import of
-from orderbridge.store.failures import is_busy, is_denied, is_ours, is_refusal, kind, remedy
+from orderbridge.store.dialects.face import TroubleKind
+from orderbridge.store.failures import Trouble, is_busy, is_denied, is_ours, is_refusal, kind, remedy
 from orderbridge.store.inspection import Durability
 from orderbridge.store.schema import set_sequences_right
 from orderbridge.store.tables import metadata
-from orderbridge.store.trouble import Trouble, TroubleKind
 from orderbridge.store.workers import Workers, detached
 
 T = TypeVar("T")

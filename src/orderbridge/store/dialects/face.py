@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,13 +17,21 @@ from sqlalchemy.types import TypeEngine
 
 from orderbridge.errors import Message
 from orderbridge.store.dialects.sqlite_file import SqliteFile
-from orderbridge.store.trouble import TroubleKind
 
 Ring = Callable[[], None]
 Read = Callable[[Callable[[Connection], Any]], Any]  # a unit of work that writes nothing, done
 
 
 READS: Mapping[str, Any] = {"orderbridge_read": True}
+
+
+class TroubleKind(StrEnum):
+    """What keeps the database from taking our work."""
+
+    FULL = "full"
+    READ_ONLY = "read_only"
+    BUSY = "busy"
+    FAILING = "failing"  # anything else
 
 
 class Durable(NamedTuple):

@@ -13,9 +13,8 @@ from sqlalchemy.exc import DatabaseError, OperationalError
 
 from orderbridge.errors import NoFile, StoreError, Unusable
 from orderbridge.mounts import is_mounted_alone, network_kind
-from orderbridge.store.dialects.face import Read
+from orderbridge.store.dialects.face import Read, TroubleKind
 from orderbridge.store.dialects.sqlite_file import BESIDE, OVERWRITTEN, SqliteFile, salts
-from orderbridge.store.trouble import TroubleKind
 
 LEAST_ROOM = 64 * 1024  # bytes: a transaction of a few orders
 CHECKED_BYTES = 512 * 1024 * 1024  # about a second of reading

@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from tests.rules.builders import NEEDS_PAYMENT, STATUSES
 
+from orderbridge.jobs.reimport import Beside, Fate, Newest, fate_of
 from orderbridge.model import Stored
-from orderbridge.rules.replay import Beside, Fate, Newest, fate_of
 
 NOW = datetime(2026, 11, 22, 9, 0, tzinfo=UTC)
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
