@@ -28,7 +28,7 @@ REWRITE = "ORDERBRIDGE_TEST_REWRITE" in os.environ
 HEAD = """# Broken set-ups
 
 What `orderbridge check` prints for each fault of an installation. `orderbridge run` logs the same words.
-`check` ends with 78 for what no restart repairs, 69 when the service cannot be reached, and 1 for the rest.
+`check` ends with 78 for what no restart repairs, 69 when the marketplace cannot be reached, and 1 for the rest.
 A configuration error also names the file. `tests/cli/test_setups.py` plants every fault.
 
 | printed cause | remedy |
