@@ -1,6 +1,7 @@
 """The exception tree, and the messages that exceptions carry. A class answers one question: what should the caller do?
 
-A `Message` is a sentence that is not made yet: a key in sentences/ and its facts. `texts` makes it where a person reads.
+A `Message` is a sentence that is not made yet: a key in sentences/ and its facts. `texts` makes it where a person
+reads.
 
 `MarketplaceError` and its children are the ends that a request can have besides OK. Each names its `outcome`, so
 that a rule can decide on a value and never on an exception.
@@ -186,7 +187,8 @@ class UnknownOutcome(MarketplaceError):
 def reading(http_status: int | None = None) -> Iterator[None]:
     """What the other side wrote is parsed in here: whatever a parser makes of it costs this one answer and no more.
 
-    Parsers raise more than they promise: OverflowError for a date, ValueError for a number of 5,000 digits, RecursionError.
+    Parsers raise more than they promise: OverflowError for a date, ValueError for a number of 5,000 digits,
+    RecursionError.
     """
     try:
         yield

@@ -5,11 +5,13 @@ SQLite's WAL is memory shared by processes of one machine.
 Where the files of several machines meet, each has its own idea of that memory and of the locks, and the file is damaged
 without a word. The system tells the kind by its name; statfs has only numbers, and one for all of FUSE.
 
-A file that is mounted alone has a -wal of its own at each of its places, and its inode stays when it is replaced outside.
+A file that is mounted alone has a -wal of its own at each of its places, and its inode stays when it is replaced
+outside.
 """
 
 import os
 import re
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,24 +36,16 @@ def network_kind(path: str) -> str | None:
 def is_mounted_alone(path: str) -> bool:
     """Whether the file itself is a mount point, here or at another place of this machine's."""
     real = os.path.realpath(path)
-    found = _stat(real)
-    if found is None:
+    try:
+        found = os.stat(real)  # noqa: PTH116 - as mountinfo names it
+    except OSError:
         return False
     device = f"{os.major(found.st_dev)}:{os.minor(found.st_dev)}"
-    places = [one.place for one in _mounts() if one.place == real or one.device == device]
-    return any(place == real or _is_same(found, place) for place in places)
-
-
-def _is_same(found: os.stat_result, place: str) -> bool:
-    other = _stat(place)
-    return other is not None and os.path.samestat(found, other)
-
-
-def _stat(path: str) -> os.stat_result | None:
-    try:
-        return os.stat(path)  # noqa: PTH116 - as mountinfo names it
-    except OSError:
-        return None
+    for one in _mounts():
+        with suppress(OSError):  # a place that this process may not see
+            if one.place == real or (one.device == device and os.path.samestat(found, os.stat(one.place))):  # noqa: PTH116
+                return True
+    return False
 
 
 def _kind_of(path: str) -> str | None:

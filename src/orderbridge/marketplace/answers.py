@@ -1,11 +1,11 @@
 """What an answer means (docs/interface.md, Errors; docs/design.md, Behaviour): its data, or the error that says what to do. Pure.
 
-Also the short documents: login, restaurants, reasons, methods (docs/interface.md, Resources). Each reader takes the `data`
-of a success and leaves bad entries out. It raises UnknownOutcome("malformed_data") for another container than
+Also the short documents: login, restaurants, reasons, methods (docs/interface.md, Resources). Each reader takes the
+`data` of a success and leaves bad entries out. It raises UnknownOutcome("malformed_data") for another container than
 docs/interface.md's, and for a list of which nothing can be used: an empty result would be believed.
 
-The service's own words decide before the HTTP status does: docs/interface.md gives no status for the errors of complete,
-restaurants and foods, and an error may come under HTTP 200.
+The service's own words decide before the HTTP status does: docs/interface.md gives no status for the errors of
+complete, restaurants and foods, and an error may come under HTTP 200.
 """
 
 import unicodedata
@@ -46,11 +46,11 @@ _SERVER_ERRORS = 500
 _STATUSES: Mapping[int, _Failure] = {
     HTTPStatus.UNAUTHORIZED: _UNAUTHORIZED,
     HTTPStatus.TOO_MANY_REQUESTS: _TOO_MANY,
-    # A program in between speaks; the service may have done what was asked.
+    # A gateway answers; the service may have carried out the request.
     HTTPStatus.BAD_GATEWAY: (UnknownOutcome, "bad_gateway"),
     HTTPStatus.GATEWAY_TIMEOUT: (UnknownOutcome, "bad_gateway"),
 }
-# Who says so without the envelope is not the service: a web server that has not this path, or who stands before it.
+# Without the envelope these come from another program: a web server without this path, or a gateway before the service.
 _STRANGERS = {
     **dict.fromkeys((301, 302, 303, 307, 308, 511), "front_redirects"),
     **dict.fromkeys((402, 403, 406, 451), "front_or_path"),
@@ -58,7 +58,7 @@ _STRANGERS = {
 }
 _DETAIL_LENGTH = 200
 _READ_LENGTH = 1000
-# Normalizing takes the square of the accents on one letter, and no word of docs/interface.md is longer.
+# Normalizing takes time with the square of the accents on one letter; no word of docs/interface.md is longer.
 _WORD_LENGTH = 100
 MOST_TOKEN = 16 * 1024  # characters; no server takes a longer header
 _OPEN_OR_CLOSED = {"open": "Open", "closed": "Closed"}
@@ -101,9 +101,9 @@ def _normal(value: object) -> str:
 
 
 def _detail(envelope: Mapping[str, Any]) -> str:
-    """The service's own words on one short line, which goes to a log: nothing in it hides or turns what follows."""
+    """The service's own words on one short line, without characters that hide or reverse text in a log."""
     texts = [value for key in ("error", "message") if isinstance(value := envelope.get(key), str)]
-    # Long ones are read to a length behind which no secret can be cut, and so half of it shown.
+    # Secrets are replaced before a text is cut: half of one would not be found.
     words = [without_secrets(value[: _READ_LENGTH + longest()])[:_READ_LENGTH] for value in texts]
     letters = (letter if letter.isprintable() else " " for letter in ": ".join(filter(None, words)))
     return " ".join("".join(letters).split())[:_DETAIL_LENGTH]

@@ -1,10 +1,11 @@
-"""The operations of docs/interface.md, one short method each. What they raise is in orderbridge.errors; data is in the model.
+"""The operations of docs/interface.md, one short method each. They raise what orderbridge.errors has.
 
-A 401 is met once, here: one new token, one repeat; what a second one means, the session decides. Two rules hang on it.
-The poll is never repeated, because a call inside its cooldown costs another cooldown. And a login that fails in between
-is never the action's own end: the action was answered 401, so it was not carried out.
+After a 401 a call obtains a new token and is repeated once; the session decides what a second 401 means. Two
+exceptions:
+- The poll is never repeated, because a call inside its cooldown costs another cooldown.
+- A login that fails in between ends the call as NotSent: a call that was answered 401 was not carried out.
 
-Each request's end is reported to the session, here and nowhere else.
+Only this file reports to the session how each request ended.
 """
 
 import asyncio
@@ -45,7 +46,7 @@ ACKNOWLEDGE_TIMEOUT_S = 5.0  # README.md, What is promised, 2: for the call and 
 
 _log = structlog.get_logger(__name__)
 _Result = TypeVar("_Result")
-_Apart = Callable[[Callable[[], Any]], Awaitable[Any]]  # where a large list is taken apart: not on the event loop
+_Apart = Callable[[Callable[[], Any]], Awaitable[Any]]  # reads a large answer outside the event loop
 _Read = Callable[[int, bytes], _Result]  # what is made of an answer's status and body
 
 
@@ -57,15 +58,10 @@ async def login(wire: Wire, *, app_secret_key: str, rest_secret_key: str) -> Gra
     return _read(lambda status, body: read_grant(read_envelope(status, body)), answer)
 
 
-async def on_the_spot(call: Callable[[], Any]) -> Any:
-    """For who has no loop to keep free."""
-    return call()
-
-
 class Client:
     """One account's calls."""
 
-    def __init__(self, wire: Wire, session: Session, *, apart: _Apart = on_the_spot) -> None:
+    def __init__(self, wire: Wire, session: Session, *, apart: _Apart | None = None) -> None:
         self._wire, self._session, self._apart = wire, session, apart
         self._surprised: set[str] = set()
 
@@ -78,16 +74,16 @@ class Client:
         return await self._get(f"/restaurants/status/get/{_in_path(rest_id)}", read_restaurant_status)
 
     async def be_ready(self) -> None:
-        """Before a poll's turn is noted: has a token for it. Raises what a login ends in."""
+        """Obtain a token for the next poll. Raises what a login ends in."""
         await self._session.token_for_poll()
 
     async def current_orders(self, status_id: int | None = None) -> tuple[Document, ...]:
         """The active orders that are not acknowledged (docs/interface.md, Endpoints 6). Sent once, whatever the answer is.
 
-        It leaves at once: who asks has a token (`be_ready`) and has waited for his turn (`Wire.poll_turn`) before he noted that
-        it leaves. Without a token, which another call may have lost meanwhile, it does not leave at all (NotSent).
-        A 401 is raised as Unauthorized, and the next call logs in (`be_ready`); its code is login_refused where a login that
-        has just succeeded gave the token.
+        It leaves at once. Before the caller notes the poll, it obtains a token (`be_ready`) and waits for its turn
+        (`Wire.poll_turn`). Without a token, which another call may have lost meanwhile, nothing is sent (NotSent).
+        After a 401, raised as Unauthorized, the next call logs in. Its code is login_refused when the token came from a
+        login that has just succeeded.
         """
         token = self._session.current
         if token is None:
@@ -188,7 +184,8 @@ class Client:
                 method, path, headers=headers, json=json, params=params, timeout_s=remaining
             )
             call = partial(_read, read, answer)
-            result = call() if len(answer.body) <= SMALL_BODY else await self._apart(call)
+            is_small = len(answer.body) <= SMALL_BODY
+            result = call() if self._apart is None or is_small else await self._apart(call)
         except MarketplaceError as error:
             self._session.record_outcome(error, token, path)
             raise
@@ -197,7 +194,7 @@ class Client:
 
 
 async def _in_time(token: Awaitable[Token], deadline: float | None) -> Token:
-    """What a login ends in for a call that wants a token: an error of it means that the call was not carried out."""
+    """The token. A login that fails means that the call was not carried out."""
     try:
         async with asyncio.timeout_at(deadline):
             return await token

@@ -1,27 +1,26 @@
 """The service's documents, read leniently (docs/interface.md, Resources; docs/design.md, Documents). Pure.
 
-A kitchen must see an order that can be shown at all: whatever can be read is read, the rest is NULL and a code (the table
-is in fields.py). Only what is no object, or has no usable payment_key, is set aside.
+A kitchen must see an order that can be shown at all: whatever can be read is read, the rest is NULL and a code (the
+table is in fields.py). Only what is no object, or has no usable payment_key, is set aside.
 
-What was read must be something: a line without a name or a quantity, an option without a name, an order without a total
-is a problem. So no unforeseen shape passes for an order that can be cooked.
+A line without a name or a quantity, an option without a name, an order without a total is a problem: an unforeseen
+shape must not pass for an order that can be cooked.
 
-A list repeats what was not acknowledged, and decoding is nine tenths of reading it. So an element that comes again byte
-by byte is not decoded again (`Seen`). What it says hangs on its bytes alone, so one memory serves all accounts. It keeps
-no document, only what is needed to know one again: its key, its length, its digest. An object's bytes say where it ends;
-so where equal bytes begin, an equal element ends.
+A list repeats what was not acknowledged, and decoding takes nine tenths of the time. So an element that comes again
+byte by byte is not decoded again (`Seen`). One memory serves all accounts, because the result depends on the bytes
+alone. It keeps no document, only its key, length and digest. Equal bytes have an equal end, because an object ends at
+its bracket.
 
-Payment. An order carries the payment's display name, "as in the payment method list" (docs/interface.md, Order), and the list
-may write its names with a remark: `Kredi Kartı (pre-paid)`. So a name counts with or without its remark; two different
-remarks are two different things, because a wrong guess here is money not collected.
+Payment. An order carries the payment's display name, "as in the payment method list" (docs/interface.md, Order), and
+the list may write its names with a remark: `Kredi Kartı (pre-paid)`. So a name counts with or without its remark; two
+different remarks are two different things, because a wrong guess here is money not collected.
 
-Sums. No order is refused for them: a till shows the problem, and a person looks before money is asked for. So only what
-no reading of the interface explains is called wrong, and nothing is where a number is missing. What the interface leaves
-open counts as right either way:
+Sums. No order is refused for its sums: a person checks the problem before asking for money. A sum is wrong only when no
+reading of the interface explains it and no number is missing. What the interface leaves open is right either way:
 - modifiers are added once for the line, or once for each piece (and an `operation` other than `+` may mean anything);
 - `total` holds the courier's fee and the tip, one of them, or neither;
-- a discount is written with or without its sign, and does not go below nothing;
-- what is prepaid has nothing left to collect.
+- a discount is written with or without its sign, and the total does not go below 0;
+- the total of a prepaid order may be 0.
 Each amount may have been rounded.
 """
 
@@ -172,8 +171,8 @@ def _document(raw: bytes, value: Any) -> Document:
 def read_order(document: Document, *, payment_codes: Mapping[str, str], zone: tzinfo = UTC) -> Order:
     """The order in a document whose `reason` is None (docs/interface.md, Order). Never raises for such a document.
 
-    `payment_codes` gives the code for each name of the payment method list, as GET orders/variables names them. `zone`: of
-    times without an offset.
+    `payment_codes` gives the code for each name of the payment method list, as GET orders/variables names them. `zone`:
+    of times without an offset.
     """
     if document.payment_key is None:
         raise ValueError(f"a document set aside is no order: {document.reason}")

@@ -1,7 +1,7 @@
 """One value of a document into one column: lenient, total, and honest about what it could not read.
 
-Each code is followed by `:` and the service's name of the field (`total`, `foods.price`). It is a problem, which a person
-must check, where it may change what is cooked, paid or delivered; else a remark, which stops nothing.
+Each code is followed by `:` and the service's name of the field (`total`, `foods.price`). It is a problem, which a
+person must check, where it may change what is cooked, paid or delivered; else a remark, which stops nothing.
 
 | code | what was wrong | what the column gets |
 |---|---|---|
@@ -17,9 +17,9 @@ must check, where it may change what is cooked, paid or delivered; else a remark
 | missing | `foods` or `total` is empty, a line has no name or quantity, an option no name | NULL, or no elements |
 | not_positive | a quantity that is not above 0, a total below 0 | the number |
 
-Always a remark: text_cut (a name longer than 255 characters), amount_rounded (more than four decimals, rounded half-even to
-four), not_an_object of `customer` and `address` when it is text (it is taken for the name, or the street), and any code of a
-field that document.py calls `minor`. Without a field, and a problem: status_unreadable.
+Always a remark: text_cut (a name longer than 255 characters), amount_rounded (more than four decimals, rounded
+half-even to four), not_an_object of `customer` and `address` when it is text (it is taken for the name, or the street),
+and any code of a field that document.py calls `minor`. Without a field, and a problem: status_unreadable.
 
 Empty is empty in any type (`is_empty`): it leaves a column NULL, and is no problem of its own.
 """

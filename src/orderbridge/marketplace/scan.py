@@ -1,12 +1,11 @@
-"""JSON into values, without giving up the rest when one part of it is broken. No rules of the service in here.
+"""Reads JSON leniently: one broken element of a list does not harm the others. It knows nothing of the service.
 
 Three things differ from `json.loads`. Numbers keep their decimals. What a strict reader refuses although its meaning
 is plain (a raw line break in a string, NaN, a number of ten thousand digits) is read, the number as the text that it
 was. And the elements of one list can be cut out one by one as the bytes they were, so that an element that is no JSON
 harms only itself. An object whose names are all numbers is a list, too: one of PHP's, with gaps.
 
-A body can be 32 MB of anything. So no step takes more than a small multiple of the body's bytes, and none reads more
-of it at once than it must:
+A body can be 32 MB of anything, so no step takes more time or memory than a small multiple of its bytes:
 - The body is cut as Latin-1: one character a byte, so that places in it are places in the body; brackets and quotes
   are the same in UTF-8. A piece is decoded as what it is when it is read.
 - An element is decoded inside a window. What does not fit, or is broken, is first cut out by its brackets.
@@ -23,7 +22,7 @@ from typing import Any, Final, TypeVar
 from orderbridge.errors import Message
 
 BROKEN: Final = object()
-"""The value of a piece of text that is no JSON, or more than anybody means."""
+"""The value of a piece of text that is no JSON, or too large."""
 
 DEEPEST: Final = 100
 MOST_VALUES: Final = 100_000

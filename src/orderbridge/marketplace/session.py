@@ -1,28 +1,25 @@
-"""One account's way in, all of it: its token, what refuses it, when it is replaced, and how long nothing leaves.
+"""The token of one account: when it is obtained, renewed and replaced, and how long no request may leave.
 
-Token. An account has one token at a time, shared by all its calls. It is obtained by the first call that needs one; who
-comes meanwhile waits for the same login, which runs in a task of its own: a caller that gives up does not take the
-others' login with it. Ahead of its end it is renewed, and the old one serves until the new one is there.
+Token. All calls of an account share one token. The first call that needs one starts a login, in a task of its own;
+calls that come meanwhile wait for the same login, and it goes on when one of them is cancelled. The token is renewed
+before it expires; the old one is used until the new one is there.
 
-Refusal. A 401 may mean three things, and the service says the same words for all of them (docs/interface.md, Authentication 4).
-- The token is over: another program logged in, or ended it. A login, and the call is made once more (the poll at its
-  next slot).
-- The call is refused: this restaurant, item or order is none of ours. It was refused with the token before, too, and the
-  current one has served other calls or was obtained just now. It alone waits; a login is no use to it.
-- The account is refused: its login succeeds, and the token that it gave works for nothing. Only a poll shows that, with a
-  token that was obtained in place of a refused one, has served no call, and is so young that no other login can have ended
-  it. The account waits for one cooldown and logs in again.
-Polls do not stop for the 401 of another call: the token stays theirs until another one is there, or until a poll itself
-is answered 401. Then the next call logs in: the poll at its slot, so that no other login comes between its own and it.
+Refusal. A 401 has three causes, and the same words for all of them (docs/interface.md, Authentication 4):
+- The token has ended: another program logged in, or ended it. Log in, and repeat the call (the poll at its next slot).
+- The call is refused: this restaurant, item or order is not ours. It was refused with the previous token, too, and the
+  current one has served other calls or was obtained just now. Only this call waits; a login does not help.
+- The account is refused: the login succeeds, but its token works for nothing. Only a poll shows that, with a token that
+  was obtained in place of a refused one, has served no call, and is so young that no other login can have ended it. The
+  account waits for one cooldown and logs in again.
+The 401 of another call does not stop the polls: they use the token until there is another one, or until a poll itself
+is answered 401. Then the next call logs in. The poll does so at its slot, so that no other login comes between the two.
 
-Backoff. Nothing of the account leaves
-- while its line is down: a request that certainly never left makes all of them wait, 1 to 5 s, until one is answered;
-- while it has no token and may not log in: after refused credentials minutes, growing; after a refused token and after a
-  429 one cooldown; after a 5xx 1, 2 and 4 s, then minutes. The waits are decisions of rules.tokens, handed in as `Waits`.
-Failures of the same moment are one failure. A refusal is forgotten when a call succeeds: a login alone does not show
-that its token works.
-
-The client reports here how each request of it ended (`record_outcome`).
+Backoff. No request of the account leaves
+- after a request that certainly never left: all wait 1 to 5 s, until one is answered;
+- without a token, while the account may not log in: minutes, growing, after refused credentials; one cooldown after a
+  refused token or a 429; 1, 2 and 4 s, then minutes, after a 5xx. The waits are decisions of rules.tokens (`Waits`).
+Failures of the same moment count as one. A refusal ends when a call succeeds: a login alone does not show that its
+token works.
 """
 
 import asyncio
@@ -71,11 +68,11 @@ class Waits:
 
 @dataclass(slots=True)
 class Backoff:
-    """Whether requests of an account leave at all. Failures in a row wait longer; the first answer ends it."""
+    """How long requests of an account wait after one that never left. The wait grows; the first answer ends it."""
 
     clock: Clock
     wait_s: Callable[[int], float]
-    is_ours: bool = False  # the reason lies with us
+    is_ours: bool = False  # we held the request back ourselves
     _failures: int = 0
     _until: float = 0.0
 
@@ -87,12 +84,12 @@ class Backoff:
             self._until = self.clock.monotonic() + self.wait_s(self._failures)
 
     def held_back(self) -> None:
-        """We did not let a request leave: no failure, and no reason to try again at once."""
+        """We held a request back. That is no failure, but the next one waits, too."""
         self.is_ours = self.is_ours or self.wait() <= 0
         self._until = max(self._until, self.clock.monotonic() + HELD_BACK_S)
 
     def worked(self) -> bool:
-        """A request was answered, or left at least. True when that ends a failure."""
+        """A request left. True when that ends a failure."""
         recovered, self._failures, self._until, self.is_ours = self._failures > 0, 0, 0.0, False
         return recovered
 
@@ -156,30 +153,29 @@ class Session:
         return None if self._held is None else self._held.token
 
     def take_up(self, token: Token) -> None:
-        """A token from before."""
+        """Use a token that was kept."""
         self._held, self._has_worked = _Held(token, self._clock.monotonic()), True
 
     def forget(self) -> None:
-        """Drops the current token; the next call logs in."""
+        """Drop the current token; the next call logs in."""
         self._held = None
 
     async def token(self) -> Token:
-        """A token that was not refused; a login when there is none. What that raises goes to all who wait for it."""
+        """A token that was not refused, by a login when there is none. All callers get what the login raises."""
         held = self._held
         return await self.renew() if held is None or held.refused else held.token
 
     async def token_for_poll(self) -> Token:
-        """The current token; one that was refused to another call only where no other can be had."""
+        """The current token. One that was refused to another call is used only when a login fails."""
         if self._held is not None and self._held.refused:
             with contextlib.suppress(MarketplaceError):
                 await self.renew()
         return self.current or await self.renew()
 
     async def replace(self, refused: Token, call: str) -> Token:
-        """A call, no poll, was answered 401 with this token. Returns one to make it again with.
+        """A call other than the poll was answered 401 with this token. Returns the token to repeat it with.
 
-        Raises Unauthorized when there is no use in that, and whatever else a login may end in. `call`: what was called,
-        in any words that stay the same.
+        Raises Unauthorized when a repeat is of no use, and what a login may raise. `call` names what was called.
         """
         held = self._held
         if held is None or held.token.access_token != refused.access_token:
@@ -210,7 +206,7 @@ class Session:
             self._refused_calls.popitem(last=False)
 
     async def close(self) -> None:
-        """Ends a login that is still under way."""
+        """End a login that is under way."""
         if self._login is not None:
             self._login.cancel()
             await asyncio.wait([self._login])
@@ -218,7 +214,7 @@ class Session:
     # ---- the login ---------------------------------------------------------------------------------------------------
 
     async def renew(self) -> Token:
-        """A fresh token, by one login for all who ask meanwhile; the old one stays in use until then."""
+        """A new token, by one login for all callers; the old one stays in use until then."""
         if (login := self._login) is None:
             self._login = login = asyncio.create_task(self._log_in())
             login.add_done_callback(self._ended)
@@ -254,12 +250,12 @@ class Session:
     def _ended(self, task: asyncio.Task[Token]) -> None:
         self._login = None
         if not task.cancelled():
-            task.exception()  # read: it is no news when all who asked have gone
+            task.exception()  # read it: asyncio would report it when all callers were cancelled
 
     def _put_off(self, error: MarketplaceError) -> None:
         """A login failed, and its credentials are not the reason."""
         if isinstance(error, NotSent):
-            return  # the line's own backoff
+            return  # `_line` waits for that
         if isinstance(error, RateLimited):
             wait = self._waits.limited_s
         else:
@@ -311,7 +307,7 @@ class Session:
             self._held.refused = False
 
     def died_young(self) -> int:
-        """How many tokens of the last hour worked, and were refused long before their end."""
+        """How many tokens worked and were refused long before their end, within the last hour."""
         if not self._deaths:
             return 0
         since = self._clock.monotonic() - DEATHS_S
@@ -331,7 +327,7 @@ class Session:
             return "login_refused"
         if self._line.wait() > 0:
             return HELD_BACK if self._line.is_ours else "unreachable"
-        # The line is well: everything waits since the service answers a login with an error.
+        # The service can be reached: the requests wait because it answers a login with an error.
         return "service_error" if self._login_answered and self.paused() > 0 else "unreachable"
 
     def is_refused(self, *, polls: bool = False) -> bool:

@@ -1,9 +1,9 @@
 """From a name to a connection: look-up, TCP, a proxy's tunnel, TLS. Whatever fails here is NotSent.
 
-`survey` shows the way step by step, for `orderbridge check`: where it ends, a technician has to begin.
+`survey` does the same step by step for `orderbridge check`.
 
-An error of the system, of TLS or of a name server becomes a reason, a key of the sentences of `line`. What is in none of
-the tables gets plain words, and no remedy of another cause.
+An error of the system, of TLS or of a name server becomes a reason, which is a key in sentences/line.toml. An error
+that no table has is described by its own text.
 """
 
 import asyncio
@@ -86,7 +86,7 @@ def of_system(error: BaseException) -> str:
 
 
 def of_name(error: socket.gaierror) -> str:
-    """A name server that cannot even be asked, for want of files or memory, seems not to answer."""
+    """Without free files or memory the name server cannot be asked, and only seems not to answer."""
     return none_left() or NAMES.get(error.errno or 0, "")
 
 
@@ -168,7 +168,7 @@ async def _connect(host: str, port: int, tls: ssl.SSLContext, proxy: Proxy | Non
 
 
 async def _trusting(host: str, port: int, proxy: Proxy | None, *, is_old: bool = False) -> Connection | None:
-    """A second handshake, for a technician, that trusts any certificate, or any version before 1.2, and says nothing."""
+    """A second handshake, which accepts any certificate, or TLS before 1.2, to find the cause. Nothing is sent over it."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -186,7 +186,7 @@ async def _trusting(host: str, port: int, proxy: Proxy | None, *, is_old: bool =
 async def _secured(
     connection: Connection, tls: ssl.SSLContext, host: str, refused: type[NotSent] = NotSent
 ) -> Connection:
-    """TLS in a step of its own: cancelled right at its start, asyncio's way in one step leaves the socket open."""
+    """TLS as a step of its own: asyncio's create_connection leaves the socket open when it is cancelled at the start."""
     inner = Connection()
     try:
         loop = asyncio.get_running_loop()
@@ -227,7 +227,7 @@ async def _ask_for_tunnel(between: Connection, target: str, proxy: Proxy) -> Non
 
 
 async def _reach(host: str, port: int) -> socket.socket:
-    """The first address that answers. The next one is tried when one has failed, or when all are silent for a while."""
+    """Connect to the first address that answers. The next one is tried after a failure or 0.25 s of silence."""
     left = await look_up(host, port)
     errors: list[BaseException] = []
     tries: list[asyncio.Task[socket.socket]] = []
@@ -259,14 +259,14 @@ async def _reach(host: str, port: int) -> socket.socket:
 async def look_up(host: str, port: int) -> list[Address]:
     """The addresses of a name, in the order in which they are tried.
 
-    It may hang in a thread for a minute, and cannot be ended: who asks meanwhile waits for the same one.
+    It may hang in a thread for a minute and cannot be ended; later callers wait for the same one.
     """
     loop = asyncio.get_running_loop()
     key = (loop, host, port)
     if (asking := _asking.get(key)) is None:
         asking = asyncio.ensure_future(loop.getaddrinfo(host, port, type=socket.SOCK_STREAM))
         asking.add_done_callback(lambda _: _asking.pop(key))
-        asking.add_done_callback(lambda done: done.cancelled() or done.exception())  # all who asked may have gone
+        asking.add_done_callback(lambda done: done.cancelled() or done.exception())  # all callers may be cancelled
         _asking[key] = asking
     try:
         return list(await asyncio.shield(asking))
@@ -296,7 +296,7 @@ async def _try(address: Address) -> socket.socket:
 
 
 def _forget(task: asyncio.Task[socket.socket]) -> None:
-    """Of a try that is not needed any more: it may have succeeded all the same."""
+    """Close the socket of a try that is not needed: it may have succeeded."""
     if not task.cancelled() and task.exception() is None:
         task.result().close()
 

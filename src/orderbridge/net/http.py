@@ -1,9 +1,9 @@
 """HTTPS requests that end in an answer or say whether they left, and how fast they leave. Only this module knows httpx.
 
-httpx gives requests, answers and the seam for a transport; our own connections are one (`Connections`). A few are kept
-between requests, the one used last first; one goes back only after a whole answer, and is closed after anything else,
-cancellation included. httpx's client and its pool are not used: the pool scans itself on every request and loses slots
-for good when requests are cancelled, and of the client's cookies, redirects and retries nothing is wanted.
+httpx provides requests, answers and the interface of a transport, which `Connections` implements with connections of
+our own. A few are kept between requests; the one used last is used first. A connection is kept only after a whole
+answer and closed after anything else, cancellation included. httpx's client is not used: its pool scans itself on every
+request and loses slots for good when requests are cancelled, and its cookies, redirects and retries are not wanted.
 
 Pace:
 - In no second leave more than are allowed, wherever the second begins. A tenth of them may leave at one moment.
@@ -42,7 +42,7 @@ from orderbridge.net.connector import connect, is_looking_up, is_of_the_way, tls
 from orderbridge.net.proxies import HTTPS_PORT, proxy_for
 
 # Servers close idle connections after 2, 5, 30 or 60 seconds. A request that crosses with that has an unknown outcome,
-# and a poll a lost slot: dearer than a handshake. So only what comes thick and fast shares connections.
+# and a poll loses its slot: that costs more than a handshake. So only requests in quick succession share a connection.
 KEEP_ALIVE_S: Final = 1.5
 USER_AGENT: Final = f"orderbridge/{__version__}"
 MOST_LOGINS: Final = 8
@@ -59,7 +59,7 @@ _url = lru_cache(maxsize=64)(httpx.URL)  # to take one apart takes long, and eve
 
 
 class Importance(IntEnum):
-    """Who goes first. A login goes with what a customer waits for: without it nothing leaves."""
+    """The order of requests that wait. A login is as important as an action, which cannot leave without it."""
 
     ACTION = 0  # and acknowledgements
     POLL = 1
@@ -67,7 +67,7 @@ class Importance(IntEnum):
 
 
 class Allowance:
-    """So many in any second. Times are seconds of one clock that never goes back."""
+    """At most so many in any second. Times are seconds of a monotonic clock."""
 
     def __init__(self, per_second: int) -> None:
         self.at_once = max(int(per_second * AT_ONCE), 1)
@@ -95,7 +95,7 @@ class Allowance:
 
 
 class Pace:
-    """The line before the wire. With no request in it, and something left of the second, a request leaves at once."""
+    """The queue before the wire. A request leaves at once when the queue is empty and the second allows it."""
 
     def __init__(self, per_second: int | None) -> None:
         """None: a request leaves when it comes."""
@@ -127,7 +127,7 @@ class Pace:
             raise NotSent(PACED, Message("net.paced")) from None
 
     def let_go(self, importance: Importance) -> None:
-        """Who waits with this importance goes now; it is for them to see that they are not wanted any more."""
+        """Admit at once what waits with this importance; the callers check whether they are still wanted."""
         for one, _, turn in self._line:
             if one == importance and not turn.done():
                 turn.set_result(None)
@@ -176,7 +176,7 @@ class Wire:
         requests_per_second: int | None = None,
         logins_per_second: int | None = None,
     ) -> None:
-        """`requests_per_second`: of those that are admitted here before they are made; None: as they come."""
+        """`requests_per_second`: of those that wait at `pace`; None: no limit."""
         if not base_url.lower().startswith("https://"):
             raise ValueError("base_url must begin with https://")
         self._base_url = base_url.rstrip("/")
@@ -211,9 +211,9 @@ class Wire:
                 await pace.admit(Importance.POLL)
 
     def hurry(self) -> None:
-        """The program stops. Polls that wait for their turn go now; it is for them to see that they are not wanted any more.
+        """The program stops: polls no longer wait for their turn; their callers check whether they are still wanted.
 
-        What could not leave within `HURRY_S`, because a name server or the other side says nothing, is not waited for.
+        A request that has not left after `HURRY_S`, because a name server or the other side is silent, is cut off.
         """
         self._polls_go = True
         asyncio.get_running_loop().call_later(HURRY_S, self._cut_unsent)
@@ -227,7 +227,7 @@ class Wire:
 
     @asynccontextmanager
     async def login(self) -> AsyncIterator[None]:
-        """A place for a login, which may leave now."""
+        """Waits until one more login may leave; not more than `MOST_LOGINS` are under way."""
         async with self._logins:
             await self._login_pace.admit(Importance.ACTION)
             await self.pace.admit(Importance.ACTION)

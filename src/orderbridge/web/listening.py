@@ -1,7 +1,7 @@
 """Listens at `[web] listen`: opens, changes and closes the address while the daemon works, with the board's certificate.
 
-- Orders come first. An address that is taken, or is none of this machine's, is logged once and tried again; nothing
-  waits for it, and nothing of ours ends because of it.
+- Orders come first. An address that is taken, or is not this machine's, is logged once and tried again; nothing waits
+  for it.
 - With "" nothing is loaded: Starlette, uvicorn and prometheus-client are imported only to listen.
 - The same address stays open over a reload. Another one is opened when the old one is closed.
 """
@@ -66,7 +66,7 @@ class Watched(Protocol):
 
 
 class Listening:
-    """Shows `watched` at the wanted address."""
+    """Serves what `watched` shows at the configured address."""
 
     def __init__(self, watched: Watched, wanted: config.Web) -> None:
         self._watched = watched
@@ -93,7 +93,7 @@ class Listening:
         return self._page
 
     async def run(self) -> None:
-        """Until it is cancelled. Then all connections end, whatever they are at."""
+        """Runs until it is cancelled; then all connections end."""
         try:
             while True:
                 self._changed.clear()
@@ -156,7 +156,7 @@ class Listening:
 
 
 async def _addresses(host: str, port: int) -> list[str]:
-    """What a name stands for. It is asked in a thread that a stop does not wait for."""
+    """The addresses of a name, found in a thread for which a stop does not wait."""
     found = await detached(partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE))
     return list(dict.fromkeys(str(address[0]) for *_, address in found))
 
@@ -167,7 +167,7 @@ def _place(wanted: config.Web) -> tuple[object, ...]:
 
 
 def _load(watched: Watched) -> "Server":
-    """It takes a fifth of a second: in a thread, for a reload must not hold up orders."""
+    """Takes 0.2 s, so it runs in a thread: a reload must not hold up orders."""
     from orderbridge.web.server import Server  # noqa: PLC0415 - see the head of this file
 
     return Server(watched, watched.pages())

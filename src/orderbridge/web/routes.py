@@ -1,10 +1,10 @@
 """The routes /livez, /readyz and /metrics; extensions add their own. None of these reads a body or writes anything.
 
-A request is served only when its Host is meant for us: a foreign page can have its own name point to 127.0.0.1, and its
-requests come here with that name. So a name counts only where it is known. An address is no name, and who sends no Host
-is no browser. Where the board is, an address counts only if it is this machine's own, or known.
+A request is served only when its Host is ours: a foreign page can let its own name point to 127.0.0.1, and its requests
+come with that name (DNS rebinding). So a name must be known. An address is no name, and a browser always sends a Host.
+Where the board is served, an address must be this machine's own or known, too.
 
-For /metrics the numbers are copied on the event loop and written in a thread, once for all who ask within a second.
+For /metrics the numbers are copied on the event loop and written in a thread, once for all requests within a second.
 """
 
 import asyncio
@@ -39,14 +39,14 @@ PROBES = frozenset({"/livez", "/readyz", "/metrics"})  # they show no order, and
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """By which names we may be asked for, beside localhost. `strict`: no address counts but our own and these."""
+    """The names that are ours, beside localhost. `strict`: an address must be our own or among them, too."""
 
     names: frozenset[str]
     strict: bool
 
 
 def application(watched: Watched, allowed: Callable[[], Allowed], more: Sequence[BaseRoute]) -> ASGIApp:
-    """The ASGI application. `allowed`: who may be asked for here. `more`: the routes of extensions."""
+    """The ASGI application. `allowed`: the names that are ours. `more`: the routes of extensions."""
     exposition = Exposition(watched.measured)
 
     async def livez(_: Request) -> Response:
@@ -70,7 +70,7 @@ def application(watched: Watched, allowed: Callable[[], Allowed], more: Sequence
 
     routes = [Route("/livez", livez), Route("/readyz", readyz), Route("/metrics", metrics), *more]
     inside = Starlette(routes=routes)
-    inside.router.redirect_slashes = False  # it would send who asks to whatever Host says
+    inside.router.redirect_slashes = False  # it would redirect to the Host of the request
 
     async def door(scope: Scope, receive: Receive, send: Send) -> None:
         """Serves what is meant for us. Who sends no Host is no browser: an old load balancer's probe is answered."""

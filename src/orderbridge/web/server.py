@@ -1,14 +1,14 @@
-"""uvicorn's HTTP in our own event loop, with limits that uvicorn does not have.
+"""Serves HTTP with uvicorn's protocol in our own event loop, with limits that uvicorn does not have.
 
-Its Server is not used: it takes the signals, and waits for clients at the end. What is used is its protocol, one object
-for each connection, which asyncio makes.
+uvicorn's Server is not used: it handles the signals itself, and waits for clients when it stops. asyncio makes one
+object of uvicorn's protocol for each connection.
 
-Rules of this file:
-- A connection ends `LIFE_S` after it began, whatever it is at: who sends or reads a byte a minute holds nothing up. Only
-  a stream of an extension goes on; the extension counts those.
-- There are `MOST` at a time. One more ends the oldest, so that a client that opens many shuts no other out. A
+Limits:
+- A connection ends `LIFE_S` after it began, so that a slow client holds nothing up. Only a stream of an extension goes
+  on; the extension counts those.
+- At most `MOST` connections are open. One more ends the oldest, so that one client cannot shut out the others. A
   connection in its TLS handshake counts, too; asyncio reports it only afterwards.
-- At the end all of them are cut off, in no time.
+- When the server closes, all connections are cut off at once.
 """
 
 import asyncio
@@ -30,15 +30,15 @@ from orderbridge.web.routes import Allowed, application
 LIFE_S = 30.0
 HANDSHAKE_S = 5.0
 MOST = 64
-KEEP_ALIVE_S = 20  # whoever scrapes every 15 s keeps its connection for a second scrape
+KEEP_ALIVE_S = 20  # a scrape every 15 s uses the same connection again
 HEAD_BYTES = 16 * 1024
 BACKLOG = 128
-UNHEARD_MS = 30_000  # a stream's other side that confirms nothing for so long is gone: a tablet that was switched off
+UNHEARD_MS = 30_000  # a stream ends when the other side confirms nothing for so long: a tablet was switched off
 HEADERS = [(b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff")]
 
 
 def _is_news(record: logging.LogRecord) -> bool:
-    """Rubbish from outside is none, nor is an answer that ends because we do. An error of ours is."""
+    """Only errors of ours are logged, not what clients send, nor answers that end because the server closes."""
     ended = record.exc_info is not None and isinstance(record.exc_info[1], asyncio.CancelledError)
     return record.levelno >= logging.ERROR and not ended
 
@@ -91,7 +91,7 @@ class Server:
         return [] if self._listener is None else [one.getsockname()[:2] for one in self._listener.sockets]
 
     def close(self) -> None:
-        """No more, and those that are here are cut off."""
+        """Stop listening, and cut off all connections."""
         if self._listener is not None:
             self._listener.close()
         for one in self._pages:
@@ -111,7 +111,7 @@ class Server:
 
 
 class _Handshake(asyncio.Protocol):
-    """A connection whose TLS does not stand yet. What comes with the end of the handshake is kept for who takes over."""
+    """A connection in its TLS handshake. Bytes that come with the end of it are given to the `_Connection`."""
 
     def __init__(self, server: Server, encrypted: ssl.SSLContext) -> None:
         self._server = server
@@ -121,7 +121,7 @@ class _Handshake(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
         self._server.admit(self)
-        # Its first step is the next thing that the loop does, before it reads a byte.
+        # The loop runs its first step before it reads a byte.
         self._shaking = asyncio.create_task(self._shake())
 
     def data_received(self, data: bytes) -> None:
@@ -168,7 +168,7 @@ class _Connection(H11Protocol):
         self.transport.close()
 
     def endure(self) -> None:
-        """It is a stream: it lives for as long as it is read."""
+        """It is a stream: it goes on for as long as it is read."""
         self._server.opened.pop(self, None)
         self._server.streams.add(self)
         if self._end is not None:
@@ -176,7 +176,7 @@ class _Connection(H11Protocol):
         self.transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNHEARD_MS)
 
     def cut(self) -> None:
-        """It ends now, whatever it is at."""
+        """End it now."""
         self.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
