@@ -252,11 +252,12 @@ async def test_an_order_goes_all_the_way(sandbox: Sandbox, till: Till, world: Wo
     assert {call.http_status for call in world.calls()} == {200}
 
 
-@pytest.mark.interface("Events", "Limits")
+@pytest.mark.interface("Events", "Menu listing", "Limits")
 async def test_polls_follow_each_other_and_never_inside_the_cooldown(sandbox: Sandbox, till: Till, world: World):
     async with running(settings_for(sandbox, till)):
         await until(lambda: len(world.calls("get_current")) >= 6)
     assert {call.http_status for call in world.calls("get_current")} <= {200, None}
+    assert world.calls("get_foods") == [], "the menu is never read"
 
 
 async def test_the_reference_lists_are_read_at_the_start(sandbox: Sandbox, till: Till):
@@ -266,26 +267,6 @@ async def test_the_reference_lists_are_read_at_the_start(sandbox: Sandbox, till:
         await until(lambda: len(till.rows("SELECT 1 FROM delivery_restaurants WHERE status = 'Open'")) == 2)
     assert len(till.rows("SELECT 1 FROM delivery_cancel_reasons")) == 8
     assert len(till.rows("SELECT 1 FROM delivery_payment_methods")) == 3
-
-
-@pytest.mark.interface("Menu listing", "Limits")
-async def test_the_menu_is_never_read(sandbox: Sandbox, till: Till, world: World):
-    async with running(settings_for(sandbox, till)):
-        await until(lambda: len(world.calls("get_current")) >= 3)
-    assert world.calls("get_foods") == []
-
-
-async def test_stopping_finishes_what_is_in_flight(sandbox: Sandbox, till: Till, world: World):
-    order = world.place_order(restaurant_id=KADIKOY)
-    world.faults.add(Fault.delay("accept", UNTIL_CLEARED_S))
-    async with running(settings_for(sandbox, till, timeout_s=PATIENT_S)) as daemon:
-        await until(lambda: order.acknowledged)
-        row = till.accept(order)
-        await until(lambda: world.calls("accept"))
-        await stopping(daemon)
-        world.faults.clear()
-    assert (till.state(row), till.status(order), order.status_id) == ("done", 2, 2)
-    assert len(world.calls("accept")) == 1
 
 
 async def test_stopping_acknowledges_what_was_just_brought_in(
@@ -300,19 +281,6 @@ async def test_stopping_acknowledges_what_was_just_brought_in(
         world.faults.clear()
     assert order.acknowledged
     assert till.one("SELECT acknowledged_status_id FROM delivery_orders") == {"acknowledged_status_id": 1}
-
-
-async def test_stopping_starts_nothing_new(sandbox: Sandbox, till: Till, world: World):
-    order = world.place_order(restaurant_id=KADIKOY)
-    world.faults.add(Fault.delay("accept", UNTIL_CLEARED_S))
-    async with running(settings_for(sandbox, till, timeout_s=PATIENT_S)) as daemon:
-        await until(lambda: order.acknowledged)
-        till.accept(order)
-        await until(lambda: world.calls("accept"))
-        await stopping(daemon)
-        late = till.act("on_the_way", order)
-        world.faults.clear()
-    assert (till.state(late), world.calls("on_the_way")) == ("pending", [])
 
 
 def states(till: Till) -> dict[str, str]:
@@ -370,17 +338,6 @@ async def test_an_outbox_that_fails_is_tried_again(sandbox: Sandbox, till: Till,
             till.run("ALTER TABLE elsewhere RENAME TO delivery_actions")
         row = till.accept(order)
         await until(lambda: till.state(row) == "done")
-
-
-async def test_on_an_unsafe_database_nothing_is_acknowledged(sandbox: Sandbox, till: Till, world: World):
-    order = world.place_order(restaurant_id=KADIKOY)
-    daemon = Daemon(settings_for(sandbox, till))
-    daemon.database.durability.judge = lambda _: "Set it."  # type: ignore[method-assign]
-    task = begun(daemon.run())
-    await until(lambda: len(world.calls("get_current")) >= 3)
-    daemon.stop()
-    await task
-    assert (till.status(order), world.calls("acknowledge")) == (1, [])
 
 
 # ---- as a process ----------------------------------------------------------------------------------------------------
@@ -476,7 +433,9 @@ async def ended(started: asyncio.subprocess.Process, by: signal.Signals | None =
         return await started.wait()
 
 
-async def test_a_sigterm_finishes_what_is_in_flight_and_exits_0(configuration: Path, till: Till, world: World):
+async def test_a_sigterm_finishes_what_is_in_flight_starts_nothing_new_and_exits_0(
+    configuration: Path, till: Till, world: World
+):
     hold_up(configuration)
     order = world.place_order(restaurant_id=KADIKOY)
     world.faults.add(Fault.delay("accept", UNTIL_CLEARED_S))
@@ -486,9 +445,11 @@ async def test_a_sigterm_finishes_what_is_in_flight_and_exits_0(configuration: P
         await until(lambda: world.calls("accept"))
         daemon.send_signal(signal.SIGTERM)
         await until(lambda: "daemon.stopping" in log_of(configuration))
+        late = till.act("on_the_way", order)
         world.faults.clear()
         assert await ended(daemon) == 0
-    assert (till.state(row), till.status(order)) == ("done", 2)
+    assert (till.state(row), till.status(order), order.status_id) == ("done", 2, 2)
+    assert (len(world.calls("accept")), till.state(late), world.calls("on_the_way")) == (1, "pending", [])
 
 
 async def opened(pipe: Path) -> int:

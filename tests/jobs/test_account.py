@@ -11,7 +11,6 @@ from tests.jobs.shop import START, Shop
 
 from orderbridge.jobs.lists import Common, read_lists, read_statuses
 from orderbridge_sandbox import Fault
-from orderbridge_sandbox.scenery import BESIKTAS
 
 pytestmark = pytest.mark.plays_daemon
 
@@ -36,12 +35,6 @@ async def test_many_calls_at_once_share_one_login(shop: Shop):
     await shop.drain()
     assert {order.status_id for order in placed} == {2}
     assert len(shop.calls("login")) == 2
-
-
-async def test_a_shop_that_does_nothing_but_poll_logs_in_once(shop: Shop):
-    for _ in range(10):
-        await shop.poll()
-    assert len(shop.calls("login")) == 1
 
 
 @pytest.mark.interface("Authentication 2")
@@ -115,19 +108,6 @@ async def test_nothing_of_the_account_leaves_while_its_login_is_refused(shop: Sh
     assert len(shop.world.calls()) == calls
 
 
-async def test_another_account_goes_on_while_one_is_refused(open_shop: OpenShop):
-    shop = await open_shop("kadikoy", "besiktas")
-    shop.world.refuse_account("kadikoy")
-    await shop.poll("kadikoy")
-    order = shop.place(restaurant_id=BESIKTAS)
-    assert (await shop.poll("besiktas")).acknowledged == 1
-    row = shop.act("accept", order)
-    await shop.drain()
-    assert shop.row(row)["state"] == "done"
-    states = {row["name"]: row["state"] for row in shop.rows("SELECT name, state FROM delivery_accounts")}
-    assert states == {"kadikoy": "login_refused", "besiktas": "ok"}
-
-
 async def test_credentials_that_work_again_end_the_refusal(shop: Shop):
     known = dict(shop.world.accounts)
     shop.world.refuse_account("kadikoy")
@@ -143,13 +123,6 @@ async def test_credentials_that_work_again_end_the_refusal(shop: Shop):
     await shop.poll()
     await shop.poll()
     assert shop.account.paused() == pytest.approx(60)  # the waits begin anew
-
-
-async def test_a_service_without_a_working_login_is_asked_again_soon(shop: Shop):
-    shop.world.faults.add(Fault(operation="login", status=500, times=2))
-    while not (await shop.poll()).ok:
-        assert shop.clock.monotonic() < 10
-    assert len(shop.calls("login")) == 3
 
 
 def gaps_of_logins(shop: Shop) -> list[float]:

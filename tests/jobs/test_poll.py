@@ -107,22 +107,6 @@ async def test_every_order_of_a_long_list_comes_in_and_is_acknowledged_once(shop
     assert (await shop.poll()).delivered == 0
 
 
-@pytest.mark.interface("Endpoints 7")
-async def test_an_acknowledgement_is_marked_with_its_status_and_told_in_the_story(shop: Shop):
-    order = await shop.taken_in()
-    stored = shop.order(order)
-    assert (stored["acknowledged_status_id"], stored["acknowledged_utc"]) == (1, from_start(0))
-    assert shop.story(order) == ["received", "acknowledged"]
-
-
-@pytest.mark.interface("Order", "Order statuses")
-async def test_the_status_is_told_in_the_services_own_words(shop: Shop):
-    order = await shop.taken_in()
-    shop.world.change_status(order.key, 16)
-    await shop.poll()
-    assert shop.order(order)["status_text"] == "Restoran Kuryeye Verildi"
-
-
 @pytest.mark.interface("Acknowledgement rules 2", "Acknowledgement rules 3")
 async def test_an_acknowledged_order_stays_away_until_its_status_changes(shop: Shop):
     order = await shop.taken_in()
@@ -297,14 +281,6 @@ async def test_a_noted_poll_whose_token_is_lost_meanwhile_does_not_leave_after_a
     assert shop.told("login", "get_current") == ["login", "get_current", "login", "get_current"]
 
 
-async def test_the_next_poll_leaves_when_the_acknowledgements_are_over(shop: Shop):
-    shop.place()
-    shop.world.faults.add(Fault.delay("acknowledge", 4))
-    await shop.poll()
-    (acknowledged,) = shop.calls("acknowledge")
-    assert acknowledged.answered_at == shop.clock.now()
-
-
 async def test_the_last_notes_of_acknowledgements_wait_for_no_others(shop: Shop):
     """Of sixteen one is answered while the note of the others is fresh."""
     for _ in range(16):
@@ -315,6 +291,7 @@ async def test_the_last_notes_of_acknowledgements_wait_for_no_others(shop: Shop)
     assert not shop.rows("SELECT 1 FROM delivery_orders WHERE acknowledged_utc IS NULL")
 
 
+@pytest.mark.interface("Endpoints 7")
 async def test_an_unchanged_delivery_writes_nothing_and_is_acknowledged(shop: Shop):
     order = await shop.taken_in()
     before = shop.order(order)
@@ -439,7 +416,7 @@ async def test_a_withheld_delivery_leaves_the_doubt_about_the_status(shop: Shop)
 # ---- what a delivery changes -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.interface("Events")
+@pytest.mark.interface("Events", "Order", "Order statuses")
 @pytest.mark.parametrize(
     "status_id, status, last_change, ended_by",
     [
@@ -466,13 +443,6 @@ async def test_another_status_is_a_new_revision(
     assert stored["ended_utc"] == (stored["changed_utc"] if ended_by else None)
     assert stored["acknowledged_status_id"] == status_id
     assert shop.story(order) == ["received", "acknowledged", last_change, "acknowledged"]
-
-
-async def test_a_status_that_goes_back_is_believed(shop: Shop):
-    order = await shop.taken_in(status_id=16)
-    shop.world.change_status(order.key, 2)
-    await shop.poll()
-    assert (shop.order(order)["status_id"], shop.order(order)["revision"]) == (2, 2)
 
 
 async def test_other_contents_are_a_new_revision_and_replace_the_items(shop: Shop):
@@ -657,15 +627,6 @@ async def test_the_next_account_takes_over_when_the_owner_has_left_the_configura
     assert (shop.order(order)["account"], shop.order(order)["status_id"]) == ("second", 2)
 
 
-async def test_an_account_in_trouble_does_not_harm_another(open_shop: OpenShop):
-    shop = await open_shop("kadikoy", "besiktas")
-    shop.world.faults.add(Fault(operation="get_current", account="kadikoy", times=None))
-    order = shop.place(restaurant_id="22222222-2222-4222-8222-222222222222")
-    assert not (await shop.poll("kadikoy")).ok
-    assert (await shop.poll("besiktas")).acknowledged == 1
-    assert shop.order(order)["account"] == "besiktas"
-
-
 # ---- the cooldown ----------------------------------------------------------------------------------------------------
 
 
@@ -719,18 +680,7 @@ async def test_a_poll_that_brings_nothing_commits_twice_and_reads_once(shop: Sho
 
 
 @pytest.mark.interface("Limits")
-async def test_after_a_restart_the_cooldown_is_kept(open_shop: OpenShop):
-    first = await open_shop()
-    await first.poll()
-    await asyncio.sleep(10)
-    await first.crash()
-    shop = await open_shop()
-    assert (await shop.tick()).again_in == pytest.approx(SLOT_S - 10, abs=0.01)
-    assert len(shop.calls("get_current")) == 1
-    assert (await shop.poll()).ok
-
-
-async def test_an_account_keeps_its_cooldown_under_another_name(open_shop: OpenShop):
+async def test_an_account_keeps_its_cooldown_over_a_restart_and_under_another_name(open_shop: OpenShop):
     first = await open_shop()
     await first.poll()
     await first.crash()

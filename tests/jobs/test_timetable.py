@@ -143,15 +143,6 @@ async def test_one_that_leaves_and_comes_back_does_not_run_beside_itself(timetab
     assert (job.at, job.most_at_once) == ([0.0, 10.0], 1)
 
 
-async def test_what_runs_is_known_by_whether_a_stop_waits_for_it(timetable: Timetable, clock: FakeClock):
-    timetable.start()
-    timetable.plan("poll", 0.0, Calls(clock, takes=10.0), vital=True)
-    for number in range(3):
-        timetable.plan(f"lists {number}", 0.0, Calls(clock, takes=10.0))
-    await asyncio.sleep(1)
-    assert (len(timetable.in_flight(vital=True)), len(timetable.in_flight(vital=False))) == (1, 3)
-
-
 async def test_after_the_close_nothing_is_called(timetable: Timetable, clock: FakeClock):
     job = Calls(clock, 1.0, 1.0)
     timetable.start()

@@ -121,16 +121,6 @@ def slots(count: int) -> float:
 # ---- the own cooldown ------------------------------------------------------------------------------------------------
 
 
-def test_one_account_polls_at_once_and_then_a_cooldown_after_each_answer():
-    cooldowns = Cooldowns()
-    cooldowns.configure(CooldownScope.AUTO, COOLDOWN_S)
-    cooldowns.come(members("x"))
-    assert cooldowns.wait("f0", 100.0) <= 0
-    cooldowns.leaves("f0", 100.0)
-    cooldowns.ended("f0", Ended.OK, 107.0)
-    assert cooldowns.wait("f0", 107.0) == pytest.approx(COOLDOWN_S + MARGIN_S)
-
-
 def test_what_certainly_did_not_leave_uses_no_cooldown_up():
     cooldowns = Cooldowns()
     cooldowns.configure(CooldownScope.AUTO, COOLDOWN_S)
