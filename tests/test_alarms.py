@@ -88,6 +88,33 @@ async def quiet(alarms: Alarms) -> None:
     await until(lambda: alarms._sender is None)
 
 
+class Commands:
+    """In place of the program: what it was called with. It works unless it is told to fail."""
+
+    def __init__(self) -> None:
+        self.heard: list[dict[str, Any]] = []
+        self.fails = False
+
+    def run(self, _: list[str], document: bytes) -> str | None:
+        self.heard.append(json.loads(document))
+        return "exit code 1" if self.fails else None
+
+    def __call__(self) -> list[tuple[str, str]]:
+        return [(one["event"], one["code"]) for one in self.heard]
+
+
+@pytest.fixture
+def commands(monkeypatch: pytest.MonkeyPatch) -> Commands:
+    commands = Commands()
+    monkeypatch.setattr(Command, "run", lambda _, *call: commands.run(*call))
+    return commands
+
+
+async def look(alarms: Seer, found: list[Problem], monotonic: float) -> None:
+    alarms.see(found, monotonic)
+    await alarms.close()  # until all that waits is sent
+
+
 # ---- the command -----------------------------------------------------------------------------------------------------
 
 
@@ -122,34 +149,23 @@ async def test_it_is_told_the_beginning_the_escalation_and_the_end(program: Writ
     assert "hush" not in str(told)
 
 
-async def test_by_default_only_severe_problems_are_sent(commands: list[tuple[str, str]]):
-    alarms = alarms_of("x", command_severity="severe")
-    await _look(alarms, [ONE, SEVERE], 0.0)
-    assert commands == [("began", "login_refused")]
-
-
-async def test_a_problem_that_is_severe_no_more_is_over_where_only_severe_ones_are_sent(
-    commands: list[tuple[str, str]],
-):
-    commands.append(("works", ""))
+async def test_where_only_severe_problems_are_sent_one_that_is_severe_no_more_is_over(commands: Commands):
     alarms = alarms_of("x", command_severity="severe")
     for at, severity in enumerate((Severity.SEVERE, Severity.WARNING, Severity.SEVERE)):
-        await _look(alarms, [replace(SEVERE, severity=severity)], at * PAUSE_S)
-    assert [event for event, _ in commands[1:]] == ["began", "ended", "began"]
+        await look(alarms, [ONE, replace(SEVERE, severity=severity)], at * PAUSE_S)
+    assert commands() == [(event, "login_refused") for event in ("began", "ended", "began")]
 
 
 def of_order(number: int, **changes: Any) -> Problem:
     return replace(SEVERE, code=Code.UNANSWERED, subject=f"order-{number}", **changes)
 
 
-async def test_of_one_code_one_message_a_minute_has_all_orders(program: Write):
-    path, found = program(""), []
-    alarms = alarms_of(path)
+async def test_of_one_code_one_message_a_minute_has_all_orders(commands: Commands):
+    alarms, found = alarms_of("x"), list[Problem]()
     for second in range(0, 121, 2):  # a new order each 2 s
         found.append(of_order(second))
-        alarms.see(found, float(second))
-        await quiet(alarms)
-    assert [json.loads(one["stdin"])["count"] for one in heard(path)] == [1, 30, 30]
+        await look(alarms, found, float(second))
+    assert [document["count"] for document in commands.heard] == [1, 30, 30]
 
 
 @pytest.mark.parametrize(
@@ -162,24 +178,18 @@ async def test_of_one_code_one_message_a_minute_has_all_orders(program: Write):
     ],
     ids=str,
 )
-async def test_what_changed_within_the_minute_is_one_event(looks: list[list[Any]], sent: list[Any], program: Write):
-    path = program("")
-    alarms = alarms_of(path)
-    for at, look in enumerate([*looks, looks[-1]]):
-        numbers = [one if isinstance(one, tuple) else (one, 1) for one in look]
-        alarms.see([of_order(number, level=level) for number, level in numbers], (0.0, 10, 20, 30, 60)[at])
-        await quiet(alarms)
-    assert [(one["arguments"][0], int(one["arguments"][5])) for one in heard(path)[1:]] == sent
+async def test_what_changed_within_the_minute_is_one_event(looks: list[list[Any]], sent: list[Any], commands: Commands):
+    alarms = alarms_of("x")
+    for at, found in enumerate([*looks, looks[-1]]):
+        numbers = [one if isinstance(one, tuple) else (one, 1) for one in found]
+        await look(alarms, [of_order(number, level=level) for number, level in numbers], (0.0, 10, 20, 30, 60)[at])
+    assert [(one["event"], one["level"]) for one in commands.heard[1:]] == sent
 
 
-async def test_many_alike_are_one_message(program: Write):
-    path = program("")
-    alarms = alarms_of(path)
-    alarms.see([replace(SEVERE, subject=f"a{number}") for number in range(1000)][:150], 0.0)
-    await quiet(alarms)
-    ((event, _, subject, *_),) = [one["arguments"] for one in heard(path)]
-    assert (event, subject) == ("began", "a0, a1, a2, a3, a4 …")
-    assert json.loads(heard(path)[0]["stdin"])["count"] == 150
+async def test_many_alike_are_one_message(commands: Commands):
+    await look(alarms_of("x"), [replace(SEVERE, subject=f"a{number}") for number in range(150)], 0.0)
+    (one,) = commands.heard
+    assert (one["event"], one["subject"], one["count"]) == ("began", "a0, a1, a2, a3, a4 …", 150)
 
 
 HANGS = "subprocess.Popen([sys.executable, '-S', '-c', 'import time; time.sleep(1000)'])"
@@ -189,12 +199,21 @@ LIMITS_S = (0.25, 2, 20, 120)  # until one is long enough for the program to com
 
 
 @pytest.mark.parametrize(
-    "then, reason",
-    [("sys.exit(1)", "exit code 1"), ("os.kill(os.getpid(), signal.SIGSEGV)", "ended by signal 11")],
-    ids=["fails", "dies"],
+    "then, mode, reason",
+    [
+        ("sys.exit(1)", 0o755, "exit code 1"),
+        ("os.kill(os.getpid(), signal.SIGSEGV)", 0o755, "ended by signal 11"),
+        ("", 0o644, "not started: Permission denied"),
+        ("", None, "not started: No such file or directory"),
+    ],
+    ids=["fails", "dies", "no program", "none there"],
 )
-async def test_one_that_fails_is_told(then: str, reason: str, program: Write):
+async def test_one_that_fails_is_logged(then: str, mode: int | None, reason: str, program: Write):
     path = program(then)
+    if mode is None:
+        path.unlink()
+    else:
+        path.chmod(mode)
     assert await failure_of(path, 300) == reason
 
 
@@ -224,42 +243,24 @@ async def failure_of(path: Path, limit_s: float) -> str:
     return str(reason)
 
 
-@pytest.fixture
-def commands(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
-    """What the command was called with. It fails as long as `works` is not in there."""
-    called: list[tuple[str, str]] = []
-
-    def run(_: Command, arguments: list[str], __: bytes) -> str | None:
-        called.append((arguments[0], arguments[1]))
-        return None if ("works", "") in called else "exit code 1"
-
-    monkeypatch.setattr(Command, "run", run)
-    return called
-
-
-async def _look(alarms: Seer, found: list[Problem], monotonic: float) -> None:
-    alarms.see(found, monotonic)
-    await alarms.close()  # until all that waits is told
-
-
-async def test_what_could_not_be_told_is_told_again_less_and_less_often(commands: list[tuple[str, str]]):
-    alarms = alarms_of("x")
-    await _look(alarms, [SEVERE], 0.0)
-    assert alarms.heard() == {}  # after a restart it is told anew
+async def test_what_could_not_be_told_is_told_again_less_and_less_often(commands: Commands):
+    alarms, commands.fails = alarms_of("x"), True
+    await look(alarms, [SEVERE], 0.0)
+    assert alarms.heard() == {}  # after a restart it is sent anew
     tries = []
     for second in range(1, 20_000, 5):
-        before = len(commands)
-        await _look(alarms, [SEVERE], float(second))
-        tries += [second] * (len(commands) - before)
+        before = len(commands.heard)
+        await look(alarms, [SEVERE], float(second))
+        tries += [second] * (len(commands.heard) - before)
     assert tries[:3] == [61, 181, 421]
     assert max(later - sooner for sooner, later in pairwise(tries)) <= LONGEST_S + 5
-    assert set(commands) == {("began", "login_refused")}
-    commands.append(("works", ""))
-    await _look(alarms, [SEVERE], 30_000.0)
+    assert set(commands()) == {("began", "login_refused")}
+    commands.fails = False
+    await look(alarms, [SEVERE], 30_000.0)
     assert alarms.heard() == {SEVERE.key: SEVERE.rank}
-    before = len(commands)
-    await _look(alarms, [SEVERE], 60_000.0)
-    assert len(commands) == before
+    before = len(commands.heard)
+    await look(alarms, [SEVERE], 60_000.0)
+    assert len(commands.heard) == before
 
 
 async def test_a_command_that_can_neither_be_started_nor_killed_is_told(monkeypatch: pytest.MonkeyPatch):
@@ -273,22 +274,21 @@ async def test_a_command_that_can_neither_be_started_nor_killed_is_told(monkeypa
     assert alarms.failure == say("log.command_late", seconds="0.1")
 
 
-async def test_what_is_over_is_not_told_again_as_its_beginning(commands: list[tuple[str, str]]):
-    alarms = alarms_of("x")
-    await _look(alarms, [SEVERE], 0.0)
-    commands.append(("works", ""))
-    await _look(alarms, [], 30.0)
-    await _look(alarms, [], 600.0)
-    assert commands == [("began", "login_refused"), ("works", ""), ("ended", "login_refused")]
-
-
-async def test_when_one_works_again_the_others_are_told_at_the_next_look(commands: list[tuple[str, str]]):
-    alarms = alarms_of("x")
-    await _look(alarms, [SEVERE], 0.0)
-    commands.append(("works", ""))
-    await _look(alarms, [SEVERE, ONE], 10.0)
-    await _look(alarms, [SEVERE, ONE], 15.0)
-    assert commands[2:] == [("began", "clock_wrong"), ("began", "login_refused")]
+@pytest.mark.parametrize(
+    "looks, then",
+    [
+        ([(30.0, []), (600.0, [])], [("ended", "login_refused")]),
+        ([(10.0, [SEVERE, ONE]), (15.0, [SEVERE, ONE])], [("began", "clock_wrong"), ("began", "login_refused")]),
+    ],
+    ids=["what is over does not begin", "the others are sent at the next check"],
+)
+async def test_after_a_failure_once_it_works_again(looks: list[Any], then: list[tuple[str, str]], commands: Commands):
+    alarms, commands.fails = alarms_of("x"), True
+    await look(alarms, [SEVERE], 0.0)
+    commands.fails = False
+    for at, found in looks:
+        await look(alarms, found, at)
+    assert commands() == [("began", "login_refused"), *then]
 
 
 async def test_what_it_leaves_behind_goes_with_it(program: Write):
@@ -327,30 +327,16 @@ async def test_a_flood_of_output_goes_nowhere(program: Write, capfd: pytest.Capt
     assert "hush" not in "".join(capfd.readouterr())
 
 
-@pytest.mark.parametrize("mode, words", [(0o644, "Permission denied"), (None, "No such file or directory")])
-async def test_one_that_cannot_be_started_is_told(mode: int | None, words: str, program: Write):
-    path = program("")
-    if mode is None:
-        path.unlink()
-    else:
-        path.chmod(mode)
-    alarms = alarms_of(path)
-    with capture_logs() as lines:
-        alarms.see([ONE], 0.0)
-        await quiet(alarms)
-    assert [one["reason"] for one in lines] == [f"not started: {words}"]
-
-
-async def test_many_that_fail_at_once_are_told_again_as_soon_as_one_and_fill_no_log(commands: list[tuple[str, str]]):
-    alarms = alarms_of("mail", command_severity="severe")
+async def test_many_that_fail_at_once_are_told_again_as_soon_as_one_and_fill_no_log(commands: Commands):
+    alarms, commands.fails = alarms_of("mail", command_severity="severe"), True
     several = [replace(SEVERE, code=code) for code in list(Code)[:12]]
     with capture_logs() as lines:
         alarms.see(several, 0.0)
         await quiet(alarms)
     assert [one["log_level"] for one in lines] == ["error", *["debug"] * 11]
-    commands.append(("works", ""))
+    commands.fails = False
     with capture_logs() as lines:
-        await _look(alarms, several, AGAIN_S)
+        await look(alarms, several, AGAIN_S)
     assert ([one["failures"] for one in lines], len(alarms.heard())) == ([12], 12)
 
 
@@ -368,33 +354,26 @@ async def test_a_stop_waits_for_a_moment_and_leaves_nothing(program: Write, monk
     assert len(heard(path)) == 1
 
 
-async def test_what_was_told_by_the_daemon_before_is_not_told_again(program: Write):
-    path = program("")
-    alarms = alarms_of(path)
-    alarms.remember([SEVERE, replace(ONE, severity=Severity.WARNING)], 0.0)
-    alarms.see([SEVERE, ONE], 1.0)
-    await quiet(alarms)
-    assert not path.with_name("heard").exists()
-    alarms.see([], 2.0)
-    await quiet(alarms)
-    assert {tuple(one["arguments"][:2]) for one in heard(path)} == {
-        ("ended", "login_refused"),
-        ("ended", "clock_wrong"),
-    }
+async def test_what_was_reported_by_the_daemon_before_is_not_reported_again(commands: Commands):
+    alarms = alarms_of("x")
+    alarms.remember([SEVERE, ONE], 0.0)
+    await look(alarms, [SEVERE, ONE], 1.0)
+    assert commands() == []
+    await look(alarms, [], 2.0)
+    assert sorted(commands()) == [("ended", "clock_wrong"), ("ended", "login_refused")]
     assert alarms.heard() == {}
 
 
-async def test_what_was_told_stays_known_while_something_newer_is_not_yet(commands: list[tuple[str, str]]):
-    commands.append(("works", ""))
+async def test_what_was_told_stays_known_while_something_newer_is_not_yet(commands: Commands):
     noted: list[object] = []
     alarms = alarms_of("alarm", on_sent=lambda: noted.append(alarms.heard()))
     milder = replace(SEVERE, severity=Severity.WARNING)
-    await _look(alarms, [milder], 0.0)
+    await look(alarms, [milder], 0.0)
     assert noted == [{milder.key: milder.rank}], "at once, and not at the next look"
     alarms.see([SEVERE], PAUSE_S)
     assert alarms.heard() == {milder.key: milder.rank}, "a daemon that is killed now has told the beginning"
     await quiet(alarms)
-    await _look(alarms, [], 2 * PAUSE_S)
+    await look(alarms, [], 2 * PAUSE_S)
     assert noted[1:] == [{SEVERE.key: SEVERE.rank}, {}]
 
 

@@ -27,15 +27,18 @@ from orderbridge.jobs.upkeep import headline
 from orderbridge.rules.notify import OpenProblems, alike
 from orderbridge.rules.problems import Code, Problem, Severity
 from orderbridge.store.dialects.face import TroubleKind
-from orderbridge_sandbox import Fault, FaultKind
+from orderbridge_sandbox import Fault
 from orderbridge_sandbox.scenery import KADIKOY
 
 pytestmark = pytest.mark.plays_daemon
 
 
 def open_codes(shop: Shop) -> list[tuple[str, str]]:
-    found = shop.database.read_now(lambda tx: open_problems(tx, shop.settings, shop.clock.now()))
-    return [(one.code, one.subject) for one in found]
+    return [(one.code, one.subject) for one in open_now(shop)]
+
+
+def open_now(shop: Shop) -> list[Problem]:
+    return shop.database.read_now(lambda tx: open_problems(tx, shop.settings, shop.clock.now()))
 
 
 def take_over(shop: Shop) -> None:
@@ -86,15 +89,6 @@ async def test_a_dead_line_is_one_problem_whatever_waits_behind_it(shop: Shop):
     assert open_codes(shop) == []
 
 
-async def test_a_poll_that_is_answered_with_an_error_is_a_problem_until_the_next_good_one(shop: Shop):
-    await shop.poll()
-    shop.world.faults.add(Fault(operation="get_current", status=500, times=1))
-    await shop.poll()
-    assert open_codes(shop) == [("poll_failing", "kadikoy")]
-    await shop.poll()
-    assert open_codes(shop) == []
-
-
 @pytest.mark.parametrize("status", [500, 502, 429, 404])
 async def test_where_everything_is_answered_with_an_error_that_is_the_one_problem_and_what_failed_is_told_after_it(
     status: int, shop: Shop
@@ -137,8 +131,7 @@ async def test_tokens_that_ended_in_an_outage_are_no_alarm_of_their_own_unless_t
     shop.line.cut.clear()
 
     def seen() -> list[tuple[Code, Severity]]:
-        found = shop.database.read_now(lambda tx: open_problems(tx, shop.settings, shop.clock.now()))
-        return [(one.code, one.severity) for one in found]
+        return [(one.code, one.severity) for one in open_now(shop)]
 
     await shop.poll()
     assert seen() == [(Code.POLL_FAILING, Severity.WARNING)]
@@ -147,15 +140,6 @@ async def test_tokens_that_ended_in_an_outage_are_no_alarm_of_their_own_unless_t
     assert seen() == [(Code.LOGIN_REFUSED, Severity.SEVERE)]
     await shop.poll()
     assert seen() == []
-
-
-async def test_a_line_on_which_nothing_answers_is_one_problem_whoever_waits_behind_it(shop: Shop):
-    await shop.taken_in()
-    take_over(shop)
-    shop.world.faults.add(Fault(operation="get_current", kind=FaultKind.HANG, times=None))
-    for _ in range(5):
-        await shop.poll()
-    assert open_codes(shop) == [("line_timeout", "kadikoy")]
 
 
 async def test_where_the_board_is_the_till_nobody_is_told_of_a_till(open_shop: OpenShop):
@@ -258,26 +242,12 @@ async def test_a_cancel_in_doubt_hides_no_customer_who_waits_and_what_keeps_it_i
     assert set(open_codes(shop)) == {("unanswered", order.key), ("undecided", "kadikoy"), ("quarantined", "")}
 
 
-async def test_a_customers_cancellation_that_no_till_reads(shop: Shop):
-    order = await shop.taken_in(status_id=2)
-    take_over(shop)
-    shop.world.cancel_by_customer(order.key)
-    await shop.poll()
-    assert open_codes(shop) == []
-    await asyncio.sleep(121)
-    await shop.poll()
-    assert open_codes(shop) == [("cancellation_unseen", order.key)]
-    take_over(shop)
-    assert open_codes(shop) == []
-
-
 async def test_a_document_that_is_no_order_is_a_warning_and_an_order_that_no_till_sees_is_severe(shop: Shop):
     shop.world.faults.add(listing({"payment_key": "7"}))
     seen = []
     for _ in range(2):
         await shop.poll()
-        found = shop.database.read_now(lambda tx: open_problems(tx, shop.settings, shop.clock.now()))
-        seen += [(one.code, one.severity, one.count) for one in found]
+        seen += [(one.code, one.severity, one.count) for one in open_now(shop)]
         shop.place()
         shop.till.execute(
             "CREATE TRIGGER IF NOT EXISTS no BEFORE INSERT ON delivery_orders BEGIN SELECT RAISE(ABORT, 'no'); END"
@@ -294,8 +264,7 @@ async def test_a_scheduled_order_waits_longer_for_its_answer_and_not_for_ever(op
     for minutes in (4.9, 0.2, 9.9, 24 * 60):
         await asyncio.sleep(60 * minutes)
         await shop.poll()
-        found = shop.database.read_now(lambda tx: open_problems(tx, shop.settings, shop.clock.now()))
-        seen.append([(one.code, one.subject, one.severity) for one in found])
+        seen.append([(one.code, one.subject, one.severity) for one in open_now(shop)])
     told = ("unanswered", order.key)
     assert seen == [[], [(*told, "warning")], [(*told, "severe")], [(*told, "severe")]]
 
@@ -308,8 +277,7 @@ async def test_a_restaurant_that_stays_closed_is_told_at_the_hours_at_which_it_h
         await asyncio.sleep(60 * minutes)
         await shop.poll()
         await read_statuses(shop.account, shop.database, shop.clock)
-        found = shop.database.read_now(lambda tx: open_problems(tx, shop.settings, shop.clock.now()))
-        return [(str(one.code), one.facts.get("who")) for one in found]
+        return [(str(one.code), one.facts.get("who")) for one in open_now(shop)]
 
     assert await seen(0) == await seen(29) == []
     assert await seen(2) == [("restaurant_closed", "platform")], "without a history it is told always"
@@ -338,32 +306,19 @@ def log_of(*checks: tuple[list[Problem], float], language: str = "en") -> list[A
     return lines
 
 
-def told(*rounds: list[Problem]) -> list[tuple[str, str, str]]:
-    lines = log_of(*((found, 60.0) for found in rounds))
-    return [(line["log_level"], line["event"], str(line["code"])) for line in lines]
-
-
 def problem(code: Code = Code.UNREACHABLE, severity: Severity = Severity.SEVERE, **more: Any) -> Problem:
     return Problem(code, "kadikoy", NOON, severity, **more)
 
 
-def test_a_problem_is_told_when_it_begins_and_when_it_ends():
-    assert told([problem()], [problem()], [problem(count=2)], [], []) == [
-        ("error", "problem.began", "unreachable"),
-        ("info", "problem.ended", "unreachable"),
+def test_the_level_of_a_line_is_the_severity_and_its_seconds_are_of_the_monotonic_clock():
+    lines = log_of(
+        ([problem(severity=Severity.WARNING)], 10.0), ([problem()], 15.0), ([problem(count=2)], 20.0), ([], 70.0)
+    )
+    assert [(line["log_level"], line["event"], line.get("seconds")) for line in lines] == [
+        ("warning", "problem.began", None),
+        ("error", "problem.escalated", None),
+        ("info", "problem.ended", 60),
     ]
-
-
-def test_one_that_becomes_severe_is_told_again():
-    assert told([problem(severity=Severity.WARNING)], [problem()], [problem(severity=Severity.WARNING)]) == [
-        ("warning", "problem.began", "unreachable"),
-        ("error", "problem.escalated", "unreachable"),
-    ]
-
-
-def test_how_long_it_was_open_is_measured_by_the_clock_that_nobody_sets():
-    lines = log_of(([problem()], 10.0), ([problem()], 15.0), ([], 70.0), ([problem()], 880.0), ([], 885.0))
-    assert [line["seconds"] for line in lines if line["event"] == "problem.ended"] == [60, 5]
 
 
 def test_what_many_have_in_common_is_one_line_with_the_first_names():
@@ -381,11 +336,6 @@ def test_what_many_have_in_common_is_one_line_with_the_first_names():
         ("problem.ended", "quarantined", "kadikoy", 1),
     ]
     assert lines[-2]["seconds"] == 60, "since the first of them began"
-
-
-def test_one_of_two_that_ends_leaves_the_other():
-    both = [problem(), problem(Code.QUARANTINED, Severity.WARNING)]
-    assert [event for _, event, _ in told(both, both[1:])] == ["problem.began", "problem.began", "problem.ended"]
 
 
 @pytest.mark.parametrize("language, word", [("tr", "Platforma"), ("en", "The marketplace")])
@@ -484,7 +434,7 @@ async def test_a_till_reads_one_lamp_for_each_account(shop: Shop):
     assert lamp(shop)[2] > green[2]
 
 
-async def test_a_restart_leaves_the_lamp_and_its_time_as_they_are(shop: Shop):
+async def test_a_restart_leaves_the_lamp_and_its_time_and_a_dead_daemon_turns_it_red_until_the_next_one(shop: Shop):
     await shop.poll()
     await shop.checkup().check()
     before = lamp(shop)
@@ -492,12 +442,6 @@ async def test_a_restart_leaves_the_lamp_and_its_time_as_they_are(shop: Shop):
     await shop.poll()
     await shop.checkup().check()
     assert lamp(shop) == before
-
-
-async def test_once_the_daemon_is_dead_the_lamp_is_red_and_green_anew_when_it_is_back(shop: Shop):
-    await shop.poll()
-    await shop.checkup().check()
-    before = lamp(shop)
     await asyncio.sleep(91)
     assert lamp(shop)[:2] == ("red", "not_polling")
     await shop.poll()
@@ -543,6 +487,12 @@ def messages(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return told
 
 
+async def looks(checkup: Checkup, times: int = 1) -> None:
+    for _ in range(times):
+        await checkup.check()
+    await checkup.close()
+
+
 async def cut_off(checkup: Checkup, database: Any, after: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A look that a stop cancels in the middle of its last question or transaction, of so many."""
     asked = 0
@@ -571,21 +521,15 @@ async def test_a_daemon_that_is_stopped_in_its_first_look_leaves_what_was_told(
 ):
     shop.world.refuse_account("kadikoy")
     await shop.poll()
-    first = shop.checkup()
-    await first.check()
-    await first.close()
+    await looks(shop.checkup())
     second = shop.checkup()
     if after:
         await cut_off(second, shop.database, after, monkeypatch)
     await second.close()
-    third = shop.checkup()
-    await third.check()
-    await third.close()
+    await looks(shop.checkup())
     assert messages == ["began"]
     shop.till.execute("UPDATE delivery_accounts SET state = 'ok', last_poll_ok_utc = datetime('now', '+1 day')")
-    fourth = shop.checkup()
-    await fourth.check()
-    await fourth.close()
+    await looks(shop.checkup())
     assert messages == ["began", "ended"]
 
 
@@ -597,9 +541,7 @@ async def test_what_is_told_while_a_stop_cancels_its_note_is_not_told_again(
     first = shop.checkup()
     await cut_off(first, shop.database, 3, monkeypatch)
     await first.close()
-    second = shop.checkup()
-    await second.check()
-    await second.close()
+    await looks(shop.checkup())
     assert messages == ["began"]
 
 
@@ -608,9 +550,7 @@ async def test_what_was_told_is_read_at_a_later_look_when_the_first_cannot(
 ):
     shop.world.refuse_account("kadikoy")
     await shop.poll()
-    first = shop.checkup()
-    await first.check()
-    await first.close()
+    await looks(shop.checkup())
     second = shop.checkup()
 
     async def broken(_: Any) -> Any:
@@ -788,12 +728,6 @@ def teller(shop: Shop) -> Checkup:
     checkup = shop.checkup(command=("alarm",))
     checkup.be_unsure()
     return checkup
-
-
-async def looks(checkup: Checkup, times: int = 1) -> None:
-    for _ in range(times):
-        await checkup.check()
-    await checkup.close()
 
 
 BEGAN = [("began", "login_refused"), ("began", "database_lost")]
