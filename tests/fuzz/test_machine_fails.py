@@ -3,7 +3,6 @@
 import shutil
 import sqlite3
 import traceback
-from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
@@ -16,7 +15,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from sqlalchemy import Connection, delete, update
 from tests.fuzz.test_machine import Evening
 from tests.sim.bugs import BUGS
-from tests.sim.planting import Planting
+from tests.sim.planting import Plant, plant
 
 from orderbridge.marketplace.client import Client
 from orderbridge.model import Action, Outcome
@@ -46,67 +45,52 @@ ENDS = "no_row_disappears_and_no_end_is_taken_back"
 WELL = "all_is_well_again"
 
 
-def disappearing(true: Any) -> Any:
-    def finish(tx: Connection, ends: Any, now: Any) -> Any:
-        ended = true(tx, ends, now)
-        tx.execute(delete(tables.actions).where(tables.actions.c.id.in_([row_id for row_id, _ in ends])))
-        return ended
-
-    return finish
+def disappearing(true: Any, tx: Connection, ends: Any, now: Any) -> Any:
+    ended = true(tx, ends, now)
+    tx.execute(delete(tables.actions).where(tables.actions.c.id.in_([row_id for row_id, _ in ends])))
+    return ended
 
 
-def taking_back(true: Any) -> Any:
-    def finish(tx: Connection, ends: Any, now: Any) -> Any:
-        tx.execute(update(tables.actions).where(tables.actions.c.state == "refused").values(state="failed"))
-        return true(tx, ends, now)
-
-    return finish
+def taking_back(true: Any, tx: Connection, ends: Any, now: Any) -> Any:
+    tx.execute(update(tables.actions).where(tables.actions.c.state == "refused").values(state="failed"))
+    return true(tx, ends, now)
 
 
-def of_unknown_source(true: Any) -> Any:
-    def finish(tx: Connection, ends: Any, now: Any) -> Any:
-        return true(tx, [(row, replace(end, verdict=replace(end.verdict, known_by=None))) for row, end in ends], now)
-
-    return finish
+def of_unknown_source(true: Any, tx: Connection, ends: Any, now: Any) -> Any:
+    return true(tx, [(row, replace(end, verdict=replace(end.verdict, known_by=None))) for row, end in ends], now)
 
 
-def without_status(true: Any) -> Any:
-    return lambda tx, known, arrival, change, now: true(tx, known, arrival, replace(change, status_counts=False), now)
+def without_status(true: Any, tx: Connection, known: Any, arrival: Any, change: Any, now: Any) -> Any:
+    return true(tx, known, arrival, replace(change, status_counts=False), now)
 
 
-def trying_once_more(true: Any) -> Any:
-    def decide(action: Action, history: Any, **how: Any) -> Any:
-        made = true(action, history, **how)
-        refused = [attempt for attempt in history if attempt.outcome == Outcome.REFUSED]
-        return retry.RetryAt(how["now"] + timedelta(seconds=5), made.code) if len(refused) == 1 else made
-
-    return decide
+def trying_once_more(true: Any, action: Action, history: Any, **how: Any) -> Any:
+    made = true(action, history, **how)
+    refused = [attempt for attempt in history if attempt.outcome == Outcome.REFUSED]
+    return retry.RetryAt(how["now"] + timedelta(seconds=5), made.code) if len(refused) == 1 else made
 
 
-def crashing(true: Any) -> Any:
-    async def act(self: Client, action: Action, *rest: Any, **how: Any) -> None:
-        if action == Action.ACCEPT:
-            raise KeyError(action)
-        await true(self, action, *rest, **how)
-
-    return act
+async def crashing(true: Any, self: Client, action: Action, *rest: Any, **how: Any) -> None:
+    if action == Action.ACCEPT:
+        raise KeyError(action)
+    await true(self, action, *rest, **how)
 
 
 # what is wrong, by which assertion that is found, how it is planted
-PLANTED: dict[str, tuple[str, Callable[[Planting], None]]] = {
-    "the_document_is_not_kept": (ACKNOWLEDGED, BUGS["the_document_is_not_kept"].plant),
+PLANTED: dict[str, tuple[str, Plant]] = {
+    "the_document_is_not_kept": (ACKNOWLEDGED, BUGS["the_document_is_not_kept"].plants[0]),
     "the_next_poll_leaves_after_a_second": (
         COOLDOWN,
-        lambda plant: plant.method(Cooldowns, "configure", lambda true: lambda self, scope, _: true(self, scope, 1.0)),
+        ((Cooldowns, "configure"), lambda true, self, scope, _: true(self, scope, 1.0)),
     ),
-    "the_newest_row_goes_first": (LANES, BUGS["the_newest_row_goes_first"].plant),
-    "a_refusal_is_tried_again": (TWICE, lambda plant: plant.instead(retry.decide, trying_once_more)),
-    "sending_crashes": (TWICE, lambda plant: plant.method(Client, "act", crashing)),
-    "a_row_disappears": (ENDS, lambda plant: plant.instead(actions.finish, disappearing)),
-    "an_end_is_taken_back": (ENDS, lambda plant: plant.instead(actions.finish, taking_back)),
-    "an_end_has_no_words": (WELL, BUGS["a_verdict_has_no_words"].plant),
-    "nobody_says_how_it_is_known": (WELL, lambda plant: plant.instead(actions.finish, of_unknown_source)),
-    "a_new_status_is_not_written": (WELL, lambda plant: plant.instead(orders.update_delivered, without_status)),
+    "the_newest_row_goes_first": (LANES, BUGS["the_newest_row_goes_first"].plants[0]),
+    "a_refusal_is_tried_again": (TWICE, (retry.decide, trying_once_more)),
+    "sending_crashes": (TWICE, ((Client, "act"), crashing)),
+    "a_row_disappears": (ENDS, (actions.finish, disappearing)),
+    "an_end_is_taken_back": (ENDS, (actions.finish, taking_back)),
+    "an_end_has_no_words": (WELL, BUGS["a_verdict_has_no_words"].plants[0]),
+    "nobody_says_how_it_is_known": (WELL, (actions.finish, of_unknown_source)),
+    "a_new_status_is_not_written": (WELL, (orders.update_delivered, without_status)),
 }
 
 
@@ -120,8 +104,8 @@ def failing(empty: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 @pytest.mark.parametrize("name", PLANTED)
 def test_a_planted_bug_fails_the_machine(empty_file: Path, monkeypatch: pytest.MonkeyPatch, name: str):
-    by, plant = PLANTED[name]
-    plant(Planting(monkeypatch))
+    by, planted = PLANTED[name]
+    plant(monkeypatch, planted)
     assert by in failing(empty_file, monkeypatch)
 
 

@@ -170,9 +170,6 @@ class NoneStarves(Invariant):
     def __init__(self) -> None:
         self._good: dict[str, float] = {}  # account: when its last good poll ended
 
-    def restarted(self, _: "Life") -> None:
-        self._good.clear()
-
     def ended(self, call: Call) -> None:
         if call.operation == "get_current" and call.outcome == "ok":
             self._good[call.account] = self.sim.now()
@@ -180,9 +177,9 @@ class NoneStarves(Invariant):
     def tick(self) -> None:
         accounts = self.sim.plan.in_turn
         most = (accounts * LATE + FINDING_OUT) * COOLDOWN_S
-        for account, since in self._good.items():
-            quiet_since = max(since, self.sim.disturbed.get(account, 0.0) + UNDISTURBED_S)
-            if accounts > 1 and account not in self.sim.refused and self.sim.now() - quiet_since > most:
+        for account in self.sim.plan.accounts if accounts > 1 else ():
+            since = max(self._good.get(account, 0.0), self.sim.disturbed.get(account, 0.0) + UNDISTURBED_S)
+            if self.sim.now() - since > most and account not in self.sim.refused:
                 self.broken(f"no poll of {account} has come through since {since:.0f}")
 
 
@@ -208,30 +205,3 @@ class Cooldown(Invariant):
     def _set_forward(self, since: float) -> bool:
         """The clock was set forward, and the daemon was down in between: that may cost one 429."""
         return any(by > 0 and since <= at <= self.sim.now() for at, by in self.sim.plan.jumps)
-
-
-class InTurn(Invariant):
-    """Accounts with one cooldown: each is polled well once in as many cooldowns as there are accounts, and a tenth more.
-
-    After a start it may take some cooldowns until it shows that they share one.
-    """
-
-    promise = "3"
-    learning_s = 8 * COOLDOWN_S
-
-    def __init__(self) -> None:
-        self._ok: dict[str, float] = {}
-
-    def ended(self, call: Call) -> None:
-        if call.operation == "get_current" and call.is_heard:
-            self._ok[call.account] = self.sim.now()
-
-    def tick(self) -> None:
-        accounts = self.sim.plan.accounts
-        since = max(self.sim.disturbed.values()) + self.learning_s
-        for account in accounts:
-            waited = self.sim.now() - max(self._ok.get(account, 0.0), since)
-            if waited > 1.1 * len(accounts) * COOLDOWN_S:
-                self.broken(
-                    f"{account} has not been polled for {waited:.0f} s after it has shown who shares a cooldown"
-                )

@@ -1,7 +1,6 @@
 """Planting a bug: something of the program does for the length of a test what it must not do.
 
-What is replaced are functions, methods and values with a meaning of their own, never their wording: a reworded line
-breaks nothing here.
+What is replaced are functions, methods and values with a meaning of their own, never their wording.
 """
 
 import sys
@@ -11,50 +10,36 @@ from typing import Any
 import pytest
 from tests.sim import compiled
 
-Make = Callable[[Callable[..., Any]], Callable[..., Any]]
+# What is replaced: a function in every module that knows it, or the member of an owner. And by what: a function that
+# gets the true one as its first argument, or a value.
+Plant = tuple[Any, Any]
 
 
-class Planting:
-    """What a bug may do to the program."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._monkeypatch = monkeypatch
-        monkeypatch.setattr(compiled, "_kept", compiled.Compiled())
-
-    def instead(self, function: Callable[..., Any], make: Make) -> None:
-        """In each module that knows `function`, `make(function)` stands in its place."""
-        replaced, found = make(function), 0
-        for name, module in list(sys.modules.items()):
-            if name.startswith("orderbridge"):
-                for attribute, value in list(vars(module).items()):
-                    if value is function:
-                        self._monkeypatch.setattr(module, attribute, replaced)
-                        found += 1
-        assert found, f"no module knows {function}"
-
-    def method(self, owner: type, name: str, make: Make) -> None:
-        """The method does what `make(method)` does."""
-        self._monkeypatch.setattr(owner, name, make(getattr(owner, name)))
-
-    def value(self, module: Any, name: str, value: object) -> None:
-        """A module's value is another one."""
-        self._monkeypatch.setattr(module, name, value)
+def plant(monkeypatch: pytest.MonkeyPatch, *plants: Plant) -> None:
+    monkeypatch.setattr(compiled, "_kept", compiled.Compiled())
+    for target, other in plants:
+        places = [target] if isinstance(target, tuple) else _places_of(target)
+        assert places, f"no module knows {target}"
+        for owner, name in places:
+            monkeypatch.setattr(owner, name, _instead(getattr(owner, name), other) if callable(other) else other)
 
 
-def nothing(_: Callable[..., Any]) -> Callable[..., Any]:
-    """It does nothing."""
-    return lambda *_, **__: None
+def _places_of(function: Any) -> list[tuple[Any, str]]:
+    modules = [module for name, module in sys.modules.items() if name.startswith("orderbridge")]
+    return [(module, name) for module in modules for name, value in vars(module).items() if value is function]
 
 
-def idle(_: Callable[..., Any]) -> Callable[..., Any]:
-    """It is awaited, and does nothing."""
-
-    async def wait(*_: Any, **__: Any) -> None:
-        pass
-
-    return wait
+def _instead(true: Any, other: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda *of, **how: other(true, *of, **how)
 
 
-def always(result: object) -> Make:
-    """It says that, whatever it is asked."""
-    return lambda _: lambda *_, **__: result
+def always(result: object) -> Callable[..., Any]:
+    return lambda *_, **__: result
+
+
+def nothing(*_: Any, **__: Any) -> None:
+    """Replaces a function by one that does nothing."""
+
+
+async def idle(*_: Any, **__: Any) -> None:
+    """The same, to be awaited."""

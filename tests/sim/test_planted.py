@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from sqlalchemy import String, literal, select
 from tests.jobs.shop import START
-from tests.sim.bugs import BUGS, FIRST, WATCHING, Bug
+from tests.sim.bugs import BUGS, FIRST, Bug
 from tests.sim.compiled import share_compiled
 from tests.sim.corners import CORNERS, seed_of
-from tests.sim.invariants import all_invariants
+from tests.sim.invariants import WATCHING
 from tests.sim.machine import simulate
 from tests.sim.plan import plan_for
-from tests.sim.planting import Planting
+from tests.sim.planting import nothing, plant
 
 from orderbridge.store.database import Database
 from orderbridge.store.ddl import Utc
@@ -25,10 +25,11 @@ SEEDS = range(FIRST, FIRST + 20)  # for the day when a bug no longer shows where
 @pytest.mark.parametrize("bug", BUGS.values(), ids=BUGS)
 @pytest.mark.timeout(900)
 def test_a_planted_bug_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, bug: Bug):
-    bug.plant(Planting(monkeypatch))
+    plant(monkeypatch, *bug.plants)
     found: list[str] = []
-    plans = [plan_for(seed, "squall") for seed in dict.fromkeys([bug.seed, *SEEDS])]
-    for plan in [plan_for(seed_of(bug.corner), "corner")] if bug.corner else plans:
+    squalls = () if isinstance(bug.where, str) else dict.fromkeys([bug.where, *SEEDS])
+    plans = [plan_for(seed, "squall") for seed in squalls] or [plan_for(seed_of(str(bug.where)), "corner")]
+    for plan in plans:
         folder = tmp_path / str(plan.seed)
         folder.mkdir()
         found += simulate(plan, folder, bug.watchers()).violations
@@ -37,26 +38,21 @@ def test_a_planted_bug_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path,
     pytest.fail(f"not found; found: {found}")
 
 
-def test_each_corner_has_its_bug():
-    assert {bug.corner for bug in BUGS.values()} == {*CORNERS, ""}
-
-
-def test_each_invariant_has_its_bugs():
-    watching = {type(watcher) for promise in WATCHING for watcher in Bug(promise, lambda _: None).watchers()}
-    assert watching == {type(invariant) for invariant in all_invariants()}
+def test_each_corner_and_each_invariant_has_its_bug():
+    assert {bug.where for bug in BUGS.values() if isinstance(bug.where, str)} == set(CORNERS)
     assert {bug.promise for bug in BUGS.values()} == set(WATCHING)
 
 
 def test_a_planted_bug_meets_no_statement_that_was_compiled_without_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     """How a value is converted is kept with the statement."""
     before = _written(tmp_path)
-    Planting(monkeypatch).method(Utc, "process_bind_param", lambda _: lambda *_: None)
+    plant(monkeypatch, ((Utc, "process_bind_param"), nothing))
     assert (before, _written(tmp_path)) == ("2026-03-02 09:00:00.000", None)
 
 
 def test_a_planted_bug_leaves_no_compiled_statement_behind(tmp_path: Path):
     with pytest.MonkeyPatch.context() as monkeypatch:
-        Planting(monkeypatch).method(Utc, "process_bind_param", lambda _: lambda *_: None)
+        plant(monkeypatch, ((Utc, "process_bind_param"), nothing))
         assert _written(tmp_path) is None
     assert _written(tmp_path) == "2026-03-02 09:00:00.000"
 
