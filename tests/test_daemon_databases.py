@@ -433,6 +433,15 @@ def holding(url: str, update: str, *values: object) -> Iterator[None]:
         till.execute("COMMIT")
 
 
+def offline(url: str) -> config.Settings:
+    """Of a shop whose service is never asked."""
+    return config.Settings(
+        marketplace={"base_url": "https://sandbox.test"},
+        database={"url": url},
+        accounts=[{"name": "kadikoy", "app_secret_key": "a", "rest_secret_key": "b"}],
+    )
+
+
 HOLD_ORDER = "UPDATE delivery_orders SET pos_reference = 'A-7' WHERE payment_key = ?"
 HOLD_ROW = "UPDATE delivery_actions SET created_by = 'Ayşe' WHERE id = ?"
 
@@ -525,13 +534,8 @@ async def test_a_row_expires_by_the_servers_clock(minutes: int, url: str, pos: P
     clock, columns = Clock(), {"action": "accept", "payment_key": put_order(pos), "preparing_time": 25}
     old = put(pos, "delivery_actions", created_utc=created(timedelta(minutes=10, seconds=1)), **columns)
     young = put(pos, "delivery_actions", **columns)
-    settings = config.Settings(
-        marketplace={"base_url": "https://sandbox.test"},
-        database={"url": url},
-        accounts=[{"name": "kadikoy", "app_secret_key": "a", "rest_secret_key": "b"}],
-    )
     database = Database(url, inline=True)
-    outbox = TickedOutbox(Context.of(settings, database, clock, random=Random(0)), Roster())
+    outbox = TickedOutbox(Context.of(offline(url), database, clock, random=Random(0)), Roster())
     async with asyncio.timeout(60):  # where a reading took long, the clock is measured anew, and the row read again
         while not (await outbox.tick()).unsent:
             pass
@@ -549,16 +553,11 @@ def test_a_document_of_an_order_that_a_till_holds_stays_in_quarantine(url: str, 
     kept = {"payment_key": KEY, "payload": document, "payload_hash": "0", "reason": "database_refused"}
     times = {"first_seen_utc": "2026-03-01 12:01:00.000", "last_seen_utc": "2026-03-01 12:01:00.000"}
     row_id = put(pos, "delivery_quarantine", account="kadikoy", **kept, **times)
-    settings = config.Settings(
-        marketplace={"base_url": "https://sandbox.test"},
-        database={"url": url},
-        accounts=[{"name": "kadikoy", "app_secret_key": "a", "rest_secret_key": "b"}],
-    )
     database = Database(url, inline=True)
     try:
         for outcome, till in (("waits", holding(url, HOLD_ORDER, KEY)), ("updated", contextlib.nullcontext())):
             with till:
-                (released,) = release(Reimport(database, settings, datetime.now(UTC)), row_id)
+                (released,) = release(Reimport(database, offline(url), datetime.now(UTC)), row_id)
             assert released.outcome == outcome
     finally:
         database.close()
@@ -572,13 +571,8 @@ def test_a_look_judges_by_what_is_committed_when_it_holds_the_order(url: str, po
     times = {"started_utc": "2026-03-01 12:00:00.250", "finished_utc": "2026-03-01 12:00:01.250"}
     put(pos, "delivery_action_attempts", action_id=row_id, attempt=1, outcome="unknown", **times)
     database, clock = Database(url, inline=True), SystemClock()
-    settings = config.Settings(
-        marketplace={"base_url": "https://sandbox.test"},
-        database={"url": url},
-        accounts=[{"name": "kadikoy", "app_secret_key": "a", "rest_secret_key": "b"}],
-    )
     unresolved = partial(database.read, read_unresolved)
-    looks = Reconciler("kadikoy", Context.of(settings, database, clock), unresolved)
+    looks = Reconciler("kadikoy", Context.of(offline(url), database, clock), unresolved)
     rows, _ = database.read_now(unfinished.read_unfinished)
 
     def acknowledged(_: object, __: object, statement: str, *___: object) -> None:

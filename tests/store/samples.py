@@ -263,17 +263,9 @@ def put_order(pos: AnyPos, payment_key: str = KEY, **changes: object) -> str:
     return payment_key
 
 
-DAEMONS = {
-    "state",
-    "attempts",
-    "next_attempt_utc",
-    "expires_utc",
-    "http_status",
-    "error_code",
-    "error_text",
-    "known_by",
-    "finished_utc",
-}
+DAEMONS = set(  # columns of delivery_actions
+    "state attempts next_attempt_utc expires_utc http_status error_code error_text known_by finished_utc".split()
+)
 
 
 def put_action(pos: AnyPos, action: str = "accept", **changes: object) -> int:

@@ -162,12 +162,6 @@ def test_inside_the_cooldown_nobody_may_poll(passed, database, pos):
     assert account_row(pos) == before
 
 
-def test_the_cooldown_ends_at_its_time(database):
-    register(database)
-    reserve(database)
-    assert reserve(database, NOW + LONGEST) is None
-
-
 def test_the_answer_ends_the_reservation_sooner(database):
     register(database)
     reserve(database)
@@ -181,14 +175,6 @@ def test_another_account_has_its_own_cooldown(database):
     register(database)
     register(database, FOREIGN, "besiktas")
     assert [reserve(database), reserve(database, fingerprint=FOREIGN)] == [None, None]
-
-
-def test_a_restart_does_not_forget_the_cooldown(url, database):
-    register(database)
-    reserve(database)
-    again = Database(url, inline=True)
-    assert reserve(again, NOW + SECOND) == NOW + LONGEST
-    again.close()
 
 
 def test_a_clock_that_jumped_back_waits_for_the_longest_cooldown_at_most(database, pos):

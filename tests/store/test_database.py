@@ -100,12 +100,6 @@ async def test_an_error_while_reading_comes_back(either):
     assert await either.read(count) == 0
 
 
-def test_work_can_be_run_without_an_event_loop(database, pos):
-    assert database.write_now(insert) == KEY
-    assert database.read_now(count) == 1
-    assert len(rows(pos, "SELECT * FROM delivery_orders")) == 1
-
-
 async def test_inline_work_runs_on_the_spot_and_makes_no_thread(database):
     before = set(threading.enumerate())  # one that an earlier test left may end meanwhile
     assert await database.run(lambda _: threading.current_thread()) is threading.current_thread()
@@ -681,13 +675,6 @@ def remedy(url: str, **how: Any) -> str:
     with pytest.raises(StoreError) as caught:
         open_database(url, inline=True, **how).close()
     return sentence(caught.value)
-
-
-def test_a_database_that_answers_is_opened(kind, url, database):
-    opened_one = open_database(url, inline=True)
-    assert opened_one.read_now(count) == 0
-    assert opened_one.dialect.one_writer == (kind == SQLITE)
-    opened_one.close()
 
 
 def test_a_file_that_is_no_database_is_said_so(tmp_path):

@@ -1,7 +1,6 @@
 """One file for each database: each says everything, and nobody else in store names one."""
 
 import re
-from dataclasses import MISSING, fields
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,7 +11,6 @@ from sqlalchemy.exc import OperationalError
 import orderbridge.store
 from orderbridge.config.addresses import DRIVERS
 from orderbridge.store.dialects import FAMILIES, of, postgresql_sessions
-from orderbridge.store.dialects.face import Dialect
 from orderbridge.store.failures import is_broken, is_busy, is_denied, is_refusal, remedy
 from orderbridge.texts import sentence
 
@@ -23,18 +21,6 @@ NAMED = re.compile(r"(?<![\w./])(sqlite|postgresql|mysql|mariadb)(?!\w|://)")
 @pytest.mark.parametrize("name", DRIVERS)
 def test_each_database_of_the_configuration_has_its_file(name: str):
     assert of(name) in [of(family) for family in FAMILIES]
-
-
-REQUIRED = [one.name for one in fields(Dialect) if one.default is MISSING and one.default_factory is MISSING]
-
-
-@pytest.mark.parametrize("missing", REQUIRED)
-def test_a_file_that_leaves_something_out_cannot_be_loaded(missing: str):
-    whole = {field.name: getattr(of("mysql"), field.name) for field in fields(Dialect)}
-    assert Dialect(**whole) == of("mysql")
-    del whole[missing]
-    with pytest.raises(TypeError, match=missing):
-        Dialect(**whole)
 
 
 def test_nobody_else_in_store_names_a_database():

@@ -17,7 +17,6 @@ from tests.wording import says
 
 from orderbridge.errors import FileLost, Unusable
 from orderbridge.store.database import Database
-from orderbridge.store.dialects import sqlite_file as module
 from orderbridge.store.leader import LeaderLock
 
 pytestmark = only(SQLITE)
@@ -159,26 +158,20 @@ def test_a_second_database_on_the_file_takes_no_lock_of_the_first_away(path: Pat
     first.close()
 
 
-def test_many_reloads_leave_no_descriptor_behind(url: str, database: Database):
+@pytest.mark.parametrize("name", ["pos.db", "own.db"], ids=["that is open already", "of its own"])
+def test_many_reloads_leave_no_descriptor_behind(name: str, path: Path, database: Database):
     before = open_descriptors()
     for _ in range(20):
-        Database(url, inline=True).close()
+        other = Database(f"sqlite:///{path.with_name(name)}", inline=True)
+        assert other.read_now(lambda tx: tx.exec_driver_sql("SELECT 1").scalar()) == 1
+        other.close()
+        other.close()
     assert open_descriptors() == before
 
 
 def open_descriptors() -> int:
     gc.collect()  # what earlier tests left: it would close its own while we count
     return sum(1 for _ in Path("/proc/self/fd").iterdir())
-
-
-def test_the_last_database_closes_the_file(tmp_path: Path, database: Database):
-    before = dict(module._files)
-    own = Database(f"sqlite:///{tmp_path}/own.db", inline=True)
-    assert module._files != before
-    assert own.read_now(lambda tx: tx.exec_driver_sql("SELECT 1").scalar()) == 1
-    own.close()
-    own.close()
-    assert module._files == before
 
 
 # Locks a file and says so, until it is killed.

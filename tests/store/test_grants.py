@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from sqlalchemy import Engine, make_url
 from tests.databases import MARIADB, POSTGRESQL, SERVERS, SQLITE, only
-from tests.store.samples import NEEDED, NOW_TEXT, Pos, Refused, one, put_action, put_order, rows
+from tests.store.samples import Pos, Refused
 
 from orderbridge.store import write_guards
 from orderbridge.store.database import Database
@@ -57,61 +57,18 @@ def till(kind: str, database: Database, url: str, request: pytest.FixtureRequest
         run(database.engine, REMOVE[kind])
 
 
-@only(*SERVERS)
-def test_a_till_can_do_its_whole_job(till, pos):
-    put_order(pos, revision=3)
-    for name in write_guards.READ:
-        rows(till, f"SELECT * FROM {name}")
-    (order,) = rows(till, "SELECT * FROM delivery_new_orders ORDER BY received_utc")
-    till.execute(
-        "UPDATE delivery_orders SET pos_revision = 2, pos_reference = 'A-1042', pos_total = 235.50 WHERE payment_key = ?",
-        (order["payment_key"],),
-    )
-    assert len(rows(till, "SELECT * FROM delivery_changed_orders")) == 1
-    for action in NEEDED:
-        put_action(till, action, request_id=f"till {action}", created_by="kasa 2", valid_minutes=5)
-    row_id = put_action(till, "activate_food", account="kadikoy", withdraw=0)
-    till.execute("UPDATE delivery_actions SET withdraw = 1 WHERE id = ?", (row_id,))
-    query = "SELECT state, error_code, error_text FROM delivery_actions WHERE id = ?"
-    assert one(till, query, row_id)["state"] == "pending"
-
-
-FORBIDDEN = [
+FORBIDDEN = [  # test_write_guards.py has all that writes
     "SELECT * FROM delivery_tokens",
-    "DELETE FROM delivery_tokens",
     "SELECT sealed FROM delivery_account_settings",
     "SELECT name FROM delivery_account_settings",
-    "UPDATE delivery_account_settings SET enabled = 0",
-    "DELETE FROM delivery_account_settings",
-    "UPDATE delivery_fleet SET accounts_version = 9",
     "SELECT * FROM delivery_board_devices",
     "SELECT id FROM delivery_board_pairing",
-    "UPDATE delivery_board_pairing SET tries_left = 5",
-    "DELETE FROM delivery_board_silenced",
-    "UPDATE delivery_orders SET total = 0",
-    "UPDATE delivery_orders SET status_id = 5",
-    "UPDATE delivery_orders SET revision = 9",
-    "UPDATE delivery_orders SET payload = NULL",
-    "DELETE FROM delivery_orders",
-    "INSERT INTO delivery_orders SELECT * FROM delivery_orders",
-    "UPDATE delivery_order_items SET price = 0",
-    "UPDATE delivery_actions SET state = 'done'",
-    "UPDATE delivery_actions SET preparing_time = 5",
-    "DELETE FROM delivery_actions",
-    "INSERT INTO delivery_actions (action, food_id, state) VALUES ('activate_food', 5, 'done')",
-    f"INSERT INTO delivery_actions (action, food_id, created_utc) VALUES ('activate_food', 5, '{NOW_TEXT}')",
-    "UPDATE delivery_accounts SET next_poll_utc = NULL",
-    "INSERT INTO delivery_restaurants (account, id) VALUES ('k', 'r')",
-    "DELETE FROM delivery_quarantine",
-    "UPDATE delivery_schema_version SET version_num = '0000'",
     "DROP TABLE delivery_tokens",
 ]
 
 
 @only(*SERVERS)
-def test_a_till_can_do_nothing_else(till, pos):
-    put_order(pos)
-    put_action(pos)
+def test_a_till_reads_no_secret_and_drops_no_table(till):
     allowed = []
     for statement in FORBIDDEN:
         try:

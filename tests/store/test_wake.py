@@ -67,14 +67,6 @@ async def bell(database: Database) -> AsyncIterator[Bell]:
         yield bell
 
 
-async def test_the_first_look_wakes_for_what_was_written_before(database, pos):
-    put_action(pos)
-    bell = Bell()
-    watch = asyncio.create_task(database.watch(bell.ring))
-    assert await bell.rings()
-    watch.cancel()
-
-
 async def test_each_commit_of_a_pos_wakes(bell, pos):
     put_action(pos)
     assert await bell.rings()
@@ -154,6 +146,20 @@ NEVER_S = 3600.0
 
 
 @pytest.fixture
+def late_counter(monkeypatch: pytest.MonkeyPatch) -> list[int | None]:
+    """Each answer of the counter comes four questions late. Returns them."""
+    asked: list[int | None] = []
+    version = sqlite._version
+
+    def late(connection: sqlite3.Connection) -> int | None:
+        asked.append(version(connection))
+        return asked[max(len(asked) - 4, 0)]
+
+    monkeypatch.setattr(sqlite, "_version", late)
+    return asked
+
+
+@pytest.fixture
 def deaf(monkeypatch: pytest.MonkeyPatch) -> None:
     """Notices that are set up and do not come."""
     monkeypatch.setattr(sqlite, "IN_MODIFY", 0x400)  # IN_DELETE_SELF
@@ -177,16 +183,8 @@ async def test_a_notice_alone_wakes(database, pos):
 
 
 @only(SQLITE)
-async def test_a_notice_that_comes_before_the_commit_can_be_seen_is_enough(monkeypatch, database, pos):
+async def test_a_notice_that_comes_before_the_commit_can_be_seen_is_enough(late_counter, monkeypatch, database, pos):
     monkeypatch.setattr(sqlite, "NET_S", NEVER_S)
-    seen_late: list[int] = []
-
-    def late(connection: sqlite3.Connection) -> int | None:
-        seen_late.append(version(connection))
-        return seen_late[max(len(seen_late) - 4, 0)]
-
-    version = sqlite._version
-    monkeypatch.setattr(sqlite, "_version", late)
     async with watching(database) as bell:
         assert not await bell.rings(QUIET_S)
         put_action(pos)
@@ -194,23 +192,15 @@ async def test_a_notice_that_comes_before_the_commit_can_be_seen_is_enough(monke
 
 
 @only(SQLITE)
-async def test_a_commit_that_was_waited_for_leaves_nothing_to_ask(monkeypatch, database, pos):
+async def test_a_commit_that_was_waited_for_leaves_nothing_to_ask(late_counter, database, pos):
     """Most are our own, and each wakes a small machine until the counter is left alone."""
-    asked: list[int] = []
-
-    def late(connection: sqlite3.Connection) -> int | None:
-        asked.append(version(connection))
-        return asked[max(len(asked) - 4, 0)]
-
-    version = sqlite._version
-    monkeypatch.setattr(sqlite, "_version", late)
     async with watching(database) as bell:
         assert not await bell.rings(QUIET_S)
         put_action(pos)
         assert await bell.rings()
-        before = len(asked)
+        before = len(late_counter)
         assert not await bell.rings(QUIET_S)
-        assert len(asked) <= before + 2
+        assert len(late_counter) <= before + 2
 
 
 @only(SQLITE)

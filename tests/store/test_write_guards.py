@@ -104,11 +104,12 @@ def test_what_grants_refuse_on_servers_triggers_refuse_on_sqlite(till, pos):
     assert {name: rows(pos, f"SELECT * FROM {name}") for name, _ in listed} == before
 
 
-@as_a_user
 @only(*KINDS)
 def test_what_a_pos_may_is_never_refused(till, pos):
     with in_its_place(pos):
         put_order(pos, revision=3)
+    for name in write_guards.READ:
+        rows(till, f"SELECT * FROM {name}")
     till.execute("UPDATE delivery_orders SET pos_revision = 2, pos_reference = 'A-1', pos_total = 235.50")
     assert order_row(pos)["pos_revision"] == 2
     for action, values in NEEDED.items():
@@ -322,9 +323,3 @@ def test_a_dump_can_be_read_back(shop, tmp_path):
 def test_a_read_leaves_it_closed(shop, daemons):
     with pytest.raises(IntegrityError, match="orderbridge alone"):
         daemons.read_now(lambda tx: tx.exec_driver_sql("INSERT INTO delivery_restaurants (account, id) VALUES (1, 2)"))
-
-
-def test_every_table_is_kept(shop):
-    triggers = {row["name"] for row in rows(shop, "SELECT name FROM sqlite_master WHERE type = 'trigger'")}
-    kept = {*(table.name for table in TABLES), SCHEMA_VERSION_TABLE}
-    assert {f"{name}_guard_{word}" for name in kept for word in ("insert", "delete", "update")} <= triggers
