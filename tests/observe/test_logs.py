@@ -3,7 +3,6 @@
 import io
 import logging
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -36,22 +35,12 @@ def test_a_fact_of_the_same_name_does_not_hide_how_bad_a_line_is_nor_when_it_was
     assert event["time"].endswith("Z")
 
 
-def test_the_time_is_utc_in_iso_form_with_milliseconds(start: Started, time_of: Callable[[float], None]) -> None:
+def test_the_time_is_utc_in_iso_form_with_milliseconds(start: Started) -> None:
     stream = start()
-    time_of(1_700_000_000.5)
+    record = logging.LogRecord("x", logging.INFO, "", 0, "tick", (), None)
+    record.created = 1_700_000_000.5
+    logging.getLogger().handle(record)
     assert only(stream)["time"] == "2023-11-14T22:13:20.500Z"
-
-
-@pytest.fixture
-def time_of(start: Started) -> Callable[[float], None]:
-    """Logs one record that was made at this time."""
-
-    def emit(created: float) -> None:
-        record = logging.LogRecord("x", logging.INFO, "", 0, "tick", (), None)
-        record.created = created
-        logging.getLogger().handle(record)
-
-    return emit
 
 
 def test_a_librarys_line_has_the_same_form_and_its_loggers_name(start: Started) -> None:
@@ -72,45 +61,30 @@ def test_what_is_bound_to_the_context_is_in_every_line(start: Started, log: Any)
     assert only(stream)["account"] == "kadikoy"
 
 
-@pytest.mark.parametrize("name", logs.CHATTY)
-def test_chatty_libraries_are_heard_from_warning_on(name: str, start: Started) -> None:
+@pytest.mark.parametrize(
+    "name, quiet, heard",
+    [
+        *((name, "info", "warning") for name in logs.CHATTY),
+        *((name, "warning", "error") for name in logs.ECHOES),
+        *((f"{name}.impl.QueuePool", "error", "critical") for name in logs.RESETS),
+    ],
+)
+def test_of_a_library_only_what_is_logged_nowhere_else_is_a_line(
+    name: str, quiet: str, heard: str, start: Started
+) -> None:
+    """An error that a driver repeats was expected, or is logged where it is met; its own line names the server."""
     stream = start(level="debug")
-    logging.getLogger(name).info("GET /orders/get-current")
+    getattr(logging.getLogger(name), quiet)("error ignored (host=db user=pos)")
     assert stream.getvalue() == ""
-    logging.getLogger(name).warning("trouble")
+    getattr(logging.getLogger(name), heard)("trouble")
     assert only(stream)["event"] == "trouble"
 
 
-@pytest.mark.parametrize("name", logs.ECHOES)
-def test_what_a_driver_ignores_after_an_error_that_it_raises_is_no_line_of_its_own(name: str, start: Started) -> None:
-    """Seen where two accounts wrote their common lists at once: the error was expected, the driver's line names the server."""
-    stream = start(level="debug")
-    logging.getLogger(name).warning("error ignored terminating <psycopg.Pipeline [INERROR] (host=db user=pos)>")
-    assert stream.getvalue() == ""
-    logging.getLogger(name).error("error processing notice callback")
-    assert only(stream)["event"] == "error processing notice callback"
-
-
-@pytest.mark.parametrize("name", logs.RESETS)
-def test_that_a_connection_to_a_lost_server_is_not_given_back_clean_is_no_line_of_its_own(
-    name: str, start: Started
-) -> None:
-    """Seen where a MariaDB ended while a connection was in use: the line had the driver's traceback."""
-    stream = start(level="debug")
-    logging.getLogger(f"{name}.impl.QueuePool").error("Exception during reset or similar")
-    assert stream.getvalue() == ""
-
-
-def test_a_level_above_warning_holds_for_chatty_libraries_too(start: Started) -> None:
+def test_what_is_below_the_level_is_not_written_whoever_logs_it(start: Started, log: Any) -> None:
     stream = start(level="error")
+    log.warning("orders.polled")
     logging.getLogger("httpx").warning("trouble")
-    assert stream.getvalue() == ""
-
-
-def test_what_is_below_the_level_is_not_written(start: Started, log: Any) -> None:
-    stream = start(level="warning")
-    log.info("orders.polled")
-    log.warning("orders.late")
+    log.error("orders.late")
     assert only(stream)["event"] == "orders.late"
 
 
@@ -123,36 +97,28 @@ def test_configuring_again_takes_the_place_of_what_was(start: Started, log: Any)
     assert before.getvalue() == "<4>event=first\n"
 
 
-def test_a_test_can_capture_events(start: Started, log: Any) -> None:
-    start()
-    log.info("first")
-    with structlog.testing.capture_logs() as events:
-        log.info("orders.polled", new=3)
-    assert events == [{"event": "orders.polled", "new": 3, "log_level": "info"}]
-
-
 # ---- forms -----------------------------------------------------------------------------------------------------------
 
 
-def test_auto_is_json_where_nobody_looks(start: Started, log: Any) -> None:
-    stream = start("auto")
-    log.info("orders.polled")
-    assert stream.getvalue().startswith("{")
-
-
-@pytest.mark.parametrize("environ, colours", [({}, True), ({"NO_COLOR": "1"}, False), ({"NO_COLOR": ""}, True)])
-def test_auto_is_the_console_on_a_terminal(environ: dict[str, str], colours: bool, start: Started, log: Any) -> None:
-    stream = start("auto", stream=Terminal(), **environ)
+@pytest.mark.parametrize(
+    "form, stream, environ, begins, colours",
+    [
+        ("auto", io.StringIO, {}, "{", False),
+        ("auto", io.StringIO, {"JOURNAL_STREAM": "1:2"}, "{", False),
+        ("auto", Terminal, {}, "", True),
+        ("auto", Terminal, {"NO_COLOR": "1"}, "20", False),
+        ("auto", Terminal, {"NO_COLOR": ""}, "", True),
+        ("console", io.StringIO, {}, "20", False),
+    ],
+)
+def test_the_form_follows_the_stream(
+    form: str, stream: type[io.StringIO], environ: dict[str, str], begins: str, colours: bool, start: Started, log: Any
+) -> None:
+    written = start(form, stream=stream(), **environ)
     log.info("orders.polled", new=3)
-    assert "orders.polled" in stream.getvalue()
-    assert not stream.getvalue().startswith("{")
-    assert ("\x1b[" in stream.getvalue()) is colours
-
-
-def test_a_console_that_is_no_terminal_has_no_colours(start: Started, log: Any) -> None:
-    stream = start("console")
-    log.info("orders.polled", new=3)
-    assert "\x1b" not in stream.getvalue()
+    assert "orders.polled" in written.getvalue()
+    assert written.getvalue().startswith(begins)
+    assert ("\x1b[" in written.getvalue()) is colours
 
 
 @pytest.mark.parametrize("matches", [True, False])
@@ -169,12 +135,6 @@ def test_auto_is_the_journals_form_when_stderr_is_the_journal(
     written = file.read_text("utf-8")
     assert (written == "<6>event=orders.polled new=3\n") is matches
     assert written.startswith("{") is not matches
-
-
-def test_a_stream_that_is_no_file_is_not_the_journal(start: Started, log: Any) -> None:
-    stream = start("auto", JOURNAL_STREAM="1:2")
-    log.info("orders.polled")
-    assert stream.getvalue().startswith("{")
 
 
 @pytest.mark.parametrize(
@@ -215,28 +175,19 @@ def fail() -> None:
     raise KeyError(len(customer))
 
 
-@pytest.mark.parametrize("ours", [True, False], ids=["ours", "a library's"])
+@pytest.mark.parametrize("given", [True, "instance", "library"])
 @pytest.mark.parametrize("form", ["json", "journal"])
-def test_an_exception_is_two_fields_of_its_line(form: str, ours: bool, start: Started, log: Any) -> None:
+def test_an_exception_is_two_fields_of_its_line(form: str, given: Any, start: Started, log: Any) -> None:
     stream = start(form)
     try:
         fail()
-    except KeyError:
-        (log if ours else logging.getLogger("library")).exception("job.failed")
+    except KeyError as error:
+        logger = logging.getLogger("library") if given == "library" else log
+        logger.warning("job.failed", exc_info=error if given == "instance" else True)
     (line,) = stream.getvalue().splitlines()
     assert "KeyError: 11" in line
     assert "in fail" in line
     assert "Deneme" not in line, "local variables hold orders"
-
-
-@pytest.mark.parametrize("given", [True, "instance"], ids=["True", "an instance"])
-def test_an_exception_can_be_handed_over(given: Any, start: Started, log: Any) -> None:
-    stream = start()
-    try:
-        fail()
-    except KeyError as error:
-        log.warning("job.failed", exc_info=error if given == "instance" else given)
-    assert only(stream)["error"] == "KeyError: 11"
 
 
 def test_the_console_shows_a_traceback_below_the_line_and_no_local_variables(start: Started, log: Any) -> None:
@@ -245,11 +196,7 @@ def test_the_console_shows_a_traceback_below_the_line_and_no_local_variables(sta
         fail()
     except KeyError:
         log.exception("job.failed")
-    assert len(stream.getvalue().splitlines()) > 3
-    assert "Deneme" not in stream.getvalue()
-
-
-def test_an_exceptions_own_words_do_not_steer_a_terminal(start: Started, log: Any) -> None:
-    stream = start("console")
     log.warning("job.failed", exc_info=ValueError("\x1b[2J"))
-    assert "\x1b" not in stream.getvalue()
+    assert len(stream.getvalue().splitlines()) > 4
+    assert "Deneme" not in stream.getvalue()
+    assert "\x1b" not in stream.getvalue(), "an exception's own words steer no terminal"

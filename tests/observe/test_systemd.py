@@ -13,15 +13,17 @@ from orderbridge.observe.systemd import READY, notify
 PATIENT_S = 3600.0
 
 
-def test_nobody_is_told_without_systemd() -> None:
+def test_without_a_supervisor_nothing_is_sent(tmp_path: Path) -> None:
     assert notify(READY, environ={}) is False
+    assert notify(READY, environ={"NOTIFY_SOCKET": str(tmp_path / "gone")}) is False
 
 
-def test_a_message_arrives_at_the_socket(tmp_path: Path) -> None:
-    address = tmp_path / "notify"
+@pytest.mark.parametrize("is_abstract", [False, True])
+def test_a_message_arrives_at_the_socket(is_abstract: bool, tmp_path: Path) -> None:
+    address = f"@orderbridge-test-{tmp_path}" if is_abstract else str(tmp_path / "notify")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as supervisor:
-        supervisor.bind(str(address))
-        assert notify(READY, environ={"NOTIFY_SOCKET": str(address)}) is True
+        supervisor.bind(address.replace("@", "\0"))
+        assert notify(READY, environ={"NOTIFY_SOCKET": address}) is True
         assert supervisor.recv(100) == b"READY=1"
 
 
@@ -35,18 +37,6 @@ def test_a_supervisor_that_does_not_read_keeps_nobody_waiting(tmp_path: Path, mo
         monkeypatch.setattr(systemd, "WITHIN_S", PATIENT_S)  # what is said again does not even wait for that
         assert not notify(systemd.ALIVE, environ={"NOTIFY_SOCKET": str(address)})
         assert not notify(f"{systemd.STATUS}green", environ={"NOTIFY_SOCKET": str(address)})
-
-
-def test_an_abstract_address_is_understood(request: pytest.FixtureRequest) -> None:
-    name = f"orderbridge-test-{id(request)}"
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as supervisor:
-        supervisor.bind(f"\0{name}")
-        assert notify(READY, environ={"NOTIFY_SOCKET": f"@{name}"}) is True
-        assert supervisor.recv(100) == b"READY=1"
-
-
-def test_a_supervisor_that_has_gone_stops_nothing(tmp_path: Path) -> None:
-    assert notify(READY, environ={"NOTIFY_SOCKET": str(tmp_path / "gone")}) is False
 
 
 def test_a_line_for_the_journal_begins_with_its_priority_and_elsewhere_with_itself(
