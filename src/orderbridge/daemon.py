@@ -86,13 +86,13 @@ class Daemon:
         self.roster = _roster(settings)
         self._clock = self.roster.clock(self._machine)
         self._wire = wire or _wire(settings)
-        self._wire.may_leave = self.roster.may_send
         self.database = database or open_configured(settings.database)
         self._context = Context.of(settings, self.database, self._clock, random=random, kept=kept)
         self._kept, self._metrics = self._context.kept, self._context.metrics
-        self.database.fence = self._fence
         self.database.on_work = self._metrics.worked
-        if not settings.fleet.from_database:  # else accounts come later, and one at work may have been counted
+        if settings.fleet.from_database:
+            self.database.fence, self._wire.may_leave = self._fence, self.roster.may_send
+        else:  # of a fleet accounts come later, and one at work may have been counted
             self._metrics.know(self.roster.known)
         self.outbox = Outbox(self._context, self.roster)
         self.journal = journal_of(self._settings, self._clock, inline=self.database.inline)

@@ -39,6 +39,7 @@ from orderbridge.jobs import (
 from orderbridge.jobs import outbox as jobs_outbox
 from orderbridge.jobs.acknowledge import Answer, Polled
 from orderbridge.jobs.context import Context, Kept
+from orderbridge.jobs.daemon_problems import DaemonProblems
 from orderbridge.jobs.intake import Intake
 from orderbridge.jobs.lanes import Lanes
 from orderbridge.jobs.outbox import Outbox
@@ -327,7 +328,8 @@ class Daemon:
         self.books: Any = Books(None, ())
         accounts: Any = {ACCOUNT: account}
         random: Any = SimpleNamespace(random=lambda: 0.0)
-        self._context = Context(settings, self.books, clock, random, Kept(), self.lanes, Statuses(), accounts)
+        known = DaemonProblems(self.books, clock, Kept())
+        self._context = Context(settings, self.books, clock, random, Kept(), known, self.lanes, Statuses(), accounts)
         self._new_outbox = lambda: Outbox(self._context, roster_of(accounts))
         # A group of one: nothing waits for others here.
         self._marks: Any = SimpleNamespace(

@@ -70,7 +70,7 @@ class Polled:
 class Answer:
     """`good`: its orders by payment_key. `held`: whose lanes are ours. `deadline`: of acknowledgements, monotonic.
 
-    `noting`: OKs that are being noted.
+    `noting`: OKs that are being noted. `blocked`: a new order could not be written, because another session holds the table.
     """
 
     good: dict[str, Document]
@@ -80,6 +80,7 @@ class Answer:
     held: set[str] = field(default_factory=set)
     acknowledging: list[asyncio.Task[None]] = field(default_factory=list)
     places: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(PARALLEL_ACKNOWLEDGEMENTS))
+    blocked: DBAPIError | None = None
     noting: "list[asyncio.Future[None]]" = field(default_factory=list)
 
 
@@ -111,41 +112,33 @@ class Acknowledger:
         self, answer: Answer, key: str, status_id: int | None, kept: "asyncio.Task[bool] | None" = None
     ) -> None:
         """Sent once. Whatever it ends in but OK, the next poll delivers the order again. `kept`: in the journal."""
-        is_ok = False
+        noted = None
         try:
-            is_ok = await self._send(answer, key, kept)
-        finally:
-            if not is_ok:
-                self.release(answer, {key})
-        if is_ok:
+            if kept is not None:
+                await asyncio.shield(kept)
+            async with answer.places:
+                left_s = answer.deadline - self._clock.monotonic()
+                if left_s < 0:
+                    self._drop(answer, key, "no_time")
+                    return
+                self._database.check_file()  # what was stored in a file that is gone was not stored
+                timeout_s = min(ACKNOWLEDGE_TIMEOUT_S, left_s + OVER_WITHIN_S)
+                await self._account.client.acknowledge(answer.good[key].service_key or key, timeout_s=timeout_s)
+            answer.counts.acknowledged += 1
+            self._dropped.pop(key, None)
             noted = self._marks.add((key, status_id, self._statuses.name(status_id), self._clock.now()))
             noted.add_done_callback(partial(self._noted, answer, key))
             answer.noting.append(noted)
+        except MarketplaceError as error:
+            self._drop(answer, key, error.code)
+        finally:
+            if noted is None:
+                self.release(answer, {key})
 
     def _noted(self, answer: Answer, key: str, noted: "asyncio.Future[None]") -> None:
         if not noted.cancelled() and noted.exception() is None:
             self._unmarked.pop(key, None)  # of an earlier status: it must not be noted over this one
         self.release(answer, {key})
-
-    async def _send(self, answer: Answer, key: str, kept: "asyncio.Task[bool] | None") -> bool:
-        """Whether the service said OK."""
-        if kept is not None:
-            await asyncio.shield(kept)
-        try:
-            async with answer.places:
-                left_s = answer.deadline - self._clock.monotonic()
-                if left_s < 0:
-                    self._drop(answer, key, "no_time")
-                    return False
-                self._database.check_file()  # what was stored in a file that is gone was not stored
-                timeout_s = min(ACKNOWLEDGE_TIMEOUT_S, left_s + OVER_WITHIN_S)
-                await self._account.client.acknowledge(answer.good[key].service_key or key, timeout_s=timeout_s)
-        except MarketplaceError as error:
-            self._drop(answer, key, error.code)
-            return False
-        answer.counts.acknowledged += 1
-        self._dropped.pop(key, None)
-        return True
 
     def _drop(self, answer: Answer, key: str, code: str) -> None:
         """One failure is made good by the next poll; the second in a row is logged as an error."""

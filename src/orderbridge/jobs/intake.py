@@ -15,7 +15,7 @@ What not even quarantine holds is not acknowledged either. Each is logged once, 
 """
 
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
-from datetime import datetime, timedelta, tzinfo
+from datetime import datetime, timedelta
 from functools import partial
 
 import structlog
@@ -75,7 +75,6 @@ class Intake:
         self.acknowledger = Acknowledger(account, context, journal)
         self._strangers: set[str] = set()
         self._logged: dict[str, str] = {}  # by order, or by a document that is none
-        self._made_to_wait: DBAPIError | None = None  # a new order, by who holds the table
         self._log = _log.bind(account=account.name)
 
     async def take_in(
@@ -98,8 +97,9 @@ class Intake:
                 await self._quarantine(answer, [(document, document.reason or "") for document in chunk])
             counts.stuck += len(bad) + counts.foreign
             counts.is_full = rules.is_full(documents, counts.stuck, self._list_limit)
-            if asked is None:
-                self._forget(documents)
+            if asked is None and self._logged:  # what is not delivered any more is logged anew when it comes back
+                there = {document.payment_key for document in documents} | {document.digest for document in documents}
+                self._logged = {subject: event for subject, event in self._logged.items() if subject in there}
         finally:
             await self.acknowledger.finish(answer)  # 15 s bound it
 
@@ -126,18 +126,19 @@ class Intake:
     async def _store(self, answer: Answer, listed: Sorted) -> None:
         """New orders first, then the ones that changed; the rest are only acknowledged."""
         codes = await self._database.read(reference.payment_codes) if listed.new or listed.changed else {}
-        self._made_to_wait = None
         for chunk in self._chunks(listed.new):
-            fresh = await self._database.apart(partial(_read, chunk, codes, self._zone))
-            answer.counts.new += await self._write(answer, fresh, self._insert, self._keep_new)
-        self._note_waiting()
+            answer.counts.new += await self._write(answer, chunk, codes, self._insert, self._keep_new)
+        doing, error = f"new_orders {self._account.name}", answer.blocked
+        if error is None:
+            self._database.trouble.worked(doing)
+        else:  # no row of it is there yet to be locked: the whole table is
+            self._database.trouble.failed(doing, type(error.orig).__name__, remedy(error), TroubleKind.BUSY)
         answer.counts.unchanged += len(listed.unchanged)
         for chunk in self._chunks(listed.unchanged):
             self.acknowledger.start(answer, chunk)
+        update = partial(self._update, answer.held, codes)
         for chunk in self._chunks(listed.changed):
-            fresh = await self._database.apart(partial(_read, chunk, codes, self._zone))
-            update = partial(self._update, answer.held, codes)
-            answer.counts.changed += await self._write(answer, fresh, update, self._write_least)
+            answer.counts.changed += await self._write(answer, chunk, codes, update, self._write_least)
 
     def _chunks(self, documents: Sequence[Document]) -> Iterator[Sequence[Document]]:
         """Some of them at a time, in their order: so many at most, and no more than `CHUNK_BYTES`, one at least."""
@@ -151,8 +152,13 @@ class Intake:
         if documents:
             yield documents[begin:]
 
-    async def _write(self, answer: Answer, fresh: Sequence[Order], work: _Work, otherwise: _Otherwise) -> int:
+    async def _write(
+        self, answer: Answer, chunk: Sequence[Document], codes: Mapping[str, str], work: _Work, otherwise: _Otherwise
+    ) -> int:
         """One chunk in one transaction; when that fails, order by order. What is written is acknowledged."""
+        fresh = await self._database.apart(
+            lambda: [read_order(document, payment_codes=codes, zone=self._zone) for document in chunk]
+        )
         written, failed = await write_batch(self._database, work, fresh)
         self.acknowledger.start(answer, written)
         for order in written:
@@ -176,7 +182,11 @@ class Intake:
         now = self._clock.now()
         fresh = self._judged(fresh, now)
         arrivals = [self._statuses.arrival(order) for order in fresh]
-        starts = [start_of(order.facts.scheduled_for, self._zone, self._begins_before(order)) for order in fresh]
+        auto_accept, prepares = self._account.settings.auto_accept, self._orders.preparing_minutes
+        starts = [
+            start_of(facts.scheduled_for, self._zone, auto_accept(facts.restaurant_id) or prepares)
+            for facts in (order.facts for order in fresh)
+        ]
         orders.insert_new(connection, self._account.name, arrivals, now, starts)
         for order in fresh if accepting else ():
             minutes = self._accept_in(order)
@@ -196,10 +206,6 @@ class Intake:
         else:
             self._own_problems.begin(Code.TIMEZONE_WRONG, name, account=name, hours=f"{hours:+}", zone=self._zone)
         return judged
-
-    def _begins_before(self, order: Order) -> int:
-        """How many minutes before its time a scheduled order is begun with."""
-        return self._account.settings.auto_accept(order.facts.restaurant_id) or self._orders.preparing_minutes
 
     def _accept_in(self, order: Order) -> int | None:
         """The minutes with which an order is accepted without a person; None when a person is needed."""
@@ -223,7 +229,7 @@ class Intake:
         if not refused:  # the database's trouble, not the order's: the next poll delivers it again
             self._log_once(key, "order.not_stored", error)
             answer.counts.not_stored += not is_busy(error)
-            self._made_to_wait = error if is_busy(error) else self._made_to_wait
+            answer.blocked = error if is_busy(error) else answer.blocked
             return False
         self._log_once(key, "order.database_refused", error)
         return await self._quarantine(answer, [(answer.good[key], "database_refused")])
@@ -321,29 +327,9 @@ class Intake:
         self._database.durability.ask(connection)
         return kept
 
-    # ---- telling -----------------------------------------------------------------------------------------------------
-
-    def _note_waiting(self) -> None:
-        """Nobody can hold a row that is not there yet: who makes a new order wait holds the whole table."""
-        doing, error = f"new_orders {self._account.name}", self._made_to_wait
-        if error is None:
-            self._database.trouble.worked(doing)
-        else:
-            self._database.trouble.failed(doing, type(error.orig).__name__, remedy(error), TroubleKind.BUSY)
-
     def _log_once(self, subject: str, event: str, error: DBAPIError, **facts: str | None) -> None:
         """Say what becomes of an order when it begins, and not with each poll."""
         if self._logged.get(subject) != event:
             self._logged[subject] = event
             named = facts or {"payment_key": subject}
             self._log.error(event, **named, error=type(error.orig).__name__, remedy=remedy(error))
-
-    def _forget(self, documents: Collection[Document]) -> None:
-        """What is not delivered any more is logged anew when it comes back."""
-        if self._logged:
-            there = {document.payment_key for document in documents} | {document.digest for document in documents}
-            self._logged = {subject: event for subject, event in self._logged.items() if subject in there}
-
-
-def _read(chunk: Sequence[Document], codes: Mapping[str, str], zone: tzinfo) -> list[Order]:
-    return [read_order(document, payment_codes=codes, zone=zone) for document in chunk]

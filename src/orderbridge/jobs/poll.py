@@ -152,15 +152,8 @@ class Polls:
         """Write what a failed poll says: state, last_error, next_poll_utc."""
         await self._add(partial(_note_poll, who, columns), AFTER_S)
 
-    async def cooled(self, who: str, next_poll: datetime) -> None:
-        """Note at once that the cooldown runs: what was delivered takes its time until the poll is a good one."""
-        await self._best_effort(lambda tx: accounts.note_poll(tx, who, next_poll_utc=next_poll))
-
-    async def in_turn(self, fingerprints: Sequence[str], names: str | None) -> None:
-        """Note who is polled in turn, for people to see; the log has it, too."""
-        await self._best_effort(lambda tx: accounts.note_group(tx, fingerprints, names))
-
-    async def _best_effort(self, work: Callable[[Connection], None]) -> None:
+    async def note_at_once(self, work: Callable[[Connection], None]) -> None:
+        """Write a note that may fail: what was delivered takes its time until the poll is a good one."""
         try:
             await self._database.run(work, urgent=True)
         except DBAPIError as error:  # the note from before the request stands, and is the longer one
@@ -253,7 +246,7 @@ class Poller:
         counts.delivered = len(documents)
         next_poll = await self._cool_down(Ended.OK)
         if documents or asked is not None:  # taking them in takes its time
-            await self._polls.cooled(self._who, next_poll)
+            await self._polls.note_at_once(lambda tx: accounts.note_poll(tx, self._who, next_poll_utc=next_poll))
         await self.intake.take_in(documents, began, answered, counts, asked=asked)
         before, self._list_request = self._list_request, self._list_request.answered()
         good: Success | None = None
@@ -341,7 +334,7 @@ class Poller:
         elif next_poll is not None and failure.ended is None:
             await self._polls.failed(self._who, next_poll_utc=next_poll)
         elif next_poll is not None:
-            await self._polls.cooled(self._who, next_poll)
+            await self._polls.note_at_once(lambda tx: accounts.note_poll(tx, self._who, next_poll_utc=next_poll))
         return max(self._account.paused(polls=True), 1.0) if failure.ended is None else max(self._slot(), 0.0)
 
     def _ask_otherwise(self, error: MarketplaceError) -> None:
@@ -361,7 +354,8 @@ class Poller:
         if self._cooldowns.ended(self._who, how, self._clock.monotonic()):
             members = self._cooldowns.in_turn(self._who)
             self._log.error("cooldown.shared", in_turn=names_of(members), remedy=say("poll.cooldown_scope"))
-            await self._polls.in_turn([member.fingerprint for member in members], names_of(members))
+            who, names = [member.fingerprint for member in members], names_of(members)
+            await self._polls.note_at_once(lambda tx: accounts.note_group(tx, who, names))
         return next_poll
 
     def _listened(self, answered: float) -> int:
