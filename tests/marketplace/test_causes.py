@@ -61,16 +61,9 @@ def handshake(reason: str) -> ssl.SSLError:
 @pytest.mark.parametrize(
     "error, reason",
     [
-        (verification(20), "tls_untrusted"),
-        (verification(21), "tls_untrusted"),
-        (verification(18), "tls_self_signed"),
         (verification(19), "tls_foreign"),
-        (verification(9), "tls_not_yet"),
-        (verification(10), "tls_expired"),
-        (verification(62), "tls_wrong_name"),
         (verification(23), "tls_refused"),
         (handshake("TLSV1_ALERT_PROTOCOL_VERSION"), "tls_version"),
-        (handshake("UNSUPPORTED_PROTOCOL"), "tls_version"),
         (handshake("SSLV3_ALERT_HANDSHAKE_FAILURE"), "tls_ciphers"),
         (handshake("WRONG_VERSION_NUMBER"), "tls_none"),
         (handshake("UNEXPECTED_EOF_WHILE_READING"), "tls_cut"),
@@ -91,14 +84,7 @@ def failed(number: int) -> OSError:
     "errors, reason",
     [
         ([failed(errno.EMFILE)], "here_files"),
-        ([failed(errno.ENFILE)], "here_files_of_all"),
-        ([failed(errno.ENOMEM)], "here_memory"),
-        ([failed(errno.EPERM)], "here_blocked"),
-        ([failed(errno.EADDRNOTAVAIL)], "here_ports"),
-        ([failed(errno.ENETUNREACH)], "net_none"),
         ([failed(errno.EHOSTUNREACH)], "net_host"),
-        ([failed(errno.ECONNREFUSED)], "connection_refused"),
-        ([failed(errno.ETIMEDOUT)], "connect_timeout"),
         ([TimeoutError()], "connect_timeout"),
         ([failed(errno.EPROTO)], ""),
         ([failed(errno.ECONNREFUSED), failed(errno.ENETUNREACH)], "connection_refused"),  # no IPv6, as in most places
@@ -116,10 +102,8 @@ def test_of_several_addresses_the_error_that_says_most(errors: list[BaseExceptio
     [
         (socket.EAI_NONAME, None, "dns_failed"),
         (socket.EAI_AGAIN, None, "dns_silent"),
-        (socket.EAI_FAIL, None, "dns_refused"),
         (socket.EAI_SYSTEM, None, ""),
         (socket.EAI_AGAIN, errno.EMFILE, "here_files"),
-        (socket.EAI_AGAIN, errno.ENFILE, "here_files_of_all"),
     ],
 )
 def test_a_name_that_could_not_be_looked_up(

@@ -20,9 +20,10 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from structlog.testing import capture_logs
-from tests.marketplace.samples import KEY, failure, order, text
+from tests.marketplace.samples import failure, order, text
 from tests.marketplace.servers import PATIENCE_S, Certificates, Line, Server, http_answer, serving, skip
 from tests.marketplace.sessions import a_session
+from tests.marketplace.test_client import ACTIONS, READS
 
 from orderbridge.errors import (
     LoginRefused,
@@ -36,13 +37,12 @@ from orderbridge.errors import (
 )
 from orderbridge.hiding import hide
 from orderbridge.marketplace.client import Client, login
-from orderbridge.model import Action, Token
+from orderbridge.model import Token
 from orderbridge.net.http import Wire
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
-REST = "77c1f0de-54a3-4b0e-9d7c-2f6b1a8e4c33"
 APP_SECRET, REST_SECRET = "app-geheim", "rest-geheim"
 OLD_TOKEN, NEW_TOKEN = "token/alt", "token/neu"
 CUSTOMER = "Ayşe"
@@ -72,50 +72,28 @@ class Operation:
     holding: str
 
 
-def put(path: str, call: Callable[["Scene"], Awaitable[object]]) -> Operation:
-    return Operation("put", f"PUT {path}", call, '"OK"', "@")
+def read(path: str, call: Callable[[Client], Awaitable[object]], data: object) -> Operation:
+    served = text(data)
+    holding = served.replace("}", ', "x": @}', 1) if "}" in served else f'{served}, "x": @'
+    return Operation("get", f"GET /{path}", lambda scene: call(scene.client), served, holding)
 
 
-def get(path: str, call: Callable[["Scene"], Awaitable[object]], data: str, holding: str) -> Operation:
-    return Operation("get", f"GET {path}", call, data, holding)
+def put(path: str, call: Callable[[Client], Awaitable[object]]) -> Operation:
+    return Operation("put", f"PUT /{path}", lambda scene: call(scene.client), '"OK"', "@")
 
 
 ORDER = text(order())
-METHODS = '"paymentMethod": [{"key": "CASH", "name": "Nakit"}], "shippingMethod": []'
 GRANT = f'"access_token": "{NEW_TOKEN}", "expiration_date": "2026-11-22 12:00:00"'
 OPERATIONS = {
     "login": Operation("login", "POST /auth/login", lambda s: s.log_in(), f"{{{GRANT}}}", f'{{{GRANT}, "x": @}}'),
-    "restaurants": get(
-        "/restaurants/get",
-        lambda s: s.client.restaurants(),
-        '[{"id": "a", "name": "A"}]',
-        '[{"id": "a", "name": "A", "x": @}]',
-    ),
-    "restaurant_status": get(
-        f"/restaurants/status/get/{REST}", lambda s: s.client.restaurant_status(REST), '"Open"', '"Open", "x": @'
-    ),
-    "open_restaurant": put(f"/restaurants/status/open/{REST}", lambda s: s.client.act(Action.OPEN_RESTAURANT, REST)),
-    "close_restaurant": put(f"/restaurants/status/close/{REST}", lambda s: s.client.act(Action.CLOSE_RESTAURANT, REST)),
     "current_orders": Operation(
         "poll", "GET /orders/get-current", lambda s: s.client.current_orders(), f"[{ORDER}]", f'[{ORDER}, {{"x": @}}]'
     ),
-    "acknowledge": put(f"/orders/success/{KEY}", lambda s: s.client.acknowledge(KEY, 5.0)),
-    "accept": put(f"/orders/accept/{KEY}", lambda s: s.client.act(Action.ACCEPT, KEY, 25)),
-    "on_the_way": put(f"/orders/ontheway/{KEY}", lambda s: s.client.act(Action.ON_THE_WAY, KEY)),
-    "complete": put(f"/orders/complete/{KEY}", lambda s: s.client.act(Action.COMPLETE, KEY)),
-    "cancel": put(f"/orders/cancel/{KEY}", lambda s: s.client.act(Action.CANCEL, KEY, 4)),
-    "cancel_reasons": get(
-        "/orders/cancel-reasons",
-        lambda s: s.client.cancel_reasons(),
-        '[{"id": 8, "reason": "Diğer"}]',
-        '[{"id": 8, "reason": "Diğer", "x": @}]',
-    ),
-    "variables": get("/orders/variables", lambda s: s.client.variables(), f"{{{METHODS}}}", f'{{{METHODS}, "x": @}}'),
-    "deactivate_food": put("/foods/status-passive/55", lambda s: s.client.act(Action.DEACTIVATE_FOOD, "55")),
-    "activate_food": put("/foods/status-active/55", lambda s: s.client.act(Action.ACTIVATE_FOOD, "55")),
+    **{name: put(path, call) for name, (call, path, _) in ACTIONS.items()},
+    **{name: read(path, call, data) for name, (call, path, data, _) in READS.items()},
 }
 LOGIN = OPERATIONS["login"]
-FEW = ["login", "current_orders", "accept", "cancel_reasons"]  # one of each column
+FEW = ["login", "current_orders", "accept", "reasons"]  # one of each column
 
 
 # ---- the answers -----------------------------------------------------------------------------------------------------
@@ -473,6 +451,7 @@ def promises(stage: Stage) -> Iterator[None]:
 # ---- the cases -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.interface("Endpoints 1", "Authentication 2")
 @pytest.mark.parametrize("name", ANSWERS)
 async def test_an_answer_is_what_the_table_says_and_asked_for_once(name: str, stage: Stage) -> None:
     """To every operation."""
@@ -498,6 +477,7 @@ def requests_for(operation: Operation, said: str) -> list[str]:
     return [once, new_login, once]
 
 
+@pytest.mark.interface("Endpoints 2", "Endpoints 3", "Endpoints 12", "Endpoints 13")
 @pytest.mark.parametrize("name", [name for name, given in ANSWERS.items() if given.says["put"] == "401"])
 async def test_after_a_401_one_login_and_one_repeat_do(name: str, stage: Stage) -> None:
     for kind, operation in OPERATIONS.items():
@@ -509,7 +489,7 @@ async def test_after_a_401_one_login_and_one_repeat_do(name: str, stage: Stage) 
         assert scene.service.tokens == [OLD_TOKEN, None, NEW_TOKEN], kind
 
 
-@pytest.mark.parametrize("kind", ["accept", "cancel_reasons"])
+@pytest.mark.parametrize("kind", ["accept", "reasons"])
 async def test_the_repeat_after_a_401_is_the_last_request_whatever_it_ends_in(kind: str, stage: Stage) -> None:
     operation = OPERATIONS[kind]
     for name, given in ANSWERS.items():
