@@ -77,9 +77,7 @@ class AccountsAtWork:
         self._in_rhythm = context.settings.fleet.from_database  # another process may just have polled one that comes
         self._database, self._clock = context.database, context.clock
         self._common = Common(context.clock)
-        self._asked: defaultdict[str, set[str]] = defaultdict(
-            set
-        )  # an account's restaurants whose status is asked soon
+        self._asked: defaultdict[str, set[str]] = defaultdict(set)  # by account: restaurants whose status is read soon
         self._begun: set[str] = set()  # whose first poll was made, or tried
         self.leaving: set[str] = set()  # fingerprints of those of which something may still be in flight
         self.starts_for_s = 0.0  # from when the last ones came to the last one's first poll

@@ -3,9 +3,8 @@
 A list that lacks what was known, an empty one too, is not believed at once: what was known stays, and it is asked again.
 """
 
-import contextlib
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from functools import partial
 
 import structlog
@@ -29,25 +28,9 @@ class Common:
     """Reasons, payment and shipping methods belong to no account: one of all asks for them."""
 
     def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._asked: float | None = None  # by the monotonic clock
+        self.clock = clock
+        self.due = float("-inf")  # when they are asked for again, by the monotonic clock
         self._shorter: Counter[str] = Counter()  # answers in a row that lacked what was known; "": of the common lists
-
-    @contextlib.contextmanager
-    def asking(self) -> Iterator[bool]:
-        """Whether to ask now. An error on the way: the next one asks."""
-        before, now = self._asked, self._clock.monotonic()
-        if before is not None and now < before + COMMON_S:
-            yield False
-            return
-        self._asked = now
-        try:
-            yield True
-        except BaseException:
-            self._asked = before
-            raise
-        if self._is_doubtful(""):
-            self._asked = now - COMMON_S + AGAIN_S
 
     def is_whole(self, account: str) -> bool:
         """Whether the next answer is believed about what it lacks."""
@@ -58,9 +41,6 @@ class Common:
         self._shorter[account] = self._shorter[account] + 1 if lacking else 0
         if lacking and self._shorter[account] == 1:
             _log.warning("reference.shorter", account=account, lacking=lacking)
-        return self._is_doubtful(account)
-
-    def _is_doubtful(self, account: str) -> bool:
         return 0 < self._shorter[account] < BELIEVED_AFTER
 
 
@@ -76,9 +56,7 @@ async def read_lists(account: Account, database: Database, configured: Collectio
         account.restaurants_known = account.restaurants_known or bool(restaurants)
         account.reaches_none = not restaurants and not again
         adopted = await database.run(lambda tx: accounts.adopt_orphans(tx, configured))
-        with common.asking() as wanted:
-            if wanted:
-                again = await _read_common(account, database, common) or again
+        again = await _read_common(account, database, common) or again
     except MarketplaceError as error:
         log = _log.debug if error.code == PACED else _log.warning  # of thousands that start it would be thousands
         log("reference.failed", account=account.name, code=error.code)
@@ -88,14 +66,24 @@ async def read_lists(account: Account, database: Database, configured: Collectio
 
 
 async def _read_common(account: Account, database: Database, common: Common) -> bool:
-    """Returns whether to ask again soon."""
-    reasons = await account.client.cancel_reasons()
-    variables = await account.client.variables()
-    take_in = partial(reference.take_in_common, reasons=reasons, methods=variables, whole=common.is_whole(""))
-    # Where another daemon writes them at the same moment, they are there already.
-    with contextlib.suppress(IntegrityError):
-        return common.lacks("", await database.run(take_in))
-    return False
+    """Read the common lists, if they are due. Returns whether to ask again soon; where it fails, the next account asks."""
+    before, now = common.due, common.clock.monotonic()
+    if now < before:
+        return False
+    common.due = now + COMMON_S
+    try:
+        reasons = await account.client.cancel_reasons()
+        variables = await account.client.variables()
+        take_in = partial(reference.take_in_common, reasons=reasons, methods=variables, whole=common.is_whole(""))
+        again = common.lacks("", await database.run(take_in))
+    except IntegrityError:  # another daemon has written them at the same moment
+        return False
+    except BaseException:
+        common.due = before
+        raise
+    if again:
+        common.due = now + AGAIN_S
+    return again
 
 
 async def read_statuses(

@@ -206,7 +206,9 @@ class Timetable:
         except Over:
             wait = None  # the daemon's watch over its database logs it, and ends the daemon
         except DBAPIError as error:
-            self._log_failure(entry.name, error)
+            log = _log.debug if entry.name in self._failed or self._database.trouble else _log.error
+            self._failed.add(entry.name)
+            log("job.database_failed", job=entry.name, error=type(error.orig).__name__, remedy=remedy(error))
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - it is logged, and costs one run
             if not self._is_closed:  # else the next start runs it again
                 _log.error("job.crashed", job=entry.name, exc_info=error)
@@ -222,8 +224,3 @@ class Timetable:
             self._arm()
         elif run.stays and wait is not None:
             self.plan(entry.name, max(wait, LEAST_WAIT_S), entry.job, vital=entry.vital)
-
-    def _log_failure(self, name: str, error: DBAPIError) -> None:
-        log = _log.debug if name in self._failed or self._database.trouble else _log.error
-        self._failed.add(name)
-        log("job.database_failed", job=name, error=type(error.orig).__name__, remedy=remedy(error))
