@@ -24,6 +24,7 @@ from orderbridge.jobs.account import Account, Roster
 from orderbridge.jobs.acknowledge import Polled
 from orderbridge.jobs.context import Context, Kept
 from orderbridge.jobs.health_check import Checkup
+from orderbridge.jobs.journal_writer import Journal
 from orderbridge.jobs.outbox import CycleResult, Outbox
 from orderbridge.jobs.poll import Poller, Polls
 from orderbridge.jobs.restore_check import RestoreCheck
@@ -151,7 +152,9 @@ class Shop:
         self.cooldowns = self.context.kept.cooldowns
         self.cooldowns.configure(self.settings.marketplace.cooldown_scope, COOLDOWN_S)
         self.cooldowns.come(members)
-        self.polls = Polls(self.context, self.accounts, not_written=self.outbox.refused)
+        folder = self.settings.journal
+        self.journal = None if folder is None else Journal(folder, clock=clock, inline=True)
+        self.polls = Polls(self.context, self.accounts, not_written=self.outbox.refused, journal=self.journal)
         self.pollers = {name: Poller(account, self.polls) for name, account in self.accounts.items()}
         self._polls_at = dict.fromkeys(self.accounts, 0.0)
         self._till: sqlite3.Connection | None = None

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
+from tests.jobs.conftest import OpenShop
 from tests.jobs.shop import FakeClock, Shop
 
 from orderbridge.jobs import journal_writer as jobs_journal
@@ -22,11 +23,13 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-async def kept(shop: Shop, folder: Path, clock: FakeClock) -> Journal:
-    """The shop with a journal."""
-    book = Journal(folder, clock=clock, inline=True)
-    shop.pollers[shop.names[0]].intake.acknowledger._journal = book
-    return book
+async def shop(open_shop: OpenShop) -> Shop:
+    return await open_shop(orders={"journal": "auto"})
+
+
+@pytest.fixture
+async def kept(shop: Shop) -> Journal:
+    return shop.journal
 
 
 def entries(folder: Path) -> list[Entry]:
@@ -110,7 +113,7 @@ async def test_a_full_disk_holds_no_order_up_and_what_is_missing_is_written_late
     assert (kept.since is not None, kept.error) == (True, "No space left on device")
     full.clear()
     with capture_logs() as logs:
-        await kept.tidy(90, kept._clock.now())
+        await kept.tidy(90, shop.clock.now())
         await kept.close()
     assert kept.since is None
     assert [line["documents_missing"] for line in logs if line["event"] == "journal.written_again"] == [0]
@@ -168,10 +171,10 @@ async def test_it_is_kept_no_longer_than_the_orders(shop: Shop, kept: Journal, f
     await shop.taken_in()
     clock.ahead += timedelta(days=90)
     await shop.taken_in()
-    await kept.tidy(90, kept._clock.now())
+    await kept.tidy(90, shop.clock.now())
     assert len(entries(folder)) == 2
     clock.ahead += timedelta(days=1)
-    await kept.tidy(0, kept._clock.now())
+    await kept.tidy(0, shop.clock.now())
     assert len(entries(folder)) == 2
-    await kept.tidy(90, kept._clock.now())
+    await kept.tidy(90, shop.clock.now())
     assert len(entries(folder)) == 1

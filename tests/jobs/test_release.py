@@ -162,41 +162,35 @@ async def refused_and_cancelled(shop: Shop, refuse: Refuse) -> Order:
     return order
 
 
-@pytest.mark.parametrize("named", [1, 2], ids=["the older", "the newer"])
-async def test_whichever_document_is_named_the_newest_of_its_order_counts(shop: Shop, refuse: Refuse, named: int):
+FIRST_WINS = {1: Fate.TAKEN_IN, 2: Fate.SUPERSEDED}
+SECOND_WINS = {1: Fate.SUPERSEDED, 2: Fate.TAKEN_IN}
+
+
+@pytest.mark.parametrize(
+    "changes, named, fates, stored",
+    [
+        ({}, 1, SECOND_WINS, ("CANCELED", "kadikoy")),
+        ({}, 2, SECOND_WINS, ("CANCELED", "kadikoy")),
+        (
+            {1: "last_seen_utc = '2026-03-02 09:30:00.000'", 2: "payload = replace(payload, '_id\":6', '_id\":2')"},
+            2,
+            FIRST_WINS,
+            ("RECEIVED", "kadikoy"),
+        ),
+        ({2: "last_seen_utc = '2026-03-02 08:00:00.000'"}, 1, SECOND_WINS, ("CANCELED", "kadikoy")),
+        ({2: "account = 'besiktas'"}, 1, SECOND_WINS, ("CANCELED", "besiktas")),
+    ],
+    ids=["the older is named", "the newer is named", "the older came again", "a clock set back", "of two accounts"],
+)
+async def test_of_several_documents_the_newest_counts_and_an_end_is_an_end(
+    changes: dict[int, str], named: int, fates: dict[int, Fate], stored: tuple[str, str], shop: Shop, refuse: Refuse
+):
     order = await refused_and_cancelled(shop, refuse)
-    assert retry(shop, named) == [
-        Released(1, order.key, Fate.SUPERSEDED),
-        Released(2, order.key, Fate.TAKEN_IN),
-    ]
-    assert (shop.order(order)["status"], shop.order(order)["ended_by"]) == ("CANCELED", "cancelled")
-    assert shop.count("delivery_new_orders") == 0
-    assert resolved(shop) == [True, True]
-
-
-async def test_a_document_that_came_again_is_newer_than_one_that_came_between(shop: Shop, refuse: Refuse):
-    order = await refused_and_cancelled(shop, refuse)
-    shop.till.execute(
-        "UPDATE delivery_quarantine SET payload = replace(payload, '\"status_id\":6', '\"status_id\":2') WHERE id = 2"
-    )
-    shop.till.execute("UPDATE delivery_quarantine SET last_seen_utc = '2026-03-02 09:30:00.000' WHERE id = 1")
-    assert {one.id: one.outcome for one in retry(shop, 2)} == {1: Fate.TAKEN_IN, 2: Fate.SUPERSEDED}
-    assert shop.order(order)["status"] == "RECEIVED"
-
-
-async def test_a_clock_that_was_set_back_brings_no_cancelled_order_back(shop: Shop, refuse: Refuse):
-    order = await refused_and_cancelled(shop, refuse)
-    shop.till.execute("UPDATE delivery_quarantine SET last_seen_utc = '2026-03-02 08:00:00.000' WHERE id = 2")
-    assert {one.id: one.outcome for one in retry(shop, 1)} == {1: Fate.SUPERSEDED, 2: Fate.TAKEN_IN}
-    assert (shop.order(order)["status"], resolved(shop)) == ("CANCELED", [True, True])
-
-
-async def test_documents_of_all_accounts_count_together(shop: Shop, refuse: Refuse):
-    """Two accounts reach its restaurant: one got the order, the other one its cancellation."""
-    order = await refused_and_cancelled(shop, refuse)
-    shop.till.execute("UPDATE delivery_quarantine SET account = 'besiktas' WHERE id = 2")
-    assert {one.id: one.outcome for one in retry(shop, 1)} == {1: Fate.SUPERSEDED, 2: Fate.TAKEN_IN}
-    assert (shop.order(order)["status"], shop.order(order)["account"]) == ("CANCELED", "besiktas")
+    for row_id, change in changes.items():
+        shop.till.execute(f"UPDATE delivery_quarantine SET {change} WHERE id = ?", (row_id,))
+    assert {one.id: one.outcome for one in retry(shop, named)} == fates
+    assert (shop.order(order)["status"], shop.order(order)["account"]) == stored
+    assert shop.count("delivery_new_orders") == (stored[0] == "RECEIVED")
     assert resolved(shop) == [True, True]
 
 

@@ -3,17 +3,15 @@
 import asyncio
 import shutil
 import sqlite3
-from collections.abc import Callable
 from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from tests.jobs.conftest import OpenShop
-from tests.jobs.shop import FakeClock, Shop, listing
+from tests.jobs.shop import Shop, listing
 from tests.jobs.test_health import open_codes
 
-from orderbridge.jobs.journal_writer import Journal
 from orderbridge.jobs.reimport import Fate, Reimport, Replayed, find, release
 from orderbridge.jobs.reimport import replay as replayed
 from orderbridge.store import journal
@@ -24,25 +22,12 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "pos.db.documents"
 
 
-Restore = Callable[[], object]
+WITH_JOURNAL = {"auto_accept_minutes": 20, "orders": {"journal": "auto"}}
 
 
 @pytest.fixture
-def kept(clock: FakeClock, folder: Path) -> Callable[[Shop], None]:
-    """Gives a shop its journal."""
-
-    def give(shop: Shop) -> None:
-        for poller in shop.pollers.values():
-            poller.intake.acknowledger._journal = Journal(folder, clock=clock, inline=True)
-
-    return give
-
-
-@pytest.fixture
-async def shop(open_shop: OpenShop, kept) -> Shop:
-    shop = await open_shop(auto_accept_minutes=20)
-    kept(shop)
-    return shop
+async def shop(open_shop: OpenShop) -> Shop:
+    return await open_shop(**WITH_JOURNAL)
 
 
 def back_up(shop: Shop) -> None:
@@ -52,7 +37,7 @@ def back_up(shop: Shop) -> None:
 
 
 @pytest.fixture
-def restored(open_shop: OpenShop, kept):
+def restored(open_shop: OpenShop):
     """The copy put back, and the daemon started on it."""
 
     async def restored(shop: Shop) -> Shop:
@@ -60,9 +45,7 @@ def restored(open_shop: OpenShop, kept):
         for beside in ("-wal", "-shm"):
             shop.path.with_name(shop.path.name + beside).unlink(missing_ok=True)
         shutil.copy(shop.path.with_name("backup.db"), shop.path)
-        again = await open_shop(auto_accept_minutes=20)
-        kept(again)
-        return again
+        return await open_shop(**WITH_JOURNAL)
 
     return restored
 
@@ -142,42 +125,6 @@ async def test_a_change_that_the_copy_lacks_is_taken_in(shop: Shop, folder: Path
     assert row["pos_revision"] < row["revision"]
 
 
-async def test_what_is_newer_here_and_what_has_ended_stays(shop: Shop, folder: Path):
-    """Without a restore: the journal is behind, or level."""
-    accepted, ended = await shop.taken_in(), await shop.taken_in()
-    await shop.drain()
-    row = shop.act("cancel", ended)
-    await shop.drain()
-    assert shop.row(row)["state"] == "done"
-    before = [shop.order(order) for order in (accepted, ended)]
-    for file in journal.files(folder):  # of a status that went on since
-        file.write_bytes(file.read_bytes().replace(b'"digest":"', b'"digest":"', 1))
-    assert set(fates(shop, folder).values()) <= {Fate.KNOWN, Fate.SUPERSEDED}
-    assert [shop.order(order) for order in (accepted, ended)] == before
-
-
-async def test_an_order_of_long_ago_is_taken_in_as_over(shop: Shop, folder: Path, clock: FakeClock, restored):
-    back_up(shop)
-    order = await shop.taken_in()
-    clock.ahead += timedelta(days=3)
-    again = await restored(shop)
-    assert fates(again, folder) == {order.key: Fate.TAKEN_IN_ENDED}
-    assert again.order(order)["ended_by"] == "silence"
-    assert again.rows("SELECT 1 FROM delivery_new_orders") == []
-
-
-@pytest.mark.plays_daemon
-async def test_with_an_action_without_a_verdict_it_waits(shop: Shop, folder: Path, restored):
-    order = await shop.taken_in()
-    await shop.drain()
-    back_up(shop)
-    await shop.poll()
-    again = await restored(shop)
-    again.till.execute("UPDATE delivery_actions SET state = 'sending'")
-    assert fates(again, folder) == {order.key: Fate.WAITS}
-    again.till.execute("UPDATE delivery_actions SET state = 'done'")
-
-
 async def test_what_was_blanked_or_damaged_is_said_and_an_older_document_serves(shop: Shop, folder: Path, restored):
     back_up(shop)
     blanked = await shop.taken_in()
@@ -254,15 +201,3 @@ async def test_what_the_database_refuses_is_in_quarantine(shop: Shop, folder: Pa
     again.till.execute("DROP TRIGGER no")
     assert fates(again, folder) == {order.key: Fate.TAKEN_IN}
     await again.poll()
-
-
-async def test_a_delivery_after_it_is_a_delivery_as_ever(shop: Shop, folder: Path, restored):
-    back_up(shop)
-    order = await shop.taken_in()
-    again = await restored(shop)
-    fates(again, folder)
-    row = again.act("accept", order)
-    assert (await again.verdict(row))["state"] == "done"
-    await again.poll()
-    await again.poll()
-    assert again.order(order)["acknowledged_status_id"] == 2

@@ -19,7 +19,6 @@ from tests.jobs.shop import BASE_URL, FakeClock, Shop, text_of
 
 from orderbridge import config
 from orderbridge.jobs.context import Context
-from orderbridge.jobs.journal_writer import Journal
 from orderbridge.jobs.restore_check import NOTE_EVERY_S, RestoreCheck
 from orderbridge.rules.problems import Code, Problem
 from orderbridge.store import accounts, high_water
@@ -48,9 +47,7 @@ async def begun(shop: Shop) -> Keeper:
 
 @pytest.fixture
 async def shop(open_shop: OpenShop, clock: FakeClock, tmp_path: Path) -> Shop:
-    shop = await open_shop(orders={"journal": "auto"})
-    shop.pollers["kadikoy"].intake.acknowledger._journal = Journal(shop.settings.journal, clock=clock, inline=True)
-    return shop
+    return await open_shop(orders={"journal": "auto"})
 
 
 def back_up(shop: Shop, name: str = "backup.db") -> None:

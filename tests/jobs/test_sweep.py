@@ -269,37 +269,26 @@ async def test_customers_are_forgotten_ninety_days_after_the_end(shop: Shop):
     assert await swept(shop) == (0, 0)
 
 
-async def test_an_open_order_keeps_its_customer(open_shop: OpenShop):
-    shop = await open_shop(orders={"retention_days": 1})
-    order = await shop.taken_in(scheduled_date="2026-06-01 12:00:00")
-    await asyncio.sleep(10 * DAY_S)
+@pytest.mark.parametrize("days, is_over", [(1, False), (0, True)], ids=["open", "retention is off"])
+async def test_a_customer_is_kept(open_shop: OpenShop, days: int, is_over: bool):
+    shop = await open_shop(orders={"retention_days": days})
+    order = await (ended_order(shop) if is_over else shop.taken_in(scheduled_date="2026-06-01 12:00:00"))
+    await asyncio.sleep((3650 if is_over else 10) * DAY_S)
     assert await swept(shop) == (0, 0)
     assert shop.order(order)["customer_name"]
 
 
-async def test_with_zero_days_everything_is_kept(open_shop: OpenShop):
-    shop = await open_shop(orders={"retention_days": 0})
-    order = await ended_order(shop)
-    await asyncio.sleep(3650 * DAY_S)
-    assert await swept(shop) == (0, 0)
-    assert shop.order(order)["customer_name"]
-
-
-async def test_a_delivery_after_the_customer_was_forgotten_brings_the_order_back_whole(shop: Shop):
+@pytest.mark.parametrize("status_id", [1, None], ids=["another status", "the same"])
+async def test_a_delivery_after_the_customer_was_forgotten_is_stored_whole_before_it_is_acknowledged(
+    shop: Shop, status_id: int | None
+):
     order = await ended_order(shop)
     await asyncio.sleep(91 * DAY_S)
     await swept(shop)
-    shop.world.change_status(order.key, 1)
-    await shop.account.renew()
-    await shop.poll()
-    assert shop.order(order)["customer_name"] == order.document["customer"]["name"]
-
-
-async def test_the_same_delivery_after_the_customer_was_forgotten_is_stored_before_it_is_acknowledged(shop: Shop):
-    order = await ended_order(shop)
-    await asyncio.sleep(91 * DAY_S)
-    await swept(shop)
-    order.acknowledged = False
+    if status_id is None:
+        order.acknowledged = False
+    else:
+        shop.world.change_status(order.key, status_id)
     await shop.account.renew()
     await shop.poll()
     assert order.acknowledged
