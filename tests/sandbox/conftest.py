@@ -1,5 +1,6 @@
-"""A world with a clock that tests move, and a POS that speaks HTTP with the application, without a socket."""
+"""A world with a clock that tests move, a POS that speaks HTTP with the application, and a client of a real socket."""
 
+import ssl
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -7,8 +8,16 @@ from typing import Any
 import httpx
 import pytest
 
-from orderbridge_sandbox import World, create_app
+from orderbridge_sandbox import Sandbox, World, create_app
 from orderbridge_sandbox.scenery import APP_SECRET
+
+WITHIN_S = 60.0  # on a busy machine; what is waited for would never come, or in an hour
+
+
+def client_of(sandbox: Sandbox) -> httpx.Client:
+    context = ssl.create_default_context(cafile=sandbox.ca_file)
+    context.verify_flags |= ssl.VERIFY_X509_STRICT  # what Python 3.13 does by itself
+    return httpx.Client(base_url=sandbox.base_url, verify=context, timeout=WITHIN_S, trust_env=False)
 
 
 class FakeClock:

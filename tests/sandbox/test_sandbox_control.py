@@ -11,7 +11,6 @@ from orderbridge_sandbox.scenery import BESIKTAS, KADIKOY
 ORDERS = "/_sandbox/orders"
 JSON = {"Content-Type": "application/json; charset=utf-8"}
 OPTIONS = "/_sandbox/options"
-NOBODY = "99999999-9999-4999-8999-999999999999"
 
 
 @pytest.fixture
@@ -132,31 +131,6 @@ async def test_the_scenery_shows_what_is_open_and_active(world, http):
     assert [r["status"] for r in scenery["restaurants"]] == ["Closed", "Open", "Open", "Open"]
     assert [f["id"] for f in scenery["foods"] if f["status"] == "INACTIVE"] == [1001]
     assert scenery["accounts"][0]["rest_secret_key"] == "sandbox-kadikoy-secret"
-
-
-@pytest.mark.parametrize(
-    "method, path, body, status",
-    [
-        ("POST", ORDERS, [1], 400),
-        ("POST", ORDERS, {"count": 0}, 400),
-        ("POST", ORDERS, {"count": True}, 400),
-        ("POST", ORDERS, {"document": "x"}, 400),
-        ("POST", f"{ORDERS}/{NOBODY}/cancel", {}, 404),
-        ("GET", f"{ORDERS}/{NOBODY}", {}, 404),
-        ("PATCH", "/_sandbox/options", {"colour": 1}, 400),
-        ("POST", "/_sandbox/faults", {"kind": "explode"}, 400),
-        ("POST", "/_sandbox/faults", {"operation": "acept"}, 400),
-        ("POST", "/_sandbox/faults", {"colour": 1}, 400),
-        ("POST", "/_sandbox/faults", {"status": "500"}, 400),
-        ("POST", "/_sandbox/faults", {"headers": {"X": 1}}, 400),
-        ("POST", "/_sandbox/faults", {"body_base64": "%"}, 400),
-        ("POST", "/_sandbox/accounts/refuse", {}, 400),
-        ("GET", "/_sandbox/nothing", {}, 404),
-    ],
-)
-async def test_a_mistake_is_told(http, method, path, body, status):
-    answer = await http.request(method, path, json=body)
-    assert answer.status_code == status
 
 
 async def test_an_order_in_a_closed_restaurant_is_a_conflict(world, http):

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import httpx
 import pytest
+from tests.sandbox.conftest import WITHIN_S, client_of
 
 from orderbridge_sandbox import Options, Sandbox, World
 from orderbridge_sandbox.introduction import introduction, is_beyond, names_of, shown_name
 from orderbridge_sandbox.options import Line
 
-WITHIN_S = 60.0
 OPTIONS = "/_sandbox/options"
 
 
@@ -30,12 +30,6 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def sandbox(directory: Path) -> Iterator[Sandbox]:
     with Sandbox(World.default(tell=lambda _: None), directory=directory) as sandbox:
         yield sandbox
-
-
-def client_of(sandbox: Sandbox) -> httpx.Client:
-    context = ssl.create_default_context(cafile=sandbox.ca_file)
-    context.verify_flags |= ssl.VERIFY_X509_STRICT
-    return httpx.Client(base_url=sandbox.base_url, verify=context, timeout=WITHIN_S, trust_env=False)
 
 
 @pytest.fixture

@@ -19,20 +19,14 @@ from pathlib import Path
 
 import httpx
 import pytest
+from tests.sandbox.conftest import WITHIN_S, client_of
 
 from orderbridge_sandbox import CannotListen, Fault, FaultKind, Options, Sandbox, When, World, server, tls
 from orderbridge_sandbox.scenery import KADIKOY
 from orderbridge_sandbox.server import introduction, serve
 from orderbridge_sandbox.tls import make_certificates
 
-WITHIN_S = 60.0  # on a busy machine; what is waited for would never come, or in an hour
 SECRETS = {"app_secret_key": "sandbox-app-secret", "rest_secret_key": "sandbox-kadikoy-secret"}
-
-
-def client_of(sandbox: Sandbox) -> httpx.Client:
-    context = ssl.create_default_context(cafile=sandbox.ca_file)
-    context.verify_flags |= ssl.VERIFY_X509_STRICT  # what Python 3.13 does by itself
-    return httpx.Client(base_url=sandbox.base_url, verify=context, timeout=WITHIN_S, trust_env=False)
 
 
 @pytest.fixture

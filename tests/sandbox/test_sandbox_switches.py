@@ -60,11 +60,23 @@ def test_a_setting_that_will_not_do_is_refused_by_name(text, said):
         ({"trouble_status": 99}, "trouble_status"),
         ({"latency_seconds": -1}, "latency_seconds"),
         ({"cooldown_scope": "planet"}, "cooldown_scope"),
+        ({"colour": "red"}, "colour"),
+        ({"cooldown_seconds": "30"}, "cooldown_seconds"),
+        ({"cooldown_seconds": True}, "cooldown_seconds"),
+        ({"orders_per_minute": float("inf")}, "orders_per_minute"),
+        ({"list_limit": 1.5}, "list_limit"),
+        ({"timezone": "Mars/North"}, "timezone"),
+        ({"timezone": "../etc"}, "timezone"),
+        ({"needs_payment_status_id": 16}, "needs_payment_status_id"),
+        ({"complete_error_status": 700}, "complete_error_status"),
+        ({"prepaid_suffix": 1}, "prepaid_suffix"),
     ],
+    ids=str,
 )
-def test_a_value_that_cannot_be_played_is_refused_by_name(change, said):
+def test_a_value_that_cannot_be_played_is_refused_by_name(world, change, said):
     with pytest.raises(BadOption, match=said):
-        Options().changed(change)
+        world.set_options(**change)
+    assert world.options == Options()
 
 
 @pytest.mark.parametrize("name", PRESETS)
