@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from rig import COMMAND, REST_SECRET, SETTINGS
 
 from orderbridge_sandbox import Options, Sandbox, World
-from orderbridge_sandbox.presets import PRESETS
+from orderbridge_sandbox.options import PRESETS
 from orderbridge_sandbox.scenery import APP_SECRET, DEFAULT_SCENERY
 
 EVENINGS = {"quiet": "quiet", "busy": "friday", "absent": "friday", "still": "friday"}

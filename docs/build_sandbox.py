@@ -14,10 +14,8 @@ from pathlib import Path
 from orderbridge_sandbox.command import PREFIX
 from orderbridge_sandbox.commands import COMMANDS
 from orderbridge_sandbox.faults import Fault
-from orderbridge_sandbox.options import GROUPS, SWITCHES
-from orderbridge_sandbox.presets import PRESETS
-from orderbridge_sandbox.switches import switches_of
-from orderbridge_sandbox.words import words
+from orderbridge_sandbox.options import GROUPS, PRESETS, SWITCHES
+from orderbridge_sandbox.switches import switches_of, words
 
 HERE = Path(__file__).parent
 PAGE = HERE / "sandbox.md"

@@ -7,9 +7,9 @@ from datetime import datetime, timedelta
 from orderbridge_certify.driver import Driver
 from orderbridge_certify.seen import Fact
 from orderbridge_sandbox import Fault
+from orderbridge_sandbox.commands import change_line
 from orderbridge_sandbox.documents import CENT
 from orderbridge_sandbox.options import Line
-from orderbridge_sandbox.panel import change_line
 from orderbridge_sandbox.rules import MISSING_FIELD, TIME_FORMAT, Operation
 from orderbridge_sandbox.scenery import KADIKOY
 

@@ -7,7 +7,7 @@ from . import rules
 from .checks import UNKNOWN, Call, cooldown_left, meant, target_of
 from .rules import ENDPOINTS, Operation
 from .state import Advice, CallRecord, Order
-from .words import words
+from .switches import words
 from .world import World
 
 EARLY_SECONDS: Final = 3600.0  # a login is no waste when the token has less time left

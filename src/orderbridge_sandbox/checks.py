@@ -26,7 +26,6 @@ class Call:
     address: str = ""  # from which network address it comes
     method: str = ""
     path: str = ""
-    query: str = ""
     is_json: bool = True  # whether it says that its body is JSON
     has_body: bool = False
 

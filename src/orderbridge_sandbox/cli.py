@@ -73,8 +73,7 @@ def sandbox(
     """Simulate the marketplace on this machine, for an integration without credentials."""
     from orderbridge.clock import SystemClock
     from orderbridge_sandbox import Options, World
-    from orderbridge_sandbox.options import settings_from
-    from orderbridge_sandbox.presets import settings_of
+    from orderbridge_sandbox.options import settings_from, settings_of
     from orderbridge_sandbox.server import CannotListen, serve
     from orderbridge_sandbox.switches import BadOption
 

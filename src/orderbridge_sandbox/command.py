@@ -12,11 +12,9 @@ from types import UnionType
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar, get_args, get_origin
 
 from .faults import EVERY_OPERATION, Fault, FaultKind
-from .options import SWITCHES
-from .presets import PRESETS
+from .options import PRESETS, SWITCHES
 from .rules import Operation
-from .switches import unknown
-from .words import words
+from .switches import unknown, words
 from .world import World
 
 PREFIX: Final = "/_sandbox"
@@ -33,7 +31,11 @@ _KINDS: Final[Mapping[type, str]] = {
 
 
 class BadRequest(Exception):
-    """A body that the control interface cannot use."""
+    """A request that the control interface refuses, with this HTTP status."""
+
+    def __init__(self, text: str, status: int = 400) -> None:
+        super().__init__(text)
+        self.status = status
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,9 +16,8 @@ from starlette.routing import Match, Route
 
 from . import wire
 from .command import PREFIX, BadRequest, Command
-from .commands import COMMANDS
+from .commands import COMMANDS, Unknown
 from .faults import BadFault
-from .panel import Taken, Unknown
 from .replies import read_body
 from .switches import BadOption
 from .tls import LOCAL_NAMES
@@ -27,34 +26,12 @@ from .world import CannotOrder, NotAllowed, UnknownOrder, World
 METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
 
-class Stranger(Exception):
-    """A request that came under another name, or from a foreign page."""
-
-
-class NotJson(Exception):
-    """A body that is not labelled as JSON."""
-
-
-class NoPath(Exception):
-    """A path that the control interface does not have."""
-
-
-class NoMethod(Exception):
-    """A method that its path does not have."""
-
-
 STATUSES: Final[Mapping[type[Exception], int]] = {
-    BadRequest: 400,
     BadFault: 400,
     BadOption: 400,
-    Stranger: 403,
-    NoPath: 404,
     UnknownOrder: 404,
-    NoMethod: 405,
     CannotOrder: 409,
     NotAllowed: 409,
-    Taken: 409,
-    NotJson: 415,
 }
 
 
@@ -82,6 +59,8 @@ def _endpoint(
                 return _json(command.act(world, **request.path_params, **given), 200)
         except Unknown as error:  # in the path it is not found, in a body it is wrong
             return _json({"error": str(error)}, 404 if request.path_params else 400)
+        except BadRequest as error:
+            return _json({"error": str(error)}, error.status)
         except tuple(STATUSES) as error:
             return _json({"error": str(error)}, STATUSES[type(error)])
 
@@ -96,9 +75,9 @@ def _nowhere(routes: list[Route]) -> Callable[[Request], Any]:
         here = [route for route in routes if route.matches(request.scope)[0] is not Match.NONE]
         if here:
             methods = ", ".join(sorted({method for route in here for method in route.methods or ()} - {"HEAD"}))
-            raise NoMethod(f"{path} takes {methods}, not {request.method}")
+            raise BadRequest(f"{path} takes {methods}, not {request.method}", 405)
         known = ", ".join(dict.fromkeys(f"{PREFIX}{command.path}" for command in COMMANDS))
-        raise NoPath(f"no such path: {path}; there are {known}")
+        raise BadRequest(f"no such path: {path}; there are {known}", 404)
 
     return refuse
 
@@ -108,10 +87,10 @@ def _check_caller(request: Request, names: Collection[str]) -> None:
     server, _ = request.scope.get("server") or ("", None)  # the address that was called: 0.0.0.0 has many
     called = _host(f"//{host}")
     if called not in {name.lower() for name in (*names, server)} and not _is_loopback(called):
-        raise Stranger(f"{host!r} is no name of this sandbox; it has {', '.join(names)}")
+        raise BadRequest(f"{host!r} is no name of this sandbox; it has {', '.join(names)}", 403)
     origin = request.headers.get("origin")
     if origin is not None and origin.lower() != f"https://{host.lower()}":
-        raise Stranger(f"{origin!r} is another page's; call it from a program, or from https://{host}")
+        raise BadRequest(f"{origin!r} is another page's; call it from a program, or from https://{host}", 403)
 
 
 def _host(address: str) -> str:
@@ -131,7 +110,7 @@ def _is_loopback(host: str) -> bool:
 async def _body(request: Request, limit: int) -> dict[str, Any]:
     raw = await read_body(request, limit)
     if raw and request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
-        raise NotJson("send JSON, and say so: Content-Type: application/json")
+        raise BadRequest("send JSON, and say so: Content-Type: application/json", 415)
     body = wire.decode(raw, exact=True) if raw else {}
     if not isinstance(body, dict):
         raise BadRequest("the body must be a JSON object")

@@ -3,17 +3,24 @@
 `--set`, PATCH /_sandbox/options, the refusal of what does not exist and docs/sandbox.md are made of these lines.
 """
 
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from enum import StrEnum
+from functools import cache
+from importlib.resources import files
 from types import NoneType
 from typing import Any, Final, get_args
-
-from .words import words
 
 NOTHING: Final = ("none", "")  # how a text says that a switch has no value
 _TRUE: Final = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
 _KINDS: Final = {bool: "true or false", int: "whole number", float: "number", str: "text"}
+
+
+@cache
+def words() -> dict[str, Any]:
+    """Return the sandbox's sentences by part (switches, presets, commands, faults, advice, terminal), name and language."""
+    return tomllib.loads(files("orderbridge_sandbox").joinpath("words.toml").read_text("utf-8"))
 
 
 class BadOption(ValueError):

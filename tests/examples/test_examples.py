@@ -26,7 +26,7 @@ from typing import Any
 import pytest
 
 from orderbridge_sandbox import Fault, Options, Sandbox, World
-from orderbridge_sandbox.panel import change_order
+from orderbridge_sandbox.commands import change_order
 from orderbridge_sandbox.scenery import APP_SECRET, KADIKOY
 from orderbridge_sandbox.state import Order
 

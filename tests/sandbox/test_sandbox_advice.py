@@ -3,7 +3,7 @@
 import pytest
 
 from orderbridge_sandbox.scenery import BESIKTAS, KADIKOY
-from orderbridge_sandbox.words import words
+from orderbridge_sandbox.switches import words
 
 NOBODY = "99999999-9999-4999-8999-999999999999"
 LOGIN = "/auth/login"

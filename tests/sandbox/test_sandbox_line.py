@@ -15,8 +15,8 @@ import pytest
 from tests.sandbox.conftest import WITHIN_S, client_of
 
 from orderbridge_sandbox import Options, Sandbox, World
-from orderbridge_sandbox.introduction import introduction, is_beyond, names_of, shown_name
 from orderbridge_sandbox.options import Line
+from orderbridge_sandbox.server import introduction, is_beyond, names_of, shown_name
 
 OPTIONS = "/_sandbox/options"
 

@@ -7,7 +7,7 @@ from docs import build_sandbox as build
 
 from orderbridge_sandbox.faults import Fault
 from orderbridge_sandbox.options import SWITCHES
-from orderbridge_sandbox.words import words
+from orderbridge_sandbox.switches import words
 
 TEXT = build.PAGE.read_text("utf-8")
 

@@ -5,8 +5,7 @@ import re
 import pytest
 from tests.sandbox.conftest import Pos
 
-from orderbridge_sandbox.commands import COMMANDS
-from orderbridge_sandbox.panel import INNER_FIELDS, ORDER_FIELDS
+from orderbridge_sandbox.commands import COMMANDS, INNER_FIELDS, ORDER_FIELDS
 from orderbridge_sandbox.scenery import ATASEHIR, BESIKTAS, KADIKOY, USKUDAR
 
 ORDERS = "/_sandbox/orders"

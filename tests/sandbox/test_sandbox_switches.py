@@ -6,10 +6,9 @@ import pytest
 from tests.sandbox.conftest import Pos
 
 from orderbridge_sandbox import ConnectionDropped, Fault, Options, World
-from orderbridge_sandbox.options import SWITCHES, BadOption, settings_from
-from orderbridge_sandbox.presets import PRESETS, settings_of
+from orderbridge_sandbox.options import PRESETS, SWITCHES, BadOption, settings_from, settings_of
 from orderbridge_sandbox.scenery import APP_SECRET, ATASEHIR, KADIKOY, USKUDAR
-from orderbridge_sandbox.words import words
+from orderbridge_sandbox.switches import words
 
 GET_CURRENT = "/orders/get-current"
 VARIABLES = "/orders/variables"
