@@ -40,7 +40,7 @@ from orderbridge.clock import YEARS, local_moment
 from orderbridge.document import Facts, Field, Item, Option, ValueKind, fields_of
 from orderbridge.errors import Message, UnknownOutcome
 from orderbridge.marketplace.answers import judge
-from orderbridge.marketplace.fields import UUID, Reader, is_empty, is_plain
+from orderbridge.marketplace.fields import UUID, Reader, is_empty
 from orderbridge.marketplace.scan import BROKEN, BrokenText, decode, read_members, utf8
 from orderbridge.model import CASH, PREPAID, TOTAL_MISMATCH, Differs, Document, Order
 
@@ -76,16 +76,17 @@ class Seen:
             return None
         return Document(raw, digest, key, status_id, service_key=sent), at + length
 
-    def remember(self, one: Document) -> None:
-        """Keep what is needed to know an order's document again."""
-        named = _KEY.search(one.raw, 0, _NEAR)
-        if one.reason is not None or named is None:
-            return
-        with self._writing:
-            self._known.pop(named[1], None)
-            self._known[named[1]] = len(one.raw), one.digest, one.payment_key, one.status_id, one.service_key
-            if len(self._known) > self._most:
-                del self._known[next(iter(self._known))]
+    def read(self, raw: bytes, value: Any) -> Document:
+        """The document of an element, which is remembered when it is an order."""
+        one = _document(raw, value)
+        named = _KEY.search(raw, 0, _NEAR)
+        if one.reason is None and named is not None:
+            with self._writing:
+                self._known.pop(named[1], None)
+                self._known[named[1]] = len(raw), one.digest, one.payment_key, one.status_id, one.service_key
+                if len(self._known) > self._most:
+                    del self._known[next(iter(self._known))]
+        return one
 
 
 _SEEN = Seen()
@@ -102,7 +103,7 @@ def read_listing(body: bytes, *, http_status: int = 200) -> tuple[Document, ...]
     broken: str | Message = ""
     documents: object = None
     try:
-        members = read_members(body, cut="data", take=_listed, again=_SEEN.again)
+        members = read_members(body, cut="data", take=_SEEN.read, again=_SEEN.again)
     except BrokenText as error:
         broken = error.detail
     # Judged and raised out here: an error that knew of the other one would keep the body, and all that was made of it.
@@ -141,12 +142,6 @@ def differs(order: Order, payload: str | None, *, payment_codes: Mapping[str, st
     return Differs.DETAILS if _printed(facts) == _printed(order.facts) else Differs.PRINT
 
 
-def _listed(raw: bytes, value: Any) -> Document:
-    document = _document(raw, value)
-    _SEEN.remember(document)
-    return document
-
-
 def _document(raw: bytes, value: Any) -> Document:
     """`value`: what the bytes say, its strings still Latin-1. The order itself is read when it is needed: read_order."""
     digest = hashlib.sha256(raw).hexdigest()
@@ -178,7 +173,7 @@ def read_order(document: Document, *, payment_codes: Mapping[str, str], zone: tz
         raise ValueError(f"a document set aside is no order: {document.reason}")
     text = document.payload
     value = decode(text)
-    read = Reader(plain=is_plain(text), minor=_MINOR)
+    read = Reader(text, minor=_MINOR)
     if document.status_id is None:
         read.note("status_unreadable")
     facts = _facts(value, read, payment_codes, zone)
@@ -241,7 +236,12 @@ def _facts(value: Mapping[str, Any], read: Reader, payment_codes: Mapping[str, s
     }
     columns = [how(read, holders[holder].get(name), label) for holder, name, label, how in _PLAN]
     facts = dict(zip(_COLUMNS, columns, strict=True))
-    facts["scheduled_for"] = _scheduled(facts["scheduled_for"], facts["ordered_at"], zone, read)
+    if (sent := facts["scheduled_for"]) is not None:
+        wanted, ordered = local_moment(sent, zone), local_moment(facts["ordered_at"], zone)
+        if wanted is None:
+            read.note("unreadable_time", "scheduled_date")
+        if wanted is None or wanted.year not in YEARS or (ordered is not None and wanted <= ordered):
+            facts["scheduled_for"] = None  # it is no time after the order's own
     total = facts["total"]
     if is_empty(value.get("total")):
         read.note("missing", "total")
@@ -252,17 +252,6 @@ def _facts(value: Mapping[str, Any], read: Reader, payment_codes: Mapping[str, s
         read.note("missing", "foods")
     items = tuple([_item(food, read) for food in read.objects(foods, "foods", _is_food)])
     return Facts(**facts, payment_code=code, amount_due=amount_due(total, code), items=items)
-
-
-def _scheduled(sent: str | None, ordered_at: str | None, zone: tzinfo, read: Reader) -> str | None:
-    """The time for which an order is wanted, as it was sent; None when that is not after the order's own time."""
-    if sent is None:
-        return None
-    wanted, ordered = local_moment(sent, zone), local_moment(ordered_at, zone)
-    if wanted is None:
-        read.note("unreadable_time", "scheduled_date")
-        return None
-    return sent if wanted.year in YEARS and (ordered is None or wanted > ordered) else None
 
 
 def _item(food: Mapping[str, Any], read: Reader) -> Item:
@@ -371,7 +360,8 @@ def mismatches(facts: Facts) -> Iterator[str]:
 def _line_adds_up(item: Item) -> bool:
     if item.price is None or item.quantity is None or item.total is None:
         return True
-    options = [option for option in item.options if not _is_bare(option)]
+    # Without groups in which no option is named.
+    options = [one for one in item.options if (one.option_id, one.option_name, one.price) != (None, None, None)]
     prices = [option.price for option in options if option.price is not None]
     if len(prices) < len(options) or any(option.operation not in {None, "", "+"} for option in options):
         return True
@@ -381,11 +371,6 @@ def _line_adds_up(item: Item) -> bool:
         return True
     allowed = CENT * max(Decimal(1), abs(item.quantity))  # each piece's price may have been rounded
     return any(abs(item.total - reading) <= allowed for reading in readings)
-
-
-def _is_bare(option: Option) -> bool:
-    """A group without an option in it."""
-    return option.option_id is None and option.option_name is None and option.price is None
 
 
 def _total_adds_up(facts: Facts) -> bool:

@@ -69,11 +69,6 @@ def is_empty(value: object) -> bool:
     return value is None or value is False
 
 
-def is_plain(document: str) -> bool:
-    """Whether no text of a document can need cleaning."""
-    return _ODD.search(document) is None
-
-
 def elements_of(value: object, is_one: Callable[[Mapping[str, Any]], bool]) -> list[Any] | None:
     """The elements of a list in any of its shapes; None: it has none of them. `is_one`: whether an object is an element.
 
@@ -134,9 +129,9 @@ class Reader:
 
     __slots__ = ("_minor", "_plain", "problems", "remarks")
 
-    def __init__(self, *, plain: bool = False, minor: Collection[str] = ()) -> None:
-        """`plain`: `is_plain` of the document. `minor`: the fields whose problems are remarks."""
-        self._plain = plain
+    def __init__(self, document: str | None = None, *, minor: Collection[str] = ()) -> None:
+        """`minor`: the fields whose problems are remarks."""
+        self._plain = document is not None and _ODD.search(document) is None  # no text in it needs cleaning
         self._minor = minor
         self.problems: dict[str, None] = {}
         self.remarks: dict[str, None] = {}

@@ -97,26 +97,21 @@ class Listening:
         try:
             while True:
                 self._changed.clear()
-                is_right = await self._try()
+                again_s: float | None = AGAIN_S
+                try:
+                    await self._listen()
+                    again_s = None
+                except OSError as error:
+                    is_tls = isinstance(error, BadCertificate)
+                    self._fail(error.strerror or str(error), of_certificate=is_tls, reason=none_left(error))
+                except Exception as error:  # noqa: BLE001 - see the head of this file
+                    _log.exception("web.crashed")
+                    self._fail(type(error).__name__)
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(None if is_right else AGAIN_S):
+                    async with asyncio.timeout(again_s):
                         await self._changed.wait()
         finally:
             self._close()
-
-    async def _try(self) -> bool:
-        """Whether we listen as it is wanted. Never raises."""
-        try:
-            await self._listen()
-        except OSError as error:
-            is_tls = isinstance(error, BadCertificate)
-            self._fail(error.strerror or str(error), of_certificate=is_tls, reason=none_left(error))
-        except Exception as error:  # noqa: BLE001 - see the head of this file
-            _log.exception("web.crashed")
-            self._fail(type(error).__name__)
-        else:
-            return True
-        return False
 
     async def _listen(self) -> None:
         wanted = self._wanted
