@@ -1,7 +1,6 @@
 """The words: complete in both languages, all of them used, never failing, and readable by somebody busy."""
 
 import ast
-import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
@@ -149,22 +148,26 @@ _context = click.Context(program, **program.context_settings)  # else click keep
 for _name in program.list_commands(_context):
     program.get_command(_context, _name)
 COMMANDS = dict(_parts(program, ""))
-HELP = {
-    f"help.{re.sub('[ -]', '_', path or 'orderbridge')}": inspect.cleandoc(command.help or "")
-    for path, command in COMMANDS.items()
-}
-
-
-def _lines(text: str) -> list[str]:
-    """Paragraph by paragraph; what is to stay as it is, as it is."""
-    parts = text.strip().split("\n\n")
-    return [part if part.startswith("\b") else " ".join(part.split()) for part in parts]
+HELP = {f"help.{re.sub('[ -]', '_', path or 'orderbridge')}" for path in COMMANDS}
 
 
 def test_every_command_has_its_help_in_both_languages() -> None:
-    assert {key: _lines(SENTENCES.get(key, {}).get("en", "")) for key in HELP} == {
-        key: _lines(written) for key, written in HELP.items()
-    }
+    assert HELP - {"help.orderbridge"} == {key for key in SENTENCES if key.startswith("help.")} - {"help.orderbridge"}
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_help_fits_the_screen(language: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The list two screens of 80 x 24, a command one; in the list each has one line."""
+    monkeypatch.setattr(texts, "_spoken", language)
+    translate(program, "")
+    lengths = {}
+    for path, command in COMMANDS.items():
+        context = WordsContext(
+            command, info_name=f"orderbridge {path}".strip(), max_content_width=80, terminal_width=80
+        )
+        lengths[path] = command.get_help(context).count("\n") + 1
+    most = {"": 48, "sandbox": 27}
+    assert {path: length for path, length in lengths.items() if length > most.get(path, 24)} == {}
 
 
 def test_help_is_in_the_language_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,7 +179,7 @@ def test_help_is_in_the_language_of_the_environment(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(texts, "_spoken", "en")
     command = program.get_command(_context, "db")
     assert command is not None
-    assert command.help == HELP["help.db"]
+    assert command.help == SENTENCES["help.db"]["en"]
 
 
 OPTIONS = {

@@ -78,7 +78,6 @@ class ActionKind:
     subject: Subject
     path: str  # of its PUT; the id of what it is done to follows
     command: str
-    help: str  # of the command
     doubt: Doubt
     priority: int  # 0 goes first
     argument: Argument | None = None
@@ -123,7 +122,6 @@ ACTIONS: Mapping[Action, ActionKind] = {
         subject=Subject.ORDER,
         path="/orders/accept",
         command="accept",
-        help="Accept an order.",
         argument=PREPARING_TIME,
         target=CONFIRMED,
         undone=frozenset({RECEIVED}),
@@ -137,7 +135,6 @@ ACTIONS: Mapping[Action, ActionKind] = {
         subject=Subject.ORDER,
         path="/orders/ontheway",
         command="on-the-way",
-        help="Report an order as on the way: the restaurant's own courier has left with it.",
         target=IN_DELIVERY,
         undone=frozenset({CONFIRMED}),
         shown_by=frozenset({IN_DELIVERY}),
@@ -150,7 +147,6 @@ ACTIONS: Mapping[Action, ActionKind] = {
         subject=Subject.ORDER,
         path="/orders/complete",
         command="complete",
-        help="Complete an order: it has been handed over and paid.",
         target=COMPLETE_WITH_PAYMENT,
         undone=frozenset({IN_DELIVERY}),
         shown_by=frozenset({COMPLETE_WITH_PAYMENT}),
@@ -161,7 +157,6 @@ ACTIONS: Mapping[Action, ActionKind] = {
         subject=Subject.ORDER,
         path="/orders/cancel",
         command="cancel",
-        help="Cancel an order.",
         argument=REASON_ID,
         target=CANCELED,
         undone=None,
@@ -173,7 +168,6 @@ ACTIONS: Mapping[Action, ActionKind] = {
         subject=Subject.RESTAURANT,
         path="/restaurants/status/open",
         command="restaurant open",
-        help="Open or close a restaurant for new orders.",
         target_shown=OPEN,
         doubt=Doubt.STATUS,
         superseded_by=_TOGGLES_RESTAURANT,
@@ -183,7 +177,6 @@ ACTIONS: Mapping[Action, ActionKind] = {
         subject=Subject.RESTAURANT,
         path="/restaurants/status/close",
         command="restaurant close",
-        help="Open or close a restaurant for new orders.",
         target_shown=CLOSED,
         doubt=Doubt.STATUS,
         superseded_by=_TOGGLES_RESTAURANT,
@@ -193,7 +186,6 @@ ACTIONS: Mapping[Action, ActionKind] = {
         subject=Subject.FOOD,
         path="/foods/status-active",
         command="food on",
-        help="Switch a food on or off (sold out).",
         doubt=Doubt.NOTHING,
         superseded_by=_TOGGLES_FOOD,
         priority=2,
@@ -202,7 +194,6 @@ ACTIONS: Mapping[Action, ActionKind] = {
         subject=Subject.FOOD,
         path="/foods/status-passive",
         command="food off",
-        help="Switch a food on or off (sold out).",
         doubt=Doubt.NOTHING,
         superseded_by=_TOGGLES_FOOD,
         priority=2,

@@ -8,7 +8,7 @@ from orderbridge.texts import say
 
 @click.group()
 def board() -> None:
-    """Manage the board's tablets."""
+    """The tablets of the board."""
 
 
 @board.command("pair")
@@ -16,7 +16,7 @@ def board() -> None:
 @as_json
 @pass_context
 def pair(context: Context, look: bool, as_json: bool) -> None:
-    """Print eight digits that pair one tablet within 10 minutes."""
+    """Print the digits that pair a tablet within 10 minutes."""
     from orderbridge.clock import SystemClock
     from orderbridge_board import devices
 
@@ -56,7 +56,7 @@ def devices(context: Context, as_json: bool) -> None:
 @click.argument("device")
 @pass_context
 def revoke(context: Context, device: str) -> None:
-    """Revoke a tablet's access. DEVICE: its id or its name."""
+    """Revoke a tablet's access."""
     from orderbridge.clock import SystemClock
     from orderbridge_board import devices
 

@@ -18,18 +18,16 @@ LONGEST_SLUG = 60
 
 
 @click.command()
-@click.option("--till", required=True, help="The POS's name and version, as the report shows it.")
-@click.option("--database", "url", help="The address of an empty database; without it a SQLite file in the folder.")
+@click.option("--till", required=True, help="The POS's name and version in the report.")
+@click.option("--database", "url", help="An empty database; else a SQLite file in the folder.")
 @click.option(
     "--folder", type=click.Path(file_okay=False, path_type=Path), help="The folder for all files; default certify-NAME."
 )
 @click.option("--seed", default=1, show_default=True, help="The same seed plays the same orders.")
 @click.option("--only", multiple=True, help="Only this scenario; may be repeated.")
-@click.option(
-    "--start", default="", help="A command that starts the POS; certify also kills it, and starts two at once."
-)
-@click.option("--hands", help="A command that does in the POS what a person would be asked to do.")
-@click.option("--unattended", is_flag=True, help="Ask no one: criteria that need a person count as not seen.")
+@click.option("--start", default="", help="A command that starts the POS; certify kills it.")
+@click.option("--hands", help="A command that does a person's steps in the POS.")
+@click.option("--unattended", is_flag=True, help="Ask no one: what needs a person is not seen.")
 @click.option(
     "--within", "within_s", default=10.0, show_default=True, help="Seconds within which an order must be taken over."
 )
@@ -48,10 +46,7 @@ def certify(
     unattended: bool,
     **terms: Any,
 ) -> None:
-    """Try a till: play what it meets in its life, look at what it writes, and report.
-
-    Sandbox, daemon and an empty database are started; the till is yours. The same command goes on where it stopped.
-    """
+    """Test a POS and report."""
     from orderbridge_certify.driver import Terms
     from orderbridge_certify.play import Wanted
     from orderbridge_certify.play import certify as play

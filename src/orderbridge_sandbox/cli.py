@@ -23,7 +23,7 @@ SHORT = {"cooldown": "cooldown_seconds"}  # an option's name that is not its swi
     help="The SQLite file to leave behind.",
 )
 def demo(order_count: int, database: Path) -> None:
-    """Run sandbox, daemon and a small POS together: watch orders come in, be accepted and completed."""
+    """Play orders through sandbox, daemon and a small POS."""
     import sqlite3
 
     from orderbridge_sandbox.demo import play
@@ -36,7 +36,7 @@ def demo(order_count: int, database: Path) -> None:
 
 @click.command()
 @click.option("--listen", default="127.0.0.1:8443", show_default=True, help="Address and port.")
-@click.option("--name", "names", multiple=True, help="Another host name for the certificate; may be repeated.")
+@click.option("--name", "names", multiple=True, help="Another host name; may be repeated.")
 @click.option(
     "--directory",
     type=click.Path(file_okay=False, path_type=Path),
@@ -49,16 +49,14 @@ def demo(order_count: int, database: Path) -> None:
     "--cooldown-scope",
     type=click.Choice(["credential", "application", "address", "restaurant"]),
     show_default="credential",
-    help="Who shares a cooldown; the interface does not say.",
+    help="Who shares a cooldown.",
 )
 @click.option("--token-seconds", type=float, show_default="86400", help="Validity of an access token.")
 @click.option("--orders-per-minute", type=float, show_default="2", help="Orders placed automatically; 0: none.")
 @click.option("--max-orders", type=int, help="Stop placing orders after this many.")
-@click.option("--seed", type=int, help="The same seed places the same orders; without one, each start differs.")
-@click.option("--preset", "presets", multiple=True, help="A named group of switches; may be repeated.")
-@click.option(
-    "--set", "settings", multiple=True, help="A switch: NAME=VALUE; may be repeated. docs/sandbox.md lists all."
-)
+@click.option("--seed", type=int, help="The same seed places the same orders.")
+@click.option("--preset", "presets", multiple=True, help="A set of switches, by name; may be repeated.")
+@click.option("--set", "settings", multiple=True, help="A switch, NAME=VALUE (docs/sandbox.md).")
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing of what happens.")
 def sandbox(
     listen: str,
@@ -70,7 +68,7 @@ def sandbox(
     quiet: bool,
     **given: Any,
 ) -> None:
-    """Simulate the marketplace on this machine, for an integration without credentials."""
+    """Run a simulated marketplace on this machine."""
     from orderbridge.clock import SystemClock
     from orderbridge_sandbox import Options, World
     from orderbridge_sandbox.options import settings_from, settings_of

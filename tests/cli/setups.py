@@ -33,8 +33,6 @@ from orderbridge.errors import ConfigError
 from orderbridge.store.database import open_database
 from orderbridge_sandbox import Fault, Sandbox
 
-LANGUAGES = ("en", "tr")
-
 
 @dataclass
 class Place:
@@ -109,7 +107,7 @@ def _toml(value: object) -> str:
 class SetUp:
     """`says`: what check has to name, in English; `log`: what the log has to name, None: nothing of it is there to see."""
 
-    title: tuple[str, str]
+    title: str
     plant: Callable[[Place], None]
     says: tuple[str, ...]
     code: int = 1
@@ -120,10 +118,10 @@ SETUPS: list[SetUp] = []
 
 
 def setup(
-    en: str, tr: str, *says: str, code: int = 1, log: tuple[str, ...] | None = ()
+    title: str, *says: str, code: int = 1, log: tuple[str, ...] | None = ()
 ) -> Callable[..., Callable[[Place], None]]:
     def take(plant: Callable[[Place], None]) -> Callable[[Place], None]:
-        SETUPS.append(SetUp((en, tr), plant, says, code, log))
+        SETUPS.append(SetUp(title, plant, says, code, log))
         return plant
 
     return take
@@ -132,114 +130,75 @@ def setup(
 # ---- the configuration -----------------------------------------------------------------------------------------------
 
 
-@setup("no configuration at all", "ayar dosyası hiç yok", "No configuration file found", "orderbridge init", code=78)
+@setup("no configuration at all", "No configuration file found", "orderbridge init", code=78)
 def _(place: Place) -> None:
     place.config = None
 
 
-@setup("the named file is not there", "gösterilen dosya yok", "there is no such file", "orderbridge init", code=78)
+@setup("the named file is not there", "there is no such file", "orderbridge init", code=78)
 def _(place: Place) -> None:
     place.config = place.folder / "missing.toml"
     place.is_written = True
 
 
-@setup("the named file is a folder", "gösterilen dosya bir klasör", "is a folder", "Name the file in it", code=78)
+@setup("the named file is a folder", "is a folder", "Name the file in it", code=78)
 def _(place: Place) -> None:
     assert place.config
     place.config.mkdir()
 
 
-@setup("a line is no TOML", "bir satır TOML değil", "is not valid TOML", "line 2", "Correct that line", code=78)
+@setup("a line is no TOML", "is not valid TOML", "line 2", "Correct that line", code=78)
 def _(place: Place) -> None:
     assert place.config
     place.config.write_text(f'language = "{place.language}"\nbase_url = https://api.example.com\n')
 
 
-@setup("the file was saved as UTF-16", "dosya UTF-16 olarak kaydedilmiş", "is not UTF-8", "Save it as UTF-8", code=78)
+@setup("the file was saved as UTF-16", "is not UTF-8", "Save it as UTF-8", code=78)
 def _(place: Place) -> None:
     assert place.config
     place.config.write_text('language = "en"\n', "utf-16")
 
 
-WRONG_VALUES: list[tuple[str, str, str, str, dict[str, object]]] = [  # of [marketplace]
-    (
-        "a key is misspelt",
-        "bir anahtar yanlış yazılmış",
-        "marketplace.cooldown_second ",
-        "did you mean cooldown_seconds?",
-        {"cooldown_second": 30},
-    ),
-    (
-        "a number is in words",
-        "sayı yerine yazı",
-        "marketplace.timeout_seconds ",
-        "must be a number",
-        {"timeout_seconds": "twenty"},
-    ),
+WRONG_VALUES: list[tuple[str, str, str, dict[str, object]]] = [  # of [marketplace]
+    ("a key is misspelt", "marketplace.cooldown_second ", "did you mean cooldown_seconds?", {"cooldown_second": 30}),
+    ("a number is in words", "marketplace.timeout_seconds ", "must be a number", {"timeout_seconds": "twenty"}),
     (
         "http:// in base_url",
-        "base_url http:// ile başlıyor",
         "marketplace.base_url ",
         "must begin with https://",
         {"base_url": "http://api.example.com"},
     ),
-    (
-        "no scheme in base_url",
-        "base_url içinde https:// yok",
-        "marketplace.base_url ",
-        "must begin with https://",
-        {"base_url": "api.example.com"},
-    ),
-    (
-        "a space in base_url",
-        "base_url içinde boşluk",
-        "marketplace.base_url ",
-        "contains a space",
-        {"base_url": "https://api.example. com"},
-    ),
-    (
-        "a time zone that is none",
-        "olmayan bir saat dilimi",
-        "marketplace.timezone ",
-        "Europe/Istanbul",
-        {"timezone": "Türkiye"},
-    ),
+    ("no scheme in base_url", "marketplace.base_url ", "must begin with https://", {"base_url": "api.example.com"}),
+    ("a space in base_url", "marketplace.base_url ", "contains a space", {"base_url": "https://api.example. com"}),
+    ("a time zone that is none", "marketplace.timezone ", "Europe/Istanbul", {"timezone": "Türkiye"}),
     (
         "a cooldown that is too short",
-        "çok kısa bekleme süresi",
         "marketplace.cooldown_seconds ",
         "use 30 or more",
         {"base_url": "https://api.example.com", "cooldown_seconds": 5},
     ),
     (
         "the sandbox has not made its certificate yet",
-        "sandbox sertifikası henüz yok",
         "marketplace.ca_file ",
         "start `orderbridge sandbox` first",
         {"ca_file": "sandbox-data/ca.pem"},
     ),
 ]
-for _en, _tr, _key, _words, _wrong in WRONG_VALUES:
-    setup(_en, _tr, _key, _words, code=78)(lambda place, wrong=_wrong: place.market.update(wrong))
+for _title, _key, _words, _wrong in WRONG_VALUES:
+    setup(_title, _key, _words, code=78)(lambda place, wrong=_wrong: place.market.update(wrong))
 
 
-@setup("an account's name with a Turkish letter", "hesap adında Türkçe harf", "accounts[0].name ", "a-z, 0-9", code=78)
+@setup("an account's name with a Turkish letter", "accounts[0].name ", "a-z, 0-9", code=78)
 def _(place: Place) -> None:
     place.accounts = [("kadıköy", *place.accounts[0][1:])]
 
 
-@setup("not an account", "hesap yok", "accounts ", "add an [[accounts]] table", code=78)
+@setup("no account", "accounts ", "add an [[accounts]] table", code=78)
 def _(place: Place) -> None:
     place.accounts = []
 
 
-@setup(
-    "ca_file is no certificate",
-    "ca_file bir sertifika değil",
-    "not a readable file of PEM certificates",
-    "BEGIN CERTIFICATE",
-    code=78,
-)
+@setup("ca_file is no certificate", "not a readable file of PEM certificates", "BEGIN CERTIFICATE", code=78)
 def _(place: Place) -> None:
     (place.folder / "ca.pem").write_text("a menu")
     place.market["ca_file"] = "ca.pem"
@@ -247,7 +206,6 @@ def _(place: Place) -> None:
 
 @setup(
     "ca_file lies in a folder that the user may not read",
-    "ca_file kullanıcının okuyamadığı bir klasörde",
     "marketplace.ca_file",
     "cannot be read (Permission denied)",
     code=78,
@@ -264,11 +222,7 @@ def _(place: Place) -> None:
 
 
 @setup(
-    "the user may not read the configuration",
-    "kullanıcı ayar dosyasını okuyamıyor",
-    "cannot be read (Permission denied)",
-    "Check its owner and mode",
-    code=78,
+    "the user may not read the configuration", "cannot be read (Permission denied)", "Check its owner and mode", code=78
 )
 def _(place: Place) -> None:
     place.write()
@@ -278,55 +232,42 @@ def _(place: Place) -> None:
 # ---- the secrets -----------------------------------------------------------------------------------------------------
 
 
-@setup(
-    "a secret's file is missing",
-    "gizli anahtar dosyası yok",
-    "app.secret cannot be read (No such file",
-    "check app_secret_key_file",
-    code=78,
-)
+@setup("a secret's file is missing", "app.secret cannot be read (No such file", "check app_secret_key_file", code=78)
 def _(place: Place) -> None:
     (place.folder / "app.secret").unlink()
 
 
-@setup("a secret's file is empty", "gizli anahtar dosyası boş", "app_secret_key ", "is empty", code=78)
+@setup("a secret's file is empty", "app_secret_key ", "is empty", code=78)
 def _(place: Place) -> None:
     place.secret("app", "\n")
 
 
-@setup("both secrets in one file", "iki anahtar tek dosyada", "app_secret_key ", "contains a line break", code=78)
+@setup("both secrets in one file", "app_secret_key ", "contains a line break", code=78)
 def _(place: Place) -> None:
     place.secret("app", f"{APP}\n{REST}\n")
 
 
-@setup("a Turkish letter in a secret", "gizli anahtarda Türkçe harf", "LATIN SMALL LETTER DOTLESS I")
+@setup("a Turkish letter in a secret", "LATIN SMALL LETTER DOTLESS I")
 def _(place: Place) -> None:
     place.accounts = [("kadikoy", place.accounts[0][1], place.secret("rest", "sandbox-kad\u0131koy-secret"))]
 
 
-@setup("a no-break space in a secret", "gizli anahtarda bölünmez boşluk", "NO-BREAK SPACE")
+@setup("a no-break space in a secret", "NO-BREAK SPACE")
 def _(place: Place) -> None:
     place.accounts = [("kadikoy", place.accounts[0][1], place.secret("rest", f"{REST[:4]}\u00a0{REST[4:]}"))]
 
 
-@setup("a secret in quotation marks", "gizli anahtar tırnak içinde", "app_secret_key ", "quotation marks", code=78)
+@setup("a secret in quotation marks", "app_secret_key ", "quotation marks", code=78)
 def _(place: Place) -> None:
     place.secret("app", f'"{APP}"')
 
 
-@setup("a secret saved as UTF-16", "gizli anahtar UTF-16 olarak kaydedilmiş", "app_secret_key ", "not UTF-8", code=78)
+@setup("a secret saved as UTF-16", "app_secret_key ", "not UTF-8", code=78)
 def _(place: Place) -> None:
     place.secret("app", APP.encode("utf-16"))
 
 
-@setup(
-    "everybody may read a secret",
-    "gizli anahtarı herkes okuyabiliyor",
-    "mode 0644",
-    "chmod 0600",
-    code=69,
-    log=("chmod 0600",),
-)
+@setup("everybody may read a secret", "mode 0644", "chmod 0600", code=69, log=("chmod 0600",))
 def _(place: Place) -> None:
     (place.folder / "app.secret").chmod(0o644)
     place.market["base_url"] = f"https://127.0.0.1:{_free_port()}"
@@ -336,29 +277,23 @@ _LOGGED = ("login.refused", "Compare app_secret_key and rest_secret_key")
 _LOGIN = ("login_refused", "Compare app_secret_key and rest_secret_key")
 
 
-@setup("a secret is wrong", "gizli anahtar yanlış", *_LOGIN, log=_LOGGED)
+@setup("a secret is wrong", *_LOGIN, log=_LOGGED)
 def _(place: Place) -> None:
     place.secret("rest", "wrong-secret-of-the-test")
 
 
-@setup("the secrets have changed places", "anahtarlar yer değiştirmiş", *_LOGIN, "changed places", log=_LOGGED)
+@setup("the secrets have changed places", *_LOGIN, "changed places", log=_LOGGED)
 def _(place: Place) -> None:
     name, app, rest = place.accounts[0]
     place.accounts = [(name, rest, app)]
 
 
-@setup("one account is right, one is wrong", "bir hesap doğru, biri yanlış", "account moda", *_LOGIN, log=_LOGGED)
+@setup("one account is right, one is wrong", "account moda", *_LOGIN, log=_LOGGED)
 def _(place: Place) -> None:
     place.accounts.append(("moda", place.accounts[0][1], place.secret("moda", "wrong-secret-of-the-test")))
 
 
-@setup(
-    "two accounts with the same secrets",
-    "iki hesapta aynı anahtarlar",
-    "'kadikoy' and 'moda' have the same secrets",
-    "remove one",
-    code=78,
-)
+@setup("two accounts with the same secrets", "'kadikoy' and 'moda' have the same secrets", "remove one", code=78)
 def _(place: Place) -> None:
     place.accounts.append(("moda", *place.accounts[0][1:]))
 
@@ -366,19 +301,18 @@ def _(place: Place) -> None:
 # ---- the line --------------------------------------------------------------------------------------------------------
 
 
-@setup("the host's name is wrong", "sunucu adı yanlış", "dns_failed", "Check its spelling", code=69)
+@setup("the host's name is wrong", "dns_failed", "Check its spelling", code=69)
 def _(place: Place) -> None:
     _names(place, socket.gaierror(socket.EAI_NONAME, "Name or service not known"))
 
 
-@setup("no DNS server answers", "DNS sunucusu yanıt vermiyor", "dns_silent", "resolv.conf", code=69)
+@setup("no DNS server answers", "dns_silent", "resolv.conf", code=69)
 def _(place: Place) -> None:
     _names(place, socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution"))
 
 
 @setup(
     "the port is wrong, or the service is down",
-    "port yanlış ya da platform kapalı",
     "connection_refused",
     "Nothing listens at that address and port",
     code=69,
@@ -387,70 +321,42 @@ def _(place: Place) -> None:
     place.market["base_url"] = f"https://127.0.0.1:{_free_port()}"
 
 
-@setup("a firewall swallows everything", "güvenlik duvarı her şeyi yutuyor", "connect_timeout", "the firewall", code=69)
+@setup("a firewall swallows everything", "connect_timeout", "the firewall", code=69)
 def _(place: Place) -> None:
     silent = place.stack.enter_context(socket.create_server(("127.0.0.1", 0)))
     place.market |= {"base_url": f"https://127.0.0.1:{silent.getsockname()[1]}", "timeout_seconds": 0.3}
 
 
-@setup(
-    "the proxy is not there",
-    "vekil sunucu yok",
-    "proxy_unreachable",
-    "from HTTPS_PROXY",
-    "Correct HTTPS_PROXY",
-    code=69,
-)
+@setup("the proxy is not there", "proxy_unreachable", "from HTTPS_PROXY", "Correct HTTPS_PROXY", code=69)
 def _(place: Place) -> None:
     place.patch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{_free_port()}")
 
 
-@setup(
-    "the proxy wants a password",
-    "vekil sunucu parola istiyor",
-    "proxy_password",
-    "407",
-    "http://user:password@host:port",
-    code=69,
-)
+@setup("the proxy wants a password", "proxy_password", "407", "http://user:password@host:port", code=69)
 def _(place: Place) -> None:
     port = place.stack.enter_context(_answering(b"HTTP/1.1 407 No\r\ncontent-length: 0\r\n\r\n"))
     place.patch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{port}")
 
 
-@setup(
-    "the proxy wants NTLM or Kerberos",
-    "vekil sunucu NTLM ya da Kerberos istiyor",
-    "proxy_scheme",
-    "put a local proxy in between",
-    code=69,
-)
+@setup("the proxy wants NTLM or Kerberos", "proxy_scheme", "put a local proxy in between", code=69)
 def _(place: Place) -> None:
     answer = b"HTTP/1.1 407 No\r\nproxy-authenticate: NTLM\r\ncontent-length: 0\r\n\r\n"
     place.patch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{place.stack.enter_context(_answering(answer))}")
 
 
-@setup(
-    "the proxy does not let us through",
-    "vekil sunucu geçirmiyor",
-    "proxy_refused",
-    "403",
-    "Correct HTTPS_PROXY",
-    code=69,
-)
+@setup("the proxy does not let us through", "proxy_refused", "403", "Correct HTTPS_PROXY", code=69)
 def _(place: Place) -> None:
     port = place.stack.enter_context(_answering(b"HTTP/1.1 403 No\r\ncontent-length: 0\r\n\r\n"))
     place.patch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{port}")
 
 
-@setup("a SOCKS proxy", "SOCKS vekil sunucu", "proxy_invalid", "http://host:port", code=69)
+@setup("a SOCKS proxy", "proxy_invalid", "http://host:port", code=69)
 def _(place: Place) -> None:
     place.patch.setenv("HTTPS_PROXY", "socks5://127.0.0.1:1080")
 
 
 @setup(
     "the certificate's issuer is not trusted",
-    "sertifikayı verene güvenilmiyor",
     "tls_untrusted",
     "issued by CN=orderbridge sandbox CA",
     "marketplace.ca_file",
@@ -460,53 +366,39 @@ def _(place: Place) -> None:
     del place.market["ca_file"]
 
 
-@setup("the certificate has expired", "sertifikanın süresi dolmuş", "tls_expired", "valid from", "has expired", code=69)
+@setup("the certificate has expired", "tls_expired", "valid from", "has expired", code=69)
 def _(place: Place) -> None:
     expired = Sandbox(place.sandbox.world, directory=place.folder / "expired", expired=True)
     running = place.stack.enter_context(expired)
     place.market |= {"base_url": running.base_url, "ca_file": str(running.ca_file)}
 
 
-@setup(
-    "the certificate is for another name",
-    "sertifika başka bir ad için",
-    "tls_wrong_name",
-    "for localhost",
-    "is for another name",
-    code=69,
-)
+@setup("the certificate is for another name", "tls_wrong_name", "for localhost", "is for another name", code=69)
 def _(place: Place) -> None:
     real = socket.getaddrinfo
     place.patch.setattr(socket, "getaddrinfo", lambda _, *more, **named: real("127.0.0.1", *more, **named))
     place.market |= {"base_url": place.sandbox.base_url.replace("127.0.0.1", "pos.example"), "cooldown_seconds": 30}
 
 
-@setup("an http server on that port", "o portta http sunucusu var", "tls_none", "does not speak TLS", code=69)
+@setup("an http server on that port", "tls_none", "does not speak TLS", code=69)
 def _(place: Place) -> None:
     port = place.stack.enter_context(_answering(b"HTTP/1.1 400 Bad Request\r\n\r\n"))
     place.market["base_url"] = f"https://127.0.0.1:{port}"
 
 
-@setup(
-    "the path of base_url is wrong", "base_url yolu yanlış", "HTTP 404", "that path is not the marketplace's", code=69
-)
+@setup("the path of base_url is wrong", "HTTP 404", "that path is not the marketplace's", code=69)
 def _(place: Place) -> None:
     place.market["base_url"] = f"{place.sandbox.base_url}/v2"
 
 
-@setup(
-    "a sign-in page stands in front of the service",
-    "platformun önünde bir oturum açma sayfası var",
-    "front_redirects",
-    "in a browser in this network",
-)
+@setup("a sign-in page stands in front of the service", "front_redirects", "in a browser in this network")
 def _(place: Place) -> None:
     faults = place.sandbox.world.faults
     place.stack.callback(faults.clear)
     faults.add(Fault.redirect("login", "https://login.example.com/", 302, times=None))
 
 
-@setup("the clock is wrong by an hour", "saat bir saat yanlış", "+360", "timedatectl", log=None)
+@setup("the clock is wrong by an hour", "+360", "timedatectl", log=None)
 def _(place: Place) -> None:
     real = SystemClock.now
 
@@ -519,51 +411,40 @@ def _(place: Place) -> None:
 # ---- the database ----------------------------------------------------------------------------------------------------
 
 
-@setup("[accounts] in one pair of brackets", "[accounts] tek köşeli ayraçla", "must be a list", "[[accounts]]", code=78)
+@setup("[accounts] in one pair of brackets", "must be a list", "[[accounts]]", code=78)
 def _(place: Place) -> None:
     place.write()
     assert place.config
     place.config.write_text(place.config.read_text("utf-8").replace("[[accounts]]", "[accounts]"), "utf-8")
 
 
-@setup("a Windows path", "Windows yolu", "contains a backslash", "written with slashes", code=78)
+@setup("a Windows path", "contains a backslash", "written with slashes", code=78)
 def _(place: Place) -> None:
     place.database["url"] = r"sqlite:///C:\\pos\\pos.db"
 
 
-@setup("~ in a path", "yolda ~", "database.url", "may not begin with ~", "write the whole path", code=78)
+@setup("~ in a path", "database.url", "may not begin with ~", "write the whole path", code=78)
 def _(place: Place) -> None:
     place.database["url"] = "sqlite:///~/pos.db"
 
 
-@setup("a server without a database's name", "veritabanının adı eksik", "names no database", "at the end", code=78)
+@setup("a server without a database's name", "names no database", "at the end", code=78)
 def _(place: Place) -> None:
     place.database["url"] = "mysql://pos@127.0.0.1"
 
 
-@setup(
-    "a folder for a database",
-    "veritabanı yerine klasör",
-    "is a folder, not a SQLite file",
-    "Add the file's name",
-    code=78,
-)
+@setup("a folder for a database", "is a folder, not a SQLite file", "Add the file", code=78)
 def _(place: Place) -> None:
     place.file.unlink()
     place.file.mkdir()
 
 
-@setup("the database's folder is missing", "veritabanının klasörü yok", "Create the folder", log=("Create the folder",))
+@setup("the database's folder is missing", "Create the folder", log=("Create the folder",))
 def _(place: Place) -> None:
     place.database["url"] = f"sqlite:///{place.folder}/missing/pos.db"
 
 
-@setup(
-    "the user may not write to the database's folder",
-    "kullanıcı veritabanının klasörüne yazamıyor",
-    "Let this user write",
-    log=("this user write",),
-)
+@setup("the user may not write to the database's folder", "Let this user write", log=("this user write",))
 def _(place: Place) -> None:
     _needs_root()
     _open_for_nobody(place)
@@ -572,7 +453,7 @@ def _(place: Place) -> None:
     _as_nobody(place)
 
 
-@setup("the user may not write to the database's file", "kullanıcı veritabanı dosyasına yazamıyor", "this user write")
+@setup("the user may not write to the database's file", "this user write")
 def _(place: Place) -> None:
     _needs_root()
     _open_for_nobody(place)
@@ -581,12 +462,12 @@ def _(place: Place) -> None:
     _as_nobody(place)
 
 
-@setup("the file is no database", "dosya bir veritabanı değil", "not a SQLite file", "put a backup in its place")
+@setup("the file is no database", "not a SQLite file", "put a backup in its place")
 def _(place: Place) -> None:
     place.file.write_bytes(b"a menu, no database" * 100)
 
 
-@setup("the file is damaged", "dosya bozulmuş", "is damaged", "put a backup in its place", code=78)
+@setup("the file is damaged", "is damaged", "put a backup in its place", code=78)
 def _(place: Place) -> None:
     with closing(sqlite3.connect(place.file)) as pos:
         page = pos.execute("SELECT rootpage FROM sqlite_master WHERE name = 'delivery_orders'").fetchone()[0]
@@ -596,24 +477,18 @@ def _(place: Place) -> None:
         file.write(b"U" * size)
 
 
-@setup(
-    "the file has a second name",
-    "dosyanın ikinci bir adı var",
-    "has another name (a hard link)",
-    "find / -xdev -samefile",
-    code=78,
-)
+@setup("the file has a second name", "has another name (a hard link)", "find / -xdev -samefile", code=78)
 def _(place: Place) -> None:
     place.file.with_name("copy.db").hardlink_to(place.file)
 
 
-@setup("the file is a link to nowhere", "dosya hiçbir yere götürmeyen bir bağlantı", "Create the folder", "/nowhere")
+@setup("the file is a link to nowhere", "Create the folder", "/nowhere")
 def _(place: Place) -> None:
     place.file.unlink()
     place.file.symlink_to(place.folder / "nowhere/pos.db")
 
 
-@setup("root's -wal beside the file", "dosyanın yanında root'un -wal dosyası", "to -wal and -shm beside it", code=78)
+@setup("root's -wal beside the file", "to -wal and -shm beside it", code=78)
 def _(place: Place) -> None:
     _needs_root()
     pos = place.stack.enter_context(closing(sqlite3.connect(place.file)))
@@ -627,7 +502,6 @@ def _(place: Place) -> None:
 
 @setup(
     "root's -shm left beside the file",
-    "dosyanın yanında kalmış root'un -shm dosyası",
     "readonly",
     "to -wal and -shm beside it",
     log=("This user cannot write to", "to -wal and -shm beside it"),
@@ -642,14 +516,13 @@ def _(place: Place) -> None:
     _as_nobody(place)
 
 
-@setup("a column of ours was renamed", "tablolardaki bir sütunun adı değişmiş", "pos_reference", "Restore it", log=None)
+@setup("a column of ours was renamed", "pos_reference", "Restore it", log=None)
 def _(place: Place) -> None:
     _say_sql(place.file, "ALTER TABLE delivery_orders RENAME COLUMN pos_reference TO pos_ref")
 
 
 @setup(
     "another program holds the file",
-    "dosyayı başka bir program tutuyor",
     "locked",
     "Another program holds the database",
     "PID",
@@ -660,86 +533,62 @@ def _(place: Place) -> None:
     place.stack.enter_context(_program(HOLD, place.file))
 
 
-@setup(
-    "another orderbridge works on it",
-    "başka bir orderbridge çalışıyor",
-    "PID",
-    code=1,
-    log=("Another daemon is working on this database", "PID"),
-)
+@setup("another orderbridge works on it", "PID", log=("Another daemon is working on this database", "PID"))
 def _(place: Place) -> None:
     place.market["base_url"] = f"{place.sandbox.base_url}"
     place.secret("rest", "wrong-secret-of-the-test")
     place.stack.enter_context(_program(LEAD, place.file))
 
 
-@setup(
-    "the tables are of a newer version",
-    "tablolar daha yeni bir sürümün",
-    "schema 0099",
-    "Install the newer orderbridge",
-    code=78,
-)
+@setup("the tables are of a newer version", "schema 0099", "Install the newer orderbridge", code=78)
 def _(place: Place) -> None:
     hold_open(place.file)
     _say_sql(place.file, "UPDATE delivery_schema_version SET version_num = '0099'")
 
 
-@setup("the tables are unfinished", "tablolar yarım kalmış", "incomplete", "drop them", code=78)
+@setup("the tables are unfinished", "incomplete", "drop them", code=78)
 def _(place: Place) -> None:
     place.file.unlink()
     _say_sql(place.file, "CREATE TABLE delivery_orders (payment_key TEXT)")
 
 
-@setup(
-    "the file is gone but its -wal is there not",
-    "dosya yok, -wal dosyası duruyor",
-    "but its -wal is there",
-    "Put the file back",
-    code=78,
-)
+@setup("the file is gone and its -wal is not", "but its -wal is there", "Put the file back", code=78)
 def _(place: Place) -> None:
     place.file.unlink()
     place.file.with_name("pos.db-wal").write_bytes(b"x" * 100)
 
 
-@setup("a network file system", "ağ dosya sistemi", "network file system (nfs4)", "local disk", code=78)
+@setup("a network file system", "network file system (nfs4)", "local disk", code=78)
 def _(place: Place) -> None:
     mounts = place.folder / "mountinfo"
     mounts.write_text(f"31 1 0:31 / {place.folder} rw - nfs4 server:/pos rw\n")
     place.patch.setattr(system_mounts, "MOUNTS", mounts)
 
 
-@setup("the database's server is away", "veritabanı sunucusu kapalı", "does not answer", "that the server runs")
+@setup("the database's server is away", "does not answer", "that the server runs")
 def _(place: Place) -> None:
     place.database["url"] = f"postgresql://pos:hunter22@127.0.0.1:{_free_port()}/pos"
 
 
-@setup(
-    "the driver is not installed",
-    "sürücü yüklü değil",
-    "The driver for mysql is missing",
-    "-r requirements.lock",
-    code=78,
-)
+@setup("the driver is not installed", "The driver for mysql is missing", "-r requirements.lock", code=78)
 def _(place: Place) -> None:
     place.patch.setitem(sys.modules, "pymysql", None)
     place.database["url"] = "mysql://pos:hunter22@db.example/pos"
 
 
-@setup("no address of a database", "veritabanı adresi değil", "database.url ", "begin with one of", code=78)
+@setup("no address of a database", "database.url ", "begin with one of", code=78)
 def _(place: Place) -> None:
     place.database["url"] = "C:/pos/orders.db"
 
 
-@setup("the disk is full", "disk dolu", "0 MB free", "Make room", log=None)
+@setup("the disk is full", "0 MB free", "Make room", log=None)
 def _(place: Place) -> None:
     usage = shutil.disk_usage
     full = usage(place.folder)._replace(free=0)
     place.patch.setattr(shutil, "disk_usage", lambda _: full)
 
 
-@setup("no inode is left on the disk", "diskte inode kalmadı", "free inodes: 0", "df -i", log=None)
+@setup("no inode is left on the disk", "free inodes: 0", "df -i", log=None)
 def _(place: Place) -> None:
     real = os.statvfs
 
@@ -749,9 +598,7 @@ def _(place: Place) -> None:
     place.patch.setattr(os, "statvfs", full)
 
 
-@setup(
-    "the port of [web] is taken", "[web] portu dolu", "Another program uses that address", "change web.listen", log=None
-)
+@setup("the port of [web] is taken", "Another program uses that address", "change web.listen", log=None)
 def _(place: Place) -> None:
     taken = place.stack.enter_context(socket.create_server(("127.0.0.1", 0)))
     place.more = f'[web]\nlisten = "127.0.0.1:{taken.getsockname()[1]}"\n'
@@ -759,7 +606,6 @@ def _(place: Place) -> None:
 
 @setup(
     "the board's certificate and key do not belong together",
-    "ekranın sertifikası ve anahtarı birbirine ait değil",
     "must belong together",
     log=("web.certificate_refused", "must belong together"),
 )

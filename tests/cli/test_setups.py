@@ -20,7 +20,7 @@ import pytest
 from tests.cli.setups import SETUPS, Place, SetUp
 from tests.cli.shell import Ended, Run
 
-from orderbridge.texts import speak
+from orderbridge.texts import say, speak
 from orderbridge_sandbox import Options, Sandbox, World
 
 PAGE = Path(__file__).parents[2] / "docs" / "set-ups.md"
@@ -35,17 +35,22 @@ A configuration error also names the file. `tests/cli/test_setups.py` plants eve
 |---|---|
 """
 UNSAID = re.compile(
-    r"^(?:FAIL|look|ok) +|The configuration cannot be used: | \(/etc/orderbridge/[\w.-]+\)(?=:)"
-    r"|: \w+Error: .*(?= ->)| \(SSLError.*\)(?=\.)|; for localhost.*(?= ->)|/etc/orderbridge/orderbridge.toml: "
+    r"The configuration cannot be used: | \(/etc/orderbridge/[\w.-]+\)(?=:)|: \w+Error: .*$| \(SSLError[^)]*\)+(?=\.)|; for localhost.*"
+    r"|/etc/orderbridge/orderbridge.toml: "
 )
 
 
-def cause_and_remedy(printed: str) -> tuple[str, str]:
-    """Of the line that is most to the point: about a holder, a character, or the first."""
-    lines = [UNSAID.sub("", line) for line in printed.splitlines()]
-    line = next((line for line in lines if "PID" in line or "not ASCII" in line), lines[0])
-    cause, remedy = [*re.split(" -> " if " -> " in line else r"(?<=[^.])\. (?=[A-Z])|; ", line, maxsplit=1), ""][:2]
-    return cause.removeprefix("configuration: "), remedy[:1].upper() + remedy[1:]
+def cause_and_remedy(findings: list[dict[str, str]], place: Place) -> tuple[str, str]:
+    """Of the finding that is most to the point: about a holder, a character, or the first that failed."""
+    order = sorted(findings, key=lambda one: ("PID" not in one["detail"], one["level"] != "failed"))
+    one = next((one for one in order if "not ASCII" in one["detail"]), order[0])
+    detail = UNSAID.sub("", masked(" ".join(one["detail"].split()), place))
+    what, _, subject = one["check"].partition(" ")
+    cause, remedy = detail, masked(one["remedy"], place)
+    if not remedy:  # an error's text ends with it
+        cause, remedy = [*re.split(r"(?<=[^.])\. (?=[A-Z])|; ", detail, maxsplit=1), ""][:2]
+    about = "" if what == "configuration" else f"{say(f'label.{what}')} {subject}".strip() + ": "
+    return about + cause, remedy[:1].upper() + remedy[1:]
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +80,7 @@ def plant(running: Sandbox, monkeypatch: pytest.MonkeyPatch, template: Path) -> 
 
 
 def checked(command: Run, place: Place) -> Ended:
-    return command("check", *(["--config", place.config] if place.config else []))
+    return command("check", "--json", *(["--config", place.config] if place.config else []))
 
 
 class Listening(io.StringIO):
@@ -113,27 +118,26 @@ def _plain(line: str) -> str:
     return " ".join([event["event"], *facts])
 
 
-IDS = [planted.title[0] for planted in SETUPS]
+IDS = [planted.title for planted in SETUPS]
 
 
 @pytest.mark.parametrize("planted", SETUPS, ids=IDS)
 def test_check_names_the_cause_and_the_remedy(planted: SetUp, command: Run, plant: Plant):
     ended = checked(command, plant(planted, "en"))
     assert ended.code == planted.code, ended.out + ended.err
-    shown = "\n".join(line for line in ended.out.splitlines() if not line.startswith("ok"))
-    if "working daemon" in ended.out:
-        shown += "".join(line for line in ended.out.splitlines() if "working daemon" in line)
+    found = [one for one in ended.json if one["level"] != "ok" or one["check"] == "worker"]
+    shown = "\n".join(f"{one['check']}: {one['detail']}\n{one['remedy']}" for one in found)
     assert [words for words in planted.says if words not in shown] == [], ended.out + ended.err
     assert "Traceback" not in ended.out + ended.err
 
 
-@pytest.mark.parametrize("planted", [one for one in SETUPS if one.log is not None], ids=lambda one: one.title[0])
+@pytest.mark.parametrize("planted", [one for one in SETUPS if one.log is not None], ids=lambda one: one.title)
 def test_the_log_names_the_cause_and_the_remedy(
     planted: SetUp, command: Run, plant: Plant, monkeypatch: pytest.MonkeyPatch
 ):
     place = plant(planted, "en")
     said = logged(command, place, monkeypatch)
-    wanted = planted.log or [words for words in planted.says if not words.startswith(("PID", "HTTP", "FAIL"))]
+    wanted = planted.log or [words for words in planted.says if not words.startswith(("PID", "HTTP"))]
     assert [words for words in wanted if words not in said] == [], said
     assert "Traceback" not in said
 
@@ -163,7 +167,7 @@ def test_there_are_as_many_as_promised():
 
 def test_the_page_has_the_words_of_every_one():
     page = PAGE.read_text("utf-8").lower()
-    assert [one.title[0] for one in SETUPS if not any(words.lower() in page for words in one.says)] == []
+    assert [one.title for one in SETUPS if not any(words.lower() in page for words in one.says)] == []
 
 
 @pytest.mark.skipif(not REWRITE, reason="only writes the page")
@@ -180,22 +184,14 @@ def test_write_the_page(request: pytest.FixtureRequest):
             patch.setenv("LC_ALL", "C.UTF-8")
             planted.plant(place)
             place.write()
-            cause, remedy = cause_and_remedy(_masked(_relevant(checked(command, place)), place))
+            found = [one for one in checked(command, place).json if one["level"] != "ok" or "PID" in one["detail"]]
+            cause, remedy = cause_and_remedy(found, place)
         causes.setdefault(remedy, {})[cause] = None
     rows = [f"| {'<br>'.join(cells)} | {remedy} |\n" for remedy, cells in causes.items()]
     PAGE.write_text("".join([HEAD, *rows]), "utf-8")
 
 
-def _relevant(ended: Ended) -> str:
-    lines = ended.out.splitlines()
-    bad = [line for line in lines if line.startswith(("FAIL", "HATA"))]
-    look = [line for line in lines if line.startswith(("look", "bakın")) and re.search("PID|secret_key", line)]
-    daemon = [line for line in lines if "PID" in line and line not in look]
-    rest = [line for line in lines if not re.match(r"ok|look|tamam|bakın|FAIL|HATA", line)]
-    return "\n".join([*daemon, *bad, *rest, *look])
-
-
-def _masked(said: str, place: Place) -> str:
+def masked(said: str, place: Place) -> str:
     """Without what is another one each time."""
     said = said.replace(str(place.folder), "/etc/orderbridge").replace(
         str(place.sandbox.ca_file.parent), "sandbox-data"

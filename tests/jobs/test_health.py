@@ -353,16 +353,16 @@ def test_the_log_says_cause_and_remedy_and_not_what_the_service_said(language: s
             "en",
             [
                 "green: 12 accounts polled",
-                "YELLOW: Some documents from the marketplace could not be stored as orders.",
-                "RED: kadikoy: The marketplace does not accept this account's login: no order comes in. (since 21.11. 21:02, +1)",
+                "yellow: Some documents from the marketplace could not be stored as orders.",
+                "red: kadikoy: The marketplace does not accept this account's login: no order comes in. (since 21.11. 21:02, +1)",
             ],
         ),
         (
             "tr",
             [
                 "yeşil: 12 hesap sorgulanıyor",
-                "SARI: Platformun verdiği bazı belgeler siparişe dönüştürülemedi.",
-                "KIRMIZI: kadikoy: Platform bu hesabın giriş bilgilerini kabul etmiyor; sipariş gelmez. (başlangıç 21.11. 21:02, +1)",
+                "sarı: Platformun verdiği bazı belgeler siparişe dönüştürülemedi.",
+                "kırmızı: kadikoy: Platform bu hesabın giriş bilgilerini kabul etmiyor; sipariş gelmez. (başlangıç 21.11. 21:02, +1)",
             ],
         ),
     ],

@@ -11,7 +11,7 @@ from sqlalchemy.exc import IntegrityError, NoResultFound
 
 from orderbridge.actions import ACTIONS, Subject
 from orderbridge.cli.common import Context, as_json, pass_context, show_json, show_rows
-from orderbridge.cli.order_commands import key_of
+from orderbridge.cli.order_commands import SHORT_KEY, key_of
 from orderbridge.clock import SystemClock
 from orderbridge.model import UNFINISHED, Action
 from orderbridge.store import accounts, tables
@@ -25,7 +25,7 @@ ID = click.IntRange(1, 2**63 - 1)
 
 
 WAITING = (
-    click.Option(["--wait"], is_flag=True, help="Wait for the outcome; exit code 1 when it is not `done`."),
+    click.Option(["--wait"], is_flag=True, help="Wait for the outcome; exit code 1 unless `done`."),
     click.Option(
         ["--timeout"], type=click.IntRange(0, MOST_WAIT_S), default=60, show_default=True, help="Seconds to wait."
     ),
@@ -103,7 +103,7 @@ def _command(name: str, actions: Mapping[str, Action]) -> click.Command:
         params.append(click.Option([argument.option, argument.column], type=taken, required=True, help=argument.help))
     if kind.subject is Subject.FOOD:
         params.append(click.Option(["--account"], help="The account whose menu it is, when there are several."))
-    return click.Command(name, params=[*params, *WAITING], callback=write, help=kind.help)
+    return click.Command(name, params=[*params, *WAITING], callback=write)
 
 
 def _commands() -> Iterator[click.Command]:
@@ -118,7 +118,7 @@ def _commands() -> Iterator[click.Command]:
 
 @click.group()
 def actions() -> None:
-    """Show and change rows of the outbox."""
+    """The outbox."""
 
 
 @actions.command("list")
@@ -127,20 +127,29 @@ def actions() -> None:
 @as_json
 @pass_context
 def actions_list(context: Context, unfinished: bool, limit: int, as_json: bool) -> None:
-    """List the rows, the newest first."""
+    """List the actions, the newest first."""
     table = tables.actions
     query = select(*(table.c[name] for name in LISTED)).order_by(table.c.id.desc()).limit(limit)
     if unfinished:
         query = query.where(tables.unfinished)
     rows = context.read(lambda tx: [dict(row) for row in tx.execute(query).mappings()])
+    if not as_json:
+        rows = [_for_people(row) for row in rows]
     show_rows(rows, machine=as_json, empty=say("listing.no_actions"))
+
+
+def _for_people(row: dict[str, Any]) -> dict[str, Any]:
+    """What fits on a screen: of a key as much as tells the rows apart."""
+    subject = str(row["payment_key"] or row["restaurant_id"] or row["food_id"])[:SHORT_KEY]
+    names = ("id", "created_utc", "action", "state", "attempts", "error_code", "known_by")
+    return {name: row[name] for name in names[:3]} | {"subject": subject} | {name: row[name] for name in names[3:]}
 
 
 @actions.command("retry")
 @click.argument("action_id", type=ID)
 @pass_context
 def actions_retry(context: Context, action_id: int) -> None:
-    """Send a failed row once more; its expiry starts again."""
+    """Send a failed action again; its expiry starts anew."""
     row = _row_or_fail(context, action_id)
     chosen = context.settings.actions
     usual = chosen.accept_valid_minutes if ACTIONS[row["action"]].answers_customer else chosen.valid_minutes
@@ -154,7 +163,7 @@ def actions_retry(context: Context, action_id: int) -> None:
 @click.argument("action_id", type=ID)
 @pass_context
 def actions_withdraw(context: Context, action_id: int) -> None:
-    """Withdraw a row that has not been sent."""
+    """Ask for an action back that still waits."""
     row = _row_or_fail(context, action_id)
     if not context.write(lambda tx: outbox.ask_back(tx, action_id)):
         raise click.ClickException(say("outbox.is_over", id=action_id, state=row["state"]))

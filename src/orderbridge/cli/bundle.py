@@ -87,19 +87,14 @@ METRICS_S = 3.0
 
 @click.command("support-bundle")
 @click.argument("file", required=False, type=click.Path(path_type=Path, allow_dash=True))
-@click.option("--order", "wanted", multiple=True, help="Include this order's history; may be repeated.")
-@click.option(
-    "--log", "log_file", type=click.Path(path_type=Path), help="The log file, if the log is not in systemd's journal."
-)
+@click.option("--order", "wanted", multiple=True, help="Add the history of this order; may be repeated.")
+@click.option("--log", "log_file", type=click.Path(path_type=Path), help="The log file, if not in systemd's journal.")
 @click.option("--unit", default="orderbridge", show_default=True, help="The systemd unit whose journal to include.")
 @pass_context
 def support_bundle(
     context: Context, file: Path | None, wanted: tuple[str, ...], log_file: Path | None, unit: str
 ) -> None:
-    """Collect diagnostic data for support in one ZIP, without customers' data and secrets. FILE: `-` is stdout.
-
-    It works while the daemon is not running. The file's mode is 0600; an existing file is not overwritten.
-    """
+    """Write a ZIP for support, without customers and secrets."""
     bundle = _Bundle()
     _fill(bundle, context, wanted, log_file, unit)
     data = bundle.packed()

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from orderbridge.cli.common import Context, as_json, pass_context, show_json
+from orderbridge.cli.common import Context, as_json, folded, pass_context, show_json, warned
 from orderbridge.errors import ConfigError, MarketplaceError, Message, OrderbridgeError
-from orderbridge.texts import line_remedy, say, sentence
+from orderbridge.texts import SENTENCES, line_remedy, say, sentence, spoken
 
 if TYPE_CHECKING:
     from orderbridge.config import Settings
@@ -26,7 +26,6 @@ CONFIGURATION = 78
 
 Words = str | Message | OrderbridgeError
 OK, WARNING, FAILED = "ok", "warning", "failed"
-COLOURS = {OK: "green", WARNING: "yellow", FAILED: "red"}
 
 
 class Finding(NamedTuple):
@@ -126,11 +125,21 @@ class Report:
         """One more; people see it at once."""
         self._findings.append(finding)
         if not self._machine:
-            level, what, detail, remedy, subject = finding
-            label = say(f"label.{what}") + (f" {subject}" if subject else "")
-            mark = click.style(say(f"mark.{level}").ljust(6), fg=COLOURS[level])
-            text = ": ".join(part for part in (label, " ".join(detail.split())) if part)
-            click.echo(f"{mark}{text}{f' -> {remedy}' if remedy else ''}")
+            click.echo("\n".join(_lines(*finding)))
+
+
+def _lines(level: str, what: str, detail: str, remedy: str, subject: str) -> Iterator[str]:
+    """How it is, what it is about and the cause in columns; the remedy below the cause."""
+    mark, label = say(f"mark.{level}"), say(f"label.{what}")
+    start = f"{mark:<{_width('mark')}}  {label:<{_width('label')}}  "
+    line = folded(start, ": ".join(filter(None, (subject, " ".join(detail.split())))))
+    yield warned(mark, is_wrong=level != OK, colour="red" if level == FAILED else "yellow") + line[len(mark) :]
+    if remedy:
+        yield folded(" " * len(start), remedy)
+
+
+def _width(word: str) -> int:
+    return max(len(words[spoken()]) for words in SENTENCES.of(word).values())
 
 
 def _document(finding: Finding) -> dict[str, str | bool]:
@@ -140,11 +149,11 @@ def _document(finding: Finding) -> dict[str, str | bool]:
 
 
 @click.command()
-@click.option("--settings", is_flag=True, help="Only show the settings in force, secrets hidden.")
+@click.option("--settings", is_flag=True, help="Show the settings in force, secrets hidden.")
 @as_json
 @pass_context
 def check(context: Context, as_json: bool, settings: bool) -> None:
-    """Check the configuration, database, connection, clock, login and restaurants, each with its remedy."""
+    """Check the installation: each fault with its remedy."""
     from orderbridge.observe import logs
 
     if settings:
@@ -205,7 +214,7 @@ def _flat(value: Any, name: str = "") -> list[tuple[str, Any]]:
 
 @click.group(hidden=True)
 def config() -> None:
-    """Show the configuration."""
+    """The configuration."""
 
 
 config.command("show")(as_json(pass_context(show_settings)))
@@ -213,13 +222,13 @@ config.command("show")(as_json(pass_context(show_settings)))
 
 @click.group()
 def alarm() -> None:
-    """Test the alarm command, `command` in [alarms]."""
+    """The alarm command ([alarms] command)."""
 
 
 @alarm.command("test")
 @pass_context
 def alarm_test(context: Context) -> None:
-    """Run the alarm command once, with a message that is marked as a test."""
+    """Run the alarm command once, marked as a test."""
     from orderbridge.clock import SystemClock
     from orderbridge.jobs.alarms import Command, document_of, send
     from orderbridge.rules.notify import Event, EventKind

@@ -1,7 +1,10 @@
-"""What the commands share: the configuration, the database, printing a list for people or for programs, and times."""
+"""What the commands share: the configuration, the database, printing for people or for programs, and times."""
 
 import json
 import re
+import shutil
+import sys
+import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from datetime import datetime, timedelta
@@ -166,10 +169,31 @@ def show_rows(rows: Iterable[Mapping[str, Any]], *, machine: bool, empty: str) -
         click.echo("\n".join(table(listed)))
 
 
+def folded(start: str, text: str) -> str:
+    """A line. On a terminal that is too narrow it goes on below the beginning of its text."""
+    if not sys.stdout.isatty():
+        return f"{start}{text}"
+    fold = textwrap.TextWrapper(shutil.get_terminal_size().columns, start, " " * len(start), break_long_words=False)
+    fold.break_on_hyphens = False
+    return fold.fill(text) or start
+
+
+def fact_lines(rows: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """One fact a line, aligned."""
+    listed = list(rows)
+    width = max(len(name) for name, _ in listed)
+    return (folded(f"  {name:<{width}}  ", text) for name, text in listed)
+
+
+def warned(text: str, *, is_wrong: bool, colour: str = "yellow") -> str:
+    """In colour where it is wrong; what is well has none."""
+    return click.style(text, fg=colour) if is_wrong else text
+
+
 def table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """Columns under their names, of rows that all have the same ones."""
     names = list(rows[0])
-    cells = [[_cell(row[name]) for name in names] for row in rows]
+    cells = [[cell(row[name]) for name in names] for row in rows]
     widths = [max(len(name), *(len(line[place]) for line in cells)) for place, name in enumerate(names)]
     return [
         "  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip()
@@ -177,12 +201,13 @@ def table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     ]
 
 
-def _cell(value: Any) -> str:
-    if value is None:
-        return "-"
+def cell(value: Any) -> str:
+    """A value on one line."""
     if isinstance(value, datetime):
         return str(plain(value))[:19]
-    return " ".join(str(value).split())
+    if isinstance(value, Decimal):  # the columns have four places
+        return f"{value:.4f}".removesuffix("00")
+    return " ".join(str("" if value is None else value).split()) or "-"
 
 
 # ---- times, in the zone of the restaurant and how long ago ------------------------------------------------------------

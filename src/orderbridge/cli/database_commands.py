@@ -32,13 +32,13 @@ MARGIN = timedelta(days=1)  # before the last thing that the copy knows
 
 @click.group()
 def db() -> None:
-    """Back up, restore and upgrade the database."""
+    """The database: tables, backup, restore."""
 
 
 @db.command("upgrade")
 @pass_context
 def db_upgrade(context: Context) -> None:
-    """Create the tables, or upgrade them."""
+    """Make the tables, or update them."""
     with closing(context.database(makes_file=True)) as database:
         database.refuse_closed()
         done = database.write_now(schema.upgrade)
@@ -48,7 +48,7 @@ def db_upgrade(context: Context) -> None:
 @db.command("sql")
 @pass_context
 def db_sql(context: Context) -> None:
-    """Print the DDL for the configured database, for an administrator to run."""
+    """Print the DDL of the configured database."""
     click.echo(schema.offline_sql(context.settings.database.url))
 
 
@@ -56,7 +56,7 @@ def db_sql(context: Context) -> None:
 @click.argument("role")
 @pass_context
 def db_grants(context: Context, role: str) -> None:
-    """Print the GRANT statements that the POS's user, ROLE, needs, and no more."""
+    """Print the GRANT statements for ROLE, the POS's user."""
     url = make_url(context.settings.database.url)
     place = url.database
     if query := of(url.get_backend_name()).schema_query:  # only the server knows in which schema our tables are
@@ -71,10 +71,7 @@ def db_grants(context: Context, role: str) -> None:
 @click.argument("file", type=click.Path(path_type=Path))
 @pass_context
 def db_backup(context: Context, file: Path) -> None:
-    """Copy the SQLite file to FILE while the daemon and the POS work on it.
-
-    FILE must not exist. On a server: print the commands that back up and restore; exit code 1, nothing is done.
-    """
+    """Copy the SQLite file to FILE while it is in use."""
     if file.is_dir():
         raise StoreError("backup.is_folder", file=file)
     if not file.parent.is_dir():
@@ -90,11 +87,7 @@ def db_backup(context: Context, file: Path) -> None:
 @click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
 @pass_context
 def db_restore(context: Context, file: Path) -> None:
-    """Replace the SQLite file with the copy FILE, while orderbridge and the POS are stopped.
-
-    The former files are moved into a folder beside it. The copy gets their owner, the journal is replayed, and the
-    database is checked. On a server: print the commands that back up and restore; exit code 1, nothing is done.
-    """
+    """Replace the SQLite file by the copy FILE."""
     target = sqlite_file(context.settings.database.url)
     if target is None:
         _say_commands(context.settings.database.url, file)
@@ -132,12 +125,7 @@ def _say_commands(url: str, file: Path) -> NoReturn:
 @as_json
 @pass_context
 def replay(context: Context, files: tuple[Path, ...], since: datetime | None, as_json: bool) -> None:
-    """Store the journal's documents again, after an older copy of the database was put back.
-
-    Without FILES: those of [orders] journal; without --since: from a day before the end of the copy. What the
-    tables already hold is not changed, so it can be run twice, and beside the daemon. Nothing is sent to the
-    marketplace. Exit code 1 when an order could not be stored.
-    """
+    """Take in the journal's documents after a restore."""
     raise SystemExit(_replay(context, list(files) or _files(context), since, whole=bool(files), machine=as_json))
 
 
@@ -231,11 +219,7 @@ def _show(found: Found, done: list[Replayed], *, machine: bool) -> None:
 @db.command("confirm-restore")
 @pass_context
 def confirm_restore(context: Context) -> None:
-    """Close the alarm about an older copy of the database, after comparing it with the marketplace's panel.
-
-    Accounts of the database that were changed after the copy was made are polled again, with their present
-    settings.
-    """
+    """Close the alarm about an older copy."""
     now = SystemClock().now()
     settled, names = context.write(lambda tx: (high_water.settle(tx), accounts.release(tx, now)))
     click.echo(say("replay.settled" if settled else "replay.nothing_to_settle"))

@@ -20,11 +20,11 @@ REWRITTEN_BYTES = 256 * 1024 * 1024  # a file up to this is written anew by itse
 
 
 @click.command()
-@click.option("--phone", "phones", multiple=True, help="A customer's telephone number in any form; may be repeated.")
-@click.option("--order", "wanted", multiple=True, help="An order's number, key or pos_reference; may be repeated.")
-@click.option("--force", is_flag=True, help="Erase open orders too: the courier will have no name and no address.")
+@click.option("--phone", "phones", multiple=True, help="A customer's phone number; may be repeated.")
+@click.option("--order", "wanted", multiple=True, help="An order: number, key or pos_reference; repeatable.")
+@click.option("--force", is_flag=True, help="Erase open orders too: the courier loses the address.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@click.option("--rewrite/--no-rewrite", default=None, help="SQLite: rewrite the file, so that no old bytes are left.")
+@click.option("--rewrite/--no-rewrite", default=None, help="SQLite: rewrite the file, without old bytes.")
 @as_json
 @pass_context
 def erase(
@@ -36,7 +36,7 @@ def erase(
     rewrite: bool | None,
     as_json: bool,
 ) -> None:
-    """Erase everything that identifies a customer, permanently. It shows how much, and asks."""
+    """Erase for good what names a customer."""
     if not phones and not wanted:
         raise click.UsageError(say("erase.nothing_named"))
     with context.current() as database:

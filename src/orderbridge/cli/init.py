@@ -178,14 +178,14 @@ def _make(path: Path, text: str, mode: int, owner: str | None) -> None:
 
 @click.command()
 @click.option("--language", type=click.Choice(LANGUAGES), help="Language for cashiers and technicians.")
-@click.option("--base-url", help="The integration address that the marketplace gave you.")
-@click.option("--ca-file", help="A certificate (PEM) to trust besides the system's: a proxy's, the sandbox's.")
-@click.option("--account", help="A short name for the pair of secrets: a-z, 0-9, _ . -")
-@click.option("--app-secret-file", help="A file that holds the app_secret_key and nothing else; - is standard input.")
-@click.option("--rest-secret-file", help="The same for the rest_secret_key; with two -, a line each.")
+@click.option("--base-url", help="The address that the marketplace gave you.")
+@click.option("--ca-file", help="A certificate (PEM) to trust besides the system's.")
+@click.option("--account", help="A short name of a-z, 0-9, _ . -")
+@click.option("--app-secret-file", help="A file with the app_secret_key; -: standard input.")
+@click.option("--rest-secret-file", help="The same for the rest_secret_key; two -: two lines.")
 @click.option("--database", help="Where the tables will be.  [default: sqlite:///orderbridge.db]")
-@click.option("--owner", help="Owner of the files when root writes them: the user of the service.")
-@click.option("--sandbox", is_flag=True, help="For the simulated marketplace that `orderbridge sandbox` starts here.")
+@click.option("--owner", help="The files' owner, if root writes them.")
+@click.option("--sandbox", is_flag=True, help="For the marketplace that `orderbridge sandbox` plays.")
 @click.option("--untested", is_flag=True, help="Write it even if something does not work yet.")
 @click.option("--yes", is_flag=True, help="Ask nothing.")
 @pass_context
@@ -202,10 +202,7 @@ def init(
     yes: bool,
     **given: str | None,
 ) -> None:
-    """Write a configuration: ask, test the answers, and put the secrets into separate files.
-
-    Its place: --config, $ORDERBRIDGE_CONFIG, or orderbridge.toml here. Nothing is overwritten.
-    """
+    """Write a configuration."""
     speak(language or language_of(os.environ))
     file = Path(context.config_file or os.environ.get("ORDERBRIDGE_CONFIG") or "orderbridge.toml").absolute()
     _refuse_place(file, owner)

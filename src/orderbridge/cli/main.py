@@ -112,7 +112,7 @@ def help_of(path: str) -> str:
 
 def short_help(path: str) -> str:
     """Its first sentence, whole: click cuts a line that is longer than the terminal is wide."""
-    return re.split(r"(?<=\.)\s", " ".join(help_of(path).split()), maxsplit=1)[0]
+    return re.split(r"(?<=\.)\s", " ".join(help_of(path).split()), maxsplit=1)[0].rstrip(".")
 
 
 def translate(command: click.Command, path: str) -> None:
@@ -244,7 +244,8 @@ def main() -> None:
     _guard_output()
     try:
         _refuse_bytes(sys.argv[1:])
-        sys.exit(program(standalone_mode=False))  # errors are printed below, in the language of the process
+        # Errors are printed below, in the language of the process.
+        sys.exit(program(standalone_mode=False, color=False if os.environ.get("NO_COLOR") else None))
     except click.ClickException as error:
         show(error)
         sys.exit(error.exit_code)

@@ -11,7 +11,7 @@ import click
 from sqlalchemy import Connection, select
 
 from orderbridge.actions import ARGUMENTS
-from orderbridge.cli.common import Context, as_json, local, pass_context, plain, show_json, show_rows, table
+from orderbridge.cli.common import Context, as_json, cell, fact_lines, local, pass_context, show_json, show_rows, table
 from orderbridge.clock import YEARS, SystemClock
 from orderbridge.config.keys import UUID
 from orderbridge.model import BOARD_REFERENCE, UNFINISHED
@@ -24,6 +24,10 @@ from orderbridge.texts import SENTENCES, say, spoken
 
 LISTED = """received_utc payment_key account order_number status restaurant_name total revision pos_revision
     problem""".split()
+SHOWN_LINES = {
+    "items": ("line_no", "name", "note", "quantity", "price", "total"),
+    "options": ("line_no", "group_name", "option_name", "operation", "price"),
+}
 SHORT_KEY = 8  # characters of a payment_key
 
 
@@ -35,7 +39,7 @@ SHORT_KEY = 8  # characters of a payment_key
 @as_json
 @pass_context
 def orders(context: Context, which: str | None, limit: int, as_json: bool) -> None:
-    """List open orders, the newest first; with --json each with its items."""
+    """List the open orders, the newest first."""
     by_option = {"new": tables.new_orders, "changed": tables.changed_orders, "all": tables.orders}
     table = by_option.get(which or "", tables.open_orders)
     query = select(*(table.c[name] for name in LISTED)).order_by(table.c.received_utc.desc(), table.c.payment_key)
@@ -53,15 +57,14 @@ def orders(context: Context, which: str | None, limit: int, as_json: bool) -> No
 
 def _for_people(row: Mapping[str, Any], zone: ZoneInfo, now: datetime) -> dict[str, Any]:
     """What fits on a screen: the time of the restaurant, and of the key as much as a command needs."""
-    total = row["total"]
     return {
         say("listing.order_received"): local(row["received_utc"], zone, now),
         say("listing.order_number"): row["order_number"],
         say("listing.order_key"): row["payment_key"][:SHORT_KEY],
-        say("status.account"): row["account"][:16],
+        say("status.account"): row["account"][:12],
         say("status.state"): row["status"],
-        say("listing.order_restaurant"): None if row["restaurant_name"] is None else row["restaurant_name"][:24],
-        say("listing.order_total"): None if total is None else f"{total:.2f}",
+        say("listing.order_restaurant"): None if row["restaurant_name"] is None else row["restaurant_name"][:22],
+        say("listing.order_total"): row["total"],
         say("listing.order_problem"): row["problem"],
     }
 
@@ -71,10 +74,7 @@ def _for_people(row: Mapping[str, Any], zone: ZoneInfo, now: datetime) -> dict[s
 @as_json
 @pass_context
 def order(context: Context, key: str, as_json: bool) -> None:
-    """Show an order's whole history. KEY: its number, its payment_key or the beginning of it, or the POS's reference.
-
-    Exit code 1 when it matches no order or several, which are listed.
-    """
+    """Show the history of an order."""
     whole = key_of(context, key, machine=as_json)
     story = context.read(lambda tx: stories.tell(tx, whole))
     story["story"], story["waits_for"] = _entries(story), list(_waits(story))
@@ -86,14 +86,12 @@ def order(context: Context, key: str, as_json: bool) -> None:
 
 def _show_story(story: dict[str, Any], zone: ZoneInfo) -> None:
     """The order, its lines, what happened in local time, and what it waits for."""
-    for name, value in story["order"].items():
-        if value is not None and name != "payload":
-            click.echo(f"{name}: {plain(value)}")
-    for name in ("items", "options"):
+    order = {name: value for name, value in story["order"].items() if value not in {None, ""} and name != "payload"}
+    click.echo("\n".join(fact_lines((name, cell(value)) for name, value in order.items())))
+    for name, columns in SHOWN_LINES.items():
         if story[name]:
             click.echo(f"\n{say(f'story.{name}')}")
-            rows = [{k: v for k, v in row.items() if k != "payment_key"} for row in story[name]]
-            show_rows(rows, machine=False, empty="")
+            click.echo("\n".join(table([{column: row[column] for column in columns} for row in story[name]])))
     click.echo(f"\n{say('story.title', zone=zone.key)}")
     day = ""
     for entry in story["story"]:
@@ -201,10 +199,7 @@ def _waits(story: dict[str, Any]) -> Iterator[str]:
 @as_json
 @pass_context
 def take(context: Context, key: str, revision: int | None, reference: str, as_json: bool) -> None:
-    """Take an order over, or note its newest revision, as a POS does. KEY as for accept.
-
-    With --json the order with its items, to print. Exit code 1 when another POS has it, or it is over.
-    """
+    """Take an order over as a POS does."""
     whole = key_of(context, key, machine=as_json, to_act=True)
     taken = context.write(lambda tx: stories.take_over(tx, whole, revision, reference))
     if taken is None:
@@ -226,8 +221,15 @@ def quarantine() -> None:
 @as_json
 @pass_context
 def quarantine_list(context: Context, as_json: bool) -> None:
-    """List the documents, with the reason."""
-    show_rows(context.read(kept.unresolved), machine=as_json, empty=say("listing.no_quarantine"))
+    """List the documents with their reasons."""
+    rows = context.read(kept.unresolved)
+    if not as_json:
+        rows = [
+            {"id": row["id"], "account": row["account"], "key": (row["payment_key"] or "")[:SHORT_KEY]}
+            | {name: row[name] for name in ("reason", "last_seen_utc", "times_seen")}
+            for row in rows
+        ]
+    show_rows(rows, machine=as_json, empty=say("listing.no_quarantine"))
 
 
 @quarantine.command("retry")
@@ -235,7 +237,7 @@ def quarantine_list(context: Context, as_json: bool) -> None:
 @as_json
 @pass_context
 def quarantine_retry(context: Context, ids: tuple[int, ...], as_json: bool) -> None:
-    """Store orders whose cause is gone, each by its newest document. Without IDS: all. Exit code 1 when one stays."""
+    """Store the orders whose cause is gone."""
     from orderbridge.jobs.reimport import UNFINISHED as LEFT
     from orderbridge.jobs.reimport import Reimport, Released, release
 
@@ -291,10 +293,7 @@ DIFFERENCE = ("order_number", "pos_reference", "account", "status", "pos_total")
 @as_json
 @pass_context
 def day_command(context: Context, day: datetime | None, cut: datetime, as_json: bool) -> None:
-    """Show a day's orders, cash, prepaid, discounts, tips, cancelled orders, differences. DATE: 2026-03-01; default today.
-
-    A business day lasts from 04:00 to 04:00. Nothing is written.
-    """
+    """Sums of a business day: cash, prepaid, differences."""
     zone = ZoneInfo(context.settings.marketplace.timezone)
     chosen = rules.present(SystemClock().now(), zone, cut.time()) if day is None else day.date()
     if chosen.year not in YEARS:

@@ -96,18 +96,23 @@ def _worker(settings: Settings) -> int | None:
 
 
 def owner(checked: Checked) -> Iterator[Finding]:
-    """Whether the service may write to the SQLite file. SQLite itself gives its -wal and -shm to the file's owner."""
-    worker, path = _worker(checked.settings), Path(sqlite_file(checked.settings.database.url) or "")
-    if worker is not None and path.is_file() and not _may(found := path.stat(), worker, READS | WRITES):
-        facts = say("check.owner", file=path, owner=_name(found.st_uid), mode=f"{S_IMODE(found.st_mode):04o}")
-        yield bad("rights", facts, say("check.not_the_service_s", file=path, owner=_name(worker)))
+    """Whether the service may write to the database's file; root may. SQLite gives -wal and -shm its owner."""
+    worker, file = _worker(checked.settings), sqlite_file(checked.settings.database.url)
+    if worker is None or file is None or not file.exists():
+        return
+    found = file.stat()
+    if not _may(found, worker, READS | WRITES):
+        yield bad("rights", _owned(file, found), say("check.not_the_service_s", file=file, owner=_name(worker)))
+
+
+def _owned(path: Path, found: os.stat_result) -> str:
+    return say("check.owner", file=path, owner=_name(found.st_uid), mode=f"{S_IMODE(found.st_mode):04o}")
 
 
 def _secret(path: Path, worker: int | None) -> Finding:
     found = path.stat()
-    mode = S_IMODE(found.st_mode)
-    facts = say("check.owner", file=path, owner=_name(found.st_uid), mode=f"{mode:04o}")
-    if mode & S_IROTH:
+    facts = _owned(path, found)
+    if found.st_mode & S_IROTH:
         return bad("secret", facts, say("check.secret_open", file=path))
     if worker is not None and not _may(found, worker, READS):
         return bad("secret", facts, say("check.secret_hidden", file=path, owner=_name(worker)))

@@ -13,10 +13,7 @@ LEAST_FILES = 64  # the database's connections, a few accounts' lines, the journ
 @click.command()
 @pass_context
 def run(context: Context) -> None:
-    """Run the daemon: store orders, acknowledge them, carry out the outbox.
-
-    SIGTERM ends it in order; SIGHUP reads the configuration and its secret files again.
-    """
+    """Run the daemon."""
     from orderbridge.config import Settings
     from orderbridge.errors import ConfigError, Unusable
     from orderbridge.observe import logs, systemd
@@ -47,11 +44,7 @@ def run(context: Context) -> None:
 @click.command()
 @pass_context
 def healthcheck(context: Context) -> None:
-    """Ask whether the daemon is alive. Exit code 1 when it is dead or hung: a restart helps then.
-
-    It is alive also while the marketplace is down, whatever `status` shows. Without a configuration file, every
-    daemon on this machine, or in this container, is asked.
-    """
+    """Ask whether the daemon works."""
     import os
     from pathlib import Path
 
@@ -76,7 +69,7 @@ def healthcheck(context: Context) -> None:
 
 @click.command("version", hidden=True)
 def version_command() -> None:
-    """Show the version of the program and of its schema."""
+    """The program's version and its schema's."""
     click.echo(version())
 
 

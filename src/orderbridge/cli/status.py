@@ -7,6 +7,7 @@ be read is named, and is a problem by itself.
 import shutil
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from datetime import datetime
@@ -18,7 +19,18 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from orderbridge import __version__
-from orderbridge.cli.common import Context, ago, as_json, local, pass_context, show_json, table
+from orderbridge.cli.common import (
+    Context,
+    ago,
+    as_json,
+    fact_lines,
+    folded,
+    local,
+    pass_context,
+    show_json,
+    table,
+    warned,
+)
 from orderbridge.clock import Clock, SystemClock
 from orderbridge.config import Settings
 from orderbridge.config.addresses import without_password
@@ -48,7 +60,7 @@ LIGHTS = {"healthy": "green", "warning": "yellow", "severe": "red"}
 @as_json
 @pass_context
 def status(context: Context, watch: bool, as_json: bool) -> None:
-    """Show problems, accounts, orders and outbox. Exit code 1 when something is wrong."""
+    """Show problems, accounts, orders and outbox."""
     read, show = context.view or (facts_of, lines)
     if watch and not as_json:
         raise SystemExit(keep_watching(lambda: _screen(lambda: read(context), show)))
@@ -100,7 +112,7 @@ def _screen(
         facts = read()
     except (OrderbridgeError, DBAPIError) as error:
         reason = sentence(getattr(error, "orig", error))
-        return False, [click.style(f"{say('status.red')}: {reason}", fg="red")]
+        return False, [warned(f"{say('lights.red')}: {reason}", is_wrong=True, colour="red")]
     return facts["healthy"], list(show(facts))
 
 
@@ -209,44 +221,38 @@ def _accounts(parts: dict[str, Any], ill: set[str]) -> Iterator[dict[str, Any]]:
 
 def lines(facts: dict[str, Any]) -> Iterator[str]:
     """The screen, from top to bottom."""
-    now, zone = facts["at_utc"], ZoneInfo(facts["timezone"])
-    yield f"orderbridge {facts['version']}"
-    yield f"{say('label.configuration')}: {facts['configuration'] or say('facts.no_file')}"
-    yield f"{say('label.database')}: {facts['database']}"
-    yield _head(facts)
-    yield from _problems(facts["problems"], now, zone)
+    now, zone, light = facts["at_utc"], ZoneInfo(facts["timezone"]), facts["light"]
+    state = say("status.healthy") if facts["healthy"] else say("status.ill", light=say(f"lights.{light}"))
+    yield warned(f"orderbridge {facts['version']}: {state}", is_wrong=not facts["healthy"], colour=light)
     for name, why in facts["unread"].items():
-        yield click.style("  " + say("status.unread", what=name, why=why[:MOST_DETAIL]), fg="red")
+        yield warned(say("status.unread", what=name, why=why[:MOST_DETAIL]), is_wrong=True, colour="red")
+    yield from _problems(facts["problems"], now, zone)
+    yield ""
+    yield from fact_lines((say(f"label.{name}"), text) for name, text in _sums(facts, now, zone))
     yield ""
     yield from _account_lines(facts["accounts"], now, zone)
-    yield from _sums(facts, now, zone)
     for one in facts["closed"][:MOST_LINES]:
         words = {"name": one["name"] or one["id"], "since": local(one["status_since_utc"], zone, now)}
         closed = say("health.restaurant_closed.cause", **words, who=one["status_by"] or "?")
-        yield click.style(closed, fg="yellow")
-    if len(facts["closed"]) > MOST_LINES:
-        yield "… " + say("status.more", code="restaurant_closed", count=len(facts["closed"]) - MOST_LINES)
-    if (standby := facts["failover"]) is not None:
-        line = f"{say('label.failover')}: {sentence(standby['said'])}"
-        yield line if standby["is_safe"] else click.style(line, fg="yellow")
+        yield warned(closed, is_wrong=True)
+    yield from _more("restaurant_closed", len(facts["closed"]))
 
 
-def _head(facts: dict[str, Any]) -> str:
-    light = facts["light"]
-    if facts["healthy"]:
-        return click.style(say("status.healthy"), fg=light)
-    return click.style(say("status.needs_a_look", light=say(f"lights.{light}")), fg=light)
+def _more(code: str, count: int) -> Iterator[str]:
+    if count > MOST_LINES:
+        yield f"… {say('status.more', code=code, count=count - MOST_LINES)}"
 
 
 def _problems(found: list[dict[str, Any]], now: datetime, zone: ZoneInfo) -> Iterator[str]:
-    """Each with since when, why and what to do; of many alike a few."""
+    """Each with since when; the cause and the remedy once a code. Of many alike a few."""
     for code in dict.fromkeys(one["code"] for one in found):
         alike = [one for one in found if one["code"] == code]
+        yield ""
         for one in alike[:MOST_LINES]:
-            yield "  " + _problem(one, now, zone)
-        if len(alike) > MOST_LINES:
-            yield "  … " + say("status.more", code=code, count=len(alike) - MOST_LINES)
-        yield f"    {alike[0]['cause']} {alike[0]['remedy']}"
+            yield warned(_problem(one, now, zone), is_wrong=True, colour=LIGHTS[one["severity"]])
+        yield from _more(code, len(alike))
+        yield folded("  ", alike[0]["cause"])
+        yield folded("  ", alike[0]["remedy"])
 
 
 def _problem(one: dict[str, Any], now: datetime, zone: ZoneInfo) -> str:
@@ -258,24 +264,22 @@ def _problem(one: dict[str, Any], now: datetime, zone: ZoneInfo) -> str:
         say("status.since_when", time=local(since, zone, now), ago=ago(since, now)) if since else "",
         f"[{detail}]" if detail else "",
     ]
-    return click.style(" ".join(filter(None, parts)), fg=LIGHTS[one["severity"]])
+    return " ".join(filter(None, parts))
 
 
 def _account_lines(listed: list[dict[str, Any]], now: datetime, zone: ZoneInfo) -> Iterator[str]:
-    shown = listed
-    if len(listed) > MOST_ACCOUNTS:
+    shown, is_many = listed, len(listed) > MOST_ACCOUNTS
+    if is_many:
         ill = [account for account in listed if not account["healthy"]]
         shown = ill[:WORST_ACCOUNTS]
         yield say("status.many_accounts", count=len(listed), ill=len(ill))
     if shown:
         yield from table([_account(one, now, zone) for one in shown])
-    if len(listed) > MOST_ACCOUNTS:
+    elif not listed:
+        yield say("status.no_account", running=say("command.is_it_running"))
+    if is_many:
         names = ", ".join(account["name"] for account in listed if account["healthy"])
         yield say("status.well_accounts", names=names if len(names) <= MOST_NAMES else f"{names[:MOST_NAMES]}…")
-    if listed:
-        yield ""
-    else:
-        yield say("status.no_account", running=say("command.is_it_running"))
 
 
 def state_text(state: str) -> str:
@@ -297,24 +301,28 @@ def _account(one: dict[str, Any], now: datetime, zone: ZoneInfo) -> dict[str, st
     }
 
 
-def _sums(facts: dict[str, Any], now: datetime, zone: ZoneInfo) -> Iterator[str]:
-    counts, outbox, seen = facts["orders"], facts["outbox"], facts["pos_seen_utc"]
+def _sums(facts: dict[str, Any], now: datetime, zone: ZoneInfo) -> Iterator[tuple[str, str]]:
+    """By the key of the label; nothing of what could not be read."""
+    counts, outbox, seen, standby = facts["orders"], facts["outbox"], facts["pos_seen_utc"], facts["failover"]
+    yield "configuration", facts["configuration"] or say("facts.no_file")
+    yield "database", facts["database"]
+    if standby is not None:
+        yield "failover", warned(sentence(standby["said"]), is_wrong=not standby["is_safe"])
     if counts is not None:
-        by_status: dict[str, int] = {}
+        by_status: Counter[str] = Counter()
         for one in facts["open_orders"] or []:
-            by_status[one["status"]] = by_status.get(one["status"], 0) + one["count"]
+            by_status[one["status"]] += one["count"]
         listed = ", ".join(f"{status} {count}" for status, count in sorted(by_status.items()))
-        yield say("status.orders", **counts) + (f": {listed}" if listed else "")
+        yield "orders", say("status.orders", **counts) + (f": {listed}" if listed else "")
     if outbox is not None:
         oldest = outbox["oldest_utc"]
         waits = say("status.oldest", ago=ago(oldest, now)) if oldest else ""
-        yield say("status.actions", waiting=outbox["waiting"], failed=outbox["failed_last_day"]) + waits
+        yield "actions", say("status.actions", waiting=outbox["waiting"], failed=outbox["failed_last_day"]) + waits
     if facts["quarantined"] is not None:
-        yield say("status.in_quarantine", count=facts["quarantined"])
-    if seen is not None:
-        yield say("status.pos_seen", time=local(seen, zone, now), ago=ago(seen, now))
-    elif "pos_seen_utc" not in facts["unread"]:
-        yield say("status.pos_never_seen")
+        yield "quarantine", str(facts["quarantined"])
+    if "pos_seen_utc" not in facts["unread"]:
+        last = seen and say("status.pos_seen", time=local(seen, zone, now), ago=ago(seen, now))
+        yield "pos", last or say("status.pos_never_seen")
 
 
 COMMANDS = (status,)

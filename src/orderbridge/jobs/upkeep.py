@@ -116,7 +116,7 @@ def headline(found: Sequence[Problem], accounts: int, zone: ZoneInfo, language: 
     if not found:
         return say("status.green", language, count=accounts)
     first = found[0]
-    light = say(f"status.{lamp_of(first)}", language)
+    light = say(f"lights.{lamp_of(first)}", language)
     since = "" if first.since is None else say("status.since", language, time=first.since.astimezone(zone))
     cause, _ = problem_text(first.code, language, **first.facts)
     subject = f"{first.subject}: " if first.subject else ""

@@ -34,12 +34,12 @@ def accounts() -> None:
 
 @accounts.command("add")
 @click.argument("name")
-@click.option("--app-secret-key-file", "app", help="A file that holds the app_secret_key and nothing else; - is standard input.")  # fmt: skip
-@click.option("--rest-secret-key-file", "rest", help="The same for the rest_secret_key; with two -, a line each.")
-@click.option("--auto-accept-minutes", type=int, help="Accept new orders automatically, with this preparation time.")
+@click.option("--app-secret-key-file", "app", help="A file with the app_secret_key; -: standard input.")  # fmt: skip
+@click.option("--rest-secret-key-file", "rest", help="The same for the rest_secret_key; two -: two lines.")
+@click.option("--auto-accept-minutes", type=int, help="Accept automatically, with this preparation time.")
 @click.option("--auto-accept-scheduled", is_flag=True, help="Accept scheduled orders automatically, too.")
-@click.option("--restaurant", "rules", multiple=True, help="Exception for one restaurant: ID=MINUTES, or ID alone for never; may be repeated.")  # fmt: skip
-@click.option("--replace", is_flag=True, help="The account exists: replace its secrets and options.")
+@click.option("--restaurant", "rules", multiple=True, help="ID=MINUTES for one restaurant; ID alone: never.")  # fmt: skip
+@click.option("--replace", is_flag=True, help="Replace an account that exists.")
 @pass_context
 def add(
     context: Context,
@@ -51,7 +51,7 @@ def add(
     rules: tuple[str, ...],
     replace: bool,
 ) -> None:
-    """Add an account to the database. Its secrets are asked for or read from files, never given on the command line."""
+    """Add an account to the database."""
     settings = context.reload()
     keys = keys_of(settings)
     options = {
@@ -115,7 +115,7 @@ def _secret(file: str) -> str:
 @as_json
 @pass_context
 def list_accounts(context: Context, as_json: bool) -> None:
-    """List all accounts of the file and of the database: source, enabled or not, last poll."""
+    """List the accounts of the file and of the database."""
     facts = context.read(lambda tx: _listed(tx, context.settings))
     if as_json:
         show_json(facts)
@@ -171,7 +171,7 @@ def _for_people(one: dict[str, Any], now: datetime) -> dict[str, str]:
 @as_json
 @pass_context
 def show(context: Context, name: str, as_json: bool) -> None:
-    """Show an account and its options. Secrets are not shown."""
+    """Show an account without its secrets."""
     settings = context.settings
     facts = context.read(lambda tx: next((one for one in _listed(tx, settings) if one["name"] == name), None))
     if facts is None:
@@ -216,7 +216,7 @@ def _said(value: Any) -> str:
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 @pass_context
 def enable(context: Context, names: tuple[str, ...]) -> None:
-    """Poll these accounts of the database again."""
+    """Poll these accounts again."""
     _set(context, names, enabled=True)
 
 
@@ -224,7 +224,7 @@ def enable(context: Context, names: tuple[str, ...]) -> None:
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 @pass_context
 def disable(context: Context, names: tuple[str, ...]) -> None:
-    """Stop polling these accounts of the database. They stay, with their secrets."""
+    """Stop polling these accounts."""
     _set(context, names, enabled=False)
 
 
@@ -252,7 +252,7 @@ def _say_left_open(name: str, opened: int, waits: int) -> None:
 @click.option("--force", is_flag=True, help="Even if it has open orders or waiting actions.")
 @pass_context
 def remove(context: Context, names: tuple[str, ...], force: bool) -> None:
-    """Remove these accounts and their secrets from the database. Their orders stay."""
+    """Remove these accounts with their secrets."""
     from orderbridge.clock import SystemClock
     from orderbridge_fleet import account_changes, account_settings
 

@@ -16,7 +16,7 @@ MOST_NAMES = 20
 
 
 @click.command("key")
-@click.option("--rotate", is_flag=True, help="Seal every account again with the first line of the master key.")
+@click.option("--rotate", is_flag=True, help="Seal every account again by the file's first line.")
 @pass_context
 def key(context: Context, rotate: bool) -> None:
     """Print a new master key, for the first line of fleet.master_key_file. Nothing is written.
