@@ -93,10 +93,15 @@ class Walk:
 def recorded(walk: Walk) -> Iterator[None]:
     """While `walk` records: its coroutines are followed, and a database's thread works in its caller's context."""
     followed = {method: method.__qualname__.split(".") for method in {walk.does, walk.ends}}
-    make_job = workers._job
+    submit, leave = workers.Workers.submit, workers.LeftBehind.submit
+
+    def followed_call(call: Any) -> Any:
+        return functools.partial(contextvars.copy_context().run, call)
+
     for method, (owner, name) in followed.items():
         setattr(sys.modules[method.__module__].__dict__[owner], name, walk.follow(method))
-    workers._job = lambda call, unwanted: make_job(functools.partial(contextvars.copy_context().run, call), unwanted)
+    workers.Workers.submit = lambda pool, call, *, urgent: submit(pool, followed_call(call), urgent=urgent)
+    workers.LeftBehind.submit = lambda pool, call, /, *args: leave(pool, followed_call(call), *args)
     threading.setprofile(walk)
     sys.setprofile(walk)
     try:
@@ -104,7 +109,7 @@ def recorded(walk: Walk) -> Iterator[None]:
     finally:
         sys.setprofile(None)
         threading.setprofile(None)  # type: ignore[arg-type]
-        workers._job = make_job
+        workers.Workers.submit, workers.LeftBehind.submit = submit, leave
         for method, (owner, name) in followed.items():
             setattr(sys.modules[method.__module__].__dict__[owner], name, method)
 

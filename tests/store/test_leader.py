@@ -96,26 +96,16 @@ def test_who_was_quicker_after_a_break_has_it(daemon: Daemon, database: Database
 
 
 @databases.only(*databases.SERVERS)
-def test_a_server_that_was_away_for_long_is_asked_again(daemon: Daemon, database: Database, monkeypatch):
+@pytest.mark.parametrize("at", ["_engine.connect", "_lead"], ids=["that was away for long", "that goes again"])
+def test_a_server_is_asked_again(at: str, daemon: Daemon, database: Database, monkeypatch):
     first, second = daemon(), daemon()
     assert first.take()
     kill(database, first)
+    holder = first._engine if at.startswith("_engine") else first
     with monkeypatch.context() as away:
-        away.setattr(first._engine, "connect", refused)
+        away.setattr(holder, at.rpartition(".")[2], refused)
         for _ in range(3):
             assert not first.is_lost()
-    assert not first.is_lost()
-    assert not second.take()
-
-
-@databases.only(*databases.SERVERS)
-def test_a_server_that_goes_again_while_it_is_asked(daemon: Daemon, database: Database, monkeypatch):
-    first, second = daemon(), daemon()
-    assert first.take()
-    kill(database, first)
-    with monkeypatch.context() as away:
-        away.setattr(first, "_lead", refused)
-        assert not first.is_lost()
     assert not first.is_lost()
     assert not second.take()
 

@@ -4,15 +4,13 @@ import re
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import event, select
+from sqlalchemy import select
 from tests.databases import MARIADB, SQLITE, only
 from tests.store.samples import (
     KEY,
@@ -39,7 +37,7 @@ from tests.store.samples import (
 )
 
 from orderbridge.model import Action, ActionState
-from orderbridge.store import tables, unfinished
+from orderbridge.store import tables
 from orderbridge.store.database import Database
 from orderbridge.store.ddl import time_text
 from orderbridge.store.dialects.sqlite import read_time
@@ -620,51 +618,11 @@ def steps(pos: Pos, query: str, values: Any = ()) -> list[str]:
 
 
 @only(SQLITE)
-@pytest.mark.parametrize("view, column", [("new", "received_utc"), ("changed", "changed_utc"), ("open", "changed_utc")])
-def test_a_view_in_its_order_is_served_by_its_own_index(view, column, till):
-    plan = steps(till, f"SELECT * FROM delivery_{view}_orders ORDER BY {column}")
-    first, *rest = plan
-    assert f"INDEX delivery_orders_{view}_ix" in first
-    assert [step for step in rest if "SUBQUERY" not in step and "delivery_actions_payment_key_ix" not in step] == []
-
-
-@only(SQLITE)
 @pytest.mark.parametrize("rest", ["", "ORDER BY received_utc", "WHERE restaurant_id = 'x'", "LIMIT 5"])
 @pytest.mark.parametrize("view", ["new", "changed", "open"])
 def test_no_question_to_a_view_reads_the_ended_orders(view, rest, till):
     plan = steps(till, f"SELECT * FROM delivery_{view}_orders {rest}")
     assert re.search("INDEX delivery_orders_(new|changed|open)_ix", plan[0])
-
-
-@contextmanager
-def statements(database: Database) -> Iterator[list[tuple[str, Any]]]:
-    """What is sent to the database meanwhile."""
-    sent: list[tuple[str, Any]] = []
-
-    def note(_: Any, __: Any, statement: str, parameters: Any, *___: Any) -> None:
-        sent.append((statement, parameters))
-
-    event.listen(database.engine, "before_cursor_execute", note)
-    yield sent
-    event.remove(database.engine, "before_cursor_execute", note)
-
-
-@only(SQLITE)
-@pytest.mark.parametrize(
-    "ask",
-    [
-        unfinished.read_unfinished,
-        lambda tx: unfinished.read_unfinished(tx, sending_only=True),
-    ],
-    ids=["read_unfinished", "read_unfinished of what is on the wire"],
-)
-def test_the_outbox_is_read_by_the_index_of_its_unfinished_rows(ask, database, till):
-    with statements(database) as sent:
-        database.read_now(ask)
-    first, *rest = steps(till, *next(one for one in sent if one[0].startswith("SELECT")))
-    assert "INDEX delivery_actions_unfinished_ix" in first
-    by_key = ("SUBQUERY", "SEARCH delivery_action_attempts", "SEARCH delivery_orders", "SEARCH delivery_restaurants")
-    assert [step for step in rest if not any(words in step for words in by_key)] == []  # nothing is sorted
 
 
 # ---- the columns of an action's argument -----------------------------------------------------------------------------

@@ -305,10 +305,8 @@ def is_there(connection: Connection, name: str) -> bool:
 def hold(connection: Connection, mark: Mapping[str, int], above: int, now: datetime) -> tuple[str, ...]:
     """The tables are an older copy: enabled accounts that the mark knows otherwise are not polled until `release`."""
     version = max(lock_version(connection), above) + 1
-    rows = {row.name: row.version for row in connection.execute(_ENABLED)}
-    names = sorted(name for name, there in rows.items() if mark.get(name) != there)
-    values = {"enabled": HELD, "version": version, "changed_utc": now}
-    write(connection, version, [], [{"mine": name, **values} for name in names])
+    names = sorted(row.name for row in connection.execute(_ENABLED) if mark.get(row.name) != row.version)
+    _set_enabled(connection, names, HELD, version, now)
     return tuple(names)
 
 
@@ -322,9 +320,13 @@ def release(connection: Connection, now: datetime) -> tuple[str, ...]:
     """A person has compared them: they are polled again."""
     version = lock_version(connection) + 1
     names = held(connection)
-    values = {"enabled": ENABLED, "version": version, "changed_utc": now}
-    write(connection, version, [], [{"mine": name, **values} for name in names])
+    _set_enabled(connection, names, ENABLED, version, now)
     return names
+
+
+def _set_enabled(connection: Connection, names: Sequence[str], enabled: int, version: int, now: datetime) -> None:
+    values = {"enabled": enabled, "version": version, "changed_utc": now}
+    write(connection, version, [], [{"mine": name, **values} for name in names])
 
 
 def lock_version(connection: Connection) -> int:

@@ -108,8 +108,12 @@ class Database:
             result = timed() if workers is None else await workers.submit(timed, urgent=urgent)
         except DBAPIError as error:
             self.on_work(doing, now() - (began or now()), True)
-            if self._is_ill(error):
-                self.trouble.failed(doing, type(error.orig).__name__, remedy(error), self._kind(error))
+            # Whether the next unit of work would fail, too: on a server a lock concerns some rows, a value that work.
+            if not is_refusal(error) and (self.dialect.one_writer or not is_busy(error)):
+                found = kind(error)
+                if found is TroubleKind.FAILING:  # a disk that became read-only is a mere "disk I/O error" to SQLite
+                    found = self.dialect.disk(self.engine) or found
+                self.trouble.failed(doing, type(error.orig).__name__, remedy(error), found)
             raise
         self.trouble.worked(doing)
         self.trouble.waited(took := now() - began, now())
@@ -117,15 +121,6 @@ class Database:
         if doing == "write":
             self.on_written()
         return result
-
-    def _is_ill(self, error: DBAPIError) -> bool:
-        """Whether the next unit of work would fail, too. On a server a lock concerns some rows, a value that work."""
-        return not is_refusal(error) and (self.dialect.one_writer or not is_busy(error))
-
-    def _kind(self, error: DBAPIError) -> TroubleKind:
-        """A disk that became read-only under it is a mere "disk I/O error" to SQLite."""
-        found = kind(error)
-        return (self.dialect.disk(self.engine) or found) if found is TroubleKind.FAILING else found
 
     def write_now(self, work: Work[T]) -> T:
         """`run` for a caller that has no event loop."""

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Iterator, Sequence
 
 import structlog
-from sqlalchemy import Column, Connection, Table, text
+from sqlalchemy import Connection, Table, text
 from sqlalchemy.exc import DBAPIError
 
 from orderbridge.errors import Message
@@ -90,7 +90,7 @@ def _can_read(connection: Connection, views: Sequence[Table]) -> bool:
 
 
 def _statements(table: Table) -> Iterator[str]:
-    names = [column.name for column in table.columns if _is_ours(column)]
+    names = [column.name for column in table.columns if column.computed is None]
     listed, name = ", ".join(names), table.name
     yield f"SELECT {listed} FROM {name} WHERE 1 = 0"  # noqa: S608 - names of ours, as all here
     if table.is_view:
@@ -98,10 +98,6 @@ def _statements(table: Table) -> Iterator[str]:
     yield f"INSERT INTO {name} ({listed}) SELECT {listed} FROM {name} WHERE 1 = 0"  # noqa: S608
     yield f"UPDATE {name} SET {names[0]} = {names[0]} WHERE 1 = 0"  # noqa: S608
     yield f"DELETE FROM {name} WHERE 1 = 0"  # noqa: S608
-
-
-def _is_ours(column: Column[object]) -> bool:
-    return column.computed is None
 
 
 def _is_denied(connection: Connection, statement: str) -> bool:

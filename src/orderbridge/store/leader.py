@@ -101,7 +101,10 @@ class LeaderLock:
 
     def _take(self) -> bool:
         if self._lead is None:
-            return self._take_file()
+            if self._file is None:
+                raise Unusable("database.not_opened", path=self._engine.url.database or "")
+            self._has_file = self._file.lock()
+            return self._has_file
         self._connection = connection = self._engine.connect().execution_options(isolation_level="AUTOCOMMIT")
         try:
             taken = self._lead(connection)
@@ -111,13 +114,6 @@ class LeaderLock:
         if not taken:
             self._drop()
         return taken
-
-    def _take_file(self) -> bool:
-        if self._file is None:
-            path = self._engine.url.database or ""
-            raise Unusable("database.not_opened", path=path)
-        self._has_file = self._file.lock()
-        return self._has_file
 
 
 def end_replicas(connection: Connection) -> None:

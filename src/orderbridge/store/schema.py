@@ -136,10 +136,8 @@ def check(connection: Connection) -> None:
 
 def check_known(connection: Connection) -> None:
     """Refuse a database that has none of our tables, or those of a newer program. An older schema can be read."""
-    found = current(connection)
-    if found is None:
-        check(connection)
-    refuse_unknown(found)
+    if inspected(connection) is None:
+        raise StoreError("schema.not_current")
 
 
 def migrate(connection: Connection) -> None:

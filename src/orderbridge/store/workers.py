@@ -9,6 +9,7 @@ import queue
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import Any, TypeVar
 
 from orderbridge.clock import SystemClock
@@ -25,7 +26,7 @@ class Workers:
     """Threads over one queue. Urgent work overtakes what waits; within a class, first come, first served."""
 
     def __init__(self, threads: int, name: str) -> None:
-        self._queue: queue.PriorityQueue[tuple[int, int, Callable[[], None] | None]] = queue.PriorityQueue()
+        self._queue: queue.PriorityQueue[tuple[int, int, Future[Any] | None, Callable[[], Any]]] = queue.PriorityQueue()
         self._order = itertools.count()
         self._is_closed = False
         self._threads = [threading.Thread(target=self._work, name=name, daemon=True) for _ in range(threads)]
@@ -36,39 +37,49 @@ class Workers:
         """What `call` returns or raises. Raises Over when no thread is left that would do it."""
         if self._is_closed:
             raise Over("net.stopping")
-        future, job = _job(call, None)
-        self._queue.put((0 if urgent else 1, next(self._order), job))
-        return await future
+        future = _running()
+        self._queue.put((0 if urgent else 1, next(self._order), future, call))
+        return await asyncio.wrap_future(future)
 
     def _work(self) -> None:
-        while (job := self._queue.get()[2]) is not None:
-            job()
-            del job  # and with it what it was called with: a list can be 32 MB
+        while True:
+            _, _, future, call = self._queue.get()
+            if future is None:
+                return
+            _fulfil(future, call)
+            del future, call  # and what it was called with: a list can be 32 MB
 
     def close(self, *, wait: bool = True) -> None:
         """End them, once what was submitted is done; wait `LEAVE_WITHIN_S` at most."""
         self._is_closed = True
         for _ in self._threads:
-            self._queue.put((2, next(self._order), None))
+            self._queue.put((2, next(self._order), None, lambda: None))
         clock = SystemClock()
         over = clock.monotonic() + (LEAVE_WITHIN_S if wait else 0.0)
         for thread in self._threads:
             thread.join(max(over - clock.monotonic(), 0.0))
 
 
+def _running() -> "Future[Any]":
+    """One that a cancelled caller does not cancel: the work is done all the same."""
+    future: Future[Any] = Future()
+    future.set_running_or_notify_cancel()
+    return future
+
+
+def _fulfil(future: "Future[T]", call: Callable[[], T]) -> None:
+    try:
+        future.set_result(call())
+    except BaseException as error:  # noqa: BLE001 - it belongs to the caller, whatever it is
+        future.set_exception(error)
+
+
 class LeftBehind(ThreadPoolExecutor):
     """A loop's default executor, in which getaddrinfo hangs: a thread for each call, and no end waits for one."""
 
     def submit(self, call: Callable[..., T], /, *args: Any, **named: Any) -> "Future[T]":
-        future: Future[T] = Future()
-
-        def work() -> None:
-            if future.set_running_or_notify_cancel():
-                try:
-                    future.set_result(call(*args, **named))
-                except BaseException as error:  # noqa: BLE001 - it belongs to the caller, whatever it is
-                    future.set_exception(error)
-
+        future = _running()
+        work = partial(_fulfil, future, partial(call, *args, **named))
         threading.Thread(target=work, name=DETACHED, daemon=True).start()
         return future
 
@@ -80,7 +91,7 @@ def run(main: Coroutine[Any, Any, T]) -> T:
     """As asyncio.run, which would wait for the resolver of names for as long as that takes."""
 
     async def run() -> T:
-        asyncio.get_running_loop().set_default_executor(LeftBehind(1))
+        asyncio.get_running_loop().set_default_executor(_left_behind)
         return await main
 
     return asyncio.run(run())
@@ -103,39 +114,13 @@ async def detached(call: Callable[[], T], *, unwanted: Callable[[T], object] | N
 
     `unwanted` is given the result that comes when its caller waits no more.
     """
-    future, job = _job(call, unwanted)
-    threading.Thread(target=job, name=DETACHED, daemon=True).start()
-    return await future
+    future = _left_behind.submit(call)
+    try:
+        return await asyncio.wrap_future(future)
+    except asyncio.CancelledError:
+        if unwanted is not None:
+            future.add_done_callback(lambda done: None if done.exception() else unwanted(done.result()))
+        raise
 
 
-def _job(
-    call: Callable[[], T], unwanted: Callable[[T], object] | None
-) -> tuple["asyncio.Future[T]", Callable[[], None]]:
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[T] = loop.create_future()
-
-    def job() -> None:
-        result, failed = None, None
-        try:
-            result = call()
-        except BaseException as error:  # noqa: BLE001 - it belongs to the caller, whatever it is
-            failed = error
-        try:
-            loop.call_soon_threadsafe(_deliver, future, result, failed, unwanted)
-        except RuntimeError:  # the loop is closed: its caller waits no more
-            if failed is None and unwanted is not None:
-                unwanted(result)  # type: ignore[arg-type]
-
-    return future, job
-
-
-def _deliver(
-    future: asyncio.Future[Any], result: Any, error: BaseException | None, unwanted: Callable[[Any], object] | None
-) -> None:
-    if future.done():  # the caller was cancelled; the work is done all the same
-        if error is None and unwanted is not None:
-            unwanted(result)
-    elif error is None:
-        future.set_result(result)
-    else:
-        future.set_exception(error)
+_left_behind = LeftBehind(1)
