@@ -25,7 +25,7 @@ from orderbridge.rules.health import (
 )
 from orderbridge.rules.problems import NO_DATABASE, Code, Problem, Severity
 from orderbridge.store import accounts, order_times, problem_queries, problem_rows, quarantine, reference
-from orderbridge.store.database import database_disk
+from orderbridge.store.dialects import of
 from orderbridge.store.dialects.face import TroubleKind as Trouble
 from orderbridge.texts import problem_text, sentence
 
@@ -55,7 +55,7 @@ def open_problems(
 def _from_outside(connection: Connection, hindrance: Trouble | None) -> tuple[Problem, ...]:
     """What the daemon has written down, and what it could not write: of a disk that is full or read-only."""
     written = of_the_daemon(connection)
-    found = database_disk(connection) or hindrance
+    found = of(connection.dialect.name).disk(connection.engine) or hindrance
     if found is None or any(one.code in NO_DATABASE for one in written):
         return written
     return (*written, Problem(Code(f"database_{found}"), "", None, Severity.SEVERE))

@@ -270,8 +270,3 @@ def open_configured(chosen: Configured, **options: Unpack[Options]) -> Database:
     options["busy_timeout_s"] = chosen.busy_timeout_seconds
     options["accept_unsafe_durability"] = chosen.accept_unsafe_durability
     return open_database(chosen.url, **options)
-
-
-def database_disk(connection: Connection) -> TroubleKind | None:
-    """Whether there is no room for it, or nothing may be written, as far as one who only reads can see; None: neither."""
-    return of(connection.dialect.name).disk(connection.engine)

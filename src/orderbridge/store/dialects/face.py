@@ -59,16 +59,6 @@ class Violated(NamedTuple):
     unfilled: str | None = None
 
 
-def plain_text(length: int | None) -> TypeEngine[Any]:
-    """A text of at most so many characters; None: unbounded."""
-    return UnicodeText() if length is None else String(length)
-
-
-def one_of(column: str, words: Sequence[str]) -> str:
-    """The condition that a column holds one of these words."""
-    return f"{column} IN ({', '.join(map(repr, words))})"
-
-
 def inserting(mark: str, table: str, columns: Sequence[str]) -> str:
     """The statement that a driver takes many times over, with its mark for a value."""
     return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join([mark] * len(columns))})"  # noqa: S608
@@ -171,7 +161,8 @@ class Dialect:
     time: Callable[[], TypeEngine[Any]]  # UTC without a zone, three decimals
     money: Callable[[int, int], TypeEngine[Any]] = Numeric  # of so many digits and decimals
     whole: Callable[[int], TypeEngine[Any]]  # a whole number that a POS writes: decimals must be seen by a CHECK
-    text: Callable[[int | None], TypeEngine[Any]] = plain_text  # compared byte by byte; without a length unbounded
+    # Of at most so many characters, None: unbounded; compared byte by byte.
+    text: Callable[[int | None], TypeEngine[Any]] = lambda length: UnicodeText() if length is None else String(length)
     big: str = "BIGINT"  # 64 bits; what can be a growing key
     utc_now: str
     checks_by_name: bool = False  # constraints are asked in the order of their names, not in that of the table
@@ -182,7 +173,9 @@ class Dialect:
 
     # ---- tables
     table_options: Mapping[str, str] = field(default_factory=dict)
-    is_one_of: Callable[[str, Sequence[str]], str] = one_of
+    is_one_of: Callable[[str, Sequence[str]], str] = lambda column, words: (
+        f"{column} IN ({', '.join(map(repr, words))})"
+    )
     # One character or more, at most so many.
     is_filled: Callable[[str, int], str] = lambda column, most: f"length({column}) BETWEEN 1 AND {most}"
     is_integer: Callable[[str], str | None] = nothing  # None: the type sees to it

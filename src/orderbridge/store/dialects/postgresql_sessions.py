@@ -6,6 +6,8 @@ for a session and its questions, as a replica has with its locks, would never co
 the server that took the last one.
 """
 
+import os
+import socket
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
@@ -55,7 +57,8 @@ def has_several(url: URL) -> bool:
 def options(url: URL, _: float) -> dict[str, Any]:
     if url.get_driver_name() != "psycopg":
         return {**servers.OPTIONS, "connect_args": {}}
-    named = servers.limits(url, {"application_name": servers.our_name()})
+    # By its name a technician finds the process.
+    named = servers.limits(url, {"application_name": f"orderbridge {socket.gethostname()[:40]} {os.getpid()}"})
     # Whatever the address, the environment or the database itself says: in another encoding one emoji stops a whole poll.
     return {**servers.OPTIONS, "connect_args": limits(url) | named | {"client_encoding": "utf8"}}
 

@@ -27,11 +27,6 @@ IDLE_S = 1.0  # of a session: then it is asked before it is used
 _log = structlog.get_logger("orderbridge.store.watch")
 
 
-def our_name() -> str:
-    """What a session of ours is called at the server: a technician has to find the process."""
-    return f"orderbridge {socket.gethostname()[:40]} {os.getpid()}"
-
-
 def limits(url: URL, connect_args: Mapping[str, Any]) -> dict[str, Any]:
     """Those of these arguments that the URL does not name."""
     return {name: value for name, value in connect_args.items() if name not in url.query}

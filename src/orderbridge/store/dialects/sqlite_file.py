@@ -16,9 +16,9 @@ import os
 import sqlite3
 import struct
 import threading
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import takewhile
 from pathlib import Path
 
 from sqlalchemy import Engine, event
@@ -304,7 +304,11 @@ class Pages:
 
     def _compare(self, main: int, log: int, wal: _Wal) -> tuple[bool, dict[int, int]]:
         size, before = wal.page_size, self._known if self._salts == wal.salts else {}
-        heads = list(_heads(log, wal))
+        places = range(WAL_HEAD, WAL_HEAD + wal.frames * (FRAME_HEAD + size), FRAME_HEAD + size)
+        # Of each frame: its page, and how many pages the database has where it ends a transaction, else 0. Less than 8
+        # bytes are there when the -wal was cut meanwhile.
+        read = takewhile(lambda head: len(head) == 8, (os.pread(log, 8, at) for at in places))  # noqa: PLR2004
+        heads = [struct.unpack(">II", head) for head in read]
         frames: dict[int, list[int]] = {}
         for number, (page, _) in enumerate(heads, 1):
             frames.setdefault(page, []).append(number)
@@ -316,7 +320,7 @@ class Pages:
         known = {page: hash(os.pread(main, size, (page - 1) * size)) for page in pages if page <= count}
 
         def frame(number: int) -> int:
-            return hash(os.pread(log, size, _at(number, size) + FRAME_HEAD))
+            return hash(os.pread(log, size, places[number - 1] + FRAME_HEAD))
 
         for page, there in known.items():
             of = frames.get(page, [])
@@ -327,19 +331,6 @@ class Pages:
             if is_foreign:
                 return True, known
         return False, known
-
-
-def _heads(log: int, wal: _Wal) -> Iterator[tuple[int, int]]:
-    """Of each frame: its page, and how many pages the database has where it ends a transaction, else 0."""
-    for number in range(1, wal.frames + 1):
-        head = os.pread(log, 8, _at(number, wal.page_size))
-        if len(head) < 8:  # noqa: PLR2004 - the -wal was cut meanwhile
-            return
-        yield struct.unpack(">II", head)
-
-
-def _at(number: int, page_size: int) -> int:
-    return WAL_HEAD + (number - 1) * (FRAME_HEAD + page_size)
 
 
 def _key(main: int) -> Key:
