@@ -148,15 +148,6 @@ async def test_a_put_without_a_body_says_so(wired: Wired) -> None:
     assert b"content-type" not in seen[0].lower()
 
 
-async def test_no_cookie_is_kept(wired: Wired) -> None:
-    """Accounts share the wire: a cookie would join them."""
-    talk, seen = answering(http_answer(OK, head="Set-Cookie: a=b; Path=/\r\n"), http_answer(OK))
-    async with wired(talk) as (wire, _):
-        await put(wire)
-        await put(wire)
-    assert b"cookie" not in seen[1].lower()
-
-
 async def test_an_empty_packed_body_is_empty(wired: Wired) -> None:
     talk, _ = answering(http_answer(b"", head="Content-Encoding: gzip\r\n"))
     async with wired(talk) as (wire, _):
@@ -519,13 +510,7 @@ async def test_a_connection_closed_under_a_request_is_not_tried_again(wired: Wir
         assert server.connections == 1
 
 
-@pytest.mark.filterwarnings("ignore::ResourceWarning")
 async def test_a_hundred_cancelled_requests_leave_a_wire_that_works(wired: Wired) -> None:
-    """The library's own pool loses its slots for good under this.
-
-    A request cancelled in the very tick in which its socket connects leaves the socket to the garbage collector,
-    which closes it and says so: that is anyio's, and is collected here, so that no other test hears of it.
-    """
 
     async def talk(line: Line) -> None:
         while await line.request():
@@ -541,7 +526,6 @@ async def test_a_hundred_cancelled_requests_leave_a_wire_that_works(wired: Wired
             await asyncio.gather(*tasks, return_exceptions=True)
         answers = await asyncio.gather(*[put(wire) for _ in range(10)])
         assert {answer.status for answer in answers} == {200}
-    gc.collect()
 
 
 async def test_closing_ends_idle_connections(wired: Wired) -> None:
@@ -686,14 +670,6 @@ async def test_what_a_proxy_refuses_never_left(
     async with proxy(monkeypatch, talk):
         caught = await error_of(put(make_wire("https://service.invalid")))
     assert (type(caught), caught.code, caught.reason) == (NotSent, code, reason)
-    assert "geheim" not in str(caught)
-
-
-@pytest.mark.parametrize("url", ["ftp://user:geheim@127.0.0.1:1", "socks5://user:geheim@127.0.0.1:1", "http://[geheim"])
-async def test_a_proxy_that_cannot_be_used(url: str, make_wire: MakeWire, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HTTPS_PROXY", url)
-    caught = await error_of(put(make_wire("https://127.0.0.1:1")))
-    assert type(caught) is NotSent
     assert "geheim" not in str(caught)
 
 

@@ -9,7 +9,6 @@ For /metrics the numbers are copied on the event loop and written in a thread, o
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
 from ipaddress import ip_address
 from itertools import accumulate
 
@@ -37,16 +36,13 @@ FRESH_S = 1.0  # a scrape within it is answered with the same
 PROBES = frozenset({"/livez", "/readyz", "/metrics"})  # they show no order, and change nothing
 
 
-@dataclass(frozen=True, slots=True)
-class Allowed:
-    """The names that are ours, beside localhost. `strict`: an address must be our own or among them, too."""
+def application(
+    watched: Watched, names: Callable[[], Collection[str]], more: Sequence[BaseRoute], *, is_strict: bool
+) -> ASGIApp:
+    """The ASGI application. `names` are ours, beside localhost. `more`: the routes of extensions.
 
-    names: frozenset[str]
-    strict: bool
-
-
-def application(watched: Watched, allowed: Callable[[], Allowed], more: Sequence[BaseRoute]) -> ASGIApp:
-    """The ASGI application. `allowed`: the names that are ours. `more`: the routes of extensions."""
+    `is_strict`: an address must be our own or one of the names, too.
+    """
     exposition = Exposition(watched.measured)
 
     async def livez(_: Request) -> Response:
@@ -74,11 +70,14 @@ def application(watched: Watched, allowed: Callable[[], Allowed], more: Sequence
 
     async def door(scope: Scope, receive: Receive, send: Send) -> None:
         """Serves what is meant for us. Who sends no Host is no browser: an old load balancer's probe is answered."""
-        host, now = Headers(scope=scope).get("host"), allowed()
+        host = Headers(scope=scope).get("host")
         is_probe = host is None and scope["path"] in PROBES
-        asked_at = (scope.get("server") or ("",))[0] if now.strict and not is_probe else None
-        is_ours = is_known(host, now.names, asked_at=asked_at)
-        answer = inside if is_ours else PlainTextResponse(say("web.foreign_host") + "\n", 400)
+        asked_at = (scope.get("server") or ("",))[0] if is_strict and not is_probe else None
+        answer = (
+            inside
+            if is_known(host, names(), asked_at=asked_at)
+            else PlainTextResponse(say("web.foreign_host") + "\n", 400)
+        )
         await answer(scope, receive, send)
 
     return door

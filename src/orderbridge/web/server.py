@@ -25,7 +25,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
 from orderbridge.web.listening import Pages, Watched
-from orderbridge.web.routes import Allowed, application
+from orderbridge.web.routes import application
 
 LIFE_S = 30.0
 HANDSHAKE_S = 5.0
@@ -60,7 +60,12 @@ class Server:
         self.state = ServerState()
         self.state.default_headers = [*HEADERS, *(header for one in pages for header in one.headers)]
         self.config = uvicorn.Config(
-            application(watched, self._allowed, [route for one in pages for route in one.routes()]),
+            application(
+                watched,
+                lambda: self._hosts | {self._host},
+                [route for one in pages for route in one.routes()],
+                is_strict=bool(pages),
+            ),
             http=H11Protocol,
             ws="none",
             lifespan="off",
@@ -71,9 +76,6 @@ class Server:
             h11_max_incomplete_event_size=HEAD_BYTES,
         )
         self.config.load()
-
-    def _allowed(self) -> Allowed:
-        return Allowed(self._hosts | {self._host}, strict=bool(self._pages))
 
     def use(self, hosts: Sequence[str]) -> None:
         """From now on these are ours."""
