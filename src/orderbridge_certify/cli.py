@@ -12,7 +12,7 @@ from orderbridge.extension import Extension
 from orderbridge.texts import say
 
 if TYPE_CHECKING:
-    from orderbridge_certify.operator import Operator
+    from orderbridge_certify.driver import Operator
 
 LONGEST_SLUG = 60
 
@@ -105,7 +105,7 @@ def _address(url: str) -> str:
 
 
 def _operator(command: str | None, *, unattended: bool) -> "Operator":
-    from orderbridge_certify.operator import Command, Operator, Person
+    from orderbridge_certify.driver import Command, Operator, Person
 
     if command is not None:
         person = None if unattended or not sys.stdin.isatty() else Person(_ask)

@@ -1,6 +1,8 @@
 """Where a scenario is played: it places orders, waits, asks the operator, and notes the moments that matter."""
 
+import shlex
 import string
+import subprocess
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -10,14 +12,77 @@ from typing import Any
 from orderbridge.clock import SystemClock
 from orderbridge.store.database import Database
 from orderbridge.texts import say
-from orderbridge_certify import reading
-from orderbridge_certify.operator import Operator
+from orderbridge_certify import notes
 from orderbridge_certify.seen import ACTIONS, FINAL, Answer, Fact, Order, Seen
-from orderbridge_certify.setup import Setup
-from orderbridge_certify.started import Started
+from orderbridge_certify.setup import Setup, Started
 from orderbridge_sandbox.documents import item_of, random_uuid
 from orderbridge_sandbox.options import Line
 from orderbridge_sandbox.scenery import KADIKOY
+
+LONGEST_S = 30.0
+CANNOT = 64  # with this the command says that it does not know the verb
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The result: whether it could be done, and the output."""
+
+    able: bool
+    output: str = ""
+    yes: bool | None = None  # a person's answer to a question
+
+
+class Operator:
+    """Works the till. The base class does nothing: what needs an operator is not seen."""
+
+    by_person = False
+    person: "Person | None" = None  # who is asked what only eyes can see
+
+    def do(self, verb: str, *arguments: str, about: str) -> Done:  # noqa: ARG002 - for the others
+        """Do it; `about` says it in words, or asks."""
+        return Done(able=False)
+
+
+class Command(Operator):
+    """COMMAND VERB ARGUMENTS, without a shell."""
+
+    def __init__(self, command: str, tell: Callable[[str], None], person: "Person | None" = None) -> None:
+        self._command = shlex.split(command)
+        self._tell = tell
+        self.person = person
+
+    def do(self, verb: str, *arguments: str, about: str) -> Done:  # noqa: ARG002 - as above
+        """Run it. What it complains of is for who watches, and for no report."""
+        try:
+            ran = subprocess.run(  # noqa: S603 - the command that the technician named
+                [*self._command, verb, *arguments], capture_output=True, text=True, timeout=LONGEST_S, check=False
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            self._tell(f"{verb}: {type(error).__name__}")
+            return Done(able=False)
+        if ran.returncode not in (0, CANNOT):
+            self._tell(f"{verb}: {ran.returncode} {ran.stderr.strip()[-300:]}")
+        return Done(able=ran.returncode != CANNOT, output=ran.stdout)
+
+
+class Person(Operator):
+    """Somebody at the terminal: Enter when it is done, yes or no to a question, s to skip."""
+
+    by_person = True
+
+    def __init__(self, ask: Callable[[str, bool], str]) -> None:
+        """`ask(sentence, is_question)` gives "done", "yes", "no" or "skip"."""
+        self._ask = ask
+        self.person = self
+
+    def do(self, verb: str, *arguments: str, about: str) -> Done:  # noqa: ARG002 - as above
+        """Ask, and wait for the answer."""
+        answer = self._ask(about, verb in QUESTIONS)
+        return Done(able=answer != "skip", yes={"yes": True, "no": False}.get(answer))
+
+
+QUESTIONS = frozenset({"ticket", "collect"})
+
 
 POLL_S = 0.05
 BETWEEN_S = 0.3  # each question of a command is a process of its own
@@ -73,7 +138,7 @@ class Driver:
         self.within_s = self.terms.within_s  # in so many seconds an order is to be taken over
         self.looks_at_all = False  # whether what was noted in earlier scenarios is looked at, too
         self._began = self.clock.monotonic()
-        self._window = self.database.read_now(lambda connection: reading.open_window(connection, self.world))
+        self._window = self.database.read_now(lambda connection: notes.open_window(connection, self.world))
 
     # ---- orders ------------------------------------------------------------------------------------------------------
 
@@ -118,13 +183,13 @@ class Driver:
     def observe(self) -> Seen:
         """Everything as it stands now."""
         self.setup.check()
-        orders, notes_, rows = self.database.read_now(lambda connection: reading.read(connection, self._window))
+        orders, notes_, rows = self.database.read_now(lambda connection: notes.read(connection, self._window))
         return Seen(
             within_s=self.within_s,
             orders=tuple(self._as_seen(order) for order in orders),
-            notes=self.database.read_now(reading.all_notes) if self.looks_at_all else notes_,
+            notes=self.database.read_now(notes.all_notes) if self.looks_at_all else notes_,
             rows=rows,
-            calls=reading.calls(self.world, self._window),
+            calls=notes.calls(self.world, self._window),
             answers=tuple(self._answers),
             marks=dict(self.marks),
         )

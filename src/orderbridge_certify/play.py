@@ -18,13 +18,11 @@ from orderbridge.store import schema
 from orderbridge.store.database import Database, open_database
 from orderbridge.texts import say
 from orderbridge_certify import judging, notes, report
-from orderbridge_certify.driver import Bench, Driver, Terms
-from orderbridge_certify.operator import Operator
+from orderbridge_certify.driver import Bench, Driver, Operator, Terms
 from orderbridge_certify.report import Result
 from orderbridge_certify.scenarios import FIRST, SCENARIOS, Scenario
 from orderbridge_certify.seen import Judged, Verdict, worst
-from orderbridge_certify.setup import running
-from orderbridge_certify.started import Started
+from orderbridge_certify.setup import Started, running
 
 FIRST_SIGN_S = 300.0
 BY_A_PERSON_S = 3600.0  # a person may have to go to the till first

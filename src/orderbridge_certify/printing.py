@@ -5,7 +5,7 @@ from sqlalchemy.exc import DBAPIError
 
 from orderbridge.store.tables import orders
 from orderbridge_certify.driver import PATIENCE_S, Driver
-from orderbridge_certify.started import Started
+from orderbridge_certify.setup import Started
 from orderbridge_sandbox.rules import CONFIRMED
 
 FEW, MANY = 3, 20

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from orderbridge_certify import judging, plays, printing, races
+from orderbridge_certify import judging, plays, printing
 from orderbridge_certify.driver import Driver
 from orderbridge_certify.judging import arguments, asked_for, carried_out, noted, shown_right, taken_over
 from orderbridge_certify.seen import ACTIONS, Judge, Judged, Seen
@@ -72,7 +72,7 @@ SCENARIOS = (
     Scenario("cancelled_before", plays.cancelled_before, always=NOT_TAKEN),
     Scenario("cancelled_after", plays.cancelled_after, AFTER_CANCELLATION),
     Scenario("contents", plays.contents_changed, {"contents_noted": CHANGE_NOTED, "ticket_again": TICKET}),
-    Scenario("revision_read", races.revision_read, {"revision_that_was_read": judging.revision_read}),
+    Scenario("revision_read", plays.revision_read, {"revision_that_was_read": judging.revision_read}),
     Scenario("scheduled", plays.scheduled, {"ticket_time": TICKET}, always=TAKEN),
     Scenario("pickup", plays.pickup, NOT_BY_US),
     Scenario("platform_courier", plays.platform_courier, NOT_BY_US),
@@ -88,8 +88,8 @@ SCENARIOS = (
     Scenario("forty", plays.forty, TAKEN_ONCE, always=TAKEN),
     Scenario("letters", plays.letters, {"ticket_note": TICKET}, always=TAKEN),
     Scenario("long_note", plays.long_note, {"ticket_long": TICKET}, always=TAKEN),
-    Scenario("others_write", races.others_write, always=OTHERS_WRITE),
-    Scenario("lock", races.lock, {"short_lock": judging.short_lock}),
+    Scenario("others_write", plays.others_write, always=OTHERS_WRITE),
+    Scenario("lock", plays.lock, {"short_lock": judging.short_lock}),
     Scenario("sold_out", plays.sold_out, _asked("food_off") | _asked("food_on") | THAT_FOOD),
     Scenario("closed", plays.closed, _asked("close") | _asked("open")),
     Scenario("killed_at_printer", printing.killed, PRINTED | {"stop_printed": judging.none_of_them("unstopped")}),

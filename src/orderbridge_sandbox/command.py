@@ -6,7 +6,6 @@ Routes, refusals by name, the help and docs/sandbox.md are made of COMMANDS; the
 import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, fields
-from decimal import Decimal
 from functools import wraps
 from types import UnionType
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar, get_args, get_origin
@@ -14,20 +13,12 @@ from typing import Any, Concatenate, Final, ParamSpec, TypeVar, get_args, get_or
 from .faults import EVERY_OPERATION, Fault, FaultKind
 from .options import PRESETS, SWITCHES
 from .rules import Operation
-from .switches import unknown, words
+from .switches import Switch, unknown, words
 from .world import World
 
 PREFIX: Final = "/_sandbox"
 P = ParamSpec("P")
 R = TypeVar("R")
-_KINDS: Final[Mapping[type, str]] = {
-    str: "text",
-    int: "whole number",
-    Decimal: "number",
-    bool: "true or false",
-    dict: "object",
-    list: "list of texts",
-}
 
 
 class BadRequest(Exception):
@@ -38,29 +29,6 @@ class BadRequest(Exception):
         self.status = status
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
-    """A field of a body or a query."""
-
-    type: type
-    is_needed: bool
-
-    @property
-    def kind(self) -> str:
-        """What it takes, in words."""
-        return _KINDS[self.type]
-
-    def checked(self, name: str, value: Any) -> Any:
-        """Return the value as the function takes it; raises BadRequest."""
-        if self.type is Decimal and type(value) is int:
-            return Decimal(value)
-        # A bool is an int to Python.
-        right = isinstance(value, self.type) and (self.type is bool or not isinstance(value, bool))
-        if not right or (self.type is list and not all(isinstance(one, str) for one in value)):
-            raise BadRequest(f"{name}: {value!r} is not: {self.kind}")
-        return value
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
     """One line of the table."""
@@ -69,7 +37,7 @@ class Command:
     path: str
     act: Callable[..., Any]
     # The fields of the body, of a GET those of the query; None: the function checks them itself (switches, faults).
-    parts: Mapping[str, Part] | None
+    parts: Mapping[str, Switch] | None
 
     @property
     def words(self) -> Mapping[str, Any]:
@@ -78,7 +46,7 @@ class Command:
         return found
 
     def arguments(self, body: Mapping[str, Any], query: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what came, checked by the table; raises BadRequest by name. null counts as not given."""
+        """Return what came, checked by the table; raises BadRequest or BadOption by name. null counts as not given."""
         is_get, parts = self.method == "GET", self.parts or {}
         check_names("query parameter", query, parts if is_get else ())
         if self.parts is None:
@@ -87,7 +55,7 @@ class Command:
         given = {name: value for name, value in {**body, **query}.items() if value is not None}
         for name, part in parts.items():
             if name in given:
-                given[name] = part.checked(name, given[name])
+                given[name] = part.of(given[name])
             elif part.is_needed:
                 raise BadRequest(f"{name} is missing: {part.kind}")
         return given
@@ -115,7 +83,7 @@ def command(
     return enter
 
 
-def _parts(act: Callable[..., Any], path: str) -> dict[str, Part] | None:
+def _parts(act: Callable[..., Any], path: str) -> dict[str, Switch] | None:
     """What the function takes, apart from the world and what stands in the path."""
     _, *parameters = inspect.signature(act).parameters.values()
     if any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters):
@@ -124,7 +92,8 @@ def _parts(act: Callable[..., Any], path: str) -> dict[str, Part] | None:
     for one in parameters:
         if f"{{{one.name}}}" not in path:
             kind = get_args(one.annotation)[0] if isinstance(one.annotation, UnionType) else one.annotation
-            found[one.name] = Part(get_origin(kind) or kind, is_needed=one.default is inspect.Parameter.empty)
+            kind = get_origin(kind) or kind
+            found[one.name] = Switch(name=one.name, type=kind, may_be_none=False, default=one.default)
     return found
 
 

@@ -6,15 +6,25 @@
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from decimal import Decimal
 from enum import StrEnum
 from functools import cache
 from importlib.resources import files
+from inspect import Parameter
 from types import NoneType
 from typing import Any, Final, get_args
 
 NOTHING: Final = ("none", "")  # how a text says that a switch has no value
 _TRUE: Final = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
-_KINDS: Final = {bool: "true or false", int: "whole number", float: "number", str: "text"}
+_KINDS: Final = {
+    bool: "true or false",
+    int: "whole number",
+    float: "number",
+    Decimal: "number",
+    str: "text",
+    dict: "object",
+    list: "list of texts",
+}
 
 
 @cache
@@ -29,10 +39,10 @@ class BadOption(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Switch:
-    """One line of the table."""
+    """One switch, or one field of a command's body or query: what it is called, and what it takes."""
 
     name: str
-    type: Any  # bool, int, float, str or a StrEnum
+    type: Any  # one of _KINDS, or a StrEnum
     may_be_none: bool
     default: Any
 
@@ -41,6 +51,11 @@ class Switch:
         """What it does, by language."""
         about: Mapping[str, str] = words()["switches"][self.name]
         return about
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether a command cannot do without it."""
+        return self.default is Parameter.empty
 
     @property
     def values(self) -> list[str]:
@@ -59,10 +74,13 @@ class Switch:
             return None
         if self.values and value in self.values:
             return self.type(value)
-        if self.type is float and type(value) is int:
-            return float(value)
+        if self.type in (float, Decimal) and type(value) is int:
+            return self.type(value)
         # A bool is an int to Python, but never a sensible number of seconds.
-        if self.values or not isinstance(value, self.type) or (isinstance(value, bool) and self.type is not bool):
+        is_wrong = (
+            self.values or not isinstance(value, self.type) or (isinstance(value, bool) and self.type is not bool)
+        )
+        if is_wrong or (self.type is list and not all(isinstance(one, str) for one in value)):
             raise BadOption(f"{self.name}: {value!r} is not: {self.kind}")
         return value
 

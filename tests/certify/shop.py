@@ -11,8 +11,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Self
 
-from orderbridge_certify.driver import Terms
-from orderbridge_certify.operator import Command, Operator
+from orderbridge_certify.driver import Command, Operator, Terms
 from orderbridge_certify.play import Wanted, certify
 
 TILL = Path(__file__).with_name("till.py")

@@ -20,7 +20,7 @@ from tests.wording import says
 
 from orderbridge.errors import ConfigError
 from orderbridge_certify import printing
-from orderbridge_certify.operator import Command, Operator, Person
+from orderbridge_certify.driver import Command, Operator, Person
 
 Shops = Callable[..., Shop]
 

@@ -5,7 +5,7 @@ from decimal import Decimal
 import pytest
 
 from orderbridge_certify import judging, plays
-from orderbridge_certify.operator import Command, Operator, Person
+from orderbridge_certify.driver import Command, Operator, Person
 from orderbridge_certify.scenarios import SCENARIOS
 from orderbridge_certify.seen import Answer, Call, Judge, Note, Order, Row, Seen, Verdict, facts, worst
 
