@@ -107,6 +107,7 @@ def test_a_new_order_is_stored_whole(database, pos):
         "pos_revision": 0,
         "contents_revision": 1,
     }
+    assert story(pos) == [(NOW_TEXT, "received", 1, "RECEIVED", None)]
 
 
 def test_the_lines_and_options_of_a_new_order_are_numbered(database, pos):
@@ -116,11 +117,6 @@ def test_the_lines_and_options_of_a_new_order_are_numbered(database, pos):
     assert [tuple(line.values()) for line in lines] == [(1, "Adana Dürüm", 110.25, 2), (2, "Lahmacun", 110.25, 2)]
     chosen = rows(pos, "SELECT line_no, option_no, option_name, price FROM delivery_order_item_options")
     assert [tuple(row.values()) for row in chosen] == [(2, 1, "Acılı", 15), (2, 2, "Soğanlı", 15)]
-
-
-def test_the_story_of_a_new_order_begins(database, pos):
-    insert(database)
-    assert story(pos) == [(NOW_TEXT, "received", 1, "RECEIVED", None)]
 
 
 def test_an_order_that_comes_with_its_end_is_ended(database, pos):
@@ -155,11 +151,6 @@ def test_many_new_orders_are_stored_together(database, pos):
     insert(database, *(arrival(key(number)) for number in range(150)))
     for table in ("delivery_orders", "delivery_order_items", "delivery_order_item_options", "delivery_order_events"):
         assert one(pos, f"SELECT count(DISTINCT payment_key) AS n FROM {table}")["n"] == 150
-
-
-def test_no_new_orders_write_nothing(database, pos):
-    database.write_now(lambda tx: orders.insert_new(tx, "kadikoy", (), NOW))
-    assert rows(pos, "SELECT * FROM delivery_orders") == []
 
 
 # ---- stored, payloads ------------------------------------------------------------------------------------------------
@@ -414,12 +405,7 @@ def test_a_verdict_writes_the_status_and_is_a_revision(database, pos):
 
 
 @pytest.mark.parametrize(
-    "status_id, ended_by, last_change",
-    [
-        (6, EndedBy.CANCELLED, "cancelled"),
-        (5, EndedBy.COMPLETED, "ended"),
-    ],
-    ids=["cancelled", "completed"],
+    "status_id, ended_by, last_change", [(6, EndedBy.CANCELLED, "cancelled"), (5, EndedBy.COMPLETED, "ended")]
 )
 def test_a_verdict_can_end_the_order(status_id, ended_by, last_change, database, pos):
     insert(database)
@@ -494,30 +480,25 @@ def test_many_acknowledgements_are_noted_each_with_its_own(database, pos):
     insert(database, arrival(), arrival(OTHER))
     marks = [(KEY, 1, "RECEIVED", NOW), (OTHER, None, "UNKNOWN", LATER)]
     database.write_now(lambda tx: orders.mark_acknowledged(tx, marks))
-    noted = [order_row(pos, which) for which in (KEY, OTHER)]
-    assert [(row["acknowledged_status_id"], row["acknowledged_utc"]) for row in noted] == [
-        (1, NOW_TEXT),
-        (None, LATER_TEXT),
-    ]
+    columns = ("acknowledged_status_id", "acknowledged_utc")
+    noted = {key: tuple(order_row(pos, key)[name] for name in columns) for key in (KEY, OTHER)}
+    assert noted == {KEY: (1, NOW_TEXT), OTHER: (None, LATER_TEXT)}
 
 
 @pytest.mark.parametrize(
     "write",
-    [lambda tx: orders.mark_acknowledged(tx, []), lambda tx: orders.append_events(tx, NOW, [])],
-    ids=["acknowledgements", "lines"],
+    [
+        lambda tx: orders.mark_acknowledged(tx, []),
+        lambda tx: orders.append_events(tx, NOW, []),
+        lambda tx: orders.insert_new(tx, "kadikoy", (), NOW),
+    ],
+    ids=["acknowledgements", "lines", "orders"],
 )
 def test_nothing_to_note_writes_nothing(write, database, pos):
     insert(database)
     before = rows(pos, "SELECT * FROM delivery_order_events")
     database.write_now(write)
     assert rows(pos, "SELECT * FROM delivery_order_events") == before
-
-
-def test_a_line_of_a_story_is_told(database, pos):
-    database.write_now(
-        lambda tx: orders.append_events(tx, NOW, [(KEY, "accept.refused", 1, "RECEIVED", "order_completed")])
-    )
-    assert story(pos) == [(NOW_TEXT, "accept.refused", 1, "RECEIVED", "order_completed")]
 
 
 # ---- blank_old -------------------------------------------------------------------------------------------------------

@@ -39,7 +39,10 @@ def signal(body: str) -> Case:
     )
 
 
-DECLARE = "DECLARE number INT; SELECT food_id INTO number FROM"
+def on_sqlite(body: str) -> Case:
+    return Case(f"CREATE TRIGGER pos_check BEFORE INSERT ON delivery_orders BEGIN {body};END", "DROP TRIGGER pos_check")
+
+
 ON_POSTGRESQL = {
     "NOT NULL": Case(
         "ALTER TABLE delivery_orders ADD pos_number INTEGER; UPDATE delivery_orders SET pos_number = 1;"
@@ -115,18 +118,9 @@ ON_SQLITE = {
         " CREATE TRIGGER pos_check BEFORE INSERT ON delivery_orders BEGIN INSERT INTO pos_log VALUES (7);END",
         "DROP TRIGGER pos_check; DROP TABLE pos_log",
     ),
-    "json": Case(
-        "CREATE TRIGGER pos_check BEFORE INSERT ON delivery_orders BEGIN SELECT json_extract(NEW.note, '$.a');END",
-        "DROP TRIGGER pos_check",
-    ),
-    "overflow": Case(
-        "CREATE TRIGGER pos_check BEFORE INSERT ON delivery_orders BEGIN SELECT abs(-9223372036854775807 - 1);END",
-        "DROP TRIGGER pos_check",
-    ),
-    "raise": Case(
-        "CREATE TRIGGER pos_check BEFORE INSERT ON delivery_orders BEGIN SELECT RAISE(ABORT, 'no');END",
-        "DROP TRIGGER pos_check",
-    ),
+    "json": on_sqlite("SELECT json_extract(NEW.note, '$.a')"),
+    "overflow": on_sqlite("SELECT abs(-9223372036854775807 - 1)"),
+    "raise": on_sqlite("SELECT RAISE(ABORT, 'no')"),
 }
 OURS_ON_SQLITE = {
     "order": Case(

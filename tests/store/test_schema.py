@@ -30,26 +30,10 @@ URLS = {
 
 
 def objects(path: Path) -> dict[tuple[str, str], str]:
-    """Everything in the file with its SQL, white space folded."""
+    """Everything in the file with its SQL, on one line."""
     with opened(path) as pos:
         found = pos.execute("SELECT type, name, sql FROM sqlite_master")
-        return {(kind, name): folded(sql or "") for kind, name, sql in found}
-
-
-def folded(sql: str) -> str:
-    """One line; of a table the parts sorted, because a column that a migration adds comes behind the constraints."""
-    line = re.sub(r"\( ", "(", re.sub(r" \)", ")", " ".join(sql.split())))
-    head, _, body = line.partition("(")
-    if not head.startswith("CREATE TABLE"):
-        return line
-    parts, depth = [""], 0
-    for letter in body.removesuffix(")"):
-        depth += (letter == "(") - (letter == ")")
-        if letter == "," and depth == 0:
-            parts.append("")
-        else:
-            parts[-1] += letter
-    return f"{head}({', '.join(sorted(part.strip() for part in parts))})"
+        return {(kind, name): " ".join((sql or "").split()) for kind, name, sql in found}
 
 
 @pytest.fixture

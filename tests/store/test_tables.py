@@ -216,22 +216,13 @@ def test_a_key_that_is_no_uuid_in_lower_case_is_refused(action, column, bad, pos
 @pytest.mark.parametrize(
     "match, values",
     [
-        ("action_known", {"action": b"accept", "payment_key": KEY}),
-        ("preparing_time", {"action": "accept", "payment_key": KEY, "preparing_time": b"25"}),
-        ("food_id_integer", {"action": "activate_food", "food_id": b"55"}),
-        ("payment_key_uuid", {"action": "complete", "payment_key": KEY.encode()}),
-        ("payment_key_uuid", {"action": "complete", "payment_key": f"{KEY} "}),
-        ("payment_key_uuid", {"action": "complete", "payment_key": f"{KEY}\n"}),
-        ("withdraw", {"action": "complete", "payment_key": KEY, "withdraw": 0.5}),
-    ],
-    ids=[
-        "action",
-        "preparing_time",
-        "food_id",
-        "payment_key",
-        "a space behind a key",
-        "a line break behind a key",
-        "half a withdrawal",
+        pytest.param("action_known", {"action": b"accept", "payment_key": KEY}, id="action"),
+        pytest.param("preparing_time", {"action": "accept", "payment_key": KEY, "preparing_time": b"25"}, id="minutes"),
+        pytest.param("food_id_integer", {"action": "activate_food", "food_id": b"55"}, id="food_id"),
+        pytest.param("payment_key_uuid", {"action": "complete", "payment_key": KEY.encode()}, id="payment_key"),
+        pytest.param("payment_key_uuid", {"action": "complete", "payment_key": f"{KEY} "}, id="space behind a key"),
+        pytest.param("payment_key_uuid", {"action": "complete", "payment_key": f"{KEY}\n"}, id="line break behind it"),
+        pytest.param("withdraw", {"action": "complete", "payment_key": KEY, "withdraw": 0.5}, id="half a withdrawal"),
     ],
 )
 def test_what_a_server_would_convert_is_refused(match, values, pos):
