@@ -12,6 +12,7 @@ import threading
 import time
 import traceback
 from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
@@ -309,20 +310,16 @@ def test_writers_that_read_first_wait_for_each_other(path, database):
     """A transaction that begins by reading and then writes fails at once beside another, unless it begins IMMEDIATE."""
     database.write_now(insert)
     rivals = [Database(f"sqlite:///{path}", inline=True, busy_timeout_s=WITHIN_S) for _ in range(2)]
-    start = threading.Barrier(len(rivals) + 1)
-    failures: list[Exception] = []
+    start = threading.Barrier(len(rivals) + 1, timeout=WITHIN_S)
 
     def add_one(connection: Connection) -> None:
         seen = connection.execute(text("SELECT revision FROM delivery_orders")).scalar_one()
         connection.execute(text("UPDATE delivery_orders SET revision = :next"), {"next": seen + 1})
 
     def work(step: Any) -> None:
-        start.wait(WITHIN_S)
-        try:
-            for _ in range(40):
-                step()
-        except Exception as error:  # noqa: BLE001 - a thread of a test tells what went wrong
-            failures.append(error)
+        start.wait()
+        for _ in range(40):
+            step()
 
     def till() -> None:
         with opened(path) as pos:
@@ -332,14 +329,10 @@ def test_writers_that_read_first_wait_for_each_other(path, database):
             pos.execute("COMMIT")
 
     steps = [*(lambda rival=rival: rival.write_now(add_one) for rival in rivals), till]
-    threads = [threading.Thread(target=work, args=(step,)) for step in steps]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(len(steps)) as pool:
+        list(pool.map(work, steps))
     for rival in rivals:
         rival.close()
-    assert failures == []
     assert database.read_now(lambda tx: tx.execute(text("SELECT revision FROM delivery_orders")).scalar_one()) == 121
 
 
@@ -529,14 +522,8 @@ def test_a_deadlock_is_a_busy_database(database, url, pos):
             busy.append(is_busy(error))
         rival.close()
 
-    threads = [
-        threading.Thread(target=take, args=(KEY, OTHER, mine, theirs)),
-        threading.Thread(target=take, args=(OTHER, KEY, theirs, mine)),
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(take, (KEY, OTHER), (OTHER, KEY), (mine, theirs), (theirs, mine)))
     assert set(busy) == {True}
 
 

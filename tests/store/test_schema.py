@@ -7,6 +7,8 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -303,23 +305,15 @@ def test_on_a_server_an_upgrade_leaves_the_tables_of_the_pos_alone(blank):
 @only(*SERVERS)
 def test_two_that_upgrade_at_once_make_the_tables_once(blank):
     url = blank.engine.url.render_as_string(hide_password=False)
-    start, done = threading.Barrier(2), []
+    start = threading.Barrier(2, timeout=60)
 
-    def upgrade() -> None:
-        rival = Database(url, inline=True)
-        start.wait(60)
-        try:
-            done.append(rival.write_now(schema.upgrade))
-        except Exception as error:  # noqa: BLE001 - a thread of a test tells what went wrong
-            done.append(error)
-        rival.close()
+    def upgrade(rival: Database) -> bool:
+        start.wait()
+        with closing(rival):
+            return rival.write_now(schema.upgrade)
 
-    threads = [threading.Thread(target=upgrade) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted(done, key=str) == [False, True]
+    with ThreadPoolExecutor(2) as pool:
+        assert sorted(pool.map(upgrade, [Database(url, inline=True) for _ in range(2)])) == [False, True]
 
 
 @only(*SERVERS)
