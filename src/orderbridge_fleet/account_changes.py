@@ -17,8 +17,7 @@ from orderbridge.config import Account
 from orderbridge.store.accounts import CHANGE, ROWS, lock_version, write
 from orderbridge.store.own_tables import DISABLED, ENABLED, account_settings
 from orderbridge.store.rows import batches, in_list
-from orderbridge_fleet.account_settings import opened, plain_of, sealed
-from orderbridge_fleet.sealing import Fault, MasterKeys
+from orderbridge_fleet.account_settings import Fault, MasterKeys, opened, plain_of, sealed
 
 RESEALED_AT_ONCE = 500
 _NAMED = ROWS.where(in_list(account_settings.c.name))

@@ -33,11 +33,10 @@ from orderbridge.store.leader import RightToWork
 from orderbridge.store.workers import detached
 from orderbridge.texts import say
 from orderbridge_fleet import account_settings
-from orderbridge_fleet.account_settings import Loaded
+from orderbridge_fleet.account_settings import Fault, Loaded, MasterKeys
 from orderbridge_fleet.buckets import bucket_of
 from orderbridge_fleet.membership import Beat, Membership
 from orderbridge_fleet.replicas import ReplicaProblems, SharedClock
-from orderbridge_fleet.sealing import Fault, MasterKeys
 
 if TYPE_CHECKING:
     from orderbridge.daemon import Daemon

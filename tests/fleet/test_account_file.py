@@ -11,8 +11,7 @@ from orderbridge import config
 from orderbridge.config.keys import new_master_key
 from orderbridge.errors import ConfigError
 from orderbridge.texts import say
-from orderbridge_fleet.cli.account_file import KEYS, Line, lines
-from orderbridge_fleet.cli.account_import import _found
+from orderbridge_fleet.cli.account_import import KEYS, Line, _found, lines
 
 HEAD = "name,app_secret_key,rest_secret_key"
 GOOD = {"name": "kadikoy", "app_secret_key": "a", "rest_secret_key": "b"}

@@ -304,7 +304,7 @@ async def test_polls_are_held_until_the_last_ones_cooldown_is_over(shop: Shop, r
 async def test_an_account_that_was_changed_after_the_copy_waits_for_a_person(shop: Shop, restore):
     changes = pytest.importorskip("orderbridge_fleet.account_changes")
     in_database = pytest.importorskip("orderbridge_fleet.account_settings")
-    keys = pytest.importorskip("orderbridge_fleet.sealing").MasterKeys([bytes(range(32))])
+    keys = pytest.importorskip("orderbridge_fleet.account_settings").MasterKeys([bytes(range(32))])
 
     def read(of: Shop) -> list[str]:
         return [one.name for one in of.database.read_now(lambda tx: in_database.read(tx, keys, BASE_URL)).accounts]

@@ -5,6 +5,7 @@ Each part has a stream of chances of its own, so that one request more does not 
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from random import Random
 
 from tests.sim.corners import corner_of
@@ -194,34 +195,6 @@ def plan_for(seed: int, kind: str = "") -> Plan:
     return _with_others(_with_more(MADE[kind](seed, chance), Random(f"{seed} more")), Random(f"{seed} others"))
 
 
-def briefer(plan: Plan, share: float) -> Plan:
-    """The same in that share of its time, and with that share of its customers."""
-
-    def of(spans: tuple[Span, ...]) -> tuple[Span, ...]:
-        return tuple(replace(span, start=span.start * share, end=span.end * share) for span in spans)
-
-    more = replace(
-        plan.more,
-        late=tuple((at * share, by) for at, by in plan.more.late),
-        reloads=tuple((at * share, how) for at, how in plan.more.reloads),
-        refusing=of(plan.more.refusing),
-        by_hand=tuple(at * share for at in plan.more.by_hand),
-        hangs=of(plan.more.hangs),
-    )
-    return replace(
-        plan,
-        seconds=plan.seconds * share,
-        orders=round(plan.orders * share),
-        crashes=tuple(replace(crash, at=crash.at * share) for crash in plan.crashes),
-        stops=tuple(at * share for at in plan.stops),
-        outages=of(plan.outages),
-        illnesses=of(plan.illnesses),
-        refusals=of(plan.refusals),
-        jumps=tuple((at * share, by) for at, by in plan.jumps),
-        more=more,
-    )
-
-
 def _with_more(plan: Plan, chance: Random) -> Plan:
     if plan.kind in {"crowd", "corner"}:
         return plan
@@ -266,14 +239,15 @@ def _with_others(plan: Plan, chance: Random) -> Plan:
     return replace(plan, more=more, options=options, slow_disk=plan.slow_disk if plan.kind == "day" else slow_disk)
 
 
-def _day(seed: int, chance: Random) -> Plan:
-    length = 14 * HOUR
+def _day(seed: int, chance: Random, share: float = 1.0) -> Plan:
+    """A restaurant's day, or that share of one."""
+    length = 14 * HOUR * share
     return Plan(
         seed=seed,
         kind="day",
         seconds=length,
         accounts=("kadikoy",),
-        orders=150,
+        orders=round(150 * share),
         auto_accept=chance.random() < 0.25,
         fault_rate=chance.choice((0.0, 0.01, 0.03)),
         mischief=chance.choice((0.0, 0.002, 0.01)),
@@ -464,6 +438,7 @@ def _options(chance: Random) -> tuple[tuple[str, object], ...]:
 # A day is long, and in most of it nothing happens. A storm is shorter, and everything goes wrong.
 MADE: dict[str, Callable[[int, Random], Plan]] = {
     "day": _day,
+    "morning": partial(_day, share=0.15),
     "storm": _storm,
     "squall": _squall,
     "crowd": _crowd,

@@ -1,6 +1,7 @@
-"""`accounts`: the accounts in the database, and those of the file beside them."""
+"""`accounts`: the accounts in the database, those of the file beside them, and the master keys."""
 
 import sys
+from contextlib import closing
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,17 +12,18 @@ from orderbridge.cli.common import Context, as_json, pass_context, show_json, sh
 from orderbridge.config.keys import SECRETS
 from orderbridge.errors import ConfigError
 from orderbridge.texts import say
-from orderbridge_fleet.cli import account_import as fleet_import
-from orderbridge_fleet.cli import cooldown
-from orderbridge_fleet.cli import keys as fleet_keys
+from orderbridge_fleet.cli.account_import import import_accounts
 from orderbridge_fleet.cli.context import clash, keys_of, made, say_not_read
+from orderbridge_fleet.cli.cooldown import cooldown
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from orderbridge.config import Settings
+    from orderbridge_fleet.account_settings import Fault, MasterKeys
 
 LONGEST_SECRET = 10_000
+MOST_NAMES = 20
 
 
 @click.group()
@@ -187,7 +189,7 @@ def show(context: Context, name: str, as_json: bool) -> None:
 def _options(context: Context, name: str) -> dict[str, Any]:
     """What was chosen for it; of one in the database as far as the master key opens it."""
     from orderbridge_fleet import account_settings
-    from orderbridge_fleet.sealing import Fault
+    from orderbridge_fleet.account_settings import Fault
 
     account = next((one for one in context.settings.accounts if one.name == name), None)
     if account is None:
@@ -287,7 +289,62 @@ def _refuse_unknown(context: Context, names: tuple[str, ...]) -> None:
         raise click.ClickException(say("accounts.unknown", names=", ".join(unknown)))
 
 
-for command in (*fleet_import.COMMANDS, *fleet_keys.COMMANDS, *cooldown.COMMANDS):
+# ---- master keys ------------------------------------------------------------------------------------------------------
+
+
+@accounts.command("key")
+@click.option("--rotate", is_flag=True, help="Seal every account again by the file's first line.")
+@pass_context
+def key(context: Context, rotate: bool) -> None:
+    """Print a new master key, for the first line of fleet.master_key_file. Nothing is written.
+
+    --rotate: seal every account again with the first line of that file; its other lines still open what they have
+    sealed. If it is interrupted, run it again. It says when the other lines may be removed.
+    """
+    from orderbridge.config.keys import new_master_key
+
+    if rotate:
+        _rotate(context)
+    else:
+        click.echo(new_master_key())
+
+
+def _rotate(context: Context) -> None:
+    keys = keys_of(context.settings)
+    anew, already, broken = _reseal(context, keys)
+    click.echo(say("accounts.resealed", anew=anew, already=already, by=keys.ids[0]))
+    for name, fault in list(broken.items())[:MOST_NAMES]:
+        click.echo(f"{name}: {say(f'accounts.fault.{fault}')}", err=True)
+    if len(broken) > MOST_NAMES:
+        click.echo(say("accounts.more_faults", count=len(broken) - MOST_NAMES), err=True)
+    if broken:
+        raise click.ClickException(say("accounts.keep_keys", count=len(broken)))
+    if len(keys.ids) > 1:
+        click.echo(say("accounts.old_may_go", keys=", ".join(keys.ids[1:])))
+    else:
+        click.echo(say("accounts.one_key"))
+
+
+def _reseal(context: Context, keys: "MasterKeys") -> tuple[int, int, dict[str, "Fault"]]:
+    """A page in a transaction, so that others wait a short time only."""
+    from orderbridge.store import schema
+    from orderbridge_fleet import account_changes
+
+    base_url = context.settings.marketplace.base_url
+    anew = already = 0
+    broken: dict[str, Fault] = {}
+    after: str | None = ""
+    with closing(context.database()) as database:
+        database.read_now(schema.check)
+        while after is not None:
+            begin = after
+            part = database.write_now(lambda tx, begin=begin: account_changes.reseal(tx, keys, base_url, begin))  # type: ignore[misc]
+            after, anew, already = part.last, anew + part.anew, already + part.already
+            broken |= part.broken
+    return anew, already, broken
+
+
+for command in (import_accounts, cooldown):
     accounts.add_command(command)
 
 COMMANDS = (accounts,)

@@ -9,8 +9,8 @@ from orderbridge.errors import StoreError
 from orderbridge.store.own_tables import ENABLED
 from orderbridge.texts import say
 from orderbridge_fleet import account_settings, replicas
+from orderbridge_fleet.account_settings import Fault, MasterKeys
 from orderbridge_fleet.membership import Membership
-from orderbridge_fleet.sealing import Fault, MasterKeys
 
 MOST_NAMES = 5  # in a line; `accounts show` has the rest of one
 

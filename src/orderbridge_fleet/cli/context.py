@@ -10,12 +10,12 @@ from orderbridge.texts import say
 
 if TYPE_CHECKING:
     from orderbridge.config import Account, Settings
-    from orderbridge_fleet.sealing import MasterKeys
+    from orderbridge_fleet.account_settings import MasterKeys
 
 
 def keys_of(settings: "Settings") -> "MasterKeys":
     """The configured master keys. Raises ConfigError where there is none."""
-    from orderbridge_fleet.sealing import MasterKeys
+    from orderbridge_fleet.account_settings import MasterKeys
 
     if not settings.fleet.master_keys or "" in settings.source.without_secrets:
         raise ConfigError("accounts.no_key")

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from orderbridge.jobs.account import Account
     from orderbridge.store.database import Database
     from orderbridge.store.leader import LeaderLock
-    from orderbridge_fleet.sealing import Fault
+    from orderbridge_fleet.account_settings import Fault
 
 
 class Scope(StrEnum):
@@ -141,7 +141,7 @@ def _accounts(
 ) -> Iterator["config.Account"]:
     """Those that the daemon would poll, those of the file first. Of those in the database none is opened too early."""
     from orderbridge_fleet import account_settings
-    from orderbridge_fleet.sealing import Fault, MasterKeys
+    from orderbridge_fleet.account_settings import Fault, MasterKeys
 
     yield from settings.accounts
     if not settings.fleet.from_database:
@@ -240,6 +240,3 @@ def _clock_of(settings: "config.Settings", database: "Database") -> "Clock":
     clock = SharedClock(SystemClock())
     database.read_now(clock.follow)
     return clock
-
-
-COMMANDS = (cooldown,)

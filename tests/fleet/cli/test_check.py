@@ -21,8 +21,8 @@ from orderbridge.store.database import Database
 from orderbridge.store.leader import LeaderLock
 from orderbridge.store.own_tables import account_settings
 from orderbridge_fleet import account_changes
+from orderbridge_fleet.account_settings import MasterKeys
 from orderbridge_fleet.membership import Membership
-from orderbridge_fleet.sealing import MasterKeys
 from orderbridge_sandbox import Options, Sandbox, World
 from orderbridge_sandbox.scenery import DEFAULT_SCENERY
 

@@ -30,10 +30,10 @@ from orderbridge.store.own_tables import fleet as counter
 from orderbridge.store.own_tables import replicas
 from orderbridge.store.tables import accounts
 from orderbridge_fleet import account_settings, replica
+from orderbridge_fleet.account_settings import MasterKeys
 from orderbridge_fleet.buckets import bucket_of
 from orderbridge_fleet.membership import Beat
 from orderbridge_fleet.replicas import ReplicaProblems
-from orderbridge_fleet.sealing import MasterKeys
 from orderbridge_sandbox.scenery import APP_SECRET, USKUDAR
 
 KEY = bytes(range(32))

@@ -25,8 +25,8 @@ from orderbridge.config import Account
 from orderbridge.store import schema
 from orderbridge.store.database import Database
 from orderbridge_fleet import account_changes
+from orderbridge_fleet.account_settings import MasterKeys
 from orderbridge_fleet.buckets import bucket_of
-from orderbridge_fleet.sealing import MasterKeys
 from orderbridge_sandbox.tls import make_certificates
 
 ROOT = Path(__file__).parents[3]

@@ -5,13 +5,12 @@ import contextlib
 import json
 import signal
 import sys
-import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import NullPool, create_engine, make_url, text
+from sqlalchemy import create_engine, make_url, text
 from tests import databases
 from tests.databases import Server
 from tests.live.test_server_away import stop
@@ -19,7 +18,6 @@ from tests.test_daemon import until
 
 from orderbridge.store import schema
 from orderbridge.store.database import Database
-from orderbridge_fleet.buckets import GRACE_S
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[3]
@@ -110,51 +108,12 @@ def keys(url: str) -> set[str]:
     return found
 
 
-async def test_one_that_is_killed_has_its_place_taken_after_the_grace(url: str):
+async def test_one_that_is_stopped_in_a_transaction_is_replaced_and_writes_nothing_when_it_goes_on(url: str):
+    """The server ends its sessions; also the one in which it was stopped while it wrote, whatever it is called there."""
+    url = make_url(url).update_query_dict({"application_name": "till"}).render_as_string(hide_password=False)
     async with two(url) as (first, second):
-        began = time.monotonic()
-        first.process.kill()
-        await until(lambda: second.held == ALL)
-        assert time.monotonic() - began >= GRACE_S
-
-
-async def test_one_that_is_told_to_end_gives_everything_back_before_it_has_ended(url: str):
-    """So nobody waits for it: what is nobody's by the table is taken with the next beat (rules.buckets)."""
-    async with two(url) as (first, second):
-        assert owners(url) == 2
-        first.process.send_signal(signal.SIGTERM)
-        assert await first.process.wait() == 0
-        assert owners(url) == 1
-        await until(lambda: second.held == ALL)
-
-
-def owners(url: str) -> int:
-    """How many replicas have buckets, by the table."""
-    engine = create_engine(url, poolclass=NullPool)
-    with engine.connect() as connection:
-        return connection.execute(text("SELECT count(DISTINCT replica) FROM delivery_buckets")).scalar_one()
-
-
-async def test_three_that_come_and_go_one_after_another(url: str):
-    async with contextlib.AsyncExitStack() as stack:
-        first, second, third = [await stack.enter_async_context(replica(url)) for _ in range(3)]
-        await until(lambda: sorted((one.held or 0) for one in (first, second, third)) == [21, 21, 22])
-        first.process.kill()
-        await until(lambda: (second.held, third.held) == (ALL // 2, ALL // 2))
-        second.process.send_signal(signal.SIGTERM)
-        await until(lambda: third.held == ALL)
-
-
-@pytest.mark.parametrize("holds", [False, True], ids=["at rest", "in a transaction"])
-async def test_one_that_is_stopped_is_replaced_and_writes_nothing_when_it_goes_on(holds: bool, url: str):
-    """The server ends its sessions; also one in which it was stopped while it wrote, whatever it is called there."""
-    if holds:
-        named = make_url(url).update_query_dict({"application_name": "till"})
-        url = named.render_as_string(hide_password=False)
-    async with two(url) as (first, second):
-        if holds:
-            first.tell("hold mine")
-            await until(lambda: first.has_said("open"))
+        first.tell("hold mine")
+        await until(lambda: first.has_said("open"))
         first.process.send_signal(signal.SIGSTOP)
         await until(lambda: second.held == ALL)
         second.tell("write theirs")
