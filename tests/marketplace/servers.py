@@ -105,41 +105,28 @@ async def serving(talk: Talk, tls: ssl.SSLContext | None) -> AsyncIterator[Serve
 
 @dataclass(frozen=True)
 class Certificates:
-    """Server contexts, and the file of the authority that vouches for the good ones."""
+    """The file of the authority that clients trust, and server contexts: good, old (TLS 1.1) and with bad certificates."""
 
     ca_file: Path
-    good: ssl.SSLContext
-    wrong_name: ssl.SSLContext
-    expired: ssl.SSLContext
-    not_yet_valid: ssl.SSLContext
-    unknown_authority: ssl.SSLContext
-    self_signed: ssl.SSLContext
-    old: ssl.SSLContext  # no TLS newer than 1.1
+    contexts: dict[str, ssl.SSLContext]
+
+    @property
+    def good(self) -> ssl.SSLContext:
+        return self.contexts["good"]
 
 
 def make_certificates(folder: Path) -> Certificates:
-    def bad(line: Certified) -> ssl.SSLContext:
-        return _context(tls.make_certificates(folder, line=line).server_file)
-
-    wrong_name, expired, not_yet_valid = map(bad, (Certified.WRONG_NAME, Certified.EXPIRED, Certified.NOT_YET_VALID))
-    unknown_authority = bad(Certified.UNTRUSTED)
+    bad = (Certified.WRONG_NAME, Certified.EXPIRED, Certified.NOT_YET_VALID, Certified.UNTRUSTED)
+    contexts = {line.value: _context(tls.make_certificates(folder, line=line).server_file) for line in bad}
     stranger = folder / tls.STRANGER
+    contexts["self_signed"] = _context(stranger / tls.CA_FILE, stranger / tls.CA_KEY_FILE)
     made = tls.make_certificates(folder)
-    old = _context(made.server_file)
+    contexts["good"], old = _context(made.server_file), _context(made.server_file)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         old.minimum_version, old.maximum_version = ssl.TLSVersion.TLSv1, ssl.TLSVersion.TLSv1_1
     old.set_ciphers("ALL:@SECLEVEL=0")
-    return Certificates(
-        ca_file=made.ca_file,
-        good=_context(made.server_file),
-        wrong_name=wrong_name,
-        expired=expired,
-        not_yet_valid=not_yet_valid,
-        unknown_authority=unknown_authority,
-        self_signed=_context(stranger / tls.CA_FILE, stranger / tls.CA_KEY_FILE),
-        old=old,
-    )
+    return Certificates(made.ca_file, contexts | {"old": old})
 
 
 def _context(certificate: Path, key: Path | None = None) -> ssl.SSLContext:

@@ -226,7 +226,7 @@ async def test_a_name_that_is_looked_up_for_ever(make_wire: MakeWire, monkeypatc
     [
         ("wrong_name", "tls_wrong_name"),
         ("expired", "tls_expired"),
-        ("unknown_authority", "tls_untrusted"),
+        ("untrusted", "tls_untrusted"),
         ("not_yet_valid", "tls_not_yet"),
         ("self_signed", "tls_self_signed"),
     ],
@@ -235,7 +235,7 @@ async def test_a_certificate_that_proves_nothing(
     which: str, reason: str, certificates: Certificates, make_wire: MakeWire
 ) -> None:
     talk, seen = answering(http_answer(OK))
-    async with serving(talk, getattr(certificates, which)) as server:
+    async with serving(talk, certificates.contexts[which]) as server:
         caught = await error_of(put(make_wire(server)))
     assert type(caught) is NotSent
     assert (caught.code, caught.reason) == ("tls_failed", reason)
@@ -248,7 +248,7 @@ async def test_a_certificate_that_proves_nothing(
 async def test_a_server_that_is_too_old(certificates: Certificates, make_wire: MakeWire) -> None:
     """It cuts the line, as some do, in place of the alert that names the reason."""
     talk, seen = answering(http_answer(OK))
-    async with serving(talk, certificates.old) as server:
+    async with serving(talk, certificates.contexts["old"]) as server:
         caught = await error_of(put(make_wire(server)))
     assert (type(caught), caught.code, caught.reason, seen) == (NotSent, "tls_failed", "tls_version", [])
 

@@ -301,7 +301,7 @@ ANSWERS: dict[str, Answer] = {
     },
     "302 restoran bulunamadı": whole("refused", 302, failure("restoran bulunamadı"), "Location: /login\r\n"),
     # -- never left
-    "TLS untrusted": answer("unsent", unheard, at="unknown_authority"),
+    "TLS untrusted": answer("unsent", unheard, at="untrusted"),
     "TLS wrong name": answer("unsent", unheard, at="wrong_name"),
     "TLS expired": answer("unsent", unheard, at="expired"),
     "no TLS": answer("unsent", unheard, at="plain"),
@@ -379,8 +379,8 @@ async def stage(certificates: Certificates) -> AsyncIterator[Stage]:
     async with contextlib.AsyncExitStack() as stack:
         enter = stack.enter_async_context
         urls = {}
-        for name in ("good", "wrong_name", "expired", "unknown_authority"):
-            urls[name] = (await enter(serving(service.talk, getattr(certificates, name)))).url
+        for name in ("good", "wrong_name", "expired", "untrusted"):
+            urls[name] = (await enter(serving(service.talk, certificates.contexts[name]))).url
         urls["plain"] = (await enter(serving(no_tls, None))).url
         elsewhere, plain_http = await enter(serving(nobody, certificates.good)), await enter(serving(nobody, None))
         HOUSES.elsewhere, HOUSES.plain_http = elsewhere.url, plain_http.url.replace("https://", "http://")

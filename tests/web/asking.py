@@ -42,18 +42,24 @@ def at(listen: str, *hosts: str) -> config.Web:
 
 
 @contextlib.asynccontextmanager
-async def shown(
-    process: Process, listen: str = "127.0.0.1:0", *hosts: str
-) -> AsyncIterator[tuple[Listening, tuple[str, int]]]:
-    """Listening, and where."""
-    listening = Listening(process, at(listen, *hosts))
+async def running(listening: Listening) -> AsyncIterator[None]:
     task = asyncio.create_task(listening.run())
     try:
-        await until(lambda: listening.addresses)
-        yield listening, listening.addresses[0]
+        yield
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
+
+
+@contextlib.asynccontextmanager
+async def shown(
+    process: Process, listen: str = "127.0.0.1:0", *hosts: str, **settings: object
+) -> AsyncIterator[tuple[Listening, tuple[str, int]]]:
+    """Listening, and where."""
+    listening = Listening(process, at(listen, *hosts).model_copy(update=settings))
+    async with running(listening):
+        await until(lambda: listening.addresses)
+        yield listening, listening.addresses[0]
 
 
 async def until(condition: Callable[[], object]) -> None:

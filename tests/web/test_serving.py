@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
-from tests.web.asking import Process, asked, at, rest_of, sent, shown, until
+from tests.web.asking import Process, asked, at, rest_of, running, sent, shown, until
 
 from orderbridge.observe.metrics import FAMILIES, POLLS, MetricKind
 from orderbridge.rules.problems import Code, Problem, Readiness, Severity
 from orderbridge.web import listening as listening_module
 from orderbridge.web import server
 from orderbridge.web.listening import Listening
-from orderbridge.web.routes import is_known
+from orderbridge.web.routes import Exposition, is_known
 from orderbridge_sandbox.tls import make_certificates
 
 pytestmark = pytest.mark.timeout(600)
@@ -262,55 +262,55 @@ async def let_go(made) -> None:
 
 
 async def test_who_opens_many_keeps_nobody_out(process: Process):
-    async with shown(process) as (listening, address):
+    async with shown(process) as (_, address):
+        before = descriptors()
         made = await hanging(address, 3 * server.MOST)
         assert (await asked(address, "/readyz"))[0] == 200
-        await until(lambda: len(listening._server.opened) <= server.MOST)
+        await until(lambda: descriptors() - before - len(made) <= server.MOST)
         await let_go(made)
 
 
 async def test_a_connection_has_an_end(process: Process, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(server, "LIFE_S", 0.2)
-    async with shown(process) as (listening, address):
+    async with shown(process) as (_, address):
+        before = descriptors()
         made = await hanging(address, 3)
         made += await hanging(address, 3, b"POST /livez HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 9\r\n\r\n1")
         for reader, _ in made:
             await rest_of(reader)
         await let_go(made)
-        assert not listening._server.opened
+        await until(lambda: descriptors() <= before)
 
 
-async def test_who_reads_nothing_holds_nothing_up(process: Process, monkeypatch: pytest.MonkeyPatch):
+async def test_who_reads_nothing_holds_nothing_up(process: Process):
     process.metrics.know([f"account-{number}" for number in range(3000)])
-    async with shown(process) as (listening, address):
+    async with shown(process) as (_, address):
         with socket.create_connection(address) as deaf:
             deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             for _ in range(20):
                 deaf.send(b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
             await until(lambda: process.measurings)
             assert (await asked(address, "/livez"))[0] == 200
-            assert len(listening._server.opened) == 1
 
 
-async def test_a_stop_waits_for_nobody(process: Process, caplog: pytest.LogCaptureFixture):
-    go_on = asyncio.Event()
-    async with shown(process) as (listening, address):
+async def test_a_stop_waits_for_nobody(
+    process: Process, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+):
+    go_on, under_way = asyncio.Event(), []
+
+    async def hang(*_: object) -> bytes:
+        under_way.append(1)
+        await go_on.wait()
+        return b""
+
+    monkeypatch.setattr(Exposition, "text", hang)
+    async with shown(process) as (_, address):
         made = await hanging(address, 30)
         made += await hanging(address, 30, b"GET /livez HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
-
-        async def hang(*_: object) -> bytes:
-            await go_on.wait()
-            return b""
-
-        from orderbridge.web.routes import Exposition
-
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Exposition, "text", hang)
-            metrics = await hanging(address, 4, b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
-            await until(lambda: len(listening._server.state.tasks) == 4)
+        metrics = await hanging(address, 4, b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        await until(lambda: len(under_way) == 4)
     for reader, _ in metrics:
         assert await rest_of(reader) == b""
-    assert not go_on.is_set()
     await asyncio.sleep(0)
     assert [record for record in caplog.records if record.name != "asyncio"] == []
     await let_go(made + metrics)
@@ -320,28 +320,22 @@ def descriptors() -> int:
     return sum(1 for _ in Path("/proc/self/fd").iterdir())
 
 
-async def test_who_opens_many_and_says_nothing_takes_no_more_than_his_places(tmp_path: Path):
+async def test_who_opens_many_and_says_nothing_takes_no_more_than_his_places(process: Process, tmp_path: Path):
     made = make_certificates(tmp_path / "tls")
     files = {"certificate": made.server_file, "certificate_key": made.server_file}
-    listening = Listening(Process(), at("127.0.0.1:0").model_copy(update=files))
-    at_work = asyncio.create_task(listening.run())
-    await until(lambda: listening.addresses)
-    address = "127.0.0.1", listening.addresses[0][1]
-    before = descriptors()
-    silent = []
-    for _ in range(3 * server.MOST):
-        silent.append(socket.create_connection(address))
-        await asyncio.sleep(0)
-    await until(lambda: descriptors() - before - len(silent) <= server.MOST)
-    trusting = ssl.create_default_context(cafile=made.ca_file)
-    reader, writer = await asyncio.open_connection(*address, ssl=trusting, server_hostname="localhost")
-    writer.write(b"GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
-    assert (await reader.readline()).startswith(b"HTTP/1.1 ")
-    writer.close()
-    for one in silent:
-        one.close()
-    at_work.cancel()
-    await asyncio.gather(at_work, return_exceptions=True)
+    async with shown(process, **files) as (_, address):
+        before, silent = descriptors(), []
+        for _ in range(3 * server.MOST):
+            silent.append(socket.create_connection(address))
+            await asyncio.sleep(0)
+        await until(lambda: descriptors() - before - len(silent) <= server.MOST)
+        trusting = ssl.create_default_context(cafile=made.ca_file)
+        reader, writer = await asyncio.open_connection(*address, ssl=trusting, server_hostname="localhost")
+        writer.write(b"GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        assert (await reader.readline()).startswith(b"HTTP/1.1 ")
+        writer.close()
+        for one in silent:
+            one.close()
 
 
 # ---- the address -----------------------------------------------------------------------------------------------------
@@ -360,42 +354,36 @@ async def test_an_address_that_is_taken_is_told_once_and_tried_again(process: Pr
     with socket.create_server(("127.0.0.1", 0)) as other, capture_logs() as lines:
         host, port = other.getsockname()
         listening = Listening(process, at(f"{host}:{port}"))
-        task = asyncio.create_task(listening.run())
-        await until(lambda: len(tries) > 5)
-        told = [line for line in lines if line["event"] == "web.not_listening"]
-        assert [(line["log_level"], bool(line["remedy"])) for line in told] == [("error", True)]
-        assert told[0]["listen"] == f"{host}:{port}"
-        other.close()
-        await until(lambda: listening.addresses)
-    assert (await asked((host, port), "/livez"))[0] == 200
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
+        async with running(listening):
+            await until(lambda: len(tries) > 5)
+            told = [line for line in lines if line["event"] == "web.not_listening"]
+            assert [(line["log_level"], bool(line["remedy"])) for line in told] == [("error", True)]
+            assert told[0]["listen"] == f"{host}:{port}"
+            other.close()
+            await until(lambda: listening.addresses)
+            assert (await asked((host, port), "/livez"))[0] == 200
 
 
 @pytest.mark.parametrize("listen", ["192.0.2.1:8480", "no-such-host.invalid:8480", "[2001:db8::1]:8480"])
 async def test_an_address_that_is_none_of_ours_ends_nothing(process: Process, listen: str):
+    listening = Listening(process, at(listen))
     with capture_logs() as lines:
-        listening = Listening(process, at(listen))
-        task = asyncio.create_task(listening.run())
-        await until(lambda: [line for line in lines if line["event"] == "web.not_listening"])
-        listening.use(at("127.0.0.1:0"))
-        await until(lambda: listening.addresses)
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
+        async with running(listening):
+            await until(lambda: [line for line in lines if line["event"] == "web.not_listening"])
+            listening.use(at("127.0.0.1:0"))
+            await until(lambda: listening.addresses)
 
 
 async def test_a_fault_of_ours_ends_nothing_either(process: Process, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(listening_module, "AGAIN_S", 0.01)
-    load = listening_module._load
-    monkeypatch.setattr(listening_module, "_load", lambda: 1 / 0)
+    monkeypatch.setattr(server.Server, "start", lambda *_: 1 / 0)
+    listening = Listening(process, at("127.0.0.1:0"))
     with capture_logs() as lines:
-        listening = Listening(process, at("127.0.0.1:0"))
-        task = asyncio.create_task(listening.run())
-        await until(lambda: "web.not_listening" in [line["event"] for line in lines])
-    monkeypatch.setattr(listening_module, "_load", load)
-    await until(lambda: listening.addresses)
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
+        async with running(listening):
+            await until(lambda: "web.not_listening" in [line["event"] for line in lines])
+            monkeypatch.undo()
+            listening.use(at("127.0.0.1:0"))
+            await until(lambda: listening.addresses)
 
 
 async def test_ipv6(process: Process):
