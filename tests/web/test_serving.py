@@ -261,7 +261,8 @@ async def let_go(made) -> None:
     await asyncio.sleep(0)
 
 
-async def test_who_opens_many_keeps_nobody_out(process: Process):
+async def test_who_opens_many_keeps_nobody_out(process: Process, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(server, "LIFE_S", 3600.0)  # their time is not what ends them
     async with shown(process) as (_, address):
         before = descriptors()
         made = await hanging(address, 3 * server.MOST)
@@ -320,7 +321,10 @@ def descriptors() -> int:
     return sum(1 for _ in Path("/proc/self/fd").iterdir())
 
 
-async def test_who_opens_many_and_says_nothing_takes_no_more_than_his_places(process: Process, tmp_path: Path):
+async def test_who_opens_many_and_says_nothing_takes_no_more_than_his_places(
+    process: Process, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(server, "HANDSHAKE_S", 3600.0)
     made = make_certificates(tmp_path / "tls")
     files = {"certificate": made.server_file, "certificate_key": made.server_file}
     async with shown(process, **files) as (_, address):
