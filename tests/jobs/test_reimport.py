@@ -35,7 +35,7 @@ CASES = {
     "blanked and changed since": (stored(1, None), 2, {None}, True, Fate.SUPERSEDED),
     "cancelled since": (stored(6, "b", "cancelled"), 2, {"b"}, False, Fate.SUPERSEDED),
     "completed since": (stored(5, "b", "completed"), 2, {"b"}, False, Fate.SUPERSEDED),
-    "cancelled since, and completed in the document": (stored(6, "b", "cancelled"), 5, {"b"}, False, Fate.SUPERSEDED),
+    "completed since, and cancelled in the document": (stored(5, "b", "completed"), 6, {"b"}, False, Fate.SUPERSEDED),
     "ended by silence alone": (stored(1, "b", "silence"), 2, {"b"}, False, Fate.UPDATED),
     "a status without a name": (stored(2, "b"), 77, {"b"}, False, Fate.UPDATED),
     "no status": (stored(None, "b"), None, {"b"}, False, Fate.UPDATED),
