@@ -22,8 +22,7 @@ from orderbridge.clock import SystemClock
 from orderbridge.jobs import alarms as alarms_module
 from orderbridge.jobs import alarms as ping_module
 from orderbridge.jobs.alarms import AGAIN_S, FAIL_EVERY_S, LONGEST_S, PAUSE_S, WELL_EVERY_S, Alarms, Command, Ping
-from orderbridge.rules.notify import Key, OpenProblems, Rank
-from orderbridge.rules.problems import Code, Problem, Severity
+from orderbridge.rules.problems import Code, Key, OpenProblems, Problem, Rank, Severity
 from orderbridge.texts import say
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)

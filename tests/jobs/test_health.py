@@ -24,8 +24,7 @@ from orderbridge.jobs.health_check import Checkup, log_events
 from orderbridge.jobs.lists import Common, read_lists, read_statuses
 from orderbridge.jobs.open_problems import open_problems
 from orderbridge.jobs.upkeep import headline
-from orderbridge.rules.notify import OpenProblems, alike
-from orderbridge.rules.problems import Code, Problem, Severity
+from orderbridge.rules.problems import Code, OpenProblems, Problem, Severity, alike
 from orderbridge.store.dialects.face import TroubleKind
 from orderbridge_sandbox import Fault
 from orderbridge_sandbox.scenery import KADIKOY

@@ -4,8 +4,16 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from orderbridge.rules.notify import FLAP_LIMIT, FLAP_WINDOW_S, EventKind, OpenProblems, alike
-from orderbridge.rules.problems import Code, Problem, Severity
+from orderbridge.rules.problems import (
+    FLAP_LIMIT,
+    FLAP_WINDOW_S,
+    Code,
+    EventKind,
+    OpenProblems,
+    Problem,
+    Severity,
+    alike,
+)
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 ONE = Problem(Code.UNREACHABLE, "kadikoy", NOON, Severity.WARNING)

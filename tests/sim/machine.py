@@ -58,7 +58,7 @@ def _surroundings(sim: Sim) -> Iterator[None]:
         stack.enter_context(patch("orderbridge.service.detached", at_once))
         stack.enter_context(patch("orderbridge.service.open_configured", open_database))
         stack.enter_context(patch("orderbridge.service.liveness.answer", unasked))
-        stack.enter_context(patch("orderbridge.rules.notify.FLAP_LIMIT", 10**6))  # each problem is judged by its name
+        stack.enter_context(patch("orderbridge.rules.problems.FLAP_LIMIT", 10**6))  # each problem is judged by its name
         stack.enter_context(patch("orderbridge.jobs.health_check.ALIKE_LIMIT", 10**6))
         if sim.plan.more.batch:
             for name in ("store.rows.BATCH", "jobs.intake.CHUNK"):

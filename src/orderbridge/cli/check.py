@@ -231,8 +231,7 @@ def alarm_test(context: Context) -> None:
     """Run the alarm command once, marked as a test."""
     from orderbridge.clock import SystemClock
     from orderbridge.jobs.alarms import Command, document_of, send
-    from orderbridge.rules.notify import Event, EventKind
-    from orderbridge.rules.problems import Code, Problem, Severity
+    from orderbridge.rules.problems import Code, Event, EventKind, Problem, Severity
 
     chosen = context.settings.alarms
     if not chosen.command:

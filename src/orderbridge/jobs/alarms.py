@@ -1,7 +1,7 @@
 """Runs the command of `[alarms]` at the beginning of each problem, when it gets worse, and at its end.
 
 It runs beside the daemon, one call at a time, and nothing waits for it. What it has to report is the difference between
-the open problems and what the command has heard (rules.notify), so nothing queues up while it hangs. Of one code at
+the open problems and what the command has heard (rules.problems), so nothing queues up while it hangs. Of one code at
 most one message leaves in a minute, with all orders that have the problem by then; a problem that began and ended in
 that minute is not reported. A message that fails is sent again, less and less often: the mail may use the same dead
 line as the orders. A stop waits a moment for a running command, then kills it.
@@ -33,8 +33,7 @@ from orderbridge.clock import Clock
 from orderbridge.errors import MarketplaceError
 from orderbridge.hiding import hide, without_secrets
 from orderbridge.net.http import Wire
-from orderbridge.rules.notify import ALIKE_LIMIT, Event, EventKind, Key, OpenProblems, Rank, alike
-from orderbridge.rules.problems import Code
+from orderbridge.rules.problems import ALIKE_LIMIT, Code, Event, EventKind, Key, OpenProblems, Rank, alike
 from orderbridge.store.workers import detached
 from orderbridge.texts import problem_text, say
 

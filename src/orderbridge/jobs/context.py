@@ -15,8 +15,7 @@ from orderbridge.jobs.lanes import Lanes
 from orderbridge.observe.metrics import Metrics
 from orderbridge.rules.cooldown import Cooldowns
 from orderbridge.rules.lifecycle import Statuses
-from orderbridge.rules.notify import OpenProblems
-from orderbridge.rules.problems import Page
+from orderbridge.rules.problems import OpenProblems, Page
 from orderbridge.store.accounts import TokenToKeep, save_tokens
 from orderbridge.store.database import Database
 from orderbridge.store.group_commit import GroupCommit, write_group

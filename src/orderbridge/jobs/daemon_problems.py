@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING
 
 from orderbridge.clock import Clock, http_date
 from orderbridge.observe import logs
-from orderbridge.rules.notify import Key
-from orderbridge.rules.problems import Code, Problem, page_problems
+from orderbridge.rules.problems import Code, Key, Problem, page_problems
 from orderbridge.store.database import Database
 
 if TYPE_CHECKING:

@@ -35,8 +35,20 @@ from orderbridge.jobs.open_problems import read_problems
 from orderbridge.jobs.problem_table import ProblemTable
 from orderbridge.jobs.restore_check import RestoreCheck
 from orderbridge.rules.health import late_after
-from orderbridge.rules.notify import ALIKE_LIMIT, Event, EventKind, Key, OpenProblems, alike
-from orderbridge.rules.problems import BY_TIME_ALONE, NO_DATABASE, OF_THE_DAEMON, Code, Problem, Severity
+from orderbridge.rules.problems import (
+    ALIKE_LIMIT,
+    BY_TIME_ALONE,
+    NO_DATABASE,
+    OF_THE_DAEMON,
+    Code,
+    Event,
+    EventKind,
+    Key,
+    OpenProblems,
+    Problem,
+    Severity,
+    alike,
+)
 from orderbridge.store.failures import is_busy
 from orderbridge.store.inspection import broken_views
 from orderbridge.texts import problem_text

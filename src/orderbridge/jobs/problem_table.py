@@ -18,14 +18,15 @@ from sqlalchemy.exc import DBAPIError
 
 from orderbridge.clock import Clock
 from orderbridge.errors import Over
-from orderbridge.rules.notify import Key, Rank
 from orderbridge.rules.problems import (
     NO_DATABASE,
     OF_THE_DAEMON,
     STARTING,
     AccountStatus,
     Code,
+    Key,
     Problem,
+    Rank,
     Severity,
     account_statuses,
 )

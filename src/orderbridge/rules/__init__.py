@@ -2,6 +2,6 @@
 
 orders come in   cooldown poll_ends tokens deliveries lifecycle
 actions go out   queue outbox_rows retry
-what is wrong    problems health notify
+what is wrong    problems health
 people           business_day
 """
