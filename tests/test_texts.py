@@ -170,18 +170,6 @@ def test_help_fits_the_screen(language: str, monkeypatch: pytest.MonkeyPatch) ->
     assert {path: length for path, length in lengths.items() if length > most.get(path, 24)} == {}
 
 
-def test_help_is_in_the_language_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(texts, "_spoken", "tr")
-    command = program.get_command(_context, "db")
-    assert isinstance(command, click.Group)
-    assert command.help == SENTENCES["help.db"]["tr"]
-    assert command.commands["upgrade"].help == SENTENCES["help.db_upgrade"]["tr"]
-    monkeypatch.setattr(texts, "_spoken", "en")
-    command = program.get_command(_context, "db")
-    assert command is not None
-    assert command.help == SENTENCES["help.db"]["en"]
-
-
 OPTIONS = {
     str(one.help).partition("  [")[0]
     for command in COMMANDS.values()

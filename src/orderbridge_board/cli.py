@@ -8,7 +8,7 @@ from orderbridge.texts import say
 
 @click.group()
 def board() -> None:
-    """The tablets of the board."""
+    """Manage the board's tablets."""
 
 
 @board.command("pair")

@@ -46,7 +46,7 @@ def certify(
     unattended: bool,
     **terms: Any,
 ) -> None:
-    """Test a POS and report."""
+    """Test a POS and write a report."""
     from orderbridge_certify.driver import Terms
     from orderbridge_certify.play import Wanted
     from orderbridge_certify.play import certify as play

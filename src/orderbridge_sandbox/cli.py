@@ -23,7 +23,7 @@ SHORT = {"cooldown": "cooldown_seconds"}  # an option's name that is not its swi
     help="The SQLite file to leave behind.",
 )
 def demo(order_count: int, database: Path) -> None:
-    """Play orders through sandbox, daemon and a small POS."""
+    """Run sandbox, daemon and a small POS together."""
     import sqlite3
 
     from orderbridge_sandbox.demo import play
@@ -68,7 +68,7 @@ def sandbox(
     quiet: bool,
     **given: Any,
 ) -> None:
-    """Run a simulated marketplace on this machine."""
+    """Simulate the marketplace on this machine."""
     from orderbridge.clock import SystemClock
     from orderbridge_sandbox import Options, World
     from orderbridge_sandbox.options import settings_from, settings_of

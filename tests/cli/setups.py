@@ -232,19 +232,13 @@ def _(place: Place) -> None:
 # ---- the secrets -----------------------------------------------------------------------------------------------------
 
 
-@setup("a secret's file is missing", "app.secret cannot be read (No such file", "check app_secret_key_file", code=78)
-def _(place: Place) -> None:
-    (place.folder / "app.secret").unlink()
-
-
-@setup("a secret's file is empty", "app_secret_key ", "is empty", code=78)
-def _(place: Place) -> None:
-    place.secret("app", "\n")
-
-
-@setup("both secrets in one file", "app_secret_key ", "contains a line break", code=78)
-def _(place: Place) -> None:
-    place.secret("app", f"{APP}\n{REST}\n")
+setup("a secret's file is missing", "app.secret cannot be read (No such file", "check app_secret_key_file", code=78)(
+    lambda place: (place.folder / "app.secret").unlink()
+)
+setup("a secret's file is empty", "app_secret_key ", "is empty", code=78)(lambda place: place.secret("app", "\n"))
+setup("both secrets in one file", "app_secret_key ", "contains a line break", code=78)(
+    lambda place: place.secret("app", f"{APP}\n{REST}\n")
+)
 
 
 @setup("a Turkish letter in a secret", "LATIN SMALL LETTER DOTLESS I")
@@ -257,14 +251,12 @@ def _(place: Place) -> None:
     place.accounts = [("kadikoy", place.accounts[0][1], place.secret("rest", f"{REST[:4]}\u00a0{REST[4:]}"))]
 
 
-@setup("a secret in quotation marks", "app_secret_key ", "quotation marks", code=78)
-def _(place: Place) -> None:
-    place.secret("app", f'"{APP}"')
-
-
-@setup("a secret saved as UTF-16", "app_secret_key ", "not UTF-8", code=78)
-def _(place: Place) -> None:
-    place.secret("app", APP.encode("utf-16"))
+setup("a secret in quotation marks", "app_secret_key ", "quotation marks", code=78)(
+    lambda place: place.secret("app", f'"{APP}"')
+)
+setup("a secret saved as UTF-16", "app_secret_key ", "not UTF-8", code=78)(
+    lambda place: place.secret("app", APP.encode("utf-16"))
+)
 
 
 @setup("everybody may read a secret", "mode 0644", "chmod 0600", code=69, log=("chmod 0600",))
@@ -277,9 +269,7 @@ _LOGGED = ("login.refused", "Compare app_secret_key and rest_secret_key")
 _LOGIN = ("login_refused", "Compare app_secret_key and rest_secret_key")
 
 
-@setup("a secret is wrong", *_LOGIN, log=_LOGGED)
-def _(place: Place) -> None:
-    place.secret("rest", "wrong-secret-of-the-test")
+setup("a secret is wrong", *_LOGIN, log=_LOGGED)(lambda place: place.secret("rest", "wrong-secret-of-the-test"))
 
 
 @setup("the secrets have changed places", *_LOGIN, "changed places", log=_LOGGED)
@@ -288,37 +278,31 @@ def _(place: Place) -> None:
     place.accounts = [(name, rest, app)]
 
 
-@setup("one account is right, one is wrong", "account moda", *_LOGIN, log=_LOGGED)
-def _(place: Place) -> None:
-    place.accounts.append(("moda", place.accounts[0][1], place.secret("moda", "wrong-secret-of-the-test")))
-
-
-@setup("two accounts with the same secrets", "'kadikoy' and 'moda' have the same secrets", "remove one", code=78)
-def _(place: Place) -> None:
-    place.accounts.append(("moda", *place.accounts[0][1:]))
+setup("one account is right, one is wrong", "account moda", *_LOGIN, log=_LOGGED)(
+    lambda place: place.accounts.append(
+        ("moda", place.accounts[0][1], place.secret("moda", "wrong-secret-of-the-test"))
+    )
+)
+setup("two accounts with the same secrets", "'kadikoy' and 'moda' have the same secrets", "remove one", code=78)(
+    lambda place: place.accounts.append(("moda", *place.accounts[0][1:]))
+)
 
 
 # ---- the line --------------------------------------------------------------------------------------------------------
 
 
-@setup("the host's name is wrong", "dns_failed", "Check its spelling", code=69)
-def _(place: Place) -> None:
-    _names(place, socket.gaierror(socket.EAI_NONAME, "Name or service not known"))
-
-
-@setup("no DNS server answers", "dns_silent", "resolv.conf", code=69)
-def _(place: Place) -> None:
-    _names(place, socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution"))
-
-
-@setup(
+setup("the host's name is wrong", "dns_failed", "Check its spelling", code=69)(
+    lambda place: _names(place, socket.gaierror(socket.EAI_NONAME, "Name or service not known"))
+)
+setup("no DNS server answers", "dns_silent", "resolv.conf", code=69)(
+    lambda place: _names(place, socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution"))
+)
+setup(
     "the port is wrong, or the service is down",
     "connection_refused",
     "Nothing listens at that address and port",
     code=69,
-)
-def _(place: Place) -> None:
-    place.market["base_url"] = f"https://127.0.0.1:{_free_port()}"
+)(lambda place: place.market.update(base_url=f"https://127.0.0.1:{_free_port()}"))
 
 
 @setup("a firewall swallows everything", "connect_timeout", "the firewall", code=69)
@@ -327,9 +311,9 @@ def _(place: Place) -> None:
     place.market |= {"base_url": f"https://127.0.0.1:{silent.getsockname()[1]}", "timeout_seconds": 0.3}
 
 
-@setup("the proxy is not there", "proxy_unreachable", "from HTTPS_PROXY", "Correct HTTPS_PROXY", code=69)
-def _(place: Place) -> None:
-    place.patch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{_free_port()}")
+setup("the proxy is not there", "proxy_unreachable", "from HTTPS_PROXY", "Correct HTTPS_PROXY", code=69)(
+    lambda place: place.patch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{_free_port()}")
+)
 
 
 @setup("the proxy wants a password", "proxy_password", "407", "http://user:password@host:port", code=69)
@@ -350,20 +334,16 @@ def _(place: Place) -> None:
     place.patch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{port}")
 
 
-@setup("a SOCKS proxy", "proxy_invalid", "http://host:port", code=69)
-def _(place: Place) -> None:
-    place.patch.setenv("HTTPS_PROXY", "socks5://127.0.0.1:1080")
-
-
-@setup(
+setup("a SOCKS proxy", "proxy_invalid", "http://host:port", code=69)(
+    lambda place: place.patch.setenv("HTTPS_PROXY", "socks5://127.0.0.1:1080")
+)
+setup(
     "the certificate's issuer is not trusted",
     "tls_untrusted",
     "issued by CN=orderbridge sandbox CA",
     "marketplace.ca_file",
     code=69,
-)
-def _(place: Place) -> None:
-    del place.market["ca_file"]
+)(lambda place: place.market.pop("ca_file"))
 
 
 @setup("the certificate has expired", "tls_expired", "valid from", "has expired", code=69)
@@ -386,9 +366,9 @@ def _(place: Place) -> None:
     place.market["base_url"] = f"https://127.0.0.1:{port}"
 
 
-@setup("the path of base_url is wrong", "HTTP 404", "that path is not the marketplace's", code=69)
-def _(place: Place) -> None:
-    place.market["base_url"] = f"{place.sandbox.base_url}/v2"
+setup("the path of base_url is wrong", "HTTP 404", "that path is not the marketplace's", code=69)(
+    lambda place: place.market.update(base_url=f"{place.sandbox.base_url}/v2")
+)
 
 
 @setup("a sign-in page stands in front of the service", "front_redirects", "in a browser in this network")
@@ -418,19 +398,15 @@ def _(place: Place) -> None:
     place.config.write_text(place.config.read_text("utf-8").replace("[[accounts]]", "[accounts]"), "utf-8")
 
 
-@setup("a Windows path", "contains a backslash", "written with slashes", code=78)
-def _(place: Place) -> None:
-    place.database["url"] = r"sqlite:///C:\\pos\\pos.db"
-
-
-@setup("~ in a path", "database.url", "may not begin with ~", "write the whole path", code=78)
-def _(place: Place) -> None:
-    place.database["url"] = "sqlite:///~/pos.db"
-
-
-@setup("a server without a database's name", "names no database", "at the end", code=78)
-def _(place: Place) -> None:
-    place.database["url"] = "mysql://pos@127.0.0.1"
+setup("a Windows path", "contains a backslash", "written with slashes", code=78)(
+    lambda place: place.database.update(url=r"sqlite:///C:\\pos\\pos.db")
+)
+setup("~ in a path", "database.url", "may not begin with ~", "write the whole path", code=78)(
+    lambda place: place.database.update(url="sqlite:///~/pos.db")
+)
+setup("a server without a database's name", "names no database", "at the end", code=78)(
+    lambda place: place.database.update(url="mysql://pos@127.0.0.1")
+)
 
 
 @setup("a folder for a database", "is a folder, not a SQLite file", "Add the file", code=78)
@@ -439,9 +415,9 @@ def _(place: Place) -> None:
     place.file.mkdir()
 
 
-@setup("the database's folder is missing", "Create the folder", log=("Create the folder",))
-def _(place: Place) -> None:
-    place.database["url"] = f"sqlite:///{place.folder}/missing/pos.db"
+setup("the database's folder is missing", "Create the folder", log=("Create the folder",))(
+    lambda place: place.database.update(url=f"sqlite:///{place.folder}/missing/pos.db")
+)
 
 
 @setup("the user may not write to the database's folder", "Let this user write", log=("this user write",))
@@ -462,9 +438,9 @@ def _(place: Place) -> None:
     _as_nobody(place)
 
 
-@setup("the file is no database", "not a SQLite file", "put a backup in its place")
-def _(place: Place) -> None:
-    place.file.write_bytes(b"a menu, no database" * 100)
+setup("the file is no database", "not a SQLite file", "put a backup in its place")(
+    lambda place: place.file.write_bytes(b"a menu, no database" * 100)
+)
 
 
 @setup("the file is damaged", "is damaged", "put a backup in its place", code=78)
@@ -477,9 +453,9 @@ def _(place: Place) -> None:
         file.write(b"U" * size)
 
 
-@setup("the file has a second name", "has another name (a hard link)", "find / -xdev -samefile", code=78)
-def _(place: Place) -> None:
-    place.file.with_name("copy.db").hardlink_to(place.file)
+setup("the file has a second name", "has another name (a hard link)", "find / -xdev -samefile", code=78)(
+    lambda place: place.file.with_name("copy.db").hardlink_to(place.file)
+)
 
 
 @setup("the file is a link to nowhere", "Create the folder", "/nowhere")
@@ -516,9 +492,9 @@ def _(place: Place) -> None:
     _as_nobody(place)
 
 
-@setup("a column of ours was renamed", "pos_reference", "Restore it", log=None)
-def _(place: Place) -> None:
-    _say_sql(place.file, "ALTER TABLE delivery_orders RENAME COLUMN pos_reference TO pos_ref")
+setup("a column of ours was renamed", "pos_reference", "Restore it", log=None)(
+    lambda place: _say_sql(place.file, "ALTER TABLE delivery_orders RENAME COLUMN pos_reference TO pos_ref")
+)
 
 
 @setup(
@@ -565,9 +541,9 @@ def _(place: Place) -> None:
     place.patch.setattr(system_mounts, "MOUNTS", mounts)
 
 
-@setup("the database's server is away", "does not answer", "that the server runs")
-def _(place: Place) -> None:
-    place.database["url"] = f"postgresql://pos:hunter22@127.0.0.1:{_free_port()}/pos"
+setup("the database's server is away", "does not answer", "that the server runs")(
+    lambda place: place.database.update(url=f"postgresql://pos:hunter22@127.0.0.1:{_free_port()}/pos")
+)
 
 
 @setup("the driver is not installed", "The driver for mysql is missing", "-r requirements.lock", code=78)
@@ -576,9 +552,9 @@ def _(place: Place) -> None:
     place.database["url"] = "mysql://pos:hunter22@db.example/pos"
 
 
-@setup("no address of a database", "database.url ", "begin with one of", code=78)
-def _(place: Place) -> None:
-    place.database["url"] = "C:/pos/orders.db"
+setup("no address of a database", "database.url ", "begin with one of", code=78)(
+    lambda place: place.database.update(url="C:/pos/orders.db")
+)
 
 
 @setup("the disk is full", "0 MB free", "Make room", log=None)

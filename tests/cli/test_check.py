@@ -15,6 +15,7 @@ from typing import NoReturn
 
 import pytest
 from sqlalchemy import NullPool, create_engine
+from tests.cli.setups import HOLD, LEAD
 from tests.cli.shell import APP, REST, Configure, Ended, account, document
 from tests.databases import POSTGRESQL, SERVERS, empty, free_port, own_database
 from tests.store.samples import NOW_TEXT, opened, put, rows
@@ -350,15 +351,6 @@ def test_who_holds_the_file_is_named(run, configure, sandbox, pos, path):
     assert f"PID {till.pid} (" in said_of(ended, "locked", "warning")
 
 
-HOLD = """
-import sqlite3, sys
-till = sqlite3.connect(sys.argv[1], isolation_level=None)
-till.execute("BEGIN IMMEDIATE")
-print(flush=True)
-sys.stdin.read()
-"""
-
-
 def test_who_works_is_named(run, sandbox, pos, path):
     held = [sys.executable, "-c", LEAD, str(path)]
     with subprocess.Popen(held, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as daemon:
@@ -369,15 +361,6 @@ def test_who_works_is_named(run, sandbox, pos, path):
         daemon.stdin.close()
     assert f"PID {daemon.pid} (" in said_of(ended, "worker", "ok")
     assert "not_polling (1)" in said_of(ended, "problems", "warning")
-
-
-LEAD = """
-import fcntl, sys
-file = open(sys.argv[1], "r+b")
-fcntl.flock(file, fcntl.LOCK_EX)
-print(flush=True)
-sys.stdin.read()
-"""
 
 
 # ---- servers ---------------------------------------------------------------------------------------------------------

@@ -118,7 +118,7 @@ def _commands() -> Iterator[click.Command]:
 
 @click.group()
 def actions() -> None:
-    """The outbox."""
+    """Show and change rows of the outbox."""
 
 
 @actions.command("list")
@@ -127,29 +127,27 @@ def actions() -> None:
 @as_json
 @pass_context
 def actions_list(context: Context, unfinished: bool, limit: int, as_json: bool) -> None:
-    """List the actions, the newest first."""
+    """List the rows, the newest first."""
     table = tables.actions
     query = select(*(table.c[name] for name in LISTED)).order_by(table.c.id.desc()).limit(limit)
     if unfinished:
         query = query.where(tables.unfinished)
     rows = context.read(lambda tx: [dict(row) for row in tx.execute(query).mappings()])
-    if not as_json:
-        rows = [_for_people(row) for row in rows]
-    show_rows(rows, machine=as_json, empty=say("listing.no_actions"))
+    show_rows(rows, machine=as_json, empty=say("listing.no_actions"), shown=_for_people)
 
 
-def _for_people(row: dict[str, Any]) -> dict[str, Any]:
-    """What fits on a screen: of a key as much as tells the rows apart."""
+def _for_people(row: Mapping[str, Any]) -> dict[str, Any]:
+    """What fits on a screen: one column for what the action is done to."""
     subject = str(row["payment_key"] or row["restaurant_id"] or row["food_id"])[:SHORT_KEY]
-    names = ("id", "created_utc", "action", "state", "attempts", "error_code", "known_by")
-    return {name: row[name] for name in names[:3]} | {"subject": subject} | {name: row[name] for name in names[3:]}
+    shown = {name: row[name] for name in LISTED if name not in {"payment_key", "restaurant_id", "food_id"}}
+    return shown | {"subject": subject}
 
 
 @actions.command("retry")
 @click.argument("action_id", type=ID)
 @pass_context
 def actions_retry(context: Context, action_id: int) -> None:
-    """Send a failed action again; its expiry starts anew."""
+    """Send a failed row once more; its expiry starts again."""
     row = _row_or_fail(context, action_id)
     chosen = context.settings.actions
     usual = chosen.accept_valid_minutes if ACTIONS[row["action"]].answers_customer else chosen.valid_minutes
@@ -163,7 +161,7 @@ def actions_retry(context: Context, action_id: int) -> None:
 @click.argument("action_id", type=ID)
 @pass_context
 def actions_withdraw(context: Context, action_id: int) -> None:
-    """Ask for an action back that still waits."""
+    """Withdraw a row that has not been sent."""
     row = _row_or_fail(context, action_id)
     if not context.write(lambda tx: outbox.ask_back(tx, action_id)):
         raise click.ClickException(say("outbox.is_over", id=action_id, state=row["state"]))

@@ -94,7 +94,7 @@ METRICS_S = 3.0
 def support_bundle(
     context: Context, file: Path | None, wanted: tuple[str, ...], log_file: Path | None, unit: str
 ) -> None:
-    """Write a ZIP for support, without customers and secrets."""
+    """Write a ZIP for support, without customers' data and secrets."""
     bundle = _Bundle()
     _fill(bundle, context, wanted, log_file, unit)
     data = bundle.packed()

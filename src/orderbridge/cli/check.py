@@ -214,7 +214,7 @@ def _flat(value: Any, name: str = "") -> list[tuple[str, Any]]:
 
 @click.group(hidden=True)
 def config() -> None:
-    """The configuration."""
+    """Show the configuration."""
 
 
 config.command("show")(as_json(pass_context(show_settings)))
@@ -222,7 +222,7 @@ config.command("show")(as_json(pass_context(show_settings)))
 
 @click.group()
 def alarm() -> None:
-    """The alarm command ([alarms] command)."""
+    """Test the alarm command ([alarms] command)."""
 
 
 @alarm.command("test")

@@ -158,9 +158,15 @@ def show_json(value: Any) -> None:
     click.echo(json.dumps(value, ensure_ascii=False, indent=2, default=plain))
 
 
-def show_rows(rows: Iterable[Mapping[str, Any]], *, machine: bool, empty: str) -> None:
-    """A list: a table for people, a JSON array for programs."""
-    listed = [dict(row) for row in rows]
+def show_rows(
+    rows: Iterable[Mapping[str, Any]],
+    *,
+    machine: bool,
+    empty: str,
+    shown: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict,
+) -> None:
+    """A JSON array for programs, a table for people; `shown`: what people see of a row."""
+    listed = [dict(row) if machine else shown(row) for row in rows]
     if machine:
         show_json(listed)
     elif not listed:

@@ -32,13 +32,13 @@ MARGIN = timedelta(days=1)  # before the last thing that the copy knows
 
 @click.group()
 def db() -> None:
-    """The database: tables, backup, restore."""
+    """Back up, restore and upgrade the database."""
 
 
 @db.command("upgrade")
 @pass_context
 def db_upgrade(context: Context) -> None:
-    """Make the tables, or update them."""
+    """Create the tables, or upgrade them."""
     with closing(context.database(makes_file=True)) as database:
         database.refuse_closed()
         done = database.write_now(schema.upgrade)
@@ -48,7 +48,7 @@ def db_upgrade(context: Context) -> None:
 @db.command("sql")
 @pass_context
 def db_sql(context: Context) -> None:
-    """Print the DDL of the configured database."""
+    """Print the DDL for the configured database."""
     click.echo(schema.offline_sql(context.settings.database.url))
 
 
@@ -56,7 +56,7 @@ def db_sql(context: Context) -> None:
 @click.argument("role")
 @pass_context
 def db_grants(context: Context, role: str) -> None:
-    """Print the GRANT statements for ROLE, the POS's user."""
+    """Print the GRANT statements for the POS's user, ROLE."""
     url = make_url(context.settings.database.url)
     place = url.database
     if query := of(url.get_backend_name()).schema_query:  # only the server knows in which schema our tables are
@@ -87,7 +87,7 @@ def db_backup(context: Context, file: Path) -> None:
 @click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
 @pass_context
 def db_restore(context: Context, file: Path) -> None:
-    """Replace the SQLite file by the copy FILE."""
+    """Replace the SQLite file with the copy FILE."""
     target = sqlite_file(context.settings.database.url)
     if target is None:
         _say_commands(context.settings.database.url, file)
@@ -125,7 +125,7 @@ def _say_commands(url: str, file: Path) -> NoReturn:
 @as_json
 @pass_context
 def replay(context: Context, files: tuple[Path, ...], since: datetime | None, as_json: bool) -> None:
-    """Take in the journal's documents after a restore."""
+    """Store the journal's documents after a restore."""
     raise SystemExit(_replay(context, list(files) or _files(context), since, whole=bool(files), machine=as_json))
 
 

@@ -16,7 +16,9 @@ from orderbridge.store.retention import Found, scrub
 from orderbridge.texts import say, sentence
 
 AT_ONCE = 200  # orders in one transaction
-REWRITTEN_BYTES = 256 * 1024 * 1024  # a file up to this is written anew by itself: some seconds in which others wait
+REWRITTEN_BYTES = (
+    256 * 1024 * 1024
+)  # a file up to this size is rewritten without --rewrite: others wait for some seconds
 
 
 @click.command()
@@ -36,7 +38,7 @@ def erase(
     rewrite: bool | None,
     as_json: bool,
 ) -> None:
-    """Erase for good what names a customer."""
+    """Erase permanently what identifies a customer."""
     if not phones and not wanted:
         raise click.UsageError(say("erase.nothing_named"))
     with context.current() as database:
@@ -103,7 +105,7 @@ def _erase_in_journal(context: Context, found: Found, *, force: bool) -> int:
 
 
 def _rewrite(database: Database, wanted: bool | None) -> bool | None:
-    """Whether the file was written anew; None: it is a server's, or that is not wanted."""
+    """Whether the file was rewritten; None: a server's database, or not wanted."""
     if not database.dialect.one_writer:
         click.echo(say("erase.server"), err=True)
         return None

@@ -58,7 +58,7 @@ class Draft:
     """What was answered. `values`: by key. `owner`: whose the files will be, for root.
 
     Written are a commented file, a file for each secret, and for the unit a drop-in that names them. All of it is there,
-    or nothing; nothing is overwritten, not even by another `init` at the same moment; nobody but the owner ever reads a
+    or nothing; nothing is overwritten, not even by another `init` at the same moment; only the owner can read a
     secret.
     """
 

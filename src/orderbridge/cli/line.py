@@ -149,7 +149,7 @@ def account_of(context: Context, wire: Wire, database: Database, chosen: config.
 
 
 def _client(wire: Wire, chosen: config.Account) -> Client:
-    """Of an account that nothing is kept of: its login is made anew, and forgotten."""
+    """For an account without a stored token: it logs in, and the token is not stored."""
     app, rest = (secret.get_secret_value() for secret in (chosen.app_secret_key, chosen.rest_secret_key))
     hide(app)
     hide(rest)

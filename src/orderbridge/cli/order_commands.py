@@ -1,9 +1,10 @@
 """Orders for people and programs: orders, order KEY, take KEY, quarantine, day."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from datetime import datetime
 from decimal import Decimal
+from functools import partial
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -28,6 +29,7 @@ SHOWN_LINES = {
     "items": ("line_no", "name", "note", "quantity", "price", "total"),
     "options": ("line_no", "group_name", "option_name", "operation", "price"),
 }
+KEPT = ("id", "account", "payment_key", "reason", "last_seen_utc", "times_seen")
 SHORT_KEY = 8  # characters of a payment_key
 
 
@@ -49,10 +51,13 @@ def orders(context: Context, which: str | None, limit: int, as_json: bool) -> No
         return stories.with_lines(connection, rows) if as_json else rows
 
     rows = context.read(read)
-    if not as_json:
-        zone, now = ZoneInfo(context.settings.marketplace.timezone), SystemClock().now()
-        rows = [_for_people(row, zone, now) for row in rows]
-    show_rows(rows, machine=as_json, empty=say("listing.no_orders"))
+    shown = partial(_for_people, zone=ZoneInfo(context.settings.marketplace.timezone), now=SystemClock().now())
+    show_rows(rows, machine=as_json, empty=say("listing.no_orders"), shown=shown)
+
+
+def short(row: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """These columns of it; of an id as much as tells rows apart."""
+    return {name: row[name][:SHORT_KEY] if name.endswith("_key") and row[name] else row[name] for name in names}
 
 
 def _for_people(row: Mapping[str, Any], zone: ZoneInfo, now: datetime) -> dict[str, Any]:
@@ -222,14 +227,8 @@ def quarantine() -> None:
 @pass_context
 def quarantine_list(context: Context, as_json: bool) -> None:
     """List the documents with their reasons."""
-    rows = context.read(kept.unresolved)
-    if not as_json:
-        rows = [
-            {"id": row["id"], "account": row["account"], "key": (row["payment_key"] or "")[:SHORT_KEY]}
-            | {name: row[name] for name in ("reason", "last_seen_utc", "times_seen")}
-            for row in rows
-        ]
-    show_rows(rows, machine=as_json, empty=say("listing.no_quarantine"))
+    rows, empty = context.read(kept.unresolved), say("listing.no_quarantine")
+    show_rows(rows, machine=as_json, empty=empty, shown=partial(short, names=KEPT))
 
 
 @quarantine.command("retry")
@@ -293,7 +292,7 @@ DIFFERENCE = ("order_number", "pos_reference", "account", "status", "pos_total")
 @as_json
 @pass_context
 def day_command(context: Context, day: datetime | None, cut: datetime, as_json: bool) -> None:
-    """Sums of a business day: cash, prepaid, differences."""
+    """Show the sums of a business day: cash, prepaid, differences."""
     zone = ZoneInfo(context.settings.marketplace.timezone)
     chosen = rules.present(SystemClock().now(), zone, cut.time()) if day is None else day.date()
     if chosen.year not in YEARS:

@@ -202,7 +202,7 @@ def _schema(checked: Checked) -> Iterator[Finding]:
 
 
 def _guards(database: Database) -> Iterator[Finding]:
-    """Whether a till is kept from writing what is not its own."""
+    """Whether the triggers keep the POS from writing columns that are not its own."""
     if gone := database.read_now(write_guards.gone):
         yield warn("schema", say("check.guards_gone", names=", ".join(sorted(gone))), say("check.makes_guards"))
     if database.read_now(write_guards.is_held_open):

@@ -44,7 +44,7 @@ def run(context: Context) -> None:
 @click.command()
 @pass_context
 def healthcheck(context: Context) -> None:
-    """Ask whether the daemon works."""
+    """Ask whether the daemon is alive."""
     import os
     from pathlib import Path
 
@@ -69,7 +69,7 @@ def healthcheck(context: Context) -> None:
 
 @click.command("version", hidden=True)
 def version_command() -> None:
-    """The program's version and its schema's."""
+    """Show the version of the program and of its schema."""
     click.echo(version())
 
 

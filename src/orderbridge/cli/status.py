@@ -150,7 +150,7 @@ def _read(context: Context) -> tuple[dict[str, Any], dict[str, str]]:
     with closing(context.database()) as database:
         database.read_now(schema.check_known)
         parts, unread = _parts(database, settings, clock)
-        # A server is asked at once; the one lock of a file is not taken from a till without need.
+        # A server is asked each time; a file has one lock, which the POS needs more.
         is_cheap = not database.dialect.one_writer
         if is_cheap or any(one["code"] == Code.NOT_POLLING for one in parts["problems"] or ()):
             hindrance = database.hindrance(try_to_write)

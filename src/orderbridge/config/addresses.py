@@ -52,7 +52,7 @@ def https_address(value: str) -> str:
 
 
 def is_loopback(address: str) -> bool:
-    """Whether it can only be this machine. Names other than localhost are not looked up."""
+    """Whether it can only be this machine. Names other than localhost are not resolved."""
     host = urlsplit(address).hostname or ""
     try:
         return host == "localhost" or ip_address(host).is_loopback

@@ -40,7 +40,7 @@ from orderbridge.model import CANCELED, COMPLETE_WITH_PAYMENT, CONFIRMED, IN_DEL
 from orderbridge.texts import say
 
 COOLDOWN_SECONDS = 30  # docs/interface.md, Limits
-LEAST_RECORDS_DAYS = 30  # a row may wait for a week, and a till that was away for long repeats its request_id
+LEAST_RECORDS_DAYS = 30  # a row may wait for a week, and a POS that was off for long repeats its request_id
 KNOWN_STATUS_IDS = frozenset({RECEIVED, CONFIRMED, COMPLETE_WITH_PAYMENT, CANCELED, IN_DELIVERY})
 
 SECRETS = ("app_secret_key", "rest_secret_key")
