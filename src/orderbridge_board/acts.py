@@ -20,7 +20,9 @@ LONGEST = 200
 LARGEST = 2**53  # the largest number that a page knows exactly
 
 
-def act(connection: Connection, values: Mapping[str, Any], device: Device, mode: str, language: str) -> dict[str, Any]:
+def act(
+    connection: Connection, values: Mapping[str, Any], device: Device, mode: str, language: str, now: datetime
+) -> dict[str, Any]:
     """Write the row that was asked for, or find the one that is there. Raises Refused."""
     action = _action(values.get("action"))
     kind, asked = ACTIONS[action], _subject(ACTIONS[action].subject, values)
@@ -37,8 +39,9 @@ def act(connection: Connection, values: Mapping[str, Any], device: Device, mode:
             raise Refused(400, "not_understood")
         if mode == cards.TILL:
             _take_over(connection, key, values.get("revision"))
+    until = now + cards.HOLD if action in cards.HELD else None
     try:
-        row = queries.ask(connection, request_id, action=action, created_by=device.name, **asked)
+        row = queries.ask(connection, request_id, until, action=action, created_by=device.name, **asked)
     except DBAPIError as error:
         if is_refusal(error):
             raise Refused(400, "not_understood") from None
@@ -83,8 +86,10 @@ def _take_over(connection: Connection, key: str, revision: object) -> None:
 
 
 def take_back(connection: Connection, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Ask for a row back that still waits. Raises Refused."""
-    if not queries.withdraw(connection, _number(values.get("id"), 1)):
+    """Ask for a row back that still waits, or for a card that was put away. Raises Refused."""
+    if values.get("subject") is not None:
+        queries.unsilence(connection, _text(values["subject"]))
+    elif not queries.withdraw(connection, _number(values.get("id"), 1)):
         raise Refused(409, "too_late")
     return {}
 

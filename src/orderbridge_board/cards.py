@@ -8,9 +8,13 @@ Rules of this file:
   was asked for at this till or board is no news.
 - Every button carries the number of tries that are over. Whoever taps the same thing twice, on whichever device, asks
   for the same row.
+- What cannot be undone at the service waits for HOLD, and can be taken back until then. Its row is written at the tap
+  with the time from which the outbox may send it: a tablet that dies loses no tap. Take back sets `withdraw` where the
+  row still waits, and a claim starts only a row that is as it was read: of the two one wins, so nothing is sent twice
+  and nothing that was taken back is sent.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -30,10 +34,12 @@ from orderbridge.model import (
     ActionState,
     LastChange,
 )
-from orderbridge.rules.lifecycle import NEEDS_PAYMENT, may_send
+from orderbridge.rules.lifecycle import NEEDS_PAYMENT, OTHERS_COURIERS, may_send
 from orderbridge.rules.problems import Link, Problem
 
 LONGEST_REQUEST = 64
+HOLD = timedelta(seconds=5)
+HELD = frozenset({Action.ON_THE_WAY, Action.COMPLETE})
 NOTICED = timedelta(seconds=60)  # an order is so late that its customer's time counts: more than a poll and its answer
 BELIEVED = timedelta(hours=2)  # a time before that is another time zone's, or of an order that was thought over
 FAILED = frozenset({ActionState.REFUSED, ActionState.FAILED, ActionState.EXPIRED})
@@ -48,6 +54,14 @@ class Sound(StrEnum):
     LINE = "line"
     START = "start"
     OVERDUE = "overdue"
+
+
+class Lane(StrEnum):
+    """Where a card stands."""
+
+    NEW = "new"
+    COOK = "cook"
+    WAY = "way"
 
 
 class Money(StrEnum):
@@ -77,6 +91,7 @@ class Asked(Protocol):
     finished_utc: datetime | None
     request_id: str
     attempts: int
+    next_attempt_utc: datetime | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,10 +112,10 @@ class Seen:
     last_change: str = LastChange.NEW
 
 
-# What comes next, the first of them that can be right: an order that no courier of ours carries is only completed.
+# What comes next. No completion is described for an order that others carry: that one is put away (`is_handed_next`).
 _STEPS: dict[int | None, tuple[Action, ...]] = {
     RECEIVED: (Action.ACCEPT,),
-    CONFIRMED: (Action.ON_THE_WAY, Action.COMPLETE),
+    CONFIRMED: (Action.ON_THE_WAY,),
     IN_DELIVERY: (Action.COMPLETE,),
 }
 
@@ -128,7 +143,10 @@ def offered(order: Seen, rows: Collection[Asked]) -> list[Action]:
     asked = {Action(row.action) for row in rows if row.state in UNFINISHED}
     if Action.CANCEL in asked or Action.COMPLETE in asked:
         return []
-    steps = (Action.COMPLETE,) if order.status == NEEDS_PAYMENT else _STEPS.get(order.status_id, ())
+    if order.status == NEEDS_PAYMENT:
+        steps: tuple[Action, ...] = (Action.COMPLETE,)
+    else:
+        steps = () if is_handed_next(order) else _STEPS.get(order.status_id, ())
     usual = [one for one in steps if may_send(one, order) is None][:1]
     cancel = [Action.CANCEL] if may_send(Action.CANCEL, order) is None else []
     return cancel if asked else usual + cancel
@@ -139,22 +157,45 @@ def silence_of(kind: str, order: Seen) -> str:
     return f"{kind}:{order.key}"
 
 
-def may_be_handed(rows: Iterable[Asked]) -> bool:
-    """Whether a hand may put its card away: it was handed over, and the service took no completion of it.
+def is_handed_next(order: Seen) -> bool:
+    """Whether to put its card away is what comes next: no completion is described for pickup and the service's couriers.
 
-    None is described for pickup and for couriers of the service, which then stays open until it ends by silence.
+    It stays open until it ends by silence.
     """
+    is_others = (order.courier_type or "").strip().lower() in OTHERS_COURIERS
+    return is_others and order.status_id in {CONFIRMED, IN_DELIVERY} and order.status != NEEDS_PAYMENT
+
+
+def may_be_handed(order: Seen, rows: Collection[Asked]) -> bool:
+    """Whether its card may be put away: it was answered, and nothing that is asked can still end it.
+
+    Also of the restaurant's own courier, who may have completed it elsewhere.
+    """
+    if order.ended_by is not None or order.status_id == RECEIVED or any(row.state in UNFINISHED for row in rows):
+        return False
+    return not any(row.action == Action.COMPLETE and row.state == ActionState.DONE for row in rows)
+
+
+def was_completed_in_vain(rows: Iterable[Asked]) -> bool:
+    """Whether the service took no completion of it."""
     return any(row.action == Action.COMPLETE and row.state in FAILED for row in rows)
 
 
-def is_handed(order: Seen, rows: Iterable[Asked], silenced: Collection[str]) -> bool:
-    """Whether its card was put away. A cancellation shows all the same."""
-    return order.ended_by is None and silence_of("handed", order) in silenced and may_be_handed(rows)
+def handed_at(order: Seen, rows: Collection[Asked], silenced: Mapping[str, datetime]) -> datetime | None:
+    """When its card is put away, or was; until then that can be taken back. A cancellation shows all the same."""
+    touched = silenced.get(silence_of("handed", order))
+    return None if touched is None or not may_be_handed(order, rows) else touched + HOLD
 
 
 def may_be_taken_back(row: Asked) -> bool:
     """Whether nothing of it has left: what may have had its effect goes on."""
     return row.state == ActionState.PENDING and row.attempts == 0
+
+
+def held_until(row: Asked) -> datetime | None:
+    """Until when it waits for whoever wants it back."""
+    is_held = row.action in HELD and may_be_taken_back(row) and row.request_id.startswith(BOARD_MARK)
+    return row.next_attempt_utc if is_held else None
 
 
 def waits_since(received: datetime, ordered: datetime | None) -> datetime:
@@ -194,6 +235,17 @@ def answer(order: Seen, rows: Iterable[Asked], mode: str) -> Answer | None:
     if accepts and accepts[-1].state in FAILED:
         return Answer.FAILED
     return Answer.AT_TILL if order.pos_revision > 0 and mode != TILL else Answer.NEEDED
+
+
+def lane(order: Seen, rows: Iterable[Asked], mode: str) -> Lane:
+    """Where its card stands. A cancellation stays where it was cooked, or where it was new."""
+    rows = list(rows)
+    if order.ended_by is not None:
+        is_accepted = any(row.action == Action.ACCEPT and row.state == ActionState.DONE for row in rows)
+        return Lane.COOK if is_accepted else Lane.NEW
+    if order.status_id == RECEIVED or rings(order, rows, mode):
+        return Lane.NEW
+    return Lane.WAY if order.status_id == IN_DELIVERY or order.status == NEEDS_PAYMENT else Lane.COOK
 
 
 def is_changed(order: Seen, mode: str) -> bool:

@@ -21,7 +21,7 @@ from orderbridge.store.failures import is_busy
 from orderbridge_board import Board, acts, devices, door, queries
 from orderbridge_board.changes import Changes, Stream
 from orderbridge_board.door import Refused, word, words
-from orderbridge_board.snapshot import menu, problem_shown, state
+from orderbridge_board.snapshot import menu, problem_shown, recall, state
 from orderbridge_board.technician import technician
 
 T = TypeVar("T")
@@ -50,7 +50,8 @@ class BoardPages:
 
     def routes(self) -> list[Route]:
         """All of them."""
-        asked = {"state": self.state, "menu": self.menu, "technician": self.technician, "customer": self.customer}
+        asked = {"state": self.state, "menu": self.menu, "recall": self.recall, "customer": self.customer}
+        asked["technician"] = self.technician
         taps = {"act": self.act, "back": self.take_back, "seen": self.seen, "here": self.here}
         found = [
             *(Route(path, self._file(name)) for path, name in PAGES.items()),
@@ -100,7 +101,7 @@ class BoardPages:
             return JSONResponse({"error": "no_database", "text": text, "problems": listed}, 503)
         self._known.add(cookie)
         self.changes.shown(version)
-        self.changes.expect(card[moment] for card in found["orders"] for moment in ("due", "start"))
+        self.changes.expect(card[moment] for card in found["orders"] for moment in ("due", "start", "away"))
         found["n"], found["page"] = number, self._page
         found["customers"] = _may_show_customers(request, work)
         return await asyncio.to_thread(JSONResponse, found)
@@ -110,6 +111,12 @@ class BoardPages:
         work = self._work()
         now, language = work.clock.now(), door.language(request)
         return JSONResponse(await self._read(work, request, lambda tx: menu(tx, now, language)))
+
+    async def recall(self, request: Request) -> Response:
+        """What was finished lately."""
+        work = self._work()
+        now = work.clock.now()
+        return JSONResponse({"orders": await self._read(work, request, lambda tx: recall(tx, now))})
 
     async def technician(self, request: Request) -> Response:
         """For the technician's page."""
@@ -165,11 +172,11 @@ class BoardPages:
         """A button was tapped."""
         language = door.language(request)
         return await self._tap(
-            request, lambda tx, values, device, mode, _: acts.act(tx, values, device, mode, language)
+            request, lambda tx, values, device, mode, now: acts.act(tx, values, device, mode, language, now)
         )
 
     async def take_back(self, request: Request) -> Response:
-        """An accept is wanted back."""
+        """An action is wanted back, or a card that was put away."""
         return await self._tap(request, lambda tx, values, *_: acts.take_back(tx, values))
 
     async def seen(self, request: Request) -> Response:
@@ -189,10 +196,11 @@ class BoardPages:
         """A tablet is there, and can be heard or not."""
         values, work = await door.body(request), self._work()
         device = await work.database.read(lambda tx: door.device(tx, request))
-        self._board.audience.heard(device.id, work.clock.monotonic(), audible=values.get("audible") is True)
+        audience, moment = self._board.audience, work.clock.monotonic()
+        audience.heard(device, moment, audible=values.get("audible") is True)
         if device.is_due(now := work.clock.now()):
             await work.database.run(lambda tx: devices.note_seen(tx, device.id, now))
-        return JSONResponse({"n": self.changes.number})
+        return JSONResponse({"n": self.changes.number, "hear": audience.names(moment)})
 
     def close(self) -> None:
         """Streams end."""

@@ -1,5 +1,6 @@
 """What the board reads, and the little that it writes beside outbox rows."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from functools import cache
@@ -24,7 +25,7 @@ from sqlalchemy.exc import IntegrityError
 
 from orderbridge.actions import Subject, of_subject
 from orderbridge.document import Facts, columns_of
-from orderbridge.model import BOARD_MARK, BOARD_REFERENCE, ActionState
+from orderbridge.model import BOARD_MARK, BOARD_REFERENCE, Action, ActionState
 from orderbridge.store.ddl import Utc
 from orderbridge.store.own_tables import silenced
 from orderbridge.store.rows import batches
@@ -44,10 +45,12 @@ from orderbridge.store.tables import (
     restaurants,
 )
 
+RECALLED = timedelta(hours=1)  # for so long what was finished is listed
 STOP_SHOWN = timedelta(hours=12)  # for so long a cancellation waits for a hand
 SILENT = timedelta(hours=24)  # for so long what was silenced is quiet; longer than a cancellation is shown
 FOOD_DAYS = timedelta(days=7)
 MOST_ORDERS = 2000  # so many of the newest show what is sold
+NEWEST_ROWS, FEW_ACCEPTS = 60, 5  # so many of the newest rows show the usual minutes, with so many accepts at least
 MOST_ROWS = 20_000  # and so many finished rows, what was switched
 
 _CUSTOMER = [name for name in columns_of(Facts, personal=True) if name != "note"]  # that is the kitchen's
@@ -113,6 +116,14 @@ def orders_shown(connection: Connection, now: datetime) -> list[dict[str, Any]]:
     return sorted(found, key=lambda row: (row["received_utc"], row["ordered_at"] or "", row["payment_key"]))
 
 
+def orders_finished(connection: Connection, keys: Sequence[str], now: datetime) -> list[dict[str, Any]]:
+    """What ended lately, and those of these keys that are open; no customer."""
+    lately = contents_ended_utc >= bindparam("since", now - RECALLED, Utc())
+    ended = and_(literal_column(ENDED), literal_column(WITH_CONTENTS), lately)
+    conditions = [ended, *(and_(orders.c.payment_key.in_(some), literal_column(OPEN)) for some in batches(keys))]
+    return [dict(row) for one in conditions for row in connection.execute(select(*_CARD).where(one)).mappings()]
+
+
 Line = tuple[Row[Any], list[Row[Any]]]  # an item and its options
 
 
@@ -139,9 +150,15 @@ def rows_of(connection: Connection, keys: Sequence[str]) -> dict[str, list[Any]]
     return found
 
 
-def silenced_at(connection: Connection, now: datetime) -> set[str]:
-    """What was silenced and is still quiet."""
-    return set(connection.execute(select(silenced.c.subject).where(silenced.c.at_utc >= now - SILENT)).scalars())
+def silenced_at(connection: Connection, now: datetime) -> dict[str, datetime]:
+    """What was silenced and is still quiet, and since when."""
+    query = select(silenced.c.subject, silenced.c.at_utc).where(silenced.c.at_utc >= now - SILENT)
+    return {row.subject: row.at_utc for row in connection.execute(query)}
+
+
+def unsilence(connection: Connection, subject: str) -> None:
+    """It is as if it had not been silenced."""
+    connection.execute(delete(silenced).where(silenced.c.subject == subject))
 
 
 def silence(connection: Connection, subjects: Iterable[str], device: str, now: datetime) -> None:
@@ -180,10 +197,10 @@ def take_over(connection: Connection, key: str, revision: int) -> bool:
     return connection.execute(known).first() is not None
 
 
-def ask(connection: Connection, request_id: str, **values: Any) -> Row[Any] | None:
+def ask(connection: Connection, request_id: str, until: datetime | None, **values: Any) -> Row[Any] | None:
     """The outbox row of that request_id: the one that is there, or a new one. Raises DBAPIError for a bad one.
 
-    None: another program's trigger has left it out.
+    `until`: it is not sent before. None comes back when another program's trigger has left the row out.
     """
     chosen = select(actions).where(actions.c.request_id == request_id)
     if (there := connection.execute(chosen).first()) is not None:
@@ -191,6 +208,9 @@ def ask(connection: Connection, request_id: str, **values: Any) -> Row[Any] | No
     try:
         with connection.begin_nested():
             connection.execute(insert(actions).values(request_id=request_id, **values))
+            if until is not None:  # in a statement of its own: no INSERT fills in a column of the daemon's
+                held = update(actions).where(actions.c.request_id == request_id)
+                connection.execute(held.values(next_attempt_utc=until))
     except IntegrityError:  # another one was quicker, or it is a bad one
         if (there := connection.execute(chosen).first()) is None:
             raise
@@ -204,6 +224,14 @@ def withdraw(connection: Connection, row_id: int) -> bool:
     waits = (actions.c.state == ActionState.PENDING, actions.c.attempts == 0)  # cards.may_be_taken_back
     mine = update(actions).where(actions.c.id == row_id, *waits, ours)
     return bool(connection.execute(mine.values(withdraw=1)).rowcount)
+
+
+def usual_minutes(connection: Connection) -> int | None:
+    """The preparing time that most of the newest accepts have; None: there are too few."""
+    rows = select(actions.c.action, actions.c.preparing_time).where(literal_column("id > 0"))  # by the index
+    newest = connection.execute(rows.order_by(actions.c.id.desc()).limit(NEWEST_ROWS))
+    chosen = [row.preparing_time for row in newest if row.action == Action.ACCEPT]
+    return Counter(chosen).most_common(1)[0][0] if len(chosen) >= FEW_ACCEPTS else None
 
 
 def reasons(connection: Connection) -> list[dict[str, Any]]:

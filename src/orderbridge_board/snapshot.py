@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 from sqlalchemy import Connection
 
 from orderbridge import config
-from orderbridge.actions import Subject
+from orderbridge.actions import CLOSED, OPEN, Subject
 from orderbridge.clock import local_moment
 from orderbridge.model import BOARD_MARK, LATE, UNFINISHED, Action, ActionState, codes_of
 from orderbridge.rules.problems import Problem, Severity
@@ -19,6 +19,7 @@ from orderbridge.texts import SAME, VERDICTS, problem_text, text
 from orderbridge_board import cards, queries
 
 MINUTES = (10, 15, 20, 25, 30, 40, 50, 60)
+USUAL = 25  # minutes, until accepts show another usual time
 _SEEN = [one.name for one in fields(cards.Seen) if one.name not in {"key", "scheduled"}]  # columns of the same name
 _SAME = {  # of a card: shown as they are, each with its column
     "number": "order_number",
@@ -41,7 +42,7 @@ class _Moment:
     mode: str
     now: datetime
     zone: ZoneInfo
-    silenced: Collection[str]
+    silenced: Mapping[str, datetime]
     language: str
 
 
@@ -57,6 +58,7 @@ def state(
     made = (_card(row, lines.get(row["payment_key"], ()), rows.get(row["payment_key"], ()), at) for row in found)
     shown = [one for one in made if one is not None]
     listed = [_problem(one, language, at.silenced) for one in problems]
+    shops = queries.shops(connection)
     sounds = {name for card in shown for name in card["sounds"]}
     if any(one["sounds"] for one in listed):
         sounds.add(cards.Sound.LINE)
@@ -68,15 +70,17 @@ def state(
         "problems": listed,
         "sounds": sorted(sounds),
         "reasons": queries.reasons(connection),
-        "closed": closed(connection, zone),
+        "closed": named(shops, zone, CLOSED),
+        "open": named(shops, zone, OPEN),
         "minutes": MINUTES,
+        "usual": queries.usual_minutes(connection) or USUAL,
     }
 
 
-def closed(connection: Connection, zone: ZoneInfo) -> list[str]:
-    """Restaurants that take no orders, since when and by whom: it is quiet, and every page says why."""
-    shut = [shop for shop in queries.shops(connection) if shop["status"] == "Closed"]
-    return [" ".join([shop["name"] or shop["id"], *_since_and_by(shop, zone)]) for shop in shut]
+def named(shops: Sequence[Mapping[str, Any]], zone: ZoneInfo, status: str) -> list[str]:
+    """Restaurants that take orders, or none, since when and by whom."""
+    found = [shop for shop in shops if shop["status"] == status]
+    return [" ".join([shop["name"] or shop["id"], *_since_and_by(shop, zone)]) for shop in found]
 
 
 def _since_and_by(shop: Mapping[str, Any], zone: ZoneInfo) -> list[str]:
@@ -86,13 +90,14 @@ def _since_and_by(shop: Mapping[str, Any], zone: ZoneInfo) -> list[str]:
 
 def _card(row: Mapping[str, Any], lines: Sequence[Any], asked: Sequence[Any], at: _Moment) -> dict[str, Any] | None:
     order = _seen(row, at.zone)
-    stop = cards.is_stopped(order, asked, at.silenced)
-    if (order.ended_by is not None and not stop) or cards.is_handed(order, asked, at.silenced):
+    stop, away = cards.is_stopped(order, asked, at.silenced), cards.handed_at(order, asked, at.silenced)
+    if (order.ended_by is not None and not stop) or (away is not None and away <= at.now):
         return None
     problems, ordered = codes_of(row["problem"]), local_moment(row["ordered_at"], at.zone)
     is_late = ordered is not None and LATE in problems
     return {name: row[column] for name, column in _SAME.items()} | {
         "key": order.key,
+        "lane": cards.lane(order, asked, at.mode),
         "received": moment(ordered if is_late else cards.waits_since(row["received_utc"], ordered)),
         "money": cards.money(order),
         "amount": amount(row["amount_due"]),
@@ -110,7 +115,9 @@ def _card(row: Mapping[str, Any], lines: Sequence[Any], asked: Sequence[Any], at
         "sounds": cards.sounds(order, asked, at.mode, at.now, at.silenced),
         "actions": [{"action": one, "tries": cards.tries(asked, one)} for one in cards.offered(order, asked)],
         "row": shown_row(cards.newest(asked), at.language),
-        "handed": cards.silence_of("handed", order) if cards.may_be_handed(asked) else None,
+        "handed": cards.silence_of("handed", order) if cards.may_be_handed(order, asked) else None,
+        "handed_next": cards.is_handed_next(order) or cards.was_completed_in_vain(asked),
+        "away": moment(away),
     }
 
 
@@ -146,11 +153,34 @@ def shown_row(row: Any, language: str) -> dict[str, Any] | None:
         "minutes": None if row.preparing_time is None else int(row.preparing_time),  # a POS writes it
         "next": moment(row.next_attempt_utc),
         "asked_back": bool(row.withdraw),
-        "back": row.action == Action.ACCEPT
+        "held": moment(cards.held_until(row)),
+        "back": row.action in {Action.ACCEPT, *cards.HELD}
         and cards.may_be_taken_back(row)
         and not row.withdraw
         and row.request_id.startswith(BOARD_MARK),
     }
+
+
+def recall(connection: Connection, now: datetime) -> list[dict[str, Any]]:
+    """What was finished in the last hour and what was put away, the newest first."""
+    silenced, mark = queries.silenced_at(connection, now), "handed:"
+    away = {subject.removeprefix(mark): at for subject, at in silenced.items() if subject.startswith(mark)}
+    found = queries.orders_finished(connection, list(away), now)
+    lines = queries.lines(connection, [row["payment_key"] for row in found])
+    rows = [(row["ended_utc"] or away[row["payment_key"]], row) for row in found]
+    return [
+        {
+            "key": row["payment_key"],
+            "number": row["order_number"],
+            "at": moment(at),
+            "how": row["ended_by"] or "handed",
+            "subject": None if row["ended_by"] else mark + row["payment_key"],
+            "items": [_item(item, options) for item, options in lines.get(row["payment_key"], ())],
+            "note": row["note"],
+            "total": amount(row["total"]),
+        }
+        for at, row in sorted(rows, key=lambda one: one[0], reverse=True)
+    ]
 
 
 def verdict(row: Any, language: str) -> str | None:

@@ -9,10 +9,12 @@ from zoneinfo import ZoneInfo
 from sqlalchemy import Connection
 
 from orderbridge import config
+from orderbridge.actions import CLOSED
 from orderbridge.rules import business_day as rules
 from orderbridge.rules.problems import Problem
 from orderbridge.store import accounts, overview
-from orderbridge_board.snapshot import amount, closed, moment, problem_shown
+from orderbridge_board.queries import shops
+from orderbridge_board.snapshot import amount, moment, named, problem_shown
 from orderbridge_board.watch import polls_since, slot_of
 
 STRIP = timedelta(hours=24)
@@ -36,7 +38,7 @@ def technician(
         "timezone": settings.marketplace.timezone,
         "problems": [problem_shown(one, language) for one in problems],
         "accounts": [_account(row) for row in rows[:MOST_ACCOUNTS]],
-        "closed": closed(connection, zone),
+        "closed": named(shops(connection), zone, CLOSED),
         "accounts_all": len(rows),
         "outbox": outbox | {"oldest_utc": moment(outbox["oldest_utc"])},
         "quarantined": sum(overview.quarantined(connection).values()),

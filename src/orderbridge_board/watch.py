@@ -13,6 +13,7 @@ from orderbridge.observe.metrics import POLLS
 from orderbridge.rules.problems import Code
 from orderbridge.store.own_tables import slots
 from orderbridge_board import queries
+from orderbridge_board.devices import Device
 
 HEARD_S = 8.0  # a tablet reports every 5 s that it can be heard
 SURE_S = 15.0  # after a start: tablets come back by themselves
@@ -28,13 +29,17 @@ class Audience:
 
     def __init__(self, now: float) -> None:
         self._sure_from = now + SURE_S
-        self._until: dict[str, float] = {}
+        self._until: dict[str, float] = {}  # by name, which is one tablet's
 
-    def heard(self, device: str, now: float, *, audible: bool) -> None:
+    def heard(self, device: Device, now: float, *, audible: bool) -> None:
         """A tablet is there; `audible`: it shows the board and its sound is on."""
         self._until = {one: until for one, until in self._until.items() if until > now}
         if audible:  # one that is not falls silent by itself: another page of the same tablet may show the board
-            self._until[device] = now + HEARD_S
+            self._until[device.name] = now + HEARD_S
+
+    def names(self, now: float) -> list[str]:
+        """Of the tablets that can be heard."""
+        return sorted(name for name, until in self._until.items() if until > now)
 
     def is_deaf(self, now: float) -> bool:
         """Whether it is certain that no tablet can be heard."""

@@ -14,6 +14,7 @@ from orderbridge.rules.lifecycle import NEEDS_PAYMENT, STATUS_NAMES, UNKNOWN_STA
 from orderbridge.rules.problems import Cause, Code, Link, Problem, Severity
 from orderbridge_board import cards
 from orderbridge_board.cards import BESIDE, TILL, Seen, Sound
+from orderbridge_board.devices import ACT, Device
 from orderbridge_board.door import words
 from orderbridge_board.watch import HEARD_S, SURE_S, Audience
 
@@ -31,6 +32,7 @@ class Row:
     finished_utc: datetime | None = None
     request_id: str = "x"
     attempts: int = 0
+    next_attempt_utc: datetime | None = None
 
 
 ACCEPT, CANCEL = Action.ACCEPT, Action.CANCEL
@@ -76,8 +78,9 @@ def test_an_order_that_asks_nobody_rings_where_the_board_is_the_till_until_it_is
     [
         (order(), [ACCEPT, CANCEL]),
         (order(**CONFIRMED), [Action.ON_THE_WAY, CANCEL]),
-        (order(**CONFIRMED, courier_type="come_get"), [Action.COMPLETE, CANCEL]),
-        (order(**CONFIRMED, courier_type="platform_courier"), [Action.COMPLETE, CANCEL]),
+        (order(**CONFIRMED, courier_type="come_get"), [CANCEL]),
+        (order(**CONFIRMED, courier_type=" Platform_Courier"), [CANCEL]),
+        (order(16, "IN_DELIVERY", courier_type="platform_courier"), [CANCEL]),
         (order(**CONFIRMED, courier_type=None), [Action.ON_THE_WAY, CANCEL]),
         (order(**CONFIRMED, courier_type=""), [Action.ON_THE_WAY, CANCEL]),
         (order(16, "IN_DELIVERY"), [Action.COMPLETE, CANCEL]),
@@ -96,15 +99,14 @@ def test_the_buttons(seen, wanted):
 
 @pytest.mark.parametrize("courier", ["restaurant", "come_get", "platform_courier", "", None])
 def test_no_button_asks_for_what_is_refused_unsent_or_done_already(courier):
-    """Whatever is stored, and whatever is asked already. Completed is what cannot be on the way, and nothing else."""
+    """Whatever is stored, and whatever is asked already."""
     statuses = [*STATUS_NAMES, 77, None]
     rows = [[], *([Row(action, state)] for action in ORDER_ACTIONS for state in ActionState)]
     for shown, service, word, asked in product(statuses, statuses, [UNKNOWN_STATUS, NEEDS_PAYMENT], rows):
         seen = order(shown, word, service_status_id=service, courier_type=courier)
         found = cards.offered(seen, asked)
         assert all(may_send(action, seen) is None for action in found)
-        if shown == service == 2 and word == UNKNOWN_STATUS:
-            assert Action.COMPLETE not in found or may_send(Action.ON_THE_WAY, seen) is not None
+        assert Action.COMPLETE not in found or word == NEEDS_PAYMENT or not cards.is_handed_next(seen)
 
 
 @pytest.mark.parametrize(
@@ -302,9 +304,11 @@ def test_nobody_hears_once_the_last_tablet_was_silent_for_a_while():
     audience = Audience(100.0)
     assert not audience.is_deaf(100.0 + SURE_S - 1)  # tablets come back by themselves
     assert audience.is_deaf(100.0 + SURE_S)
-    audience.heard("a", 200.0, audible=True)
-    audience.heard("b", 201.0, audible=False)
-    audience.heard("a", 202.0, audible=False)  # its second page, hidden
+    a, b = (Device(one, one, ACT, NOW) for one in "ab")
+    audience.heard(a, 200.0, audible=True)
+    audience.heard(b, 201.0, audible=False)
+    audience.heard(a, 202.0, audible=False)  # its second page, hidden
+    assert audience.names(202.0) == ["a"]
     assert not audience.is_deaf(200.0 + HEARD_S - 0.1)
     assert audience.is_deaf(200.0 + HEARD_S)
     assert HEARD_S + 5 < 15  # with the look at health every 5 s it is told within 15 s
@@ -313,31 +317,74 @@ def test_nobody_hears_once_the_last_tablet_was_silent_for_a_while():
 # ---- what a hand may put away, and take back -------------------------------------------------------------------------
 
 
-def test_an_order_whose_completion_was_not_taken_may_be_put_away_until_it_is_cancelled():
-    pickup = order(**CONFIRMED, courier_type="come_get")
-    refused, noted = [Row(Action.COMPLETE, "refused")], {cards.silence_of("handed", pickup)}
-    assert cards.may_be_handed(refused)
-    assert cards.is_handed(pickup, refused, noted)
-    assert not cards.is_handed(pickup, refused, set())
+@pytest.mark.parametrize(
+    "changes, is_next",
+    [
+        ({**CONFIRMED, "courier_type": "come_get"}, True),
+        ({**CONFIRMED, "courier_type": "platform_courier"}, True),
+        ({"status_id": 16, "status": "IN_DELIVERY", "courier_type": "platform_courier"}, True),
+        ({"status_id": 16, "status": "IN_DELIVERY"}, False),  # its own courier may have completed it elsewhere
+        (CONFIRMED, False),
+    ],
+)
+def test_an_answered_order_is_put_away_after_a_moment_and_shows_again_when_it_is_cancelled(changes, is_next):
+    seen = order(**changes)
+    assert cards.is_handed_next(seen) is is_next
+    touched = {cards.silence_of("handed", seen): NOW}
+    for rows in ([], [Row(Action.COMPLETE, "refused")]):
+        assert cards.handed_at(seen, rows, touched) == NOW + cards.HOLD
+        assert cards.handed_at(seen, rows, {}) is None
     cancelled = order(6, "CANCELED", ended_by="cancelled")
-    assert not cards.is_handed(cancelled, refused, noted)
-    assert cards.is_stopped(cancelled, refused, noted)
+    assert cards.handed_at(cancelled, [], touched) is None
+    assert cards.is_stopped(cancelled, [], touched)
 
 
 @pytest.mark.parametrize(
     "rows",
     [
-        [],
+        [Row(Action.ACCEPT)],
         [Row(Action.COMPLETE)],
         [Row(Action.COMPLETE, "sending")],
         [Row(Action.COMPLETE, "done")],
-        [Row(CANCEL, "refused")],
+        [Row(CANCEL)],
     ],
 )
-def test_an_order_that_can_still_be_completed_is_not_put_away(rows):
+def test_an_order_that_something_asked_can_still_end_is_not_put_away(rows):
     pickup = order(**CONFIRMED, courier_type="come_get")
-    assert not cards.may_be_handed(rows)
-    assert not cards.is_handed(pickup, rows, {cards.silence_of("handed", pickup)})
+    assert not cards.may_be_handed(pickup, rows)
+    assert cards.handed_at(pickup, rows, {cards.silence_of("handed", pickup): NOW}) is None
+    assert not cards.may_be_handed(order(), [])  # its customer waits
+
+
+@pytest.mark.parametrize(
+    "changes, rows, mode, wanted",
+    [
+        ({}, [], BESIDE, "new"),
+        (CONFIRMED, [], BESIDE, "cook"),
+        (CONFIRMED, [], TILL, "new"),  # accepted without a hand: it rings
+        ({"status_id": None, "status": "UNKNOWN"}, [], BESIDE, "cook"),
+        ({"status_id": 16, "status": "IN_DELIVERY"}, [], BESIDE, "way"),
+        ({"status_id": 9, "status": "COMPLETE_NEEDS_PAYMENT"}, [], BESIDE, "way"),
+        ({"ended_by": "cancelled"}, [], BESIDE, "new"),
+        ({"ended_by": "cancelled"}, [Row(ACCEPT, "done")], BESIDE, "cook"),
+    ],
+)
+def test_each_card_stands_in_one_lane(changes, rows, mode, wanted):
+    assert cards.lane(order(**changes), rows, mode) == wanted
+
+
+@pytest.mark.parametrize(
+    "row, is_held",
+    [
+        (Row(Action.COMPLETE, request_id="board:1", next_attempt_utc=NOW), True),
+        (Row(Action.COMPLETE, request_id="pos", next_attempt_utc=NOW), False),
+        (Row(Action.COMPLETE, "sending", request_id="board:1", next_attempt_utc=NOW), False),
+        (Row(Action.COMPLETE, request_id="board:1", attempts=1, next_attempt_utc=NOW), False),
+        (Row(ACCEPT, request_id="board:1", next_attempt_utc=NOW), False),
+    ],
+)
+def test_only_what_the_board_holds_back_has_a_moment_until_which_it_is_taken_back(row, is_held):
+    assert cards.held_until(row) == (NOW if is_held else None)
 
 
 @pytest.mark.parametrize("state, attempts, may", [("pending", 0, True), ("pending", 1, False), ("sending", 1, False)])

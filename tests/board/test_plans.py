@@ -14,6 +14,8 @@ WORK: dict[str, Work] = {
     "their rows": lambda tx: queries.rows_of(tx, SOME),
     "whether nothing is open": queries.is_closed,
     "what was switched": lambda tx: queries.newest_toggles(tx, NOW),
+    "the usual minutes": queries.usual_minutes,
+    "what was finished": lambda tx: queries.orders_finished(tx, SOME, NOW),
     "what is sold": lambda tx: queries.foods(tx, NOW),
 }
 

@@ -4,7 +4,7 @@ import asyncio
 import json
 from collections import Counter
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -20,7 +20,7 @@ from orderbridge.model import Action
 from orderbridge.store import tables
 from orderbridge.store.database import Database
 from orderbridge.store.ddl import time_text
-from orderbridge_board import acts, devices, queries, snapshot, watch
+from orderbridge_board import acts, cards, devices, queries, snapshot, watch
 from orderbridge_board.devices import Device
 from orderbridge_board.door import Refused
 
@@ -34,7 +34,7 @@ COUNT = "SELECT count(*) AS n FROM {}".format
 
 
 def act(database: Database, mode: str, **changes: Any) -> Any:
-    return database.write_now(lambda tx: acts.act(tx, ACCEPT | changes, DEVICE, mode, "tr"))["row"]
+    return database.write_now(lambda tx: acts.act(tx, ACCEPT | changes, DEVICE, mode, "tr", NOW))["row"]
 
 
 def pos_columns(pos: Any) -> tuple[int, str | None]:
@@ -159,6 +159,42 @@ def test_only_the_boards_own_rows_are_taken_back_and_only_while_they_wait(databa
             database.write_now(lambda tx, row_id=row_id: acts.take_back(tx, {"id": row_id}))
 
 
+@pytest.mark.parametrize("action", ["on_the_way", "complete"])
+def test_what_cannot_be_undone_is_written_at_once_and_waits_for_whoever_wants_it_back(database, pos, action):
+    put_order(pos)
+    row = act(database, "beside", action=action)
+    assert (row["state"], row["back"], row["held"]) == ("pending", True, snapshot.moment(NOW + cards.HOLD))
+    assert act(database, "beside", action=action) == row
+    database.write_now(lambda tx: acts.take_back(tx, {"id": row["id"]}))
+    assert rows(pos, "SELECT count(*) AS n, sum(withdraw) AS back FROM delivery_actions") == [{"n": 1, "back": 1}]
+    assert act(database, "beside")["held"] is None  # an accept has no time to lose
+
+
+def test_what_was_finished_is_listed_and_what_was_put_away_comes_back(database, pos):
+    put_order(pos, order_number=1)
+    put_order(pos, OTHER, order_number=2, payload="{}", ended_by="completed", ended_utc=time_text(NOW - HOUR / 2))
+    database.write_now(lambda tx: queries.silence(tx, [f"handed:{KEY}"], "Kasa", NOW))
+
+    def listed(now: datetime = NOW) -> list[tuple[int, str]]:
+        return [(one["number"], one["how"]) for one in database.read_now(lambda tx: snapshot.recall(tx, now))]
+
+    assert listed() == [(1, "handed"), (2, "completed")]
+    database.write_now(lambda tx: acts.take_back(tx, {"subject": f"handed:{KEY}"}))
+    assert listed() == [(2, "completed")]
+    assert listed(NOW + HOUR) == []
+
+
+def test_the_usual_minutes_are_those_of_most_of_the_newest_accepts(database, pos):
+    def usual() -> int | None:
+        return database.read_now(queries.usual_minutes)
+
+    for place, minutes in enumerate((40, 40, 20, 40)):
+        put_action(pos, request_id=f"r{place}", preparing_time=minutes)
+    assert usual() is None
+    put_action(pos, request_id="r9", preparing_time=30)
+    assert usual() == 40
+
+
 @only(*SERVERS)
 def test_a_row_that_another_process_writes_meanwhile_is_found(database, pos):
     put_order(pos)
@@ -169,7 +205,7 @@ def test_a_row_that_another_process_writes_meanwhile_is_found(database, pos):
         if statement.startswith("INSERT INTO delivery_board") and not database.read_now(silent):
             pos.execute(f"INSERT INTO delivery_board_silenced VALUES ('x', 'Mutfak', '{MOMENT}')")
 
-    def silent(tx: Any) -> set[str]:
+    def silent(tx: Any) -> dict[str, datetime]:
         return queries.silenced_at(tx, NOW)
 
     event.listen(database.engine, "before_cursor_execute", first)
@@ -179,7 +215,7 @@ def test_a_row_that_another_process_writes_meanwhile_is_found(database, pos):
     finally:
         event.remove(database.engine, "before_cursor_execute", first)
     assert rows(pos, COUNT("delivery_actions")) == [{"n": 1}]
-    assert database.read_now(silent) == {"x", "y"}
+    assert database.read_now(silent).keys() == {"x", "y"}
 
 
 @pytest.fixture
@@ -283,9 +319,9 @@ def test_items_with_their_options(database, pos):
 def test_what_is_silenced_is_quiet_for_a_day_and_then_forgotten(database):
     database.write_now(lambda tx: queries.silence(tx, ["a", "b", "a"], "Kasa", NOW))
     database.write_now(lambda tx: queries.silence(tx, ["b"], "Mutfak", NOW + HOUR))
-    assert database.read_now(lambda tx: queries.silenced_at(tx, NOW + DAY)) == {"a", "b"}
+    assert database.read_now(lambda tx: queries.silenced_at(tx, NOW + DAY)).keys() == {"a", "b"}
     late = NOW + DAY + HOUR / 2
-    assert database.read_now(lambda tx: queries.silenced_at(tx, late)) == {"b"}
+    assert database.read_now(lambda tx: queries.silenced_at(tx, late)).keys() == {"b"}
     assert not database.read_now(lambda tx: queries.has_forgettable(tx, NOW + DAY))
     assert database.read_now(lambda tx: queries.has_forgettable(tx, late))
     assert database.write_now(lambda tx: queries.forget_silenced(tx, late)) == 1

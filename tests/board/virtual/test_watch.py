@@ -7,15 +7,18 @@ from collections.abc import Awaitable, Callable
 import pytest
 from tests.jobs.shop import Shop
 
+from orderbridge.clock import SystemClock
 from orderbridge.daemon import RunningDaemon
 from orderbridge.jobs.daemon_problems import DaemonProblems
 from orderbridge.observe.metrics import POLLS, Metrics
 from orderbridge.rules.problems import Code
 from orderbridge_board import queries
+from orderbridge_board.devices import ACT, Device
 from orderbridge_board.watch import CHECK_S, HEARD_S, SURE_S, Audience, BoardWatch
 from orderbridge_sandbox.scenery import KADIKOY
 
 OpenShop = Callable[..., Awaitable[Shop]]
+TABLET = Device("1", "Kasa", ACT, SystemClock().now())
 
 
 def known_of(shop: Shop) -> DaemonProblems:
@@ -53,10 +56,10 @@ async def test_that_nobody_hears_is_told_within_15_s_and_ends_when_somebody_does
     known = known_of(shop)
     watch, audience = watch_of(shop, known)
     assert await told_after(watch, known) == SURE_S  # after a start tablets come back by themselves
-    audience.heard("a", shop.clock.monotonic(), audible=True)
+    audience.heard(TABLET, shop.clock.monotonic(), audible=True)
     await watch.check()
     assert not known.has(Code.BOARD_UNHEARD)
-    audience.heard("a", shop.clock.monotonic(), audible=False)
+    audience.heard(TABLET, shop.clock.monotonic(), audible=False)
     assert HEARD_S < await told_after(watch, known) <= 15
 
 
