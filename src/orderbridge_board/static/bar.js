@@ -10,7 +10,7 @@ let calls = ""; // what they show
 let message = "";
 let listed = []; // the problems that a touch shows
 
-// `now`: state, view, problems, failure, isLost, isAudible.
+// `now`: state, view, problems, failure, failedTaps, isLost, isCut, isAudible.
 export function paintBar(now) {
   const made = now.state && now.view !== "arm" ? callsOf(now.state) : [];
   if (calls !== JSON.stringify(made)) {
@@ -29,10 +29,9 @@ export function paintBar(now) {
   }
   $("bar").hidden = !what;
   $("mute").hidden = !loud(now).length || now.state?.role !== "act";
-  $("title").classList.toggle("unseen", Boolean(what || made.length));
 }
 
-// Who waits, whichever page is open: cancelled and not seen, without an answer, overdue; and what is closed.
+// Who waits, whichever page is open, and which: cancelled and not seen, without an answer, overdue; and what is closed.
 function callsOf(state) {
   const orders = (isOne) => state.orders.filter(isOne);
   const found = [
@@ -41,7 +40,7 @@ function callsOf(state) {
     ["late", orders((one) => one.sounds.includes("overdue")), say("call_overdue")],
     ["begin", orders((one) => one.sounds.includes("start")), say("call_begin")],
   ].filter(([, some]) => some.length).map(([kind, some, what]) => ({
-    kind, what, key: some[0].key, which: kind === "fresh" ? String(some.length) : counted(some.map(numberOf)),
+    kind, key: some[0].key, what: some.length > 1 || kind === "fresh" ? `${what} ${some.length}` : what, which: some.map(numberOf).join(" "),
   }));
   if (state.closed.length) found.push({ kind: "shut", what: say("call_closed"), key: "", which: counted(state.closed) });
   return found;
@@ -50,10 +49,12 @@ function callsOf(state) {
 const counted = (names) => names[0] + (names.length > 1 ? ` +${names.length - 1}` : "");
 
 // That nothing here can be believed or heard, else the worst of what is wrong, and how much more there is.
-function messageOf({ state, view, problems, failure, isLost, isAudible }) {
+function messageOf({ state, view, problems, failure, failedTaps, isLost, isCut, isAudible }) {
   listed = [];
   if (isLost) return { kind: "red", what: failure || say("link_daemon_tablet"), why: state ? say("bar_stale", { time: clock(state.now, state.timezone) }) : "" };
+  if (failedTaps.length) return { kind: "red", what: say("failed_taps", { count: failedTaps.length, orders: failedTaps.join(", ") }) };
   if (!isAudible && view !== "arm") return { kind: "red quiet", what: say("bar_quiet") };
+  if (isCut) return { kind: "yellow", what: say("bar_cut") };
   const found = problems.filter((one) => one.code !== UNHEARD || !(isAudible || view === "arm")).sort((one, other) => weight(other) - weight(one));
   if (failure && !found.some((one) => one.link)) return { kind: "red", what: failure };
   listed = found;
@@ -66,7 +67,6 @@ function messageOf({ state, view, problems, failure, isLost, isAudible }) {
 const weight = (one) => 8 * Boolean(one.sounds) + 4 * (one.severity === "severe") + 2 * Boolean(one.link && one.link !== "pos") + Boolean(one.link);
 
 export const loud = ({ problems }) => problems.filter((one) => one.sounds).map((one) => one.silence);
-
 
 // All of what is wrong, each with its remedy.
 export function showProblems() {

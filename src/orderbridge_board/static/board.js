@@ -3,9 +3,13 @@
 import { loud, paintBar, showProblems } from "./bar.js";
 import { ask, el, language, learn, pairing, say, speak, tell } from "./common.js";
 import { closeDialog, dialog } from "./dialog.js";
-import { cards, closeGaps, forget, paint, paintAge, settle } from "./grid.js";
+import { cards, closeGaps, failedTaps, forget, paint, paintAge, settle } from "./grid.js";
+import { paintHead, showPanel } from "./head.js";
+import { makeLanes } from "./lanes.js";
 import { paintMenu } from "./menu.js";
+import { paintRecall } from "./recall.js";
 import { arm, isOn, sound } from "./sound.js";
+import { isPressed, steady, watchFingers, whenLifted } from "./steady.js";
 import { onKey, onTap } from "./taps.js";
 
 const STALE_MS = 25000;
@@ -26,9 +30,10 @@ let tried = mark(); // when the stream was last opened
 let laterState = 0; // one timer each: tries that add up keep a tablet busy all night
 let laterStream = 0;
 let ticked = mark();
-let view = "arm"; // arm, pair, orders, menu
+let view = "arm"; // arm, pair, orders, menu, recall
 let touched = mark();
-let isPressed = false; // a finger is on the glass
+let isCut = false; // the line is gone, and is taken anew
+let hear = []; // the tablets that can be heard
 let told = null; // what was last told of our being heard
 let toldAt = mark();
 let problems = []; // what is wrong, also of a state that could not be read
@@ -51,6 +56,7 @@ async function refresh() {
       again = false;
       take(await ask("state"));
       if (view === "menu" && !isBehind) await repaintMenu();
+      if (view === "recall" && !isBehind) await repaintRecall();
     } while (again && !isBehind);
   } finally {
     refreshing = false;
@@ -76,6 +82,7 @@ function take({ status, data }) {
     failure = "";
     isBehind = false;
   } else {
+    isCut ||= status === 0;
     failure = data.text ?? "";
     if (data.problems) problems = data.problems;
   }
@@ -86,6 +93,7 @@ function connect() {
   clearTimeout(laterStream);
   stream?.close();
   stream = new EventSource("/board/stream");
+  stream.addEventListener("open", () => { isCut = false; });
   stream.addEventListener("changed", refresh);
   stream.addEventListener("beat", ({ data }) => {
     if (!isBehind) heard = mark();
@@ -94,6 +102,7 @@ function connect() {
   });
   stream.addEventListener("error", () => {
     stream.close();
+    isCut = true; // said at once, not after the silence that makes the cards grey
     clearTimeout(laterStream);
     laterStream = setTimeout(() => { if (view !== "pair") connect(); }, AGAIN_MS);
     refresh();
@@ -104,8 +113,8 @@ function connect() {
 
 const now = () => read.now + performance.now() - read.run; // the daemon's
 const shown = () => (view === "pair"
-  ? { state: null, view, problems: [], failure: "", isLost: false, isAudible: true }
-  : { state, view, problems, failure, isLost: isStale(), isAudible: isAudible() });
+  ? { state: null, view, problems: [], failure: "", failedTaps: [], isLost: false, isCut: false, isAudible: true }
+  : { state, view, problems, failure, failedTaps: failedTaps(), isLost: isStale(), isCut, isAudible: isAudible() });
 const isStale = () => since(heard) > STALE_MS;
 const isAudible = () => isOn() && document.visibilityState === "visible";
 
@@ -116,9 +125,15 @@ function tick() {
   if (state) for (const card of cards.values()) paintAge(card, now());
   const isPaired = view !== "pair";
   sound(!isPaired ? [] : isLost ? ["line"] : state?.sounds ?? []);
-  paintBar(shown());
+  whenLifted("bar", () => steady(".card[data-key]", paintTop));
   sayHere();
-  closeGaps(isPressed ? 0 : since(touched));
+  closeGaps(since(touched), state);
+}
+
+function paintTop() {
+  paintBar(shown());
+  paintHead({ ...shown(), now: read && now(), heardMs: since(heard), hear });
+  $("title").classList.toggle("unseen", view !== "pair");
 }
 
 // A line that was cut without a word gives no error. One that slept, or whose clock was set, knows no age.
@@ -136,15 +151,16 @@ async function sayHere() {
   if (view === "pair" || (audible === told && since(toldAt) < HERE_MS)) return;
   told = audible;
   toldAt = mark();
-  await tell("here", { audible });
+  const { status, data } = await tell("here", { audible });
+  if (status === 200) hear = data.hear;
 }
 
 function repaint() {
-  if (view === "orders") paint(state, read && now());
-  closeGaps(isPressed ? 0 : since(touched));
+  if (view === "orders") paint(state, now, isPressed() ? 0 : since(touched));
 }
 
 const repaintMenu = () => paintMenu($("main"), state?.role === "act", () => view === "menu");
+const repaintRecall = () => paintRecall($("main"), state, () => view === "recall");
 
 // ---- the bar -------------------------------------------------------------------------------------------------------
 
@@ -168,11 +184,14 @@ function onCall({ target }) {
 
 function show(what) {
   view = what;
+  document.body.dataset.view = what;
   closeDialog();
   forget();
   const main = $("main");
-  $("menu").hidden = what === "arm" || what === "pair";
-  $("menu").textContent = say(what === "menu" ? "orders" : "menu");
+  for (const name of ["menu", "recall"]) {
+    $(name).hidden = what === "arm" || what === "pair";
+    $(name).textContent = say(what === name ? "orders" : name);
+  }
   $("language").textContent = say("other_language");
   $("mute").textContent = say("silence");
   $("title").textContent = say("title");
@@ -187,8 +206,14 @@ function show(what) {
   } else if (what === "menu") {
     main.replaceChildren();
     repaintMenu();
+  } else if (what === "recall") {
+    main.replaceChildren();
+    repaintRecall();
   } else {
-    main.replaceChildren(el("p", { id: "empty", hidden: true }, say("empty")), el("div", { id: "cards" }), el("p", { id: "awake", hidden: true }, say("no_wake_lock")));
+    main.replaceChildren(
+      el("div", { id: "empty", hidden: true }, el("p", {}, say("empty")), el("p", { id: "alive" })), makeLanes(),
+      el("p", { id: "awake", hidden: true }, say("no_wake_lock")),
+    );
     repaint();
     stayAwake();
   }
@@ -209,17 +234,19 @@ async function start() {
   if (view === "arm" && (await arm())) show("orders"); // no touch is needed here
 }
 
-const page = { state: () => state, repaint, refresh, repaintMenu };
+const page = { state: () => state, repaint, refresh, repaintMenu, repaintRecall };
 
 await learn();
+watchFingers();
 $("bar").addEventListener("click", onBar);
 $("calls").addEventListener("click", onCall);
 $("mute").addEventListener("click", () => tell("seen", { subjects: loud(shown()) }));
-$("menu").addEventListener("click", () => show(view === "menu" ? "orders" : "menu"));
+for (const name of ["menu", "recall"]) $(name).addEventListener("click", () => show(view === name ? "orders" : name));
+$("panel").addEventListener("click", showPanel);
 $("language").addEventListener("click", () => { speak(language() === "tr" ? "en" : "tr"); show(view); refresh(); });
 document.addEventListener("click", (event) => { touched = mark(); onTap(event, page); });
-document.addEventListener("pointerdown", () => { touched = mark(); isPressed = true; });
-for (const over of ["pointerup", "pointercancel"]) document.addEventListener(over, () => { touched = mark(); isPressed = false; });
+for (const name of ["pointerdown", "pointerup", "pointercancel"]) document.addEventListener(name, () => { touched = mark(); });
+addEventListener("resize", () => repaint());
 document.addEventListener("keydown", (event) => { touched = mark(); onKey(event); });
 document.addEventListener("visibilitychange", () => { if (document.visibilityState === "visible") stayAwake(); tick(); });
 setInterval(tick, 1000);

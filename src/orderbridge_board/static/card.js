@@ -9,45 +9,50 @@ const DAY_MS = 86400000;
 
 export const numberOf = (order) => `#${order.number ?? "?"}`;
 
-// `about`: role, customers, timezone, now (ms), tapped (the sentence of a tap that waits), failure (why one came to nothing).
+// `about`: role, customers, timezone, usual (minutes), isOneOfMany (restaurants), now (ms), tapped (the sentence of a tap
+// that waits), failure (why one came to nothing).
 export function cardOf(order, about) {
-  const kind = `${order.stop ? "stop" : order.status} ${linesOf(order) > MANY_LINES ? "wide" : ""}`;
+  const isLine = order.lane === "way";
+  const kind = [order.stop ? "stop" : order.status, isLine ? "line" : "", !isLine && linesOf(order) > MANY_LINES ? "wide" : ""];
   return el(
-    "article", { class: `card ${kind}`, "data-key": order.key, tabindex: "0", "aria-labelledby": `n-${order.key}` },
+    "article", { class: `card ${kind.join(" ")}`, "data-key": order.key, tabindex: "0", "aria-labelledby": `n-${order.key}` },
     el(
       "header", {},
-      el("span", { class: "slot", "aria-hidden": "true" }), el("h2", { id: `n-${order.key}` }, numberOf(order)),
-      order.stop ? null : waysOf(order, about), el("p", { class: "age" }),
+      el("span", { class: "slot", "aria-hidden": "true" }), el("h3", { id: `n-${order.key}` }, numberOf(order)), el("p", { class: "age" }),
+      moreButton(order, about),
     ),
-    order.stop ? stopped(order) : going(order),
-    verdictOf(order, about),
-    el("div", { class: "buttons" }, order.stop ? stopButton(about) : buttonsOf(order, about)),
+    isLine ? moneyOf(order) : contentsOf(order, about),
+    el("div", { class: "buttons" }, buttonsOf(order, about)),
+    verdictOf(order, about), // below the buttons: it moves none of this card
   );
 }
 
-// What to stop, and who has cancelled, as far as the tables know: one that was asked for here shows no card.
-const stopped = (order) => [el("p", { class: "halt" }, say("stop")), itemsOf(order), el("p", { class: "facts" }, say("stopped_by"))];
-
-function going(order) {
+function contentsOf(order, about) {
+  if (order.stop) return [itemsOf(order), el("p", { class: "facts" }, say("stopped_by"))];
   return [
-    el("p", { class: "facts" }, [order.restaurant, courier(order)].filter(Boolean).join(" · ")),
+    tagsOf(order, about),
     itemsOf(order),
     order.note ? el("p", { class: "note" }, order.note) : null,
     ...order.problems.map((code) => el("p", { class: "problem" }, problemOf(code))),
     moneyOf(order),
+    doneOf(order),
   ];
 }
 
 // About how high it is: a card of many lines is made wide.
-const linesOf = (order) => order.items.reduce((sum, item) => sum + 1 + item.options.length + (item.note ? 1 : 0), 0) + Math.floor((order.note ?? "").length / NOTE_LINE);
+const linesOf = (order) => order.items.reduce((sum, item) => sum + 1 + Math.ceil(item.options.length / 2) + (item.note ? 1 : 0), 0) + Math.floor((order.note ?? "").length / NOTE_LINE);
 
 const isPickup = (order) => order.shipping === "pickup" || order.courier === "come_get";
 
-// For when, and that it is fetched: what is read from afar, beside the number.
-function waysOf(order, { timezone, now }) {
-  const begin = order.sounds.includes("start") ? say("begin_now", { time: clock(order.start, timezone) }) : null;
-  const ways = [begin, order.scheduled ? scheduled(order.scheduled, timezone, now) : null, isPickup(order) ? say("courier_come_get") : null];
-  return ways.filter(Boolean).map((text) => el("span", { class: "way" }, text));
+// For when, and that it is fetched: what is read from afar.
+function tagsOf(order, { timezone, now, isOneOfMany }) {
+  const tags = [
+    order.sounds.includes("start") ? say("begin_now", { time: clock(order.start, timezone) }) : null,
+    order.scheduled ? scheduled(order.scheduled, timezone, now) : null,
+    isPickup(order) ? say("courier_come_get") : null,
+  ].filter(Boolean).map((text) => el("span", { class: "tag" }, text));
+  const restaurant = isOneOfMany && order.restaurant ? el("span", { class: "whose" }, order.restaurant) : null;
+  return tags.length || restaurant ? el("p", { class: "tags" }, tags, restaurant) : null;
 }
 
 // A local time of the service's, as it is said here.
@@ -60,7 +65,7 @@ function scheduled(moment, timezone, now) {
   return `${number}.${month}. ${time}`;
 }
 
-function itemsOf(order) {
+export function itemsOf(order) {
   return el("ul", { class: "items" }, order.items.map(itemOf));
 }
 
@@ -74,7 +79,7 @@ function itemOf(item) {
   );
 }
 
-function courier(order) {
+export function courierOf(order) {
   if (isPickup(order) || !order.courier) return null; // the one stands above, and of the other nobody has said who
   return say(order.courier === "restaurant" ? "courier_restaurant" : "courier_platform");
 }
@@ -87,64 +92,104 @@ function problemOf(code) {
 // The tip is not here: whether the total has it, the interface does not say, and nobody must wonder at a door.
 function moneyOf(order) {
   const amount = money(order.money === "ask" ? order.total : order.amount);
-  return el("p", { class: `money ${order.money}` }, say(`money_${order.money}`, { amount }), order.payment ? [" ", el("small", {}, order.payment)] : null);
+  const more = [order.payment, courierOf(order)].filter(Boolean).join(" · ");
+  return el("p", { class: `money ${order.money}` }, say(`money_${order.money}`, { amount }), more ? [" ", el("small", {}, more)] : null);
 }
 
-function verdictOf(order, { tapped, failure }) {
-  if (tapped) return el("p", { class: "verdict waits" }, tapped);
+const whatOf = (row) => say(`do_${row.action}`) + (row.minutes ? ` (${say("minutes", { minutes: row.minutes })})` : "");
+
+// What was done last, in small letters: nobody has to act.
+function doneOf({ row }) {
+  if (row?.state !== "done" || row.asked_back) return null;
+  return el("p", { class: "facts verdict done" }, say("verdict_done", { what: whatOf(row) }));
+}
+
+// A sentence only where somebody has to know: a tap that came to nothing, an action that waits longer or has failed.
+function verdictOf(order, { failure }) {
   if (failure) return el("p", { class: "verdict failed", role: "alert" }, failure);
   const row = order.row;
-  if (order.stop) return null;
-  if (!row) return el("p", { class: "verdict" }); // its place is kept: a tap on one card moves no other
-  const what = say(`do_${row.action}`) + (row.minutes ? ` (${say("minutes", { minutes: row.minutes })})` : "");
-  const how = row.waits ? say(row.text ? "waiting_retry" : "waiting", { what }) : say(`verdict_${row.state}`, { what });
+  if (!row || order.stop) return null;
   const isMissed = row.asked_back && !row.waits && row.state !== "withdrawn";
-  const why = isMissed ? say("not_taken_back") : row.state === "done" ? "" : row.text;
+  if (row.waits ? !row.text : row.state === "done" && !isMissed) return null;
+  const how = say(row.waits ? "waiting_retry" : `verdict_${row.state}`, { what: whatOf(row) });
+  const why = isMissed ? say("not_taken_back") : row.text;
   return el("p", { class: `verdict ${row.waits ? "waits" : row.state}` }, [how, why].filter(Boolean).join(". "));
 }
 
-// Each kind has its own place, whether it is there or not: nothing comes under a finger that meant something else.
-const PLACES = { accept: "step", on_the_way: "step", complete: "step", cancel: "no", back: "more", handed: "more", seen: "more", stop: "more", customer: "who" };
+// ---- buttons: each kind has its own place, whether it is there or not ---------------------------------------------------
 
-function button(kind, text, disabled = false) {
-  const isBig = kind !== "customer";
-  return el("button", { type: "button", class: `${isBig ? "big" : ""} ${kind} at-${PLACES[kind]}`, "data-do": kind, disabled }, text);
+function button(kind, place, text, more = {}) {
+  return el("button", { type: "button", class: `big ${kind} at-${place}`, "data-do": kind, ...more }, text);
 }
 
-const stopButton = ({ role }) => (role === "act" ? [button("stop", say("stop_touch"))] : []);
+function moreButton(order, { role, customers }) {
+  if (order.stop || (role !== "act" && !customers)) return null;
+  return el("button", { type: "button", class: "more", "data-do": "more", "aria-label": `${say("more")} ${numberOf(order)}` }, "⋯");
+}
 
-function buttonsOf(order, { role, customers, tapped }) {
-  const isTapped = Boolean(tapped);
-  const made = [];
-  if (role === "act") {
-    for (const one of order.actions) made.push(button(one.action, say(`do_${one.action}`), isTapped));
-    const isNew = order.sounds.includes("new") && !order.actions.some((one) => one.action === "accept");
-    if (order.row?.back) made.push(button("back", say("take_back"), isTapped));
-    else if (isNew || order.changed || order.sounds.includes("start") || order.sounds.includes("overdue")) made.push(button("seen", say("seen")));
-    else if (order.handed) made.push(button("handed", say("handed"), isTapped));
+function buttonsOf(order, about) {
+  if (about.role !== "act") return [];
+  if (order.stop) return [button("stop", "step", say("stop_touch"))];
+  const cancel = order.actions.some((one) => one.action === "cancel") && order.lane !== "way" ? button("cancel", "no", say("do_cancel"), { disabled: Boolean(about.tapped) }) : null;
+  return [stepOf(order, about), sideOf(order, about), cancel];
+}
+
+// What comes next; while it is asked, how far that is.
+function stepOf(order, { tapped, usual }) {
+  const { row } = order;
+  if (tapped) return button("busy", "step", tapped, { disabled: true });
+  if (row?.back) return button("back", "step", backText(order, whatOf(row)));
+  if (order.away) return button("back", "step", backText(order, say("handed")));
+  if (row?.waits) return button("busy", "step", say("waiting", { what: whatOf(row) }), { disabled: true });
+  const [next] = order.actions.filter((one) => one.action !== "cancel");
+  if (next?.action === "accept") {
+    return button("accept", "step", [say("do_accept"), " ", el("span", { class: "minutes" }, say("minutes", { minutes: usual }))], { "data-minutes": usual });
   }
-  if (customers) made.push(button("customer", say("customer")));
-  return made;
+  if (next) return button(next.action, "step", say(`do_${next.action}`));
+  return order.handed && order.handed_next ? button("handed", "step", say("handed")) : null;
 }
 
-// What the head says, and in which colour: how long somebody waits, or how long there is still.
+function sideOf(order, { tapped }) {
+  const isAccept = order.actions.some((one) => one.action === "accept");
+  if (isAccept) return button("minutes", "side", say("other_minutes"), { disabled: Boolean(tapped) });
+  if (order.sounds.includes("new") || order.changed || order.sounds.includes("start") || order.sounds.includes("overdue")) return button("seen", "side", say("seen"));
+  const isSecond = order.handed && order.handed_next && order.actions.some((one) => one.action !== "cancel");
+  return isSecond && !order.away ? button("handed", "side", say("handed"), { disabled: Boolean(tapped) }) : null;
+}
+
+const backText = (order, what) => [el("span", { class: "what" }, what), " ", el("b", { class: "left" }, say("take_back"))];
+
+// How long it can still be taken back.
+export function countdown(element, order, now) {
+  const left = element.querySelector(".back .left");
+  const until = order.row?.held ?? order.away;
+  if (!left || !until) return;
+  const seconds = Math.ceil((Date.parse(until) - now) / 1000);
+  const text = seconds > 0 ? say("take_back_in", { seconds }) : say("take_back");
+  if (left.textContent !== text) left.textContent = text;
+  if (seconds <= 0) left.closest("button").disabled = true;
+}
+
+// ---- the head: how long somebody waits, or how long there is still, and in which colour ----------------------------------
+
 export function ageOf(order, now) {
-  if (order.stop) return { text: "", step: "stop" };
+  if (order.stop) return { figure: "", word: say("stop"), step: "stop" };
   const waited = Math.max(0, Math.floor((now - Date.parse(order.received)) / 1000));
   switch (order.answer) {
-    case "sending": return { text: say("answer_sending", { what: say(`do_${order.row?.action ?? "accept"}`) }), step: "sent" };
-    case "failed": return { text: `${figure(waited)} ${say("answer_failed")}`, step: "failed" };
-    case "at_till": return { text: `${figure(waited)} ${say("answer_at_till")}`, step: "till" };
+    case "sending": return { figure: "", word: say("answer_sending", { what: say(`do_${order.row?.action ?? "accept"}`) }), step: "sent" };
+    case "failed": return { figure: figure(waited), word: say("answer_failed"), step: "failed" };
+    case "at_till": return { figure: figure(waited), word: say("answer_at_till"), step: "till" };
     case "needed": {
       const place = AGES_S.filter((limit) => waited >= limit).length;
-      return { text: `${figure(waited)} ${say(`age_${place}`)}`, step: `a${place}` };
+      return { figure: figure(waited), word: say(`age_${place}`), step: `a${place}` };
     }
   }
-  if (!order.due) return { text: say(`status_${order.status}`), step: "" };
+  if (!order.due) return { figure: say("minutes", { minutes: Math.floor(waited / 60) }), word: say(`status_${order.status}`), step: "" };
   const minutes = Math.ceil((Date.parse(order.due) - now) / 60000);
   const hours = Math.floor(minutes / 60);
-  if (hours > 1) return { text: say("due_in_hours", { hours, minutes: minutes % 60 }), step: "" };
-  return minutes > 0 ? { text: say("due_in", { minutes }), step: "" } : { text: say("overdue", { minutes: 1 - minutes }), step: "a3" };
+  if (hours > 1) return { figure: say("hours", { hours, minutes: minutes % 60 }), word: say("left"), step: "" };
+  if (minutes > 0) return { figure: say("minutes", { minutes }), word: say("left"), step: "" };
+  return { figure: say("minutes", { minutes: 1 - minutes }), word: say("age_3"), step: "late" };
 }
 
 function figure(seconds) {

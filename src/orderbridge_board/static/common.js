@@ -7,6 +7,20 @@ function stored(name) {
   try { return localStorage.getItem(`orderbridge.${name}`); } catch { return null; }
 }
 
+function keep(name, value) {
+  try { localStorage.setItem(`orderbridge.${name}`, value); } catch { /* a browser that keeps nothing */ }
+}
+
+export const theme = () => stored("theme") ?? "auto";
+
+// Light or dark; auto: as the tablet is set.
+export function setTheme(name) {
+  keep("theme", name);
+  document.documentElement.dataset.theme = name;
+}
+
+document.documentElement.dataset.theme = theme();
+
 export const language = () => chosen;
 export const locale = () => (chosen === "tr" ? "tr-TR" : "en-GB");
 
@@ -21,7 +35,7 @@ export const has = (key) => key in words;
 export function speak(to) {
   chosen = to;
   document.documentElement.lang = to;
-  try { localStorage.setItem("orderbridge.language", to); } catch { /* a browser that keeps nothing */ }
+  keep("language", to);
 }
 
 export async function learn() {

@@ -2,23 +2,23 @@
 // trembles, or taps twice, means what was there before.
 
 import { el, say } from "./common.js";
-
-export const READY_MS = 600;
+import { READY_MS } from "./steady.js";
 
 let resting = 0;
 
 export const dialog = () => document.getElementById("dialog");
 
 // These come to life when the moment is over; `then` after that.
-export function unready(buttons, then = null, left = READY_MS) {
+function unready(buttons, then) {
   for (const one of buttons) one.disabled = true;
   setTimeout(() => {
     for (const one of buttons) one.disabled = false;
-    then?.();
-  }, left);
+    then();
+  }, READY_MS);
 }
 
-export function open(key, title, contents, back, more = null) {
+// `more`: buttons beside the one that closes it.
+export function open(key, title, contents, back, more = []) {
   closeDialog();
   const made = el(
     "dialog", { id: "dialog", "data-key": key, "aria-labelledby": "dialog-title" },
@@ -39,12 +39,12 @@ export function choose(key, title, choices, usual, kind) {
 
 // A choice that is only made by a second touch, on a button that lies elsewhere and says what will be done.
 export function chooseAndConfirm(key, title, choices, first) {
-  open(key, title, chosenFrom(choices, 0, "confirmed"), "never_mind", confirming(say(first)));
+  open(key, title, chosenFrom(choices, 0, "confirmed"), "never_mind", [confirming(say(first))]);
 }
 
 export function confirm(key, title, why, text, values) {
   const button = confirming("");
-  open(key, title, el("p", { class: "told" }, why), "never_mind", button);
+  open(key, title, el("p", { class: "told" }, why), "never_mind", [button]);
   ready(button, text, values);
 }
 

@@ -1,22 +1,28 @@
-// The cards on the page. Nothing moves under a finger: a new one comes last, one that goes leaves its place for a while.
+// The cards on the page: which there are, which number each has, and what was tapped on them.
 
 import { day, el, language, say, tell } from "./common.js";
-import { ageOf, cardOf } from "./card.js";
-import { closeDialog, dialog, READY_MS, unready } from "./dialog.js";
+import { ageOf, cardOf, countdown, numberOf } from "./card.js";
+import { closeDialog, dialog } from "./dialog.js";
+import { inOrder, pack, place, share } from "./lanes.js";
+import { isPressed, move, READY_MS, rest, restLeft, steady, whenLifted } from "./steady.js";
 
 const REST_MS = 3000; // for so long nobody has touched anything: gaps may close
 const KEYS = 9;
+const KEY_RESTS_MS = 5000; // so long a number is nobody's, or a key that was meant for one order would act on the next
 const ALERTS = 20;
 const ALERT_MS = 10000;
+const ANSWER_MS = 900; // who tapped hears within a second that no answer came
 
 const $ = (id) => document.getElementById(id);
 const announced = new Set();
 const answered = new Set(); // those whose answer the next state shows
 const failed = new Map(); // by key: why the last tap came to nothing, and the row that was shown then
 const sending = new Map(); // by key: the sentence of a tap that is not answered yet
+const numbers = new Map(); // by number: whose it is, or when it became free
 export const cards = new Map(); // by key: the element, what it shows, and since when each of its buttons is there
 
-export const listed = () => [...document.querySelectorAll(".card:not(.gone)")];
+export const numbered = (number) => cards.get(numbers.get(number)?.key)?.element;
+export const isSending = (key) => sending.has(key);
 
 // What was answered is in this state.
 export function settle() {
@@ -24,60 +30,75 @@ export function settle() {
   answered.clear();
 }
 
-export function paint(state, now) {
-  const grid = $("cards");
-  if (!grid || !state) return;
-  const there = new Set();
-  for (const order of state.orders) {
-    there.add(order.key);
-    if (order.stop && dialog()?.dataset.key === order.key) closeDialog(); // what was private of it goes, too
-    if (failed.has(order.key) && failed.get(order.key).row !== JSON.stringify(order.row)) failed.delete(order.key);
-    put(grid, order, {
-      role: state.role, customers: state.customers, timezone: state.timezone, now,
-      tapped: sending.get(order.key), failure: failed.get(order.key)?.text,
-    });
-  }
+export function paint(state, now, restedMs) {
+  if (!$("cards") || !state) return;
+  whenLifted("cards", () => steady(".card[data-key]", () => draw(state, now, restedMs)));
+}
+
+function draw(state, now, restedMs) {
+  if (!$("cards")) return; // another page came meanwhile
+  const about = {
+    role: state.role, customers: state.customers, timezone: state.timezone, usual: state.usual, now: now(),
+    isOneOfMany: new Set(state.orders.map((one) => one.restaurant)).size > 1 || state.open.length + state.closed.length > 1,
+  };
+  const there = new Set(state.orders.map((one) => one.key));
+  const focused = document.activeElement?.closest(".card[data-key]")?.dataset.key;
+  const { do: part = "" } = document.activeElement?.dataset ?? {};
   for (const [key, card] of cards) if (!there.has(key)) leave(key, card.element);
+  for (const order of state.orders) put(order, about);
+  place(inOrder(state.orders).map((order) => [order, cards.get(order.key).element]));
+  const element = cards.get(focused)?.element;
+  if (element && !element.contains(document.activeElement)) (element.querySelector(`[data-do="${part}"]`) ?? element).focus({ preventScroll: true });
+  if (restedMs > REST_MS) dropGaps();
+  share(restedMs > REST_MS);
+  pack();
   number();
   $("empty").hidden = state.orders.length > 0;
 }
 
-function put(grid, order, about) {
-  const { role, tapped, failure, timezone, now } = about;
-  const shown = JSON.stringify([order, language(), role, tapped, failure, day(now, timezone)]);
+function put(order, about) {
+  if (order.stop && dialog()?.dataset.key === order.key) closeDialog(); // what was private of it goes, too
+  if (failed.has(order.key) && failed.get(order.key).row !== JSON.stringify(order.row)) failed.delete(order.key);
+  const own = { ...about, tapped: sending.get(order.key), failure: failed.get(order.key)?.text };
+  const shown = JSON.stringify([order, language(), own, day(about.now, about.timezone)], (name, value) => (name === "now" ? undefined : value));
   const known = cards.get(order.key);
   if (known?.shown === shown) return;
-  const made = cardOf(order, about);
-  if (known) {
-    const hadFocus = known.element.contains(document.activeElement) ? document.activeElement.dataset.do ?? "" : null;
-    known.element.replaceWith(made);
-    if (hadFocus !== null) (made.querySelector(`[data-do="${hadFocus}"]`) ?? made).focus();
-  } else {
-    grid.append(made);
-  }
-  const card = { element: made, order, shown, born: bornOf(made, known) };
+  const made = cardOf(order, own);
+  if (known && known.order.lane !== order.lane) known.element.replaceWith(gapOf(known.element));
+  else known?.element.replaceWith(made);
+  const card = { element: made, order, shown, born: bornOf(made, known, own.tapped) };
   cards.set(order.key, card);
-  paintAge(card, now);
+  paintAge(card, about.now);
+  if (known) made.style.gridRowEnd = known.element.style.gridRowEnd;
   announce(order);
+  if (!made.isConnected) document.querySelector(`.lane.${order.lane} .stack`).append(made);
+  if (known && known.element.dataset.step !== made.dataset.step) move(made, [{ opacity: 0.4 }, { opacity: 1 }]);
 }
 
-// A button that a card did not have until now takes no touch yet: something else was there.
-function bornOf(made, known) {
-  const born = new Map();
+// A button that a card did not have until now takes no touch yet: something else was there. One that was tapped comes
+// back at once when nothing came of it.
+function bornOf(made, known, isTapped) {
+  const born = new Map(isTapped ? known?.born : []);
   const now = performance.now();
   for (const one of made.querySelectorAll("button[data-do]")) {
-    const since = known ? known.born.get(one.dataset.do) ?? now : -READY_MS;
-    born.set(one.dataset.do, since);
-    if (!one.disabled && now - since < READY_MS) unready([one], null, READY_MS - (now - since));
+    const kind = one.dataset.do;
+    born.set(kind, known?.born.get(kind) ?? now);
+    const before = known?.element.querySelector(`[data-do="${kind}"]`);
+    rest([one], "born", READY_MS - (now - born.get(kind)));
+    if (before) rest([one], "moved", restLeft(before, "moved"));
   }
   return born;
 }
 
+// An empty place of its size.
+function gapOf(element) {
+  const gap = el("div", { class: `card gone ${element.classList.contains("wide") ? "wide" : ""}` });
+  gap.style.height = `${element.offsetHeight}px`;
+  return gap;
+}
+
 function leave(key, element) {
-  element.style.height = `${element.getBoundingClientRect().height}px`; // an empty place of its size
-  element.classList.add("gone");
-  element.replaceChildren();
-  element.removeAttribute("tabindex");
+  element.replaceWith(gapOf(element));
   cards.delete(key);
   for (const kind of ["new", "stop"]) announced.delete(kind + key);
   sending.delete(key);
@@ -85,22 +106,42 @@ function leave(key, element) {
   if (dialog()?.dataset.key === key) closeDialog();
 }
 
-export function closeGaps(restedMs) {
-  const gone = restedMs < REST_MS ? [] : document.querySelectorAll(".card.gone");
-  if (!gone.length) return;
-  gone.forEach((one) => one.remove());
-  number();
+const dropGaps = () => document.querySelectorAll(".card.gone").forEach((one) => one.remove());
+
+// Gaps close and columns are shared anew when no hand was near for a while.
+export function closeGaps(restedMs, state) {
+  if (!$("cards") || !state || isPressed() || restedMs < REST_MS) return;
+  steady(".card[data-key]", () => {
+    dropGaps();
+    place(inOrder(state.orders).filter((order) => cards.has(order.key)).map((order) => [order, cards.get(order.key).element]));
+    share(true);
+    pack();
+    number();
+  });
 }
 
+// A card keeps its number for as long as it stands.
 function number() {
-  listed().forEach((card, place) => { card.querySelector(".slot").textContent = place < KEYS ? String(place + 1) : ""; });
+  const now = performance.now();
+  for (const [slot, { key }] of numbers) if (key && !cards.has(key)) numbers.set(slot, { key: null, since: now });
+  const has = new Set([...numbers.values()].map((one) => one.key));
+  const free = Array.from({ length: KEYS }, (_, place) => place + 1).filter((slot) => {
+    const known = numbers.get(slot);
+    return !known || (!known.key && now - known.since > KEY_RESTS_MS);
+  });
+  for (const { dataset } of document.querySelectorAll(".card[data-key]")) {
+    if (!has.has(dataset.key) && free.length) numbers.set(free.shift(), { key: dataset.key, since: now });
+  }
+  for (const card of cards.values()) card.element.querySelector(".slot").textContent = "";
+  for (const [slot, { key }] of numbers) if (key) cards.get(key).element.querySelector(".slot").textContent = String(slot);
 }
 
 export function paintAge({ element, order }, now) {
   const age = element.querySelector(".age");
-  const { text, step } = ageOf(order, now);
-  if (age.textContent !== text) age.textContent = text;
+  const { figure, word, step } = ageOf(order, now);
+  if (age.textContent !== `${figure} ${word}`) age.replaceChildren(el("b", {}, figure), " ", el("span", {}, word));
   if (element.dataset.step !== step) element.dataset.step = step;
+  countdown(element, order, now);
 }
 
 function announce(order) {
@@ -114,14 +155,19 @@ function announce(order) {
   setTimeout(() => alert.remove(), ALERT_MS);
 }
 
-// A tap: its card says so at once, until the state does. `repaint` shows what is known here alone.
+// A tap: its card says so at once, until the state does. `repaint` shows what is known here alone. When no answer comes in
+// time the button lives again: the same tap is the same row, however often it is made.
 export async function send(order, name, values, shown, repaint) {
   sending.set(order.key, shown);
   failed.delete(order.key);
   repaint();
+  const late = setTimeout(() => { fail(order, { text: say("no_answer") }); repaint(); }, ANSWER_MS);
   const { status, data } = await tell(name, values);
-  if (status === 200) answered.add(order.key); // until that is seen, nobody taps it again
+  clearTimeout(late);
+  if (status === 200 && sending.has(order.key)) answered.add(order.key); // until that is seen, nobody taps it again
+  else if (status === 200) failed.delete(order.key);
   else fail(order, data);
+  repaint();
 }
 
 // It stays until the card is tapped again, or shows something else: whoever tapped may have turned away.
@@ -129,5 +175,8 @@ export function fail(order, data) {
   sending.delete(order.key);
   failed.set(order.key, { text: data.text ?? say("not_sent"), row: JSON.stringify(order.row) });
 }
+
+// The numbers of those whose last tap came to nothing.
+export const failedTaps = () => [...failed.keys()].filter((key) => cards.has(key)).map((key) => numberOf(cards.get(key).order));
 
 export const forget = () => cards.clear();

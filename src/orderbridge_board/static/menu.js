@@ -1,27 +1,56 @@
 // Foods with a switch for sold out, restaurants with one for open and closed.
 
-import { ask, el, say, tell } from "./common.js";
-import { confirm, unready } from "./dialog.js";
+import { ask, el, locale, say, tell } from "./common.js";
+import { confirm } from "./dialog.js";
+import { rest } from "./steady.js";
 
-let offered = new Map(); // by what is switched: what its button did when it was painted last
+const ANSWER_MS = 900; // as of a card
+const MOVED_PX = 6;
+let offered = new Map(); // by what is switched: what its button did when it was painted last, and where it was
+let sought = "";
 
 // `isShown`: whether the page is still this one when the answer is there.
 export async function paintMenu(main, acts, isShown) {
   const { status, data } = await ask("menu");
   if (status !== 200 || !isShown()) return;
+  if (!main.querySelector("#foods")) {
+    const search = el("input", { id: "search", type: "search", "aria-label": say("search"), placeholder: say("search"), autocomplete: "off" });
+    search.value = sought;
+    search.addEventListener("input", () => { sought = search.value; seek(main); });
+    main.replaceChildren(
+      el("section", { class: "list" }, el("h2", {}, say("restaurants")), el("div", { id: "shops" })),
+      el("section", { class: "list" }, el("h2", {}, say("foods")), el("p", {}, say("foods_why")), search, el("div", { id: "foods" })),
+    );
+  }
   const before = offered;
+  main.querySelector("#shops").replaceChildren(...inOrder(data.restaurants).map((one) => shop(one, acts)));
+  main.querySelector("#foods").replaceChildren(...foods(data, acts), el("p", { id: "none", role: "status", hidden: true }, say("search_none")));
+  seek(main);
   offered = new Map();
-  main.replaceChildren(
-    el("section", { class: "list" }, el("h2", {}, say("restaurants")), data.restaurants.map((one) => shop(one, acts))),
-    el("section", { class: "list" }, el("h2", {}, say("foods")), el("p", {}, say("foods_why")), foods(data, acts)),
-  );
   for (const row of main.querySelectorAll(".row")) {
     const button = row.querySelector("button");
-    const known = before.get(row.dataset.subject);
     if (!button) continue;
-    offered.set(row.dataset.subject, button.dataset.do);
-    if (known && known !== button.dataset.do && !button.disabled) unready([button]); // it was the other one until now
+    const now = { what: button.dataset.do, y: row.getBoundingClientRect().y + scrollY };
+    const known = before.get(row.dataset.subject);
+    offered.set(row.dataset.subject, now);
+    if (known && (known.what !== now.what || Math.abs(known.y - now.y) > MOVED_PX)) rest([button], "moved"); // something else was there until now
   }
+}
+
+const inOrder = (list) => {
+  const { compare } = new Intl.Collator(locale(), { numeric: true });
+  return list.toSorted?.((one, other) => compare(one.name ?? "", other.name ?? "")) ?? [...list].sort((one, other) => compare(one.name ?? "", other.name ?? ""));
+};
+
+const plain = (text) => text.toLocaleLowerCase(locale()).normalize("NFD").replace(/\p{M}/gu, "").replaceAll("ı", "i");
+
+// What was typed stands anywhere in the name; who types without dots and hooks finds it, too.
+function seek(main) {
+  const wanted = plain(sought.trim());
+  const rows = [...main.querySelectorAll("#foods .row")];
+  for (const row of rows) row.hidden = !plain(row.dataset.name).includes(wanted);
+  for (const heading of main.querySelectorAll(".whose")) heading.hidden = Boolean(wanted);
+  main.querySelector("#none").hidden = rows.some((row) => !row.hidden) || !wanted;
 }
 
 function shop(one, acts) {
@@ -36,8 +65,8 @@ function foods(data, acts) {
   const isNamed = accounts.length > 1 || data.restaurants.length > 1;
   return accounts.flatMap((account) => {
     const names = data.restaurants.filter((one) => one.account === account).map((one) => one.name ?? one.id);
-    const heading = isNamed ? el("h3", { class: "whose" }, names.join(" · ") || account) : null;
-    return [heading, ...data.foods.filter((one) => one.account === account).map((one) => food(one, acts))];
+    const heading = isNamed ? [el("h3", { class: "whose" }, names.join(" · ") || account)] : [];
+    return [...heading, ...inOrder(data.foods.filter((one) => one.account === account)).map((one) => food(one, acts))];
   });
 }
 
@@ -73,7 +102,9 @@ export async function switchTo(values, repaint) {
     if (row()) row().querySelector(".verdict").textContent = text;
   };
   set(true, say("waiting", { what: say(`do_${values.action}`) }));
+  const late = setTimeout(() => set(false, say("no_answer")), ANSWER_MS);
   const { status, data } = await tell("act", values);
+  clearTimeout(late);
   if (status === 200) await repaint();
   else set(false, data.text ?? say("not_sent"));
 }

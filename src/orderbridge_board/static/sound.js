@@ -65,6 +65,11 @@ function play() {
   if (!isOn()) return;
   const name = active[next % active.length];
   next += 1;
+  ring(name);
+}
+
+// Once, whatever else sounds.
+export function ring(name = "new") {
   for (const [hz, from, seconds, wave] of NOTES[name]) {
     const note = context.createOscillator();
     const volume = context.createGain();

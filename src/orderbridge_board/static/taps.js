@@ -1,39 +1,45 @@
 // What a touch or a key does.
 
 import { ask, el, money, say } from "./common.js";
-import { numberOf } from "./card.js";
+import { courierOf, itemsOf, numberOf } from "./card.js";
 import { choose, chooseAndConfirm, chosen, closeDialog, dialog, open } from "./dialog.js";
-import { cards, fail, listed, send } from "./grid.js";
+import { cards, isSending, numbered, send } from "./grid.js";
+import { doOfHead } from "./head.js";
 import { switchTo, toggle } from "./menu.js";
+import { bringBack } from "./recall.js";
+import { counts, isReadyForKeys } from "./steady.js";
 
-const USUAL = 3; // of the minutes
-const STEPS = ["accept", "on_the_way", "complete", "stop", "seen"]; // what Enter does: never a cancel
-
-// `page`: state() as it is, repaint() of what is known here, refresh() of everything, repaintMenu().
+// `page`: state() as it is, repaint() of what is known here, refresh() of everything, repaintMenu(), repaintRecall().
 export function onTap(event, page) {
   const button = event.target.closest("button[data-do]");
-  if (!button || button.disabled) return;
+  if (!button || !counts(event, button)) return;
   const what = button.dataset.do;
   const at = button.closest(".card, .row");
   if (what === "close") return void closeDialog();
   if (what === "choose" || what === "confirm") return void decide(button, page);
+  if (what === "bring_back") return void bringBack(at, page);
+  if (doOfHead(what, button)) return;
   if (at?.classList.contains("row")) return void toggle(at, what, page.repaintMenu);
-  const order = cards.get(at?.dataset.key)?.order;
-  if (order) act(order, what, page);
+  const order = cards.get(at?.dataset.key ?? dialog()?.dataset.key)?.order;
+  if (!order) return;
+  if (!at) closeDialog();
+  act(order, what, page, button);
 }
 
 async function tapped(order, name, values, shown, page) {
+  if (isSending(order.key)) return; // one tap at a time
   await send(order, name, values, shown, page.repaint);
   await page.refresh();
 }
 
-function act(order, what, page) {
+function act(order, what, page, button) {
   const { minutes, reasons } = page.state();
   switch (what) {
-    case "accept": return askMinutes(order, minutes);
+    case "accept": return accept(order, Number(button.dataset.minutes), page);
+    case "minutes": return askMinutes(order, minutes, page.state().usual);
     case "cancel": return askReason(order, reasons);
-    case "customer": return showCustomer(order, page);
-    case "back": return tapped(order, "back", { id: order.row.id }, say("take_back"), page);
+    case "more": return showMore(order, page);
+    case "back": return tapped(order, "back", order.row?.back ? { id: order.row.id } : { subject: order.handed }, say("take_back"), page);
     case "handed": return tapped(order, "seen", { subjects: [order.handed] }, say("handed"), page);
     case "stop": return see(order, [`cancelled:${order.key}`], page);
     case "seen": return see(order, ["start", "overdue"].filter((one) => order.sounds.includes(one)).map((one) => `${one}:${order.key}`), page);
@@ -43,9 +49,16 @@ function act(order, what, page) {
 
 const see = (order, subjects, page) => tapped(order, "seen", { subjects, payment_key: order.key, revision: order.revision }, say("seen"), page);
 
-function askMinutes(order, all) {
-  const choices = all.map((minutes) => ({ text: say("minutes", { minutes }), values: { action: "accept", preparing_time: minutes, ...named(order, "accept") } }));
-  choose(order.key, `${numberOf(order)}: ${say("how_long")}`, choices, USUAL, "accept");
+const acceptIn = (order, minutes) => ({ action: "accept", preparing_time: minutes, ...named(order, "accept") });
+
+function accept(order, minutes, page) {
+  const what = `${say("do_accept")} (${say("minutes", { minutes })})`;
+  return tapped(order, "act", acceptIn(order, minutes), say("waiting", { what }), page);
+}
+
+function askMinutes(order, all, usual) {
+  const choices = all.map((minutes) => ({ text: say("minutes", { minutes }), values: acceptIn(order, minutes) }));
+  choose(order.key, `${numberOf(order)}: ${say("how_long")}`, choices, Math.max(0, all.indexOf(usual)), "accept");
 }
 
 function askReason(order, reasons) {
@@ -75,26 +88,32 @@ function decide(button, page) {
   else if (order) tapped(order, "act", values, say("waiting", { what: say(`do_${values.action}`) }), page);
 }
 
-async function showCustomer(order, page) {
+// All of an order: who ordered and where it goes, what is in it, and what is seldom done.
+async function showMore(order, page) {
+  const { role, customers } = page.state();
+  const who = el("div", { class: "told", "aria-live": "polite" }, customers ? say("asking") : say("not_encrypted"));
+  const tip = Number(order.tip) > 0 ? el("p", {}, say("tip", { amount: money(order.tip) })) : null;
+  const facts = [order.restaurant, courierOf(order)].filter(Boolean).join(" · ");
+  const seldom = role !== "act" ? [] : [
+    order.handed && !order.away ? el("button", { type: "button", class: "big", "data-do": "handed" }, say("handed_away")) : null,
+    order.lane === "way" && order.actions.some((one) => one.action === "cancel") ? el("button", { type: "button", class: "big", "data-do": "cancel" }, say("do_cancel")) : null,
+  ].filter(Boolean);
+  open(order.key, `${numberOf(order)}: ${say("more")}`, el("div", { class: "all" }, who, tip, el("p", { class: "facts" }, facts), itemsOf(order), order.note ? el("p", { class: "note" }, order.note) : null), "hide", seldom);
+  if (!customers) return;
   const { status, data } = await ask("customer", { key: order.key });
-  if (status !== 200) {
-    fail(order, data);
-    page.repaint();
-    return;
-  }
   const place = [data.address, data.building_no, data.apartment_no, data.neighborhood_name, data.district_name, data.city_name].filter(Boolean).join(", ");
-  const tip = Number(order.tip) > 0 ? say("tip", { amount: money(order.tip) }) : "";
-  const lines = [data.customer_name, data.customer_phone, place, data.address_description, tip].filter(Boolean);
-  open(order.key, `${numberOf(order)}: ${say("customer")}`, el("div", { class: "told" }, lines.map((line) => el("p", {}, line))), "hide");
+  const lines = status === 200 ? [data.customer_name, data.customer_phone, place, data.address_description].filter(Boolean) : [data.text ?? say("not_shown")];
+  who.replaceChildren(...lines.map((line) => el("p", {}, line)));
 }
 
 export function onKey(event) {
   if (event.repeat && event.key === "Enter") return void event.preventDefault(); // a key that is held down is one tap
   if (event.target.closest("input, dialog")) return;
-  const place = Number(event.key);
-  if (place >= 1 && place <= 9) listed()[place - 1]?.focus();
-  if (event.key !== "Enter" || !event.target.classList.contains("card")) return;
+  if (/^[1-9]$/.test(event.key)) numbered(Number(event.key))?.focus();
+  if (!event.target.classList.contains("card")) return;
+  const wanted = { Enter: ".at-step:not(.back)", Backspace: ".back" }[event.key];
+  if (!wanted) return;
   event.preventDefault(); // else it chooses in the window that this opens, too
-  const usual = STEPS.map((one) => event.target.querySelector(`[data-do=${one}]`)).find(Boolean);
-  if (usual && !document.body.classList.contains("resting")) usual.click();
+  const button = event.target.querySelector(`.buttons ${wanted}`) ?? (event.key === "Enter" ? event.target.querySelector(".seen") : null);
+  if (button && isReadyForKeys(button) && !document.body.classList.contains("resting")) button.click();
 }

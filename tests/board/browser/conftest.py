@@ -1,8 +1,12 @@
 """One Chromium for each worker. Where there is none, or nothing that drives it, the tests' modules skip themselves."""
 
 from collections.abc import AsyncIterator
+from datetime import timedelta
 
+import pytest
 import pytest_asyncio
+
+from orderbridge_board import cards
 
 FLAGS = (
     "--no-sandbox",  # the tests may run as root
@@ -12,6 +16,12 @@ FLAGS = (
     "--disable-sync",
     "--no-first-run",
 )
+
+
+@pytest.fixture(autouse=True)
+def hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What can be taken back is held back for as short as a test likes to wait."""
+    monkeypatch.setattr(cards, "HOLD", timedelta(milliseconds=200))
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")

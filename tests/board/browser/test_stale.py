@@ -31,7 +31,7 @@ EventSource.prototype.addEventListener = function (name, hear) {
 CUTS = 20
 STEP_MS = 500  # by the page's own clock
 SHOWN = """() => [...document.querySelectorAll(".card:not(.gone)")].map((card) => [
-  card.dataset.key, card.querySelector("h2").textContent, card.querySelectorAll(".items > li").length,
+  card.dataset.key, card.querySelector("h3").textContent, card.querySelectorAll(".items > li").length,
   card.classList.contains("stop"),
 ]).sort()"""
 TABLES = """

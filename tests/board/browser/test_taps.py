@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from tests import databases
 from tests.board.browser.counter import ALERTS, Browser, Counter, Tablet, opened, till_on
 from tests.test_daemon import UNTIL_CLEARED_S, Till, certificates, sandbox, until, world
 
+from orderbridge_board import cards
 from orderbridge_sandbox import Fault, Sandbox, World
 from orderbridge_sandbox.scenery import KADIKOY
 
@@ -31,10 +33,15 @@ SENDS = """(values) => Promise.all(Array.from({ length: 10 }, () => fetch("/boar
 }).then((answer) => answer.status)))"""
 FREE_AGAIN = """() => [...document.querySelectorAll(".row")].some((row) =>
   row.querySelector(".verdict").textContent.includes("Gönderilemedi") && !row.querySelector("button").disabled)"""
-ENABLED = ".card [data-do={}]:enabled"
+ENABLED = ".card [data-do={}]:enabled:not([aria-disabled])"
 ROWS = "SELECT action, state, created_by FROM delivery_actions ORDER BY id"
 CANCEL = "INSERT INTO delivery_actions (action, payment_key, reason_id) VALUES ('cancel', ?, 3)"  # as the till does
 RUSH = 11
+UNTIL_IT_SAYS_SO = """() => new Promise((resolve) => {
+  const began = performance.now();
+  const wait = () => (document.querySelector(".card .verdict.failed") ? resolve(performance.now() - began) : requestAnimationFrame(wait));
+  wait();
+})"""
 SLOTS = """() => [...document.querySelectorAll(".card")].map((card) => [card.dataset.key, card.querySelector(".slot").textContent])"""
 PLACES = """() => [...document.querySelectorAll(".card")].map((card) => {
   const { x, y, width, height } = card.getBoundingClientRect();
@@ -64,7 +71,7 @@ async def test_a_rush_is_all_there_and_a_touch_on_the_bar_shows_it(counter: Coun
     await tablet.arm()
     await tablet.page.click("#menu")
     orders = [world.place_order(restaurant_id=KADIKOY) for _ in range(RUSH)]
-    call = tablet.page.locator(".call.fresh", has_text=f"YENİ{RUSH}")
+    call = tablet.page.locator(".call.fresh", has_text=f"YENİ {RUSH}")
     await call.wait_for()
     await tablet.hears("new")
     await call.click()
@@ -101,7 +108,7 @@ async def test_twenty_taps_on_two_tablets_are_one_row_and_show_the_verdict_when_
     await until(lambda: world.calls("accept"))
     for tablet in tablets:
         await tablet.shows(order, "Gönderiliyor: Kabul (25 dk)")
-        assert "tamam" not in await verdict(tablet)
+        assert "tamam" not in (await tablet.page.locator(tablet.card(order)).text_content() or "")
     world.faults.clear()
     for tablet in tablets:
         await tablet.shows(order, "Kabul (25 dk): tamam")
@@ -113,7 +120,7 @@ async def test_twenty_taps_on_two_tablets_are_one_row_and_show_the_verdict_when_
         assert await tablet.page.locator("[data-do=on_the_way]:not([disabled])").count() == 0
     world.faults.clear()
     for tablet in tablets:
-        await tablet.shows(order, "Yola çıktı: tamam")
+        await tablet.page.wait_for_selector(ENABLED.format("complete"))
     rows = await asyncio.to_thread(till.rows, ROWS)
     assert [(row["action"], row["state"]) for row in rows] == [("accept", "done"), ("on_the_way", "done")]
     assert {row["created_by"] for row in rows} <= {"Tezgâh", "Mutfak"}
@@ -125,7 +132,7 @@ async def test_a_choice_is_about_what_was_seen_when_the_question_came(counter: C
     for tablet in (slow, quick):
         await tablet.arm()
     order = await counter.order()
-    await slow.tap(order, "accept")
+    await slow.tap(order, "minutes")
     world.faults.add(Fault.error("accept", 400, "invalid_status", "Bu sipariş kabul edilemez"))
     await quick.accept(order)
     for tablet in (quick, slow):
@@ -172,17 +179,123 @@ async def test_an_accept_is_taken_back_while_it_waits(counter: Counter, till: Ti
     assert (await asyncio.to_thread(till.rows, ROWS))[0]["state"] == "withdrawn"
 
 
-async def test_what_nobody_can_complete_is_put_away_on_every_tablet(counter: Counter):
+DISH = {"food_id": 1001, "name": "Lahmacun", "price": 100, "quantity": 1, "total": 100, "note": "", "option_groups": []}
+DISH["id"] = "00000000-0000-4000-8000-000000000001"
+AT = "([x, y]) => document.elementFromPoint(x, y).closest('.card')?.dataset.key"
+
+
+@pytest.mark.parametrize("hand", ["mouse", "finger"])
+async def test_what_moved_under_a_point_takes_no_touch_there_until_it_was_seen(counter: Counter, till: Till, hand: str):
+    """Aim, then a gap closes, then touch: nothing is accepted. Nor by a finger that came down too early and stays."""
+    tablet = await counter.tablet(has_touch=hand == "finger", viewport={"width": 360, "height": 1900})
+    page = tablet.page
+    await page.clock.install()
+    await tablet.arm()
+    orders = [await counter.order(foods=[DISH], total=100) for _ in range(4)]  # all as high
+    await page.wait_for_selector(tablet.card(orders[3]))
+    await page.clock.pause_at(datetime.now().astimezone() + timedelta(seconds=5))
+    touch = page.touchscreen.tap if hand == "finger" else page.mouse.click
+    await touch(180, 1890)  # hands are at work
+    await asyncio.to_thread(till.run, CANCEL, orders[0].key)
+    await page.locator(".card.gone").wait_for(state="attached")
+    box = await page.locator(f"{tablet.card(orders[1])} [data-do=accept]").bounding_box()
+    assert box is not None
+    at = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    while await page.locator(".card.gone").count():
+        await page.clock.run_for(1_000)
+    while await page.evaluate("document.getAnimations().length"):  # it slides by the browser's own clock
+        pass
+    assert await page.evaluate(AT, at) == str(orders[2].key)
+    await touch(*at)
+    if hand == "mouse":
+        await page.mouse.down()
+        await page.clock.run_for(700)
+        await page.mouse.up()
+    await page.clock.run_for(700)
+    assert await asyncio.to_thread(till.rows, "SELECT 1 FROM delivery_actions WHERE action = 'accept'") == []
+    await touch(*at)
+    await until(lambda: orders[2].status_id == 2)
+    assert orders[1].status_id == 1
+
+
+@pytest.mark.parametrize("courier", ["come_get", "platform_courier"])
+async def test_what_others_carry_is_put_away_on_every_tablet_asks_nobody_and_comes_back(
+    counter: Counter, world: World, courier: str
+):
     tablet, other = await counter.tablet(), await counter.tablet("Mutfak")
     await tablet.arm()
-    order = await counter.order(courier_type="come_get", shipping_method="pickup")
+    await other.arm()
+    order = await counter.order(courier_type=courier)
     await tablet.accept(order)
     await tablet.shows(order, "Kabul (25 dk): tamam")
-    await tablet.tap(order, "complete")
-    await tablet.page.locator(".card .verdict.refused").wait_for()
     await tablet.tap(order, "handed")
-    for page in (tablet.page, other.page):
-        await page.locator(other.card(order)).wait_for(state="detached")
+    for one in (tablet, other):
+        await one.page.locator(one.card(order)).wait_for(state="detached")
+    assert not world.calls("complete")
+    await other.page.click("#recall")
+    await other.page.click("[data-do=bring_back]")
+    await tablet.page.wait_for_selector(tablet.card(order))
+
+
+async def test_what_was_completed_elsewhere_is_put_away(counter: Counter):
+    """By the restaurant's courier, and the platform shows it no more."""
+    tablet = await counter.tablet()
+    await tablet.arm()
+    order = await counter.order()
+    await tablet.accept(order)
+    await tablet.tap(order, "on_the_way")
+    await tablet.page.wait_for_selector(ENABLED.format("complete"))
+    await tablet.tap(order, "more")
+    await tablet.choose("Teslim edildi: ekrandan kaldır")
+    await tablet.page.locator(tablet.card(order)).wait_for(state="detached")
+
+
+@pytest.mark.parametrize("what", ["on_the_way", "complete"])
+async def test_what_cannot_be_undone_is_taken_back_on_its_own_button_and_was_never_sent(
+    counter: Counter, till: Till, world: World, monkeypatch: pytest.MonkeyPatch, what: str
+):
+    """On another tablet, too; and when the moment is over it is sent once."""
+    tablet, other = await counter.tablet(), await counter.tablet("Mutfak")
+    await tablet.arm()
+    await other.arm()
+    order = await counter.order()
+    await tablet.accept(order)
+    if what == "complete":
+        await tablet.tap(order, "on_the_way")
+    await tablet.page.wait_for_selector(ENABLED.format(what))
+    monkeypatch.setattr(cards, "HOLD", timedelta(minutes=1))
+    await tablet.tap(order, what)
+    await tablet.shows(order, "Geri al (")
+    assert not world.calls(what)
+    await other.tap(order, "back")
+    await tablet.shows(order, "geri alındı")
+    await tablet.page.wait_for_selector(ENABLED.format(what))
+    monkeypatch.setattr(cards, "HOLD", timedelta(milliseconds=200))
+    await tablet.tap(order, what)
+    await until(lambda: len(world.calls(what)) == 1)
+    rows = await asyncio.to_thread(till.rows, ROWS)
+    states = [row["state"] for row in rows if row["action"] == what]
+    assert (states[0], len(states)) == ("withdrawn", 2)
+
+
+@pytest.mark.parametrize("how", ["nobody listens", "nobody answers"])
+async def test_a_tap_on_a_dead_daemon_says_so_within_a_second_and_its_button_lives(counter: Counter, how: str):
+    """The bar says on which orders."""
+    tablet = await counter.tablet()
+    await tablet.arm()
+    orders = [await counter.order(), await counter.order()]
+    button = tablet.page.locator(f"{tablet.card(orders[0])} [data-do=accept]")
+    await tablet.page.route("**/board/act*", lambda route: route.abort() if how == "nobody listens" else None)
+    await button.click()
+    assert await tablet.page.evaluate(UNTIL_IT_SAYS_SO) < 1000
+    assert await button.is_enabled()
+    bar = tablet.page.locator("#bar.red", has_text=f"1 siparişte dokunuş yazılamadı: #{orders[0].number}")
+    await bar.wait_for()
+    await tablet.page.unroute_all(behavior="ignoreErrors")
+    if how == "nobody listens":
+        await button.click()
+        await tablet.shows(orders[0], "Kabul (25 dk): tamam")
+        await bar.wait_for(state="hidden")
 
 
 async def test_a_cancel_takes_two_steps_and_the_services_reasons(counter: Counter, till: Till):
@@ -220,24 +333,27 @@ async def test_without_reasons_a_cancel_says_why_it_must_wait(counter: Counter, 
     await tablet.page.locator("dialog [data-do=choose]").first.wait_for()
 
 
-async def test_nothing_moves_under_a_finger(counter: Counter, till: Till):
-    """A new card comes last. One that ends leaves its place empty until no hand has been near for a while."""
+async def test_nothing_moves_while_a_finger_is_on_the_glass_nor_until_hands_have_rested(counter: Counter, till: Till):
+    """What comes and what goes waits for the finger; a gap stays for a while."""
     tablet = await counter.tablet()
     await tablet.page.clock.install()
     await tablet.arm()
     orders = [await counter.order(note="Zil bozuk") for _ in range(4)]
     await tablet.page.wait_for_selector(tablet.card(orders[-1]))
+    await tablet.page.wait_for_function("() => document.getAnimations().length === 0")
     before = await tablet.page.evaluate(PLACES)
     await tablet.page.mouse.move(600, 300)
     await tablet.page.mouse.down()  # and stays down
     newest = await counter.order()
-    await tablet.page.wait_for_selector(tablet.card(newest))
-    assert (await tablet.page.evaluate(PLACES))[: len(before)] == before
     await asyncio.to_thread(till.run, CANCEL, orders[0].key)
-    await tablet.page.locator(f"{tablet.card(orders[0])}.gone").wait_for(state="attached")
-    after = await tablet.page.evaluate(PLACES)
-    assert after[1 : len(before)] == before[1:]
-    await tablet.page.clock.run_for(10_000)
+    await tablet.hears("new")
+    await until(lambda: orders[0].status_id == 6)
+    await tablet.page.clock.run_for(4_000)
+    assert await tablet.page.evaluate(PLACES) == before
+    await tablet.page.mouse.up()
+    await tablet.page.wait_for_selector(tablet.card(newest))
+    assert (await tablet.page.evaluate(PLACES))[1 : len(before)] == before[1:]
+    await tablet.page.locator(".card.gone").wait_for(state="attached")
     assert (await tablet.page.evaluate(PLACES))[1 : len(before)] == before[1:]
     await tablet.page.mouse.up()
     await tablet.page.clock.run_for(2_000)
@@ -246,27 +362,58 @@ async def test_nothing_moves_under_a_finger(counter: Counter, till: Till):
     assert await tablet.page.locator(".gone").count() == 0
 
 
-async def test_a_bump_bar_does_all_of_it(counter: Counter, till: Till):
-    """1 to 9 choose a card, Enter does the usual thing."""
+async def test_a_bump_bar_does_all_of_it(counter: Counter, monkeypatch: pytest.MonkeyPatch):
+    """1 to 9 choose a card, Enter does the usual thing, Backspace takes it back."""
     tablet = await counter.tablet()
     await tablet.arm()
     orders = [await counter.order() for _ in range(2)]
     await tablet.page.wait_for_selector(tablet.card(orders[1]))
     keys = tablet.page.keyboard
+    await tablet.page.wait_for_selector(f"{tablet.card(orders[1])} [data-do=accept]:not([aria-disabled])")
     await keys.press("2")
     await keys.press("Enter")
-    await tablet.page.wait_for_selector("dialog button:focus:enabled")
-    assert await asyncio.to_thread(till.rows, ROWS) == []
-    await keys.press("Enter")  # the usual minutes
     await tablet.shows(orders[1], "tamam")
     await tablet.page.wait_for_selector(ENABLED.format("on_the_way"))
+    monkeypatch.setattr(cards, "HOLD", timedelta(minutes=1))
+    await keys.press("Enter")
+    await tablet.page.wait_for_selector(ENABLED.format("back"))
+    await keys.press("Enter")  # does nothing
+    await keys.press("Backspace")
+    await tablet.shows(orders[1], "geri alındı")
+    await tablet.page.wait_for_selector(ENABLED.format("on_the_way"))
+    monkeypatch.setattr(cards, "HOLD", timedelta(milliseconds=200))
     await keys.press("2")
     await keys.press("Enter")
-    await tablet.shows(orders[1], "Yola çıktı: tamam")
     await tablet.page.wait_for_selector(ENABLED.format("complete"))
     await keys.press("Enter")
     await tablet.page.locator(tablet.card(orders[1])).wait_for(state="detached")
     assert (orders[0].status_id, orders[1].status_id) == (1, 5)
+
+
+async def test_a_card_keeps_its_number_and_a_number_that_became_free_rests(counter: Counter, till: Till):
+    """Who has read 2 and presses it acts on what was 2, whatever went and came meanwhile."""
+    tablet = await counter.tablet()
+    await tablet.page.clock.install()
+    await tablet.arm()
+    orders = [await counter.order() for _ in range(3)]
+    await tablet.page.wait_for_selector(tablet.card(orders[2]))
+    await tablet.page.clock.pause_at(datetime.now().astimezone() + timedelta(seconds=5))
+    await tablet.page.mouse.click(2, 2)  # hands are at work
+    await asyncio.to_thread(till.run, CANCEL, orders[0].key)
+    await tablet.page.locator(".card.gone").wait_for(state="attached")
+    orders.append(await counter.order())
+    await tablet.page.wait_for_selector(tablet.card(orders[3]))
+    await tablet.page.clock.run_for(3_500)  # gaps close
+    assert await tablet.page.locator(".card.gone").count() == 0
+    shown = dict(await tablet.page.evaluate(SLOTS))
+    assert [shown[str(order.key)] for order in orders[1:]] == ["2", "3", "4"]
+    await tablet.page.keyboard.press("2")
+    await tablet.page.keyboard.press("Enter")
+    await tablet.page.clock.run_for(1_000)
+    await until(lambda: orders[1].status_id == 2)
+    await tablet.page.clock.run_for(6_000)
+    orders.append(await counter.order())
+    await tablet.page.locator(f"{tablet.card(orders[4])} .slot", has_text="1").wait_for()
 
 
 async def test_a_tap_that_came_to_nothing_says_so_until_the_next_and_holds_no_button(counter: Counter, till: Till):
@@ -285,10 +432,11 @@ async def test_a_tap_that_came_to_nothing_says_so_until_the_next_and_holds_no_bu
     await tablet.accept(order)
     await tablet.shows(order, "Kabul (25 dk): tamam")
     await tablet.page.route("**/board/customer*", lambda route: route.abort())
-    await tablet.tap(order, "customer")
-    await tablet.shows(order, "Gönderilemedi")
+    await tablet.tap(order, "more")
+    await tablet.page.locator("dialog", has_text="Gösterilemedi").wait_for()
+    await tablet.choose("Kapat")
     await tablet.tap(order, "on_the_way")
-    await tablet.shows(order, "Yola çıktı: tamam")
+    await tablet.page.wait_for_selector(ENABLED.format("complete"))
 
 
 async def test_who_may_only_look_is_offered_no_touch(counter: Counter, till: Till, world: World):
