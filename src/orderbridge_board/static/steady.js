@@ -96,7 +96,7 @@ export function steady(all, change) {
     const buttons = one.querySelectorAll("button");
     if (!was) {
       rest(buttons, "born");
-      move(one, [{ opacity: 0, transform: "scale(0.96)" }, { opacity: 1, transform: "none" }]);
+      move(one, [{ opacity: 0, transform: "translateY(8px)" }, { opacity: 1, transform: "none" }]);
       continue;
     }
     const [x, y] = [was.x - is.x, was.y - is.y];

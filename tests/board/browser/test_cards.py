@@ -117,6 +117,7 @@ async def test_of_however_much_all_can_be_read_and_the_buttons_are_within_reach(
     await tablet.arm()
     card = tablet.page.locator(tablet.card(order))
     await card.wait_for()
+    await tablet.page.wait_for_function(AT_REST)
     tall, cut, lowest = await card.evaluate(REACH)
     assert tall > 10 * 900
     assert cut == []

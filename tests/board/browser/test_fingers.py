@@ -115,6 +115,8 @@ async def test_each_button_has_its_own_place_and_the_next_step_is_not_taken_by_t
     order = await counter.order()
     tablet = await held(counter, order)
     card = tablet.card(order)
+    while await tablet.page.evaluate("document.getAnimations().length"):  # it came with motion
+        pass
     found = [await tablet.page.evaluate(PLACES, card)]
     world.faults.add(Fault.too_many("accept", times=None))
     await tablet.tap(order, "accept")
