@@ -200,7 +200,7 @@ def masked(said: str, place: Place) -> str:
     said = re.sub(r"127\.0\.0\.1(:|', )\d+", r"127.0.0.1\g<1>8443", said)
     said = re.sub(r"port \d+", "port 5432", said)
     said = re.sub(r"(pos\.example:)\d+", r"\g<1>8443", said)
-    said = re.sub(r"PID \d+ \([^)]*\)", "PID 1234 (python3)", said)
+    said = re.sub(r"[\w.-]+, PID \d+ \([^)]*\)", "kasa-pc, PID 1234 (python3)", said)
     said = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d(?= )", "2026-11-01 12:00", said)
     said = re.sub(r"(machine|tarih): \d{4}-\d\d-\d\d", r"\1: 2026-11-01", said)
     return re.sub(r"\d\d:\d\d:\d\d", "12:00:00", said)

@@ -20,7 +20,7 @@ PROBLEM: dict[str, Any] = {
     "subject": "kadıköy",
     "since": None,
     "severity": "severe",
-    "cause": 'The service does not accept this account\'s login: "no".',
+    "cause": 'The marketplace does not accept this account\'s login: "no".',
     "remedy": "Compare the two secrets; run `orderbridge check`.",
 }
 
