@@ -105,7 +105,9 @@ async def test_the_status_is_the_worst_of_what_is_wrong_and_green_again(configur
     secret.write_text("another")
     async with process(configuration) as daemon:
         await until(
-            lambda: supervisor.listen() and supervisor.status.startswith("red: kadikoy: The marketplace does not accept")
+            lambda: (
+                supervisor.listen() and supervisor.status.startswith("red: kadikoy: The marketplace does not accept")
+            )
         )
         await asyncio.to_thread(secret.write_text, right)
         daemon.send_signal(signal.SIGHUP)

@@ -47,8 +47,7 @@ def application(
 
     async def livez(_: Request) -> Response:
         hung = watched.hung()
-        words, status = (ALIVE, 200) if hung is None else (f"hung: {hung}", UNWELL)
-        return PlainTextResponse(f"{words}\n", status)
+        return PlainTextResponse(f"{ALIVE}\n") if hung is None else PlainTextResponse(f"hung: {hung}\n", UNWELL)
 
     async def readyz(_: Request) -> Response:
         now = watched.readiness()
@@ -73,12 +72,10 @@ def application(
         host = Headers(scope=scope).get("host")
         is_probe = host is None and scope["path"] in PROBES
         asked_at = (scope.get("server") or ("",))[0] if is_strict and not is_probe else None
-        answer = (
-            inside
-            if is_known(host, names(), asked_at=asked_at)
-            else PlainTextResponse(say("web.foreign_host") + "\n", 400)
-        )
-        await answer(scope, receive, send)
+        foreign = None
+        if not is_known(host, names(), asked_at=asked_at):
+            foreign = PlainTextResponse(say("web.foreign_host") + "\n", 400)
+        await (foreign or inside)(scope, receive, send)
 
     return door
 
