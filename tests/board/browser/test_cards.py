@@ -31,7 +31,7 @@ FOOD = {
 }
 # What is too small for the hand that touches it, or does not hold its own words.
 WET = "#arm, .pairing [type=submit], .card .buttons button, dialog button, .row button"
-SMALL = """(wet) => [...document.querySelectorAll("button, input, a, .age, #bar, .money")].filter((one) => one.checkVisibility()).map((one) => {
+SMALL = """(wet) => [...document.querySelectorAll("button, input, a, .card h3, .age span, #bar, .money")].filter((one) => one.checkVisibility()).map((one) => {
   const { width, height } = one.getBoundingClientRect();
   const least = !one.matches("button, input, a") ? 0 : one.matches(wet) ? 72 : 48;
   const isCut = one.scrollWidth > one.clientWidth + 1 || one.scrollHeight > one.clientHeight + 1;
