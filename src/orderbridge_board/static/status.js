@@ -126,9 +126,11 @@ function name() {
   $("title").textContent = say("status_title");
   document.title = say("status_title");
   $("language").textContent = say("other_language");
+  $("back").textContent = say("back_to_board");
 }
 
 await learn();
+$("back").addEventListener("click", () => location.assign("/"));
 $("language").addEventListener("click", () => { speak(language() === "tr" ? "en" : "tr"); name(); refresh(); });
 name();
 await refresh();

@@ -82,6 +82,8 @@ async def test_it_says_what_status_and_day_say(
                 break
         says_the_same(before, after, status, day)
         await shows(tablet, after)
+        await tablet.page.get_by_text("Siparişlere dön").click()
+        await tablet.page.wait_for_selector("#arm, #cards", state="attached")
 
 
 async def plant(counter: Counter, till: Till, world: World) -> None:
