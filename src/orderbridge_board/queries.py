@@ -228,8 +228,10 @@ def withdraw(connection: Connection, row_id: int) -> bool:
 
 def usual_minutes(connection: Connection) -> int | None:
     """The preparing time that most of the newest accepts have; None: there are too few."""
-    rows = select(actions.c.action, actions.c.preparing_time).where(literal_column("id > 0"))  # by the index
-    newest = connection.execute(rows.order_by(actions.c.id.desc()).limit(NEWEST_ROWS))
+    last = connection.execute(select(func.max(actions.c.id))).scalar() or 0
+    newest = connection.execute(
+        select(actions.c.action, actions.c.preparing_time).where(actions.c.id > last - NEWEST_ROWS)
+    )
     chosen = [row.preparing_time for row in newest if row.action == Action.ACCEPT]
     return Counter(chosen).most_common(1)[0][0] if len(chosen) >= FEW_ACCEPTS else None
 

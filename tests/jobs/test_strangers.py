@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 from structlog.testing import capture_logs
 from tests.jobs.shop import Shop
-from tests.jobs.test_daemon_problems import checkup_of, names
+from tests.jobs.test_daemon_problems import names
 
 from orderbridge_sandbox import Fault
 
@@ -54,7 +54,7 @@ async def an_hour(shop: Shop) -> list[float]:
 
 @pytest.mark.parametrize("every_s", [7.0, 20.0, 30.0, 31.0, 45.0, 300.0])
 async def test_who_logs_in_all_the_time_keeps_no_order_out(shop: Shop, every_s: float):
-    checkup = checkup_of(shop)
+    checkup = shop.checkup()
     with capture_logs() as lines:
         async with logs_in(shop, every_s):
             good = await an_hour(shop)
