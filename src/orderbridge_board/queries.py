@@ -228,10 +228,11 @@ def withdraw(connection: Connection, row_id: int) -> bool:
 
 def usual_minutes(connection: Connection) -> int | None:
     """The preparing time that most of the newest accepts have; None: there are too few."""
-    last = connection.execute(select(func.max(actions.c.id))).scalar() or 0
+    last = connection.execute(select(func.max(actions.c.id)).where(literal_column("id > 0"))).scalar() or 0
+    rows = select(actions.c.action, actions.c.preparing_time).where(actions.c.id > last - NEWEST_ROWS)
     newest = connection.execute(
-        select(actions.c.action, actions.c.preparing_time).where(actions.c.id > last - NEWEST_ROWS)
-    )
+        rows.order_by(actions.c.id.desc()).limit(NEWEST_ROWS)
+    )  # by the index, whatever its plan
     chosen = [row.preparing_time for row in newest if row.action == Action.ACCEPT]
     return Counter(chosen).most_common(1)[0][0] if len(chosen) >= FEW_ACCEPTS else None
 
