@@ -271,7 +271,12 @@ async def test_at_a_stop_only_what_has_left_is_waited_for(
     serve: Serve, make_wire: MakeWire, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("orderbridge.net.http.HURRY_S", 0.0)
-    asked, answer = asyncio.Event(), asyncio.Event()
+    greeted, asked, answer = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def no_handshake(line: Line) -> None:
+        await line.reader.read(1)
+        greeted.set()
+        await line.until_closed()
 
     async def late(line: Line) -> None:
         await line.request()
@@ -279,9 +284,10 @@ async def test_at_a_stop_only_what_has_left_is_waited_for(
         await answer.wait()
         await line.send(http_answer(OK))
 
-    async with serving(Line.until_closed, None) as silent, serve(late) as server:
+    async with serving(no_handshake, None) as silent, serve(late) as server:
         wires = make_wire(silent), make_wire(server)
         unsent, sent = (asyncio.create_task(put(wire)) for wire in wires)
+        await greeted.wait()
         await asked.wait()
         for wire in wires:
             wire.hurry()
