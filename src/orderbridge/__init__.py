@@ -1,9 +1,9 @@
-"""orderbridge: brings a delivery marketplace's orders into the POS's own database, and back."""
+"""orderbridge copies a delivery marketplace's orders into the POS's database and sends the POS's actions back."""
 
 import signal
 import sys
 
-if sys.argv[0].endswith("/orderbridge") and "run" in sys.argv:  # a SIGHUP while the rest is loaded would end the daemon
+if sys.argv[0].endswith("/orderbridge") and "run" in sys.argv:  # a SIGHUP during the imports would end the daemon
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})  # until observe.systemd.hear_reloads
 
 from importlib.metadata import PackageNotFoundError, version

@@ -1,30 +1,28 @@
 """The actions that a POS can ask for, one row each.
 
-Only this table knows the single actions. It is read by:
+No other module names a single action. The table is read by:
 
-    store.tables        which words the column `action` takes, what each needs beside it and in which range (CHECKs);
-                        which of them answer a customer (the views)
-    store.grants        which columns a POS fills in (by store.tables)
-    store.actions       which of them end an order
-    store.problem_queries  which rows are an answer to a customer, and which cancel an order
-    rules.outbox_rows        whose row it is, its lane, its arguments, how long it is worth sending, what supersedes it
-    rules.queue                  which goes first
-    rules.lifecycle     to which status it takes an order, whether it may be sent at all
-    rules.retry         what clears the doubt after a lost answer, and what a poll proves
-    rules.outbox_rows        whether its end is an alarm
-    board cards         which of them answer a customer
-    marketplace.client  method, path and body of its call
-    cli.action_commands         its command; config.keys    the range of an automatic accept
-    board acts          what a tap asks for, and about what
+    store.tables           the values of the column `action`, the columns each one needs and their ranges (CHECKs);
+                           the actions that answer a customer (views)
+    store.write_guards     the columns that a POS writes (by store.tables)
+    store.actions          the actions that end an order
+    store.problem_queries  the actions that answer a customer, and those that cancel an order
+    rules.outbox_rows      the subject, the lane, the arguments, the expiry and the alarms of a row; what supersedes it
+    rules.queue            the priorities
+    rules.lifecycle        the status that an action gives an order, and whether it may be sent
+    rules.retry            the evidence after a lost answer, and what a poll proves
+    marketplace.client     the path and the body of each call
+    cli.action_commands    the commands; config.keys: the range of an automatic accept
+    the board              the buttons, and the actions that answer a customer
 
-A request whose answer is lost may have had its effect. Whether it is sent again, and what a refusal of the second
-request means, depends on what the service shows of the first (docs/design.md, Unknown outcomes); `Doubt` names the four
-ways. Two columns interpret what a poll shows of an order: `shown_by` are the statuses in which the action is certainly
-done, `undone` those in which it certainly is not.
+A request whose answer is lost may have had its effect (docs/design.md, Unknown outcomes). `Evidence` names what shows
+whether it had: this decides whether the request is sent again, and what a refusal of the second request means. Two
+columns interpret the status that a poll shows of an order: in `proves_done` the action is certainly done, in
+`proves_undone` it certainly is not.
 
-A new action is a word in model.Action and a row here; one with an argument of its own also a column in model.OutboxRow
-and in store.tables, with a migration. The program does not start while a word has no row, or a row contradicts itself.
-The errors of an action are in sentences/verdicts.toml, its meaning for POS developers in docs/words.toml.
+To add an action, add a member to model.Action and a row here. A new argument also needs a column in model.OutboxRow and
+in store.tables, with a migration. The program does not start while a member has no row, or a row contradicts itself.
+The errors of an action are in sentences/verdicts.toml; docs/words.toml explains it to POS developers.
 """
 
 from collections.abc import Mapping
@@ -35,7 +33,7 @@ from orderbridge.model import CANCELED, COMPLETE_WITH_PAYMENT, CONFIRMED, IN_DEL
 
 
 class Subject(StrEnum):
-    """What an action is done to. Rows that are about the same one are sent one after another."""
+    """What an action changes. Actions on the same order, restaurant or food are sent one after another."""
 
     ORDER = "order"
     RESTAURANT = "restaurant"
@@ -43,22 +41,22 @@ class Subject(StrEnum):
 
     @property
     def column(self) -> str:
-        """The column of delivery_actions that names it."""
+        """The column of delivery_actions with its id."""
         return {Subject.ORDER: "payment_key", Subject.RESTAURANT: "restaurant_id", Subject.FOOD: "food_id"}[self]
 
 
-class Doubt(Enum):
-    """What clears the doubt after a request whose answer was lost."""
+class Evidence(Enum):
+    """What shows whether a request had its effect when its answer was lost."""
 
-    POLL = auto()  # a poll shows whether it was done, and until then it is not sent again
-    REFUSAL = auto()  # it is sent again; when that is refused, the next poll shows whether it was done before
-    STATUS = auto()  # the restaurant's own status is asked before it is sent again
-    NOTHING = auto()  # nothing shows it, and doing it twice is as good as once: it is sent again
+    POLL = auto()  # a poll; the request is not sent again before it
+    REFUSAL = auto()  # a refusal of the second request, and the poll after that
+    STATUS = auto()  # the restaurant's status, asked before the request is sent again
+    NOTHING = auto()  # none: the action is idempotent and is sent again
 
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """The number that an action takes: a column of delivery_actions, and under the same name the body of its call."""
+    """The number that an action takes. The column of delivery_actions and the field of the request share its name."""
 
     column: str
     least: int
@@ -67,43 +65,41 @@ class Argument:
     help: str
 
     def takes(self, value: object) -> bool:
-        """Whether it is a number in the range."""
+        """Whether the value is a number in the range."""
         return value in range(self.least, self.most + 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionKind:
-    """One row of the table."""
+    """One action: its call, its command, its priority and its evidence."""
 
     subject: Subject
-    path: str  # of its PUT; the id of what it is done to follows
+    path: str  # of the PUT; the subject's id follows
     command: str
-    doubt: Doubt
+    evidence: Evidence
     priority: int  # 0 goes first
     argument: Argument | None = None
-    target: int | None = None  # the status that OK gives an order; None: it changes none
-    shown_by: frozenset[int] = frozenset()  # statuses in which a poll shows that it was done
-    undone: frozenset[int] | None = frozenset()  # statuses in which it shows that it was not; None: every active one
-    target_shown: str | None = None  # what the restaurant's own status says when it is done
-    superseded_by: frozenset[Action] = frozenset()  # later ones in its lane
-    answers_customer: bool = (
-        False  # a customer waits for it: it is worth sending only shortly, and its failure an alarm
-    )
-    own_courier_only: bool = False  # only for orders that the restaurant's courier delivers
+    target: int | None = None  # the order's status after OK; None: unchanged
+    proves_done: frozenset[int] = frozenset()  # an order's statuses that prove it
+    proves_undone: frozenset[int] | None = frozenset()  # None: every active status
+    target_shown: str | None = None  # the restaurant's status afterwards
+    superseded_by: frozenset[Action] = frozenset()  # later actions in its lane
+    answers_customer: bool = False  # a customer waits: it expires early, and its failure is an alarm
+    own_courier_only: bool = False  # only for orders that the restaurant's own courier delivers
 
     def __post_init__(self) -> None:
-        proved_by_poll = self.doubt in {Doubt.POLL, Doubt.REFUSAL}
-        if proved_by_poll != bool(self.shown_by) or (proved_by_poll and self.target not in self.shown_by):
-            raise TypeError(f"{self.path}: a poll clears the doubt where it shows the target, and nowhere else")
+        proved_by_poll = self.evidence in {Evidence.POLL, Evidence.REFUSAL}
+        if proved_by_poll != bool(self.proves_done) or (proved_by_poll and self.target not in self.proves_done):
+            raise TypeError(f"{self.path}: a poll is evidence exactly where it shows the target")
         if (self.target is not None) > (self.subject is Subject.ORDER) or not 0 <= self.priority < PRIORITIES:
             raise TypeError(f"{self.path}: target or priority")
-        is_asked = self.doubt is Doubt.STATUS
+        is_asked = self.evidence is Evidence.STATUS
         if is_asked != (self.target_shown is not None) or is_asked > (self.subject is Subject.RESTAURANT):
-            raise TypeError(f"{self.path}: a restaurant's status clears the doubt where it shows the target")
+            raise TypeError(f"{self.path}: a restaurant's status is evidence exactly where it shows the target")
 
     @property
     def ends_order(self) -> bool:
-        """Whether the order is over when it is done. Only one of these can come true."""
+        """Whether the action ends the order. Only one such action of an order can succeed."""
         return self.target in {COMPLETE_WITH_PAYMENT, CANCELED}
 
 
@@ -116,7 +112,7 @@ _TOGGLES_FOOD = frozenset({Action.ACTIVATE_FOOD, Action.DEACTIVATE_FOOD})
 PREPARING_TIME = Argument("preparing_time", 1, 1440, "--minutes", "Preparation time in minutes.")
 REASON_ID = Argument("reason_id", 1, 8, "--reason", "See delivery_cancel_reasons.")
 
-# A customer waits for an answer, then a courier and a till for theirs; a menu can wait a moment.
+# Priority 0 for the waiting customer, 1 for the courier and the till, 2 for menus and opening hours.
 ACTIONS: Mapping[Action, ActionKind] = {
     Action.ACCEPT: ActionKind(
         subject=Subject.ORDER,
@@ -124,9 +120,9 @@ ACTIONS: Mapping[Action, ActionKind] = {
         command="accept",
         argument=PREPARING_TIME,
         target=CONFIRMED,
-        undone=frozenset({RECEIVED}),
-        shown_by=frozenset({CONFIRMED, IN_DELIVERY}),
-        doubt=Doubt.POLL,
+        proves_undone=frozenset({RECEIVED}),
+        proves_done=frozenset({CONFIRMED, IN_DELIVERY}),
+        evidence=Evidence.POLL,
         superseded_by=_CANCEL,
         priority=0,
         answers_customer=True,
@@ -136,9 +132,9 @@ ACTIONS: Mapping[Action, ActionKind] = {
         path="/orders/ontheway",
         command="on-the-way",
         target=IN_DELIVERY,
-        undone=frozenset({CONFIRMED}),
-        shown_by=frozenset({IN_DELIVERY}),
-        doubt=Doubt.POLL,
+        proves_undone=frozenset({CONFIRMED}),
+        proves_done=frozenset({IN_DELIVERY}),
+        evidence=Evidence.POLL,
         superseded_by=_CANCEL,
         priority=1,
         own_courier_only=True,
@@ -148,9 +144,9 @@ ACTIONS: Mapping[Action, ActionKind] = {
         path="/orders/complete",
         command="complete",
         target=COMPLETE_WITH_PAYMENT,
-        undone=frozenset({IN_DELIVERY}),
-        shown_by=frozenset({COMPLETE_WITH_PAYMENT}),
-        doubt=Doubt.REFUSAL,
+        proves_undone=frozenset({IN_DELIVERY}),
+        proves_done=frozenset({COMPLETE_WITH_PAYMENT}),
+        evidence=Evidence.REFUSAL,
         priority=1,
     ),
     Action.CANCEL: ActionKind(
@@ -159,9 +155,9 @@ ACTIONS: Mapping[Action, ActionKind] = {
         command="cancel",
         argument=REASON_ID,
         target=CANCELED,
-        undone=None,
-        shown_by=frozenset({CANCELED}),
-        doubt=Doubt.REFUSAL,
+        proves_undone=None,
+        proves_done=frozenset({CANCELED}),
+        evidence=Evidence.REFUSAL,
         priority=0,
     ),
     Action.OPEN_RESTAURANT: ActionKind(
@@ -169,7 +165,7 @@ ACTIONS: Mapping[Action, ActionKind] = {
         path="/restaurants/status/open",
         command="restaurant open",
         target_shown=OPEN,
-        doubt=Doubt.STATUS,
+        evidence=Evidence.STATUS,
         superseded_by=_TOGGLES_RESTAURANT,
         priority=2,
     ),
@@ -178,7 +174,7 @@ ACTIONS: Mapping[Action, ActionKind] = {
         path="/restaurants/status/close",
         command="restaurant close",
         target_shown=CLOSED,
-        doubt=Doubt.STATUS,
+        evidence=Evidence.STATUS,
         superseded_by=_TOGGLES_RESTAURANT,
         priority=2,
     ),
@@ -186,7 +182,7 @@ ACTIONS: Mapping[Action, ActionKind] = {
         subject=Subject.FOOD,
         path="/foods/status-active",
         command="food on",
-        doubt=Doubt.NOTHING,
+        evidence=Evidence.NOTHING,
         superseded_by=_TOGGLES_FOOD,
         priority=2,
     ),
@@ -194,7 +190,7 @@ ACTIONS: Mapping[Action, ActionKind] = {
         subject=Subject.FOOD,
         path="/foods/status-passive",
         command="food off",
-        doubt=Doubt.NOTHING,
+        evidence=Evidence.NOTHING,
         superseded_by=_TOGGLES_FOOD,
         priority=2,
     ),
@@ -202,18 +198,18 @@ ACTIONS: Mapping[Action, ActionKind] = {
 
 AWAITED = frozenset(action for action, kind in ACTIONS.items() if kind.answers_customer)
 CANCELLING = frozenset(action for action, kind in ACTIONS.items() if kind.target == CANCELED)
-# Whichever of them waits, is under way or is done: the customer's order is no longer without an answer.
+# An order with one of these in any state but refused or failed counts as answered.
 ANSWERS = AWAITED | CANCELLING
 if missing := set(Action) - set(ACTIONS):
-    raise TypeError(f"{', '.join(sorted(missing))}: no row in orderbridge.actions, so nobody would know how to do it")
+    raise TypeError(f"{', '.join(sorted(missing))}: no row in orderbridge.actions")
 
 _READ = {field.name for field in fields(OutboxRow)}
 if unread := {kind.argument.column for kind in ACTIONS.values() if kind.argument is not None} - _READ:
-    raise TypeError(f"{', '.join(sorted(unread))}: no field of OutboxRow, so it would never be read")
+    raise TypeError(f"{', '.join(sorted(unread))}: no field of OutboxRow")
 
 
 def of_subject(subject: Subject) -> frozenset[Action]:
-    """The actions that are done to an order, a restaurant or a food."""
+    """All actions on orders, on restaurants or on foods."""
     return frozenset(action for action, kind in ACTIONS.items() if kind.subject is subject)
 
 
@@ -223,13 +219,13 @@ ARGUMENTS = tuple(dict.fromkeys(kind.argument for kind in ACTIONS.values() if ki
 
 
 def key_of(row: OutboxRow) -> str:
-    """Which order, restaurant or food a row is about; "" where the POS does not say, and such a row is refused."""
+    """The id of the row's order, restaurant or food; "" if the POS wrote none (the row is refused)."""
     named = getattr(row, ACTIONS[row.action].subject.column)
     return "" if named is None else str(named)
 
 
 def argument_of(row: OutboxRow) -> int | None:
-    """The number that the action of a row takes; None when it takes none."""
+    """The row's argument; None if its action takes none."""
     argument = ACTIONS[row.action].argument
     value: int | None = None if argument is None else getattr(row, argument.column)
     return value

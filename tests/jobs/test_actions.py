@@ -12,7 +12,7 @@ import pytest
 from tests.jobs.shop import KADIKOY, Shop
 
 from orderbridge import texts
-from orderbridge.actions import ACTIONS, ActionKind, Doubt, Subject
+from orderbridge.actions import ACTIONS, ActionKind, Evidence, Subject
 from orderbridge.cli.main import program
 from orderbridge.model import Action, Attempt, Outcome, Verdict
 from orderbridge.rules.outbox_rows import argument_problem, lane_of
@@ -36,7 +36,7 @@ def columns_of(kind: ActionKind, key: str = "") -> dict[str, Any]:
 
 async def due(shop: Shop, action: Action) -> str:
     """An order in a status from which the action leads on; its key."""
-    undone = ACTIONS[action].undone
+    undone = ACTIONS[action].proves_undone
     return (await shop.taken_in(status_id=min(undone) if undone else 1)).key
 
 
@@ -121,8 +121,13 @@ async def test_a_lost_answer_is_cleared_up_as_its_row_says(shop: Shop, action: A
     shop.world.faults.add(Fault.drop(action, when=When.AFTER))
     ended = await shop.verdict(row)
     sent = len(shop.calls(action))
-    known_by = {Doubt.POLL: "poll", Doubt.REFUSAL: "refusal", Doubt.STATUS: "status", Doubt.NOTHING: "answer"}
-    assert (ended["state"], sent) == ("done", 1 if ACTIONS[action].doubt in {Doubt.POLL, Doubt.STATUS} else 2)
+    known_by = {
+        Evidence.POLL: "poll",
+        Evidence.REFUSAL: "refusal",
+        Evidence.STATUS: "status",
+        Evidence.NOTHING: "answer",
+    }
+    assert (ended["state"], sent) == ("done", 1 if ACTIONS[action].doubt in {Evidence.POLL, Evidence.STATUS} else 2)
     assert ended["known_by"] in {known_by[ACTIONS[action].doubt], "poll"}
 
 
@@ -134,12 +139,12 @@ SOUND = ACTIONS[Action.ON_THE_WAY]
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"shown_by": frozenset()},
-        {"shown_by": frozenset({2})},
+        {"proves_done": frozenset()},
+        {"proves_done": frozenset({2})},
         {"target": None},
         {"subject": Subject.FOOD},
-        {"doubt": Doubt.NOTHING},
-        {"doubt": Doubt.STATUS},
+        {"evidence": Evidence.NOTHING},
+        {"evidence": Evidence.STATUS},
         {"priority": 3},
         {"target_shown": "Open"},
     ],

@@ -1,6 +1,6 @@
 """The command line. Results go to stdout, messages to stderr; exit codes are those of docs/design.md, Exit codes.
 
-Each command imports what it needs when it runs, so that `--help` and the short ones stay fast.
+Each command imports what it needs when it runs, which keeps `--help` and short commands fast.
 """
 
 from orderbridge.cli.main import main

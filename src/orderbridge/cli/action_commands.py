@@ -1,4 +1,4 @@
-"""Acting: each command writes one row into the outbox, as a POS would. `--wait` waits for the verdict."""
+"""The commands accept, cancel, … write one row into the outbox, as a POS does; `actions` lists and changes rows."""
 
 import time
 from collections.abc import Iterator, Mapping
@@ -62,14 +62,14 @@ def _write(context: Context, *, wait: bool, timeout: int, as_json: bool, **value
 
 
 def _refuse_unknown(context: Context, name: str) -> None:
-    """Raise UsageError where no account has this name: in the file, and in the database where they are read from there."""
+    """Raise UsageError if neither the file nor, with accounts from the database, the database has this account."""
     settings = context.settings
     if name in {account.name for account in settings.accounts}:
         return
     if settings.fleet.from_database:
         if context.read(lambda tx: accounts.is_there(tx, name)):
             return
-        raise click.UsageError(say("accounts.unknown", names=name))  # there may be thousands
+        raise click.UsageError(say("accounts.unknown", names=name))  # lists no names: there may be thousands
     names = ", ".join(account.name for account in settings.accounts)
     raise click.UsageError(say("command.no_account", name=name, names=names))
 
@@ -79,7 +79,7 @@ def _row(context: Context, row_id: int) -> dict[str, Any]:
     return context.read(lambda tx: dict(tx.execute(query).mappings().one()))
 
 
-# How the command line names what an action is done to. An id is lower case in our tables, whatever is typed.
+# The argument of each subject. Our tables keep ids in lower case.
 _NAMED: dict[Subject, click.Argument] = {
     Subject.ORDER: click.Argument(["payment_key"], metavar="KEY"),
     Subject.RESTAURANT: click.Argument(["restaurant_id"], metavar="RESTAURANT_ID", type=str.lower),
@@ -88,7 +88,7 @@ _NAMED: dict[Subject, click.Argument] = {
 
 
 def _command(name: str, actions: Mapping[str, Action]) -> click.Command:
-    """A command that writes an action: the only one of this name, or the one that is chosen by its second word."""
+    """One command for the action of this name, or for two whose second word (`on`, `off`) selects the action."""
     kind = ACTIONS[next(iter(actions.values()))]
 
     @pass_context
@@ -107,7 +107,7 @@ def _command(name: str, actions: Mapping[str, Action]) -> click.Command:
 
 
 def _commands() -> Iterator[click.Command]:
-    """One for each first word in the table of actions."""
+    """One command for each first word in the table of actions."""
     by_name: dict[str, dict[str, Action]] = {}
     for action, kind in ACTIONS.items():
         name, _, what = kind.command.partition(" ")
@@ -137,7 +137,7 @@ def actions_list(context: Context, unfinished: bool, limit: int, as_json: bool) 
 
 
 def _for_people(row: Mapping[str, Any]) -> dict[str, Any]:
-    """What fits on a screen: one column for what the action is done to."""
+    """The columns for a terminal, with the order, restaurant or food in one of them."""
     subject = str(row["payment_key"] or row["restaurant_id"] or row["food_id"])[:SHORT_KEY]
     shown = {name: row[name] for name in LISTED if name not in {"payment_key", "restaurant_id", "food_id"}}
     return shown | {"subject": subject}

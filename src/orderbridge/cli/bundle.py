@@ -1,7 +1,7 @@
-"""`orderbridge support-bundle`: everything that support needs, and no customer in it.
+"""`orderbridge support-bundle` writes a ZIP with what support needs, without customers' data and secrets.
 
-Each part is made alone: what cannot be had, without a daemon, a database or a configuration, is named in about.json.
-The archive is made in memory: a full disk is found out before anything is written.
+Each part is made on its own. about.json names the parts that failed, for want of a daemon, a database or a
+configuration. The archive is made in memory, so that a full disk leaves no partial file.
 """
 
 import io
@@ -50,7 +50,7 @@ COLUMNS = {
         created_utc state attempts next_attempt_utc expires_utc http_status error_code known_by finished_utc""",
     "attempts": "action_id attempt started_utc finished_utc outcome spent http_status error_code",
 }
-# Of the configuration, keys whose text is shown as it is; of `status`, keys whose text may be a code.
+# CONFIGURATION: keys whose text is shown unmasked. CODES: keys of `status` whose text may be a code.
 CONFIGURATION = frozenset(
     "language base_url timezone url journal command_severity accounts name restaurants listen board format".split()
 )
@@ -61,8 +61,8 @@ LOG = frozenset(
     payment_key reason refusals refused restaurant_id restaurants rows seconds severity state status_id subject table type
     unfinished wait_s waiting""".split()
 )
-TOO_LARGE = 10**8  # may be a telephone number
-DEEPEST = 20  # levels of a document
+TOO_LARGE = 10**8  # a larger number may be a telephone number
+MAX_DEPTH = 20  # levels of a document
 _TIME = r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:[.,]\d{1,6})?)?(?:Z|[+-]\d\d:?\d\d)?)?"
 _CODE = r"[a-z][a-z0-9]*(?:[_.:,][a-z0-9]+)*|[A-Z][A-Z_]*|[A-Za-z]*(?:Error|Exception|Timeout)"
 _UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
@@ -76,12 +76,12 @@ _PAIR = re.compile(r"\b([a-z_]+)=(\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|\S+)")
 _PLACE = re.compile(r"/((?:orderbridge|site-packages)/[\w/.-]+\.py)\\?\", line (\d+), in (\w+)")
 _RAISED = re.compile(r"([A-Za-z_.]*(?:Error|Exception|Timeout)):")
 
-Names = Collection[str]  # of the configured accounts, which are no customers
+Names = Collection[str]  # of the configured accounts, shown unmasked
 
 LOG_LINES = 3000
 LOG_BYTES = 4 * 1024 * 1024
 LOG_S = 20.0  # for journalctl
-MOST_STORIES = 20
+MAX_ORDERS = 20
 METRICS_S = 3.0
 
 
@@ -110,18 +110,18 @@ def support_bundle(
 
 
 class _Bundle:
-    """The parts so far, and what could not be had."""
+    """The parts so far, and the errors of those that failed."""
 
     def __init__(self) -> None:
         self.parts: dict[str, str] = {"README.txt": f"orderbridge support-bundle\n\n{say('bundle.readme')}\n"}
         self.missing: dict[str, str] = {}
 
     def add(self, name: str, make: Callable[[], Any]) -> Any:
-        """Make a part; its value, or None when it could not be had. Texts stand as they are, all else as JSON."""
+        """Make and return a part, or return None and note why it failed. Strings are stored as text, all else as JSON."""
         try:
             made = make()
             text = made if isinstance(made, str) else json.dumps(made, ensure_ascii=False, indent=1, default=plain)
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - the other parts help all the same
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - the other parts still help
             causes = (error, error.__cause__, getattr(error, "orig", None))
             self.missing[name] = ", ".join(type(cause).__name__ for cause in causes if cause is not None)
             return None
@@ -164,7 +164,7 @@ def _about() -> dict[str, Any]:
 
 
 def _metrics(context: Context) -> str:
-    """Asked at our own address, whatever name the certificate has; by a name that the board knows, too."""
+    """Read the daemon's metrics at its own address, without verifying the certificate."""
     web = context.settings.web
     if not web.listen:
         return say("bundle.no_metrics") + "\n"
@@ -176,7 +176,7 @@ def _metrics(context: Context) -> str:
 
 
 def _read(context: Context, work: Callable[[Any], Any]) -> Any:
-    """Also of a database whose tables are another program's."""
+    """Read, whatever the schema revision is: the bundle must also work before an upgrade."""
     with closing(context.database()) as database:
         return database.read_now(work)
 
@@ -193,9 +193,9 @@ def _schema(tx: Any) -> dict[str, Any]:
 
 
 def _keys(tx: Any, wanted: tuple[str, ...]) -> str:
-    """The orders that were asked for, and those with a trouble."""
+    """The keys of the orders named on the command line and of those with a problem."""
     named = [row["payment_key"] for one in wanted for row in overview.find(tx, one)]
-    return "\n".join(dict.fromkeys([*named, *overview.troubled(tx)[:MOST_STORIES]]))
+    return "\n".join(dict.fromkeys([*named, *overview.troubled(tx)[:MAX_ORDERS]]))
 
 
 def _story(context: Context, key: str, accounts: frozenset[str]) -> dict[str, Any]:
@@ -206,7 +206,7 @@ def _story(context: Context, key: str, accounts: frozenset[str]) -> dict[str, An
 
 
 def _log(log_file: Path | None, unit: str, accounts: frozenset[str]) -> str:
-    """What is listed of the last lines: of the file, else of the unit's journal."""
+    """The last lines of the file or of the unit's journal, reduced to the listed fields."""
     if log_file is not None:
         with log_file.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
@@ -223,7 +223,7 @@ def _log(log_file: Path | None, unit: str, accounts: frozenset[str]) -> str:
 
 
 def _write(file: Path, data: bytes) -> None:
-    """Raises ClickException; then no half file is left."""
+    """Write the file or raise ClickException; a partial file is removed."""
     try:
         with open(file, "xb", opener=lambda path, flags: os.open(path, flags, 0o600)) as out:
             out.write(data)
@@ -237,16 +237,16 @@ def _write(file: Path, data: bytes) -> None:
         raise click.ClickException(say("bundle.not_written", file=file, error=error.strerror)) from error
 
 
-# ---- what may stand in it --------------------------------------------------------------------------------------------
+# ---- masking ---------------------------------------------------------------------------------------------------------
 
 
 def mask(text: str) -> str:
-    """That there was a text, and how long."""
+    """Replace a text by its length."""
     return f"***({len(text)})"
 
 
 def value(cell: Any, accounts: Names = ()) -> Any:
-    """One of a listed place: a number, a time, an id, the name of an account or a code."""
+    """Show a number, a time, an id, an account's name or a code; mask anything else."""
     if cell is None or isinstance(cell, bool | datetime):
         return cell
     if isinstance(cell, int | float | Decimal):
@@ -255,7 +255,7 @@ def value(cell: Any, accounts: Names = ()) -> Any:
 
 
 def row(part: str, cells: Mapping[str, Any], accounts: Names) -> dict[str, Any]:
-    """The listed columns of a row of `COLUMNS[part]`. An account's name is the POS's word: only a configured one is shown."""
+    """The columns `COLUMNS[part]` of a row. The POS writes `account`; an unknown name is masked."""
     shown = {name: value(cells[name], accounts) for name in COLUMNS[part].split() if name in cells}
     if cells.get("account") not in {None, *accounts}:
         shown["account"] = mask(str(cells["account"]))
@@ -265,7 +265,7 @@ def row(part: str, cells: Mapping[str, Any], accounts: Names) -> dict[str, Any]:
 
 
 def tree(part: Any, accounts: Names = (), *, texts: Collection[str] = (), key: str = "") -> Any:
-    """Numbers, times and accounts, the codes of CODES, and what the keys `texts` have."""
+    """Mask every text in a JSON tree but times, accounts, the codes of CODES and the values of the keys `texts`."""
     if isinstance(part, dict):
         return {
             str(value(name, accounts)): tree(inner, accounts, texts=texts, key=name) for name, inner in part.items()
@@ -278,7 +278,7 @@ def tree(part: Any, accounts: Names = (), *, texts: Collection[str] = (), key: s
 
 
 def log_line(text: str, accounts: Names) -> str:
-    """Of a line of the log, in any of its forms, its time, level, event and listed fields, and the places of a traceback."""
+    """The time, level, event, listed fields and traceback positions of a log line in any of the log formats."""
     fields = _fields(text)
     found = _CONSOLE.search(text)
     level, event = found.groups() if found else (fields.get("level", ""), fields.get("event", ""))
@@ -293,7 +293,7 @@ def log_line(text: str, accounts: Names) -> str:
 def _fields(text: str) -> dict[str, str]:
     try:
         return {name: str(cell) for name, cell in json.loads(text).items()}
-    except (ValueError, AttributeError, RecursionError):  # it is no JSON
+    except (ValueError, AttributeError, RecursionError):  # not JSON
         return {name: cell.strip("\"'") for name, cell in _PAIR.findall(text)}
 
 
@@ -311,9 +311,9 @@ def _known_fields() -> frozenset[str]:
 
 
 def document(payload: str) -> Any:
-    """Its structure: the interface's own field names, and of each value only its kind and length."""
+    """The structure of a document: field names of the interface, and the kind and length of each value."""
     try:
-        return _shape(json.loads(payload), DEEPEST)
+        return _shape(json.loads(payload), MAX_DEPTH)
     except (ValueError, RecursionError):
         return mask(payload)
 

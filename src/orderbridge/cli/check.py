@@ -1,9 +1,9 @@
-"""`check`: is everything in place? Each thing on a line, with its remedy where it is not.
+"""`check` examines the installation and prints one line for each finding, with a remedy for each fault.
 
-It changes nothing: no file and no table is made, no order is asked for. A login is made only where no kept token works,
-and its token is kept where the tables are there. So it may run at any time, beside a daemon and as another user.
-`check --settings` shows the settings in force; `config show` does so for scripts that call it.
-A probe yields a `Finding` for each thing, which people see as it comes and programs at the end.
+It can run at any time, beside a daemon and as another user: it makes no file and no table, and it polls no orders. It
+logs in only if no stored token works, and stores the new token if the tables exist. `check --settings` shows the
+settings in force; `config show` does the same for older scripts. A probe yields `Finding`s: printed at once for people,
+at the end with `--json`.
 """
 
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
@@ -29,7 +29,7 @@ OK, WARNING, FAILED = "ok", "warning", "failed"
 
 
 class Finding(NamedTuple):
-    """`what` is a stable word, with a subject where there are several. `detail`: the cause."""
+    """The result of one examination. `what` is a stable code; `subject` tells several findings of one code apart."""
 
     level: str
     what: str
@@ -39,22 +39,22 @@ class Finding(NamedTuple):
 
 
 def good(what: str, detail: Words = "", *, subject: str = "") -> Finding:
-    """All is well with it."""
+    """A finding without a fault."""
     return Finding(OK, what, sentence(detail), "", subject)
 
 
 def warn(what: str, detail: Words, remedy: Words = "", *, subject: str = "") -> Finding:
-    """It works, and needs attention."""
+    """A finding that works but needs attention."""
     return Finding(WARNING, what, sentence(detail), sentence(remedy), subject)
 
 
 def bad(what: str, detail: Words, remedy: Words = "", *, subject: str = "") -> Finding:
-    """It does not work."""
+    """A finding that does not work."""
     return Finding(FAILED, what, sentence(detail), sentence(remedy), subject)
 
 
 def failed(what: str, error: MarketplaceError, *, has_worked: bool, subject: str = "") -> Finding:
-    """A request that did not end well: why in a word and what is known of it, then the cause and the remedy."""
+    """A failed request: its reason code, HTTP status, cause and remedy."""
     if has_worked:
         error.known_before()
     status = f"HTTP {error.http_status}" if error.http_status is not None else ""
@@ -65,22 +65,22 @@ def failed(what: str, error: MarketplaceError, *, has_worked: bool, subject: str
 
 @dataclass(slots=True)
 class Checked:
-    """What is checked, and what the probes so far have found out for those that follow."""
+    """What is checked, and the results of earlier probes that later ones need."""
 
     context: Context
     settings: "Settings"
     database: "Database | None" = None
-    is_current: bool = False  # its tables are those of this program
-    may_write: bool = False  # and so a token may be kept in it
-    worker: str | None = None  # who works on it
+    is_current: bool = False  # its schema revision is this program's
+    may_write: bool = False  # and so a token can be stored
+    worker: str | None = None  # the daemon that holds the database
     is_unusable: bool = False  # `run` ends with 78
-    has_worked: bool = False  # the service has answered with this configuration before
-    is_reached: bool = False  # it has answered now
+    has_worked: bool = False  # the marketplace has answered with this configuration before
+    is_reached: bool = False  # it answers now
 
     @property
     def opened(self) -> "Database":
         """The database, for probes that need it."""
-        assert self.database is not None  # noqa: S101 - they are called with one
+        assert self.database is not None  # noqa: S101 - these probes run only with one
         return self.database
 
     def close(self) -> None:
@@ -94,20 +94,20 @@ AsyncProbe = Callable[[Checked], AsyncIterator[Finding]]
 
 
 class Report:
-    """`machine`: nothing is shown before `show`."""
+    """Collects findings. `machine`: they are printed by `show`, as JSON, and not as they come."""
 
     def __init__(self, *, machine: bool) -> None:
         self._machine = machine
         self._findings: list[Finding] = []
 
     def probe(self, probes: Iterable[Probe], checked: Checked) -> None:
-        """Run them one after another."""
+        """Run the probes one after another."""
         for probe in probes:
             for finding in probe(checked):
                 self.add(finding)
 
     async def ask(self, probes: Iterable[AsyncProbe], checked: Checked) -> None:
-        """The same of probes that ask the service."""
+        """Run probes that send requests to the marketplace."""
         for probe in probes:
             async for finding in probe(checked):
                 self.add(finding)
@@ -117,19 +117,19 @@ class Report:
         return all(finding.level != FAILED for finding in self._findings)
 
     def show(self) -> None:
-        """For programs, all of it."""
+        """Print all findings as JSON if `machine`."""
         if self._machine:
             show_json([_document(finding) for finding in self._findings])
 
     def add(self, finding: Finding) -> None:
-        """One more; people see it at once."""
+        """Add a finding, and print it unless `machine`."""
         self._findings.append(finding)
         if not self._machine:
             click.echo("\n".join(_lines(*finding)))
 
 
 def _lines(level: str, what: str, detail: str, remedy: str, subject: str) -> Iterator[str]:
-    """How it is, what it is about and the cause in columns; the remedy below the cause."""
+    """Level, label and cause in columns; the remedy below the cause."""
     mark, label = say(f"mark.{level}"), say(f"label.{what}")
     start = f"{mark:<{_width('mark')}}  {label:<{_width('label')}}  "
     line = folded(start, ": ".join(filter(None, (subject, " ".join(detail.split())))))
@@ -159,7 +159,7 @@ def check(context: Context, as_json: bool, settings: bool) -> None:
     if settings:
         show_settings(context, as_json)
         return
-    logs.configure(level="critical")  # what matters is printed by the command itself
+    logs.configure(level="critical")  # the command prints its own findings
     report = Report(machine=as_json)
     try:
         checked = Checked(context, context.reload())
@@ -180,7 +180,7 @@ def _check(checked: Checked, report: Report) -> int:
         report.probe((*probes.FILES, *probes.DATABASE), checked)
         try:
             workers.run(report.ask(line.PROBES, checked))
-        except ConfigError as error:  # its file of certificates
+        except ConfigError as error:  # the configured CA file
             report.add(bad("certificates", error))
             return CONFIGURATION
     if checked.is_unusable:

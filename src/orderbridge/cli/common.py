@@ -1,4 +1,4 @@
-"""What the commands share: the configuration, the database, printing for people or for programs, and times."""
+"""What all commands share: the configuration, the database, tables and JSON for output, and times."""
 
 import json
 import re
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 MINUTE, HOUR, DAY = 60, 3600, 86400
-AHEAD = timedelta(seconds=2)  # of our clock: a server's may be so much ahead
+AHEAD = timedelta(seconds=2)  # a server's clock may be ahead of ours by this much
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Machine-readable output.")
 
@@ -38,50 +38,49 @@ ANSWERS = {
 }
 
 
-# What steers a terminal, breaks a line or turns the direction of writing; the colours of click and of the log are our own.
-STEERS = re.compile(
+# Characters that control a terminal, break a line or change the writing direction, but not our own colours.
+CONTROLS = re.compile(
     r"\x1b(?!\[(?:[0-24]|[349][0-7])?m)"
     r"|[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]|\r(?!\n)"
 )
 
 
 class Guarded:
-    """A standard stream that escapes what steers a terminal: whatever a command shows may be a customer's text.
+    """A standard stream that escapes control characters, because a command may print a customer's text.
 
-    The escapes are those of JSON, in which they are the letter itself.
+    The escapes are JSON's, so that `--json` output keeps its meaning.
     """
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
 
     def write(self, text: str) -> int:
-        """Write it. The number returned is the stream's own."""
-        return self._stream.write(STEERS.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
+        """Write the escaped text; return the stream's own count."""
+        return self._stream.write(CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
 
 
-View = tuple[
-    Callable[["Context"], dict[str, Any]], Callable[[dict[str, Any]], Iterator[str]]
-]  # what is read, its lines
+# The facts of a view, and their lines.
+View = tuple[Callable[["Context"], dict[str, Any]], Callable[[dict[str, Any]], Iterator[str]]]
 
 
 class Context:
-    """The program's own options, and what is made of them when a command asks."""
+    """The global options, and the settings and the database, opened when a command needs them."""
 
     def __init__(self, settings: "Settings | None" = None) -> None:
         self.config_file: str | None = None
-        self.view: View | None = None  # what an extension's option has `status` show in place of its own
+        self.view: View | None = None  # an extension's replacement for the view of `status`
         self._settings = settings
 
     @property
     def settings(self) -> "Settings":
-        """The checked configuration, also where the secrets cannot be read. Raises ConfigError."""
+        """The checked configuration; unreadable secrets are no error here. Raises ConfigError."""
         return self._settings or self.reload(needs_secrets=False)
 
     def reload(self, *, needs_secrets: bool = True) -> "Settings":
-        """The configuration as it is now. Raises ConfigError, also for a secret that is needed and cannot be read."""
+        """Read the configuration again. Raises ConfigError, also for an unreadable secret if `needs_secrets`."""
         from orderbridge import config
 
         path = Path(self.config_file) if self.config_file is not None else None
@@ -90,14 +89,14 @@ class Context:
         return self._settings
 
     def database(self, *, makes_file: bool = False) -> "Database":
-        """The configured database, which answered. Raises StoreError. Only `db upgrade` makes a SQLite file."""
+        """Connect to the configured database. Raises StoreError. Only `db upgrade` creates a SQLite file."""
         from orderbridge.store.database import open_configured
 
         return open_configured(self.settings.database, inline=True, makes_file=makes_file)
 
     @contextmanager
     def current(self) -> Iterator["Database"]:
-        """The same, closed afterwards, where its tables are those of this program."""
+        """The database, closed afterwards. Raises StoreError unless its schema is this program's."""
         from orderbridge.store import schema
 
         with closing(self.database()) as database:
@@ -105,12 +104,12 @@ class Context:
             yield database
 
     def read(self, work: "Work[T]") -> T:
-        """One unit of work that only reads."""
+        """Run one unit of work that only reads."""
         with self.current() as database:
             return database.read_now(work)
 
     def write(self, work: "Work[T]") -> T:
-        """One unit of work, committed. Raises Closed where this user may only read."""
+        """Run and commit one unit of work. Raises Closed if this user may only read."""
         with self.current() as database:
             database.refuse_closed()
             return database.write_now(work)
@@ -120,7 +119,7 @@ pass_context = click.make_pass_decorator(Context)
 
 
 def version() -> str:
-    """The program's, its schema's and Python's."""
+    """The versions of the program, of its schema and of Python."""
     import platform
 
     from orderbridge.store import tables
@@ -131,7 +130,7 @@ def version() -> str:
 
 
 def confirm(question: str, *, default: bool = False) -> bool:
-    """Yes or no, in either language whichever is spoken: click knows y and n alone."""
+    """Ask for yes or no; answers in both languages count. click's own confirm knows only y and n."""
     yes, no = say("headings.answers").split("/")
     choice = f"{yes.upper()}/{no}" if default else f"{yes}/{no.upper()}"
     while True:
@@ -143,7 +142,7 @@ def confirm(question: str, *, default: bool = False) -> bool:
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON shows it: times as our columns write them, amounts as numbers in text."""
+    """A value for JSON: times in the format of our columns, amounts as strings."""
     if isinstance(value, datetime):
         from orderbridge.store.ddl import time_text
 
@@ -154,7 +153,7 @@ def plain(value: Any) -> Any:
 
 
 def show_json(value: Any) -> None:
-    """One JSON document on stdout."""
+    """Print one JSON document."""
     click.echo(json.dumps(value, ensure_ascii=False, indent=2, default=plain))
 
 
@@ -165,7 +164,7 @@ def show_rows(
     empty: str,
     shown: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict,
 ) -> None:
-    """A JSON array for programs, a table for people; `shown`: what people see of a row."""
+    """Print a JSON array (`machine`) or a table; `shown` selects the table's cells of a row."""
     listed = [dict(row) if machine else shown(row) for row in rows]
     if machine:
         show_json(listed)
@@ -176,7 +175,7 @@ def show_rows(
 
 
 def folded(start: str, text: str) -> str:
-    """A line. On a terminal that is too narrow it goes on below the beginning of its text."""
+    """A line; on a narrow terminal it continues below the start of its text."""
     if not sys.stdout.isatty():
         return f"{start}{text}"
     fold = textwrap.TextWrapper(shutil.get_terminal_size().columns, start, " " * len(start), break_long_words=False)
@@ -192,12 +191,12 @@ def fact_lines(rows: Iterable[tuple[str, str]]) -> Iterator[str]:
 
 
 def warned(text: str, *, is_wrong: bool, colour: str = "yellow") -> str:
-    """In colour where it is wrong; what is well has none."""
+    """The text, coloured if it reports a fault."""
     return click.style(text, fg=colour) if is_wrong else text
 
 
 def table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Columns under their names, of rows that all have the same ones."""
+    """Aligned columns below their names. All rows have the same columns."""
     names = list(rows[0])
     cells = [[cell(row[name]) for name in names] for row in rows]
     widths = [max(len(name), *(len(line[place]) for line in cells)) for place, name in enumerate(names)]
@@ -211,22 +210,22 @@ def cell(value: Any) -> str:
     """A value on one line."""
     if isinstance(value, datetime):
         return str(plain(value))[:19]
-    if isinstance(value, Decimal):  # the columns have four places
+    if isinstance(value, Decimal):  # our columns have four decimals
         return f"{value:.4f}".removesuffix("00")
     return " ".join(str("" if value is None else value).split()) or "-"
 
 
-# ---- times, in the zone of the restaurant and how long ago ------------------------------------------------------------
+# ---- times: in the restaurant's zone, and how long ago -----------------------------------------------------------------
 
 
 def local(moment: datetime, zone: "ZoneInfo", now: datetime) -> str:
-    """The time of day; with the date when it is not within half a day."""
+    """The time of day, with the date if the moment is more than twelve hours away."""
     form = "%H:%M:%S" if abs(now - moment) < timedelta(hours=12) else "%Y-%m-%d %H:%M"
     return f"{moment.astimezone(zone):{form}}"
 
 
 def ago(moment: datetime, now: datetime) -> str:
-    """How long ago, roughly. A time ahead of the clock is shown as such."""
+    """Roughly how long ago, or how far ahead of the clock."""
     if moment > now + AHEAD:
         return say("status.ahead", span=_span(moment - now))
     return say("status.ago", span=_span(now - moment))

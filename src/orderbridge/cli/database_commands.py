@@ -27,7 +27,7 @@ from orderbridge.store.dialects import of
 from orderbridge.store.leader import LeaderLock
 from orderbridge.texts import say, sentence
 
-MARGIN = timedelta(days=1)  # before the last thing that the copy knows
+MARGIN = timedelta(days=1)  # before the newest entry of the restored copy
 
 
 @click.group()
@@ -59,7 +59,7 @@ def db_grants(context: Context, role: str) -> None:
     """Print the GRANT statements for the POS's user, ROLE."""
     url = make_url(context.settings.database.url)
     place = url.database
-    if query := of(url.get_backend_name()).schema_query:  # only the server knows in which schema our tables are
+    if query := of(url.get_backend_name()).schema_query:  # only the server knows the schema of our tables
         with closing(context.database()) as database:
             place = database.read_now(lambda tx: tx.exec_driver_sql(query).scalar())
     if sqlite_file(context.settings.database.url):
@@ -130,7 +130,7 @@ def replay(context: Context, files: tuple[Path, ...], since: datetime | None, as
 
 
 def _replay_journal(context: Context) -> bool:
-    """As `db replay` without an argument; prints why where there is no journal. Returns whether an order was left out."""
+    """Do as `db replay` without arguments; without a journal, print why. Returns whether an order was left out."""
     try:
         paths = _files(context)
     except StoreError as error:
@@ -140,7 +140,7 @@ def _replay_journal(context: Context) -> bool:
 
 
 def _replay(context: Context, paths: list[Path], since: datetime | None, *, whole: bool, machine: bool) -> bool:
-    """`whole`: not only from the end of the copy. Returns whether an order was left out."""
+    """Replay the files (`whole`) or only what is newer than the copy. Returns whether an order was left out."""
     with context.current() as database:
         _note_older_copy(context, database)
         older = database.read_now(high_water.older)
@@ -159,7 +159,7 @@ def _replay(context: Context, paths: list[Path], since: datetime | None, *, whol
 
 
 def _note_older_copy(context: Context, database: Database) -> None:
-    """What the daemon does at its start, where none works: after a replay nothing shows that the copy was older."""
+    """Note that the copy is older, as a starting daemon does. After the replay nothing would show it any more."""
 
     async def check() -> None:
         of_jobs = jobs.Context.of(context.settings, database, SystemClock())
@@ -194,7 +194,7 @@ def _find(paths: list[Path], since: datetime | None) -> Found:
 
 
 def _show(found: Found, done: list[Replayed], *, machine: bool) -> None:
-    """What is known already is counted, and not listed."""
+    """Print the replayed orders and their sums; orders that were known already are only counted."""
     fates = Counter(one.fate for one in done)
     sums: dict[str, Any] = {
         "orders": len(done),

@@ -1,4 +1,4 @@
-"""Forgetting a customer: `orderbridge erase`. What is kept for how long and where: docs/privacy.md."""
+"""`orderbridge erase` removes a customer's data. docs/privacy.md says what is kept, where and how long."""
 
 import sqlite3
 from functools import partial
@@ -16,9 +16,7 @@ from orderbridge.store.retention import Found, scrub
 from orderbridge.texts import say, sentence
 
 AT_ONCE = 200  # orders in one transaction
-REWRITTEN_BYTES = (
-    256 * 1024 * 1024
-)  # a file up to this size is rewritten without --rewrite: others wait for some seconds
+REWRITTEN_BYTES = 256 * 1024 * 1024  # a larger file is rewritten only with --rewrite: it blocks the POS
 
 
 @click.command()
@@ -51,7 +49,7 @@ def erase(
             raise SystemExit(1)
         if not yes and not confirm(say("erase.sure")):
             raise click.Abort
-        # The journal first: once the database has forgotten the customer, nothing names these lines any more.
+        # The journal first: its lines are found by the customer's orders in the database.
         in_journal = _erase_in_journal(context, found, force=force)
         done = _erase(database, found, force=force) | {"journal": in_journal}
         done["rewritten"] = _rewrite(database, rewrite)
@@ -67,7 +65,7 @@ def erase(
 
 
 def _find(database: Database, phones: tuple[str, ...], wanted: tuple[str, ...]) -> Found:
-    """Raises UsageError for a number that is none, ClickException for an order that is not there or not the only one."""
+    """Find the orders. Raises UsageError for an invalid phone number, ClickException if an order is not unique."""
     numbers = [number for phone in phones if (number := retention.normal(phone))]
     if len(numbers) < len(phones):
         raise click.UsageError(say("erase.no_number", least=retention.LEAST))
@@ -76,7 +74,7 @@ def _find(database: Database, phones: tuple[str, ...], wanted: tuple[str, ...]) 
         named = database.read_now(partial(overview.find, wanted=one))
         if len(named) > 1:
             raise click.ClickException(say("erase.several", wanted=one, count=len(named)))
-        # An order that never became one may still be in quarantine under its key.
+        # A document that was never stored as an order may be in quarantine under this key.
         keys += [row["payment_key"] for row in named] or [one.lower()]
     return database.read_now(partial(retention.find, phones=numbers, keys=keys))
 
@@ -94,7 +92,7 @@ def _erase(database: Database, found: Found, *, force: bool) -> dict[str, Any]:
 
 
 def _erase_in_journal(context: Context, found: Found, *, force: bool) -> int:
-    """How many lines of the journal of documents. Raises SystemExit when it cannot be written."""
+    """Erase lines of the journal and return how many. Raises SystemExit if it cannot be written."""
     folder = context.settings.journal
     keys = {*found.orders, *found.keys} - (set() if force else set(found.open))
     try:
@@ -105,7 +103,7 @@ def _erase_in_journal(context: Context, found: Found, *, force: bool) -> int:
 
 
 def _rewrite(database: Database, wanted: bool | None) -> bool | None:
-    """Whether the file was rewritten; None: a server's database, or not wanted."""
+    """Rewrite the file and return whether that worked; None for a server's database or if it is not wanted."""
     if not database.dialect.one_writer:
         click.echo(say("erase.server"), err=True)
         return None

@@ -1,7 +1,7 @@
-"""`init`: asks for what is needed, tries each answer at once, and writes the configuration.
+"""`init` asks for the settings, tries each answer at once, and writes the configuration.
 
-What comes by an option is not asked. Without a terminal nothing is asked: what is missing is named, and what does not
-work ends it, unless --untested says that it will work later. Until all is well nothing is written.
+A setting that is given as an option is not asked for. Without a terminal nothing is asked: a missing setting is an
+error, and so is one that does not work, unless --untested is given. Nothing is written before all settings are there.
 """
 
 import contextlib
@@ -44,7 +44,7 @@ OPTIONS = {
 }
 LONGEST_SECRET = 10_000
 PRIVATE = 0o600
-READABLE = 0o644  # for a service whose user does not exist yet, and whose secrets systemd hands over
+READABLE = 0o644  # for the systemd service: its user does not exist yet, and systemd passes the secrets
 SECRETS_FOLDER = "secrets"
 UNITS = Path("/etc/systemd/system")
 STATE_FILE = "sqlite:////var/lib/orderbridge/orderbridge.db"
@@ -55,11 +55,11 @@ STATE_FILE = "sqlite:////var/lib/orderbridge/orderbridge.db"
 
 @dataclass(slots=True, kw_only=True)
 class Draft:
-    """What was answered. `values`: by key. `owner`: whose the files will be, for root.
+    """The answers, and the files to write. `values` are by key; `owner` is set if root writes for another user.
 
-    Written are a commented file, a file for each secret, and for the unit a drop-in that names them. All of it is there,
-    or nothing; nothing is overwritten, not even by another `init` at the same moment; only the owner can read a
-    secret.
+    The files are a commented configuration, one file for each secret, and for systemd a drop-in that names the secrets.
+    Either all of them are written or none. No file is overwritten, even if two `init` run at once. Only the owner can
+    read a secret.
     """
 
     file: Path
@@ -69,22 +69,22 @@ class Draft:
 
     @property
     def is_for_systemd(self) -> bool:
-        """Whether it is the unit's: its user is made at each start, so the files stay root's."""
+        """Whether the systemd service will use it. Its user is made at each start, so the files belong to root."""
         is_system = self.file.parent == SYSTEM_FILE.parent and UNITS.is_dir()
         return is_system and os.geteuid() == 0 and self.owner is None
 
     @property
     def ca_file(self) -> str | None:
-        """None: "-" was answered."""
+        """The CA file, or None if the answer was "-"."""
         return None if self.values["ca_file"] == "-" else self.values["ca_file"]
 
     @property
     def drop_in(self) -> Path:
-        """What has systemd hand the secrets over to the service."""
+        """The file that makes systemd pass the secrets to the service."""
         return UNITS / "orderbridge.service.d" / "credentials.conf"
 
     def settings(self) -> Settings:
-        """As the program would read them. Raises pydantic's ValidationError."""
+        """The settings as the program would read them. Raises pydantic's ValidationError."""
         tree: dict[str, Any] = {
             "language": self.language,
             "marketplace": {"base_url": self.values["base_url"], "ca_file": self.ca_file},
@@ -94,12 +94,12 @@ class Draft:
         return Settings.model_validate(tree, context=self.file.parent)
 
     def secret_file(self, key: str) -> Path:
-        """Where the secret will be: beside the configuration, or where systemd takes it from."""
+        """The secret's file: beside the configuration, or in the folder that systemd reads."""
         folder = self.file.parent / SECRETS_FOLDER if self.is_for_systemd else self.file.parent
         return folder / f"{self.values['account']}.{key}"
 
     def write(self) -> None:
-        """Secrets first, the configuration last. Raises ConfigError; then nothing of it is left."""
+        """Write the secrets first and the configuration last. Raises ConfigError, and then removes what was written."""
         try:
             with ExitStack() as undo:
                 if self.is_for_systemd:
@@ -118,7 +118,7 @@ class Draft:
             raise ConfigError("init.cannot_write", file=error.filename, reason=error.strerror or error) from error
 
     def text(self) -> str:
-        """The file, with a comment on each key in the language that was chosen."""
+        """The configuration file, with a comment on each key in the chosen language."""
         ca = "# ca_file = ..." if self.ca_file is None else f"ca_file = {_quoted(self.ca_file)}"
         files = [f"{key}_file = {_quoted(self.secret_file(key).name)}" for key in SECRETS if not self.is_for_systemd]
         lines = [
@@ -145,7 +145,7 @@ class Draft:
 
 
 def _quoted(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)  # what TOML's basic strings are, for all that we take
+    return json.dumps(text, ensure_ascii=False)  # for our values the same as a basic string in TOML
 
 
 def _comment(key: str) -> list[str]:
@@ -153,7 +153,7 @@ def _comment(key: str) -> list[str]:
 
 
 def _make(path: Path, text: str, mode: int, owner: str | None) -> None:
-    """A whole file under a name of its own, which then gets its name, unless something is there."""
+    """Write a temporary file and link it to its final name. Raises ConfigError if that name exists."""
     beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     descriptor = os.open(beside, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, PRIVATE)
     try:
@@ -215,11 +215,11 @@ def init(
     draft = Draft(file=file, language=chosen, owner=owner, values=SANDBOX | values if sandbox else values)
     asking.fill(draft)
     draft.write()
-    _tell(draft)
+    _show_next_step(draft)
 
 
 def _refuse_place(file: Path, owner: str | None) -> None:
-    """Before anything is asked."""
+    """Refuse an unusable file or owner before the first question."""
     if os.path.lexists(file):
         raise ConfigError("init.is_there", file=file)
     if not file.parent.is_dir() or not os.access(file.parent, os.W_OK):
@@ -240,15 +240,15 @@ def _read_secret(file: str) -> str:
 
 
 class Asking:
-    """Answers, tried. Without a terminal an answer that is missing, or does not work, is the end."""
+    """Asks and tries the answers. Without a terminal, a missing or a failing answer is an error."""
 
     def __init__(self, *, asks: bool, untested: bool) -> None:
         self._asks = asks
         self._untested = untested
-        self._before: dict[str, str] = {}  # answers that did not work
+        self._failed: dict[str, str] = {}  # answers that did not work
 
     def language(self) -> str:
-        """Repeated without an error message: in which language would it be?"""
+        """Ask for the language. A wrong answer gets no error message: its language is not known yet."""
         chosen = language_of(os.environ)
         while self._asks:
             chosen = click.prompt(f"Dil / language ({', '.join(LANGUAGES)})", default=chosen, err=True)
@@ -258,7 +258,7 @@ class Asking:
         return chosen
 
     def fill(self, draft: Draft) -> None:
-        """Every question in its turn, each until it works."""
+        """Ask each question until its answer works."""
         missing = [option for key, option in OPTIONS.items() if key not in draft.values]
         if missing and not self._asks:
             raise click.UsageError(say("init.missing", options=", ".join(missing)))
@@ -267,25 +267,25 @@ class Asking:
                 pass
 
     def _works(self, draft: Draft, keys: Sequence[str], attempt: Callable[[Draft], object]) -> bool:
-        """Ask for what is missing and try it. False: it is to be asked again. Goes on all the same where that is wished."""
+        """Ask for missing values and try them. False: ask again. With --untested a failure counts as success."""
         for key in keys:
             draft.values[key] = draft.values.get(key) or self._ask(draft, key)
         try:
             attempt(draft)
         except (OrderbridgeError, MarketplaceError) as error:
-            is_wrong = isinstance(error, ConfigError)
+            is_invalid = isinstance(error, ConfigError)
             remedy = f". {line_remedy(error)}" if isinstance(error, MarketplaceError) else ""
             problem = sentence(error) + remedy
-            if self._untested and not is_wrong:
+            if self._untested and not is_invalid:
                 click.echo(say("init.goes_on", problem=problem), err=True)
                 return True
             if not self._asks:
                 raise
             click.echo(click.style(problem, fg="red"), err=True)
-            if not is_wrong and not confirm(say("init.again"), default=True):
+            if not is_invalid and not confirm(say("init.again"), default=True):
                 return True
             if keys != SECRETS or isinstance(error, LoginRefused | ConfigError):
-                self._before |= {key: draft.values.pop(key) for key in keys}
+                self._failed |= {key: draft.values.pop(key) for key in keys}
             return False
         return True
 
@@ -298,14 +298,14 @@ class Asking:
             **SANDBOX,
             "ca_file": SANDBOX["ca_file"] if has_certificate else "-",
             "database": STATE_FILE if draft.is_for_systemd else "sqlite:///orderbridge.db",
-            **self._before,
+            **self._failed,
         }
         default = likely[key]
         return str(click.prompt(say(f"init.{key}"), default=default, err=True)).strip() if self._asks else default
 
 
 def _checked(draft: Draft) -> Context:
-    """Raises ConfigError for what no program could use. What was not asked yet is filled in."""
+    """A context with these settings; those not asked yet get placeholders. Raises ConfigError."""
     later = {"account": "x", "app_secret_key": "x", "rest_secret_key": "y", "database": "sqlite:////nowhere"}
     try:
         return Context(replace(draft, values=later | draft.values).settings())
@@ -334,14 +334,14 @@ def _try_login(draft: Draft) -> None:
 def _try_database(draft: Draft) -> None:
     context = _checked(draft)
     if draft.is_for_systemd and draft.values["database"] == STATE_FILE:
-        return  # systemd makes that folder at the first start
-    with contextlib.suppress(NoFile):  # the daemon makes it
+        return  # systemd creates that folder at the first start
+    with contextlib.suppress(NoFile):  # the daemon creates it
         context.database().close()
     click.echo(say("init.database_works"), err=True)
 
 
-def _tell(draft: Draft) -> None:
-    """What was written, and what comes next."""
+def _show_next_step(draft: Draft) -> None:
+    """Print what was written and the next step."""
     folder = draft.secret_file("x").parent
     click.echo(say("init.written", file=draft.file, folder=folder))
     if draft.is_for_systemd:

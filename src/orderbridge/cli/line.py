@@ -1,6 +1,6 @@
-"""The way to the service: what a command asks as an account, and what `check` finds up to each account's login.
+"""The probes of `check` that reach the marketplace: DNS, TCP, TLS, the clock and each account's login.
 
-The refusal of a request without a token shows the service, the path and the clock.
+A request without a token is refused; this refusal proves that the marketplace, the path and the clock are right.
 """
 
 from collections.abc import AsyncIterator, Iterator
@@ -27,12 +27,12 @@ from orderbridge.rules import tokens
 from orderbridge.store.database import Database
 from orderbridge.texts import line_remedy, say
 
-ASKED = "/restaurants/get"  # without a token it is refused, and nothing comes of it
-WRONG_S = 60.0  # by so much a clock may be off: an answer takes its time, and its date has whole seconds
+PROBE_PATH = "/restaurants/get"  # refused without a token, and without a side effect
+MAX_CLOCK_ERROR_S = 60.0  # tolerates the answer's delay; its date has whole seconds
 
 
 async def line(checked: Checked) -> AsyncIterator[Finding]:
-    """Every step to the service, up to where it ends."""
+    """Each step of the connection to the marketplace, up to the first that fails."""
     for one in _authorities():
         yield one
     market = checked.settings.marketplace
@@ -43,7 +43,7 @@ async def line(checked: Checked) -> AsyncIterator[Finding]:
         yield good(step.what, step.detail)
     wire = wire_for(checked.context)
     try:
-        answer = await wire.request("GET", ASKED, headers={})
+        answer = await wire.request("GET", PROBE_PATH, headers={})
     except MarketplaceError as error:
         yield failed("service", error, has_worked=checked.has_worked)
         return
@@ -68,9 +68,9 @@ def _path(checked: Checked, answer: Answer) -> Finding:
     checked.is_reached = True
     try:
         read_envelope(answer.status, answer.body)
-    except (Unauthorized, Refused, RateLimited):  # the service's own words
+    except (Unauthorized, Refused, RateLimited):  # a marketplace's answer
         pass
-    except ServiceFailed as error:  # it may be this call alone
+    except ServiceFailed as error:  # may concern this call only
         return warn("service", detail, line_remedy(error))
     except MarketplaceError as error:
         checked.is_reached = False
@@ -80,15 +80,15 @@ def _path(checked: Checked, answer: Answer) -> Finding:
 
 def _clock(date: str) -> Iterator[Finding]:
     if (there := http_date(date)) is None:
-        return  # it does not say what time it is
+        return  # the answer has no date
     now = SystemClock().now()
     off = (now - there).total_seconds()
     facts = say("check.clock", seconds=f"{off:+.0f}", there=there, here=now)
-    yield good("clock", facts) if abs(off) < WRONG_S else bad("clock", facts, say("check.clock_wrong"))
+    yield good("clock", facts) if abs(off) < MAX_CLOCK_ERROR_S else bad("clock", facts, say("check.clock_wrong"))
 
 
 async def logins(checked: Checked) -> AsyncIterator[Finding]:
-    """Whether the service lets each account in, and which restaurants are its own; one that is refused hides no other."""
+    """Log in each account and list its restaurants. A refused account does not hide the others."""
     if not checked.is_reached:
         return
     database = checked.database if checked.may_write else None
@@ -113,11 +113,11 @@ PROBES = (line, logins)
 
 
 async def restaurants_of(context: Context, database: Database | None, chosen: config.Account) -> str:
-    """The names of this account's restaurants. Raises MarketplaceError.
+    """Return the names of this account's restaurants. Raises MarketplaceError.
 
-    A kept token is used, and a new one kept, where there is a `database` with our tables; else it is one more login.
+    With a `database`, the stored token is used and a new one is stored. Without one, this is one more login.
     """
-    logs.configure(level="critical")  # what matters is printed by the command itself
+    logs.configure(level="critical")  # the command prints its own findings
     async with AsyncExitStack() as at_end:
         wire = wire_for(context)
         at_end.push_async_callback(wire.close)
@@ -134,7 +134,7 @@ async def _names(client: Client) -> str:
 
 
 def wire_for(context: Context) -> Wire:
-    """The way to the configured service."""
+    """The HTTP client of the configured marketplace."""
     market = context.settings.marketplace
     return Wire(
         base_url=market.base_url,
@@ -144,12 +144,12 @@ def wire_for(context: Context) -> Wire:
 
 
 def account_of(context: Context, wire: Wire, database: Database, chosen: config.Account) -> Account:
-    """An account, to be started."""
+    """An account that is not started yet."""
     return Account(chosen, JobContext.of(context.settings, database, SystemClock()), wire)
 
 
 def _client(wire: Wire, chosen: config.Account) -> Client:
-    """For an account without a stored token: it logs in, and the token is not stored."""
+    """A client that logs in and does not store its token."""
     app, rest = (secret.get_secret_value() for secret in (chosen.app_secret_key, chosen.rest_secret_key))
     hide(app)
     hide(rest)

@@ -1,4 +1,4 @@
-"""The program: its options, its commands, their help in both languages, and from an exception to an exit code."""
+"""The entry point: finds and runs commands, translates their help, and turns exceptions into exit codes."""
 
 import codecs
 import errno
@@ -27,15 +27,15 @@ EXIT_FAILED = 1
 EXIT_UNREACHABLE = 69
 EXIT_CONFIGURATION = 78
 
-# ---- what click says, in the language of the process -----------------------------------------------------------------
+# ---- click's texts, in the language of the process -------------------------------------------------------------------
 
-# The words are found by click's English, which stands in sentences/ as click writes it. What arguments are called (KEY,
-# FILE) is a name, the same in both languages, as the options and the columns are.
-_TYPE = re.compile(r" ([A-Z ]+)$")  # behind an option's names: the kind of value that it takes
+# sentences/ holds click's English texts, which are the keys to their translations. The names of arguments (KEY, FILE),
+# options and columns are the same in both languages.
+_TYPE = re.compile(r" ([A-Z ]+)$")  # the type of an option's value, after its names
 
 
 def in_words(english: str) -> str:
-    """The same in the language of the process; what has no sentence stays as it is."""
+    """The translation of one of click's texts; a text without one is returned unchanged."""
     if spoken() == "en" or english not in _keys():
         return english
     return say(_keys()[english])
@@ -47,9 +47,9 @@ def _keys() -> dict[str, str]:
 
 
 def show(error: click.ClickException) -> None:
-    """Tell what was typed wrong."""
+    """Print a usage error."""
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
-        error.show()  # it is the help
+        error.show()  # prints the help
         return
     if isinstance(error, click.UsageError) and error.ctx is not None:
         click.echo(error.ctx.get_usage(), err=True)
@@ -58,7 +58,7 @@ def show(error: click.ClickException) -> None:
 
 
 def _mistake(english: str) -> str:
-    """One of click's sentences, whose {message} may be another one. A sentence of ours comes as it should be read."""
+    """Translate click's message, including an inner {message}. Our own messages are translated already."""
     if spoken() == "en":
         return english
     for key, texts in SENTENCES.of("click").items():
@@ -69,7 +69,7 @@ def _mistake(english: str) -> str:
 
 
 def _pattern(sentence: str) -> re.Pattern[str]:
-    """A pattern of such a sentence with its facts in it."""
+    """A pattern that matches the sentence with any values for its placeholders."""
     return re.compile(re.sub(r"\\{(\w+)\\}", r"(?P<\1>.+?)", re.escape(sentence)), re.DOTALL)
 
 
@@ -90,7 +90,7 @@ class _Formatter(click.HelpFormatter):
 
 
 def _translated(text: str) -> str:
-    """An option's help, behind which click writes [default: …] or [required]."""
+    """An option's help, to which click appends [default: …] or [required]."""
     if spoken() == "en":
         return text
     words, bracket, extra = text.partition("  [")
@@ -100,23 +100,23 @@ def _translated(text: str) -> str:
 
 
 class WordsContext(click.Context):
-    """For every command of ours."""
+    """click's context with our formatter."""
 
     formatter_class = _Formatter
 
 
 def help_of(path: str) -> str:
-    """Of a command; "": of the program."""
+    """The help of a command; "" is the program."""
     return say(f"help.{(path or 'orderbridge').replace(' ', '_').replace('-', '_')}")
 
 
 def short_help(path: str) -> str:
-    """Its first sentence, whole: click cuts a line that is longer than the terminal is wide."""
+    """The first sentence of the help. click would cut it at the width of the terminal."""
     return re.split(r"(?<=\.)\s", " ".join(help_of(path).split()), maxsplit=1)[0].rstrip(".")
 
 
 def translate(command: click.Command, path: str) -> None:
-    """Its help in the language of the process, and that of the commands in it."""
+    """Translate the help of a command and of its subcommands."""
     command.context_class = WordsContext
     command.help, command.short_help = help_of(path), short_help(path)
     command.options_metavar = in_words("[OPTIONS]")
@@ -128,7 +128,7 @@ def translate(command: click.Command, path: str) -> None:
 
 # ---- the commands ----------------------------------------------------------------------------------------------------
 
-# In which module each command of the core is. One is loaded when it is called for: `run` stays for long.
+# The module of each command of the core. Only the called one is loaded, to save memory in the daemon.
 MODULES = {
     "orderbridge.cli.service_commands": ("run", "healthcheck", "version"),
     "orderbridge.cli.erase": ("erase",),
@@ -145,7 +145,7 @@ MODULES = {
 }
 
 
-FOR_SCRIPTS = {"config", "version"}  # not listed: what they show is folded into others
+FOR_SCRIPTS = {"config", "version"}  # not listed: other commands show the same
 _OWN = {name: module for module, names in MODULES.items() for name in names}
 
 
@@ -167,7 +167,7 @@ class _Program(click.Group):
         return super().make_context(*args, **extra)
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
-        """Without loading their modules, which takes its time."""
+        """List the commands without loading their modules, which would be slow."""
         names = [name for name in self.list_commands(context) if name not in FOR_SCRIPTS]
         with formatter.section("Commands"):
             formatter.write_dl([(name, short_help(name)) for name in names])
@@ -217,12 +217,12 @@ def _take_config(context: click.Context, _: click.Parameter, file: str | None) -
 
 
 def _offer_config(command: click.Command) -> None:
-    """`--config` is understood before the command and after it: people write both."""
+    """Accept `--config` before the command and after it."""
     command.params.append(
         click.Option(
             ["--config"],
             help="The configuration file (TOML).",
-            metavar="FILE",  # what is wrong with it, the configuration says: exit code 78, and not a wrong use
+            metavar="FILE",  # not checked here: an unreadable file is a configuration error (78), not a usage error (2)
             expose_value=False,
             is_eager=True,
             callback=_take_config,
@@ -237,8 +237,8 @@ _offer_config(program)
 
 
 def main() -> None:
-    """The entry point. Everything this program says in plain words goes to stderr without a traceback."""
-    # structlog loads rich where it happens to be installed, for tracebacks in colour: memory that nothing here uses.
+    """Run the program. Expected errors go to stderr as sentences; only a bug prints a traceback."""
+    # structlog would load rich, if installed, for coloured tracebacks that we do not use.
     sys.modules.setdefault("rich", None)  # type: ignore[arg-type]
     speak(language_of(os.environ))
     _guard_output()
@@ -251,22 +251,22 @@ def main() -> None:
         sys.exit(error.exit_code)
     except click.Abort:
         _end(say("click.aborted"))
-    except Exception as error:  # noqa: BLE001 - a fault of ours is printed with its traceback
+    except Exception as error:  # noqa: BLE001 - a bug is printed with its traceback
         _end_by(error)
 
 
 def _end_by(error: Exception) -> NoReturn:
-    if out_of := _none_left(error):
-        _end(out_of)
+    if exhausted := _exhausted(error):
+        _end(exhausted)
     if isinstance(error, Closed | ConfigError):
         _end(error, EXIT_CONFIGURATION)
     if isinstance(error, NotSent) and not isinstance(error, LoginRefused):
         _end(error, EXIT_UNREACHABLE)
     if isinstance(error, OrderbridgeError | MarketplaceError):
         _end(error)
-    if isinstance(error, OSError) and error.errno == errno.ENOSPC:  # where the output goes
+    if isinstance(error, OSError) and error.errno == errno.ENOSPC:  # stdout is a file
         _end(str(error))
-    loaded = sys.modules.get("sqlalchemy.exc")  # not for a command that asks no database
+    loaded = sys.modules.get("sqlalchemy.exc")  # absent for commands without a database
     if loaded is not None and isinstance(error, loaded.DBAPIError):
         _end_by_database(error)
     click.echo(systemd.with_priority(traceback.format_exc().rstrip(), "critical"), err=True)
@@ -274,7 +274,7 @@ def _end_by(error: Exception) -> NoReturn:
 
 
 def _end_by_database(error: Any) -> NoReturn:
-    """A right that is missing takes a person; a disk that is read-only may come back."""
+    """Exit with 78 for a missing right, which needs an administrator; else with 1: the cause may go away."""
     from orderbridge.store.dialects.face import TroubleKind
     from orderbridge.store.failures import is_denied, kind, remedy
 
@@ -284,14 +284,14 @@ def _end_by_database(error: Any) -> NoReturn:
     _end(refused, EXIT_CONFIGURATION if is_denied(error) else EXIT_FAILED)
 
 
-def _none_left(error: Exception) -> str:
-    """Why nothing can be opened any more, whatever came of it; empty: it can."""
+def _exhausted(error: Exception) -> str:
+    """The sentence about exhausted memory or file descriptors, if these caused the error; else empty."""
     try:
         from orderbridge.net.connector import none_left
 
         reason = none_left(error)
         return say(f"line.{reason}") if reason else ""
-    except (OSError, ImportError) as own:  # not even these
+    except (OSError, ImportError) as own:  # the modules cannot be read either
         return str(own)
 
 
@@ -305,8 +305,8 @@ def _end(error: Exception | str, code: int = EXIT_FAILED) -> NoReturn:
 # ---- the standard streams --------------------------------------------------------------------------------------------
 
 
-def _in_its_letters(error: UnicodeError) -> tuple[str, int]:
-    """For a terminal that is not UTF-8: the letter without its mark, or a question mark."""
+def _without_accents(error: UnicodeError) -> tuple[str, int]:
+    """Replace a character that the terminal's encoding lacks: the letter without its accent, or a question mark."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     letters = unicodedata.normalize("NFKD", error.object[error.start : error.end].replace("ı", "i"))
@@ -314,11 +314,11 @@ def _in_its_letters(error: UnicodeError) -> tuple[str, int]:
     return "".join(plain), error.end
 
 
-codecs.register_error("orderbridge", _in_its_letters)
+codecs.register_error("orderbridge", _without_accents)
 
 
 def _guard_output() -> None:
-    if "run" in sys.argv:  # it stays for long, and what reads its log may stop reading
+    if "run" in sys.argv:  # a reader of the daemon's log may stop reading
         from orderbridge.observe import logs
 
         logs.never_wait()

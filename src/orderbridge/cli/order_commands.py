@@ -1,4 +1,4 @@
-"""Orders for people and programs: orders, order KEY, take KEY, quarantine, day."""
+"""The commands that show and take over orders: orders, order KEY, take KEY, quarantine, day."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
@@ -56,12 +56,12 @@ def orders(context: Context, which: str | None, limit: int, as_json: bool) -> No
 
 
 def short(row: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    """These columns of it; of an id as much as tells rows apart."""
+    """These columns of a row, with shortened keys."""
     return {name: row[name][:SHORT_KEY] if name.endswith("_key") and row[name] else row[name] for name in names}
 
 
 def _for_people(row: Mapping[str, Any], zone: ZoneInfo, now: datetime) -> dict[str, Any]:
-    """What fits on a screen: the time of the restaurant, and of the key as much as a command needs."""
+    """The columns for a terminal: local time, and the first characters of the key, which commands accept."""
     return {
         say("listing.order_received"): local(row["received_utc"], zone, now),
         say("listing.order_number"): row["order_number"],
@@ -90,7 +90,7 @@ def order(context: Context, key: str, as_json: bool) -> None:
 
 
 def _show_story(story: dict[str, Any], zone: ZoneInfo) -> None:
-    """The order, its lines, what happened in local time, and what it waits for."""
+    """Print the order, its items, its history in local time, and what it waits for."""
     order = {name: value for name, value in story["order"].items() if value not in {None, ""} and name != "payload"}
     click.echo("\n".join(fact_lines((name, cell(value)) for name, value in order.items())))
     for name, columns in SHOWN_LINES.items():
@@ -110,13 +110,13 @@ def _show_story(story: dict[str, Any], zone: ZoneInfo) -> None:
         click.echo(f"  {sentence}")
 
 
-# ---- the story, in order of time -------------------------------------------------------------------------------------
+# ---- the history -----------------------------------------------------------------------------------------------------
 
-Entry = dict[str, Any]  # at_utc, what (a stable word), text
+Entry = dict[str, Any]  # at_utc, what (a stable code), text
 
 
 def _entries(story: dict[str, Any]) -> list[Entry]:
-    """Everything that happened, the oldest first; of one moment in the order in which it is caused."""
+    """All entries, the oldest first; entries of one moment stay in causal order."""
     found = [
         *_of_events(story["events"], {row["id"] for row in story["actions"]}),
         *(entry for row in story["actions"] for entry in _of_action(row)),
@@ -128,7 +128,7 @@ def _entries(story: dict[str, Any]) -> list[Entry]:
 def _of_events(events: list[dict[str, Any]], action_ids: set[int]) -> Iterator[Entry]:
     for event in events:
         word = event["event"]
-        if "." in word and action_ids:  # the end of an action is shown with its row, which has the answer
+        if "." in word and action_ids:  # an action's end is shown with its row
             continue
         key = f"story.{word}"
         text = say(key) if key in SENTENCES else word
@@ -165,13 +165,13 @@ def _of_attempt(tried: dict[str, Any], rows: list[dict[str, Any]]) -> Iterator[E
 
 
 def _seconds(begun: datetime | None, ended: datetime) -> str:
-    """How long it took; "?" when a clock was set meanwhile."""
+    """The duration; "?" if the clock was set back meanwhile."""
     length = -1.0 if begun is None else (ended - begun).total_seconds()
     return f"{length:.1f}" if length >= 0 else "?"
 
 
 def _waits(story: dict[str, Any]) -> Iterator[str]:
-    """What has to happen next, in sentences; none for an order that is over and seen."""
+    """Sentences about what has to happen next; none for an ended order that the POS has read."""
     order, unfinished = story["order"], [row for row in story["actions"] if row["state"] in UNFINISHED]
     is_open = order["ended_utc"] is None
     if order["acknowledged_utc"] is None or order["acknowledged_status_id"] != order["service_status_id"]:
@@ -255,9 +255,9 @@ def quarantine_retry(context: Context, ids: tuple[int, ...], as_json: bool) -> N
 
 
 def key_of(context: Context, wanted: str, *, machine: bool, to_act: bool = False) -> str:
-    """The payment_key that is meant. Raises ClickException for no order, and for several, which are listed.
+    """The payment_key of the wanted order. Raises ClickException for none and for several, which are listed.
 
-    `to_act`: first letters are not enough, and a whole key is taken as it is, also of an order that is not here yet.
+    `to_act`: the first characters of a key are not enough; a whole key is accepted even if the order is not stored yet.
     """
     find = stories.exactly if to_act else stories.find
     found = context.read(lambda tx: find(tx, wanted))
@@ -271,7 +271,7 @@ def key_of(context: Context, wanted: str, *, machine: bool, to_act: bool = False
     raise click.ClickException(say("story.none", wanted=wanted))
 
 
-# ---- a business day in figures: rules.business_day decides what counts for which sum -----------------------------------
+# ---- the sums of a business day (rules.business_day) -------------------------------------------------------------------
 
 IF_ANY = ("payment_unknown", "cash_unfinished", "prepaid_unfinished", "without_amount")
 COUNTS = ("orders", "completed", "unfinished", "cancelled", "never_taken_over")
@@ -317,9 +317,9 @@ def _day_facts(orders: list[Any]) -> dict[str, Any]:
             for (account, place), theirs in places.items()
         ],
         "differences": [
-            {name: getattr(one, name) for name in DIFFERENCE} | {"expected": expected(one), "difference": beyond}
+            {name: getattr(one, name) for name in DIFFERENCE} | {"expected": expected(one), "difference": excess}
             for one in orders
-            if (beyond := difference(one))
+            if (excess := difference(one))
         ],
     }
 
@@ -356,7 +356,7 @@ def _restaurant(one: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _shown(figure: Decimal | int) -> str:
-    """A count as it is; an amount as 1.234,50 in Turkish, 1,234.50 in English."""
+    """Format a count as it is, an amount as 1.234,50 in Turkish and 1,234.50 in English."""
     if isinstance(figure, int):
         return str(figure)
     text = f"{figure:,.2f}"

@@ -1,6 +1,6 @@
-"""What `check` finds on this machine and in the database: files and who may use them, the tables, the port.
+"""The probes of `check` on this machine: files and their permissions, the database, the port.
 
-Of the database: is it there, does it write, may we do all we have to, is it safe, and who works on it?
+The database's probes test that it exists, accepts writes, grants all rights and keeps commits, and name the daemon.
 """
 
 import os
@@ -32,14 +32,14 @@ from orderbridge.texts import say
 READS, WRITES, PASSES = 4, 2, 1
 NOBODY = 65534
 FULL_BYTES, LOW_BYTES = 20_000_000, 200_000_000  # an order takes 5 kB; SQLite's -wal may grow to some MB
-FULL_FILES = 10  # -wal, -shm, a day's journal and what stands beside the database
+FULL_FILES = 10  # -wal, -shm, a day's journal and the high-water file
 
 
 # ---- files -----------------------------------------------------------------------------------------------------------
 
 
 def configuration(checked: Checked) -> Iterator[Finding]:
-    """It was read and is right; what remains are its warnings."""
+    """The configuration was read; report its warnings."""
     settings = checked.settings
     where = str(settings.source.file or say("check.environment"))
     yield good("configuration", say("check.accounts", file=where, count=len(settings.accounts)))
@@ -50,14 +50,14 @@ def configuration(checked: Checked) -> Iterator[Finding]:
 
 
 def secrets(checked: Checked) -> Iterator[Finding]:
-    """Who else may read them, and whether the service may."""
+    """Whether the daemon's user can read the secret files, and whether others can."""
     worker = _worker(checked.settings)
     for path in dict.fromkeys(checked.settings.secret_files):
         yield _secret(path, None if worker == NOBODY else worker)
 
 
 def authority(checked: Checked) -> Iterator[Finding]:
-    """Whether the service may read the configured file of certificates."""
+    """Whether the daemon's user can read the configured CA file."""
     worker, path = _worker(checked.settings), checked.settings.marketplace.ca_file
     if worker is None or path is None:
         return
@@ -69,7 +69,7 @@ def authority(checked: Checked) -> Iterator[Finding]:
 
 
 def space(checked: Checked) -> Iterator[Finding]:
-    """On the disk of an SQLite file."""
+    """Free space and inodes for the SQLite file."""
     file = sqlite_file(checked.settings.database.url)
     if file is None or not file.parent.is_dir():
         return
@@ -85,18 +85,18 @@ def space(checked: Checked) -> Iterator[Finding]:
 
 
 def _worker(settings: Settings) -> int | None:
-    """The user of the service, when we are root: whose the database's folder is, or else its file. None: not known."""
+    """The daemon's user, if we are root: the owner of the database's folder or file. None: not known."""
     file = sqlite_file(settings.database.url)
     if os.geteuid() != 0:
         return None
     there = [one.stat().st_uid for one in (file.parent, file) if one.exists()] if file is not None else []
     if not there and settings.source.file == SYSTEM_FILE:
-        return NOBODY  # systemd makes user and folder at the first start
+        return NOBODY  # systemd creates the user and the folder at the first start
     return next(filter(None, there), None)
 
 
 def owner(checked: Checked) -> Iterator[Finding]:
-    """Whether the service may write to the database's file; root may. SQLite gives -wal and -shm its owner."""
+    """Whether the daemon's user can write the SQLite file. SQLite gives -wal and -shm the owner of that file."""
     worker, file = _worker(checked.settings), sqlite_file(checked.settings.database.url)
     if worker is None or file is None or not file.exists():
         return
@@ -120,12 +120,12 @@ def _secret(path: Path, worker: int | None) -> Finding:
 
 
 def _may(found: os.stat_result, user: int, wanted: int) -> bool:
-    """By owner, group and mode. `wanted`: bits as those of others."""
+    """Whether the user has these permission bits, by owner, group and mode."""
     try:
         entry = pwd.getpwuid(user)
         groups = os.getgrouplist(entry.pw_name, entry.pw_gid)
     except KeyError:
-        groups = [user]  # a dynamic user's
+        groups = [user]  # a dynamic user of systemd
     shift = 6 if found.st_uid == user else 3 if found.st_gid in groups else 0
     return found.st_mode >> shift & wanted == wanted
 
@@ -141,7 +141,7 @@ def _name(user: int) -> str:
 
 
 def database_probes(checked: Checked) -> Iterator[Finding]:
-    """Every probe of it, up to the one that fails; then what is served, because it is known now whether a daemon works."""
+    """Run the database's probes up to the first failure, then those of the port, which need to know of a daemon."""
     try:
         checked.database = checked.context.database()
         for probe in PROBES:
@@ -173,7 +173,7 @@ def _broken(checked: Checked, error: StoreError | DBAPIError) -> Iterator[Findin
 
 
 def _is_made_by_systemd(settings: Settings, folder: Path) -> bool:
-    """Whether it is the unit's state directory, before the first start."""
+    """Whether the folder is the service's state directory before its first start."""
     is_of_unit = settings.source.file == SYSTEM_FILE and (UNITS / "orderbridge.service").exists()
     return is_of_unit and folder == (sqlite_file(STATE_FILE) or folder).parent and not folder.exists()
 
@@ -184,7 +184,7 @@ def _address(checked: Checked) -> Iterator[Finding]:
 
 
 def _schema(checked: Checked) -> Iterator[Finding]:
-    """Whether the tables are those of this program, and whole."""
+    """Whether the schema is this program's, and the database intact."""
     database = checked.opened
     found = database.read_now(schema.inspected)
     checked.is_current = found == tables.HEAD
@@ -202,7 +202,7 @@ def _schema(checked: Checked) -> Iterator[Finding]:
 
 
 def _guards(database: Database) -> Iterator[Finding]:
-    """Whether the triggers keep the POS from writing columns that are not its own."""
+    """Whether the triggers that protect our columns from the POS are there."""
     if gone := database.read_now(write_guards.gone):
         yield warn("schema", say("check.guards_gone", names=", ".join(sorted(gone))), say("check.makes_guards"))
     if database.read_now(write_guards.is_held_open):
@@ -210,7 +210,7 @@ def _guards(database: Database) -> Iterator[Finding]:
 
 
 def _writing(checked: Checked) -> Iterator[Finding]:
-    """Whether no right is missing. In a transaction that is undone."""
+    """Whether we have all rights; tried in a transaction that is rolled back."""
     checked.worker = checked.opened.read_now(checked.opened.dialect.worker)
     if not checked.is_current:
         return
@@ -241,9 +241,9 @@ def _extensions(checked: Checked) -> Iterator[Finding]:
 
 
 def _work(checked: Checked) -> Iterator[Finding]:
-    """Who works on it, and what `status` reports, in one line. Without a daemon it is only that there is none."""
+    """The daemon that holds the database, and the open problems as codes (only while a daemon works)."""
     yield good("worker", checked.worker or say("check.nobody"))
-    if checked.may_write:  # an error of the line means something else where the service has answered before
+    if checked.may_write:  # the remedy of a connection error depends on this
         known = {account.fingerprint for account in checked.settings.accounts}
         polled = checked.opened.read_now(lambda tx: accounts.overview(tx, known))
         checked.has_worked = any(one["last_poll_ok_utc"] for one in polled)
@@ -262,7 +262,7 @@ def _work(checked: Checked) -> Iterator[Finding]:
 
 
 def port(checked: Checked) -> Iterator[Finding]:
-    """Whether the daemon will be able to listen there, unless one does."""
+    """Whether the daemon can listen on its address; not tried while one works."""
     listen = checked.settings.web.listen
     if not listen or checked.worker is not None:
         return
@@ -279,7 +279,7 @@ def port(checked: Checked) -> Iterator[Finding]:
 
 
 def certificate(checked: Checked) -> Iterator[Finding]:
-    """Whether the board's own certificate and its key belong together, and for how long it is good."""
+    """Whether the board's certificate matches its key, and when it expires."""
     wanted = checked.settings.web
     if wanted.certificate is None:
         return

@@ -1,4 +1,4 @@
-"""The commands that run the daemon and ask whether it is alive: run, healthcheck; and version, for scripts."""
+"""The commands run, healthcheck and (for scripts) version."""
 
 import resource
 
@@ -7,7 +7,7 @@ import click
 from orderbridge.cli.common import Context, pass_context, version
 from orderbridge.texts import say
 
-LEAST_FILES = 64  # the database's connections, a few accounts' lines, the journal
+MIN_FILES = 64  # file descriptors for the database, the marketplace, the journal
 
 
 @click.command()
@@ -20,8 +20,8 @@ def run(context: Context) -> None:
     from orderbridge.service import Service
     from orderbridge.store import workers
 
-    if resource.getrlimit(resource.RLIMIT_NOFILE)[0] < LEAST_FILES:
-        raise ConfigError("daemon.few_files", least=LEAST_FILES)
+    if resource.getrlimit(resource.RLIMIT_NOFILE)[0] < MIN_FILES:
+        raise ConfigError("daemon.few_files", least=MIN_FILES)
 
     def load() -> Settings:
         settings = context.reload()
@@ -35,7 +35,7 @@ def run(context: Context) -> None:
 
     try:
         workers.run(work(load()))
-    except Unusable as error:  # for systemd it is the configuration: starting again does not help
+    except Unusable as error:  # exit code 78 keeps systemd from restarting in vain
         raise ConfigError(error.code, **error.facts) from error
     finally:
         workers.settle()
@@ -52,7 +52,7 @@ def healthcheck(context: Context) -> None:
     from orderbridge.observe import liveness
 
     file = find(None if context.config_file is None else Path(context.config_file), os.environ)
-    if file is None:  # another user's process may have such a name: it does not count
+    if file is None:  # ask all daemons; another user's process may use such a name and does not count
         found = {name: liveness.ask(name) for name in liveness.daemons()}
         answers = {name: answer for name, answer in found.items() if not answer.startswith(liveness.STRANGER)}
     else:

@@ -55,7 +55,7 @@ from datetime import datetime, timedelta
 from enum import Enum, auto
 from sys import intern
 
-from orderbridge.actions import ACTIONS, ORDER_ACTIONS, Doubt, Subject, argument_of, key_of
+from orderbridge.actions import ACTIONS, ORDER_ACTIONS, Evidence, Subject, argument_of, key_of
 from orderbridge.model import ActionState, Attempt, KnownBy, OutboxRow, Verdict
 from orderbridge.rules.lifecycle import Already, Refusal, may_send
 from orderbridge.rules.retry import AwaitPoll, RetryAt, is_uncertain
@@ -300,7 +300,7 @@ def is_alarm(row: OutboxRow, verdict: Verdict) -> bool:
     """
     kind = ACTIONS[row.action]
     unanswered = kind.answers_customer and verdict.state in {ActionState.FAILED, ActionState.EXPIRED}
-    return unanswered or (kind.doubt is Doubt.POLL and verdict.code == "outcome_unknown")
+    return unanswered or (kind.evidence is Evidence.POLL and verdict.code == "outcome_unknown")
 
 
 def wrong_argument(row: OutboxRow) -> tuple[str, str]:

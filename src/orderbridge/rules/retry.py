@@ -9,7 +9,7 @@ A request ends in one of seven ways (model.Outcome). Five are plain:
 
 The other two leave a doubt: after SERVICE_FAILED (a 5xx) and UNKNOWN (no answer, or none that can be read) the service may
 have done it. From then on the row is *uncertain*, and stays so whatever its later requests bring. What clears the doubt is a
-property of the action (orderbridge.actions, `Doubt`):
+property of the action (orderbridge.actions, `Evidence`):
 
     doubt     after no answer               after a 5xx            after three resends     a resend is refused
     POLL      wait for a poll, at most      resend after 2, 10,    the next poll decides   the next poll decides
@@ -35,7 +35,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum, auto
 
-from orderbridge.actions import ACTIONS, ENDING_ACTIONS, Doubt
+from orderbridge.actions import ACTIONS, ENDING_ACTIONS, Evidence
 from orderbridge.model import (
     CANCELED,
     Action,
@@ -128,7 +128,7 @@ def _refused_after_doubt(history: Sequence[Attempt]) -> bool:
 
 def next_request(action: Action, history: Sequence[Attempt]) -> NextRequest:
     """Opening and closing a restaurant can be asked about, so an unknown outcome is asked before it is sent again."""
-    if ACTIONS[action].doubt is Doubt.STATUS and is_uncertain(history):
+    if ACTIONS[action].evidence is Evidence.STATUS and is_uncertain(history):
         if _exhausted(history):
             return NextRequest.ASK
         # What met a 401 or a 429 since then may have been the question itself: it has no answer yet.
@@ -139,7 +139,7 @@ def next_request(action: Action, history: Sequence[Attempt]) -> NextRequest:
 
 def may_be_seen(action: Action, last: Outcome | None) -> bool:
     """Whether a poll may show what became of the last request: a poll that is under way is waited for."""
-    return ACTIONS[action].doubt is Doubt.POLL and last == Outcome.UNKNOWN
+    return ACTIONS[action].evidence is Evidence.POLL and last == Outcome.UNKNOWN
 
 
 def decide(
@@ -173,26 +173,26 @@ def _unauthorized_wait(history: Sequence[Attempt]) -> timedelta:
 
 def _refused(action: Action, history: Sequence[Attempt]) -> Decision:
     last = history[-1]
-    if ACTIONS[action].shown_by and is_uncertain(history):
+    if ACTIONS[action].proves_done and is_uncertain(history):
         return AwaitPoll(last.code)
     return Verdict(ActionState.REFUSED, last.code, KnownBy.ANSWER, None, last.http_status)
 
 
 def _uncertain(action: Action, history: Sequence[Attempt], *, now: datetime, policy: RetryPolicy) -> Decision:
     last = history[-1]
-    doubt = ACTIONS[action].doubt
+    evidence = ACTIONS[action].evidence
     if _exhausted(history):
-        match doubt:
-            case Doubt.POLL | Doubt.REFUSAL:
+        match evidence:
+            case Evidence.POLL | Evidence.REFUSAL:
                 return AwaitPoll(last.code)
-            case Doubt.STATUS:
+            case Evidence.STATUS:
                 return RetryAt(now, last.code)
-            case Doubt.NOTHING:
+            case Evidence.NOTHING:
                 return _gave_up(history, None)
     if last.outcome == Outcome.UNKNOWN:
-        if doubt is Doubt.POLL:
+        if evidence is Evidence.POLL:
             return RetryAt(now + timedelta(seconds=LOOK_WITHIN * policy.cooldown), last.code)
-        if doubt is Doubt.STATUS:
+        if evidence is Evidence.STATUS:
             return RetryAt(now, last.code)  # to ask; the resend has its wait all the same
     return RetryAt(now + _wait(history, policy), last.code)
 
@@ -262,20 +262,20 @@ def proof(
     `other_end`: another action of ours that ends the order is done or may be, and this one would be refused, too.
     """
     kind = ACTIONS[action]
-    if seen in kind.shown_by:
+    if seen in kind.proves_done:
         return Proof.DONE
-    is_undone = seen in active if kind.undone is None else seen in kind.undone
+    is_undone = seen in active if kind.proves_undone is None else seen in kind.proves_undone
     if is_undone:
         return Proof.NOT_DONE
     if seen is not None:
         return Proof.NOTHING
-    if kind.doubt is Doubt.REFUSAL:
+    if kind.evidence is Evidence.REFUSAL:
         # A list never shows a completed order (docs/interface.md, Acknowledgement rules, 4).
-        known = kind.undone is None or order.service_status_id in kind.undone
+        known = kind.proves_undone is None or order.service_status_id in kind.proves_undone
         proves = _refused_after_doubt(history) and history[-1].code not in _OF_THE_REQUEST
         return Proof.DONE if known and not other_end and proves else Proof.NOTHING
     # What was acknowledged in that status is shown again as soon as it has another one.
-    is_as_before = kind.undone is not None and order.acknowledged_status_id in kind.undone
+    is_as_before = kind.proves_undone is not None and order.acknowledged_status_id in kind.proves_undone
     return Proof.NOT_DONE if is_as_before else Proof.NOTHING
 
 
@@ -296,7 +296,7 @@ def after_poll(
     proved = proof(action, history, order, seen, other_end=other_end, active=active)
     if proved == Proof.DONE:
         # Cancel and complete can also be proved by what the list lacks, after a refusal.
-        if seen in kind.shown_by:
+        if seen in kind.proves_done:
             return Verdict(ActionState.DONE, None, KnownBy.POLL, seen)
         return Verdict(ActionState.DONE, None, KnownBy.REFUSAL, kind.target)
     if _refused_after_doubt(history):
