@@ -72,13 +72,7 @@ def needs(*programs: str) -> None:
 
 
 def made(*command: object, folder: Path) -> None:
-    done = subprocess.run(
-        [str(part) for part in command],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = subprocess.run([str(part) for part in command], cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

@@ -138,8 +138,7 @@ def test_auto_is_the_journals_form_when_stderr_is_the_journal(
 
 
 @pytest.mark.parametrize(
-    "method, priority",
-    [("debug", 7), ("info", 6), ("warning", 4), ("error", 3), ("exception", 3), ("critical", 2)],
+    "method, priority", [("debug", 7), ("info", 6), ("warning", 4), ("error", 3), ("exception", 3), ("critical", 2)]
 )
 def test_the_journal_gets_the_priority_of_the_level(method: str, priority: int, start: Started, log: Any) -> None:
     stream = start("journal", level="debug")

@@ -60,12 +60,6 @@ def reserve(
 # ---- register, note_poll, overview -----------------------------------------------------------------------------------
 
 
-def test_an_account_begins_as_new(database, pos):
-    register(database)
-    row = account_row(pos)
-    assert (row["name"], row["state"], row["next_poll_utc"]) == ("kadikoy", "new", None)
-
-
 @pytest.mark.parametrize(
     "waits, first, noted",
     [(True, NOW + HOUR, NOW + HOUR), (True, NOW, NOW + LONGEST), (False, NOW + HOUR, NOW + LONGEST)],
@@ -81,6 +75,8 @@ def test_an_account_that_was_polled_before_waits(waits: bool, first: datetime, n
 
 def test_a_renamed_account_keeps_its_cooldown(database, pos):
     register(database)
+    before = account_row(pos)
+    assert (before["name"], before["state"], before["next_poll_utc"]) == ("kadikoy", "new", None)
     reserve(database)
     before = account_row(pos)
     register(database, name="moda")
@@ -103,7 +99,7 @@ def succeed(database: Database, listened_s: int = 0) -> None:
     database.write_now(lambda tx: accounts.note_successes(tx, [good]))
 
 
-def test_a_good_poll_adds_what_was_listened(database, pos):
+def test_a_good_poll_adds_what_was_listened_and_new_secrets_go_on_with_it(database, pos):
     register(database)
     database.write_now(lambda tx: accounts.note_poll(tx, FINGERPRINT, state="failing", last_error="timeout"))
     succeed(database, 30)
@@ -111,56 +107,41 @@ def test_a_good_poll_adds_what_was_listened(database, pos):
     row = account_row(pos)
     assert (row["state"], row["last_error"], row["listened_seconds"]) == ("ok", None, 61)
     assert (row["last_poll_ok_utc"], row["next_poll_utc"]) == (NOW_TEXT, LATER_TEXT)
-
-
-def test_new_secrets_go_on_with_what_the_former_ones_listened(database, pos):
-    register(database)
-    succeed(database, 30)
     register(database, FOREIGN)
-    assert account_row(pos, FOREIGN)["listened_seconds"] == 30
     register(database)
-    assert account_row(pos)["listened_seconds"] == 30
+    assert [account_row(pos, which)["listened_seconds"] for which in (FINGERPRINT, FOREIGN)] == [61, 61]
 
 
 def overview(database: Database, *fingerprints: str) -> list[Row]:
     return database.read_now(lambda tx: accounts.overview(tx, fingerprints))
 
 
-def test_the_overview_lists_accounts_by_name_without_their_fingerprints(database):
-    register(database, name="moda")
-    register(database, FOREIGN, "besiktas")
-    listed = overview(database, FINGERPRINT, FOREIGN)
-    assert [account["name"] for account in listed] == ["besiktas", "moda"]
-    assert not any(fingerprint in str(listed) for fingerprint in (FINGERPRINT, FOREIGN))
-
-
-def test_a_former_pair_of_secrets_is_no_longer_in_the_overview(database):
-    register(database, FOREIGN, "kadikoy")
-    register(database, FINGERPRINT, "kadikoy")
+def test_the_overview_lists_the_configured_accounts_by_name_without_their_fingerprints(database):
+    former = "0" * 64
+    for fingerprint, name in ((former, "moda"), (FINGERPRINT, "moda"), (FOREIGN, "besiktas")):
+        register(database, fingerprint, name)
     reserve(database)
-    assert [account["last_poll_utc"] for account in overview(database, FINGERPRINT)] == [NOW]
+    listed = overview(database, FINGERPRINT, FOREIGN)
+    assert [(account["name"], account["last_poll_utc"]) for account in listed] == [("besiktas", None), ("moda", NOW)]
+    assert not any(fingerprint in str(listed) for fingerprint in (FINGERPRINT, FOREIGN))
     assert overview(database) == []
 
 
 # ---- reserve_poll ----------------------------------------------------------------------------------------------------
 
 
-def test_the_first_poll_may_leave_and_is_noted_before_it_does(database, pos):
+def test_a_poll_is_noted_before_it_leaves_and_none_may_follow_inside_the_cooldown_of_its_account(database, pos):
     register(database)
+    register(database, FOREIGN, "besiktas")
     before = account_row(pos)
     assert reserve(database) is None
     after = account_row(pos)
     assert (after["last_poll_utc"], after["next_poll_utc"]) == (NOW_TEXT, "2026-03-01 12:00:50.250")
     assert difference(before, after) == {"last_poll_utc", "next_poll_utc"}
-
-
-@pytest.mark.parametrize("passed", [timedelta(0), SECOND, LONGEST - MILLISECOND])
-def test_inside_the_cooldown_nobody_may_poll(passed, database, pos):
-    register(database)
-    reserve(database)
-    before = account_row(pos)
-    assert reserve(database, NOW + passed) == NOW + LONGEST
-    assert account_row(pos) == before
+    for passed in (timedelta(0), SECOND, LONGEST - MILLISECOND):
+        assert reserve(database, NOW + passed) == NOW + LONGEST
+    assert account_row(pos) == after
+    assert reserve(database, fingerprint=FOREIGN) is None
 
 
 def test_the_answer_ends_the_reservation_sooner(database):
@@ -170,12 +151,6 @@ def test_the_answer_ends_the_reservation_sooner(database):
     database.write_now(lambda tx: accounts.note_poll(tx, FINGERPRINT, next_poll_utc=until))
     assert reserve(database, until - MILLISECOND) == until
     assert reserve(database, until) is None
-
-
-def test_another_account_has_its_own_cooldown(database):
-    register(database)
-    register(database, FOREIGN, "besiktas")
-    assert [reserve(database), reserve(database, fingerprint=FOREIGN)] == [None, None]
 
 
 def test_a_clock_that_jumped_back_waits_for_the_longest_cooldown_at_most(database, pos):
@@ -284,113 +259,64 @@ def load(database: Database, by: Vault | None = None) -> Token | None:
     return by.open(database.read_now(accounts.kept_tokens).get(by._fingerprint))
 
 
-def test_a_token_comes_back_as_it_was(database):
-    save(database)
-    assert load(database) == token()
-
-
-def test_a_token_with_any_letters_comes_back(database):
-    save(database, token("Ş🌯" * 500))
-    assert load(database) == token("Ş🌯" * 500)
+def test_a_token_comes_back_as_it_was_and_a_newer_one_takes_its_place(database, pos):
+    register(database)
+    assert load(database) is None
+    sealed = set()
+    for kept in [token()] * 5 + [token("Ş🌯" * 500), token("newer", LATER)]:
+        save(database, kept)
+        assert load(database) == kept
+        sealed.add(one(pos, "SELECT ciphertext FROM delivery_tokens")["ciphertext"])
+    assert len(sealed) == 7, "the same token is sealed anew each time"
+    assert account_row(pos)["token_expires_utc"] == "2026-03-02 12:05:00.250"
 
 
 def test_a_time_of_issue_with_microseconds_does_not_lock_the_token_out(database):
-    issued = NOW + timedelta(microseconds=777)
-    save(database, token(issued=issued))
+    save(database, token(issued=NOW + timedelta(microseconds=777)))
     assert load(database) == Token(PLAIN, NOW, NOW + 24 * HOUR)
 
 
-def test_there_is_no_token_before_one_was_kept(database):
-    register(database)
-    assert load(database) is None
-
-
-def test_a_newer_token_takes_the_place_of_the_older(database, pos):
+def test_other_secrets_do_not_open_it(database):
     save(database)
-    save(database, token("newer", LATER))
-    assert load(database) == token("newer", LATER)
-    assert len(rows(pos, "SELECT * FROM delivery_tokens")) == 1
-
-
-def test_its_expiry_is_shown_with_the_account(database, pos):
-    save(database)
-    assert account_row(pos)["token_expires_utc"] == "2026-03-02 12:00:00.250"
-
-
-def test_the_same_token_is_sealed_anew_each_time(database, pos):
-    sealed = set()
-    for _ in range(5):
-        save(database)
-        sealed.add(one(pos, "SELECT ciphertext FROM delivery_tokens")["ciphertext"])
-    assert len(sealed) == 5
-
-
-@pytest.mark.parametrize(
-    "other",
-    [
-        vault(app="another"),
-        vault(rest="another"),
-        vault(app="rest", rest="app"),
-        vault(app="ap", rest="prest"),
-        vault(app="", rest="app\0rest"),
-    ],
-    ids=["app secret", "rest secret", "swapped", "shifted", "all in one"],
-)
-def test_other_secrets_do_not_open_it(other, database):
-    save(database)
-    assert load(database, other) is None
+    for app, rest in (("another", "rest"), ("app", "another"), ("rest", "app"), ("ap", "prest"), ("", "app\0rest")):
+        assert load(database, vault(app=app, rest=rest)) is None
     assert load(database) == token()
 
 
-def test_a_token_moved_to_another_account_does_not_open(database, pos):
+def test_each_account_opens_its_own_token_alone(database, pos):
     save(database)
+    foreign = vault(FOREIGN)
+    database.write_now(lambda tx: foreign.save(tx, token("another")))
+    assert (load(database), load(database, foreign)) == (token(), token("another"))
+    pos.execute("DELETE FROM delivery_tokens WHERE fingerprint = ?", (FOREIGN,))
     pos.execute("UPDATE delivery_tokens SET fingerprint = ?", (FOREIGN,))
-    assert load(database, vault(FOREIGN)) is None
-
-
-def tampered(text: str, place: int) -> str:
-    sealed = bytearray(base64.b64decode(text))
-    sealed[place] ^= 1
-    return base64.b64encode(sealed).decode()
+    assert load(database, foreign) is None
 
 
 @only(SQLITE)  # the types and the encoding of a server refuse most of these
 @pytest.mark.parametrize(
-    "change",
+    "column, values",
     [
-        {"issued_utc": "2026-03-01 12:00:00.251"},
-        {"issued_utc": "2027-03-01 12:00:00.250"},
-        {"issued_utc": "soon"},
-        {"expires_utc": "soon"},
-        {"ciphertext": ""},
-        {"ciphertext": "AAAA"},
-        {"ciphertext": "no base64 at all: ş"},
-        {"ciphertext": b"\x00\xff"},
-        {"ciphertext": PLAIN},
+        ("issued_utc", ["2026-03-01 12:00:00.251", "2027-03-01 12:00:00.250", "soon"]),
+        ("expires_utc", ["soon"]),
+        ("ciphertext", ["", "AAAA", "no base64 at all: ş", b"\x00\xff", PLAIN]),
     ],
-    ids=lambda change: " ".join(f"{name}={value!r}" for name, value in change.items()),
 )
-def test_a_row_that_was_changed_gives_no_token(change, database, pos):
+def test_a_row_that_was_changed_gives_no_token(column, values, database, pos):
+    for value in values:
+        save(database)
+        pos.execute(f"UPDATE delivery_tokens SET {column} = ?", (value,))
+        assert load(database) is None
+
+
+def test_a_single_changed_bit_gives_no_token(database, pos):
     save(database)
-    ((column, value),) = change.items()
-    pos.execute(f"UPDATE delivery_tokens SET {column} = ?", (value,))
-    assert load(database) is None
-
-
-@pytest.mark.parametrize("place", [0, 11, 12, -17, -16, -1], ids=str)
-def test_a_single_changed_bit_gives_no_token(place, database, pos):
-    save(database)
-    sealed = one(pos, "SELECT ciphertext FROM delivery_tokens")["ciphertext"]
-    pos.execute("UPDATE delivery_tokens SET ciphertext = ?", (tampered(sealed, place),))
-    assert load(database) is None
-
-
-def test_each_account_keeps_its_own_token(database):
-    save(database)
-    foreign = vault(FOREIGN)
-    database.write_now(lambda tx: foreign.save(tx, token("another")))
-    assert load(database) == token()
-    assert load(database, foreign) == token("another")
+    sealed = base64.b64decode(one(pos, "SELECT ciphertext FROM delivery_tokens")["ciphertext"])
+    for place in (0, 11, 12, -17, -16, -1):
+        changed = bytearray(sealed)
+        changed[place] ^= 1
+        pos.execute("UPDATE delivery_tokens SET ciphertext = ?", (base64.b64encode(changed).decode(),))
+        assert load(database) is None
 
 
 @only(SQLITE)

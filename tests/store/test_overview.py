@@ -1,8 +1,9 @@
-"""What the screens ask, on every database."""
+"""What the screens and `order` ask, on every database."""
 
 from datetime import timedelta
 
-from tests.store.samples import LATER_TEXT, NOW, NOW_TEXT, key, put, put_action, put_order
+import pytest
+from tests.store.samples import KEY, LATER_TEXT, NOW, NOW_TEXT, OTHER, key, put, put_action, put_document, put_order
 
 from orderbridge.rules.business_day import sums_of
 from orderbridge.store import overview
@@ -27,8 +28,7 @@ def test_what_the_status_counts(database, pos):
     put_action(pos, state="sending", request_id="a")
     put_action(pos, request_id="b", created_by="command line")
     put_action(pos, state="failed", finished_utc=NOW_TEXT, request_id="auto:c")
-    times = {"first_seen_utc": NOW_TEXT, "last_seen_utc": NOW_TEXT}
-    put(pos, "delivery_quarantine", account="k", payload="x", payload_hash="d", reason="not_json", **times)
+    put_document(pos, account="k")
     counts = database.read_now(overview.open_orders)
     assert sorted((one["status"], one["count"], one["oldest"]) for one in counts) == [
         ("CONFIRMED", 1, NOW + timedelta(minutes=5)),
@@ -48,3 +48,28 @@ def test_the_orders_with_a_problem_and_of_failed_rows_are_found(database, pos):
     for number in (2, 9):
         put_action(pos, payment_key=key(number), state="failed", finished_utc=NOW_TEXT, request_id=f"r{number}")
     assert database.read_now(overview.troubled) == [key(1), key(2)]
+
+
+@pytest.mark.parametrize("wanted", [KEY, KEY.upper(), KEY[:8].upper(), "100001", "A-7"])
+def test_an_order_is_found(wanted, database, pos):
+    put_order(pos, KEY, order_number=100001, pos_reference="A-7")
+    put_order(pos, OTHER, order_number=1000011, pos_reference="A-71")
+    (found,) = database.read_now(lambda tx: overview.find(tx, wanted))
+    assert found["payment_key"] == KEY
+
+
+def test_one_number_may_mean_several_orders(database, pos):
+    put_order(pos, KEY, order_number=7)
+    put_order(pos, OTHER, pos_reference="7")
+    assert {one["payment_key"] for one in database.read_now(lambda tx: overview.find(tx, "7"))} == {KEY, OTHER}
+    assert database.read_now(lambda tx: overview.find(tx, "%")) == []
+
+
+def test_the_story_has_the_attempts_of_its_own_actions(database, pos):
+    put_order(pos, KEY)
+    row, other = put_action(pos, payment_key=KEY), put_action(pos, "complete", payment_key=OTHER)
+    for action_id, attempt in ((row, 1), (row, 2), (other, 1)):
+        put(pos, "delivery_action_attempts", action_id=action_id, attempt=attempt, started_utc=NOW_TEXT)
+    told = database.read_now(lambda tx: overview.tell(tx, KEY))
+    assert [(one["action_id"], one["attempt"]) for one in told["attempts"]] == [(row, 1), (row, 2)]
+    assert [one["id"] for one in told["actions"]] == [row]

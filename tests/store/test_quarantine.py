@@ -38,6 +38,10 @@ def kept(pos: Pos) -> list[Row]:
     return rows(pos, "SELECT * FROM delivery_quarantine ORDER BY id")
 
 
+def resolve(database: Database, *keys: str, at: datetime = LATER, until: datetime | None = None) -> None:
+    database.write_now(lambda tx: quarantine.resolve(tx, keys, at, until=until))
+
+
 def test_a_document_is_kept_whole_with_its_reason(database, pos):
     assert keep(database, document()) == 1
     (row,) = kept(pos)
@@ -55,41 +59,27 @@ def test_a_document_is_kept_whole_with_its_reason(database, pos):
             "resolved_utc": None,
         }
     ]
+    keep(database, replace(document("d2"), raw=b"a\0b"))  # which no server takes
+    assert kept(pos)[1]["payload"] == "a\ufffdb"
 
 
-def test_a_document_that_comes_again_is_counted(database, pos):
+def test_a_document_that_comes_again_is_counted_for_its_account(database, pos):
     keep(database, document())
-    assert keep(database, document(), document("d2", None), reason="not_an_object", at=LATER) == 1
-    again, new = kept(pos)
-    assert (again["times_seen"], again["first_seen_utc"], again["last_seen_utc"]) == (2, NOW_TEXT, LATER_TEXT)
-    assert again["reason"] == "not_an_object"
-    assert (new["payment_key"], new["times_seen"]) == (None, 1)
-
-
-def test_a_document_twice_in_one_list_is_kept_once(database, pos):
-    assert keep(database, document(), document()) == 1
-    assert [row["times_seen"] for row in kept(pos)] == [2]
-
-
-def test_each_account_keeps_its_own(database, pos):
-    keep(database, document())
+    again = (document(), document("d2", None), document("d2", None))
+    assert keep(database, *again, reason="not_an_object", at=LATER) == 1
     assert keep(database, document(), account="besiktas") == 1
-    assert [row["times_seen"] for row in kept(pos)] == [1, 1]
-
-
-def test_a_zero_character_is_replaced_because_no_other_database_takes_it(database, pos):
-    keep(database, replace(document(), raw=b"a\0b"))
-    assert kept(pos)[0]["payload"] == "a\ufffdb"
-
-
-def resolve(database: Database, *keys: str, at: datetime = LATER, until: datetime | None = None) -> None:
-    database.write_now(lambda tx: quarantine.resolve(tx, keys, at, until=until))
+    first, second, third = kept(pos)
+    assert (first["times_seen"], first["first_seen_utc"], first["last_seen_utc"]) == (2, NOW_TEXT, LATER_TEXT)
+    assert first["reason"] == "not_an_object"
+    assert (second["payment_key"], second["times_seen"]) == (None, 2)
+    assert (third["account"], third["times_seen"]) == ("besiktas", 1)
 
 
 def test_an_order_that_was_taken_in_after_all_is_resolved_for_all_accounts(database, pos):
     keep(database, document(), document("d2", OTHER), document("d3", None))
     keep(database, document(), account="besiktas")
     resolve(database, KEY)
+    resolve(database, KEY, at=LATER + timedelta(minutes=1))  # the first time stays
     assert [row["resolved_utc"] for row in kept(pos)] == [LATER_TEXT, None, None, LATER_TEXT]
     assert [row["payment_key"] for row in database.read_now(quarantine.unresolved)] == [OTHER, None]
 
@@ -118,61 +108,43 @@ def test_all_documents_of_one_order_are_read_with_the_newest_last(database, pos)
     assert of_order("d1") == []
 
 
-def test_a_resolved_one_keeps_the_time_it_was_resolved(database, pos):
-    keep(database, document())
-    resolve(database, KEY, at=NOW)
-    resolve(database, KEY, at=LATER)
-    assert kept(pos)[0]["resolved_utc"] == NOW_TEXT
-
-
-def test_a_resolved_document_that_comes_again_is_unresolved(database):
-    keep(database, document())
-    resolve(database, KEY)
-    keep(database, document(), at=LATER)
-    assert [row["times_seen"] for row in database.read_now(quarantine.unresolved)] == [2]
-
-
 def test_what_is_kept_is_listed_oldest_first_without_the_documents(database):
     keep(database, document("d2"), document("d1"))
     listed = database.read_now(quarantine.unresolved)
     assert listed[0]["id"] < listed[1]["id"]
-    assert listed[0] == {
-        "id": listed[0]["id"],
-        "account": "kadikoy",
-        "payment_key": KEY,
-        "reason": "not_json",
-        "first_seen_utc": NOW,
-        "last_seen_utc": NOW,
-        "times_seen": 1,
-    }
+    named = {"account": "kadikoy", "payment_key": KEY, "reason": "not_json", "times_seen": 1}
+    assert listed[0] == {"id": listed[0]["id"], "first_seen_utc": NOW, "last_seen_utc": NOW, **named}
 
 
-def test_a_document_that_retention_emptied_is_whole_again_when_it_comes_again(database, pos):
+@pytest.mark.parametrize("is_emptied", [False, True])
+def test_a_resolved_document_is_whole_and_unresolved_when_it_comes_again(is_emptied, database, pos):
     keep(database, document())
-    database.write_now(lambda tx: quarantine.blank_old(tx, LATER, LATER))
-    assert [(row["payload"], row["resolved_utc"]) for row in kept(pos)] == [("", LATER_TEXT)]
+    if is_emptied:
+        database.write_now(lambda tx: quarantine.blank_old(tx, LATER, LATER))
+    else:
+        resolve(database, KEY)
+    payload = "" if is_emptied else '{"bozuk": "ş"}'
+    assert [(row["payload"], row["resolved_utc"]) for row in kept(pos)] == [(payload, LATER_TEXT)]
     keep(database, document(), at=LATER)
     assert [(row["payload"], row["resolved_utc"]) for row in kept(pos)] == [('{"bozuk": "ş"}', None)]
+    assert [row["times_seen"] for row in database.read_now(quarantine.unresolved)] == [2]
 
 
-def put_kept(pos: Pos, number: int, **columns: object) -> None:
-    put_document(pos, **{"payload_hash": str(number), "first_seen_utc": ago(number), "last_seen_utc": ago(0)} | columns)
-
-
-def test_documents_in_quarantine_are_counted_from_the_oldest(database, pos):
+def test_documents_are_counted_from_the_oldest_and_refused_updates_of_known_orders_apart(database, pos):
     assert database.read_now(quarantine.counted) == ((0, None), (0, None), [])
-    put_kept(pos, 9, resolved_utc=ago(1))
-    put_kept(pos, 5)
-    put_kept(pos, 3)
-    (count, oldest), orders, _ = database.read_now(quarantine.counted)
-    assert (count, time_text(oldest), orders) == (2, ago(5), (0, None))
-
-
-def test_news_of_a_known_order_that_were_refused_are_no_document_of_the_pile(database, pos):
+    refused = {"reason": "database_refused"}
+    for number, columns in {
+        9: {"resolved_utc": ago(1)},
+        8: {},
+        7: {},
+        6: {"payment_key": KEY, **refused},
+        5: {"payment_key": KEY, **refused},
+        3: {"payment_key": OTHER, **refused},
+    }.items():
+        times = {"first_seen_utc": ago(number), "last_seen_utc": ago(0)}
+        put_document(pos, payload_hash=str(number), **times, **columns)
     put_order(pos)
-    put_kept(pos, 5, payment_key=KEY, reason="database_refused")
-    put_kept(pos, 4, payment_key=KEY, reason="database_refused")
-    put_kept(pos, 3, payment_key=OTHER, reason="database_refused")
-    documents, (count, oldest), ((known, since),) = database.read_now(quarantine.counted)
-    assert (known, time_text(since)) == (KEY, ago(5))
-    assert (count, time_text(oldest), documents) == (1, ago(3), (0, None)), "an order that no till sees"
+    (count, oldest), (orders, oldest_order), ((known, since),) = database.read_now(quarantine.counted)
+    assert (count, time_text(oldest)) == (2, ago(8))
+    assert (orders, time_text(oldest_order)) == (1, ago(3)), "an order that no till sees"
+    assert (known, time_text(since)) == (KEY, ago(6))

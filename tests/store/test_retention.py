@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import pytest
-from tests.store.samples import KEY, NOW, NOW_TEXT, key, put, put_action, put_order, rows
+from tests.store.samples import KEY, NOW, NOW_TEXT, key, put, put_action, put_document, put_order, rows
 
 from orderbridge.store import retention
 from orderbridge.store.database import Database
@@ -48,20 +48,17 @@ def test_what_is_open_or_has_an_unfinished_row_stays(state, database, pos):
     assert (orders_deleted(database), actions_deleted(database)) == ([key(2)], [row])
 
 
-def test_the_order_of_the_newest_line_stays_for_how_far_the_books_go_is_known_by_it(database, pos):
-    for one in (key(1), key(2)):
-        put_order(pos, one, ended_utc=NOW_TEXT)
-        put(pos, "delivery_order_events", payment_key=one, at_utc=NOW_TEXT, event="received")
-    assert orders_deleted(database) == [key(1)]
-    assert orders_deleted(database) == []
-
-
-def test_an_order_that_was_taken_up_again_in_between_stays(database, pos):
-    put_order(pos, ended_utc=NOW_TEXT)
+def test_the_order_of_the_newest_event_stays_and_one_that_was_taken_up_again(database, pos):
+    """The newest event shows which of two copies of the tables is older."""
+    for number in (1, 2, 3):
+        put_order(pos, key(number), ended_utc=NOW_TEXT)
+        put(pos, "delivery_order_events", payment_key=key(number), at_utc=NOW_TEXT, event="received")
     keys = database.read_now(lambda tx: retention.old_orders(tx, BEFORE))
-    pos.execute("UPDATE delivery_orders SET ended_utc = NULL")
-    assert database.write_now(lambda tx: retention.delete_orders(tx, keys, before=BEFORE)) == []
-    assert len(rows(pos, "SELECT * FROM delivery_orders")) == 1
+    assert keys == [key(1), key(2)]
+    pos.execute("UPDATE delivery_orders SET ended_utc = NULL WHERE payment_key = ?", (key(1),))
+    assert database.write_now(lambda tx: retention.delete_orders(tx, keys, before=BEFORE)) == [key(2)]
+    assert orders_deleted(database) == []
+    assert len(rows(pos, "SELECT * FROM delivery_orders")) == 2
 
 
 def test_rows_go_with_their_requests_whatever_they_are_about(database, pos):
@@ -75,8 +72,7 @@ def test_rows_go_with_their_requests_whatever_they_are_about(database, pos):
 
 def test_documents_go_once_they_have_left_quarantine(database, pos):
     for digest, seen, resolved in (("a", NOW_TEXT, NOW_TEXT), ("b", NOW_TEXT, None), ("c", LATE, NOW_TEXT)):
-        times = {"first_seen_utc": NOW_TEXT, "last_seen_utc": seen, "resolved_utc": resolved}
-        put(pos, "delivery_quarantine", account="k", payload="x", payload_hash=digest, reason="not_json", **times)
+        put_document(pos, payload_hash=digest, last_seen_utc=seen, resolved_utc=resolved)
     assert database.write_now(lambda tx: retention.delete_documents(tx, BEFORE)) == 1
     found = rows(pos, "SELECT payload_hash FROM delivery_quarantine ORDER BY id")
     assert [row["payload_hash"] for row in found] == ["b", "c"]
@@ -92,12 +88,10 @@ def test_a_clock_that_is_ahead_is_believed_only_as_far_as_the_orders_are_dated(y
     assert found == (now if believed == "now" else datetime(2026, 3, 3, 12, tzinfo=UTC))
 
 
-@pytest.mark.parametrize("date", ["0001-01-01 00:00:00", "9999-12-31 23:59:59"])
-def test_orders_of_a_year_at_the_end_of_the_calendar_say_nothing_about_the_clock(date, database, pos):
-    put_order(pos, KEY, ordered_at=date)
-    put(pos, "delivery_order_events", payment_key=KEY, at_utc=NOW_TEXT, event="received")
+def test_orders_of_no_possible_date_say_nothing_about_the_clock(database, pos):
     assert database.read_now(lambda tx: retention.believed(tx, NOW, ZONE)) == NOW
-
-
-def test_orders_without_a_date_say_nothing_about_the_clock(database, pos):
-    assert database.read_now(lambda tx: retention.believed(tx, NOW, ZONE)) == NOW
+    for number, date in enumerate(["0001-01-01 00:00:00", "9999-12-31 23:59:59"]):
+        pos.execute("DELETE FROM delivery_order_events")
+        put_order(pos, key(number), ordered_at=date)
+        put(pos, "delivery_order_events", payment_key=key(number), at_utc=NOW_TEXT, event="received")
+        assert database.read_now(lambda tx: retention.believed(tx, NOW, ZONE)) == NOW

@@ -12,17 +12,7 @@ from orderbridge.store import orders
 from orderbridge.store.database import Database
 from orderbridge.store.rows import SHORT_WAY_FROM
 
-HARD = [
-    "\\N",
-    "\\.",
-    "a\tb\nc\rd\\n",
-    "",
-    " ",
-    '🌯 İstanbul\'da "dürüm"; %s %(x)s ? :y',
-    "\x01\x1f\x7f",
-    "NULL",
-    None,
-]
+HARD = ["\\N", "\\.", "a\tb\nc\rd\\n", "", " ", '🌯 İstanbul\'da "dürüm"; %s %(x)s ? :y', "\x01\x1f\x7f", "NULL", None]
 AMOUNTS = [None, Decimal(0), Decimal("0.0001"), Decimal("-12.5"), Decimal("9999999999.9999"), Decimal("1E+3")]
 
 
