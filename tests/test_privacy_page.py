@@ -33,7 +33,7 @@ def test_the_days_and_sizes_are_those_of_the_program():
     }
     text = PAGE.rsplit("|\n\n", maxsplit=1)[-1]
     for number in (
-        keys.LEAST_RECORDS_DAYS,
+        keys.MIN_RECORDS_DAYS,
         retention.SWEEP,
         erase.REWRITTEN_BYTES // 1024**2,
     ):

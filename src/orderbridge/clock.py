@@ -1,14 +1,14 @@
-"""The only place that asks the machine for the time. Everything else is handed a `Clock`."""
+"""Reads the machine's clock and parses times. All other modules get the time from a `Clock`."""
 
 import re
 import time
 from datetime import UTC, datetime, tzinfo
 from typing import Protocol
 
-YEARS = range(2000, 3000)  # other dates are mistakes, and near the ends of the calendar arithmetic fails
+YEARS = range(2000, 3000)  # other years are mistakes; arithmetic fails near the ends of the calendar
 
 _UNIX_TIME = re.compile(r"[1-9][0-9]{9}(?:[0-9]{3})?(?:\.0+)?", re.ASCII)
-# What fromisoformat does not read as it is: `25.11.2026`, `2026/11/25`, `20261125193000`, a space before an offset.
+# Formats that fromisoformat rejects: `25.11.2026`, `2026/11/25`, `20261125193000`, a space before the offset.
 _FORMS = (
     (re.compile(r"^([0-9]{2})([.-])([0-9]{2})\2([0-9]{4})(?![0-9])"), r"\4-\3-\1"),
     (re.compile(r"^([0-9]{4})/([0-9]{2})/([0-9]{2})(?![0-9])"), r"\1-\2-\3"),
@@ -19,13 +19,13 @@ _FORMS = (
 
 
 class Clock(Protocol):
-    """What the program needs of time."""
+    """A source of time."""
 
     def now(self) -> datetime:
-        """The wall clock: aware, UTC. It can jump."""
+        """The wall clock as an aware UTC datetime. It can jump."""
 
     def monotonic(self) -> float:
-        """Seconds that only grow, from an unknown start."""
+        """Seconds since an unknown start. They never decrease."""
 
 
 class SystemClock:
@@ -39,9 +39,9 @@ class SystemClock:
 
 
 def local_moment(text: str | None, zone: tzinfo) -> datetime | None:
-    """A time of the service as a moment: by its own offset where it has one, else in `zone`. None: it is none.
+    """Parse a time of the marketplace; one without an offset is in `zone`. None if it is not a time.
 
-    ISO 8601 in its usual spellings, `25.11.2026 19:30`, and Unix time in seconds or milliseconds.
+    Accepts the usual forms of ISO 8601, `25.11.2026 19:30`, and Unix time in seconds or milliseconds.
     """
     written = (text or "").strip().upper()
     try:
@@ -56,13 +56,13 @@ def local_moment(text: str | None, zone: tzinfo) -> datetime | None:
 
 
 def local_text(moment: datetime, zone: tzinfo) -> str:
-    """A moment as the service writes it."""
+    """Format a moment as the marketplace does."""
     return f"{moment.astimezone(zone):%Y-%m-%d %H:%M:%S}"
 
 
 def http_date(text: str) -> datetime | None:
-    """The time of an HTTP header; None: it is none. The parser raises whatever it likes: OverflowError for a large number."""
-    from email.utils import parsedate_to_datetime  # noqa: PLC0415 - it takes long to load, and most commands need none
+    """Parse the date of an HTTP header; None if it is not a date. The parser may raise any exception."""
+    from email.utils import parsedate_to_datetime  # noqa: PLC0415 - slow to load, and most commands do not need it
 
     try:
         there = parsedate_to_datetime(text)

@@ -1,6 +1,6 @@
-"""The daemon: makes its parts from one configuration, starts, runs, and stops in order.
+"""The daemon: builds all parts from one configuration, starts them, runs, and stops in order.
 
-Stopping: take nothing more, finish what is in flight, write its ends, close.
+To stop, it takes no new work, finishes what is in flight, writes the outcomes, and closes.
 """
 
 import asyncio
@@ -37,16 +37,16 @@ from orderbridge.store.database import Database, open_configured
 from orderbridge.store.leader import end_replicas
 from orderbridge.texts import say
 
-START_S = 900.0  # for a large database to be checked and upgraded; then it hangs
-ANSWER_S = 10.0  # and the busy timeout: for the threads that work on the database
+START_S = 900.0  # to check and upgrade a large database; a longer start counts as hung
+ANSWER_S = 10.0  # plus the busy timeout: for a thread that works on the database
 ANSWER_EVERY_S = 5.0
-STOP_S = 45.0  # for what is in flight; the unit's TimeoutStopSec is longer
-DRAIN_S = 25.0  # of them for giving back what is ours, bucket by bucket
-NOTE_S = 5.0  # for what polls could not note before
-POLL_RUNS_S = 300.0  # and ten times the timeout: a login, a list, what is written, the acknowledgements
-# Of many accounts: who leaves at one moment finds the connections that the moment before has used. Of TLS each is worth
-# a third of a megabyte.
-MOST_IDLE = 64
+STOP_S = 45.0  # for work in flight; the unit's TimeoutStopSec is longer
+DRAIN_S = 25.0  # of STOP_S, to release a replica's buckets
+NOTE_S = 5.0  # for poll notes that could not be written before
+POLL_RUNS_S = 300.0  # plus ten timeouts: a login, a list, the writes, the acknowledgements
+# Idle connections with many accounts: each poll reuses those of earlier polls. A TLS connection takes a third of a
+# megabyte.
+MAX_IDLE = 64
 WATCH_S = 1.0  # between two checks of the clock and of the database
 
 _log = structlog.get_logger(__name__)
@@ -54,7 +54,7 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RunningDaemon:
-    """What an extension uses of the daemon at work."""
+    """The parts of a running daemon that extensions use."""
 
     settings: config.Settings
     database: Database
@@ -62,13 +62,13 @@ class RunningDaemon:
     metrics: Metrics
     accounts: Mapping[str, Account]
     timetable: Timetable
-    own_problems: DaemonProblems  # where those of an extension begin and end
-    problems: Callable[[], Sequence[Problem]]  # all of them, at the last check of health
-    wake: Callable[[], None]  # the outbox has a new row
+    own_problems: DaemonProblems  # also for the extension's own problems
+    problems: Callable[[], Sequence[Problem]]  # all open problems at the last health check
+    wake: Callable[[], None]  # for a new row in the outbox
 
 
 class Daemon:
-    """One run, from its start to its end."""
+    """One run of the daemon."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class Daemon:
         database: Database | None = None,
         kept: Kept | None = None,
     ) -> None:
-        """`kept`: by the daemon before this one in the same process."""
+        """`kept` is the state of the previous daemon in this process."""
         self._settings = settings
         self._machine = clock or SystemClock()
         self.roster = _roster(settings)
@@ -92,7 +92,7 @@ class Daemon:
         self.database.on_work = self._metrics.worked
         if settings.fleet.from_database:
             self.database.fence, self._wire.may_leave = self._fence, self.roster.may_send
-        else:  # of a fleet accounts come later, and one at work may have been counted
+        else:  # a fleet's accounts come later
             self._metrics.know(self.roster.known)
         self.outbox = Outbox(self._context, self.roster)
         self.journal = journal_of(self._settings, self._clock, inline=self.database.inline)
@@ -138,12 +138,12 @@ class Daemon:
             raise
 
     def _longest_s(self) -> float:
-        """Of a poll: all accounts log in first, should no token be good any more."""
+        """The longest normal poll: in the worst case all accounts have to log in first."""
         market = self._settings.marketplace
         return POLL_RUNS_S + 10 * market.timeout_seconds + len(self.roster.known) / market.logins_per_second
 
     async def run(self) -> None:
-        """Until `stop`; what is in flight is finished first. A start that waits for the database is given up."""
+        """Run until `stop`, then finish what is in flight. A start that still waits for the database is given up."""
         stopping = asyncio.create_task(self._stopping.wait())
         self.pulse.expect("start", self._clock.monotonic() + START_S)
         starting = asyncio.create_task(self._start())
@@ -154,11 +154,11 @@ class Daemon:
             if starting.done():
                 background += [asyncio.create_task(task) for task in starting.result()]
                 fleet += [asyncio.create_task(task) for task in self.roster.tasks()]
-                # None of them ends by itself. If one does, it has failed: stop in order, and let systemd start anew.
+                # These tasks end only by failure. Then the daemon stops in order, and systemd restarts it.
                 await asyncio.wait([stopping, *background, *fleet], return_when=asyncio.FIRST_COMPLETED)
             failed = next((task for task in (*background, *fleet) if task.done()), None)
             if failed is not None and isinstance(error := failed.exception(), Over):
-                await self._tell_end(error)
+                await self._report_end(error)
         finally:
             self.stop()
             starting.cancel()
@@ -167,8 +167,8 @@ class Daemon:
         if failed is not None:
             failed.result()
 
-    async def _tell_end(self, error: Over) -> None:
-        """One that was replaced leaves all other telling to the replica that has its accounts now."""
+    async def _report_end(self, error: Over) -> None:
+        """Log why the run ended. A replaced replica raises no alarm: the one with its accounts now does."""
         if isinstance(error, FileLost):
             _log.error("database.file_lost", remedy=error.message)
             await self.health.lost()
@@ -177,13 +177,13 @@ class Daemon:
             _log.error("daemon.fenced", reason=error.message)
 
     def stop(self, *, for_good: bool = False) -> None:
-        """Finish what is in flight, then end `run`. `for_good`: other replicas may have all of it at once."""
+        """End `run` after the work in flight. `for_good`: release this replica's buckets, since it will not restart."""
         self._is_ending |= for_good
         self._stopping.set()
         self.pulse.end()
 
     def for_extensions(self) -> RunningDaemon:
-        """What they may use."""
+        """The parts that extensions may use."""
         return RunningDaemon(
             settings=self._settings,
             database=self.database,
@@ -197,7 +197,7 @@ class Daemon:
         )
 
     def hung(self) -> str | None:
-        """What in here hangs, so that a restart would help; None: nothing does."""
+        """What hangs, so that a restart would help; None if nothing does."""
         return self.pulse.hung(self._clock.monotonic())
 
     # ---- starting ----------------------------------------------------------------------------------------------------
@@ -211,9 +211,9 @@ class Daemon:
         self.health.begin_anew()
         self._kept.cooldowns.hold(self._clock.monotonic() + await self.restore_check.start())
         await self.roster.begin(self)
-        await self.outbox.recover()  # before anything is decided about the accounts' rows
+        await self.outbox.recover()  # before any decision about the accounts' rows
         self.health.be_unsure(self.working.starts_for_s)
-        self.report.checked(())  # the database has answered; the first check says what is wrong
+        self.report.checked(())  # the database answers; the first check finds the problems
         self.upkeep.begin(self.timetable)
         self.timetable.start()
         self.pulse.excuse("start")
@@ -224,7 +224,7 @@ class Daemon:
         return [self.outbox.run(), watching, self._watch(), self._hear_database()]
 
     async def _upgrade(self) -> None:
-        """Another program that is at it is waited for here, and not in the database: a stop must not wait, too."""
+        """Upgrade the schema. Another program's upgrade is awaited here, not in the database: a stop stays quick."""
         until = None
         while await self.database.run(schema.try_upgrade) is None:
             if until is None:
@@ -237,14 +237,14 @@ class Daemon:
     # ---- beside the accounts' jobs -------------------------------------------------------------------------------------
 
     async def _watch(self) -> None:
-        """The database, whether it may be written to still, and the clock."""
+        """Check every second that the database file is there and that the clock has not jumped."""
         while True:
             await asyncio.sleep(WATCH_S)
             self.database.check_file()
             self.timetable.check_clock()
 
     async def _hear_database(self) -> None:
-        """A thread that waits for the database for longer than a lock or a driver's own limit allows, hangs."""
+        """Watch the database's threads: one that waits longer than locks and drivers allow is hung."""
         longest = ANSWER_EVERY_S + ANSWER_S + self._settings.database.busy_timeout_seconds
         while True:
             self.pulse.expect("database", self._clock.monotonic() + longest)
@@ -254,7 +254,7 @@ class Daemon:
     # ---- stopping ----------------------------------------------------------------------------------------------------
 
     async def _finish(self, background: list[asyncio.Task[None]], fleet: list[asyncio.Task[None]]) -> None:
-        """`fleet`: what keeps our buckets until nothing is in flight any more."""
+        """Finish and close all tasks. The `fleet` tasks hold our buckets and end last."""
         until = self._clock.monotonic() + (0.0 if self._is_fenced else STOP_S)
         await self._drain(fleet)
         self.timetable.close()
@@ -262,22 +262,22 @@ class Daemon:
         self._wire.hurry()
         polls, others = self.timetable.in_flight(vital=True), self.timetable.in_flight(vital=False)
         _log.info("daemon.stopping", in_flight=len(polls))
-        outbox, unimportant = background[:1], [*background[1:], *others]  # lists are read again at the next start
+        outbox, unimportant = background[:1], [*background[1:], *others]  # the next start reads lists again
         for task in unimportant:
             task.cancel()
         self.outbox.stop()
         late: set[asyncio.Task[None]] = set()
         if busy := {*outbox, *polls}:
             _, late = await asyncio.wait(busy, timeout=max(until - self._clock.monotonic(), 0.0))
-        if late:  # the database is gone, or not ours; the next start finds what was on the wire, and clears it up
+        if late:  # the database is unreachable or not ours; the next start recovers what was on the wire
             _log.error("daemon.stopped_early", unfinished=len(late))
             for task in late:
                 task.cancel()
-        elif background:  # else it never began, and the tables may not even be there
+        elif background:  # else the start failed, and the tables may be missing
             await self._note_rest()
         if self.journal is not None:
             await self.journal.close()
-        # The outbox may have met the lost file, too; that error was not retrieved yet.
+        # Retrieve the exceptions: the outbox may have failed on the lost file, too.
         await asyncio.gather(*unimportant, *busy, return_exceptions=True)
         await self._close(fleet)
         _log.info("daemon.stopped")
@@ -294,7 +294,7 @@ class Daemon:
         self.database.close()
 
     async def _drain(self, tasks: list[asyncio.Task[None]]) -> None:
-        """Of a replica that ends, others have each bucket as soon as it is idle."""
+        """Release each bucket of an ending replica as soon as it is idle."""
         if not tasks or not self._is_ending or self._is_fenced:
             return
         draining = asyncio.create_task(self.roster.drain())
@@ -303,7 +303,7 @@ class Daemon:
         await asyncio.gather(draining, return_exceptions=True)
 
     async def _note_rest(self) -> None:
-        """What polls could not note before. A database that says nothing is not waited for."""
+        """Write the remaining poll notes, for at most NOTE_S: the database may hang."""
         rest = asyncio.gather(self.working.note_rest(), self.restore_check.close())
         await asyncio.wait([rest], timeout=NOTE_S)
         rest.cancel()
@@ -311,7 +311,7 @@ class Daemon:
 
 
 def _roster(settings: config.Settings) -> Roster:
-    """Raises ConfigError where accounts are in the database and the fleet's package is not installed."""
+    """The accounts. Raises ConfigError if they are in the database and the fleet's package is not installed."""
     return named("fleet")().roster(settings) if settings.fleet.from_database else Roster(settings.accounts)
 
 
@@ -321,7 +321,7 @@ def _wire(settings: config.Settings) -> Wire:
         base_url=market.base_url,
         timeout_s=market.timeout_seconds,
         ca_file=market.ca_file,
-        max_idle=max(settings.actions.max_in_flight, MOST_IDLE if is_many(settings) else 0),
+        max_idle=max(settings.actions.max_in_flight, MAX_IDLE if is_many(settings) else 0),
         requests_per_second=market.requests_per_second,
         logins_per_second=market.logins_per_second,
     )

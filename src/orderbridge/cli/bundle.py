@@ -117,7 +117,7 @@ class _Bundle:
         self.missing: dict[str, str] = {}
 
     def add(self, name: str, make: Callable[[], Any]) -> Any:
-        """Make and return a part, or return None and note why it failed. Strings are stored as text, all else as JSON."""
+        """Make and return a part, or return None and note why it failed. A value other than a string is stored as JSON."""
         try:
             made = make()
             text = made if isinstance(made, str) else json.dumps(made, ensure_ascii=False, indent=1, default=plain)

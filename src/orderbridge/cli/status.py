@@ -1,7 +1,7 @@
-"""`orderbridge status`: how it stands, on one screen, the worst first.
+"""`orderbridge status` shows problems, accounts, orders and the outbox on one screen, the worst problem first.
 
-It says what it can: without a daemon, on a file that cannot be written, on the schema of another version. What could not
-be read is named, and is a problem by itself.
+It works without a daemon, on a read-only file and on the schema of another version. A part that cannot be read is
+named, and counts as a problem.
 """
 
 import shutil
@@ -45,11 +45,11 @@ from orderbridge.store.inspection import failover
 from orderbridge.store.problem_rows import try_to_write
 from orderbridge.texts import say, sentence
 
-MOST_LINES = 5  # of one code; --json has them all
-MOST_ACCOUNTS = 20  # on one screen; of more, only the first of those with a problem
+MAX_LINES = 5  # of one code; --json lists all
+MAX_ACCOUNTS = 20  # with more, only the first WORST_ACCOUNTS of those with a problem are shown
 WORST_ACCOUNTS = 8
-MOST_NAMES = 200  # characters of the names of those without a problem
-MOST_DETAIL = 300  # characters: an error may quote a page
+MAX_NAMES = 200  # characters for the names of accounts without a problem
+MAX_DETAIL = 300  # characters: an error may quote a page
 EVERY_S = 2.0
 HOME = "\x1b[H\x1b[2J"
 LIGHTS = {"healthy": "green", "warning": "yellow", "severe": "red"}
@@ -74,13 +74,16 @@ def status(context: Context, watch: bool, as_json: bool) -> None:
 
 
 def keep_watching(screen: Callable[[], tuple[bool, list[str]]], pause: Callable[[float], None] = time.sleep) -> int:
-    """Until Ctrl-C. `screen`: whether all is well, and the lines to show. Returns the exit code: 1 when something is wrong."""
+    """Show the screen again and again until Ctrl-C. `screen` returns whether all is well, and the lines.
+
+    Returns the exit code: 1 if the last screen had a problem.
+    """
     is_well, before = True, None
     try:
         while True:
             is_well, shown = screen()
             if sys.stdout.isatty():
-                click.echo(HOME, nl=False, file=sys.__stdout__)  # which is not guarded
+                click.echo(HOME, nl=False, file=sys.__stdout__)  # the unescaped stream
                 click.echo("\n".join(_fitting(shown)), nl=False)
             elif (news := _steady(shown)) != before:
                 now: datetime = SystemClock().now()
@@ -94,20 +97,20 @@ def keep_watching(screen: Callable[[], tuple[bool, list[str]]], pause: Callable[
 
 
 def _fitting(shown: list[str]) -> list[str]:
-    """No more lines than the terminal has: else the first ones, the worst, would be scrolled away."""
+    """Cut the lines to the height of the terminal, which would scroll the worst problems away."""
     rows = max(shutil.get_terminal_size().lines - 1, 2)
     return shown if len(shown) <= rows else [*shown[: rows - 1], "…"]
 
 
 def _steady(shown: list[str]) -> list[str]:
-    """Without digits: that time goes by is no change."""
+    """The lines without digits: passing time is no change."""
     return ["".join(letter for letter in line if not letter.isdigit()).strip() for line in shown]
 
 
 def _screen(
     read: Callable[[], dict[str, Any]], show: Callable[[dict[str, Any]], Iterator[str]]
 ) -> tuple[bool, list[str]]:
-    """For --watch: also while the database is away."""
+    """One screen of --watch; an unreachable database is shown, not raised."""
     try:
         facts = read()
     except (OrderbridgeError, DBAPIError) as error:
@@ -120,7 +123,7 @@ def _screen(
 
 
 def facts_of(context: Context) -> dict[str, Any]:
-    """Everything that `--json` shows. Raises StoreError when the database cannot be opened at all."""
+    """All facts, as `--json` shows them. Raises StoreError if the database cannot be opened."""
     parts, unread = _read(context)
     problems, outbox, quarantined = parts.pop("problems") or [], parts["outbox"], parts["quarantined"]
     listed = _accounts(parts, {one["subject"] for one in problems})
@@ -145,12 +148,12 @@ def facts_of(context: Context) -> dict[str, Any]:
 
 
 def _read(context: Context) -> tuple[dict[str, Any], dict[str, str]]:
-    """`_parts`, and whether the database can be written to, where that may be what is wrong."""
+    """The result of `_parts`, read again with the cause if the database turns out to be unwritable."""
     settings, clock = context.settings, SystemClock()
     with closing(context.database()) as database:
         database.read_now(schema.check_known)
         parts, unread = _parts(database, settings, clock)
-        # A server is asked each time; a file has one lock, which the POS needs more.
+        # A server is always tested. SQLite only if polls fail: the test takes the lock that the POS needs.
         is_cheap = not database.dialect.one_writer
         if is_cheap or any(one["code"] == Code.NOT_POLLING for one in parts["problems"] or ()):
             hindrance = database.hindrance(try_to_write)
@@ -162,7 +165,10 @@ def _read(context: Context) -> tuple[dict[str, Any], dict[str, str]]:
 def _parts(
     database: Database, settings: Settings, clock: Clock, hindrance: TroubleKind | None = None
 ) -> tuple[dict[str, Any], dict[str, str]]:
-    """By name; and why one could not be read, which is None then. `at_utc` comes last: a database may take long."""
+    """The parts by name, and the reason for each that is None because it could not be read.
+
+    `at_utc` is taken last, because reading may take long.
+    """
     readers: dict[str, Callable[[Connection], Any]] = {
         "schema": schema.check,
         "problems": lambda tx: _open_problems(tx, database, settings, clock, hindrance),
@@ -196,13 +202,13 @@ def _open_problems(
     rows = [described(one, settings.language) for one in found]
     worker = None if unattended else database.dialect.worker(tx)
     for row in rows if worker else ():
-        if row["code"] == Code.NOT_POLLING:  # to start one more would only have it wait
+        if row["code"] == Code.NOT_POLLING:  # a second daemon would only wait
             row["remedy"] = say("status.another_works", worker=worker)
     return rows
 
 
 def _accounts(parts: dict[str, Any], ill: set[str]) -> Iterator[dict[str, Any]]:
-    """Each with what it has."""
+    """The accounts with their open orders and quarantined documents."""
     by_account: dict[str, list[dict[str, Any]]] = {}
     for one in parts["open_orders"] or ():
         by_account.setdefault(one["account"], []).append(one)
@@ -220,18 +226,18 @@ def _accounts(parts: dict[str, Any], ill: set[str]) -> Iterator[dict[str, Any]]:
 
 
 def lines(facts: dict[str, Any]) -> Iterator[str]:
-    """The screen, from top to bottom."""
+    """The lines of the screen."""
     now, zone, light = facts["at_utc"], ZoneInfo(facts["timezone"]), facts["light"]
     state = say("status.healthy") if facts["healthy"] else say("status.ill", light=say(f"lights.{light}"))
     yield warned(f"orderbridge {facts['version']}: {state}", is_wrong=not facts["healthy"], colour=light)
     for name, why in facts["unread"].items():
-        yield warned(say("status.unread", what=name, why=why[:MOST_DETAIL]), is_wrong=True, colour="red")
+        yield warned(say("status.unread", what=name, why=why[:MAX_DETAIL]), is_wrong=True, colour="red")
     yield from _problems(facts["problems"], now, zone)
     yield ""
     yield from fact_lines((say(f"label.{name}"), text) for name, text in _sums(facts, now, zone))
     yield ""
     yield from _account_lines(facts["accounts"], now, zone)
-    for one in facts["closed"][:MOST_LINES]:
+    for one in facts["closed"][:MAX_LINES]:
         words = {"name": one["name"] or one["id"], "since": local(one["status_since_utc"], zone, now)}
         closed = say("health.restaurant_closed.cause", **words, who=one["status_by"] or "?")
         yield warned(closed, is_wrong=True)
@@ -239,16 +245,16 @@ def lines(facts: dict[str, Any]) -> Iterator[str]:
 
 
 def _more(code: str, count: int) -> Iterator[str]:
-    if count > MOST_LINES:
-        yield f"… {say('status.more', code=code, count=count - MOST_LINES)}"
+    if count > MAX_LINES:
+        yield f"… {say('status.more', code=code, count=count - MAX_LINES)}"
 
 
 def _problems(found: list[dict[str, Any]], now: datetime, zone: ZoneInfo) -> Iterator[str]:
-    """Each with since when; the cause and the remedy once a code. Of many alike a few."""
+    """Up to MAX_LINES problems of each code, then the cause and the remedy of that code."""
     for code in dict.fromkeys(one["code"] for one in found):
         alike = [one for one in found if one["code"] == code]
         yield ""
-        for one in alike[:MOST_LINES]:
+        for one in alike[:MAX_LINES]:
             yield warned(_problem(one, now, zone), is_wrong=True, colour=LIGHTS[one["severity"]])
         yield from _more(code, len(alike))
         yield folded("  ", alike[0]["cause"])
@@ -256,7 +262,7 @@ def _problems(found: list[dict[str, Any]], now: datetime, zone: ZoneInfo) -> Ite
 
 
 def _problem(one: dict[str, Any], now: datetime, zone: ZoneInfo) -> str:
-    since, detail = one["since"], " ".join((one["detail"] or "").split())[:MOST_DETAIL]
+    since, detail = one["since"], " ".join((one["detail"] or "").split())[:MAX_DETAIL]
     parts = [
         one["code"],
         one["subject"],
@@ -268,7 +274,7 @@ def _problem(one: dict[str, Any], now: datetime, zone: ZoneInfo) -> str:
 
 
 def _account_lines(listed: list[dict[str, Any]], now: datetime, zone: ZoneInfo) -> Iterator[str]:
-    shown, is_many = listed, len(listed) > MOST_ACCOUNTS
+    shown, is_many = listed, len(listed) > MAX_ACCOUNTS
     if is_many:
         ill = [account for account in listed if not account["healthy"]]
         shown = ill[:WORST_ACCOUNTS]
@@ -279,11 +285,11 @@ def _account_lines(listed: list[dict[str, Any]], now: datetime, zone: ZoneInfo) 
         yield say("status.no_account", running=say("command.is_it_running"))
     if is_many:
         names = ", ".join(account["name"] for account in listed if account["healthy"])
-        yield say("status.well_accounts", names=names if len(names) <= MOST_NAMES else f"{names[:MOST_NAMES]}…")
+        yield say("status.well_accounts", names=names if len(names) <= MAX_NAMES else f"{names[:MAX_NAMES]}…")
 
 
 def state_text(state: str) -> str:
-    """For people; a word that a newer daemon has written stays as it is."""
+    """The state in words; an unknown state of a newer daemon is shown unchanged."""
     return say(f"states.{state}") if state in set(AccountState) else state
 
 
@@ -302,7 +308,7 @@ def _account(one: dict[str, Any], now: datetime, zone: ZoneInfo) -> dict[str, st
 
 
 def _sums(facts: dict[str, Any], now: datetime, zone: ZoneInfo) -> Iterator[tuple[str, str]]:
-    """By the key of the label; nothing of what could not be read."""
+    """Keys of labels and their texts, without the parts that could not be read."""
     counts, outbox, seen, standby = facts["orders"], facts["outbox"], facts["pos_seen_utc"], facts["failover"]
     yield "configuration", facts["configuration"] or say("facts.no_file")
     yield "database", facts["database"]

@@ -1,4 +1,4 @@
-"""The configuration: `load` finds, merges and checks it; `Settings` is what the rest of the program sees."""
+"""The configuration: `load` finds, merges and checks it; the rest of the program uses `Settings`."""
 
 from orderbridge.config.addresses import fingerprint
 from orderbridge.config.keys import Account, Actions, Alarms, Database, Marketplace, Orders, RestaurantRule, Web

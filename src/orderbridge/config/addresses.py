@@ -1,4 +1,4 @@
-"""The addresses in a configuration: the service's, the database's, ours. Text only, nothing is contacted."""
+"""Checks and normalizes the addresses of the marketplace, the database and our web server. Contacts none of them."""
 
 import hashlib
 import hmac
@@ -11,14 +11,14 @@ from urllib.parse import unquote, unquote_plus, urlsplit
 from orderbridge.hiding import SHORTEST
 from orderbridge.texts import say
 
-HIGHEST_PORT = 65535
+MAX_PORT = 65535
 DRIVERS = {
     "sqlite": "sqlite",
     "postgresql": "postgresql+psycopg",
     "mysql": "mysql+pymysql",
     "mariadb": "mariadb+pymysql",
 }
-# Parameters of a database address that no driver takes a password in.
+# Parameters of a database address that never hold a password.
 HARMLESS = frozenset(
     """application_name channel_binding charset connect_timeout host hostaddr keepalives keepalives_count keepalives_idle
     keepalives_interval load_balance_hosts local_infile options passfile port read_timeout ssl_ca ssl_capath ssl_cert
@@ -27,13 +27,13 @@ HARMLESS = frozenset(
 )
 HOST_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?")
 NOT_A_HOST = re.compile(r"[\x00-\x20\x7f\\]")
-NO_PLAIN_FILE = re.compile(r"^/?$|^[^/]|[?]|:memory:|/file:|\x00")  # what follows sqlite:// and is no file on disk
+NO_PLAIN_FILE = re.compile(r"^/?$|^[^/]|[?]|:memory:|/file:|\x00")  # after sqlite://: not a file on disk
 
 
 def https_address(value: str) -> str:
-    """The service's address in the one form that fingerprints are made of.
+    """The marketplace's address in its normal form, which goes into fingerprints.
 
-    A ValueError does not show the value: it may hold a password.
+    A ValueError does not show the value, which may hold a password.
     """
     if NOT_A_HOST.search(value):
         raise ValueError(say("config.address_letters"))
@@ -52,7 +52,7 @@ def https_address(value: str) -> str:
 
 
 def is_loopback(address: str) -> bool:
-    """Whether it can only be this machine. Names other than localhost are not resolved."""
+    """Whether the address is surely this machine. Names other than localhost are not resolved."""
     host = urlsplit(address).hostname or ""
     try:
         return host == "localhost" or ip_address(host).is_loopback
@@ -61,7 +61,7 @@ def is_loopback(address: str) -> bool:
 
 
 def host_name(value: str) -> str:
-    """A host's name or address, without a port, in its one form."""
+    """A host's name or IP address, without a port, in its normal form."""
     try:
         return str(ip_address(value))
     except ValueError:
@@ -71,7 +71,7 @@ def host_name(value: str) -> str:
 
 
 def is_private(address: str) -> bool:
-    """Whether the way there is encrypted, or ends on this machine."""
+    """Whether requests to the address are encrypted or stay on this machine."""
     try:
         parts = urlsplit(address)
         return bool(parts.hostname) and (parts.scheme == "https" or (parts.scheme == "http" and is_loopback(address)))
@@ -80,7 +80,7 @@ def is_private(address: str) -> bool:
 
 
 def database_address(value: str) -> str:
-    """A SQLAlchemy address with the driver that we ship for it, unless it names one."""
+    """A SQLAlchemy address; without a driver, it gets the one that we ship."""
     scheme, separator, rest = value.partition("://")
     back_end, _, driver = scheme.partition("+")
     if not separator or back_end not in DRIVERS:
@@ -98,7 +98,7 @@ def database_address(value: str) -> str:
 
 
 def _with_servers(rest: str) -> str:
-    """Several servers, `a:5432,b:5433`, as libpq writes them, where SQLAlchemy takes them: ?host=a,b&port=5432,5433."""
+    """Turn libpq's list of servers (`a:5432,b:5433`) into SQLAlchemy's form: ?host=a,b&port=5432,5433."""
     authority, _, path = rest.partition("/")
     user, at, hosts = authority.rpartition("@")
     if "," not in hosts or "?" in hosts or (not at and "@" in rest):
@@ -112,12 +112,12 @@ def _with_servers(rest: str) -> str:
 
 
 def _with_escaped_password(rest: str) -> str:
-    """SQLAlchemy ends a password at its first @, and would show what comes behind that as the host."""
+    """Escape each @ of a password: SQLAlchemy would end it at the first and print the rest as the host."""
     authority, slash, path = rest.partition("/")
     user, at, host = authority.rpartition("@")
     if rest.count("@") > 1 and "@" in path.partition("?")[0]:
         raise ValueError(say("config.database_at"))
-    if at or "@" not in rest:  # else the / is the password's
+    if at or "@" not in rest:  # else the / belongs to the password
         _port(host.partition("?")[0])
     return f"{user.replace('@', '%40')}{at}{host}{slash}{path}"
 
@@ -129,9 +129,9 @@ def sqlite_file(url: str) -> Path | None:
 
 
 def without_password(url: str) -> str:
-    """A database address that may be printed. It rather hides too much: a password can hold any character.
+    """A database address without its password, for output. It may hide more: a password can hold any character.
 
-    Of the query only what is known to be harmless is shown: each driver has its own names for a password.
+    The query's values are hidden except the harmless ones, because each driver has its own names for a password.
     """
     place, question, query = re.sub(r"^([^:]+://[^:/]*:).*@", r"\1***@", url).partition("?")
     shown = [f"{name}=***" if is_hidden else f"{name}{value}" for name, value, is_hidden in _parameters(query)]
@@ -139,7 +139,7 @@ def without_password(url: str) -> str:
 
 
 def secrets_of(url: str) -> list[str]:
-    """Everything of a database address that `without_password` hides, as written and as meant, the longest first."""
+    """The values that `without_password` hides, as written and decoded, the longest first."""
     passwords = re.findall(r"^[^:]+://[^:/]*:(.*)@", url)
     passwords += [value[1:] for _, value, is_hidden in _parameters(url.partition("?")[2]) if is_hidden]
     forms = {form for one in passwords for form in (one, unquote(one), unquote_plus(one))}
@@ -147,33 +147,33 @@ def secrets_of(url: str) -> list[str]:
 
 
 def _parameters(query: str) -> Iterator[tuple[str, str, bool]]:
-    """Name, `=value`, and whether the value must not be shown."""
+    """Each parameter as its name, `=value`, and whether the value must be hidden."""
     for parameter in query.split("&"):
         name, equals, value = parameter.partition("=")
         yield name, equals + value, bool(equals) and unquote_plus(name).lower() not in HARMLESS
 
 
 def listen_address(value: str) -> str:
-    """`host:port`, or nothing at all."""
+    """`host:port` or an empty string."""
     if value and (not value.rpartition(":")[0] or _port(value) is None):
         raise ValueError(say("config.listen", value=repr(value)))
     return value
 
 
 def fingerprint(base_url: str, app_secret_key: str, rest_secret_key: str) -> str:
-    """What an account is to the service: its address and its secrets, as 64 hex digits that give neither away.
+    """A hash that identifies an account by address and secrets: 64 hex digits that reveal neither.
 
-    The cooldown and the stored token hang on it, so it stays the same for ever: another label would forget them.
+    The cooldown and the token are stored under it, so its formula must never change.
     """
     key = f"{app_secret_key}\0{rest_secret_key}".encode()
     return hmac.new(key, f"orderbridge account v1\0{base_url}".encode(), hashlib.sha256).hexdigest()
 
 
 def _port(netloc: str) -> int | None:
-    """The port behind a host; None when there is none."""
+    """The port after a host, or None."""
     digits = netloc.rpartition("]")[2].partition(":")[2]
     if not digits:
         return None
-    if not digits.isascii() or not digits.isdigit() or not 1 <= int(digits) <= HIGHEST_PORT:
-        raise ValueError(say("config.port", most=HIGHEST_PORT))
+    if not digits.isascii() or not digits.isdigit() or not 1 <= int(digits) <= MAX_PORT:
+        raise ValueError(say("config.port", most=MAX_PORT))
     return int(digits)

@@ -1,6 +1,6 @@
-"""The keys of the configuration, table by table: their types, their defaults and what each refuses.
+"""The keys of the configuration with their types, defaults and checks, one class for each table.
 
-`orderbridge.config.settings` is the whole of them.
+`orderbridge.config.settings` puts the tables together.
 """
 
 import base64
@@ -40,16 +40,16 @@ from orderbridge.model import CANCELED, COMPLETE_WITH_PAYMENT, CONFIRMED, IN_DEL
 from orderbridge.texts import say
 
 COOLDOWN_SECONDS = 30  # docs/interface.md, Limits
-LEAST_RECORDS_DAYS = 30  # a row may wait for a week, and a POS that was off for long repeats its request_id
+MIN_RECORDS_DAYS = 30  # a row may wait for a week, and a POS may repeat a request_id after a long outage
 KNOWN_STATUS_IDS = frozenset({RECEIVED, CONFIRMED, COMPLETE_WITH_PAYMENT, CANCELED, IN_DELIVERY})
 
 SECRETS = ("app_secret_key", "rest_secret_key")
-ACCOUNT_NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,63}")  # it names credential files: no slash
+ACCOUNT_NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,63}")  # no slash: credential files have this name
 UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-# What is pasted in place of a secret, and the sentence that says so.
+# Typical mistakes in a pasted secret, by the key of their message.
 NO_SECRETS = {
     "config.secret_empty": re.compile(r"\A\Z"),
-    "config.secret_lines": re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]"),  # and half a letter, as JSON may give it
+    "config.secret_lines": re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]"),  # and lone surrogates from JSON
     "config.secret_quoted": re.compile(r"\A[\"'\u201c\u2018].*[\"'\u201d\u2019]\Z"),
     "config.secret_named": re.compile(r"\A\w*secret_key\w*\s*[=:]"),  # a line of a configuration
 }
@@ -61,30 +61,30 @@ Minutes = Annotated[int, Field(ge=0, le=1440)]
 PreparingTime = Annotated[int, Field(ge=PREPARING_TIME.least, le=PREPARING_TIME.most)]  # minutes
 
 
-# ---- what a value must be --------------------------------------------------------------------------------------------
+# ---- checks of one value ---------------------------------------------------------------------------------------------
 
 
 def no_home(value: str) -> str:
-    """Without the ~ of a shell, which nothing expands under systemd."""
+    """Refuse a leading ~: only a shell expands it, not systemd."""
     if value.startswith("~"):
         raise ValueError(say("config.home"))
     return value
 
 
 def on_folder(value: Path, info: ValidationInfo) -> Path:
-    """A path hangs on the configuration's folder, which `load` hands over."""
+    """Resolve a path against the configuration's folder, which `load` passes as context."""
     return Path(info.context or "", no_home(str(value)))
 
 
 def on_folder_url(value: str, info: ValidationInfo) -> str:
-    """The same of a SQLite file's address. Of a secret that was a file a line break is left."""
+    """Resolve the path of a SQLite address. Strip a line break, which a secret file may leave."""
     scheme, is_file, path = value.strip().partition(":///")
     is_relative = is_file and scheme.startswith("sqlite") and path and not path.startswith("/")
     return database_address(f"{scheme}:///{on_folder(Path(path), info)}" if is_relative else value.strip())
 
 
 def readable(value: Path) -> Path:
-    """A file that can be opened."""
+    """Refuse a file that cannot be opened."""
     try:
         value.open("rb").close()
     except OSError as error:
@@ -93,7 +93,7 @@ def readable(value: Path) -> Path:
 
 
 def known_zone(value: str) -> str:
-    """A time zone whose data this machine has."""
+    """Refuse a time zone without data on this machine."""
     try:
         ZoneInfo(value)
     except (KeyError, ValueError, OSError):
@@ -103,42 +103,42 @@ def known_zone(value: str) -> str:
 
 
 def new_status(value: int) -> int:
-    """An id that the interface does not name."""
+    """Refuse a status id that the interface already uses."""
     if value in KNOWN_STATUS_IDS:
         raise ValueError(say("config.status_id", value=value))
     return value
 
 
 def long_enough(value: int) -> int:
-    """Days for which rows are kept; 0: for ever."""
-    if 0 < value < LEAST_RECORDS_DAYS:
-        raise ValueError(say("config.records_days", value=value, least=LEAST_RECORDS_DAYS))
+    """Refuse too few days; 0 keeps rows for ever."""
+    if 0 < value < MIN_RECORDS_DAYS:
+        raise ValueError(say("config.records_days", value=value, least=MIN_RECORDS_DAYS))
     return value
 
 
 def private(value: SecretStr) -> SecretStr:
-    """An https address, or one on this machine."""
+    """Refuse an address that is neither https nor on this machine."""
     if not is_private(value.get_secret_value()):
         raise ValueError(say("config.ping_url"))
     return value
 
 
 def account_name(value: str) -> str:
-    """A name that can be a part of a file's name."""
+    """Refuse a name that cannot be part of a file name."""
     if not ACCOUNT_NAME.fullmatch(value):
         raise ValueError(say("config.account_name", value=repr(value)))
     return value
 
 
 def restaurant_id(value: str) -> str:
-    """The one form in which ids are compared."""
+    """The id in lower case, as ids are compared."""
     if not UUID.fullmatch(value.lower()):
         raise ValueError(say("config.restaurant_id", value=repr(value)))
     return value.lower()
 
 
 def secret(value: SecretStr) -> SecretStr:
-    """Not what a careless copy brings along."""
+    """Refuse a secret with a typical mistake of copying."""
     text = value.get_secret_value().strip()
     for key, pattern in NO_SECRETS.items():
         if pattern.search(text):
@@ -153,13 +153,13 @@ FilePath = Annotated[Path, AfterValidator(on_folder)]
 
 
 class Table(BaseModel):
-    """Nothing in it is set later, and no other key is understood."""
+    """An immutable table that refuses unknown keys."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, hide_input_in_errors=True)
 
 
 class Marketplace(Table):
-    """The service and how it is called."""
+    """The marketplace and the limits of our requests."""
 
     base_url: Annotated[str, AfterValidator(https_address)]
     ca_file: Annotated[FilePath, AfterValidator(readable)] | None = None
@@ -175,7 +175,7 @@ class Marketplace(Table):
     @field_validator("cooldown_seconds", "timeout_seconds")
     @classmethod
     def _check_seconds(cls, value: float, info: ValidationInfo) -> float:
-        """The short times of a test must never reach the real service."""
+        """Allow the short times of tests only for an address on this machine."""
         least = COOLDOWN_SECONDS if info.field_name == "cooldown_seconds" else 1
         address = info.data.get("base_url")
         if value < least and address and not is_loopback(address):
@@ -192,7 +192,7 @@ class Database(Table):
 
 
 class Actions(Table):
-    """How the POS's outbox rows are carried out."""
+    """How outbox rows are sent."""
 
     retry_waits_seconds: tuple[Wait, Wait, Wait] = (2, 10, 60)
     max_in_flight: Annotated[int, Field(ge=1, le=256)] = 32
@@ -201,7 +201,7 @@ class Actions(Table):
 
 
 class Orders(Table):
-    """When an order is late and when it is over, and how long we keep whose it was. 0 minutes: never; 0 days: for ever."""
+    """When an order is late or ended, and how long its data is kept. 0 minutes: never; 0 days: for ever."""
 
     late_minutes: Minutes = 20
     preparing_minutes: Annotated[int, Field(ge=1, le=1440)] = 30
@@ -213,7 +213,7 @@ class Orders(Table):
     @field_validator("journal", mode="before")
     @classmethod
     def _check_journal(cls, value: object, info: ValidationInfo) -> object:
-        """A folder. true and false are understood, too."""
+        """Accept a folder, "auto", "off", true or false."""
         if isinstance(value, bool):
             return "auto" if value else "off"
         if not isinstance(value, str):
@@ -224,7 +224,7 @@ class Orders(Table):
 
 
 class Alarms(Table):
-    """For how many minutes something may last before it is a problem (0: never), and who is notified of problems."""
+    """After how many minutes a condition is a problem (0: never), and how problems are reported."""
 
     unanswered_minutes: Minutes = 3
     not_taken_over_minutes: Minutes = 3
@@ -234,14 +234,14 @@ class Alarms(Table):
     command: tuple[Annotated[str, Field(min_length=1), AfterValidator(no_home)], ...] = ()
     command_timeout_seconds: Annotated[float, Field(gt=0, le=300)] = 30
     command_severity: Literal["warning", "severe"] = "severe"
-    ping_url: Annotated[SecretStr, AfterValidator(private)] | None = None  # with it anyone can report that all is well
+    ping_url: Annotated[SecretStr, AfterValidator(private)] | None = None  # secret: its holder can report success
 
 
 class Web(Table):
-    """What is served over HTTP: /livez, /readyz and /metrics; the board where it is on. `listen` empty: nothing.
+    """The web server: /livez, /readyz, /metrics and the board. An empty `listen` turns it off.
 
-    `hosts`: by which names, and on the board by which addresses, it is asked for. Whether the certificate's files can be
-    used shows where it is: without the page orders go on.
+    `hosts` are the allowed host names (and addresses, for the board). The certificate's files are not checked here: a
+    bad certificate stops the board, but no orders.
     """
 
     listen: Annotated[str, AfterValidator(listen_address)] = "127.0.0.1:8480"
@@ -253,12 +253,12 @@ class Web(Table):
 
     @property
     def is_local(self) -> bool:
-        """Whether only this machine can reach it."""
+        """Whether it listens only on this machine."""
         return is_loopback(f"http://{self.listen}")
 
     @property
     def scheme(self) -> str:
-        """How its address begins."""
+        """The scheme of its address."""
         return "http" if self.certificate is None else "https"
 
     @model_validator(mode="after")
@@ -273,7 +273,7 @@ class Web(Table):
 
 
 class Fleet(Table):
-    """Where accounts are read from, besides the file. `load` has read the master key's file: its contents are here."""
+    """Whether accounts are also read from the database. `load` puts the contents of the master key's file here."""
 
     accounts: Literal["file", "database"] = "file"
     master_key: SecretStr | None = Field(default=None, validate_default=True)
@@ -281,12 +281,12 @@ class Fleet(Table):
 
     @property
     def from_database(self) -> bool:
-        """Whether delivery_account_settings has accounts, too."""
+        """Whether delivery_account_settings holds accounts, too."""
         return self.accounts == "database"
 
     @property
     def master_keys(self) -> tuple[bytes, ...]:
-        """The first one seals, all of them open; none where there is no master key."""
+        """All keys decrypt, the first one encrypts; empty without a master key."""
         return () if self.master_key is None else parsed(self.master_key.get_secret_value())
 
     @field_validator("master_key")
@@ -300,28 +300,28 @@ class Fleet(Table):
 
 
 class Log(Table):
-    """How much is logged, and in which form."""
+    """The level and the format of the log."""
 
     level: Literal["debug", "info", "warning", "error"] = "info"
     format: Literal["auto", "console", "json"] = "auto"
 
 
 class RestaurantRule(Table):
-    """What is different for one restaurant of an account. No minutes: it does not accept by itself."""
+    """The exception for one restaurant of an account. Without minutes its orders are not accepted automatically."""
 
     id: Annotated[str, AfterValidator(restaurant_id)]
     auto_accept_minutes: PreparingTime | None = None
 
 
 def each_once(value: tuple[RestaurantRule, ...]) -> tuple[RestaurantRule, ...]:
-    """No restaurant has two rules."""
+    """Refuse two rules for one restaurant."""
     if twice := first_repeated(rule.id for rule in value):
         raise ValueError(say("config.restaurant_twice", value=twice))
     return value
 
 
 class Account(Table):
-    """One pair of secrets. `load` has read the secrets' files: here both secrets are always present."""
+    """One pair of secrets, always present: `load` has read their files."""
 
     name: Annotated[str, AfterValidator(account_name)]
     app_secret_key: Annotated[SecretStr, AfterValidator(secret)]
@@ -335,23 +335,23 @@ class Account(Table):
     _fingerprint: str = PrivateAttr(default="")
 
     def at(self, base_url: str) -> Self:
-        """It knows its service's address from now on, and so its fingerprint."""
+        """Set the marketplace's address and with it the fingerprint."""
         secrets = (self.app_secret_key.get_secret_value(), self.rest_secret_key.get_secret_value())
         self._fingerprint = fingerprint(base_url, *secrets)
         return self
 
     @cached_property
     def fingerprint(self) -> str:
-        """What the cooldown and the stored token hang on; see the function of this name."""
-        return self._fingerprint  # a private attribute is slow, and health asks for thousands
+        """The key of the cooldown and of the stored token; see the function of this name."""
+        return self._fingerprint  # cached: pydantic's private attributes are slow
 
     @property
     def application(self) -> str:
-        """The same for all accounts with one app_secret_key, which it does not give away."""
+        """A hash that is equal for all accounts with one app_secret_key."""
         return fingerprint("application", self.app_secret_key.get_secret_value(), "")
 
     def auto_accept(self, restaurant_id: str | None) -> int | None:
-        """The preparing time with which this restaurant's orders are accepted by themselves, or None."""
+        """The preparing time for automatic accepts of this restaurant's orders, or None."""
         for rule in self.restaurants:
             if restaurant_id is not None and rule.id == restaurant_id.lower():
                 return rule.auto_accept_minutes
@@ -359,17 +359,17 @@ class Account(Table):
 
 
 def first_repeated(values: Iterable[str]) -> str | None:
-    """The first value that is there more than once."""
+    """The first value that occurs twice."""
     return next((value for value, count in Counter(values).items() if count > 1), None)
 
 
 def new_master_key() -> str:
-    """A line for the file of master keys: 32 bytes in base64."""
+    """A new line for the master key file: 32 bytes in base64."""
     return base64.b64encode(secrets.token_bytes(KEY_BYTES)).decode()
 
 
 def parsed(text: str) -> tuple[bytes, ...]:
-    """The master keys of a file in their order, each once. Raises ValueError, which shows the line's number alone."""
+    """The distinct master keys in the text, in order. A ValueError names only the line's number."""
     found: dict[bytes, None] = {}
     for number, line in enumerate(text.split(), 1):
         try:

@@ -1,12 +1,12 @@
-"""From a file and the environment to `Settings`, or to one line for each key that is wrong, with who set it.
+"""Loads `Settings` from a file and the environment, or reports each wrong key with its origin.
 
-1. `find` says which file it is; `read` and `from_environ` make a tree of tables from it and from the variables.
+1. `find` chooses the file; `read` and `from_environ` turn it and the variables into trees of tables.
 2. `merge` puts the variables over the file, key by key.
 3. `settle` reads the secrets' files.
-4. The models check the result and hang relative paths on the file's folder.
+4. The models check the result and resolve relative paths against the file's folder.
 
-Each error says what is right, which is the remedy. No message shows the value of a secret, and none carries pydantic's own
-error along, which holds its input.
+Each message says what is right, as a remedy. No message shows a secret. pydantic's own error is never chained, because
+it holds the input.
 """
 
 import difflib
@@ -34,7 +34,7 @@ NO_KEYS = re.compile(rf"{PREFIX}(CONFIG|TEST_.*)")  # variables of ours that con
 MASTER_KEY = "master_key"
 DEFAULT_URL: str = Database.model_fields["url"].default
 
-# What tomllib says, and the sentence of ours that says what is right.
+# Parts of tomllib's messages, and our sentence with the remedy.
 TOML_HINTS = {
     "Invalid value": "config.toml_quotes",
     "Illegal character": "config.toml_quotes",
@@ -46,7 +46,7 @@ TOML_HINTS = {
     "Cannot mutate": "config.toml_twice",
 }
 
-# What pydantic finds, and which sentence of ours says it.
+# pydantic's error types, and our sentences.
 WORDS = {
     **{kind: kind for kind in ("missing", "greater_than", "greater_than_equal", "less_than_equal", "too_long")},
     **dict.fromkeys(("int_parsing", "int_type", "int_from_float"), "whole"),
@@ -62,27 +62,27 @@ Place = tuple[str, ...]  # ("accounts", "0", "name")
 Tree = dict[str, Any]
 
 
-# ---- what is wrong, in words -------------------------------------------------------------------------------------------
+# ---- problems --------------------------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
 class Findings:
-    """What loading learns on the way. `origins`: the variable, or the file of a secret, that set a key or a whole table."""
+    """What loading finds. `origins`: the variable or secret file that set a key or a table."""
 
     file: Path | None
     needs_secrets: bool = True
     origins: dict[Place, str] = field(default_factory=dict)
     problems: dict[Place, str] = field(default_factory=dict)
-    without_secrets: set[Place] = field(default_factory=set)  # the secrets that could not be read and are not needed
+    without_secrets: set[Place] = field(default_factory=set)  # unreadable, but not needed
 
     def add(self, error: ValidationError) -> None:
-        """What the models refuse, where nothing is known to be wrong already."""
+        """Add the errors of the models at places without a problem so far."""
         for details in error.errors(include_url=False, include_input=False):
-            place = tuple(map(str, details["loc"])) or ("accounts",)  # the only check of the whole is about accounts
+            place = tuple(map(str, details["loc"])) or ("accounts",)  # the only check across tables is about accounts
             self.problems.setdefault(place, _sentence(details, place))
 
     def lines(self) -> list[str]:
-        """One for each problem, by their places: the key, who set it or a table around it, and the problem."""
+        """One line for each problem: the key, the origin of the key or its table, and the problem."""
         found = []
         for place, problem in sorted(self.problems.items()):
             around = (self.origins.get(place[:length]) for length in range(len(place), 0, -1))
@@ -92,12 +92,12 @@ class Findings:
 
 
 def dotted(place: Place) -> str:
-    """The way a person writes it: accounts[0].name."""
+    """The place in the usual notation: accounts[0].name."""
     return "".join(f"[{part}]" if part.isdigit() else f".{part}" for part in place).lstrip(".")
 
 
 def in_words(error: ValidationError) -> str:
-    """What is wrong with settings that came from no file."""
+    """The problems of settings that come from no file, as one text."""
     found = Findings(None)
     found.add(error)
     return "; ".join(found.lines())
@@ -122,7 +122,7 @@ def _sentence(details: ErrorDetails, place: Place) -> str:
 
 
 def unknown_key(place: Place) -> str:
-    """That there is no such key, and which one may be meant."""
+    """The message for an unknown key, with the most similar known one."""
     near = difflib.get_close_matches(place[-1], _key_names(Settings), 1)
     if near == [place[-1]]:
         return say("config.unknown_here")
@@ -130,7 +130,7 @@ def unknown_key(place: Place) -> str:
 
 
 def _key_names(model: type[BaseModel]) -> list[str]:
-    """Every key of a table and of the tables in it."""
+    """All keys of a table and of its subtables."""
     names = list(model.model_fields)
     for info in model.model_fields.values():
         for part in (info.annotation, *getattr(info.annotation, "__args__", ())):
@@ -139,7 +139,7 @@ def _key_names(model: type[BaseModel]) -> list[str]:
     return names
 
 
-# ---- all of it -------------------------------------------------------------------------------------------------------
+# ---- loading ---------------------------------------------------------------------------------------------------------
 
 
 def load(
@@ -149,10 +149,10 @@ def load(
     speaks: Callable[[str], None] = lambda _: None,
     needs_secrets: bool = True,
 ) -> Settings:
-    """The settings of this run, or a ConfigError with one line for each problem.
+    """Return the settings, or raise ConfigError with one line for each problem.
 
-    `speaks` gets the configured language before any problem is reported. Without `needs_secrets` a secret that cannot
-    be read is no problem: the account has a random one in its place, and `Settings.source.without_secrets` names it.
+    `speaks` is called with the configured language before a problem is reported. Without `needs_secrets`, an unreadable
+    secret is replaced by a random one, and `Settings.source.without_secrets` names its account.
     """
     file = find(path, environ)
     found = Findings(file, needs_secrets)
@@ -177,7 +177,7 @@ def load(
 
 
 def find(path: Path | None, environ: Mapping[str, str]) -> Path | None:
-    """The configuration file: the one named, or the first that exists in the usual places, as an absolute path."""
+    """The absolute path of the named file, or of the first that exists in the usual places."""
     named = path or (Path(environ["ORDERBRIDGE_CONFIG"]) if environ.get("ORDERBRIDGE_CONFIG") else None)
     if named:
         return named.absolute()
@@ -199,7 +199,7 @@ def _validate(tree: Tree, folder: Path, found: Findings) -> Settings:
 
 
 def _owner(settings: Settings, place: Place) -> str:
-    """The account whose secret this is; "" for the master key."""
+    """The account of this secret; "" for the master key."""
     return settings.accounts[int(place[1])].name if place[0] == "accounts" else ""
 
 
@@ -213,7 +213,7 @@ def _holds_secret(in_file: Tree) -> bool:
 
 
 def read(file: Path) -> Tree:
-    """What the file says."""
+    """Parse the file."""
     try:
         return tomllib.loads(file.read_bytes().decode("utf-8-sig"))  # editors on Windows write a BOM
     except FileNotFoundError:
@@ -224,22 +224,22 @@ def read(file: Path) -> Tree:
         raise ConfigError("config.unreadable", file=file, reason=error.strerror) from None
     except UnicodeDecodeError:
         raise ConfigError("config.not_utf8", file=file) from None
-    except (tomllib.TOMLDecodeError, RecursionError) as error:  # the line itself is not shown: it may hold a secret
+    except (tomllib.TOMLDecodeError, RecursionError) as error:  # the line is not shown: it may hold a secret
         hint = next((key for words, key in TOML_HINTS.items() if words in str(error)), "config.toml_example")
         raise ConfigError("config.no_toml", file=file, reason=error, hint=say(hint)) from None
 
 
 def from_environ(environ: Mapping[str, str], found: Findings) -> Tree:
-    """What `ORDERBRIDGE_…` says. pydantic-settings passes over variables that it does not know; we do not.
+    """Read the `ORDERBRIDGE_…` variables. Unlike in pydantic-settings, an unknown one is an error.
 
-    In a variable's name `__` nests, and a number picks an entry of a list.
+    In a variable's name `__` separates tables and keys, and a number selects an entry of a list.
     """
     ours = {name: value for name, value in environ.items() if name.startswith(PREFIX) and not NO_KEYS.fullmatch(name)}
-    source = EnvSettingsSource(Settings, env_prefix=PREFIX, env_nested_delimiter="__")  # type: ignore[arg-type]  # of a model it reads the same
+    source = EnvSettingsSource(Settings, env_prefix=PREFIX, env_nested_delimiter="__")  # type: ignore[arg-type]  # it accepts any model
     source.env_vars = {name.lower(): value for name, value in ours.items()}
     try:
         tree = source()
-    except SettingsError as error:  # it names only the outermost key
+    except SettingsError as error:  # which names only the outermost key
         document = error.__cause__.doc if isinstance(error.__cause__, json.JSONDecodeError) else None
         culprit = next((name for name, value in ours.items() if value == document), f"{PREFIX}…")
         raise ConfigError("config.no_json", name=culprit) from None
@@ -252,9 +252,10 @@ def from_environ(environ: Mapping[str, str], found: Findings) -> Tree:
 
 
 def merge(base: Any, over: Any) -> Any:
-    """A copy of `base` over which `over` wins key by key. Tables numbered from 0 are lists: no key of ours is a number.
+    """A copy of `base` with the values of `over`, merged key by key.
 
-    So a number reaches into a list; a list as a whole replaces the other.
+    A table with the keys 0, 1, … is a list, since no key of ours is a number. So a number changes one entry of a list,
+    and a list replaces a list.
     """
     if isinstance(over, list):
         return [merge(None, value) for value in over]
@@ -268,7 +269,7 @@ def merge(base: Any, over: Any) -> Any:
 
 
 def _at(tree: Any, place: Place) -> Any:
-    """What is there, or None."""
+    """The value at a place, or None."""
     for key in place:
         tree = tree.get(key) if isinstance(tree, dict) else None
     return tree
@@ -278,23 +279,23 @@ def _at(tree: Any, place: Place) -> Any:
 
 
 def settle(tree: Tree, folder: Path, environ: Mapping[str, str], found: Findings) -> None:
-    """Read the secrets' files, and put the default database into systemd's state directory where there is one."""
+    """Read the secret files, and set the default database: in systemd's state directory if there is one."""
     for name in ("database", "fleet"):
         tree.setdefault(name, {})
-    state = environ.get("STATE_DIRECTORY", "").partition(":")[0]  # systemd may give several
+    state = environ.get("STATE_DIRECTORY", "").partition(":")[0]  # may be a list
     default = DEFAULT_URL.replace(":///", f":///{state}/") if state else DEFAULT_URL
     _table(tree, "database").setdefault("url", default)
     _settle_secrets(tree, folder, environ, found)
 
 
 def _table(tree: Tree, name: str) -> Tree:
-    """That table; an empty one where the configuration has none. What is no table the models refuse."""
+    """The table of this name, or an empty one. The models refuse a value that is not a table."""
     table = tree.get(name)
     return table if isinstance(table, dict) else {}
 
 
 def _accounts(tree: Tree) -> Iterator[tuple[int, Tree]]:
-    """Each with its place in the list."""
+    """The account tables with their positions in the list."""
     listed = tree.get("accounts")
     for place, account in enumerate(listed if isinstance(listed, list) else ()):
         if isinstance(account, dict):
@@ -305,7 +306,7 @@ def _settle_secrets(tree: Tree, folder: Path, environ: Mapping[str, str], found:
     fleet = _table(tree, "fleet")
     named = _credential(MASTER_KEY, environ)
     is_needed = not found.needs_secrets and fleet.get("accounts") == "database"
-    if named or is_needed or fleet.keys() & {MASTER_KEY, f"{MASTER_KEY}_file"}:  # else the model's check reports it
+    if named or is_needed or fleet.keys() & {MASTER_KEY, f"{MASTER_KEY}_file"}:  # else the models report it
         _settle_secret(fleet, ("fleet", MASTER_KEY), named, folder, found)
     for place, account in _accounts(tree):
         for key in SECRETS:
@@ -314,7 +315,7 @@ def _settle_secrets(tree: Tree, folder: Path, environ: Mapping[str, str], found:
 
 
 def _settle_secret(table: Tree, place: Place, credential: Path | None, folder: Path, found: Findings) -> None:
-    """Put the secret itself under its key, from the one place that has it: the key, its `_file` or systemd's credential."""
+    """Store the secret under its key, from exactly one source: the key, its `_file` or systemd's credential."""
     key, file_key = place[-1], f"{place[-1]}_file"
     sources = [name for name in (key, file_key) if name in table]
     sources += [say("config.credential", name=credential.name)] if credential else []
@@ -333,12 +334,12 @@ def _settle_secret(table: Tree, place: Place, credential: Path | None, folder: P
 
 
 def _miss(table: Tree, place: Place, problem: str, found: Findings) -> None:
-    """A secret that is not there is a problem only for a command that needs it; systemd shows it to the service alone."""
+    """Report a missing secret if it is needed. systemd shows credentials only to the daemon, not to commands."""
     if found.needs_secrets:
         found.problems[place] = problem
     else:
         found.without_secrets.add(place)
-        table[place[-1]] = new_master_key()  # random, so that no two accounts have the same
+        table[place[-1]] = new_master_key()  # random, so that fingerprints differ
 
 
 def _credential(name: str, environ: Mapping[str, str]) -> Path | None:

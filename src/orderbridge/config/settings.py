@@ -1,6 +1,6 @@
-"""The whole configuration: what holds across its tables, where it came from, how it is shown, and its warnings.
+"""The whole configuration: checks across tables, its source, its output without secrets, and its warnings.
 
-Making settings reads no file and no variable: settings made by hand, as in a test, do not depend on the machine.
+Constructing `Settings` reads no file and no variable, so tests do not depend on the machine.
 """
 
 import os
@@ -21,16 +21,16 @@ from orderbridge.mounts import is_mounted_alone
 from orderbridge.texts import say
 
 PREFIX = "ORDERBRIDGE_"
-LONGEST_SHEBANG = 256
-TEST_S = 2.0  # for a folder that may lie on another machine
+MAX_SHEBANG = 256
+TEST_S = 2.0  # timeout for a folder that may be on another machine
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where a configuration came from: its file, what set the keys that the file did not, and what a technician should know.
+    """The file of a configuration, the origins of its other keys, and warnings for a technician.
 
-    `origins`: the variable, or the file of a secret, by the key as a person writes it (accounts[0].name).
-    `without_secrets`: whose secrets could not be read. A command that needs none works all the same (config.load).
+    `origins`: the variable or secret file that set a key (accounts[0].name).
+    `without_secrets`: the accounts with unreadable secrets; commands that need no secrets still work (config.load).
     """
 
     file: Path | None = None
@@ -56,23 +56,23 @@ class Settings(keys.Table):
 
     @property
     def source(self) -> Source:
-        """Where it all came from; empty for settings made by hand."""
+        """Where the settings came from; empty if they were constructed directly."""
         return self._source
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Sentences about what works but should be changed."""
+        """Sentences about settings that work but should be changed."""
         return self._source.warnings
 
     @property
     def secret_files(self) -> list[Path]:
-        """The files of accounts' secrets and of the master key."""
+        """The secret files of the accounts, and the master key file."""
         files = [file for one in self.accounts for file in (one.app_secret_key_file, one.rest_secret_key_file)]
         return [file for file in (*files, self.fleet.master_key_file) if file]
 
     @property
     def journal(self) -> Path | None:
-        """The folder of acknowledged documents; None: there is none. By itself it lies beside a SQLite file."""
+        """The folder of acknowledged documents, by default beside a SQLite file; None if there is none."""
         match self.orders.journal:
             case "off":
                 return None
@@ -84,13 +84,13 @@ class Settings(keys.Table):
 
     @property
     def extensions(self) -> tuple[str, ...]:
-        """The packages beside the core that it needs, by the names of their entry points."""
+        """The entry points of the extensions that this configuration needs."""
         needed = {"board": self.web.board != "off", "fleet": self.fleet.from_database}
         return tuple(name for name, is_needed in needed.items() if is_needed)
 
     @property
     def default_account(self) -> keys.Account | None:
-        """The account for actions that name none: the configured one, or the only one that there can be."""
+        """The account for actions without one: the configured default, or the only account."""
         is_alone = len(self.accounts) == 1 and not self.fleet.from_database
         chosen = [account for account in self.accounts if account.default or is_alone]
         return chosen[0] if chosen else None
@@ -117,14 +117,14 @@ class Settings(keys.Table):
     @field_validator("web")
     @classmethod
     def _check_web(cls, value: keys.Web, info: ValidationInfo) -> keys.Web:
-        """A fleet's restaurants have screens of their own; a board would show each of them all the others."""
+        """Refuse a board for a fleet: it would show each restaurant the orders of all others."""
         if value.board != "off" and "fleet" in info.data and info.data["fleet"].from_database:
             raise ValueError(say("config.fleet_board"))
         return value
 
     @model_validator(mode="after")
-    def _tell_accounts_apart(self) -> Self:
-        """Two accounts with one fingerprint would share a cooldown and steal each other's orders."""
+    def _check_fingerprints(self) -> Self:
+        """Refuse two accounts with one fingerprint: they would share a cooldown and each other's orders."""
         names: dict[str, str] = {}
         for account in self.accounts:
             other = names.setdefault(account.at(self.marketplace.base_url).fingerprint, account.name)
@@ -134,7 +134,7 @@ class Settings(keys.Table):
 
 
 def shown(settings: Settings) -> dict[str, Any]:
-    """The effective configuration as plain values, secrets as `***`. `settings.source.origins` says who set what."""
+    """The effective configuration as plain values, with secrets as `***`."""
     values: dict[str, Any] = settings.model_dump(mode="json")  # SecretStr comes out as asterisks
     for account in values["accounts"]:
         account.update(dict.fromkeys(keys.SECRETS, "***"))
@@ -146,11 +146,11 @@ def shown(settings: Settings) -> dict[str, Any]:
     return values
 
 
-# ---- what works and should be changed ---------------------------------------------------------------------------------
+# ---- warnings --------------------------------------------------------------------------------------------------------
 
 
 def noticed(settings: Settings, file: Path | None, *, holds_secrets: bool) -> Iterator[str]:
-    """A sentence for each. `file`: the configuration."""
+    """The warnings, as sentences. `file` is the configuration's."""
     if file and holds_secrets and _is_open(file):
         yield say("config.open_file", file=file)
     if file and is_mounted_alone(str(file)):
@@ -171,7 +171,7 @@ def noticed(settings: Settings, file: Path | None, *, holds_secrets: bool) -> It
 
 
 def _strange(account: str, key: str, secret: str) -> Iterator[str]:
-    """A character that a copy from a letter or a phone brings along, and that is invisible: the login would be refused."""
+    """Warn of an invisible character that copying from a mail or a phone may add; a login with it is refused."""
     for place, character in enumerate(secret, 1):
         if not character.isascii():
             name = unicodedata.name(character, f"U+{ord(character):04X}")
@@ -180,7 +180,7 @@ def _strange(account: str, key: str, secret: str) -> Iterator[str]:
 
 
 def _can_be_written(folder: Path) -> bool:
-    """A folder that is not there is made, and the one around it is not. A disk that hangs holds up no start."""
+    """Whether the folder, or its parent if it is missing, is writable. False after TEST_S on a disk that hangs."""
 
     def test() -> None:
         here = folder if os.path.lexists(folder) else folder.parent
@@ -194,7 +194,7 @@ def _can_be_written(folder: Path) -> bool:
 
 
 def _fault(program: str) -> str | None:
-    """Why it would reach no one. Else that shows with the first alarm, at night."""
+    """Why the alarm command cannot run, or None. Otherwise the first alarm would show it."""
     found = Path(program) if os.sep in program else Path(shutil.which(program) or "/nowhere")
     if not found.exists():
         return say("config.alarm_missing", program=program)
@@ -207,18 +207,18 @@ def _fault(program: str) -> str | None:
 
 
 def _interpreter(script: Path) -> str:
-    """What its first line names, with the carriage return of a file from Windows; "": it is no script."""
+    """The interpreter in the script's first line, with a carriage return from Windows; "" if it is not a script."""
     try:
         with script.open("rb") as file:
-            first = file.readline(LONGEST_SHEBANG)
-    except OSError:  # may be run and not read
+            first = file.readline(MAX_SHEBANG)
+    except OSError:  # executable but not readable
         return ""
     named = first.removeprefix(b"#!").rstrip(b"\n").strip(b" \t").partition(b" ")[0]
     return named.decode(errors="replace") if first.startswith(b"#!") else ""
 
 
 def _is_open(file: Path) -> bool:
-    """Whether every user may read it. What may not be examined is reported when it is opened."""
+    """Whether every user may read the file. False if it cannot be examined: opening it will report that."""
     try:
         return bool(file.stat().st_mode & S_IROTH)
     except OSError:
