@@ -211,14 +211,13 @@ def _(place: Place) -> None:
     code=78,
 )
 def _(place: Place) -> None:
-    _needs_root()
     closed = place.folder / "closed"
     closed.mkdir()
     place.market["ca_file"] = shutil.move(place.folder / "sandbox-ca.pem", closed)
-    _open_for_nobody(place)
+    open_for_nobody(place)
     os.chown(closed, 0, 0)
     closed.chmod(0o700)
-    _as_nobody(place)
+    as_nobody(place)
 
 
 @setup(
@@ -226,7 +225,7 @@ def _(place: Place) -> None:
 )
 def _(place: Place) -> None:
     place.write()
-    _as_nobody(place)
+    as_nobody(place)
 
 
 # ---- the secrets -----------------------------------------------------------------------------------------------------
@@ -422,20 +421,18 @@ setup("the database's folder is missing", "Create the folder", log=("Create the 
 
 @setup("the user may not write to the database's folder", "Let this user write", log=("this user write",))
 def _(place: Place) -> None:
-    _needs_root()
-    _open_for_nobody(place)
+    open_for_nobody(place)
     place.file.unlink()
     os.chown(place.folder, 0, 0)
-    _as_nobody(place)
+    as_nobody(place)
 
 
 @setup("the user may not write to the database's file", "this user write")
 def _(place: Place) -> None:
-    _needs_root()
-    _open_for_nobody(place)
+    open_for_nobody(place)
     os.chown(place.file, 0, 0)
     place.file.chmod(0o640)
-    _as_nobody(place)
+    as_nobody(place)
 
 
 setup("the file is no database", "not a SQLite file", "put a backup in its place")(
@@ -466,14 +463,13 @@ def _(place: Place) -> None:
 
 @setup("root's -wal beside the file", "to -wal and -shm beside it", code=78)
 def _(place: Place) -> None:
-    _needs_root()
     pos = place.stack.enter_context(closing(sqlite3.connect(place.file)))
     pos.execute("SELECT count(*) FROM delivery_orders").fetchall()
-    _open_for_nobody(place)
+    open_for_nobody(place)
     for suffix in ("-wal", "-shm"):
         os.chown(f"{place.file}{suffix}", 0, 0)
     place.file.with_name("pos.db-wal").chmod(0o600)
-    _as_nobody(place)
+    as_nobody(place)
 
 
 @setup(
@@ -483,13 +479,12 @@ def _(place: Place) -> None:
     log=("This user cannot write to", "to -wal and -shm beside it"),
 )
 def _(place: Place) -> None:
-    _needs_root()
     beside = place.file.with_name("pos.db-shm")
     beside.touch()
-    _open_for_nobody(place)
+    open_for_nobody(place)
     os.chown(beside, 0, 0)
     beside.chmod(0o644)
-    _as_nobody(place)
+    as_nobody(place)
 
 
 setup("a column of ours was renamed", "pos_reference", "Restore it", log=None)(
@@ -687,19 +682,20 @@ def _say_sql(file: Path, statement: str) -> None:
     file.chmod(0o600)
 
 
-def _open_for_nobody(place: Place) -> None:
-    """All but what is planted is his."""
-    place.write()
-    for path in [place.folder, *place.folder.iterdir()]:
-        os.chown(path, NOBODY, NOBODY)
-
-
 def _needs_root() -> None:
     if os.geteuid() != 0:
         pytest.skip("only root can become another user")
 
 
-def _as_nobody(place: Place) -> None:
+def open_for_nobody(place: Place) -> None:
+    """All but what is planted is his."""
+    _needs_root()
+    place.write()
+    for path in [place.folder, *place.folder.iterdir()]:
+        os.chown(path, NOBODY, NOBODY)
+
+
+def as_nobody(place: Place) -> None:
     _needs_root()
     # Root's own interpreter may lie where nobody else can read it: what is imported later is imported before.
     for name in LATER:

@@ -17,10 +17,7 @@ ROWS: list[tuple[tuple[object, ...], Row]] = [
     (("restaurant", "open", RESTAURANT), {"action": "open_restaurant", "restaurant_id": RESTAURANT}),
     (("restaurant", "close", RESTAURANT), {"action": "close_restaurant", "restaurant_id": RESTAURANT}),
     (("food", "on", 55), {"action": "activate_food", "food_id": 55}),
-    (
-        ("food", "off", 55, "--account", "kadikoy"),
-        {"action": "deactivate_food", "food_id": 55, "account": "kadikoy"},
-    ),
+    (("food", "off", 55, "--account", "kadikoy"), {"action": "deactivate_food", "food_id": 55, "account": "kadikoy"}),
 ]
 
 
@@ -63,8 +60,10 @@ def test_take_notes_the_revision_that_was_read_and_never_anothers(columns, words
 
 
 @pytest.mark.parametrize("arguments, expected", ROWS, ids=[" ".join(map(str, words[:2])) for words, _ in ROWS])
-def test_a_command_writes_its_row(arguments, expected, run, pos):
-    ended = run(*arguments)
+@pytest.mark.parametrize("capitals", [False, True], ids=["", "in capitals"])
+def test_a_command_writes_its_row(arguments, expected, capitals, run, pos):
+    keys = {KEY: KEY.upper(), RESTAURANT: RESTAURANT.upper()} if capitals else {}
+    ended = run(*(keys.get(str(word), word) for word in arguments))
     assert (ended.code, ended.out, ended.err) == (0, f"1 {expected['action']}: pending\n", "")
     (row,) = outbox(pos)
     assert {name: row[name] for name in ("action", *ARGUMENTS)} == dict.fromkeys(ARGUMENTS) | expected
@@ -79,33 +78,37 @@ def test_a_food_of_an_account_that_is_not_there_names_those_that_are_and_nothing
     assert outbox(pos) == []
 
 
-@pytest.mark.parametrize("arguments, expected", ROWS[:6], ids=[" ".join(map(str, words[:2])) for words, _ in ROWS[:6]])
-def test_a_key_in_capitals_is_understood(arguments, expected, run, pos):
-    keys = {KEY: KEY.upper(), RESTAURANT: RESTAURANT.upper()}
-    assert run(*(keys.get(str(word), word) for word in arguments)).code == 0
-    (row,) = outbox(pos)
-    assert {name: row[name] for name in expected} == expected
+WRONG = [
+    (("complete", "100234"), 1, "No order has the number, payment_key or reference"),
+    (("complete", KEY[:-1]), 1, "No order has the number, payment_key or reference"),
+    (("accept", "", "--minutes", "5"), 1, "No order has the number, payment_key or reference"),
+    (("restaurant", "open", "Kadıköy"), 2, "an order's key as `orderbridge orders` shows it"),
+    (("order", "\udcff"), 2, "write it as UTF-8"),
+    *((("complete", KEY, "--wait", "--timeout", seconds), 2, "") for seconds in ("nan", "inf", "-5", "86401")),
+    *(
+        (("actions", verb, "7"), 1, "There is no row 7. See `orderbridge actions list`.")
+        for verb in ("retry", "withdraw")
+    ),
+    (("actions", "retry", "9" * 30), 2, ""),
+    (("actions", "withdraw", "0"), 2, ""),
+]
 
 
-@pytest.mark.parametrize(
-    "words",
-    [("complete", "100234"), ("complete", KEY[:-1]), ("accept", "", "--minutes", "5")],
-    ids=" ".join,
-)
-def test_an_order_that_is_not_there_is_told_and_nothing_is_written(words, run, pos):
+@pytest.mark.parametrize("words, code, said", WRONG)
+def test_of_what_cannot_be_meant_nothing_is_written(words, code, said, run, pos):
     put_order(pos, KEY, order_number=7)
     ended = run(*words)
-    assert (ended.code, ended.out) == (1, "")
-    assert "No order has the number, payment_key or reference" in ended.err
+    assert (ended.code, ended.out) == (code, "")
+    assert said in ended.err
     assert outbox(pos) == []
 
 
 @pytest.mark.parametrize("wanted", ["7", "A-1042", KEY.upper()])
 def test_an_order_is_acted_on_by_its_number_or_the_tills_reference_too(wanted, run, pos):
     put_order(pos, KEY, order_number=7, pos_reference="A-1042")
-    assert run("complete", wanted).code == 0
-    (row,) = outbox(pos)
-    assert (row["action"], row["payment_key"]) == ("complete", KEY)
+    told = run("accept", wanted, "--minutes", 25, "--json").json
+    assert (told["id"], told["action"], told["state"], told["preparing_time"]) == (1, "accept", "pending", 25)
+    assert outbox(pos)[0]["payment_key"] == KEY
 
 
 def test_a_number_that_means_two_orders_acts_on_neither_and_lists_them(run, pos):
@@ -116,18 +119,6 @@ def test_a_number_that_means_two_orders_acts_on_neither_and_lists_them(run, pos)
     assert KEY in ended.out
     assert OTHER in ended.out
     assert outbox(pos) == []
-
-
-def test_a_row_that_the_outbox_refuses_is_wrong_usage(run, pos):
-    ended = run("restaurant", "open", "Kadıköy")
-    assert (ended.code, ended.out) == (2, "")
-    assert "an order's key as `orderbridge orders` shows it" in ended.err
-    assert outbox(pos) == []
-
-
-def test_the_row_can_be_read_by_a_program(run, pos):
-    told = run("accept", KEY, "--minutes", 25, "--json").json
-    assert (told["id"], told["action"], told["state"], told["preparing_time"]) == (1, "accept", "pending", 25)
 
 
 # ---- waiting ---------------------------------------------------------------------------------------------------------
@@ -169,34 +160,19 @@ def test_any_other_end_is_a_failure_with_the_cashiers_words(state, run, daemon):
     assert (ended.code, ended.out) == (1, f"1 complete: {state}\n")
     assert ended.err == "order_completed: Sipariş tamamlanmış.\n"
     assert daemon.slept < daemon.after + 0.2
+    told = run("complete", OTHER, "--wait", "--json").json
+    assert (told["state"], told["error_code"]) == (state, "order_completed")
 
 
 def test_waiting_is_given_up_after_the_timeout(run, daemon):
+    assert (run("food", "on", 55).code, daemon.slept) == (0, 0), "without --wait"
     ended = run("complete", KEY, "--wait", "--timeout", 5)
-    assert (ended.code, ended.out) == (1, "1 complete: pending\n")
+    assert (ended.code, ended.out) == (1, "2 complete: pending\n")
     assert ended.err == "No verdict after 5 seconds. Is `orderbridge run` running? The row waits on.\n"
     assert daemon.slept == pytest.approx(5)
-
-
-def test_what_a_row_waits_for_is_said(run, daemon):
     daemon.verdict = "error_code = 'unreachable', error_text = 'Platforma ulaşılamıyor.'"
     ended = run("complete", KEY, "--wait", "--timeout", 1)
-    assert (ended.code, ended.out) == (1, "1 complete: pending\n")
-    assert ended.err == "unreachable: Platforma ulaşılamıyor.\n"
-
-
-def test_without_wait_nothing_is_waited_for(run, daemon):
-    assert run("complete", KEY).code == 0
-    assert daemon.slept == 0
-
-
-def test_the_verdict_can_be_read_by_a_program(run, daemon):
-    daemon.verdict = f"state = 'refused', error_code = 'wrong_status', http_status = 422, finished_utc = '{NOW_TEXT}'"
-    ended = run("accept", KEY, "--minutes", 25, "--wait", "--json")
-    assert ended.code == 1
-    told = ended.json
-    assert (told["state"], told["error_code"], told["http_status"]) == ("refused", "wrong_status", 422)
-    assert told["finished_utc"] == NOW_TEXT
+    assert (ended.code, ended.err) == (1, "unreachable: Platforma ulaşılamıyor.\n"), "what it waits for"
 
 
 # ---- actions list ----------------------------------------------------------------------------------------------------
@@ -215,20 +191,21 @@ def test_the_outbox_is_listed_the_newest_first(options, shown, run, pos):
     assert [int(line.split()[0]) for line in run("actions", "list", *options).out.splitlines()[1:]] == shown
 
 
-def test_an_empty_outbox_is_said(run, pos):
-    ended = run("actions", "list")
-    assert (ended.code, ended.out, ended.err) == (0, "", "The outbox is empty.\n")
-
-
 # ---- actions retry, withdraw -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    "action, columns, minutes",
-    [("accept", {}, 10), ("complete", {}, 120), ("accept", {"valid_minutes": 45}, 45)],
-    ids=["accept", "another", "its own validity"],
+    "action, columns, configured, minutes",
+    [
+        ("accept", {}, "", 10),
+        ("complete", {}, "", 120),
+        ("accept", {"valid_minutes": 45}, "", 45),
+        ("accept", {}, "accept_valid_minutes = 1000", 1000),
+    ],
+    ids=["accept", "another", "its own validity", "a configured one"],
 )
-def test_a_failed_row_is_retried_and_its_expiry_counts_anew(action, columns, minutes, run, pos):
+def test_a_failed_row_is_retried_and_its_expiry_counts_anew(action, columns, configured, minutes, run, configure, pos):
+    configure(document(more=f"[actions]\n{configured}"))
     row_id = put_action(pos, action, state="failed", error_code="service_error", expires_utc=NOW_TEXT, **columns)
     before = datetime.now(UTC)
     ended = run("actions", "retry", row_id)
@@ -240,19 +217,19 @@ def test_a_failed_row_is_retried_and_its_expiry_counts_anew(action, columns, min
     assert before + timedelta(minutes=minutes, milliseconds=-1) <= expires <= before + timedelta(minutes=minutes) + late
 
 
-def test_the_configured_validity_counts_for_a_retry(run, configure, pos):
-    configure(document(more="[actions]\naccept_valid_minutes = 1000"))
-    row_id = put_action(pos, state="failed")
-    run("actions", "retry", row_id)
-    assert action_row(pos, row_id)["expires_utc"] > (datetime.now(UTC) + timedelta(minutes=990)).isoformat(" ")
-
-
-@pytest.mark.parametrize("state", ["pending", "sending", "done", "refused", "expired"])
-def test_only_a_failed_row_can_be_retried(state, run, pos):
+@pytest.mark.parametrize(
+    "verb, state, said",
+    [
+        ("retry", "pending", "is pending; only a failed one can be retried"),
+        ("retry", "done", "is done; only a failed one can be retried"),
+        ("withdraw", "done", "is done already"),
+    ],
+)
+def test_another_row_is_neither_retried_nor_asked_back(verb, state, said, run, pos):
     row_id = put_action(pos, state=state)
-    ended = run("actions", "retry", row_id)
+    ended = run("actions", verb, row_id)
     assert (ended.code, ended.out) == (1, "")
-    assert f"Row {row_id} is {state}; only a failed one can be retried" in ended.err
+    assert f"Row {row_id} {said}" in ended.err
     assert action_row(pos, row_id)["state"] == state
 
 
@@ -263,34 +240,3 @@ def test_an_unfinished_row_can_be_asked_back(state, run, pos):
     assert (ended.code, ended.out) == (0, f"{row_id} accept: withdrawal requested\n")
     row = action_row(pos, row_id)
     assert (row["withdraw"], row["state"]) == (1, state)  # the daemon ends it, when it still waits
-
-
-def test_a_finished_row_cannot_be_asked_back(run, pos):
-    row_id = put_action(pos, state="done")
-    ended = run("actions", "withdraw", row_id)
-    assert (ended.code, ended.out) == (1, "")
-    assert f"Row {row_id} is done already" in ended.err
-
-
-@pytest.mark.parametrize("verb", ["retry", "withdraw"])
-def test_a_row_that_is_not_there_is_said(verb, run, pos):
-    ended = run("actions", verb, 7)
-    assert (ended.code, ended.out) == (1, "")
-    assert "There is no row 7. See `orderbridge actions list`." in ended.err
-
-
-@pytest.mark.parametrize("seconds", ["nan", "inf", "-5", "86401"])
-def test_a_time_to_wait_that_is_none_is_wrong_usage_and_nothing_is_written(seconds, run, pos):
-    assert run("complete", KEY, "--wait", "--timeout", seconds).code == 2
-    assert outbox(pos) == []
-
-
-@pytest.mark.parametrize("words", [("retry", "9" * 30), ("withdraw", "0")], ids=" ".join)
-def test_an_id_that_no_row_can_have_is_wrong_usage(words, run):
-    assert run("actions", *words).code == 2
-
-
-def test_an_argument_that_is_no_text_is_wrong_usage(run, pos):
-    ended = run("order", "\udcff")
-    assert (ended.code, ended.out) == (2, "")
-    assert "write it as UTF-8" in ended.err

@@ -32,27 +32,6 @@ def test_an_account_that_polls_is_healthy(run, pos):
     assert "kadikoy" in ended.out
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"state": "login_refused", "last_error": "login: invalid_credentials"},
-        {"state": "unreachable"},
-        {"state": "failing"},
-        {"state": "new", "last_poll_ok_utc": None},
-        {"last_poll_ok_utc": None},
-        {"last_poll_ok_utc": "soon"},
-        {"last_poll_ok_utc": ago(95)},
-    ],
-    ids=["login refused", "unreachable", "failing", "new", "never polled", "unreadable", "three polls missed"],
-)
-def test_an_account_that_does_not_poll_needs_a_look(changes, run, pos):
-    put_account(pos, **changes)
-    ended = run("status")
-    assert ended.code == 1
-    assert ": needs attention (" in ended.out.splitlines()[0]
-    assert run("status", "--json").json["healthy"] is False
-
-
 def test_a_state_that_a_newer_daemon_has_written_is_shown_as_it_stands(run, pos):
     put_account(pos, state="asleep")
     assert "asleep" in run("status").out
@@ -60,50 +39,14 @@ def test_a_state_that_a_newer_daemon_has_written_is_shown_as_it_stands(run, pos)
     assert [one["code"] for one in problems] == ["no_good_poll"]
 
 
-@pytest.mark.parametrize(
-    "changes, said",
-    [
-        ({"last_poll_utc": ago(300), "last_poll_ok_utc": ago(300)}, True),
-        ({"state": "failing", "last_poll_utc": ago(300)}, True),
-        ({"state": "new", "last_poll_utc": None, "last_poll_ok_utc": None}, True),
-        ({"state": "new", "last_poll_ok_utc": None}, False),
-        ({"state": "failing"}, False),
-        ({"state": "unreachable", "last_poll_utc": ago(300)}, False),
-        ({"state": "login_refused", "last_poll_utc": None}, False),
-    ],
-    ids=["stopped", "stopped while failing", "never", "just begun", "failing", "no line for a login", "login refused"],
-)
-def test_a_daemon_that_no_longer_tries_is_asked_for(changes, said, run, pos):
-    put_account(pos, **changes)
-    assert ("Is `orderbridge run` running?" in run("status").out) == said
-
-
-def test_two_missed_polls_are_no_illness(run, pos):
-    put_account(pos, last_poll_ok_utc=ago(62))
-    assert run("status").code == 0
-
-
-def test_one_ill_account_among_healthy_ones_needs_a_look(run, configure, pos):
-    configure(document(accounts=account() + account("moda", "another")))
-    put_account(pos)
-    put_account(pos, "moda", "another", state="failing")
-    ended = run("status", "--json")
-    assert ended.code == 1
-    assert {one["name"]: one["healthy"] for one in ended.json["accounts"]} == {"kadikoy": True, "moda": False}
-
-
 def test_an_account_that_left_the_configuration_is_not_looked_at(run, pos):
+    """Nor is a former pair of secrets."""
     put_account(pos)
     put_account(pos, "gone", "its secret", state="failing")
+    put_account(pos, rest="the former one", last_poll_ok_utc=ago(86_400))
     ended = run("status", "--json")
     assert ended.code == 0
     assert [one["name"] for one in ended.json["accounts"]] == ["kadikoy"]
-
-
-def test_a_former_pair_of_secrets_is_not_looked_at(run, pos):
-    put_account(pos)
-    put_account(pos, rest="the former one", last_poll_ok_utc=ago(86_400))
-    assert run("status").code == 0
 
 
 def test_before_the_first_poll_the_remedy_is_said(run, pos):
@@ -129,82 +72,46 @@ def test_the_status_counts_what_waits(run, pos):
     assert any(line.startswith("  actions        1 waiting, 0 failed within a day, the oldest") for line in lines)
 
 
-def test_times_are_shown_as_the_columns_write_them(run, pos):
-    put_account(pos, last_poll_utc=NOW_TEXT)
-    assert run("status", "--json").json["accounts"][0]["last_poll_utc"] == NOW_TEXT
-
-
-def received(pos: sqlite3.Connection, **columns: object) -> None:
-    """An order that waits for an answer; a till has taken it over a moment ago."""
-    values: Row = {"status_id": 1, "pos_revision": 1, "received_utc": ago(30), "changed_utc": ago(30)}
-    put_order(pos, KEY, **values | columns)
-
-
-def cancelled(pos: sqlite3.Connection, **columns: object) -> None:
-    end: Row = {"revision": 2, "last_change": "cancelled", "ended_by": "cancelled", "status_id": 6}
-    received(pos, **end | {"ended_utc": ago(150), "changed_utc": ago(150)} | columns)
-
-
-def accept_ended(pos: sqlite3.Connection, state: str) -> None:
-    received(pos)
-    put_action(pos, payment_key=KEY, state=state, error_code=state, finished_utc=ago(5))
-
-
-def lost_sight_of_a_close(pos: sqlite3.Connection) -> None:
-    put_action(pos, "close_restaurant", state="failed", error_code="outcome_unknown", finished_utc=ago(5))
-
-
-PLANTED = {
-    "not_taken_over": lambda pos: received(pos, pos_revision=0, received_utc=ago(200)),
-    "unanswered": lambda pos: received(pos, received_utc=ago(200)),
-    "accept_failed": lambda pos: accept_ended(pos, "expired"),
-    "cancellation_unseen": cancelled,
-    "contents_outdated": lambda pos: received(pos, status_id=2, problem="contents_outdated"),
-    "not_stored": lambda pos: pos.execute("UPDATE delivery_accounts SET not_stored = 1"),
-    "not_written": lambda pos: pos.execute("UPDATE delivery_accounts SET not_written = 1"),
-    "outcome_unknown": lost_sight_of_a_close,
-    "quarantined": put_document,
-}
-CURED = {
-    "not_taken_over": "UPDATE delivery_orders SET pos_revision = 1, status_id = 2",
-    "unanswered": "UPDATE delivery_orders SET status_id = 2",
-    "accept_failed": "UPDATE delivery_orders SET status_id = 2",
-    "cancellation_unseen": "UPDATE delivery_orders SET pos_revision = 2",
-    "contents_outdated": "UPDATE delivery_orders SET problem = NULL",
-    "not_stored": "UPDATE delivery_accounts SET not_stored = 0",
-    "not_written": "UPDATE delivery_accounts SET not_written = 0",
-    "outcome_unknown": "INSERT INTO delivery_actions (action, restaurant_id)"
-    " SELECT action, restaurant_id FROM delivery_actions",
-    "quarantined": f"UPDATE delivery_quarantine SET resolved_utc = '{NOW_TEXT}'",
+PLANTED: dict[str, tuple[Row, str]] = {
+    "not_taken_over": ({"pos_revision": 0, "received_utc": ago(200)}, "pos_revision = 1, status_id = 2"),
+    "unanswered": ({"received_utc": ago(200)}, "status_id = 2"),
+    "contents_outdated": ({"status_id": 2, "problem": "contents_outdated"}, "problem = NULL"),
 }
 
 
 @pytest.mark.parametrize("code", PLANTED)
-def test_each_cause_shows_its_own_problem_until_it_is_cured(code, run, pos):
+def test_a_problem_is_shown_until_it_is_cured(code, run, pos):
+    columns, cure = PLANTED[code]
     put_account(pos)
-    assert run("status").code == 0
-    PLANTED[code](pos)
+    put_order(pos, **{"status_id": 1, "pos_revision": 1, "received_utc": ago(30), "changed_utc": ago(30)} | columns)
     ended = run("status", "--json")
-    assert ended.code == 1
-    assert ended.json["healthy"] is False
+    assert (ended.code, ended.json["healthy"], ended.json["light"]) == (1, False, "red")
     (problem,) = ended.json["problems"]
     assert (problem["code"], problem["count"]) == (code, 1)
-    assert code in {"quarantined", "not_stored", "not_written"} or problem["since"] < ago(0)
-    assert ended.json["light"] == ("yellow" if code in {"outcome_unknown", "quarantined"} else "red")
-    for_people = run("status")
-    assert f": needs attention ({ended.json['light']})\n\n{code}" in for_people.out
-    assert f"  {problem['cause']}\n  {problem['remedy']}\n" in for_people.out
-    pos.execute(CURED[code])
+    assert problem["since"] < ago(0)
+    for_people = run("status").out
+    assert f": needs attention (red)\n\n{code}" in for_people
+    assert f"  {problem['cause']}\n  {problem['remedy']}\n" in for_people
+    pos.execute(f"UPDATE delivery_orders SET {cure}")
     assert run("status").out.splitlines()[0].endswith(": healthy")
 
 
-@pytest.mark.parametrize("code", ["not_taken_over", "unanswered", "cancellation_unseen"])
-def test_minutes_that_are_zero_turn_a_problem_off(code, run, configure, pos):
+CANCELLED = {"revision": 2, "last_change": "cancelled", "ended_by": "cancelled", "status_id": 6, "ended_utc": ago(150)}
+
+
+@pytest.mark.parametrize(
+    "code, columns, shown",
+    [
+        ("not_taken_over", {"pos_revision": 0}, ["unanswered"]),
+        ("unanswered", {"pos_revision": 1}, []),
+        ("cancellation_unseen", {"pos_revision": 1} | CANCELLED, []),
+    ],
+)
+def test_minutes_that_are_zero_turn_a_problem_off(code, columns, shown, run, configure, pos):
     configure(document(more=f"[alarms]\n{code}_minutes = 0"))
     put_account(pos)
-    PLANTED[code](pos)
-    ended = run("status", "--json")
-    assert [one["code"] for one in ended.json["problems"]] == (["unanswered"] if code == "not_taken_over" else [])
+    put_order(pos, **{"status_id": 1, "received_utc": ago(200), "changed_utc": ago(150)} | columns)
+    assert [one["code"] for one in run("status", "--json").json["problems"]] == shown
 
 
 def test_of_many_accounts_those_with_a_problem_are_shown(run, configure, pos):
@@ -265,19 +172,19 @@ def test_orders_are_listed_the_newest_first(option, shown, run, five):
     assert [row["payment_key"] for row in listed.json] == [key(number) for number in shown]
 
 
-@pytest.mark.parametrize("option", [(), ("--new",), ("--all",)], ids=["open", "new", "all"])
-def test_orders_of_one_moment_are_listed_by_their_keys(option, run, pos):
-    for number in (2, 0, 1):
-        put_order(pos, key(number))
-    assert [row["payment_key"] for row in run("orders", *option, "--json").json] == [key(number) for number in range(3)]
-
-
-def test_orders_for_a_program_have_their_lines_and_options(run, whole):
+def test_an_order_that_is_listed_has_its_lines_and_options(run, whole):
     """`whole` has one order with lines and one without."""
     listed = {row["payment_key"]: row["items"] for row in run("orders", "--json").json}
     (line,) = listed[KEY]
     assert (line["line_no"], [option["option_name"] for option in line["options"]]) == (1, ["Ayran"])
     assert listed[OTHER] == []
+
+
+@pytest.mark.parametrize("option", [(), ("--new",), ("--all",)], ids=["open", "new", "all"])
+def test_orders_of_one_moment_are_listed_by_their_keys(option, run, pos):
+    for number in (2, 0, 1):
+        put_order(pos, key(number))
+    assert [row["payment_key"] for row in run("orders", *option, "--json").json] == [key(number) for number in range(3)]
 
 
 def test_orders_are_a_table_for_people(run, pos):
@@ -288,11 +195,6 @@ def test_orders_are_a_table_for_people(run, pos):
         rf"2026-03-01 15:00 +100234 +{KEY[:8]} +kadikoy +RECEIVED +Kadıköy Şube +235.50 +missing:foods", line
     )
     assert len(line) <= 100
-
-
-def test_no_orders_are_said_on_the_stream_for_messages(run, pos):
-    ended = run("orders")
-    assert (ended.code, ended.out, ended.err) == (0, "", "No orders.\n")
 
 
 # ---- order KEY -------------------------------------------------------------------------------------------------------
@@ -335,19 +237,13 @@ def test_an_order_tells_its_whole_story(run, whole):
     ]
 
 
-def test_an_order_is_told_to_people_without_its_document(run, whole):
-    out = run("order", KEY).out
-    assert re.search(rf"^  payment_key +{KEY}$", out, re.MULTILINE)
-    assert re.search(r"^  customer_name +Ayşe$", out, re.MULTILINE)
-    assert "Adana Dürüm" in out
-    assert "payload" not in out
-    assert OTHER not in out
-
-
 @pytest.mark.parametrize("part", [KEY[:1], KEY[:8].upper(), KEY, KEY.upper(), "100001", "A-7"])
 def test_an_order_is_found_by_what_people_have_of_it(part, run, whole):
     out = run("order", part).out
     assert re.search(rf"^  payment_key +{KEY}$", out, re.MULTILINE)
+    assert re.search(r"^  customer_name +Ayşe$", out, re.MULTILINE)
+    assert "Adana Dürüm" in out
+    assert not re.search(f"payload|{OTHER}", out), "people see no document, and no other order"
     assert "service_error" in out.partition("\nhistory (")[2]
 
 
@@ -372,14 +268,21 @@ def test_a_key_that_means_several_orders_lists_them(run, whole, pos):
     assert {one["payment_key"] for one in run("order", "100001", "--json").json} == {KEY, OTHER}
 
 
-def test_an_order_of_which_little_is_known_is_shown(run, pos):
-    put_order(pos)
-    ended = run("order", KEY)
-    assert (ended.code, ended.err) == (0, "")
-    assert "  The POS to take it over (pos_revision = 0).\n" in ended.out
-
-
 # ---- quarantine ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "words, said",
+    [
+        ("orders", "No orders.\n"),
+        ("quarantine list", "Nothing is in quarantine.\n"),
+        ("actions list", "The outbox is empty.\n"),
+    ],
+)
+def test_that_there_is_nothing_is_said_on_the_stream_for_messages(words, said, run, pos):
+    ended = run(*words.split())
+    assert (ended.code, ended.out, ended.err) == (0, "", said)
+    assert run(*words.split(), "--json").json == []
 
 
 def test_what_is_in_quarantine_is_listed_without_its_document(run, pos):
@@ -391,10 +294,6 @@ def test_what_is_in_quarantine_is_listed_without_its_document(run, pos):
     out = run("quarantine", "list").out
     assert "payment_key_missing" in out
     assert "Ayşe" not in out
-
-
-def test_an_empty_quarantine_is_said(run, pos):
-    assert run("quarantine", "list").err == "Nothing is in quarantine.\n"
 
 
 def refuse(pos: sqlite3.Connection, payload: str, digest: str = "d", payment_key: str | None = KEY) -> None:
@@ -417,12 +316,8 @@ def test_a_document_whose_cause_is_still_there_stays_and_the_exit_code_says_so(r
     assert ended.code == 1
     assert "payment_key_invalid" in ended.out
     assert run("quarantine", "list", "--json").json[0]["id"] == 1
-
-
-def test_a_document_that_is_not_there_is_told(run, pos):
     ended = run("quarantine", "retry", "17")
-    assert ended.code == 1
-    assert "Not in quarantine: [17]" in ended.err
+    assert (ended.code, "Not in quarantine: [17]" in ended.err) == (1, True)
 
 
 # ---- a database that does not exist ------------------------------------------------------------------------------------

@@ -1,7 +1,6 @@
 """The program as a whole: where it finds its configuration, how it ends, what goes to which stream."""
 
 import errno
-import json
 import os
 import re
 import subprocess
@@ -329,11 +328,6 @@ def test_the_ddl_is_printed_without_asking_the_database(url, word, run, configur
     assert word in ended.out
     assert "hunter22" not in ended.out + ended.err
     assert not path.exists()
-
-
-def test_what_json_shows_is_one_document(run, pos):
-    for arguments in (("orders",), ("actions", "list"), ("quarantine", "list")):
-        assert json.loads(run(*arguments, "--json").out) == []
 
 
 def test_each_command_is_where_the_program_looks_for_it():

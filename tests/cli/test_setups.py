@@ -3,7 +3,6 @@
 ORDERBRIDGE_TEST_REWRITE=1 writes docs/set-ups.md anew from what `check` prints.
 """
 
-import contextlib
 import io
 import json
 import os
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.cli import setups
 from tests.cli.setups import SETUPS, Place, SetUp
 from tests.cli.shell import Ended, Run
 
@@ -94,17 +94,16 @@ class Listening(io.StringIO):
         return written
 
 
-def logged(command: Run, place: Place, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The first relevant line of `run`: what it ends with, or the first warning of its log."""
+def logged(command: Run, place: Place, monkeypatch: pytest.MonkeyPatch) -> tuple[int, str]:
+    """The exit code of `run`, and its first relevant line: what it ends with, or the first warning of its log."""
     log = Listening()
     with monkeypatch.context() as patch:
         patch.setattr(sys, "stderr", log)
-        with contextlib.suppress(AssertionError):
-            command("run", *(["--config", place.config] if place.config else []))
+        code = command("run", *(["--config", place.config] if place.config else [])).code
     lines = [_plain(line) for line in log.getvalue().splitlines()]
     said = [line for line in lines if line]
     is_whole = bool(said) and said[0].startswith("orderbridge: ")  # what ends it may take several lines
-    return "\n".join([*said[:1], *(line for line in said[1:] if is_whole and line.startswith("  "))])
+    return code, "\n".join([*said[:1], *(line for line in said[1:] if is_whole and line.startswith("  "))])
 
 
 def _plain(line: str) -> str:
@@ -128,18 +127,32 @@ def test_check_names_the_cause_and_the_remedy(planted: SetUp, command: Run, plan
     found = [one for one in ended.json if one["level"] != "ok" or one["check"] == "worker"]
     shown = "\n".join(f"{one['check']}: {one['detail']}\n{one['remedy']}" for one in found)
     assert [words for words in planted.says if words not in shown] == [], ended.out + ended.err
-    assert "Traceback" not in ended.out + ended.err
+    assert ended.err == "", "no log between the findings"
+    assert "Traceback" not in ended.out
+    assert "wrong-secret-of-the-test" not in ended.out
 
 
 @pytest.mark.parametrize("planted", [one for one in SETUPS if one.log is not None], ids=lambda one: one.title)
-def test_the_log_names_the_cause_and_the_remedy(
-    planted: SetUp, command: Run, plant: Plant, monkeypatch: pytest.MonkeyPatch
-):
-    place = plant(planted, "en")
-    said = logged(command, place, monkeypatch)
+def test_the_log_names_the_cause_and_the_remedy(planted, command, plant, monkeypatch):
+    code, said = logged(command, plant(planted, "en"), monkeypatch)
     wanted = planted.log or [words for words in planted.says if not words.startswith(("PID", "HTTP"))]
     assert [words for words in wanted if words not in said] == [], said
     assert "Traceback" not in said
+    assert planted.code != 78 or code == 78, "no restart helps"
+
+
+def everybody_may_read_it(place: Place) -> None:
+    setups.open_for_nobody(place)
+    os.chown(place.file, 0, 0)
+    place.file.chmod(0o644)
+    setups.as_nobody(place)
+
+
+def everybody_may_write_it_in_a_folder_of_roots(place: Place) -> None:
+    setups.open_for_nobody(place)
+    os.chown(place.folder, 0, 0)
+    place.file.chmod(0o666)
+    setups.as_nobody(place)
 
 
 CLOSED = [
@@ -147,15 +160,15 @@ CLOSED = [
     "root's -wal beside the file",
     "root's -shm left beside the file",
 ]
+CLOSED_SETUPS = [SETUPS[IDS.index(title)] for title in CLOSED] + [
+    SetUp(plant.__name__, plant, ()) for plant in (everybody_may_read_it, everybody_may_write_it_in_a_folder_of_roots)
+]
 
 
 @pytest.mark.parametrize("words", [("run",), ("db", "upgrade"), ("food", "on", "55")], ids=" ".join)
-@pytest.mark.parametrize("title", CLOSED)
-def test_a_database_that_this_user_may_not_use_ends_with_78(
-    title: str, words: tuple[str, ...], command: Run, plant: Plant
-):
-    place = plant(SETUPS[IDS.index(title)], "en")
-    ended = command(*words, "--config", place.config)
+@pytest.mark.parametrize("planted", CLOSED_SETUPS, ids=lambda one: one.title)
+def test_a_database_that_this_user_may_not_use_ends_with_78(planted, words, command, plant):
+    ended = command(*words, "--config", plant(planted, "en").config)
     assert ended.code == 78, ended.err
     assert "this user write" in ended.err
 
