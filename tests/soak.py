@@ -295,7 +295,7 @@ class Soak:
             f"  orders {orders} of {self.customers.placed}"
             f"  actions {self._count('delivery_actions')}, not done"
             f" {self._count('''delivery_actions WHERE state IN ('refused', 'failed', 'expired')''')}"
-            f"  polls inside the cooldown {self.refused}  warnings {self.log.read()}",
+            f"  polls inside the cooldown {self.refused}  warnings {self.log.read()}"
         )
 
 

@@ -11,11 +11,7 @@ from orderbridge.marketplace import documents
 from orderbridge.store import orders, retention
 from orderbridge.store.tables import metadata
 
-TABLES = {
-    Facts: "delivery_orders",
-    Item: "delivery_order_items",
-    Option: "delivery_order_item_options",
-}
+TABLES = {Facts: "delivery_orders", Item: "delivery_order_items", Option: "delivery_order_item_options"}
 ALL = [pytest.param(rows, one, id=f"{table}.{one.column}") for rows, table in TABLES.items() for one in fields_of(rows)]
 PERSONAL = {
     "note",

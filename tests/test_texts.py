@@ -58,12 +58,7 @@ PARTS = (
 for _extension in installed().values():  # each adds its sentences
     _extension.load()
 DOCS = Path(__file__).parents[1] / "docs"
-PAGES = (
-    "ekran.md",
-    "isletme.md",
-    "pos-basvuru.md",
-    "pos-rehberi.md",
-)
+PAGES = ("ekran.md", "isletme.md", "pos-basvuru.md", "pos-rehberi.md")
 FOREIGN = re.compile(
     r"(?<!systemd )\b(?:servis|kip(?:i|te|in|ler)?\b|[iİ]leti(?:si|ler|yi|nin|de|den|ye)?\b|[iİ]leri zaman)\w*",
     re.IGNORECASE,

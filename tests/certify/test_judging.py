@@ -51,12 +51,7 @@ CASES: list[tuple[str, Judge, Seen, str]] = [
         seen(notes=(Note(what="update", table="delivery_orders", column="status"),)),
         "FAIL",
     ),
-    (
-        "a row of the daemon's",
-        judging.own_columns,
-        seen(notes=(Note(what="insert", table="delivery_orders"),)),
-        "FAIL",
-    ),
+    ("a row of the daemon's", judging.own_columns, seen(notes=(Note(what="insert", table="delivery_orders"),)), "FAIL"),
     ("deleted", judging.deletes_nothing, seen(notes=(Note(what="delete", table="delivery_actions"),)), "FAIL"),
     ("a short lock", judging.short_lock, seen(marks={"longest_lock_s": 1.9}), "PASS"),
     ("a long lock", judging.short_lock, seen(marks={"longest_lock_s": 2.1}), "FAIL"),
