@@ -1,12 +1,9 @@
 """The board's routes: pages that hold no data, and JSON for devices that were paired."""
 
 import asyncio
-import json
 import time
 from collections.abc import Awaitable, Callable
 from hashlib import sha256
-from importlib.resources import files
-from pathlib import PurePath
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection
@@ -18,9 +15,9 @@ from starlette.routing import Route
 from orderbridge.daemon import RunningDaemon
 from orderbridge.errors import OrderbridgeError
 from orderbridge.store.failures import is_busy
-from orderbridge_board import Board, acts, devices, door, queries
+from orderbridge_board import Board, acts, devices, door, queries, shell
 from orderbridge_board.changes import Changes, Stream
-from orderbridge_board.door import Refused, word, words
+from orderbridge_board.door import Refused, word
 from orderbridge_board.snapshot import menu, problem_shown, recall, state
 from orderbridge_board.technician import technician
 
@@ -28,10 +25,6 @@ T = TypeVar("T")
 TRIES = 4  # of one tap
 AT_ONCE_S = 2.0  # what took longer has waited for a lock, and would again
 WITHIN_S = 8.0  # a database that says nothing for so long does not answer: before the page gives up by itself
-TYPES = {".html": "text/html", ".css": "text/css", ".svg": "image/svg+xml", ".js": "text/javascript"}
-STATIC = files("orderbridge_board").joinpath("static")
-FILES = sorted(file.name for file in STATIC.iterdir())
-PAGES = {"/": "board.html", "/board": "board.html", "/status": "status.html"}
 HEADERS = tuple((name.encode(), value.encode()) for name, value in door.HEADERS.items())  # of every answer
 
 
@@ -45,7 +38,7 @@ class BoardPages:
         self._known: set[bytes] = (
             set()
         )  # hashes of cookies whose device has seen the board, for when no table is to be had
-        self._page = _page()
+        self._page = shell.version()
         self.changes = Changes(lambda: board.daemon, began=time.time_ns() // 1_000_000 % 2**40)  # noqa: TID251
 
     def routes(self) -> list[Route]:
@@ -54,28 +47,14 @@ class BoardPages:
         asked["technician"] = self.technician
         taps = {"act": self.act, "back": self.take_back, "seen": self.seen, "here": self.here}
         found = [
-            *(Route(path, self._file(name)) for path, name in PAGES.items()),
-            *(Route(f"/board/{name}", self._file(name)) for name in FILES),
-            Route("/board/words", _guarded(self.words)),
+            *(Route(path, _file(*what)) for path, what in shell.served().items()),
             Route("/board/stream", _guarded(self.stream)),
             Route("/board/pair", _guarded(self.pair), methods=["POST"]),
         ]
         found += [Route(f"/board/{name}", _guarded(answer)) for name, answer in asked.items()]
         return found + [Route(f"/board/{name}", _guarded(answer), methods=["POST"]) for name, answer in taps.items()]
 
-    def _file(self, name: str) -> Callable[[Request], Awaitable[Response]]:
-        content, kind = _content(name), TYPES[PurePath(name).suffix]
-
-        async def answer(_: Request) -> Response:
-            return Response(content, media_type=kind)
-
-        return answer
-
     # ---- asking ------------------------------------------------------------------------------------------------------
-
-    async def words(self, _: Request) -> Response:
-        """All sentences in both languages: no data of anybody's."""
-        return JSONResponse(words())
 
     async def state(self, request: Request) -> Response:
         """The board as it is. When the database cannot be read: what is known to be wrong."""
@@ -225,14 +204,11 @@ async def _written(work: RunningDaemon, change: Callable[[Connection], T]) -> T:
     return await work.database.run(change, urgent=True)
 
 
-def _page() -> str:
-    """Another one as soon as a page that is open is no longer the one that is served."""
-    served = b"".join(_content(name) for name in FILES) + json.dumps(words()).encode()
-    return sha256(served).hexdigest()[:16]
+def _file(content: bytes, kind: str) -> Callable[[Request], Awaitable[Response]]:
+    async def answer(_: Request) -> Response:
+        return Response(content, media_type=kind)
 
-
-def _content(name: str) -> bytes:
-    return STATIC.joinpath(name).read_bytes()
+    return answer
 
 
 def _name(typed: str) -> str:

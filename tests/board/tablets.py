@@ -115,7 +115,7 @@ class Answer:
 
 def answer_of(raw: bytes) -> Answer:
     head, _, content = raw.partition(b"\r\n\r\n")
-    return Answer(int(head.split()[1]), head.decode("latin-1").lower(), content.decode())
+    return Answer(int(head.split()[1]), head.decode("latin-1").lower(), content.decode(errors="replace"))
 
 
 @dataclass

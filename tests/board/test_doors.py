@@ -10,13 +10,12 @@ from tests.store.samples import KEY, put_order
 from tests.store.samples import opened as file_opened
 from tests.web.asking import rest_of, sent
 
-from orderbridge_board import devices, door, pages
+from orderbridge_board import devices, door, pages, shell
 from orderbridge_board.devices import ACT, LOOK, TRIES
-from orderbridge_board.pages import FILES, PAGES
 
 ASKED = ("state", "menu", "technician", "customer", "stream")
 TOLD = ("act", "back", "seen", "here")
-EVERYWHERE = [*PAGES, *(f"/board/{name}" for name in (*FILES, "words", *ASKED)), "/livez", "/readyz", "/metrics", "/x"]
+EVERYWHERE = [*shell.served(), *(f"/board/{name}" for name in ASKED), "/livez", "/readyz", "/metrics", "/x"]
 CANARY = "canary"
 CUSTOMER = {
     name: f"{CANARY} {name}"
@@ -389,7 +388,7 @@ async def test_of_a_database_that_says_nothing_the_page_hears_before_it_gives_up
 async def test_a_page_that_is_open_learns_that_another_one_is_served(shop: Shop, monkeypatch):
     served = []
     for content in (b"1", b"1", b"2"):
-        monkeypatch.setattr(pages, "_content", lambda _, content=content: content)
+        monkeypatch.setitem(shell.FILES, "bar.js", content)
         async with opened(shop) as address:
             served.append((await Tablet(address, shop.pair()).get("/board/state")).data["page"])
     assert served[0] == served[1] != served[2]

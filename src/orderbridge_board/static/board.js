@@ -1,7 +1,7 @@
 // The board: takes the whole state after each change, and shows it. It remembers nothing that the daemon does not know.
 
 import { loud, paintBar, showProblems } from "./bar.js";
-import { ask, el, language, learn, pairing, say, speak, tell } from "./common.js";
+import { ask, el, install, language, learn, pairing, say, speak, tell, version } from "./common.js";
 import { closeDialog, dialog } from "./dialog.js";
 import { cards, closeGaps, failedTaps, forget, paint, paintAge, settle } from "./grid.js";
 import { paintHead, showPanel } from "./head.js";
@@ -13,6 +13,7 @@ import { isPressed, steady, watchFingers, whenLifted } from "./steady.js";
 import { onKey, onTap } from "./taps.js";
 
 const STALE_MS = 25000;
+const DOWN_MS = 3000; // so long a page that was just opened waits for its first answer
 const HERE_MS = 5000;
 const AGAIN_MS = 1000; // a daemon that was started anew is shown within 5 s
 const AFRESH_MS = 10000; // a line that says nothing is dropped so often, and taken anew
@@ -21,6 +22,7 @@ const IDLE_MS = 30000; // for so long nobody has touched anything: the page may 
 
 const $ = (id) => document.getElementById(id);
 let state = null; // the last one
+let begun = mark();
 let heard = mark(); // when these cards were last known to be as the tables are
 let read = null; // the daemon's time of that state, and ours
 let isBehind = false; // the last try to take the state has failed
@@ -72,7 +74,7 @@ function take({ status, data }) {
     isBehind = false;
     if (view !== "pair") show("pair"); // who types digits there types on
   } else if (status === 200) {
-    if (state && state.page !== data.page) isOld = true;
+    isOld = data.page !== version;
     read = { now: Date.parse(data.now), run: performance.now() };
     state = data;
     problems = data.problems;
@@ -115,13 +117,15 @@ const now = () => read.now + performance.now() - read.run; // the daemon's
 const shown = () => (view === "pair"
   ? { state: null, view, problems: [], failure: "", failedTaps: [], isLost: false, isCut: false, isAudible: true }
   : { state, view, problems, failure, failedTaps: failedTaps(), isLost: isStale(), isCut, isAudible: isAudible() });
-const isStale = () => since(heard) > STALE_MS;
+const isDown = () => view !== "pair" && !state && (isCut || (!isBehind && since(begun) > DOWN_MS)); // nothing has answered since this page was opened
+const isStale = () => isDown() || since(heard) > STALE_MS;
 const isAudible = () => isOn() && document.visibilityState === "visible";
 
 function tick() {
   const isLost = isStale();
   comeBack(isLost);
   document.body.classList.toggle("stale", isLost);
+  $("down").hidden = !isDown();
   if (state) for (const card of cards.values()) paintAge(card, now());
   const isPaired = view !== "pair";
   sound(!isPaired ? [] : isLost ? ["line"] : state?.sounds ?? []);
@@ -195,6 +199,7 @@ function show(what) {
   $("language").textContent = say("other_language");
   $("mute").textContent = say("silence");
   $("title").textContent = say("title");
+  $("down").textContent = say("down");
   document.title = say("title");
   if (what === "pair") {
     main.replaceChildren(pairing(() => { show("arm"); start(); }));
@@ -228,6 +233,7 @@ async function stayAwake() {
 }
 
 async function start() {
+  begun = mark();
   await refresh();
   if (view === "pair") return;
   connect();
@@ -237,6 +243,7 @@ async function start() {
 const page = { state: () => state, repaint, refresh, repaintMenu, repaintRecall };
 
 await learn();
+install();
 watchFingers();
 $("bar").addEventListener("click", onBar);
 $("calls").addEventListener("click", onCall);

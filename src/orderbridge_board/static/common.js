@@ -38,9 +38,18 @@ export function speak(to) {
   keep("language", to);
 }
 
+// Of the files that this page is made of: their folder.
+export const version = new URL(".", import.meta.url).pathname.split("/").at(-2);
+
 export async function learn() {
-  words = await (await fetch("/board/words")).json();
+  words = await (await fetch(new URL("words.json", import.meta.url))).json();
   speak(chosen);
+}
+
+// The browser keeps the page, so that it opens while the daemon is down: where there are service workers, which is not on a
+// plain line, nor with a certificate that the tablet does not trust.
+export function install() {
+  navigator.serviceWorker?.register("/worker.js").then((registration) => registration.update()).catch(() => {});
 }
 
 // An answer as {status, data}; status 0: there was none.

@@ -29,7 +29,7 @@ OscillatorNode.prototype.start = function (...given) {
 """
 # How many notes are stopped at once, in the middle of a sound.
 CUT = """async () => {
-  const { sound } = await import("/board/sound.js");
+  const { sound } = await import(new URL("sound.js", document.querySelector("script").src));
   const source = AudioScheduledSourceNode.prototype, stop = source.stop, cut = {};
   let now = "";
   source.stop = function (...given) {

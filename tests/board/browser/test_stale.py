@@ -121,7 +121,7 @@ async def test_a_line_that_was_cut_without_a_word_is_taken_anew(counter: Counter
 
 
 def asked_for(tablet: Tablet, path: str) -> int:
-    return sum(url.endswith(path) for url in tablet.asked)
+    return sum(url.partition("?")[0].endswith(path) for url in tablet.asked)
 
 
 def opened_streams(tablet: Tablet) -> int:

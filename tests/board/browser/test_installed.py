@@ -1,0 +1,209 @@
+"""The page as a tablet keeps it: it opens while the daemon is down, it is never older than the daemon, and it keeps no order."""
+
+import asyncio
+import contextlib
+import re
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+from tests.board.browser.conftest import FLAGS
+from tests.board.browser.counter import CHROMIUM, Browser, Counter, Tablet, async_playwright, opened
+from tests.test_daemon import Till, certificates, sandbox, till, world
+from tests.web.test_service import free_address
+
+from orderbridge import config
+from orderbridge_board import shell
+from orderbridge_sandbox import Sandbox
+
+__all__ = ["certificates", "sandbox", "till", "world"]
+
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.slow]
+
+CANARY = "kanarya"
+KEPT = """async (version) => {
+  const all = await caches.keys();
+  return all.length === 1 && all[0] === `orderbridge-${version}` && Boolean((await navigator.serviceWorker.ready).active)
+    && Boolean(navigator.serviceWorker.controller);
+}"""
+# Everything that a browser keeps of a page, as one text; a cache's addresses and what it has for them.
+STORED = """async () => {
+  const found = [JSON.stringify(localStorage), JSON.stringify(sessionStorage), document.cookie, JSON.stringify(await indexedDB.databases())];
+  for (const name of await caches.keys()) {
+    const cache = await caches.open(name);
+    for (const request of await cache.keys()) found.push(request.url, await (await cache.match(request)).text());
+  }
+  return found.join("\\n");
+}"""
+NO_TRUST = """
+ServiceWorkerContainer.prototype.register = () => Promise.reject(new DOMException("", "SecurityError"));
+"""
+INSTALLED = "() => navigator.serviceWorker.getRegistrations().then((all) => all.length)"
+DOWN = "Program yanıt vermiyor: yeni siparişler burada görünmez."
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def counter(sandbox: Sandbox, till: Till, chromium: Browser) -> AsyncIterator[Counter]:
+    async with opened(sandbox, till, chromium) as counter:
+        yield counter
+
+
+async def kept(tablet: Tablet) -> None:
+    """The worker is at work, and has all of this version."""
+    await tablet.page.wait_for_function(KEPT, arg=shell.version())
+
+
+@contextlib.asynccontextmanager
+async def in_its_place(counter: Counter, how: str) -> AsyncIterator[None]:
+    """What answers where the daemon did: nothing, a proxy without it, a computer that accepts and says no word."""
+    if how == "refuses":
+        yield
+        return
+
+    async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if how == "proxy":
+            writer.write(b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 6\r\nConnection: close\r\n\r\n<html>")
+            writer.close()
+
+    host, port = counter.settings.web.listen.split(":")
+    async with await asyncio.start_server(answer, host, int(port)):
+        yield
+
+
+@pytest.mark.parametrize("how", ["refuses", "proxy", "silent"])
+async def test_a_reload_without_the_daemon_shows_our_page_says_so_and_sounds(how: str, counter: Counter):
+    tablet = await counter.tablet()
+    await tablet.arm()
+    order = await counter.order()
+    await tablet.page.wait_for_selector(tablet.card(order))
+    await kept(tablet)
+    await counter.stop()
+    async with in_its_place(counter, how):
+        await tablet.arm()
+        await tablet.page.locator("#down", has_text=DOWN).wait_for()
+        assert await tablet.page.evaluate("() => document.documentElement.lang") == "tr"
+        await tablet.page.locator("#bar.red", has_text="Tablet bilgisayara ulaşamıyor").wait_for()
+        await tablet.hears("line")
+        if how == "refuses":
+            await other_pages_and_words(tablet)
+    await counter.start()
+    await tablet.page.wait_for_selector(tablet.card(order))
+    assert await tablet.page.locator("#down").is_hidden()
+
+
+async def other_pages_and_words(tablet: Tablet) -> None:
+    """What was chosen before is kept, too."""
+    await tablet.page.click("#language")
+    await tablet.page.locator("#down", has_text="The program does not answer").wait_for()
+    await tablet.open("status")
+    await tablet.page.locator("#light.red", has_text="The tablet cannot reach the computer").wait_for()
+    await tablet.arm()
+    await tablet.page.locator("#down", has_text="The program does not answer").wait_for()
+
+
+async def test_nothing_of_an_order_or_a_customer_is_kept(counter: Counter):
+    """Neither the worker's cache nor any other store of the browser has a word of it, whatever was shown."""
+    tablet = await counter.tablet()
+    await tablet.arm()
+    await kept(tablet)
+    named = {"name": f"{CANARY} ad", "phone": f"{CANARY} 555"}
+    order = await counter.order(note=f"{CANARY} not", customer=named, address={"address": f"{CANARY} sokak"})
+    await tablet.page.locator(tablet.card(order), has_text=f"{CANARY} not").wait_for()
+    await tablet.tap(order, "more")
+    await tablet.page.locator("dialog", has_text=f"{CANARY} sokak").wait_for()
+    await tablet.page.click("dialog [data-do=close]")
+    for name in ("menu", "recall"):
+        await tablet.page.click(f"#{name}")
+        await tablet.page.wait_for_selector(".list")
+    await tablet.open("status")
+    await tablet.page.wait_for_selector("dl")
+    await tablet.page.reload()
+    await tablet.page.wait_for_selector("dl")
+    stored = await tablet.page.evaluate(STORED)
+    assert "orderbridge.language" in stored
+    assert DOWN in stored  # the sentences are there
+    assert CANARY not in stored
+    assert str(order.number) not in stored
+    assert order.key not in stored
+    held = {re.sub("^https?://[^/]+", "", line) for line in stored.splitlines() if line.startswith(counter.address)}
+    assert held == shell.served().keys() - {"/worker.js"}
+
+
+async def test_after_an_upgrade_the_new_page_replaces_the_kept_one_by_itself(
+    counter: Counter, monkeypatch: pytest.MonkeyPatch
+):
+    """Without a touch; and a reload at any moment after that shows the new one, with the daemon or without."""
+    tablet = await counter.tablet()
+    await tablet.page.clock.install()
+    await tablet.arm()
+    await kept(tablet)
+    await counter.stop()
+    old = shell.version()
+    mark = b"\ndocument.documentElement.dataset.upgraded = 'yes';"
+    monkeypatch.setitem(shell.FILES, "board.js", shell.FILES["board.js"] + mark)
+    assert shell.version() != old
+    await counter.start()
+    order = await counter.order()
+    await tablet.page.wait_for_selector(tablet.card(order))
+    await tablet.page.clock.fast_forward(31_000)
+    await tablet.page.wait_for_selector("[data-upgraded=yes]", state="attached")
+    await kept(tablet)
+    await counter.stop()
+    await tablet.arm()
+    await tablet.page.locator("#down", has_text=DOWN).wait_for()
+    await tablet.page.wait_for_selector("[data-upgraded=yes]", state="attached")
+
+
+async def test_a_page_that_the_old_one_was_kept_of_is_the_daemons_at_the_first_reload(
+    counter: Counter, monkeypatch: pytest.MonkeyPatch
+):
+    """A tablet that was off during the upgrade: the kept page is not shown beside a daemon that has another one."""
+    tablet = await counter.tablet()
+    await tablet.arm()
+    await kept(tablet)
+    await tablet.open("livez")
+    await counter.stop()
+    mark = b"\ndocument.documentElement.dataset.upgraded = 'yes';"
+    monkeypatch.setitem(shell.FILES, "common.js", shell.FILES["common.js"] + mark)
+    await counter.start()
+    await tablet.open()
+    await tablet.page.wait_for_selector("[data-upgraded=yes]", state="attached")
+    await kept(tablet)
+
+
+async def test_it_can_be_installed(counter: Counter):
+    """Chromium finds nothing that is missing but a window that is not private."""
+    tablet = await counter.tablet()
+    await tablet.arm()
+    await kept(tablet)
+    session = await tablet.page.context.new_cdp_session(tablet.page)
+    found = await session.send("Page.getAppManifest")
+    assert (found["url"], found["errors"]) == (f"{counter.address}manifest.webmanifest", [])
+    errors = await session.send("Page.getInstallabilityErrors")
+    assert {one["errorId"] for one in errors["installabilityErrors"]} <= {"in-incognito"}
+
+
+async def test_where_there_are_no_service_workers_the_page_works_as_ever(
+    sandbox: Sandbox, till: Till, chromium: Browser
+):
+    """On a plain line in the local network there are none; with a certificate that is not trusted they are refused."""
+    host, port = free_address()
+    web = config.Web(listen=f"{host}:{port}", board="beside", hosts=("kasa",))
+    async with opened(sandbox, till, chromium, web=web) as counter:
+        tablets = [await counter.tablet("Tezgâh")]
+        await tablets[0].page.add_init_script(NO_TRUST)
+        async with async_playwright() as playwright:
+            args = [*FLAGS, f"--host-resolver-rules=MAP kasa {host}"]
+            browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=args)
+            counter.address = f"http://kasa:{port}/"
+            tablets.append(await counter.tablet("Mutfak", browser))
+            for tablet in tablets:
+                await tablet.arm()
+            order = await counter.order()
+            for tablet in tablets:
+                await tablet.hears("new")
+                await tablet.page.wait_for_selector(tablet.card(order))
+                assert tablet.complaints == []
+            assert not await tablets[1].page.evaluate("() => isSecureContext || 'serviceWorker' in navigator")
+            assert await tablets[0].page.evaluate(INSTALLED) == 0
+            await browser.close()
