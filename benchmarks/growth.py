@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,13 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from sqlalchemy import Connection
 from tests import databases
-from tests.store.years import day_of_work, fill
+from tests.store.samples import NOW, arrival, key
+from tests.store.years import fill
 
-from orderbridge.store import schema
+from orderbridge.model import ActionState, Attempt, Outcome, Verdict
+from orderbridge.store import actions as store_actions
+from orderbridge.store import order_times, retention, schema, unfinished
+from orderbridge.store import orders as store_orders
 from orderbridge.store.database import Database
 
 FEW = 1000
@@ -52,6 +57,38 @@ def cost(database: Database, work: Callable[[Connection], Any], times: int) -> f
             found.append((time.perf_counter() - began) * 1000)
             transaction.rollback()
     return statistics.median(found)
+
+
+def day_of_work(number: int) -> dict[str, Callable[[Connection], Any]]:
+    """What is done all day, on a database that was filled with `number` orders."""
+    delivered = [key(n) for n in range(number - 100, number)]
+    fresh = [arrival(key(10**9 + n)) for n in range(100)]
+
+    def claim(connection: Connection) -> None:
+        (row, *_), _ = unfinished.read_unfinished(connection)
+        store_actions.start(connection, [(row, 2)], NOW)
+        store_actions.record(connection, [(row.id, 2, Attempt(Outcome.OK, None, 200))], NOW)
+        store_actions.finish(connection, [(row.id, store_actions.End(Verdict(ActionState.DONE), None, 2))], NOW)
+
+    def view(name: str, order: str) -> Callable[[Connection], Any]:
+        return lambda tx: tx.exec_driver_sql(f"SELECT * FROM delivery_{name}_orders ORDER BY {order}").all()
+
+    return {
+        "poll: 100 known orders": lambda tx: (
+            store_orders.stored(tx, delivered),
+            store_orders.with_unresolved_rows(tx, delivered),
+        ),
+        "poll: 100 new orders": lambda tx: store_orders.insert_new(tx, "kadikoy", fresh, NOW),
+        "poll: 100 acknowledgements": lambda tx: store_orders.mark_acknowledged(
+            tx, [(payment_key, 1, "RECEIVED", NOW) for payment_key in delivered]
+        ),
+        "claim and verdict of a row": claim,
+        "view delivery_new_orders": view("new", "received_utc"),
+        "view delivery_changed_orders": view("changed", "changed_utc"),
+        "view delivery_open_orders": view("open", "changed_utc"),
+        "sweep: silent orders": lambda tx: order_times.silent(tx, timedelta(days=1), NOW),
+        "sweep: nothing to blank": lambda tx: retention.with_old_contents(tx, NOW - timedelta(days=700)),
+    }
 
 
 def main() -> None:

@@ -12,13 +12,17 @@ from orderbridge.config import Account, Settings, fingerprint, load, shown
 from orderbridge.errors import ConfigError
 from orderbridge.texts import sentence
 
+FILES = f'{NO_SECRETS}app_secret_key_file = "app"\nrest_secret_key_file = "rest"'
+APP_FILE = f'{NO_SECRETS}app_secret_key_file = "app"\nrest_secret_key = "{REST}"'
 
-def test_a_secret_can_come_from_a_file_beside_the_configuration(write: Write, tmp_path: Path) -> None:
-    write(f"\n {APP}\r\n", "secrets/app")
-    text = document(accounts=f'{NO_SECRETS}app_secret_key_file = "secrets/app"\nrest_secret_key = "{REST}"')
-    settings = load(write(text), environ={})
+
+@pytest.mark.parametrize("content", [f"\n {APP}\r\n", f"\ufeff{APP}"], ids=["with line breaks", "with a mark"])
+def test_a_secret_can_come_from_a_file_beside_the_configuration(content: str, write: Write, tmp_path: Path) -> None:
+    write(content, "app").chmod(0o644)
+    settings = load(write(document(accounts=APP_FILE)), environ={})
     assert settings.accounts[0].app_secret_key.get_secret_value() == APP
-    assert settings.source.origins["accounts[0].app_secret_key"] == str(tmp_path / "secrets/app")
+    assert settings.source.origins["accounts[0].app_secret_key"] == str(tmp_path / "app")
+    assert [f"chmod 0600 {tmp_path}/app" in warning for warning in settings.warnings] == [True]
 
 
 def test_a_secret_can_be_a_systemd_credential(write: Write, tmp_path: Path) -> None:
@@ -31,30 +35,14 @@ def test_a_secret_can_be_a_systemd_credential(write: Write, tmp_path: Path) -> N
     assert (only.app_secret_key.get_secret_value(), only.rest_secret_key.get_secret_value()) == (APP, REST)
 
 
-def test_two_sources_of_a_secret_are_an_error_that_names_both(write: Write, tmp_path: Path) -> None:
+def test_two_sources_of_a_secret_or_none_are_an_error_that_names_them(write: Write, tmp_path: Path) -> None:
     write(APP, "credentials/kadikoy.app_secret_key")
     file = write(document(accounts=account(more='rest_secret_key_file = "x"')))
     said = problems(file, {"CREDENTIALS_DIRECTORY": str(tmp_path / "credentials")})
     assert "more than once (app_secret_key, systemd credential kadikoy.app_secret_key)" in said
     assert "more than once (rest_secret_key, rest_secret_key_file)" in said
-
-
-def test_no_source_of_a_secret_is_an_error_that_names_all(write: Write) -> None:
     said = problems(write(document(accounts=NO_SECRETS)))
     assert "is missing; give app_secret_key, app_secret_key_file or a systemd credential" in said
-
-
-def test_a_byte_order_mark_is_no_part_of_a_secret(write: Write, tmp_path: Path) -> None:
-    (tmp_path / "app").write_bytes(b"\xef\xbb\xbf" + APP.encode())
-    text = document(accounts=f'{NO_SECRETS}app_secret_key_file = "app"\nrest_secret_key = "{REST}"')
-    assert load(write(text), environ={}).accounts[0].app_secret_key.get_secret_value() == APP
-
-
-def test_a_secret_file_that_everybody_can_read_is_a_warning(write: Write, tmp_path: Path) -> None:
-    write(APP, "app").chmod(0o644)
-    text = document(accounts=f'{NO_SECRETS}app_secret_key_file = "app"\nrest_secret_key = "{REST}"')
-    (said,) = load(write(text), environ={}).warnings
-    assert f"chmod 0600 {tmp_path}/app" in said
 
 
 def test_what_is_wrong_is_told_in_the_language_of_the_configuration(
@@ -84,8 +72,7 @@ def test_a_bad_secret_file_is_an_error_that_names_it(
 ) -> None:
     if content is not None:
         (tmp_path / "app").write_bytes(content)
-    text = document(accounts=f'{NO_SECRETS}app_secret_key_file = "app"\nrest_secret_key = "{REST}"')
-    said = problems(write(text))
+    said = problems(write(document(accounts=APP_FILE)))
     assert problem in said
     assert str(tmp_path / "app") in said
 
@@ -117,28 +104,21 @@ def test_no_error_shows_a_secret(text: str, write: Write) -> None:
     assert REST not in said
 
 
-def test_a_file_with_secrets_that_everybody_can_read_is_a_warning(write: Write) -> None:
-    file = write()
-    file.chmod(0o644)
-    (warning,) = load(file, environ={}).warnings
-    assert f"chmod o-r {file}" in warning
-
-
-def test_a_file_without_secrets_may_be_read_by_everybody(write: Write) -> None:
+@pytest.mark.parametrize(
+    "text, warnings",
+    [
+        (document(), 1),
+        (document(accounts=FILES), 0),
+        (document(more='[database]\nurl = "mysql://u:p@h/d"', accounts=FILES), 1),
+    ],
+    ids=["secrets", "none", "a database's password"],
+)
+def test_a_file_with_secrets_that_everybody_can_read_is_a_warning(text: str, warnings: int, write: Write) -> None:
     write(APP, "app")
     write(REST, "rest")
-    file = write(document(accounts=f'{NO_SECRETS}app_secret_key_file = "app"\nrest_secret_key_file = "rest"'))
+    file = write(text)
     file.chmod(0o644)
-    assert load(file, environ={}).warnings == ()
-
-
-def test_a_database_password_is_a_secret_too(write: Write) -> None:
-    write(APP, "app")
-    write(REST, "rest")
-    files = f'{NO_SECRETS}app_secret_key_file = "app"\nrest_secret_key_file = "rest"'
-    file = write(document(more='[database]\nurl = "mysql://u:p@h/d"', accounts=files))
-    file.chmod(0o644)
-    assert len(load(file, environ={}).warnings) == 1
+    assert [f"chmod o-r {file}" in warning for warning in load(file, environ={}).warnings] == [True] * warnings
 
 
 @pytest.mark.parametrize("mode, warned", [(0o644, True), (0o604, True), (0o660, False), (None, False)])
@@ -159,31 +139,20 @@ def test_the_fingerprint_hangs_on_address_and_secrets_and_not_on_the_name(write:
     assert kadikoy == fingerprint(URL, APP, REST)
     others = [fingerprint(URL + "/v1", APP, REST), fingerprint(URL, APP + "x", REST), fingerprint(URL, APP, REST + "x")]
     assert len({kadikoy, *others}) == 4
-
-
-def test_the_fingerprint_never_changes_between_versions() -> None:
-    assert fingerprint("https://a", "b", "c") == "b802fc09e3f2b8ad4100ac4bf679e2085d5c78a94ab637e6b8ab9bac0783f85d"
-
-
-def test_the_secrets_do_not_run_into_each_other() -> None:
     assert fingerprint(URL, "ab", "c") != fingerprint(URL, "a", "bc")
+    of_all_versions = "b802fc09e3f2b8ad4100ac4bf679e2085d5c78a94ab637e6b8ab9bac0783f85d"
+    assert fingerprint("https://a", "b", "c") == of_all_versions
 
 
 def load_accounts(write: Write, accounts: str) -> Settings:
     return load(write(document(accounts=accounts)), environ={})
 
 
-def test_the_only_account_is_the_default(write: Write) -> None:
-    chosen = load_accounts(write, account()).default_account
-    assert chosen is not None
-    assert chosen.name == "kadikoy"
-
-
-def test_of_several_accounts_only_a_configured_one_is_the_default(write: Write) -> None:
-    assert load_accounts(write, account() + account("besiktas", "other")).default_account is None
-    chosen = load_accounts(write, account() + account("besiktas", "other", "default = true")).default_account
-    assert chosen is not None
-    assert chosen.name == "besiktas"
+def test_the_only_account_is_the_default_and_of_several_only_a_configured_one(write: Write) -> None:
+    both = account() + account("besiktas", "other")
+    for accounts, name in ((account(), "kadikoy"), (both, None), (f"{both}default = true\n", "besiktas")):
+        chosen = load_accounts(write, accounts).default_account
+        assert (chosen and chosen.name) == name
 
 
 def test_a_restaurant_can_differ_from_its_account_in_accepting_by_itself(write: Write) -> None:

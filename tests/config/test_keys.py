@@ -122,6 +122,11 @@ CASES = {
         "auto_accept_minutes",
         "1440",
     ),
+    "restaurant listed twice": (
+        document(accounts=account(more='[[accounts.restaurants]]\nid = "11111111-1111-4111-8111-111111111111"\n' * 2)),
+        "accounts[0].restaurants",
+        "listed twice",
+    ),
     "restaurant id": (
         document(accounts=account(more='[[accounts.restaurants]]\nid = "17"')),
         "accounts[0].restaurants[0].id",
@@ -150,20 +155,16 @@ def test_alternatives_are_told_in_turkish_with_no_english_word(write: Write) -> 
     assert "'off', 'beside' veya 'till'" in said
 
 
-def test_a_restaurant_listed_twice_is_refused(write: Write) -> None:
-    twice = '[[accounts.restaurants]]\nid = "11111111-1111-4111-8111-111111111111"\n' * 2
-    assert "listed twice" in problems(write(document(accounts=account(more=twice))))
-
-
-@pytest.mark.parametrize("host", ["localhost", "127.0.0.1:8443", "127.9.9.9", "[::1]:8443"])
-def test_short_times_are_accepted_for_a_loopback_address(host: str, write: Write) -> None:
-    text = document(url=f"https://{host}", marketplace="cooldown_seconds = 0.2\ntimeout_seconds = 0.1")
-    assert load(write(text), environ={}).marketplace.cooldown_seconds == 0.2
-
-
-@pytest.mark.parametrize("host", ["localhost.example.com", "127.0.0.1.example.com", "10.0.0.1", "[::2]"])
-def test_a_host_that_only_looks_like_loopback_gets_no_short_times(host: str, write: Write) -> None:
-    assert "loopback" in problems(write(document(url=f"https://{host}", marketplace="cooldown_seconds = 5")))
+def test_short_times_are_accepted_for_a_loopback_address_and_for_none_that_only_seems_so(write: Write) -> None:
+    for host in ("localhost", "127.0.0.1:8443", "127.9.9.9", "[::1]:8443"):
+        text = document(
+            url=f"https://{host}",
+            marketplace="cooldown_seconds = 0.2\ntimeout_seconds = 0.1\nneeds_payment_status_id = 17",
+        )
+        kept = load(write(text), environ={}).marketplace
+        assert (kept.cooldown_seconds, kept.needs_payment_status_id) == (0.2, 17)
+    for host in ("localhost.example.com", "127.0.0.1.example.com", "10.0.0.1", "[::2]"):
+        assert "loopback" in problems(write(document(url=f"https://{host}", marketplace="cooldown_seconds = 5")))
 
 
 @pytest.mark.parametrize(
@@ -177,11 +178,6 @@ def test_a_host_that_only_looks_like_loopback_gets_no_short_times(host: str, wri
 )
 def test_the_address_is_kept_in_one_form(given: str, kept: str, write: Write) -> None:
     assert load(write(document(url=given)), environ={}).marketplace.base_url == kept
-
-
-def test_the_id_of_the_unnamed_status_can_be_given(write: Write) -> None:
-    settings = load(write(document(marketplace="needs_payment_status_id = 17")), environ={})
-    assert settings.marketplace.needs_payment_status_id == 17
 
 
 def test_the_boards_certificate_hangs_on_the_files_folder_and_its_hosts_have_one_form(write: Write) -> None:

@@ -23,19 +23,13 @@ def script(tmp_path: Path) -> Path:
     return file
 
 
-def test_an_alarm_command_that_can_be_run_is_passed_over(write: Write, script: Path) -> None:
+def test_an_alarm_command_that_cannot_be_run(write: Write, script: Path, tmp_path: Path) -> None:
     assert warned(write, f'[alarms]\ncommand = ["{script}"]') == ""
     assert warned(write, '[alarms]\ncommand = ["sh", "-c", "true"]') == ""
-
-
-def test_one_that_is_not_there(write: Write, tmp_path: Path) -> None:
     for name in (tmp_path / "missing", "no-such-program"):
         said = warned(write, f'[alarms]\ncommand = ["{name}"]')
         assert "does not exist" in said
         assert "deploy/alarms" in said
-
-
-def test_one_that_may_not_be_run(write: Write, script: Path, tmp_path: Path) -> None:
     script.chmod(0o644)
     assert f"chmod 0755 {script}" in warned(write, f'[alarms]\ncommand = ["{script}"]')
     assert "cannot be run" in warned(write, f'[alarms]\ncommand = ["{tmp_path}"]')

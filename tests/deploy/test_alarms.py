@@ -75,12 +75,12 @@ def alarm(script: str, event: str = "began", **environment: str) -> subprocess.C
 
 
 @needs_curl
-@pytest.mark.parametrize("event", ["began", "escalated", "ended"])
-def test_a_webhook_gets_the_event_and_the_whole_problem(receiver: Receiver, event: str):
-    assert alarm("webhook", event, ALARM_URL=receiver.address).returncode == 0
-    ((headers, body),) = receiver.heard
-    assert headers["content-type"] == "application/json"
-    assert json.loads(body) == PROBLEM | {"event": event}
+def test_a_webhook_gets_the_event_and_the_whole_problem(receiver: Receiver):
+    for event in ("began", "escalated", "ended"):
+        assert alarm("webhook", event, ALARM_URL=receiver.address).returncode == 0
+        headers, body = receiver.heard[-1]
+        assert headers["content-type"] == "application/json"
+        assert json.loads(body) == PROBLEM | {"event": event}
 
 
 @needs_curl
@@ -94,20 +94,16 @@ def test_a_phone_rings_at_the_beginning_and_is_quiet_at_the_end(receiver: Receiv
     assert "login_refused" in began["title"]
 
 
-@pytest.mark.parametrize("script", ["webhook", "ntfy"])
-@needs_curl
-def test_who_could_not_be_told_is_no_success(receiver: Receiver, script: str):
-    receiver.answers = 500
-    failed = alarm(script, ALARM_URL=receiver.address)
-    assert failed.returncode != 0
-    assert "hush" not in failed.stderr
-
-
 @pytest.mark.parametrize("script", ["webhook", "ntfy", "mail"])
-def test_without_an_address_it_says_what_to_set(script: str):
+def test_an_alarm_that_reached_no_person_is_no_success_and_without_an_address_it_says_what_to_set(
+    script: str, receiver: Receiver
+):
     failed = alarm(script)
-    assert failed.returncode != 0
-    assert "set ALARM_" in failed.stderr
+    assert (failed.returncode != 0, "set ALARM_" in failed.stderr) == (True, True)
+    receiver.answers = 500
+    if script != "mail" and shutil.which("curl") is not None:
+        failed = alarm(script, ALARM_URL=receiver.address)
+        assert (failed.returncode != 0, "hush" in failed.stderr) == (True, False)
 
 
 def test_a_mail_has_the_code_in_its_subject_and_the_remedy_in_its_body(tmp_path: Path):

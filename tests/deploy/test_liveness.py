@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import os
-import shutil
 import signal
 import sqlite3
 import sys
@@ -15,13 +14,13 @@ import pytest
 from click.testing import CliRunner
 from structlog.testing import capture_logs
 from tests.test_daemon import (  # one name after another: they are fixtures
+    COMMAND,
     TIMEOUT_S,
     WITHIN_S,
     Till,
     begun,
     certificates,
     configuration,
-    ended,
     process,
     running,
     sandbox,
@@ -31,12 +30,14 @@ from tests.test_daemon import (  # one name after another: they are fixtures
     world,
 )
 
+from orderbridge import config, service
 from orderbridge import daemon as module
 from orderbridge.cli.common import Context
+from orderbridge.cli.service_commands import healthcheck
 from orderbridge.daemon import Daemon
 from orderbridge.jobs.acknowledge import Polled
 from orderbridge.jobs.poll import Poller
-from orderbridge.observe import liveness
+from orderbridge.observe import liveness, systemd
 from orderbridge.observe.liveness import MOST_ANSWER, STRANGER, Peer, Pulse, answer, ask, daemons, name_of
 from orderbridge_sandbox import Fault, Sandbox, World
 
@@ -50,32 +51,23 @@ pytestmark = pytest.mark.timeout(600)
 # ---- by when something is to be heard of -----------------------------------------------------------------------------
 
 
-def test_nothing_hangs_until_a_time_has_passed_without_a_word() -> None:
+def test_the_first_that_is_overdue_is_named_until_it_is_heard_of_or_ends() -> None:
     pulse = Pulse()
     assert pulse.hung(1e9) is None
     pulse.expect("poll kadikoy", 100.0)
     assert pulse.hung(100.0) is None
     assert pulse.hung(130.0) == "poll kadikoy is overdue by 30 s"
-    pulse.expect("poll kadikoy", 200.0)
-    assert pulse.hung(130.0) is None
-
-
-def test_one_that_hangs_is_seen_behind_all_that_do_not() -> None:
-    pulse = Pulse()
     for number in range(50):
         pulse.expect(f"poll {number}", 1000.0)
+    pulse.expect("poll kadikoy", 200.0)
+    assert pulse.hung(130.0) is None
     pulse.expect("database", 10.0)
     assert pulse.hung(20.0) == "database is overdue by 10 s"
     pulse.excuse("database")
     assert pulse.hung(20.0) is None
-
-
-def test_of_one_that_stops_nothing_is_expected() -> None:
-    pulse = Pulse()
-    pulse.expect("database", 10.0)
     pulse.end()
     pulse.expect("database", 11.0)
-    assert pulse.hung(20.0) is None
+    assert pulse.hung(1e9) is None
 
 
 # ---- asking ----------------------------------------------------------------------------------------------------------
@@ -98,24 +90,20 @@ async def asked(name: str, say: str) -> None:
             await asyncio.sleep(0.01)
 
 
-async def test_who_asks_is_answered_and_who_died_is_not(tmp_path: Path) -> None:
-    name = name_of(tmp_path / "config.toml")
-    assert ask(name).startswith("dead: ")
-    async with answering(name, "alive\ngreen\n"):
-        await asked(name, "alive\ngreen")
-        assert name in daemons()
-    assert ask(name).startswith("dead: ")
-
-
-async def test_a_name_that_is_taken_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_daemon_answers_while_it_lives_and_the_next_one_waits_for_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(liveness, "AGAIN_S", 0.01)
     name = name_of(tmp_path / "config.toml")
+    assert ask(name).startswith("dead: ")
     async with contextlib.AsyncExitStack() as second:
-        async with answering(name, "the first"):
-            await asked(name, "the first")
+        async with answering(name, "alive\ngreen\n"):
+            await asked(name, "alive\ngreen")
+            assert name in daemons()
             await second.enter_async_context(answering(name, "the second"))
-            await asked(name, "the first")
+            await asked(name, "alive\ngreen")
         await asked(name, "the second")
+    assert ask(name).startswith("dead: ")
 
 
 def test_a_long_path_gives_a_name_too_and_two_paths_two() -> None:
@@ -250,8 +238,6 @@ async def test_a_lock_that_a_till_holds_hangs_nothing(
 
 
 async def checked(configuration: Path) -> tuple[int, str]:
-    from tests.test_daemon import COMMAND
-
     asking = await asyncio.create_subprocess_exec(
         COMMAND, "healthcheck", "--config", configuration, stdout=asyncio.subprocess.PIPE
     )
@@ -260,9 +246,7 @@ async def checked(configuration: Path) -> tuple[int, str]:
     return asking.returncode, out.decode()
 
 
-async def test_a_daemon_is_alive_until_it_is_stopped_or_killed(
-    configuration: Path, world: World, monkeypatch: pytest.MonkeyPatch
-):
+async def test_a_daemon_is_alive_until_it_is_stopped_or_killed(configuration: Path, world: World):
     async with process(configuration) as daemon:
         await until(lambda: world.calls("get_current"))
         await until_alive(configuration)
@@ -285,31 +269,9 @@ async def until_alive(configuration: Path) -> None:
             await asyncio.sleep(0.05)
 
 
-@pytest.fixture
-def other(configuration: Path) -> Path:
-    """The same, under another name."""
-    return Path(shutil.copy(configuration, configuration.with_name("other.toml")))
-
-
-async def test_one_that_waits_for_another_and_one_whose_service_is_down_are_alive(
-    configuration: Path, other: Path, world: World
-):
-    world.faults.add(Fault(operation="*", status=500))
-    async with process(configuration) as first:
-        await until(lambda: world.calls("login"))
-        async with process(other) as second:
-            await until_alive(other)
-            await until_alive(configuration)
-            assert await ended(second, signal.SIGTERM) == 0
-        assert await ended(first, signal.SIGTERM) == 0
-
-
 async def test_one_that_hangs_says_so_and_feeds_no_watchdog(
     configuration: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ):
-    from orderbridge import config, service
-    from orderbridge.observe import systemd
-
     fed: list[str] = []
     monkeypatch.setattr(systemd, "notify", lambda message: fed.append(message) or True)
     monkeypatch.setattr(service, "ALIVE_S", 0.01)
@@ -333,8 +295,6 @@ async def test_one_that_hangs_says_so_and_feeds_no_watchdog(
 
 def test_where_a_configuration_is_found_its_own_daemon_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Another one that is alive on this machine is no comfort."""
-    from orderbridge.cli.service_commands import healthcheck
-
     (tmp_path / "orderbridge.toml").write_text("")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(liveness, "daemons", lambda: ["another"])

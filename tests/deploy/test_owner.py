@@ -10,19 +10,12 @@ from orderbridge.store.database import open_database
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root makes files for others")
-def test_a_new_file_belongs_to_whom_its_folder_belongs(tmp_path: Path) -> None:
+def test_a_new_file_belongs_to_the_owner_of_its_folder_and_one_that_is_there_keeps_its_owner(tmp_path: Path) -> None:
     os.chown(tmp_path, 12345, 12346)
-    database = open_database(f"sqlite:///{tmp_path / 'pos.db'}", inline=True)
-    database.write_now(schema.upgrade)
-    owners = {file.name: (file.stat().st_uid, file.stat().st_gid) for file in tmp_path.iterdir()}
-    database.close()
-    assert owners == dict.fromkeys(("pos.db", "pos.db-wal", "pos.db-shm"), (12345, 12346))
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes files for others")
-def test_a_file_that_is_there_keeps_its_owner(tmp_path: Path) -> None:
-    path = tmp_path / "pos.db"
-    path.touch()
-    os.chown(path, 12345, 12346)
-    open_database(f"sqlite:///{path}", inline=True).close()
-    assert (path.stat().st_uid, path.stat().st_gid) == (12345, 12346)
+    for owner in (12345, 54321):
+        database = open_database(f"sqlite:///{tmp_path / 'pos.db'}", inline=True)
+        database.write_now(schema.upgrade)
+        owners = {file.name: (file.stat().st_uid, file.stat().st_gid) for file in tmp_path.iterdir()}
+        database.close()
+        assert owners == dict.fromkeys(("pos.db", "pos.db-wal", "pos.db-shm"), (owner, 12346))
+        os.chown(tmp_path / "pos.db", 54321, 12346)

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from typing import NoReturn
 
 import pytest
@@ -32,23 +31,17 @@ def daemon(url: str) -> Iterator[Daemon]:
         database.close()
 
 
-def test_one_has_it_and_the_other_waits(daemon: Daemon):
+def test_one_has_it_and_the_other_waits(daemon: Daemon, database: Database):
     first, second = daemon(), daemon()
     assert first.take()
     assert first.take()
     assert not second.take()
     assert not first.is_lost()
+    assert not database.is_unattended(), "a server is never known to have no daemon"
     first.close()
     while not second.take():  # MariaDB gives it on as soon as it has noticed that the session is gone
         pass
     assert not first.take()
-
-
-@databases.only(*databases.SERVERS)
-def test_of_a_server_nobody_says_that_no_daemon_works(url: str):
-    """A session that was cut comes back: for seconds a daemon at work has no right there."""
-    with closing(Database(url, inline=True)) as database:
-        assert not database.is_unattended()
 
 
 @databases.only(*databases.SERVERS)
@@ -67,32 +60,27 @@ def test_daemons_on_other_databases_of_a_server_do_not_wait_for_each_other(
 
 
 @databases.only(*databases.SERVERS)
-def test_a_right_that_was_lost_unseen_is_not_taken_for_held(daemon: Daemon, database: Database):
+def test_a_right_whose_connection_broke_is_taken_anew_unless_another_was_quicker(daemon: Daemon, database: Database):
     first, second = daemon(), daemon()
     assert first.take()
     kill(database, first)
     assert first.take(), "a reload asks while the server is back"
     kill(database, first)
+    assert not first.is_lost()
+    assert not second.take()
+    kill(database, first)
     assert second.take()
+    assert first.is_lost()
     assert not first.take()
 
 
 @databases.only(*databases.SERVERS)
-def test_a_connection_that_broke_is_made_anew(daemon: Daemon, database: Database):
-    first, second = daemon(), daemon()
-    assert first.take()
-    kill(database, first)
-    assert not first.is_lost()
-    assert not second.take()
-
-
-@databases.only(*databases.SERVERS)
-def test_who_was_quicker_after_a_break_has_it(daemon: Daemon, database: Database):
+def test_a_right_that_was_lost_unseen_is_not_taken_for_held(daemon: Daemon, database: Database):
     first, second = daemon(), daemon()
     assert first.take()
     kill(database, first)
     assert second.take()
-    assert first.is_lost()
+    assert not first.take()
 
 
 @databases.only(*databases.SERVERS)

@@ -60,18 +60,14 @@ def bouncer(url: str, mode: str, least: int = 0) -> Iterator[str]:
                 query={"host": str(place), "port": str(PORT)},
             )
             try:
-                wait_for(place / f".s.PGSQL.{PORT}", process)
+                deadline = time.monotonic() + STARTED_WITHIN_S
+                while not (place / f".s.PGSQL.{PORT}").exists():
+                    assert process.poll() is None
+                    assert time.monotonic() < deadline
+                    time.sleep(0.02)
                 yield behind.render_as_string()
             finally:
                 process.terminate()
-
-
-def wait_for(socket: Path, process: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + STARTED_WITHIN_S
-    while not socket.exists():
-        assert process.poll() is None
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 @contextlib.contextmanager
@@ -84,17 +80,15 @@ def member(url: str) -> Iterator[Any]:
     database.close()
 
 
-@pytest.mark.parametrize("mode, least", [("transaction", 0), ("transaction", 5)])
-def test_a_pooler_that_gives_sessions_away_is_refused(url: str, mode: str, least: int):
-    with bouncer(url, mode, least) as behind, member(behind) as membership:
+@pytest.mark.parametrize("least", [0, 5])
+def test_a_pooler_that_gives_sessions_away_is_refused_to_replicas_and_to_one_daemon(
+    url: str, least: int, tmp_path: Path
+):
+    file = tmp_path / "orderbridge.toml"
+    with bouncer(url, "transaction", least) as behind, member(behind) as membership:
         for _ in range(3):
             with pytest.raises(Unusable, check=says("pool_mode = session")):
                 membership.take()
-
-
-def test_it_is_refused_to_one_daemon(url: str, tmp_path: Path):
-    file = tmp_path / "orderbridge.toml"
-    with bouncer(url, "transaction") as behind:
         file.write_text(
             f'language = "en"\n[marketplace]\nbase_url = "https://127.0.0.1:1"\n[database]\nurl = "{behind}"\n[[accounts]]\n'
             'name = "kadikoy"\napp_secret_key = "one"\nrest_secret_key = "two"\n'

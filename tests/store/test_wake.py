@@ -67,43 +67,26 @@ async def bell(database: Database) -> AsyncIterator[Bell]:
         yield bell
 
 
-async def test_each_commit_of_a_pos_wakes(bell, pos):
+async def test_each_commit_of_a_pos_wakes_and_is_visible_then(bell, pos, database):
     put_action(pos)
     assert await bell.rings()
+    assert database.read_now(lambda tx: tx.exec_driver_sql("SELECT count(*) FROM delivery_actions").scalar()) == 1
     pos.execute("BEGIN IMMEDIATE")
     put_action(pos, "complete")
     pos.execute("COMMIT")
     assert await bell.rings()
+    pos.execute("UPDATE delivery_actions SET withdraw = 1")
+    assert await bell.rings()
 
 
-async def test_a_commit_is_visible_when_it_wakes(bell, pos, database):
-    put_action(pos)
-    await bell.rings()
-    assert database.read_now(lambda tx: tx.exec_driver_sql("SELECT count(*) FROM delivery_actions").scalar()) == 1
-
-
-async def test_silence_wakes_nobody(bell):
+async def test_what_is_no_commit_does_not_wake(bell, pos):
     assert not await bell.rings(QUIET_S)
-
-
-async def test_what_is_not_committed_wakes_nobody(bell, pos):
+    pos.execute("SELECT * FROM delivery_new_orders").fetchall()
     pos.execute("BEGIN IMMEDIATE")
     put_action(pos)
     assert not await bell.rings(QUIET_S)
     pos.execute("ROLLBACK")
     assert not await bell.rings(QUIET_S)
-
-
-async def test_reading_wakes_nobody(bell, pos):
-    pos.execute("SELECT * FROM delivery_new_orders").fetchall()
-    assert not await bell.rings(QUIET_S)
-
-
-async def test_asking_for_a_row_back_wakes(bell, pos):
-    put_action(pos)
-    assert await bell.rings()
-    pos.execute("UPDATE delivery_actions SET withdraw = 1")
-    assert await bell.rings()
 
 
 @contextlib.asynccontextmanager
@@ -117,14 +100,6 @@ async def held_whole(path: Path, database: Database) -> AsyncIterator[tuple[Bell
         watch = asyncio.create_task(database.watch(bell.ring))
         assert not await bell.rings(QUIET_S)
         yield bell, watch
-
-
-@only(SQLITE)
-async def test_a_pos_that_holds_the_file_whole_does_not_end_the_watch(path: Path, database):
-    async with held_whole(path, database) as (bell, watch):
-        assert not watch.done()
-    assert await bell.rings()
-    watch.cancel()
 
 
 @only(SQLITE)
@@ -183,17 +158,9 @@ async def test_a_notice_alone_wakes(database, pos):
 
 
 @only(SQLITE)
-async def test_a_notice_that_comes_before_the_commit_can_be_seen_is_enough(late_counter, monkeypatch, database, pos):
+async def test_a_notice_before_the_commit_is_enough_and_leaves_nothing_to_ask(late_counter, monkeypatch, database, pos):
+    """Most commits are our own, and each wakes a small machine until the counter is left alone."""
     monkeypatch.setattr(sqlite, "NET_S", NEVER_S)
-    async with watching(database) as bell:
-        assert not await bell.rings(QUIET_S)
-        put_action(pos)
-        assert await bell.rings()
-
-
-@only(SQLITE)
-async def test_a_commit_that_was_waited_for_leaves_nothing_to_ask(late_counter, database, pos):
-    """Most are our own, and each wakes a small machine until the counter is left alone."""
     async with watching(database) as bell:
         assert not await bell.rings(QUIET_S)
         put_action(pos)
@@ -243,7 +210,7 @@ async def test_a_system_without_notices_is_watched_by_the_clock(monkeypatch, dat
 @pytest.mark.usefixtures("by_notices")
 async def test_a_log_that_appears_later_is_watched_from_then_on(path: Path, database):
     async with held_whole(path, database) as (bell, watch):
-        pass
+        assert not watch.done()
     assert await bell.rings()
     assert not await bell.rings(QUIET_S)
     with opened(path) as pos:
@@ -299,7 +266,7 @@ async def test_a_statement_that_writes_500_rows_wakes_once(bell, pos):
 
 
 @only(SERVERS[0])
-async def test_what_the_daemon_itself_writes_wakes_nobody(bell, pos, database):
+async def test_what_the_daemon_itself_writes_does_not_wake(bell, pos, database):
     row_id = put_action(pos)
     assert await bell.rings()
     (row,), _ = database.read_now(unfinished.read_unfinished)
@@ -383,22 +350,16 @@ async def test_without_the_trigger_for_two_phase_commits_the_watch_asks(database
 
 
 @only(SERVERS[1])
-async def test_a_row_that_was_numbered_early_and_committed_late_wakes(bell, pos, url):
+async def test_a_row_that_was_committed_late_or_takes_the_place_of_another_wakes(bell, pos, url):
     with Pos.at(url) as slow:
         slow.execute("BEGIN")
-        put_action(slow)
+        late = put_action(slow)
         put_action(pos)
         assert await bell.rings()
         slow.execute("COMMIT")
     assert await bell.rings()
-
-
-@only(SERVERS[1])
-async def test_a_row_that_takes_the_place_of_another_wakes(bell, pos):
-    first = put_action(pos)
-    assert await bell.rings()
     pos.execute("BEGIN")
-    pos.execute("UPDATE delivery_actions SET state = 'done' WHERE id = ?", (first,))
+    pos.execute("UPDATE delivery_actions SET state = 'done' WHERE id = ?", (late,))
     put_action(pos)
     pos.execute("COMMIT")
     assert await bell.rings()

@@ -1,5 +1,6 @@
 """What a POS may write is one list for all databases: grants keep to it on servers, triggers on SQLite."""
 
+import os
 import re
 import shutil
 import sqlite3
@@ -7,9 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Column, Integer, Table
+from sqlalchemy import Column, Engine, Integer, Table, make_url
 from sqlalchemy.exc import IntegrityError
-from tests.databases import KINDS, SQLITE, only
+from tests.databases import KINDS, MARIADB, POSTGRESQL, SERVERS, SQLITE, only
 from tests.jobs.test_not_refused import ROWS
 from tests.store.samples import (
     KEY,
@@ -27,18 +28,64 @@ from tests.store.samples import (
     put_order,
     rows,
 )
-from tests.store.test_grants import DENIED, till
 
 from orderbridge.store import schema, tables, write_guards
 from orderbridge.store.database import Database
 from orderbridge.store.tables import SCHEMA_VERSION_TABLE, metadata
 
-__all__ = ["till"]  # the fixture
-
 TABLES = [table for table in metadata.sorted_tables if not table.is_view]
 GUARD = "delivery_guard"
+AN_ORDER = (
+    "INSERT INTO delivery_orders (payment_key, account, status, received_utc, changed_utc)"
+    f" VALUES ('{KEY}', 'k', 'RECEIVED', '{NOW_TEXT}', '{NOW_TEXT}')"
+)
 OPERATIONS = Path(__file__).parents[2] / "docs" / "operations.md"
 as_a_user = pytest.mark.parametrize("till", ["user"], indirect=True)
+
+
+USER, ROLE = f"obs_till_{os.getpid()}", f"obs_role_{os.getpid()}"
+DENIED = "permission denied|must be owner|denied to user"
+MAKE = {
+    POSTGRESQL: [f"CREATE ROLE {USER} LOGIN PASSWORD 'till'", f"CREATE ROLE {ROLE}", f"GRANT {ROLE} TO {USER}"],
+    MARIADB: [
+        f"CREATE USER {USER}@'%%' IDENTIFIED BY 'till'",
+        f"CREATE ROLE {ROLE}",
+        f"GRANT {ROLE} TO {USER}@'%%'",
+        f"SET DEFAULT ROLE {ROLE} FOR {USER}@'%%'",
+    ],
+}
+REMOVE = {
+    POSTGRESQL: [f"DROP OWNED BY {USER}, {ROLE}", f"DROP ROLE {USER}, {ROLE}"],
+    MARIADB: [f"DROP USER {USER}@'%%'", f"DROP ROLE {ROLE}"],
+}
+
+
+def run(engine: Engine, statements: list[str] | tuple[str, ...]) -> None:
+    with engine.begin() as connection:
+        for statement in statements:
+            connection.exec_driver_sql(statement)
+
+
+@pytest.fixture(params=["user", "role"])
+def till(kind: str, database: Database, url: str, request: pytest.FixtureRequest) -> Iterator[Pos]:
+    """A POS with a user that was given what the command prints, to itself or to a role that it has.
+
+    On SQLite anybody who opens the file, with the guard closed as the daemon leaves it.
+    """
+    if kind == SQLITE:
+        with Pos.at(url) as till:
+            till.execute("UPDATE delivery_guard SET open = 0")
+            yield till
+        return
+    run(database.engine, MAKE[kind])
+    try:
+        to = ROLE if request.param == "role" else f"{USER}@%" if kind == MARIADB else USER
+        place = "public" if kind == POSTGRESQL else make_url(url).database
+        run(database.engine, [line.replace("%", "%%") for line in write_guards.grant_statements(kind, to, place)])
+        with Pos.at(make_url(url).set(username=USER, password="till").render_as_string(hide_password=False)) as till:
+            yield till
+    finally:
+        run(database.engine, REMOVE[kind])
 
 
 def value_of(column: Column[object]) -> object:
@@ -133,6 +180,40 @@ def test_what_the_reference_calls_not_refused_is_not(till, pos):
     assert len(rows(till, "SELECT id FROM delivery_actions WHERE state = 'pending'")) == len(written)
 
 
+FORBIDDEN = [
+    "SELECT * FROM delivery_tokens",
+    "SELECT sealed FROM delivery_account_settings",
+    "SELECT name FROM delivery_account_settings",
+    "SELECT * FROM delivery_board_devices",
+    "SELECT id FROM delivery_board_pairing",
+    "DROP TABLE delivery_tokens",
+]
+
+
+@only(*SERVERS)
+def test_a_till_reads_no_secret_and_drops_no_table(till):
+    assert [statement for statement in FORBIDDEN if not is_refused(till, statement)] == []
+
+
+def test_a_name_cannot_leave_its_quotes():
+    assert 'TO "pos"";x";' in write_guards.grant_statements("postgresql", 'pos";x', "public")[0]
+    assert "TO `pos``;x`@`10.0.0.%`;" in write_guards.grant_statements("mysql", "pos`;x@10.0.0.%", "shop")[0]
+
+
+def test_every_table_but_the_tokens_may_be_read():
+    for dialect in ("postgresql", "mysql"):
+        text = "\n".join(write_guards.grant_statements(dialect, "pos", "shop"))
+        assert "delivery_tokens" not in text
+        assert "delivery_account_settings" not in text
+        assert all(f"delivery_{name} " in text for name in ("orders", "actions", "new_orders", "accounts"))
+
+
+def test_on_sqlite_there_is_nothing_to_grant():
+    lines = write_guards.grant_statements("sqlite", "pos", None)
+    assert "INSERT delivery_actions" in lines[0]
+    assert all(line.startswith("--") for line in lines)
+
+
 # ---- SQLite alone ----------------------------------------------------------------------------------------------------
 
 
@@ -198,7 +279,12 @@ def test_a_row_that_is_written_is_not_replaced(words, recursive, shop):
     shop.execute(f"{words} INTO delivery_actions (action, food_id) VALUES ('activate_food', 6)")  # of nobody's place
 
 
-def test_a_row_that_was_deleted_is_missed_by_nobody(shop, daemons):
+def test_what_the_daemon_deletes_takes_its_lines_along_and_leaves_its_place_free(shop, daemons):
+    with in_its_place(shop):
+        put_order(shop)
+        put(shop, "delivery_order_items", payment_key=KEY, line_no=1)
+    daemons.write_now(lambda tx: tx.exec_driver_sql("DELETE FROM delivery_orders"))
+    assert rows(shop, "SELECT * FROM delivery_order_items") == []
     row = "INTO delivery_actions (action, food_id, request_id) VALUES ('activate_food', 6, 'once')"
     shop.execute(f"INSERT {row}")
     shop.execute(f"INSERT OR IGNORE {row}")
@@ -207,22 +293,11 @@ def test_a_row_that_was_deleted_is_missed_by_nobody(shop, daemons):
     put_action(shop)
 
 
-def test_a_cascade_of_ours_takes_the_lines_along(shop, daemons):
-    with in_its_place(shop):
-        put_order(shop)
-        put(shop, "delivery_order_items", payment_key=KEY, line_no=1)
-    daemons.write_now(lambda tx: tx.exec_driver_sql("DELETE FROM delivery_orders"))
-    assert rows(shop, "SELECT * FROM delivery_order_items") == []
-
-
 def test_nobody_sees_it_open_and_it_closes_whatever_happens(shop, daemons):
     seen = []
 
     def work(connection):
-        connection.exec_driver_sql(
-            "INSERT INTO delivery_orders (payment_key, account, status, received_utc, changed_utc)"
-            f" VALUES ('{KEY}', 'k', 'RECEIVED', '{NOW_TEXT}', '{NOW_TEXT}')"
-        )
+        connection.exec_driver_sql(AN_ORDER)
         seen.append(is_open(shop))
         if len(seen) == 1:
             raise ValueError
@@ -231,19 +306,16 @@ def test_nobody_sees_it_open_and_it_closes_whatever_happens(shop, daemons):
         daemons.write_now(work)
     daemons.write_now(work)
     assert (seen, is_open(shop)) == ([False, False], False)
+    with pytest.raises(IntegrityError, match="orderbridge alone"):
+        daemons.read_now(lambda tx: tx.exec_driver_sql("INSERT INTO delivery_restaurants (account, id) VALUES (1, 2)"))
     assert order_row(shop)["account"] == "k"
 
 
-@pytest.mark.parametrize(
-    "statement", ["UPDATE delivery_orders SET total = 0", "DELETE FROM delivery_orders", "SELECT 1"]
-)
-def test_work_that_changes_nothing_commits_nothing(statement, shop, daemons):
+def test_work_that_changes_nothing_commits_nothing_and_a_change_of_the_schema_alone_is_committed(shop, daemons):
     before = version(shop)
-    daemons.write_now(lambda tx: tx.exec_driver_sql(statement))
+    for statement in ("UPDATE delivery_orders SET total = 0", "DELETE FROM delivery_orders", "SELECT 1"):
+        daemons.write_now(lambda tx, statement=statement: tx.exec_driver_sql(statement))
     assert version(shop) == before
-
-
-def test_a_change_of_the_schema_alone_is_committed(shop, daemons):
     daemons.write_now(lambda tx: tx.exec_driver_sql("CREATE TABLE more (id INTEGER)"))
     assert rows(shop, "SELECT * FROM more") == []
 
@@ -287,14 +359,7 @@ def test_a_programs_own_tables_triggers_and_views_go_on_beside_ours(shop, daemon
         "CREATE VIEW todays AS SELECT payment_key, table_no FROM delivery_orders;"
         "CREATE INDEX receipts_ix ON receipts (payment_key);"
     )
-
-    def take_in(connection):
-        connection.exec_driver_sql(
-            "INSERT INTO delivery_orders (payment_key, account, status, received_utc, changed_utc)"
-            f" VALUES ('{KEY}', 'k', 'RECEIVED', '{NOW_TEXT}', '{NOW_TEXT}')"
-        )
-
-    daemons.write_now(take_in)
+    daemons.write_now(lambda tx: tx.exec_driver_sql(AN_ORDER))
     shop.execute("UPDATE delivery_orders SET table_no = 4, pos_revision = 1")
     assert rows(shop, "SELECT * FROM todays") == [{"payment_key": KEY, "table_no": 4}]
     assert rows(shop, "SELECT payment_key FROM receipts") == [{"payment_key": KEY}]
@@ -318,8 +383,3 @@ def test_a_dump_can_be_read_back(shop, tmp_path):
     assert database.read_now(schema.inspected) == tables.HEAD
     database.write_now(lambda tx: tx.exec_driver_sql("DELETE FROM delivery_orders"))
     database.close()
-
-
-def test_a_read_leaves_it_closed(shop, daemons):
-    with pytest.raises(IntegrityError, match="orderbridge alone"):
-        daemons.read_now(lambda tx: tx.exec_driver_sql("INSERT INTO delivery_restaurants (account, id) VALUES (1, 2)"))

@@ -1,17 +1,13 @@
 """A database as it is after years: almost everything in it is over."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any
 
-from sqlalchemy import Connection, Table
-from tests.store.samples import NOW, arrival, key
+from sqlalchemy import Table
+from tests.store.samples import NOW, key
 
-from orderbridge.model import ActionState, Attempt, Outcome, Verdict
-from orderbridge.store import actions as store_actions
-from orderbridge.store import order_times, retention, unfinished
-from orderbridge.store import orders as store_orders
 from orderbridge.store.database import Database
 from orderbridge.store.ddl import time_text
 from orderbridge.store.tables import accounts, actions, attempts, events, items, options, orders, quarantine
@@ -128,35 +124,3 @@ def _analyze(database: Database) -> None:
 def keys(number: int, many: int) -> Iterator[str]:
     """Keys from all over the years."""
     return (key(n) for n in range(0, number, max(number // many, 1)))
-
-
-def day_of_work(number: int) -> dict[str, Callable[[Connection], Any]]:
-    """What is done all day, on a database that was filled with `number` orders."""
-    delivered = [key(n) for n in range(number - 100, number)]
-    fresh = [arrival(key(10**9 + n)) for n in range(100)]
-
-    def claim(connection: Connection) -> None:
-        (row, *_), _ = unfinished.read_unfinished(connection)
-        store_actions.start(connection, [(row, 2)], NOW)
-        store_actions.record(connection, [(row.id, 2, Attempt(Outcome.OK, None, 200))], NOW)
-        store_actions.finish(connection, [(row.id, store_actions.End(Verdict(ActionState.DONE), None, 2))], NOW)
-
-    def view(name: str, order: str) -> Callable[[Connection], Any]:
-        return lambda tx: tx.exec_driver_sql(f"SELECT * FROM delivery_{name}_orders ORDER BY {order}").all()
-
-    return {
-        "poll: 100 known orders": lambda tx: (
-            store_orders.stored(tx, delivered),
-            store_orders.with_unresolved_rows(tx, delivered),
-        ),
-        "poll: 100 new orders": lambda tx: store_orders.insert_new(tx, "kadikoy", fresh, NOW),
-        "poll: 100 acknowledgements": lambda tx: store_orders.mark_acknowledged(
-            tx, [(payment_key, 1, "RECEIVED", NOW) for payment_key in delivered]
-        ),
-        "claim and verdict of a row": claim,
-        "view delivery_new_orders": view("new", "received_utc"),
-        "view delivery_changed_orders": view("changed", "changed_utc"),
-        "view delivery_open_orders": view("open", "changed_utc"),
-        "sweep: silent orders": lambda tx: order_times.silent(tx, timedelta(days=1), NOW),
-        "sweep: nothing to blank": lambda tx: retention.with_old_contents(tx, NOW - timedelta(days=700)),
-    }

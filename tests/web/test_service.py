@@ -8,7 +8,7 @@ import random
 import re
 import signal
 import ssl
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -77,6 +77,12 @@ async def status_of(address: Address, path: str) -> int:
         return 0
 
 
+async def is_alive(configuration: Path) -> bool:
+    """What the command says to a container's supervisor."""
+    asking = await asyncio.create_subprocess_exec(COMMAND, "healthcheck", "--config", configuration)
+    return await asking.wait() == 0
+
+
 async def becomes(address: Address, path: str, status: int) -> None:
     async with asyncio.timeout(150):
         while await status_of(address, path) != status:
@@ -85,21 +91,17 @@ async def becomes(address: Address, path: str, status: int) -> None:
             await asyncio.sleep(0.05)
 
 
-async def test_ready_once_an_account_was_polled_and_not_while_the_service_is_down(configuration: Path, world: World):
+async def test_ready_once_an_account_was_polled_and_a_reload_keeps_the_address_or_takes_the_new_one(
+    configuration: Path, world: World
+):
     world.faults.add(Fault(operation="get_current", status=500, times=None))
-    address = listening_at(configuration, free_address())
-    async with process(configuration) as daemon:
-        await until(lambda: world.calls("get_current"))
-        await becomes(address, "/livez", 200)
-        assert await status_of(address, "/readyz") == 503
-        world.faults.clear()
-        await becomes(address, "/readyz", 200)
-        assert await ended(daemon, signal.SIGTERM) == 0
-
-
-async def test_a_reload_keeps_the_address_or_takes_the_new_one(configuration: Path, world: World):
     first = listening_at(configuration, free_address())
     async with process(configuration) as daemon:
+        await until(lambda: world.calls("get_current"))
+        await becomes(first, "/livez", 200)
+        assert await status_of(first, "/readyz") == 503
+        assert await is_alive(configuration)
+        world.faults.clear()
         await becomes(first, "/readyz", 200)
         reader, writer = await asyncio.open_connection(*first)
         daemon.send_signal(signal.SIGHUP)
@@ -141,6 +143,8 @@ async def test_one_that_waits_for_another_is_alive_and_not_ready(configuration: 
         async with process(other) as two:
             await becomes(second, "/livez", 200)
             await until(lambda: "daemon.waiting" in log_of(configuration))
+            assert await is_alive(other)
+            assert await is_alive(configuration)
             status, _, said = await asked(second, "/readyz")
             assert (status, json.loads(said)["working"]) == (503, False)
             assert "orderbridge_working 0.0" in await metrics_of(second)
@@ -328,21 +332,17 @@ def test_all_there_can_be_is_there_from_the_start() -> None:
 
 def test_an_observation_is_counted_up_to_its_bound() -> None:
     histogram = names.Histogram((1.0, 2.0))
-    tell: Callable[[float], None] = histogram.observe
     for number in (0.5, 1.0, 1.5, 99.0):
-        tell(number)
+        histogram.observe(number)
     assert (histogram.counts, histogram.total) == ([2, 1, 1], 102.0)
 
 
-async def test_one_that_has_only_begun_to_start_is_not_ready(sandbox: Sandbox, till: Till):
+async def test_at_the_beginning_of_a_start_and_without_a_database_it_is_not_ready(sandbox: Sandbox, till: Till):
     metrics = Metrics()
     metrics.good_polls["kadikoy"] = 0.0  # of the daemon before a reload
-    daemon = Daemon(settings_for(sandbox, till), kept=Kept(metrics))
-    assert not daemon.report.readiness().is_ready
-    daemon.database.close()
-
-
-async def test_without_a_database_it_is_not_ready(sandbox: Sandbox, till: Till, world: World):
+    starting = Daemon(settings_for(sandbox, till), kept=Kept(metrics))
+    assert not starting.report.readiness().is_ready
+    starting.database.close()
     async with running(settings_for(sandbox, till)) as daemon:
         await until(lambda: daemon.report.readiness().is_ready)
         for code in NO_DATABASE:

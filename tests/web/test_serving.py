@@ -41,30 +41,23 @@ async def test_alive_until_something_hangs(process: Process):
         assert (await asked(address, "/livez"))[::2] == (503, "hung: poll kadikoy is overdue by 30 s\n")
 
 
-@pytest.mark.parametrize("missing", ["is_working", "database_answers", "is_polled"])
-async def test_ready_when_nothing_is_missing(process: Process, missing: str):
-    async with shown(process) as (_, address):
-        assert (await asked(address, "/readyz"))[0] == 200
-        process.stands = Readiness(**{"is_working": True, "database_answers": True, "is_polled": True, missing: False})
-        status, _, said = await asked(address, "/readyz")
-    assert (status, json.loads(said)["ready"]) == (503, False)
-
-
-async def test_severe_problems_are_named_by_code_and_whom_they_concern_is_not(process: Process):
-    process.stands = Readiness(
-        is_working=True,
-        database_answers=True,
-        is_polled=True,
-        problems=(
-            Problem(Code.UNANSWERED, "an-order's-key", NOW, Severity.SEVERE),
-            Problem(Code.UNANSWERED, "another", NOW, Severity.SEVERE),
-            Problem(Code.NOT_TAKEN_OVER, "", NOW, Severity.SEVERE, 7),
-            Problem(Code.QUARANTINED, "", NOW, Severity.WARNING, 3),
-        ),
+async def test_ready_when_nothing_is_missing_and_severe_problems_are_named_by_code_alone(process: Process):
+    needed = {"is_working": True, "database_answers": True, "is_polled": True}
+    problems = (
+        Problem(Code.UNANSWERED, "an-order's-key", NOW, Severity.SEVERE),
+        Problem(Code.UNANSWERED, "another", NOW, Severity.SEVERE),
+        Problem(Code.NOT_TAKEN_OVER, "", NOW, Severity.SEVERE, 7),
+        Problem(Code.QUARANTINED, "", NOW, Severity.WARNING, 3),
     )
     async with shown(process) as (_, address):
+        for missing in needed:
+            process.stands = Readiness(**needed | {missing: False})
+            status, _, said = await asked(address, "/readyz")
+            assert (status, json.loads(said)["ready"]) == (503, False)
+        process.stands = Readiness(**needed, problems=problems)
         status, _, said = await asked(address, "/readyz")
-    assert (status, json.loads(said)["problems"]) == (200, {"unanswered": 2, "not_taken_over": 7})
+    assert (status, json.loads(said)["ready"]) == (200, True)
+    assert json.loads(said)["problems"] == {"unanswered": 2, "not_taken_over": 7}
     assert "an-order" not in said
 
 
@@ -93,12 +86,12 @@ def test_names_are_those_of_prometheus() -> None:
             assert list(family.bounds) == sorted(family.bounds)
 
 
-async def test_a_thousand_scrapes_cost_what_a_few_cost(process: Process):
+async def test_many_scrapes_cost_what_a_few_cost(process: Process):
     async with shown(process) as (_, address):
-        for _ in range(10):
+        for _ in range(4):
             answers = await asyncio.gather(*(asked(address, "/metrics") for _ in range(40)))
             assert {status for status, *_ in answers} == {200}
-    assert process.measurings < 200  # one a second
+    assert process.measurings < 80  # one a second
 
 
 # ---- who asks --------------------------------------------------------------------------------------------------------
@@ -117,54 +110,53 @@ async def test_a_foreign_name_is_turned_away_and_a_configured_one_is_not(process
         assert listening.addresses == [address]
 
 
-@pytest.mark.parametrize(
-    "method, path, status",
-    [
-        ("HEAD", "/livez", 200),
-        ("POST", "/livez", 405),
-        ("DELETE", "/metrics", 405),
-        ("OPTIONS", "/readyz", 405),
-        ("TRACE", "/metrics", 405),
-        ("BREW", "/metrics", 405),
-        ("GET", "/", 404),
-        ("GET", "/livez/", 404),  # no redirect to whatever Host says
-        ("GET", "//evil.example/livez", 404),
-        ("GET", "/../../etc/passwd", 404),
-        ("GET", "/%2e%2e/%2e%2e/etc/passwd", 404),
-        ("GET", "/metrics/..%2f..%2fetc/passwd", 404),
-        ("GET", "http://evil.example/livez", 404),
-        ("GET", "/metrics?name[]=x", 200),
-        ("GET", "*", 404),
-        ("CONNECT", "evil.example:443", 404),
-    ],
-)
-async def test_odd_requests_find_nothing(process: Process, method: str, path: str, status: int):
+async def test_odd_requests_find_nothing(process: Process):
+    found = []
     async with shown(process) as (_, address):
-        found, head, said = await asked(address, path, method)
-    assert (found, "location:" in head, "root:" in said) == (status, False, False)
+        for method, path, _ in ODD:
+            status, head, said = await asked(address, path, method)
+            assert ("location:" in head, "root:" in said) == (False, False)
+            found.append((method, path, status))
+    assert found == ODD
 
 
-@pytest.mark.parametrize(
-    "raw",
-    [
-        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",  # somebody speaks TLS
-        b"GET /livez\r\n\r\n",
-        b"GET /livez HTTP/1.1\r\n\r\n",
-        b"GET /livez HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
-        b"GET /livez HTTP/1.1\r\nHost: 127.0.0.1\r\nX: " + b"a" * 100_000,
-        b"POST /livez HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: -1\r\n\r\n",
-        b"POST /livez HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\nrubbish",
-        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
-        b"\r\n" * 1000 + b"\x00",
-    ],
-)
-async def test_rubbish_is_told_so_and_the_next_one_is_answered(
-    process: Process, raw: bytes, caplog: pytest.LogCaptureFixture
-):
+ODD = [
+    ("HEAD", "/livez", 200),
+    ("POST", "/livez", 405),
+    ("DELETE", "/metrics", 405),
+    ("OPTIONS", "/readyz", 405),
+    ("TRACE", "/metrics", 405),
+    ("BREW", "/metrics", 405),
+    ("GET", "/", 404),
+    ("GET", "/livez/", 404),  # no redirect to whatever Host says
+    ("GET", "//evil.example/livez", 404),
+    ("GET", "/../../etc/passwd", 404),
+    ("GET", "/%2e%2e/%2e%2e/etc/passwd", 404),
+    ("GET", "/metrics/..%2f..%2fetc/passwd", 404),
+    ("GET", "http://evil.example/livez", 404),
+    ("GET", "/metrics?name[]=x", 200),
+    ("GET", "*", 404),
+    ("CONNECT", "evil.example:443", 404),
+]
+RUBBISH = [
+    b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",  # a client that speaks TLS
+    b"GET /livez\r\n\r\n",
+    b"GET /livez HTTP/1.1\r\n\r\n",
+    b"GET /livez HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
+    b"GET /livez HTTP/1.1\r\nHost: 127.0.0.1\r\nX: " + b"a" * 100_000,
+    b"POST /livez HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: -1\r\n\r\n",
+    b"POST /livez HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\nrubbish",
+    b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    b"\r\n" * 1000 + b"\x00",
+]
+
+
+async def test_rubbish_is_told_so_and_the_next_one_is_answered(process: Process, caplog: pytest.LogCaptureFixture):
     async with shown(process) as (_, address):
-        answer = await sent(address, raw, only=True)
-        assert not answer or answer.split()[1] in {b"400", b"404", b"405"}
-        assert (await asked(address, "/livez"))[0] == 200
+        for raw in RUBBISH:
+            answer = await sent(address, raw, only=True)
+            assert not answer or answer.split()[1] in {b"400", b"404", b"405"}
+            assert (await asked(address, "/livez"))[0] == 200
     assert [record.getMessage() for record in caplog.records if record.name != "asyncio"] == []
 
 
@@ -172,19 +164,15 @@ PROXIED = b"X-Forwarded-Host: evil.example\r\nX-Forwarded-Proto: https\r\nForwar
 UPGRADE = b"Connection: Upgrade, close\r\nUpgrade: websocket\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
 
 
-@pytest.mark.parametrize(
-    "head",
-    [
-        b"GET /livez HTTP/1.0\r\n",
-        b"GET /livez HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n" + PROXIED,
-        b"GET /livez HTTP/1.1\r\nHost: 127.0.0.1\r\nSec-WebSocket-Version: 13\r\n" + UPGRADE,
-    ],
-    ids=["HTTP/1.0 without a Host", "what a proxy says of the client", "an upgrade"],
-)
-async def test_odd_headers_change_nothing(process: Process, head: bytes):
+async def test_odd_headers_change_nothing(process: Process):
     async with shown(process) as (_, address):
-        answer = await sent(address, head + b"\r\n")
-    assert (answer.split()[1], answer.endswith(b"\r\n\r\nalive\n")) == (b"200", True)
+        for head in (
+            b"GET /livez HTTP/1.0\r\n",  # without a Host
+            b"GET /livez HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n" + PROXIED,
+            b"GET /livez HTTP/1.1\r\nHost: 127.0.0.1\r\nSec-WebSocket-Version: 13\r\n" + UPGRADE,
+        ):
+            answer = await sent(address, head + b"\r\n")
+            assert (answer.split()[1], answer.endswith(b"\r\n\r\nalive\n")) == (b"200", True)
 
 
 async def test_a_body_is_not_read(process: Process):
@@ -198,50 +186,15 @@ async def test_a_body_is_not_read(process: Process):
         assert (await asked(address, "/livez"))[0] == 200
 
 
-NAMES = {"kasa-pc", "127.0.0.1"}
+OURS = ["127.0.0.1", "127.0.0.1:8480", "localhost", "LOCALHOST:8480", "localhost.", "[::1]", "[::1]:8480"]
+OURS += ["192.168.1.20:8480", "kasa-pc", "Kasa-PC:8480", None]  # HTTP/1.0: a load balancer's check, and no browser
+FOREIGN = ["", "evil.example", "evil.example:8480", "127.0.0.1.evil.example", "localhost.evil.example", "kasa-pc.evil"]
+FOREIGN += ["::1]:", "127.0.0.1@evil.example", "[evil.example]:80", "localhost:evil", "a" * 5000, "127.0.0.1:8480:1"]
+FOREIGN += ["1", "0x7f.1"]
 
 
-@pytest.mark.parametrize(
-    "host",
-    [
-        None,  # HTTP/1.0: a load balancer's check, and no browser
-        "127.0.0.1",
-        "127.0.0.1:8480",
-        "localhost",
-        "LOCALHOST:8480",
-        "localhost.",
-        "[::1]",
-        "[::1]:8480",
-        "192.168.1.20:8480",
-        "kasa-pc",
-        "Kasa-PC:8480",
-    ],
-)
-def test_a_host_that_is_ours(host: str | None) -> None:
-    assert is_known(host, NAMES)
-
-
-@pytest.mark.parametrize(
-    "host",
-    [
-        "",
-        "evil.example",
-        "evil.example:8480",
-        "127.0.0.1.evil.example",
-        "localhost.evil.example",
-        "kasa-pc.evil",
-        "::1]:",
-        "127.0.0.1@evil.example",
-        "[evil.example]:80",
-        "localhost:evil",
-        "a" * 5000,
-        "127.0.0.1:8480:1",
-        "1",
-        "0x7f.1",
-    ],
-)
-def test_a_host_that_is_none_of_ours(host: str) -> None:
-    assert not is_known(host, NAMES)
+def test_a_host_is_known_by_its_name_or_is_an_address() -> None:
+    assert [host for host in [*OURS, *FOREIGN] if is_known(host, {"kasa-pc", "127.0.0.1"})] == OURS
 
 
 # ---- who asks slowly -------------------------------------------------------------------------------------------------
@@ -368,25 +321,18 @@ async def test_an_address_that_is_taken_is_told_once_and_tried_again(process: Pr
             assert (await asked((host, port), "/livez"))[0] == 200
 
 
-@pytest.mark.parametrize("listen", ["192.0.2.1:8480", "no-such-host.invalid:8480", "[2001:db8::1]:8480"])
-async def test_an_address_that_is_none_of_ours_ends_nothing(process: Process, listen: str):
-    listening = Listening(process, at(listen))
+@pytest.mark.parametrize("listen", ["192.0.2.1:8480", "no-such-host.invalid:8480", "[2001:db8::1]:8480", "a fault"])
+async def test_an_address_that_is_none_of_ours_or_a_fault_ends_nothing(
+    process: Process, listen: str, monkeypatch: pytest.MonkeyPatch
+):
+    if listen == "a fault":
+        monkeypatch.setattr(server.Server, "start", lambda *_: 1 / 0)
+    listening = Listening(process, at("127.0.0.1:0" if listen == "a fault" else listen))
     with capture_logs() as lines:
         async with running(listening):
             await until(lambda: [line for line in lines if line["event"] == "web.not_listening"])
-            listening.use(at("127.0.0.1:0"))
-            await until(lambda: listening.addresses)
-
-
-async def test_a_fault_of_ours_ends_nothing_either(process: Process, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(listening_module, "AGAIN_S", 0.01)
-    monkeypatch.setattr(server.Server, "start", lambda *_: 1 / 0)
-    listening = Listening(process, at("127.0.0.1:0"))
-    with capture_logs() as lines:
-        async with running(listening):
-            await until(lambda: "web.not_listening" in [line["event"] for line in lines])
             monkeypatch.undo()
-            listening.use(at("127.0.0.1:0"))
+            listening.use(at("127.0.0.2:0"))
             await until(lambda: listening.addresses)
 
 
