@@ -1,13 +1,14 @@
-# ruff: noqa: RUF009 - whole(), money(), text() and inside() say what a field is; none is a default
-"""The order document as one table: each field, where it stands in the document, its kind, and whether it is personal.
+# ruff: noqa: RUF009 - whole(), money(), text() and inside() describe a field; none is a default
+"""The fields of an order document: the path, the kind and the column of each, and whether it is personal.
 
-Each line is a field, under the name of its column. The rest follows from it:
+Each line of the dataclasses below is a field, named like its column. Other modules are driven by it:
 - marketplace.documents reads it (docs/interface.md, Order), and problem codes name it by its path
-- store.tables has its column, store.orders writes it, and compares nothing else when a document comes again
-- store.retention blanks what is personal
+- store.tables has its column; store.orders writes it, and compares only these columns when a document comes again
+- store.retention blanks it if it is personal
 - the views and both guides show it
 
-A new field is a line here, a migration that adds its column (and makes the views anew), and its words in docs/words.toml.
+A new field needs a line here, a migration that adds its column and creates the views again, and its text in
+docs/words.toml.
 """
 
 from collections.abc import Mapping
@@ -20,22 +21,22 @@ T = TypeVar("T")
 
 
 class ValueKind(StrEnum):
-    """What a value is read as, and what its column holds."""
+    """How a value is parsed and stored."""
 
     WHOLE = "whole"  # a number of 64 bits
     MONEY = "money"  # ten digits and four decimals
-    NAME = "name"  # text of 255 characters
-    MOMENT = "moment"  # the same; blank is none
-    ID = "id"  # the same, compared letter by letter; a UUID is in lower case
-    TEXT = "text"  # text without a bound
-    CODE = "code"  # a word of ours
+    NAME = "name"  # text of at most 255 characters
+    MOMENT = "moment"  # like NAME; a blank one is None
+    ID = "id"  # like NAME, with a binary collation; a UUID is in lower case
+    TEXT = "text"  # unbounded text
+    CODE = "code"  # one of our own codes
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One column of what is read. `path`: of its value in the document, dots between; None: made from other fields.
+    """One column. `path`: where its value is in the document, separated by dots; None: computed from other fields.
 
-    `minor`: neither what is cooked nor what is paid depends on it: what is wrong with it is a remark, and no problem.
+    `minor`: neither cooking nor payment depends on it, so an unreadable value is a remark, not a problem.
     """
 
     column: str
@@ -45,29 +46,29 @@ class Field:
     minor: bool
 
 
-def _stands(path: str | None, kind: ValueKind, *, personal: bool = False, minor: bool = False) -> Any:
+def _described(path: str | None, kind: ValueKind, *, personal: bool = False, minor: bool = False) -> Any:
     return field(metadata={"path": path, "kind": kind, "personal": personal, "minor": minor})
 
 
 def whole(path: str) -> int | None:
-    """A whole number of the document. All of them are ids, which a text stands beside."""
-    return _stands(path, ValueKind.WHOLE, minor=True)  # type: ignore[no-any-return]
+    """An integer. All of them are ids that have a text beside them, so each is minor."""
+    return _described(path, ValueKind.WHOLE, minor=True)  # type: ignore[no-any-return]
 
 
 def money(path: str | None, *, minor: bool = False) -> Decimal | None:
     """An amount."""
-    return _stands(path, ValueKind.MONEY, minor=minor)  # type: ignore[no-any-return]
+    return _described(path, ValueKind.MONEY, minor=minor)  # type: ignore[no-any-return]
 
 
 def text(
     path: str | None, kind: ValueKind = ValueKind.NAME, *, personal: bool = False, minor: bool = False
 ) -> str | None:
-    """A text. `personal`: it may name the customer, and is blanked some time after the order's end."""
-    return _stands(path, kind, personal=personal, minor=minor)  # type: ignore[no-any-return]
+    """A text. `personal`: it may identify the customer, and is blanked some time after the order's end."""
+    return _described(path, kind, personal=personal, minor=minor)  # type: ignore[no-any-return]
 
 
 def inside(_: type[T], path: str) -> tuple[T, ...]:
-    """A list in the document: rows of a table of their own."""
+    """A list in the document, stored in a table of its own."""
     return field(metadata={"list": path})  # type: ignore[no-any-return]
 
 
@@ -100,7 +101,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Everything of an order that a till shows, its status aside."""
+    """All fields of an order except its status."""
 
     order_number: int | None = whole("id")
     restaurant_id: str | None = text("restaurant_id", ValueKind.ID)
@@ -136,5 +137,5 @@ def fields_of(rows: type[Facts] | type[Item] | type[Option]) -> tuple[Field, ...
 
 
 def columns_of(rows: type[Facts] | type[Item] | type[Option], *, personal: bool = False) -> tuple[str, ...]:
-    """The names of its columns; with `personal` only of what may name the customer."""
+    """The names of its columns; with `personal`, only those that may identify the customer."""
     return tuple(one.column for one in fields_of(rows) if one.personal or not personal)

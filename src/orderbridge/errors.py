@@ -1,10 +1,9 @@
-"""The exception tree, and the messages that exceptions carry. A class answers one question: what should the caller do?
+"""The exceptions and their messages. The class of an exception says what the caller should do.
 
-A `Message` is a sentence that is not made yet: a key in sentences/ and its facts. `texts` makes it where a person
-reads.
+A `Message` is an untranslated sentence: a key in sentences/ and its facts. `texts` translates it for a reader.
 
-`MarketplaceError` and its children are the ends that a request can have besides OK. Each names its `outcome`, so
-that a rule can decide on a value and never on an exception.
+`MarketplaceError` and its subclasses are the failures of a request. Each has an `outcome`, so that rules decide on
+values, not on exceptions.
 """
 
 from collections.abc import Iterator, Mapping
@@ -19,7 +18,7 @@ from orderbridge.model import Outcome
 
 @dataclass(frozen=True, slots=True, init=False)
 class Message:
-    """A fact may be a message itself."""
+    """A key in sentences/ and its facts. A fact may be a message itself."""
 
     key: str
     facts: Mapping[str, object]
@@ -29,12 +28,12 @@ class Message:
         object.__setattr__(self, "facts", facts)
 
     def __str__(self) -> str:
-        """For programmers. `texts.sentence` is for everybody else."""
+        """For developers; `texts.sentence` makes the text for users."""
         return " ".join([self.key, *(f"{name}={value}" for name, value in self.facts.items())])
 
 
 def hidden(what: "str | Message") -> "str | Message":
-    """The same without our secrets."""
+    """The text or message without our secrets."""
     if isinstance(what, str):
         return without_secrets(what)
     facts = {name: hidden(fact) if isinstance(fact, str | Message) else fact for name, fact in what.facts.items()}
@@ -42,7 +41,7 @@ def hidden(what: "str | Message") -> "str | Message":
 
 
 class OrderbridgeError(Exception):
-    """A failure that a person can end: a code, which is the key of its sentence, and facts (`texts.sentence`)."""
+    """A failure with a remedy. `code` is the key of its sentence; see `texts.sentence`."""
 
     def __init__(self, code: str, /, **facts: object) -> None:
         super().__init__(code, facts)
@@ -50,12 +49,12 @@ class OrderbridgeError(Exception):
         self.facts = facts
 
     def __str__(self) -> str:
-        """For programmers. `texts.sentence` is for everybody else."""
+        """For developers; `texts.sentence` makes the text for users."""
         return str(self.message)
 
     @property
     def message(self) -> Message:
-        """The same, to be put in words later."""
+        """The message of this error, to be translated later."""
         return Message(self.code, **self.facts)
 
 
@@ -64,39 +63,39 @@ class ConfigError(OrderbridgeError):
 
 
 class StoreError(OrderbridgeError):
-    """The database cannot be used as it is: unsafe settings, a newer schema, a file that is no database."""
+    """The database cannot be used: for example unsafe settings, a newer schema, or a file of another kind."""
 
 
 class NoFile(StoreError):
-    """The SQLite file is not there, and nothing speaks against making it."""
+    """The SQLite file does not exist, but could be created."""
 
 
 class Unusable(StoreError):
-    """A database that no restart makes usable, but a person: `orderbridge run` ends with 78."""
+    """A restart cannot help; an administrator must act. `orderbridge run` exits with 78."""
 
 
 class Closed(Unusable):
-    """A database that this user may not use; exit code 78 for every command."""
+    """This user has no rights on the database; every command exits with 78."""
 
 
 class Over(StoreError):
-    """Nothing is written any more: the daemon ends."""
+    """Nothing may be written any more; the daemon stops."""
 
 
 class FileLost(Over):
-    """The SQLite file is no longer the one at its path: what is written now is lost."""
+    """The SQLite file at the path was replaced or removed: writes to the open file would be lost."""
 
 
 class Fenced(Over):
-    """Another replica has taken over what was ours: whatever we write now, it may have written already."""
+    """Another replica has taken over our accounts, so our writes could conflict with its own."""
 
 
 class MarketplaceError(OrderbridgeError):
     """A request that did not end in OK.
 
-    `code` is stable English snake_case; `detail`, a message or the service's own words, is for the log and the attempts
-    table. Secrets are taken out here; it holds no customer data. `began`: the head of an answer was there. `reason`:
-    finer than the code where a technician has to do something else about it (`texts.line_remedy`).
+    `code` is stable English snake_case. `detail`, a message or the marketplace's text, goes to the log and the attempts
+    table, without secrets and customer data. `began`: the head of an answer had arrived. `reason` is finer than the
+    code where the remedies differ (`texts.line_remedy`).
     """
 
     outcome: Outcome = Outcome.UNKNOWN
@@ -114,12 +113,12 @@ class MarketplaceError(OrderbridgeError):
         return f"{self.code}: {self.detail}" if self.detail else self.code
 
     def known_before(self) -> Self:
-        """The service has answered at this address before: the reason is another one than of a new installation."""
+        """Change the reason to the one for an address at which the marketplace has answered before."""
         self.reason = ONCE_KNOWN.get(self.reason, self.reason)
         return self
 
 
-# Reasons that may lie in the configuration as long as nothing ever worked, and what they are once something did.
+# Reasons that suggest a wrong configuration in a new installation, and their replacements once a request succeeded.
 ONCE_KNOWN = {
     "dns_failed": "dns_gone",
     "connection_refused": "service_refuses",
@@ -131,20 +130,20 @@ ONCE_KNOWN = {
 }
 
 
-# Reasons of a request that we did not let leave: nothing is known of the service or the line.
+# Reasons of requests that we held back ourselves. They say nothing about the marketplace or the network.
 CLOSED = "closed"  # the program stops
 HELD_BACK = "held_back"  # another replica may have the account
 KEPT_HERE = frozenset({CLOSED, HELD_BACK})
 
 
 class NotSent(MarketplaceError):
-    """The request certainly never left (name not resolved, connection or TLS refused): try again with backoff."""
+    """The request certainly never left (DNS, connection or TLS failed): try again with backoff."""
 
     outcome = Outcome.NOT_SENT
 
 
 class LoginRefused(NotSent):
-    """No token can be had: the service refused the credentials. Nothing was sent; try again at `until`."""
+    """The marketplace refused the credentials, so the request was not sent: try again at `until`."""
 
     def __init__(
         self, code: str, detail: str | Message = "", *, until: datetime, http_status: int | None = None
@@ -154,19 +153,19 @@ class LoginRefused(NotSent):
 
 
 class Unauthorized(MarketplaceError):
-    """401: the token does not work. Log in once, repeat once."""
+    """401: the token does not work. Log in once and repeat once."""
 
     outcome = Outcome.UNAUTHORIZED
 
 
 class RateLimited(MarketplaceError):
-    """429: wait for the cooldown. It says nothing about the request itself."""
+    """429: wait for the cooldown. The request itself was not judged."""
 
     outcome = Outcome.RATE_LIMITED
 
 
 class Refused(MarketplaceError):
-    """The service's definite no (docs/interface.md, Errors). Never send it again."""
+    """The marketplace's definite refusal (docs/interface.md, Errors). Never send the request again."""
 
     outcome = Outcome.REFUSED
 
@@ -178,14 +177,14 @@ class ServiceFailed(MarketplaceError):
 
 
 class UnknownOutcome(MarketplaceError):
-    """Silence, a broken answer, 502 or 504, or a body without the envelope: it may have had its effect."""
+    """No answer, an unreadable one, 502, 504, or a body without the envelope: the request may have had its effect."""
 
     outcome = Outcome.UNKNOWN
 
 
 @contextmanager
 def reading(http_status: int | None = None) -> Iterator[None]:
-    """What the other side wrote is parsed in here: whatever a parser makes of it costs this one answer and no more.
+    """A block that parses an answer: any exception of a parser becomes UnknownOutcome for this answer.
 
     Parsers raise more than they promise: OverflowError for a date, ValueError for a number of 5,000 digits,
     RecursionError.
@@ -194,12 +193,12 @@ def reading(http_status: int | None = None) -> Iterator[None]:
         yield
     except MarketplaceError:
         raise
-    except Exception as error:  # noqa: BLE001 - see above; without its text, which quotes the answer
+    except Exception as error:  # noqa: BLE001 - see above; its text may quote the answer
         raise broken(error, http_status) from None
 
 
 def broken(error: Exception, http_status: int | None = None) -> UnknownOutcome:
-    """An answer that no parser could read; where it was, for a fault of ours."""
+    """The error for an unparsable answer, with the function that failed."""
     frame = error.__traceback__
     while frame is not None and frame.tb_next is not None:
         frame = frame.tb_next

@@ -1,8 +1,7 @@
-"""A package beside the core: its commands, its pages, and what it does while a daemon works.
+"""The interface of packages beside the core: their commands, their pages, and their work in a running daemon.
 
-It is found by an entry point of its name in the group `orderbridge.extensions`, which names a subclass of Extension. One
-object of it serves the process. `Settings.extensions` says which of them a configuration needs; no other is imported,
-except to list the commands.
+An entry point in the group `orderbridge.extensions` names a package's subclass of Extension. There is one instance in
+the process. `Settings.extensions` lists those that a configuration needs. Others are only imported to list commands.
 """
 
 from collections.abc import Mapping
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from orderbridge.errors import ConfigError
 
-if TYPE_CHECKING:  # a command loads no daemon
+if TYPE_CHECKING:  # commands must not load the daemon
     from orderbridge.config import Settings
     from orderbridge.daemon import RunningDaemon
     from orderbridge.jobs.account import Roster
@@ -20,34 +19,34 @@ if TYPE_CHECKING:  # a command loads no daemon
 
 
 class Extension:
-    """What a package adds. Each method does nothing unless the package overrides it."""
+    """What a package adds to the core. The defaults do nothing."""
 
-    commands: ClassVar[Mapping[str, str]] = {}  # by name: the module whose COMMANDS has it
-    options: ClassVar[Mapping[str, str]] = {}  # by a command of the core: the module whose OPTIONS it has, too
+    commands: ClassVar[Mapping[str, str]] = {}  # command: the module whose COMMANDS holds it
+    options: ClassVar[Mapping[str, str]] = {}  # command of the core: the module whose OPTIONS it gets
     probes: ClassVar[str | None] = None  # the module whose PROBES `check` runs on an open database
 
     def begin(self, daemon: "RunningDaemon") -> None:
-        """A daemon is about to run; its timetable takes jobs."""
+        """Called before a daemon runs; its timetable accepts jobs."""
 
     def end(self) -> None:
-        """It has ended."""
+        """Called after the daemon has ended."""
 
     def roster(self, settings: "Settings") -> "Roster":
-        """Which accounts are ours, and the fence of a transaction. Asked of the fleet, where it is configured."""
+        """The accounts of this process, and the fence of its transactions. Only the fleet has one."""
         raise NotImplementedError
 
     def pages(self) -> "Pages | None":
-        """What it serves at `[web] listen`. Called in a thread, because it loads libraries."""
+        """The pages at `[web] listen`. Called in a thread, because it loads libraries."""
 
 
 def installed() -> dict[str, EntryPoint]:
-    """All that can be loaded, by name. The entry points stay where a package was taken out of the installation."""
+    """The loadable extensions by name. An entry point may remain after its package was removed."""
     found = entry_points(group="orderbridge.extensions")
     return {one.name: one for one in found if find_spec(one.module.partition(".")[0]) is not None}
 
 
 def named(name: str) -> type[Extension]:
-    """The one that a configuration needs. Raises ConfigError."""
+    """Load an extension. Raises ConfigError if it is not installed."""
     found = installed()
     if name not in found:
         raise ConfigError("config.no_extension", name=name)

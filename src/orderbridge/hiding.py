@@ -1,7 +1,7 @@
-"""Our secrets and tokens, taken out of every text before it is logged, stored or shown.
+"""Removes our secrets and tokens from texts before they are logged, stored or shown.
 
-Known to the whole process: what one account's answer quotes may be another account's. A text is searched for all forms
-in which a service may quote a secret: in JSON, in an address, in a page, in capitals.
+The list of secrets is global, because an answer to one account may quote the secret of another. All forms in which an
+answer may quote a secret are found: in JSON, in a URL, in HTML, in capitals.
 """
 
 import json
@@ -10,17 +10,17 @@ from html import escape
 from urllib.parse import quote, quote_plus
 
 HIDDEN = "***"
-SHORTEST = 4  # hiding a shorter text would blank half of each line and so give it away
-SHORT = 12  # a shorter one may be part of a common word (`poll` of `orders.polled`): it is hidden where it stands alone
-FORMER = 3  # tokens of an account that a late answer may still quote
+SHORTEST = 4  # shorter texts are not hidden: too many words would match, and so reveal them
+SHORT = 12  # shorter ones are hidden only as whole words (`poll` is part of `orders.polled`)
+FORMER = 3  # old tokens of an account, which a late answer may still quote
 
-_former: dict[str, tuple[str, ...]] = {}  # by secret: the ones that it replaced, the oldest first
-_known: dict[str, dict[str, None]] = {}  # by their first letters: every form of every secret
-_lengths: set[int] = set()  # of all forms that there ever were
+_former: dict[str, tuple[str, ...]] = {}  # by secret: those it replaced, the oldest first
+_known: dict[str, dict[str, None]] = {}  # all forms of all secrets, by their first SHORTEST letters
+_lengths: set[int] = set()  # of all forms so far
 
 
 def hide(secret: str, *, instead_of: str | None = None) -> None:
-    """From now on `secret` shows as *** in every text. Of a chain of tokens that replace each other the last few do."""
+    """Hide `secret` from now on. `instead_of` is the token that it replaces; the last FORMER of them stay hidden."""
     if len(secret) < SHORTEST:
         return
     before = _former.get(secret, ())
@@ -36,7 +36,7 @@ def hide(secret: str, *, instead_of: str | None = None) -> None:
 
 
 def without_secrets(text: str) -> str:
-    """The text with *** for each of them."""
+    """The text with *** in place of each secret."""
     parts, end = [], 0
     for begin, length in _found(_in_small_letters(text)):
         parts += [text[end:begin], HIDDEN]
@@ -45,7 +45,7 @@ def without_secrets(text: str) -> str:
 
 
 def longest() -> int:
-    """Characters of the longest form: how far a text must be read on, so that a cut does not fall into a secret."""
+    """The length of the longest form. A text that is to be cut must be read that much further."""
     return max(list(_lengths), default=0)
 
 
@@ -56,12 +56,12 @@ def forget_all() -> None:
 
 
 def count() -> int:
-    """How many forms are searched for."""
+    """The number of forms that are searched for."""
     return sum(map(len, _known.values()))
 
 
 def _found(small: str) -> Iterator[tuple[int, int]]:
-    """Where a secret begins and how long it is. The longest form counts: a secret may contain another one."""
+    """The position and length of each secret; of several at one position, the longest."""
     place, last = 0, len(small) - SHORTEST
     while place <= last:
         near = _known.get(small[place : place + SHORTEST])
@@ -83,7 +83,7 @@ def _is_inside_a_word(text: str, begin: int, end: int) -> bool:
 
 
 def _in_small_letters(text: str) -> str:
-    """As long as before, which `lower` alone does not promise."""
+    """Lower case of the same length, unlike `lower`."""
     if text.isascii():
         return text.lower()
     return "".join(small if len(small := letter.lower()) == 1 else letter for letter in text)
@@ -95,7 +95,7 @@ def _forget(secret: str) -> None:
 
 
 def _forms(secret: str) -> set[str]:
-    """As it is, in Python's and in JSON's quotes, in JSON inside of JSON, in an address, in a page; in small letters."""
+    """Lower-case forms of a secret: plain, in Python and JSON strings, in JSON within JSON, in a URL, in HTML."""
     in_json = {json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1]}
     in_json |= {form.replace("/", "\\/") for form in in_json}
     in_json |= {json.dumps(form)[1:-1] for form in in_json}

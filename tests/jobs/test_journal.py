@@ -123,7 +123,7 @@ async def test_a_full_disk_holds_no_order_up_and_what_is_missing_is_written_late
 async def test_what_is_too_much_to_keep_is_let_go_and_counted(
     shop: Shop, kept: Journal, folder: Path, full: list[int], monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(jobs_journal, "MOST_WAITING", 3000)
+    monkeypatch.setattr(jobs_journal, "MAX_WAITING", 3000)
     orders = [await shop.taken_in() for _ in range(6)]
     full.clear()
     with capture_logs() as logs:

@@ -892,7 +892,7 @@ async def begin(shop: Shop, *names: str) -> list[asyncio.Task[Polled]]:
 async def test_of_many_polls_so_many_are_under_way_and_the_others_wait_in_line(
     end: str, open_shop: OpenShop, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(poll, "MOST_POLLS", 1)
+    monkeypatch.setattr(poll, "MAX_POLLS", 1)
     shop = await open_shop(*THREE)
     gate = Gate(shop)
     polls = await begin(shop, *THREE)
@@ -916,7 +916,7 @@ async def test_of_many_polls_so_many_are_under_way_and_the_others_wait_in_line(
 async def test_when_the_daemon_stops_the_polls_that_wait_for_a_place_do_not_leave(
     open_shop: OpenShop, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(poll, "MOST_POLLS", 1)
+    monkeypatch.setattr(poll, "MAX_POLLS", 1)
     shop = await open_shop(*THREE)
     gate = Gate(shop)
     polls = await begin(shop, *THREE)

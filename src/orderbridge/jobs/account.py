@@ -1,7 +1,7 @@
-"""One account at work, and the roster: which accounts there are, and which of them this process works for.
+"""One account with its session and token, and the roster of all accounts of this process.
 
-How an account logs in, and what is kept of that, is here; when it may, and what a refusal means, is in
-marketplace.session.
+The login request and the stored token are handled here; marketplace.session decides when a login may be made and what
+a refusal means.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ _log = structlog.get_logger(__name__)
 
 
 class Account:
-    """What the jobs need of one configured account."""
+    """One configured account, with its session and its client."""
 
     def __init__(self, settings: config.Account, context: Context, wire: Wire) -> None:
         clock, random = context.clock, context.random
@@ -44,16 +44,16 @@ class Account:
         self.name, self.fingerprint, self.application = settings.name, settings.fingerprint, settings.application
         self.on_token: Callable[[Token], None] = lambda _: None
         self.restaurants_known = False
-        # The service has answered several times in a row that these secrets have no restaurant.
+        # The marketplace answered several times in a row that these secrets have no restaurant.
         self.reaches_none = False
-        self.full_list = 0  # documents that cannot be acknowledged, when they fill its list
-        self.poll_in_flight = False  # a poll of it is under way, or the first one is about to be
+        self.full_list = 0  # number of unacknowledgeable documents, if they fill the list
+        self.poll_in_flight = False  # a poll is under way, or the first one is about to start
         self._app_secret = settings.app_secret_key.get_secret_value()
         self._rest_secret = settings.rest_secret_key.get_secret_value()
         self.wire = wire
         self._clock = clock
         self._vault = Vault(self.fingerprint, self._app_secret, self._rest_secret)
-        self._hidden: str | None = None  # the token that no log line may show
+        self._hidden: str | None = None  # the token that is hidden from the log
         self._renewal_failed = False
         waits = Waits(
             refused=tokens.refusal_wait,
@@ -63,18 +63,18 @@ class Account:
         )
         count = partial(context.metrics.count, REQUESTS)
         self.session = Session(self._log_in, clock=clock, waits=waits, name=self.name, on_outcome=count)
-        self.paused = self.session.paused  # for how long nothing of this account can leave
+        self.paused = self.session.paused  # seconds for which this account can send nothing
         self.client = Client(wire, self.session, apart=context.database.apart)
         hide(self._app_secret)
         hide(self._rest_secret)
 
     async def start(self) -> None:
-        """Make the account known to the database and take up the token that was kept."""
+        """Register the account in the database and restore its stored token."""
         await self._context.database.run(lambda tx: accounts.register(tx, [Entry(self.fingerprint, self.name)]))
         self.take_up((await self._context.database.read(accounts.kept_tokens)).get(self.fingerprint))
 
     def take_up(self, kept: Any) -> None:
-        """From now on it is at work, with the token that was kept; `kept`: its row, None: there is none."""
+        """Begin to work, with the stored token if its row `kept` holds a valid one."""
         self.poll_in_flight = True
         token = self._vault.open(kept)
         if token is not None and token.expires_utc > self._clock.now():
@@ -83,17 +83,17 @@ class Account:
             self.session.take_up(token)
 
     def retry_at(self) -> datetime:
-        """When a request that could not leave is made again."""
+        """When to repeat a request that could not be sent."""
         return self._clock.now() + timedelta(seconds=max(self.paused(), 0.0))
 
     def drop_expired_token(self) -> None:
-        """A token that is known to be over would only cost a 401."""
+        """Drop a token that has expired: using it would only cost a 401."""
         token = self.session.current
         if token is not None and token.expires_utc <= self._clock.now():
             self.session.forget()
 
     async def renew(self) -> None:
-        """A fresh token, ahead of time; the old one serves until then. A failure is logged once and tried later."""
+        """Renew the token ahead of time. A failure is logged once and tried again later; the old token stays in use."""
         try:
             await self.session.renew()
         except MarketplaceError as error:
@@ -121,7 +121,7 @@ class Account:
         token = Token(grant.access_token, now, tokens.expires(grant.expiration_date, now, self._context.zone))
         try:
             await self._context.tokens.add((self._vault, token))
-        except DBAPIError as error:  # it serves this run all the same
+        except DBAPIError as error:  # this run can still use the token
             _log.warning("login.token_not_kept", account=self.name, error=type(error.orig).__name__)
         self._renewal_failed = False
         _log.info("login.done", account=self.name, expires=token.expires_utc.isoformat())
@@ -129,41 +129,41 @@ class Account:
         return token
 
     async def close(self) -> None:
-        """End a login that is under way."""
+        """Wait for a login that is under way to end."""
         await asyncio.shield(self.session.close())
 
 
 class Roster:
-    """All accounts by name, and those that are at work here. Both are read by many, and changed in place.
+    """All accounts by name, and those that this process works for. Both dicts are shared and changed in place.
 
     A daemon works for all of them. A replica of a fleet works for some: its package overrides the second half.
     """
 
     def __init__(self, known: Iterable[config.Account] = ()) -> None:
-        # None: its settings cannot be read, but it is known who owns it
+        # None: its settings cannot be read
         self.known: dict[str, config.Account | None] = {account.name: account for account in known}
         self.at_work: dict[str, Account] = {}
         self.version = 0  # grows with each change
 
     def changed(self) -> None:
-        """To be called after a change: what was decided by the roster is decided anew."""
+        """Call this after a change: decisions that depend on the roster are then made again."""
         self.version += 1
 
     # ---- what a replica overrides ------------------------------------------------------------------------------------
 
     def owns(self, account: str | None) -> bool:  # noqa: ARG002
-        """Whether the rows of an account are ours. None: rows without an account, and what is done once for all."""
+        """Whether this process handles the account's rows. None: rows without an account, and work for all accounts."""
         return True
 
     def fence(self, connection: Connection) -> None:
-        """Begins each transaction that writes. Raises Fenced when another process may have our accounts."""
+        """Called at the start of each writing transaction. Raises Fenced if another process may have our accounts."""
 
     def may_send(self) -> bool:
         """Whether a request may leave now."""
         return True
 
     def is_current(self, connection: Connection) -> bool:  # noqa: ARG002
-        """Whether `known` is what the database has now."""
+        """Whether `known` agrees with the database."""
         return True
 
     def clock(self, machine: Clock) -> Clock:
@@ -171,29 +171,29 @@ class Roster:
         return machine
 
     def check(self, database: Database) -> None:
-        """Raise Unusable where this configuration cannot work on the database. Called in a thread."""
+        """Raise Unusable if this configuration cannot work with the database. Called in a thread."""
 
     def right_to_work(self, database: Database, held: RightToWork | None) -> RightToWork:
-        """What must be held to work. `held`: by the daemon before this one; it is kept where it serves."""
+        """The lock that this daemon needs; `held` by the previous daemon is reused if it fits."""
         return held if isinstance(held, LeaderLock) and held.serves(database) else LeaderLock(database)
 
     async def begin(self, daemon: Any) -> None:
-        """Put accounts to work. `daemon`: its parts are all there."""
+        """Start the accounts. All parts of the daemon exist by now."""
         await daemon.working.begin([account for account in self.known.values() if account is not None])
 
     def tasks(self) -> Sequence[Coroutine[Any, Any, None]]:
-        """What runs until the daemon ends. A task that ends by itself has failed, and ends the daemon."""
+        """Tasks that run until the daemon ends. One that ends earlier has failed, and stops the daemon."""
         return ()
 
     async def drain(self) -> None:
-        """Hand everything over, at the end, beside `tasks`."""
+        """Release all accounts at the end, while `tasks` still run."""
 
     async def close(self) -> None:
-        """Cancel what is left."""
+        """Cancel everything that still runs."""
 
     async def share_problems(self, found: Sequence[Problem]) -> None:
-        """Make known to other replicas what is wrong here."""
+        """Publish our problems to other replicas."""
 
     def problems_elsewhere(self, connection: Connection) -> Iterable[Problem]:  # noqa: ARG002
-        """What other replicas have made known."""
+        """The problems that other replicas published."""
         return ()

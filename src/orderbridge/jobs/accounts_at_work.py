@@ -1,11 +1,13 @@
-"""The accounts at work: they come, are polled and served, and leave. All come at a start, some at any time.
+"""Adds accounts to the running daemon, schedules their jobs, and removes them.
 
-come     made known to the database, their kept tokens taken up, their jobs planned: the polls, the lists, the
-         restaurants' status, the token's renewal
-leave    none of their jobs begins any more; what is in flight ends and is written; then another process may have them
+come     registers the accounts in the database, restores their tokens and schedules their jobs: polls, lists,
+         restaurants' status, renewal of the token
+leave    starts none of their jobs any more and waits until the work in flight is finished and written; then another
+         process may have the accounts
 
-The database may know when the next poll of an account may leave: whoever polled it before has noted that. A stop of the
-daemon waits for polls alone: everything else is read again at the next start.
+All accounts come at the start; those of a fleet come and leave at any time. The next poll of an account waits for the
+time that its previous process noted in the database. A stop of the daemon waits for polls only: all other jobs run
+again after the next start.
 """
 
 import asyncio
@@ -31,25 +33,25 @@ from orderbridge.rules.cooldown import Member, first_wait, names_of, phases
 from orderbridge.rules.tokens import RENEW_AGAIN_S
 from orderbridge.store.accounts import Entry, kept_tokens, register
 
-# Accounts: to look through what they are made of for what is unused, again and again, is a fifth of all work.
+# With so many accounts their objects are excluded from garbage collection, which would take a fifth of the CPU time.
 FROZEN_FROM = 1000
-SWITCH_S = 0.001  # many: so long a thread that reads health for all of them may hold up an answer; Python's own is 5 ms
-AT_ONCE = 100  # accounts that are made before other tasks get their turn
-LISTS_PER_S = 25  # accounts whose restaurants and menus are read: thousands that come at once have late polls
-IDLE_AGAIN_S = 0.05  # between two checks whether one that leaves is idle
-LEAVE_S = 30.0  # for what is in flight; then it is cancelled, and whoever has the account next finds its note
+SWITCH_S = 0.001  # thread switch interval then (default 5 ms): the health check must not delay answers
+AT_ONCE = 100  # accounts that are created before other tasks may run
+LISTS_PER_S = 25  # accounts whose lists are read in a second, so that the lists do not delay polls
+IDLE_AGAIN_S = 0.05  # between two checks whether a leaving account is idle
+LEAVE_S = 30.0  # for work in flight; then it is cancelled, and the account's next process recovers it
 
 JOBS = ("poll", "lists", "statuses", "status", "renew")
 LISTS_S = 24 * 3600.0
 LISTS_AGAIN_S = 60.0  # after a failure
 STATUSES_S = 300.0
 STATUS_AGAIN_S = 1.0  # after a restaurant was opened or closed
-LISTS_LATER_S, STATUSES_LATER_S = 0.5, 2.0  # than the first poll: the orders come first
-RENEW_LEAST_S = 1.0
+LISTS_LATER_S, STATUSES_LATER_S = 0.5, 2.0  # after the first poll: orders come first
+RENEW_MIN_S = 1.0
 
 
 class AccountsAtWork:
-    """Has accounts come and leave, and runs their jobs."""
+    """Adds and removes accounts, and runs their jobs."""
 
     def __init__(
         self,
@@ -74,22 +76,22 @@ class AccountsAtWork:
         self._cooldowns = polls.cooldowns
         self._cooldowns.configure(market.cooldown_scope, market.cooldown_seconds)
         self._market = market
-        self._in_rhythm = context.settings.fleet.from_database  # another process may just have polled one that comes
+        self._in_rhythm = context.settings.fleet.from_database  # another process may have polled a new account just now
         self._database, self._clock = context.database, context.clock
         self._common = Common(context.clock)
         self._asked: defaultdict[str, set[str]] = defaultdict(set)  # by account: restaurants whose status is read soon
-        self._begun: set[str] = set()  # whose first poll was made, or tried
-        self.leaving: set[str] = set()  # fingerprints of those of which something may still be in flight
-        self.starts_for_s = 0.0  # from when the last ones came to the last one's first poll
+        self._begun: set[str] = set()  # accounts whose first poll was made, or tried
+        self.leaving: set[str] = set()  # fingerprints of leaving accounts with work in flight
+        self.starts_for_s = 0.0  # how long the first polls of the newest accounts take
         outbox.executor.on_restaurant = self._read_status
 
     async def begin(self, chosen: Sequence[config.Account]) -> None:
-        """These are the first; what is known of other accounts' cooldowns, from before a reload, is forgotten."""
+        """Add the first accounts, and forget the cooldowns of others from before a reload."""
         self._cooldowns.keep({one.fingerprint for one in chosen})
         await self.come(chosen)
 
     async def come(self, chosen: Sequence[config.Account]) -> None:
-        """These are at work from now on."""
+        """Add accounts."""
         if not chosen:
             return
         new = self._cooldowns.come([Member(one.fingerprint, one.name, one.application) for one in chosen])
@@ -116,14 +118,14 @@ class AccountsAtWork:
             self._plan(account, wait, max(wait, place / LISTS_PER_S))
         if len(made) >= FROZEN_FROM:
             sys.setswitchinterval(SWITCH_S)
-            gc.unfreeze()  # those that have left since are garbage now
+            gc.unfreeze()  # so that accounts that left are collected
             gc.collect()
             gc.freeze()
             self._health.be_unsure(self.starts_for_s)
         self._outbox.wake()
 
     def _first_poll(self, account: Account, noted: datetime | None, late_s: float) -> float:
-        """Seconds until its first poll here, which has its place from now on. `noted`: when its next one may leave."""
+        """Reserve the account's first poll and return the seconds until then. `noted`: the earliest time, if known."""
         if self._in_rhythm:
             noted_s = None if noted is None else (noted - self._clock.now()).total_seconds()
             cooldown_s = self._market.cooldown_seconds
@@ -132,7 +134,7 @@ class AccountsAtWork:
         return self._cooldowns.begin(account.fingerprint, now + late_s) - now if late_s > 0 else late_s
 
     def _spread(self, made: Sequence[Account], new: Collection[str]) -> list[float]:
-        """Seconds until the first poll of each."""
+        """Seconds until the first poll of each account."""
         coming = [account for account in made if account.fingerprint in new]
         with_login = [account.session.current is None for account in coming]
         waits = phases(with_login, self._cooldowns.round_s, self._market.logins_per_second)
@@ -147,18 +149,18 @@ class AccountsAtWork:
         return Entry(account.fingerprint, account.name, group, first_poll, waits=waits, anew=anew)
 
     def _entries_beside(self, made: Sequence[Account]) -> list[Entry]:
-        """The accounts that were there before and are now polled in turn with these, too."""
+        """Entries for the earlier accounts that share a cooldown with new ones."""
         beside = {one.fingerprint: one for account in made for one in self._cooldowns.in_turn(account.fingerprint)}
         for account in made:
             beside.pop(account.fingerprint, None)
         return [Entry(who, one.name, names_of(self._cooldowns.in_turn(who))) for who, one in beside.items()]
 
     def begun(self) -> tuple[int, int]:
-        """How many have been polled, or tried to be, since they came; of how many."""
+        """How many accounts had their first poll, and how many there are."""
         return len(self._begun), len(self._roster.at_work)
 
     async def leave(self, names: Iterable[str]) -> None:
-        """These work here no longer. Returns when nothing of them is in flight, and all is written or given up."""
+        """Remove accounts. Returns when all their work in flight is written or given up."""
         at_work = self._roster.at_work
         leaving = {name: at_work.pop(name) for name in names if name in at_work}
         if not leaving:
@@ -173,12 +175,12 @@ class AccountsAtWork:
             self.leaving -= fingerprints
 
     async def note_rest(self) -> None:
-        """OKs that a till has kept from being noted; the service does not deliver these orders again. Nothing else runs."""
+        """At the end, note acknowledged orders whose rows were locked before: they are not delivered again."""
         for poller in self._pollers.values():
             await poller.intake.acknowledger.mark_late()
 
     def forget_others(self) -> None:
-        """Of accounts that are not at work here no cooldown is known any more."""
+        """Forget the cooldowns of accounts that this process does not work for."""
         self._cooldowns.keep({account.fingerprint for account in self._roster.at_work.values()})
 
     async def _end(self, leaving: Mapping[str, Account]) -> None:
@@ -190,7 +192,7 @@ class AccountsAtWork:
         self._begun -= leaving.keys()
         self._outbox.wake()
         until = self._clock.monotonic() + LEAVE_S
-        while any(map(self._is_busy, leaving)) and self._clock.monotonic() < until:  # noqa: ASYNC110 - only asking shows it
+        while any(map(self._is_busy, leaving)) and self._clock.monotonic() < until:  # noqa: ASYNC110 - has no event
             await asyncio.sleep(IDLE_AGAIN_S)
         for name in leaving:
             for run in self._timetable.runs_of(_jobs(name)):
@@ -202,13 +204,13 @@ class AccountsAtWork:
             await account.close()
 
     def _is_busy(self, name: str) -> bool:
-        """Whether something of it is in flight."""
+        """Whether the account has work in flight."""
         return self._outbox.executor.has_in_hand(name) or bool(self._timetable.runs_of(_jobs(name)))
 
     # ---- the jobs of one account -------------------------------------------------------------------------------------
 
     def _plan(self, account: Account, late_s: float, lists_late_s: float) -> None:
-        """The first poll leaves in `late_s`; the lists wait for their turn."""
+        """Schedule the account's jobs: the first poll in `late_s`, the lists after `lists_late_s`."""
         name, plan = account.name, self._timetable.plan
         account.on_token = partial(self._plan_renewal, account)
         if (token := account.session.current) is not None:
@@ -219,11 +221,11 @@ class AccountsAtWork:
         plan(f"statuses {name}", lists_late_s + STATUSES_LATER_S, partial(self._read_statuses, account))
 
     def _plan_renewal(self, account: Account, _: Token) -> None:
-        wait = max(account.renew_in() or 0.0, RENEW_LEAST_S)
+        wait = max(account.renew_in() or 0.0, RENEW_MIN_S)
         self._timetable.plan(f"renew {account.name}", wait, partial(self._renew, account))
 
     def _read_status(self, name: str, restaurant: str) -> None:
-        """Soon, and once: what the service itself says after it was told to open or close."""
+        """Schedule one read of a restaurant's status, after an open or close."""
         if (account := self._roster.at_work.get(name)) is not None:
             self._asked[name].add(restaurant)
             self._timetable.plan(f"status {name}", STATUS_AGAIN_S, partial(self._read_asked, account))
@@ -238,7 +240,7 @@ class AccountsAtWork:
                 self._begun.add(account.name)
             if counts.ok and self._health.ping is not None:
                 self._health.ping.polled()
-            # Lanes are free again, and the poll has shown what it can: that concerns the account's own rows.
+            # The poll has freed lanes and may have resolved rows of this account.
             if counts.delivered - counts.quarantined or self._outbox.queue.size(account.name):
                 self._outbox.wake()
 
@@ -261,5 +263,5 @@ class AccountsAtWork:
 
 
 def _jobs(name: str) -> list[str]:
-    """The names of all that is called for an account."""
+    """The names of the account's jobs."""
     return [f"{what} {name}" for what in JOBS]

@@ -1,11 +1,10 @@
-"""Acknowledging what was just stored, and noting each OK (promises 1 and 2).
+"""Acknowledges stored orders at the marketplace and notes each OK in the database (promises 1 and 2).
 
-An acknowledgement leaves once, straight after the commit and the journal's line, and only while the order's lane is ours.
-Its OK is noted in the database before the lane is free: what goes next may be judged by it.
+An acknowledgement is sent once, right after the commit and the journal's line, and only while we hold the order's lane.
+Its OK is noted before the lane is freed, because the next action may be judged by it.
 
-The OKs of one list are noted by group commit. A thousand of them come at once and may wait for each other, so they are
-not urgent. One that could not be noted gives its lane back and waits for the account's next poll, unless a newer OK of
-its order is noted before.
+The OKs of one list are noted by group commit. They are not urgent, since a thousand may come at once. An OK that cannot
+be noted frees its lane and is noted at the account's next poll, unless a newer OK of its order comes first.
 """
 
 import asyncio
@@ -31,22 +30,22 @@ from orderbridge.store.group_commit import Failed, GroupCommit, write_group
 from orderbridge.store.rows import ORDER, lock_naming_held
 
 PARALLEL_ACKNOWLEDGEMENTS = 8
-# Of having read the answer; later ones are dropped, the next poll delivers the order again. With the reading before and
-# the handshake after it stays below the 10 s that are promised.
+# After the answer was read. Later acknowledgements are dropped, and the next poll delivers the order again. With
+# reading and handshake, all are sent within the promised 10 s.
 ACKNOWLEDGE_WITHIN_S = 8.0
-OVER_WITHIN_S = 2.0  # after that: neither a new login nor an answer is waited for any longer
-BETWEEN_NOTES_S = 0.2  # of OKs: a commit for each of a thousand would hold a SQLite file half of the time
-REPEATED = 2  # failures in a row of one order
+OVER_WITHIN_S = 2.0  # grace after the deadline for a login and the answer
+BETWEEN_NOTES_S = 0.2  # between commits of OKs, which would otherwise block a SQLite file half of the time
+REPEATED = 2  # consecutive failures of one order that are logged as an error
 
 _log = structlog.get_logger(__name__)
 
 
 @dataclass(slots=True)
 class Polled:
-    """What one tick did. `again_in`: seconds until the next one may be made. `ok`: a whole list was taken in.
+    """The result of one poll. `again_in`: seconds until the next one is allowed. `ok`: a whole list was stored.
 
-    `result`: how the poll ended (observe.metrics). `stuck`: documents that cannot be acknowledged; `is_full`: they may hide
-    others.
+    `result`: how the poll ended (observe.metrics). `stuck`: documents that cannot be acknowledged. `is_full`: these
+    fill the list and may hide others.
     """
 
     again_in: float = 0.0
@@ -68,9 +67,11 @@ class Polled:
 
 @dataclass(slots=True)
 class Answer:
-    """`good`: its orders by payment_key. `held`: whose lanes are ours. `deadline`: of acknowledgements, monotonic.
+    """One poll's answer while it is stored and acknowledged.
 
-    `noting`: OKs that are being noted. `blocked`: a new order could not be written, because another session holds the table.
+    `good`: its orders by payment_key. `held`: the orders whose lanes we hold. `deadline`: for acknowledgements,
+    monotonic. `noting`: OKs that are being noted. `blocked`: the error if another session locks the table against new
+    orders.
     """
 
     good: dict[str, Document]
@@ -85,7 +86,7 @@ class Answer:
 
 
 class Acknowledger:
-    """Acknowledges one account's orders; none as long as a commit may be lost."""
+    """Acknowledges one account's orders, but none while a commit may be lost."""
 
     def __init__(self, account: Account, context: Context, journal: Journal | None) -> None:
         self._account, self._journal = account, journal
@@ -99,7 +100,10 @@ class Acknowledger:
         self._log = _log.bind(account=account.name)
 
     def start(self, answer: Answer, written: Sequence[Order | Document]) -> None:
-        """Straight after the commit, beside the writing of what follows. Only where the lane is ours."""
+        """Start to acknowledge orders after their commit, in the background.
+
+        Orders whose lane is not ours are skipped.
+        """
         ours = [(one.payment_key or "", one.status_id) for one in written if one.payment_key in answer.held]
         if self._database.durability.remedy is not None:
             self.release(answer, {key for key, _ in ours})
@@ -111,7 +115,10 @@ class Acknowledger:
     async def acknowledge(
         self, answer: Answer, key: str, status_id: int | None, kept: "asyncio.Task[bool] | None" = None
     ) -> None:
-        """Sent once. Whatever it ends in but OK, the next poll delivers the order again. `kept`: in the journal."""
+        """Acknowledge an order once, after its journal entry `kept`.
+
+        If it fails, the next poll delivers the order again.
+        """
         noted = None
         try:
             if kept is not None:
@@ -121,7 +128,7 @@ class Acknowledger:
                 if left_s < 0:
                     self._drop(answer, key, "no_time")
                     return
-                self._database.check_file()  # what was stored in a file that is gone was not stored
+                self._database.check_file()  # an order in a removed file is not stored
                 timeout_s = min(ACKNOWLEDGE_TIMEOUT_S, left_s + OVER_WITHIN_S)
                 await self._account.client.acknowledge(answer.good[key].service_key or key, timeout_s=timeout_s)
             answer.counts.acknowledged += 1
@@ -137,20 +144,20 @@ class Acknowledger:
 
     def _noted(self, answer: Answer, key: str, noted: "asyncio.Future[None]") -> None:
         if not noted.cancelled() and noted.exception() is None:
-            self._unmarked.pop(key, None)  # of an earlier status: it must not be noted over this one
+            self._unmarked.pop(key, None)  # an older OK must not overwrite this one
         self.release(answer, {key})
 
     def _drop(self, answer: Answer, key: str, code: str) -> None:
-        """One failure is made good by the next poll; the second in a row is logged as an error."""
+        """Count a failure. The next poll repairs it; the second in a row is logged as an error."""
         answer.counts.dropped += 1
         self._dropped[key] = self._dropped.get(key, 0) + 1
         log = self._log.error if self._dropped[key] == REPEATED else self._log.debug
         log("order.not_acknowledged", payment_key=key, code=code)
 
     async def finish(self, answer: Answer) -> None:
-        """When all are answered or dropped. Never cancelled: one that has left may still have its effect."""
+        """Wait until all are answered or dropped. None is cancelled, because it may still have its effect."""
         await asyncio.gather(*answer.acknowledging, return_exceptions=True)
-        self._marks.flush()  # no further OK comes, so they wait for none
+        self._marks.flush()  # no more OKs will come
         await asyncio.gather(*answer.noting, return_exceptions=True)
         self._dropped = {key: times for key, times in self._dropped.items() if key in answer.good}
         self.release(answer, set(answer.held))
@@ -162,12 +169,12 @@ class Acknowledger:
         answer.held.difference_update(keys)
 
     async def mark_late(self) -> None:
-        """Note what could not be noted before, ahead of anything newer of these orders."""
+        """Note the OKs that could not be noted before, ahead of newer ones."""
         late, self._unmarked = self._unmarked, {}
         await asyncio.gather(*(self._marks.add(mark, within_s=0.0) for mark in late.values()), return_exceptions=True)
 
     def _not_marked(self, failed: Failed[orders.Mark]) -> list[float | None]:
-        """The service does not deliver these orders again: the next poll notes their OKs. None of them is tried sooner."""
+        """Keep these OKs for the next poll: the marketplace does not deliver the orders again."""
         late: dict[str, orders.Mark] = {}
         for mark, error in failed:
             if isinstance(error, DBAPIError) and is_refusal(error):
@@ -182,7 +189,7 @@ class Acknowledger:
 
 
 def _mark_free(connection: Connection, marks: Sequence[orders.Mark]) -> list[tuple[orders.Mark, None]]:
-    """Note the OKs of the orders whose rows are not locked. Returns them."""
+    """Note and return the OKs of orders whose rows are not locked."""
     held = lock_naming_held(connection, ORDER, [key for key, *_ in marks])
     free = [mark for mark in marks if mark[0] not in held]
     orders.mark_acknowledged(connection, free)

@@ -1,14 +1,14 @@
-"""Runs the command of `[alarms]` at the beginning of each problem, when it gets worse, and at its end.
+"""Runs the command of `[alarms]` when a problem begins, gets worse or ends, and requests `ping_url`.
 
-It runs beside the daemon, one call at a time, and nothing waits for it. What it has to report is the difference between
-the open problems and what the command has heard (rules.problems), so nothing queues up while it hangs. Of one code at
-most one message leaves in a minute, with all orders that have the problem by then; a problem that began and ended in
-that minute is not reported. A message that fails is sent again, less and less often: the mail may use the same dead
-line as the orders. A stop waits a moment for a running command, then kills it.
+The command runs in the background, one call at a time. Each call reports the difference between the open problems and
+those already reported (rules.problems), so nothing queues up while a call hangs. At most one message a minute is sent
+for one code, with all its subjects; a problem that begins and ends within that minute is not reported. A failed message
+is sent again with growing pauses, because a mail may need the same broken network. A stop waits briefly for a running
+command, then kills it.
 
-`Ping` requests `[alarms] ping_url` after a good poll while nothing severe is open, and the address with /fail behind its
-path when something is: a monitor that misses the pings notices a dead machine. Each request has a connection and a time
-limit of its own; the orders do not depend on it. The address is a secret.
+`Ping` requests `ping_url` after a good poll while no severe problem is open, and `ping_url` with /fail appended to its
+path otherwise. A monitor that misses the pings notices a dead machine. Each request has its own connection and time
+limit, so orders do not depend on it. The address is a secret.
 """
 
 import asyncio
@@ -38,26 +38,26 @@ from orderbridge.store.workers import detached
 from orderbridge.texts import problem_text, say
 
 PAUSE_S = 60.0  # between two messages of one code
-AGAIN_S, LONGEST_S = 60.0, 3600.0  # after a failure; it doubles
+AGAIN_S, LONGEST_S = 60.0, 3600.0  # first and longest wait after a failure; the wait doubles
 CLOSE_S = 1.5
 HIDDEN_VARIABLES = ("ORDERBRIDGE_", "NOTIFY_SOCKET", "WATCHDOG_", "CREDENTIALS_DIRECTORY", "LISTEN_", "JOURNAL_STREAM")
-MARGIN_S = 5.0  # for a command that is late to be killed
+MARGIN_S = 5.0  # to kill a command after its timeout
 
 _log = structlog.get_logger(__name__)
 WELL_EVERY_S = 30.0
 FAIL_EVERY_S = 60.0
 TIMEOUT_S = 10.0
-LEAST_SECRET = 16  # characters of a path that cannot be guessed; a shorter one may be a common word
-LINE_BYTES = 200  # of an answer that is not HTTPS: its first line
+MIN_SECRET = 16  # characters of a path that is hidden; a shorter one may be a common word
+LINE_BYTES = 200  # limit for the status line of an answer over plain HTTP
 
 
 class Ping:
-    """Learns of each good poll and of the result of each check of health."""
+    """Requests `ping_url`. It is informed of each good poll and of each health check."""
 
     def __init__(self, url: str, *, clock: Clock, ca_file: Path | None = None) -> None:
         hide(url)
         self._address = urlsplit(url)
-        if len(self._address.path) > LEAST_SECRET:
+        if len(self._address.path) > MIN_SECRET:
             hide(self._address.path.strip("/"))
         self._clock = clock
         self._ca_file = ca_file
@@ -68,13 +68,13 @@ class Ping:
         self._failed = False
 
     def polled(self) -> None:
-        """A poll went well."""
+        """A poll succeeded."""
         now = self._clock.monotonic()
         if not self._severe and now >= self._next_well and self._begin(""):
             self._next_well = now + WELL_EVERY_S
 
     def checked(self, severe: bool) -> None:
-        """Whether something severe is open."""
+        """A health check ended; `severe`: a severe problem is open."""
         if severe and not self._severe:
             self._next_fail = float("-inf")
         self._severe = severe
@@ -83,7 +83,7 @@ class Ping:
             self._next_fail = now + FAIL_EVERY_S
 
     async def close(self) -> None:
-        """Nothing is waited for."""
+        """Cancel a running request."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -101,9 +101,9 @@ class Ping:
             async with asyncio.timeout(TIMEOUT_S):
                 status = await self._get(more)
             failure = None if 200 <= status < 300 else f"HTTP {status}"  # noqa: PLR2004
-        except MarketplaceError as error:  # without its detail: that names the host
+        except MarketplaceError as error:  # its detail would name the host
             failure = error.code
-        except Exception as error:  # noqa: BLE001 - whatever the other side makes of it, the orders go on
+        except Exception as error:  # noqa: BLE001 - no answer may stop the orders
             failure = type(error).__name__
         if failure is not None and not self._failed:
             _log.warning("ping.failed", reason=failure)
@@ -123,7 +123,7 @@ class Ping:
 
 
 async def _plain(address: SplitResult, target: str) -> int:
-    """To this machine itself."""
+    """Request a loopback address over plain HTTP. Returns the status."""
     reader, writer = await asyncio.open_connection(address.hostname, address.port or 80, limit=LINE_BYTES)
     try:
         writer.write(f"GET {target} HTTP/1.1\r\nHost: {address.netloc}\r\nConnection: close\r\n\r\n".encode("ascii"))
@@ -136,26 +136,26 @@ async def _plain(address: SplitResult, target: str) -> int:
 
 
 class Alarms:
-    """Learns the open problems at each check, and reports what has changed."""
+    """Reports changes of the open problems, which it gets from each health check."""
 
     def __init__(self, chosen: config.Alarms, language: str, on_sent: Callable[[], object] = bool) -> None:
         self._command = Command(chosen.command, chosen.command_timeout_seconds)
         self._limit_s = chosen.command_timeout_seconds + MARGIN_S
-        self._on_sent = on_sent  # what the command has heard is stored at once
+        self._on_sent = on_sent  # stores what was reported
         self._severe_only = chosen.command_severity == "severe"
         self._language = language
         self._problems = OpenProblems()
         self._kept: Collection[Key] = ()
         self._failed: dict[Key, tuple[EventKind, Rank]] = {}  # not to be tried before `_again_at`
-        self._sent: dict[Code, float] = {}  # when the last message of each code left
+        self._sent: dict[Code, float] = {}  # time of the last message of each code
         self._sender: asyncio.Task[None] | None = None
         self._is_closed = not chosen.command
         self.failure: str | None = None  # why the last message was not sent
-        self._failures = 0  # since the command last worked: the log has the first one and the recovery
+        self._failures = 0  # since the last success; only the first and the recovery are logged
         self._now, self._again_at, self._wait_s = 0.0, math.inf, AGAIN_S
 
     def check(self, problems: OpenProblems, kept: Collection[Key], monotonic: float) -> None:
-        """What is open now, and what is `kept` open by another problem; returns at once."""
+        """Take the open problems and those `kept` open by another problem. Returns at once."""
         self._problems, self._kept, self._now = problems, kept, monotonic
         if monotonic >= self._again_at:
             self._failed, self._again_at = {}, math.inf
@@ -166,7 +166,7 @@ class Alarms:
         return self._problems.unheard(self._kept, self._now, severe_only=self._severe_only)
 
     def _next(self) -> list[Event]:
-        """The next message: the first event that may leave, and all that are like it."""
+        """The next message: the first event that may be sent, and all similar ones."""
         if self._is_closed:
             return []
         free = [
@@ -178,7 +178,7 @@ class Alarms:
         return alike(free, most=0)[0] if free else []
 
     async def close(self) -> None:
-        """A running command gets a moment; then it is killed, and nothing more is reported."""
+        """Wait briefly for a running command, then kill it. Nothing more is reported."""
         if (sender := self._sender) is None:
             return
         _, late = await asyncio.wait([sender], timeout=CLOSE_S)
@@ -199,7 +199,7 @@ class Alarms:
 
     async def _run(self, some: Sequence[Event]) -> None:
         document = document_of(some, self._language)
-        try:  # to start a program, or to kill it, may hang as well: where its disk does
+        try:  # starting or killing a program may hang, too, if its disk does
             async with asyncio.timeout(self._limit_s):
                 self.failure = await detached(partial(send, self._command, document))
         except TimeoutError:
@@ -212,7 +212,7 @@ class Alarms:
         self._failures += 1
         self._problems.sent(some, failed=True)
         self._failed |= {one.problem.key: (one.kind, one.problem.rank) for one in some}
-        if self._again_at == math.inf:  # of many at once the first one decides
+        if self._again_at == math.inf:  # the first of several failures sets the time
             self._again_at, self._wait_s = self._now + self._wait_s, min(2 * self._wait_s, LONGEST_S)
 
     def _worked(self, some: Sequence[Event]) -> None:
@@ -228,13 +228,13 @@ class Alarms:
 
 
 def send(command: "Command", document: Mapping[str, Any]) -> str | None:
-    """Run the command. None when it went well, else why not."""
+    """Run the command. Returns None, or why it failed."""
     arguments = [str(document[name] or "") for name in ("event", "code", "subject", "since", "severity", "level")]
     return command.run(arguments, json.dumps(document, ensure_ascii=False).encode())
 
 
 def document_of(some: Sequence[Event], language: str) -> dict[str, Any]:
-    """What the command reads on stdin. No customer's data: an answer's own words (`detail`) are not in it."""
+    """The JSON that the command reads on stdin. It has no customer data, and so not the problem's `detail`."""
     event, problem = some[0], some[0].problem
     cause, remedy = problem_text(problem.code, language, **problem.facts)
     subjects = [one.problem.subject for one in some[:ALIKE_LIMIT]]
@@ -263,11 +263,11 @@ def _iso(moment: datetime | None) -> str | None:
 
 
 class Command:
-    """The command of the restaurant: limited in time, with everything that it starts.
+    """The configured command. It and all processes that it starts have a time limit.
 
-    It runs in a thread, because even starting a program may hang. It has a session of its own, and whatever is left of its
-    process group when it ends, or when its time is up, is killed. Its output goes nowhere: it may hold a password. Our own
-    settings are not in its environment.
+    It runs in a thread, because even starting a program may hang. It has its own session; the rest of its process group
+    is killed when it ends or its time is up. Its output is discarded, since it may hold a password. Its environment
+    does not have our settings.
     """
 
     def __init__(self, words: Sequence[str], timeout_s: float) -> None:
@@ -277,11 +277,11 @@ class Command:
         self._is_over = False
 
     def run(self, arguments: Sequence[str], document: bytes) -> str | None:
-        """None when it went well, else what went wrong, in a few words. Never raises for what the command does."""
+        """Returns None, or a short reason for the failure. Never raises because of the command."""
         if self._ends():
             return say("log.command_stopping")
         try:
-            self._process = subprocess.Popen(  # noqa: S603 - the technician's own words
+            self._process = subprocess.Popen(  # noqa: S603 - the configured command
                 [*self._words, *arguments],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
@@ -291,7 +291,7 @@ class Command:
             )
         except (OSError, ValueError) as error:
             return say("log.command_not_started", error=getattr(error, "strerror", None) or type(error).__name__)
-        if self._ends():  # meanwhile
+        if self._ends():  # `end` was called meanwhile
             self.end()
         return self._ended(self._process, document)
 
@@ -301,7 +301,7 @@ class Command:
             process.communicate(document, timeout=self._timeout_s)
         except subprocess.TimeoutExpired:
             late = True
-        except OSError as error:  # of the pipe, or of the waiting: the daemon goes on, and the message is sent again
+        except OSError as error:  # of the pipe or of waitpid; the message is sent again
             wrong = error
             if process.stdin is not None:
                 process.stdin.close()
@@ -321,7 +321,7 @@ class Command:
         return self._is_over
 
     def end(self) -> None:
-        """Now, and for good."""
+        """Kill the running command, and run none any more."""
         self._is_over = True
         if (process := self._process) is not None:
             _kill_group(process.pid)

@@ -1,4 +1,4 @@
-"""What every job of one daemon needs, in one frozen value; and what the daemons of one process hand on."""
+"""What all jobs of a daemon share (`Context`), and what survives a reload (`Kept`)."""
 
 import asyncio
 from collections.abc import Callable
@@ -21,16 +21,16 @@ from orderbridge.store.database import Database
 from orderbridge.store.group_commit import GroupCommit, write_group
 from orderbridge.store.high_water import HighWater
 
-MANY_FROM = 200  # accounts: what comes at about the same moment is written together
-TOKENS_S = 0.1  # many: for so long a token waits for others that are kept with it
+MANY_FROM = 200  # accounts from which on writes of several accounts are grouped
+TOKENS_S = 0.1  # with many accounts, a token waits this long to be stored with others
 
 
 @dataclass(slots=True)
 class Kept:
-    """What outlives one daemon: after a reload the next one in the process goes on with it.
+    """The state that the next daemon of the process continues with after a reload.
 
-    `page`: what is served beside the daemon. `begun`: the first polls are under way, or another daemon makes them.
-    `name_holder`: the process that answers `orderbridge healthcheck` in place of this one.
+    `page`: the state of the web page. `begun`: the first polls are under way, here or in another daemon.
+    `name_holder`: another process that answers `orderbridge healthcheck` under our name.
     """
 
     metrics: Metrics = field(default_factory=Metrics)
@@ -44,7 +44,7 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """One of it is made at the start, and every job is given the same one."""
+    """The settings and shared objects of one daemon, passed to every job."""
 
     settings: config.Settings
     database: Database
@@ -54,7 +54,7 @@ class Context:
     own_problems: DaemonProblems
     lanes: Lanes
     statuses: Statuses
-    tokens: GroupCommit[TokenToKeep, None]  # those of many accounts are kept together
+    tokens: GroupCommit[TokenToKeep, None]  # stores tokens of several accounts together
 
     @classmethod
     def of(
@@ -66,10 +66,10 @@ class Context:
         random: Random | None = None,
         kept: Kept | None = None,
     ) -> Self:
-        """With lanes in which nothing is under way."""
+        """A new context with free lanes."""
         kept = kept or Kept()
         statuses = Statuses(settings.marketplace.needs_payment_status_id)
-        random = random or Random()  # noqa: S311 - it spreads waits, it guards nothing
+        random = random or Random()  # noqa: S311 - only for jitter
         tokens: GroupCommit[TokenToKeep, None] = GroupCommit(
             partial(write_group, database, save_tokens, urgent=True), wait_s=TOKENS_S if is_many(settings) else 0.0
         )
@@ -78,15 +78,15 @@ class Context:
 
     @property
     def metrics(self) -> Metrics:
-        """Of the process."""
+        """The metrics of the process."""
         return self.kept.metrics
 
     @property
     def zone(self) -> ZoneInfo:
-        """Of the service's times."""
+        """The time zone of the marketplace's times."""
         return ZoneInfo(self.settings.marketplace.timezone)
 
 
 def is_many(settings: config.Settings) -> bool:
-    """Whether it is worth a wait to do things of several accounts together."""
+    """Whether there are so many accounts that their writes should be grouped."""
     return settings.fleet.from_database or len(settings.accounts) >= MANY_FROM

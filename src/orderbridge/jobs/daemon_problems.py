@@ -1,12 +1,13 @@
-"""Problems that only a running daemon can know: of its database, its clock, its logins, the page that it serves.
+"""The problems that only a running daemon can detect: of its database, its clock, its logins and its web page.
 
-Some are reported here when they are found (`begin`, `end`), the others are checked with each check of health.
+Some are reported with `begin` and `end` when they are found; the others are computed at each health check.
 
 Rules of this file:
-- A till may hold the database for a moment: it is busy when that lasts, and slow when several units of work took long.
-- Our clock is wrong when two Dates in a row say so: one alone may come out of a proxy's store.
-- One token that ends early says nothing; several that died young mean that another program logs in.
-- That a replica was replaced is reported for an hour: what it did meanwhile is done.
+- The database is busy only if a lock lasts, since a till may hold one briefly; it is slow if several units of work
+  were.
+- Our clock is wrong if two Date headers in a row differ from it: a single one may come from a proxy's cache.
+- Several tokens that ended early mean that another program logs in; one means nothing.
+- A replaced replica is reported for an hour.
 """
 
 from collections.abc import Iterable, Iterator
@@ -23,31 +24,31 @@ if TYPE_CHECKING:
     from orderbridge.jobs.account import Account
     from orderbridge.jobs.context import Kept
 
-DATE_EVERY_S = 10.0  # between two readings of the service's Date: thousands of answers a second have one
+DATE_EVERY_S = 10.0  # between two uses of a Date header
 BUSY = timedelta(seconds=10)
-# Reported only after BUSY: while one daemon follows another, and until the first answer after the machine was suspended.
+# Reported only after BUSY: a restart, or resuming a suspended machine, may cause them briefly.
 PASSING = {Code.DATABASE_BUSY, Code.HEALTHCHECK_TAKEN, Code.CLOCK_WRONG}
 CLOCK_WRONG_S = 60.0
 DEAD_TOKENS = 3  # of an account within the hour
 FENCED = timedelta(hours=1)
 VERY_SLOW_S = 10.0
-LARGE_WAL_BYTES = 64 * 1024 * 1024  # SQLite itself keeps it at some MB, unless a reader never ends
+LARGE_WAL_BYTES = 64 * 1024 * 1024  # SQLite keeps it at some MB unless a read transaction never ends
 LOG_STUCK_S = 10.0
-SLOW_TIMES = 3  # units of work that were slow, or one that was very slow, within
+SLOW_TIMES = 3  # slow units of work within SLOW_WITHIN_S, or one of VERY_SLOW_S, are a problem
 SLOW_WITHIN_S = 120.0
 
 
 class DaemonProblems:
-    """Those of one daemon."""
+    """The open problems of one daemon."""
 
     def __init__(self, database: Database, clock: Clock, kept: "Kept") -> None:
         self._database, self._clock, self.kept = database, clock, kept
         self._begun: dict[Key, Problem] = {}
-        self._since: dict[Key, datetime] = {}  # of those that are checked
+        self._since: dict[Key, datetime] = {}  # of the computed problems
         self._dated = float("-inf")
-        self._dates: tuple[tuple[datetime, float], ...] = ()  # the last two, and our monotonic time of each
-        self.broken_views: tuple[str, ...] = ()  # at the last check of health
-        self.is_held = False  # by another program, so that the last check of health could not even read
+        self._dates: tuple[tuple[datetime, float], ...] = ()  # the last two Date headers with our monotonic time
+        self.broken_views: tuple[str, ...] = ()  # at the last health check
+        self.is_held = False  # another program blocked even the read of the last health check
 
     def begin(
         self,
@@ -59,7 +60,10 @@ class DaemonProblems:
         account: str | None = None,
         **facts: object,
     ) -> None:
-        """It is so until `end`. `since`: without it, the first call. `facts`: for its sentences; no customer's data."""
+        """Open a problem until `end`.
+
+        `since` defaults to the first call. `facts` fill its sentences: no customer data.
+        """
         if since is None:
             before = self._begun.get((code, subject))
             since = self._clock.now() if before is None else before.since
@@ -68,33 +72,33 @@ class DaemonProblems:
         self._begun[code, subject] = Problem(code, subject, since, severity, count, account=account, facts=texts)
 
     def end(self, code: Code, subject: str = "") -> None:
-        """It is no longer so."""
+        """Close a problem."""
         self._begun.pop((code, subject), None)
 
     def has(self, code: Code, subject: str = "") -> bool:
-        """Whether it has begun, and not ended."""
+        """Whether the problem is open."""
         return (code, subject) in self._begun
 
     def heard_date(self, date: str) -> None:
-        """An answer's Date. One that cannot be read says nothing, and one alone may come out of a proxy's store."""
+        """Note the Date header of an answer; an unreadable one is ignored."""
         now = self._clock.monotonic()
         if not date or now < self._dated + DATE_EVERY_S:
             return
         self._dated = now
         if (there := http_date(date)) is None:
             return
-        there += timedelta(seconds=0.5)  # it has whole seconds only
+        there += timedelta(seconds=0.5)  # the header has whole seconds
         self._dates = (*self._dates[-1:], (there, now))
 
     def service_now(self) -> datetime | None:
-        """How late it is by the service's clock, whatever was done to ours since; None: no answer had a Date yet."""
+        """The time by the marketplace's clock, independent of ours; None before the first Date header."""
         return self._by_date(*self._dates[-1]) if self._dates else None
 
     def _by_date(self, there: datetime, at: float) -> datetime:
         return there + timedelta(seconds=self._clock.monotonic() - at)
 
     def problems(self, accounts: "Iterable[Account]" = ()) -> tuple[Problem, ...]:
-        """All of it now. `accounts`: those that are at work."""
+        """All problems that are open now. `accounts`: those of this process."""
         now = self._clock.now()
         page = page_problems(self.kept.page(), now)
         checked = [*self._of_database(), *self._others(now), *_of_accounts(accounts), *page]
@@ -115,11 +119,11 @@ class DaemonProblems:
             yield _problem(Code.WAL_LARGE, megabytes=str(wal_bytes // 1_000_000))
 
     def _others(self, now: datetime) -> Iterator[Problem]:
-        # Computed anew each time: a clock that is set after the last answer may be why no further one comes (TLS).
+        # Computed each time: if the clock was set after the last answer, TLS may fail and no further answer comes.
         offsets_s = [(now - self._by_date(*date)).total_seconds() for date in self._dates]
         if len(offsets_s) > 1 and min(map(abs, offsets_s)) > CLOCK_WRONG_S:
             yield _problem(Code.CLOCK_WRONG, offset=f"{offsets_s[-1]:+.0f}")
-        if self.kept.cooldowns.is_scope_wrong:  # accounts share a cooldown although the configuration does not say so
+        if self.kept.cooldowns.is_scope_wrong:  # the marketplace's cooldown is shared more widely than configured
             yield _problem(Code.COOLDOWN_SHARED)
         at, refused = self.kept.metrics.fenced_lately()
         if at is not None and now - at < FENCED:
@@ -136,19 +140,19 @@ def _of_accounts(accounts: "Iterable[Account]") -> Iterator[Problem]:
             yield _problem(Code.CREDENTIALS_SHARED, one.name, how_many=dead, count=str(dead))
         if one.reaches_none:
             yield _problem(Code.NO_RESTAURANT, one.name)
-        if one.full_list:  # of documents that cannot be acknowledged
+        if one.full_list:  # documents that cannot be acknowledged fill it
             yield _problem(Code.LIST_FULL, one.name, how_many=one.full_list, count=str(one.full_list))
 
 
 def _problem(code: Code, account: str = "", *, how_many: int = 1, **facts: str) -> Problem:
-    """Since when is not known here."""
+    """A problem without its beginning, which `problems` fills in."""
     return Problem(code, account, None, code.kind.severity, how_many, account=account or None, facts=facts)
 
 
 def too_slow(slow: Iterable[tuple[float, float]], now: float) -> float | None:
-    """Seconds that the slowest unit of work of the last minutes took, if that is too much; else None.
+    """The seconds of the slowest recent unit of work, if that counts as slow; else None.
 
-    `slow`: when the last slow ones were done and how many seconds they took, the times and `now` by one clock.
+    `slow`: the end and the duration of the last slow ones, by the clock of `now`.
     """
     lately = [seconds for at, seconds in slow if at > now - SLOW_WITHIN_S]
     worst = max(lately, default=0.0)
@@ -156,5 +160,5 @@ def too_slow(slow: Iterable[tuple[float, float]], now: float) -> float | None:
 
 
 def has_lasted(one: Problem, now: datetime) -> bool:
-    """Whether it is a problem by now."""
+    """Whether the problem has lasted long enough to be reported."""
     return one.code not in PASSING or one.since is None or abs(now - one.since) >= BUSY

@@ -1,32 +1,29 @@
-"""Executes claimed rows, each in a coroutine of its own.
+"""Executes outbox rows, each in its own coroutine.
 
-    claim     its note that it leaves is on disk before it does, many in one COMMIT: after a crash in between its outcome
-              is unknown, and it is seen (jobs.outbox)
-    request   one slot on the wire is its own
-    decision  what is decided about the answer is on disk, too
-    free      the lane of its order is, and the queue knows where the row stands
+    claim     commit the row's claim before its request is sent, so that a crash in between is found (jobs.outbox)
+    request   wait for a slot, then send the request
+    outcome   commit the decision about the answer
+    release   free the lane, and inform the queue of the row's new state
 
-A row that is not claimed goes back to the queue.
+A row that cannot be claimed goes back to the queue.
 
-Claims and outcomes are written by group commit. Of one transaction, outcomes are written first, then
-claims, so that a lane which an outcome frees is judged by what is known now. A claim that cannot be written says so, and
-the row does not leave. An outcome is never lost while the program runs: what a POS holds or a trigger refuses is put
-off, and written again until it succeeds.
+Claims and outcomes are written by group commit. Within one transaction outcomes come first, so that claims see the
+newest state of their lanes. A claim that cannot be written fails, and the row is not sent. An outcome is never lost
+while the program runs: if a row is locked or a trigger refuses the write, it is written again until it succeeds.
 
-So many requests are on the wire at once, and rows are claimed for the slots that are about to be free: a claim takes a
-COMMIT, and a free slot stays empty for so long. As many are claimed ahead as slots became free in as long a time before.
-For a service that answers slowly nothing is claimed ahead: a row that is claimed cannot be withdrawn, and what was known
-of its order grows old.
+The number of requests on the wire is limited by slots. Because a claim costs a COMMIT, rows are claimed ahead for slots
+that are about to be free: as many as became free within the last AHEAD_S. If the marketplace answers slowly, none is
+claimed ahead, because a claimed row cannot be withdrawn and its order may change meanwhile.
 
-This is the bound of actions. Everything that goes on the wire has one, each where it is needed:
+All requests are limited, each kind in its own module:
 
-    actions            `actions.max_in_flight` at once (here); of one account among several half of them (jobs.outbox)
-    polls              64 at once, of more than 512 accounts an eighth (jobs.poll; jobs.poll.Polls)
-    acknowledgements   8 at once of each answer (jobs.acknowledge)
-    logins             8 at once (net.http), `marketplace.logins_per_second`
-    lists              of restaurants and menus: the first ones of 25 accounts a second (jobs.accounts_at_work)
-    all of them        `marketplace.requests_per_second`, what a customer waits for first (net.http); polls have a rate
-                       of their own below it, so that what is overdue does not leave all at once (net.http)
+    actions            `actions.max_in_flight` at once (here); half of them for one of several accounts (jobs.outbox)
+    polls              64 at once, or an eighth of the accounts if there are more than 512 (jobs.poll)
+    acknowledgements   8 at once for each answer (jobs.acknowledge)
+    logins             8 at once, and `marketplace.logins_per_second` (net.http)
+    lists              the first lists of 25 accounts a second (jobs.accounts_at_work)
+    all requests       `marketplace.requests_per_second`, those for waiting customers first (net.http); polls also have
+                       a lower rate, so that overdue ones are not sent all at once (net.http)
 """
 
 import asyncio
@@ -53,8 +50,8 @@ from orderbridge.store.ddl import as_stored
 from orderbridge.store.group_commit import GroupCommit, LeftOut, write_group
 from orderbridge.texts import sentence
 
-QUICK_S = 0.25  # a request that took longer foretells no free slot
-AHEAD_S = 0.02  # a claim's way to the disk, where outcomes of others are written before it
+QUICK_S = 0.25  # slower requests do not count as soon-free slots
+AHEAD_S = 0.02  # a claim's COMMIT takes about this long
 WAIT_S = 1.0  # for a slot; then the claim is given back
 
 _log = structlog.get_logger(__name__)
@@ -63,7 +60,7 @@ _Note = Entry | Result
 
 
 class Executor:
-    """Executes the rows that are taken. `moved` is called when one of them has come on."""
+    """Executes rows. `moved` is called when the state of one has changed."""
 
     def __init__(self, writer: OutcomeWriter, held_accounts: HeldAccounts, moved: Callable[[], None]) -> None:
         self._context = context = writer.context
@@ -71,24 +68,24 @@ class Executor:
         self._queue, self._postponed = held_accounts.queue, held_accounts.postponed
         write = partial(write_group, context.database, self._write_notes, urgent=True)
         self._group: GroupCommit[_Note, Any] = GroupCommit(write, put_off=self._put_off, on_idle=moved)
-        self.late: set[int] = set()  # rows whose outcomes are put off
-        self._is_closed = False  # the coroutines are being cancelled: the next start finds these rows as they are
-        self.failed: Over | None = None  # it ends the daemon: nothing can be written any more
+        self.late: set[int] = set()  # rows whose outcomes could not be written yet
+        self._is_closed = False  # the coroutines are being cancelled; the next start recovers their rows
+        self.failed: Over | None = None  # ends the daemon
         self.slots = Slots(context.settings.actions.max_in_flight, context.clock)
         self.on_restaurant: Callable[[str, str], None] = lambda _account, _restaurant: None  # opened or closed
-        self.under_way: Counter[str] = Counter()  # rows of each account that are claimed, or asked for on the wire
-        self.is_stopping = False  # what has not left does not leave any more
-        self.in_doubt = False  # a cycle or a claim failed: a commit that failed may have come through
+        self.under_way: Counter[str] = Counter()  # by account: rows that are claimed or on the wire
+        self.is_stopping = False  # no request is sent any more
+        self.in_doubt = False  # a cycle or a claim failed, but its commit may have succeeded
         self.settled = 0  # rows whose outcome was written since this was set to 0
         self._tasks: dict[asyncio.Task[None], str] = {}  # with their accounts
 
     @property
     def is_writing(self) -> bool:
-        """Whether anything is being written, or is about to be."""
+        """Whether a write is under way or scheduled."""
         return self._group.is_writing
 
     def begin(self, entry: Entry) -> "asyncio.Future[bool]":
-        """Start to execute a row. Returns whether it was claimed, once that is known."""
+        """Start to execute a row. The future tells whether it was claimed."""
         claimed: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         task = asyncio.create_task(self._go(entry, claimed))
         self._tasks[task] = entry.account or ""
@@ -96,36 +93,36 @@ class Executor:
         return claimed
 
     def has_in_hand(self, account: str) -> bool:
-        """Whether a row of the account is being executed: claimed, on the wire, or its outcome not yet on disk."""
+        """Whether a row of the account is being executed, from its claim until its outcome is on disk."""
         return account in self._tasks.values()
 
     def let_go(self, accounts: Collection[str]) -> None:
-        """Another process answers for these accounts: their rows are left where they are."""
+        """Stop executing rows of these accounts, which another process takes over. Their rows keep their states."""
         for task, account in list(self._tasks.items()):
             if account in accounts:
                 task.cancel()
 
     def abandon(self) -> "set[asyncio.Task[None]]":
-        """Leave every row where it is: the next start finds its note. Returns what is ending."""
+        """Cancel all coroutines and return them. The next start recovers their rows."""
         self._is_closed = True
         for task in self._tasks:
             task.cancel()
         return set(self._tasks)
 
     def _over(self, entry: Entry, claimed: "asyncio.Future[bool]", task: asyncio.Task[None]) -> None:
-        """Of a cancelled one, too, the lane is free, and who waits for its claim goes on."""
+        """Clean up after a coroutine; after a cancelled one, also answer its future and free its lane."""
         del self._tasks[task]
         if not claimed.done():
             claimed.set_result(False)
             self.under_way[entry.account or ""] -= 1
-        if task.cancelled():  # what it has done, no poll that began before knows
+        if task.cancelled():  # its request may have had its effect, unseen by polls that began before
             self._context.lanes.free_after_action(entry.lane)
             self._moved()
 
     async def _go(self, entry: Entry, claimed: "asyncio.Future[bool]") -> None:
         try:
             claim: Claim | Fresh | Exception = await self._group.add(entry)
-        except Exception as error:  # noqa: BLE001 - the row stays where it is, whatever the reason
+        except Exception as error:  # noqa: BLE001 - for any reason the row keeps its state
             self.failed = error if isinstance(error, Over) else self.failed
             claim = error
         if not claimed.done():
@@ -137,7 +134,7 @@ class Executor:
             self._moved()  # there may be something to write, to read or to wait for
             return
         self._postponed.forget(entry.row.id)
-        if claim.number == 1 and claim.row.created_utc is not None:  # from the insert until its first request leaves
+        if claim.number == 1 and claim.row.created_utc is not None:  # from the insert to the first request
             waited = (self._context.clock.now() - claim.row.created_utc).total_seconds()
             self._context.metrics.observe(ACTION_WAIT_SECONDS, max(waited, 0.0))
         result = await self._send(claim, entry.account or "")
@@ -150,7 +147,7 @@ class Executor:
         self._moved()
 
     async def write(self, result: Result) -> Decision:
-        """Decide what becomes of the row, and return when that is on disk."""
+        """Decide about the row's outcome, and return when the decision is on disk."""
         row_id = result.claim.row.id
         try:
             decision: Decision = await self._group.add(result)
@@ -168,7 +165,7 @@ class Executor:
         return [*outcomes, *self._writer.claim(connection, [note for note in notes if isinstance(note, Entry)])]
 
     def _put_off(self, failed: Sequence[tuple[_Note, Exception]]) -> list[float | None]:
-        """Outcomes are written again, for ever; a claim is not."""
+        """How long each failed note waits to be written again: outcomes are repeated for ever, claims never."""
         late = {
             note.claim.row: None if isinstance(error, LeftOut) else error
             for note, error in failed
@@ -193,20 +190,20 @@ class Executor:
         return result
 
     def not_claimed(self, entry: Entry, why: Fresh | Exception) -> None:
-        """A row that was taken does not leave."""
+        """Give back a row that could not be claimed."""
         row = entry.row
         if isinstance(why, tuple):
             self._postponed.forget(row.id)
-            self._writer.reader.replace(row.id, why)  # it may leave as it is now
+            self._writer.reader.replace(row.id, why)  # its new state may be sent
             return
-        self.in_doubt |= why is not None  # a commit that failed may have come through
+        self.in_doubt |= why is not None  # a failed commit may have succeeded
         if is_refused(why):
             self._postponed.put_aside([(row, why)])
-        else:  # whatever it is, another session's lock too: at once it would be met again
+        else:  # for example another session's lock: trying again at once would fail, too
             self._postponed.leave(row.id)
 
     def _goes_on(self, result: Result, decision: Decision) -> None:
-        """What the queue knows of a row after its outcome is written, and the log."""
+        """Update the queue after a row's outcome was written, and log it."""
         row, attempts = result.claim.row, result.history
         if isinstance(decision, Verdict):
             self._queue.drop(row.id)
@@ -215,7 +212,7 @@ class Executor:
         at = as_stored(decision.at) if isinstance(decision, RetryAt) else None
         standing = stands_after(decision, attempts)
         last = None
-        if standing is Standing.UNRESOLVED:  # as it is read: an attempt that was not sent leaves no trace
+        if standing is Standing.UNRESOLVED:  # as from the table, which does not keep unsent attempts
             last = next((one.outcome for one in reversed(attempts) if one.outcome != Outcome.NOT_SENT), None)
         state, tried = standing.state, bool(attempts)
         self._queue.give_back(row.id, state=state, next_attempt_utc=at, tried=tried, last_outcome=last)
@@ -223,7 +220,7 @@ class Executor:
 
 
 def _log_wait(result: Result, decision: Decision) -> None:
-    """What keeps a whole account waiting is logged once for the account, and a wait once for each cause."""
+    """Log a row's wait once for each cause. Causes that concern the whole account are logged elsewhere."""
     row, attempt = result.claim.row, result.attempt
     before = {one.code for one in result.claim.history}
     again = attempt is None or attempt.outcome == Outcome.NOT_SENT or attempt.code in before
@@ -233,16 +230,16 @@ def _log_wait(result: Result, decision: Decision) -> None:
 
 
 async def send(claim: Claim) -> Result:
-    """Send a claim, or ask first what an earlier request of it did. Never raises."""
+    """Send the request of a claim, or first ask for the effect of an earlier one. Never raises."""
     try:
         return await (_send(claim) if claim.request == NextRequest.SEND else _ask(claim))
-    except Exception as error:  # noqa: BLE001 - one row must not take the others along; its outcome is unknown
+    except Exception as error:  # noqa: BLE001 - a bug must not stop other rows; the outcome is unknown
         _log.exception("action.crashed", id=claim.row.id)
         return Result(claim, Attempt(Outcome.UNKNOWN, "internal_error", None, type(error).__name__))
 
 
 async def _ask(claim: Claim) -> Result:
-    """The restaurant's own status tells what an earlier request did."""
+    """Ask for the restaurant's status, which shows the effect of an earlier request."""
     shown = None
     try:
         shown = await claim.account.client.restaurant_status(claim.row.service_id or key_of(claim.row))
@@ -254,7 +251,7 @@ async def _ask(claim: Claim) -> Result:
 
 
 async def _send(claim: Claim) -> Result:
-    """The one request of a row. Its arguments were checked by rules.outbox_rows."""
+    """Send the row's request. rules.outbox_rows has checked its arguments."""
     row = claim.row
     try:
         await claim.account.client.act(row.action, row.service_id or key_of(row), argument_of(row))
@@ -265,23 +262,23 @@ async def _send(claim: Claim) -> Result:
 
 
 class Slots:
-    """`most` requests at once."""
+    """Limits the requests on the wire to `most`."""
 
     def __init__(self, most: int, clock: Clock) -> None:
         self.most = most
         self._clock = clock
         self._free = asyncio.Semaphore(most)
-        self._freed = deque[float](maxlen=most)  # when, the last ones
+        self._freed = deque[float](maxlen=most)  # times of the last releases
 
     def room(self, under_way: int) -> int:
-        """For how many rows more there is a place, or will be. `under_way`: that are claimed and not answered."""
+        """How many more rows may be claimed. `under_way`: rows that are claimed and not answered."""
         recently = self._clock.monotonic() - AHEAD_S
         return self.most + sum(at > recently for at in self._freed) - under_way
 
     @asynccontextmanager
     async def one(self) -> AsyncIterator[bool]:
-        """Whether there was a place in time; it is kept to the end of the block."""
-        try:  # no timer for what need not wait
+        """Wait for a slot and hold it during the block. Yields False if none was free in time."""
+        try:  # a timer only if the slot is not free
             async with asyncio.timeout(WAIT_S if self._free.locked() else None):
                 await self._free.acquire()
         except TimeoutError:

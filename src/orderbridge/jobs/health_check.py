@@ -1,18 +1,19 @@
-"""What is wrong, checked again and again while the daemon runs; the log, the alarm command and the tables hear of changes.
+"""Checks the health regularly, and reports each change to the log, the alarm command and the tables.
 
-One check, in this order:
-    what is wrong     one read: the tables, what this daemon alone knows, what other replicas have written down. Where the
-                      database cannot be read, what was open stays open, behind that.
-    what is reported  the log, then the alarm command and the ping, which work without a database.
-    what is shown     delivery_problems and delivery_lamps with the sign of life, and how bad each problem was when the
-                      command heard of it.
+One check has three steps:
 
-Not everything that is found is believed at once:
-- `_unsure_until`: before that, the time of the last good poll says nothing (`be_unsure`). A problem by time alone is put
-  behind itself: it neither begins nor ends, and its account is yellow.
-- `_remembered`: what the daemon before this one had reported was read. A daemon that ends sooner leaves it as it stands.
-- `_inherited`: of that, and of what the log had before a reload, the problems that only a daemon can know and this one has
-  had no time to find out. Until `_unsure_until` they are behind themselves, too, so that they do not end too early.
+    find     read the tables, this daemon's own problems and those of other replicas. While the database cannot be read,
+             the open problems stay open, suppressed by that problem.
+    report   to the log, then to the alarm command and the ping, which need no database.
+    store    delivery_problems and delivery_lamps with the sign of life, and the severity that the command was told.
+
+Some problems are suppressed at first. A suppressed problem (`behind`) neither begins nor ends:
+
+- Until `_unsure_until`, the time of the last good poll means nothing (`be_unsure`). Problems that follow from time
+  alone are suppressed, and their accounts are yellow.
+- `_remembered` says that the reports of the previous daemon were read. A daemon that ends sooner leaves them unchanged.
+- `_inherited` are reported problems that only a daemon can detect, and that this one had no time to detect yet. They
+  are suppressed until `_unsure_until`, so that they do not end too early.
 """
 
 import asyncio
@@ -55,13 +56,13 @@ from orderbridge.texts import problem_text
 
 CLOCK_JUMP_S = 2.0
 VIEWS_S = 30.0  # between two checks of the views, if none was broken
-LATER_KNOWN = OF_THE_DAEMON - {Code.DATABASE_LOST}  # to a daemon that has just started; that its file is there it knows
+LATER_KNOWN = OF_THE_DAEMON - {Code.DATABASE_LOST}  # not known right after a start; a lost file is
 
 _log = structlog.get_logger(__name__)
 
 
 class Checkup:
-    """The check, and what was reported by then."""
+    """Runs the health checks and keeps the reported problems."""
 
     def __init__(self, context: Context, roster: Roster, restore_check: RestoreCheck) -> None:
         self._settings, self._database, self._clock = context.settings, context.database, context.clock
@@ -73,17 +74,17 @@ class Checkup:
         url = chosen.ping_url
         self.ping = None if url is None else Ping(url.get_secret_value(), clock=self._clock, ca_file=ca_file)
         self._storing: asyncio.Task[None] | None = None
-        self._found: list[Problem] | None = None  # at the last check of which the alarms have heard
+        self._found: list[Problem] | None = None  # at the last reported check
         self._unsure_until = self._ahead = self._next_views = 0.0
         self.begin_anew()
 
     @property
     def history(self) -> OpenProblems:
-        """What was reported. After a reload what is open in the log of the daemon before does not begin again."""
+        """The reported problems. They survive a reload, so that they are not reported again."""
         return self._kept.history
 
     def begin_anew(self) -> None:
-        """At the start, and when this replica becomes the lead: what is written down was reported by another."""
+        """Start without a history: at the start, and when this replica becomes the lead."""
         if self._found is not None:
             self._kept.history = OpenProblems()
         self._table = ProblemTable(self._database, self._clock, self._settings.language)
@@ -95,9 +96,9 @@ class Checkup:
         self._inherited |= {one.key: replace(one, behind=one.code) for one in reported if one.code in LATER_KNOWN}
 
     def be_unsure(self, starts_for_s: float = 0.0) -> None:
-        """The last good poll says nothing for a while: after a start, a clock that was set, a database that took nothing.
+        """Ignore the time of the last good poll for a while: after a start, a clock change or a database failure.
 
-        `starts_for_s`: so long it takes until each account was asked for once.
+        `starts_for_s`: how long the first polls of all accounts take.
         """
         late = late_after(self._settings.marketplace.cooldown_seconds)
         until = self._clock.monotonic() + late.total_seconds() + starts_for_s
@@ -108,9 +109,9 @@ class Checkup:
         return self._clock.now().timestamp() - self._clock.monotonic()
 
     async def check(self) -> list[Problem]:
-        """One check; what has changed is reported. Returns what is wrong."""
+        """Check the health once and report changes. Returns the open problems."""
         found = await self._find()
-        # Only now: the clock may have been set during the read. And a poll may have been good and could not be noted.
+        # After the read, during which the clock may have been set. With database trouble a good poll may not be noted.
         if abs(self._wall_ahead() - self._ahead) > CLOCK_JUMP_S or self._database.trouble:
             self.be_unsure()
         if self._clock.monotonic() < self._unsure_until:
@@ -122,7 +123,7 @@ class Checkup:
         return [one for one in found if one.behind is None]
 
     async def _report(self, found: list[Problem]) -> None:
-        """To the log and to who is outside. What the daemon before this one has reported is not reported again."""
+        """Report to the log, the alarm command and the ping. Reports of the previous daemon are not repeated."""
         monotonic = self._clock.monotonic()
         self._log(self._with_inherited(found))
         if not self._remembered:
@@ -147,24 +148,24 @@ class Checkup:
         return [*found, *(one for key, one in self._inherited.items() if key not in seen)]
 
     async def _store(self) -> None:
-        """What is open, and what of it the command has heard: a daemon that is killed now has a successor who knows."""
+        """Store the open problems and those that the command was told, for the next daemon."""
         if self._found is not None:
             await self._table.store(self._found, self._names().values(), self.history.heard())
 
     def _store_soon(self) -> None:
-        """Beside the alarms: the next one does not wait for a database that hangs."""
+        """Store in the background, so that the next alarm does not wait for the database."""
         if self._storing is None or self._storing.done():
             self._storing = asyncio.create_task(self._store())
 
     def _check_alarms(self) -> None:
-        """A command that fails reports nothing, not even itself: `status` and the board do."""
+        """Make a failing alarm command a problem, which `status` and the board show."""
         if self.alarms.failure is not None:
             self.own_problems.begin(Code.ALARM_FAILING, reason=self.alarms.failure)
         else:
             self.own_problems.end(Code.ALARM_FAILING)
 
     async def lost(self) -> None:
-        """The database's file is gone, and with it this daemon: it reports that, and the next one reports its end."""
+        """Report that the database file is gone, which ends the daemon. The next daemon reports the problem's end."""
         lost = Problem(Code.DATABASE_LOST, "", self._clock.now(), Severity.SEVERE)
         opened = [replace(one, behind=lost.code) for one in self.history.open().values()]
         await self._report([lost, *opened])
@@ -172,9 +173,9 @@ class Checkup:
         await self._store()
 
     async def close(self) -> None:
-        """A running command gets a moment, and what it heard is stored, so that the next daemon does not report it again.
+        """Wait briefly for a running command and store what it reported, so that the next daemon does not repeat it.
 
-        A daemon that ends before its first check is over does not know what was reported: it leaves that as it stands.
+        Before its first check, the daemon does not know what was reported and stores nothing.
         """
         await self.alarms.close()
         if self._remembered and self._settings.alarms.command:
@@ -200,14 +201,14 @@ class Checkup:
         return self.own_problems.problems(self._roster.at_work.values())
 
     async def _find(self) -> list[Problem]:
-        """All problems. A database that cannot be read leaves what was open in the tables as it is."""
+        """All problems. If the database cannot be read, those from the tables stay open."""
         now = self._clock.now()
         self._check_alarms()
         unsafe = self._database.durability.remedy
         try:
             found = await self._database.read(partial(self._read, now, unsafe))
         except DBAPIError as error:
-            self.own_problems.is_held = is_busy(error)  # locked rows can be read: this is a whole table
+            self.own_problems.is_held = is_busy(error)  # a whole table is locked, since locked rows can be read
             known = self._known()
             keys = {one.key for one in known}
             cause = next((one.code for one in known if one.code in NO_DATABASE), Code.DATABASE_FAILING)
@@ -218,7 +219,7 @@ class Checkup:
 
 
 def log_events(some: Sequence[Event], language: str) -> None:
-    """One line for events that are alike."""
+    """Log similar events in one line."""
     event, problem = some[0], some[0].problem
     facts: dict[str, Any] = {"subject": problem.subject, "count": problem.count}
     if len(some) > ALIKE_LIMIT:
@@ -232,7 +233,7 @@ def log_events(some: Sequence[Event], language: str) -> None:
     if problem.since is not None:
         facts["since"] = problem.since.isoformat()
     cause, remedy = problem_text(problem.code, language, **problem.facts)
-    # Its detail is not for the log: an answer's own words may hold a customer's name.
+    # The detail is not logged: an answer may hold a customer's name.
     facts |= {"problem_level": problem.level, "cause": cause, "remedy": remedy}
     log = _log.error if problem.severity == Severity.SEVERE else _log.warning
     log(f"problem.{event.kind}", code=problem.code, **facts)

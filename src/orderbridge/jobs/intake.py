@@ -1,17 +1,19 @@
-"""Taking one answer in: what was delivered goes to disk, and then is acknowledged (promises 1, 2, 7).
+"""Stores the orders of one poll's answer and has them acknowledged (promises 1, 2, 7).
 
-decide: rules.deliveries, what is new, changed, ours; rules.lifecycle, what a delivery changes
-write: short transactions, new orders first; after each commit its acknowledgements leave (jobs.acknowledge)
+decide   rules.deliveries sorts the orders into new, changed and unchanged; rules.lifecycle decides what changes
+write    short transactions, new orders first; after each commit its orders are acknowledged (jobs.acknowledge)
 
-An order's lane is held from the moment the answer is in until its acknowledgement is answered or dropped, so nothing of
-ours can change the order in between. Where an action was on the wire meanwhile, the lane is not to be had, and the
-poll's word about that order's status does not count.
+An order's lane is held from the arrival of the answer until its acknowledgement is answered or dropped, so that none of
+our actions can change the order meanwhile. If an action was on the wire during the poll, the lane cannot be taken, and
+the delivered status is ignored.
 
-What the database refuses, by a type, a constraint or a trigger of the POS, is tried alone, and then in a smaller form:
-- a new order without its automatic accept; else its document goes to quarantine, whole, and counts as stored;
-- a known order's status without its contents. That is not all that was delivered, so it is never acknowledged: the
-  service delivers the order again, and the next poll tries the whole again.
-What not even quarantine holds is not acknowledged either. Each is logged once, and so is its end.
+If the database refuses an order, by a type, a constraint or a trigger of the POS, less of it is written:
+
+- A new order is stored without its automatic accept. Otherwise its whole document is quarantined, and counts as stored.
+- Of a known order only the status is stored. It is not acknowledged, so the marketplace delivers it again, and the next
+  poll tries all of it.
+
+An order that cannot even be quarantined is not acknowledged. Each case is logged once when it begins and when it ends.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
@@ -41,19 +43,19 @@ from orderbridge.store.order_times import start_of
 from orderbridge.store.rows import ORDER, lock
 from orderbridge.texts import say
 
-CHUNK = 100  # orders in one transaction, where a POS that writes waits for it
-SERVER_CHUNK = 250  # where it waits for rows only
-CHUNK_BYTES = 1024 * 1024  # of their documents: as text and as values they are many times that
+CHUNK = 100  # orders in one transaction on SQLite, where it blocks a POS that writes
+SERVER_CHUNK = 250  # on a server, where it locks only rows
+CHUNK_BYTES = 1024 * 1024  # of the documents; parsed, they take many times that
 
-_Work = Callable[[Connection, Sequence[Order]], Sequence[Order]]  # what was written of what was given
-_Bad = tuple[Document, str]  # and the reason why it is no order
-_Otherwise = Callable[[Answer, Order, DBAPIError], Awaitable[bool]]  # whether it may be acknowledged all the same
+_Work = Callable[[Connection, Sequence[Order]], Sequence[Order]]  # returns the written orders
+_Bad = tuple[Document, str]  # with the reason why it is not an order
+_Otherwise = Callable[[Answer, Order, DBAPIError], Awaitable[bool]]  # returns whether to acknowledge the order
 
 _log = structlog.get_logger(__name__)
 
 
 class Intake:
-    """Takes the answers of one account in."""
+    """Stores the answers for one account."""
 
     def __init__(
         self,
@@ -70,17 +72,17 @@ class Intake:
         self._orders, self._list_limit = context.settings.orders, context.settings.marketplace.list_limit
         late = self._orders.late_minutes
         self._lateness = rules.Lateness(timedelta(minutes=late) if late else None, self._zone)
-        self._is_cut = False  # whether that was logged
+        self._is_cut = False  # whether a cut list was logged
         self.reconciler = Reconciler(account.name, context, unresolved or partial(self._database.read, read_unresolved))
         self.acknowledger = Acknowledger(account, context, journal)
         self._strangers: set[str] = set()
-        self._logged: dict[str, str] = {}  # by order, or by a document that is none
+        self._logged: dict[str, str] = {}  # events by payment_key or by a document's digest
         self._log = _log.bind(account=account.name)
 
     async def take_in(
         self, documents: Sequence[Document], began: int, answered: float, counts: Polled, *, asked: int | None = None
     ) -> None:
-        """Store and acknowledge what was delivered. `asked`: the status that was asked for; None: all of them."""
+        """Store and acknowledge the delivered documents. `asked`: the requested status; None: all statuses."""
         bad = [document for document in documents if document.reason is not None]
         good = self._statuses.latest(document for document in documents if document.reason is None)
         answer = Answer(good, began, answered + ACKNOWLEDGE_WITHIN_S, counts)
@@ -97,22 +99,22 @@ class Intake:
                 await self._quarantine(answer, [(document, document.reason or "") for document in chunk])
             counts.stuck += len(bad) + counts.foreign
             counts.is_full = rules.is_full(documents, counts.stuck, self._list_limit)
-            if asked is None and self._logged:  # what is not delivered any more is logged anew when it comes back
+            if asked is None and self._logged:  # forget what is no longer delivered
                 there = {document.payment_key for document in documents} | {document.digest for document in documents}
                 self._logged = {subject: event for subject, event in self._logged.items() if subject in there}
         finally:
-            await self.acknowledger.finish(answer)  # 15 s bound it
+            await self.acknowledger.finish(answer)  # takes at most 15 s
 
     async def _sort(self, answer: Answer) -> Sorted:
-        """What is new, what changed and what did not. The lanes of orders with unresolved rows are given back."""
-        if not answer.good:  # as it is most of the time: nothing has to be asked
+        """Sort the orders, and release the lanes of those with unresolved rows."""
+        if not answer.good:  # the usual case needs no query
             return Sorted({})
         known, doubtful = await self._database.read(
             lambda tx: (orders.stored(tx, answer.good), orders.with_unresolved_rows(tx, answer.good))
         )
         self.acknowledger.release(answer, answer.held & doubtful)
         listed = rules.sort(answer.good, known, account=self._account.name, configured=self._configured)
-        for document in listed.foreign:  # neither merged nor acknowledged
+        for document in listed.foreign:  # these are neither stored nor acknowledged
             owner, key = known[document.payment_key or ""].account, document.payment_key
             if owner not in self._strangers:
                 self._strangers.add(owner)
@@ -124,14 +126,14 @@ class Intake:
         return listed
 
     async def _store(self, answer: Answer, listed: Sorted) -> None:
-        """New orders first, then the ones that changed; the rest are only acknowledged."""
+        """Store new orders, then changed ones; unchanged ones are only acknowledged."""
         codes = await self._database.read(reference.payment_codes) if listed.new or listed.changed else {}
         for chunk in self._chunks(listed.new):
             answer.counts.new += await self._write(answer, chunk, codes, self._insert, self._keep_new)
         doing, error = f"new_orders {self._account.name}", answer.blocked
         if error is None:
             self._database.trouble.worked(doing)
-        else:  # no row of it is there yet to be locked: the whole table is
+        else:  # a new order has no row, so the whole table is locked
             self._database.trouble.failed(doing, type(error.orig).__name__, remedy(error), TroubleKind.BUSY)
         answer.counts.unchanged += len(listed.unchanged)
         for chunk in self._chunks(listed.unchanged):
@@ -141,7 +143,7 @@ class Intake:
             answer.counts.changed += await self._write(answer, chunk, codes, update, self._write_least)
 
     def _chunks(self, documents: Sequence[Document]) -> Iterator[Sequence[Document]]:
-        """Some of them at a time, in their order: so many at most, and no more than `CHUNK_BYTES`, one at least."""
+        """Split the documents by count and by `CHUNK_BYTES`; a chunk has at least one."""
         most = CHUNK if self._database.dialect.one_writer else SERVER_CHUNK
         begin = size = 0
         for number, document in enumerate(documents):
@@ -155,7 +157,7 @@ class Intake:
     async def _write(
         self, answer: Answer, chunk: Sequence[Document], codes: Mapping[str, str], work: _Work, otherwise: _Otherwise
     ) -> int:
-        """One chunk in one transaction; when that fails, order by order. What is written is acknowledged."""
+        """Write a chunk in one transaction or, if that fails, order by order. Written orders are acknowledged."""
         fresh = await self._database.apart(
             lambda: [read_order(document, payment_codes=codes, zone=self._zone) for document in chunk]
         )
@@ -178,7 +180,7 @@ class Intake:
     # ---- new orders --------------------------------------------------------------------------------------------------
 
     def _insert(self, connection: Connection, fresh: Sequence[Order], *, accepting: bool = True) -> Sequence[Order]:
-        """Orders that were never seen, and the accepts that are to follow of themselves."""
+        """Insert new orders and their automatic accepts."""
         now = self._clock.now()
         fresh = self._judged(fresh, now)
         arrivals = [self._statuses.arrival(order) for order in fresh]
@@ -198,7 +200,7 @@ class Intake:
         return fresh
 
     def _judged(self, fresh: Sequence[Order], now: datetime) -> list[Order]:
-        """The same orders, each late one with that among its problems; and what they show of the time zone is noted."""
+        """Mark late orders, and report a wrong time zone if the orders' times show it."""
         judged = [self._lateness.marked(order, self._own_problems.service_now() or now) for order in fresh]
         hours, name = self._lateness.hours_off, self._account.name
         if hours is None:
@@ -208,13 +210,13 @@ class Intake:
         return judged
 
     def _accept_in(self, order: Order) -> int | None:
-        """The minutes with which an order is accepted without a person; None when a person is needed."""
+        """The minutes for an automatic accept; None if a person must accept the order."""
         settings = self._account.settings
         accepts = rules.accepts_itself(order, scheduled_too=settings.auto_accept_scheduled)
         return settings.auto_accept(order.facts.restaurant_id) if accepts else None
 
     async def _keep_new(self, answer: Answer, order: Order, error: DBAPIError) -> bool:
-        """True when a new order, or its raw document, is on disk all the same and may be acknowledged."""
+        """Store a refused new order in another form. Returns whether it may be acknowledged."""
         key = order.payment_key
         accepts = not is_busy(error) and self._accept_in(order) is not None
         if accepts and await self._insert_unaccepted(order):
@@ -224,9 +226,9 @@ class Intake:
         refused = is_refusal(error)
         if refused or is_ours(error):
             known = await self._database.read(lambda tx: orders.stored(tx, [key]))
-            if key in known:  # another account brought it in meanwhile: the next poll sees whose it is
+            if key in known:  # another account stored it meanwhile; the next poll decides
                 return False
-        if not refused:  # the database's trouble, not the order's: the next poll delivers it again
+        if not refused:  # the cause is the database, not the order; the next poll repeats it
             self._log_once(key, "order.not_stored", error)
             answer.counts.not_stored += not is_busy(error)
             answer.blocked = error if is_busy(error) else answer.blocked
@@ -235,7 +237,7 @@ class Intake:
         return await self._quarantine(answer, [(answer.good[key], "database_refused")])
 
     async def _insert_unaccepted(self, order: Order) -> bool:
-        """Whether the order itself can be stored, so that its accept was to blame."""
+        """Try to store the order without its automatic accept."""
         try:
             await self._database.run(lambda tx: self._insert(tx, [order], accepting=False))
         except DBAPIError:
@@ -247,7 +249,7 @@ class Intake:
     def _update(
         self, held: Collection[str], codes: Mapping[str, str], connection: Connection, fresh: Sequence[Order]
     ) -> Sequence[Order]:
-        """Orders that are stored, those that no other session has locked. `held`: whose status counts. Returns what was written."""
+        """Update known orders that no other session has locked, and return them. `held`: orders whose status counts."""
         now = self._clock.now()
         known = self._ours(connection, fresh)
         fresh = [order for order in fresh if order.payment_key in known]
@@ -270,16 +272,16 @@ class Intake:
         return fresh
 
     def _update_least(self, held: Collection[str], connection: Connection, order: Order) -> None:
-        """The status of an order whose new contents the database refuses."""
+        """Update only the status of an order whose contents the database refuses."""
         for stored in self._ours(connection, [order]).values():
             change = lifecycle.merge_status(stored, order.status_id, status_counts=order.payment_key in held)
             if change is not None:
                 orders.update_least(connection, stored, self._statuses.arrival(order), change, self._clock.now())
 
     def _ours(self, connection: Connection, fresh: Sequence[Order]) -> dict[str, Stored]:
-        """What is stored of those that no other session has locked, read once they are locked for this transaction.
+        """Lock the orders that are free, and read them again.
 
-        A sweep, or another account, may have written since they were sorted.
+        Another account or a sweep may have changed them since they were sorted.
         """
         free = lock(connection, ORDER, [order.payment_key for order in fresh])
         if len(free) < len(fresh):  # they wait, unacknowledged, for the next poll
@@ -289,25 +291,22 @@ class Intake:
         return {key: known for key, known in stored.items() if rules.may_take(known, name, self._configured)}
 
     async def _write_least(self, answer: Answer, order: Order, error: DBAPIError) -> bool:
-        """The status without the contents that the database refuses. Never enough for an acknowledgement."""
+        """Write the status without the refused contents. Returns False: the order must not be acknowledged."""
         self._log_once(order.payment_key, "order.update_refused" if is_refusal(error) else "order.not_stored", error)
         if not is_busy(error):
             try:
                 await self._database.run(lambda tx: self._update_least(answer.held, tx, order))
             except DBAPIError as again:
-                if is_refusal(again):  # nothing of it can be seen: let quarantine show it
+                if is_refusal(again):  # not even the status: show it in quarantine
                     await self._quarantine(answer, [(answer.good[order.payment_key], "database_refused")])
                 else:
                     answer.counts.not_stored += not is_busy(again)
         return False
 
-    # ---- what is no order --------------------------------------------------------------------------------------------
+    # ---- quarantine --------------------------------------------------------------------------------------------------
 
     async def _quarantine(self, answer: Answer, bad: Sequence[_Bad]) -> bool:
-        """Keep documents that are no orders, together, and alone where that fails. Whether all of them are kept.
-
-        They come with each poll. What even quarantine cannot hold harms only itself.
-        """
+        """Quarantine documents, one by one if they fail together. Returns whether all were kept."""
         kept, failed = await write_group(self._database, self._keep, bad)
         answer.counts.quarantined += len(kept)
         for (document, reason), is_new in kept:
@@ -321,14 +320,14 @@ class Intake:
         return not failed
 
     def _keep(self, connection: Connection, bad: Sequence[_Bad]) -> list[tuple[_Bad, bool]]:
-        """One transaction. Whether each is new in quarantine."""
+        """Quarantine documents in one transaction, and return whether each is new there."""
         account, now = self._account.name, self._clock.now()
         kept = [(one, quarantine.keep(connection, account, *one, now)) for one in bad]
         self._database.durability.ask(connection)
         return kept
 
     def _log_once(self, subject: str, event: str, error: DBAPIError, **facts: str | None) -> None:
-        """Say what becomes of an order when it begins, and not with each poll."""
+        """Log an event of an order once, not with each poll."""
         if self._logged.get(subject) != event:
             self._logged[subject] = event
             named = facts or {"payment_key": subject}

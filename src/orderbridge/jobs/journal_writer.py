@@ -1,9 +1,9 @@
-"""The journal beside the database: what is acknowledged is in it first (store.journal has its files).
+"""Writes each document to the journal before its order is acknowledged (store.journal has the files).
 
-Each document is handed over once: what is delivered again unchanged is only found in a set. Documents that come while
-others are written are written together (store.group_commit). The database is the promise and the journal a help: where it cannot be written,
-or not soon, the acknowledgement leaves all the same; that is logged, and what is missing is kept in memory, up to a limit,
-and written when it can be.
+Each document is written once; a set remembers those that are delivered again unchanged. Documents that arrive during a
+write are written together (store.group_commit). The promises rest on the database alone. So if the journal cannot be
+written in time, this is logged and the order is acknowledged anyway. The missing documents are kept in memory, up to a
+limit, and written later.
 """
 
 import asyncio
@@ -26,10 +26,10 @@ from orderbridge.store.group_commit import Failed, GroupCommit
 from orderbridge.store.workers import Workers
 from orderbridge.texts import say
 
-WITHIN_S = 3.0  # for so long an acknowledgement, which has 8 s in all, waits for its line
-MOMENT_S = 0.5  # at the end, where it hangs already
-MOST_WAITING = 8 * 1024 * 1024  # bytes of documents that could not be written
-MOST_KNOWN = 10_000  # documents that are not written twice, about 1 MiB
+WITHIN_S = 3.0  # an acknowledgement waits this long for its line, out of 8 s in all
+MOMENT_S = 0.5  # at the stop, if the journal hangs already
+MAX_WAITING = 8 * 1024 * 1024  # bytes of documents that could not be written
+MAX_KNOWN = 10_000  # digests of written documents, about 1 MiB
 
 _log = structlog.get_logger(__name__)
 
@@ -47,23 +47,23 @@ class _Batch:
 
 
 class Journal:
-    """Of one daemon, for all its accounts. `inline`: written on the spot, as a database may be."""
+    """The journal of one daemon. `inline`: written without a thread, for tests."""
 
     def __init__(self, folder: Path, *, clock: Clock, inline: bool = False) -> None:
         self._folder = folder
         self._clock = clock
         self._inline = inline
-        self._workers: Workers | None = None  # from the first write on: one that is made ready may never work
+        self._workers: Workers | None = None  # made at the first write
         self._group: GroupCommit[None, None] = GroupCommit(self._write)  # a note: write all that waits
         self._waiting: deque[_Batch] = deque()
         self._known: dict[str, None] = {}
         self._tidying: asyncio.Task[None] | None = None
         self._lost = 0
-        self.since: datetime | None = None  # when it could not be written for the first time; None: it can be
+        self.since: datetime | None = None  # the first failed write; None: it works
         self.error = ""
 
     def keep(self, account: str, documents: Sequence[Document]) -> "asyncio.Task[bool] | None":
-        """When that is done, these may be acknowledged; None: at once. Never raises."""
+        """Write these documents. They may be acknowledged when the task is done; None: at once. Never raises."""
         new = [document for document in documents if document.digest not in self._known]
         if not new:
             return None
@@ -74,22 +74,22 @@ class Journal:
 
     def _know(self, documents: Sequence[Document]) -> None:
         self._known.update(dict.fromkeys(document.digest for document in documents))
-        while len(self._known) > MOST_KNOWN:
+        while len(self._known) > MAX_KNOWN:
             del self._known[next(iter(self._known))]
 
     def _hangs(self) -> bool:
         return self.since is not None and self._group.is_writing
 
     def _drop(self) -> None:
-        """The oldest of what waits, when it is too much while nothing can be written."""
+        """Drop the oldest waiting documents if they take too much memory."""
         size = sum(batch.size() for batch in self._waiting) if self.since is not None else 0
-        while size > MOST_WAITING:
+        while size > MAX_WAITING:
             batch = self._waiting.popleft()
             size -= batch.size()
             self._lost += len(batch.documents)
 
     async def _write_within(self, seconds: float) -> bool:
-        """Whether what waits was written in time, or could not be. A disk that hangs is left to it."""
+        """Try to write the waiting documents. Returns False if the disk still hangs after this time."""
         written = self._group.add(None)
         await asyncio.wait([written], timeout=seconds)
         if not written.done():
@@ -97,7 +97,7 @@ class Journal:
         return written.done()
 
     async def _write(self, notes: Sequence[None]) -> tuple[list[tuple[None, None]], Failed[None]]:
-        """Documents that cannot be written wait for the next ones. Never raises."""
+        """Write all waiting documents; on failure they wait for the next call. Never raises."""
         while self._waiting:
             batches, self._waiting = list(self._waiting), deque()
             try:
@@ -106,7 +106,7 @@ class Journal:
                 self._waiting.extendleft(reversed(batches))
                 self._failed(error.strerror or type(error).__name__)
                 break
-            except Exception:  # noqa: BLE001 - a fault of ours must hold no order up
+            except Exception:  # noqa: BLE001 - a bug here must not delay orders
                 _log.exception("journal.crashed")
                 self._lost += sum(len(batch.documents) for batch in batches)
                 self._failed(say("log.fault"))
@@ -121,7 +121,7 @@ class Journal:
         self._workers = self._workers or Workers(1, "journal")
         await self._workers.submit(call, urgent=False)
 
-    # ---- how it goes -------------------------------------------------------------------------------------------------
+    # ---- its state ---------------------------------------------------------------------------------------------------
 
     def _failed(self, error: str) -> None:
         self.error = error
@@ -137,18 +137,18 @@ class Journal:
             log("journal.written_again", folder=str(self._folder), documents_missing=lost)
 
     def report(self, known: DaemonProblems) -> None:
-        """Whether it can be written."""
+        """Report or end the problem that it cannot be written."""
         if self.since is None:
             known.end(Code.JOURNAL_NOT_WRITTEN)
         else:
             known.begin(Code.JOURNAL_NOT_WRITTEN, since=self.since, folder=self._folder, error=self.error)
 
-    # ---- now and then ------------------------------------------------------------------------------------------------
+    # ---- upkeep ------------------------------------------------------------------------------------------------------
 
     async def tidy(self, retention_days: int, late: datetime) -> None:
-        """Write what could not be written, and forget what has been kept for long enough (0: never) when it is so late.
+        """Write what could not be written before, and remove files older than `retention_days` (0: never) at `late`.
 
-        A disk that hangs is left to it after `WITHIN_S`, and that is logged.
+        Waits at most `WITHIN_S`, and logs a disk that hangs.
         """
         if self._waiting and not self._group.is_writing:
             self._group.add(None)
@@ -170,7 +170,7 @@ class Journal:
                 self._worked()
 
     async def close(self) -> None:
-        """Write what waits, once more. What hangs is left to the process."""
+        """Try once more to write what waits. A write that hangs ends with the process."""
         is_hung = False
         if self._waiting or self._group.is_writing:
             is_hung = not await self._write_within(MOMENT_S if self._hangs() else WITHIN_S)
@@ -184,5 +184,5 @@ def _append(folder: Path, batches: Sequence[_Batch], now: datetime) -> None:
 
 
 def journal_of(settings: config.Settings, clock: Clock, *, inline: bool) -> Journal | None:
-    """The configured one, if any."""
+    """The configured journal, if any."""
     return None if settings.journal is None else Journal(settings.journal, clock=clock, inline=inline)

@@ -1,6 +1,6 @@
-"""The lists that change rarely, read at the start and daily; restaurants' status every few minutes.
+"""Reads the lists that change rarely, at the start and daily, and the restaurants' status every few minutes.
 
-A list that lacks what was known, an empty one too, is not believed at once: what was known stays, and it is asked again.
+If an answer lacks known entries, or is empty, the entries are kept and the list is requested again.
 """
 
 from collections import Counter
@@ -18,26 +18,26 @@ from orderbridge.store import accounts, reference
 from orderbridge.store.database import Database
 
 COMMON_S = 12 * 3600.0  # each daily round asks once
-AGAIN_S = 50.0  # at least, until a list that is not believed is asked again
-BELIEVED_AFTER = 3  # answers in a row that lack what was known; asked again soon until then
+AGAIN_S = 50.0  # until a shorter list is requested again
+BELIEVED_AFTER = 3  # answers in a row that lack known entries
 
 _log = structlog.get_logger(__name__)
 
 
 class Common:
-    """Reasons, payment and shipping methods belong to no account: one of all asks for them."""
+    """The lists without an account (reasons, payment and shipping methods), which only one account reads."""
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
-        self.due = float("-inf")  # when they are asked for again, by the monotonic clock
-        self._shorter: Counter[str] = Counter()  # answers in a row that lacked what was known; "": of the common lists
+        self.due = float("-inf")  # next request, by the monotonic clock
+        self._shorter: Counter[str] = Counter()  # shorter answers in a row, by account; "": the common lists
 
     def is_whole(self, account: str) -> bool:
-        """Whether the next answer is believed about what it lacks."""
+        """Whether entries that the next answer lacks are removed."""
         return self._shorter[account] >= BELIEVED_AFTER - 1
 
     def lacks(self, account: str, lacking: int) -> bool:
-        """So many known entries were not in an answer. Returns whether to ask again soon."""
+        """Note how many known entries an answer lacked. Returns whether to request it again soon."""
         self._shorter[account] = self._shorter[account] + 1 if lacking else 0
         if lacking and self._shorter[account] == 1:
             _log.warning("reference.shorter", account=account, lacking=lacking)
@@ -45,7 +45,7 @@ class Common:
 
 
 async def read_lists(account: Account, database: Database, configured: Collection[str], common: Common) -> bool:
-    """Restaurants, reasons, payment and shipping methods of one account. False: not all came; try again soon."""
+    """Read an account's restaurants, and the common lists if they are due. False: try again soon."""
     if account.paused() > 0:
         return False
     try:
@@ -58,7 +58,7 @@ async def read_lists(account: Account, database: Database, configured: Collectio
         adopted = await database.run(lambda tx: accounts.adopt_orphans(tx, configured))
         again = await _read_common(account, database, common) or again
     except MarketplaceError as error:
-        log = _log.debug if error.code == PACED else _log.warning  # of thousands that start it would be thousands
+        log = _log.debug if error.code == PACED else _log.warning  # may concern thousands of accounts at a start
         log("reference.failed", account=account.name, code=error.code)
         return False
     _log.info("reference.read", account=account.name, restaurants=len(restaurants), adopted_orders=adopted)
@@ -66,7 +66,7 @@ async def read_lists(account: Account, database: Database, configured: Collectio
 
 
 async def _read_common(account: Account, database: Database, common: Common) -> bool:
-    """Read the common lists, if they are due. Returns whether to ask again soon; where it fails, the next account asks."""
+    """Read the common lists if they are due; after a failure the next account does. Returns whether to repeat soon."""
     before, now = common.due, common.clock.monotonic()
     if now < before:
         return False
@@ -76,7 +76,7 @@ async def _read_common(account: Account, database: Database, common: Common) -> 
         variables = await account.client.variables()
         take_in = partial(reference.take_in_common, reasons=reasons, methods=variables, whole=common.is_whole(""))
         again = common.lacks("", await database.run(take_in))
-    except IntegrityError:  # another daemon has written them at the same moment
+    except IntegrityError:  # another daemon wrote them at the same moment
         return False
     except BaseException:
         common.due = before
@@ -89,7 +89,7 @@ async def _read_common(account: Account, database: Database, common: Common) -> 
 async def read_statuses(
     account: Account, database: Database, clock: Clock, *, only: Collection[str] | None = None
 ) -> int:
-    """Open or closed, for each restaurant of the account, or for `only` these. Returns how many answered."""
+    """Read the status of the account's restaurants, or of `only` these. Returns the number of answers."""
     known = await database.read(lambda tx: reference.restaurants_of(tx, account.name))
     answered = 0
     for key, service_id in known.items():

@@ -1,4 +1,4 @@
-"""What is wrong now by the tables: the facts are read here, and rules.health judges them."""
+"""Reads the facts about problems from the tables, and has rules.health judge them."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import fields
@@ -41,10 +41,10 @@ def open_problems(
     hindrance: Trouble | None = None,
     unattended: bool = False,
 ) -> list[Problem]:
-    """Everything that is wrong now, for another program, which takes what the daemon has written down.
+    """All open problems, for a program other than the daemon, whose own problems are read from the table.
 
-    `unsafe`: why a commit is not on disk, as the database says it. `hindrance`: what keeps this program from writing, and
-    so the daemon from writing anything down. `unattended`: no daemon works on the database.
+    `unsafe`: why commits may be lost. `hindrance`: why this program, and so the daemon, cannot write. `unattended`: no
+    daemon works on the database.
     """
     known, names = _from_outside(connection, hindrance), all_names(connection, settings)
     is_silent, is_gone = problem_rows.is_silent(connection), unattended and problem_rows.has_worked(connection)
@@ -53,7 +53,7 @@ def open_problems(
 
 
 def _from_outside(connection: Connection, hindrance: Trouble | None) -> tuple[Problem, ...]:
-    """What the daemon has written down, and what it could not write: of a disk that is full or read-only."""
+    """The problems that the daemon wrote, and a full or read-only disk, which it could not write."""
     written = of_the_daemon(connection)
     found = of(connection.dialect.name).disk(connection.engine) or hindrance
     if found is None or any(one.code in NO_DATABASE for one in written):
@@ -72,10 +72,7 @@ def read_problems(
     is_silent: bool = False,
     is_gone: bool = False,
 ) -> list[Problem]:
-    """The same with what is behind another problem: for who remembers what was open. `known`: to the daemon.
-
-    `names`: of the accounts, by fingerprint.
-    """
+    """All problems, including suppressed ones. `known`: the daemon's own; `names`: accounts by fingerprint."""
     limits = thresholds(settings)
     times: dict[str, datetime | int] = {
         "lately": now - problem_queries.REMEMBERED,
@@ -109,7 +106,7 @@ def read_problems(
 
 
 def _in_quarantine(connection: Connection) -> list[Problem]:
-    """Documents that are no orders, or whole orders that the database refuses, and orders of which it takes no news."""
+    """Quarantined documents: those that are not orders, refused orders, and refused updates of orders."""
     (documents, oldest), (withheld, since), outdated = quarantine.counted(connection)
     found = [Problem(Code.CONTENTS_OUTDATED, key, at, Severity.SEVERE) for key, at in outdated]
     if withheld:
@@ -129,7 +126,7 @@ def _not_started(connection: Connection, settings: config.Settings, now: datetim
 def _closed(
     connection: Connection, settings: config.Settings, names: Collection[str], now: datetime
 ) -> Iterator[Problem]:
-    """Restaurants of accounts that there are, at hours at which orders are usual."""
+    """Closed restaurants of known accounts, at hours with usual orders."""
     if not (minutes := settings.alarms.closed_minutes):
         return
     zone = ZoneInfo(settings.marketplace.timezone)
@@ -141,7 +138,7 @@ def _closed(
 
 
 def thresholds(settings: config.Settings) -> Thresholds:
-    """The configured minutes; 0 turns one off."""
+    """The configured limits; 0 minutes is None."""
 
     def minutes(value: int) -> timedelta | None:
         return timedelta(minutes=value) if value else None
@@ -162,7 +159,7 @@ def configured(settings: config.Settings) -> dict[str, str]:
 
 
 def all_names(connection: Connection, settings: config.Settings) -> dict[str, str]:
-    """Of the accounts in the database, too, where they are read from there."""
+    """The names of all accounts by fingerprint, including those in the database if it is configured."""
     beside = accounts.enabled(connection) if settings.fleet.from_database else {}
     known = accounts.last_polled(connection, settings.source.without_secrets)
     in_file = {secrets: name for secrets, name in configured(settings).items() if name not in known.values()}
@@ -200,7 +197,7 @@ def _received(
 
 
 def _over(accept: Any, settings: config.Settings) -> datetime:
-    """From when on it could not be sent any more."""
+    """When the accept expired."""
     minutes = accept.valid_minutes or settings.actions.accept_valid_minutes
     over: datetime = accept.expires_utc or accept.created_utc + timedelta(minutes=minutes)
     return over

@@ -1,18 +1,18 @@
-"""The outbox at work: what the POS has written is sent, and its verdict is written.
+"""Runs the outbox: sends the rows that the POS wrote, and writes their verdicts.
 
 One cycle of the outbox:
 
-    recover   when a request may be marked as on the wire and is not: its outcome is unknown
-    read      jobs.outbox_reader puts into the queue what is new in the table
-    end       what ends unsent (expired, withdrawn, superseded, refused here) is written, in groups
-    take      the rows whose turn it is leave the queue, each executed by a coroutine of its own (jobs.executor)
-    explain   rows that an account's line or login holds up say so
+    recover   find orphaned rows (marked as on the wire, but not sent by this run) and note their unknown outcome
+    read      put new rows of the table into the queue (jobs.outbox_reader)
+    end       write the ends of rows that are not sent (expired, withdrawn, superseded, refused here), in groups
+    take      take rows from the queue, and execute each in its own coroutine (jobs.executor)
+    explain   note in rows of a paused account what they wait for
 
-Which rows go and which end is decided in rules.queue and rules.outbox_rows, what an answer makes of a row in rules.retry.
+rules.queue and rules.outbox_rows decide which rows are sent and which end, rules.retry what follows from an answer, and
 jobs.outcome_writer writes it.
 
-A row that ends unsent is ENDING from its decision until its end is on disk: it keeps its lane, so that nothing behind it
-overtakes an end that may yet fail.
+A row that ends unsent is ENDING from the decision until its end is on disk. It keeps its lane for that time, because
+the write may fail, and no later row may overtake it.
 """
 
 import asyncio
@@ -43,14 +43,14 @@ from orderbridge.store.failures import remedy
 from orderbridge.store.group_commit import write_batch
 
 CLOCK_JUMP_S = 0.5
-MOST_ENDS = 200  # rows that end unsent in one transaction: a POS on the same file waits for it
+MAX_ENDS = 200  # rows that end in one transaction, during which a POS on the same file waits
 
 _log = structlog.get_logger(__name__)
 
 
 @dataclass(slots=True)
 class CycleResult:
-    """What one cycle did. `again_in`: seconds until the next one is due at the latest."""
+    """Counts of one cycle. `again_in`: seconds until the next one is due at the latest."""
 
     claimed: int = 0
     settled: int = 0
@@ -59,7 +59,7 @@ class CycleResult:
 
 
 class Outbox:
-    """Carries out what the POS writes, for all accounts of this process."""
+    """Executes the outbox rows of all accounts of this process."""
 
     def __init__(self, context: Context, roster: Roster) -> None:
         self._context, self._roster, self._accounts = context, roster, roster.at_work
@@ -70,13 +70,13 @@ class Outbox:
         self.writer = OutcomeWriter(context, self._accounts, self.reader)
         self._held_accounts = HeldAccounts(context, self.queue, self._accounts, self._postponed)
         self.executor = Executor(self.writer, self._held_accounts, self._go_on)
-        self.due: list[Due] = []  # ends that are decided, and not written yet
+        self.due: list[Due] = []  # ends that are decided but not written yet
         self._woken, self._moved = asyncio.Event(), asyncio.Event()
-        self._recover_at = math.inf  # of the monotonic clock: when lost requests are written that could not be
-        self._ahead: float | None = None  # of the monotonic clock
+        self._recover_at = math.inf  # monotonic: when to repeat a recovery that could not be written
+        self._ahead: float | None = None  # the wall clock minus the monotonic one
 
     def wake(self) -> None:
-        """Something may have changed in the table: read it at once."""
+        """Read the table at once, because it may have changed."""
         self.reader.has_news = True
         self._go_on()
 
@@ -87,7 +87,7 @@ class Outbox:
     # ---- the loop ----------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Until `stop`: a cycle at each wake and at each due time."""
+        """Run a cycle at each wake and at each due time, until `stop`."""
         try:
             while not self.executor.is_stopping or self.is_busy():
                 self._woken.clear()
@@ -99,47 +99,47 @@ class Outbox:
             self.executor.abandon()
 
     def refused(self) -> int:
-        """How many rows the database itself does not let us write."""
+        """The number of rows that the database refuses to let us write."""
         return len(self._postponed.refused)
 
     def let_go(self, accounts: Collection[str]) -> None:
-        """Another process answers for these accounts: what was not written of their rows, it finds as their notes say."""
+        """Drop the rows of these accounts, which another process takes over and recovers."""
         self.executor.let_go(accounts)
         for entry in [entry for entry in self.queue if entry.account in accounts]:
             self.queue.drop(entry.row.id)
 
     def is_busy(self) -> bool:
-        """Whether a request is under way, or an outcome is to be written that the database does not refuse."""
+        """Whether a request is on the wire, or an outcome is to be written that the database does not refuse."""
         executor = self.executor
         if executor.under_way.total():
             return True
         return executor.failed is None and (executor.is_writing or not executor.late <= self._postponed.refused)
 
     def is_moving(self) -> bool:
-        """Whether a request is under way, or anything is being written. What was put off is not."""
+        """Whether a request is on the wire, or a write is under way; postponed writes do not count."""
         return bool(self.executor.under_way.total() or self.executor.is_writing)
 
     async def quiet(self) -> None:
-        """Until no request is under way, and what is known is written or put off."""
+        """Wait until no request is on the wire and all outcomes are written or postponed."""
         while self.is_moving():
             self._moved.clear()
             await self._moved.wait()
 
     def stop(self) -> None:
-        """Take nothing more; `run` ends when what is on the wire is answered and written."""
+        """Take no more rows; `run` ends when all requests on the wire are answered and written."""
         self.executor.is_stopping = True
         self._go_on()
 
     # ---- a cycle -----------------------------------------------------------------------------------------------------
 
     async def safe_cycle(self) -> CycleResult:
-        """A cycle that fails is made again: the outbox outlives whatever the database, or a fault of ours, does."""
+        """Run a cycle; if it fails, by the database or a bug, the next one repeats its work."""
         try:
             if self._must_recover():
                 await self.recover()
             return await self.cycle()
         except DBAPIError as error:
-            # Logged once; trouble of the whole database is logged by itself.
+            # Logged once; trouble of the whole database is logged elsewhere.
             log = _log.debug if self._must_recover() or self._database.trouble else _log.warning
             log("outbox.database_failed", error=type(error.orig).__name__, remedy=remedy(error))
         except Over:  # it ends the daemon
@@ -150,7 +150,7 @@ class Outbox:
         return CycleResult()
 
     async def cycle(self) -> CycleResult:
-        """Read what is new, and some of the rest when it is time, then act."""
+        """Read new rows, and a page of all rows when it is due, then act."""
         if self.executor.is_stopping:
             return CycleResult()
         if self.set_now():
@@ -162,7 +162,7 @@ class Outbox:
         return done
 
     def set_now(self) -> bool:
-        """True when the clock was set since the last time: then no time that was compared before is worth anything."""
+        """Update the queue's time. Returns whether the clock was set: then all rows are judged again."""
         now = self.queue.view.now = self._clock.now()
         ahead = now.timestamp() - self._clock.monotonic()
         jumped = self._ahead is not None and abs(ahead - self._ahead) > CLOCK_JUMP_S
@@ -172,7 +172,7 @@ class Outbox:
         return jumped
 
     async def act(self) -> CycleResult:
-        """End what ends unsent, and send what may leave."""
+        """Write the ends of rows that are not sent, and send the rows that may be sent."""
         done = CycleResult(settled=self.executor.settled)
         self.executor.settled = 0
         if self.executor.is_stopping:
@@ -182,7 +182,7 @@ class Outbox:
             if row_id not in self.queue:
                 self._postponed.forget(row_id)
         done.unsent = await self.write_ends()
-        self.due += self.queue.ends()  # what has ended frees its lane
+        self.due += self.queue.ends()  # a written end may have freed a lane
         done.claimed = await self._take()
         if self.due:
             done.unsent += await self.write_ends()
@@ -190,15 +190,15 @@ class Outbox:
             done.unsent += await self._refuse_unreadable()
         await self._held_accounts.explain()
         if done.unsent:
-            self._go_on()  # what ended unsent may have freed its lane
+            self._go_on()  # a written end may have freed a lane
         done.again_in = self._until()
         return done
 
     async def _take(self) -> int:
-        """Have the rows executed whose turn it is. Returns how many of them are claimed, once that is known."""
+        """Start to execute the next rows. Returns how many were claimed."""
         executor = self.executor
         room, most = executor.slots.room(executor.under_way.total()), executor.slots.most
-        # One account whose service hangs must not take all slots.
+        # One account with hanging requests must not take all slots.
         of_one = 2 * most if len(self._roster.known) == 1 else max(1, most // 2)
         entries = self.queue.accounts.take(room, executor.under_way, of_one, self._is_open, self._may_leave)
         claims = [executor.begin(entry) for entry in entries]
@@ -208,11 +208,11 @@ class Outbox:
         return sum(claimed)
 
     def _is_open(self, account: str) -> bool:
-        """Whether a row of an account can leave."""
+        """Whether rows of this account can be sent now."""
         return account in self._accounts and self._accounts[account].paused() <= 0
 
     def _may_leave(self, entry: Entry) -> bool:
-        """Take the row's lane, unless it is taken or a poll is under way that may show what its last request did."""
+        """Take the row's lane, unless it is held or a running poll may show the effect of its last request."""
         is_polling = self._accounts[entry.account or ""].poll_in_flight
         waits = is_polling and may_be_seen(entry.row.action, entry.row.last_outcome)
         return not waits and self._lanes.take(entry.lane)
@@ -229,15 +229,15 @@ class Outbox:
             waits.append(max(retry_in, 0.01))
         return min(waits)
 
-    # ---- what ends unsent --------------------------------------------------------------------------------------------
+    # ---- rows that end unsent ----------------------------------------------------------------------------------------
 
     async def write_ends(self) -> int:
-        """Write the ends of rows that are not sent, so many at a time. Returns how many rows have ended."""
+        """Write up to MAX_ENDS ends of rows that are not sent. Returns how many rows have ended."""
         self.due += self.queue.ends()
         if not self.due:
             return 0
-        some, self.due = self.due[:MOST_ENDS], self.due[MOST_ENDS:]
-        ours = [(row, verdict) for row, verdict in some if row.id in self.queue]  # the others were let go meanwhile
+        some, self.due = self.due[:MAX_ENDS], self.due[MAX_ENDS:]
+        ours = [(row, verdict) for row, verdict in some if row.id in self.queue]  # the others were dropped meanwhile
         ends, lanes = self._with_lanes(ours)
         ended, settled = 0, set[int]()
         try:
@@ -260,9 +260,9 @@ class Outbox:
         return ended
 
     def _with_lanes(self, ends: Sequence[Due]) -> tuple[list[Due], list[Lane]]:
-        """Those that can be written now, and the lanes that were taken for it.
+        """The ends that can be written now, and the lanes that were taken for them.
 
-        An unresolved row of an order ends while its lane is ours: a list that is being taken in must not see it end.
+        The lane of an unresolved row is held while its end is written, so that no list is stored meanwhile.
         """
         free: list[Due] = []
         lanes: list[Lane] = []
@@ -277,7 +277,7 @@ class Outbox:
         return free, lanes
 
     def _not_sent(self, row: OutboxRow, answer: Verdict | tuple[OutboxRow, ...]) -> bool:
-        """Whether it ended."""
+        """Take the result of writing a row's end. Returns whether it ended."""
         self._postponed.forget(row.id)
         if not isinstance(answer, Verdict):
             self.reader.replace(row.id, answer)
@@ -287,9 +287,9 @@ class Outbox:
         return True
 
     async def _refuse_unreadable(self) -> int:
-        """Rows that slipped past the constraints and cannot even be read."""
+        """Refuse rows that passed the constraints but cannot be parsed."""
         unreadable, now = self.reader.unreadable, self._clock.monotonic()
-        due = [row_id for row_id, at in unreadable.items() if at <= now][:MOST_ENDS]
+        due = [row_id for row_id, at in unreadable.items() if at <= now][:MAX_ENDS]
         refused, failed = await write_batch(self._database, partial(refuse_unreadable, self._context), due, urgent=True)
         for row_id, wait_s in self._postponed.put_off(dict(failed), {}).items():
             unreadable[row_id] = now + wait_s
@@ -300,20 +300,17 @@ class Outbox:
         self._context.metrics.count(ACTIONS_ENDED, UNREADABLE, ActionState.REFUSED, by=ended)
         return ended
 
-    # ---- what was lost -----------------------------------------------------------------------------------------------
+    # ---- recovery ----------------------------------------------------------------------------------------------------
 
     def _must_recover(self) -> bool:
         is_due = self._recover_at <= self._clock.monotonic()
         return self.executor.in_doubt or is_due or self.queue.stray or self.reader.is_behind
 
     async def recover(self) -> None:
-        """What is marked as on the wire and is not: the program stopped, or the database lost our word, in between.
-
-        Its outcome is unknown, and that is written.
-        """
+        """Write the unknown outcome of orphaned rows: the program or the database stopped before theirs was written."""
         self.reader.follow_roster()
         self.executor.in_doubt = self.queue.stray = False
-        mine = self.queue.on_wire()  # asked before the reading: an outcome may be written during it
+        mine = self.queue.on_wire()  # before reading, during which outcomes may be written
         lost = await self._database.read(lambda tx: self._lost(tx, mine))
         recovered, failed = await write_batch(self._database, self.writer.lose, lost)
         errors, rows = {row.id: error for (row, _), error in failed}, {row.id: row for row, _ in lost}
@@ -322,15 +319,15 @@ class Outbox:
             self._postponed.forget(row_id)
         if recovered:
             _log.warning("outbox.recovered", rows=len(recovered))
-        if len(recovered) + len(failed) < len(lost):  # what a till holds, or where the database is away
+        if len(recovered) + len(failed) < len(lost):  # locked rows, or an unreachable database
             waits.append(STUCK_S)
         self._recover_at = self._clock.monotonic() + min(waits, default=math.inf)
         self.reader.look_at_all()
 
     def _lost(self, connection: Connection, mine: Collection[int]) -> list[tuple[OutboxRow, int]]:
-        """The rows that are marked as on the wire and are not (`mine` are), each with the attempt that was lost."""
+        """The rows that are marked as on the wire but not in `mine`, each with its lost attempt."""
         lost = unfinished.unfinished_attempts(connection)
         sending = unfinished.read_unfinished(connection, sending_only=True)[0] if lost else []
-        # A row that another replica has on the wire is none of those.
+        # Without rows that another replica has on the wire.
         rows = {row.id: row for row in sending if row.id not in mine and self.reader.is_ours(row)}
         return [(rows[row_id], number) for row_id, number in lost if row_id in rows]

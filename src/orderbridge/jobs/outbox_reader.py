@@ -1,12 +1,12 @@
-"""The queue is kept like the table: what is new at once, all of it from time to time.
+"""Reads the outbox table into the queue: new rows at once, all rows from time to time.
 
-news     the newest waiting rows; what was asked back; what is unresolved
-all      every unfinished row, a page at a time between other work, the lowest ids first: finds what was committed late,
-         retried by command, changed or deleted, and how often depends on what it costs
+news   the newest waiting rows, rows to be withdrawn, and unresolved rows
+all    every unfinished row in pages, the lowest ids first, between other work. This finds rows that were committed
+       late, retried by a command, changed or deleted. How often it is done depends on its cost
 
-Where news is more than a page there is a gap between what is known and what was read: everything up to the *frontier*
-is known, and the reading of all closes the gap. A menu's or a restaurant's row beyond the frontier waits for that, so
-that none overtakes an older one of its lane. An order's row does not: its claim asks the table for its lane.
+If there are more new rows than a page holds, a gap remains between the known and the new rows. All rows up to the
+*frontier* are known, and the reading of all rows closes the gap. A food's or restaurant's row beyond the frontier waits
+for that, so that it does not overtake an older row of its lane. An order's row need not wait: its claim reads its lane.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,20 +25,20 @@ from orderbridge.rules.retry import longest_wait
 from orderbridge.store import reference, unfinished
 from orderbridge.store.unfinished import FIRST_PAGE, PAGE, SMALL_PAGE, Found, ServerClock
 
-FLOOR_S = 2.0  # all is read this often, or so seldom that it takes a thirtieth of the time
-IDLE_FLOOR_S = 10.0  # where the watch has to ask, too, and little is to be asked
+FLOOR_S = 2.0  # between two readings of all rows, or SHARE times the duration of the last one
+IDLE_FLOOR_S = 10.0  # with an empty queue, on databases where each read should be avoided
 SHARE = 30
 CEILING_S = 60.0
-BUSY_SHARE = 8  # beside rows that are sent, a page is read when eight times what the last one took is over
-MOST_AGAIN = 500  # unresolved rows that are read again with the news
-IDLE_SHARE = 10  # after news that was none, the next is read when ten times what that took is over
+BUSY_SHARE = 8  # while rows are sent, the next page waits for eight times the duration of the last one
+MAX_AGAIN = 500  # unresolved rows that are read again with the news
+IDLE_SHARE = 10  # after an empty read of news, the next one waits for ten times its duration
 
 Query = Callable[[Connection], Found]
 
 
 @dataclass(slots=True)
 class _Scan:
-    """How far a reading has come. `whole`: it began with the first row, so who was not seen is gone."""
+    """The state of a reading. `whole`: it began with the first row, so rows that it did not find are gone."""
 
     above: int
     whole: bool
@@ -67,18 +67,18 @@ class OutboxReader:
         self.has_news = True
         self._next_news = 0.0
         self.server = ServerClock()
-        self.unreadable: dict[int, float] = {}  # rows, and when each may be refused, by the monotonic clock
+        self.unreadable: dict[int, float] = {}  # row ids, and the monotonic time at which each may be refused
 
     def is_ours(self, row: OutboxRow) -> bool:
-        """Whether this process answers for the row."""
+        """Whether the row belongs to this process."""
         return is_ours(row, self._queue.view.directory)
 
     def knows(self, row_id: int) -> bool:
-        """Whether a row was read."""
+        """Whether the row was read."""
         return row_id in self._queue or row_id in self.unreadable
 
     def replace(self, row_id: int, rows: Sequence[OutboxRow]) -> None:
-        """A transaction has found these rows in place of the one in the queue. None: it ended, or is gone."""
+        """Replace a row of the queue by the rows that a transaction found. If it is not among them, it is dropped."""
         self._queue.give_back(row_id)
         if all(row.id != row_id for row in rows):
             self._queue.drop(row_id)
@@ -86,18 +86,18 @@ class OutboxReader:
             self._queue.put(row, self._number)
 
     def look_at_all(self) -> None:
-        """Something may have changed that no news tells of."""
+        """Read all rows soon, because of a change that the news do not show."""
         self._next_scan = 0.0
 
     @property
     def is_behind(self) -> bool:
-        """Whether accounts have come or left that are not followed yet."""
+        """Whether the roster has changed since `follow_roster`."""
         return self._roster.version != self._version
 
     def follow_roster(self) -> None:
-        """Accounts have come or left: their rows are read from now on, or forgotten.
+        """Begin to read the rows of new accounts, and drop those of accounts that left.
 
-        Until then no row of theirs comes in: what was on the wire has to be recovered before anything else is decided.
+        The rows of a new account are ignored until then: its orphaned rows must be recovered first.
         """
         if not self.is_behind:
             return
@@ -109,26 +109,26 @@ class OutboxReader:
 
     @property
     def floor(self) -> float:
-        """Seconds after which all is read again, whatever the watch says."""
+        """Seconds between two readings of all rows."""
         is_idle = self._database.dialect.asks_little and not len(self._queue)
         return max(FLOOR_S, IDLE_FLOOR_S) if is_idle else FLOOR_S
 
     def again_in(self) -> float:
-        """Seconds until something is to be read."""
+        """Seconds until the next read is due."""
         at = self._next_scan if self._scan is None else self._scan.next_page
         at = min(at, self._next_news) if self.has_news else at
         return max(at - self._clock.monotonic(), 0.0)
 
     async def everything(self) -> None:
-        """All rows, now."""
+        """Read all rows now."""
         self._scan = None
         self.look_at_all()
         while not await self.step():
             pass
 
     async def step(self, *, busy: bool = False) -> bool:
-        """One page of a reading, when it is time. True when nothing is left to read."""
-        if not self._complete and self._all_known():  # rows that wait for that, or end by it, need not wait longer
+        """Read one page if it is due. Returns True if nothing is left to read."""
+        if not self._complete and self._all_known():  # rows may wait for this knowledge, or end by it
             self._direct(await self._database.read(reference.restaurant_accounts), complete=True)
         began = self._clock.monotonic()
         if self._scan is None and not self._begin(began):
@@ -136,7 +136,7 @@ class OutboxReader:
         scan = self._scan
         if scan is None or (busy and began < scan.next_page):
             return False
-        page = SMALL_PAGE if busy or scan.above == 0 else PAGE  # the first rows leave before the others are read
+        page = SMALL_PAGE if busy or scan.above == 0 else PAGE  # a small first page lets rows be sent early
         found, _ = await self._put(lambda tx: unfinished.above(tx, scan.above, self.server, self._clock.now(), page))
         cost = self._clock.monotonic() - began
         scan.cost += cost
@@ -150,7 +150,7 @@ class OutboxReader:
         return False
 
     def _begin(self, now: float) -> bool:
-        """Begin with the first row, when it is time; behind what is known, when there is a gap."""
+        """Begin a reading: of all rows if it is due, else beyond the frontier if there is a gap."""
         if now >= self._next_scan:
             self._number += 1
             self._next_scan = now + self.floor
@@ -166,25 +166,25 @@ class OutboxReader:
             return
         for entry in [entry for entry in self._queue if entry.seen < self._number and entry.is_free]:
             self._queue.drop(entry.row.id)
-        if self._next_scan > 0:  # else another one was asked for meanwhile
+        if self._next_scan > 0:  # else another one was requested meanwhile
             self._next_scan = self._clock.monotonic() + min(max(self.floor, SHARE * scan.cost), CEILING_S)
 
     async def news(self) -> None:
-        """What the POS has written, and what a poll has made of unresolved rows; when there is news and it is time."""
+        """Read new rows and rows that may have changed, if there was a wake-up and it is due."""
         began = self._clock.monotonic()
         if not self.has_news or began < self._next_news:
             return
         self.has_news = False
-        again = set(sorted(self._queue.unresolved)[:MOST_AGAIN])
+        again = set(sorted(self._queue.unresolved)[:MAX_AGAIN])
         found, brought = await self._put(lambda tx: unfinished.newest(tx, self.server, self._clock.now()), newest=True)
-        if len(found) < FIRST_PAGE:  # these are all that wait: who is not among them has ended, or is gone
+        if len(found) < FIRST_PAGE:  # these are all waiting rows: others have ended or are gone
             seen = {row.id for row in found.rows}
             if len(self._queue) < PAGE:
                 again |= {entry.row.id for entry in self._queue if entry.row.id not in seen}
         else:
             brought |= (await self._put(lambda tx: unfinished.asked_back(tx, self.server, self._clock.now())))[1]
         again = {row_id for row_id in again if (entry := self._queue.get(row_id)) is not None and entry.is_free}
-        if ids := sorted(again)[:MOST_AGAIN]:
+        if ids := sorted(again)[:MAX_AGAIN]:
             found, new = await self._put(lambda tx: unfinished.these(tx, ids, self.server, self._clock.now()))
             there = {row.id for row in found.rows} | set(found.unreadable) | self._queue.touched
             for row_id in ids:
@@ -195,7 +195,7 @@ class OutboxReader:
         self._next_news = now if brought else now + IDLE_SHARE * (now - began)
 
     async def _put(self, query: Query, *, newest: bool = False) -> tuple[Found, bool]:
-        """Read, and put what was found into the queue. Also whether any of it is news."""
+        """Read rows into the queue. Returns them, and whether any is new."""
 
         def work(connection: Connection) -> tuple[Found, dict[str, list[str]] | None, bool]:
             found = query(connection)
@@ -215,19 +215,19 @@ class OutboxReader:
         for row in found.rows:
             self.unreadable.pop(row.id, None)
             if not is_current and name_of(row, directory) not in self._roster.known:
-                continue  # an account that has just been added: with the next reading
+                continue  # a new account's row: with the next reading
             if row.id in self._queue.touched:
                 if (entry := self._queue.get(row.id)) is not None:
                     entry.seen = self._number
             else:
                 new |= self._queue.put(row, self._number)
-        if self._roster.owns(None):  # their account cannot be read
+        if self._roster.owns(None):  # unreadable rows have no account
             self.unreadable |= {row_id: self.unreadable.get(row_id, 0.0) for row_id in found.unreadable}
         self._top = max(self._top, found.highest or 0)
         return found, new
 
     def _all_known(self) -> bool:
-        """Whether the restaurants of all accounts are known; of one that is at work elsewhere they are in the table."""
+        """Whether the restaurants of all accounts are known; the table has those of other processes' accounts."""
         if self._complete:
             return True
         at_work = self._roster.at_work
@@ -237,13 +237,13 @@ class OutboxReader:
         )
 
     def _direct(self, reach: dict[str, list[str]], *, complete: bool) -> None:
-        """Which account answers for what. `complete`: the restaurants of all accounts were known when that was read."""
+        """Update the directory. `complete`: the restaurants of all accounts were known when `reach` was read."""
         self._complete, self._reach = complete, reach
         known, version = self._roster.known.keys(), self._roster.version
         self._queue.direct(Directory(known, self._default, reach, complete, self._answers_for, version))
 
     def _answers_for(self, account: str | None) -> bool:
-        """Whether an account's rows are ours. What has left is not, as from that moment. None: they name none."""
+        """Whether the account's rows are ours: not any more once it has left. None: rows without an account."""
         if account in self._followed:
             return account in self._roster.at_work
         if not account:
@@ -252,9 +252,9 @@ class OutboxReader:
 
 
 def view_of(settings: config.Settings) -> View:
-    """What the rules know before anything is read."""
+    """The view of the rules before the first read."""
     return View(
-        now=datetime.fromtimestamp(0, UTC),  # until the first turn
+        now=datetime.fromtimestamp(0, UTC),  # set by the first cycle
         directory=Directory((), None, {}, complete=False),
         accept_valid=timedelta(minutes=settings.actions.accept_valid_minutes),
         valid=timedelta(minutes=settings.actions.valid_minutes),

@@ -1,33 +1,32 @@
-"""What is written about outbox rows: that they leave, what became of their requests, and how the others end unsent.
+"""Writes claims, outcomes and ends of outbox rows, with their effects on the orders.
 
-    claim     rows whose turn it is are read again, locked. A row that is as the queue has it is noted as on the wire;
-              what has changed goes back to the queue, which decides again (rules.queue). A row that another session has
-              locked is left for a moment
-    post      outcomes of requests: the attempt, and what is decided by it (rules.retry)
-    end       rows that the queue ends unsent, read again in the same way: without that a row would end by what it was a
-              moment ago, though a poll, a POS or a person has changed it since
-    lose      a row that is marked as on the wire and is not (the program stopped, or the database lost a COMMIT) has an
-              unknown outcome
+    claim     read the rows again, locked, and mark each unchanged one as on the wire. A changed row goes back to the
+              queue, which decides again (rules.queue). A row locked by another session is left for a moment
+    post      write the outcomes of requests: the attempt and the decision about it (rules.retry)
+    end       write the ends of rows that are not sent. They are read again first, because a poll, a POS or a person may
+              have changed them since the decision
+    lose      write an unknown outcome for orphaned rows: marked as on the wire when the program or the database stopped
 
-      the table says                                         claim               end
-      as the queue has it, and no other row of its order     noted, and sent     written
-      something else, or another row of its order            these rows          these rows (others do not matter)
-      nothing: the row ended or is gone                      no rows             no rows
-      locked by another session                              None                None (also where its order is)
+What `claim` and `end` return for a row, by what the table has:
 
-Each method of OutcomeWriter is one transaction's work, for many rows. jobs.executor calls it for claims and outcomes,
-jobs.outbox for the rest. What is decided about a row is a `Posting`; jobs.reconciler has some, too, from polls. Rows and
-orders are locked (`hold`), then `post` writes in this order:
+      the table has                                    claim               end
+      the same row, and no unknown row of its order    a Claim, to send    a Verdict, written
+      a changed row, or an unknown row of its order    these rows          these rows (others do not matter)
+      nothing: the row ended or is gone                no rows             no rows
+      a row locked by another session                  None                None (also if its order is locked)
 
-    rows      an end gets its state, its words and its attempts; a row that goes on gets when, or on what, it waits
-    orders    the status that a done action gives them, the doubt that a refusal raises, a line of their story. Nothing,
-              where none of the rows that were to end is unfinished any more: another session has ended them before, with
-              all that follows
-    `tell`    the log and the numbers, after the COMMIT: a commit that fails takes the end back
+Each method of OutcomeWriter is the work of one transaction for many rows. jobs.executor calls it for claims and
+outcomes, jobs.outbox for the rest. A decision about a row is a `Posting`; jobs.reconciler makes some from polls. After
+the rows and orders are locked (`hold`), `post` writes:
 
-The row goes first, and the order's part is in a savepoint of its own. A trigger of the POS that refuses what is written of
-the order must not take the row's verdict along: the row would stay `sending`, and be sent again after a restart
-although it had its answer. Such a refusal is logged; the next delivery of the order brings its status.
+    rows         the state, text and attempts of rows that end; the time, or the poll, that other rows wait for
+    orders       the new status after a done action, the doubt after a refusal, a line of the history. Nothing is
+                 written if another session has already ended all these rows, with their effects
+    `tell`       the log and the metrics, after the COMMIT, which may fail
+
+The row is written first, the order in a savepoint. If a trigger of the POS refuses the write to the order, the row
+still gets its verdict: otherwise it would stay `sending`, and be sent again after a restart although it was answered.
+The refusal is logged, and the next delivery of the order brings its status.
 """
 
 import contextlib
@@ -71,7 +70,7 @@ _log = structlog.get_logger(__name__)
 
 
 def about(row: OutboxRow) -> dict[str, str | int]:
-    """What a row is about, for the log."""
+    """The ids of a row's subject, for the log."""
     facts = {"payment_key": row.payment_key, "restaurant_id": row.restaurant_id, "food_id": row.food_id}
     return {name: value for name, value in facts.items() if value is not None}
 
@@ -86,12 +85,12 @@ class Claim:
     request: NextRequest
     history: tuple[Attempt, ...]
     number: int
-    again: RetryAt | None = None  # the resend, when what was asked for is not there and its time has not come
+    again: RetryAt | None = None  # when to send again, if the status shows no effect and it is too early
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """How a claim's request ended. `decision`: the restaurant's own status decided it, and nothing was sent."""
+    """The result of a claim. `decision` is set if the restaurant's status decided it, and nothing was sent."""
 
     claim: Claim
     attempt: Attempt | None
@@ -105,9 +104,9 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Posting:
-    """What was decided about a row. `history`: its attempts, the newest last, where it was decided by them.
+    """A decision about a row, with the attempts that it is based on (`history`, the newest last).
 
-    `number`: of the attempt that ends with it; `attempt`: how; None: its request was not sent, and there was none.
+    `number` is that of the attempt that ends now; `attempt` is its outcome, or None if no request was sent.
     """
 
     row: OutboxRow
@@ -118,24 +117,24 @@ class Posting:
 
     @property
     def counted(self) -> int:
-        """How many attempts it has had."""
+        """The number of attempts that count."""
         return counted(self.history) if self.history else self.row.attempts
 
 
-Fresh = tuple[OutboxRow, ...] | None  # what the table has in place of a row of the queue; None: it is locked
-Due = tuple[OutboxRow, Verdict]  # a row, and how it ends unsent
+Fresh = tuple[OutboxRow, ...] | None  # the rows that replace a row of the queue; None: it is locked
+Due = tuple[OutboxRow, Verdict]  # a row that is to end unsent
 
 
 @dataclass
 class OutcomeWriter:
-    """Writes for all accounts of this process. What another session has locked is left out."""
+    """Writes for all accounts of this process. Rows that other sessions have locked are left out."""
 
     context: Context
     accounts: Mapping[str, Account]
     reader: OutboxReader
 
     def claim(self, connection: Connection, entries: Sequence[Entry]) -> list[tuple[Entry, Claim | Fresh]]:
-        """What becomes of each row. A Claim is on the wire from now on, as far as the table is concerned."""
+        """Claim rows. A row with a Claim is marked as on the wire; see the table above for the others."""
         if not entries:
             return []
         now = self.context.clock.now()
@@ -150,13 +149,13 @@ class OutcomeWriter:
     def _read(
         self, connection: Connection, known: Sequence[OutboxRow], now: datetime
     ) -> tuple[Found, dict[int, Fresh]]:
-        """These rows again, locked."""
+        """Lock these rows and read them again."""
         found, locked = unfinished.claim(connection, [row.id for row in known], self.reader.server, now)
         fresh: dict[int, Fresh] = {row.id: None if row.id in locked else () for row in known}
         return found, fresh | {row.id: (row,) for row in found.rows}
 
     def _add_unknown(self, connection: Connection, found: Found, fresh: dict[int, Fresh], now: datetime) -> None:
-        """Which row of an order goes first is decided when the queue has them all."""
+        """Add rows of the same orders that the queue does not know yet: it must have all to decide which goes first."""
         knows = self.reader.knows
         unknown = {row.id: {one for one in found.of_order.get(row.id, ()) if not knows(one)} for row in found.rows}
         if wanted := sorted(set().union(*unknown.values())):
@@ -171,7 +170,7 @@ class OutcomeWriter:
         if row is None:
             return fresh
         account = self.accounts.get(entry.account or "")
-        if account is None:  # it has left: the row is another process's by now
+        if account is None:  # it left, and another process has its rows now
             return ()
         history = tuple(histories.get(row.id, ()))
         request, again = next_request(row.action, history), None
@@ -186,7 +185,7 @@ class OutcomeWriter:
         return RetryPolicy(waits, cooldown_s, self.context.random.random())
 
     def post(self, connection: Connection, results: Sequence[Result]) -> list[tuple[Result, Decision]]:
-        """Write what became of requests. Returns what was written, and what was decided."""
+        """Write the outcomes of requests. Returns those that were written, with the decisions."""
         if not results:
             return []
         now = self.context.clock.now()
@@ -207,7 +206,7 @@ class OutcomeWriter:
         return Posting(claim.row, decision, history, claim.number, result.attempt)
 
     def lose(self, connection: Connection, lost: Sequence[tuple[OutboxRow, int]]) -> list[int]:
-        """Write that the outcome of these attempts is unknown, and what follows. Returns the rows that were written."""
+        """Write the unknown outcome of these attempts and the decision. Returns the ids of the written rows."""
         now = self.context.clock.now()
         histories = unfinished.histories(connection, [row.id for row, _ in lost])
         attempt = Attempt(Outcome.UNKNOWN, "stopped_while_sending")
@@ -219,7 +218,7 @@ class OutcomeWriter:
         return [one.row.id for one in post_free(self.context, connection, postings, now)]
 
     def end(self, connection: Connection, ends: Sequence[Due]) -> list[tuple[Due, Verdict | Fresh]]:
-        """What became of each; a Verdict is written."""
+        """Write ends. Returns a Verdict for each row that ended, else what the table has."""
         now = self.context.clock.now()
         known, locked = orders.hold(connection, [row.payment_key for row, _ in ends if row.payment_key])
         _, fresh = self._read(connection, [row for row, _ in ends], now)
@@ -235,19 +234,19 @@ class OutcomeWriter:
 
 
 def _unchanged(known: OutboxRow, fresh: Fresh) -> OutboxRow | None:
-    """The row as it was read again, when it is as it was, and alone."""
+    """The row that was read again, if it is unchanged and the only one; else None."""
     return fresh[0] if fresh and len(fresh) == 1 and not has_changed(known, fresh[0]) else None
 
 
 def shows_restaurant(row: OutboxRow, decision: Decision) -> str | None:
-    """The status that a restaurant has by now, when this has opened or closed it."""
+    """The restaurant's new status, if this decision means that it was opened or closed."""
     is_done = isinstance(decision, Verdict) and decision.state == ActionState.DONE
     return ACTIONS[row.action].target_shown if is_done else None
 
 
 @contextlib.contextmanager
 def best_effort(connection: Connection, row: OutboxRow) -> Iterator[None]:
-    """For what a verdict writes elsewhere. Where a trigger of the POS refuses that, the row still gets its verdict."""
+    """A savepoint for the writes to orders and restaurants: if a trigger refuses them, the row keeps its verdict."""
     try:
         with connection.begin_nested():
             yield
@@ -258,7 +257,7 @@ def best_effort(connection: Connection, row: OutboxRow) -> Iterator[None]:
 
 
 def tell(context: Context, row: OutboxRow, verdict: Verdict) -> None:
-    """A row has ended, and that is on disk: one line in the log, and a number."""
+    """Log and count a row's end, after the commit."""
     log = _log.error if is_alarm(row, verdict) else _log.info
     facts = {"code": verdict.code, "known_by": verdict.known_by, **about(row)}
     log(f"action.{verdict.state}", id=row.id, action=row.action, **facts)
@@ -266,14 +265,14 @@ def tell(context: Context, row: OutboxRow, verdict: Verdict) -> None:
 
 
 def hold(connection: Connection, rows: Sequence[OutboxRow]) -> tuple[dict[int, OutboxRow], dict[str, Stored]]:
-    """Lock these rows and their orders. Returns the rows that no other session has locked, and what is stored."""
+    """Lock these rows and their orders. Returns the rows that are free, and the stored orders."""
     locked = lock_naming_held(connection, ROW, [row.id for row in rows])
     known, held = orders.hold(connection, {row.payment_key for row in rows if row.payment_key})
     return {row.id: row for row in rows if row.id not in locked and row.payment_key not in held}, known
 
 
 def post_free(context: Context, connection: Connection, postings: Sequence[Posting], now: datetime) -> list[Posting]:
-    """Write what ended attempts have led to, of rows that no other session has locked. Returns what was written."""
+    """Write the ended attempts and the decisions of rows that are not locked. Returns the written ones."""
     rows, known = hold(connection, [one.row for one in postings])
     free = [one for one in postings if one.row.id in rows]
     ended = [(one.row.id, one.number, one.attempt) for one in free if one.number is not None]
@@ -286,7 +285,7 @@ def post_free(context: Context, connection: Connection, postings: Sequence[Posti
 def post(
     context: Context, connection: Connection, postings: Sequence[Posting], known: Mapping[str, Stored], now: datetime
 ) -> int:
-    """Write decisions about rows, and into the orders that are known. Returns how many rows ended by it."""
+    """Write decisions to the rows and to the `known` orders. Returns how many rows ended."""
     ends: list[tuple[int, End]] = []
     waits: list[tuple[int, Wait]] = []
     for one in postings:
@@ -304,7 +303,7 @@ def post(
 
 
 def refuse_unreadable(context: Context, connection: Connection, ids: Sequence[int]) -> list[tuple[int, bool]]:
-    """End rows that slipped past the constraints and cannot even be read. Whether each was there to be ended."""
+    """Refuse rows that passed the constraints but cannot be parsed. Returns whether each was found unfinished."""
     words = text("bad_arguments", context.settings.language, argument="action", problem="unknown")
     end, now = End(Verdict(ActionState.REFUSED, "bad_arguments"), words, 0), context.clock.now()
     return [(row_id, bool(actions.finish(connection, [(row_id, end)], now))) for row_id in ids]
@@ -320,7 +319,7 @@ def _wait(context: Context, one: Posting, decision: RetryAt | AwaitPoll) -> Wait
 def _write_orders(
     context: Context, connection: Connection, postings: Sequence[Posting], known: Mapping[str, Stored], now: datetime
 ) -> None:
-    """All together; where a trigger of the POS refuses one, each by itself."""
+    """Write to the orders together; if a trigger of the POS refuses one, one by one."""
     if len(postings) > 1:
         try:
             with connection.begin_nested():

@@ -1,26 +1,24 @@
-"""The poll: when it may leave, what its answer or its failure means for the next one (promise 3).
+"""Polls the orders of each account, never inside the cooldown (promise 3).
 
-One get-current after the other, for one account. A tick goes through these steps, and their order is what keeps the
-promise:
+One `tick` makes one poll. Promise 3 depends on the order of its steps:
 
-    wait      nothing happens while the cooldown runs or the account is paused; the tick says for how long
-    login     at the slot, before the poll: one that fails uses none up. After a 401 the next slot's
-    place     on the wire, among all polls (`Polls.places`), then its turn at the pace (net.http). Who waits here is not
-              noted yet: what is noted leaves at once
-    note      that no other poll may leave before this one is answered and has cooled down. On disk before the request
-              leaves: a program that is killed in between finds it at its next start (`Polls.reserve`)
-    request   once, whatever its answer: a repetition would come inside the cooldown
-    cooldown  from the answer on, within one run by the monotonic clock, which cannot be set (rules.cooldown;
-              it knows the accounts that are polled in turn, too). It is noted at once where taking in takes its time
-    take in   jobs.intake stores what was delivered and acknowledges it
-    success   is noted last: health and the silence of orders go by it, so all that was delivered is on disk by then
+    wait      return the remaining seconds while the cooldown runs or the account is paused
+    login     if there is no token; a failed login does not use up the slot
+    place     wait for a place among all polls (`Polls.places`), then for the rate limit (net.http). This comes before
+              the note, since a noted request must leave at once
+    note      commit the time before which no other poll may leave: the end of this one and its cooldown. After a crash
+              the next start finds it (`Polls.reserve`)
+    request   once, whatever the answer: a repetition would fall inside the cooldown
+    cooldown  starts with the answer and runs by the monotonic clock, which cannot be set (rules.cooldown, which also
+              knows the accounts that are polled in turn). It is committed at once if storing the answer takes time
+    intake    store and acknowledge the delivered orders (jobs.intake)
+    success   is noted last, because health and the end by silence rely on it: all orders must be on disk by then
 
-A failed poll has used up its slot, unless its request certainly never left (rules.poll_ends). An error of ours uses it
-up, too: without an end of its cooldown the accounts that are polled in turn with this one would wait for ever.
+A failed poll uses up its slot, unless its request certainly never left (rules.poll_ends). So does a bug: without an end
+of its cooldown, the accounts that are polled in turn with this one would wait for ever.
 
-How each account stands is written by group commit, one COMMIT for all accounts whose polls are due together. With many
-accounts it is worth a wait to write more of them together: before a request as long as a few of them take to be called,
-after an answer until the next group goes anyway. With few accounts nothing waits.
+The states of accounts are written by group commit, with one COMMIT for all polls that are due together. With many
+accounts, a note waits briefly for others before a request (BEFORE_S) and after an answer (AFTER_S).
 """
 
 import asyncio
@@ -50,26 +48,26 @@ from orderbridge.store.accounts import Success
 from orderbridge.store.group_commit import GroupCommit, write_group
 from orderbridge.texts import line_remedy, say, sentence
 
-# Requests for orders that may be under way at a time; of many accounts a share, so that no round of all of them takes
-# longer than so many timeouts. Beyond it each would only open one more connection of TLS, and make all the others late.
-MOST_POLLS = 64
+# Polls on the wire at a time; with many accounts a share of them, so that a round takes at most ROUND_TIMEOUTS
+# timeouts. More would only open more TLS connections and delay all others.
+MAX_POLLS = 64
 ROUND_TIMEOUTS = 8
-READ_S = 0.01  # many accounts: a reading for all of them waits so long for the answers of the same moment
-BEFORE_S = 0.02  # many accounts: a reservation waits so long for others
-AFTER_S = 0.4  # many accounts: a result does
-LATE_S = 1.0  # a reservation that takes longer to be on disk is made anew
+READ_S = 0.01  # with many accounts: unresolved rows are read once for all answers of this interval
+BEFORE_S = 0.02  # with many accounts: a reservation waits this long for others
+AFTER_S = 0.4  # with many accounts: a result waits this long for others
+LATE_S = 1.0  # a reservation whose commit takes longer is repeated with a later time
 LOGGED = ("delivered", "new", "changed", "acknowledged", "dropped")
 
 _log = structlog.get_logger(__name__)
 
 
 class _NotAllDue(Exception):
-    """Of several reservations some polls may not leave yet: each is asked alone."""
+    """Some of several reservations are not due yet, so each is tried alone."""
 
 
 @dataclass(slots=True, eq=False)
 class _Reservation:
-    """`made`: when its time was read, by the monotonic clock."""
+    """The note of a poll that is about to leave. `made`: the monotonic time of its clock reading."""
 
     who: str
     made: float = 0.0
@@ -89,16 +87,21 @@ class Polls:
         not_written: Callable[[], int],
         journal: Journal | None = None,
     ) -> None:
-        """`configured`: the names of all accounts, as of now. `not_written`: outbox rows that the database refuses."""
+        """`configured`: the current names of all accounts.
+
+        `not_written`: counts outbox rows that the database refuses.
+        """
         market = context.settings.marketplace
         self.context, self.cooldowns = context, context.kept.cooldowns
         self.configured, self.not_written, self.journal = configured, not_written, journal
-        self.places = asyncio.Semaphore(MOST_POLLS)  # on the wire, for all accounts; who waits for one stands in line
+        self.places = asyncio.Semaphore(MAX_POLLS)  # on the wire, for all accounts; first come, first served
         self.is_closed = False
-        self._most = MOST_POLLS
+        self._most = MAX_POLLS
         self._are_many = False
         self._cooldown_s = market.cooldown_seconds
-        self._longest = timedelta(seconds=market.timeout_seconds + market.cooldown_seconds + MARGIN_S)  # of a poll
+        self._longest = timedelta(
+            seconds=market.timeout_seconds + market.cooldown_seconds + MARGIN_S
+        )  # with its cooldown
         self._database, self._clock = context.database, context.clock
         self._reading: asyncio.Task[Unresolved] | None = None
         self._group: GroupCommit[_Note, datetime | None] = GroupCommit(
@@ -107,7 +110,7 @@ class Polls:
         self.grow(len(configured))
 
     def grow(self, count: int) -> None:
-        """So many are at work: the requests under way are at least their share."""
+        """Raise the number of places for `count` accounts."""
         most = max(self._most, count // ROUND_TIMEOUTS)
         for _ in range(most - self._most):
             self.places.release()
@@ -115,12 +118,12 @@ class Polls:
         self._are_many |= together_s(count, self._cooldown_s) > 0
 
     def close(self) -> None:
-        """What is under way goes on to its end, and nothing else leaves: each that waits gets a place, and sees that."""
+        """Let no further poll leave. Polls that wait for a place are woken, see `is_closed` and return."""
         self.is_closed = True
         self.places.release()
 
     async def unresolved(self) -> Unresolved:
-        """The unresolved rows, read once for all who ask before a reading begins; who asks later gets the next one."""
+        """The unresolved rows. One read serves all callers that ask before it begins."""
         if self._reading is None:
             self._reading = asyncio.create_task(self._read())
         return await asyncio.shield(self._reading)
@@ -130,14 +133,14 @@ class Polls:
         self._reading = None
         return await self._database.read(read_unresolved)
 
-    # ---- how each account stands -------------------------------------------------------------------------------------
+    # ---- the accounts' states ----------------------------------------------------------------------------------------
 
     async def reserve(self, who: str) -> datetime | None:
-        """Reserve a poll before its request leaves. None: it may leave now; else the time to wait for."""
+        """Commit that a poll is about to leave. Returns None if it may leave, else the time to wait for."""
         reservation, late_s = _Reservation(who), LATE_S
         again = await self._add(reservation, BEFORE_S)
         while again is None and (took_s := self._clock.monotonic() - reservation.made) > late_s:
-            # Until one takes no longer than it leaves room for: each leaves room for as much as the one before it took.
+            # The commit was slow, so the reserved time may end too early. Each try allows for the duration of the last.
             late_s = took_s + LATE_S
             reservation.made = self._clock.monotonic()
             until = self._clock.now() + self._longest + timedelta(seconds=late_s)
@@ -145,25 +148,25 @@ class Polls:
         return again
 
     async def succeeded(self, poll: Success) -> None:
-        """Write a good poll."""
+        """Write a successful poll."""
         await self._add(poll, AFTER_S)
 
     async def failed(self, who: str, **columns: Any) -> None:
-        """Write what a failed poll says: state, last_error, next_poll_utc."""
+        """Write a failed poll: state, last_error, next_poll_utc."""
         await self._add(partial(_note_poll, who, columns), AFTER_S)
 
     async def note_at_once(self, work: Callable[[Connection], None]) -> None:
-        """Write a note that may fail: what was delivered takes its time until the poll is a good one."""
+        """Write the end of the cooldown before the answer is stored; this may fail."""
         try:
             await self._database.run(work, urgent=True)
-        except DBAPIError as error:  # the note from before the request stands, and is the longer one
+        except DBAPIError as error:  # the longer reservation stays in force
             _log.debug("poll.note_failed", error=type(error.orig).__name__)
 
     async def _add(self, note: _Note, within_s: float) -> datetime | None:
         return await self._group.add(note, within_s=within_s if self._are_many else 0.0)
 
     def _write(self, connection: Connection, notes: Sequence[_Note]) -> list[tuple[_Note, datetime | None]]:
-        """The group's unit of work. Answers a reservation whose poll may not leave with the time to come again."""
+        """Write a group of notes. A reservation that is refused gets the time to wait for."""
         if good := [note for note in notes if isinstance(note, Success)]:
             accounts.note_successes(connection, good)
         for note in notes:
@@ -203,14 +206,14 @@ class Poller:
         self._clock, self._lanes, self._metrics = context.clock, context.lanes, context.metrics
         self._timeout_s = context.settings.marketplace.timeout_seconds
         self._statuses = context.statuses
-        self._listened_until: float | None = None  # by the monotonic clock: since then nothing was counted
+        self._listened_until: float | None = None  # monotonic: up to here the seconds were counted
         self._list_request = ListRequest()
-        self._not_in: set[int] = set()  # statuses that did not come in either, and were logged
+        self._not_in: set[int] = set()  # statuses whose lists failed, too, and were logged
         self._state = AccountState.NEW
-        self._was_refused = False  # since the last good poll, by a 401
+        self._was_refused = False  # by a 401, since the last good poll
 
     async def tick(self) -> Polled:
-        """One poll, if it may leave now. Never raises for what the service or the line does."""
+        """Make one poll if it may leave now. Never raises for an error of the marketplace or the network."""
         counts = Polled(again_in=await self._wait())
         if counts.again_in > 0:
             return counts
@@ -222,11 +225,11 @@ class Poller:
         finally:
             self._account.poll_in_flight = False
             self._lanes.end_poll(began)
-            if self._cooldowns.is_on_the_wire(self._who):  # an error of ours: the others of its group must not wait
+            if self._cooldowns.is_on_the_wire(self._who):  # a bug: accounts polled in turn must not wait for ever
                 await self._cool_down(Ended.FAILED)
             counted = {name: getattr(counts, name) for name in COUNTED}
             self._metrics.polled(self._account.name, counts.result, self._clock.monotonic() - leaves, counted)
-        if good is not None:  # only now: what was delivered is on disk
+        if good is not None:  # noted last: all orders are on disk
             if self._state not in {AccountState.NEW, AccountState.OK}:
                 self._log.info("poll.recovered", after=self._state)
             self._state, self._was_refused = AccountState.OK, False
@@ -245,7 +248,7 @@ class Poller:
         answered = self._clock.monotonic()
         counts.delivered = len(documents)
         next_poll = await self._cool_down(Ended.OK)
-        if documents or asked is not None:  # taking them in takes its time
+        if documents or asked is not None:  # storing them takes time
             await self._polls.note_at_once(lambda tx: accounts.note_poll(tx, self._who, next_poll_utc=next_poll))
         await self.intake.take_in(documents, began, answered, counts, asked=asked)
         before, self._list_request = self._list_request, self._list_request.answered()
@@ -276,7 +279,7 @@ class Poller:
             self._polls.places.release()
 
     async def _wait(self) -> float:
-        """Seconds to wait; 0: the poll has a place, is noted and may leave. A login comes first: it uses up no slot."""
+        """Log in, take a place and reserve the poll. Returns the seconds to wait; 0: it may leave now."""
         wait = max(self._slot(), self._account.paused(polls=True))
         if wait > 0:
             if self._account.session.is_refused(polls=True) and self._state != AccountState.LOGIN_REFUSED:
@@ -287,7 +290,7 @@ class Poller:
             await self._account.client.be_ready()
         except MarketplaceError as error:
             return await self._failed(error if isinstance(error, NotSent) else _no_login(error), noted=False)
-        await self._polls.places.acquire()  # given back with the answer
+        await self._polls.places.acquire()  # released with the answer
         wait = 1.0
         try:
             wait = await self._reserve()
@@ -297,12 +300,12 @@ class Poller:
         return wait
 
     async def _reserve(self) -> float:
-        """Seconds to wait; 0: the poll is noted and may leave. Its turn comes first: what is noted begins when it leaves."""
+        """Wait for the rate limit, then commit the reservation. Returns the seconds to wait; 0: it may leave now."""
         if not self._polls.is_closed:
             await self._account.wire.poll_turn()
         if self._polls.is_closed:
             return MARGIN_S
-        if (wait := self._slot()) > 0:  # meanwhile it is the turn of another one
+        if (wait := self._slot()) > 0:  # another account of its group was polled meanwhile
             return wait
         self._cooldowns.leaves(self._who, self._clock.monotonic())
         noted: datetime | None = self._clock.now()
@@ -314,11 +317,11 @@ class Poller:
         return 0.0 if noted is None else max((noted - self._clock.now()).total_seconds(), MARGIN_S)
 
     def _slot(self) -> float:
-        """Seconds until the cooldown, its own or that of its group, is over."""
+        """Seconds until the cooldown of the account and of its group is over."""
         return self._cooldowns.wait(self._who, self._clock.monotonic())
 
     async def _failed(self, error: MarketplaceError, *, noted: bool) -> float:
-        """A failed poll: its slot is used up, unless the request certainly never left. `noted`: it was in the books."""
+        """Write a failed poll. Its slot is used up, unless the request never left. `noted`: it was reserved."""
         self._ask_otherwise(error)
         is_refused = isinstance(error, Unauthorized)
         failure = failure_of(error, is_token_over=is_refused and not self._was_refused)
@@ -338,7 +341,10 @@ class Poller:
         return max(self._account.paused(polls=True), 1.0) if failure.ended is None else max(self._slot(), 0.0)
 
     def _ask_otherwise(self, error: MarketplaceError) -> None:
-        """A list that does not come in whole is asked for in parts. Told when that begins, and of each part once."""
+        """Request a list that is too large or too slow by status from now on.
+
+        This and each failed part is logged once.
+        """
         asked = self._list_request.status_id
         before, self._list_request = self._list_request, self._list_request.failed(error, self._statuses)
         if asked is None and self._list_request != before and self._list_request.rounds == 1:
@@ -349,7 +355,7 @@ class Poller:
             self._log.error("poll.part_too_large", status_id=asked, error=error.code, remedy=say("poll.part_missing"))
 
     async def _cool_down(self, how: Ended) -> datetime:
-        """The cooldown runs from here, by the monotonic clock. Returns the end of it, for the next start's database."""
+        """Start the cooldown. Returns its end by the wall clock, to be stored for the next start."""
         next_poll = self._clock.now() + timedelta(seconds=self._cooldowns.cooldown_s)
         if self._cooldowns.ended(self._who, how, self._clock.monotonic()):
             members = self._cooldowns.in_turn(self._who)
@@ -359,7 +365,7 @@ class Poller:
         return next_poll
 
     def _listened(self, answered: float) -> int:
-        """Whole seconds of listening up to this good poll, from the one before it in this run."""
+        """Whole seconds since the last good poll of this run that count as listening."""
         in_turn, cooldown_s = len(self._cooldowns.in_turn(self._who)), self._cooldowns.cooldown_s
         longest = longest_listening(in_turn, cooldown_s=cooldown_s, timeout_s=self._timeout_s)
         self._listened_until, seconds = listened(self._listened_until, answered, longest)
@@ -368,7 +374,7 @@ class Poller:
     async def _note_state(
         self, state: AccountState, text: str, logged: str | Message, next_poll: datetime | None = None, remedy: str = ""
     ) -> None:
-        """How the account stands. `next_poll`: when the next one may leave; None: that was not noted, and is not."""
+        """Write the account's state and, unless None, the time of its next poll."""
         if state != self._state:
             self._log.warning("poll.failed", state=state, error=logged, **({"remedy": remedy} if remedy else {}))
         self._state = state
@@ -377,6 +383,6 @@ class Poller:
 
 
 def _no_login(error: MarketplaceError) -> NotSent:
-    """Without the answer's own words, which are not for the log."""
+    """The error for a failed login, without the answer's text, which must not be logged."""
     detail = error.code if error.http_status is None else f"{error.code}, HTTP {error.http_status}"
     return NotSent("login_failed", detail, http_status=error.http_status, reason=error.reason)

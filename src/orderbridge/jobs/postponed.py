@@ -1,9 +1,9 @@
-"""Rows that wait: those that cannot be written now, and those of accounts of which nothing can leave.
+"""Handles outbox rows that cannot be written now, and rows of accounts that can send nothing now.
 
-`Postponed` knows when a write is tried again. What the database refuses is logged for each row. Rows that wait for it
-(it is away, or a till holds them) are logged together: that it begins, and how many there were when the last is written.
+`Postponed` decides when a failed write is repeated. A row that the database refuses is logged by itself. Rows that
+wait, because they are locked or the database is unreachable, are logged together: when this begins and when it ends.
 
-`HeldAccounts` writes into each row of a paused account for what it waits, and logs it once for the account.
+`HeldAccounts` writes into each row of a paused account what it waits for, and logs it once for the account.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,39 +26,39 @@ from orderbridge.store.group_commit import write_batch
 from orderbridge.store.rows import ROW, lock_naming_held
 from orderbridge.texts import say, text
 
-STUCK_S = 0.5  # between two tries to write a row that a till holds
-AGAIN_S = 2.0  # between two searches for rows that came while their account is paused
-MOST = 500  # rows that are explained at once: keys in one IN list
-REFUSED_S = 60.0  # between two tries to write a row that a trigger or a constraint refuses, or a broken trigger
+STUCK_S = 0.5  # between two tries to write a locked row
+AGAIN_S = 2.0  # between two searches for new rows of a paused account
+MAX_EXPLAINED = 500  # rows that are explained at once (keys in one IN list)
+REFUSED_S = 60.0  # between two tries to write a row that a trigger or a constraint refuses
 
 _log = structlog.get_logger(__name__)
 
 
 @dataclass(slots=True)
 class Postponed:
-    """Rows that could not be written, for the log. `refused`: those that the database itself did not take."""
+    """Rows that could not be written. `refused`: those that a trigger or a constraint refused."""
 
     queue: Queue
     clock: Clock
     refused: set[int] = field(default_factory=set)
     _waiting: set[int] = field(default_factory=set)
-    _waited: set[int] = field(default_factory=set)  # since that was logged
+    _waited: set[int] = field(default_factory=set)  # all that waited since the log line
 
     def put_aside(self, failed: Sequence[tuple[OutboxRow, Exception | None]]) -> None:
-        """Rows of the queue that could not be written are left alone for a time. No error: another session holds them."""
+        """Postpone rows of the queue that could not be written. Error None: another session has locked them."""
         waits = self.put_off({row.id: error for row, error in failed}, {row.id: row for row, _ in failed})
         for row_id, wait_s in waits.items():
             if row_id in self.queue:
                 self.leave(row_id, wait_s)
 
     def leave(self, row_id: int, wait_s: float = STUCK_S) -> None:
-        """A row of the queue is left alone for so long."""
+        """Postpone a row of the queue."""
         self.queue.put_aside(row_id, self.clock.monotonic() + wait_s)
 
     def put_off(self, failed: Mapping[int, Exception | None], rows: Mapping[int, OutboxRow]) -> dict[int, float]:
-        """Returns in how many seconds each is tried again. No error: the database is away, or a till holds it.
+        """Log failed writes, and return in how many seconds each is repeated. Error None: the row is locked.
 
-        `rows`: what is known of them, for the log.
+        `rows`: the known ones, for the log.
         """
         refused = {row_id for row_id, error in failed.items() if is_refused(error)}
         waiting = failed.keys() - refused
@@ -77,7 +77,7 @@ class Postponed:
         return {row_id: REFUSED_S if row_id in refused else STUCK_S for row_id in failed}
 
     def forget(self, row_id: int) -> None:
-        """It was written, or is gone."""
+        """Forget a row that was written or is gone."""
         self.refused.discard(row_id)
         self._waits_no_more(row_id)
 
@@ -90,7 +90,7 @@ class Postponed:
 
 
 def is_refused(error: Exception | None) -> bool:
-    """Whether the database does not take what was written, and will not before it is mended."""
+    """Whether the database refuses the write, and will until it is repaired."""
     return isinstance(error, DBAPIError) and (is_refusal(error) or is_broken(error))
 
 
@@ -100,7 +100,7 @@ def _name(error: Exception | None) -> str:
 
 @dataclass(slots=True)
 class _Pause:
-    """One account whose rows wait. `left`: those that do not say so yet."""
+    """One paused account. `left`: rows without an explanation so far."""
 
     search_at: float = 0.0
     left: list[Entry] = field(default_factory=list)
@@ -108,7 +108,7 @@ class _Pause:
 
 @dataclass(slots=True)
 class HeldAccounts:
-    """Which accounts are paused, as far as their rows are concerned."""
+    """The paused accounts with rows."""
 
     context: Context
     queue: Queue
@@ -117,7 +117,7 @@ class HeldAccounts:
     _paused: dict[str, _Pause] = field(default_factory=dict)
 
     async def explain(self) -> None:
-        """Rows that an account's line or login holds up say so, also those that were not tried: a person waits."""
+        """Write into rows of paused accounts, tried or not, what they wait for."""
         for name in [name for name in self._paused if not self.queue.size(name)]:
             self._end(name)
         now = self.context.clock.monotonic()
@@ -130,7 +130,7 @@ class HeldAccounts:
                 waiting = [entry for entry in self.queue.accounts.rows(name) if entry.row.state == ActionState.PENDING]
                 pause.left = [entry for entry in waiting if entry.row.waits_for is None]
                 pause.search_at = now + AGAIN_S
-            entries, pause.left = pause.left[:MOST], pause.left[MOST:]
+            entries, pause.left = pause.left[:MAX_EXPLAINED], pause.left[MAX_EXPLAINED:]
             written, failed = await write_batch(self.context.database, partial(self._write, code), entries)
             self.postponed.put_aside([(entry.row, error) for entry, error in failed])
             for entry in written:
@@ -145,11 +145,11 @@ class HeldAccounts:
         return free
 
     def _with_rows(self) -> list[tuple[str, Account]]:
-        """The accounts at work of which a row may leave."""
+        """The accounts at work that have rows in the queue."""
         return [(name, self.accounts[name]) for name in self.queue.accounts.names() if name in self.accounts]
 
     def record_outcome(self, account: str, outcome: Outcome) -> None:
-        """A request of the account ended so."""
+        """Note the outcome of a request of this account."""
         if outcome == Outcome.NOT_SENT and account in self.accounts:
             self._begin(account, self.accounts[account].session.pause_code())
         elif outcome != Outcome.UNAUTHORIZED:

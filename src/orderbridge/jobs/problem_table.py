@@ -1,7 +1,7 @@
-"""Open problems and the status of each account, as the till and other programs read them; written only when they change.
+"""Writes open problems and accounts' statuses to tables for the till and other programs, when they change.
 
-This is best effort: a database that takes nothing is a problem of its own, which the log and the alarm command report.
-A small file then remembers what the command has heard (store.problem_rows): the next daemon reports its end.
+This is best effort: an unwritable database is itself a problem, which the log and the alarm command report. A small
+file then remembers what was reported (store.problem_rows), so that the next daemon can report the end.
 """
 
 import asyncio
@@ -37,32 +37,32 @@ from orderbridge.store.problem_rows import HeardFile, Row, RowKey, as_subject
 from orderbridge.texts import problem_text, say
 
 SIGN_S = 30.0  # between two signs of life
-SILENT = timedelta(seconds=90)  # without a sign of life for so long no daemon polls
-SEVERE_RANK = 100  # is added to the level
+SILENT = timedelta(seconds=90)  # without a sign of life for this long, no daemon polls
+SEVERE_RANK = 100  # added to the level of a severe problem
 
 _log = structlog.get_logger(__name__)
 
 
-Rows = dict[RowKey, tuple[Any, Row]]  # with what each was made of: a row is made anew only when that has changed
+Rows = dict[RowKey, tuple[Any, Row]]  # with the source of each row, which is made again only when its source changes
 
 
 class ProblemTable:
-    """What stands in delivery_problems, delivery_lamps and delivery_daemon."""
+    """The contents of delivery_problems, delivery_lamps and delivery_daemon."""
 
     def __init__(self, database: Database, clock: Clock, language: str) -> None:
         self._database = database
         self._clock = clock
         self._language = language
-        self._written: Mapping[Table, Rows] = {}  # none: not read yet
+        self._written: Mapping[Table, Rows] = {}  # empty: not read yet
         self._file = HeardFile(database)
         self._in_file: list[Row] | None = None
         self._next_sign = float("-inf")
         self._one_at_a_time = asyncio.Lock()
 
     async def begin(self) -> list[Problem]:
-        """What the alarm command has heard from the daemon before this one; it may be over by now.
+        """Read the problems that the previous daemon reported to the alarm command.
 
-        A daemon that could not write knew better than the tables that are there now: they may be a copy of last week.
+        The file is preferred to the tables, which may come from an older copy.
         """
         if not self._written:
             rows, statuses = await self._database.read(problem_rows.written)
@@ -78,7 +78,7 @@ class ProblemTable:
         return [_problem(row) for row in known if row["told"] and row["code"] in set(Code)]
 
     async def store(self, found: Collection[Problem], accounts: Iterable[str], heard: Mapping[Key, Rank]) -> None:
-        """What is so now. `heard`: how bad each problem was when the alarm command last heard of it."""
+        """Write the open problems. `heard`: the rank at which each was last reported to the alarm command."""
         async with self._one_at_a_time:
             try:
                 await self.begin()
@@ -99,7 +99,7 @@ class ProblemTable:
                     await self._keep_in_file(
                         [self._problem_row(one, heard[one.key]) for one in found if one.key in heard]
                     )
-            else:  # as long as the command has not heard of the end, the file stays
+            else:  # the file stays until the end is reported
                 still = [row for row in self._in_file or () if (row["code"], row["subject"]) in heard]
                 await self._keep_in_file(still if any(row["code"] in NO_DATABASE for row in still) else None)
 
@@ -164,18 +164,18 @@ class ProblemTable:
 
 
 def _changes(before: Rows, after: Rows) -> dict[RowKey, Row | None]:
-    """By key: the new row; None where it goes."""
+    """The new row by key; None if it is removed."""
     old, new = ({key: row for key, (_, row) in rows.items()} for rows in (before, after))
     return {key: new.get(key) for key in {**old, **new} if new.get(key) != old.get(key)}
 
 
 def row_key(one: Problem) -> RowKey:
-    """The key of its row."""
+    """The key of the problem's row."""
     return str(one.code), as_subject(one.subject)
 
 
 def of_the_daemon(connection: Connection) -> tuple[Problem, ...]:
-    """What only the daemon knows, as it has written it down: for other programs."""
+    """The daemon's own problems as it wrote them, for other programs."""
     return tuple(_problem(row) for row in problem_rows.of_codes(connection, sorted(OF_THE_DAEMON)))
 
 
