@@ -5,7 +5,11 @@ import re
 from docs import build
 from tests.test_texts import FOREIGN
 
+from orderbridge.texts import SENTENCES
 from orderbridge_board.door import words
+
+TILL = re.compile(r"\bkasa|\btill\b|\bPOS\b", re.IGNORECASE)
+BESIDE_A_TILL = {"link_pos", "answer_at_till", "pos_seen", "pos_never"}  # shown there alone
 
 
 def test_the_boards_words_stand_in_both_languages_and_name_every_problem_of_an_order():
@@ -19,3 +23,12 @@ def test_the_boards_words_stand_in_both_languages_and_name_every_problem_of_an_o
 def test_the_boards_turkish_uses_the_same_words_as_the_other_sentences():
     found = {key: FOREIGN.findall(said["tr"]) for key, said in words().items()}
     assert {key: foreign for key, foreign in found.items() if foreign} == {}
+
+
+def test_where_the_board_is_the_till_no_sentence_is_about_a_till():
+    shown = {
+        key: said for word in ("verdicts", "arguments", "health", "line") for key, said in SENTENCES.of(word).items()
+    }
+    own = {key.removesuffix("_by_board") for key in shown if key.endswith("_by_board")}
+    found = {key: said for key, said in (shown | words()).items() if key not in own | BESIDE_A_TILL}
+    assert [key for key, said in found.items() if TILL.search(" ".join(said.values()))] == []

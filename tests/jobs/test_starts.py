@@ -7,6 +7,7 @@ from zoneinfo import ZoneInfo
 from tests.jobs.conftest import OpenShop
 from tests.jobs.shop import Shop, text_of
 
+from orderbridge import config
 from orderbridge.rules.problems import Code
 from orderbridge.store import order_times
 
@@ -71,12 +72,15 @@ async def test_where_it_is_wanted_the_till_confirms_the_start(shop: Shop):
     shown = shop.one("SELECT revision, last_change FROM delivery_changed_orders")
     assert (shown["last_change"], shown["revision"]) == ("start", shop.order(order)["pos_revision"] + 1)
 
-    async def problems() -> list[tuple[Code, str]]:
+    async def problems() -> list[tuple[str, dict[str, str]]]:
         found = await shop.checkup(not_started_minutes=10).check()
-        return [(one.code, one.subject) for one in found if one.code == Code.NOT_STARTED]
+        return [(one.subject, one.facts) for one in found if one.code == Code.NOT_STARTED]
 
     assert await problems() == []
     await asyncio.sleep(timedelta(minutes=10).total_seconds())
-    assert await problems() == [(Code.NOT_STARTED, order.key)]
+    assert await problems() == [(order.key, {})]
+    beside, shop.settings = shop.settings, shop.settings.model_copy(update={"web": config.Web(board="till")})
+    assert await problems() == [(order.key, {"by": "board"})]
+    shop.settings = beside
     shop.till.execute("UPDATE delivery_orders SET pos_revision = revision")
     assert await problems() == []

@@ -120,7 +120,8 @@ def _in_quarantine(connection: Connection) -> list[Problem]:
 def _not_started(connection: Connection, settings: config.Settings, now: datetime) -> Iterator[Problem]:
     if minutes := settings.alarms.not_started_minutes:
         for key, since, owner in order_times.not_started(connection, now - timedelta(minutes=minutes)):
-            yield Problem(Code.NOT_STARTED, key, since, Code.NOT_STARTED.kind.severity, account=owner)
+            severity, by = Code.NOT_STARTED.kind.severity, {"by": "board"} if settings.web.board == "till" else {}
+            yield Problem(Code.NOT_STARTED, key, since, severity, account=owner, facts=by)
 
 
 def _closed(
