@@ -1,5 +1,6 @@
 """All invariants, by promise."""
 
+from tests.sim.about_audit import AuditFindsNothing
 from tests.sim.about_books import (
     AnswersAreTakenIn,
     AutoAccepts,
@@ -34,6 +35,7 @@ WATCHING: dict[str, tuple[type[Invariant], ...]] = {
     "login": (TokensInTime,),
     "contract": (ColumnsSayWhatIsSo, AutoAccepts, TillsSeeWhatIsSo, ListsAreRead),
     "1, 2 and 6": (TruthInTheEnd,),
+    "audit": (AuditFindsNothing,),
 }
 
 

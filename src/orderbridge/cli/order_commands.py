@@ -1,8 +1,9 @@
-"""The commands that show and take over orders: orders, order KEY, take KEY, quarantine, day."""
+"""The commands that show and take over orders: orders, order KEY, take KEY, quarantine, day, audit."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from datetime import datetime
+from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from functools import partial
 from typing import Any
@@ -31,6 +32,7 @@ SHOWN_LINES = {
 }
 KEPT = ("id", "account", "payment_key", "reason", "last_seen_utc", "times_seen")
 SHORT_KEY = 8  # characters of a payment_key
+ALWAYS = datetime(2000, 1, 1, tzinfo=UTC)  # before any order
 
 
 @click.command()
@@ -363,4 +365,41 @@ def _shown(figure: Decimal | int) -> str:
     return text.translate(str.maketrans(",.", ".,")) if spoken() == "tr" else text
 
 
-COMMANDS = (orders, order, take, quarantine, day_command)
+# ---- the promises ----------------------------------------------------------------------------------------------------
+
+
+@click.command("audit")
+@click.option("--since", "days", type=click.IntRange(1, 36_500), metavar="DAYS", help="Only the last DAYS days.")
+@as_json
+@pass_context
+def audit_command(context: Context, days: int | None, as_json: bool) -> None:
+    """Check the promises on the tables."""
+    from orderbridge.jobs.audit import audit
+
+    since = SystemClock().now() - timedelta(days=days) if days else ALWAYS
+    found = context.read(lambda tx: audit(tx, context.settings, since))
+    if as_json:
+        show_json(
+            {"orders": found.orders, "actions": found.actions, "findings": [asdict(one) for one in found.findings]}
+        )
+    else:
+        for one in found.findings:
+            row = (
+                say("audit.order", key=one.payment_key)
+                if one.action_id is None
+                else say("audit.action", id=one.action_id)
+            )
+            click.echo(
+                say(
+                    "audit.finding",
+                    promise=one.promise,
+                    at=cell(one.at_utc),
+                    subject=row,
+                    text=say(f"audit.{one.code}"),
+                )
+            )
+        click.echo(say("audit.result", orders=found.orders, actions=found.actions, count=len(found.findings)))
+    raise SystemExit(bool(found.findings))
+
+
+COMMANDS = (orders, order, take, quarantine, day_command, audit_command)

@@ -1,0 +1,230 @@
+"""Checks the promises (README.md, What is promised) on the tables: each as a query for the rows that contradict it.
+
+Promise 3 leaves nothing in the tables. Requests that were made before `actions retry` count as in rules.retry: not at all.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Select, and_, exists, func, literal, not_, null, or_, select
+
+from orderbridge.actions import ACTIONS, Subject, of_subject
+from orderbridge.config import Settings
+from orderbridge.jobs.outbox_reader import view_of
+from orderbridge.model import ActionState, KnownBy, LastChange, Outcome
+from orderbridge.rules.outbox_rows import expiry
+from orderbridge.rules.retry import LOOK_WITHIN, MOST_RESENDS
+from orderbridge.store.own_tables import daemon
+from orderbridge.store.tables import actions, attempts, events, orders, unfinished
+
+MOST_SHOWN = 100  # findings of one kind
+LONG_TRANSACTION = timedelta(minutes=1)  # until a row is committed, it takes no part in the order of its lane
+ENDS_WITHIN = timedelta(minutes=5)  # of its expiry, while the daemon runs
+
+_BY_TIME = {"acknowledged_beside_action", "beside_another", "after_newer", "shown_and_not_known"}
+_UNSEEN = timedelta(minutes=10)  # for so long before the clock was set back nothing may have been written
+_SHOWS_STATUS = (*LastChange, "delivered")  # events of a poll that shows the order's status
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A row that contradicts a promise. `code`: what was found, a sentence of sentences/audit.toml. `at_utc`: when."""
+
+    promise: int
+    code: str
+    payment_key: str | None
+    action_id: int | None
+    at_utc: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """How many orders and outbox rows were checked, and what was found."""
+
+    orders: int
+    actions: int
+    findings: Sequence[Finding]
+
+
+def audit(connection: Connection, settings: Settings, since: datetime) -> Audit:
+    """Check the orders that were received, and the rows that were inserted, since then. At most 100 findings of a kind."""
+    found = [
+        Finding(promise, code, row.payment_key, row.id, row.at_utc)
+        for promise, code, query in (*_of_orders(since), *_of_ends(since), *_of_requests(since))
+        for row in connection.execute(query.limit(MOST_SHOWN))
+    ]
+    found += _without_end(connection, settings, since)
+    found += (one for subject in Subject for one in _out_of_order(connection, subject, since))
+    found += _shown_and_not_known(connection, since, timedelta(seconds=settings.marketplace.cooldown_seconds))
+    doubtful = _counted_twice(connection, since)
+    found = [one for one in found if one.code not in _BY_TIME or not _lies_in(one.at_utc, doubtful)]
+    received, inserted = orders.c.received_utc >= since, actions.c.created_utc >= since
+    return Audit(_count(connection, received), _count(connection, inserted), found)
+
+
+def _counted_twice(connection: Connection, since: datetime) -> list[tuple[datetime, datetime]]:
+    """Spans that the clock went through twice because it was set back: in them times prove nothing."""
+    spans = []
+    for table, column in ((events, events.c.at_utc), (actions, actions.c.created_utc)):
+        before = func.lag(column, type_=column.type).over(order_by=table.c.id).label("before")
+        moments = select(column.label("at"), before).where(column >= since).subquery()
+        set_back = select(moments.c.at, moments.c.before).where(moments.c.before > moments.c.at)
+        spans += [(row.at, row.before + _UNSEEN) for row in connection.execute(set_back)]
+    return spans
+
+
+def _lies_in(moment: datetime | None, spans: Sequence[tuple[datetime, datetime]]) -> bool:
+    return moment is not None and any(begin <= moment <= end for begin, end in spans)
+
+
+def _count(connection: Connection, condition: ColumnElement[bool]) -> int:
+    return connection.execute(select(func.count()).where(condition)).scalar_one()
+
+
+Check = tuple[int, str, Select[*tuple[Any, ...]]]  # promise, code, rows with payment_key, id and at_utc
+
+
+def _of_orders(since: datetime) -> Iterator[Check]:
+    no_action = null().label("id")
+    acknowledged = events.c.event == "acknowledged", events.c.at_utc >= since
+    first = events.alias()
+    has_begun = exists().where(first.c.payment_key == events.c.payment_key, first.c.id < events.c.id)
+    is_stored = exists().where(orders.c.payment_key == events.c.payment_key)
+    event = select(events.c.payment_key, no_action, events.c.at_utc)
+    yield 1, "acknowledged_before_stored", event.where(*acknowledged, is_stored, ~has_begun)
+    order = select(orders.c.payment_key, no_action, orders.c.acknowledged_utc.label("at_utc"))
+    yield (
+        1,
+        "document_lost",
+        order.where(
+            orders.c.received_utc >= since,
+            orders.c.acknowledged_utc.is_not(None),
+            orders.c.payload.is_(None),
+            orders.c.payload_hash.is_not(None),  # which `erase` empties, too
+        ),
+    )
+    in_flight = attempts.c.finished_utc > events.c.at_utc
+    is_doubtful = attempts.c.outcome.in_((Outcome.UNKNOWN, Outcome.SERVICE_FAILED))
+    is_unresolved = and_(is_doubtful, func.coalesce(actions.c.finished_utc > events.c.at_utc, literal(True)))
+    yield (
+        2,
+        "acknowledged_beside_action",
+        select(events.c.payment_key, actions.c.id, events.c.at_utc)
+        .join(actions, actions.c.payment_key == events.c.payment_key)
+        .join(attempts, attempts.c.action_id == actions.c.id)
+        .where(
+            *acknowledged,
+            attempts.c.spent == 0,
+            attempts.c.started_utc < events.c.at_utc,
+            or_(in_flight, and_(attempts.c.finished_utc < events.c.at_utc, is_unresolved)),
+        ),
+    )
+
+
+def _rows(since: datetime) -> Select[*tuple[Any, ...]]:
+    columns = actions.c.payment_key, actions.c.id, actions.c.created_utc.label("at_utc")
+    return select(*columns).where(actions.c.created_utc >= since)
+
+
+def _of_ends(since: datetime) -> Iterator[Check]:
+    ended, is_done = not_(unfinished), actions.c.state == ActionState.DONE
+    rows = _rows(since)
+    yield 4, "end_without_time", rows.where(ended, actions.c.finished_utc.is_(None))
+    yield 4, "end_without_reason", rows.where(ended, ~is_done, func.coalesce(actions.c.error_code, "") == "")
+    yield 4, "done_without_proof", rows.where(is_done, func.coalesce(actions.c.known_by, "").not_in(list(KnownBy)))
+    request = select(
+        null().label("payment_key"), attempts.c.action_id.label("id"), attempts.c.started_utc.label("at_utc")
+    )
+    is_gone = ~exists().where(actions.c.id == attempts.c.action_id)
+    yield 4, "row_lost", request.where(attempts.c.started_utc >= since, is_gone)
+
+
+def _of_requests(since: datetime) -> Iterator[Check]:
+    later = attempts.alias()
+    has_later = exists().where(later.c.action_id == attempts.c.action_id, later.c.attempt > attempts.c.attempt)
+    is_definite = attempts.c.outcome.in_((Outcome.OK, Outcome.REFUSED))
+    tried = _rows(since).join(attempts, attempts.c.action_id == actions.c.id).where(attempts.c.spent == 0)
+    yield 6, "sent_after_answer", tried.where(is_definite, has_later)
+    is_counted = func.coalesce(attempts.c.outcome, "").not_in((Outcome.UNAUTHORIZED, Outcome.RATE_LIMITED))
+    by_row = tried.where(is_counted).group_by(actions.c.id, actions.c.payment_key, actions.c.created_utc)
+    yield 6, "sent_too_often", by_row.having(func.count() > 1 + MOST_RESENDS)
+
+
+def _without_end(connection: Connection, settings: Settings, since: datetime) -> Iterator[Finding]:
+    """Rows whose time has been over for long, by the last sign of life of the daemon."""
+    seen = connection.execute(select(daemon.c.seen_utc)).scalar()
+    view = view_of(settings)
+    rows: Iterable[Any] = connection.execute(select(actions).where(unfinished, actions.c.created_utc >= since))
+    for row in rows:
+        if seen is not None and expiry(row, view) + ENDS_WITHIN < seen:
+            yield Finding(4, "no_end", row.payment_key, row.id, row.created_utc)
+
+
+def _lane(subject: Subject) -> tuple[ColumnElement[Any], ...]:
+    """The columns whose values rows of one lane share. The same food of several menus is several foods."""
+    named = (actions.c[subject.column],)
+    return named if subject is Subject.ORDER else (*named, actions.c.account, actions.c.restaurant_id)
+
+
+def _out_of_order(connection: Connection, subject: Subject, since: datetime) -> Iterator[Finding]:
+    """Requests of a lane that overlap, and rows whose first request followed one of a newer row."""
+
+    def before(column: ColumnElement[Any]) -> ColumnElement[Any]:
+        """What the request that left before this one in the lane has there."""
+        order = attempts.c.started_utc, actions.c.id, attempts.c.attempt
+        return (
+            func.lag(column, type_=column.type)
+            .over(partition_by=_lane(subject), order_by=order)
+            .label(f"{column.key}_before")
+        )
+
+    requests = (
+        select(
+            *(actions.c.id, actions.c.payment_key, actions.c.created_utc, attempts.c.started_utc, attempts.c.attempt),
+            *(before(column) for column in (actions.c.id, attempts.c.started_utc, attempts.c.finished_utc)),
+        )
+        .join(attempts, attempts.c.action_id == actions.c.id)
+        .where(actions.c.action.in_(list(of_subject(subject))), actions.c.created_utc >= since)
+        .subquery()
+    )
+    overlaps = requests.c.finished_utc_before > requests.c.started_utc
+    follows_newer = and_(requests.c.id_before > requests.c.id, requests.c.attempt == 1)
+    suspects = select(requests).where(requests.c.id_before != requests.c.id, or_(overlaps, follows_newer))
+    for row in connection.execute(suspects.limit(MOST_SHOWN)):
+        if row.finished_utc_before is not None and row.finished_utc_before > row.started_utc:
+            yield Finding(5, "beside_another", row.payment_key, row.id, row.started_utc)
+        elif row.created_utc + LONG_TRANSACTION < row.started_utc_before:
+            yield Finding(5, "after_newer", row.payment_key, row.id, row.started_utc)
+
+
+def _shown_and_not_known(connection: Connection, since: datetime, cooldown: timedelta) -> Iterator[Finding]:
+    """Rows of unknown outcome although a poll that certainly began after their last request showed that it was done."""
+    is_shown = or_(
+        *(
+            and_(actions.c.action == action, events.c.status_id.in_(kind.shown_by))
+            for action, kind in ACTIONS.items()
+            if kind.shown_by
+        )
+    )
+    last = select(
+        attempts.c.action_id, func.max(attempts.c.finished_utc).label("at"), func.min(attempts.c.spent).label("spent")
+    )
+    tried = last.group_by(attempts.c.action_id).subquery()
+    query = (
+        select(actions.c.payment_key, actions.c.id, actions.c.finished_utc, tried.c.at, events.c.at_utc)
+        .join(events, events.c.payment_key == actions.c.payment_key)
+        .join(tried, tried.c.action_id == actions.c.id)
+        .where(
+            actions.c.state == ActionState.FAILED,
+            actions.c.error_code == "outcome_unknown",
+            actions.c.created_utc >= since,
+            events.c.event.in_(_SHOWS_STATUS),
+            events.c.at_utc.between(tried.c.at, actions.c.finished_utc),
+            is_shown,
+        )
+    )
+    for row in connection.execute(query):
+        if row.at + LOOK_WITHIN * cooldown < row.at_utc:
+            yield Finding(6, "shown_and_not_known", row.payment_key, row.id, row.at_utc)

@@ -1,0 +1,22 @@
+"""The program's own audit finds nothing that the simulation has not found."""
+
+from datetime import UTC, datetime
+
+from sqlalchemy import create_engine
+from tests.sim.invariant import Invariant
+
+from orderbridge.jobs.audit import audit
+
+
+class AuditFindsNothing(Invariant):
+    """`orderbridge audit` over the tables, at the end."""
+
+    promise = "audit"
+
+    def finish(self) -> None:
+        engine = create_engine(f"sqlite:///{self.sim.path}")
+        with engine.connect() as connection:
+            result = audit(connection, self.sim.settings, datetime(2000, 1, 1, tzinfo=UTC))
+        engine.dispose()
+        for finding in result.findings:
+            self.broken(f"{finding}")

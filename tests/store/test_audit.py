@@ -1,0 +1,153 @@
+"""`orderbridge audit`: a sound history has no finding; each contradiction that is planted in one is found alone."""
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+from tests.jobs.shop import settings_for
+from tests.store.samples import KEY, NOW, Pos, key, put, put_action, put_order
+
+from orderbridge.jobs.audit import Audit, audit
+from orderbridge.store.database import Database
+from orderbridge.texts import SENTENCES
+
+Plant = Callable[[Pos], object]
+BEGIN = NOW - timedelta(minutes=1)
+
+
+def at(second: float) -> str:
+    """So many seconds after the order came in."""
+    return f"{NOW + timedelta(seconds=second):%Y-%m-%d %H:%M:%S.%f}"[:-3]
+
+
+def event(pos: Pos, second: float, word: str, status_id: int | None = None, payment_key: str = KEY) -> None:
+    put(pos, "delivery_order_events", payment_key=payment_key, at_utc=at(second), event=word, status_id=status_id)
+
+
+def action(pos: Pos, *requests: tuple[float, float | None, str | None], name: str = "accept", **columns: object) -> int:
+    """A row that is done, and its requests: when each began and ended, in seconds, and how."""
+    ended = next((end for _, end, _ in reversed(requests) if end is not None), 30)
+    done = {"state": "done", "known_by": "answer", "finished_utc": at(ended)}
+    row_id = put_action(pos, name, **{"created_utc": at(2)} | done | columns)
+    for number, (start, end, outcome) in enumerate(requests, start=1):
+        finished = None if end is None else at(end)
+        request = {"started_utc": at(start), "finished_utc": finished, "outcome": outcome}
+        put(pos, "delivery_action_attempts", action_id=row_id, attempt=number, **request)
+    return row_id
+
+
+FAILED = {"state": "failed", "known_by": None, "error_code": "outcome_unknown", "error_text": "?"}
+OPEN = {"state": "pending", "known_by": None, "finished_utc": None}
+OK, UNKNOWN = "ok", "unknown"
+
+
+def sound(pos: Pos) -> None:
+    """What a careful reader could mistake for a contradiction, and is none."""
+    put_order(pos, received_utc=at(0), acknowledged_utc=at(1), payload="{}", payload_hash="d")
+    put(pos, "delivery_daemon", id=1, seen_utc=at(6000), silent_from_utc=at(6090), cause="", remedy="")
+    event(pos, 0, "received", 1)
+    event(pos, 1, "acknowledged", 1)
+    event(pos, 1, "acknowledged", 1, payment_key=key(7))  # of a document in quarantine
+    action(pos, (3, 4, "unauthorized"), (4, 5, "rate_limited"), (35, 36, "unknown"), (70, 71, OK))
+    action(pos, (5, 6, OK), name="open_restaurant", created_utc=at(5))
+    action(pos, (5, 6, OK), name="deactivate_food", account="kadikoy", created_utc=at(5))
+    action(pos, (5, 6, OK), name="deactivate_food", account="moda", created_utc=at(5))  # the same number, another menu
+    # Committed late: when the newer row was sent, it could not be seen.
+    action(pos, (9, 10, OK), name="close_restaurant", restaurant_id=key(2), created_utc=at(6))
+    action(pos, (7, 8, OK), name="open_restaurant", restaurant_id=key(2), created_utc=at(6))
+    retried = action(pos, (20, 21, "refused"), (5000, 5001, OK), name="activate_food", food_id=9, created_utc=at(19))
+    pos.execute("UPDATE delivery_action_attempts SET spent = 1 WHERE action_id = ? AND attempt = 1", (retried,))
+    event(pos, 71, "acknowledged", 2)  # at once after the answer
+    event(pos, 100, "status", 2)
+    action(pos, (110, 111, UNKNOWN), name="on_the_way", created_utc=at(100), **FAILED | {"finished_utc": at(180)})
+    event(pos, 112, "status", 16)  # whose poll may have begun before the request ended
+    action(pos, (200, 201, OK), name="complete", created_utc=at(190))
+    for name in ("close_restaurant", "open_restaurant"):
+        action(pos, restaurant_id=key(3), name=name, **OPEN | {"created_utc": at(2900)})
+
+
+def _early(pos: Pos) -> None:
+    put_order(pos, key(1))
+    event(pos, 3000, "acknowledged", 1, key(1))
+    event(pos, 3001, "received", 1, key(1))
+
+
+def _beside_action(pos: Pos) -> None:
+    action(pos, (3000, 3002, OK), name="cancel", created_utc=at(2999))
+    event(pos, 3001, "acknowledged", 16)
+
+
+def _newer_first(pos: Pos) -> None:
+    action(pos, (3075, 3076, OK), name="open_restaurant", restaurant_id=key(4), created_utc=at(3000))
+    action(pos, (3070, 3071, OK), name="close_restaurant", restaurant_id=key(4), created_utc=at(3000))
+
+
+def _at_once(pos: Pos) -> None:
+    action(pos, (3000, 3002, OK), name="cancel", created_utc=at(2999))
+    action(pos, (3001, 3003, OK), name="cancel", created_utc=at(3000))
+
+
+def _shown(pos: Pos) -> None:
+    put_order(pos, key(1))
+    event(pos, 3000, "received", 1, key(1))
+    event(pos, 3100, "status", 2, key(1))
+    action(pos, (3021, 3022, UNKNOWN), payment_key=key(1), created_utc=at(3020), **FAILED | {"finished_utc": at(3120)})
+
+
+def food(pos: Pos, *requests: tuple[float, float | None, str | None], **columns: object) -> int:
+    return action(pos, *requests, name="activate_food", **{"created_utc": at(3000)} | columns)
+
+
+PLANTED: dict[str, tuple[int, Plant]] = {
+    "acknowledged_before_stored": (1, _early),
+    "document_lost": (1, lambda pos: put_order(pos, key(1), acknowledged_utc=at(5), payload_hash="d")),
+    "acknowledged_beside_action": (2, _beside_action),
+    "no_end": (4, lambda pos: food(pos, **OPEN, valid_minutes=10)),
+    "end_without_time": (4, lambda pos: food(pos, finished_utc=None)),
+    "end_without_reason": (4, lambda pos: food(pos, state="refused", known_by=None)),
+    "done_without_proof": (4, lambda pos: food(pos, known_by=None)),
+    "row_lost": (4, lambda pos: put(pos, "delivery_action_attempts", action_id=999, attempt=1, started_utc=at(5))),
+    "beside_another": (5, _at_once),
+    "after_newer": (5, _newer_first),
+    "sent_after_answer": (6, lambda pos: food(pos, (3005, 3006, "refused"), (3007, 3008, OK))),
+    "sent_too_often": (6, lambda pos: food(pos, *[(n, n, "service_failed") for n in range(3001, 3006)])),
+    "shown_and_not_known": (6, _shown),
+}
+
+
+def checked(database: Database, since: datetime = BEGIN) -> Audit:
+    return database.read_now(lambda tx: audit(tx, settings_for(Path("unused"), "kadikoy"), since))
+
+
+def test_a_sound_history_has_no_finding(database: Database, pos: Pos) -> None:
+    sound(pos)
+    found = checked(database)
+    assert (found.orders, found.findings) == (1, [])
+    assert found.actions == 11
+
+
+@pytest.mark.parametrize("code", PLANTED)
+def test_a_contradiction_is_found_alone(database: Database, pos: Pos, code: str) -> None:
+    promise, plant = PLANTED[code]
+    sound(pos)
+    plant(pos)
+    assert [(one.promise, one.code) for one in checked(database).findings] == [(promise, code)]
+    assert checked(database, since=NOW + timedelta(days=1)).findings == []
+
+
+def test_each_finding_has_a_sentence_and_is_planted() -> None:
+    sentences = set(SENTENCES.of("audit")) - {f"audit.{word}" for word in ("result", "finding", "order", "action")}
+    assert sentences == {f"audit.{code}" for code in PLANTED}
+
+
+def test_what_a_clock_that_was_set_back_explains_is_no_finding(database: Database, pos: Pos) -> None:
+    put_order(pos)
+    event(pos, 200.5, "acknowledged", 1)
+    action(pos, (200, 201, OK), created_utc=at(199))
+    assert [one.code for one in checked(database).findings] == [
+        "acknowledged_before_stored",
+        "acknowledged_beside_action",
+    ]
+    event(pos, 100, "accept.done", 2)
+    assert [one.code for one in checked(database).findings] == ["acknowledged_before_stored"]
