@@ -1,8 +1,8 @@
-"""`orderbridge day`: the figures of a business day, for people and programs."""
+"""`orderbridge day` and `audit`: the figures of a business day, and the promises, for people and programs."""
 
 import pytest
 from tests.cli.shell import document
-from tests.store.samples import key, put_order
+from tests.store.samples import key, put_action, put_order
 
 CASH = {"payment_code": "CASH", "amount_due": "100.10", "total": "100.10", "pos_revision": 1}
 CARD = {"payment_code": "CREDIT_CARD", "amount_due": "0", "total": "50", "pos_revision": 1}
@@ -91,3 +91,20 @@ def test_a_day_without_orders_is_zeros(run, pos):
 @pytest.mark.parametrize("day", ["0001-01-01", "9999-12-31", "1999-12-31"])
 def test_a_day_of_no_year_of_ours_is_wrong_usage(day, run):
     assert run("day", day).code == 2
+
+
+def test_the_audit_names_the_row_and_the_promise(run, pos):
+    assert run("audit").out == "0 orders, 0 actions, 0 promises broken.\n"
+    row = put_action(
+        pos, state="refused", finished_utc="2026-03-01 12:00:00.000", created_utc="2026-03-01 11:59:00.000"
+    )
+    put_order(pos, key(1), acknowledged_utc="2026-03-01 12:00:00.000", payload_hash="d")
+    ended = run("audit")
+    assert ended.code == 1
+    assert ended.out.splitlines() == [
+        f"promise 1, 2026-03-01 12:00:00, order {key(1)}: It was acknowledged, and its document is gone.",
+        f"promise 4, 2026-03-01 11:59:00, action {row}: It ended without being done, and error_code is empty.",
+        "1 orders, 1 actions, 2 promises broken.",
+    ]
+    assert [one["code"] for one in run("audit", "--json").json["findings"]] == ["document_lost", "end_without_reason"]
+    assert run("audit", "--since", "1", "--json").json == {"orders": 0, "actions": 0, "findings": []}

@@ -385,7 +385,7 @@ def audit_command(context: Context, days: int | None, as_json: bool) -> None:
     else:
         for one in found.findings:
             row = (
-                say("audit.order", key=one.payment_key)
+                say("audit.order", payment_key=one.payment_key)
                 if one.action_id is None
                 else say("audit.action", id=one.action_id)
             )

@@ -203,9 +203,9 @@ def _shown_and_not_known(connection: Connection, since: datetime, cooldown: time
     """Rows of unknown outcome although a poll that certainly began after their last request showed that it was done."""
     is_shown = or_(
         *(
-            and_(actions.c.action == action, events.c.status_id.in_(kind.shown_by))
+            and_(actions.c.action == action, events.c.status_id.in_(kind.proves_done))
             for action, kind in ACTIONS.items()
-            if kind.shown_by
+            if kind.proves_done
         )
     )
     last = select(
