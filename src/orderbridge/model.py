@@ -1,4 +1,4 @@
-"""The words of the field as values: orders and their problems, actions, outcomes. No behaviour, no I/O."""
+"""Value types of the domain: orders and their problems, actions and outcomes. They have no behaviour."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -13,12 +13,12 @@ COMPLETE_WITH_PAYMENT = 5
 CANCELED = 6
 IN_DELIVERY = 16
 
-# Codes of ways to pay: what is collected at the door, and what leaves nothing to collect.
+# Payment codes: cash is collected at the door; prepaid orders leave nothing to collect.
 CASH = "CASH"
 PREPAID = frozenset({"CREDIT_CARD", "DEBIT_CARD"})
-STATUS_DOUBTFUL = "status_doubtful"  # the service refused what its last shown status should allow
+STATUS_DOUBTFUL = "status_doubtful"  # the marketplace refused an action that the shown status should allow
 TOTAL_MISMATCH = "total_mismatch"  # the amounts do not add up
-LATE = "late"  # it was ordered long before it came in, or its scheduled time was over
+LATE = "late"  # it arrived long after it was ordered, or after its scheduled time
 CONTENTS_OUTDATED = "contents_outdated"  # the database refuses newer contents than are stored
 
 
@@ -28,7 +28,7 @@ def codes_of(problem: str | None) -> list[str]:
 
 
 def as_problem(codes: Iterable[str]) -> str | None:
-    """Codes as that column lists them; None: nobody has to look."""
+    """The codes joined for that column; None if there is none."""
     return ",".join(codes) or None
 
 
@@ -45,7 +45,7 @@ class Outcome(StrEnum):
 
 
 class Action(StrEnum):
-    """What a POS can ask for through the outbox."""
+    """The actions of the outbox."""
 
     ACCEPT = "accept"
     ON_THE_WAY = "on_the_way"
@@ -71,14 +71,14 @@ class ActionState(StrEnum):
 
 
 UNFINISHED = frozenset({ActionState.PENDING, ActionState.SENDING})
-ANSWERED = UNFINISHED | {ActionState.DONE}  # of an accept or a cancel: its customer is no longer without an answer
+ANSWERED = UNFINISHED | {ActionState.DONE}  # states of an accept or cancel in which its customer counts as answered
 
 REPLAYED = "replayed"  # the event of an order that was stored from the journal or from quarantine
 
-# How a request_id begins that is ours; any other one is the POS's own.
-AUTO_MARK = "auto:"  # an accept that the configuration wants
-BOARD_MARK = "board:"  # what was tapped on the board
-BOARD_REFERENCE = "board"  # pos_reference of what the board has taken over
+# Prefixes of our own request_ids.
+AUTO_MARK = "auto:"  # an automatic accept
+BOARD_MARK = "board:"  # an action from the board
+BOARD_REFERENCE = "board"  # pos_reference of orders that the board took over
 
 
 class KnownBy(StrEnum):
@@ -95,7 +95,7 @@ class AccountState(StrEnum):
 
     NEW = "new"  # it had none yet
     OK = "ok"
-    FAILING = "failing"  # what came back is no list of orders
+    FAILING = "failing"  # the answer was not a list of orders
     UNREACHABLE = "unreachable"  # the request never left
     LOGIN_REFUSED = "login_refused"
 
@@ -103,7 +103,7 @@ class AccountState(StrEnum):
 class CooldownScope(StrEnum):
     """Which accounts share one cooldown of the list of orders."""
 
-    AUTO = "auto"  # as CREDENTIAL, until 429s show that this is wrong
+    AUTO = "auto"  # as CREDENTIAL until 429s show otherwise
     CREDENTIAL = "credential"
     APPLICATION = "application"  # those with one app_secret_key
     ADDRESS = "address"  # all that call from one address
@@ -129,7 +129,10 @@ class LastChange(StrEnum):
 
 
 class Differs(StrEnum):
-    """In what a delivered document differs from the stored one. PRINT: in items, notes or money; what a kitchen prints."""
+    """How a delivered document differs from the stored one.
+
+    PRINT: in items, notes or amounts, which a kitchen prints.
+    """
 
     NOTHING = "nothing"
     DETAILS = "details"
@@ -138,7 +141,7 @@ class Differs(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Restaurant:
-    """A branch (docs/interface.md, Restaurant). `service_id` is its id as sent, where that is not in lower case."""
+    """A branch (docs/interface.md, Restaurant). `service_id` is its id as sent, if it is not in lower case."""
 
     id: str
     name: str
@@ -171,7 +174,7 @@ class Variables:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """What POST auth/login answered, as sent. `expiration_date` may be unreadable or in a wrong time zone."""
+    """The answer of POST auth/login. `expiration_date` may be unreadable or in a wrong time zone."""
 
     access_token: str = field(repr=False)
     expiration_date: str | None
@@ -187,7 +190,7 @@ class Token:
 
 
 def text_of(raw: bytes) -> str:
-    """A document as text: UTF-8, what is none replaced."""
+    """Decode a document as UTF-8, replacing invalid bytes."""
     return raw.decode("utf-8", "replace")
 
 
@@ -195,9 +198,8 @@ def text_of(raw: bytes) -> str:
 class Document:
     """One element of the get-current list, cut out of the body as received and not yet validated.
 
-    It stays bytes until it is needed: a list can be 32 MB, and as text or as values it is many times that.
-    `reason` is None for a document that can be an order; else a code that says why it goes to quarantine.
-    `status_id` is None when the document shows none that can be read.
+    It stays bytes until it is needed, because a parsed list of 32 MB takes many times that in memory. `reason` is None
+    for an order, else the code why the document is quarantined. `status_id` is None if it is missing or unreadable.
     """
 
     raw: bytes = field(repr=False)
@@ -205,20 +207,17 @@ class Document:
     payment_key: str | None
     status_id: int | None
     reason: str | None = None
-    service_key: str | None = None  # the payment_key as sent, where that is not in lower case
+    service_key: str | None = None  # the payment_key as sent, if it is not in lower case
 
     @property
     def payload(self) -> str:
-        """The text: UTF-8, what is none replaced."""
+        """The document's text."""
         return text_of(self.raw)
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """A delivered order, read from a document. `problems` are codes for what a person must check.
-
-    `remarks`: the same for what is merely noted.
-    """
+    """A delivered order, parsed from a document. A person must check its `problems`; `remarks` are for information."""
 
     payment_key: str
     status_id: int | None
@@ -227,7 +226,7 @@ class Order:
     problems: tuple[str, ...]
     raw: bytes = field(repr=False)
     digest: str
-    service_key: str | None = None  # as Document has it
+    service_key: str | None = None  # see Document
     remarks: tuple[str, ...] = ()
 
     @property
@@ -238,7 +237,7 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A delivered order as it is to be written: what it says, the word for its status, and its end if it has one."""
+    """A delivered order as it is to be written, with the name of its status, and its end if it has one."""
 
     order: Order
     status: str
@@ -247,7 +246,7 @@ class Arrival:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """What the database knows of an order, as far as a decision needs it."""
+    """The columns of a stored order that decisions need."""
 
     payment_key: str
     account: str
@@ -263,9 +262,9 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What one delivery changes in a stored order. `last_change` is None when no till needs to read it again.
+    """The changes of one delivery to a stored order. `last_change` is None if no till must read it again.
 
-    `problem`: its column from now on.
+    `problem`: the new value of the column.
     """
 
     status_counts: bool
@@ -279,10 +278,10 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class NewStatus:
-    """The status that a verdict gives an order, with its word. `last_change` is None when no till needs to read it again.
+    """The status that a verdict gives an order. `last_change` is None if no till must read it again.
 
-    `shown`: by the service itself, which ends a doubt: only then `problem` is the column from now on. `ends`: whether
-    `ended_by` is another one than before.
+    `shown`: the marketplace itself showed this status, which ends a doubt; only then is `problem` written. `ends`:
+    whether `ended_by` changes.
     """
 
     status_id: int
@@ -302,13 +301,13 @@ class Attempt:
     code: str | None = None
     http_status: int | None = None
     detail: str = ""
-    spent: bool = False  # made before `actions retry`: it counts no more, but its doubt stays
-    ended_utc: datetime | None = None  # None: only just
+    spent: bool = False  # made before `actions retry`: not counted, but its outcome may still be unknown
+    ended_utc: datetime | None = None  # None: just now
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The end of an outbox row. `status_id` is what it writes into the order, if anything."""
+    """The end of an outbox row. `status_id`: the new status of the order, if any."""
 
     state: ActionState
     code: str | None = None
@@ -319,7 +318,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class OutboxRow:
-    """An unfinished row of the outbox, as plain values: what a POS wrote is not to be trusted."""
+    """An unfinished row of the outbox. The values that the POS wrote are not validated."""
 
     id: int
     action: Action
@@ -336,10 +335,10 @@ class OutboxRow:
     next_attempt_utc: datetime | None
     expires_utc: datetime | None
     attempts: int
-    tried: bool  # a request of it was noted, whatever became of it
-    owner: str | None = None  # the account of its order, as far as the order is known
+    tried: bool  # it has at least one recorded attempt
+    owner: str | None = None  # the account of its order, if known
     service_status_id: int | None = None  # of its order
     courier_type: str | None = None  # of its order
-    service_id: str | None = None  # of its order or restaurant, as sent, where that is not in lower case
+    service_id: str | None = None  # of its order or restaurant, as sent, if not in lower case
     last_outcome: Outcome | None = None  # of its last finished request, while it is `sending`
-    waits_for: str | None = field(default=None, compare=False)  # its error_code: for words, no decision hangs on it
+    waits_for: str | None = field(default=None, compare=False)  # its error_code; no decision depends on it

@@ -1,12 +1,10 @@
-"""What the system knows of a file: where it is mounted, on which kind of file system, and who owns its folder.
+"""Finds out how a file is mounted: on a network file system, or as a mount point of its own.
 
-SQLite's WAL is memory shared by processes of one machine.
+Both can damage a SQLite database. Its WAL uses memory that the processes of one machine share, so several machines on a
+network file system overwrite each other's changes silently. And a file that is mounted alone has a separate -wal at
+each mount point, and keeps its inode when it is replaced outside.
 
-Where the files of several machines meet, each has its own idea of that memory and of the locks, and the file is damaged
-without a word. The system tells the kind by its name; statfs has only numbers, and one for all of FUSE.
-
-A file that is mounted alone has a -wal of its own at each of its places, and its inode stays when it is replaced
-outside.
+mountinfo names the kind of a file system; statfs has only numbers, and one number for all of FUSE.
 """
 
 import os
@@ -15,17 +13,17 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-MOUNTS = Path("/proc/self/mountinfo")  # as this process sees them, in a container, too
+MOUNTS = Path("/proc/self/mountinfo")  # as seen by this process, also in a container
 NETWORK = re.compile(
     "nfs4?|cifs|smb[23]|smbfs|ncp|ncpfs|9p|afs|auristorfs|coda|ceph|glusterfs|lustre|beegfs|fhgfs|gpfs|panfs|pvfs2"
     "|orangefs|gfs2|ocfs2|davfs|vboxsf|vmhgfs|prl_fs"
 )
-# Of FUSE any may be remote but these, which only show a local disk in another way.
+# These FUSE file systems show a local disk; all others may be remote.
 LOCAL_FUSE = re.compile(r"fuse\.(fuse-overlayfs|overlayfs|mergerfs|bindfs|gocryptfs|encfs|unionfs|unionfs-fuse)")
 
 
 def network_kind(path: str) -> str | None:
-    """The file system's kind when it is one of a network ("nfs4", "fuse.sshfs"), else None. The file may be missing."""
+    """The kind of the file system if it is a network's ("nfs4", "fuse.sshfs"), else None. The file may be missing."""
     kind = _kind_of(os.path.realpath(path))
     if kind is None:
         return None
@@ -34,7 +32,7 @@ def network_kind(path: str) -> str | None:
 
 
 def is_mounted_alone(path: str) -> bool:
-    """Whether the file itself is a mount point, here or at another place of this machine's."""
+    """Whether the file itself is a mount point, at this or another path of this machine."""
     real = os.path.realpath(path)
     try:
         found = os.stat(real)  # noqa: PTH116 - as mountinfo names it
@@ -49,7 +47,7 @@ def is_mounted_alone(path: str) -> bool:
 
 
 def _kind_of(path: str) -> str | None:
-    """Of the mount that covers the path; of two at one place the later one."""
+    """The kind of the mount that covers the path; of two at one place, the later."""
     found, depth = None, -1
     for one in _mounts():
         place = one.place.rstrip("/")
@@ -74,22 +72,22 @@ def _mounts() -> list[_Mount]:
 
 
 def _unescaped(place: str) -> str:
-    """A space stands there as its octal number."""
+    """Decode octal escapes, such as those of spaces."""
     return re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), place)
 
 
-# ---- files that are made beside others --------------------------------------------------------------------------------
+# ---- new files -------------------------------------------------------------------------------------------------------
 
 
 def give_to_owner_of(folder: Path, made: Path | int) -> None:
-    """What root makes by hand, by its path or descriptor: the daemon has to work on it."""
+    """Give a file that root created (path or descriptor) to the folder's owner, so that the daemon can use it."""
     if os.geteuid() == 0:
         around = folder.stat()
         os.chown(made, around.st_uid, around.st_gid)
 
 
 def sync_folder(folder: Path) -> None:
-    """Have the names of its files on disk, too."""
+    """Flush the folder, so that the names of its files are on disk."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

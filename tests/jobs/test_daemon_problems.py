@@ -317,7 +317,7 @@ async def test_an_order_of_somebody_else_ends_no_token(shop: Shop):
         await shop.drain()
         await shop.poll()
     assert len(shop.calls("login")) > 1
-    assert shop.account.session.died_young() == 0
+    assert shop.account.session.early_ends() == 0
 
 
 async def test_what_is_asked_of_others(shop: Shop, monkeypatch: pytest.MonkeyPatch):

@@ -1,11 +1,11 @@
-"""What becomes of a document that no poll has just delivered, beside what is stored."""
+"""What becomes of a document that no poll has just delivered, current what is stored."""
 
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from tests.rules.builders import NEEDS_PAYMENT, STATUSES
 
-from orderbridge.jobs.reimport import Beside, Fate, Newest, fate_of
+from orderbridge.jobs.reimport import Current, Fate, Newest, fate_of
 from orderbridge.model import Stored
 
 NOW = datetime(2026, 11, 22, 9, 0, tzinfo=UTC)
@@ -20,8 +20,8 @@ def newest(status_id: int | None = 1, earlier: frozenset[str | None] = frozenset
     return Newest(status_id, "c", NOW, NOW, earlier)
 
 
-def fate(document: Newest, beside: Beside) -> Fate:
-    return fate_of(document, beside, statuses=STATUSES, now=NOW, silence=DAY)
+def fate(document: Newest, current: Current) -> Fate:
+    return fate_of(document, current, statuses=STATUSES, now=NOW, silence=DAY)
 
 
 CASES = {
@@ -49,21 +49,21 @@ CASES = {
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_a_document_of_an_order_that_is_stored(case) -> None:
     known, status_id, earlier, has_news, expected = case
-    assert fate(newest(status_id, frozenset(earlier)), Beside(stored=known, has_news=has_news)) == expected
+    assert fate(newest(status_id, frozenset(earlier)), Current(stored=known, has_news=has_news)) == expected
 
 
 @pytest.mark.parametrize(
-    "beside, expected",
+    "current, expected",
     [
-        (Beside(is_held=True), Fate.WAITS),
-        (Beside(stored=stored(), is_unresolved=True), Fate.WAITS),
-        (Beside(stored=stored(digest="c"), is_unresolved=True), Fate.KNOWN),
-        (Beside(stored=stored(digest="x"), has_news=True, is_unresolved=True), Fate.SUPERSEDED),
+        (Current(is_held=True), Fate.WAITS),
+        (Current(stored=stored(), is_unresolved=True), Fate.WAITS),
+        (Current(stored=stored(digest="c"), is_unresolved=True), Fate.KNOWN),
+        (Current(stored=stored(digest="x"), has_news=True, is_unresolved=True), Fate.SUPERSEDED),
     ],
     ids=["held", "its action has no verdict", "the very same, and unresolved", "older, and unresolved"],
 )
-def test_a_document_waits_only_for_what_it_would_write_to(beside: Beside, expected: Fate) -> None:
-    assert fate(newest(2), beside) == expected
+def test_a_document_waits_only_for_what_it_would_write_to(current: Current, expected: Fate) -> None:
+    assert fate(newest(2), current) == expected
 
 
 @pytest.mark.parametrize(
@@ -79,4 +79,4 @@ def test_a_document_waits_only_for_what_it_would_write_to(beside: Beside, expect
 )
 def test_an_order_that_is_not_stored(first: timedelta, last: timedelta, is_due: bool, expected: Fate) -> None:
     document = Newest(1, "c", NOW - first, NOW - last, is_due=is_due)
-    assert fate(document, Beside()) == expected
+    assert fate(document, Current()) == expected

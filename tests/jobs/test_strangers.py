@@ -76,4 +76,4 @@ async def test_an_account_whose_new_tokens_do_not_work_either_is_refused(shop: S
             await shop.poll()
     assert [line["event"] for line in lines].count("login.refused") == 1
     assert shop.account.session.is_refused()
-    assert shop.account.session.died_young() == 0
+    assert shop.account.session.early_ends() == 0

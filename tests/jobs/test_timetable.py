@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 from tests.jobs.shop import FakeClock
 
 from orderbridge.errors import FileLost
-from orderbridge.jobs.timetable import AFTER_FAULT_S, LEAST_WAIT_S, SPARE_TIMES, Timetable, _Entry
+from orderbridge.jobs.timetable import AFTER_FAULT_S, MIN_WAIT_S, SPARE_TIMES, Timetable, _Entry
 from orderbridge.observe.liveness import Pulse
 
 HOURS = (3600.0, -7200.0, 3600.0)
@@ -92,7 +92,7 @@ async def test_a_job_that_wants_to_run_again_at_once_is_called_again(timetable: 
     timetable.plan("poll", 0.0, job)
     timetable.start()
     await asyncio.sleep(1)
-    assert job.at == [0.0, LEAST_WAIT_S, 2 * LEAST_WAIT_S]
+    assert job.at == [0.0, MIN_WAIT_S, 2 * MIN_WAIT_S]
 
 
 async def test_a_job_that_is_taken_again_runs_at_its_new_time_alone(timetable: Timetable, clock: FakeClock):

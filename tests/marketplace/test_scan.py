@@ -51,7 +51,7 @@ BODIES = {
     "orders": listing(*[GOOD] * (N // 10)),
     "broken orders": listing(*[GOOD.replace('"status_id":', '"status_id";')] * (N // 10)),
     "one broken order before many": listing("{5}", *[GOOD] * (N // 10)),
-    "orders larger than the window": listing(*[ORDER % f'"{"x" * 2 * scan.LARGEST_WINDOW}"'] * 5),
+    "orders larger than the window": listing(*[ORDER % f'"{"x" * 2 * scan.MAX_WINDOW}"'] * 5),
     "brackets that open": listing("[" * 20 * N),
     "brackets that open and close": listing("[]" * 10 * N),
     "brackets of two kinds": listing('[{"":' * N + "}]" * N),
@@ -70,7 +70,7 @@ def test_the_work_is_in_proportion_to_the_body(work: Work, name: str) -> None:
     body = BODIES[name]
     with contextlib.suppress(MarketplaceError):
         read_listing(body)
-    assert work.decoded <= 4 * len(body) + 4 * scan.LARGEST_WINDOW
+    assert work.decoded <= 4 * len(body) + 4 * scan.MAX_WINDOW
     assert work.runs <= len(body)
 
 
@@ -93,9 +93,7 @@ def test_what_nobody_means_is_set_aside_alone(before: str, inside: str, reason: 
     assert len(document.raw) == len(ORDER % inside)
 
 
-@pytest.mark.parametrize(
-    "length", [scan.LARGEST_WINDOW - 200, scan.LARGEST_WINDOW, scan.LARGEST_WINDOW + 1, 3 * scan.LARGEST_WINDOW]
-)
+@pytest.mark.parametrize("length", [scan.MAX_WINDOW - 200, scan.MAX_WINDOW, scan.MAX_WINDOW + 1, 3 * scan.MAX_WINDOW])
 def test_orders_of_any_length_are_cut_alike(length: int) -> None:
     element = ORDER % f'"ş{"x" * length}🌯"'
     documents = read_listing(listing(GOOD, element, GOOD, element))

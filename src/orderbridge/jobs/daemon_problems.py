@@ -29,7 +29,7 @@ BUSY = timedelta(seconds=10)
 # Reported only after BUSY: a restart, or resuming a suspended machine, may cause them briefly.
 PASSING = {Code.DATABASE_BUSY, Code.HEALTHCHECK_TAKEN, Code.CLOCK_WRONG}
 CLOCK_WRONG_S = 60.0
-DEAD_TOKENS = 3  # of an account within the hour
+ENDED_TOKENS = 3  # of an account within the hour
 FENCED = timedelta(hours=1)
 VERY_SLOW_S = 10.0
 LARGE_WAL_BYTES = 64 * 1024 * 1024  # SQLite keeps it at some MB unless a read transaction never ends
@@ -136,8 +136,8 @@ class DaemonProblems:
 
 def _of_accounts(accounts: "Iterable[Account]") -> Iterator[Problem]:
     for one in accounts:
-        if (dead := one.session.died_young()) >= DEAD_TOKENS:
-            yield _problem(Code.CREDENTIALS_SHARED, one.name, how_many=dead, count=str(dead))
+        if (ended := one.session.early_ends()) >= ENDED_TOKENS:
+            yield _problem(Code.CREDENTIALS_SHARED, one.name, how_many=ended, count=str(ended))
         if one.reaches_none:
             yield _problem(Code.NO_RESTAURANT, one.name)
         if one.full_list:  # documents that cannot be acknowledged fill it

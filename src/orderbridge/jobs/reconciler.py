@@ -1,11 +1,11 @@
-"""A poll that reconciles: what its list shows and lacks may end rows whose outcome is unknown (promise 4).
+"""Resolves rows with an unknown outcome by what a poll's list shows or lacks (promise 4).
 
-Only a qualifying poll counts (docs/design.md, Unknown outcomes): a successful one that began after the attempt had ended.
-What it lacks counts only when the list is whole (rules.deliveries).
+Only a qualifying poll counts (docs/design.md, Unknown outcomes): a successful one that began after the attempt had
+ended. An order that the list lacks is evidence only if the list is whole (rules.deliveries).
 
-read: the account's unresolved rows, and what is known of their orders, under their locks
-decide: rules.retry.after_poll
-write: the verdict, or when to send again
+read     the account's unresolved rows and their orders, locked
+decide   rules.retry.after_poll
+write    the verdict, or when to send again
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -32,14 +32,14 @@ _log = structlog.get_logger(__name__)
 
 @dataclass
 class Reconciler:
-    """Resolves the unresolved rows of one account by its polls. `unresolved`: `read_unresolved`, for many accounts at once."""
+    """Resolves one account's rows by its polls. `unresolved` reads the rows of all accounts (`read_unresolved`)."""
 
     account: str
     context: Context
     unresolved: Callable[[], Awaitable[Unresolved]]
 
     async def resolve(self, answer: Answer, *, complete: bool) -> None:
-        """End what this poll proves. `complete`: what the list lacks is evidence, too (rules.deliveries)."""
+        """Resolve rows by this poll. `complete`: an order that the list lacks is evidence, too."""
         mine: list[OutboxRow] = []
         borrowed: set[str] = set()
         for row in (await self.unresolved()).get(self.account, ()):
@@ -62,9 +62,9 @@ class Reconciler:
     def post(
         self, good: Mapping[str, Document], connection: Connection, rows: Sequence[OutboxRow]
     ) -> list[tuple[OutboxRow, Verdict]]:
-        """Write what this poll makes of the rows that no other session has locked. Returns those that it ended."""
+        """Decide about the rows that are not locked, and write it. Returns the rows that ended."""
         now = self.context.clock.now()
-        # Held first, read then: what another connection has just committed counts.
+        # Locked before reading, so that the newest commit of another connection counts.
         free, known = hold(connection, rows)
         histories = unfinished.histories(connection, free)
         ends = actions.ends(connection, [key_of(row) for row in free.values()])
@@ -91,7 +91,7 @@ class Reconciler:
 
 
 def read_unresolved(connection: Connection) -> Unresolved:
-    """By account: the order rows that are marked as sent and have no verdict."""
+    """By account: the rows of orders that were sent and have no verdict."""
     rows, _ = unfinished.read_unfinished(connection, sending_only=True)
     rows = [row for row in rows if row.payment_key is not None]
     found: dict[str, list[OutboxRow]] = {}

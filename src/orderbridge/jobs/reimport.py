@@ -1,19 +1,19 @@
-"""Takes documents in that no poll has just delivered: from quarantine, when the cause is gone, and from the journal.
+"""Stores documents from quarantine or from the journal as orders.
 
-decide: `fate_of`, rules.lifecycle
-write: store.orders, as a delivery does, each order in a transaction of its own
+decide   `fate_of`, rules.lifecycle
+write    store.orders, as for a delivery, one transaction for each order
 
-Of several documents of one order only the newest counts, whichever account delivered it. It is compared with the stored
+Of several documents of an order only the newest counts, whichever account delivered it. It is compared with the stored
 order:
-- While another session holds the order, or an action of it has no verdict, the document waits.
-- Whether the stored order is older does not depend on a clock where that can be avoided: if the stored document is one of
-  the order's earlier ones (by its digest), this one is newer.
-- An order that ended does not come to life again, a status does not go back, newer contents are not overwritten by older
-  ones.
 
-It works beside a running daemon: whichever stores an order first has it. Nothing is acknowledged here, nothing is sent, and
-nothing is accepted automatically: what was accepted after a copy of the database was made must not be accepted twice. (A
-document that only the database had refused was acknowledged when it came; any other one the service delivers again.)
+- While another session locks the order, or one of its actions has no verdict, the document waits.
+- If the stored document is one of the earlier ones (by its digest), this one is newer. Only otherwise are times
+  compared.
+- An ended order stays ended, a status does not go back, and newer contents are not overwritten.
+
+This may run current a daemon: whoever stores an order first has it. Nothing is acknowledged, sent or accepted here,
+since an order that was accepted after the restored copy was made must not be accepted twice. (A document that only the
+database refused was acknowledged when it came; the marketplace delivers any other one again.)
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -40,12 +40,12 @@ from orderbridge.store.failures import is_refusal
 from orderbridge.store.journal import Entry
 from orderbridge.store.rows import ORDER, alike, batches, lock_naming_held
 
-TRIES = 2  # the daemon may have stored the order just then
+TRIES = 2  # the daemon may store the order at the same moment
 
 
 @dataclass(frozen=True, slots=True)
 class Newest:
-    """The newest document of an order, which was first delivered at `first`; this document at `last`.
+    """The newest document of an order. `first`: the order's first delivery; `last`: this document's.
 
     `earlier`: the digests of the order's earlier documents. `is_due`: the order is not scheduled for later.
     """
@@ -59,11 +59,11 @@ class Newest:
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
+class Current:
     """The stored order, read in the transaction that may write it.
 
-    `is_held`: by another session; the rest is then unknown. `stored`: None when there is none. `has_news`: it changed at the
-    time of the document or later. `is_unresolved`: an action of it has no verdict yet.
+    `is_held`: another session locks it, so the rest is unknown. `stored`: None if there is none. `has_news`: it changed
+    at the document's time or later. `is_unresolved`: one of its actions has no verdict yet.
     """
 
     is_held: bool = False
@@ -73,16 +73,16 @@ class Beside:
 
 
 class Fate(StrEnum):
-    """What becomes of an order's newest document."""
+    """The result for an order's newest document."""
 
-    TAKEN_IN = "taken_in"  # no such order was stored: the till sees it as new
-    TAKEN_IN_ENDED = "taken_in_ended"  # the same, long ago: it is stored as ended, and no till prints it
+    TAKEN_IN = "taken_in"  # the order was not stored: now the till sees it as new
+    TAKEN_IN_ENDED = "taken_in_ended"  # as before, but old: stored as ended, and not printed
     UPDATED = "updated"
     KNOWN = "known"
-    SUPERSEDED = "superseded"  # what is stored is newer, or the order has ended
-    WAITS = "waits"  # an action of this order has no verdict yet, or another session holds the order
-    BLANKED = "blanked"  # its documents were blanked, or are damaged
-    REFUSED = "refused"  # by the database, or it still cannot become an order
+    SUPERSEDED = "superseded"  # the stored order is newer or ended
+    WAITS = "waits"  # an action has no verdict yet, or another session locks the order
+    BLANKED = "blanked"  # its documents are blanked or damaged
+    REFUSED = "refused"  # by the database, or it is still no valid order
 
 
 TAKEN_IN = {Fate.TAKEN_IN, Fate.TAKEN_IN_ENDED}
@@ -90,15 +90,15 @@ WRITTEN = {*TAKEN_IN, Fate.UPDATED}
 UNFINISHED = {Fate.WAITS, Fate.REFUSED}
 
 
-def fate_of(document: Newest, beside: Beside, *, statuses: Statuses, now: datetime, silence: timedelta) -> Fate:
-    """`silence`: after so long without news an order has ended."""
-    if beside.is_held:
+def fate_of(document: Newest, current: Current, *, statuses: Statuses, now: datetime, silence: timedelta) -> Fate:
+    """Decide about a document. `silence`: an order without news for this long has ended."""
+    if current.is_held:
         return Fate.WAITS
-    if beside.stored is None:
+    if current.stored is None:
         is_over = document.is_due and max(document.first, document.last) <= now - silence
         return Fate.TAKEN_IN_ENDED if is_over else Fate.TAKEN_IN
-    fate = _of_known(document, beside.stored, statuses, has_news=beside.has_news)
-    return Fate.WAITS if fate == Fate.UPDATED and beside.is_unresolved else fate
+    fate = _of_known(document, current.stored, statuses, has_news=current.has_news)
+    return Fate.WAITS if fate == Fate.UPDATED and current.is_unresolved else fate
 
 
 def _of_known(document: Newest, stored: Stored, statuses: Statuses, *, has_news: bool) -> Fate:
@@ -114,13 +114,13 @@ def _of_known(document: Newest, stored: Stored, statuses: Statuses, *, has_news:
 
 
 def _goes_back(status_id: int | None, stored_id: int | None, statuses: Statuses) -> bool:
-    """Whether a document's status comes before the stored one. One without a name comes before an end alone."""
+    """Whether the document's status precedes the stored one. An unknown status precedes only an end."""
     ranks = statuses.ranks
     return ranks.get(status_id or 0, len(statuses.active)) < ranks.get(stored_id or 0, 0)
 
 
 class Reimport:
-    """Of one run of a command. `now`: of its beginning."""
+    """One run of a command, which began at `now`."""
 
     def __init__(self, database: Database, settings: config.Settings, now: datetime) -> None:
         self.database = database
@@ -145,7 +145,7 @@ class Reimport:
         last: datetime,
         earlier: Collection[str | None],
     ) -> Fate:
-        """By its newest document (see `Newest`). Raises what the database raises when it is not the order's fault."""
+        """Store an order by its newest document. Database errors that the order did not cause are raised."""
         is_due_now = is_due(order.facts.scheduled_for, self.now, self.zone)
         document = Newest(order.status_id, digest, first, last, earlier, is_due=is_due_now)
         for _ in range(TRIES):
@@ -158,17 +158,17 @@ class Reimport:
 
     def _write(self, connection: Connection, order: Order, account: str, document: Newest) -> Fate:
         key = order.payment_key
-        beside = _beside(connection, key, document.last)
-        fate = fate_of(document, beside, statuses=self.statuses, now=self.now, silence=self._silence)
-        if fate == Fate.TAKEN_IN:  # judged alone: that several are as old says nothing about the time zone here
+        current = _read_current(connection, key, document.last)
+        fate = fate_of(document, current, statuses=self.statuses, now=self.now, silence=self._silence)
+        if fate == Fate.TAKEN_IN:  # here several late orders say nothing about the time zone
             order = Lateness(self._late, self.zone).marked(order, self.now)
         arrival = self.statuses.arrival(order)
-        if fate == Fate.UPDATED and beside.stored is not None:
-            self._update(connection, beside.stored, arrival)
+        if fate == Fate.UPDATED and current.stored is not None:
+            self._update(connection, current.stored, arrival)
         elif fate in TAKEN_IN:
             if fate == Fate.TAKEN_IN_ENDED and arrival.ended_by is None:
                 arrival = Arrival(order, arrival.status, EndedBy.SILENCE)
-            # As it was then: the order was received when its first document came.
+            # The order counts as received at its first delivery.
             orders.insert_new(connection, account, [arrival], min(document.first, self.now))
         if fate in WRITTEN:
             orders.append_events(connection, self.now, [(key, REPLAYED, order.status_id, arrival.status, None)])
@@ -184,26 +184,26 @@ class Reimport:
         orders.update_delivered(connection, stored, arrival, change, self.now)
 
 
-def _beside(connection: Connection, key: str, at: datetime) -> Beside:
-    """The stored order, held for this transaction. `at`: the document's time."""
+def _read_current(connection: Connection, key: str, at: datetime) -> Current:
+    """Lock and read the stored order. `at`: the document's time."""
     if lock_naming_held(connection, ORDER, [key]):
-        return Beside(is_held=True)
+        return Current(is_held=True)
     stored = orders.stored(connection, [key]).get(key)
     if stored is None:
-        return Beside()
-    return Beside(
+        return Current()
+    return Current(
         stored=stored,
         has_news=orders.has_news_since(connection, key, at),
         is_unresolved=key in orders.with_unresolved_rows(connection, [key]),
     )
 
 
-# ---- from quarantine ------------------------------------------------------------------------------------------------
+# ---- from quarantine -------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """One document that was tried. `reason` says why it stays."""
+    """The result for one quarantined document. `reason`: why it stays."""
 
     id: int
     payment_key: str | None
@@ -212,15 +212,15 @@ class Released:
 
 
 def release(reimport: Reimport, row_id: int) -> list[Released]:
-    """Take the order of this document in, by the newest document that is kept of it. Returns what became of each.
+    """Store the order of this document by its newest quarantined document. Returns a result for each of them.
 
-    Empty when the document is not in quarantine any more.
+    Returns an empty list if the document is no longer in quarantine.
     """
     kept = reimport.database.read_now(lambda tx: quarantine.of_order(tx, row_id))
     if not kept:
         return []
     documents = [read_stored(one.payload) for one in kept]
-    # Times are not enough: a clock may have been set back since an earlier one came, and an order that ended stays ended.
+    # Not by time alone, because the clock may have been set back: a document that ends the order is the newest.
     place = max(range(len(kept)), key=lambda at: (documents[at].status_id in ENDS, at))
     last = kept[-1].last_seen_utc
     newest, document = kept.pop(place), documents[place]
@@ -240,7 +240,7 @@ def release(reimport: Reimport, row_id: int) -> list[Released]:
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """One order of the journal. `at`: when its newest document was delivered."""
+    """The result for one order of the journal. `at`: the delivery of its newest document."""
 
     payment_key: str
     account: str
@@ -252,14 +252,14 @@ class Replayed:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What the journal's files hold. `torn`: lines that cannot be read."""
+    """The contents of journal files. `torn`: the number of unreadable lines."""
 
     orders: dict[str, list[Entry]]
     torn: int
 
 
 def find(paths: Iterable[Path], since: datetime | None = None) -> Found:
-    """The orders with a document of that time or later, in the order of their first. Raises OSError."""
+    """The orders with a document from `since` or later, sorted by their first document. Raises OSError."""
     entries = list(journal.entries(paths))
     found = alike((entry.payment_key, entry) for entry in entries if entry is not None)
     if since is not None:
@@ -268,7 +268,7 @@ def find(paths: Iterable[Path], since: datetime | None = None) -> Found:
 
 
 def replay(reimport: Reimport, found: Found) -> Iterator[Replayed]:
-    """What becomes of each order. Raises OSError, and what the database raises when it is not the order's fault."""
+    """Store the orders found. Raises OSError and database errors that no order caused."""
     for keys in batches(found.orders):
         stored = reimport.database.read_now(partial(orders.stored, keys=keys))
         for key in keys:
@@ -281,7 +281,7 @@ def replay(reimport: Reimport, found: Found) -> Iterator[Replayed]:
 
 
 def _take(reimport: Reimport, kept: Sequence[Entry]) -> Replayed:
-    """By the newest document that can be read. Where that is not the last one, the last one's line still has its status."""
+    """Store an order by its newest readable document, with the status from the last line."""
     *earlier, newest = kept
     key, account, at = newest.payment_key, newest.account, newest.at
     document = next(filter(None, map(_read, reversed(kept))), None)
@@ -296,7 +296,7 @@ def _take(reimport: Reimport, kept: Sequence[Entry]) -> Replayed:
 
 
 def _keep(reimport: Reimport, account: str, document: Document, at: datetime) -> None:
-    """In quarantine, if that takes it, at the time at which it was delivered: it is not newer than what is kept there."""
+    """Quarantine the document under its delivery time, if the database accepts it."""
     try:
         reimport.database.write_now(lambda tx: quarantine.keep(tx, account, document, "database_refused", at))
     except DBAPIError as error:

@@ -1,11 +1,11 @@
-"""Whether the tables are an older copy that was put back. Such a copy is an alarm until a person has compared it.
+"""Detects that the database was restored from an older copy, and raises an alarm until a person confirms it.
 
-note     soon after each write of the daemon: the next generation in the tables, then in the file (store.high_water)
-decide   store.high_water, by the tables and the mark in the file: at the start, with each note, with each check of health
-withhold what the copy would do to the world: rows that were perhaps sent, accounts and devices that were changed since
+note       soon after each write, increase the generation in the tables, then in a sidecar file (store.high_water)
+compare    the tables with the file's high-water mark: at the start, with each note and with each health check
+withhold   what an older copy would repeat: rows that were perhaps sent, accounts and devices that were changed since
 
-The file is a help, and the database is the truth. So nothing waits for the file: where its disk hangs or is full, the
-mark is older than the tables by that time, and that is an alarm. Orders come in meanwhile.
+Nothing waits for the file. If its disk hangs or is full, the mark falls behind the tables, and that is an alarm; orders
+still come in.
 """
 
 import asyncio
@@ -34,15 +34,15 @@ from orderbridge.store.problem_rows import HeardFile
 from orderbridge.store.workers import detached
 from orderbridge.texts import say, text
 
-MARGIN = timedelta(minutes=1)  # a document is in the journal a moment after its order is in the tables
-NOTE_EVERY_S = 0.2  # or ten times what a note takes
+MARGIN = timedelta(minutes=1)  # a document is written to the journal after its order is stored
+NOTE_EVERY_S = 0.2  # or SHARE times the duration of a note
 SHARE = 10
-MANY_S = 5.0  # the same, of many accounts: their versions are in the file
+MANY_S = 5.0  # between notes with MANY accounts, whose versions are in the file
 MANY = 1000
-SLOW_S = 10.0  # a writing that takes longer hangs
-CLOSE_S = 2.0  # at the end, for the last writing
+SLOW_S = 10.0  # a longer write counts as hung
+CLOSE_S = 2.0  # for the last write at the stop
 
-NAME_LIMIT = 5  # accounts in a sentence
+NAME_LIMIT = 5  # account names in a sentence
 
 T = TypeVar("T")
 
@@ -50,28 +50,28 @@ _log = structlog.get_logger(__name__)
 
 
 class RestoreCheck:
-    """Of one daemon."""
+    """The check of one daemon."""
 
     def __init__(self, context: Context, accounts: Collection[str]) -> None:
-        """`accounts`: the names of all there are."""
+        """`accounts`: the names of all accounts."""
         self._settings, self._database, self._clock = context.settings, context.database, context.clock
         self._accounts, self._kept, self._own_problems = accounts, context.kept, context.own_problems
         path = mark_path(self._settings, self._database)
         self._file = None if path is None else SidecarWriter(path, inline=self._database.inline)
-        self._found: HighWater | None = None  # by the check that is under way
-        self._was_lost = False  # the file was taken away under the daemon before this one
-        self._hangs = False  # a file that was read did not answer
-        self._reading: asyncio.Future[HighWater | None] | None = None  # the mark: not written over before it was read
+        self._found: HighWater | None = None  # by the health check under way
+        self._was_lost = False  # the previous daemon lost the database file
+        self._hangs = False  # reading a file hangs
+        self._reading: asyncio.Future[HighWater | None] | None = None  # of the mark
         self._began: HighWater | None = None  # the tables at the start
         self._is_written = False  # the daemon has written since the last note
         self._own = 0  # notes under way
         self._noting: asyncio.Task[None] | None = None
 
     async def start(self) -> float:
-        """Before anything is sent. Returns the seconds for which no poll may leave."""
+        """Check before anything is sent. Returns the seconds for which no poll may leave."""
         await self._database.run(lambda tx: high_water.begin(tx, uuid.uuid4().hex))
         before = await self._read_mark()
-        # Of the daemon before this one in the process, where the file stood still meanwhile.
+        # The mark of the previous daemon in this process may be newer than the file.
         if before is not None and (
             self._kept.high_water is None or not high_water.is_behind(before, self._kept.high_water)
         ):
@@ -94,7 +94,7 @@ class RestoreCheck:
         return hold
 
     async def _read_mark(self) -> HighWater | None:
-        """None, too, where the disk hangs: what it says is compared when it answers (`follow`)."""
+        """Read the mark. None also while the disk hangs; `follow` compares the mark when it arrives."""
         if self._file is None:
             return None
         read = partial(high_water.read_mark, self._file.path)
@@ -112,7 +112,7 @@ class RestoreCheck:
         return reading.result()
 
     async def _read_file(self, read: Callable[[], T]) -> T | None:
-        """What a file beside the database says. Where one hangs, no other is waited for."""
+        """Read a file beside the database. After one read has hung, no other is tried."""
         if self._hangs:
             return None
         try:
@@ -124,7 +124,7 @@ class RestoreCheck:
         return None
 
     async def close(self) -> None:
-        """The last note, and a moment for the file."""
+        """Write the last note, and wait briefly for the file."""
         self._database.on_written = lambda: None
         pending = [one for one in (self._noting, self._reading) if one is not None]
         for one in pending:
@@ -138,9 +138,9 @@ class RestoreCheck:
     # ---- noting ------------------------------------------------------------------------------------------------------
 
     def written(self) -> None:
-        """The daemon has written: a copy from before is older."""
+        """Schedule a note after a write of the daemon."""
         if self._own:
-            self._own -= 1  # the note itself, or a write that the note covers
+            self._own -= 1  # the note's own write, or one that it covers
             return
         self._is_written = True
         if self._noting is None or self._noting.done():
@@ -150,14 +150,14 @@ class RestoreCheck:
         while self._is_written:
             self._is_written = False
             began = self._clock.monotonic()
-            with suppress(DBAPIError, Over):  # others report it
+            with suppress(DBAPIError, Over):  # reported elsewhere
                 await self.check()
             took_s = self._clock.monotonic() - began
             few = self._kept.high_water is None or len(self._kept.high_water.accounts) < MANY
             await asyncio.sleep(max(NOTE_EVERY_S if few else MANY_S, SHARE * took_s))
 
     async def check(self, *, at_start: bool = False) -> None:
-        """The next generation, compared with the mark, which follows it. Raises DBAPIError, Over."""
+        """Increase the generation, compare it with the mark and update the mark. Raises DBAPIError, Over."""
         self._own += 1
         try:
             found, older = await self._database.run(
@@ -166,18 +166,18 @@ class RestoreCheck:
         except BaseException:
             self._own = max(self._own - 1, 0)
             raise
-        if found is not None:  # else a copy from before there was this table, or none of ours
+        if found is not None:  # else a copy without this table
             self._report(older)
         await self._compare(found, at_start=at_start)
 
     def read(self, connection: Connection) -> None:
-        """Within a transaction that reads more; `follow` goes on from there."""
+        """Read within the health check's transaction; `follow` continues with the result."""
         self._found, older = high_water.reach(connection, self._clock.now(), self._kept.high_water)
         if self._found is not None:
             self._report(older)
 
     async def follow(self) -> None:
-        """What was read is compared. A command or another replica may have written, too."""
+        """Compare what was read. A command or another replica may have written meanwhile."""
         found, before, self._found = self._found, self._kept.high_water, None
         if (late := self._read()) is not None and self._began is not None and found is not None:
             with suppress(DBAPIError, Over):
@@ -207,7 +207,7 @@ class RestoreCheck:
     async def _is_older(self, found: HighWater, before: HighWater, *, at_start: bool) -> bool:
         if is_older(found, before, was_lost=self._was_lost):
             return True
-        # When a machine dies the mark is a moment old: then the journal has orders that an older copy lacks.
+        # After a power cut the mark may be slightly old. Then the journal shows orders that an older copy lacks.
         may_be = at_start and found.database == before.database
         return may_be and bool(await self._missing(before.at))
 
@@ -237,17 +237,17 @@ class RestoreCheck:
         return older
 
     async def _missing(self, since: datetime | None) -> int | None:
-        """How many orders the journal has since then and the tables do not; None: there is no journal."""
+        """The number of orders that the journal has since then and the tables lack; None without a journal."""
         folder = self._settings.journal
         if folder is None:
             return None
         keys = await self._read_file(partial(_since, folder, since, self._accounts))
         return len(await self._database.read(lambda tx: high_water.unknown(tx, keys))) if keys else None
 
-    # ---- reporting -----------------------------------------------------------------------------------------------------
+    # ---- reporting ---------------------------------------------------------------------------------------------------
 
     def check_file(self) -> None:
-        """Whether the file can be written."""
+        """Report or end the problem that the file cannot be written."""
         if self._file is None:
             return
         error = self._file.error
@@ -270,7 +270,7 @@ class RestoreCheck:
 
 
 def mark_path(settings: config.Settings, database: Database) -> Path | None:
-    """Beside a SQLite file; of a server in the journal's folder, or in systemd's state directory; None: nowhere."""
+    """The file's path: beside a SQLite file, else in the journal's folder or systemd's state directory, or None."""
     if database.file is not None:
         return Path(f"{database.file.path}.last-word")
     folder = settings.journal or os.environ.get("STATE_DIRECTORY", "").partition(":")[0]
@@ -278,7 +278,7 @@ def mark_path(settings: config.Settings, database: Database) -> Path | None:
 
 
 def _since(folder: Path, since: datetime | None, accounts: Collection[str]) -> set[str]:
-    """The orders of these accounts that were delivered after that, by the journal."""
+    """The orders of these accounts that the journal has since then."""
     found = journal.entries(journal.files(folder, None if since is None else since.date()))
     ours = (entry for entry in found if entry is not None and entry.account in accounts)
     return {entry.payment_key for entry in ours if since is None or entry.at > since}

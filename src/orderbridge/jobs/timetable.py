@@ -1,18 +1,18 @@
-"""Runs each job when it is due. One APScheduler job is set to the earliest due time of a heap.
+"""Runs each job when it is due, with a heap of due times and a single APScheduler job for the earliest of them.
 
-APScheduler does not hold each job itself: ten thousand accounts have forty thousand jobs that come and go, and it goes
-through all of them at each change; and it waits by the wall clock, which can be set.
+APScheduler does not hold all jobs itself, because it scans all of them at each change (ten thousand accounts have forty
+thousand jobs), and because it waits by the wall clock, which can be set.
 
-- A job returns the seconds until its next run. An interval would count from the start of a run, and a poll would drift
-  into the cooldown.
-- A job of one name runs once at a time. What comes due meanwhile runs when it has ended, so an account that leaves and
+- A job returns the seconds until its next run. A fixed interval would count from the start of a run, so that a poll
+  would drift into the cooldown.
+- A job runs once at a time. If it is due while it runs, it runs again afterwards, so that an account that leaves and
   comes back is not polled twice at once.
-- An error costs one run: it is logged, and the job runs again. Errors of the database are logged once until the job
-  succeeds; one that concerns the whole database is not logged here, and a lost file ends the daemon elsewhere.
-- Due times are those of the monotonic clock. `check_clock`, called every second, sets APScheduler's date anew after the
-  wall clock was set, so a clock that is set delays a job by a second at most.
-- The APScheduler job only starts tasks and returns at once, so misfires and overlapping runs cannot occur. It stays, and
-  its date is modified: to add a job costs more than to run it.
+- A job that raises is logged and scheduled again. Database errors are logged once until the job succeeds; trouble of
+  the whole database is logged elsewhere, and a lost file ends the daemon.
+- Due times use the monotonic clock. `check_clock`, called every second, corrects APScheduler's date after the wall
+  clock was set, so a job is at most one second late.
+- The APScheduler job only starts tasks, so misfires and overlaps cannot occur. Its date is modified instead of adding a
+  job each time, which would cost more than running it.
 """
 
 import asyncio
@@ -34,22 +34,22 @@ from orderbridge.observe.metrics import POLL_LATE_SECONDS, Metrics
 from orderbridge.store.database import Database
 from orderbridge.store.failures import remedy
 
-AFTER_FAULT_S = 5.0  # a job that ended in an error is called again
-LATE_S = 120.0  # after its time: what is vital hangs
-LEAST_WAIT_S = 0.02  # between two wake-ups: jobs that are due closer together run together
-ROUNDED_S = 0.001  # a date has whole microseconds: a wake-up just before the time would be one too many
+AFTER_FAULT_S = 5.0  # until the next run of a job that raised
+LATE_S = 120.0  # a vital job that is later than this counts as hung
+MIN_WAIT_S = 0.02  # between two wake-ups; jobs that are due within it run together
+ROUNDED_S = 0.001  # added to a date, which has whole microseconds, so that it is not too early
 CLOCK_JUMP_S = 2.0
-CLOCK_PLAY_S = 0.05  # by which the wall clock may differ from what it was when the wait began
-UNARMED = timedelta(days=1)  # the next date until a wake-up has set it
-SPARE_TIMES = 100  # stale entries that the heap may hold, beside as many as there are jobs
+CLOCK_PLAY_S = 0.05  # tolerated change of the wall clock against the monotonic one
+UNARMED = timedelta(days=1)  # until the date is set
+SPARE_TIMES = 100  # stale entries in the heap, in addition to the number of jobs
 
-Job = Callable[[], Awaitable[float | None]]  # returns the seconds until it is called again; None: not again
+Job = Callable[[], Awaitable[float | None]]  # returns the seconds until its next run; None: no more runs
 
 _log = structlog.get_logger(__name__)
 
 
 class _WhenDue(BaseTrigger):  # type: ignore[misc]
-    """The timetable sets the date."""
+    """A trigger without dates of its own: the timetable sets them."""
 
     def get_next_fire_time(self, _: datetime | None, now: datetime) -> datetime:
         return now + UNARMED
@@ -67,7 +67,7 @@ class _Entry:
 
 @dataclass(slots=True)
 class _Run:
-    """A running job. `stays`: it has not left meanwhile."""
+    """A running job. `stays`: it was not removed meanwhile."""
 
     task: asyncio.Task[None]
     vital: bool
@@ -86,16 +86,16 @@ class Timetable:
         longest_s: Callable[[], float],
         metrics: Metrics | None = None,
     ) -> None:
-        """`pulse` follows the vital jobs: one hangs that does not start in time, or runs for longer than `longest_s`."""
+        """`pulse` watches the vital jobs: one is hung if it starts too late or runs longer than `longest_s`."""
         self._metrics = metrics or Metrics()
         self._clock = clock
         self._database = database
         self._pulse = pulse
         self._longest_s = longest_s
         self._entries: dict[str, _Entry] = {}
-        self._heap: list[_Entry] = []  # all entries, and stale ones
+        self._heap: list[_Entry] = []  # all entries and some stale ones
         self._running: dict[str, _Run] = {}
-        self._failed: set[str] = set()  # jobs whose last run ended in an error of the database
+        self._failed: set[str] = set()  # jobs whose last run had a database error
         self._is_closed = False
         self._woke = self._next_wake = -math.inf
         self._ahead = self._armed_ahead = 0.0
@@ -104,16 +104,16 @@ class Timetable:
         )
 
     def start(self) -> None:
-        """From now on what is due runs."""
+        """Begin to run jobs."""
         self._ahead = self._wall_ahead()
         self._scheduler.start()
         self._scheduler.add_job(self._run_due, _WhenDue(), id="due")
         self._arm_anew()
 
     def plan(self, name: str, wait_s: float, job: Job, *, vital: bool = False) -> None:
-        """Call `job` in so many seconds, in place of what waits under this name.
+        """Schedule `job`, replacing a waiting one of this name.
 
-        `vital`: it has to keep moving, and a stop waits for its end.
+        `vital`: the pulse watches it, and a stop waits for it.
         """
         if self._is_closed:
             return
@@ -128,7 +128,7 @@ class Timetable:
         self._arm()
 
     def leave(self, name: str) -> None:
-        """Do not run it again; a run that is under way goes on to its end."""
+        """Remove a job. A run under way continues."""
         self._entries.pop(name, None)
         self._failed.discard(name)
         self._pulse.excuse(name)
@@ -136,26 +136,26 @@ class Timetable:
             run.stays = False
 
     def runs_of(self, names: Iterable[str]) -> set[asyncio.Task[None]]:
-        """Their runs that are under way."""
+        """The running tasks of these jobs."""
         return {self._running[name].task for name in names if name in self._running}
 
     def in_flight(self, *, vital: bool) -> set[asyncio.Task[None]]:
-        """The runs that a stop waits for, or the others."""
+        """The running tasks of vital jobs, or of the others."""
         return {run.task for run in self._running.values() if run.vital is vital}
 
     def close(self) -> None:
-        """Start nothing more. What runs is left to the caller."""
+        """Start no more jobs. Running ones are left to the caller."""
         if self._is_closed:
             return
         self._is_closed = True
         if self._scheduler.running:
-            self._scheduler.remove_all_jobs()  # it would start one that is due now, cancel it and log a traceback
+            self._scheduler.remove_all_jobs()  # else it may start a due job, cancel it and log a traceback
             self._scheduler.shutdown(wait=False)
 
     # ---- the one job of the scheduler --------------------------------------------------------------------------------
 
     def check_clock(self) -> None:
-        """To be called every second: after the wall clock was set, wait anew."""
+        """Correct the wake-up after the wall clock was set. Call this every second."""
         ahead = self._wall_ahead()
         if abs(ahead - self._armed_ahead) > CLOCK_PLAY_S:
             self._arm_anew()
@@ -171,10 +171,10 @@ class Timetable:
         self._arm()
 
     def _arm(self) -> None:
-        """Wake up when the first job is due, unless an earlier wake-up is set."""
+        """Set the wake-up to the first due time, unless an earlier one is set."""
         if not self._heap or not self._scheduler.running:
             return
-        wake = max(self._heap[0].due, self._woke + LEAST_WAIT_S)
+        wake = max(self._heap[0].due, self._woke + MIN_WAIT_S)
         if wake < self._next_wake:
             self._next_wake = wake
             self._armed_ahead = self._wall_ahead()
@@ -182,7 +182,7 @@ class Timetable:
             self._scheduler.modify_job("due", next_run_time=run_date)
 
     async def _run_due(self) -> None:
-        """Start what is due. Nothing in here waits."""
+        """Start the due jobs. This never waits."""
         if self._is_closed:
             return
         self._woke = self._clock.monotonic()
@@ -204,12 +204,12 @@ class Timetable:
             wait = await entry.job()
             self._failed.discard(entry.name)
         except Over:
-            wait = None  # the daemon's watch over its database logs it, and ends the daemon
+            wait = None  # logged elsewhere; the daemon ends
         except DBAPIError as error:
             log = _log.debug if entry.name in self._failed or self._database.trouble else _log.error
             self._failed.add(entry.name)
             log("job.database_failed", job=entry.name, error=type(error.orig).__name__, remedy=remedy(error))
-        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - it is logged, and costs one run
+        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - logged; the job is rescheduled
             if not self._is_closed:  # else the next start runs it again
                 _log.error("job.crashed", job=entry.name, exc_info=error)
         finally:
@@ -219,8 +219,8 @@ class Timetable:
         run = self._running.pop(entry.name)
         if not run.stays:
             self._failed.discard(entry.name)
-        if (waiting := self._entries.get(entry.name)) is not None:  # its time may be over
+        if (waiting := self._entries.get(entry.name)) is not None:  # it may be due already
             heappush(self._heap, waiting)
             self._arm()
         elif run.stays and wait is not None:
-            self.plan(entry.name, max(wait, LEAST_WAIT_S), entry.job, vital=entry.vital)
+            self.plan(entry.name, max(wait, MIN_WAIT_S), entry.job, vital=entry.vital)

@@ -1,9 +1,8 @@
-"""What is done for the whole database now and then: checks of health and sweeps; and what a daemon shows of itself.
+"""The regular jobs for the whole database: health checks, sweeps and scheduled orders. Also reports the daemon's state.
 
-A sweep does what only time brings about: it ends silent orders and deletes what was kept long enough.
+A sweep ends silent orders, and blanks and deletes what was kept long enough. Among replicas only the lead does this.
 
-Of several replicas the lead does it. Whether the daemon is ready, the line for systemd and the gauges come from the last
-check of health, in memory: a thousand questions cost the database nothing.
+Readiness, the status line for systemd and the gauges use the last health check in memory, and so cost no query.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -37,16 +36,16 @@ SWEEP_S = 60.0
 HEALTH_S = 5.0
 STARTS_S = 5.0
 JOBS = ("sweep", "health", "starts")
-MANY_ACCOUNTS = 100  # a start of fewer does not take long
-PROGRESS_S = 30.0  # between two lines of the log
-CHECK_S = 15.0  # and the busy timeout: a check that takes longer hangs
+MANY_ACCOUNTS = 100  # from which on the progress of a start is shown
+PROGRESS_S = 30.0  # between two log lines
+CHECK_S = 15.0  # plus the busy timeout: a longer health check counts as hung
 
 _log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Swept:
-    """What one sweep did."""
+    """Counts of one sweep."""
 
     ended: int
     blanked: int
@@ -56,9 +55,9 @@ class Swept:
 async def today(
     database: Database, settings: config.Settings, clock: Clock, service_now: datetime | None = None
 ) -> datetime:
-    """How late it is at least, for what is kept so long and no longer: our clock may have been set years ahead.
+    """A safe current time for deleting old data: our clock may have been set years ahead.
 
-    `service_now`: by the service's own clock, as far as it was heard. Else the newest orders are asked.
+    `service_now`: the marketplace's time, if known; otherwise the newest orders show the time.
     """
     now, zone = clock.now(), ZoneInfo(settings.marketplace.timezone)
     if service_now is not None:
@@ -67,12 +66,12 @@ async def today(
 
 
 async def sweep(database: Database, settings: config.Settings, clock: Clock, late: datetime) -> Swept:
-    """One short transaction for each kind; what is left, or what another session holds, waits for the next sweep.
+    """Sweep with one short transaction for each kind of data. Locked rows wait for the next sweep.
 
-    `late`: see `today`.
+    `late`: the time from `today`.
     """
     now = clock.now()
-    if database.dialect.sequence:  # a till's INSERT meets one that was set back, too
+    if database.dialect.sequence:  # a sequence that was set back would make a till's INSERT fail
         await database.run(set_sequences_right)
     ended, refused = await _end_silent(database, settings, now)
     blanked = 0
@@ -90,7 +89,7 @@ async def sweep(database: Database, settings: config.Settings, clock: Clock, lat
 
 
 async def _delete_old(database: Database, settings: config.Settings, late: datetime) -> tuple[int, int]:
-    """How many records were deleted, and of how many the database refused that. Disk use becomes flat by it."""
+    """Delete old records, so that disk use stays bounded. Returns the counts of deleted and refused records."""
     before = late - timedelta(days=settings.orders.records_days)
     rows = await database.read(lambda tx: retention.old_actions(tx, before))
     gone, kept = await write_batch(database, partial(retention.delete_actions, before=before), rows)
@@ -101,7 +100,7 @@ async def _delete_old(database: Database, settings: config.Settings, late: datet
 
 
 async def _end_silent(database: Database, settings: config.Settings, now: datetime) -> tuple[int, int]:
-    """How many orders ended by silence, and of how many that was refused."""
+    """End silent orders. Returns the counts of ended and refused orders."""
     after = timedelta(hours=settings.orders.silence_hours)
     fresh = await database.read(lambda tx: order_times.to_count(tx, now))
     _, refused = await write_batch(database, partial(order_times.count_from_here, now=now), fresh)
@@ -112,7 +111,7 @@ async def _end_silent(database: Database, settings: config.Settings, now: dateti
 
 
 def headline(found: Sequence[Problem], accounts: int, zone: ZoneInfo, language: str) -> str:
-    """All of it in one line, the worst by name: what `systemctl status` shows."""
+    """The worst problem and the number of others in one line, for `systemctl status`."""
     if not found:
         return say("status.green", language, count=accounts)
     first = found[0]
@@ -126,15 +125,15 @@ def headline(found: Sequence[Problem], accounts: int, zone: ZoneInfo, language: 
 
 
 class StartProgress:
-    """How far the start of many accounts is: a sentence for `systemctl status`, and now and then a line of the log."""
+    """The progress of the start of many accounts, for `systemctl status` and the log."""
 
     def __init__(self, clock: Clock, language: str) -> None:
         self._clock = clock
         self._language = language
-        self._logged: float | None = None  # when the log had a line last; None: nothing is starting
+        self._logged: float | None = None  # time of the last log line; None: no start is under way
 
     def text(self, begun: int, accounts: int) -> str:
-        """Empty when all have begun, or there are few."""
+        """The progress as a sentence; empty after the start or with few accounts."""
         is_starting, now = begun < accounts >= MANY_ACCOUNTS, self._clock.monotonic()
         if (is_starting and (self._logged is None or now >= self._logged + PROGRESS_S)) or (
             not is_starting and self._logged is not None
@@ -145,7 +144,7 @@ class StartProgress:
 
 
 class SelfReport:
-    """Of one daemon. `checked` gets the result of each check of health."""
+    """The state that one daemon reports: readiness, problems and gauges."""
 
     def __init__(
         self,
@@ -166,31 +165,31 @@ class SelfReport:
         self._problems: tuple[Problem, ...] = ()
 
     def checked(self, found: Collection[Problem]) -> None:
-        """A check has ended, and this is what is wrong."""
+        """Take the problems from a health check."""
         self._checked = self._clock.monotonic()
         self._problems = tuple(found)
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """What was wrong at the last check."""
+        """The problems of the last health check."""
         return self._problems
 
     def readiness(self) -> Readiness:
-        """As of now."""
-        if self._checked is None:  # it has only begun to start
+        """The current readiness."""
+        if self._checked is None:  # the start is not finished
             return Readiness(is_working=True)
         now, good = self._clock.monotonic(), self._metrics.good_polls
         is_checked = now - self._checked <= CHECK_S + self._busy_timeout_s
         answers = is_checked and not NO_DATABASE & {one.code for one in self._problems}
         polled = (now - good[name] <= self._late_s(one) for name, one in self._accounts.items() if name in good)
-        is_polled = not self._accounts or any(polled)  # one in time is enough
+        is_polled = not self._accounts or any(polled)  # one account is enough
         return Readiness(is_working=True, database_answers=answers, is_polled=is_polled, problems=self._problems)
 
     def _late_s(self, account: Account) -> float:
         return late_in_turn(self._late, len(self._cooldowns.in_turn(account.fingerprint))).total_seconds()
 
     def measure(self) -> None:
-        """Set what is not counted when it happens."""
+        """Set the gauges."""
         show = self._metrics.set
         show(WORKING, to=1)
         for account in self._accounts.values():
@@ -207,7 +206,7 @@ class SelfReport:
 
 
 class Upkeep:
-    """Of one daemon."""
+    """The regular jobs of one daemon."""
 
     def __init__(
         self,
@@ -220,7 +219,7 @@ class Upkeep:
         journal: Journal | None,
         begun: Callable[[], tuple[int, int]],
     ) -> None:
-        """`begun`: how many accounts have been asked for since they came, of how many."""
+        """`begun` returns how many accounts had their first poll, and how many there are."""
         self.status = ""  # the line for systemd
         self._settings = context.settings
         self._roster = roster
@@ -235,13 +234,13 @@ class Upkeep:
         self._zone = context.zone
 
     def begin(self, timetable: Timetable) -> None:
-        """From now on, again and again."""
+        """Schedule the jobs."""
         timetable.plan("sweep", SWEEP_S, self.sweep)
         timetable.plan("starts", STARTS_S, self.follow_starts)
-        timetable.plan("health", 0.0, self.check)  # at once: a till asks for its lamp as soon as there are tables
+        timetable.plan("health", 0.0, self.check)  # at once: a till may read its lamp immediately
 
     async def sweep(self) -> float:
-        """What only time brings about. Returns the seconds until the next one."""
+        """Sweep. Returns the seconds until the next run."""
         if self._roster.owns(None):
             late = await today(self._database, self._settings, self._clock, self._own_problems.service_now())
             await sweep(self._database, self._settings, self._clock, late)
@@ -250,7 +249,10 @@ class Upkeep:
         return SWEEP_S
 
     async def follow_starts(self) -> float:
-        """When to begin with scheduled orders, and the moment itself. Returns the seconds until the next run."""
+        """Update the start times of scheduled orders, and log those that begin.
+
+        Returns the seconds until the next run.
+        """
         if self._roster.owns(None):
             now = self._clock.now()
             found = await self._database.read(lambda tx: order_times.due(tx, now, self._zone, self._minutes_of))
@@ -268,7 +270,7 @@ class Upkeep:
         return minutes or self._settings.orders.preparing_minutes
 
     async def check(self) -> float:
-        """One check of health, reported to everybody. Returns the seconds until the next one."""
+        """Check the health and report it. Returns the seconds until the next run."""
         if self._journal is not None:
             self._journal.report(self._own_problems)
         self._restore_check.check_file()

@@ -1,1 +1,1 @@
-"""The wire: what the service understands and what its answers mean (docs/interface.md). No database, no rules, no waiting."""
+"""The marketplace's interface: requests, sessions, and the meaning of answers (docs/interface.md)."""

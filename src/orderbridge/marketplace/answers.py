@@ -1,11 +1,11 @@
-"""What an answer means (docs/interface.md, Errors; docs/design.md, Behaviour): its data, or the error that says what to do. Pure.
+"""Turns an answer into its data or a MarketplaceError, and parses the short documents (docs/interface.md, Errors).
 
-Also the short documents: login, restaurants, reasons, methods (docs/interface.md, Resources). Each reader takes the
-`data` of a success and leaves bad entries out. It raises UnknownOutcome("malformed_data") for another container than
-docs/interface.md's, and for a list of which nothing can be used: an empty result would be believed.
+The text in `error` decides before the HTTP status does, because docs/interface.md gives no status for the errors of
+complete, restaurants and foods, and an error may come with HTTP 200.
 
-The service's own words decide before the HTTP status does: docs/interface.md gives no status for the errors of
-complete, restaurants and foods, and an error may come under HTTP 200.
+The short documents are login, restaurants, reasons and methods (docs/interface.md, Resources). Each reader gets the
+`data` of a success and leaves bad entries out. It raises UnknownOutcome("malformed_data") for an unexpected container,
+and for a list without a usable entry, because an empty result would be taken for the truth.
 """
 
 import unicodedata
@@ -30,7 +30,7 @@ _Failure = tuple[type[MarketplaceError], str]
 _UNAUTHORIZED: _Failure = (Unauthorized, "unauthorized")
 _TOO_MANY: _Failure = (RateLimited, "rate_limited")
 _INVALID_CREDENTIALS = "Invalid credentials"
-# Exactly as written, each decides under any HTTP status.
+# The exact texts of errors; each decides under any HTTP status.
 _WORDS: Mapping[str, _Failure] = {
     "yetkisiz erişim": _UNAUTHORIZED,
     "çok fazla istek": _TOO_MANY,
@@ -46,27 +46,27 @@ _SERVER_ERRORS = 500
 _STATUSES: Mapping[int, _Failure] = {
     HTTPStatus.UNAUTHORIZED: _UNAUTHORIZED,
     HTTPStatus.TOO_MANY_REQUESTS: _TOO_MANY,
-    # A gateway answers; the service may have carried out the request.
+    # From a gateway; the marketplace may have executed the request.
     HTTPStatus.BAD_GATEWAY: (UnknownOutcome, "bad_gateway"),
     HTTPStatus.GATEWAY_TIMEOUT: (UnknownOutcome, "bad_gateway"),
 }
-# Without the envelope these come from another program: a web server without this path, or a gateway before the service.
-_STRANGERS = {
+# Reasons for statuses without the envelope: they come from another web server or a gateway.
+_FOREIGN_REASONS = {
     **dict.fromkeys((301, 302, 303, 307, 308, 511), "front_redirects"),
     **dict.fromkeys((402, 403, 406, 451), "front_or_path"),
     **dict.fromkeys((404, 405, 410), "wrong_path"),
 }
 _DETAIL_LENGTH = 200
 _READ_LENGTH = 1000
-# Normalizing takes time with the square of the accents on one letter; no word of docs/interface.md is longer.
+# Longer texts are not normalized, since that can take quadratic time. No text of docs/interface.md is longer.
 _WORD_LENGTH = 100
-MOST_TOKEN = 16 * 1024  # characters; no server takes a longer header
+MAX_TOKEN = 16 * 1024  # characters; no server accepts a longer header
 _OPEN_OR_CLOSED = {"open": "Open", "closed": "Closed"}
 _Entry = TypeVar("_Entry")
 
 
 def read_envelope(http_status: int, body: bytes) -> Any:
-    """The `data` of a success (docs/interface.md, Conventions). Raises the MarketplaceError that the answer amounts to."""
+    """The `data` of a success (docs/interface.md, Conventions). Raises MarketplaceError for any other answer."""
     try:
         members = decode(utf8(body))
     except BrokenText:
@@ -75,7 +75,7 @@ def read_envelope(http_status: int, body: bytes) -> Any:
 
 
 def judge(http_status: int, members: object) -> Any:
-    """As `read_envelope`, for a body that has been read already; None for one that could not be read."""
+    """Like `read_envelope`, for a parsed body; `members` is None if parsing failed."""
     envelope = members if isinstance(members, Mapping) else {}
     status, is_success = envelope.get("status"), http_status // 100 == _SUCCESS
     failure = None if status is True else _WORDS.get(_normal(envelope.get("error")))
@@ -92,7 +92,7 @@ def judge(http_status: int, members: object) -> Any:
         raise kind(code, _detail(envelope) or without_words, http_status=http_status)
     if status is True and is_success:
         return envelope.get("data")
-    reason = _STRANGERS.get(http_status, "")
+    reason = _FOREIGN_REASONS.get(http_status, "")
     raise UnknownOutcome("no_envelope", f"HTTP {http_status}", http_status=http_status, reason=reason)
 
 
@@ -101,22 +101,22 @@ def _normal(value: object) -> str:
 
 
 def _detail(envelope: Mapping[str, Any]) -> str:
-    """The service's own words on one short line, without characters that hide or reverse text in a log."""
+    """The answer's texts on one short line, without control characters."""
     texts = [value for key in ("error", "message") if isinstance(value := envelope.get(key), str)]
-    # Secrets are replaced before a text is cut: half of one would not be found.
+    # Secrets are hidden before the text is cut, which might cut one in half.
     words = [without_secrets(value[: _READ_LENGTH + longest()])[:_READ_LENGTH] for value in texts]
     letters = (letter if letter.isprintable() else " " for letter in ": ".join(filter(None, words)))
     return " ".join("".join(letters).split())[:_DETAIL_LENGTH]
 
 
-# ---- the short documents ----------------------------------------------------------------------------------------------
+# ---- the short documents ---------------------------------------------------------------------------------------------
 
 
 def read_grant(data: object) -> Grant:
-    """docs/interface.md, Access token. A token that no header can carry is none."""
+    """docs/interface.md, Access token. A token that fits no header is malformed."""
     members = data if isinstance(data, dict) else {}
     token = Reader().text(members.get("access_token"), "access_token", limit=None)
-    if not token or len(token) > MOST_TOKEN or not token.isascii() or not token.isprintable() or token != token.strip():
+    if not token or len(token) > MAX_TOKEN or not token.isascii() or not token.isprintable() or token != token.strip():
         raise _malformed("access_token")
     return Grant(token, Reader().text(members.get("expiration_date"), "expiration_date"))
 
@@ -139,7 +139,7 @@ def read_cancel_reasons(data: object) -> tuple[CancelReason, ...]:
 
 
 def read_variables(data: object) -> Variables:
-    """docs/interface.md, Payment and shipping methods. A list that is missing is empty."""
+    """docs/interface.md, Payment and shipping methods. A missing list is empty."""
     if not isinstance(data, dict):
         raise _malformed("variables")
     return Variables(

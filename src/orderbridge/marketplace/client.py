@@ -1,11 +1,11 @@
-"""The operations of docs/interface.md, one short method each. They raise what orderbridge.errors has.
+"""The marketplace's operations, one method for each (docs/interface.md). They raise MarketplaceError.
 
 After a 401 a call obtains a new token and is repeated once; the session decides what a second 401 means. Two
 exceptions:
 - The poll is never repeated, because a call inside its cooldown costs another cooldown.
-- A login that fails in between ends the call as NotSent: a call that was answered 401 was not carried out.
+- If the login in between fails, the call ends as NotSent, since a request that is answered 401 has no effect.
 
-Only this file reports to the session how each request ended.
+Only this module reports the outcome of each request to the session.
 """
 
 import asyncio
@@ -40,18 +40,18 @@ from orderbridge.marketplace.session import Session
 from orderbridge.model import Action, CancelReason, Document, Grant, Restaurant, Token, Variables
 from orderbridge.net.http import Answer, Importance, Wire
 
-SMALL_BODY = 64 * 1024  # bytes; taken apart in a millisecond or two, and most lists are empty
+SMALL_BODY = 64 * 1024  # bytes; parsed in a millisecond or two; larger ones are parsed in a thread
 LIST = "/orders/get-current"
-ACKNOWLEDGE_TIMEOUT_S = 5.0  # README.md, What is promised, 2: for the call and its one repeat together
+ACKNOWLEDGE_TIMEOUT_S = 5.0  # for the call and its repeat together (README.md, promise 2)
 
 _log = structlog.get_logger(__name__)
 _Result = TypeVar("_Result")
-_Apart = Callable[[Callable[[], Any]], Awaitable[Any]]  # reads a large answer outside the event loop
-_Read = Callable[[int, bytes], _Result]  # what is made of an answer's status and body
+_Apart = Callable[[Callable[[], Any]], Awaitable[Any]]  # parses a large answer in a thread
+_Read = Callable[[int, bytes], _Result]  # parses an answer's status and body
 
 
 async def login(wire: Wire, *, app_secret_key: str, rest_secret_key: str) -> Grant:
-    """A new access token (docs/interface.md, Endpoints 1). Needs no session: the session is made of these."""
+    """Request a new access token (docs/interface.md, Endpoints 1)."""
     secrets = {"app_secret_key": app_secret_key, "rest_secret_key": rest_secret_key}
     async with wire.login():
         answer = await wire.request("POST", "/auth/login", headers={}, json=secrets)
@@ -59,14 +59,14 @@ async def login(wire: Wire, *, app_secret_key: str, rest_secret_key: str) -> Gra
 
 
 class Client:
-    """One account's calls."""
+    """The operations of one account."""
 
     def __init__(self, wire: Wire, session: Session, *, apart: _Apart | None = None) -> None:
         self._wire, self._session, self._apart = wire, session, apart
-        self._surprised: set[str] = set()
+        self._unexpected: set[str] = set()
 
     async def restaurants(self) -> tuple[Restaurant, ...]:
-        """Every restaurant that the token reaches (docs/interface.md, Endpoints 2)."""
+        """All restaurants of the token (docs/interface.md, Endpoints 2)."""
         return await self._get("/restaurants/get", read_restaurants)
 
     async def restaurant_status(self, rest_id: str) -> str:
@@ -74,16 +74,16 @@ class Client:
         return await self._get(f"/restaurants/status/get/{_in_path(rest_id)}", read_restaurant_status)
 
     async def be_ready(self) -> None:
-        """Obtain a token for the next poll. Raises what a login ends in."""
+        """Obtain a token for the next poll. Raises the errors of a login."""
         await self._session.token_for_poll()
 
     async def current_orders(self, status_id: int | None = None) -> tuple[Document, ...]:
-        """The active orders that are not acknowledged (docs/interface.md, Endpoints 6). Sent once, whatever the answer is.
+        """The active orders that are not acknowledged (docs/interface.md, Endpoints 6). Sent once, whatever the answer.
 
-        It leaves at once. Before the caller notes the poll, it obtains a token (`be_ready`) and waits for its turn
-        (`Wire.poll_turn`). Without a token, which another call may have lost meanwhile, nothing is sent (NotSent).
-        After a 401, raised as Unauthorized, the next call logs in. Its code is login_refused when the token came from a
-        login that has just succeeded.
+        The request is sent at once: the caller has obtained a token (`be_ready`) and waited for the rate limit
+        (`Wire.poll_turn`) before noting the poll. If another call has lost the token meanwhile, this raises NotSent. A
+        401 raises Unauthorized, and the next call logs in. If the token came from a login that has just succeeded, the
+        code is login_refused.
         """
         token = self._session.current
         if token is None:
@@ -97,17 +97,17 @@ class Client:
             _log.info("client.unauthorized", operation="get-current", code=refusal.code)
             try:
                 self._session.drop(token, LIST)
-            except LoginRefused as own:  # the poll was answered, so its cooldown runs: never NotSent
+            except LoginRefused as own:  # not NotSent: the poll was answered, so its cooldown runs
                 raise Unauthorized(own.code, http_status=refusal.http_status) from own
             raise
 
     async def acknowledge(self, payment_key: str, timeout_s: float = ACKNOWLEDGE_TIMEOUT_S) -> None:
-        """Marks the order as received for its current status (docs/interface.md, Endpoints 7). `timeout_s` bounds all of it."""
+        """Mark the order's current status as received (docs/interface.md, Endpoints 7), within `timeout_s` in all."""
         deadline = asyncio.get_running_loop().time() + timeout_s
         await self._put("acknowledge", f"/orders/success/{_in_path(payment_key)}", deadline=deadline)
 
     async def act(self, action: Action, key: str, argument: int | None = None) -> None:
-        """What a POS asks for, done to an order, a restaurant or a food (docs/interface.md, Endpoints 4, 5, 8 to 11, 14, 15)."""
+        """Execute an action of the outbox (docs/interface.md, Endpoints 4, 5, 8 to 11, 14, 15)."""
         kind = ACTIONS[action]
         body = None if kind.argument is None else {kind.argument.column: argument}
         await self._put(action, f"{kind.path}/{_in_path(key)}", body)
@@ -126,10 +126,10 @@ class Client:
     async def _put(
         self, operation: str, path: str, body: Mapping[str, int | None] | None = None, deadline: float | None = None
     ) -> None:
-        """A PUT. Success with unexpected data is a success (docs/design.md, Behaviour), worth one line in the log."""
+        """Send a PUT. A success with unexpected data is logged once (docs/design.md, Behaviour)."""
         data = await self._call("PUT", path, read_envelope, Importance.ACTION, json=body, deadline=deadline)
-        if data != "OK" and operation not in self._surprised:
-            self._surprised.add(operation)
+        if data != "OK" and operation not in self._unexpected:
+            self._unexpected.add(operation)
             _log.warning("client.unexpected_data", operation=operation, type=type(data).__name__)
 
     async def _call(
@@ -142,7 +142,10 @@ class Client:
         json: Mapping[str, int | None] | None = None,
         deadline: float | None = None,
     ) -> _Result:
-        """One request; after a 401 a new token and one repeat. `deadline` is the event loop's time."""
+        """Send a request; after a 401, obtain a new token and repeat it once.
+
+        `deadline` is in the event loop's time.
+        """
         ask = partial(self._ask, method, path, read, importance=importance, json=json, deadline=deadline)
         token = await _in_time(self._session.token(), deadline)
         try:
@@ -151,7 +154,7 @@ class Client:
             _log.info("client.unauthorized", path=path, code=refusal.code)
             try:
                 token = await _in_time(self._session.replace(token, path), deadline)
-            except Unauthorized as own:  # there is no use in another token
+            except Unauthorized as own:  # another token would not help
                 raise Unauthorized(own.code, refusal.detail, http_status=refusal.http_status) from refusal
         try:
             return await ask(token)
@@ -170,12 +173,12 @@ class Client:
         params: Mapping[str, str] | None = None,
         deadline: float | None = None,
     ) -> _Result:
-        """One request, and what `read` makes of its answer. However it ends, it is reported to the session.
+        """Send a request, parse its answer with `read`, and report the outcome to the session.
 
-        `importance`: by which it waits for its turn; None: it leaves at once.
+        `importance`: its priority at the rate limit; None: it is sent at once.
         """
         time = asyncio.get_running_loop().time
-        if importance is not None:  # a turn that does not come in time is not reported: the line is well
+        if importance is not None:  # a timeout here is not reported: the network is fine
             await self._wire.pace.admit(importance, time() + self._wire.timeout_s if deadline is None else deadline)
         remaining = None if deadline is None else deadline - time()
         headers = {"Access-Token": token.access_token}
@@ -194,7 +197,7 @@ class Client:
 
 
 async def _in_time(token: Awaitable[Token], deadline: float | None) -> Token:
-    """The token. A login that fails means that the call was not carried out."""
+    """The token. If the login fails, the call raises NotSent."""
     try:
         async with asyncio.timeout_at(deadline):
             return await token
@@ -208,7 +211,7 @@ async def _in_time(token: Awaitable[Token], deadline: float | None) -> Token:
 
 
 def _read(read: _Read[_Result], answer: Answer) -> _Result:
-    """What `read` makes of an answer. Its errors know the HTTP status."""
+    """Parse an answer with `read`, and add the HTTP status to its errors."""
     try:
         with reading(answer.status):
             return read(answer.status, answer.body)
@@ -218,7 +221,7 @@ def _read(read: _Read[_Result], answer: Answer) -> _Result:
 
 
 def _in_path(key: str) -> str:
-    """An id as one segment of the path, whatever it holds; a dot too, because `..` would climb."""
+    """Quote an id as one path segment, including dots, because `..` would lead out of the path."""
     if not key:
         raise Refused("bad_url_id", Message("net.no_id"))
     return quote(key, safe="", errors="replace").replace(".", "%2E")

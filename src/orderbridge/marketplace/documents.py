@@ -1,27 +1,27 @@
-"""The service's documents, read leniently (docs/interface.md, Resources; docs/design.md, Documents). Pure.
+"""Parses order documents leniently (docs/interface.md, Resources; docs/design.md, Documents).
 
-A kitchen must see an order that can be shown at all: whatever can be read is read, the rest is NULL and a code (the
-table is in fields.py). Only what is no object, or has no usable payment_key, is set aside.
+A kitchen must see every order that can be shown at all. Fields that cannot be parsed become NULL, with a problem code
+(fields.py lists them). Only an element that is not an object, or has no usable payment_key, is set aside.
 
-A line without a name or a quantity, an option without a name, an order without a total is a problem: an unforeseen
-shape must not pass for an order that can be cooked.
+A line without a name or a quantity, an option without a name, and an order without a total are problems, because an
+order in an unforeseen format must not be taken for a complete one.
 
-A list repeats what was not acknowledged, and decoding takes nine tenths of the time. So an element that comes again
-byte by byte is not decoded again (`Seen`). One memory serves all accounts, because the result depends on the bytes
-alone. It keeps no document, only its key, length and digest. Equal bytes have an equal end, because an object ends at
-its bracket.
+A list repeats the orders that were not acknowledged, and decoding takes nine tenths of the time. So an element with the
+same bytes as before is not decoded again (`Seen`). One cache serves all accounts, because the result depends only on
+the bytes. It keeps the key, length and digest of a document, not the document.
 
 Payment. An order carries the payment's display name, "as in the payment method list" (docs/interface.md, Order), and
-the list may write its names with a remark: `Kredi Kartı (pre-paid)`. So a name counts with or without its remark; two
-different remarks are two different things, because a wrong guess here is money not collected.
+the list may write its names with a remark: `Kredi Kartı (pre-paid)`. So a name matches with or without a remark. Two
+different remarks do not match, because after a wrong guess money would not be collected.
 
-Sums. No order is refused for its sums: a person checks the problem before asking for money. A sum is wrong only when no
-reading of the interface explains it and no number is missing. What the interface leaves open is right either way:
-- modifiers are added once for the line, or once for each piece (and an `operation` other than `+` may mean anything);
-- `total` holds the courier's fee and the tip, one of them, or neither;
-- a discount is written with or without its sign, and the total does not go below 0;
-- the total of a prepaid order may be 0.
-Each amount may have been rounded.
+Sums. Wrong sums are a problem that a person checks before asking for money. A sum is wrong only if no interpretation of
+the interface explains it, and no number is missing. These are left open by the interface, and accepted:
+
+- Modifiers are added once for the line, or once for each piece. An `operation` other than `+` may mean anything.
+- `total` includes the courier's fee and the tip, one of them, or neither.
+- A discount has a sign or none, and the total is not below 0.
+- The total of a prepaid order may be 0.
+- Each amount may be rounded.
 """
 
 import hashlib
@@ -45,11 +45,11 @@ from orderbridge.marketplace.scan import BROKEN, BrokenText, decode, read_member
 from orderbridge.model import CASH, PREPAID, TOTAL_MISMATCH, Differs, Document, Order
 
 _SUCCESS = 2  # any 2xx
-_BEGINNING = 1024  # bytes of a body that tell whether it begins an object
+_BEGINNING = 1024  # bytes of a body that are tested for the beginning of an object
 _COUNTED = {"foods", "foods.option_groups", "foods.option_groups.options"}
-_STATUS_ID_LIMIT = 2**31  # what a database's INTEGER holds; no service means more
-MOST = 5_000  # documents, about 3 MiB
-_NEAR = 4096  # bytes from an element's beginning within which its key is searched for
+_STATUS_ID_LIMIT = 2**31  # the range of INTEGER in a database
+MAX_SEEN = 5_000  # documents, about 3 MiB
+_NEAR = 4096  # bytes of an element in which its key is searched for
 _KEY = re.compile(rb'"payment_key"[ \t\n\r]*:[ \t\n\r]*"([^"\\]{1,64})"')
 CENT = Decimal("0.01")
 _NOTHING = Decimal(0)
@@ -57,15 +57,15 @@ _REMARK = re.compile(r"\s*\([^()]*\)$")
 
 
 class Seen:
-    """The documents that were read last, by the key as sent; of one key the last."""
+    """A cache of the last documents by the key as sent, with one for each key."""
 
-    def __init__(self, most: int = MOST) -> None:
+    def __init__(self, most: int = MAX_SEEN) -> None:
         self._most = most
-        self._writing = Lock()  # small lists are read in the loop, large ones beside it
+        self._writing = Lock()  # large lists are read in a thread
         self._known: dict[bytes, tuple[int, str, str | None, int | None, str | None]] = {}
 
     def again(self, body: bytes, at: int) -> tuple[Document, int] | None:
-        """The document that begins there, and where it ends, when these bytes were one before."""
+        """The document that begins at `at`, and its end, if the same bytes were read before."""
         named = _KEY.search(body, at, at + _NEAR)
         known = self._known.get(named[1]) if named else None
         if known is None:
@@ -77,7 +77,7 @@ class Seen:
         return Document(raw, digest, key, status_id, service_key=sent), at + length
 
     def read(self, raw: bytes, value: Any) -> Document:
-        """The document of an element, which is remembered when it is an order."""
+        """Make a document of an element, and cache it if it is an order."""
         one = _document(raw, value)
         named = _KEY.search(raw, 0, _NEAR)
         if one.reason is None and named is not None:
@@ -94,19 +94,19 @@ _printed = attrgetter("items", "note", *(one.column for one in fields_of(Facts) 
 
 
 def read_listing(body: bytes, *, http_status: int = 200) -> tuple[Document, ...]:
-    """The documents in the answer of get-current (docs/interface.md, Endpoints 6), each cut out as it was received.
+    """The documents in the answer of get-current (docs/interface.md, Endpoints 6), with their bytes as received.
 
-    Raises the MarketplaceError that the answer amounts to; UnknownOutcome("malformed_list") when it is a success
-    whose list cannot be taken apart: then nothing of it counts.
+    Raises MarketplaceError for any answer but a success, and UnknownOutcome("malformed_list") for a success whose list
+    cannot be parsed.
     """
-    members: dict[str, Any] | None = None  # not the service's page, or an error without the envelope
+    members: dict[str, Any] | None = None  # None: not JSON, or without the envelope
     broken: str | Message = ""
     documents: object = None
     try:
         members = read_members(body, cut="data", take=_SEEN.read, again=_SEEN.again)
     except BrokenText as error:
         broken = error.detail
-    # Judged and raised out here: an error that knew of the other one would keep the body, and all that was made of it.
+    # Raised outside the except block: a chained error would keep the body and its values in memory.
     if not (broken and http_status // 100 == _SUCCESS and utf8(body[:_BEGINNING]).lstrip()[:1] == "{"):
         documents, broken = judge(http_status, members), Message("net.no_list")
     if not isinstance(documents, tuple):
@@ -115,12 +115,12 @@ def read_listing(body: bytes, *, http_status: int = 200) -> tuple[Document, ...]
 
 
 def read_stored(payload: str) -> Document:
-    """A document that was kept as text, as the element of a list that it was."""
+    """Make a document of a stored payload."""
     return read_raw(payload.encode("utf-8", "surrogatepass"))
 
 
 def read_raw(raw: bytes) -> Document:
-    """The same of the bytes that were received."""
+    """Make a document of the bytes as received."""
     try:
         value = decode(utf8(raw))
     except BrokenText:
@@ -129,10 +129,7 @@ def read_raw(raw: bytes) -> Document:
 
 
 def differs(order: Order, payload: str | None, *, payment_codes: Mapping[str, str], zone: tzinfo = UTC) -> Differs:
-    """In what a till sees another order than in the stored document, which is read as the new one was.
-
-    `payload`: None when retention has blanked it.
-    """
+    """Compare an order with the stored payload, as a till sees them. `payload` is None after retention blanked it."""
     before = None if payload is None else read_stored(payload)
     if before is None or before.reason is not None:
         return Differs.PRINT
@@ -143,7 +140,7 @@ def differs(order: Order, payload: str | None, *, payment_codes: Mapping[str, st
 
 
 def _document(raw: bytes, value: Any) -> Document:
-    """`value`: what the bytes say, its strings still Latin-1. The order itself is read when it is needed: read_order."""
+    """Make a document of an element's bytes and value (with Latin-1 strings). `read_order` parses the rest later."""
     digest = hashlib.sha256(raw).hexdigest()
     if not isinstance(value, dict):
         reason = "not_json" if value is BROKEN else "not_an_object"
@@ -164,10 +161,9 @@ def _document(raw: bytes, value: Any) -> Document:
 
 
 def read_order(document: Document, *, payment_codes: Mapping[str, str], zone: tzinfo = UTC) -> Order:
-    """The order in a document whose `reason` is None (docs/interface.md, Order). Never raises for such a document.
+    """Parse the order of a document whose `reason` is None (docs/interface.md, Order). This never raises.
 
-    `payment_codes` gives the code for each name of the payment method list, as GET orders/variables names them. `zone`:
-    of times without an offset.
+    `payment_codes`: the code for each name of the payment method list. `zone`: for times without an offset.
     """
     if document.payment_key is None:
         raise ValueError(f"a document set aside is no order: {document.reason}")
@@ -177,7 +173,7 @@ def read_order(document: Document, *, payment_codes: Mapping[str, str], zone: tz
     if document.status_id is None:
         read.note("status_unreadable")
     facts = _facts(value, read, payment_codes, zone)
-    # A line that could not be read is missing from every sum.
+    # With an unreadable line no sum can be right.
     if not any(problem.partition(":")[2] in _COUNTED for problem in read.problems):
         for problem in mismatches(facts):
             read.note(problem)
@@ -195,7 +191,7 @@ def read_order(document: Document, *, payment_codes: Mapping[str, str], zone: tz
 
 
 Plan = tuple[tuple[str, str, str, Callable[[Reader, Any, str], Any]], ...]
-"""For each column: the object that its value stands in ("": the one that is read), its name there, its label, its reader."""
+"""For each column: the object with its value ("": the outer one), the name there, its label, and its reader."""
 
 _READERS: Mapping[ValueKind, Callable[[Reader, Any, str], Any]] = {
     ValueKind.WHOLE: Reader.integer,
@@ -215,7 +211,7 @@ def _plan(columns: Iterable[Field], within: str = "") -> Plan:
 _ORDER = fields_of(Facts)
 _COLUMNS = [one.column for one in _ORDER if one.path is not None]
 _PLAN = _plan(_ORDER)
-_HOLDERS = {"customer": "name", "address": "address"}  # objects, and which member a text in the place of one is
+_HOLDERS = {"customer": "name", "address": "address"}  # objects, and the member that a plain text stands for
 _ITEM = _plan(fields_of(Item), "foods.")
 _OPTION = _plan(fields_of(Option), "foods.option_groups.")
 _GROUP_PART = tuple(part for part in _OPTION if not part[0])
@@ -230,7 +226,7 @@ _MINOR = {"status_text", "customer"} | {
 
 
 def _facts(value: Mapping[str, Any], read: Reader, payment_codes: Mapping[str, str], zone: tzinfo) -> Facts:
-    """All fields but the status, so that a change of status alone leaves them equal."""
+    """Parse all fields except the status, so that a change of status leaves them equal."""
     holders = {"": value} | {
         name: read.members(value.get(name), name, text_is=member) for name, member in _HOLDERS.items()
     }
@@ -241,7 +237,7 @@ def _facts(value: Mapping[str, Any], read: Reader, payment_codes: Mapping[str, s
         if wanted is None:
             read.note("unreadable_time", "scheduled_date")
         if wanted is None or wanted.year not in YEARS or (ordered is not None and wanted <= ordered):
-            facts["scheduled_for"] = None  # it is no time after the order's own
+            facts["scheduled_for"] = None  # not a time after that of the order
     total = facts["total"]
     if is_empty(value.get("total")):
         read.note("missing", "total")
@@ -273,7 +269,7 @@ def _item(food: Mapping[str, Any], read: Reader) -> Item:
 
 
 def _options(group: Mapping[str, Any], read: Reader) -> list[Option]:
-    """A group and its options (docs/interface.md, Option group), flat. None of one in which nothing was chosen."""
+    """The options of a group with the group's fields (docs/interface.md, Option group); empty if none was chosen."""
     of_group = [how(read, group.get(name), label) for _, name, label, how in _GROUP_PART]
     chosen = read.objects(group.get("options"), "foods.option_groups.options", _is_option)
     options = [
@@ -287,7 +283,7 @@ def _options(group: Mapping[str, Any], read: Reader) -> list[Option]:
     if "options" in group and is_empty(group["options"]):
         read.remark("missing", "foods.option_groups.options")
         return []
-    if "options" not in group:  # what was chosen may stand where it is not searched for
+    if "options" not in group:  # the chosen options may be under another name
         read.note("missing", "foods.option_groups.options")
     return [] if is_empty(group.get("name")) else [Option(*of_group, *_NOT_CHOSEN)]
 
@@ -304,11 +300,11 @@ def _is_option(value: Mapping[str, Any]) -> bool:
     return not (is_empty(value.get("name")) and is_empty(value.get("id")))
 
 
-# ---- amounts ----------------------------------------------------------------------------------------------------------
+# ---- amounts ---------------------------------------------------------------------------------------------------------
 
 
 def payment_code(name: str | None, codes: Mapping[str, str]) -> str | None:
-    """The code of a payment method by its name or its code; None when the list does not say. `codes`: name to code."""
+    """The code of a payment method, given by name or code; None if the list has no match. `codes`: name to code."""
     if name is None:
         return None
     exact, bare = _tables(frozenset(codes.items()))
@@ -320,7 +316,7 @@ def payment_code(name: str | None, codes: Mapping[str, str]) -> str | None:
 
 
 def amount_due(total: Decimal | None, code: str | None) -> Decimal | None:
-    """What to collect at the door: all of it in cash, nothing when prepaid, None when the till must ask."""
+    """The amount to collect at the door: the total for cash, 0 for prepaid, None if unknown."""
     if code == CASH:
         return total
     return Decimal(0) if code in PREPAID else None
@@ -328,7 +324,7 @@ def amount_due(total: Decimal | None, code: str | None) -> Decimal | None:
 
 @lru_cache(maxsize=64)
 def _tables(codes: frozenset[tuple[str, str]]) -> tuple[Mapping[str, str], Mapping[str, str]]:
-    """Codes by full name (and by themselves), and by name without remark, each where that fits one code only."""
+    """Two tables of codes, without ambiguous entries: by full name or code, and by name without remark."""
     exact = _unambiguous(
         [*((_normal(code), code) for _, code in codes), *((_normal(name), code) for name, code in codes)]
     )
@@ -343,12 +339,12 @@ def _unambiguous(meanings: Iterable[tuple[str, str]]) -> dict[str, str]:
 
 
 def _normal(name: str) -> str:
-    """Case and blanks do not count. Turkish has two letters i, which a program's upper case mixes up: both are one here."""
+    """Normalize case and blanks. The two Turkish letters i count as one, because `upper` mixes them up."""
     return " ".join(unicodedata.normalize("NFC", name).replace("İ", "i").replace("ı", "i").casefold().split())
 
 
 def mismatches(facts: Facts) -> Iterator[str]:
-    """The problem codes: of the first line that does not add up, and of the order's total."""
+    """The problem codes for the first line that does not add up, and for the order's total."""
     for line_no, item in enumerate(facts.items, start=1):
         if not _line_adds_up(item):
             yield f"{TOTAL_MISMATCH}:line_{line_no}"
@@ -360,7 +356,7 @@ def mismatches(facts: Facts) -> Iterator[str]:
 def _line_adds_up(item: Item) -> bool:
     if item.price is None or item.quantity is None or item.total is None:
         return True
-    # Without groups in which no option is named.
+    # Ignore groups without a chosen option.
     options = [one for one in item.options if (one.option_id, one.option_name, one.price) != (None, None, None)]
     prices = [option.price for option in options if option.price is not None]
     if len(prices) < len(options) or any(option.operation not in {None, "", "+"} for option in options):
@@ -369,7 +365,7 @@ def _line_adds_up(item: Item) -> bool:
     readings = (item.price * item.quantity + extra, (item.price + extra) * item.quantity)
     if item.total in readings:
         return True
-    allowed = CENT * max(Decimal(1), abs(item.quantity))  # each piece's price may have been rounded
+    allowed = CENT * max(Decimal(1), abs(item.quantity))  # the price of each piece may be rounded
     return any(abs(item.total - reading) <= allowed for reading in readings)
 
 

@@ -1,9 +1,9 @@
-"""One value of a document into one column: lenient, total, and honest about what it could not read.
+"""Parses single values of a document leniently, and notes a code for each value that cannot be parsed.
 
-Each code is followed by `:` and the service's name of the field (`total`, `foods.price`). It is a problem, which a
-person must check, where it may change what is cooked, paid or delivered; else a remark, which stops nothing.
+A code is followed by `:` and the field's name in the interface (`total`, `foods.price`). It is a problem, which a
+person must check, if it may affect cooking, payment or delivery; otherwise it is a remark.
 
-| code | what was wrong | what the column gets |
+| code | cause | value of the column |
 |---|---|---|
 | not_text | an object, a list or `true` where text belongs | NULL |
 | not_a_number | text that is no number, or another type | NULL |
@@ -13,7 +13,7 @@ person must check, where it may change what is cooked, paid or delivered; else a
 | integer_out_of_range | a whole number of more than 64 bits | NULL |
 | unreadable_time | a scheduled time that cannot be read | NULL |
 | not_an_object | an element of a list that is no object | the element is left out |
-| not_a_list | `foods`, `option_groups` or `options` is no list and reads as no element of one | no elements |
+| not_a_list | `foods`, `option_groups` or `options` is neither a list nor one element | no elements |
 | missing | `foods` or `total` is empty, a line has no name or quantity, an option no name | NULL, or no elements |
 | not_positive | a quantity that is not above 0, a total below 0 | the number |
 
@@ -21,7 +21,7 @@ Always a remark: text_cut (a name longer than 255 characters), amount_rounded (m
 half-even to four), not_an_object of `customer` and `address` when it is text (it is taken for the name, or the street),
 and any code of a field that document.py calls `minor`. Without a field, and a problem: status_unreadable.
 
-Empty is empty in any type (`is_empty`): it leaves a column NULL, and is no problem of its own.
+A value that is empty in any type (`is_empty`) becomes NULL, without a code.
 """
 
 import re
@@ -40,14 +40,14 @@ _INTEGER_DIGITS = 19
 UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _EMPTY_TEXTS = frozenset({"", "-", "--", "n/a", "null", "none", "nil", "undefined", "false", "[]", "{}"})
 _NO_TIMES = _EMPTY_TEXTS | {"invalid date", "nan", "now", "asap"}
-_ZERO_TIME = " 0:.-/+tz"  # what a zero date is made of
+_ZERO_TIME = " 0:.-/+tz"  # the characters of a zero date
 _DATED = re.compile(r"(?P<year>[+-]?[0-9]{4,6})-[0-9]{2}-[0-9]{2}(?![0-9])")
 _NUMERIC_NAME = re.compile("[0-9]+")
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 _LINE_ENDS = re.compile("\r\n?")
-# What a printer or a terminal obeys, tab and line feed aside.
+# Control characters except tab and line feed.
 _CONTROLS = re.compile("[\x01-\x08\x0b-\x1f\x7f-\x9f]")
-_ODD = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]|\\[bfru]")  # in a document: of what a text may need cleaning
+_ODD = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]|\\[bfru]")  # a document without these needs no cleaning
 _JSON = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]{1,4})?")
 _PLAIN = re.compile(r"[+-]?[0-9]+([.,][0-9]+)?")
 _GROUPED = re.compile(
@@ -57,11 +57,11 @@ _NOTHING: Mapping[str, Any] = {}
 
 
 class Unreadable(ValueError):
-    """The value is nothing that the column can hold; its text is the code."""
+    """The value does not fit the column. The text of the exception is the code."""
 
 
 def is_empty(value: object) -> bool:
-    """Whether a value says nothing: null, false, an empty text, a word that programs write for it, or nothing but those."""
+    """Whether a value is empty: null, false, "", a word such as "n/a", or a list or object of empty values."""
     if isinstance(value, str):
         return value.strip().lower() in _EMPTY_TEXTS
     if isinstance(value, list | dict):
@@ -70,9 +70,9 @@ def is_empty(value: object) -> bool:
 
 
 def elements_of(value: object, is_one: Callable[[Mapping[str, Any]], bool]) -> list[Any] | None:
-    """The elements of a list in any of its shapes; None: it has none of them. `is_one`: whether an object is an element.
+    """The elements of a list in any of its forms, or None. `is_one`: whether an object is an element.
 
-    An object whose names are all numbers is a list with gaps; an object of elements is a list by ids; an element alone
+    An object whose names are all numbers is a list with gaps. An object of elements is a list by ids. A single element
     is a list of one.
     """
     if isinstance(value, list):
@@ -88,7 +88,7 @@ def elements_of(value: object, is_one: Callable[[Mapping[str, Any]], bool]) -> l
 
 
 def parse_number(value: object) -> Decimal | None:
-    """The number that a JSON number or a text is; None for what is empty. Raises Unreadable."""
+    """Parse a JSON number or a text as a number; None if it is empty. Raises Unreadable."""
     if isinstance(value, Decimal):
         return value
     if isinstance(value, int) and not isinstance(value, bool):
@@ -101,7 +101,7 @@ def parse_number(value: object) -> Decimal | None:
 
 
 def _number_of_text(text: str) -> Decimal:
-    """`12.50`, `12,50`, `1.5e1`, `1.234,50`, `1,234,567`. `1.234` and `1,234` say nothing for certain."""
+    """Parse `12.50`, `12,50`, `1.5e1`, `1.234,50`, `1,234,567`. `1.234` and `1,234` are ambiguous."""
     grouped = _GROUPED.fullmatch(text)
     if grouped is None:
         if _JSON.fullmatch(text) is None and _PLAIN.fullmatch(text) is None:
@@ -119,34 +119,34 @@ def _number_of_text(text: str) -> Decimal:
 
 
 def compared(key: str) -> str:
-    """An id of the service in the one form in which ids are compared: a UUID in lower case without braces, anything else as it is."""
+    """An id in the form in which ids are compared: a UUID in lower case without braces, other ids unchanged."""
     lower = key.strip().strip("{}").lower()
     return lower if UUID.fullmatch(lower) else key
 
 
 class Reader:
-    """Reads the fields of one order and remembers, once each, the problems (for a person to check) and the remarks."""
+    """Parses the fields of one order, and collects its problems and remarks without duplicates."""
 
     __slots__ = ("_minor", "_plain", "problems", "remarks")
 
     def __init__(self, document: str | None = None, *, minor: Collection[str] = ()) -> None:
         """`minor`: the fields whose problems are remarks."""
-        self._plain = document is not None and _ODD.search(document) is None  # no text in it needs cleaning
+        self._plain = document is not None and _ODD.search(document) is None  # no text needs cleaning
         self._minor = minor
         self.problems: dict[str, None] = {}
         self.remarks: dict[str, None] = {}
 
     def note(self, code: str, field: str = "") -> None:
-        """A problem, or a remark where the field is a minor one."""
+        """Note a problem, or a remark if the field is minor."""
         kept = self.remarks if field in self._minor else self.problems
         kept[f"{code}:{field}" if field else code] = None
 
     def remark(self, code: str, field: str) -> None:
-        """A remark, whatever the field."""
+        """Note a remark."""
         self.remarks[f"{code}:{field}"] = None
 
     def text(self, value: object, field: str, *, limit: int | None = NAME_LENGTH) -> str | None:
-        """Text without control characters; numbers as text."""
+        """A text without control characters; a number as text."""
         if self._plain and type(value) is str and len(value) <= NAME_LENGTH:
             return value
         if not isinstance(value, str):
@@ -162,7 +162,7 @@ class Reader:
         return value
 
     def moment(self, value: object, field: str) -> str | None:
-        """A time as the service writes it; None for what stands for no time: a zero date, a year before ours, a word."""
+        """A time as sent; None for a zero date, a year outside YEARS, or a word such as "asap"."""
         text = self.text(value, field)
         word = "" if text is None else text.strip().lower()
         if not word.strip(_ZERO_TIME) or word in _NO_TIMES:
@@ -171,7 +171,7 @@ class Reader:
         return text if dated is None or int(dated["year"]) in YEARS else None
 
     def identity(self, value: object, field: str) -> str | None:
-        """An id of the service, as ids are compared."""
+        """An id in the form in which ids are compared."""
         text = self.text(value, field)
         return None if text is None else compared(text)
 
@@ -213,7 +213,7 @@ class Reader:
         return int(number)
 
     def members(self, value: object, field: str, *, text_is: str) -> Mapping[str, Any]:
-        """The members of an object; a text is the member `text_is`."""
+        """The members of an object. A plain text counts as its member `text_is`."""
         if isinstance(value, dict):
             return value
         if is_empty(value):
@@ -227,7 +227,7 @@ class Reader:
     def objects(
         self, value: object, field: str, is_one: Callable[[Mapping[str, Any]], bool]
     ) -> list[Mapping[str, Any]]:
-        """The objects in a list, whatever its shape (`elements_of`); what is empty in it is nothing."""
+        """The objects of a list in any form (`elements_of`), without empty ones."""
         if is_empty(value):
             return []
         elements = elements_of(value, is_one)

@@ -1,16 +1,17 @@
-"""Reads JSON leniently: one broken element of a list does not harm the others. It knows nothing of the service.
+"""A lenient JSON parser: a broken element of a list does not affect the other elements.
 
-Three things differ from `json.loads`. Numbers keep their decimals. What a strict reader refuses although its meaning
-is plain (a raw line break in a string, NaN, a number of ten thousand digits) is read, the number as the text that it
-was. And the elements of one list can be cut out one by one as the bytes they were, so that an element that is no JSON
-harms only itself. An object whose names are all numbers is a list, too: one of PHP's, with gaps.
+It differs from `json.loads` in three ways. Numbers keep their decimals. Text that a strict parser refuses although its
+meaning is clear is accepted: a raw line break in a string, NaN, a very long number (returned as text). And the elements
+of one list can be cut out as their original bytes, so that a broken element harms only itself. An object whose names
+are all numbers counts as a list, because PHP writes lists with gaps in this way.
 
-A body can be 32 MB of anything, so no step takes more time or memory than a small multiple of its bytes:
-- The body is cut as Latin-1: one character a byte, so that places in it are places in the body; brackets and quotes
-  are the same in UTF-8. A piece is decoded as what it is when it is read.
-- An element is decoded inside a window. What does not fit, or is broken, is first cut out by its brackets.
-- What is nested more than DEEPEST, or holds more than MOST_VALUES, is not decoded at all: its values would take thirty
-  times its bytes, and no order needs them.
+A body can be 32 MB of any bytes, so the time and memory of each step are a small multiple of its size:
+
+- The body is cut as Latin-1, one character for each byte, so that positions in the text and in the body agree. Brackets
+  and quotes are the same in UTF-8. Each piece is decoded as UTF-8 when it is parsed.
+- An element is decoded inside a window. If it does not fit, or is broken, its end is found by its brackets first.
+- A value nested deeper than MAX_DEPTH, or with more than MAX_VALUES values, is not decoded: it would take thirty times
+  its size in memory.
 """
 
 import json
@@ -22,37 +23,37 @@ from typing import Any, Final, TypeVar
 from orderbridge.errors import Message
 
 BROKEN: Final = object()
-"""The value of a piece of text that is no JSON, or too large."""
+"""The value of text that is not JSON, or too large."""
 
-DEEPEST: Final = 100
-MOST_VALUES: Final = 100_000
-WINDOW: Final = 16 * 1024  # characters; nearly every order is shorter, and the next ones are as long as the last ones
-LARGEST_WINDOW: Final = 256 * 1024
+MAX_DEPTH: Final = 100
+MAX_VALUES: Final = 100_000
+WINDOW: Final = 16 * 1024  # characters; nearly every order is shorter; grows with longer elements
+MAX_WINDOW: Final = 256 * 1024
 
 _BOM: Final = b"\xef\xbb\xbf"
 _SPACE = re.compile(r"[ \t\n\r]*")
-# Possessive: a long string must not be remembered letter by letter. A lone quotation mark opens a string without end.
-# Brackets of one kind come in runs: a body can be a million of them.
+# Possessive quantifiers avoid backtracking. A lone quotation mark is an unterminated string. Brackets are matched in
+# runs, because a body can hold a million of them.
 _STRING = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
-# Each match begins where the last one ended: a search would try a million letters one by one.
+# Each match begins where the last one ended, which is faster than a search.
 _RUN = re.compile(r'[^"\[\]{}]*+(' + _STRING + r'|"|\[+|\]+|\{+|\}+)', re.DOTALL)
 _COUNTED = re.compile(r'[^"\[\]{},]*+(' + _STRING + r"|[\[{]+|[\]}]+|,+)", re.DOTALL)
 _BARE_END = re.compile(r"[,\]}]")
 _OPENERS = {"]": b"[", "}": b"{"}
 _CLOSERS = {"[": "]", "{": "}"}
 _NUMBERED = re.compile(r'"[0-9]+"[ \t\n\r]*:[ \t\n\r]*')
-_BEGINNINGS = ('"', "[", "{")  # of a value that says itself where it ends
-_INT_DIGITS = 40  # int() takes time with the square of the digits, and refuses more than 4,300
+_BEGINNINGS = ('"', "[", "{")  # of values with an end mark
+_INT_DIGITS = 40  # int() takes quadratic time, and refuses more than 4,300 digits
 
 T = TypeVar("T")
 Take = Callable[[bytes, Any], T]
-"""What is made of one element: of the bytes it was, and of its value, whose strings are still Latin-1, or BROKEN."""
+"""Makes a result of one element from its bytes and its value (with Latin-1 strings, or BROKEN)."""
 Again = Callable[[bytes, int], tuple[T, int] | None]
-"""What was made before of the very element that begins at a place of a body, and where it ends; None: of none."""
+"""Returns the earlier result for the element at a position of a body, and its end, or None."""
 
 
 class BrokenText(ValueError):
-    """The text is no JSON at a place that cannot be stepped over."""
+    """The text is not JSON at a position that cannot be skipped."""
 
     def __init__(self, detail: str | Message) -> None:
         super().__init__(detail)
@@ -75,13 +76,13 @@ _PATIENT = json.JSONDecoder(parse_float=_decimal_or_text, parse_int=_int_or_text
 
 
 def decode_at(text: str, start: int) -> tuple[Any, int]:
-    """The JSON value that begins at `start`, and where it ends. Raises BrokenText."""
+    """Decode the JSON value at `start`. Returns it and its end. Raises BrokenText."""
     try:
         return _FAST.raw_decode(text, start)
     except json.JSONDecodeError as error:
         raise BrokenText(error.msg) from None
     except (ValueError, InvalidOperation):
-        pass  # a number too long for int() or Decimal(): once more, with patience
+        pass  # a number too long for int() or Decimal(): try the second decoder
     except RecursionError:
         raise BrokenText(Message("net.nested")) from None
     try:
@@ -91,7 +92,7 @@ def decode_at(text: str, start: int) -> tuple[Any, int]:
 
 
 def decode(text: str) -> Any:
-    """The one value that the whole text is, space around it aside. Raises BrokenText."""
+    """Decode a text with one JSON value. Raises BrokenText."""
     if _is_too_much(text, 0, len(text)):
         raise BrokenText(Message("net.too_much"))
     value, end = decode_at(text, _skip_space(text, 0))
@@ -101,19 +102,19 @@ def decode(text: str) -> Any:
 
 
 def utf8(piece: bytes) -> str:
-    """Bytes as text: UTF-8, what is none replaced, a byte order mark dropped."""
+    """Decode UTF-8, replacing invalid bytes and dropping a byte order mark."""
     return piece.decode("utf-8-sig", "replace")
 
 
 def _never(_body: bytes, _at: int) -> None:
-    """No element was read before."""
+    """The default for `again`: no earlier results."""
 
 
 def read_members(body: bytes, *, cut: str, take: Take[T], again: Again[T] = _never) -> dict[str, Any]:
-    """The members of the object that the body is; of the list under the key `cut` a tuple of what `take` makes.
+    """Parse the object in the body. The list under the key `cut` becomes a tuple of the results of `take`.
 
-    A member that is no JSON gets the value BROKEN. Raises BrokenText when the object around is broken. `again` spares
-    the reading of an element that is byte by byte an object of before: where that ends, the element ends.
+    A member that is not JSON gets the value BROKEN. Raises BrokenText if the outer object is broken. `again` returns
+    the earlier result for an element with the same bytes, to save parsing it.
     """
     cutter = _Cutter(body.removeprefix(_BOM))
     text = cutter.text
@@ -139,9 +140,10 @@ def read_members(body: bytes, *, cut: str, take: Take[T], again: Again[T] = _nev
 
 
 class _Cutter:
-    """Cuts one body into its values. `careful`, from the first broken one on: each is cut out before it is decoded.
+    """Cuts a body into its values.
 
-    Else each of a thousand broken orders would be decoded twice.
+    After the first broken value it is `careful`: it finds the end of each value before decoding it. Otherwise each of a
+    thousand broken orders would be decoded twice.
     """
 
     def __init__(self, body: bytes) -> None:
@@ -151,9 +153,9 @@ class _Cutter:
         self._careful = False
 
     def elements(self, start: int, take: Take[T], again: Again[T]) -> tuple[tuple[T, ...], int] | None:
-        """What `take` makes of the elements of the list that begins at `start`, and where the list ends.
+        """The results of `take` for the elements of the list at `start`, and the end of the list.
 
-        None: it is an object whose names are not all numbers.
+        None if it is an object whose names are not all numbers.
         """
         taken: list[T] = []
         text = self.text
@@ -176,9 +178,9 @@ class _Cutter:
         return tuple(taken), at + 1
 
     def value(self, start: int) -> tuple[Any, int]:
-        """The value that begins at `start`, or BROKEN, and where it ends. Raises BrokenText where nothing ends it.
+        """The value at `start`, or BROKEN, and its end. Raises BrokenText if it has no end.
 
-        What has no brackets or quotes is cut out first, too: 01 is one broken value, and not 0 and something behind it.
+        The end of a bare value is found before decoding, so that 01 is one broken value and not a 0 followed by text.
         """
         if not self._careful and self.text[start : start + 1] in _BEGINNINGS:
             try:
@@ -188,7 +190,7 @@ class _Cutter:
             else:
                 return BROKEN if _is_too_much(self.text, start, start + length) else value, start + length
         end = end_of_value(self.text, start)
-        self._window = max(self._window, min(2 * (end - start), LARGEST_WINDOW))
+        self._window = max(self._window, min(2 * (end - start), MAX_WINDOW))
         try:
             return decode(self.text[start:end]), end
         except BrokenText:
@@ -197,9 +199,9 @@ class _Cutter:
 
 
 def _is_too_much(text: str, start: int, end: int) -> bool:
-    """Whether the value there is nested too deeply, or too many. Nearly always four counts tell that it is not."""
+    """Whether the value is too deep or has too many values. Simple counts decide nearly always."""
     openers = text.count("[", start, end) + text.count("{", start, end)
-    if openers <= DEEPEST and text.count(",", start, end) <= MOST_VALUES:
+    if openers <= MAX_DEPTH and text.count(",", start, end) <= MAX_VALUES:
         return False
     depth = values = 0
     while start < end and (match := _COUNTED.match(text, start, end)) is not None:
@@ -212,16 +214,16 @@ def _is_too_much(text: str, start: int, end: int) -> bool:
             depth -= length
         elif mark == ",":
             values += length
-        if depth > DEEPEST or values > MOST_VALUES:
+        if depth > MAX_DEPTH or values > MAX_VALUES:
             return True
     return False
 
 
 def end_of_value(text: str, start: int) -> int:
-    """Where the value that begins at `start` ends, whatever is wrong inside it. Raises BrokenText.
+    """The end of the value at `start`, even if its inside is broken. Raises BrokenText.
 
-    By brackets outside strings, without recursion. A bracket closes the nearest one of its kind and whatever was left
-    open inside, so that one bracket missing or doubled does not swallow the neighbours.
+    Counts brackets outside strings, without recursion. A bracket closes the nearest one of its kind and all that is
+    open inside, so that a missing or doubled bracket does not affect the next elements.
     """
     if text[start : start + 1] not in _BEGINNINGS:
         found = _BARE_END.search(text, start)
@@ -237,14 +239,14 @@ def end_of_value(text: str, start: int) -> int:
         if run[0] in _CLOSERS:
             opened += run.encode()
         elif run[0] in _OPENERS and (left := _close(opened, _OPENERS[run[0]], len(run))):
-            return end - left  # the next one closes what is around this value
+            return end - left  # the rest closes the outer value
         if not opened:
             return end
     raise BrokenText(Message("net.no_end"))
 
 
 def _close(opened: bytearray, opener: bytes, count: int) -> int:
-    """Close so many brackets of one kind, and what was left open inside. Returns for how many none was open."""
+    """Close brackets of one kind and all that is open inside. Returns how many had no opening one."""
     if opened.endswith(opener * count):
         del opened[-count:]
         return 0
@@ -260,7 +262,7 @@ def _skip_space(text: str, at: int) -> int:
 
 
 def _expect(text: str, at: int, mark: str) -> int:
-    """The place after `mark` and the space behind it. Raises BrokenText when something else is there."""
+    """Skip `mark` and the space after it. Raises BrokenText if something else is there."""
     if text[at : at + 1] != mark:
         raise BrokenText(Message("net.missing", what=mark))
     return _skip_space(text, at + 1)

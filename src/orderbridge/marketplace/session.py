@@ -1,25 +1,30 @@
-"""The token of one account: when it is obtained, renewed and replaced, and how long no request may leave.
+"""The token of one account: when to obtain, renew and replace it, and how long requests must wait.
 
-Token. All calls of an account share one token. The first call that needs one starts a login, in a task of its own;
-calls that come meanwhile wait for the same login, and it goes on when one of them is cancelled. The token is renewed
-before it expires; the old one is used until the new one is there.
+Token. All calls of an account share one token. The first call without a token starts a login in its own task; other
+calls wait for the same login. It continues even if one of them is cancelled. The token is renewed before it expires,
+and the old one is used until then.
 
-Refusal. A 401 has three causes, and the same words for all of them (docs/interface.md, Authentication 4):
-- The token has ended: another program logged in, or ended it. Log in, and repeat the call (the poll at its next slot).
-- The call is refused: this restaurant, item or order is not ours. It was refused with the previous token, too, and the
-  current one has served other calls or was obtained just now. Only this call waits; a login does not help.
-- The account is refused: the login succeeds, but its token works for nothing. Only a poll shows that, with a token that
-  was obtained in place of a refused one, has served no call, and is so young that no other login can have ended it. The
-  account waits for one cooldown and logs in again.
-The 401 of another call does not stop the polls: they use the token until there is another one, or until a poll itself
-is answered 401. Then the next call logs in. The poll does so at its slot, so that no other login comes between the two.
+Refusal. A 401 has three causes, which have the same error text (docs/interface.md, Authentication 4):
 
-Backoff. No request of the account leaves
-- after a request that certainly never left: all wait 1 to 5 s, until one is answered;
-- without a token, while the account may not log in: minutes, growing, after refused credentials; one cooldown after a
-  refused token or a 429; 1, 2 and 4 s, then minutes, after a 5xx. The waits are decisions of rules.tokens (`Waits`).
-Failures of the same moment count as one. A refusal ends when a call succeeds: a login alone does not show that its
-token works.
+- The token has ended, for example by the login of another program. Log in and repeat the call (a poll: at its next
+  slot).
+- The call is refused, because this restaurant, food or order is not ours. It was also refused with the previous token,
+  while the current token has served other calls or is new. Only this call waits; a login does not help.
+- The account is refused: logins succeed, but no token works. Only a poll shows that, if its token replaced a refused
+  one, has served no call, and is so new that no other login can have ended it. The account waits for one cooldown and
+  logs in again.
+
+The 401 of another call does not stop the polls. They use the token until there is a new one, or until a poll itself is
+answered 401. Then the next call logs in; a poll does so at its slot, right before the request.
+
+Backoff. The requests of an account wait
+
+- after a request that certainly never left: 1 to 5 s, until one is answered;
+- without a token, while no login is allowed: for growing minutes after refused credentials; for one cooldown after a
+  refused token or a 429; for 1, 2, 4 s and then minutes after a 5xx. rules.tokens decides these times (`Waits`).
+
+Failures at the same moment count as one. A refusal ends when a call succeeds, because a successful login does not prove
+that its token works.
 """
 
 import asyncio
@@ -47,18 +52,18 @@ from orderbridge.errors import (
 from orderbridge.model import Outcome, Token
 
 HELD_BACK_S = 2.0
-MOST_REFUSED_CALLS = 1000  # that are remembered
-MOST_DEATHS = 20  # that are remembered, of the last
-DEATHS_S = 3600.0
-YOUNG = timedelta(hours=1)  # before its end, or longer
-JUST_S = 5.0  # a token that is refused so soon after its login was not ended by another login
+MAX_REFUSED_CALLS = 1000  # that are remembered
+MAX_EARLY_ENDS = 20  # that are remembered
+EARLY_ENDS_S = 3600.0  # the time in which they are counted
+EARLY = timedelta(hours=1)  # a token that was refused more than this before its expiry ended early
+JUST_S = 5.0  # a token refused within this time after its login was not ended by another login
 
 _log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """Seconds to wait; each but the last from the number of failures in a row, from 1 on."""
+    """Seconds to wait. The functions take the number of failures in a row, from 1 on."""
 
     refused: Callable[[int], float]  # a login with these credentials
     failed: Callable[[int, bool], float]  # a login otherwise; True: the service answered
@@ -68,7 +73,7 @@ class Waits:
 
 @dataclass(slots=True)
 class Backoff:
-    """How long requests of an account wait after one that never left. The wait grows; the first answer ends it."""
+    """The growing wait after requests that never left. The first answer ends it."""
 
     clock: Clock
     wait_s: Callable[[int], float]
@@ -77,19 +82,19 @@ class Backoff:
     _until: float = 0.0
 
     def failed(self) -> None:
-        """A request never left."""
-        if self.wait() <= 0:  # the others of the same moment are no further failures
+        """Note a request that never left."""
+        if self.wait() <= 0:  # else it belongs to the same failure
             self._failures += 1
             self.is_ours = False
             self._until = self.clock.monotonic() + self.wait_s(self._failures)
 
     def held_back(self) -> None:
-        """We held a request back. That is no failure, but the next one waits, too."""
+        """Note a request that we held back: not a failure, but the next one waits, too."""
         self.is_ours = self.is_ours or self.wait() <= 0
         self._until = max(self._until, self.clock.monotonic() + HELD_BACK_S)
 
     def worked(self) -> bool:
-        """A request left. True when that ends a failure."""
+        """Note a request that left. Returns whether this ends a failure."""
         recovered, self._failures, self._until, self.is_ours = self._failures > 0, 0, 0.0, False
         return recovered
 
@@ -100,22 +105,22 @@ class Backoff:
 
 @dataclass(slots=True)
 class _Held:
-    """The current token, and what is known of it. `since`: when we got it, by the monotonic clock."""
+    """The current token and its use so far. `since`: when we got it (monotonic)."""
 
     token: Token
     since: float
-    doubted: bool = False  # obtained in place of one that was refused
+    doubted: bool = False  # it replaced a refused token
     worked: int = 0  # calls that it served
-    refused: bool = False  # to another call than a poll: the others log in first, polls go on with it
+    refused: bool = False  # a call other than a poll was refused: such calls log in first, polls still use it
 
     @property
     def is_doubted(self) -> bool:
-        """Obtained in place of a refused one, and nothing has shown that it is any better."""
+        """Whether it replaced a refused token, and no call has succeeded with it yet."""
         return self.doubted and not self.worked
 
 
 class Session:
-    """Holds the current token and decides whether a request, or a login, may leave. `obtain` logs in."""
+    """Holds the current token, and decides when requests and logins may be sent. `obtain` logs in."""
 
     def __init__(
         self,
@@ -126,25 +131,25 @@ class Session:
         name: str = "",
         on_outcome: Callable[[Outcome], None] = lambda _: None,
     ) -> None:
-        """`on_outcome` is called with the end of each request."""
+        """`on_outcome` is called with the outcome of each request."""
         self._on_outcome = on_outcome
         self._obtain = obtain
         self._clock = clock
         self._waits = waits
         self._log = _log.bind(account=name)
         self._held: _Held | None = None
-        self._has_worked = False  # the service has answered at this address
+        self._has_worked = False  # the marketplace has answered at this address
         self._login: asyncio.Task[Token] | None = None
-        self._in_place = False  # the next token comes in place of a refused one
-        # The last answer to them was 401; with which token, if it had worked and was far from its end.
+        self._in_place = False  # the next token replaces a refused one
+        # Calls whose last answer was 401, with their token if it had worked and was refused early.
         self._refused_calls: OrderedDict[str, Token | None] = OrderedDict()
-        self._deaths: deque[tuple[float, Token]] = deque(maxlen=MOST_DEATHS)  # of tokens that died young, and when
+        self._early_ends: deque[tuple[float, Token]] = deque(maxlen=MAX_EARLY_ENDS)  # times and tokens
         self._line = Backoff(clock, waits.unsent)
         self._refusals = 0
         self._failures = 0
-        self._login_at = 0.0  # not before then, by the monotonic clock
-        self._login_answered = False  # with an error of the service's: that is why
-        self._credentials_refused = False  # that is why
+        self._login_at = 0.0  # monotonic: no login before
+        self._login_answered = False  # the wait follows an answered login
+        self._credentials_refused = False  # the wait follows refused credentials
 
     # ---- the token ---------------------------------------------------------------------------------------------------
 
@@ -153,7 +158,7 @@ class Session:
         return None if self._held is None else self._held.token
 
     def take_up(self, token: Token) -> None:
-        """Use a token that was kept."""
+        """Use a stored token."""
         self._held, self._has_worked = _Held(token, self._clock.monotonic()), True
 
     def forget(self) -> None:
@@ -161,52 +166,52 @@ class Session:
         self._held = None
 
     async def token(self) -> Token:
-        """A token that was not refused, by a login when there is none. All callers get what the login raises."""
+        """A token that was not refused, by a login if needed. All callers get the errors of the login."""
         held = self._held
         return await self.renew() if held is None or held.refused else held.token
 
     async def token_for_poll(self) -> Token:
-        """The current token. One that was refused to another call is used only when a login fails."""
+        """The token for a poll. One that another call found refused is used only if the login fails."""
         if self._held is not None and self._held.refused:
             with contextlib.suppress(MarketplaceError):
                 await self.renew()
         return self.current or await self.renew()
 
     async def replace(self, refused: Token, call: str) -> Token:
-        """A call other than the poll was answered 401 with this token. Returns the token to repeat it with.
+        """Return a token to repeat a call other than a poll, after a 401 with the `refused` one.
 
-        Raises Unauthorized when a repeat is of no use, and what a login may raise. `call` names what was called.
+        Raises Unauthorized if a repeat cannot help, and the errors of a login. `call` identifies the call.
         """
         held = self._held
         if held is None or held.token.access_token != refused.access_token:
             return await self.token()
-        if (held.worked and call in self._refused_calls) or (held.is_doubted and self._is_young(held)):
+        if (held.worked and call in self._refused_calls) or (held.is_doubted and self._is_new(held)):
             raise Unauthorized("not_permitted")
         self._remember(call, held)
         held.refused = self._in_place = True
         return await self.renew()
 
     def drop(self, refused: Token, call: str) -> None:
-        """A poll was answered 401 with this token: the next call logs in. Raises LoginRefused when the account is refused."""
+        """Drop the token after a poll's 401; the next call logs in. Raises LoginRefused if the account is refused."""
         held = self._held
         if held is None or held.token.access_token != refused.access_token:
             return
         self._remember(call, held)
         self._held, self._in_place = None, True
-        if held.is_doubted and self._is_young(held):
+        if held.is_doubted and self._is_new(held):
             raise self._refuse("unauthorized_again", most_s=self._waits.limited_s)
 
-    def _is_young(self, held: _Held) -> bool:
+    def _is_new(self, held: _Held) -> bool:
         return self._clock.monotonic() - held.since <= JUST_S
 
     def _remember(self, call: str, held: _Held) -> None:
-        is_young = held.worked > 0 and held.token.expires_utc - self._clock.now() > YOUNG
+        is_young = held.worked > 0 and held.token.expires_utc - self._clock.now() > EARLY
         self._refused_calls[call] = held.token if is_young else None
-        if len(self._refused_calls) > MOST_REFUSED_CALLS:
+        if len(self._refused_calls) > MAX_REFUSED_CALLS:
             self._refused_calls.popitem(last=False)
 
     async def close(self) -> None:
-        """End a login that is under way."""
+        """Cancel a login that is under way."""
         if self._login is not None:
             self._login.cancel()
             await asyncio.wait([self._login])
@@ -214,7 +219,7 @@ class Session:
     # ---- the login ---------------------------------------------------------------------------------------------------
 
     async def renew(self) -> Token:
-        """A new token, by one login for all callers; the old one stays in use until then."""
+        """A new token, by one login for all callers. The old one stays in use until then."""
         if (login := self._login) is None:
             self._login = login = asyncio.create_task(self._log_in())
             login.add_done_callback(self._ended)
@@ -250,12 +255,12 @@ class Session:
     def _ended(self, task: asyncio.Task[Token]) -> None:
         self._login = None
         if not task.cancelled():
-            task.exception()  # read it: asyncio would report it when all callers were cancelled
+            task.exception()  # retrieve it: asyncio would log it if all callers were cancelled
 
     def _put_off(self, error: MarketplaceError) -> None:
-        """A login failed, and its credentials are not the reason."""
+        """Set the wait after a login that failed, but not because of its credentials."""
         if isinstance(error, NotSent):
-            return  # `_line` waits for that
+            return  # `_line` handles this wait
         if isinstance(error, RateLimited):
             wait = self._waits.limited_s
         else:
@@ -266,9 +271,9 @@ class Session:
         self._credentials_refused = False
 
     def _refuse(self, code: str, most_s: float = math.inf) -> LoginRefused:
-        """The credentials are refused, or the token of a fresh login: then for `most_s` at most."""
+        """Set the wait after refused credentials or, for at most `most_s`, after a refused new token."""
         now = self._clock.monotonic()
-        if not (self._credentials_refused and self._login_at > now):  # else one more of the same moment
+        if not (self._credentials_refused and self._login_at > now):  # else it belongs to the same refusal
             self._refusals += 1
             wait = min(self._waits.refused(self._refusals), most_s)
             self._login_at, self._credentials_refused = now + wait, True
@@ -280,10 +285,10 @@ class Session:
         wait = self._login_at - self._clock.monotonic()
         return LoginRefused("login_refused", until=self._clock.now() + timedelta(seconds=wait))
 
-    # ---- how requests end, and whether they leave --------------------------------------------------------------------
+    # ---- outcomes and pauses -----------------------------------------------------------------------------------------
 
     def record_outcome(self, error: MarketplaceError | None, token: Token | None = None, call: str = "") -> None:
-        """How a request of this account ended. `token`: with which it was made, `call` as for `replace`."""
+        """Note the outcome of a request that was made with `token`. `call`: as for `replace`."""
         if error is not None and error.reason in KEPT_HERE:
             self._line.held_back()
             return
@@ -299,22 +304,22 @@ class Session:
         if token is None or not (error is None or isinstance(error, Refused | RateLimited)):
             return
         self._refusals = 0
-        dead = self._refused_calls.pop(call, None)
-        if dead is not None and dead not in {token, *(known for _, known in self._deaths)}:  # ended by another login
-            self._deaths.append((self._clock.monotonic(), dead))
+        ended = self._refused_calls.pop(call, None)  # perhaps by another login
+        if ended is not None and ended not in {token, *(known for _, known in self._early_ends)}:
+            self._early_ends.append((self._clock.monotonic(), ended))
         if self._held is not None and self._held.token.access_token == token.access_token:
             self._held.worked += 1
             self._held.refused = False
 
-    def died_young(self) -> int:
-        """How many tokens worked and were refused long before their end, within the last hour."""
-        if not self._deaths:
+    def early_ends(self) -> int:
+        """The number of tokens that worked but were refused long before their expiry, within the last hour."""
+        if not self._early_ends:
             return 0
-        since = self._clock.monotonic() - DEATHS_S
-        return sum(at >= since for at, _ in self._deaths)
+        since = self._clock.monotonic() - EARLY_ENDS_S
+        return sum(at >= since for at, _ in self._early_ends)
 
     def paused(self, *, polls: bool = False) -> float:
-        """Seconds for which nothing of this account can leave, or no poll; 0 or less: it can."""
+        """Seconds for which requests (or only `polls`) must wait; 0 or less: none."""
         login = self._login_at - self._clock.monotonic() if self._lacks_token(polls=polls) else 0.0
         return max(self._line.wait(), login)
 
@@ -322,15 +327,15 @@ class Session:
         return self._held is None or (self._held.refused and not polls)
 
     def pause_code(self) -> str:
-        """The error_code of a row that waits for the end of a pause."""
+        """The error_code of rows that wait for the pause to end."""
         if self.is_refused():
             return "login_refused"
         if self._line.wait() > 0:
             return HELD_BACK if self._line.is_ours else "unreachable"
-        # The service can be reached: the requests wait because it answers a login with an error.
+        # The marketplace is reachable, but answers logins with an error.
         return "service_error" if self._login_answered and self.paused() > 0 else "unreachable"
 
     def is_refused(self, *, polls: bool = False) -> bool:
-        """Whether the service refuses us: there is no token, and none can be had yet."""
+        """Whether requests wait because the credentials were refused."""
         waits = self._login_at > self._clock.monotonic()
         return self._lacks_token(polls=polls) and self._credentials_refused and waits

@@ -1,1 +1,1 @@
-"""HTTPS to any service: connections, proxies, and what certainly never left. It knows nothing of the marketplace."""
+"""HTTPS connections and proxies, independent of the marketplace's interface."""
