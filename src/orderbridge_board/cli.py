@@ -12,10 +12,11 @@ def board() -> None:
 
 
 @board.command("pair")
-@click.option("--look", is_flag=True, help="The tablet may only view orders.")
+@click.option("--look", "role", flag_value="look", default="act", help="The tablet may only view orders.")
+@click.option("--look-customers", "role", flag_value="look_customers", help="The same, with phone and address.")
 @as_json
 @pass_context
-def pair(context: Context, look: bool, as_json: bool) -> None:
+def pair(context: Context, role: str, as_json: bool) -> None:
     """Print the digits that pair a tablet within 10 minutes."""
     from orderbridge.clock import SystemClock
     from orderbridge_board import devices
@@ -24,7 +25,7 @@ def pair(context: Context, look: bool, as_json: bool) -> None:
     if web.board == "off":
         raise click.ClickException(say("board.off"))
     now = SystemClock().now()
-    code = context.write(lambda tx: devices.new_code(tx, devices.LOOK if look else devices.ACT, now))
+    before, code = context.write(lambda tx: (devices.wrong_tries(tx), devices.new_code(tx, role, now)))
     address = _address(context)
     minutes = round(devices.CODE_LIFE.total_seconds() / 60)
     if as_json:
@@ -32,6 +33,8 @@ def pair(context: Context, look: bool, as_json: bool) -> None:
     else:
         click.echo(f"{code[:4]} {code[4:]}")
         click.echo(say("board.pair", address=address, minutes=minutes), err=True)
+        if before is not None:  # a code that no tablet has used
+            click.echo(say("board.guessed" if before >= devices.MOST_TRIES else "board.unused", count=before), err=True)
 
 
 def _address(context: Context) -> str:

@@ -2,29 +2,32 @@
 
 Rules of this file:
 - Neither code nor cookie is stored: their SHA-256 is. Eight digits could be guessed from it, so a code lives for ten
-  minutes, dies after five wrong tries or its first use, and there is one at a time.
+  minutes, dies after its first use or MOST_TRIES wrong tries, and there is one at a time.
+- Of one code each address has five tries (`Guesses`): others in the network cannot void it with a few requests, and all
+  together hit it once in 100,000 codes.
 - A name is one device's: what it asks for is written under it.
 """
 
 import secrets
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from hashlib import sha256
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, delete, insert, select, update
+from sqlalchemy import ColumnElement, Connection, bindparam, delete, insert, select, update
 
 from orderbridge.store.own_tables import devices, pairing
 
 DIGITS = 8
 CODE_LIFE = timedelta(minutes=10)
-TRIES = 5
+TRIES, MOST_TRIES = 5, 1000  # with one code: of one address, and of all
 COOKIE_BYTES = 32
 LONGEST_NAME = 40
 SEEN_EVERY = timedelta(minutes=1)  # so often at most is it written that a device was there
 ONLY = 1  # the row of delivery_board_pairing
-LOOK, ACT = "look", "act"
+LOOK, LOOK_CUSTOMERS, ACT = "look", "look_customers", "act"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,31 +44,66 @@ class Device:
         """Whether it may act."""
         return self.role == ACT
 
+    @property
+    def sees_customers(self) -> bool:
+        """Whether it may show a phone and an address."""
+        return self.role != LOOK
+
     def is_due(self, now: datetime) -> bool:
         """Whether it is to be written again that it was there."""
         return self.seen < now - SEEN_EVERY
+
+
+class Guesses:
+    """The tries of each address with the code that pairs now."""
+
+    def __init__(self) -> None:
+        self._code: str | None = None  # its hash
+        self._counts: Counter[str] = Counter()
+
+    def is_too_many(self, code: str, address: str) -> bool:
+        """Count one more, of an address that tries the code with this hash."""
+        if code != self._code:
+            self._code, self._counts = code, Counter()
+        self._counts[address] += 1
+        return self._counts[address] > TRIES
 
 
 def new_code(connection: Connection, role: str, now: datetime) -> str:
     """A code with which one device can be paired; the one before it is void."""
     code = f"{secrets.randbelow(10**DIGITS):0{DIGITS}}"
     connection.execute(delete(pairing))
-    row = {"code_hash": _hash(code), "role": role, "expires_utc": now + CODE_LIFE, "tries_left": TRIES}
+    row = {"code_hash": _hash(code), "role": role, "expires_utc": now + CODE_LIFE, "tries_left": MOST_TRIES}
     connection.execute(insert(pairing).values(id=ONLY, **row))
     return code
+
+
+def wrong_tries(connection: Connection) -> int | None:
+    """With the last code, where no tablet was paired with it; None: there is no such code."""
+    left = connection.execute(select(pairing.c.tries_left)).scalar()
+    return None if left is None else MOST_TRIES - left
+
+
+def _is_good(now: datetime) -> list[ColumnElement[bool]]:
+    return [
+        pairing.c.id == ONLY,
+        pairing.c.tries_left > 0,
+        pairing.c.expires_utc > now,
+        pairing.c.expires_utc <= now + CODE_LIFE,  # else the clock was set back, and it would live on for as long
+    ]
+
+
+def good_code(connection: Connection, now: datetime) -> str | None:
+    """The hash of the code that pairs now."""
+    return connection.execute(select(pairing.c.code_hash).where(*_is_good(now))).scalar()
 
 
 def pair(connection: Connection, code: str, name: str, now: datetime) -> str | None:
     """The cookie of a new device, in exchange for the code; None: it is wrong, used, too old, or tried too often.
 
-    A try is counted before the code is compared, and by who writes: many at once have five together.
+    A try is counted before the code is compared, and by who writes: many at once have MOST_TRIES together.
     """
-    counted = update(pairing).where(
-        pairing.c.id == ONLY,
-        pairing.c.tries_left > 0,
-        pairing.c.expires_utc > now,
-        pairing.c.expires_utc <= now + CODE_LIFE,  # else the clock was set back, and it would live on for as long
-    )
+    counted = update(pairing).where(*_is_good(now))
     if not connection.execute(counted.values(tries_left=pairing.c.tries_left - 1)).rowcount:
         return None
     row = connection.execute(select(pairing.c.code_hash, pairing.c.role)).one()

@@ -98,7 +98,7 @@ async def body(request: Request) -> dict[str, Any]:
     return values
 
 
-def device(connection: Connection, request: Request, *, acts: bool = False) -> Device:
+def device(connection: Connection, request: Request, *, acts: bool = False, customers: bool = False) -> Device:
     """Whose request it is. Raises Refused."""
     cookie = request.cookies.get(COOKIE, "")
     found = devices.known(connection, cookie) if cookie else None
@@ -106,6 +106,8 @@ def device(connection: Connection, request: Request, *, acts: bool = False) -> D
         raise Refused(401, "not_paired")
     if acts and not found.may_act:
         raise Refused(403, "may_only_look")
+    if customers and not found.sees_customers:
+        raise Refused(403, "no_customers")
     return found
 
 

@@ -39,6 +39,7 @@ class BoardPages:
             set()
         )  # hashes of cookies whose device has seen the board, for when no table is to be had
         self._page = shell.version()
+        self._guesses = devices.Guesses()
         self.changes = Changes(lambda: board.daemon, began=time.time_ns() // 1_000_000 % 2**40)  # noqa: TID251
 
     def routes(self) -> list[Route]:
@@ -65,7 +66,9 @@ class BoardPages:
         def read(connection: Connection) -> tuple[dict[str, Any], Any]:
             device = door.device(connection, request)
             found = state(connection, work.settings, problems, now, language)
-            return found | {"device": device.name, "role": device.role}, queries.version(connection)
+            customers = device.sees_customers and _may_show_customers(request, work)
+            shown = found | {"device": device.name, "role": device.role, "customers": customers}
+            return shown, queries.version(connection)
 
         cookie = sha256(request.cookies.get(door.COOKIE, "").encode()).digest()
         try:
@@ -82,7 +85,6 @@ class BoardPages:
         self.changes.shown(version)
         self.changes.expect(card[moment] for card in found["orders"] for moment in ("due", "start", "away"))
         found["n"], found["page"] = number, self._page
-        found["customers"] = _may_show_customers(request, work)
         return await asyncio.to_thread(JSONResponse, found)
 
     async def menu(self, request: Request) -> Response:
@@ -111,7 +113,12 @@ class BoardPages:
         if not _may_show_customers(request, work):
             raise Refused(403, "not_encrypted")
         key = request.query_params.get("key", "")
-        found = await self._read(work, request, lambda tx: queries.customer(tx, key) if key.isprintable() else None)
+
+        def read(connection: Connection) -> dict[str, Any] | None:
+            door.device(connection, request, customers=True)
+            return queries.customer(connection, key) if key.isprintable() else None
+
+        found = await work.database.read(read, snapshot=True)
         if found is None:
             raise Refused(404, "order_gone")
         return JSONResponse(found)
@@ -142,6 +149,9 @@ class BoardPages:
         if not isinstance(code, str) or not isinstance(name, str) or not (name := _name(name)):
             raise Refused(400, "not_understood")
         digits, now = "".join(filter(str.isdigit, code)), work.clock.now()
+        wanted, address = await work.database.read(lambda tx: devices.good_code(tx, now)), request.client
+        if wanted is not None and self._guesses.is_too_many(wanted, address.host if address else ""):
+            raise Refused(429, "too_many_codes")
         cookie = await work.database.run(lambda tx: devices.pair(tx, digits, name, now))
         if cookie is None:
             raise Refused(403, "wrong_code")

@@ -124,6 +124,7 @@ class Tablet:
 
     address: Address
     cookie: str = ""
+    own: str | None = None  # its address
 
     def _raw(self, line: str, body: bytes, changes: dict[str, str | None]) -> bytes:
         authority = f"127.0.0.1:{self.address[1]}"
@@ -142,7 +143,7 @@ class Tablet:
 
     async def post(self, name: str, values: Any, **changes: str | None) -> Answer:
         body = values if isinstance(values, bytes) else json.dumps(values).encode()
-        return answer_of(await sent(self.address, self._raw(f"POST /board/{name}", body, changes)))
+        return answer_of(await sent(self.address, self._raw(f"POST /board/{name}", body, changes), by=self.own))
 
     @contextlib.asynccontextmanager
     async def stream(self) -> AsyncIterator["Ear"]:

@@ -11,7 +11,7 @@ from tests.store.samples import opened as file_opened
 from tests.web.asking import rest_of, sent
 
 from orderbridge_board import devices, door, pages, shell
-from orderbridge_board.devices import ACT, LOOK, TRIES
+from orderbridge_board.devices import ACT, LOOK, LOOK_CUSTOMERS, TRIES
 
 ASKED = ("state", "menu", "technician", "customer", "stream")
 TOLD = ("act", "back", "seen", "here")
@@ -224,20 +224,26 @@ async def test_a_code_makes_one_device_with_a_cookie_that_nobody_else_can_read(s
     assert cookie not in stored.lower()
 
 
-async def test_fifty_guesses_at_once_are_five(shop: Shop, address: Address):
+async def test_fifty_guesses_at_once_are_five_and_void_no_code_for_another_tablet(shop: Shop, address: Address):
     code = shop.database.write_now(a_code)
     wrong = [f"{(int(code) + n) % 10**8:08}" for n in range(1, 51)]
     page = Tablet(address)
     answers = await asyncio.gather(*(page.post("pair", {"code": one, "name": "x"}) for one in wrong))
-    assert {answer.status for answer in answers} == {403}
-    assert (await page.post("pair", {"code": code, "name": "x"})).status == 403
+    assert sorted(answer.status for answer in answers) == [403] * TRIES + [429] * (50 - TRIES)
+    assert shop.database.read_now(devices.wrong_tries) == TRIES
+    refused = await page.post("pair", {"code": code, "name": "x"})
+    assert (refused.status, refused.data["error"]) == (429, "too_many_codes")
+    assert (await Tablet(address, own="127.0.0.2").post("pair", {"code": code, "name": "x"})).status == 200
+    again = {"code": shop.database.write_now(a_code), "name": "x"}
+    assert (await page.post("pair", again)).status == 200
 
 
 async def test_fifty_who_know_the_code_make_one_device(shop: Shop, address: Address):
     code = shop.database.write_now(a_code)
     page = Tablet(address)
     answers = await asyncio.gather(*(page.post("pair", {"code": code, "name": "x"}) for _ in range(50)))
-    assert sorted(answer.status for answer in answers) == [200] + [403] * 49
+    assert sorted({answer.status for answer in answers}) in ([200, 403], [200, 403, 429])
+    assert [answer.status for answer in answers].count(200) == 1
     assert len(shop.database.read_now(devices.listed)) == 1
 
 
@@ -323,6 +329,18 @@ async def test_a_customer_is_shown_on_a_touch_alone_and_of_an_open_order(shop: S
         pos.execute("UPDATE delivery_orders SET ended_utc = '2026-03-01 12:00:00.000', ended_by = 'completed'")
     assert (await tablet.get(f"/board/customer?key={KEY}")).status == 404
     assert CANARY not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("role, status", [(LOOK, 403), (LOOK_CUSTOMERS, 200), (ACT, 200)])
+async def test_a_tablet_that_only_looks_shows_customers_where_it_was_paired_so(
+    role, status, shop: Shop, address: Address
+):
+    order_with_customer(shop)
+    tablet = Tablet(address, shop.pair(role))
+    assert (await tablet.get("/board/state")).data["customers"] is (status == 200)
+    shown = await tablet.get(f"/board/customer?key={KEY}")
+    assert (shown.status, CANARY in shown.text) == (status, status == 200)
+    assert (await tablet.post("act", {})).status == (400 if role == ACT else 403)
 
 
 @pytest.mark.parametrize(

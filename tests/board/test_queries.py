@@ -401,7 +401,9 @@ def test_of_very_many_orders_the_newest_show_what_is_sold(database, pos, monkeyp
 # ---- devices and slots -----------------------------------------------------------------------------------------------
 
 
-def test_a_code_is_good_for_ten_minutes_and_five_tries(database, pos):
+def test_a_code_is_good_for_ten_minutes_and_a_thousand_tries(database, pos, monkeypatch):
+    monkeypatch.setattr(devices, "MOST_TRIES", 3)
+
     def pair(code: str, after: timedelta = timedelta(0)) -> bool:
         return database.write_now(lambda tx: devices.pair(tx, code, "Kasa", NOW + after)) is not None
 
@@ -410,10 +412,12 @@ def test_a_code_is_good_for_ten_minutes_and_five_tries(database, pos):
     assert not pair(code, devices.CODE_LIFE)
     assert pair(code, devices.CODE_LIFE - timedelta(seconds=1))
     code = database.write_now(lambda tx: devices.new_code(tx, devices.LOOK, NOW))
-    assert not any(pair("x") for _ in range(devices.TRIES))
+    assert not any(pair("x") for _ in range(devices.MOST_TRIES))
+    assert database.read_now(lambda tx: devices.good_code(tx, NOW)) is None
     assert not pair(code)
+    assert database.read_now(devices.wrong_tries) == devices.MOST_TRIES
     code = database.write_now(lambda tx: devices.new_code(tx, devices.LOOK, NOW))
-    assert not any(pair("x") for _ in range(devices.TRIES - 1))
+    assert not any(pair("x") for _ in range(devices.MOST_TRIES - 1))
     assert not pair(code, -timedelta(seconds=1))  # the clock was set back: it would live on for as long
     assert pair(code)
     listed = {one["name"]: one["role"] for one in database.read_now(devices.listed)}

@@ -68,9 +68,9 @@ async def until(condition: Callable[[], object]) -> None:
             await asyncio.sleep(0.005)
 
 
-async def sent(address: tuple[str, int], raw: bytes, *, only: bool = False) -> bytes:
-    """Everything that comes back. `only`: the other side hears that nothing follows."""
-    reader, writer = await asyncio.open_connection(*address)
+async def sent(address: tuple[str, int], raw: bytes, *, only: bool = False, by: str | None = None) -> bytes:
+    """Everything that comes back. `only`: the other side hears that nothing follows. `by`: from this address."""
+    reader, writer = await asyncio.open_connection(*address, local_addr=(by, 0) if by else None)
     try:
         writer.write(raw)
         if only:

@@ -40,7 +40,7 @@ function callsOf(state) {
     ["late", orders((one) => one.sounds.includes("overdue")), say("call_overdue")],
     ["begin", orders((one) => one.sounds.includes("start")), say("call_begin")],
   ].filter(([, some]) => some.length).map(([kind, some, what]) => ({
-    kind, key: some[0].key, what: some.length > 1 || kind === "fresh" ? `${what} ${some.length}` : what, which: some.map(numberOf).join(" "),
+    kind, key: some[0].key, what: some.length > 1 || kind === "fresh" ? `${what} ${some.length}` : what, which: some.map((one) => (kind === "stop" && one.restaurant ? `${numberOf(one)} ${one.restaurant}` : numberOf(one))).join(" "),
   }));
   if (state.closed.length) found.push({ kind: "shut", what: say("call_closed"), key: "", which: counted(state.closed) });
   return found;

@@ -28,7 +28,7 @@ export function cardOf(order, about) {
 }
 
 function contentsOf(order, about) {
-  if (order.stop) return [itemsOf(order), el("p", { class: "facts" }, say("stopped_by"))];
+  if (order.stop) return [whoseOf(order), itemsOf(order), el("p", { class: "facts" }, say("stopped_by"))];
   return [
     tagsOf(order, about),
     itemsOf(order),
@@ -38,6 +38,8 @@ function contentsOf(order, about) {
     doneOf(order),
   ];
 }
+
+const whoseOf = ({ restaurant }) => (restaurant ? el("p", { class: "tags" }, el("span", { class: "whose" }, restaurant)) : null);
 
 // About how high it is: a card of many lines is made wide.
 const linesOf = (order) => order.items.reduce((sum, item) => sum + 1 + Math.ceil(item.options.length / 2) + (item.note ? 1 : 0), 0) + Math.floor((order.note ?? "").length / NOTE_LINE);

@@ -149,7 +149,7 @@ function announce(order) {
   const mark = kind + order.key;
   if (!kind || announced.has(mark)) return;
   announced.add(mark);
-  const alert = el("p", { role: "alert" }, say(kind === "stop" ? "announce_stop" : "announce", { number: order.number ?? "?" }));
+  const alert = el("p", { role: "alert" }, say(kind === "stop" ? "announce_stop" : "announce", { number: order.number ?? "?", restaurant: order.restaurant ?? "" }));
   $("alerts").append(alert);
   while ($("alerts").children.length > ALERTS) $("alerts").firstChild.remove();
   setTimeout(() => alert.remove(), ALERT_MS);

@@ -174,9 +174,10 @@ async def test_what_was_cancelled_is_called_by_its_number_and_a_touch_leads_to_i
     await tablet.page.click("#menu")
     await tablet.page.locator(".call.fresh", has_text="YENİ 8").wait_for()
     await asyncio.to_thread(world.cancel_by_customer, orders[-1].key)
-    call = tablet.page.locator(".call.stop", has_text=f"DUR! İPTAL#{orders[-1].number}")
+    call = tablet.page.locator(".call.stop", has_text=f"DUR! İPTAL#{orders[-1].number} Örnek Lokanta Kadıköy")
     await call.click()
     assert await tablet.page.evaluate(IN_SIGHT, tablet.card(orders[-1]))
+    assert await tablet.page.locator(f"{tablet.card(orders[-1])} .whose").text_content() == "Örnek Lokanta Kadıköy"
     await tablet.tap(orders[-1], "stop")
     await call.wait_for(state="detached")
 
