@@ -31,30 +31,9 @@ from orderbridge.texts import (
     text,
 )
 
-PARTS = (
-    "certify.keys_",
-    "arguments.",
-    "listing.",
-    "status.",
-    "check.",
-    "label.",
-    "mark.",
-    "config.",
-    "headings.",
-    "options.",
-    "day.",
-    "story.",
-    "states.",
-    "lights.",
-    "click.",
-    "facts.",
-    "log.",
-    "net.",
-    "liveness.",
-    "demo.",
-    "bundle.",
-    "import.",
-)  # of a sentence or a line
+# What is part of a sentence or of a line.
+LISTED = "arguments listing status check label mark config headings options day story states lights click facts log net"
+PARTS = ("certify.keys_", *(f"{name}." for name in f"{LISTED} liveness demo bundle import".split()))
 for _extension in installed().values():  # each adds its sentences
     _extension.load()
 DOCS = Path(__file__).parents[1] / "docs"
@@ -79,6 +58,11 @@ def source() -> dict[str, ast.Module]:
     }
 
 
+def literals(file: str) -> Iterator[str]:
+    nodes = ast.walk(source()[file])
+    return (node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str))
+
+
 @cache
 def keys_said() -> set[str]:
     """The keys by which the program says something."""
@@ -99,13 +83,7 @@ def keys_said() -> set[str]:
 def test_what_only_commands_say_is_said_by_no_daemon() -> None:
     """It is not read ahead, and a daemon that has no descriptor left could not say it."""
     commands = ("orderbridge/cli/", "orderbridge_certify/", "orderbridge_fleet/cli/", "orderbridge_sandbox/")
-    daemon = {
-        node.value
-        for file, tree in source().items()
-        if not file.startswith(commands)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Constant) and isinstance(node.value, str)
-    }
+    daemon = {word for file in source() if not file.startswith(commands) for word in literals(file)}
     assert set(SENTENCES.words()) >= OF_COMMANDS
     assert [key for key in SENTENCES if key.partition(".")[0] in OF_COMMANDS and key in daemon] == []
 
@@ -117,15 +95,6 @@ def test_a_daemon_speaks_without_a_file_once_it_has_read_ahead(monkeypatch: pyte
     assert text("bad_arguments", "en", argument="food_id", problem="missing").startswith("food_id")
     assert all(problem_text(code, "tr") for code in Code)
     assert say("net.closed_before")
-
-
-def literals() -> set[str]:
-    return {
-        node.value
-        for tree in source().values()
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Constant) and isinstance(node.value, str)
-    }
 
 
 def placeholders(sentence: str) -> set[str]:
@@ -236,11 +205,8 @@ def test_a_whole_sentence_ends_and_turkish_looks_like_it() -> None:
     def fault(said: dict[str, str]) -> str | None:
         if not all(sentence.endswith((".", "?", "}", ":", "--wait")) for sentence in said.values()):
             return "does not end"
-        return (
-            None
-            if TURKISH.search(said["tr"]) or not has_words(said["tr"])
-            else "no Turkish letter in a whole sentence: misspelt"
-        )
+        is_turkish = TURKISH.search(said["tr"]) or not has_words(said["tr"])
+        return None if is_turkish else "no Turkish letter in a whole sentence: misspelt"
 
     assert wrong((key for key in SENTENCES if not key.startswith(PARTS)), fault) == {}
 
@@ -255,7 +221,7 @@ def test_turkish_says_platform_mod_mesaj_and_ileri_tarihli() -> None:
 
 def test_a_sentence_is_used() -> None:
     """By its key, or by the code in it."""
-    known = {*HELP, *keys_said(), *literals()}
+    known = {*HELP, *keys_said(), *(word for file in source() for word in literals(file))}
     unused = [key for key in SENTENCES if key not in known and (key.split(".") * 2)[1] not in known]
     unused = [key for key in unused if not key.startswith(CLICKS)]
     assert [key for key in unused if SENTENCES[key]["en"] not in OPTIONS] == []
@@ -271,31 +237,27 @@ STATEMENT = re.compile(r"\b(?:SELECT|CREATE|INSERT|UPDATE|DELETE|PRAGMA|NULL|CAS
 FOR_EVERYBODY = (
     "orderbridge_sandbox/",  # the marketplace's own words and its control interface, for developers
     "orderbridge/observe/metrics.py",  # Prometheus' HELP
-    "orderbridge/store/tables.py",  # messages of constraints and triggers: in the database since it was made, part of the contract
-    "orderbridge/store/write_guards.py",  # messages of constraints and triggers: in the database since it was made, part of the contract
-    "orderbridge/store/dialects/sqlite.py",  # messages of constraints and triggers: in the database since it was made, part of the contract
+    # Messages of constraints and triggers: in the database since it was made, part of the contract.
+    *(f"orderbridge/store/{file}.py" for file in ("tables", "write_guards", "dialects/sqlite")),
     "orderbridge/store/dialects/mysql.py",  # drivers' words, to know them by
     "orderbridge/actions.py",  # faults of the table of actions, for programmers; its help is looked up
 )
-DRIVERS = {  # their words, to know an error by
-    "no pg_hba.conf entry",
-    "too many connections for",
-    "connection slots are reserved",
-    "database is locked",
-    "database table is locked",
-    "disk is full",
-    "file is not a database",
-    "levels of trigger recursion",
-    "no such table",
-    "no such column",
-    "no such function",
-}
-PROGRAMMERS = {
-    "a document set aside is no order: {}",
-    "base_url must begin with https://",
-    "not connected",
-    "{}: no row in rules.problems, so nobody would know how bad it is",
-}
+# The words of drivers, to know an error by; then those for programmers.
+KNOWN = """no pg_hba.conf entry
+too many connections for
+connection slots are reserved
+database is locked
+database table is locked
+disk is full
+file is not a database
+levels of trigger recursion
+no such table
+no such column
+no such function
+a document set aside is no order: {}
+base_url must begin with https://
+not connected
+{}: no row in rules.problems, so nobody would know how bad it is""".splitlines()
 
 
 def _literals(tree: ast.AST) -> Iterator[str]:
@@ -315,7 +277,7 @@ def _literals(tree: ast.AST) -> Iterator[str]:
 
 def test_what_people_read_stands_in_both_languages_and_not_in_the_program() -> None:
     helps = {said["en"] for key, said in SENTENCES.items() if key.startswith(("options.", "headings."))}
-    known = PROGRAMMERS | DRIVERS | helps
+    known = {*KNOWN, *helps}
     sentences = [
         (file, text)
         for file, tree in source().items()
@@ -374,33 +336,12 @@ def test_technicians_read_the_language_of_the_process(monkeypatch: pytest.Monkey
     assert say("database.unknown", "en") == "Check database.url."
 
 
-PROMISED = [
-    "bad_arguments",
-    "order_unknown",
-    "account_missing",
-    "account_needed",
-    "restaurant_unknown",
-    "order_completed",
-    "order_cancelled",
-    "courier_not_restaurant",
-    "already",
-    "expired",
-    "withdrawn",
-    "superseded",
-    "order_not_found",
-    "food_not_found",
-    "restaurant_not_found",
-    "missing_field",
-    "bad_url_id",
-    "refused",
-    "service_error",
-    "outcome_unknown",
-    "login_refused",
-    "not_permitted",
-    "unreachable",
-    "rate_limited",
-    "timeout",
-]
+PROMISED = (
+    "bad_arguments order_unknown account_missing account_needed restaurant_unknown order_completed order_cancelled"
+    " courier_not_restaurant already expired withdrawn superseded order_not_found food_not_found restaurant_not_found"
+    " missing_field bad_url_id refused service_error outcome_unknown login_refused not_permitted unreachable rate_limited"
+    " timeout"
+).split()
 
 
 def test_every_promised_code_has_its_own_words() -> None:
@@ -414,33 +355,25 @@ def test_a_technical_code_is_told_in_the_words_of_a_plain_one() -> None:
 
 
 def test_an_unknown_code_still_gives_a_sentence_that_carries_it() -> None:
-    assert (
-        text("no_such_code", "en")
-        == "Something unexpected happened (no_such_code). Report this code to technical support."
-    )
+    said = "Something unexpected happened (no_such_code). Report this code to technical support."
+    assert text("no_such_code", "en") == said
     assert "(no_such_code)" in text("no_such_code", "tr")
 
 
-def test_bad_arguments_names_the_argument_and_its_problem() -> None:
-    said = [
-        text("bad_arguments", language, argument="preparing_time", problem="missing") for language in texts.LANGUAGES
-    ]
-    assert said == [
-        "preparing_time alanı boş. Düzeltip yeniden gönderin.",
-        "preparing_time is missing. Correct it and send it again.",
-    ]
-
-
-def test_a_problem_in_other_words_is_taken_as_it_is() -> None:
-    assert text("bad_arguments", "en", argument="reason_id", problem="is 9").startswith("reason_id is 9.")
-
-
-def test_a_missing_fact_is_a_question_mark_and_never_an_error() -> None:
-    assert text("bad_arguments", "en") == "? ?. Correct it and send it again."
-
-
-def test_a_brace_in_a_fact_is_only_a_brace() -> None:
-    assert "{code}" in text("bad_arguments", "en", argument="{code}", problem="missing")
+@pytest.mark.parametrize(
+    "facts, said",
+    [
+        ({"argument": "food_id", "problem": "missing"}, "food_id is missing. Correct it and send it again."),
+        ({"argument": "reason_id", "problem": "is 9"}, "reason_id is 9. Correct it and send it again."),
+        ({}, "? ?. Correct it and send it again."),
+        ({"argument": "{code}", "problem": "missing"}, "{code} is missing. Correct it and send it again."),
+    ],
+    ids=["a known problem", "other words", "a missing fact is no error", "a brace is only a brace"],
+)
+def test_bad_arguments_names_the_argument_and_its_problem(facts: dict[str, str], said: str) -> None:
+    assert text("bad_arguments", "en", **facts) == said
+    turkish = text("bad_arguments", "tr", argument="preparing_time", problem="missing")
+    assert turkish == "preparing_time alanı boş. Düzeltip yeniden gönderin."
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """The judges, on what was seen put together by hand."""
 
+from dataclasses import replace
 from decimal import Decimal
 
 import pytest
@@ -13,6 +14,9 @@ TAKEN = Order(letter="A", visible_s=1.0, taken_s=1.5, revision=2, pos_revision=2
 DONE = Row(action="accept", letter="A", state="done", preparing_time=25)
 TOOK = Call(operation="accept", letter="A", http_status=200)
 ABLE = Answer(verb="cancel", letter="A")
+BY_PERSON = Answer(verb="ticket", holds=False, by_person=True)
+UNABLE = Answer(verb="ticket", able=False)
+UPDATED = Note(what="update", table="delivery_orders", column="pos_total")
 
 
 def seen(*orders: Order, **more: object) -> Seen:
@@ -31,26 +35,11 @@ CASES: list[tuple[str, Judge, Seen, str]] = [
     ("two rows", judging.asked_for("accept"), seen(rows=(DONE, DONE)), "FAIL"),
     ("asked, and no row", judging.asked_for("cancel"), seen(answers=(ABLE,)), "FAIL"),
     ("nobody to ask", judging.asked_for("cancel"), seen(answers=(Answer(verb="cancel", able=False),)), "NOT SEEN"),
-    (
-        "a right time",
-        judging.arguments("accept", lambda row: row.preparing_time in judging.PREPARING_TIME),
-        seen(rows=(DONE,)),
-        "PASS",
-    ),
+    ("a right time", judging.arguments("accept", lambda row: row.preparing_time == 25), seen(rows=(DONE,)), "PASS"),
     ("a reference", judging.has_reference, seen(), "PASS"),
     ("no reference", judging.has_reference, seen(Order(letter="A", taken_s=1.0)), "FAIL"),
-    (
-        "its own columns",
-        judging.own_columns,
-        seen(notes=(Note(what="update", table="delivery_orders", column="pos_total"),)),
-        "PASS",
-    ),
-    (
-        "a column of the daemon's",
-        judging.own_columns,
-        seen(notes=(Note(what="update", table="delivery_orders", column="status"),)),
-        "FAIL",
-    ),
+    ("its own columns", judging.own_columns, seen(notes=(UPDATED,)), "PASS"),
+    ("the daemon's column", judging.own_columns, seen(notes=(replace(UPDATED, column="status"),)), "FAIL"),
     ("a row of the daemon's", judging.own_columns, seen(notes=(Note(what="insert", table="delivery_orders"),)), "FAIL"),
     ("deleted", judging.deletes_nothing, seen(notes=(Note(what="delete", table="delivery_actions"),)), "FAIL"),
     ("a short lock", judging.short_lock, seen(marks={"longest_lock_s": 1.9}), "PASS"),
@@ -60,12 +49,7 @@ CASES: list[tuple[str, Judge, Seen, str]] = [
     ("not booked", judging.books_total, seen(), "NOT SEEN"),
     ("the ticket is right", judging.shown_right("ticket"), seen(answers=(Answer(verb="ticket", holds=True),)), "PASS"),
     ("the ticket is wrong", judging.shown_right("ticket"), seen(answers=(Answer(verb="ticket", holds=False),)), "FAIL"),
-    (
-        "a person has looked",
-        judging.shown_right("ticket"),
-        seen(answers=(Answer(verb="ticket", holds=False, by_person=True),)),
-        "BY A PERSON",
-    ),
+    ("a person has looked", judging.shown_right("ticket"), seen(answers=(BY_PERSON,)), "BY A PERSON"),
     ("what was read", judging.revision_read, seen(marks={"read": 1, "unread": 1}), "PASS"),
     ("what was not read", judging.revision_read, seen(marks={"unread": 2}), "FAIL"),
     ("it did not wait for the lock", judging.revision_read, seen(marks={"unread": 1}), "NOT SEEN"),
@@ -110,12 +94,8 @@ def test_a_wrong_answer_shows_what_was_wanted_and_an_amount_but_no_other_word() 
 @pytest.mark.parametrize(
     "judge, what, why",
     [
-        (judging.shown_right("ticket"), seen(answers=(Answer(verb="ticket", able=False),)), "no_hands"),
-        (
-            judging.shown_right("ticket"),
-            seen(answers=(Answer(verb="ticket", able=False, needs_person=True),)),
-            "needs_person",
-        ),
+        (judging.shown_right("ticket"), seen(answers=(UNABLE,)), "no_hands"),
+        (judging.shown_right("ticket"), seen(answers=(replace(UNABLE, needs_person=True),)), "needs_person"),
         (judging.short_lock, seen(), "locks_hidden"),
     ],
 )

@@ -1,6 +1,6 @@
 """A till for the tests: a good one, and eleven that are wrong in one thing each. Plain DB-API, as a POS developer writes it.
 
-    python till.py URL FOLDER FAULT watch           runs until it is ended; FAULT: none, or one of FAULTS; holds_lock:3
+    python till.py URL FOLDER FAULT watch           runs until it is ended; FAULT: none, or a key of OWN; holds_lock:3
                                                     holds it 3 s, with another :3 it looks every 3 s
     python till.py URL FOLDER FAULT VERB ARGS       its buttons: what --hands of certify is given
 
@@ -16,19 +16,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
-FAULTS = (
-    "accepts_twice",
-    "never_takes_over",
-    "writes_newest",
-    "ignores_cancelled",
-    "tells_no_kitchen",
-    "ignores_contents",
-    "bills_prepaid",
-    "holds_lock",
-    "deferred_begin",
-    "writes_foreign_column",
-    "deletes_row",
-)
 LOOK_S = 0.1
 CANNOT = 64
 

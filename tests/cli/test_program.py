@@ -56,27 +56,21 @@ def test_the_help_lists_the_commands(flag, command):
 
 
 MISTAKES = [
-    ("dance",),
-    ("version", "--loud"),
-    ("order",),
-    ("accept", "KEY"),
-    ("accept", "KEY", "--minutes", "0"),
-    ("accept", "KEY", "--minutes", "1441"),
-    ("accept", "KEY", "--minutes", "soon"),
-    ("accept", "--minutes", "5"),
-    ("cancel", "KEY"),
-    ("cancel", "KEY", "--reason", "9"),
-    ("cancel", "KEY", "--reason", "0"),
-    ("on-the-way",),
-    ("complete", "KEY", "KEY"),
-    ("restaurant", "burn", "KEY"),
-    ("food", "on", "köfte"),
-    ("food", "maybe", "55"),
-    ("actions", "retry", "x"),
-    ("actions", "withdraw"),
-    ("orders", "--limit", "many"),
-    ("sandbox", "--listen", "8443"),
-    ("sandbox", "--listen", "localhost:https"),
+    tuple(words.split())
+    for words in (
+        "dance; version --loud; order; accept KEY; accept KEY --minutes 0; accept KEY --minutes 1441;"
+        " accept KEY --minutes soon; accept --minutes 5; cancel KEY; cancel KEY --reason 9; cancel KEY --reason 0;"
+        " on-the-way; complete KEY KEY; restaurant burn KEY; food on köfte; food maybe 55; actions retry x;"
+        " actions withdraw; orders --limit many; sandbox --listen 8443; sandbox --listen localhost:https"
+    ).split(";")
+]
+FURTHER = [
+    tuple(words.split())
+    for words in (
+        "acceptt; orders --nev; accept KEY --minute 5 --minutess; orders --limit; orders --new=3; complete KEY KEY KEY;"
+        " db; food; sandbox --cooldown long; sandbox --cooldown-scope all; sandbox --directory /dev/null;"
+        " demo --database /; db replay --since yesterday; db replay /; init --language de; day yesterday; erase"
+    ).split(";")
 ]
 
 
@@ -90,26 +84,7 @@ def test_wrong_usage_is_said_and_ends_with_2(arguments, run):
 
 def test_of_wrong_usage_nothing_is_said_in_english_to_a_turk(command, monkeypatch):
     monkeypatch.setenv("LC_ALL", "tr_TR.UTF-8")
-    further = [
-        ("acceptt",),
-        ("orders", "--nev"),
-        ("accept", "KEY", "--minute", "5", "--minutess"),
-        ("orders", "--limit"),
-        ("orders", "--new=3"),
-        ("complete", "KEY", "KEY", "KEY"),
-        ("db",),
-        ("food",),
-        ("sandbox", "--cooldown", "long"),
-        ("sandbox", "--cooldown-scope", "all"),
-        ("sandbox", "--directory", "/dev/null"),
-        ("demo", "--database", "/"),
-        ("db", "replay", "--since", "yesterday"),
-        ("db", "replay", "/"),
-        ("init", "--language", "de"),
-        ("day", "yesterday"),
-        ("erase",),
-    ]
-    english = {arguments: ENGLISH.findall(command(*arguments).err) for arguments in [*MISTAKES, *further]}
+    english = {arguments: ENGLISH.findall(command(*arguments).err) for arguments in [*MISTAKES, *FURTHER]}
     assert {arguments: words for arguments, words in english.items() if words} == {}
 
 
@@ -141,22 +116,18 @@ def test_a_command_that_is_not_complete_shows_what_is_missing(arguments, command
 
 
 @pytest.mark.parametrize(
-    "arguments",
+    "words",
     [
-        ("--config", "FILE", "config", "show"),
-        ("config", "--config", "FILE", "show"),
-        ("config", "show", "--config", "FILE"),
+        "--config FILE config show",
+        "config --config FILE show",
+        "config show --config FILE",
+        "--config missing.toml config show --config FILE",
     ],
-    ids=["before the command", "in between", "after the command"],
+    ids=["before the command", "in between", "after the command", "the last one counts"],
 )
-def test_the_configuration_can_be_named_before_and_after_the_command(arguments, command, configure, config_file):
-    ended = command(*(config_file if part == "FILE" else part for part in arguments))
+def test_the_configuration_can_be_named_before_and_after_the_command(words, command, configure, config_file):
+    ended = command(*(config_file if part == "FILE" else part for part in words.split()))
     assert ended.code == 0
-    assert ended.out.startswith(f"# from {config_file}\n")
-
-
-def test_the_last_one_named_counts(command, configure, config_file, tmp_path):
-    ended = command("--config", tmp_path / "missing.toml", "config", "show", "--config", config_file)
     assert ended.out.startswith(f"# from {config_file}\n")
 
 
@@ -165,19 +136,12 @@ def test_the_configuration_can_be_named_by_the_environment(command, configure, c
     assert command("config", "show").out.startswith(f"# from {config_file}\n")
 
 
-NEEDS_CONFIGURATION = [
-    ("run",),
-    ("status",),
-    ("order", "KEY"),
-    ("complete", "KEY"),
-    ("actions", "retry", "1"),
-    ("db", "sql"),
-]
+NEED_IT = ["run", "status", "order KEY", "complete KEY", "actions retry 1", "db sql"]
 
 
-@pytest.mark.parametrize("arguments", NEEDS_CONFIGURATION, ids=" ".join)
-def test_without_a_configuration_a_command_ends_with_78_and_the_remedy(arguments, command):
-    ended = command(*arguments)
+@pytest.mark.parametrize("words", NEED_IT)
+def test_without_a_configuration_a_command_ends_with_78_and_the_remedy(words, command):
+    ended = command(*words.split())
     assert (ended.code, ended.out) == (78, "")
     assert ended.err == (
         "orderbridge: No configuration file found. Create one with `orderbridge init`, or name one with --config.\n"
@@ -196,35 +160,26 @@ def test_a_configuration_that_is_wrong_ends_with_78_and_names_the_key(arguments,
 
 
 def test_the_configuration_is_shown_without_its_secrets(run, configure):
-    configure(
-        document(
-            database='url = "postgresql://pos:hunter22@db.example/pos"', accounts=account() + account("moda", "x1y2z3")
-        )
-    )
+    url = 'url = "postgresql://pos:hunter22@db.example/pos"'
+    configure(document(database=url, accounts=account() + account("moda", "x1y2z3")))
     for shown in (run("check", "--settings").out, run("check", "--settings", "--json").out):
         assert [secret for secret in (APP, REST, "x1y2z3", "hunter22") if secret in shown] == []
         assert "***" in shown
         assert "db.example" in shown
 
 
-def test_the_configuration_is_shown_key_by_key(run, path):
+def test_the_configuration_is_shown_key_by_key_and_the_environment_wins(run, path, monkeypatch):
+    monkeypatch.setenv("ORDERBRIDGE_MARKETPLACE__COOLDOWN_SECONDS", "45")
     lines = run("check", "--settings").out.splitlines()
-    assert "marketplace.cooldown_seconds = 30.0" in lines
-    assert f"database.url = sqlite:///{path}" in lines
-    assert "accounts[0].name = kadikoy" in lines
-    assert "accounts[0].app_secret_key = ***" in lines
-
-
-def test_the_configuration_can_be_read_by_a_program(run):
+    assert {
+        "marketplace.cooldown_seconds = 45.0",
+        f"database.url = sqlite:///{path}",
+        "accounts[0].name = kadikoy",
+        "accounts[0].app_secret_key = ***",
+    } <= set(lines)
     told = run("check", "--settings", "--json").json
     assert told == run("config", "show", "--json").json
-    assert told["accounts"][0]["name"] == "kadikoy"
-    assert told["marketplace"]["timeout_seconds"] == 20
-
-
-def test_the_environment_wins_and_is_shown(run, monkeypatch):
-    monkeypatch.setenv("ORDERBRIDGE_MARKETPLACE__COOLDOWN_SECONDS", "45")
-    assert run("check", "--settings", "--json").json["marketplace"]["cooldown_seconds"] == 45
+    assert (told["accounts"][0]["name"], told["marketplace"]["timeout_seconds"]) == ("kadikoy", 20)
 
 
 # ---- the entry point -------------------------------------------------------------------------------------------------
@@ -232,16 +187,9 @@ def test_the_environment_wins_and_is_shown(run, monkeypatch):
 
 def installed(*arguments: object, folder: Path) -> subprocess.CompletedProcess[str]:
     environ = {name: value for name, value in os.environ.items() if not name.startswith("ORDERBRIDGE_")}
-    program = Path(sys.executable).with_name("orderbridge")
-    return subprocess.run(
-        [program, *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        cwd=folder,
-        env=environ | {"HOME": str(folder)},
-        check=False,
-        timeout=300,
-    )
+    command = [Path(sys.executable).with_name("orderbridge"), *map(str, arguments)]
+    environ["HOME"] = str(folder)
+    return subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environ, check=False, timeout=300)
 
 
 @pytest.mark.parametrize(
@@ -251,10 +199,9 @@ def installed(*arguments: object, folder: Path) -> subprocess.CompletedProcess[s
         (("status", "--config", "FILE"), 1, "", "pos.db does not exist"),
         (("dance",), 2, "", "Error: No such command 'dance'"),
         (("check", "--config", "FILE"), 69, "that the marketplace works", ""),
-        (("status", "--config", "missing.toml"), 78, "", "there is no such file"),
         (("run", "--config", "missing.toml"), 78, "", "there is no such file"),
     ],
-    ids=["fine", "failed", "usage", "unreachable", "configuration", "configuration of run"],
+    ids=["fine", "failed", "usage", "unreachable", "configuration"],
 )
 def test_the_installed_program_ends_with_its_exit_code_and_no_traceback(
     arguments, code, out, err, configure, config_file, tmp_path
@@ -285,14 +232,10 @@ def test_the_database_of_a_newer_program_is_refused(run, pos):
         assert "nothing was changed" in ended.err
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [("orders",), ("status",), ("actions", "list"), ("quarantine", "list"), ("food", "on", "55")],
-    ids=" ".join,
-)
-def test_a_database_without_our_tables_names_the_command_that_makes_them(arguments, run, path):
+@pytest.mark.parametrize("words", ["orders", "status", "actions list", "quarantine list", "food on 55"])
+def test_a_database_without_our_tables_names_the_command_that_makes_them(words, run, path):
     path.touch()
-    ended = run(*arguments)
+    ended = run(*words.split())
     assert (ended.code, ended.out) == (1, "")
     assert "Run `orderbridge db upgrade`" in ended.err
 
