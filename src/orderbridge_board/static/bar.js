@@ -64,7 +64,7 @@ function messageOf({ state, view, problems, failure, failedTaps, isLost, isCut, 
   return { kind: worst.severity === "severe" ? "red" : "yellow", what: said[0], why: said.slice(1).join(" "), more: found.length - 1 };
 }
 
-const weight = (one) => 8 * Boolean(one.sounds) + 4 * (one.severity === "severe") + 2 * Boolean(one.link && one.link !== "pos") + Boolean(one.link);
+const weight = (one) => [one.sounds, one.severity === "severe", one.link && one.link !== "pos", one.link].reduce((sum, is) => 2 * sum + Number(Boolean(is)), 0);
 
 export const loud = ({ problems }) => problems.filter((one) => one.sounds).map((one) => one.silence);
 

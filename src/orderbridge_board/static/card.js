@@ -140,8 +140,8 @@ function buttonsOf(order, about) {
 function stepOf(order, { tapped, usual }) {
   const { row } = order;
   if (tapped) return button("busy", "step", tapped, { disabled: true });
-  if (row?.back) return button("back", "step", backText(order, whatOf(row)));
-  if (order.away) return button("back", "step", backText(order, say("handed")));
+  if (row?.back) return button("back", "step", backText(whatOf(row)));
+  if (order.away) return button("back", "step", backText(say("handed")));
   if (row?.waits) return button("busy", "step", say("waiting", { what: whatOf(row) }), { disabled: true });
   const [next] = order.actions.filter((one) => one.action !== "cancel");
   if (next?.action === "accept") {
@@ -159,7 +159,7 @@ function sideOf(order, { tapped }) {
   return isSecond && !order.away ? button("handed", "side", say("handed"), { disabled: Boolean(tapped) }) : null;
 }
 
-const backText = (order, what) => [el("span", { class: "what" }, what), " ", el("b", { class: "left" }, say("take_back"))];
+const backText = (what) => [el("span", { class: "what" }, what), " ", el("b", { class: "left" }, say("take_back"))];
 
 // How long it can still be taken back.
 export function countdown(element, order, now) {

@@ -99,6 +99,7 @@ function put(made, attributes, children) {
 }
 
 export function clock(moment, zone, withDate = false) {
+  /** @type {Intl.DateTimeFormatOptions} */
   const form = { hour: "2-digit", minute: "2-digit", timeZone: zone };
   if (withDate) Object.assign(form, { day: "2-digit", month: "2-digit" });
   return new Intl.DateTimeFormat(locale(), form).format(new Date(moment));

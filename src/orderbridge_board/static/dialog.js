@@ -6,7 +6,7 @@ import { READY_MS } from "./steady.js";
 
 let resting = 0;
 
-export const dialog = () => document.getElementById("dialog");
+export const dialog = () => /** @type {HTMLDialogElement | null} */ (document.getElementById("dialog"));
 
 // These come to life when the moment is over; `then` after that.
 function unready(buttons, then) {

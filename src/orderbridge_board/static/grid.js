@@ -42,8 +42,9 @@ function draw(state, now, restedMs) {
     isOneOfMany: new Set(state.orders.map((one) => one.restaurant)).size > 1 || state.open.length + state.closed.length > 1,
   };
   const there = new Set(state.orders.map((one) => one.key));
-  const focused = document.activeElement?.closest(".card[data-key]")?.dataset.key;
-  const { do: part = "" } = document.activeElement?.dataset ?? {};
+  const active = /** @type {HTMLElement | null} */ (document.activeElement);
+  const focused = /** @type {HTMLElement | null | undefined} */ (active?.closest(".card[data-key]"))?.dataset.key;
+  const { do: part = "" } = active?.dataset ?? {};
   for (const [key, card] of cards) if (!there.has(key)) leave(key, card.element);
   for (const order of state.orders) put(order, about);
   place(inOrder(state.orders).map((order) => [order, cards.get(order.key).element]));
@@ -129,7 +130,7 @@ function number() {
     const known = numbers.get(slot);
     return !known || (!known.key && now - known.since > KEY_RESTS_MS);
   });
-  for (const { dataset } of document.querySelectorAll(".card[data-key]")) {
+  for (const { dataset } of /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll(".card[data-key]"))) {
     if (!has.has(dataset.key) && free.length) numbers.set(free.shift(), { key: dataset.key, since: now });
   }
   for (const card of cards.values()) card.element.querySelector(".slot").textContent = "";

@@ -18,7 +18,7 @@ export function makeLanes() {
   )));
 }
 
-const laneOf = (name) => document.querySelector(`.lane.${name}`);
+const laneOf = (name) => /** @type {HTMLElement} */ (document.querySelector(`.lane.${name}`));
 
 // The most urgent first: stop, then by when it should leave, then by when it came.
 export function inOrder(orders) {
@@ -46,7 +46,7 @@ export function place(cards) {
 
 // Each card and each gap is as many rows high as it needs.
 export function pack() {
-  const cards = [...document.querySelectorAll("#cards .card")];
+  const cards = [.../** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll("#cards .card"))];
   const rows = cards.map((one) => `span ${Math.ceil((one.offsetHeight + GAP) / ROW)}`);
   cards.forEach((one, place) => { if (one.style.gridRowEnd !== rows[place]) one.style.gridRowEnd = rows[place]; });
 }
@@ -69,7 +69,7 @@ export function share(isCalm) {
   const isNew = split !== kind || LANES.some((name) => laneOf(name).dataset.columns !== String(wanted[name]));
   split = kind;
   if (!isNew) return false;
-  grid.style.setProperty("--columns", all);
+  grid.style.setProperty("--columns", String(all));
   for (const name of LANES) {
     laneOf(name).dataset.columns = wanted[name];
     laneOf(name).style.setProperty("--columns", wanted[name]);

@@ -96,7 +96,7 @@ export function toggle(row, action, repaint) {
 
 export async function switchTo(values, repaint) {
   const subject = JSON.stringify(Object.fromEntries(["restaurant_id", "food_id", "account"].filter((name) => name in values).map((name) => [name, values[name]])));
-  const row = () => [...document.querySelectorAll(".row")].find((one) => one.dataset.subject === subject);
+  const row = () => [.../** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll(".row"))].find((one) => one.dataset.subject === subject);
   const set = (isOff, text) => {
     row()?.querySelectorAll("button").forEach((one) => { one.disabled = isOff; });
     if (row()) row().querySelector(".verdict").textContent = text;

@@ -32,14 +32,14 @@ function release() {
 }
 
 export function watchFingers() {
-  addEventListener("pointerdown", ({ target }) => {
+  addEventListener("pointerdown", (event) => {
     downSince = performance.now();
-    const button = target.closest?.("button");
+    const button = /** @type {HTMLElement} */ (event.target).closest?.("button");
     refused = button && !isReady(button) ? button.dataset.do ?? button.id : null;
   }, true);
   for (const name of ["pointerup", "pointercancel"]) addEventListener(name, release, true);
   for (const name of ["touchstart", "touchend", "touchcancel"]) {
-    addEventListener(name, (event) => {
+    addEventListener(name, (/** @type {TouchEvent} */ event) => {
       touches = event.touches.length;
       release();
     }, { capture: true, passive: true });

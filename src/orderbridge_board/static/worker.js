@@ -2,13 +2,14 @@
 // customers. The daemon puts a line before this one: `self.shell`, the version and the paths of the page's files.
 
 const WITHIN_MS = 3000; // a computer that is gone gives no answer for minutes
-const { version, paths } = self.shell;
+const worker = /** @type {any} */ (globalThis);
+const { version, paths } = worker.shell;
 const NAME = `orderbridge-${version}`;
 const isPage = (path) => !path.includes(".");
 
-self.addEventListener("install", (event) => {
+worker.addEventListener("install", (event) => {
   // What is no file of the page goes past the worker: a touch must not wait until a worker has begun.
-  event.addRoutes?.({ condition: { urlPattern: new URLPattern({ pathname: "/board/:name" }) }, source: "network" }).catch(() => {});
+  event.addRoutes?.({ condition: { urlPattern: new worker.URLPattern({ pathname: "/board/:name" }) }, source: "network" }).catch(() => {});
   event.waitUntil(keep());
 });
 
@@ -18,18 +19,18 @@ async function keep() {
   for (const some of [paths.filter(isPage), paths.filter((path) => !isPage(path))]) {
     await cache.addAll(some.map((path) => new Request(path, { cache: "no-store", credentials: "omit" })));
   }
-  await self.skipWaiting();
+  await worker.skipWaiting();
 }
 
-self.addEventListener("activate", (event) => event.waitUntil(replace()));
+worker.addEventListener("activate", (event) => event.waitUntil(replace()));
 
 async function replace() {
   const old = (await caches.keys()).filter((name) => name.startsWith("orderbridge-") && name !== NAME);
   await Promise.all(old.map((name) => caches.delete(name)));
-  await self.clients.claim();
+  await worker.clients.claim();
 }
 
-self.addEventListener("fetch", (event) => {
+worker.addEventListener("fetch", (event) => {
   const { origin, pathname } = new URL(event.request.url);
   if (origin !== location.origin || event.request.method !== "GET" || !paths.includes(pathname)) return;
   event.respondWith(isPage(pathname) ? fresh(event.request, pathname) : kept(event.request, pathname));

@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 from tests.board.browser.conftest import FLAGS
 from tests.board.browser.counter import CHROMIUM, Browser, Counter, Tablet, async_playwright, opened
-from tests.test_daemon import Till, certificates, sandbox, till, world
+from tests.test_daemon import WITHIN_S, Till, certificates, sandbox, till, world
 from tests.web.test_service import free_address
 
 from orderbridge import config
@@ -50,7 +50,9 @@ async def counter(sandbox: Sandbox, till: Till, chromium: Browser) -> AsyncItera
 
 async def kept(tablet: Tablet) -> None:
     """The worker is at work, and has all of this version."""
-    await tablet.page.wait_for_function(KEPT, arg=shell.version())
+    async with asyncio.timeout(WITHIN_S):
+        while not await tablet.page.evaluate(KEPT, shell.version()):
+            pass
 
 
 @contextlib.asynccontextmanager
@@ -60,7 +62,10 @@ async def in_its_place(counter: Counter, how: str) -> AsyncIterator[None]:
         yield
         return
 
+    writers = []
+
     async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writers.append(writer)
         if how == "proxy":
             writer.write(b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 6\r\nConnection: close\r\n\r\n<html>")
             writer.close()
@@ -68,6 +73,10 @@ async def in_its_place(counter: Counter, how: str) -> AsyncIterator[None]:
     host, port = counter.settings.web.listen.split(":")
     async with await asyncio.start_server(answer, host, int(port)):
         yield
+    for writer in writers:
+        writer.close()
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()
 
 
 @pytest.mark.parametrize("how", ["refuses", "proxy", "silent"])
