@@ -34,6 +34,18 @@ def web(lines: str) -> str:
     return document(more=f"[web]\n{lines}")
 
 
+def market(line: str, url: str = URL) -> str:
+    return document(marketplace=line, url=url)
+
+
+def acting(line: str) -> str:
+    return document(more=f"[actions]\n{line}")
+
+
+def shop(lines: str) -> str:
+    return document(accounts=account(more=lines))
+
+
 CASES = {
     "plain http": (document(url="http://api.example.com"), "marketplace.base_url", "https://"),
     "plain http, loopback": (document(url="http://127.0.0.1:8080"), "marketplace.base_url", "https://"),
@@ -44,23 +56,15 @@ CASES = {
     "space": (document(url=URL + "/a b"), "marketplace.base_url", "space"),
     "port": (document(url=URL + ":99999"), "marketplace.base_url", "port"),
     "broken bracket": (document(url="https://[::1"), "marketplace.base_url", "IPv6"),
-    "short cooldown": (document(marketplace="cooldown_seconds = 29.9"), "cooldown_seconds", "use 30 or more"),
-    "no cooldown": (
-        document(marketplace="cooldown_seconds = 0", url="https://localhost"),
-        "cooldown_seconds",
-        "more than 0",
-    ),
-    "endless cooldown": (document(marketplace="cooldown_seconds = inf"), "cooldown_seconds", "must be a number"),
-    "short timeout": (document(marketplace="timeout_seconds = 0.5"), "timeout_seconds", "use 1 or more"),
-    "long timeout": (document(marketplace="timeout_seconds = 121"), "timeout_seconds", "120 or less"),
-    "time zone that is a folder": (document(marketplace='timezone = "Europe"'), "timezone", "time zone"),
-    "time zone outside": (document(marketplace='timezone = "../../etc/hosts"'), "timezone", "time zone"),
-    "id of another status": (
-        document(marketplace="needs_payment_status_id = 16"),
-        "needs_payment_status_id",
-        "another",
-    ),
-    "missing certificates": (document(marketplace='ca_file = "no.pem"'), "marketplace.ca_file", "cannot be read"),
+    "short cooldown": (market("cooldown_seconds = 29.9"), "cooldown_seconds", "use 30 or more"),
+    "no cooldown": (market("cooldown_seconds = 0", "https://localhost"), "cooldown_seconds", "more than 0"),
+    "endless cooldown": (market("cooldown_seconds = inf"), "cooldown_seconds", "must be a number"),
+    "short timeout": (market("timeout_seconds = 0.5"), "timeout_seconds", "use 1 or more"),
+    "long timeout": (market("timeout_seconds = 121"), "timeout_seconds", "120 or less"),
+    "time zone that is a folder": (market('timezone = "Europe"'), "timezone", "time zone"),
+    "time zone outside": (market('timezone = "../../etc/hosts"'), "timezone", "time zone"),
+    "id of another status": (market("needs_payment_status_id = 16"), "needs_payment_status_id", "another"),
+    "missing certificates": (market('ca_file = "no.pem"'), "marketplace.ca_file", "cannot be read"),
     "board for others without their names": (web('listen = "0.0.0.0:1"\nboard = "till"'), "web", "hosts"),
     "board at another address": (web('listen = "[fd00::1]:1"\nboard = "beside"'), "web", "hosts"),
     "board nowhere": (web('listen = ""\nboard = "beside"'), "web", "listen"),
@@ -69,8 +73,8 @@ CASES = {
     "host that is none": (web('hosts = ["kasa pc"]'), "web.hosts", "kasa pc"),
     "database that is a text": (document(top='database = "x"'), "database", "must be a table"),
     "account that is a text": (document(top='accounts = ["x"]', accounts=""), "accounts[0]", "must be a table"),
-    "date for a text": (document(marketplace="timezone = 2026-01-01"), "marketplace.timezone", "text in quotes"),
-    "endless number": (document(more=f"[actions]\nmax_in_flight = '{'9' * 5000}'"), "max_in_flight", "maximum size"),
+    "date for a text": (market("timezone = 2026-01-01"), "marketplace.timezone", "text in quotes"),
+    "endless number": (acting(f"max_in_flight = '{'9' * 5000}'"), "max_in_flight", "maximum size"),
     "not an address": ("[marketplace]\n" + account(), "marketplace.base_url", "is missing"),
     "no marketplace": (account(), "marketplace", "is missing"),
     "no accounts": (document(accounts=""), "accounts", "at least one account is needed"),
@@ -79,59 +83,35 @@ CASES = {
     "marketplace that is a text": ('marketplace = "x"\n' + account(), "marketplace", "must be a table"),
     "language": (document(top='language = "de"'), "language", "'tr' or 'en'"),
     "number for a text": (document(top="language = 1"), "language", "'tr' or 'en'"),
-    "text for a number": (document(more='[actions]\nmax_in_flight = "many"'), "max_in_flight", "whole number"),
-    "no thread": (document(more="[actions]\nmax_in_flight = 0"), "max_in_flight", "1 or more"),
-    "negative wait": (
-        document(more="[actions]\nretry_waits_seconds = [-1, 1, 1]"),
-        "retry_waits_seconds[0]",
-        "0 or more",
-    ),
-    "four waits": (
-        document(more="[actions]\nretry_waits_seconds = [1, 1, 1, 1]"),
-        "retry_waits_seconds",
-        "takes at most 3",
-    ),
-    "listen without a port": (document(more='[web]\nlisten = "127.0.0.1"'), "web.listen", "host:port"),
-    "listen without a host": (document(more='[web]\nlisten = ":8480"'), "web.listen", "host:port"),
-    "listen on a word": (document(more='[web]\nlisten = "a:b"'), "web.listen", "port"),
+    "text for a number": (acting('max_in_flight = "many"'), "max_in_flight", "whole number"),
+    "no thread": (acting("max_in_flight = 0"), "max_in_flight", "1 or more"),
+    "negative wait": (acting("retry_waits_seconds = [-1, 1, 1]"), "retry_waits_seconds[0]", "0 or more"),
+    "four waits": (acting("retry_waits_seconds = [1, 1, 1, 1]"), "retry_waits_seconds", "takes at most 3"),
+    "listen without a port": (web('listen = "127.0.0.1"'), "web.listen", "host:port"),
+    "listen without a host": (web('listen = ":8480"'), "web.listen", "host:port"),
+    "listen on a word": (web('listen = "a:b"'), "web.listen", "port"),
     "log format": (document(more='[log]\nformat = "xml"'), "log.format", "'json'"),
-    "unknown key": (document(marketplace="verify = false"), "marketplace.verify", "no such key"),
-    "unknown key of an account": (
-        document(accounts=account(more='pasword = "x"')),
-        "accounts[0].pasword",
-        "no such key",
-    ),
+    "unknown key": (market("verify = false"), "marketplace.verify", "no such key"),
+    "unknown key of an account": (shop('pasword = "x"'), "accounts[0].pasword", "no such key"),
     "account name": (document(accounts=account(".hidden")), "accounts[0].name", "not an account name"),
     "long account name": (document(accounts=account("a" * 65)), "accounts[0].name", "not an account name"),
     "same name twice": (document(accounts=account() + account(rest="other")), "accounts", "'kadikoy' is used twice"),
     "same secrets twice": (document(accounts=account() + account("besiktas")), "accounts", "'kadikoy' and 'besiktas'"),
     "two defaults": (
-        document(accounts=account(more="default = true") + account("besiktas", "other", "default = true")),
+        shop("default = true") + account("besiktas", "other", "default = true"),
         "accounts",
         "(kadikoy, besiktas); keep one",
     ),
     "empty secret": (document(accounts=account(rest=" ")), "accounts[0].rest_secret_key", "is empty"),
     "two lines in a secret": (document(accounts=account(rest="a\\nb")), "accounts[0].rest_secret_key", "line break"),
-    "auto-accept in no time": (
-        document(accounts=account(more="auto_accept_minutes = 0")),
-        "auto_accept_minutes",
-        "1 or more",
-    ),
-    "auto-accept in two days": (
-        document(accounts=account(more="auto_accept_minutes = 2880")),
-        "auto_accept_minutes",
-        "1440",
-    ),
+    "auto-accept in no time": (shop("auto_accept_minutes = 0"), "auto_accept_minutes", "1 or more"),
+    "auto-accept in two days": (shop("auto_accept_minutes = 2880"), "auto_accept_minutes", "1440"),
     "restaurant listed twice": (
-        document(accounts=account(more='[[accounts.restaurants]]\nid = "11111111-1111-4111-8111-111111111111"\n' * 2)),
+        shop('[[accounts.restaurants]]\nid = "11111111-1111-4111-8111-111111111111"\n' * 2),
         "accounts[0].restaurants",
         "listed twice",
     ),
-    "restaurant id": (
-        document(accounts=account(more='[[accounts.restaurants]]\nid = "17"')),
-        "accounts[0].restaurants[0].id",
-        "not a restaurant id",
-    ),
+    "restaurant id": (shop('[[accounts.restaurants]]\nid = "17"'), "restaurants[0].id", "not a restaurant id"),
 }
 
 

@@ -13,22 +13,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from structlog.testing import capture_logs
-from tests.test_daemon import (  # one name after another: they are fixtures
-    COMMAND,
-    TIMEOUT_S,
-    WITHIN_S,
-    Till,
-    begun,
-    certificates,
-    configuration,
-    process,
-    running,
-    sandbox,
-    settings_for,
-    till,
-    until,
-    world,
-)
+from tests.test_daemon import COMMAND, TIMEOUT_S, WITHIN_S, Till, begun, process, running, settings_for, until
 
 from orderbridge import config, service
 from orderbridge import daemon as module
@@ -40,8 +25,6 @@ from orderbridge.jobs.poll import Poller
 from orderbridge.observe import liveness, systemd
 from orderbridge.observe.liveness import MOST_ANSWER, STRANGER, Peer, Pulse, answer, ask, daemons, name_of
 from orderbridge_sandbox import Fault, Sandbox, World
-
-__all__ = ["certificates", "configuration", "sandbox", "till", "world"]
 
 NOBODY = 65534
 
@@ -157,21 +140,16 @@ async def test_another_users_program_is_not_believed_and_is_named(tmp_path: Path
     answering.cancel()
 
 
-@pytest.mark.parametrize(
-    "group, is_ours",
-    [
-        ("0::/system.slice/orderbridge.service", True),
-        ("1:pids:/x\n0::/system.slice/system-orderbridge.slice/orderbridge@kadikoy.service\n", True),
-        ("0::/system.slice/apache2.service", False),
-        ("0::/user.slice/user-1000.slice/user@1000.service/app.slice/orderbridge.service", False),
-        ("", False),
-    ],
-)
-def test_a_service_that_root_named_orderbridge_is_believed(
-    group: str, is_ours: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Path, "read_text", lambda path, _: group)
-    assert Peer(1, NOBODY).is_one_of([1000]) == is_ours
+def test_a_service_that_root_named_orderbridge_is_believed(monkeypatch: pytest.MonkeyPatch) -> None:
+    for group, is_ours in {
+        "0::/system.slice/orderbridge.service": True,
+        "1:pids:/x\n0::/system.slice/system-orderbridge.slice/orderbridge@kadikoy.service\n": True,
+        "0::/system.slice/apache2.service": False,
+        "0::/user.slice/user-1000.slice/user@1000.service/app.slice/orderbridge.service": False,
+        "": False,
+    }.items():
+        monkeypatch.setattr(Path, "read_text", lambda path, _, group=group: group)
+        assert Peer(1, NOBODY).is_one_of([1000]) == is_ours
 
 
 # ---- what hangs in a daemon, and what does not -----------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What is shipped for Prometheus and Grafana names what /metrics shows, and its alerts are raised when they should be."""
+"""What is shipped for Prometheus, Grafana and Compose fits the program: names, alerts, and what is mounted."""
 
 import json
 import re
@@ -8,14 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from orderbridge import config
 from orderbridge.observe.metrics import FAMILIES, MetricKind
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
-ALERTS, TESTS, DASHBOARD = (
-    DEPLOY / "prometheus" / "alerts.yml",
-    DEPLOY / "prometheus" / "alerts_test.yml",
-    DEPLOY / "grafana" / "dashboard.json",
-)
+ALERTS, TESTS = DEPLOY / "prometheus" / "alerts.yml", DEPLOY / "prometheus" / "alerts_test.yml"
+DASHBOARD = DEPLOY / "grafana" / "dashboard.json"
 OF_PROCESS = {"process_resident_memory_bytes", "process_start_time_seconds"}
 # A selector, as {instance="a", code="b"} behind a name; what stands in quotes there is a value.
 SELECTED = re.compile(r"(orderbridge_\w+|process_\w+)\s*(?:\{([^}]*)\})?")
@@ -71,3 +69,16 @@ def test_promtool_agrees() -> None:
     for command in (("check", "rules", ALERTS.name), ("test", "rules", TESTS.name)):
         ran = subprocess.run([tool, *command], cwd=ALERTS.parent, capture_output=True, text=True, check=False)
         assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+def test_what_the_sandbox_profile_of_compose_mounts_is_committed_and_loads(tmp_path: Path) -> None:
+    """It needs nothing set up."""
+    (folder,) = set(re.findall(r"\$\{ORDERBRIDGE_ETC:-\./(\w+)\}", (DEPLOY / "compose.yaml").read_text()))
+    etc = shutil.copytree(DEPLOY / folder, tmp_path / folder)
+    text = (etc / "config.toml").read_text()
+    (etc / "config.toml").write_text(re.sub(r'ca_file = "/var/lib/orderbridge/sandbox-data/.*', "", text))
+    (account,) = config.load(etc / "config.toml", environ={}).accounts
+    assert account.rest_secret_key.get_secret_value() == "sandbox-kadikoy-secret"
+    listed = subprocess.run(["git", "ls-files", "--", folder], cwd=DEPLOY, capture_output=True, text=True, check=False)
+    if listed.returncode == 0:  # else this is no checkout
+        assert len(listed.stdout.splitlines()) == 3

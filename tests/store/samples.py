@@ -297,3 +297,18 @@ def action_row(pos: AnyPos, row_id: int) -> Row:
 def difference(before: Row, after: Row) -> set[str]:
     """The columns that changed."""
     return {column for column in before if before[column] != after[column]}
+
+
+SESSION = {"postgresql": "SELECT pg_backend_pid()", "mariadb": "SELECT connection_id()"}
+_END = {"postgresql": "SELECT pg_terminate_backend(?, 60000)", "mariadb": "KILL ?"}
+_THERE = {
+    "postgresql": "SELECT 1 FROM pg_stat_activity WHERE pid = ?",
+    "mariadb": "SELECT 1 FROM information_schema.processlist WHERE id = ?",
+}
+
+
+def end_session(pos: Pos, session: int) -> None:
+    """End a session of the server, and come back when it is gone."""
+    pos.execute(_END[pos.kind], (session,))
+    while pos.execute(_THERE[pos.kind], (session,)).fetchall():
+        pass

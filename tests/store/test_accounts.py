@@ -38,6 +38,7 @@ LONGEST = timedelta(seconds=50)
 SECOND = timedelta(seconds=1)
 MILLISECOND = timedelta(milliseconds=1)
 HOUR = timedelta(hours=1)
+DAY = 24 * HOUR
 PLAIN = "token-that-nobody-may-read"
 
 
@@ -82,16 +83,6 @@ def test_a_renamed_account_keeps_its_cooldown(database, pos):
     register(database, name="moda")
     assert difference(before, account_row(pos)) == {"name"}
     assert reserve(database) == NOW + LONGEST
-
-
-def test_the_end_of_a_poll_is_noted_for_its_account_alone(database, pos):
-    register(database)
-    register(database, FOREIGN, "besiktas")
-    before = account_row(pos), account_row(pos, FOREIGN)
-    database.write_now(lambda tx: accounts.note_poll(tx, FINGERPRINT, state="ok", last_poll_ok_utc=LATER))
-    assert difference(before[0], account_row(pos)) == {"state", "last_poll_ok_utc"}
-    assert account_row(pos)["last_poll_ok_utc"] == LATER_TEXT
-    assert account_row(pos, FOREIGN) == before[1]
 
 
 def succeed(database: Database, listened_s: int = 0) -> None:
@@ -144,11 +135,16 @@ def test_a_poll_is_noted_before_it_leaves_and_none_may_follow_inside_the_cooldow
     assert reserve(database, fingerprint=FOREIGN) is None
 
 
-def test_the_answer_ends_the_reservation_sooner(database):
+def test_the_answer_ends_the_reservation_sooner_for_its_account_alone(database, pos):
     register(database)
+    register(database, FOREIGN, "besiktas")
     reserve(database)
+    before, foreign = account_row(pos), account_row(pos, FOREIGN)
     until = NOW + timedelta(seconds=31)
-    database.write_now(lambda tx: accounts.note_poll(tx, FINGERPRINT, next_poll_utc=until))
+    answered = {"state": "ok", "last_poll_ok_utc": LATER, "next_poll_utc": until}
+    database.write_now(lambda tx: accounts.note_poll(tx, FINGERPRINT, **answered))
+    assert difference(before, account_row(pos)) == answered.keys()
+    assert (account_row(pos)["last_poll_ok_utc"], account_row(pos, FOREIGN)) == (LATER_TEXT, foreign)
     assert reserve(database, until - MILLISECOND) == until
     assert reserve(database, until) is None
 
@@ -163,12 +159,13 @@ def test_a_clock_that_jumped_back_waits_for_the_longest_cooldown_at_most(databas
 
 
 @only(SQLITE)
-@pytest.mark.parametrize("cell", ["soon", "", "x"])
-def test_a_note_that_cannot_be_read_blocks_for_the_longest_cooldown_at_most(cell, database, pos):
+def test_a_note_that_cannot_be_read_blocks_for_the_longest_cooldown_at_most(database, pos):
     register(database)
-    pos.execute("UPDATE delivery_accounts SET next_poll_utc = ?", (cell,))
-    assert reserve(database) in (None, NOW + LONGEST)
-    assert reserve(database, NOW + LONGEST) is None
+    for number, cell in enumerate(["soon", "", "x"]):
+        now = NOW + number * DAY
+        pos.execute("UPDATE delivery_accounts SET next_poll_utc = ?", (cell,))
+        assert reserve(database, now) in (None, now + LONGEST)
+        assert reserve(database, now + LONGEST) is None
 
 
 def test_an_account_that_is_not_registered_may_not_poll(database, pos):
@@ -222,20 +219,32 @@ def test_an_orphan_goes_to_a_configured_account_that_reaches_its_restaurant(data
 @pytest.mark.parametrize(
     "order, reached_by",
     [
-        ({"account": "kadikoy"}, "besiktas"),
-        ({"account": "gone", "ended_utc": NOW_TEXT}, "besiktas"),
-        ({"account": "gone", "restaurant_id": OTHER}, "besiktas"),
-        ({"account": "gone", "restaurant_id": None}, "besiktas"),
-        ({"account": "gone"}, "gone"),
-        ({"account": "gone"}, "left too"),
+        pytest.param({"account": "kadikoy"}, "besiktas", id="has its account"),
+        pytest.param({"ended_utc": NOW_TEXT}, "besiktas", id="ended"),
+        pytest.param({"restaurant_id": OTHER}, "besiktas", id="of another restaurant"),
+        pytest.param({"restaurant_id": None}, "besiktas", id="of no restaurant"),
+        pytest.param({}, "gone", id="reached by none"),
+        pytest.param({}, "left too", id="left too"),
     ],
-    ids=["has its account", "ended", "of another restaurant", "of no restaurant", "reached by none", "left too"],
 )
 def test_any_other_order_stays_where_it_is(order, reached_by, database, pos):
-    put_order(pos, KEY, **{"restaurant_id": RESTAURANT} | order)
+    put_order(pos, KEY, **{"account": "gone", "restaurant_id": RESTAURANT} | order)
     reaches(pos, reached_by)
     assert adopt(database, "kadikoy", "besiktas") == 0
-    assert order_row(pos)["account"] == order["account"]
+    assert order_row(pos)["account"] == order.get("account", "gone")
+
+
+@only(*SERVERS)
+def test_an_orphan_that_another_account_has_just_taken_over_stays_there(database, pos):
+    put_order(pos, account="gone", restaurant_id=RESTAURANT)
+    reaches(pos, "kadikoy")
+
+    def delivered(*_: Any) -> None:
+        pos.execute("UPDATE delivery_orders SET account = 'besiktas'")
+
+    event.listen(database.engine, "after_cursor_execute", delivered, once=True)
+    adopt(database, "kadikoy", "besiktas")
+    assert order_row(pos)["account"] == "besiktas"
 
 
 # ---- the vault -------------------------------------------------------------------------------------------------------
@@ -246,12 +255,12 @@ def vault(fingerprint: str = FINGERPRINT, app: str = "app", rest: str = "rest") 
 
 
 def token(plain: str = PLAIN, issued: datetime = NOW) -> Token:
-    return Token(plain, issued, issued + 24 * HOUR)
+    return Token(plain, issued, issued + DAY)
 
 
-def save(database: Database, kept: Token | None = None) -> None:
+def save(database: Database, kept: Token | None = None, by: Vault | None = None) -> None:
     register(database)
-    database.write_now(lambda tx: vault().save(tx, kept or token()))
+    database.write_now(lambda tx: (by or vault()).save(tx, kept or token()))
 
 
 def load(database: Database, by: Vault | None = None) -> Token | None:
@@ -273,7 +282,7 @@ def test_a_token_comes_back_as_it_was_and_a_newer_one_takes_its_place(database, 
 
 def test_a_time_of_issue_with_microseconds_does_not_lock_the_token_out(database):
     save(database, token(issued=NOW + timedelta(microseconds=777)))
-    assert load(database) == Token(PLAIN, NOW, NOW + 24 * HOUR)
+    assert load(database) == Token(PLAIN, NOW, NOW + DAY)
 
 
 def test_other_secrets_do_not_open_it(database):
@@ -286,7 +295,7 @@ def test_other_secrets_do_not_open_it(database):
 def test_each_account_opens_its_own_token_alone(database, pos):
     save(database)
     foreign = vault(FOREIGN)
-    database.write_now(lambda tx: foreign.save(tx, token("another")))
+    save(database, token("another"), foreign)
     assert (load(database), load(database, foreign)) == (token(), token("another"))
     pos.execute("DELETE FROM delivery_tokens WHERE fingerprint = ?", (FOREIGN,))
     pos.execute("UPDATE delivery_tokens SET fingerprint = ?", (FOREIGN,))
@@ -322,24 +331,10 @@ def test_a_single_changed_bit_gives_no_token(database, pos):
 @only(SQLITE)
 def test_neither_the_token_nor_a_secret_is_anywhere_in_the_files(path: Path, database):
     secret = Vault(FINGERPRINT, "app-secret-of-the-test", "rest-secret-of-the-test")
-    register(database)
-    database.write_now(lambda tx: secret.save(tx, token()))
+    save(database, by=secret)
     files = [file.read_bytes() for file in path.parent.glob(f"{path.name}*")]
     database.close()
     files.append(path.read_bytes())
     assert len(files) >= 3  # the file, its log, and the file alone again
     hidden = [PLAIN, base64.b64encode(PLAIN.encode()).decode(), "app-secret-of-the-test", "rest-secret-of-the-test"]
     assert [word for word in hidden for file in files if word.encode() in file] == []
-
-
-@only(*SERVERS)
-def test_an_orphan_that_another_account_has_just_taken_over_stays_there(database, pos):
-    put_order(pos, account="gone", restaurant_id=RESTAURANT)
-    put(pos, "delivery_restaurants", account="kadikoy", id=RESTAURANT)
-
-    def delivered(*_: Any) -> None:
-        pos.execute("UPDATE delivery_orders SET account = 'besiktas'")
-
-    event.listen(database.engine, "after_cursor_execute", delivered, once=True)
-    database.write_now(lambda tx: accounts.adopt_orphans(tx, ["kadikoy", "besiktas"]))
-    assert order_row(pos)["account"] == "besiktas"

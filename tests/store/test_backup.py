@@ -100,7 +100,9 @@ def test_nothing_that_is_there_is_overwritten(there: str, tmp_path: Path, source
     assert (beside(target), target.lstat().st_ino) == before
 
 
-def test_who_is_quicker_is_not_overwritten(tmp_path: Path, source, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_comes_meanwhile_is_not_overwritten(
+    tmp_path: Path, source, monkeypatch: pytest.MonkeyPatch
+) -> None:
     fill = backup._fill
 
     def fill_late(one: Path, other: Path) -> None:

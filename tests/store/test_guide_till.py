@@ -3,14 +3,21 @@
 The steps here are the guide's, one for one; the statements are cut out of its page, so that what is printed there is what ran.
 """
 
+import os
 import re
+import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 from docs.build import GUIDES
-from sqlalchemy import update
+from sqlalchemy import URL, Engine, make_url, update
+from tests.databases import MARIADB, POSTGRESQL, SERVERS, only
 from tests.store.samples import NOW, Pos, Refused, Row, arrival, facts, item, key, rows
 
 from orderbridge.model import ActionState
@@ -59,6 +66,9 @@ SQL = {
     "lamp": sql("FROM delivery_lamp"),
     "forget": sql("payload IS NULL"),
 }
+
+
+OVER = {"revision": 2, "last_change": "cancelled", "ended_utc": NOW, "ended_by": "cancelled"}
 
 
 class PowerCut(Exception):
@@ -187,7 +197,6 @@ def own_tables(pos: Pos) -> Iterator[None]:
 
 
 def a_minute_later(pos: Pos) -> None:
-    """As the papers know it."""
     pos.execute("UPDATE till_papers SET since = since - 61")
 
 
@@ -249,10 +258,8 @@ def test_an_order_is_taken_over_printed_and_accepted_once_whoever_dies_when(data
     (order,) = third.all(SQL["open"])
     for _ in range(2):  # a person accepts it again, with a doubled click
         third.ask("accept", order, preparing_time=40)
-    assert [row["request_id"][-2:] for row in rows(pos, "SELECT request_id FROM delivery_actions ORDER BY id")] == [
-        "-1",
-        "-2",
-    ]
+    asked = rows(pos, "SELECT request_id FROM delivery_actions ORDER BY id")
+    assert [row["request_id"][-2:] for row in asked] == ["-1", "-2"]
 
 
 @pytest.mark.usefixtures("own_tables")
@@ -260,11 +267,11 @@ def test_what_changes_is_printed_anew_and_what_is_over_is_never_cooked(database:
     deliver(database, 1, 2, 3)
     till = Till(pos)
     till.take_over()
-    change(database, 3, revision=2, last_change="cancelled", ended_utc=NOW, ended_by="cancelled")  # before its paper
+    change(database, 3, **OVER)  # before its paper
     till.print_papers()
     assert till.paper == ["NEW K1-1: Pide 1, Ayran", "NEW K1-2: Pide 2, Ayran"]
     change(database, 1, revision=2, last_change="status", status="CONFIRMED")
-    change(database, 2, revision=2, last_change="cancelled", ended_utc=NOW, ended_by="cancelled")
+    change(database, 2, **OVER)
     found = till.all(SQL["changed"])  # as a second window of the same till read it, which writes later
     for _ in range(2):
         till.round()
@@ -278,11 +285,8 @@ def test_what_changes_is_printed_anew_and_what_is_over_is_never_cooked(database:
     till.print_papers()
     change(database, 2, payload=None)  # its customer is forgotten
     till.do(SQL["forget"])
-    assert {row["payment_key"]: row["ticket"] == "" for row in rows(pos, "SELECT * FROM till_papers")} == {
-        key(1): False,
-        key(2): True,
-        key(3): False,
-    }
+    emptied = {row["payment_key"]: row["ticket"] == "" for row in rows(pos, "SELECT * FROM till_papers")}
+    assert emptied == {key(1): False, key(2): True, key(3): False}
     assert sorted(till.paper[3:]) == ["CHANGED K1-1: Pide 1, Ayran", "CHANGED K1-3: Pide 3, Ayran"]
     assert rows(pos, "SELECT * FROM delivery_changed_orders") == []
 
@@ -338,7 +342,7 @@ def test_a_paper_that_may_be_out_gets_its_stop_and_one_that_waits_is_dropped(dat
     with pytest.raises(PowerCut):
         till.print_papers()
     for number in (1, 2):
-        change(database, number, revision=2, last_change="cancelled", ended_utc=NOW, ended_by="cancelled")
+        change(database, number, **OVER)
     later = Till(pos, paper=till.paper)
     a_minute_later(pos)
     later.print_papers()  # a program of its own may come before CHANGES: nothing that is over is printed or forgotten
@@ -361,10 +365,95 @@ def test_what_a_dead_till_left_another_prints_and_stops_after_a_minute(database:
     dead.round()  # it lives after all
     assert dead.paper == []
     now = datetime.now(UTC)
-    over = {"revision": 2, "last_change": "cancelled", "ended_utc": now, "ended_by": "cancelled"}
-    change(database, 1, changed_utc=now, **over)
+    change(database, 1, changed_utc=now, **OVER | {"ended_utc": now})
     living.round()
     assert len(living.paper) == 2
     change(database, 1, changed_utc=now - timedelta(seconds=90))
     living.round()
     assert living.paper[2:] == ["STOP K1-1: Pide 1, Ayran"]
+
+
+# ---- the set-up of each server ---------------------------------------------------------------------------------------
+
+# Each under its heading, and nothing but prose between them.
+COMMANDS = {
+    kind.lower(): commands
+    for kind, commands in re.findall(r"### (\w+)\n(?:(?!```|#)[^\n]*\n)*```sh\n(.*?)```", PAGE, re.DOTALL)
+}
+CLIENT = {POSTGRESQL: "psql", MARIADB: "mariadb"}
+MINE = f"obs_guide_{os.getpid()}"
+
+
+def script(kind: str, server: URL) -> str:
+    """What stands there, with names of this run's own. pip, the service and the daemon are not there: without their lines."""
+    lines = [line for line in COMMANDS[kind].splitlines() if not re.match(r"pip|orderbridge check", line)]
+    said = "set -eu -o pipefail\n" + "\n".join(lines)
+    said = re.sub(r"\b(ROLE|USER|OWNER|AUTHORIZATION|grants|TO) (bridge|till)\b", rf"\1 {MINE}_\2", said)
+    said = re.sub(r"\bpos\b", MINE, said)
+    return said.replace("-U postgres", f"-q -v ON_ERROR_STOP=1 -U {server.username}").replace(
+        "-u root", f"-u {server.username}"
+    )
+
+
+def environment(server: URL, own: URL) -> dict[str, str]:
+    """Where the server of the tests is, for its client and for orderbridge."""
+    host, port, password = str(server.host or server.query.get("host", "")), server.port, str(server.password or "")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("ORDERBRIDGE_")}
+    return kept | {
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "PGHOST": host,
+        "PGPORT": str(port or 5432),
+        "PGPASSWORD": password,
+        "PGDATABASE": "postgres",
+        "MYSQL_HOST": host,
+        "MYSQL_TCP_PORT": str(port or 3306),
+        "MYSQL_PWD": password,
+        "MYSQL_UNIX_PORT": str(server.query.get("unix_socket", "")),
+        "ORDERBRIDGE_DATABASE__URL": own.render_as_string(hide_password=False),
+        "ORDERBRIDGE_MARKETPLACE__BASE_URL": "https://127.0.0.1:1",
+        "ORDERBRIDGE_ACCOUNTS__0__NAME": "a",
+        "ORDERBRIDGE_ACCOUNTS__0__APP_SECRET_KEY": "x",
+        "ORDERBRIDGE_ACCOUNTS__0__REST_SECRET_KEY": "y",
+    }
+
+
+def remove(engine: Engine, kind: str) -> None:
+    force = " WITH (FORCE)" if kind == POSTGRESQL else ""
+    word = "ROLE" if kind == POSTGRESQL else "USER"
+    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        connection.exec_driver_sql(f"DROP DATABASE IF EXISTS {MINE}{force}")
+        for name in ("bridge", "till"):
+            with suppress(Exception):  # not made: what failed was told before
+                connection.exec_driver_sql(f"DROP {word} {MINE}_{name}")
+
+
+@pytest.mark.slow
+@only(*SERVERS)
+def test_the_set_up_works_in_the_order_in_which_it_stands(kind: str, database: Database, url: str, tmp_path: Path):
+    if shutil.which(CLIENT[kind]) is None:
+        pytest.skip(f"not installed: {CLIENT[kind]}")
+    (tmp_path / "orderbridge.toml").touch(mode=0o600)
+    server = make_url(url)
+    address = re.findall(r'url = "(.*)"', COMMANDS[kind])[0]
+    said = make_url(address)
+    own = server.set(drivername=said.drivername, username=f"{MINE}_bridge", password=said.password, database=MINE)
+    given = environment(server, own)
+    try:
+        done = subprocess.run(
+            ["bash", "-c", script(kind, server)], cwd=tmp_path, env=given, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        daemon = Database(own.set(drivername=server.drivername).render_as_string(hide_password=False), inline=True)
+        till_at = own.set(drivername=server.drivername, username=f"{MINE}_till", password="secret-2")
+        with Pos.at(till_at.render_as_string(hide_password=False)) as pos:
+            for statement in OWN_TABLES:
+                pos.execute(statement.rstrip(";"))
+            deliver(daemon, 1)
+            till = Till(pos)
+            till.round()
+            assert (till.paper, till.waiting()) == (["NEW K1-1: Pide 1, Ayran"], [])
+            with pytest.raises(Refused):
+                pos.execute("DELETE FROM delivery_orders")
+        daemon.close()
+    finally:
+        remove(database.engine, kind)

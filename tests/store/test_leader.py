@@ -8,6 +8,7 @@ import pytest
 from sqlalchemy import Connection, text
 from sqlalchemy.exc import OperationalError
 from tests import databases
+from tests.store.samples import SESSION, Pos, end_session
 
 from orderbridge.store.database import Database
 from orderbridge.store.leader import LeaderLock
@@ -60,35 +61,35 @@ def test_daemons_on_other_databases_of_a_server_do_not_wait_for_each_other(
 
 
 @databases.only(*databases.SERVERS)
-def test_a_right_whose_connection_broke_is_taken_anew_unless_another_was_quicker(daemon: Daemon, database: Database):
+def test_a_right_whose_connection_broke_is_taken_anew_unless_another_was_quicker(daemon: Daemon, pos: Pos):
     first, second = daemon(), daemon()
     assert first.take()
-    kill(database, first)
+    kill(pos, first)
     assert first.take(), "a reload asks while the server is back"
-    kill(database, first)
+    kill(pos, first)
     assert not first.is_lost()
     assert not second.take()
-    kill(database, first)
+    kill(pos, first)
     assert second.take()
     assert first.is_lost()
     assert not first.take()
 
 
 @databases.only(*databases.SERVERS)
-def test_a_right_that_was_lost_unseen_is_not_taken_for_held(daemon: Daemon, database: Database):
+def test_a_right_that_was_lost_unseen_is_not_taken_for_held(daemon: Daemon, pos: Pos):
     first, second = daemon(), daemon()
     assert first.take()
-    kill(database, first)
+    kill(pos, first)
     assert second.take()
     assert not first.take()
 
 
 @databases.only(*databases.SERVERS)
 @pytest.mark.parametrize("at", ["_engine.connect", "_lead"], ids=["that was away for long", "that goes again"])
-def test_a_server_is_asked_again(at: str, daemon: Daemon, database: Database, monkeypatch):
+def test_a_server_is_asked_again(at: str, daemon: Daemon, pos: Pos, monkeypatch):
     first, second = daemon(), daemon()
     assert first.take()
-    kill(database, first)
+    kill(pos, first)
     holder = first._engine if at.startswith("_engine") else first
     with monkeypatch.context() as away:
         away.setattr(holder, at.rpartition(".")[2], refused)
@@ -99,11 +100,11 @@ def test_a_server_is_asked_again(at: str, daemon: Daemon, database: Database, mo
 
 
 @databases.only(*databases.SERVERS)
-def test_what_is_given_back_while_it_is_asked_for_again_is_free(daemon: Daemon, database: Database, monkeypatch):
+def test_what_is_given_back_while_it_is_asked_for_again_is_free(daemon: Daemon, pos: Pos, monkeypatch):
     """The daemon stops in the moment in which its guard takes the right anew, in a thread of its own."""
     first, second = daemon(), daemon()
     assert first.take()
-    kill(database, first)
+    kill(pos, first)
     connect = first._engine.connect
 
     def stopped() -> Connection:
@@ -119,18 +120,10 @@ def refused(*_: object) -> NoReturn:
     raise OperationalError("SELECT 1", {}, ConnectionError("refused"))
 
 
-def kill(database: Database, lock: LeaderLock) -> None:
-    """End the session that holds the right, and come back when it is gone, and the right with it."""
-    postgresql = database.engine.dialect.name == databases.POSTGRESQL
-    connection = lock._connection
-    assert connection is not None
-    number = connection.execute(text("SELECT pg_backend_pid()" if postgresql else "SELECT connection_id()")).scalar()
-    end = "SELECT pg_terminate_backend(:it, 60000)" if postgresql else f"KILL {number}"
-    there = text(f"SELECT 1 FROM information_schema.processlist WHERE id = {number}")
-    with database.engine.connect() as other:
-        other.execute(text(end), {"it": number} if postgresql else {})
-        while not postgresql and other.execute(there).all():
-            pass
+def kill(pos: Pos, lock: LeaderLock) -> None:
+    """End the session that holds the right, and come back when the right is gone with it."""
+    assert lock._connection is not None
+    end_session(pos, lock._connection.execute(text(SESSION[pos.kind])).scalar_one())
 
 
 @databases.only(databases.SQLITE)

@@ -141,12 +141,6 @@ def test_a_new_order_can_be_special(new, columns, expected, database, pos):
     assert len(rows(pos, "SELECT * FROM delivery_new_orders")) == (new is not CANCELED)
 
 
-def test_many_new_orders_are_stored_together(database, pos):
-    insert(database, *(arrival(key(number)) for number in range(150)))
-    for table in ("delivery_orders", "delivery_order_items", "delivery_order_item_options", "delivery_order_events"):
-        assert one(pos, f"SELECT count(DISTINCT payment_key) AS n FROM {table}")["n"] == 150
-
-
 # ---- stored, payloads, with_unresolved_rows ----------------------------------------------------------------------------
 
 

@@ -33,28 +33,12 @@ from orderbridge.store.rows import ORDER, lock
 
 NUMBER = 8000
 BIG = {
-    "delivery_orders",
-    "delivery_order_items",
-    "delivery_order_item_options",
-    "delivery_order_events",
-    "delivery_actions",
-    "delivery_action_attempts",
-    "delivery_quarantine",
+    f"delivery_{name}"
+    for name in "orders order_items order_item_options order_events actions action_attempts quarantine".split()
 }
-PARTIAL = {
-    f"delivery_{name}_ix"
-    for name in (
-        "orders_new",
-        "orders_changed",
-        "orders_open",
-        "orders_taken",
-        "orders_contents",
-        "actions_unfinished",
-        "actions_failed",
-        "actions_withdraw",
-        "quarantine_unresolved",
-    )
-}
+PARTIAL = {f"delivery_orders_{name}_ix" for name in ("new", "changed", "open", "taken", "contents")}
+PARTIAL |= {f"delivery_actions_{name}_ix" for name in ("unfinished", "failed", "withdraw")}
+PARTIAL.add("delivery_quarantine_unresolved_ix")
 SOME = list(keys(NUMBER, 5))
 BORDERS = ("lately", "new_since", "unacknowledged_since", "unseen_since", "undecided_since")
 TIMES: problem_queries.Times = {**dict.fromkeys(BORDERS, NOW), "by_board": 0}
@@ -153,6 +137,8 @@ WORK: dict[str, Work] = {
     "new orders": ask("SELECT * FROM delivery_new_orders ORDER BY received_utc"),
     "changed orders": ask("SELECT * FROM delivery_changed_orders ORDER BY changed_utc"),
     "open orders": ask("SELECT * FROM delivery_open_orders ORDER BY changed_utc"),
+    "open orders by their arrival": ask("SELECT * FROM delivery_open_orders ORDER BY received_utc"),
+    "changed orders by their arrival": ask("SELECT * FROM delivery_changed_orders ORDER BY received_utc LIMIT 5"),
     "new orders of a restaurant": ask("SELECT * FROM delivery_new_orders WHERE restaurant_id = 'x'"),
     "a row's state": ask(f"SELECT state, error_code, error_text FROM delivery_actions WHERE id = {ROW_ID}"),
     "an order taken over": lambda tx: tx.exec_driver_sql(
@@ -241,14 +227,11 @@ def test_the_short_look_of_mariadb_reads_the_newest_rows_alone(years):
         assert [scans for _, scans in found] == [[]]
 
 
-def test_a_statement_that_reads_everything_is_seen(years):
+def test_a_statement_that_reads_everything_is_seen_and_the_years_are_what_the_plans_are_made_for(years):
     with plans(years) as found, years.engine.begin() as connection:
         connection.exec_driver_sql("SELECT count(*) FROM delivery_orders WHERE customer_name = 'x'")
         connection.exec_driver_sql("SELECT id FROM delivery_actions WHERE created_by = 'x'")
-    assert [len(scans) for statement, scans in found if statement.startswith("SELECT count")] == [1]
-    assert [len(scans) for statement, scans in found if statement.startswith("SELECT id")] == [1]
-
-
-def test_the_years_are_what_the_plans_are_made_for(years):
+    for begins in ("SELECT count", "SELECT id"):
+        assert [len(scans) for statement, scans in found if statement.startswith(begins)] == [1]
     new, waiting = years.read_now(lambda tx: (orders.counts(tx)["new"], len(unfinished.read_unfinished(tx)[0])))
     assert (new, waiting) == (NEW, UNFINISHED)

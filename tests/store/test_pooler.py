@@ -117,7 +117,7 @@ def test_also_when_others_use_it_at_the_same_time(url: str):
     with bouncer(url, "transaction") as behind, ThreadPoolExecutor(4) as threads:
         using = [threads.submit(use) for _ in range(4)]
         try:
-            for _ in range(50):
+            for _ in range(20):
                 with member(behind) as membership, pytest.raises(Unusable):
                     membership.take()
         finally:

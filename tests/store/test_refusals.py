@@ -13,6 +13,7 @@ from orderbridge.store.database import Database
 from orderbridge.store.failures import is_ours, is_refusal
 
 EVENTS = "delivery_order_events"
+ORDERS = "ALTER TABLE delivery_orders"
 
 
 class Case(NamedTuple):
@@ -43,26 +44,22 @@ def on_sqlite(body: str) -> Case:
     return Case(f"CREATE TRIGGER pos_check BEFORE INSERT ON delivery_orders BEGIN {body};END", "DROP TRIGGER pos_check")
 
 
+LONG = "".join(f"{number:x}" for number in range(9000))
+UNIQUE = Case("CREATE UNIQUE INDEX pos_ux ON delivery_orders (order_number)", "DROP INDEX pos_ux")
 ON_POSTGRESQL = {
     "NOT NULL": Case(
-        "ALTER TABLE delivery_orders ADD pos_number INTEGER; UPDATE delivery_orders SET pos_number = 1;"
-        " ALTER TABLE delivery_orders ALTER pos_number SET NOT NULL",
-        "ALTER TABLE delivery_orders DROP pos_number",
+        f"{ORDERS} ADD pos_number INTEGER; UPDATE delivery_orders SET pos_number = 1; {ORDERS} ALTER pos_number SET NOT NULL",
+        f"{ORDERS} DROP pos_number",
     ),
-    "unique": Case("CREATE UNIQUE INDEX pos_ux ON delivery_orders (order_number)", "DROP INDEX pos_ux"),
-    "long index": Case(
-        "CREATE INDEX pos_ix ON delivery_orders (note)",
-        "DROP INDEX pos_ix",
-        "".join(f"{number:x}" for number in range(9000)),
-    ),
+    "unique": UNIQUE,
+    "long index": Case("CREATE INDEX pos_ix ON delivery_orders (note)", "DROP INDEX pos_ix", LONG),
     "own code": trigger("RAISE EXCEPTION 'no' USING ERRCODE = 'POS01'"),
     "code of the server": trigger("RAISE EXCEPTION 'no' USING ERRCODE = '57014'"),
     "several rows": trigger("NEW.note := (SELECT 1 UNION SELECT 2)"),
     "assert": trigger("ASSERT false"),
     "division": trigger("NEW.total := 1 / 0"),
     "exclusion": Case(
-        "ALTER TABLE delivery_orders ADD CONSTRAINT pos_x EXCLUDE USING btree (order_number WITH =)",
-        "ALTER TABLE delivery_orders DROP CONSTRAINT pos_x",
+        f"{ORDERS} ADD CONSTRAINT pos_x EXCLUDE USING btree (order_number WITH =)", f"{ORDERS} DROP CONSTRAINT pos_x"
     ),
 }
 OURS_ON_POSTGRESQL = {
@@ -76,12 +73,8 @@ OURS_ON_POSTGRESQL = {
     ),
 }
 ON_MARIADB = {
-    "NOT NULL": Case(
-        "ALTER TABLE delivery_orders ADD pos_number INTEGER NOT NULL", "ALTER TABLE delivery_orders DROP pos_number"
-    ),
-    "unique": Case(
-        "CREATE UNIQUE INDEX pos_ux ON delivery_orders (order_number)", "DROP INDEX pos_ux ON delivery_orders"
-    ),
+    "NOT NULL": Case(f"{ORDERS} ADD pos_number INTEGER NOT NULL", f"{ORDERS} DROP pos_number"),
+    "unique": UNIQUE._replace(undone="DROP INDEX pos_ux ON delivery_orders"),
     "own key": Case(
         "CREATE TABLE pos_log (id INT PRIMARY KEY); INSERT INTO pos_log VALUES (7);"
         " CREATE TRIGGER pos_check BEFORE INSERT ON delivery_orders FOR EACH ROW INSERT INTO pos_log VALUES (7)",
@@ -91,13 +84,8 @@ ON_MARIADB = {
     "no number": signal("SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'no'"),
     "several rows": signal("SET NEW.note = (SELECT 1 UNION SELECT 2)"),
     "itself": signal("UPDATE delivery_orders SET note = ''"),
-    "check": Case(
-        "ALTER TABLE delivery_orders ADD CONSTRAINT pos_ck CHECK (note = '')",
-        "ALTER TABLE delivery_orders DROP CONSTRAINT pos_ck",
-    ),
-    "too long": Case(
-        "ALTER TABLE delivery_orders MODIFY note VARCHAR(4)", "ALTER TABLE delivery_orders MODIFY note LONGTEXT"
-    ),
+    "check": Case(f"{ORDERS} ADD CONSTRAINT pos_ck CHECK (note = '')", f"{ORDERS} DROP CONSTRAINT pos_ck"),
+    "too long": Case(f"{ORDERS} MODIFY note VARCHAR(4)", f"{ORDERS} MODIFY note LONGTEXT"),
 }
 OURS_ON_MARIADB = {
     "default": Case(
@@ -111,7 +99,7 @@ OURS_ON_MARIADB = {
 }
 OPEN = "UPDATE delivery_guard SET open = 1"
 ON_SQLITE = {
-    "unique": Case("CREATE UNIQUE INDEX pos_ux ON delivery_orders (order_number)", "DROP INDEX pos_ux"),
+    "unique": UNIQUE,
     "expression": Case("CREATE UNIQUE INDEX pos_ux ON delivery_orders (order_number + 1)", "DROP INDEX pos_ux"),
     "own key": Case(
         "CREATE TABLE pos_log (id INTEGER PRIMARY KEY); INSERT INTO pos_log VALUES (7);"
@@ -159,18 +147,18 @@ def take_in(database: Database, payment_key: str, note: str = "") -> None:
     database.write_now(lambda tx: orders.insert_new(tx, "kadikoy", [new], NOW))
 
 
-REFUSED = {databases.SQLITE: ON_SQLITE, databases.POSTGRESQL: ON_POSTGRESQL, databases.MARIADB: ON_MARIADB}
-OURS = {databases.SQLITE: OURS_ON_SQLITE, databases.POSTGRESQL: OURS_ON_POSTGRESQL, databases.MARIADB: OURS_ON_MARIADB}
+CASES = {
+    databases.SQLITE: (ON_SQLITE, OURS_ON_SQLITE),
+    databases.POSTGRESQL: (ON_POSTGRESQL, OURS_ON_POSTGRESQL),
+    databases.MARIADB: (ON_MARIADB, OURS_ON_MARIADB),
+}
 
 
-@databases.only(*databases.KINDS)
 def test_what_the_document_or_the_pos_is_to_blame_for_is_a_refusal_and_what_our_tables_are_is_none(
     database: Database, pos: Pos, kind: str
 ):
-    assert {name: judged(database, pos, case) for name, case in REFUSED[kind].items()} == dict.fromkeys(
-        REFUSED[kind], "refused"
-    )
-    assert {name: judged(database, pos, case) for name, case in OURS[kind].items()} == dict.fromkeys(OURS[kind], "ours")
+    for cases, fault in zip(CASES[kind], ("refused", "ours"), strict=True):
+        assert {name: judged(database, pos, case) for name, case in cases.items()} == dict.fromkeys(cases, fault)
 
 
 @databases.only(databases.SERVERS[0])

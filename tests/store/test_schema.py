@@ -16,12 +16,13 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import inspect
 from sqlalchemy.exc import DBAPIError, OperationalError
 from tests.databases import MARIADB, POSTGRESQL, SERVERS, SQLITE, only, own_database
-from tests.store.samples import opened
+from tests.store.samples import Pos, opened
 from tests.wording import says
 
 from orderbridge.errors import StoreError, Unusable
 from orderbridge.store import schema, tables
 from orderbridge.store.database import Database
+from orderbridge.store.inspection import broken_views
 from orderbridge.store.tables import SCHEMA_VERSION_TABLE, metadata
 
 URLS = {
@@ -167,33 +168,23 @@ def test_a_later_migration_is_there_whole_or_not_at_all(path, database, later):
 
 
 @only(SQLITE)
-@pytest.mark.parametrize("ask", [schema.upgrade, schema.check], ids=["upgrade", "check"])
-def test_a_schema_of_a_newer_program_is_refused_and_nothing_is_changed(ask, path, database, pos):
-    pos.execute("UPDATE delivery_schema_version SET version_num = '0099'")
+@pytest.mark.parametrize(
+    "ask, version, said",
+    [
+        (schema.upgrade, "0099", f"schema 0099, but this program knows only up to {tables.HEAD}.*Install the newer"),
+        (schema.check, "0099", f"schema 0099, but this program knows only up to {tables.HEAD}.*Install the newer"),
+        (schema.upgrade, "0008", "schema 0008, which only programs from before the first release know"),
+        (schema.check, "0001", "orderbridge db upgrade"),
+    ],
+    ids=["upgrade a newer one", "check a newer one", "upgrade one of before the first release", "check an older one"],
+)
+def test_a_schema_of_another_program_is_refused_and_nothing_is_changed(ask, version, said, path, database, pos):
+    pos.execute("UPDATE delivery_schema_version SET version_num = ?", (version,))
     pos.execute("DROP TABLE delivery_tokens")  # what an older program would be tempted to mend
     before = objects(path)
-    with pytest.raises(
-        StoreError, check=says(f"schema 0099, but this program knows only up to {tables.HEAD}.*Install the newer")
-    ):
+    with pytest.raises(StoreError, check=says(said)):
         database.write_now(ask)
-    assert objects(path) == before
-    assert versions(path) == ["0099"]
-
-
-@only(SQLITE)
-def test_an_older_schema_names_the_command_that_upgrades_it(database, pos):
-    pos.execute("UPDATE delivery_schema_version SET version_num = '0001'")
-    with pytest.raises(StoreError, check=says("orderbridge db upgrade")):
-        database.read_now(schema.check)
-
-
-@only(SQLITE)
-def test_a_schema_of_before_the_first_release_is_refused_and_nothing_is_changed(path, database, pos):
-    pos.execute("UPDATE delivery_schema_version SET version_num = '0008'")
-    before = objects(path)
-    with pytest.raises(Unusable, check=says("schema 0008, which only programs from before the first release know")):
-        database.write_now(schema.upgrade)
-    assert objects(path) == before
+    assert (objects(path), versions(path)) == (before, [version])
 
 
 # ---- the same on servers ---------------------------------------------------------------------------------------------
@@ -307,15 +298,42 @@ def test_on_postgresql_an_upgrade_is_there_whole_or_not_at_all(blank):
     assert described_names(blank) == ["mine"]
 
 
+VIEWS = [name for name, table in metadata.tables.items() if table.is_view]
+RENAME = {MARIADB: "RENAME TABLE {} TO {}", POSTGRESQL: "ALTER VIEW {} RENAME TO {}"}
+
+
+@only(*SERVERS)
+def test_a_broken_view_is_found(database, pos):
+    assert database.read_now(broken_views) == ()
+    pos.execute(RENAME[pos.kind].format(VIEWS[0], "pos_view"))
+    try:
+        assert database.read_now(broken_views) == (VIEWS[0],)
+    finally:
+        pos.execute(RENAME[pos.kind].format("pos_view", VIEWS[0]))
+
+
+def test_views_outlive_the_user_who_made_them(mariadb_server: str):
+    with own_database(mariadb_server, "obs_maker") as url, Pos.at(url) as root:
+        root.execute("CREATE USER obs_maker@'%' IDENTIFIED BY 'x'")
+        root.execute("GRANT ALL ON obs_maker.* TO obs_maker@'%'")
+        try:
+            maker = Database(url.replace("//root@", "//obs_maker:x@"), inline=True)
+            maker.write_now(schema.upgrade)
+            maker.close()
+        finally:
+            root.execute("DROP USER obs_maker@'%'")
+        for view in VIEWS:
+            root.execute(f"SELECT * FROM {view}")
+
+
 # ---- the DDL for the servers -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("url", URLS.values(), ids=URLS.keys())
 def test_the_ddl_of_each_database_has_every_table_and_view(url):
     ddl = schema.offline_sql(url)
-    views = {name for name, table in metadata.tables.items() if table.is_view}
-    assert [view for view in views if f"VIEW {view} AS" not in ddl] == []
-    assert [table for table in metadata.tables.keys() - views if f"CREATE TABLE {table} (" not in ddl] == []
+    assert [view for view in VIEWS if f"VIEW {view} AS" not in ddl] == []
+    assert [table for table in metadata.tables.keys() - VIEWS if f"CREATE TABLE {table} (" not in ddl] == []
     assert f"'{tables.HEAD}'" in ddl
     assert "hunter22" not in ddl
 

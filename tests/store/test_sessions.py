@@ -1,24 +1,15 @@
 """Sessions of a server that are ended by somebody else: the pool gives out none of them, and nothing is lost."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 from sqlalchemy import Connection, text
 from sqlalchemy.exc import DBAPIError
-from tests.databases import MARIADB, POSTGRESQL, SERVERS, only
-from tests.store.samples import Pos, rows
+from tests.databases import POSTGRESQL, SERVERS, only
+from tests.store.samples import SESSION, Pos, end_session, rows
 
 from orderbridge.store.database import Database
 from orderbridge.store.dialects import servers
-
-SESSION = {POSTGRESQL: "SELECT pg_backend_pid()", MARIADB: "SELECT connection_id()"}
-END = {POSTGRESQL: "SELECT pg_terminate_backend(?, 60000)", MARIADB: "KILL ?"}
-THERE = {
-    POSTGRESQL: "SELECT 1 FROM pg_stat_activity WHERE pid = ?",
-    MARIADB: "SELECT 1 FROM information_schema.processlist WHERE id = ?",
-}
-
-End = Callable[[int], None]
 
 
 @pytest.fixture
@@ -28,18 +19,6 @@ def used(url: str, database: Database) -> Iterator[Database]:
     used = Database(url, inline=True)
     yield used
     used.close()
-
-
-@pytest.fixture
-def end(kind: str, pos: Pos) -> End:
-    """End a session, and come back when it is gone."""
-
-    def end(session: int) -> None:
-        pos.execute(END[kind], (session,))
-        while pos.execute(THERE[kind], (session,)).fetchall():
-            pass
-
-    return end
 
 
 @pytest.fixture
@@ -67,20 +46,20 @@ def noted(pos: Pos) -> list[int]:
 
 @only(*SERVERS)
 @pytest.mark.parametrize("idle_s", [servers.IDLE_S, 3600.0], ids=["as it is", "never idle"])
-def test_one_that_ended_while_it_rested_is_not_given_out(idle_s, used, end, kind, pos, monkeypatch):
+def test_one_that_ended_while_it_rested_is_not_given_out(idle_s, used, kind, pos, monkeypatch):
     monkeypatch.setattr(servers, "IDLE_S", idle_s)
     for number, work in enumerate([used.write_now, used.read_now] * 2, 100):
-        end(session_of(used, kind))
+        end_session(pos, session_of(used, kind))
         work(lambda tx: tx.execute(text("SELECT 1")).scalar_one())
         used.write_now(lambda tx, number=number: note(tx, number))
     assert noted(pos) == [100, 101, 102, 103]
 
 
 @only(*SERVERS)
-def test_one_that_ends_in_the_middle_takes_its_whole_transaction_with_it_and_nothing_else(used, end, kind, pos):
+def test_one_that_ends_in_the_middle_takes_its_whole_transaction_with_it_and_nothing_else(used, kind, pos):
     def cut(connection: Connection) -> None:
         note(connection)
-        end(connection.execute(text(SESSION[kind])).scalar_one())
+        end_session(pos, connection.execute(text(SESSION[kind])).scalar_one())
         note(connection, 101)
 
     with pytest.raises(DBAPIError) as failed:

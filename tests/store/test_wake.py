@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import create_engine
 from tests.databases import MARIADB, POSTGRESQL, SERVERS, SQLITE, only
-from tests.store.samples import KEY, NOW, Pos, opened, put_action, put_order
+from tests.store.samples import KEY, NOW, Pos, end_session, opened, put_action, put_order
 
 from orderbridge.model import ActionState, Verdict
 from orderbridge.store import actions, unfinished
@@ -31,9 +31,6 @@ class Bell:
     def ring(self) -> None:
         self.times += 1
         self._rung.set()
-
-    def clear(self) -> None:
-        self._rung.clear()
 
     async def rings(self, within: float = SOON_S) -> bool:
         try:
@@ -227,7 +224,7 @@ async def test_a_till_that_commits_without_a_pause_wakes_seldom_and_with_its_las
             put_action(pos, "activate_food")
             await asyncio.sleep(0)
         took = time.monotonic() - began
-        bell.clear()
+        await bell.rings(0)
         put_action(pos, "activate_food")
         assert await bell.rings()
         assert bell.times <= took / sqlite.REST_S + 2
@@ -285,7 +282,6 @@ SESSIONS = {
     ),
     MARIADB: "SELECT id FROM information_schema.processlist WHERE db = database()",
 }
-END = {POSTGRESQL: "SELECT pg_terminate_backend(?)", MARIADB: "KILL ?"}
 
 
 @only(*SERVERS)
@@ -295,8 +291,8 @@ async def test_a_watch_that_was_cut_off_comes_back_and_looks_at_once(database, k
     bell = Bell()
     watch = asyncio.create_task(database.watch(bell.ring))
     assert await bell.rings()
-    (session,) = set(pos.execute(SESSIONS[kind]).fetchall()) - before
-    pos.execute(END[kind], session)
+    ((session,),) = set(pos.execute(SESSIONS[kind]).fetchall()) - before
+    end_session(pos, session)
     assert await bell.rings()
     put_action(pos)
     assert await bell.rings()

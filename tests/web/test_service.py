@@ -13,24 +13,7 @@ from pathlib import Path
 
 import pytest
 from tests.databases import free_port
-from tests.test_daemon import (  # one name after another: they are fixtures
-    COMMAND,
-    Till,
-    begun,
-    certificates,
-    configuration,
-    ended,
-    failed,
-    log_of,
-    process,
-    running,
-    sandbox,
-    settings_for,
-    till,
-    told,
-    until,
-    world,
-)
+from tests.test_daemon import COMMAND, Till, begun, ended, failed, log_of, process, running, settings_for, told, until
 from tests.web.asking import asked, rest_of
 
 from orderbridge import config, service
@@ -49,8 +32,6 @@ from orderbridge_sandbox import Fault, Sandbox, World
 from orderbridge_sandbox.options import Line
 from orderbridge_sandbox.scenery import KADIKOY
 from orderbridge_sandbox.tls import make_certificates
-
-__all__ = ["certificates", "configuration", "sandbox", "till", "world"]
 
 pytestmark = pytest.mark.timeout(600)
 Address = tuple[str, int]

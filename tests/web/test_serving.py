@@ -34,8 +34,11 @@ def process() -> Process:
 # ---- what is said ----------------------------------------------------------------------------------------------------
 
 
-async def test_alive_until_something_hangs(process: Process):
+async def test_alive_until_something_hangs_and_no_body_is_read(process: Process):
     async with shown(process) as (_, address):
+        assert (await asked(address, "/metrics", body=b"x" * 1000))[0] == 200
+        head = b"POST /livez HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\nContent-Length: 9000000\r\n\r\n"
+        await sent(address, head + b"x" * 9_000_000)
         assert (await asked(address, "/livez"))[::2] == (200, "alive\n")
         process.hangs = "poll kadikoy is overdue by 30 s"
         assert (await asked(address, "/livez"))[::2] == (503, "hung: poll kadikoy is overdue by 30 s\n")
@@ -73,17 +76,13 @@ async def test_metrics_are_in_the_form_that_prometheus_reads(process: Process):
     for family in FAMILIES:
         shown_ = found[family.name.removesuffix("_total")]
         assert (shown_.type, bool(shown_.samples)) == (family.kind, True), family.name
-    assert {one.labels["account"] for one in found["orderbridge_polls"].samples} == {"kadikoy", 'a"b\\c\nd'}
-    assert [one.value for one in found["orderbridge_polls"].samples if one.value] == [3]
-    assert "process_resident_memory_bytes" in found
-
-
-def test_names_are_those_of_prometheus() -> None:
-    for family in FAMILIES:
         assert family.name.endswith("_total") == (family.kind == MetricKind.COUNTER)
         if family.kind == MetricKind.HISTOGRAM:
             assert family.name.endswith("_seconds")
             assert list(family.bounds) == sorted(family.bounds)
+    assert {one.labels["account"] for one in found["orderbridge_polls"].samples} == {"kadikoy", 'a"b\\c\nd'}
+    assert [one.value for one in found["orderbridge_polls"].samples if one.value] == [3]
+    assert "process_resident_memory_bytes" in found
 
 
 async def test_many_scrapes_cost_what_a_few_cost(process: Process):
@@ -95,6 +94,16 @@ async def test_many_scrapes_cost_what_a_few_cost(process: Process):
 
 
 # ---- who asks --------------------------------------------------------------------------------------------------------
+
+
+async def test_ipv6(process: Process):
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError as error:
+        assert error.errno in {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}
+        pytest.skip("this machine has no IPv6")
+    async with shown(process, "[::1]:0") as (_, address):
+        assert (await asked(address, "/livez", host="[::1]:8480"))[0] == 200
 
 
 async def test_a_foreign_name_is_turned_away_and_a_configured_one_is_not(process: Process):
@@ -173,17 +182,6 @@ async def test_odd_headers_change_nothing(process: Process):
         ):
             answer = await sent(address, head + b"\r\n")
             assert (answer.split()[1], answer.endswith(b"\r\n\r\nalive\n")) == (b"200", True)
-
-
-async def test_a_body_is_not_read(process: Process):
-    async with shown(process) as (_, address):
-        assert (await asked(address, "/metrics", body=b"x" * 1000))[0] == 200
-        await sent(
-            address,
-            b"POST /livez HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\nContent-Length: 9000000\r\n\r\n"
-            + b"x" * 9_000_000,
-        )
-        assert (await asked(address, "/livez"))[0] == 200
 
 
 OURS = ["127.0.0.1", "127.0.0.1:8480", "localhost", "LOCALHOST:8480", "localhost.", "[::1]", "[::1]:8480"]
@@ -334,16 +332,6 @@ async def test_an_address_that_is_none_of_ours_or_a_fault_ends_nothing(
             monkeypatch.undo()
             listening.use(at("127.0.0.2:0"))
             await until(lambda: listening.addresses)
-
-
-async def test_ipv6(process: Process):
-    try:
-        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
-    except OSError as error:
-        assert error.errno in {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}
-        pytest.skip("this machine has no IPv6")
-    async with shown(process, "[::1]:0") as (_, address):
-        assert (await asked(address, "/livez", host="[::1]:8480"))[0] == 200
 
 
 async def test_the_same_address_stays_open_and_another_one_replaces_it(process: Process):

@@ -9,8 +9,7 @@ import pytest
 from sqlalchemy import Connection, text
 from sqlalchemy.exc import DBAPIError
 from tests import databases
-from tests.store.test_database import insert
-from tests.store.test_fence import orders
+from tests.store.test_database import insert, orders
 
 from orderbridge.errors import Fenced
 from orderbridge.store.database import Database
