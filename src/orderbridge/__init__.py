@@ -4,7 +4,7 @@ import signal
 import sys
 
 if sys.argv[0].endswith("/orderbridge") and "run" in sys.argv:  # a SIGHUP during the imports would end the daemon
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})  # until observe.systemd.hear_reloads
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})  # until observe.systemd.handle_reloads
 
 from importlib.metadata import PackageNotFoundError, version
 

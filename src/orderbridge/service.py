@@ -70,7 +70,7 @@ class Service:
         loop = asyncio.get_running_loop()
         for number, heard in ((signal.SIGTERM, self._end), (signal.SIGINT, self._end), (signal.SIGHUP, self._reload)):
             loop.add_signal_handler(number, heard)
-        systemd.hear_reloads()
+        systemd.handle_reloads()
         alive = asyncio.gather(self._say_alive(), liveness.answer(self._name, self._say, on_holder=self._see_holder))
         self._serving = asyncio.create_task(self._serve())
         try:
@@ -99,7 +99,7 @@ class Service:
             before = hung
             await asyncio.sleep(ALIVE_S)
 
-    # ---- for whoever asks over HTTP (web.listening) --------------------------------------------------------------------
+    # ---- for whoever asks over HTTP (web.listening) ------------------------------------------------------------------
 
     def hung(self) -> str | None:
         """What hangs, so that a restart would help; None: nothing does."""
@@ -123,7 +123,10 @@ class Service:
         return [one for one in found if one is not None]
 
     def _see_holder(self, peer: liveness.Peer | None) -> None:
-        """Who has our name. One that waits for another daemon is not at work, and replicas may share a configuration."""
+        """Who has our name.
+
+        One that waits for another daemon is not at work, and replicas may share a configuration.
+        """
         is_replica = peer is not None and peer.uid == os.geteuid() and self._settings.fleet.from_database
         found = None if peer is None or self._daemon is None or is_replica else str(peer)
         if found is not None and found != self._kept.name_holder:

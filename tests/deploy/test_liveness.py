@@ -23,7 +23,7 @@ from orderbridge.daemon import Daemon
 from orderbridge.jobs.acknowledge import Polled
 from orderbridge.jobs.poll import Poller
 from orderbridge.observe import liveness, systemd
-from orderbridge.observe.liveness import MOST_ANSWER, STRANGER, Peer, Pulse, answer, ask, daemons, name_of
+from orderbridge.observe.liveness import MAX_ANSWER, STRANGER, Peer, Pulse, answer, ask, daemons, name_of
 from orderbridge_sandbox import Fault, Sandbox, World
 
 NOBODY = 65534
@@ -91,7 +91,7 @@ async def test_the_daemon_answers_while_it_lives_and_the_next_one_waits_for_its_
 
 def test_a_long_path_gives_a_name_too_and_two_paths_two() -> None:
     long = Path("/", *(["a" * 100] * 3))
-    assert len(name_of(long / "1.toml").encode()) <= liveness.MOST
+    assert len(name_of(long / "1.toml").encode()) <= liveness.MAX_NAME
     assert name_of(long / "1.toml") != name_of(long / "2.toml")
     assert name_of(Path("/etc/x/../orderbridge/config.toml")) == "orderbridge:/etc/orderbridge/config.toml"
 
@@ -133,7 +133,7 @@ async def test_another_users_program_is_not_believed_and_is_named(tmp_path: Path
         assert (said.split(":")[0], f"UID {NOBODY}" in said) == (STRANGER, True)
         believed = await asyncio.to_thread(ask, name, [NOBODY])
         assert believed.startswith("alive")
-        assert len(believed) < 2 * MOST_ANSWER
+        assert len(believed) < 2 * MAX_ANSWER
         answering = asyncio.create_task(answer(name, lambda: "alive", on_holder=holders.append))
         await until(lambda: holders)
         assert [holder and holder.uid for holder in holders] == [NOBODY]

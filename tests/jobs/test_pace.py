@@ -11,7 +11,7 @@ from tests.jobs.conftest import OpenShop
 from tests.jobs.shop import COOLDOWN_S, TIMEOUT_S, FakeClock
 
 from orderbridge.errors import NotSent
-from orderbridge.net.http import CATCH_UP_PER_S, MOST_EVEN_S, Allowance, Importance, Pace, Wire
+from orderbridge.net.http import CATCH_UP_PER_S, MAX_EVEN_S, Allowance, Importance, Pace, Wire
 from orderbridge.texts import line_remedy
 
 
@@ -156,7 +156,7 @@ async def test_polls_that_are_overdue_do_not_all_open_their_connections_at_once(
     await asyncio.sleep(1)
     left = await polls(wire, 2000)
     assert max(sum(since <= one < since + 1 for one in left) for since in left) <= 1000
-    assert max(left) <= MOST_EVEN_S + 2000 / 900
+    assert max(left) <= MAX_EVEN_S + 2000 / 900
 
 
 async def test_beside_polls_that_are_overdue_an_action_leaves_at_once() -> None:
@@ -182,5 +182,5 @@ async def test_for_evenness_alone_a_poll_waits_a_second_and_no_longer() -> None:
     wire = a_wire()
     wire.poll_evenly(100)
     left = await polls(wire, 500)
-    assert sum(at < MOST_EVEN_S for at in left) <= 100
-    assert max(left) <= MOST_EVEN_S + 400 / 451
+    assert sum(at < MAX_EVEN_S for at in left) <= 100
+    assert max(left) <= MAX_EVEN_S + 400 / 451

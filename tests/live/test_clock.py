@@ -131,7 +131,7 @@ async def test_a_clock_that_jumps_by_ten_years_ends_no_order(
     monkeypatch.setattr(upkeep, "sweep", watched)
     monkeypatch.setattr(upkeep, "SWEEP_S", 0.05)
     monkeypatch.setattr(upkeep, "HEALTH_S", 0.05)
-    monkeypatch.setattr(health, "LEAST_LATE_S", 600.0)  # a busy machine's polls are late, whatever the clock says
+    monkeypatch.setattr(health, "MIN_LATE_S", 600.0)  # a busy machine's polls are late, whatever the clock says
     clock = JumpingClock()
     scheduler = SimpleNamespace(now=lambda zone: clock.now().astimezone(zone))
     for part in ("schedulers.base", "executors.base", "triggers.date"):

@@ -127,9 +127,9 @@ def test_what_came_of_too_many_open_files_is_told_as_that(monkeypatch: pytest.Mo
         except OSError as error:
             raise ValueError("not a readable file") from error
     except ValueError as error:
-        assert connector.none_left(error) == "here_files"
+        assert connector.exhausted(error) == "here_files"
     monkeypatch.setattr(socket, "socket", no_socket)
     own = OperationalError("SELECT", None, sqlite3.OperationalError("unable to open database file"))
     assert remedy(own) == Message("line.here_files")
     monkeypatch.undo()
-    assert connector.none_left(ValueError("not a readable file")) == ""
+    assert connector.exhausted(ValueError("not a readable file")) == ""

@@ -27,7 +27,7 @@ from orderbridge.errors import (
 from orderbridge.marketplace.client import Client, login
 from orderbridge.marketplace.session import Session
 from orderbridge.model import Action, CancelReason, Grant, Method, Restaurant, Token, Variables
-from orderbridge.net.http import MOST_LOGINS, Wire
+from orderbridge.net.http import MAX_LOGINS, Wire
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 REST = "77c1f0de-54a3-4b0e-9d7c-2f6b1a8e4c33"
@@ -190,7 +190,7 @@ async def test_many_logins_go_a_few_at_a_time(wire: Wire, service: Service) -> N
     service.before_answer = count
     service.answers = [(200, success({"access_token": "abc", "expiration_date": None}))] * 50
     await asyncio.gather(*(login(wire, app_secret_key="a", rest_secret_key="b") for _ in range(50)))
-    assert most == MOST_LOGINS
+    assert most == MAX_LOGINS
 
 
 # ---- ends that are not OK

@@ -287,9 +287,9 @@ def _end_by_database(error: Any) -> NoReturn:
 def _exhausted(error: Exception) -> str:
     """The sentence about exhausted memory or file descriptors, if these caused the error; else empty."""
     try:
-        from orderbridge.net.connector import none_left
+        from orderbridge.net.connector import exhausted
 
-        reason = none_left(error)
+        reason = exhausted(error)
         return say(f"line.{reason}") if reason else ""
     except (OSError, ImportError) as own:  # the modules cannot be read either
         return str(own)

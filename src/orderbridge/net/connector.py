@@ -1,9 +1,7 @@
-"""From a name to a connection: look-up, TCP, a proxy's tunnel, TLS. Whatever fails here is NotSent.
+"""Opens connections: DNS, TCP, a proxy's tunnel, TLS. Every failure here is NotSent.
 
-`survey` does the same step by step for `orderbridge check`.
-
-An error of the system, of TLS or of a name server becomes a reason, which is a key in sentences/line.toml. An error
-that no table has is described by its own text.
+`survey` does the same step by step for `orderbridge check`. Errors of the system, of TLS and of DNS are mapped to
+reasons, which are keys in sentences/line.toml. Other errors are shown with their own text.
 """
 
 import asyncio
@@ -24,11 +22,11 @@ from orderbridge.net.proxies import HTTPS_PORT, Proxy, proxy_for
 
 _TUNNEL_MADE: Final = 2  # any 2xx
 _PROXY_ANSWERS: Final = dict.fromkeys((502, 503, 504), "proxy_cannot")
-_NEXT_ADDRESS_S: Final = 0.25  # RFC 8305: an address that stays silent does not hold up the next one
-_MOST_NAMES: Final = 5  # of a certificate that was refused
-_MOST_ADDRESSES: Final = 3  # that a survey shows
+_NEXT_ADDRESS_S: Final = 0.25  # RFC 8305: delay before the next address is tried, too
+_MAX_NAMES: Final = 5  # shown of a refused certificate
+_MAX_ADDRESSES: Final = 3  # shown by a survey
 _UNREACHED: Final = frozenset({"dns_failed", "connection_refused", "connect_timeout", "unreachable"})
-_LONGEST: Final = 100  # letters of a name that a stranger chose
+_MAX_NAME: Final = 100  # characters of a certificate's name
 
 Address = tuple[Any, ...]  # as socket.getaddrinfo gives it
 _asking: dict[tuple[asyncio.AbstractEventLoop, str, int], "asyncio.Future[list[Address]]"] = {}
@@ -47,9 +45,9 @@ SYSTEM: Final[Mapping[int, str]] = {
     errno.ENETUNREACH: "net_none",
     errno.ENETDOWN: "net_none",
 }
-_RANKS: Final = list(dict.fromkeys(SYSTEM.values()))  # of several addresses the first of these says most
-_RUN_OUT: Final = frozenset({"here_files", "here_files_of_all", "here_memory"})
-NEEDED: Final = 4  # files at once: SQLite opens so many, and gives them back when the last one fails
+_RANKS: Final = list(dict.fromkeys(SYSTEM.values()))  # the most telling reason first
+_EXHAUSTED: Final = frozenset({"here_files", "here_files_of_all", "here_memory"})
+NEEDED: Final = 4  # free file descriptors that SQLite needs at once
 NAMES: Final[Mapping[int, str]] = {
     socket.EAI_NONAME: "dns_failed",
     socket.EAI_NODATA: "dns_failed",
@@ -57,7 +55,7 @@ NAMES: Final[Mapping[int, str]] = {
     socket.EAI_FAIL: "dns_refused",
     socket.EAI_MEMORY: "here_memory",
 }
-# OpenSSL's numbers (X509_V_ERR_…), which Python gives no names.
+# OpenSSL's X509_V_ERR_… numbers, which have no names in Python.
 CERTIFICATES: Final[Mapping[int, str]] = {
     9: "tls_not_yet",
     10: "tls_expired",
@@ -81,19 +79,19 @@ TLS: Final[Mapping[str, str]] = {
 
 
 def of_system(error: BaseException) -> str:
-    """The reason; empty where none is known."""
+    """The reason for an error of the system; empty if unknown."""
     return SYSTEM.get(error.errno or 0, "") if isinstance(error, OSError) else ""
 
 
 def of_name(error: socket.gaierror) -> str:
-    """Without free files or memory the name server cannot be asked, and only seems not to answer."""
-    return none_left() or NAMES.get(error.errno or 0, "")
+    """The reason for a DNS error. Without free files or memory, a name server only seems not to answer."""
+    return exhausted() or NAMES.get(error.errno or 0, "")
 
 
-def none_left(error: BaseException | None = None) -> str:
-    """Whether files or memory have run out: by an error, by what it came of, or because nothing can be opened now."""
+def exhausted(error: BaseException | None = None) -> str:
+    """The reason if files or memory are exhausted, found by the error, its causes or a test; else empty."""
     while error is not None:
-        if (reason := of_system(error)) in _RUN_OUT:
+        if (reason := of_system(error)) in _EXHAUSTED:
             return reason
         error = error.__cause__ or error.__context__
     tried: list[socket.socket] = []
@@ -101,7 +99,7 @@ def none_left(error: BaseException | None = None) -> str:
         while len(tried) < NEEDED:
             tried.append(socket.socket())
     except OSError as own:
-        return reason if (reason := of_system(own)) in _RUN_OUT else ""
+        return reason if (reason := of_system(own)) in _EXHAUSTED else ""
     finally:
         for one in tried:
             one.close()
@@ -118,7 +116,7 @@ def of_tls(error: Exception) -> str:
 
 
 def of_addresses(errors: Sequence[BaseException]) -> tuple[BaseException | None, str]:
-    """Of several addresses that could not be reached: the error that says most, and its reason."""
+    """The most telling error of several addresses, and its reason."""
     reasons = [
         (error, of_system(error) or ("connect_timeout" if isinstance(error, TimeoutError) else "")) for error in errors
     ]
@@ -129,16 +127,16 @@ def of_addresses(errors: Sequence[BaseException]) -> tuple[BaseException | None,
 
 
 async def connect(host: str, port: int, *, tls: ssl.SSLContext, proxy: Proxy | None) -> Connection:
-    """A connection to ask the service over; `host` in ASCII, an IPv6 address without brackets."""
+    """Open a connection. `host` is ASCII; an IPv6 address has no brackets."""
     try:
         return await _connect(host, port, tls, proxy)
-    except _NotTrusted as error:  # the handshake is over by then, and has not kept what was shown
+    except _NotTrusted as error:  # the failed handshake did not keep the certificate
         other = await _trusting(host, port, proxy)
-        shown = "" if other is None else shown_by(other.transport.get_extra_info("ssl_object"))
+        shown = "" if other is None else certificate_of(other.transport.get_extra_info("ssl_object"))
         ending = NotSent("tls_failed", shown or error.detail, reason=error.reason)
     except NotSent as error:
         other = await _trusting(host, port, proxy, is_old=True) if error.reason == "tls_cut" else None
-        reason = error.reason if other is None else "tls_version"  # some cut the line instead of saying so
+        reason = error.reason if other is None else "tls_version"  # some servers just close the connection
         ending = NotSent(error.code, error.detail, reason=reason)
     if other is not None:
         other.close()
@@ -146,7 +144,7 @@ async def connect(host: str, port: int, *, tls: ssl.SSLContext, proxy: Proxy | N
 
 
 class _NotTrusted(NotSent):
-    """The service's own certificate was refused by us."""
+    """We refused the server's certificate."""
 
 
 async def _connect(host: str, port: int, tls: ssl.SSLContext, proxy: Proxy | None) -> Connection:
@@ -168,7 +166,7 @@ async def _connect(host: str, port: int, tls: ssl.SSLContext, proxy: Proxy | Non
 
 
 async def _trusting(host: str, port: int, proxy: Proxy | None, *, is_old: bool = False) -> Connection | None:
-    """A second handshake, which accepts any certificate, or TLS before 1.2, to find the cause. Nothing is sent over it."""
+    """Make a second handshake to find the cause, with any certificate or with TLS before 1.2. It sends no request."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -186,7 +184,7 @@ async def _trusting(host: str, port: int, proxy: Proxy | None, *, is_old: bool =
 async def _secured(
     connection: Connection, tls: ssl.SSLContext, host: str, refused: type[NotSent] = NotSent
 ) -> Connection:
-    """TLS as a step of its own: asyncio's create_connection leaves the socket open when it is cancelled at the start."""
+    """Start TLS separately: asyncio's create_connection leaks the socket if it is cancelled at the start."""
     inner = Connection()
     try:
         loop = asyncio.get_running_loop()
@@ -202,7 +200,7 @@ async def _secured(
 
 
 async def _ask_for_tunnel(between: Connection, target: str, proxy: Proxy) -> None:
-    """CONNECT tells the service nothing, whatever comes of it."""
+    """Request a tunnel from the proxy. Any failure is NotSent, because the marketplace receives nothing."""
     headers = [(b"Host", target.encode())]
     if proxy.authorization:
         headers.append((b"Proxy-Authorization", proxy.authorization.encode()))
@@ -257,9 +255,9 @@ async def _reach(host: str, port: int) -> socket.socket:
 
 
 async def look_up(host: str, port: int) -> list[Address]:
-    """The addresses of a name, in the order in which they are tried.
+    """The addresses of a name, in the order to try them.
 
-    It may hang in a thread for a minute and cannot be ended; later callers wait for the same one.
+    A look-up may hang in a thread for a minute and cannot be cancelled. Later callers wait for the same one.
     """
     loop = asyncio.get_running_loop()
     key = (loop, host, port)
@@ -272,14 +270,14 @@ async def look_up(host: str, port: int) -> list[Address]:
         return list(await asyncio.shield(asking))
     except socket.gaierror as error:
         raise NotSent("dns_failed", f"{host}: {describe(error)}", reason=of_name(error)) from None
-    except RuntimeError as error:  # threading has no error of its own for that
+    except RuntimeError as error:  # no thread could be started
         raise NotSent("unreachable", describe(error), reason="here_threads") from None
-    except (ValueError, OverflowError) as error:  # a name or a port that none can have
+    except (ValueError, OverflowError) as error:  # an impossible name or port
         raise NotSent("bad_request", type(error).__name__) from None
 
 
 def is_looking_up(host: str, port: int) -> bool:
-    """Whether a look-up of that name is under way."""
+    """Whether this name is being looked up."""
     return (asyncio.get_running_loop(), host, port) in _asking
 
 
@@ -296,22 +294,22 @@ async def _try(address: Address) -> socket.socket:
 
 
 def _forget(task: asyncio.Task[socket.socket]) -> None:
-    """Close the socket of a try that is not needed: it may have succeeded."""
+    """Close the socket of a try that succeeded but is not needed."""
     if not task.cancelled() and task.exception() is None:
         task.result().close()
 
 
-def shown_by(tls: ssl.SSLObject | None) -> Message | str:
-    """Who issued the certificate at the other end, for which names, and until when. Empty when it cannot be read."""
+def certificate_of(tls: ssl.SSLObject | None) -> Message | str:
+    """The issuer, names and validity of the server's certificate; empty if it cannot be read."""
     document = None if tls is None else tls.getpeercert(binary_form=True)
     try:
         return "" if document is None else _described(document)
-    except Exception:  # noqa: BLE001 - a stranger made it, and it is shown for help alone
+    except Exception:  # noqa: BLE001 - it may be malformed, and is only shown as help
         return ""
 
 
 def _described(document: bytes) -> Message:
-    from cryptography import x509  # noqa: PLC0415 - it is asked for when something is wrong
+    from cryptography import x509  # noqa: PLC0415 - only needed after a failure
 
     certificate = x509.load_der_x509_certificate(document)
     try:
@@ -322,7 +320,7 @@ def _described(document: bytes) -> Message:
     return Message(
         "check.certificate",
         issuer=_plain(certificate.issuer.rfc4514_string()),
-        names=", ".join(map(_plain, names[:_MOST_NAMES])),
+        names=", ".join(map(_plain, names[:_MAX_NAMES])),
         begins=certificate.not_valid_before_utc,
         ends=certificate.not_valid_after_utc,
         now=SystemClock().now(),
@@ -330,13 +328,13 @@ def _described(document: bytes) -> Message:
 
 
 def _plain(text: str) -> str:
-    return "".join(letter if letter.isprintable() else "?" for letter in text)[:_LONGEST]
+    return "".join(letter if letter.isprintable() else "?" for letter in text)[:_MAX_NAME]
 
 
 def tls_context(ca_file: Path | None) -> ssl.SSLContext:
-    """The system's authorities, and one more when asked for.
+    """A context with the system's authorities and those of `ca_file`.
 
-    Not ssl.create_default_context: that writes each session's keys into the file that SSLKEYLOGFILE names.
+    ssl.create_default_context is not used, because it writes session keys to the file in SSLKEYLOGFILE.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # verifies, the host's name too
     context.load_default_certs()
@@ -349,11 +347,11 @@ def tls_context(ca_file: Path | None) -> ssl.SSLContext:
     return context
 
 
-# ---- the way, step by step
+# ---- the survey
 
 
 class Step(NamedTuple):
-    """`what`: proxy, dns, tls. `error`: it ends here."""
+    """One step of a survey. `what`: proxy, dns or tls. `error`: the survey ends here."""
 
     what: str
     detail: str | Message
@@ -361,7 +359,7 @@ class Step(NamedTuple):
 
 
 async def survey(base_url: str, *, ca_file: Path | None, timeout_s: float) -> AsyncIterator[Step]:
-    """Up to a secure connection, over which nothing is asked. Each step is given as long as a request has."""
+    """Make a TLS connection without a request, step by step. Each step has the timeout of a request."""
     parts = urlsplit(base_url)
     host, port = (parts.hostname or "").encode("idna").decode(), parts.port or HTTPS_PORT
     try:
@@ -387,7 +385,7 @@ async def _looked_up(host: str, port: int, proxy: Proxy | None, timeout_s: float
     except NotSent as error:
         return Step("dns", host, _of(error, proxy))
     addresses = list(dict.fromkeys(str(one[4][0]) for one in found))
-    return Step("dns", f"{host} = {', '.join(addresses[:_MOST_ADDRESSES])}")
+    return Step("dns", f"{host} = {', '.join(addresses[:_MAX_ADDRESSES])}")
 
 
 async def _connected(host: str, port: int, ca_file: Path | None, proxy: Proxy | None, timeout_s: float) -> Step:
@@ -399,20 +397,20 @@ async def _connected(host: str, port: int, ca_file: Path | None, proxy: Proxy | 
     except NotSent as error:
         return Step("tls", "", _of(error, proxy))
     tls = connection.transport.get_extra_info("ssl_object")
-    secured = Message("check.secured", version=tls.version(), certificate=shown_by(tls))
+    secured = Message("check.secured", version=tls.version(), certificate=certificate_of(tls))
     connection.close()
     await connection.gone
     return Step("tls", secured)
 
 
 def _of(error: NotSent, proxy: Proxy | None) -> NotSent:
-    """Of a failure on the way to a proxy, which proxy."""
-    if proxy is None or not is_of_the_way(error):
+    """The error with the proxy's name, if the proxy could not be reached."""
+    if proxy is None or not is_unreached(error):
         return error
     detail = Message("net.by_proxy", detail=error.detail, proxy=proxy.name)
     return NotSent(error.code, detail, reason="proxy_unreachable")
 
 
-def is_of_the_way(error: NotSent) -> bool:
-    """Whether what is connected to first, a proxy where there is one, could not be reached, and not for our own reasons."""
+def is_unreached(error: NotSent) -> bool:
+    """Whether the server, or its proxy, could not be reached, and the cause is not on this machine."""
     return error.code in _UNREACHED and not error.reason.startswith("here_")

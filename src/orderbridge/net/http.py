@@ -1,15 +1,16 @@
-"""HTTPS requests that end in an answer or say whether they left, and how fast they leave. Only this module knows httpx.
+"""Sends HTTPS requests under rate limits; a failure says whether the request was sent. Only this module knows httpx.
 
-httpx provides requests, answers and the interface of a transport, which `Connections` implements with connections of
-our own. A few are kept between requests; the one used last is used first. A connection is kept only after a whole
-answer and closed after anything else, cancellation included. httpx's client is not used: its pool scans itself on every
-request and loses slots for good when requests are cancelled, and its cookies, redirects and retries are not wanted.
+httpx provides requests, answers and the transport interface, which `Connections` implements with our own connections. A
+few are kept between requests, and the last used one is used first. A connection is kept only after a complete answer.
+httpx's client is not used: its pool scans itself on every request and loses slots for good when requests are cancelled,
+and its cookies, redirects and retries are not wanted.
 
-Pace:
-- In no second leave more than are allowed, wherever the second begins. A tenth of them may leave at one moment.
-- What a customer waits for goes first, then the polls, then what can wait. Within a class: first come, first served.
-- A request that may not wait any longer has not left, and says so.
-- Polls go in small groups, so that they are noted in one transaction; what a customer waits for goes one by one.
+Rate limits (`Pace`):
+
+- No interval of one second has more requests than allowed. A tenth of them may leave at one moment.
+- Actions go first, because a customer waits, then polls, then lists. Within a class: first come, first served.
+- A request that has waited too long fails as NotSent.
+- Polls leave in small groups, so that they are noted in one transaction; actions leave one by one.
 """
 
 import asyncio
@@ -38,28 +39,28 @@ from orderbridge.errors import (
 )
 from orderbridge.net import connector
 from orderbridge.net.connection import Connection, Trail
-from orderbridge.net.connector import connect, is_looking_up, is_of_the_way, tls_context
+from orderbridge.net.connector import connect, is_looking_up, is_unreached, tls_context
 from orderbridge.net.proxies import HTTPS_PORT, proxy_for
 
-# Servers close idle connections after 2, 5, 30 or 60 seconds. A request that crosses with that has an unknown outcome,
-# and a poll loses its slot: that costs more than a handshake. So only requests in quick succession share a connection.
+# Servers close idle connections after 2, 5, 30 or 60 seconds. A request sent at that moment has an unknown outcome, and
+# a poll loses its slot, which is worse than a handshake. So only requests in quick succession share a connection.
 KEEP_ALIVE_S: Final = 1.5
 USER_AGENT: Final = f"orderbridge/{__version__}"
-MOST_LOGINS: Final = 8
-MOST_EVEN_S: Final = 1.0  # a poll waits no longer than that for evenness alone
+MAX_LOGINS: Final = 8
+MAX_EVEN_S: Final = 1.0  # a poll waits at most this long for an even rate
 HURRY_S: Final = 3.0
-CATCH_UP_PER_S: Final = 500  # overdue polls: each may open a connection, and actions need time beside them
+CATCH_UP_PER_S: Final = 500  # rate of overdue polls, which may each open a connection
 _BODY_LIMIT: Final = 32 * 1024 * 1024  # bytes, unpacked
-_GZIP: Final = 31  # zlib's word for a gzip header and the largest window
+_GZIP: Final = 31  # zlib: a gzip header and the largest window
 _UNPACKED_PIECE: Final = 1024 * 1024  # bytes
-PACED: Final = "paced"  # the code of a request that has waited for its turn in vain
-AT_ONCE: Final = 0.1  # of a second's requests
-PLAY: Final = 1e-6  # of a request, by which sums of floats may be off
-_url = lru_cache(maxsize=64)(httpx.URL)  # to take one apart takes long, and every account asks for the same list
+PACED: Final = "paced"  # the code of a request that waited too long at a rate limit
+AT_ONCE: Final = 0.1  # the share of a second's requests that may leave at one moment
+PLAY: Final = 1e-6  # tolerance for rounding
+_url = lru_cache(maxsize=64)(httpx.URL)  # parsing is slow, and all accounts use the same list
 
 
 class Importance(IntEnum):
-    """The order of requests that wait. A login is as important as an action, which cannot leave without it."""
+    """The priority of waiting requests. A login has that of an action, which may depend on it."""
 
     ACTION = 0  # and acknowledgements
     POLL = 1
@@ -67,16 +68,16 @@ class Importance(IntEnum):
 
 
 class Allowance:
-    """At most so many in any second. Times are seconds of a monotonic clock."""
+    """A token bucket: at most `per_second` in any second. Times are monotonic seconds."""
 
     def __init__(self, per_second: int) -> None:
         self.at_once = max(int(per_second * AT_ONCE), 1)
-        self._again = per_second - (self.at_once - 1)  # come back in a second: these and a full store are all of them
+        self._again = per_second - (self.at_once - 1)  # refilled per second; with a full bucket this is all
         self._left = float(self.at_once)
         self._at = float("-inf")
 
     def take(self, now: float) -> bool:
-        """Whether one more may leave now; then it is counted."""
+        """Take one if allowed now."""
         self._refill(now)
         if self._left < 1 - PLAY:
             return False
@@ -84,7 +85,7 @@ class Allowance:
         return True
 
     def wait(self, now: float, count: int) -> float:
-        """Seconds until so many may leave at once, or as many as ever do."""
+        """Seconds until `count` (or a full bucket) may leave at once."""
         self._refill(now)
         return max(min(count, self.at_once) - self._left, 0.0) / self._again
 
@@ -95,10 +96,10 @@ class Allowance:
 
 
 class Pace:
-    """The queue before the wire. A request leaves at once when the queue is empty and the second allows it."""
+    """A rate limit with a priority queue. A request passes at once if the queue is empty and the limit allows it."""
 
     def __init__(self, per_second: int | None) -> None:
-        """None: a request leaves when it comes."""
+        """None: no limit."""
         self._per_second: int | None = None
         self._allowance: Allowance | None = None
         self._line: list[tuple[Importance, int, asyncio.Future[None]]] = []  # a heap
@@ -107,12 +108,12 @@ class Pace:
         self.change(per_second)
 
     def change(self, per_second: int | None) -> None:
-        """From now on it is so many."""
+        """Change the limit."""
         if per_second != self._per_second:  # a new allowance is full
             self._per_second, self._allowance = per_second, Allowance(per_second) if per_second else None
 
     async def admit(self, importance: Importance, until: float | None = None) -> None:
-        """Returns when one more request may leave. NotSent at `until`, the event loop's time: it waited in vain."""
+        """Wait until one more request may leave. Raises NotSent at `until` (event loop's time)."""
         loop = asyncio.get_running_loop()
         if self._allowance is None or (not self._line and self._allowance.take(loop.time())):
             return
@@ -127,7 +128,7 @@ class Pace:
             raise NotSent(PACED, Message("net.paced")) from None
 
     def let_go(self, importance: Importance) -> None:
-        """Admit at once what waits with this importance; the callers check whether they are still wanted."""
+        """Admit all waiting requests of this importance at once. Their callers check whether to go on."""
         for one, _, turn in self._line:
             if one == importance and not turn.done():
                 turn.set_result(None)
@@ -145,7 +146,7 @@ class Pace:
         self._timer = None
         while self._line:
             turn = self._line[0][2]
-            if not turn.done():  # else it has given up
+            if not turn.done():  # else it timed out
                 if self._allowance is not None and not self._allowance.take(loop.time()):
                     self._arm(loop, self._allowance)
                     return
@@ -155,15 +156,15 @@ class Pace:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A whole answer. The body may hold a token or customers' data, so it is never shown."""
+    """A complete answer. Its body may hold a token or customers' data, so it is never shown."""
 
     status: int
     body: bytes = field(repr=False)
-    date: str = ""  # the header: what time it is there
+    date: str = ""  # the Date header
 
 
 class Wire:
-    """Sends requests to one base address. Not more than `max_idle` connections are kept open between requests."""
+    """Sends requests to one base address. At most `max_idle` connections stay open between requests."""
 
     def __init__(
         self,
@@ -176,7 +177,7 @@ class Wire:
         requests_per_second: int | None = None,
         logins_per_second: int | None = None,
     ) -> None:
-        """`requests_per_second`: of those that wait at `pace`; None: no limit."""
+        """`requests_per_second`: the limit of `pace`; None: no limit."""
         if not base_url.lower().startswith("https://"):
             raise ValueError("base_url must begin with https://")
         self._base_url = base_url.rstrip("/")
@@ -185,35 +186,35 @@ class Wire:
         self._transport = transport or Connections(tls_context(ca_file), max_idle=max_idle)
         self.pace, self._login_pace, self._poll_pace = Pace(requests_per_second), Pace(logins_per_second), Pace(None)
         self._most = requests_per_second or 0
-        self._catch_up = Pace(min(self._most, CATCH_UP_PER_S))  # of polls that are overdue
-        self._logins = asyncio.Semaphore(MOST_LOGINS)  # many accounts may begin at the same moment
-        self.on_date: Callable[[str], None] = lambda _: None  # what time each answer says it is there
-        self.may_leave: Callable[[], bool] = lambda: True  # of several replicas one must not act for another
+        self._catch_up = Pace(min(self._most, CATCH_UP_PER_S))  # of overdue polls
+        self._logins = asyncio.Semaphore(MAX_LOGINS)  # many accounts may begin at the same moment
+        self.on_date: Callable[[str], None] = lambda _: None  # called with each Date header
+        self.may_leave: Callable[[], bool] = lambda: True  # False: another replica may have the accounts
         self._polls_go = False
         self._under_way: dict[Trail, asyncio.Timeout] = {}
         self._closed = False
 
     def poll_evenly(self, per_second: int | None) -> None:
-        """From now on no second holds more polls, unless one would wait for that too long; None: it has no bound of its own.
+        """Limit polls to `per_second`, as far as none waits longer than MAX_EVEN_S; None: no limit of their own.
 
-        What is overdue leaves as fast as `CATCH_UP_PER_S` says, or a half faster than what is due anyway.
+        Overdue polls leave at CATCH_UP_PER_S, or somewhat faster than `per_second` if that is more.
         """
         self._poll_pace.change(per_second)
         if self._most:
             self._catch_up.change(min(self._most, max(CATCH_UP_PER_S, (per_second or 0) * 5 // 4)))
 
     async def poll_turn(self) -> None:
-        """Returns when one more poll may leave."""
+        """Wait until one more poll may leave."""
         with suppress(NotSent):
-            await self._poll_pace.admit(Importance.POLL, asyncio.get_running_loop().time() + MOST_EVEN_S)
+            await self._poll_pace.admit(Importance.POLL, asyncio.get_running_loop().time() + MAX_EVEN_S)
         for pace in (self._catch_up, self.pace):
             if not self._polls_go:
                 await pace.admit(Importance.POLL)
 
     def hurry(self) -> None:
-        """The program stops: polls no longer wait for their turn; their callers check whether they are still wanted.
+        """Prepare for a stop: admit all waiting polls, whose callers then return.
 
-        A request that has not left after `HURRY_S`, because a name server or the other side is silent, is cut off.
+        A request that is not sent after HURRY_S, because DNS or the server does not answer, is cancelled.
         """
         self._polls_go = True
         asyncio.get_running_loop().call_later(HURRY_S, self._cut_unsent)
@@ -227,7 +228,7 @@ class Wire:
 
     @asynccontextmanager
     async def login(self) -> AsyncIterator[None]:
-        """Waits until one more login may leave; not more than `MOST_LOGINS` are under way."""
+        """Wait until one more login may leave; at most MAX_LOGINS are under way."""
         async with self._logins:
             await self._login_pace.admit(Importance.ACTION)
             await self.pace.admit(Importance.ACTION)
@@ -243,9 +244,9 @@ class Wire:
         params: Mapping[str, str] | None = None,
         timeout_s: float | None = None,
     ) -> Answer:
-        """The answer, whatever its status. `timeout_s` is for all of it, from the name look-up to the last byte.
+        """Send a request and return the answer, whatever its status. `timeout_s` covers DNS to the last byte.
 
-        Raises NotSent when the request certainly never left, UnknownOutcome when it may have.
+        Raises NotSent if the request certainly never left, UnknownOutcome if it may have left.
         """
         total_s = self.timeout_s if timeout_s is None else timeout_s
         if total_s <= 0:
@@ -254,11 +255,11 @@ class Wire:
             raise NotSent(CLOSED, Message("net.stopping"))
         if not self.may_leave():
             raise NotSent(HELD_BACK, Message("net.held_back"))
-        trail = Trail(left=True, may_leave=self.may_leave)  # unless our own connections say otherwise
+        trail = Trail(left=True, may_leave=self.may_leave)  # changed by our own connections
         url, headers, extensions = self._base_url + path, {**self._headers, **headers}, {"trail": trail}
         try:
             request = httpx.Request(method, _url(url), headers=headers, json=json, params=params, extensions=extensions)
-        except (httpx.InvalidURL, ValueError) as error:  # without its text: that may quote a header
+        except (httpx.InvalidURL, ValueError) as error:  # its text may quote a header
             raise NotSent("bad_request", type(error).__name__) from None
         try:
             async with asyncio.timeout(total_s) as self._under_way[trail]:
@@ -267,20 +268,20 @@ class Wire:
             ending = _timed_out(trail, total_s)
         except MarketplaceError as error:
             ending = error
-        except (OSError, ValueError) as error:  # only the class is kept: texts can quote an address or a header
+        except (OSError, ValueError) as error:  # only its class: the text may quote a header
             ending = trail.ending("unreachable", "connection_lost", type(error).__name__)
             ending.reason = ending.reason if trail.left else connector.of_system(error) or ending.reason
         finally:
             del self._under_way[trail]
         if trail.proxy and isinstance(ending, NotSent):
-            reason = "proxy_unreachable" if is_of_the_way(ending) else ending.reason
+            reason = "proxy_unreachable" if is_unreached(ending) else ending.reason
             detail = Message("net.by_proxy", detail=ending.detail, proxy=trail.proxy)
             ending = NotSent(ending.code, detail, reason=reason)
         ending.began = trail.began
-        raise ending  # out here, without its cause: the texts of others quote headers, and tracebacks are logged
+        raise ending  # outside the except block: a logged cause may quote headers
 
     async def close(self) -> None:
-        """Closes what is idle. A request still under way ends as it would and closes its own connection."""
+        """Close idle connections. A request under way ends normally and closes its own."""
         self._closed = True
         await self._transport.aclose()
 
@@ -298,7 +299,7 @@ class Wire:
 
 
 async def _read_body(response: httpx.Response) -> bytes:
-    """The body, unpacked here and piece by piece: httpx would unpack a chunk whole, however large it becomes."""
+    """Read and unpack the body in pieces; httpx would unpack a whole chunk, however large it becomes."""
     status, packed = response.status_code, response.headers.get("content-encoding", "").strip().lower()
     if packed not in ("gzip", "x-gzip", "identity", ""):
         raise UnknownOutcome("broken_answer", Message("net.packed"), http_status=status)
@@ -307,11 +308,11 @@ async def _read_body(response: httpx.Response) -> bytes:
     async for chunk in cast("httpx.AsyncByteStream", response.stream):
         for piece in (chunk,) if unpacker is None else _unpacked(chunk, unpacker):
             body += piece
-            if len(piece) == _UNPACKED_PIECE:  # a packet may become a thousand times as large
+            if len(piece) == _UNPACKED_PIECE:  # a packet may unpack to a thousand times its size
                 await asyncio.sleep(0)
             if len(body) > _BODY_LIMIT:
                 raise UnknownOutcome("body_too_large", Message("net.too_large"), http_status=status)
-        if unpacker is not None and unpacker.unused_data:  # it would grow without a bound
+        if unpacker is not None and unpacker.unused_data:  # data after the end would grow without a bound
             raise UnknownOutcome("broken_answer", Message("net.packed"), http_status=status)
     if unpacker is not None and body and not unpacker.eof:
         raise UnknownOutcome("broken_answer", Message("net.cut_off"), http_status=status)
@@ -333,12 +334,12 @@ def _timed_out(trail: Trail, total_s: float) -> MarketplaceError:
 
 
 class Connections(httpx.AsyncBaseTransport):
-    """Carries requests over connections of its own. Not more than `max_idle` of them wait for the next one."""
+    """A transport with its own connections, of which at most `max_idle` are kept for later requests."""
 
     def __init__(self, tls: ssl.SSLContext, *, max_idle: int) -> None:
         self._tls = tls
         self._max_idle = max_idle
-        self._idle: dict[Connection, asyncio.TimerHandle] = {}  # what closes each; the one used last at the end
+        self._idle: dict[Connection, asyncio.TimerHandle] = {}  # with their closing timers; the last used at the end
         self._closing: set[asyncio.Future[None]] = set()
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
@@ -360,7 +361,7 @@ class Connections(httpx.AsyncBaseTransport):
         return httpx.Response(status, headers=headers, stream=_Body(connection, self._give_back))
 
     async def aclose(self) -> None:
-        """End what is idle; what is under way closes its own connection."""
+        """Close idle connections; a request under way closes its own."""
         self._max_idle = 0
         for connection in list(self._idle):
             self._discard(connection)
@@ -368,7 +369,7 @@ class Connections(httpx.AsyncBaseTransport):
             await asyncio.wait(self._closing)
 
     def _take(self) -> Connection | None:
-        """The one used last, unless it is too old or something came over it meanwhile."""
+        """The last used connection that is neither too old nor has received anything meanwhile."""
         now = asyncio.get_running_loop().time()
         while self._idle:
             connection, timer = self._idle.popitem()
@@ -395,7 +396,7 @@ class Connections(httpx.AsyncBaseTransport):
 
 @dataclass(slots=True)
 class _Body(httpx.AsyncByteStream):
-    """The rest of an answer; closing it gives the connection back."""
+    """The body of an answer. Closing it gives the connection back."""
 
     connection: Connection
     give_back: Callable[[Connection], None]

@@ -1,7 +1,7 @@
-"""What a connection to the service takes from the environment: a proxy, and authorities to trust.
+"""Reads the proxy and the trusted authorities from the environment.
 
-As curl and most programs read it: HTTPS_PROXY, else ALL_PROXY, unless NO_PROXY names the host; a variable in small
-letters goes before the same in capitals. SSL_CERT_FILE and SSL_CERT_DIR stand for the system's authorities.
+The rules are curl's: HTTPS_PROXY, else ALL_PROXY, unless NO_PROXY names the host; a lower-case variable takes
+precedence. SSL_CERT_FILE and SSL_CERT_DIR replace the system's authorities.
 """
 
 import os
@@ -21,7 +21,7 @@ HTTPS_PORT = 443
 
 @dataclass(frozen=True, slots=True)
 class Proxy:
-    """Where a tunnel is asked for. `authorization` is the header's value; it holds a password and is never shown."""
+    """A proxy for tunnels. `authorization`, the header's value, holds a password and is never shown."""
 
     host: str
     port: int
@@ -31,16 +31,13 @@ class Proxy:
 
     @property
     def name(self) -> Message:
-        """Where it is, and which variable says so."""
+        """Its address and the variable that names it."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return Message("net.proxy_from", proxy=f"{host}:{self.port}", variable=self.variable)
 
 
 def proxy_for(host: str, port: int = HTTPS_PORT, *, environ: Mapping[str, str] = os.environ) -> Proxy | None:
-    """The proxy between us and the service; None: there is none. `host` is without brackets.
-
-    NotSent when the environment names one that cannot be used; it does not show the value.
-    """
+    """The proxy for a host (without brackets), or None. Raises NotSent, without the value, for an unusable proxy."""
     for name in _PROXIES:
         variable, value = _read(name, environ)
         if value:
@@ -49,7 +46,7 @@ def proxy_for(host: str, port: int = HTTPS_PORT, *, environ: Mapping[str, str] =
 
 
 def authorities(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """From SSL_CERT_FILE and SSL_CERT_DIR to their paths, where they are set."""
+    """SSL_CERT_FILE and SSL_CERT_DIR with their paths, if they are set."""
     return {name: environ[name] for name in _AUTHORITIES if environ.get(name)}
 
 
@@ -62,7 +59,7 @@ def _proxy(variable: str, value: str) -> Proxy:
     try:
         parts = urlsplit(value if "://" in value else f"http://{value}")
         host, port = parts.hostname, parts.port or _PORTS.get(parts.scheme)
-    except ValueError:  # it would quote the value, which may hold a password
+    except ValueError:  # its text may quote a password
         host = port = None
     if not host or port is None or parts.scheme not in _PORTS:
         raise NotSent("proxy_invalid", Message("net.no_proxy", variable=variable))
@@ -83,7 +80,7 @@ def _is_excepted(host: str, port: int, environ: Mapping[str, str]) -> bool:
 
 
 def _covers(entry: str, host: str, port: int) -> bool:
-    """Whether an entry of NO_PROXY means this host: a name with all below it, `.name` for what is below, an address."""
+    """Whether an entry of NO_PROXY covers the host: a name with its subdomains, `.name` (subdomains), or addresses."""
     if entry == "*":
         return True
     name, colon, digits = entry.rpartition(":")

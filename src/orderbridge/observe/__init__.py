@@ -1,1 +1,1 @@
-"""What the program says about itself."""
+"""Logs, metrics, liveness and messages to systemd."""

@@ -1,14 +1,16 @@
-"""Alive or hung: what systemd's watchdog and `orderbridge healthcheck` go by.
+"""Detects a hung daemon, for systemd's watchdog and `orderbridge healthcheck`.
 
 Rules of this file:
-- Whatever must keep moving says by when it will be heard of again. A time that passes without a word means: it hangs.
-- Only what a restart heals counts. A marketplace that is down for a night, a database's server that is away, a POS that
-  holds a lock: each ends in an error in time, and who met it says when it will try again.
-- The process answers for itself, over a socket without a file: nothing is left behind by one that died, one that is
-  stopped does not answer, and a full or a read-only disk changes nothing. Each network namespace has names of its own,
-  so a container sees its own daemon only.
-- Whoever comes first has such a name, so the system says whose the process is that answers: ours, root's, the owner's of
-  the configuration, or a service that root named orderbridge. Nobody else is believed, and a daemon says who has its name.
+
+- Each vital part announces by when it will report again. If that time passes, the part is hung.
+- Only states that a restart can cure count. If the marketplace or the database is down, or a POS holds a lock, the part
+  gets an error in time and announces its next try.
+- The process answers over an abstract socket. A dead process leaves nothing behind, a stopped one does not answer, and
+  a full or read-only disk does not matter. Each network namespace has its own names, so a container sees only its
+  daemon.
+- Any process can take such a name first. So the kernel is asked whose process answers. It must belong to our user, to
+  root, to the owner of the configuration, or to a service that root named orderbridge. A daemon reports another holder
+  of its name.
 """
 
 import asyncio
@@ -27,36 +29,36 @@ from orderbridge.texts import say
 ALIVE = "alive"
 STRANGER = "unknown"
 ANSWER_S = 5.0  # for an answer, on a busy machine
-MOST_ANSWER = 64 * 1024  # bytes
-AGAIN_S = 2.0  # between two tries to get a name that another daemon has
+MAX_ANSWER = 64 * 1024  # bytes
+AGAIN_S = 2.0  # between two tries to take a name that another process holds
 LISTED = Path("/proc/net/unix")
 OURS = "orderbridge:"
-MOST = 100  # bytes of a name; the system takes 107
+MAX_NAME = 100  # bytes of a name; the system allows 107
 ROOT = 0
-SERVICES = "/system.slice/"  # of the control groups: what root's systemd started
+SERVICES = "/system.slice/"  # the control group of services started by root's systemd
 
 
 class Pulse:
-    """By when each part of a daemon will be heard of again. Times are the monotonic clock's."""
+    """The monotonic times by which the parts of a daemon must report again."""
 
     def __init__(self) -> None:
         self._by: dict[str, float] = {}
         self._ended = False
 
     def expect(self, part: str, by: float) -> None:
-        """There will be another word of `part` before `by`, or it hangs."""
+        """The part must report again before `by`."""
         self._by[part] = by
 
     def excuse(self, part: str) -> None:
-        """Nothing more is to be heard of `part`."""
+        """The part need not report again."""
         self._by.pop(part, None)
 
     def end(self) -> None:
-        """Nothing at all: it stops, and stopping has limits of its own."""
+        """No part need report again: the daemon stops, which has its own time limits."""
         self._ended = True
 
     def hung(self, now: float) -> str | None:
-        """What hangs, and for how long it has been overdue; None: nothing does."""
+        """The part that is most overdue, as a sentence, or None."""
         if self._ended or not self._by:
             return None
         part, by = min(self._by.items(), key=lambda item: item[1])
@@ -64,19 +66,19 @@ class Pulse:
 
 
 def name_of(config_file: Path | None) -> str:
-    """The name that a daemon with this configuration answers to."""
+    """The socket name of a daemon with this configuration."""
     path = os.path.normpath(config_file.absolute()) if config_file is not None else ""
-    return OURS + os.fsencode(path)[-(MOST - len(OURS)) :].decode(errors="replace")
+    return OURS + os.fsencode(path)[-(MAX_NAME - len(OURS)) :].decode(errors="replace")
 
 
 def daemons() -> list[str]:
-    """The names of all that answer here."""
+    """The socket names of all daemons in this namespace."""
     found = {line.split(None, 7)[-1] for line in LISTED.read_text(errors="replace").splitlines()}
     return sorted(name[1:] for name in found if name.startswith(f"@{OURS}"))
 
 
 class Peer(NamedTuple):
-    """Whose the process at the other end of a socket is, as the system says it."""
+    """The process at the other end of a socket, as the kernel reports it."""
 
     pid: int
     uid: int
@@ -85,11 +87,14 @@ class Peer(NamedTuple):
         return f"PID {self.pid}, UID {self.uid}"
 
     def is_one_of(self, users: Collection[int]) -> bool:
-        """Whether it is one of these users', root's, or a service of root's that is named orderbridge."""
+        """Whether it belongs to these users, to root, or to a service named orderbridge."""
         return self.uid in {ROOT, *users} or self._service().startswith("orderbridge")
 
     def _service(self) -> str:
-        """Only root puts a process into a control group of the system's: with DynamicUser= no user is known before."""
+        """The systemd service of the process.
+
+        With DynamicUser= its user is not known, but only root sets control groups.
+        """
         try:
             group = Path(f"/proc/{self.pid}/cgroup").read_text("ascii").strip().rpartition(":")[2]
         except (OSError, ValueError):
@@ -103,9 +108,9 @@ def _peer(line: socket.socket) -> Peer:
 
 
 def ask(name: str, believed: Collection[int] = ()) -> str:
-    """What the daemon of that name says of itself: a line that begins with ALIVE, or why not; a second on its health.
+    """Ask the daemon of this name. The first line begins with ALIVE or says why not; the second is about its health.
 
-    `believed`: the users of which a daemon may be, beside our own and root.
+    `believed`: users, besides our own and root, whose process is accepted.
     """
     clock = SystemClock()
     until = clock.monotonic() + ANSWER_S
@@ -116,7 +121,7 @@ def ask(name: str, believed: Collection[int] = ()) -> str:
             if not (peer := _peer(line)).is_one_of({os.geteuid(), *believed}):
                 return f"{STRANGER}: {say('liveness.stranger', holder=peer)}"
             answer = b""
-            while len(answer) < MOST_ANSWER and (more := line.recv(4096)):
+            while len(answer) < MAX_ANSWER and (more := line.recv(4096)):
                 answer += more
                 line.settimeout(max(until - clock.monotonic(), 0.001))
         except (TimeoutError, BlockingIOError):  # the latter: its queue is full
@@ -129,7 +134,7 @@ def ask(name: str, believed: Collection[int] = ()) -> str:
 
 
 def holder(name: str) -> Peer | None:
-    """The process that has this name; None: there is none, or it is not known. Waits for nothing."""
+    """The process that holds this name, or None. Does not wait."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as line, contextlib.suppress(OSError):
         line.connect(f"\0{name}")
         return _peer(line)
@@ -139,17 +144,17 @@ def holder(name: str) -> Peer | None:
 async def answer(
     name: str, say: Callable[[], str], *, on_holder: Callable[[Peer | None], None] = lambda _: None
 ) -> None:
-    """Answer with `say()`, for ever. Where another process has the name, it answers until it ends; `on_holder` hears of it."""
+    """Answer requests with `say()` for ever. While another process holds the name, `on_holder` is called with it."""
 
-    async def tell(_: asyncio.StreamReader, out: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(OSError):  # who asked has gone
+    async def reply(_: asyncio.StreamReader, out: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):  # the client is gone
             out.write(say().encode())
             await out.drain()
         out.close()
 
     while True:
         try:
-            server = await asyncio.start_unix_server(tell, path=f"\0{name}")
+            server = await asyncio.start_unix_server(reply, path=f"\0{name}")
         except OSError as error:  # taken, or a system without such names
             on_holder(holder(name) if error.errno == errno.EADDRINUSE else None)
         else:

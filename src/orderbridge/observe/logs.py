@@ -1,12 +1,12 @@
-"""Logs: one line for each event, in one form for our own events and for every library's.
+"""Formats and writes the log: one line for each event, for our own events and those of libraries.
 
-An event has a dotted, stable name and its facts as fields: `log.info("orders.polled", new=3, known=41, ms=212)`.
-Secrets and customers do not belong into a log at all; what is done here about them is the last line of defence: by the
-name of the field, and, for secrets that were made known to orderbridge.hiding, wherever they appear in the line.
+An event has a stable, dotted name and facts as fields: `log.info("orders.polled", new=3, known=41, ms=212)`. Secrets
+and customers' data must not be logged at all. As a last defence, this module hides them by the name of the field, and
+hides the secrets known to orderbridge.hiding anywhere in the line.
 
-Whoever reads stdout and stderr may stop: a pager, a log shipper that hangs, a terminal after Ctrl-S, a full disk. A full
-pipe would then block the event loop in the middle of a log line. So a thread writes (`Output`); what it cannot write waits
-in memory up to a limit, and what comes then is dropped, counted, and reported as soon as something is read again.
+The reader of stdout and stderr may stop reading: a pager, a log shipper that hangs, a terminal after Ctrl-S. A full
+pipe would then block the event loop. So a thread writes (`Output`). Lines that cannot be written wait in memory up to a
+limit; further lines are dropped, and their number is logged later.
 """
 
 import atexit
@@ -39,14 +39,12 @@ BREAKS_A_LINE = re.compile(
     r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 )  # surrogates break the encoding
 CHATTY = ("httpcore", "httpx", "uvicorn.access", "alembic")  # httpx logs addresses, the others every request or step
-ECHOES = ("apscheduler", "psycopg")  # what they warn of is logged where it is met, or is no trouble
-RESETS = (
-    "sqlalchemy.pool",
-)  # a connection that cannot be given back clean: its server is away, which is logged anyway
+ECHOES = ("apscheduler", "psycopg")  # their warnings are harmless, or logged by us
+RESETS = ("sqlalchemy.pool",)  # a connection to an unreachable server, which is logged by us
 
-MOST_WAITING: Final = 1024 * 1024  # characters: a busy hour
-PIECE: Final = 4096  # bytes: a pipe takes them whole or not at all
-DRAIN_S: Final = 2.0  # at the end of the process
+MAX_WAITING: Final = 1024 * 1024  # characters, about a busy hour
+PIECE: Final = 4096  # bytes that a pipe takes as a whole or not at all
+DRAIN_S: Final = 2.0  # to write the rest at the end of the process
 
 _log = structlog.get_logger(__name__)
 _clock = SystemClock()
@@ -55,7 +53,7 @@ _logfmt = structlog.processors.LogfmtRenderer(bool_as_flag=False)
 
 class _Handler(logging.StreamHandler[TextIO]):
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
-        """Say that a line could not be written. logging's own answer prints what was to be hidden."""
+        """Report that a line could not be written. logging's own message would print its secrets."""
         with contextlib.suppress(OSError, ValueError):  # the stream may be what is broken
             self.stream.write(say("log.not_written", name=record.name) + "\n")
 
@@ -67,7 +65,7 @@ def configure(
     stream: TextIO | None = None,
     environ: Mapping[str, str] = os.environ,
 ) -> None:
-    """Send everything that is logged in this process to `stream` (stderr), from `level` up."""
+    """Write all log events of this process, from `level` up, to `stream` (default: stderr)."""
     stream = stream or sys.stderr
     colors = stream.isatty() and not environ.get("NO_COLOR")
     number = logging.getLevelNamesMapping()[level.upper()]
@@ -80,12 +78,12 @@ def configure(
     for name, level_of in (least | dict.fromkeys(RESETS, logging.CRITICAL)).items():
         chatty = logging.getLogger(name)
         chatty.setLevel(max(number, level_of))
-        chatty.propagate = True  # a server in this process may have cut it off
+        chatty.propagate = True  # a web server in this process may have changed it
     structlog.configure(
         processors=[structlog.contextvars.merge_contextvars, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
         wrapper_class=structlog.make_filtering_bound_logger(number),
         logger_factory=structlog.stdlib.LoggerFactory(),
-        cache_logger_on_first_use=False,  # a logger that was used before follows, too
+        cache_logger_on_first_use=False,  # so that existing loggers change, too
     )
 
 
@@ -108,7 +106,7 @@ def _chain(form: str, colors: bool) -> list[Processor]:
 
 
 def _plain(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
-    """Put time, level and event first, and an exception as two fields. No local variables: they hold orders."""
+    """Put time, level and event first, and an exception in two fields, without local variables, which hold orders."""
     record: logging.LogRecord = event.pop("_record")
     ours: bool = event.pop("_from_structlog")
     line: EventDict = {
@@ -127,7 +125,7 @@ def _plain(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
 
 
 def _exception(given: Any) -> BaseException | None:
-    """Exceptions are handed over as themselves, as sys.exc_info()'s three, or as True for the present one."""
+    """The exception from exc_info, which is an exception, the triple of sys.exc_info(), or True."""
     match given:
         case BaseException():
             return given
@@ -150,7 +148,7 @@ def _redact(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
 
 
 def _redacted(key: object, value: object) -> object:
-    """The value without what is private, and in plain types: a text is searched before it is quoted, perhaps twice."""
+    """The value in plain types, without private parts. Texts are searched before they are quoted."""
     if isinstance(key, str) and PRIVATE.search(key):
         return HIDDEN
     if isinstance(value, Mapping):
@@ -167,14 +165,14 @@ def _json(_: WrappedLogger, __: str, event: EventDict) -> str:
 
 
 def _journal(_: WrappedLogger, __: str, event: EventDict) -> str:
-    """The journal adds the time; the level becomes the priority that it files the line under."""
+    """A line for the journal, which adds the time; the level becomes its priority."""
     del event["time"]
     priority = PRIORITIES.get(event.pop("level"), PRIORITIES["info"])
     return f"<{priority}>{_escaped(_logfmt(None, '', event))}"
 
 
 def _console(*, colors: bool) -> Processor:
-    """For people: aligned, in colours, and a traceback below its line."""
+    """A renderer for terminals: aligned, in colour, with a traceback below its line."""
     renderer = structlog.dev.ConsoleRenderer(
         colors=colors,
         timestamp_key="time",
@@ -193,12 +191,12 @@ def _console(*, colors: bool) -> Processor:
 
 
 def _escaped(line: str) -> str:
-    """A value with a line break in it must not pass for a line of its own, nor steer a terminal."""
+    """Escape line breaks and control characters, so that a value cannot imitate a line or control a terminal."""
     return BREAKS_A_LINE.sub(lambda match: f"\\u{ord(match[0]):04x}", line)
 
 
 def _hide_secrets(_: WrappedLogger, __: str, line: Any) -> str:
-    """Runs on the finished line, names of fields and all."""
+    """Hide secrets in the finished line."""
     return without_secrets(str(line))
 
 
@@ -206,15 +204,15 @@ def _hide_secrets(_: WrappedLogger, __: str, line: Any) -> str:
 
 
 class Output(io.TextIOBase):
-    """Stands for a stream with a descriptor of its own. `write` never blocks and never fails."""
+    """Replaces a stream. Its `write` never blocks and never fails."""
 
-    def __init__(self, stream: TextIO, most_waiting: int = MOST_WAITING) -> None:
+    def __init__(self, stream: TextIO, max_waiting: int = MAX_WAITING) -> None:
         self._stream = stream
-        self._most_waiting = most_waiting
+        self._max_waiting = max_waiting
         self._waiting: deque[str] = deque()
         self._size = 0  # characters that are not written yet
         self._dropped = 0  # lines
-        self._since: float | None = None  # the piece at hand is being written, or failed and none was written after it
+        self._since: float | None = None  # since when a write has been blocked or failing
         self._changed = threading.Condition()
         threading.Thread(target=self._work, name="output", daemon=True).start()
 
@@ -236,10 +234,10 @@ class Output(io.TextIOBase):
         return True
 
     def write(self, text: str) -> int:
-        if not isinstance(text, str):  # so click finds out that this is no stream of bytes
+        if not isinstance(text, str):  # so that click recognizes a text stream
             raise TypeError(type(text).__name__)
         with self._changed:
-            if self._size + len(text) > self._most_waiting:
+            if self._size + len(text) > self._max_waiting:
                 self._dropped += text.count("\n")
             else:
                 self._waiting.append(text)
@@ -248,12 +246,12 @@ class Output(io.TextIOBase):
         return len(text)
 
     def drain(self) -> None:
-        """Wait until all is written, but not for long."""
+        """Wait up to DRAIN_S until all is written."""
         with self._changed:
             self._changed.wait_for(lambda: not self._size, DRAIN_S)
 
     def stuck_s(self) -> float:
-        """For how long nothing could be written although something waits."""
+        """Seconds since a write has been blocked or failing."""
         since = self._since
         return 0.0 if since is None else _clock.monotonic() - since
 
@@ -273,13 +271,13 @@ class Output(io.TextIOBase):
                 _log.error("log.lines_dropped", count=dropped, reason=say("log.not_read"))
 
     def _write_out(self, text: str) -> int:
-        """Returns how many lines were lost, because the system refused them."""
+        """Write the text. Returns the number of lines that the system refused."""
         data = memoryview(text.encode(self.encoding, self.errors))
         while data:
             self._since = self._since or _clock.monotonic()
             try:
                 written = os.write(self.fileno(), data[:PIECE])
-            except BlockingIOError:  # whoever started us made it so
+            except BlockingIOError:  # inherited as non-blocking
                 select.select([], [self.fileno()], [])
             except (OSError, ValueError):
                 return bytes(data).count(b"\n")
@@ -292,12 +290,12 @@ _outputs: list[Output] = []
 
 
 def stuck_s() -> float:
-    """For how many seconds whoever reads stdout or stderr has taken nothing."""
+    """Seconds for which stdout or stderr has not been read."""
     return max((output.stuck_s() for output in _outputs), default=0.0)
 
 
 def never_wait() -> None:
-    """From now on no write to stdout or stderr waits for its reader. Streams of a test stay as they are."""
+    """Make writes to stdout and stderr non-blocking, except streams replaced by a test."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is not None and stream is getattr(sys, f"__{name}__"):

@@ -1,14 +1,15 @@
-"""What is counted: every series, and the one place that counts them. web.routes shows them to Prometheus.
+"""Defines and counts all metrics; web.routes exports them to Prometheus.
 
-The numbers are our own and not prometheus_client's: one of its counters takes about a kilobyte, and ten thousand accounts
-have 120,000; and a daemon whose web address is off loads no library for it.
+prometheus_client is not used for counting: one of its counters takes about a kilobyte, and ten thousand accounts have
+120,000. A daemon without a web server does not load it at all.
 
 Rules of this file:
-- A name, its kind and its labels stand once, below. A label has few values, known beforehand: a state, an outcome,
-  an account of the configuration; never a word of the service or of a customer.
-- Every series is there from the start, with 0: what appears only with its first value has no increase to be alarmed by.
-- Counting is an addition to a number, on the event loop.
-- The numbers outlive a reload: they belong to the process.
+
+- Each name, kind and set of labels is defined once, below. A label has few values that are known in advance, such as a
+  state or a configured account; never text from the marketplace or a customer.
+- Every series exists from the start with 0, because an alarm needs to see the increase from 0.
+- Counting is an addition on the event loop.
+- The numbers belong to the process and survive a reload.
 """
 
 from bisect import bisect_left
@@ -22,14 +23,14 @@ from orderbridge.model import UNFINISHED, Action, ActionState, Outcome
 
 Labels = tuple[str, ...]
 
-PART = "part"  # a list that does not come in whole was asked for by status, and came
-NOT_TAKEN_IN = "not_taken_in"  # it came, and the database, or a fault of ours, kept it from being stored
+PART = "part"  # a successful request for one status of a list that is too large
+NOT_TAKEN_IN = "not_taken_in"  # the list arrived but could not be stored
 POLL_RESULTS = (*(one.value for one in Outcome), PART, NOT_TAKEN_IN)
 DELIVERIES = ("new", "changed", "unchanged", "withheld", "foreign", "quarantined", "not_stored")
 ACKNOWLEDGEMENTS = ("acknowledged", "dropped")
 COUNTED = (*DELIVERIES, *ACKNOWLEDGEMENTS)  # of each poll
 VERDICTS = tuple(one.value for one in ActionState if one not in UNFINISHED)
-UNREADABLE = "unreadable"  # in place of an action that is none
+UNREADABLE = "unreadable"  # for an invalid action
 ACTIONS = (*(one.value for one in Action), UNREADABLE)
 OPEN_ROWS = ("waiting", "unresolved")
 IN_FLIGHT = ("poll", "action")
@@ -40,7 +41,7 @@ LONG_S = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0)
 
 
 class MetricKind(StrEnum):
-    """How Prometheus calls it."""
+    """The kinds of Prometheus."""
 
     COUNTER = "counter"
     GAUGE = "gauge"
@@ -49,7 +50,7 @@ class MetricKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """Series of one name. `values`: of each label all there are; None for the accounts and for what is known later."""
+    """The series of one name. `values`: all values of each label; None for accounts and values that are known later."""
 
     name: str
     kind: MetricKind
@@ -131,7 +132,7 @@ OF_ACCOUNTS = tuple(family for family in FAMILIES if family.labels[:1] == ("acco
 
 
 class Histogram:
-    """How many values lie up to each bound, and what they are together."""
+    """Counts of values up to each bound, and their sum."""
 
     __slots__ = ("bounds", "counts", "total")
 
@@ -141,14 +142,14 @@ class Histogram:
         self.total = 0.0
 
     def observe(self, value: float) -> None:
-        """One value more."""
+        """Add a value."""
         self.counts[bisect_left(self.bounds, value)] += 1
         self.total += value
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One series at one moment. `counts`: of a histogram, for each bound and above; `value`: the sum of its values."""
+    """One series at one moment. For a histogram, `counts` are by bound, and `value` is the sum."""
 
     labels: Labels
     value: float
@@ -156,13 +157,13 @@ class Reading:
 
 
 class Metrics:
-    """The numbers of one process. Everything is called on its event loop."""
+    """The metrics of one process, used on its event loop only."""
 
     def __init__(self, *, codes: Iterable[str] = (), severities: Iterable[str] = (), build: Labels = ("", "")) -> None:
-        """`codes` and `severities`: what a problem can be. `build`: version, and the Python that runs it."""
+        """`codes` and `severities`: those of problems. `build`: the versions of the program and of Python."""
         self._values: dict[str, dict[Labels, float]] = {family.name: {} for family in FAMILIES}
-        self.fenced_at: datetime | None = None  # when a unit of work was last refused so
-        self.good_polls: dict[str, float] = {}  # when the last one of each account was, by the monotonic clock
+        self.fenced_at: datetime | None = None  # time of the last refused unit of work
+        self.good_polls: dict[str, float] = {}  # by account: monotonic time of the last good poll
         self._histograms: dict[str, dict[Labels, Histogram]] = {
             family.name: {labels: Histogram(family.bounds) for labels in _known(family)}
             for family in FAMILIES
@@ -176,43 +177,43 @@ class Metrics:
         self._values[BUILD.name] = {build: 1.0}
 
     def know(self, accounts: Collection[str]) -> None:
-        """Exactly these accounts have series from now on; one that stays goes on counting."""
+        """Keep series for exactly these accounts. Those that stay keep their values."""
         for family in OF_ACCOUNTS:
             before = self._values[family.name]
             series = (labels for name in accounts for labels in _known(family, name))
             self._values[family.name] = {labels: before.get(labels, 0.0) for labels in series}
 
     def count(self, family: Family, *labels: str, by: float = 1) -> None:
-        """Add to a counter. Unknown labels are ignored: an account that has just left."""
+        """Add to a counter. Unknown labels are ignored, for example of an account that has just left."""
         series = self._values[family.name]
         if labels in series:
             series[labels] += by
 
     def set(self, family: Family, *labels: str, to: float) -> None:
-        """What a gauge shows."""
+        """Set a gauge."""
         series = self._values[family.name]
         if labels in series:
             series[labels] = to
 
     def observe(self, family: Family, value: float, *labels: str) -> None:
-        """One value of a histogram."""
+        """Add a value to a histogram."""
         self._histograms[family.name][labels].observe(value)
 
     def clear(self, family: Family) -> None:
-        """All gauges of that name to 0."""
+        """Set all gauges of this name to 0."""
         self._values[family.name] = dict.fromkeys(self._values[family.name], 0.0)
 
     def readings(self, family: Family) -> list[Reading]:
-        """A copy, which another thread may take its time with."""
+        """A copy of the values, for another thread."""
         if family.kind == MetricKind.HISTOGRAM:
             found = self._histograms[family.name]
             return [Reading(labels, one.total, tuple(one.counts)) for labels, one in found.items()]
         return [Reading(labels, value) for labels, value in self._values[family.name].items()]
 
-    # ---- what happens ------------------------------------------------------------------------------------------------
+    # ---- events ------------------------------------------------------------------------------------------------------
 
     def polled(self, account: str, result: str, seconds: float, counts: Mapping[str, int]) -> None:
-        """A poll was made, its orders are stored and acknowledged. `counts`: how many of them were what (COUNTED)."""
+        """Count a finished poll. `counts`: its orders by kind (COUNTED)."""
         self.count(POLLS, account, result)
         self.observe(POLL_SECONDS, seconds)
         for family, names in ((DELIVERED, DELIVERIES), (ACKNOWLEDGED, ACKNOWLEDGEMENTS)):
@@ -220,23 +221,23 @@ class Metrics:
                 self.count(family, name, by=counts[name])
 
     def polled_well(self, account: str, now: datetime, monotonic: float) -> None:
-        """A whole list was taken in."""
+        """Note a good poll: a whole list was stored."""
         self.set(LAST_GOOD_POLL, account, to=now.timestamp())
         self.good_polls[account] = monotonic
 
     def worked(self, work: str, seconds: float, failed: bool) -> None:
-        """A unit of work on the database has ended."""
+        """Count a unit of work on the database."""
         self.observe(DATABASE_SECONDS, seconds, work)
         if failed:
             self.count(DATABASE_FAILED, work)
 
     def fenced(self, now: datetime) -> None:
-        """The fence has refused a unit of work: the daemon ends, and the next one of this process tells it."""
+        """Note that the fence refused a unit of work. The daemon ends, and the next one of this process reports it."""
         self.count(WRITES_FENCED)
         self.fenced_at = now
 
     def fenced_lately(self) -> tuple[datetime | None, int]:
-        """When that was last, and how many there were in the life of this process."""
+        """The time of the last refusal by the fence, and the number of them in this process."""
         return self.fenced_at, int(self._values[WRITES_FENCED.name][()])
 
 

@@ -1,7 +1,7 @@
-"""Pure decisions: no I/O, no clock of their own. What they return is carried out elsewhere.
+"""Pure decisions without I/O and without a clock. Other packages carry them out.
 
-orders come in   cooldown poll_ends tokens deliveries lifecycle
-actions go out   queue outbox_rows retry
-what is wrong    problems health
-people           business_day
+receiving orders   cooldown poll_ends tokens deliveries lifecycle
+sending actions    queue outbox_rows retry
+problems           problems health
+reports            business_day
 """

@@ -1,12 +1,12 @@
-"""A business day in figures: which order counts for which sum is decided here, and only here.
+"""Decides which order counts for which sum of a business day.
 
-- `completed`: COMPLETE_WITH_PAYMENT or COMPLETE_NEEDS_PAYMENT. Only their money is to hand in.
+- `completed`: COMPLETE_WITH_PAYMENT or COMPLETE_NEEDS_PAYMENT. Only these count as money to hand in.
 - `cancelled`: CANCELED. No money.
-- `unfinished`: everything else, also what ended by silence: pickup and platform couriers have no documented completion
-  (docs/interface.md). Their money is shown apart, and a person decides.
+- `unfinished`: all others, including orders that ended by silence, because pickup and platform couriers have no
+  documented completion (docs/interface.md). Their money is listed separately, for a person to decide.
 
-A day's orders are those received here from its cut to the next one. Sums are exact. An order is any object with the
-columns of delivery_orders that `orderbridge.store.overview.received` reads.
+A day has the orders received from its cut to the next one. Sums are exact. An order is any object with the columns that
+`orderbridge.store.overview.received` reads.
 """
 
 from collections.abc import Iterable, Iterator
@@ -22,14 +22,14 @@ CENT = Decimal("0.01")
 ZERO = Decimal("0.00")
 COUNTS = ("orders", "completed", "unfinished", "cancelled", "never_taken_over", "without_amount", "pos_told")
 AMOUNTS = (
-    "cash",  # amount_due of completed orders in CASH: to hand in
-    "prepaid",  # total of completed orders that were paid by card in advance
-    "payment_unknown",  # total of completed orders whose payment method is in no list
+    "cash",  # amount_due of completed orders in CASH, to hand in
+    "prepaid",  # total of completed orders that were prepaid by card
+    "payment_unknown",  # total of completed orders with an unknown payment method
     "discount",  # of completed orders
     "tips",  # of completed orders
     "cash_unfinished",
     "prepaid_unfinished",
-    "difference",  # what the POS booked beyond what it should; of the orders whose `pos_total` it wrote
+    "difference",  # booked minus expected, of orders with a `pos_total`
 )
 _PARTS = {
     STATUS_NAMES[COMPLETE_WITH_PAYMENT]: "completed",
@@ -41,7 +41,7 @@ Sums = dict[str, int | Decimal]
 
 
 def sums_of(orders: Iterable[Any]) -> Sums:
-    """Every figure of these orders, by its name."""
+    """All figures of these orders by name."""
     sums: Sums = dict.fromkeys(COUNTS, 0) | dict.fromkeys(AMOUNTS, ZERO)
     for order in orders:
         for name, amount in _adds(order):
@@ -50,7 +50,7 @@ def sums_of(orders: Iterable[Any]) -> Sums:
 
 
 def _adds(order: Any) -> Iterator[tuple[str, Decimal | int | None]]:
-    """To which figures it adds how much."""
+    """The figures that an order adds to, with the amounts."""
     part = _PARTS.get(order.status, "unfinished")
     paid = {CASH: "cash", **dict.fromkeys(PREPAID, "prepaid")}.get(order.payment_code, "payment_unknown")
     amount = order.amount_due if paid == "cash" else order.total
@@ -67,24 +67,24 @@ def _adds(order: Any) -> Iterator[tuple[str, Decimal | int | None]]:
 
 
 def expected(order: Any) -> Decimal | None:
-    """What a till should have booked: nothing for a cancelled order. None: the total could not be read."""
+    """The amount that a till should have booked: 0 for a cancelled order, None if the total is unknown."""
     total: Decimal | None = ZERO if _PARTS.get(order.status) == "cancelled" else order.total
     return total
 
 
 def difference(order: Any) -> Decimal | None:
-    """What the POS booked beyond what it should, in cents; None when one of the two is not known."""
+    """The booked minus the expected amount; None if one of them is unknown."""
     wanted, booked = expected(order), order.pos_total
     return None if wanted is None or booked is None else Decimal(booked - wanted).quantize(CENT)
 
 
 def present(now: datetime, zone: ZoneInfo, cut: time) -> date:
-    """The business day that it is now: before the cut it is still yesterday's."""
+    """The current business day; before the cut it is still yesterday's."""
     local = now.astimezone(zone)
     return local.date() if local.time() >= cut else local.date() - timedelta(days=1)
 
 
 def bounds(day: date, zone: ZoneInfo, cut: time) -> tuple[datetime, datetime]:
-    """From its cut to the next one, in UTC: 23 or 25 hours where the clocks are changed."""
+    """The day's beginning and end in UTC. With a change of the clocks it has 23 or 25 hours."""
     begin, end = (datetime.combine(one, cut, tzinfo=zone).astimezone(UTC) for one in (day, day + timedelta(days=1)))
     return begin, end

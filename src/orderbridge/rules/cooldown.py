@@ -1,23 +1,23 @@
-"""When an account's get-current may leave, and which accounts share one cooldown.
+"""Decides when each account may poll, and which accounts share one cooldown.
 
-The interface leaves open whether a cooldown belongs to the credential, to the application (all accounts with one
-app_secret_key) or to the address that calls. The configuration says it: `cooldown_scope`.
+The interface does not say whether a cooldown belongs to the credential, to the application (all accounts with one
+app_secret_key) or to the calling address. The configuration does: `cooldown_scope`.
 
 Rules of this file:
-- Own: an account's next poll leaves one cooldown after its last answer, or failure after sending. Always.
-- Phases: the first polls of many accounts are spread over one round; the first of them leaves at once. Accounts that
-  have to log in first are spread over as many whole rounds as their logins take: each round lays one even layer.
-- Together: many accounts' later polls leave at whole moments, half a second apart at most, so that what is noted of them
-  can be noted in groups. None leaves before its own time.
-- Evenly: a moment has room for little more than its share. Who finds none goes at the next one that has: what slow
-  answers, 429s or a dead line have heaped up is level again two rounds later.
-- In turn: of accounts that share one cooldown one leaves a cooldown after the last answer to any of them.
-- `auto` is by credential. Two accounts that meet 429 twice in a row, although each kept its own cooldown, show that this
-  is wrong (of two accounts one is enough: the other always comes first). An alarm names the key, and up to 20 accounts
-  are all polled in turn for the rest of the run. More would each wait for too long: they stay as they are. A restart
-  forgets it.
 
-Times are seconds of the monotonic clock. Nothing here asks for them, and nothing here waits.
+- An account's next poll leaves at least one cooldown after its last answer, or after a failure once it was sent.
+- The first polls of many accounts are spread evenly over one round; the first leaves at once. Accounts without a token
+  are spread over as many whole rounds as their logins take.
+- With many accounts, later polls leave together at fixed moments, at most half a second apart, so that their notes are
+  written in groups. No poll leaves before its own cooldown is over.
+- A moment has room for slightly more than its share of polls. If it is full, a poll takes the next free one. So the
+  polls are spread evenly again two rounds after slow answers, 429s or an outage.
+- Accounts that share a cooldown are polled in turn: one poll, one cooldown after the last answer to any of them.
+- `auto` means by credential. If two accounts meet 429 twice in a row although each kept its own cooldown, this is wrong
+  (with only two accounts, one is enough). An alarm then names the key, and up to 20 accounts are polled in turn until
+  the next restart. With more accounts each would wait too long, so nothing changes.
+
+Times are monotonic seconds and are passed as arguments.
 """
 
 import itertools
@@ -29,23 +29,23 @@ from enum import StrEnum, auto
 
 from orderbridge.model import CooldownScope
 
-MARGIN_S = 0.05  # two clocks never run alike
-TICK_S = 0.125  # between the moments at which thousands of accounts' polls leave
-TOGETHER_S = 0.5  # and those of hundreds: a whole number of ticks
-AT_A_MOMENT = 32  # polls: with more, the last of a moment may miss the next one for it
-ROOM = 1.15  # of a moment, in shares of it
-EVEN = 1.17  # of a second, in shares of it: a little more than the room, or a line would never end
-TAKEN_OVER_S = 0.25  # by which two machines' clocks may differ, as far as we know them
-FEWEST_TOGETHER = 3  # accounts at one such moment, on average: with fewer it would only cost time
+MARGIN_S = 0.05  # added to the cooldown, because clocks differ slightly
+TICK_S = 0.125  # between moments with thousands of accounts
+TOGETHER_S = 0.5  # between moments with hundreds of accounts; a whole number of ticks
+AT_A_MOMENT = 32  # polls; with more, the last ones may delay those of the next moment
+ROOM = 1.15  # the room of a moment, as a multiple of its share
+EVEN = 1.17  # the rate limit of polls, as a multiple of the average; more than ROOM, so that a queue drains
+TAKEN_OVER_S = 0.25  # possible difference of two machines' clocks
+MIN_TOGETHER = 3  # accounts at one moment on average; with fewer, moments are not worth the wait
 LIMITED_IN_A_ROW = 2  # 429s to one account
 LIMITED_ACCOUNTS = 2
-MAX_IN_TURN = 20  # accounts that are polled in turn although it is not configured
-STEP = 0.01  # of a cooldown: so much later the next account leaves when the one before it does not
+MAX_IN_TURN = 20  # accounts that `auto` polls in turn at most
+STEP = 0.01  # in cooldowns: when the next account of a group may leave if the first does not
 MAX_LETTERS = 255
 
 
 class Ended(StrEnum):
-    """How a poll ended that was sent."""
+    """How a sent poll ended."""
 
     OK = auto()
     LIMITED = auto()
@@ -54,7 +54,7 @@ class Ended(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """An account to be polled. `application`: the same for accounts with one app_secret_key."""
+    """An account. `application` is equal for accounts with one app_secret_key."""
 
     fingerprint: str
     name: str
@@ -62,31 +62,31 @@ class Member:
 
 
 def names_of(members: Sequence[Member]) -> str | None:
-    """For people: these accounts, as many as fit; None: there are none."""
+    """The accounts' names as far as they fit; None if there are none."""
     return ", ".join(member.name for member in members)[:MAX_LETTERS] or None
 
 
 @dataclass(slots=True)
 class Poll:
-    """What is known of one account's polls."""
+    """The state of one account's polls."""
 
     member: Member
-    next: float = float("-inf")  # its own cooldown is over
-    moment: int | None = None  # that has a place for it
-    left: float | None = None  # one is on the wire since
+    next: float = float("-inf")  # end of its own cooldown
+    moment: int | None = None  # the moment in which it has a place
+    left: float | None = None  # when the poll on the wire was sent
     limited: int = 0  # 429s since the last answer of another kind
 
 
 @dataclass(slots=True)
 class _Group:
-    """Accounts that are polled in turn. `queue`: the first has waited longest. `ended`: the last answer to any of them."""
+    """Accounts that are polled in turn. `queue`: the longest waiting first. `ended`: the last answer to any of them."""
 
     queue: list[str]
     ended: float = float("-inf")
 
 
 def phases(with_login: Sequence[bool], round_s: float, logins_per_second: float) -> list[float]:
-    """Seconds after a start at which the first poll of each account leaves. `with_login`: it has to log in before."""
+    """Seconds from the start to the first poll of each account. `with_login`: whether it must log in first."""
     counts = Counter(with_login)
     rounds = {False: 1, True: max(math.ceil(counts[True] / logins_per_second / round_s), 1)}
     places = {False: itertools.count(), True: itertools.count()}
@@ -94,10 +94,10 @@ def phases(with_login: Sequence[bool], round_s: float, logins_per_second: float)
 
 
 def first_wait(noted_s: float | None, late_s: float, cooldown_s: float, longest_s: float) -> float:
-    """Seconds until the first poll here of an account that another process may have polled a moment ago.
+    """Seconds until our first poll of an account that another process may have polled recently.
 
-    `noted_s`: seconds until its next poll may leave, by that one's note. Where it was polled lately it goes on in its own
-    rhythm, else its turn is in `late_s`. No more than `longest_s`: one further away comes from a clock that was set.
+    `noted_s`: seconds until its next poll by that process's note. A recently polled account keeps its rhythm; any other
+    is polled in `late_s`. The result is at most `longest_s`: a later note comes from a clock change.
     """
     if noted_s is None or noted_s < -cooldown_s:
         return late_s
@@ -105,24 +105,24 @@ def first_wait(noted_s: float | None, late_s: float, cooldown_s: float, longest_
 
 
 def together_s(count: int, cooldown_s: float) -> float:
-    """Seconds between the moments at which the polls of `count` accounts leave; 0: each leaves at its own."""
-    if count * TOGETHER_S < FEWEST_TOGETHER * cooldown_s:
+    """Seconds between the moments for `count` accounts; 0: no moments."""
+    if count * TOGETHER_S < MIN_TOGETHER * cooldown_s:
         return 0.0
     apart_s = min(AT_A_MOMENT * cooldown_s / count, TOGETHER_S)
     return max(int(apart_s / TICK_S), 1) * TICK_S
 
 
 class Moments:
-    """When polls leave that go together, and how many of them at each of these moments. Moments are counted in ticks."""
+    """The moments at which polls leave together, and their free places. A moment is a number of ticks."""
 
     def __init__(self) -> None:
-        self.apart_s = 0.0  # 0: each leaves at its own time
-        self.round_s = 0.0  # from one poll of an account to its next one
+        self.apart_s = 0.0  # 0: no moments
+        self.round_s = 0.0  # from one poll of an account to the next
         self._room = 0
-        self._taken: Counter[int] = Counter()  # by moment
+        self._taken: Counter[int] = Counter()  # places by moment
 
     def fit(self, accounts: int, cooldown_s: float, margin_s: float) -> None:
-        """So many accounts there are from now on."""
+        """Adapt to the number of accounts."""
         self.apart_s = together_s(accounts, cooldown_s)
         self.round_s = cooldown_s + margin_s
         if self.apart_s:
@@ -131,7 +131,7 @@ class Moments:
             self._room = max(math.ceil(accounts / in_a_round), int(accounts / in_a_round * ROOM))
 
     def take(self, due: float) -> int | None:
-        """The first moment from `due` on that has room, and a place in it; None: there are no moments."""
+        """Take a place in the first free moment from `due` on; None if there are no moments."""
         if not self.apart_s:
             return None
         step = round(self.apart_s / TICK_S)
@@ -142,7 +142,7 @@ class Moments:
         return moment
 
     def give_back(self, moment: int | None) -> None:
-        """That place is free again."""
+        """Free a place."""
         if moment is not None and self._taken[moment] > 1:
             self._taken[moment] -= 1
         elif moment is not None:
@@ -150,7 +150,7 @@ class Moments:
 
 
 class Cooldowns:
-    """The times of all accounts' polls. One that asks and may go says `leaves`, then `unsent` or `ended`."""
+    """The poll times of all accounts. A poll that may leave (`wait`) calls `leaves`, then `unsent` or `ended`."""
 
     def __init__(self) -> None:
         self.cooldown_s = 0.0  # from an answer to the next request
@@ -159,24 +159,24 @@ class Cooldowns:
         self._moments = Moments()
         self._polls: dict[str, Poll] = {}
         self._groups: dict[str, _Group] = {}
-        self._limited: set[str] = set()  # who has met 429 in a row
+        self._limited: set[str] = set()  # accounts with several 429s in a row
         self._held_until = float("-inf")
 
     # ---- the accounts ------------------------------------------------------------------------------------------------
 
     def configure(self, scope: CooldownScope, cooldown_s: float) -> None:
-        """Whose cooldown it is, and how long, from now on. What `auto` has found stays while it is `auto`."""
+        """Set the scope and the length of the cooldown. While the scope stays `auto`, its finding is kept."""
         self.cooldown_s = cooldown_s + MARGIN_S
         if scope != self._scope:
             self._scope, self.is_scope_wrong = scope, False
             self._group_anew()
 
     def keep(self, fingerprints: Collection[str]) -> None:
-        """All others are none of ours any more."""
+        """Remove all other accounts."""
         self.leave([who for who in self._polls if who not in fingerprints])
 
     def come(self, members: Sequence[Member]) -> frozenset[str]:
-        """These are accounts, too, from now on; no poll of theirs is on the wire. Returns the fingerprints of new ones."""
+        """Add accounts, which have no poll on the wire. Returns the fingerprints of new ones."""
         new = frozenset(member.fingerprint for member in members if member.fingerprint not in self._polls)
         for member in members:
             poll = self._polls.setdefault(member.fingerprint, Poll(member))
@@ -185,7 +185,7 @@ class Cooldowns:
         return new
 
     def leave(self, fingerprints: Collection[str]) -> None:
-        """These are none of ours any more."""
+        """Remove accounts."""
         for who in fingerprints:
             if (poll := self._polls.pop(who, None)) is not None:
                 self._moments.give_back(poll.moment)
@@ -197,7 +197,7 @@ class Cooldowns:
         self._group_anew()
 
     def _group_anew(self) -> None:
-        """Each account keeps its place in the queue of its group."""
+        """Form the groups again. Accounts keep their places in the queues."""
         before, self._groups = self._groups, {}
         for key, group in before.items():
             if stays := [who for who in group.queue if who in self._polls and self._key(who) == key]:
@@ -209,7 +209,7 @@ class Cooldowns:
                 self._groups.setdefault(key_or_none, _Group([])).queue.append(who)
 
     def _key(self, who: str) -> str | None:
-        """The group of an account; None: its cooldown is its own."""
+        """The key of the account's group; None: it has its own cooldown."""
         if self._scope == CooldownScope.APPLICATION:
             return f"application {self._polls[who].member.application}"
         in_turn = self.is_scope_wrong and len(self._polls) <= MAX_IN_TURN
@@ -217,21 +217,18 @@ class Cooldowns:
 
     @property
     def round_s(self) -> float:
-        """From one poll of an account to its next one, where answers come soon."""
+        """Seconds from one poll of an account to the next, with quick answers."""
         return self._moments.round_s
 
     @property
     def most_per_second(self) -> int | None:
-        """So many polls may leave in any second, lest they heap up after a moment in which none could; None: any number.
-
-        Where a moment is a tick; else its polls are too few to be counted so.
-        """
+        """The rate limit that spreads polls after an outage; None with too few accounts for one."""
         if self._moments.apart_s != TICK_S:
             return None
         return math.ceil(len(self._polls) / self._moments.round_s * EVEN)
 
     def in_turn(self, who: str) -> tuple[Member, ...]:
-        """The accounts with which this one is polled in turn, itself among them; none: it has its own cooldown."""
+        """The accounts that share this one's cooldown, including itself; empty if it has its own."""
         group = self._groups.get(self._key(who) or "")
         if group is None or len(group.queue) == 1:
             return ()
@@ -240,17 +237,17 @@ class Cooldowns:
     # ---- their polls -------------------------------------------------------------------------------------------------
 
     def begin(self, who: str, at: float) -> float:
-        """Its first poll leaves at `at`, or at the next moment with room. Returns when."""
+        """Set the first poll to `at` or the next free moment. Returns its time."""
         poll = self._polls[who]
         self._place(poll, at)
         return poll.next
 
     def hold(self, until: float) -> None:
-        """No poll leaves before: the tables are an older copy, which does not know when the last ones left."""
+        """Let no poll leave before `until`, because an older copy does not know the last polls."""
         self._held_until = until
 
     def wait(self, who: str, now: float) -> float:
-        """Seconds until this account's poll may leave, or until it is worth asking again; 0 or less: now."""
+        """Seconds until the account's poll may leave, or until it should ask again; 0 or less: now."""
         own = max(self._polls[who].next, self._held_until) - now
         group = self._groups.get(self._key(who) or "")
         if group is None:
@@ -262,18 +259,18 @@ class Cooldowns:
         return max(own, group.ended + self.cooldown_s * (1.0 + STEP * place) - now)
 
     def leaves(self, who: str, now: float) -> None:
-        """Its poll leaves; from here on no other of its group may."""
+        """Note that its poll leaves. No other poll of its group may leave now."""
         self._polls[who].left = now
 
     def unsent(self, who: str) -> None:
-        """It certainly did not leave: no cooldown is used up."""
+        """Note that its poll was not sent after all. No cooldown is used up."""
         self._polls[who].left = None
 
     def is_on_the_wire(self, who: str) -> bool:
         return who in self._polls and self._polls[who].left is not None
 
     def ended(self, who: str, how: Ended, now: float) -> bool:
-        """It was answered, or failed after sending. Returns whether this shows that the scope is wrong."""
+        """Note the end of a sent poll. Returns whether it shows that the scope is wrong."""
         poll = self._polls[who]
         poll.left = None
         self._place(poll, now + self.cooldown_s)
@@ -300,7 +297,7 @@ class Cooldowns:
         return True
 
     def _place(self, poll: Poll, due: float) -> None:
-        """When a poll that may leave at `due` does."""
+        """Set the poll's next time to `due` or the next free moment."""
         self._moments.give_back(poll.moment)
         poll.moment = self._moments.take(due)
         poll.next = due if poll.moment is None else poll.moment * TICK_S

@@ -1,25 +1,27 @@
-"""What one answer of get-current means beside what is stored: whose an order is, what is new, what it proves. Pure.
+"""Sorts the orders of one answer by what is stored, and decides what the answer proves.
 
-Each order of an answer is one of four things:
-- new: nothing is stored of it. It is written whole, and accepted by itself where that is configured.
-- foreign: another account that is configured delivered it first. It is neither merged nor acknowledged, only logged.
-- unchanged: the stored hash is that of these very bytes, and the status of them is the stored one, by our own books and
-  by the service's. Nothing is written. It is acknowledged all the same: the service asks for that as long as it lists it.
-- changed: anything else, also equal bytes where there is a doubt: the order had ended by silence, its status was withheld
-  or called doubtful, its contents were refused or blanked (no hash is stored then), its account has left.
+Each order of an answer is one of:
 
-That hangs on what the tables say at the moment of the answer, read anew with each poll in one batch. What is kept in
-memory between polls (marketplace.documents.Seen) spares only the reading of equal bytes: what they say cannot change. So a file
-put back from a backup, a row that a till wrote or a person deleted, another daemon's work: the next answer finds it.
+- new: it is not stored. It is written, and accepted automatically if that is configured.
+- foreign: another configured account delivered it first. It is only logged, neither stored nor acknowledged.
+- unchanged: the stored hash is that of these bytes, and both stored status ids are the delivered status. Nothing is
+  written, but it is acknowledged, because the marketplace lists it until then.
+- changed: all others. This includes equal bytes if the order ended by silence, its status was withheld or doubtful, its
+  contents were refused or blanked (then no hash is stored), or its account was removed.
 
-What an answer proves. A list speaks by what it shows and by what it lacks:
-- What it shows of an order counts if no action of that order was on the wire or unresolved at any moment between the
-  sending of the poll's request and the acknowledgement: the lane tells, which is held that long. Otherwise its contents
-  are stored, its status is not, no hash is, and it is not acknowledged.
-- What it lacks counts only when the list is known to be whole: asked for without a filter, each of its documents with a
-  key (one without could be any order), and not cut by the service.
-- Of an order that is in a list twice the furthest status counts (rules.lifecycle).
-What such proofs do to rows whose outcome is unknown, rules.retry.after_poll decides.
+This compares with the tables as read for each answer. The cache between polls (marketplace.documents.Seen) only saves
+parsing equal bytes. So a restored backup, or a row that a till, a person or another daemon changed, is noticed with the
+next answer.
+
+A list proves something by what it shows and what it lacks:
+
+- The shown status of an order counts if no action of the order was on the wire or unresolved from the sending of the
+  poll to the acknowledgement. The lane, which is held that long, ensures this. Otherwise only the contents are stored,
+  without a hash, and the order is not acknowledged.
+- A missing order counts only if the list is whole: requested without a filter, not cut, and each document has a key.
+- If a list has an order twice, the furthest status counts (rules.lifecycle).
+
+rules.retry.after_poll decides what this means for rows with an unknown outcome.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -32,18 +34,15 @@ from orderbridge.rules import lifecycle
 
 MANY_STUCK = 10
 HOUR = timedelta(hours=1)
-FRESH = (timedelta(minutes=-2), timedelta(minutes=5))  # how old an order is when it comes in, as a rule
-ORDERS_OF_A_ZONE = 3  # in a row that are off by the same hours, and not all at one moment: the time zone is wrong
+FRESH = (timedelta(minutes=-2), timedelta(minutes=5))  # the usual age of an order at its arrival
+ORDERS_OF_A_ZONE = 3  # consecutive orders, not all at one moment, that are off by the same hours: the zone is wrong
 _ANOTHER_ZONE = timezone(HOUR)
 USUAL_PAGES = frozenset({50, 100, 200, 250, 500, 1000})
 
 
 @dataclass(frozen=True, slots=True)
 class Sorted:
-    """An answer's orders by what is to be done with them, and what was known of them before.
-
-    `foreign`: they belong to another account that is configured.
-    """
+    """The orders of an answer by kind (see above), and their stored orders."""
 
     known: Mapping[str, Stored]
     new: list[Document] = field(default_factory=list)
@@ -55,7 +54,7 @@ class Sorted:
 def sort(
     good: Mapping[str, Document], known: Mapping[str, Stored], *, account: str, configured: Collection[str]
 ) -> Sorted:
-    """What is to be done with each of an answer's orders. `good`: its documents by payment_key."""
+    """Sort an answer's orders. `good`: the documents by payment_key."""
     listed = Sorted(known)
     for key, document in good.items():
         stored = known.get(key)
@@ -71,20 +70,23 @@ def sort(
 
 
 def may_take(stored: Stored, account: str, configured: Collection[str]) -> bool:
-    """An order belongs to the account that delivered it first, as long as that one is configured."""
+    """Whether the order may belong to this account: it delivered it first, or that account is no longer configured."""
     return stored.account == account or stored.account not in configured
 
 
 def is_cut(documents: Sequence[Document], list_limit: int | None) -> bool:
-    """Whether the service may have more than it lists. `list_limit` is what it lists at most; None: not known. Then a round number of orders looks like the end of a page."""
+    """Whether the marketplace may have more orders than it lists.
+
+    `list_limit` is the known maximum of a list. If it is None, a round number of orders suggests the end of a page.
+    """
     number = len(documents)
     return number in USUAL_PAGES if list_limit is None else number >= list_limit
 
 
 def is_full(documents: Sequence[Document], stuck: int, list_limit: int | None = None) -> bool:
-    """Whether orders may be missing because the list is full of documents that cannot be acknowledged, `stuck` of them.
+    """Whether documents that cannot be acknowledged (`stuck` of them) may fill the list and hide orders.
 
-    They stand in each list for ever. Nothing but them is as suspicious as a round number of documents.
+    They remain in every list. A list of nothing else is as suspicious as a round number of documents.
     """
     if list_limit is None and stuck == len(documents) >= MANY_STUCK:
         return True
@@ -92,7 +94,7 @@ def is_full(documents: Sequence[Document], stuck: int, list_limit: int | None = 
 
 
 def is_whole(documents: Sequence[Document], *, asked: int | None = None, list_limit: int | None = None) -> bool:
-    """Whether what this list lacks is evidence. `asked`: the status that it was asked for; None: all of them.
+    """Whether orders that the list lacks are evidence. `asked`: the requested status; None: all.
 
     A document without a key could be any order.
     """
@@ -104,9 +106,9 @@ def is_whole(documents: Sequence[Document], *, asked: int | None = None, list_li
 
 
 def accepts_itself(order: Order, *, scheduled_too: bool) -> bool:
-    """Whether an order may be accepted without a person: received only now, readable, and wanted soon.
+    """Whether an order may be accepted automatically: newly received, readable, and not scheduled.
 
-    Amounts that do not add up are for the till to check, and no reason to let a customer wait.
+    Amounts that do not add up do not prevent it, since the till can check them later.
     """
     if order.status_id != RECEIVED or any(not problem.startswith(TOTAL_MISMATCH) for problem in order.problems):
         return False
@@ -114,10 +116,10 @@ def accepts_itself(order: Order, *, scheduled_too: bool) -> bool:
 
 
 class Lateness:
-    """Which new orders of one account are late.
+    """Finds late orders of one account.
 
-    Where the last ones all came in older, or younger, by the same whole hours, it is the configured time zone that is
-    wrong: they are judged without these hours. `limit`: None: none is late.
+    If the last orders are all off by the same whole hours, the configured time zone is wrong, and these hours are
+    ignored. With `limit` None no order is late.
     """
 
     def __init__(self, limit: timedelta | None, zone: tzinfo) -> None:
@@ -127,13 +129,13 @@ class Lateness:
 
     @property
     def hours_off(self) -> int | None:
-        """By which the configured time zone is behind the service's; None: it is right, or not known."""
+        """The hours by which the configured time zone is wrong; None if it is right or not known."""
         moments, hours = {at for at, _ in self._seen.values()}, {hours for _, hours in self._seen.values()}
         is_certain = len(self._seen) == ORDERS_OF_A_ZONE and len(moments) > 1 and len(hours) == 1
         return hours.pop() or None if is_certain else None
 
     def marked(self, order: Order, now: datetime) -> Order:
-        """The same order, with `late` among its problems where it is. `now`: by the service's clock, if that is known."""
+        """The order, with the problem `late` if it is. `now`: by the marketplace's clock, if known."""
         ordered, wanted = (
             local_moment(text, self._zone) for text in (order.facts.ordered_at, order.facts.scheduled_for)
         )
@@ -155,7 +157,7 @@ def _has_offset(text: str | None) -> bool:
 
 
 def _whole_hours(age: timedelta) -> int:
-    """The whole hours by which a fresh order would seem as old as this; 0: it does not."""
+    """The whole hours that would explain this age of a new order; 0: none."""
     hours = round(age / HOUR)
     least, most = FRESH
     return hours if least <= age - hours * HOUR <= most else 0

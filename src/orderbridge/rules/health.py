@@ -1,12 +1,12 @@
-"""What is wrong, decided in one place (promise 8): from facts to the list of open problems.
+"""Turns facts into the list of open problems (promise 8), for `status`, the log, the alarm command and all others.
 
-`status`, the log and the alarm command ask `all_problems`, so that they all say the same. A problem is open as long as the
-facts say so: nothing here remembers.
+A problem is open as long as the facts show it; there is no memory here.
 
 Rules of this file:
-- One cause, one problem. An account that does not poll has one code, whatever waits behind it. An order that no till has
-  taken over is not counted as unanswered, and one whose accept failed is that and nothing else.
-- What follows from another problem stands `behind` it (rules.health).
+
+- One cause is one problem. An account that is not polled has one code. An order that was not taken over does not count
+  as unanswered as well, and an order with a failed accept has only that problem.
+- A problem that follows from another one is suppressed: `behind` names the other.
 """
 
 from collections import Counter
@@ -21,23 +21,23 @@ from orderbridge.rules.problems import NO_DATABASE, Cause, Code, Problem, Severi
 
 _SEVERE = Severity.SEVERE
 
-LATE_COOLDOWNS = 3  # without a good poll: 90 s at the service's 30
-SEVERE_COOLDOWNS = 4  # of answers that were errors: two in a row are made good by the third poll, a little after 90 s
-LEAST_LATE_S = 10.0  # with the short cooldowns of a test
-LONGEST_START = timedelta(hours=1)  # of very many accounts, as fast as their logins may go
-SCHEDULED_SLACK = timedelta(seconds=5)  # from the time of a first poll to its note: a login comes before
+LATE_COOLDOWNS = 3  # without a good poll: 90 s at a cooldown of 30 s
+SEVERE_COOLDOWNS = 4  # with error answers: after two of them the third poll comes slightly after 90 s
+MIN_LATE_S = 10.0  # for the short cooldowns of tests
+LONGEST_START = timedelta(hours=1)  # of very many accounts, limited by their logins
+SCHEDULED_SLACK = timedelta(seconds=5)  # a login may delay a scheduled first poll
 
-# A customer waits for an answer: when it is reported, when it is severe, and once more a little later.
+# Steps of an unanswered order: reported twice as a warning, then severe, then once more after LAST_STEP.
 FIRST_STEPS = (timedelta(seconds=30), timedelta(seconds=90))
 LAST_STEP = timedelta(minutes=2)  # after the configured minutes
-SCHEDULED_STEPS = (timedelta(minutes=5), timedelta(minutes=15))  # of an order that is not due yet; the last is severe
+SCHEDULED_STEPS = (timedelta(minutes=5), timedelta(minutes=15))  # for an order that is not due yet; the last is severe
 
-# It is noted where a line is dead, and who answers in place of the service: each has a remedy of its own (`line`).
+# Prefixes of reasons with their own remedies (sentences/line.toml).
 FINER = ("dns_", "tls_", "proxy_", "here_", "net_", "front_", "service_", "wrong_path", "no_envelope", "bad_gateway")
-STRANGERS = ("front_", "wrong_path", "no_envelope")  # not the service has answered
+FOREIGN_ANSWERS = ("front_", "wrong_path", "no_envelope")  # another server than the marketplace's answered
 LOGIN_FAILED = "login_failed"
-OF_SERVICE = frozenset({"service_error", "bad_gateway", LOGIN_FAILED})  # a login that was answered: the line is well
-# Of a line that is dead, by what ended the last try.
+OF_SERVICE = frozenset({"service_error", "bad_gateway", LOGIN_FAILED})  # errors of the marketplace: the network works
+# Codes for a broken connection, by the error of the last try.
 LINES: Mapping[str, Code] = {
     "dns_": Code.LINE_DNS,
     "tls_": Code.LINE_TLS,
@@ -47,24 +47,24 @@ LINES: Mapping[str, Code] = {
     "connect_timeout": Code.LINE_TIMEOUT,
     "service_silent": Code.LINE_TIMEOUT,
 }
-# Of polls that left, by what came back; anything else is an answer that is none.
+# Codes for sent polls, by their error; any other error is POLL_FAILING.
 FAILURES: Mapping[str, Code] = {
     "rate_limited": Code.COOLDOWN_TAKEN,
-    "timeout": Code.LINE_TIMEOUT,  # the line takes the request, and nothing answers: no better than one that does not
-    "connection_lost": Code.UNREACHABLE,  # it was cut on the way: no error was answered
+    "timeout": Code.LINE_TIMEOUT,  # sent but not answered, which has the same remedy
+    "connection_lost": Code.UNREACHABLE,  # cut, without an answer
 }
 _LINE = frozenset(LINES.values())
-Row = tuple[str, datetime | None, str | None, int]  # subject, since when, account, how many
-ENDED_WITHIN = timedelta(seconds=5)  # a daemon at work ends an accept that is over, a till that holds the file included
+Row = tuple[str, datetime | None, str | None, int]  # subject, since, account, count
+ENDED_WITHIN = timedelta(seconds=5)  # a running daemon ends an expired accept in this time
 
 TOKEN_OVER = "token_over"  # noqa: S105 - a code: the first 401 since the last good poll
 
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """For how long something may last before it is a problem; None: it never is one.
+    """How long a condition may last before it is a problem; None: it never is one.
 
-    `unanswered`: before it is severe; it is reported sooner (FIRST_STEPS).
+    `unanswered`: before it is severe; as a warning it is reported sooner (FIRST_STEPS).
     """
 
     late: timedelta
@@ -77,7 +77,10 @@ class Thresholds:
 
 @dataclass(frozen=True, slots=True)
 class Polling:
-    """How one configured account does; `state` is None for one that no daemon has ever known, or of which a newer one has a word of its own."""
+    """The poll state of one account.
+
+    `state` is None if no daemon has polled it, or if a newer one wrote an unknown state.
+    """
 
     name: str
     state: AccountState | None = None
@@ -85,17 +88,17 @@ class Polling:
     last_poll_ok_utc: datetime | None = None
     last_error: str | None = None
     next_poll_utc: datetime | None = None
-    not_stored: int = 0  # orders of the last poll that neither the tables nor quarantine could hold
-    not_written: int = 0  # outbox rows of all accounts that the database did not let the daemon write at the last poll
-    in_turn_with: str | None = None  # who shares one cooldown, as many as fit: "a, b"; the same text for each of them
+    not_stored: int = 0  # orders of the last poll that could not even be quarantined
+    not_written: int = 0  # outbox rows of all accounts that the database refused at the last poll
+    in_turn_with: str | None = None  # names of accounts with the same cooldown: "a, b", the same text for each
 
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """An open order that is stored as RECEIVED. `accept`: the state of its newest accept, and when it ended.
+    """An open order in RECEIVED, with the state and end of its newest accept. An unfinished cancel counts as an answer.
 
-    A cancel that is on its way counts as an answer. `accept_was_over_utc`: from when on it was too late.
-    `cancel_waits`: one is unfinished for so long that it counts as none.
+    `accept_was_over_utc`: when the accept expired. `cancel_waits`: a cancel is unfinished for so long that it no longer
+    counts.
     """
 
     payment_key: str
@@ -110,41 +113,41 @@ class Received:
 
     @property
     def is_unattended(self) -> bool:
-        """Its accept became too late while no daemon worked, so that is not what the line or the service has done."""
+        """Whether its accept expired while no daemon worked, and not because of the network or the marketplace."""
         ended, over = self.accept_ended_utc, self.accept_was_over_utc
         return ended is not None and over is not None and ended > over + ENDED_WITHIN
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """All that is judged. Of the orders, those of the last day. `found`: what is a problem already."""
+    """The facts to judge, with the orders of the last day. `found`: problems found elsewhere."""
 
     accounts: tuple[Polling, ...]
     received: tuple[Received, ...] = ()
     found: tuple[Problem, ...] = ()
-    refused: frozenset[str] = frozenset()  # orders of which the database takes no news at all
-    is_silent: bool = False  # another program asks, and no daemon has given a sign of life for long enough
-    is_gone: bool = False  # another program asks, and certainly none runs
+    refused: frozenset[str] = frozenset()  # orders that the database lets nothing update
+    is_silent: bool = False  # no daemon has given a sign of life for too long (asked by another program)
+    is_gone: bool = False  # certainly no daemon runs (asked by another program)
 
 
 def late_after(cooldown_s: float) -> timedelta:
-    """For how long an account may have no good poll."""
-    return timedelta(seconds=max(LATE_COOLDOWNS * cooldown_s, LEAST_LATE_S))
+    """The longest normal time without a good poll."""
+    return timedelta(seconds=max(LATE_COOLDOWNS * cooldown_s, MIN_LATE_S))
 
 
 def late_in_turn(late: timedelta, accounts: int) -> timedelta:
-    """The same of one that is polled in turn with others. `accounts`: how many they are together; 0: it is in no group."""
+    """The same for an account in a group of `accounts` that are polled in turn; 0: no group."""
     return late * max(accounts, 1)
 
 
 def is_due(scheduled_for: str | None, now: datetime, zone: tzinfo) -> bool:
-    """Whether an order is for now: not scheduled, or its time has come."""
+    """Whether an order is not scheduled, or its time has come."""
     wanted = local_moment(scheduled_for, zone)
     return wanted is None or wanted <= now
 
 
 def all_problems(facts: Facts, limits: Thresholds, now: datetime) -> list[Problem]:
-    """Everything that is wrong, the severe first, then the oldest; also what is behind another problem."""
+    """All problems, including suppressed ones; severe ones first, then the oldest."""
     accounts, unanswered = _accounts(facts, limits, now), _unanswered(facts.received, limits, now)
     unattended = {one.payment_key for one in facts.received if one.is_unattended}
     found = _with_causes([*facts.found, *accounts, *unanswered], facts.refused, unattended)
@@ -153,7 +156,7 @@ def all_problems(facts: Facts, limits: Thresholds, now: datetime) -> list[Proble
 
 
 def of_row(code: Code, row: Row, names: Collection[str], limits: Thresholds, now: datetime) -> Problem:
-    """The problem of one row of store.problem_queries. `names`: of the accounts that there are."""
+    """The problem for one row of store.problem_queries. `names`: all accounts."""
     subject, since, account, count = row
     facts = {}
     if code == Code.NOT_ACKNOWLEDGED:
@@ -161,19 +164,19 @@ def of_row(code: Code, row: Row, names: Collection[str], limits: Thresholds, now
     if code in {Code.NOT_TAKEN_OVER, Code.CANCELLATION_UNSEEN} and limits.by_board:
         facts["by"] = "board"
     if code == Code.NOT_TAKEN_OVER and account not in names:
-        account = None  # an account that was removed has no status: so it applies to all, and is seen
+        account = None  # a removed account has no status row, so that the problem must concern all
     return Problem(code, subject, since, code.kind.severity, count, account=account, facts=facts)
 
 
 def _accounts(facts: Facts, limits: Thresholds, now: datetime) -> Iterator[Problem]:
     not_written = 0
-    # Counted are those that are there: the text names no more than fit into it, and a name may have a comma.
+    # Counted by the rows: the text may be cut, and a name may contain a comma.
     groups = Counter(account.in_turn_with for account in facts.accounts if account.in_turn_with)
     for account in facts.accounts:
         late = late_in_turn(limits.late, groups[account.in_turn_with or ""])
         if (problem := _polling(account, late, now, facts)) is not None:
             yield problem
-        else:  # what an account that does not poll has noted may be long over
+        else:  # the note of an account that is not polled may be outdated
             not_written = max(not_written, account.not_written)
         if account.not_stored:
             yield Problem(Code.NOT_STORED, account.name, None, _SEVERE, account.not_stored, account=account.name)
@@ -182,27 +185,27 @@ def _accounts(facts: Facts, limits: Thresholds, now: datetime) -> Iterator[Probl
 
 
 def _polling(account: Polling, late: timedelta, now: datetime, seen: Facts) -> Problem | None:
-    """One code for each account: why it does not poll, or that no daemon tries. `seen`: of the daemon."""
+    """The one problem of an account: why it is not polled, or that no daemon tries."""
     since, state = account.last_poll_ok_utc, account.state
     is_late = since is None or since < now - late
     is_tried = account.last_poll_utc is not None and account.last_poll_utc >= now - late
     error, _, words = (account.last_error or "").partition(": ")
-    is_tried |= state == AccountState.FAILING and error in OF_SERVICE  # by a login, without which no poll is made
+    is_tried |= state == AccountState.FAILING and error in OF_SERVICE  # by logins, which come before polls
     is_scheduled = _is_scheduled(account, late if seen.is_silent else max(late, LONGEST_START), now)
     is_scheduled = is_scheduled and not seen.is_gone
     if state == AccountState.NEW and account.last_poll_utc is None and is_scheduled:
         return None
     match state:
-        case _ if seen.is_gone or (seen.is_silent and is_late):  # what it has written of itself may be long over
+        case _ if seen.is_gone or (seen.is_silent and is_late):  # its state may be outdated
             code = Code.NOT_POLLING
-        case AccountState.LOGIN_REFUSED:  # without a login no poll is tried: whether a daemon tries is not seen
+        case AccountState.LOGIN_REFUSED:  # no polls without a login, so that they show nothing about the daemon
             code = Code.LOGIN_REFUSED
         case AccountState.UNREACHABLE:
             code = next((code for begin, code in LINES.items() if error.startswith(begin)), Code.UNREACHABLE)
         case _ if not is_tried:
             code = Code.NOT_POLLING
         case AccountState.FAILING if error in {TOKEN_OVER, "unauthorized"} and not is_late:
-            return None  # the token was over; the next poll has another one
+            return None  # the token had ended; the next poll has a new one
         case AccountState.FAILING:
             code = FAILURES.get(error, Code.POLL_FAILING)
         case AccountState.OK if not is_late:
@@ -212,13 +215,13 @@ def _polling(account: Polling, late: timedelta, now: datetime, seen: Facts) -> P
     severity = _SEVERE if seen.is_gone else _severity(account, code, error, late, now)
     detail = account.last_error
     facts = _where(code, error if since is None else ONCE_KNOWN.get(error, error), words)
-    # A daemon has begun anew and polls it in a moment: what the last one left says nothing, as of any that just begins.
+    # A new daemon will poll it soon; until then the old state means nothing.
     behind = code if code == Code.NOT_POLLING and is_scheduled and not is_tried else None
     return Problem(code, account.name, since, severity, detail=detail, account=account.name, facts=facts, behind=behind)
 
 
 def _severity(account: Polling, code: Code, error: str, late: timedelta, now: datetime) -> Severity:
-    """After an outage that outlived the token no more is wrong than that the next poll is still to come."""
+    """Severe if late, but not while only a token has ended: then the next poll is still to come."""
     if account.state == AccountState.FAILING:
         late = late * SEVERE_COOLDOWNS / LATE_COOLDOWNS
     is_late = account.last_poll_ok_utc is None or account.last_poll_ok_utc < now - late
@@ -228,20 +231,20 @@ def _severity(account: Polling, code: Code, error: str, late: timedelta, now: da
 
 
 def _where(code: Code, error: str, words: str) -> dict[str, str]:
-    """What the remedy says more exactly. Of a request that never left the words are our own; an answer's may hold a customer's name."""
+    """Facts for a more exact remedy. Only our own texts are used: an answer may hold a customer's name."""
     if code in _LINE:
         return {"reason": error, "why": words or error}
     return {"reason": error} if error == TOKEN_OVER or (error.startswith(FINER) and error not in OF_SERVICE) else {}
 
 
 def _is_scheduled(account: Polling, within: timedelta, now: datetime) -> bool:
-    """Whether its next poll is about to leave: first ones of many accounts are spread over a cooldown, or over several."""
+    """Whether its next poll is scheduled soon: the first polls of many accounts are spread over time."""
     planned = account.next_poll_utc
     return planned is not None and now - SCHEDULED_SLACK <= planned <= now + within
 
 
 def _unanswered(received: Iterable[Received], limits: Thresholds, now: datetime) -> Iterator[Problem]:
-    """Customers who wait for an answer. An accept that is still on its way is one."""
+    """Customers who wait for an answer. An unfinished accept counts as one."""
     for order in received:
         match order.accept:
             case ActionState.EXPIRED | ActionState.FAILED:
@@ -275,14 +278,14 @@ def _overdue(order: Received, limits: Thresholds, now: datetime) -> Iterator[Pro
         )
 
 
-_BY_STATUS = {Code.UNANSWERED, Code.ACCEPT_FAILED}  # what an order's stored status says
-_FAILED = {Code.ACCEPT_FAILED, Code.OUTCOME_UNKNOWN}  # `since` they ended
+_BY_STATUS = {Code.UNANSWERED, Code.ACCEPT_FAILED}  # found by the stored status
+_FAILED = {Code.ACCEPT_FAILED, Code.OUTCOME_UNKNOWN}  # `since` is the end of the row
 
 
 def _with_causes(found: list[Problem], refused: Collection[str], unattended: Collection[str]) -> list[Problem]:
-    """Each problem with the one that it follows from. `refused`: the orders of which the database takes no news.
+    """Set `behind` of problems that follow from others. `refused`: orders that the database lets nothing update.
 
-    `unattended`: those whose accept became too late while no daemon worked.
+    `unattended`: orders whose accept expired while no daemon worked.
     """
     since = {one.code: one.since for one in found}
     database = next((code for code in Code if code in NO_DATABASE and code in since), None)
@@ -298,10 +301,10 @@ def _with_causes(found: list[Problem], refused: Collection[str], unattended: Col
             if poll is not None and (poll.code.kind.cause in behind or (code in _FAILED and _is_newer(one, poll))):
                 return poll.code
         if code in _BY_STATUS and one.subject in refused:
-            return Code.CONTENTS_OUTDATED  # whether an order was answered is not known where it cannot be changed
+            return Code.CONTENTS_OUTDATED  # without updates, its stored status means nothing
         if code == Code.NOT_ACKNOWLEDGED and Code.NOT_DURABLE in since:
             return Code.NOT_DURABLE
-        # What an older copy had still to send was ended when it was seen; the service's panel shows whether it was sent.
+        # The unsent rows of an older copy were ended when it was detected; the marketplace's panel shows their effect.
         restored = since.get(Code.DATABASE_RESTORED)
         if code == Code.ACCEPT_FAILED and restored and one.since and abs(one.since - restored) < timedelta(seconds=1):
             return Code.DATABASE_RESTORED
@@ -312,5 +315,5 @@ def _with_causes(found: list[Problem], refused: Collection[str], unattended: Col
 
 
 def _is_newer(one: Problem, poll: Problem) -> bool:
-    """Whether it has failed since its account had its last good poll: what the service did not give has no answer."""
+    """Whether it failed after the last good poll of its account, and so because of the same outage."""
     return one.since is not None and (poll.since is None or one.since > poll.since)

@@ -1,33 +1,34 @@
-"""The life of an order as tables, and what a delivery changes in what is stored (docs/interface.md, States and transitions).
+"""The statuses of an order, and what a delivery or an action changes (docs/interface.md, States and transitions).
 
-An order has three status ids in our tables. Most of the time they are equal; what is hard begins where they differ.
+An order has three status ids in our tables, which are usually equal:
 
-    status_id               what the till sees: the best we know. Written by a delivery, and by an action of ours that is
-                            done: then it is ahead of the service's own word until the next poll.
-    service_status_id       what the service itself has shown: in a delivery, or by answering OK to an action. A proof is
-                            no showing: a complete that is known only by the refusal of its repetition moves status_id to
-                            COMPLETE_WITH_PAYMENT and leaves this one as it was.
-    acknowledged_status_id  what the service knows that we have. Written when PUT success was answered OK, and by
-                            nothing else. The service shows an order again as soon as its status is another one: that an
-                            order is missing in a list therefore says that it is still as it was acknowledged, or over.
+    status_id               the best we know, for the till. Written by a delivery, and by a done action; after that it
+                            is ahead of the marketplace until the next poll.
+    service_status_id       the status that the marketplace itself showed, in a delivery or by answering OK to an
+                            action. A complete that is proved only by the refusal of its repetition sets status_id to
+                            COMPLETE_WITH_PAYMENT, but does not change this one. acknowledged_status_id  the status that
+                            the marketplace knows we have. Written only when PUT success was answered OK. The
+                            marketplace lists an order again as soon as its status differs. So an order that is missing
+                            in a list still has this status, or has ended.
 
     an order comes in, RECEIVED         1   1   -
     its acknowledgement is answered     1   1   1
-    accept is answered OK               2   2   1     the service shows it once more: its status is not what was acknowledged
+    accept is answered OK               2   2   1     listed again: the status differs from the acknowledged one
     the next poll, acknowledged         2   2   2
     accept, and the answer is lost      1   1   1     not known: rules.retry waits for what a poll shows, or lacks
     complete, proved by a refusal       5   16  16
 
-Who asks which: whether an action still makes sense is asked of service_status_id (`may_send`), for only the service's own
-word is a reason not to send something. Whether a delivery brings news is asked of both others together with the contents
-(`is_unchanged`). What the absence of an order proves is asked of acknowledged_status_id (rules.retry.proof).
+`may_send` decides by service_status_id whether an action still makes sense, because only the marketplace itself is a
+reason not to send. `is_unchanged` compares a delivery with status_id, service_status_id and the contents. rules.retry
+decides by acknowledged_status_id what the absence of an order proves.
 
 Rules of this file:
-- One status, COMPLETE_NEEDS_PAYMENT, has no id in the interface: a technician configures it. So what hangs on a status is
-  asked of `Statuses`, which knows that id. An unknown status id is shown as UNKNOWN and is never taken for an end.
-- The service is believed: a delivered status counts even when it goes back. It is withheld (`status_counts`) only while an
-  action of ours was on the wire or unresolved, because the list may be older than what that action did.
-- `merge` decides, the store writes; nothing here knows a database.
+
+- COMPLETE_NEEDS_PAYMENT has no id in the interface; a technician configures it. `Statuses` knows this id. An unknown
+  status id is shown as UNKNOWN, and never taken for an end.
+- A delivered status counts even if it goes back. It is withheld (`status_counts` is False) only if an action of ours
+  was on the wire or unresolved, because the list may be older than the action's effect.
+- `merge` decides, and the store writes.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -73,28 +74,28 @@ UNKNOWN_STATUS = "UNKNOWN"
 NEEDS_PAYMENT = "COMPLETE_NEEDS_PAYMENT"
 
 ENDS = {COMPLETE_WITH_PAYMENT: EndedBy.COMPLETED, CANCELED: EndedBy.CANCELLED}
-OTHERS_COURIERS = frozenset({"platform_courier", "come_get"})  # who carries it is no courier of the restaurant
+OTHERS_COURIERS = frozenset({"platform_courier", "come_get"})  # not the restaurant's own courier
 
 
 @dataclass(frozen=True, slots=True)
 class Statuses:
-    """The statuses of one service. `needs_payment`: the id of COMPLETE_NEEDS_PAYMENT; None: it is not known."""
+    """The known statuses. `needs_payment`: the configured id of COMPLETE_NEEDS_PAYMENT, or None."""
 
     needs_payment: int | None = None
 
     @property
     def active(self) -> tuple[int, ...]:
-        """What docs/interface.md counts among the active ones (Acknowledgement rules, 1), in the order of a life."""
+        """The active statuses (docs/interface.md, Acknowledgement rules, 1) in the order of an order's life."""
         known = (RECEIVED, CONFIRMED, IN_DELIVERY)
         return known if self.needs_payment is None else (*known, self.needs_payment)
 
     @property
     def ranks(self) -> Mapping[int, int]:
-        """How far an order has come with each of them, from 1 on; docs/interface.md names no other."""
+        """The progress of an order at each known status, from 1 on."""
         return {status: place for place, status in enumerate((*self.active, COMPLETE_WITH_PAYMENT, CANCELED), 1)}
 
     def name(self, status_id: int | None) -> str:
-        """The word for a status id; UNKNOWN for one that docs/interface.md does not name."""
+        """The name of a status id; UNKNOWN if docs/interface.md does not name it."""
         if status_id is None:
             return UNKNOWN_STATUS
         if status_id == self.needs_payment:
@@ -102,12 +103,12 @@ class Statuses:
         return STATUS_NAMES.get(status_id, UNKNOWN_STATUS)
 
     def arrival(self, order: Order) -> Arrival:
-        """A delivered order with the word for its status and its end."""
+        """A delivered order with its status name and its end."""
         ended_by = None if order.status_id is None else ENDS.get(order.status_id)
         return Arrival(order, self.name(order.status_id), ended_by)
 
     def latest(self, documents: Iterable[Document]) -> dict[str, Document]:
-        """One document per order: the furthest one, when a list holds an order twice. Unknown ids go by position."""
+        """One document per order: the one with the furthest status. Among unknown ids, the last one counts."""
         ranks = self.ranks
         chosen: dict[str, Document] = {}
         furthest: dict[str, int] = {}  # an unknown id in between does not bring an earlier status back
@@ -124,7 +125,7 @@ class Statuses:
 
 
 def is_unchanged(stored: Stored, document: Document) -> bool:
-    """Whether a delivery brings nothing to write: same bytes, same status, no doubt and no end to take back."""
+    """Whether a delivery changes nothing: equal bytes and status, no doubt, and no end to undo."""
     return (
         stored.digest == document.digest
         and stored.status_id == document.status_id == stored.service_status_id
@@ -136,9 +137,9 @@ def is_unchanged(stored: Stored, document: Document) -> bool:
 def merge(
     stored: Stored, status_id: int | None, *, differs: Differs, status_counts: bool, problems: Collection[str]
 ) -> Change:
-    """Decide what a delivery changes. `status_counts` is False while an action of ours makes its word doubtful.
+    """Decide what a delivery changes. `status_counts` is False if an action of ours makes its status unreliable.
 
-    `problems`: codes for what is wrong with it. A doubt about the status goes when the delivery's own status counts.
+    `problems`: the codes of the delivery. A doubt about the status ends if the delivered status counts.
     """
     before = codes_of(stored.problem)
     kept = [STATUS_DOUBTFUL] if not status_counts and STATUS_DOUBTFUL in before else []
@@ -159,9 +160,9 @@ def merge(
 
 
 def merge_status(stored: Stored, status_id: int | None, *, status_counts: bool) -> Change | None:
-    """The same where the database refuses what is new but for the status. None: it was written when the same came before."""
+    """The change of the status alone, if the database refuses the contents. None if it is written already."""
     codes = codes_of(without_doubt(stored.problem) if status_counts else stored.problem)
-    differs = Differs.NOTHING if CONTENTS_OUTDATED in codes else Differs.DETAILS  # a till sees it once
+    differs = Differs.NOTHING if CONTENTS_OUTDATED in codes else Differs.DETAILS  # so that a till sees it once
     change = merge(stored, status_id, differs=differs, status_counts=status_counts, problems=())
     is_shown = not status_counts or stored.service_status_id == status_id
     if change.last_change is None and stored.digest is None and is_shown:
@@ -174,52 +175,52 @@ def _last_change(stored: Stored, ended_by: EndedBy | None, differs: Differs, *, 
     if ended_by is not None and ended_by != stored.ended_by:
         return end_change(ended_by)
     if differs != Differs.NOTHING:
-        return LastChange.CONTENTS  # also when the status moved: that is in its column, the lines must be read again
+        return LastChange.CONTENTS  # also if the status changed: the till must read the items again
     return LastChange.STATUS if moved else None
 
 
 def end_change(ended_by: EndedBy) -> LastChange:
-    """What a till sees when an order ends."""
+    """The last_change of an order that ends."""
     return LastChange.CANCELLED if ended_by == EndedBy.CANCELLED else LastChange.ENDED
 
 
 def with_doubt(problem: str | None) -> str | None:
-    """The column `problem` of an order whose status can hardly be right; None: it says so already."""
+    """The column `problem` with a doubt about the status; None if it has one already."""
     codes = codes_of(problem)
     return None if STATUS_DOUBTFUL in codes else as_problem([*codes, STATUS_DOUBTFUL])
 
 
 def without_doubt(problem: str | None) -> str | None:
-    """The column `problem` of an order whose status the service itself has shown."""
+    """The column `problem` without a doubt about the status."""
     return as_problem(code for code in codes_of(problem) if code != STATUS_DOUBTFUL)
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """An action that can never be right; it is refused unsent."""
+    """The action can never succeed, and is refused without a request."""
 
     code: str
 
 
 @dataclass(frozen=True, slots=True)
 class Already:
-    """An action whose target the service itself has shown already; it is done unsent."""
+    """The marketplace already showed the action's target, so it is done without a request."""
 
 
 class Shown(Protocol):
-    """What of an order decides whether an action can be right."""
+    """The facts of an order that decide whether an action may be sent."""
 
     @property
     def service_status_id(self) -> int | None:
-        """See the head of this file."""
+        """See the module's docstring."""
 
     @property
     def courier_type(self) -> str | None:
-        """Who carries it, as the service says. Of a word that is not known the service is asked."""
+        """The courier type as delivered. With an unknown type the action is sent."""
 
 
 def may_send(action: Action, stored: Shown | None) -> Refusal | Already | None:
-    """None when the service is to be asked. A stored status that merely does not fit is no reason to refuse."""
+    """None if the action is to be sent. A stored status that merely does not fit is no reason to refuse it."""
     if stored is None:
         return Refusal("order_unknown")
     kind = ACTIONS[action]
@@ -235,10 +236,10 @@ def may_send(action: Action, stored: Shown | None) -> Refusal | Already | None:
 
 
 def new_status(decision: Decision, stored: Stored, statuses: Statuses) -> NewStatus | None:
-    """What a done action makes of its order, as it is `stored`; None: its status stays."""
+    """The new status of an order after a done action; None: unchanged."""
     if not isinstance(decision, Verdict) or decision.state != ActionState.DONE or decision.status_id is None:
         return None
-    # A refusal proves it, but the service itself has not shown that status.
+    # A refusal is a proof, but the marketplace has not shown this status.
     shown = decision.known_by != KnownBy.REFUSAL
     status_id, ended_by = decision.status_id, ENDS.get(decision.status_id)
     news = LastChange.STATUS if ended_by is None else end_change(ended_by)
@@ -254,7 +255,7 @@ def new_status(decision: Decision, stored: Stored, statuses: Statuses) -> NewSta
 
 
 def doubts_status(decision: Decision) -> bool:
-    """Whether the order's stored status can hardly be right: the service refuses what that status should allow."""
+    """Whether the decision makes the stored status doubtful: the marketplace refused what it should allow."""
     if isinstance(decision, Verdict):
         return decision.state == ActionState.REFUSED and decision.http_status is not None
     return isinstance(decision, AwaitPoll)

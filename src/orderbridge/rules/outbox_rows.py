@@ -1,14 +1,13 @@
-"""What is true of one outbox row: its lane, its account, its age, where it stands, and whether it ends unsent.
+"""Decides about single outbox rows: the lane, the account, the expiry, the standing, and whether it ends unsent.
 
-What supersedes an action, how long it is worth sending and what it needs is in orderbridge.actions. Which row of a lane is
-next, and which lane, rules.queue decides. docs/design.md: Lanes, Expiry.
+orderbridge.actions has what supersedes an action, how long it is valid and what it needs. rules.queue decides which row
+is next. See docs/design.md: Lanes, Expiry.
 
-Where a row stands between its INSERT and its end, and what may end it without a request. A row has six final states, and their names say what they mean. The two states that are not final hide four different
-things, and most of what is hard about the outbox hangs on telling them apart:
+The two states of an unfinished row, pending and sending, cover four different standings:
 
     standing       state      what has happened                                    may it have had its effect?
     WAITING        pending    nothing left, or each answer was 401 or 429          no
-    RETRIED        pending    it had failed, and a person asked for it once more   perhaps: of the failed attempts
+    RETRIED        pending    it failed, and a person retried it                   perhaps, by a failed attempt
     ON_THE_WIRE    sending    a request has left, and has not ended yet            not known yet
     UNRESOLVED     sending    a request ended in a 5xx or without answer           perhaps
 
@@ -20,33 +19,30 @@ things, and most of what is hard about the outbox hangs on telling them apart:
                               UNRESOLVED ------> done, refused, failed: an answer, a poll or a status has shown it
               failed ------> RETRIED             by `actions retry`
 
-A doubt that a request left stays, whatever later ones bring: a row that is in doubt and is answered 401 is UNRESOLVED
-again, and so is a RETRIED one whose failed requests left a doubt, from its first new request on
-(`stands_after`).
+A doubt from one request remains, whatever later requests bring. A row in doubt that is answered 401 is UNRESOLVED
+again; so is a RETRIED row with an earlier doubt, from its first new request on (`stands_after`).
 
-Why it matters. A row that may have had its effect must never be shown to the cashier as "not sent": that is a meal
-cooked twice, or an order that is not cooked. So what simply ends a waiting row (too old, taken back, refused here) ends
-a doubtful one as `failed, outcome_unknown`: look in the service's panel. Taking back works only on what waits; what is
-unresolved goes on until something shows what became of it. A row on the wire is held, and nothing ends
-it but its answer; whoever asks has made sure of that, for the table alone does not show it: a crash in between leaves
-`sending`, an attempt without an end, and no caller who waits for it. At the next start such a row is UNRESOLVED
-(jobs.outcome_writer).
+This matters because a row that may have had its effect must never be shown to the cashier as "not sent": the meal would
+be cooked twice, or not at all. So a reason that simply ends a waiting row (expired, withdrawn, refused here) ends a
+doubtful one as `failed, outcome_unknown`, and the cashier must check the marketplace's panel. Only waiting rows can be
+withdrawn; an unresolved row goes on until something shows its outcome. A row on the wire ends only by its answer. The
+table alone does not show whether it is on the wire: a crash leaves `sending` and an open attempt. At the next start
+such a row becomes UNRESOLVED (jobs.outcome_writer).
 
-A newer row that makes this one needless supersedes it whether it is doubtful or not: what the newer one does is what
-counts in the end.
+A newer row that makes this one needless supersedes it, doubtful or not, because the newer one's effect counts.
 
-`ENDS` is all of this as a table. What is not in it does not end a row.
+`ENDS` has all of this as a table. A combination that it lacks does not end a row.
 
-In memory (rules.queue) a row may be held, and then nothing is decided about it, whatever it was before:
+In memory (rules.queue) a row may also be held. Then nothing is decided about it:
 
-    ON_THE_WIRE    its own coroutine has it: from being taken, before its note is written, until its outcome is on disk
-    PUT_ASIDE      it is left alone until a time, or until a poll of its account is over: a till holds the row, the
-                   database refuses what we write, an acknowledgement has its lane, a poll may show what became of it
-    ENDING         its end is decided and not written yet; it ends no older row meanwhile, and stays ENDING when it is
-                   put aside, because it may be decided anew when it comes back
-    OVER           it is not in the queue any more
+    ON_THE_WIRE    its coroutine has it, from being taken until its outcome is on disk
+    PUT_ASIDE      it waits for a time, or for the end of a poll: it is locked, the database refuses the write, an
+                   acknowledgement has its lane, or a poll may show its outcome
+    ENDING         its end is decided but not written. Meanwhile it supersedes no older row. If the write is postponed,
+                   the end may be decided again
+    OVER           it is no longer in the queue
 
-Such a row keeps its lane: none behind it may pass. A program that stops forgets these, and the table tells the rest.
+A held row keeps its lane, so no later row passes it. After a restart these are gone, and the table decides.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -62,14 +58,14 @@ from orderbridge.rules.retry import AwaitPoll, RetryAt, is_uncertain
 
 Lane = tuple[str, str]
 
-NOT_PERMITTED = "not_permitted"  # the service answers 401 to this row although the login is good
+NOT_PERMITTED = "not_permitted"  # the row is answered 401 although the login works
 
 _VALID_MINUTES = range(1, 10081)
-_LAST_YEAR = 9000  # no POS means it, and adding minutes to the last day there is fails
+_LAST_YEAR = 9000  # later dates are mistakes, and adding to them may overflow
 
 
 class Standing(Enum):
-    """Where a row stands that has no verdict; the head of this file says what each means."""
+    """The standing of an unfinished row; see the module's docstring."""
 
     WAITING = auto()
     RETRIED = auto()
@@ -81,17 +77,17 @@ class Standing(Enum):
 
     @property
     def state(self) -> ActionState:
-        """The word for it in the table."""
+        """Its state in the table."""
         return ActionState.PENDING if self in {Standing.WAITING, Standing.RETRIED} else ActionState.SENDING
 
 
 class Cause(Enum):
-    """Why a row ends without another request."""
+    """Why a row may end without another request."""
 
-    WITHDRAWN = auto()  # the POS wants it back
-    EXPIRED = auto()  # its time is over
-    SUPERSEDED = auto()  # a later row of its lane takes its place
-    REFUSED = auto()  # it can never be right
+    WITHDRAWN = auto()  # by the POS
+    EXPIRED = auto()
+    SUPERSEDED = auto()  # by a later row of its lane
+    REFUSED = auto()  # it can never succeed
 
 
 _UNKNOWN = Verdict(ActionState.FAILED, "outcome_unknown")
@@ -112,48 +108,48 @@ ENDS: Mapping[tuple[Standing, Cause], Verdict] = {
 
 
 def standing_of(row: OutboxRow) -> Standing:
-    """Where a row stands that is not on the wire. Only `actions retry` sets an expiry, of what had failed."""
+    """The standing of a row that is not on the wire. Only `actions retry` sets expires_utc."""
     if row.state != ActionState.PENDING:
         return Standing.UNRESOLVED
     return Standing.WAITING if row.expires_utc is None else Standing.RETRIED
 
 
 def end_by(row: OutboxRow, cause: Cause, code: str | None = None) -> Verdict | None:
-    """How that ends a row; None: it does not. `code`: why it is refused or expires, where that is known better."""
+    """The verdict for this cause, or None if it does not end the row. `code`: a more exact reason."""
     end = ENDS.get((standing_of(row), cause))
     return replace(end, code=code) if code is not None and end is not None and end != _UNKNOWN else end
 
 
 def stands_after(decision: RetryAt | AwaitPoll, history: Sequence[Attempt]) -> Standing:
-    """Where a row stands that goes on after these attempts."""
+    """The standing of a row that goes on after these attempts."""
     unresolved = isinstance(decision, AwaitPoll) or is_uncertain(history)
     return Standing.UNRESOLVED if unresolved else Standing.WAITING
 
 
 @dataclass(frozen=True, slots=True)
 class Directory:
-    """Which configured account answers for what. `complete`: the restaurants of every account are known."""
+    """Finds the account of a row. `complete`: the restaurants of all accounts are known."""
 
-    accounts: Collection[str]  # asked for each row, so a set
+    accounts: Collection[str]  # should be a set
     default: str | None
     by_restaurant: Mapping[str, Sequence[str]]
     complete: bool
-    is_ours: Callable[[str | None], bool] = field(default=lambda _: True, compare=False)  # of several replicas
-    version: int = 0  # of what `is_ours` goes by
+    is_ours: Callable[[str | None], bool] = field(default=lambda _: True, compare=False)  # for replicas
+    version: int = 0  # of the roster behind `is_ours`
 
     def of_restaurant(self, restaurant_id: str, named: str | None = None) -> str | Refusal | None:
-        """The account that reaches a restaurant; None: not known yet."""
+        """The account that reaches the restaurant; None: not known yet."""
         reaching = [name for name in self.by_restaurant.get(restaurant_id, ()) if name in self.accounts]
         if named in reaching or (not reaching and named in self.accounts):
             return named
         if reaching:
             return reaching[0]
         if self.default is not None:
-            return self.default  # the service will know
+            return self.default  # the marketplace decides
         return Refusal("restaurant_unknown") if self.complete else None
 
     def of_food(self, row: OutboxRow) -> str | Refusal | None:
-        """The account whose menu a food belongs to; None: not known yet."""
+        """The account of a food's menu; None: not known yet."""
         if row.restaurant_id is not None:
             return self.of_restaurant(row.restaurant_id, row.account)
         if row.account is None:
@@ -163,13 +159,13 @@ class Directory:
 
 @dataclass(slots=True)
 class View:
-    """What the rules may know of the moment."""
+    """The state of the moment that the rules need."""
 
     now: datetime
     directory: Directory
     accept_valid: timedelta
     valid: timedelta
-    longest_wait: timedelta = timedelta(hours=1)  # no wait of ours is longer
+    longest_wait: timedelta = timedelta(hours=1)  # between two tries
 
 
 def order_lane(payment_key: str) -> Lane:
@@ -178,7 +174,7 @@ def order_lane(payment_key: str) -> Lane:
 
 
 def argument_problem(row: OutboxRow) -> str | None:
-    """The argument that can never be right, for what slipped past the constraints; None when all are."""
+    """The column of an invalid argument that passed the constraints; None if all are valid."""
     kind = ACTIONS[row.action]
     is_food = isinstance(row.food_id, int) and row.food_id >= 1
     if not (is_food if kind.subject is Subject.FOOD else key_of(row)):
@@ -188,17 +184,17 @@ def argument_problem(row: OutboxRow) -> str | None:
     if row.valid_minutes is not None and row.valid_minutes not in _VALID_MINUTES:
         return "valid_minutes"
     if row.created_utc is None or row.created_utc.year > _LAST_YEAR:
-        return "created_utc"  # a row without an age would never expire
+        return "created_utc"  # without it the row would never expire
     return None
 
 
 def expiry(row: OutboxRow, view: View) -> datetime:
-    """When a waiting row is too old to be sent."""
+    """When a waiting row expires."""
     if row.expires_utc is not None:
         return row.expires_utc
     created = row.created_utc
     if created is None or created.year > _LAST_YEAR:
-        return view.now  # it can only be one that was sent: argument_problem refuses what waits
+        return view.now  # the row was sent: argument_problem refuses a waiting one
     usual = view.accept_valid if ACTIONS[row.action].answers_customer else view.valid
     minutes = row.valid_minutes
     is_sound = isinstance(minutes, int) and minutes in _VALID_MINUTES
@@ -206,7 +202,7 @@ def expiry(row: OutboxRow, view: View) -> datetime:
 
 
 def account_of(row: OutboxRow, directory: Directory) -> str | Refusal | None:
-    """Whose row it is; None: not known yet, for an order's row that its order is unknown."""
+    """The account of a row; None: not known yet or, for an order's row, the order is unknown."""
     match ACTIONS[row.action].subject:
         case Subject.ORDER:
             return row.owner
@@ -217,62 +213,62 @@ def account_of(row: OutboxRow, directory: Directory) -> str | Refusal | None:
 
 
 def is_ours(row: OutboxRow, directory: Directory) -> bool:
-    """Whether this process answers for the row."""
+    """Whether the row belongs to this process."""
     return directory.is_ours(name_of(row, directory))
 
 
 def name_of(row: OutboxRow, directory: Directory) -> str | None:
-    """The account whose row it is, known or not; None: it names none."""
+    """The account's name for a row, configured or not; None: the row has none."""
     account = account_of(row, directory)
     return row.account if isinstance(account, Refusal) else account
 
 
 def lane_of(row: OutboxRow, account: str | None) -> Lane:
-    """What goes one after another: the rows of one order, one restaurant, one food of an account."""
+    """The lane of a row: its order, its restaurant, or its food of one account."""
     match ACTIONS[row.action].subject:
         case Subject.ORDER:
             return order_lane(key_of(row))
         case Subject.RESTAURANT as subject:
             return (subject, key_of(row))
         case Subject.FOOD as subject:
-            # Of which menu it is may not be known yet: the same number on another one is another food.
+            # The menu may not be known yet, and the same number on another menu is another food.
             return (intern(f"{subject} {account or row.restaurant_id or ''}"), key_of(row))
 
 
 def refused_unsent(row: OutboxRow, code: str) -> Verdict | None:
-    """How a row ends that is not sent because it can never be right; None: it was sent, and goes on."""
-    if code == "order_cancelled":  # whatever became of the row, as when a poll shows it
+    """The verdict for a row that can never succeed; None: it was sent already, and goes on."""
+    if code == "order_cancelled":  # ends every row of the order
         return Verdict(ActionState.REFUSED, code)
     return end_by(row, Cause.REFUSED, code)
 
 
 def order_end(row: OutboxRow) -> Verdict | None:
-    """How a waiting row ends because of its order; None: the service is to be asked."""
+    """The verdict for a waiting row by the state of its order; None: it is to be sent."""
     if row.action not in ORDER_ACTIONS or row.state != ActionState.PENDING:
-        return None  # a row that was sent was allowed then: only an answer or a poll ends it now
+        return None  # a sent row ends only by an answer or a poll
     match may_send(row.action, None if row.owner is None else row):
         case Refusal(code=code):
             return refused_unsent(row, code)
         case Already():
-            # No status: the stored one is the same, or a later end that a refusal proved, or news since it was read.
+            # Without a status: the stored one is equal, or newer.
             return Verdict(ActionState.DONE, "already", KnownBy.POLL)
         case None:
             return None
 
 
 def has_changed(known: OutboxRow, fresh: OutboxRow) -> bool:
-    """Whether a row has changed since it was read, in what is decided by it."""
+    """Whether facts of the row that decisions depend on have changed since it was read."""
     return _decided_by(known) != _decided_by(fresh)
 
 
 def _decided_by(row: OutboxRow) -> tuple[object, ...]:
-    times = row.created_utc, row.next_attempt_utc, row.expires_utc  # also the first: a server's clock may be set
+    times = row.created_utc, row.next_attempt_utc, row.expires_utc  # created_utc, too: the server's clock may be set
     return row.state, row.withdraw, *times, row.owner, order_end(row)
 
 
 def unsent_end(row: OutboxRow, later: Sequence[OutboxRow], view: View) -> Verdict | None:
-    """How a row ends that is not on the wire; None: it goes on. `later`: the rows of its lane after it that do."""
-    if row.state != ActionState.PENDING and not row.tried:  # the POS itself calls it sent: no request of it ever left
+    """The verdict for a row that ends unsent, or None. `later`: the later rows of its lane that do not end."""
+    if row.state != ActionState.PENDING and not row.tried:  # the POS wrote this state; no request was sent
         return Verdict(ActionState.REFUSED, "bad_arguments")
     if row.withdraw and (end := end_by(row, Cause.WITHDRAWN)) is not None:
         return end
@@ -286,17 +282,16 @@ def unsent_end(row: OutboxRow, later: Sequence[OutboxRow], view: View) -> Verdic
 
 
 def with_reason(verdict: Verdict, row: OutboxRow) -> Verdict:
-    """An expiry says why the row was never done, where that lies with the row itself. `row`: as it was read last."""
+    """The verdict, where an expiry gets the row's own reason if it has one. `row`: as last read."""
     if verdict.state == ActionState.EXPIRED and row.waits_for == NOT_PERMITTED:
         return replace(verdict, code=NOT_PERMITTED)
     return verdict
 
 
 def is_alarm(row: OutboxRow, verdict: Verdict) -> bool:
-    """Whether a person has to act at once.
+    """Whether a person must act at once.
 
-    A customer who was not answered is an alarm. So is an action of which it is not known what it did, and which
-    cannot just be repeated: a person has to check.
+    This is so for a customer without an answer, and for an unknown outcome of an action that cannot simply be repeated.
     """
     kind = ACTIONS[row.action]
     unanswered = kind.answers_customer and verdict.state in {ActionState.FAILED, ActionState.EXPIRED}
@@ -304,9 +299,9 @@ def is_alarm(row: OutboxRow, verdict: Verdict) -> bool:
 
 
 def wrong_argument(row: OutboxRow) -> tuple[str, str]:
-    """The argument that can never be right, and what is wrong with it: the code of a sentence in `arguments`."""
+    """The column of an invalid argument, and the code of its sentence in `arguments`."""
     argument = argument_problem(row)
-    if argument is None:  # then it is the state, which a POS has to leave to us
+    if argument is None:  # then the POS wrote the state, which is ours
         return "state", "not_empty"
     value = getattr(row, argument)
     if value is None or value == "":

@@ -14,7 +14,7 @@ from sqlalchemy import PrimaryKeyConstraint, UniqueConstraint
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, OperationalError
 
 from orderbridge.errors import Message
-from orderbridge.net.connector import none_left
+from orderbridge.net.connector import exhausted
 from orderbridge.store.dialects import FAMILIES, of
 from orderbridge.store.dialects.face import Dialect, Signs, TroubleKind
 from orderbridge.store.tables import metadata
@@ -106,7 +106,7 @@ def _codes(error: DBAPIError) -> set[object]:
 
 def remedy(error: DBAPIError) -> Message:
     """What a technician can do about trouble with the database."""
-    if reason := none_left(error.orig):
+    if reason := exhausted(error.orig):
         return Message(f"line.{reason}")
     remedies = [item for one in _all() for item in one.remedies.items()]
     for sign, sentence in remedies:

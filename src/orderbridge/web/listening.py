@@ -19,7 +19,7 @@ import structlog
 
 from orderbridge import config
 from orderbridge.clock import SystemClock
-from orderbridge.net.connector import none_left
+from orderbridge.net.connector import exhausted
 from orderbridge.observe.metrics import Metrics
 from orderbridge.rules.problems import Code, Page, Readiness
 from orderbridge.store.workers import detached
@@ -103,7 +103,7 @@ class Listening:
                     again_s = None
                 except OSError as error:
                     is_tls = isinstance(error, BadCertificate)
-                    self._fail(error.strerror or str(error), of_certificate=is_tls, reason=none_left(error))
+                    self._fail(error.strerror or str(error), of_certificate=is_tls, reason=exhausted(error))
                 except Exception as error:  # noqa: BLE001 - see the head of this file
                     _log.exception("web.crashed")
                     self._fail(type(error).__name__)

@@ -191,7 +191,7 @@ async def test_of_many_that_come_at_once_the_lists_are_read_one_after_another(
 async def test_how_many_polls_leave_in_a_second_follows_who_is_at_work(town: Town, monkeypatch: pytest.MonkeyPatch):
     """Two accounts that count here as if they were thousands."""
     told: list[int | None] = []
-    monkeypatch.setattr(cooldown, "FEWEST_TOGETHER", 0.01)
+    monkeypatch.setattr(cooldown, "MIN_TOGETHER", 0.01)
     monkeypatch.setattr(cooldown, "AT_A_MOMENT", 0)
     monkeypatch.setattr(cooldown, "EVEN", 30.2)  # so that an account counts as one in a second
     monkeypatch.setattr(town.shop._wire, "poll_evenly", told.append)
