@@ -130,9 +130,7 @@ def read_unfinished(books: Books, *, sending_only: bool = False) -> tuple[list[O
 def _as_read(row: Row, order: Stored | None) -> OutboxRow:
     last = next((one.outcome for one in reversed(row.attempts) if one is not None), None)
     read = replace(
-        row.row,
-        tried=bool(row.attempts),
-        last_outcome=last if row.row.state == ActionState.SENDING else None,
+        row.row, tried=bool(row.attempts), last_outcome=last if row.row.state == ActionState.SENDING else None
     )
     if order is None:
         return read
@@ -322,7 +320,4 @@ ORDERS = SimpleNamespace(
 )
 REFERENCE = SimpleNamespace(restaurant_accounts=nothing, payment_codes=nothing, set_restaurant_status=nothing)
 QUARANTINE = SimpleNamespace(resolve=nothing)
-LOCKS = SimpleNamespace(
-    lock=lambda _, __, keys: set(keys),
-    lock_naming_held=lambda *_: set(),
-)
+LOCKS = SimpleNamespace(lock=lambda _, __, keys: set(keys), lock_naming_held=lambda *_: set())

@@ -29,13 +29,7 @@ from tests.model.books import ACCOUNT, KEY, LATER, LONG_AGO, NOW, Books, Row, ne
 from orderbridge.actions import ORDER_ACTIONS
 from orderbridge.document import Facts
 from orderbridge.errors import ServiceFailed, UnknownOutcome
-from orderbridge.jobs import (
-    acknowledge,
-    intake,
-    outbox_reader,
-    outcome_writer,
-    reconciler,
-)
+from orderbridge.jobs import acknowledge, intake, outbox_reader, outcome_writer, reconciler
 from orderbridge.jobs import outbox as jobs_outbox
 from orderbridge.jobs.acknowledge import Answer, Polled
 from orderbridge.jobs.context import Context, Kept
@@ -272,14 +266,7 @@ class Daemon:
         silent = SimpleNamespace(**dict.fromkeys(("debug", "info", "warning", "error", "exception"), books.nothing))
         silent.bind = lambda **_: silent
         uncounted = SimpleNamespace(count=books.nothing, observe=books.nothing)
-        for module in (
-            acknowledge,
-            outbox_reader,
-            intake,
-            reconciler,
-            jobs_outbox,
-            outcome_writer,
-        ):
+        for module in (acknowledge, outbox_reader, intake, reconciler, jobs_outbox, outcome_writer):
             doubles = {
                 "actions": books.ACTIONS,
                 "unfinished": books.ACTIONS,

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orderbridge.model import CooldownScope
-from orderbridge.rules.cooldown import MARGIN_S, TOGETHER_S, Cooldowns, Ended, Member, phases
+from orderbridge.rules.cooldown import MARGIN_S, Cooldowns, Ended, Member, phases
 
 COOLDOWN_S = 30.0
 
@@ -105,11 +105,12 @@ class Town:
         return sum(how == Ended.LIMITED and at >= since for at, _, how in self.answers)
 
 
-CREDENTIAL = lambda member: member.fingerprint  # noqa: E731
-APPLICATION = lambda member: member.application  # noqa: E731
-ADDRESS = lambda member: ""  # noqa: E731
-
-SCOPES = {"credential": CREDENTIAL, "application": APPLICATION, "address": ADDRESS}
+SCOPES: dict[str, Callable[[Member], str]] = {
+    "credential": lambda member: member.fingerprint,
+    "application": lambda member: member.application,
+    "address": lambda member: "",
+}
+CREDENTIAL, APPLICATION = SCOPES["credential"], SCOPES["application"]
 HOUR_S = 3600.0
 
 
@@ -290,37 +291,3 @@ def test_no_poll_ever_leaves_inside_its_own_cooldown_and_everybody_is_polled(
         assert polled == {m.fingerprint for m in town.members}
     if scope == "credential":
         assert town.found == []
-
-
-# ---- many accounts leave together ------------------------------------------------------------------------------------
-
-
-def many(count: int) -> tuple[Cooldowns, list[Member]]:
-    members = [Member(f"f{place}", f"n{place}", f"a{place}") for place in range(count)]
-    cooldowns = Cooldowns()
-    cooldowns.configure(CooldownScope.AUTO, 30.0)
-    cooldowns.come(members)
-    return cooldowns, members
-
-
-def test_polls_of_many_accounts_leave_at_the_same_moments_and_none_before_its_own() -> None:
-    cooldowns, members = many(300)
-    ends = {member.fingerprint: 1000.0 + place * 0.1 for place, member in enumerate(members)}
-    due = set()
-    for who, end in ends.items():
-        cooldowns.leaves(who, end)
-        cooldowns.ended(who, Ended.OK, end)
-        wait = cooldowns.wait(who, end)
-        assert cooldowns.cooldown_s <= wait < cooldowns.cooldown_s + TOGETHER_S
-        due.add(round(end + wait, 6))
-    assert len(due) == 300 * 0.1 / TOGETHER_S
-    assert all(moment % TOGETHER_S == 0 for moment in due)
-
-
-@pytest.mark.parametrize("count", [1, 5, 179])
-def test_a_poll_of_few_accounts_leaves_at_its_own_time(count: int) -> None:
-    cooldowns, members = many(count)
-    who = members[0].fingerprint
-    cooldowns.leaves(who, 1000.0)
-    cooldowns.ended(who, Ended.OK, 1000.123)
-    assert cooldowns.wait(who, 1000.123) == pytest.approx(cooldowns.cooldown_s)

@@ -9,16 +9,7 @@ import pytest
 
 from orderbridge.model import ActionState
 from orderbridge.rules.cooldown import Member, names_of
-from orderbridge.rules.health import (
-    Facts,
-    Polling,
-    Received,
-    Thresholds,
-    all_problems,
-    is_due,
-    late_after,
-    of_row,
-)
+from orderbridge.rules.health import Facts, Polling, Received, Thresholds, all_problems, is_due, late_after, of_row
 from orderbridge.rules.problems import OF_THE_DAEMON, Code, Lamp, Problem, Severity, account_statuses
 from orderbridge.texts import problem_text
 
@@ -189,8 +180,7 @@ def test_a_customer_who_was_not_answered(changes: dict[str, Any], code: Code | N
 
 
 @pytest.mark.parametrize(
-    "seconds, level, severity",
-    [(31, 1, "warning"), (91, 2, "warning"), (181, 3, "severe"), (301, 4, "severe")],
+    "seconds, level, severity", [(31, 1, "warning"), (91, 2, "warning"), (181, 3, "severe"), (301, 4, "severe")]
 )
 def test_who_waits_longer_is_told_louder(seconds: int, level: int, severity: str):
     (one,) = problems(Facts((WELL,), received=received(received_utc=NOW - timedelta(seconds=seconds))), LIMITS, NOW)
@@ -367,14 +357,7 @@ def test_another_accounts_orders_are_not_behind_it():
 
 
 @pytest.mark.parametrize(
-    "code",
-    [
-        Code.DATABASE_FULL,
-        Code.DATABASE_READ_ONLY,
-        Code.DATABASE_BUSY,
-        Code.DATABASE_FAILING,
-        Code.DATABASE_LOST,
-    ],
+    "code", [Code.DATABASE_FULL, Code.DATABASE_READ_ONLY, Code.DATABASE_BUSY, Code.DATABASE_FAILING, Code.DATABASE_LOST]
 )
 def test_a_database_that_takes_nothing_is_one_problem(code: Code):
     stuck = replace(WELL, last_poll_utc=OLD, last_poll_ok_utc=OLD, not_stored=1)

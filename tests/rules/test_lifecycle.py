@@ -41,8 +41,17 @@ ends = st.none() | st.sampled_from(EndedBy)
 # ---- a delivery over what is stored ----------------------------------------------------------------------------------
 
 
-def test_the_same_document_again_is_nothing_to_write() -> None:
-    assert is_unchanged(shown_as(CONFIRMED), document(CONFIRMED))
+@pytest.mark.parametrize(
+    "known",
+    [
+        shown_as(CONFIRMED),
+        shown_as(CONFIRMED, problem="total_unreadable"),  # of the document itself
+        shown_as(CANCELED, ended_by=EndedBy.CANCELLED),
+    ],
+    ids=["the same", "with a problem", "an end"],
+)
+def test_the_same_document_again_is_nothing_to_write(known: Stored) -> None:
+    assert is_unchanged(known, document(known.status_id))
 
 
 @pytest.mark.parametrize(
@@ -60,14 +69,6 @@ def test_the_same_document_again_is_nothing_to_write() -> None:
 )
 def test_a_delivery_is_written_when_it_differs_or_settles_something(known: Stored) -> None:
     assert not is_unchanged(known, document(CONFIRMED))
-
-
-def test_a_problem_of_the_document_itself_is_no_reason_to_write_it_again() -> None:
-    assert is_unchanged(shown_as(CONFIRMED, problem="total_unreadable"), document(CONFIRMED))
-
-
-def test_an_end_that_is_delivered_again_is_nothing_to_write() -> None:
-    assert is_unchanged(shown_as(CANCELED, ended_by=EndedBy.CANCELLED), document(CANCELED))
 
 
 SAME, MORE = Differs.NOTHING, Differs.DETAILS
@@ -105,19 +106,6 @@ def test_a_till_is_told_the_most_important_news(
     assert merge(known, status_id, differs=contents, status_counts=True, problems=()).last_change == told
 
 
-@pytest.mark.parametrize("status_id", [RECEIVED, UNNAMED_STATUS, None])
-def test_a_delivery_that_is_no_end_takes_an_end_back(status_id: int | None) -> None:
-    change = merge(
-        shown_as(5, ended_by=EndedBy.COMPLETED), status_id, differs=Differs.NOTHING, status_counts=True, problems=()
-    )
-    assert change.reopened
-    assert change.ended_by is None
-
-
-def test_an_open_order_is_not_reopened() -> None:
-    assert not merge(shown_as(1), CONFIRMED, differs=Differs.NOTHING, status_counts=True, problems=()).reopened
-
-
 @given(known_id=statuses, ended_by=ends, status_id=statuses, contents=st.sampled_from(Differs))
 def test_a_word_that_does_not_count_changes_contents_at_most(
     known_id: int | None, ended_by: EndedBy | None, status_id: int | None, contents: Differs
@@ -139,6 +127,7 @@ def test_a_word_that_counts_is_believed_whatever_was_stored(
     assert change.status_changed == (status_id != known_id)
     assert change.differs is contents
     assert change.ended_by == {5: EndedBy.COMPLETED, 6: EndedBy.CANCELLED}.get(status_id or 0)
+    assert change.reopened == (ended_by is not None and change.ended_by is None)
     news = status_id != known_id or contents is not Differs.NOTHING or ended_by != change.ended_by
     assert (change.last_change is not None) == news
 
@@ -153,40 +142,18 @@ def test_a_delivery_that_was_merged_brings_nothing_the_second_time(
     assert is_unchanged(merged, document(status_id))
 
 
-@pytest.mark.parametrize(
-    "ended_by, told",
-    [
-        (EndedBy.CANCELLED, LastChange.CANCELLED),
-        (EndedBy.COMPLETED, LastChange.ENDED),
-        (EndedBy.SILENCE, LastChange.ENDED),
-    ],
-)
-def test_a_till_is_told_a_cancellation_apart_from_other_ends(ended_by: EndedBy, told: LastChange) -> None:
-    assert end_change(ended_by) == told
+def test_a_till_is_told_a_cancellation_apart_from_other_ends() -> None:
+    told = {ended_by: end_change(ended_by) for ended_by in EndedBy}
+    assert told == dict.fromkeys(EndedBy, LastChange.ENDED) | {EndedBy.CANCELLED: LastChange.CANCELLED}
 
 
 # ---- what may be asked -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "action, service_status_id, answer",
-    [
-        (Action.ACCEPT, CONFIRMED, Already()),
-        (Action.ACCEPT, COMPLETE_WITH_PAYMENT, Refusal("order_completed")),
-        (Action.ACCEPT, CANCELED, Refusal("order_cancelled")),
-        (Action.ON_THE_WAY, IN_DELIVERY, Already()),
-        (Action.ON_THE_WAY, COMPLETE_WITH_PAYMENT, Refusal("order_completed")),
-        (Action.ON_THE_WAY, CANCELED, Refusal("order_cancelled")),
-        (Action.COMPLETE, COMPLETE_WITH_PAYMENT, Already()),
-        (Action.COMPLETE, CANCELED, Refusal("order_cancelled")),
-        (Action.CANCEL, CANCELED, Already()),
-        (Action.CANCEL, COMPLETE_WITH_PAYMENT, Refusal("order_completed")),
-    ],
-)
-def test_an_order_that_is_there_or_over_is_not_asked_about(
-    action: Action, service_status_id: int, answer: Already | Refusal
-) -> None:
-    assert may_send(action, shown_as(service_status_id)) == answer
+@pytest.mark.parametrize("action", TARGETS)
+@pytest.mark.parametrize("status_id, code", [(COMPLETE_WITH_PAYMENT, "order_completed"), (CANCELED, "order_cancelled")])
+def test_an_order_that_is_over_is_not_asked_about(action: Action, status_id: int, code: str) -> None:
+    assert may_send(action, shown_as(status_id)) == (Already() if status_id == TARGETS[action] else Refusal(code))
 
 
 @pytest.mark.parametrize("action", TARGETS)
@@ -210,30 +177,14 @@ def test_only_what_the_service_itself_showed_counts(
     assert may_send(action, ours) == may_send(action, shown_as(service))
 
 
-@pytest.mark.parametrize(
-    "courier_type, answer",
-    [
-        ("restaurant", None),
-        ("", None),
-        (None, None),
-        ("come_get", Refusal("courier_not_restaurant")),
-        ("platform_courier", Refusal("courier_not_restaurant")),
-    ],
-)
-def test_only_a_restaurants_own_courier_can_be_sent_on_the_way(
-    courier_type: str | None, answer: Refusal | None
-) -> None:
-    assert may_send(Action.ON_THE_WAY, shown_as(CONFIRMED, courier_type=courier_type)) == answer
-
-
-@pytest.mark.parametrize("action", sorted(TARGETS.keys() - {Action.ON_THE_WAY}))
-def test_another_courier_hinders_nothing_else(action: Action) -> None:
-    assert may_send(action, shown_as(RECEIVED, courier_type="platform_courier")) is None
-
-
-def test_an_order_already_on_the_way_is_done_whoever_carries_it() -> None:
-    known = replace(shown_as(IN_DELIVERY), courier_type="platform_courier")
-    assert may_send(Action.ON_THE_WAY, known) == Already()
+@pytest.mark.parametrize("action", TARGETS)
+@pytest.mark.parametrize("courier_type", ["restaurant", "", None, "come_get", "platform_courier"])
+def test_only_a_restaurants_own_courier_can_be_sent_on_the_way(action: Action, courier_type: str | None) -> None:
+    others = action == Action.ON_THE_WAY and courier_type in {"come_get", "platform_courier"}
+    expected = Refusal("courier_not_restaurant") if others else None
+    known = shown_as(RECEIVED, courier_type=courier_type)
+    assert may_send(action, known) == expected
+    assert may_send(action, replace(known, service_status_id=TARGETS[action])) == Already()
 
 
 # ---- problem ---------------------------------------------------------------------------------------------------------

@@ -28,15 +28,7 @@ from tests.rules.builders import (
     view,
 )
 
-from orderbridge.model import (
-    CANCELED,
-    COMPLETE_WITH_PAYMENT,
-    CONFIRMED,
-    Action,
-    ActionState,
-    OutboxRow,
-    Verdict,
-)
+from orderbridge.model import CANCELED, COMPLETE_WITH_PAYMENT, CONFIRMED, Action, ActionState, OutboxRow, Verdict
 from orderbridge.rules.lifecycle import Refusal
 from orderbridge.rules.outbox_rows import Directory, argument_problem, expiry, has_changed, order_end, order_lane
 
@@ -77,38 +69,31 @@ def test_a_row_with_what_its_action_needs_goes(action: Action) -> None:
     assert going(plan([row(action)], view())) == [1]
 
 
+WRONG = {
+    ("payment_key", CANCEL): ("",),
+    ("preparing_time", ACCEPT): (None, 0, 1441, "25"),
+    ("reason_id", CANCEL): (None, 0, 9),
+    ("restaurant_id", OPEN): (None,),
+    ("restaurant_id", CLOSE): ("",),
+    ("food_id", ACTIVATE): (None, "1005", 0),
+    ("food_id", DEACTIVATE): (None,),
+    ("valid_minutes", CLOSE): (0, -5, 10081),
+    ("created_utc", CLOSE): (None, FAR_AHEAD),
+}
+
+
 @pytest.mark.parametrize(
-    "bad, argument",
+    "argument, action, wrong",
     [
-        *(
-            pytest.param(row(action, payment_key=None), "payment_key", id=f"{action}")
-            for action in sorted(ORDER_ACTIONS)
-        ),
-        pytest.param(row(CANCEL, payment_key=""), "payment_key", id="cancel, an empty key"),
-        pytest.param(row(ACCEPT, preparing_time=None), "preparing_time", id="accept, no time"),
-        pytest.param(row(ACCEPT, preparing_time=0), "preparing_time", id="accept in no time"),
-        pytest.param(row(ACCEPT, preparing_time=1441), "preparing_time", id="accept for tomorrow"),
-        pytest.param(row(ACCEPT, preparing_time="25"), "preparing_time", id="accept, a text"),
-        pytest.param(row(CANCEL, reason_id=None), "reason_id", id="cancel for no reason"),
-        pytest.param(row(CANCEL, reason_id=0), "reason_id", id="cancel for reason 0"),
-        pytest.param(row(CANCEL, reason_id=9), "reason_id", id="cancel for reason 9"),
-        pytest.param(row(OPEN, restaurant_id=None), "restaurant_id", id="open nothing"),
-        pytest.param(row(CLOSE, restaurant_id=""), "restaurant_id", id="close nothing"),
-        pytest.param(row(ACTIVATE, food_id=None), "food_id", id="no food"),
-        pytest.param(row(DEACTIVATE, food_id="1005"), "food_id", id="a food by its name"),
-        pytest.param(row(DEACTIVATE, food_id=0), "food_id", id="food 0"),
-        pytest.param(row(CLOSE, valid_minutes=0), "valid_minutes", id="valid for no time"),
-        pytest.param(row(CLOSE, valid_minutes=-5), "valid_minutes", id="valid for less than no time"),
-        pytest.param(row(CLOSE, valid_minutes=10081), "valid_minutes", id="valid for more than a week"),
-        pytest.param(row(CLOSE, created_utc=None), "created_utc", id="of no age"),
-        pytest.param(row(CLOSE, created_utc=FAR_AHEAD), "created_utc", id="of a year that nobody means"),
+        *(("payment_key", action, None) for action in sorted(ORDER_ACTIONS)),
+        *((*of, wrong) for of, several in WRONG.items() for wrong in several),
     ],
 )
-def test_what_slips_past_the_constraints_is_refused_and_named(bad: OutboxRow, argument: str) -> None:
+def test_what_slips_past_the_constraints_is_refused_and_named(argument: str, action: Action, wrong: object) -> None:
+    bad = row(action, **{argument: wrong})
     assert argument_problem(bad) == argument
     made = plan([bad], view())
-    assert ends(made) == {1: (ActionState.REFUSED, "bad_arguments")}
-    assert made.heads == []
+    assert (going(made), ends(made)) == ([], {1: (ActionState.REFUSED, "bad_arguments")})
 
 
 def test_a_clock_may_be_thousands_of_years_wrong() -> None:
@@ -117,34 +102,23 @@ def test_a_clock_may_be_thousands_of_years_wrong() -> None:
     assert expiry(one, view()) == NOW.replace(year=9000) + VALID
 
 
-@pytest.mark.parametrize("minutes", [1, 10080])
-def test_a_row_may_be_valid_for_a_minute_or_a_week(minutes: int) -> None:
-    assert argument_problem(row(CLOSE, valid_minutes=minutes)) is None
-
-
 @pytest.mark.interface("Limits")
-@pytest.mark.parametrize("number", [1, 8])
-def test_the_first_and_the_last_reason_are_reasons(number: int) -> None:
-    assert argument_problem(row(CANCEL, reason_id=number)) is None
+@pytest.mark.parametrize(
+    "action, column, bounds",
+    [
+        (CLOSE, "valid_minutes", (1, 10080)),
+        (CANCEL, "reason_id", (1, 8)),
+        (ACCEPT, "preparing_time", (1, 1440)),
+        (ACTIVATE, "food_id", (1, 2**31)),
+    ],
+)
+def test_the_least_and_the_greatest_argument_are_taken(action: Action, column: str, bounds: tuple[int, int]) -> None:
+    assert [argument_problem(row(action, **{column: number})) for number in bounds] == [None, None]
 
 
-@pytest.mark.parametrize("minutes", [1, 1440])
-def test_the_shortest_and_the_longest_preparing_time_are_taken(minutes: int) -> None:
-    assert argument_problem(row(ACCEPT, preparing_time=minutes)) is None
-
-
-def test_food_1_is_a_food() -> None:
-    assert argument_problem(row(ACTIVATE, food_id=1)) is None
-
-
-def test_a_bad_row_does_not_hold_up_its_lane() -> None:
-    made = plan([row(ACCEPT, 1, preparing_time=0), row(ACCEPT, 2)], view())
-    assert going(made) == [2]
-
-
-def test_a_cancel_with_bad_arguments_supersedes_nothing() -> None:
-    made = plan([row(ACCEPT, 1), row(CANCEL, 2, reason_id=9)], view())
-    assert going(made) == [1]
+def test_a_bad_row_holds_up_no_lane_and_a_bad_cancel_supersedes_nothing() -> None:
+    assert going(plan([row(ACCEPT, 1, preparing_time=0), row(ACCEPT, 2)], view())) == [2]
+    assert going(plan([row(ACCEPT, 1), row(CANCEL, 2, reason_id=9)], view())) == [1]
 
 
 # ---- expiry ----------------------------------------------------------------------------------------------------------
@@ -153,43 +127,20 @@ def test_a_cancel_with_bad_arguments_supersedes_nothing() -> None:
 @pytest.mark.parametrize(
     "one, valid",
     [
-        *(
-            pytest.param(row(action, created_utc=NOW), ACCEPT_VALID if action == ACCEPT else VALID, id=action)
-            for action in ACTIONS
-        ),
-        pytest.param(row(ACCEPT, created_utc=NOW, valid_minutes=3), 3 * MINUTE, id="an accept by its own minutes"),
-        pytest.param(row(CANCEL, created_utc=NOW, valid_minutes=300), 300 * MINUTE, id="a cancel by its own minutes"),
-        pytest.param(
-            row(ACCEPT, created_utc=LONG_AGO, valid_minutes=3, expires_utc=SOON), SOON - NOW, id="a row that is retried"
-        ),
+        *((row(action, created_utc=NOW), ACCEPT_VALID if action == ACCEPT else VALID) for action in ACTIONS),
+        (row(ACCEPT, created_utc=NOW, valid_minutes=3), 3 * MINUTE),
+        (row(CANCEL, created_utc=NOW, valid_minutes=300), 300 * MINUTE),
+        (row(ACCEPT, created_utc=LONG_AGO, valid_minutes=3, expires_utc=SOON), SOON - NOW),  # it is retried
     ],
+    ids=lambda one: one.action if isinstance(one, OutboxRow) else str(one),
 )
-def test_a_row_is_valid_for_a_time(one: OutboxRow, valid: timedelta) -> None:
-    assert expiry(one, view()) == NOW + valid
-
-
-@given(
-    action=st.sampled_from(ACTIONS),
-    age=st.timedeltas(timedelta(0), timedelta(days=8)),
-    minutes=st.none() | st.integers(1, 10080),
-)
-def test_a_waiting_row_goes_before_its_expiry_and_never_at_it(
-    action: Action, age: timedelta, minutes: int | None
-) -> None:
-    one = row(action, created_utc=NOW - age, valid_minutes=minutes)
-    made = plan([one], view())
-    usual = ACCEPT_VALID if action == ACCEPT else VALID
-    if age < (usual if minutes is None else minutes * MINUTE):
-        assert (going(made), ends(made)) == ([1], {})
-    else:
-        assert (going(made), ends(made)) == ([], {1: EXPIRED})
-
-
-@pytest.mark.parametrize("early, end", [(timedelta(0), {1: EXPIRED}), (MOMENT, {})], ids=["at", "just before"])
-@pytest.mark.parametrize("action", ACTIONS)
-def test_a_row_expires_at_its_expiry(action: Action, early: timedelta, end: dict[int, object]) -> None:
-    one = row(action)
-    assert ends(plan([one], view(now=expiry(one, view()) - early))) == end
+def test_a_row_is_valid_for_a_time_and_expires_at_its_end(one: OutboxRow, valid: timedelta) -> None:
+    end = NOW + valid
+    assert expiry(one, view()) == end
+    made = plan([one], view(now=end - MOMENT))
+    assert (going(made), ends(made)) == ([1], {})
+    made = plan([one], view(now=end))
+    assert (going(made), ends(made)) == ([], {1: OUTCOME_UNKNOWN if one.expires_utc else EXPIRED})
 
 
 @pytest.mark.parametrize("created", [None, FAR_AHEAD], ids=["no age", "a year that nobody means"])
@@ -215,38 +166,29 @@ def test_an_unresolved_row_that_is_too_old_stays_unknown(action: Action, next_at
 
 @pytest.mark.parametrize(
     "one",
-    [
-        pytest.param(row(ACCEPT), id="waiting"),
-        pytest.param(unresolved(ACCEPT), id="waiting for a look"),
-        pytest.param(row(ACCEPT, next_attempt_utc=NOW + LONGEST_WAIT), id="waiting for longer than it is valid"),
-    ],
+    [row(ACCEPT), unresolved(ACCEPT), row(ACCEPT, next_attempt_utc=NOW + LONGEST_WAIT)],
+    ids=["waiting", "unresolved", "waiting for longer than it is valid"],
 )
-def test_the_next_look_at_the_outbox_comes_with_the_expiry_at_the_latest(one: OutboxRow) -> None:
+def test_the_outbox_is_read_again_with_the_expiry_at_the_latest(one: OutboxRow) -> None:
     assert plan([one], view()).due == expiry(one, view())
 
 
-def test_the_next_look_at_the_outbox_comes_with_the_earliest_of_all() -> None:
+def test_the_outbox_is_read_again_with_the_earliest_of_all() -> None:
     rows = [row(CANCEL, 1, next_attempt_utc=SOON), row(OPEN, 2), row(ACTIVATE, 3, valid_minutes=5)]
     assert plan(rows, view()).due == SOON
     assert plan(rows[1:], view()).due == NOW + 4 * MINUTE
     assert plan([], view()).due is None
-
-
-def test_a_row_that_expires_behind_another_is_looked_at_in_time() -> None:
-    rows = [row(COMPLETE, 1), row(COMPLETE, 2, valid_minutes=2)]
-    assert plan(rows, view()).due == NOW + MINUTE
+    behind = [row(COMPLETE, 1), row(COMPLETE, 2, valid_minutes=2)]
+    assert plan(behind, view()).due == NOW + MINUTE
 
 
 # ---- withdrawing -----------------------------------------------------------------------------------------------------
 
 
-def test_a_waiting_row_is_given_back() -> None:
-    made = plan([row(ACCEPT, withdraw=True)], view())
+@pytest.mark.parametrize("created", [NOW, LONG_AGO], ids=["in time", "too old"])
+def test_a_waiting_row_is_given_back(created: datetime) -> None:
+    made = plan([row(ACCEPT, withdraw=True, created_utc=created)], view())
     assert (going(made), ends(made)) == ([], {1: WITHDRAWN})
-
-
-def test_a_waiting_row_is_given_back_even_when_it_is_too_old() -> None:
-    assert ends(plan([row(ACCEPT, withdraw=True, created_utc=LONG_AGO)], view())) == {1: WITHDRAWN}
 
 
 @pytest.mark.parametrize("next_attempt, heads", [(None, []), (NOW, [1])], ids=["waits for a look", "is due"])
@@ -290,11 +232,6 @@ def test_a_row_that_was_retried_by_hand_stays_unknown_when_its_restaurant_is_gon
     assert ends(plan([row(OPEN, expires_utc=SOON)], moment)) == {1: OUTCOME_UNKNOWN}
 
 
-def test_a_withdrawn_cancel_supersedes_nothing() -> None:
-    made = plan([row(ACCEPT, 1), row(CANCEL, 2, withdraw=True)], view())
-    assert (going(made), ends(made)) == ([1], {2: WITHDRAWN})
-
-
 # ---- superseding -----------------------------------------------------------------------------------------------------
 
 
@@ -321,29 +258,23 @@ def test_a_cancel_supersedes_what_leads_to_the_kitchen_or_the_door(
     assert ends(made) == ({} if expected is None else {1: expected})
 
 
-def test_a_cancel_supersedes_over_what_stands_between() -> None:
-    made = plan([row(ACCEPT, 1), row(COMPLETE, 2), row(CANCEL, 3)], view())
-    assert (going(made), ends(made)) == ([2], {1: SUPERSEDED})
-
-
-def test_a_cancel_supersedes_nothing_that_comes_after_it() -> None:
-    made = plan([row(CANCEL, 1), row(ACCEPT, 2), row(ON_THE_WAY, 3)], view())
-    assert (going(made), ends(made)) == ([1], {})
-
-
-def test_a_cancel_supersedes_nothing_of_another_order() -> None:
-    made = plan([row(ACCEPT, 1, payment_key=OTHER_KEY), row(CANCEL, 2)], view())
-    assert (sorted(going(made)), ends(made)) == ([1, 2], {})
-
-
-def test_an_accept_on_the_wire_is_not_superseded() -> None:
-    made = plan([unresolved(ACCEPT, 1), row(CANCEL, 2)], view(on_wire={1}))
-    assert (going(made), ends(made)) == ([], {})
-
-
-def test_an_expired_cancel_supersedes_nothing() -> None:
-    made = plan([row(ACCEPT, 1), row(CANCEL, 2, created_utc=LONG_AGO)], view())
-    assert (going(made), ends(made)) == ([1], {2: EXPIRED})
+@pytest.mark.parametrize(
+    "rows, on_wire, goes, ended",
+    [
+        ([row(ACCEPT, 1), row(COMPLETE, 2), row(CANCEL, 3)], set(), [2], {1: SUPERSEDED}),
+        ([row(CANCEL, 1), row(ACCEPT, 2), row(ON_THE_WAY, 3)], set(), [1], {}),
+        ([row(ACCEPT, 1, payment_key=OTHER_KEY), row(CANCEL, 2)], set(), [1, 2], {}),
+        ([unresolved(ACCEPT, 1), row(CANCEL, 2)], {1}, [], {}),
+        ([row(ACCEPT, 1), row(CANCEL, 2, withdraw=True)], set(), [1], {2: WITHDRAWN}),
+        ([row(ACCEPT, 1), row(CANCEL, 2, created_utc=LONG_AGO)], set(), [1], {2: EXPIRED}),
+    ],
+    ids=["past others", "nothing later", "another order", "on the wire", "withdrawn", "expired"],
+)
+def test_a_cancel_supersedes_only_what_is_before_it_and_only_while_it_is_valid(
+    rows: list[OutboxRow], on_wire: set[int], goes: list[int], ended: dict[int, object]
+) -> None:
+    made = plan(rows, view(on_wire=on_wire))
+    assert (sorted(going(made)), ends(made)) == (goes, ended)
 
 
 @pytest.mark.parametrize(
@@ -378,29 +309,23 @@ def test_toggles_of_different_things_do_not_touch_each_other() -> None:
 # ---- lanes -----------------------------------------------------------------------------------------------------------
 
 
-def test_rows_of_one_order_go_one_after_another() -> None:
-    assert going(plan([row(ACCEPT, 1), row(ON_THE_WAY, 2), row(COMPLETE, 3)], view())) == [1]
-
-
 @pytest.mark.parametrize(
-    "first",
+    "first, moment",
     [
-        pytest.param(row(ACCEPT, next_attempt_utc=SOON), id="waits for its retry"),
-        pytest.param(unresolved(ACCEPT, next_attempt_utc=SOON), id="unresolved, waits for its retry"),
-        pytest.param(unresolved(ACCEPT), id="waits for a look"),
+        pytest.param(row(ACCEPT, next_attempt_utc=SOON), view(), id="waits for its retry"),
+        pytest.param(unresolved(ACCEPT, next_attempt_utc=SOON), view(), id="unresolved, waits for its retry"),
+        pytest.param(unresolved(ACCEPT), view(), id="waits for a poll"),
+        pytest.param(unresolved(ACCEPT), view(on_wire={1}), id="on the wire"),
+        pytest.param(row(ACCEPT), view(taken={order_lane(KEY)}), id="an acknowledgement is on the wire"),
     ],
 )
-def test_a_row_that_waits_holds_its_lane(first: OutboxRow) -> None:
-    assert going(plan([first, row(COMPLETE, 2)], view())) == []
-
-
-def test_a_row_on_the_wire_holds_its_lane() -> None:
-    assert going(plan([unresolved(ACCEPT, 1), row(COMPLETE, 2)], view(on_wire={1}))) == []
-
-
-def test_a_lane_that_an_acknowledgement_holds_is_waited_for() -> None:
-    made = plan([row(ACCEPT)], view(taken={order_lane(KEY)}))
+def test_a_row_that_waits_holds_its_lane(first: OutboxRow, moment: Moment) -> None:
+    made = plan([first, row(COMPLETE, 2)], moment)
     assert (going(made), ends(made)) == ([], {})
+
+
+def test_rows_of_one_order_go_one_after_another() -> None:
+    assert going(plan([row(ACCEPT, 1), row(ON_THE_WAY, 2), row(COMPLETE, 3)], view())) == [1]
 
 
 def test_a_lane_that_is_taken_does_not_keep_a_row_from_ending() -> None:
@@ -585,23 +510,29 @@ def of(made: Sequence[tuple[OutboxRow, Verdict]], state: ActionState) -> list[Ou
 
 
 @given(outboxes())
-def test_a_row_goes_or_ends_or_stays_and_one_at_a_time(outbox: tuple[list[OutboxRow], Moment]) -> None:
-    rows, moment = outbox
-    made = plan(rows, moment)
-    assert not set(going(made)) & set(ends(made))
-    assert set(going(made)) | set(ends(made)) <= {one.id for one in rows}
-    assert len({head.lane for head in made.heads}) == len(made.heads)
-
-
-@given(outboxes())
-def test_what_goes_has_nothing_before_it(outbox: tuple[list[OutboxRow], Moment]) -> None:
+def test_whatever_is_in_the_outbox_a_row_goes_in_its_turn_or_ends_by_a_reason_or_stays(
+    outbox: tuple[list[OutboxRow], Moment],
+) -> None:
     rows, moment = outbox
     made = plan(rows, moment)
     over = ends(made)
+    assert not set(going(made)) & set(over)
+    assert set(going(made)) | set(over) <= {one.id for one in rows}
+    assert not [number for number in (*going(made), *over) if number in moment.on_wire]
+    assert len({head.lane for head in made.heads}) == len(made.heads), "one of a lane"
     for head in made.heads:
         alive = [one for one in rows if thing(one) == thing(head.row) and one.id not in over]
         # What was sent already goes first, whenever the others were committed; then by id.
         assert head.row == min(alive, key=lambda one: (one.state != ActionState.SENDING, one.id))
+    untouched = of(made.verdicts, ActionState.EXPIRED) + of(made.verdicts, ActionState.WITHDRAWN)
+    assert all(one.state == ActionState.PENDING for one in untouched)
+    assert all(one.state == ActionState.SENDING for one in of(made.verdicts, ActionState.FAILED))
+    for one in of(made.verdicts, ActionState.SUPERSEDED):
+        assert [later for later in rows if later.id > one.id and thing(later) == thing(one) and later.id not in over]
+    again = plan([one for one in rows if one.id not in over], moment)
+    assert (sorted(going(again)), ends(again)) == (sorted(going(made)), {}), "a verdict is final"
+    cancelled = plan([*rows, row(ACCEPT, 101), row(CANCEL, 102)], moment)
+    assert (101 in going(cancelled), ends(cancelled)[101]) == (False, SUPERSEDED)
 
 
 def test_a_lower_id_that_was_committed_later_does_not_overtake_an_unresolved_row() -> None:
@@ -615,53 +546,12 @@ def test_an_unresolved_row_is_not_refused_because_its_restaurant_left_the_list()
 
 
 @given(outboxes())
-def test_a_cancel_never_lets_an_earlier_accept_be_sent(outbox: tuple[list[OutboxRow], Moment]) -> None:
-    rows, moment = outbox
-    made = plan([*rows, row(ACCEPT, 101), row(CANCEL, 102)], moment)
-    assert (101 in going(made), ends(made)[101]) == (False, SUPERSEDED)
-
-
-@given(outboxes())
-def test_what_may_have_had_its_effect_never_ends_as_if_it_had_not(outbox: tuple[list[OutboxRow], Moment]) -> None:
-    rows, moment = outbox
-    made = plan(rows, moment)
-    untouched = of(made.verdicts, ActionState.EXPIRED) + of(made.verdicts, ActionState.WITHDRAWN)
-    assert all(one.state == ActionState.PENDING for one in untouched)
-    assert all(one.state == ActionState.SENDING for one in of(made.verdicts, ActionState.FAILED))
-
-
-@given(outboxes())
-def test_nothing_on_the_wire_is_touched(outbox: tuple[list[OutboxRow], Moment]) -> None:
-    rows, moment = outbox
-    made = plan(rows, moment)
-    assert not [number for number in (*going(made), *ends(made)) if number in moment.on_wire]
-
-
-@given(outboxes())
-def test_what_ends_as_superseded_leaves_something_newer(outbox: tuple[list[OutboxRow], Moment]) -> None:
-    rows, moment = outbox
-    made = plan(rows, moment)
-    over = ends(made)
-    for one in of(made.verdicts, ActionState.SUPERSEDED):
-        assert [later for later in rows if later.id > one.id and thing(later) == thing(one) and later.id not in over]
-
-
-@given(outboxes())
 def test_things_do_not_touch_each_other(outbox: tuple[list[OutboxRow], Moment]) -> None:
     rows, moment = outbox
     made = plan(rows, moment)
     apart = [plan([one for one in rows if thing(one) == about], moment) for about in {thing(one) for one in rows}]
     assert sorted(going(made)) == sorted(number for part in apart for number in going(part))
     assert ends(made) == {number: end for part in apart for number, end in ends(part).items()}
-
-
-@given(outboxes())
-def test_a_verdict_is_final(outbox: tuple[list[OutboxRow], Moment]) -> None:
-    rows, moment = outbox
-    made = plan(rows, moment)
-    left = [one for one in rows if one.id not in ends(made)]
-    again = plan(left, moment)
-    assert (sorted(going(again)), ends(again)) == (sorted(going(made)), {})
 
 
 @given(outboxes())

@@ -38,7 +38,6 @@ from orderbridge.model import (
     Stored,
     Verdict,
 )
-from orderbridge.rules.lifecycle import Statuses
 from orderbridge.rules.retry import (
     MOST_RESENDS,
     UNREADABLE,
@@ -125,24 +124,22 @@ def test_no_time_that_is_decided_is_taken_for_one_of_a_clock_that_was_set_back(
 @pytest.mark.parametrize(
     "outcomes, doubt, attempts",
     [
-        pytest.param([], False, 0, id="nothing"),
-        pytest.param([OK], False, 1, id="an OK"),
-        pytest.param([REFUSED], False, 1, id="a refusal"),
-        pytest.param([FAILED], True, 1, id="a 5xx"),
-        pytest.param([UNKNOWN], True, 1, id="silence"),
-        pytest.param([UNAUTHORIZED], False, 0, id="401"),
-        pytest.param([RATE_LIMITED], False, 0, id="429"),
-        pytest.param([NOT_SENT], False, 0, id="never left"),
-        pytest.param([UNKNOWN, RATE_LIMITED], True, 1, id="a doubt stays after a 429"),
-        pytest.param([FAILED, REFUSED], True, 2, id="a doubt stays after a refusal"),
+        ([], False, 0),
+        ([OK], False, 1),
+        ([REFUSED], False, 1),
+        ([FAILED], True, 1),
+        ([UNKNOWN], True, 1),
+        *(([no_attempt], False, 0) for no_attempt in NO_ATTEMPTS),
+        ([UNKNOWN, RATE_LIMITED], True, 1),
+        ([FAILED, REFUSED], True, 2),
     ],
+    ids=str,
 )
 def test_a_request_that_may_have_had_its_effect_leaves_doubt_and_counts(
     outcomes: list[Outcome], doubt: bool, attempts: int
 ) -> None:
     history = answered(*outcomes)
-    assert is_uncertain(history) is doubt
-    assert counted(history) == attempts
+    assert (is_uncertain(history), counted(history)) == (doubt, attempts)
 
 
 # ---- after an answer -------------------------------------------------------------------------------------------------
@@ -165,104 +162,82 @@ def test_a_first_refusal_is_definite(action: Action, earlier: list[Outcome]) -> 
 
 
 @pytest.mark.parametrize("doubt", DOUBTS)
-@pytest.mark.parametrize("action", ORDERS)
-def test_a_refusal_after_doubt_waits_for_a_look(action: Action, doubt: Outcome) -> None:
-    assert decision(action, answered(doubt, REFUSED)) == AwaitPoll("refused_2")
-
-
-@pytest.mark.parametrize("doubt", DOUBTS)
-@pytest.mark.parametrize("action", [*FOODS, *RESTAURANTS])
-def test_a_refusal_after_doubt_of_what_can_be_repeated_is_definite(action: Action, doubt: Outcome) -> None:
-    assert decision(action, answered(doubt, REFUSED)) == Verdict(
-        ActionState.REFUSED, "refused_2", KnownBy.ANSWER, None, 402
-    )
+@pytest.mark.parametrize("action", ACTIONS)
+def test_a_refusal_after_doubt_of_an_order_waits_for_a_poll_and_of_all_else_is_definite(
+    action: Action, doubt: Outcome
+) -> None:
+    definite = Verdict(ActionState.REFUSED, "refused_2", KnownBy.ANSWER, None, 402)
+    expected = AwaitPoll("refused_2") if action in ORDERS else definite
+    assert decision(action, answered(doubt, REFUSED)) == expected
 
 
 @pytest.mark.interface("Errors")
 @pytest.mark.parametrize("earlier", [[], [FAILED] * 4], ids=["first", "with nothing left"])
 @pytest.mark.parametrize("action", ACTIONS)
-def test_a_429_waits_for_the_cooldown(action: Action, earlier: list[Outcome]) -> None:
-    history = answered(*earlier, RATE_LIMITED)
-    assert decision(action, history) == seconds(30, history[-1].code)
+def test_a_429_waits_for_the_cooldown_and_a_dead_line_until_it_is_tried_again(
+    action: Action, earlier: list[Outcome]
+) -> None:
+    limited, unsent = answered(*earlier, RATE_LIMITED), answered(*earlier, NOT_SENT)
+    assert decision(action, limited) == seconds(30, limited[-1].code)
+    assert decision(action, unsent) == RetryAt(RETRY_AT, unsent[-1].code)
 
 
+@pytest.mark.parametrize("refusals, wait", [(1, 195), (2, 195), (3, 300), (4, 600), (5, 900), (6, 900)])
 @pytest.mark.parametrize("action", ACTIONS)
-def test_a_row_waits_while_the_line_is_down(action: Action) -> None:
-    history = answered(NOT_SENT)
-    assert decision(action, history) == RetryAt(RETRY_AT, history[0].code)
-
-
-@pytest.mark.parametrize("action", ACTIONS)
-def test_a_row_whose_token_is_refused_lets_the_poll_go_first(action: Action) -> None:
-    history = answered(UNAUTHORIZED)
-    assert decision(action, history) == RetryAt(RETRY_AT + timedelta(seconds=15), history[0].code)
+def test_a_row_whose_token_is_refused_lets_the_poll_go_first_and_alone_waits_ever_longer(
+    action: Action, refusals: int, wait: float
+) -> None:
+    history = answered(*[UNAUTHORIZED, FAILED] * (refusals - 1), UNAUTHORIZED)
+    assert decision(action, history) == seconds(wait, history[-1].code)
 
 
 @pytest.mark.interface("Errors")
 @pytest.mark.parametrize("number, wait", [(1, 2), (2, 10), (3, 60)])
 @pytest.mark.parametrize("action", ACTIONS)
-def test_a_5xx_is_retried_after_growing_waits(action: Action, number: int, wait: float) -> None:
+def test_a_5xx_is_retried_after_growing_waits_and_silence_too_where_no_poll_and_no_status_shows_more(
+    action: Action, number: int, wait: float
+) -> None:
     assert decision(action, answered(*[FAILED] * number)) == seconds(wait, f"service_failed_{number}")
-
-
-@pytest.mark.parametrize("number, wait", [(1, 2), (2, 10), (3, 60)])
-@pytest.mark.parametrize("action", RESENT)
-def test_silence_is_retried_after_the_same_waits(action: Action, number: int, wait: float) -> None:
-    assert decision(action, answered(*[UNKNOWN] * number)) == seconds(wait, f"unknown_{number}")
-
-
-@pytest.mark.parametrize("number", [1, 2, 3])
-@pytest.mark.parametrize("action", WAITED_FOR)
-def test_silence_of_what_a_look_can_tell_waits_two_cooldowns_for_it(action: Action, number: int) -> None:
-    assert decision(action, answered(*[UNKNOWN] * number)) == seconds(60, f"unknown_{number}")
+    after_silence = 60 if action in {ACCEPT, ON_THE_WAY} else 0 if action in RESTAURANTS else wait
+    assert decision(action, answered(*[UNKNOWN] * number)) == seconds(after_silence, f"unknown_{number}")
 
 
 @pytest.mark.parametrize("number, wait", [(1, 2), (2, 10), (3, 60)])
 @pytest.mark.parametrize("action", RESTAURANTS)
-def test_silence_of_a_restaurant_is_asked_about_at_once_and_the_resend_waits(
-    action: Action, number: int, wait: float
-) -> None:
+def test_after_the_status_of_a_restaurant_the_resend_waits(action: Action, number: int, wait: float) -> None:
     history = answered(*[UNKNOWN] * number)
-    assert decision(action, history) == seconds(0, f"unknown_{number}")
     assert resend_at(history, now=NOW, policy=CALM) == NOW + timedelta(seconds=wait)
     ended = [*history[:-1], replace(history[-1], ended_utc=NOW - timedelta(seconds=1))]
     assert resend_at(ended, now=NOW, policy=CALM) == NOW + timedelta(seconds=wait - 1)
 
 
 @pytest.mark.parametrize("no_attempt", NO_ATTEMPTS)
-def test_what_was_no_attempt_does_not_lengthen_the_next_wait(no_attempt: Outcome) -> None:
-    history = answered(FAILED, no_attempt, FAILED)
-    assert decision(COMPLETE, history) == seconds(10, "service_failed_3")
+def test_what_was_no_attempt_lengthens_no_wait_and_uses_up_no_resend(no_attempt: Outcome) -> None:
+    assert decision(COMPLETE, answered(FAILED, no_attempt, FAILED)) == seconds(10, "service_failed_3")
     assert decision(Action.OPEN_RESTAURANT, answered(no_attempt, UNKNOWN)) == seconds(0, "unknown_2")
-
-
-@pytest.mark.parametrize("no_attempt", NO_ATTEMPTS)
-def test_what_was_no_attempt_uses_up_no_resend(no_attempt: Outcome) -> None:
     history = answered(FAILED, no_attempt, FAILED, no_attempt, FAILED)
     assert decision(CANCEL, history) == seconds(60, "service_failed_5")
     assert next_request(Action.OPEN_RESTAURANT, history) == NextRequest.SEND
 
 
 @pytest.mark.parametrize("doubt", DOUBTS)
-@pytest.mark.parametrize("action", ORDERS)
-def test_with_the_resends_used_up_an_order_waits_for_a_look(action: Action, doubt: Outcome) -> None:
-    assert decision(action, answered(*[doubt] * 4)) == AwaitPoll(f"{doubt}_4")
-
-
-@pytest.mark.parametrize("doubt", DOUBTS)
-@pytest.mark.parametrize("action", RESTAURANTS)
-def test_with_the_resends_used_up_a_restaurant_is_asked_at_once(action: Action, doubt: Outcome) -> None:
-    assert decision(action, answered(*[doubt] * 4)) == seconds(0, f"{doubt}_4")
+@pytest.mark.parametrize("action", [*ORDERS, *RESTAURANTS])
+def test_with_the_resends_used_up_an_order_waits_for_a_poll_and_a_restaurant_is_asked_at_once(
+    action: Action, doubt: Outcome
+) -> None:
+    code = f"{doubt}_4"
+    assert decision(action, answered(*[doubt] * 4)) == (AwaitPoll(code) if action in ORDERS else seconds(0, code))
 
 
 @pytest.mark.parametrize(
     "outcomes, code",
     [
-        pytest.param([FAILED] * 4, "service_error", id="four plain 5xx"),
-        pytest.param([FAILED, RATE_LIMITED, FAILED, UNAUTHORIZED, FAILED, FAILED], "service_error", id="and others"),
-        pytest.param([UNKNOWN] * 4, "outcome_unknown", id="silence"),
-        pytest.param([UNKNOWN, FAILED, FAILED, FAILED], "outcome_unknown", id="silence once"),
+        ([FAILED] * 4, "service_error"),
+        ([FAILED, RATE_LIMITED, FAILED, UNAUTHORIZED, FAILED, FAILED], "service_error"),
+        ([UNKNOWN] * 4, "outcome_unknown"),
+        ([UNKNOWN, FAILED, FAILED, FAILED], "outcome_unknown"),
     ],
+    ids=str,
 )
 @pytest.mark.parametrize("action", FOODS)
 def test_with_the_resends_used_up_a_food_has_failed(action: Action, outcomes: list[Outcome], code: str) -> None:
@@ -270,23 +245,11 @@ def test_with_the_resends_used_up_a_food_has_failed(action: Action, outcomes: li
     assert decision(action, history) == Verdict(ActionState.FAILED, code, None, None, history[-1].http_status)
 
 
-@given(
-    action=st.sampled_from(ACTIONS),
-    doubts=st.lists(st.sampled_from(DOUBTS), min_size=1, max_size=3),
-    chance=st.floats(0, 1),
-)
-def test_chance_lengthens_a_wait_by_a_quarter_at_most(action: Action, doubts: list[Outcome], chance: float) -> None:
-    history = answered(*doubts)
-    calm = decision(action, history)
-    nervous = decision(action, history, RetryPolicy(CALM.retry_waits, CALM.cooldown, chance))
-    assert isinstance(calm, RetryAt)
-    assert isinstance(nervous, RetryAt)
-    assert calm.at - NOW <= nervous.at - NOW <= (calm.at - NOW) * 1.25
-
-
-def test_chance_does_lengthen_a_wait() -> None:
-    late = decision(CANCEL, answered(FAILED), RetryPolicy(CALM.retry_waits, CALM.cooldown, 1.0))
-    assert late == seconds(2.5, "service_failed_1")
+@pytest.mark.parametrize("action", ACTIONS)
+def test_chance_lengthens_the_wait_after_a_5xx_by_a_quarter_at_most(action: Action) -> None:
+    for chance, wait in ((0.0, 2.0), (0.5, 2.25), (1.0, 2.5)):
+        policy = RetryPolicy(CALM.retry_waits, CALM.cooldown, chance)
+        assert decision(action, answered(FAILED), policy) == seconds(wait, "service_failed_1")
 
 
 # ---- a restaurant can be asked ---------------------------------------------------------------------------------------
@@ -295,27 +258,24 @@ def test_chance_does_lengthen_a_wait() -> None:
 @pytest.mark.parametrize(
     "outcomes, step",
     [
-        pytest.param([], NextRequest.SEND, id="never sent"),
-        pytest.param([RATE_LIMITED], NextRequest.SEND, id="429"),
-        pytest.param([FAILED], NextRequest.SEND, id="a 5xx has no look before its resend"),
-        pytest.param([UNKNOWN], NextRequest.ASK_THEN_SEND, id="silence"),
-        pytest.param([FAILED, UNKNOWN], NextRequest.ASK_THEN_SEND, id="silence after a 5xx"),
-        pytest.param([UNKNOWN, FAILED], NextRequest.SEND, id="a 5xx after silence"),
-        pytest.param([UNKNOWN] * 3, NextRequest.ASK_THEN_SEND, id="one resend left"),
-        pytest.param([UNKNOWN] * 4, NextRequest.ASK, id="silence, no resend left"),
-        pytest.param([FAILED] * 4, NextRequest.ASK, id="5xx, no resend left"),
+        ([], NextRequest.SEND),
+        ([RATE_LIMITED], NextRequest.SEND),
+        ([FAILED], NextRequest.SEND),
+        ([UNKNOWN], NextRequest.ASK_THEN_SEND),
+        *(([UNKNOWN, no_attempt], NextRequest.ASK_THEN_SEND) for no_attempt in NO_ATTEMPTS),
+        ([FAILED, UNKNOWN], NextRequest.ASK_THEN_SEND),
+        ([UNKNOWN, FAILED], NextRequest.SEND),
+        ([UNKNOWN] * 3, NextRequest.ASK_THEN_SEND),
+        ([UNKNOWN] * 4, NextRequest.ASK),
+        ([FAILED] * 4, NextRequest.ASK),
     ],
+    ids=str,
 )
-@pytest.mark.parametrize("action", RESTAURANTS)
-def test_a_restaurant_is_asked_what_silence_left_open(
+@pytest.mark.parametrize("action", ACTIONS)
+def test_a_restaurant_alone_is_asked_what_silence_left_open(
     action: Action, outcomes: list[Outcome], step: NextRequest
 ) -> None:
-    assert next_request(action, answered(*outcomes)) == step
-
-
-@given(action=st.sampled_from([*ORDERS, *FOODS]), outcomes=st.lists(st.sampled_from(Outcome), max_size=5))
-def test_nothing_else_can_be_asked(action: Action, outcomes: list[Outcome]) -> None:
-    assert next_request(action, answered(*outcomes)) == NextRequest.SEND
+    assert next_request(action, answered(*outcomes)) == (step if action in RESTAURANTS else NextRequest.SEND)
 
 
 @pytest.mark.parametrize("action", ACTIONS)
@@ -327,32 +287,25 @@ def test_a_poll_that_is_under_way_is_waited_for_after_silence(action: Action, ou
     assert may_be_seen(action, outcomes[-1] if outcomes else None) is (silent and action in WAITED_FOR)
 
 
-@pytest.mark.parametrize("outcomes", [[UNKNOWN], [UNKNOWN] * 4, [FAILED] * 4], ids=["one", "silence", "5xx"])
 @pytest.mark.parametrize(
-    "action, shown", [(Action.OPEN_RESTAURANT, "Open"), (Action.CLOSE_RESTAURANT, "Closed")], ids=str
-)
-def test_a_restaurant_that_is_as_asked_is_done(action: Action, shown: str, outcomes: list[Outcome]) -> None:
-    assert after_status(action, shown, answered(*outcomes)) == Verdict(ActionState.DONE, None, KnownBy.STATUS)
-
-
-@pytest.mark.parametrize("shown", ["Closed", None])
-def test_a_restaurant_that_is_otherwise_or_mute_is_sent_to_again(shown: str | None) -> None:
-    assert after_status(Action.OPEN_RESTAURANT, shown, answered(*[UNKNOWN] * 3)) is None
-
-
-@pytest.mark.parametrize(
-    "shown, code, known_by",
+    "shown, left, used_up",
     [
-        pytest.param("Closed", "service_error", KnownBy.STATUS, id="otherwise"),
-        pytest.param(None, "outcome_unknown", None, id="mute"),
+        ("Open", Verdict(ActionState.DONE, None, KnownBy.STATUS), Verdict(ActionState.DONE, None, KnownBy.STATUS)),
+        ("Closed", None, Verdict(ActionState.FAILED, "service_error", KnownBy.STATUS, None, 404)),
+        (None, None, Verdict(ActionState.FAILED, "outcome_unknown", None, None, 404)),
     ],
 )
 @pytest.mark.parametrize("doubt", DOUBTS)
-def test_with_the_resends_used_up_a_restaurant_that_is_otherwise_or_mute_has_failed(
-    doubt: Outcome, shown: str | None, code: str, known_by: KnownBy | None
+def test_the_status_of_a_restaurant_ends_its_row_when_it_is_as_asked_or_no_resend_is_left(
+    doubt: Outcome, shown: str | None, left: Verdict | None, used_up: Verdict
 ) -> None:
-    verdict = after_status(Action.OPEN_RESTAURANT, shown, answered(*[doubt] * 4))
-    assert verdict == Verdict(ActionState.FAILED, code, known_by, None, 404)
+    assert [after_status(Action.OPEN_RESTAURANT, shown, answered(*[doubt] * n)) for n in (1, 3)] == [left, left]
+    assert after_status(Action.OPEN_RESTAURANT, shown, answered(*[doubt] * 4)) == used_up
+
+
+def test_a_restaurant_that_is_closed_proves_its_closing() -> None:
+    done = Verdict(ActionState.DONE, None, KnownBy.STATUS)
+    assert after_status(Action.CLOSE_RESTAURANT, "Closed", answered(UNKNOWN)) == done
 
 
 # ---- the table of unknown outcomes -----------------------------------------------------------------------------------
@@ -363,113 +316,61 @@ FRESH = stored()
 REFUSED_THEN = [UNKNOWN, REFUSED]
 
 
-@dataclass(frozen=True)
-class Look:
-    """A line of the table: what was stored, what the attempts were, what the look showed, and what that proves."""
+AT_16, NEVER_AT_16 = shown_as(16), stored(status_id=16, service_status_id=2)  # the second by our own word
+ACK_1, ACK_2 = stored(acknowledged_status_id=1), stored(acknowledged_status_id=2)
+ACK_16 = shown_as(16, acknowledged_status_id=16)
+IN_DOUBT, AFTER_5XX = [UNKNOWN], [FAILED, REFUSED]
 
-    action: Action
-    said: Proof
-    seen: int | None
-    outcomes: Sequence[Outcome] = (UNKNOWN,)
-    order: Stored = FRESH
-    other_end: bool = False
-
-
-TABLE = {
-    "accept: CONFIRMED": Look(ACCEPT, DONE, 2),
-    "accept: IN_DELIVERY, already further": Look(ACCEPT, DONE, 16),
-    "accept: RECEIVED": Look(ACCEPT, NOT_DONE, 1),
-    "accept: absent, 1 was acknowledged": Look(ACCEPT, NOT_DONE, ABSENT, order=stored(acknowledged_status_id=1)),
-    "accept: absent, nothing was acknowledged": Look(ACCEPT, NOTHING, ABSENT),
-    "accept: absent, another status was acknowledged": Look(
-        ACCEPT, NOTHING, ABSENT, order=stored(acknowledged_status_id=2)
+# What was asked and stored, how it was answered, whether another action of ours ends the order, too; and what a poll
+# proves by the status that it shows.
+TABLE = [
+    (
+        ACCEPT,
+        FRESH,
+        IN_DOUBT,
+        False,
+        {2: DONE, 16: DONE, 1: NOT_DONE, ABSENT: NOTHING, 99: NOTHING, UNREADABLE: NOTHING},
     ),
-    "accept: an unknown status": Look(ACCEPT, NOTHING, 99, order=stored(acknowledged_status_id=1)),
-    "on_the_way: IN_DELIVERY": Look(ON_THE_WAY, DONE, 16),
-    "on_the_way: CONFIRMED": Look(ON_THE_WAY, NOT_DONE, 2),
-    "on_the_way: absent, 2 was acknowledged": Look(
-        ON_THE_WAY, NOT_DONE, ABSENT, order=stored(acknowledged_status_id=2)
-    ),
-    "on_the_way: absent, 1 was acknowledged": Look(ON_THE_WAY, NOTHING, ABSENT, order=stored(acknowledged_status_id=1)),
-    "on_the_way: absent, nothing was acknowledged": Look(ON_THE_WAY, NOTHING, ABSENT),
-    "on_the_way: an unknown status": Look(ON_THE_WAY, NOTHING, 99, order=stored(acknowledged_status_id=2)),
-    "complete: IN_DELIVERY": Look(COMPLETE, NOT_DONE, 16, order=shown_as(16)),
-    "complete: IN_DELIVERY, resend refused": Look(COMPLETE, NOT_DONE, 16, REFUSED_THEN, order=shown_as(16)),
-    "complete: absent": Look(COMPLETE, NOTHING, ABSENT, order=shown_as(16)),
-    "complete: absent, 16 was acknowledged": Look(
-        COMPLETE, NOTHING, ABSENT, order=shown_as(16, acknowledged_status_id=16)
-    ),
-    "complete: absent, resend refused": Look(COMPLETE, DONE, ABSENT, REFUSED_THEN, order=shown_as(16)),
-    "complete: absent, resend refused after a 5xx": Look(COMPLETE, DONE, ABSENT, [FAILED, REFUSED], order=shown_as(16)),
-    "complete: absent, resend refused, 16 never shown": Look(
-        COMPLETE, NOTHING, ABSENT, REFUSED_THEN, order=shown_as(2)
-    ),
-    "complete: absent, resend refused, 16 only ours": Look(
-        COMPLETE, NOTHING, ABSENT, REFUSED_THEN, order=stored(status_id=16, service_status_id=2)
-    ),
-    "complete: absent, refused, a cancel of ours": Look(
-        COMPLETE, NOTHING, ABSENT, REFUSED_THEN, order=shown_as(16), other_end=True
-    ),
-    "complete: CANCELED, resend refused": Look(COMPLETE, NOTHING, 6, REFUSED_THEN, order=shown_as(16)),
-    "complete: COMPLETE_NEEDS_PAYMENT, resend refused": Look(
-        COMPLETE, NOTHING, NEEDS_PAYMENT, REFUSED_THEN, order=shown_as(16)
-    ),
-    "cancel: CANCELED": Look(CANCEL, DONE, 6),
-    "cancel: CANCELED, resend refused": Look(CANCEL, DONE, 6, REFUSED_THEN),
-    "cancel: CANCELED, after a complete of ours": Look(CANCEL, DONE, 6, other_end=True),
-    "cancel: RECEIVED": Look(CANCEL, NOT_DONE, 1),
-    "cancel: CONFIRMED": Look(CANCEL, NOT_DONE, 2),
-    "cancel: IN_DELIVERY": Look(CANCEL, NOT_DONE, 16),
-    "cancel: COMPLETE_NEEDS_PAYMENT": Look(CANCEL, NOT_DONE, NEEDS_PAYMENT),
-    "cancel: active, resend refused": Look(CANCEL, NOT_DONE, 2, REFUSED_THEN),
-    "cancel: absent": Look(CANCEL, NOTHING, ABSENT),
-    "cancel: absent, resend refused": Look(CANCEL, DONE, ABSENT, REFUSED_THEN),
-    "cancel: absent, resend refused after a 5xx": Look(CANCEL, DONE, ABSENT, [FAILED, REFUSED]),
-    "cancel: absent, refused, a complete of ours": Look(CANCEL, NOTHING, ABSENT, REFUSED_THEN, other_end=True),
-}
+    (ACCEPT, ACK_1, IN_DOUBT, False, {ABSENT: NOT_DONE, 99: NOTHING, UNREADABLE: NOTHING}),
+    (ACCEPT, ACK_2, IN_DOUBT, False, {ABSENT: NOTHING}),
+    (ON_THE_WAY, FRESH, IN_DOUBT, False, {16: DONE, 2: NOT_DONE, 1: NOTHING, ABSENT: NOTHING}),
+    (ON_THE_WAY, ACK_2, IN_DOUBT, False, {ABSENT: NOT_DONE, 99: NOTHING, UNREADABLE: NOTHING}),
+    (ON_THE_WAY, ACK_1, IN_DOUBT, False, {ABSENT: NOTHING}),
+    (COMPLETE, AT_16, IN_DOUBT, False, {5: DONE, 16: NOT_DONE, ABSENT: NOTHING}),
+    (COMPLETE, ACK_16, IN_DOUBT, False, {ABSENT: NOTHING}),
+    (COMPLETE, AT_16, REFUSED_THEN, False, {16: NOT_DONE, ABSENT: DONE, 1: NOTHING, 2: NOTHING, 6: NOTHING}),
+    (COMPLETE, AT_16, REFUSED_THEN, False, {NEEDS_PAYMENT: NOTHING, 99: NOTHING, UNREADABLE: NOTHING}),
+    (COMPLETE, AT_16, AFTER_5XX, False, {ABSENT: DONE}),
+    (COMPLETE, AT_16, REFUSED_THEN, True, {5: DONE, 16: NOT_DONE, ABSENT: NOTHING}),
+    (COMPLETE, shown_as(2), REFUSED_THEN, False, {ABSENT: NOTHING}),
+    (COMPLETE, NEVER_AT_16, REFUSED_THEN, False, {ABSENT: NOTHING}),
+    (CANCEL, FRESH, IN_DOUBT, False, {6: DONE, 1: NOT_DONE, 2: NOT_DONE, 16: NOT_DONE, NEEDS_PAYMENT: NOT_DONE}),
+    (CANCEL, FRESH, IN_DOUBT, False, {ABSENT: NOTHING, 5: NOTHING, 99: NOTHING, UNREADABLE: NOTHING}),
+    (CANCEL, FRESH, REFUSED_THEN, False, {6: DONE, 2: NOT_DONE, ABSENT: DONE, 5: NOTHING, 99: NOTHING}),
+    (CANCEL, FRESH, REFUSED_THEN, False, {UNREADABLE: NOTHING}),
+    (CANCEL, FRESH, AFTER_5XX, False, {ABSENT: DONE}),
+    (CANCEL, FRESH, REFUSED_THEN, True, {6: DONE, 2: NOT_DONE, ABSENT: NOTHING}),
+]
 
 
-@pytest.mark.parametrize("look", TABLE.values(), ids=TABLE)
-def test_a_look_proves_what_the_table_says(look: Look) -> None:
-    said = proof(
-        look.action,
-        answered(*look.outcomes),
-        look.order,
-        look.seen,
-        other_end=look.other_end,
-        active=STATUSES.active,
-    )
-    assert said == look.said
+@pytest.mark.parametrize("action, order, outcomes, other_end, shown", TABLE)
+def test_a_poll_proves_what_the_table_says(
+    action: Action, order: Stored, outcomes: list[Outcome], other_end: bool, shown: dict[int | None, Proof]
+) -> None:
+    history, active = answered(*outcomes), STATUSES.active
+    proved = {seen: proof(action, history, order, seen, other_end=other_end, active=active) for seen in shown}
+    assert proved == shown
 
 
-# ---- after a look ----------------------------------------------------------------------------------------------------
+# ---- after a poll ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("action, seen", [(ACCEPT, 2), (ACCEPT, 16), (ON_THE_WAY, 16), (CANCEL, 6)])
+@pytest.mark.parametrize("action, seen", [(ACCEPT, 2), (ACCEPT, 16), (ON_THE_WAY, 16), (COMPLETE, 5), (CANCEL, 6)])
 @pytest.mark.parametrize("outcomes", [[UNKNOWN], [FAILED], REFUSED_THEN, [UNKNOWN] * 4], ids=str)
 def test_an_action_that_is_seen_is_done_and_writes_what_was_shown(
     action: Action, seen: int, outcomes: list[Outcome]
 ) -> None:
     assert looked(action, answered(*outcomes), stored(), seen) == Verdict(ActionState.DONE, None, KnownBy.POLL, seen)
-
-
-@pytest.mark.parametrize(
-    "action, order, target", [(COMPLETE, shown_as(16), 5), (CANCEL, shown_as(1), 6)], ids=["complete", "cancel"]
-)
-def test_an_end_that_its_refusal_proves_writes_the_target(action: Action, order: Stored, target: int) -> None:
-    verdict = looked(action, answered(*REFUSED_THEN), order, ABSENT)
-    assert verdict == Verdict(ActionState.DONE, None, KnownBy.REFUSAL, target)
-
-
-def test_a_cancel_after_a_complete_of_ours_stays_unknown() -> None:
-    history = answered(*REFUSED_THEN)
-    verdict = after_poll(CANCEL, history, shown_as(5), ABSENT, now=NOW, other_end=True, active=STATUSES.active)
-    assert verdict == Verdict(ActionState.FAILED, "outcome_unknown", KnownBy.POLL, None, 402)
-
-
-def test_needs_payment_is_active_where_its_id_is_configured() -> None:
-    verdict = looked(CANCEL, answered(*REFUSED_THEN), stored(), NEEDS_PAYMENT)
-    assert verdict == Verdict(ActionState.REFUSED, "refused_2", KnownBy.POLL, None, 402)
 
 
 @pytest.mark.parametrize("outcomes", [[UNKNOWN], [FAILED], REFUSED_THEN, [UNKNOWN] * 4], ids=str)
@@ -479,87 +380,69 @@ def test_a_cancelled_order_refuses_everything_else(action: Action, outcomes: lis
     assert verdict == Verdict(ActionState.REFUSED, "order_cancelled", KnownBy.POLL)
 
 
-@pytest.mark.parametrize(
-    "action, order, seen",
-    [
-        pytest.param(ACCEPT, stored(), RECEIVED, id="accept"),
-        pytest.param(ACCEPT, stored(acknowledged_status_id=1), ABSENT, id="accept, absent"),
-        pytest.param(ON_THE_WAY, stored(), CONFIRMED, id="on_the_way"),
-        pytest.param(ON_THE_WAY, stored(acknowledged_status_id=2), ABSENT, id="on_the_way, absent"),
-    ],
-)
-def test_silence_that_a_look_disproves_is_sent_again_at_once(action: Action, order: Stored, seen: int | None) -> None:
-    assert looked(action, answered(UNKNOWN), order, seen) == RetryAt(NOW, "unknown_1")
-
-
-@pytest.mark.parametrize("outcomes", [[FAILED], [UNKNOWN, FAILED], [UNKNOWN, RATE_LIMITED]], ids=str)
-def test_a_look_hurries_nothing_but_silence(outcomes: list[Outcome]) -> None:
-    assert looked(ACCEPT, answered(*outcomes), stored(), RECEIVED) is None
+REFUSED_END = Verdict(ActionState.REFUSED, "refused_2", KnownBy.POLL, None, 402)
+UNKNOWN_END = Verdict(ActionState.FAILED, "outcome_unknown", KnownBy.POLL, None, 402)
 
 
 @pytest.mark.parametrize(
-    "action, order, seen",
+    "action, order, seen, expected",
     [
-        pytest.param(ACCEPT, stored(), ABSENT, id="accept, absent"),
-        pytest.param(COMPLETE, shown_as(16), ABSENT, id="complete, absent"),
-        pytest.param(COMPLETE, shown_as(16), IN_DELIVERY, id="complete, not done: its resend has its own time"),
-        pytest.param(CANCEL, stored(), ABSENT, id="cancel, absent"),
-        pytest.param(CANCEL, stored(), CONFIRMED, id="cancel, not done: its resend has its own time"),
+        (ACCEPT, FRESH, RECEIVED, REFUSED_END),
+        (ACCEPT, FRESH, ABSENT, UNKNOWN_END),
+        (ACCEPT, ACK_1, ABSENT, UNKNOWN_END),
+        (ON_THE_WAY, FRESH, CONFIRMED, REFUSED_END),
+        (ON_THE_WAY, FRESH, ABSENT, UNKNOWN_END),
+        (ON_THE_WAY, ACK_2, ABSENT, UNKNOWN_END),
+        (COMPLETE, AT_16, IN_DELIVERY, REFUSED_END),
+        (COMPLETE, AT_16, ABSENT, Verdict(ActionState.DONE, None, KnownBy.REFUSAL, 5)),
+        (COMPLETE, shown_as(2), ABSENT, UNKNOWN_END),
+        (COMPLETE, AT_16, UNREADABLE, UNKNOWN_END),
+        (CANCEL, FRESH, RECEIVED, REFUSED_END),
+        (CANCEL, FRESH, NEEDS_PAYMENT, REFUSED_END),
+        (CANCEL, FRESH, ABSENT, Verdict(ActionState.DONE, None, KnownBy.REFUSAL, 6)),
+        (CANCEL, FRESH, 5, UNKNOWN_END),
     ],
 )
-def test_a_look_that_does_not_decide_leaves_the_row_as_it_is(action: Action, order: Stored, seen: int | None) -> None:
-    assert looked(action, answered(UNKNOWN), order, seen) is None
-
-
-@pytest.mark.parametrize(
-    "action, order, seen",
-    [
-        pytest.param(ACCEPT, stored(), RECEIVED, id="accept"),
-        pytest.param(ON_THE_WAY, stored(), CONFIRMED, id="on_the_way"),
-        pytest.param(COMPLETE, shown_as(16), IN_DELIVERY, id="complete"),
-        pytest.param(CANCEL, stored(), RECEIVED, id="cancel"),
-    ],
-)
-def test_a_resend_that_is_refused_and_seen_undone_is_refused(action: Action, order: Stored, seen: int) -> None:
-    verdict = looked(action, answered(*REFUSED_THEN), order, seen)
-    assert verdict == Verdict(ActionState.REFUSED, "refused_2", KnownBy.POLL, None, 402)
-
-
-@pytest.mark.parametrize(
-    "action, order",
-    [
-        pytest.param(ACCEPT, stored(), id="accept"),
-        pytest.param(ACCEPT, stored(acknowledged_status_id=1), id="accept, 1 was acknowledged"),
-        pytest.param(ON_THE_WAY, stored(), id="on_the_way"),
-        pytest.param(ON_THE_WAY, stored(acknowledged_status_id=2), id="on_the_way, 2 was acknowledged"),
-        pytest.param(COMPLETE, shown_as(2), id="complete, 16 was never shown"),
-    ],
-)
-def test_a_resend_that_is_refused_and_not_seen_stays_unknown(action: Action, order: Stored) -> None:
-    verdict = looked(action, answered(*REFUSED_THEN), order, ABSENT)
-    assert verdict == Verdict(ActionState.FAILED, "outcome_unknown", KnownBy.POLL, None, 402)
-
-
-@pytest.mark.parametrize(
-    "action, order, seen, code",
-    [
-        pytest.param(ACCEPT, stored(), RECEIVED, "service_error", id="accept, seen undone"),
-        pytest.param(ACCEPT, stored(acknowledged_status_id=1), ABSENT, "service_error", id="accept, absent as before"),
-        pytest.param(ACCEPT, stored(), ABSENT, "outcome_unknown", id="accept, absent"),
-        pytest.param(COMPLETE, shown_as(16), IN_DELIVERY, "service_error", id="complete, seen undone"),
-        pytest.param(COMPLETE, shown_as(16), ABSENT, "outcome_unknown", id="complete, absent"),
-        pytest.param(CANCEL, stored(), CONFIRMED, "service_error", id="cancel, seen undone"),
-        pytest.param(CANCEL, stored(), ABSENT, "outcome_unknown", id="cancel, absent"),
-    ],
-)
-@pytest.mark.parametrize("doubt", DOUBTS)
-def test_with_the_resends_used_up_the_next_look_ends_the_row(
-    action: Action, order: Stored, seen: int | None, code: str, doubt: Outcome
+def test_a_resend_that_is_refused_ends_with_the_next_poll(
+    action: Action, order: Stored, seen: int | None, expected: Verdict
 ) -> None:
-    verdict = looked(action, answered(*[doubt] * 4), order, seen)
-    assert isinstance(verdict, Verdict)
-    assert (verdict.state, verdict.code, verdict.status_id) == (ActionState.FAILED, code, None)
-    assert verdict.known_by == KnownBy.POLL
+    assert looked(action, answered(*REFUSED_THEN), order, seen) == expected
+
+
+def test_a_cancel_after_a_complete_of_ours_stays_unknown() -> None:
+    history = answered(*REFUSED_THEN)
+    verdict = after_poll(CANCEL, history, shown_as(5), ABSENT, now=NOW, other_end=True, active=STATUSES.active)
+    assert verdict == UNKNOWN_END
+
+
+NOT_DONE_CODE, NOTHING_CODE = "service_error", "outcome_unknown"
+
+
+@pytest.mark.parametrize(
+    "action, order, seen, at_once, code",
+    [
+        (ACCEPT, FRESH, RECEIVED, True, NOT_DONE_CODE),
+        (ACCEPT, ACK_1, ABSENT, True, NOT_DONE_CODE),
+        (ACCEPT, FRESH, ABSENT, False, NOTHING_CODE),
+        (ON_THE_WAY, FRESH, CONFIRMED, True, NOT_DONE_CODE),
+        (ON_THE_WAY, ACK_2, ABSENT, True, NOT_DONE_CODE),
+        (COMPLETE, AT_16, IN_DELIVERY, False, NOT_DONE_CODE),  # its resend has its own time
+        (COMPLETE, AT_16, ABSENT, False, NOTHING_CODE),
+        (CANCEL, FRESH, CONFIRMED, False, NOT_DONE_CODE),
+        (CANCEL, FRESH, ABSENT, False, NOTHING_CODE),
+    ],
+)
+def test_a_poll_that_does_not_prove_it_done_hurries_its_resend_and_ends_a_row_without_one(
+    action: Action, order: Stored, seen: int | None, at_once: bool, code: str
+) -> None:
+    assert looked(action, answered(UNKNOWN), order, seen) == (RetryAt(NOW, "unknown_1") if at_once else None)
+    for after in ([FAILED], [UNKNOWN, FAILED], [UNKNOWN, RATE_LIMITED]):
+        assert looked(action, answered(*after), order, seen) is None, "only silence is hurried"
+    for doubt in DOUBTS:
+        verdict = looked(action, answered(*[doubt] * 4), order, seen)
+        assert isinstance(verdict, Verdict)
+        assert (verdict.state, verdict.code, verdict.known_by) == (ActionState.FAILED, code, KnownBy.POLL)
+        assert verdict.status_id is None
 
 
 # ---- whole lives -----------------------------------------------------------------------------------------------------
@@ -615,107 +498,45 @@ def live(action: Action, order: Stored, met: Sequence[tuple[Outcome, object, str
 
 
 @given(action=st.sampled_from(ACTIONS), order=orders, met=meetings)
-def test_nothing_is_sent_again_after_a_definite_answer(
-    action: Action, order: Stored, met: list[tuple[Outcome, object, str | None]]
-) -> None:
-    assert not {OK, REFUSED} & {attempt.outcome for attempt in live(action, order, met).history[:-1]}
-
-
-@given(action=st.sampled_from(ACTIONS), order=orders, met=meetings)
-def test_a_row_is_sent_four_times_at_most(
-    action: Action, order: Stored, met: list[tuple[Outcome, object, str | None]]
-) -> None:
-    assert counted(live(action, order, met).history) <= 1 + MOST_RESENDS == 4
-
-
-@given(action=st.sampled_from(ACTIONS), order=orders, met=meetings)
-def test_done_is_never_said_without_a_reason(
+def test_whatever_a_row_meets_it_is_sent_four_times_at_most_and_its_end_has_a_reason(
     action: Action, order: Stored, met: list[tuple[Outcome, object, str | None]]
 ) -> None:
     life = live(action, order, met)
-    if life.verdict is None or life.verdict.state != ActionState.DONE:
+    verdict = life.verdict
+    assert not {OK, REFUSED} & {attempt.outcome for attempt in life.history[:-1]}, "sent again after its answer"
+    assert counted(life.history) <= 1 + MOST_RESENDS == 4
+    if verdict is None:
+        return
+    if verdict.state != ActionState.DONE:
+        assert verdict.status_id is None
+        assert verdict.code is not None
+        if verdict.state == ActionState.REFUSED and action in ORDER_ACTIONS and is_uncertain(life.history):
+            assert verdict.known_by == KnownBy.POLL
+            assert isinstance(life.seen, int), "absence proves no refusal"
         return
     last = life.history[-1].outcome
-    match life.verdict.known_by:
+    match verdict.known_by:
         case KnownBy.ANSWER:
             assert last == OK
-            assert life.verdict.status_id == TARGETS.get(action)
+            assert verdict.status_id == TARGETS.get(action)
         case KnownBy.POLL:
             assert life.seen in {TARGETS[action], *({IN_DELIVERY} if action == ACCEPT else ())}
-            assert life.verdict.status_id == life.seen
+            assert verdict.status_id == life.seen
         case KnownBy.STATUS:
             assert life.status == RESTAURANT_TARGETS[action]
         case KnownBy.REFUSAL:
             assert action in {COMPLETE, CANCEL}
             assert last == REFUSED
             assert is_uncertain(life.history)
-            assert life.verdict.status_id == TARGETS[action]
+            assert verdict.status_id == TARGETS[action]
         case None:
-            pytest.fail("done, and nobody knows how")
-
-
-@given(action=st.sampled_from(ACTIONS), order=orders, met=meetings)
-def test_only_done_writes_a_status(
-    action: Action, order: Stored, met: list[tuple[Outcome, object, str | None]]
-) -> None:
-    verdict = live(action, order, met).verdict
-    if verdict is not None and verdict.state != ActionState.DONE:
-        assert verdict.status_id is None
-        assert verdict.code is not None
-
-
-@given(action=st.sampled_from(ACTIONS), order=orders, met=meetings)
-def test_a_doubtful_action_is_refused_only_on_evidence(
-    action: Action, order: Stored, met: list[tuple[Outcome, object, str | None]]
-) -> None:
-    life = live(action, order, met)
-    if (
-        action in ORDER_ACTIONS
-        and is_uncertain(life.history)
-        and life.verdict is not None
-        and life.verdict.state == ActionState.REFUSED
-    ):
-        assert life.verdict.known_by == KnownBy.POLL
-        assert isinstance(life.seen, int), "absence proves no refusal"
-
-
-@given(action=st.sampled_from(ORDERS), order=orders, doubts=st.lists(st.sampled_from(DOUBTS), min_size=1, max_size=4))
-def test_absence_alone_never_says_done_or_refused(action: Action, order: Stored, doubts: list[Outcome]) -> None:
-    verdict = looked(action, answered(*doubts), order, ABSENT)
-    assert not isinstance(verdict, Verdict) or verdict.state == ActionState.FAILED
+            pytest.fail("done, and no reason")
 
 
 @given(doubts=st.lists(outcomes, max_size=30), action=st.sampled_from(ACTIONS))
 def test_a_row_that_is_looked_for_ends_in_the_end(doubts: list[Outcome], action: Action) -> None:
     met = [(doubt, None, None) for doubt in [*doubts, *[UNKNOWN] * 6]]
-    verdict = live(action, stored(), met).verdict
-    assert verdict is not None
-
-
-@pytest.mark.parametrize("seen", [5, 7, 99, UNREADABLE], ids=["completed", "needs payment", "unknown", "unreadable"])
-def test_a_refused_cancel_is_not_proved_by_a_list_that_shows_the_order(seen: int) -> None:
-    history = [Attempt(Outcome.UNKNOWN), Attempt(Outcome.REFUSED, "refused")]
-    assert after_poll(Action.CANCEL, history, stored(), seen, now=NOW, active=Statuses().active) == Verdict(
-        ActionState.FAILED, "outcome_unknown", KnownBy.POLL
-    )
-
-
-@pytest.mark.parametrize(
-    "seen", [1, 2, 7, 99, UNREADABLE], ids=["received", "confirmed", "needs payment", "unknown", "unreadable"]
-)
-def test_a_refused_complete_is_not_proved_by_a_list_that_shows_the_order_alive(seen: int) -> None:
-    history = [Attempt(Outcome.UNKNOWN), Attempt(Outcome.REFUSED, "refused")]
-    order = stored(service_status_id=16)
-    assert after_poll(Action.COMPLETE, history, order, seen, now=NOW, active=Statuses().active) == Verdict(
-        ActionState.FAILED, "outcome_unknown", KnownBy.POLL
-    )
-
-
-def test_a_list_that_shows_the_order_completed_proves_the_complete() -> None:
-    history = [Attempt(Outcome.UNKNOWN)]
-    assert after_poll(Action.COMPLETE, history, stored(), 5, now=NOW, active=Statuses().active) == Verdict(
-        ActionState.DONE, None, KnownBy.POLL, 5
-    )
+    assert live(action, stored(), met).verdict is not None
 
 
 def test_attempts_before_a_retry_by_hand_leave_their_doubt_and_take_no_resend_away() -> None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.rules.builders import NOW
 
-from orderbridge.rules.tokens import LINE_WAITS, REFUSAL_WAITS, expires, line_wait, refusal_wait, renew_at
+from orderbridge.rules.tokens import expires, line_wait, refusal_wait, renew_at
 
 ISTANBUL = ZoneInfo("Europe/Istanbul")  # three hours ahead of UTC all year
 DAY = timedelta(hours=24)
@@ -83,16 +83,9 @@ def test_a_dead_line_is_tried_every_five_seconds_at_least(failures: int, wait: f
 
 @given(failures=st.integers(1, 100), chance=st.floats(0, 1))
 def test_chance_spreads_a_wait_by_a_quarter_at_most(failures: int, chance: float) -> None:
-    assert line_wait(failures, 0) <= line_wait(failures, chance) <= line_wait(failures, 0) * 1.25
-
-
-def test_chance_does_spread_a_wait() -> None:
-    assert line_wait(1, 1) == 1.25
-
-
-@pytest.mark.parametrize("waits", [REFUSAL_WAITS, LINE_WAITS], ids=["refused", "line"])
-def test_waits_only_grow(waits: tuple[float, ...]) -> None:
-    assert list(waits) == sorted(waits)
+    assert (
+        line_wait(failures, 0) <= line_wait(failures, chance) <= line_wait(failures, 1) == line_wait(failures, 0) * 1.25
+    )
 
 
 @given(received=moments, ahead=st.timedeltas(-2 * DAY, 2 * DAY), hours=st.integers(-12, 14))
@@ -100,26 +93,3 @@ def test_a_time_with_its_own_offset_is_read_by_it(received: datetime, ahead: tim
     said = (received + ahead).replace(microsecond=0).astimezone(timezone(timedelta(hours=hours)))
     until = expires(said.isoformat(), received, ISTANBUL)
     assert until == (min(said, received + DAY) if said > received else received + DAY)
-
-
-@given(said=texts, received=moments, zone=zones, later=st.timedeltas(timedelta(0), HOUR))
-def test_the_same_words_received_later_are_never_trusted_shorter(
-    said: str | None, received: datetime, zone: ZoneInfo, later: timedelta
-) -> None:
-    assert expires(said, received + later, zone) >= expires(said, received, zone)
-
-
-@given(issued=moments, validity=st.timedeltas(timedelta(seconds=1), DAY), more=st.timedeltas(timedelta(0), DAY))
-def test_a_longer_validity_is_renewed_no_sooner(issued: datetime, validity: timedelta, more: timedelta) -> None:
-    assert renew_at(issued, issued + validity) <= renew_at(issued, issued + validity + more)
-
-
-@given(number=st.integers(1, 10_000), chance=st.floats(0, 1))
-def test_one_failure_more_never_waits_shorter(number: int, chance: float) -> None:
-    assert line_wait(number, chance) <= line_wait(number + 1, chance)
-    assert refusal_wait(number) <= refusal_wait(number + 1)
-
-
-@given(number=st.integers(1, 10_000))
-def test_a_refused_login_waits_minutes(number: int) -> None:
-    assert 60 <= refusal_wait(number) <= 15 * 60

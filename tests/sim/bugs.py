@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx
 import structlog
-from sqlalchemy import update
+from sqlalchemy import delete, update
 from tests.sim.invariant import Invariant
 from tests.sim.invariants import watching
 from tests.sim.planting import Plant, always, idle, nothing
@@ -208,6 +208,11 @@ bugs(
 )
 
 
+@bug("3", (Cooldowns, "configure"))
+def the_next_poll_leaves_after_a_second(true: Any, self: Cooldowns, scope: Any, _: float) -> None:
+    true(self, scope, 1.0)
+
+
 @bug("3", accounts.reserve_poll, CRASH)
 def a_restart_forgets_the_cooldown(true: Any, tx: Any, who: str, **how: Any) -> None:
     tx.execute(update(tables.accounts).values(next_poll_utc=None))
@@ -218,11 +223,7 @@ def a_restart_forgets_the_cooldown(true: Any, tx: Any, who: str, **how: Any) -> 
 
 bugs(
     "4",
-    no_row_is_ever_too_old=(
-        outbox_rows.expiry,
-        lambda true, row, view: true(row, view) + timedelta(days=30),
-        TOO_OLD,
-    ),
+    no_row_is_ever_too_old=(outbox_rows.expiry, lambda true, row, view: true(row, view) + timedelta(days=30), TOO_OLD),
     valid_minutes_are_ignored=(
         outbox_rows.expiry,
         lambda true, row, view: true(replace(row, valid_minutes=None), view),
@@ -373,6 +374,17 @@ def a_withdraw_between_reading_and_claiming_is_not_seen(true: Any, *of: Any) -> 
     return replace(found, rows=[replace(row, withdraw=False) for row in found.rows]), held
 
 
+@bug("6", actions.finish, 1003)
+def an_end_is_taken_back(true: Any, tx: Any, ends: Any, now: Any) -> Any:
+    tx.execute(update(tables.actions).where(tables.actions.c.state == "refused").values(state="failed"))
+    return true(tx, ends, now)
+
+
+@bug("6", actions.finish, 1003)
+def an_end_does_not_say_how_it_is_known(true: Any, tx: Any, ends: Any, now: Any) -> Any:
+    return true(tx, [(row, replace(end, verdict=replace(end.verdict, known_by=None))) for row, end in ends], now)
+
+
 @bug("6", outbox_rows.unsent_end, EXPIRY)
 def what_is_unresolved_expires(true: Any, row: Any, later: Any, view: Any) -> Any:
     made = true(row, later, view)
@@ -412,6 +424,13 @@ bugs(
     a_refused_login_is_not_told=(*muted("login.refused"), 1009),
     an_accept_that_failed_is_no_problem=(*muted("accept_failed"), FAILURES),
 )
+
+
+@bug("7", (Client, "act"))
+async def sending_an_accept_crashes(true: Any, self: Client, action: Action, *rest: Any) -> None:
+    if action == Action.ACCEPT:
+        raise KeyError(action)
+    await true(self, action, *rest)
 
 
 @bug("7", unfinished.newest, 1033)
@@ -479,11 +498,7 @@ bugs(
         lambda true, *of, **how: replace(true(*of, **how), differs=Differs.NOTHING),
         1006,
     ),
-    prepaid_orders_are_collected_again=(
-        documents.amount_due,
-        lambda _, total, code: total if code else None,
-        CLOCK,
-    ),
+    prepaid_orders_are_collected_again=(documents.amount_due, lambda _, total, code: total if code else None, CLOCK),
     any_remark_of_a_payment_is_dropped=(
         documents.payment_code,
         lambda true, name, codes: true(name and name.split("(")[0], codes),
@@ -509,6 +524,18 @@ bugs(
 @bug("login", (Session, "replace"))
 async def a_refused_token_is_used_again(_: Any, __: Session, refused: Any, *___: Any) -> Any:
     return refused
+
+
+@bug("contract", actions.finish, 1003)
+def a_row_disappears(true: Any, tx: Any, ends: Any, now: Any) -> Any:
+    ended = true(tx, ends, now)
+    tx.execute(delete(tables.actions).where(tables.actions.c.id.in_([row for row, _ in ends])))
+    return ended
+
+
+@bug("contract", orders.update_delivered, 1003)
+def a_new_status_is_not_written(true: Any, tx: Any, known: Any, arrival: Any, change: Any, now: Any) -> Any:
+    return true(tx, known, arrival, replace(change, status_counts=False), now)
 
 
 @bug("contract", lifecycle.merge, EXPIRY)

@@ -106,8 +106,7 @@ def scenery_for(plan: Plan) -> Scenery:
     also = {"besiktas": (BESIKTAS, KADIKOY)}
     accounts = scenery.accounts
     return replace(
-        scenery,
-        accounts=tuple(replace(a, restaurant_ids=also.get(a.name, a.restaurant_ids)) for a in accounts),
+        scenery, accounts=tuple(replace(a, restaurant_ids=also.get(a.name, a.restaurant_ids)) for a in accounts)
     )
 
 
