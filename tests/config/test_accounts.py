@@ -38,16 +38,14 @@ def test_a_secret_can_be_a_systemd_credential(write: Write, tmp_path: Path) -> N
 def test_two_sources_of_a_secret_or_none_are_an_error_that_names_them(write: Write, tmp_path: Path) -> None:
     write(APP, "credentials/kadikoy.app_secret_key")
     file = write(document(accounts=account(more='rest_secret_key_file = "x"')))
-    said = problems(file, {"CREDENTIALS_DIRECTORY": str(tmp_path / "credentials")})
-    assert "more than once (app_secret_key, systemd credential kadikoy.app_secret_key)" in said
-    assert "more than once (rest_secret_key, rest_secret_key_file)" in said
-    said = problems(write(document(accounts=NO_SECRETS)))
-    assert "is missing; give app_secret_key, app_secret_key_file or a systemd credential" in said
+    error = problems(file, {"CREDENTIALS_DIRECTORY": str(tmp_path / "credentials")})
+    assert "more than once (app_secret_key, systemd credential kadikoy.app_secret_key)" in error
+    assert "more than once (rest_secret_key, rest_secret_key_file)" in error
+    error = problems(write(document(accounts=NO_SECRETS)))
+    assert "is missing; give app_secret_key, app_secret_key_file or a systemd credential" in error
 
 
-def test_what_is_wrong_is_told_in_the_language_of_the_configuration(
-    write: Write, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_errors_are_in_the_language_of_the_configuration(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(texts, "_spoken", "en")
     for language, words in (("tr", "https:// ile başlamalı"), ("en", "must begin with https://")):
         with pytest.raises(ConfigError, check=says(words)):
@@ -71,8 +69,8 @@ def test_a_bad_secret_file_is_an_error_that_names_it(
 ) -> None:
     if content is not None:
         (tmp_path / "app").write_bytes(content)
-    said = problems(write(document(accounts=APP_FILE)))
-    assert (problem in said, str(tmp_path / "app") in said) == (True, True)
+    error = problems(write(document(accounts=APP_FILE)))
+    assert (problem in error, str(tmp_path / "app") in error) == (True, True)
 
 
 def test_no_secret_is_ever_shown(write: Write) -> None:
@@ -97,9 +95,9 @@ def test_no_secret_is_ever_shown(write: Write) -> None:
     ids=["control character", "unknown key beside", "twice", "in the address", "wrong type", "in the database address"],
 )
 def test_no_error_shows_a_secret(text: str, write: Write) -> None:
-    said = problems(write(text))
-    assert APP not in said
-    assert REST not in said
+    error = problems(write(text))
+    assert APP not in error
+    assert REST not in error
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ def test_a_database_address_gets_its_place_and_its_driver(given: str, kept: str,
 
 
 @pytest.mark.parametrize(
-    "said, urls",
+    "error, urls",
     [
         ("file on disk", ["sqlite://", "sqlite:///", "sqlite:///:memory:", r"sqlite:///pos\u0000.db"]),
         ("file on disk", ["sqlite:///a.db?mode=memory", "sqlite:///file:a.db", "sqlite://host/a.db"]),
@@ -39,11 +39,11 @@ def test_a_database_address_gets_its_place_and_its_driver(given: str, kept: str,
     ],
 )
 def test_an_address_that_cannot_be_right_is_refused_without_showing_it(
-    said: str, urls: list[str], write: Write
+    error: str, urls: list[str], write: Write
 ) -> None:
     for url in urls:
         found = problems(write(document(more=f'[database]\nurl = "{url}"')))
-        assert said in found
+        assert error in found
         assert "hunter" not in found
 
 

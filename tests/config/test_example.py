@@ -50,9 +50,9 @@ def test_the_example_works_for_the_sandbox_as_it_stands_and_reaches_every_restau
 
 
 def test_the_example_names_the_remedy_when_the_sandbox_has_not_run_yet(write: Write) -> None:
-    said = problems(write(EXAMPLE.read_text("utf-8")))
-    assert "marketplace.ca_file" in said
-    assert "start `orderbridge sandbox` first" in said
+    error = problems(write(EXAMPLE.read_text("utf-8")))
+    assert "marketplace.ca_file" in error
+    assert "start `orderbridge sandbox` first" in error
 
 
 def keys(model: type[BaseModel]) -> dict[str, Any]:

@@ -16,8 +16,8 @@ def test_every_problem_is_listed_on_its_own_line_with_its_key_and_its_file(write
             accounts=account("Kadıköy") + '[[accounts]]\nname = "besiktas"\n',
         )
     )
-    said = problems(file, {"ORDERBRIDGE_LOG__LEVEL": "loud"})
-    lines = said.splitlines()[1:]
+    error = problems(file, {"ORDERBRIDGE_LOG__LEVEL": "loud"})
+    lines = error.splitlines()[1:]
     assert [line.partition(":")[0].strip() for line in lines] == [
         f"accounts[0].name ({file})",
         f"accounts[1].app_secret_key ({file})",
@@ -27,7 +27,7 @@ def test_every_problem_is_listed_on_its_own_line_with_its_key_and_its_file(write
         "log.level (ORDERBRIDGE_LOG__LEVEL)",
         f"marketplace.timezone ({file})",
     ]
-    assert "did you mean language?" in said
+    assert "did you mean language?" in error
 
 
 def web(lines: str) -> str:
@@ -120,19 +120,19 @@ CASES = {
 def test_what_cannot_be_right_is_refused_with_its_key_and_remedy(
     text: str, key: str, remedy: str, write: Write
 ) -> None:
-    said = problems(write(text))
-    assert key in said.splitlines()[1]
-    assert remedy in said
-    assert len(said.splitlines()) == 2, "one problem, one line"
+    error = problems(write(text))
+    assert key in error.splitlines()[1]
+    assert remedy in error
+    assert len(error.splitlines()) == 2, "one problem, one line"
 
 
-def test_alternatives_are_told_in_turkish_with_no_english_word(write: Write) -> None:
+def test_the_turkish_error_has_no_english_word(write: Write) -> None:
     speak("tr")
     try:
-        said = problems(write(document(more='[web]\nboard = "evet"')))
+        error = problems(write(document(more='[web]\nboard = "evet"')))
     finally:
         speak("en")
-    assert "'off', 'beside' veya 'till'" in said
+    assert "'off', 'beside' veya 'till'" in error
 
 
 def test_short_times_are_accepted_for_a_loopback_address_and_for_none_that_only_seems_so(write: Write) -> None:

@@ -1,4 +1,4 @@
-"""Where the configuration is looked for, and which source wins."""
+"""Where the configuration is searched, and which source wins."""
 
 import os
 import re
@@ -10,7 +10,7 @@ from tests.config.documents import APP, REST, URL, Write, account, document, pro
 from orderbridge.config import Settings, load
 
 
-def test_the_file_is_looked_for_in_the_documented_order(write: Write, tmp_path: Path) -> None:
+def test_the_file_is_searched_in_the_documented_order(write: Write, tmp_path: Path) -> None:
     named, by_variable = write(name="named.toml"), write(name="variable.toml")
     write(name="here/orderbridge.toml")
     write(name="home/.config/orderbridge/config.toml")
@@ -31,8 +31,8 @@ def test_the_file_is_looked_for_in_the_documented_order(write: Write, tmp_path: 
 def test_a_named_file_must_exist(by_variable: bool, write: Write, tmp_path: Path) -> None:
     write(name="here/orderbridge.toml")
     missing = tmp_path / "missing.toml"
-    said = problems(None if by_variable else missing, {"ORDERBRIDGE_CONFIG": str(missing)} if by_variable else {})
-    assert f"{missing}: there is no such file" in said
+    error = problems(None if by_variable else missing, {"ORDERBRIDGE_CONFIG": str(missing)} if by_variable else {})
+    assert f"{missing}: there is no such file" in error
 
 
 @pytest.mark.parametrize(
@@ -50,14 +50,14 @@ def test_a_named_file_must_exist(by_variable: bool, write: Write, tmp_path: Path
 )
 def test_a_syntax_error_names_the_file_and_the_line_and_says_what_to_write(line: str, hint: str, write: Write) -> None:
     file = write(f"{line}\n[marketplace]\n")
-    said = problems(file)
-    assert (str(file) in said, re.search("line [12]", said) is not None, hint in said) == (True, True, True)
+    error = problems(file)
+    assert (str(file) in error, re.search("line [12]", error) is not None, hint in error) == (True, True, True)
 
 
-def test_a_key_under_the_wrong_heading_is_not_told_to_be_itself(write: Write) -> None:
-    said = problems(write(document() + '[log]\nlisten = ""\n'))
-    assert "log.listen" in said
-    assert "move it to its own table" in said
+def test_a_key_under_the_wrong_heading_is_named_with_its_own_table(write: Write) -> None:
+    error = problems(write(document() + '[log]\nlisten = ""\n'))
+    assert "log.listen" in error
+    assert "move it to its own table" in error
 
 
 @pytest.mark.parametrize("text", [document(marketplace='ca_file = "~/x"'), document(more='[orders]\njournal = "~/x"')])
@@ -65,7 +65,7 @@ def test_a_home_is_no_path(text: str, write: Write) -> None:
     assert "may not begin with ~" in problems(write(text))
 
 
-def test_what_is_no_toml_is_said_so(write: Write, tmp_path: Path) -> None:
+def test_what_is_no_toml_is_named(write: Write, tmp_path: Path) -> None:
     file = write(f"a = {'[' * 100_000}")
     assert "config.example.toml shows" in problems(file)
     file.write_bytes('language = "ş"'.encode("iso-8859-9"))
@@ -117,7 +117,7 @@ def test_the_environment_alone_is_enough() -> None:
 
 
 @pytest.mark.parametrize(
-    "name, value, said",
+    "name, value, error",
     [
         ("ACCOUNTS__2__NAME", "besiktas", "without a gap"),
         ("ACTIONS__RETRY_WAITS_SECONDS", "2,10,sixty", "ORDERBRIDGE_ACTIONS__RETRY_WAITS_SECONDS is not valid JSON"),
@@ -128,10 +128,10 @@ def test_the_environment_alone_is_enough() -> None:
     ],
 )
 def test_a_wrong_variable_is_an_error_that_names_it_and_not_its_value(
-    name: str, value: str, said: str, write: Write
+    name: str, value: str, error: str, write: Write
 ) -> None:
     found = problems(write(), {f"ORDERBRIDGE_{name}": value})
-    assert said in found
+    assert error in found
     assert "sixty" not in found
 
 
@@ -145,14 +145,14 @@ def test_settings_made_by_hand_do_not_read_the_environment(monkeypatch: pytest.M
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root can read everything")
-def test_a_file_that_may_not_be_read_is_said_so(write: Write) -> None:
+def test_a_file_without_read_permission_is_named(write: Write) -> None:
     file = write()
     file.chmod(0)
     assert "Permission denied" in problems(file)
 
 
 def test_each_of_many_accounts_has_its_own_secrets(tmp_path: Path):
-    """10,000 accounts in one file once took 68 s to be read: each key looked through all others. Now it is a few."""
+    """10,000 accounts in one file once took 68 s to be read: each key was compared with all others. Now it is a few."""
     listed = "".join(
         f'[[accounts]]\nname = "a{number}"\napp_secret_key_file = "app"\nrest_secret_key = "rest-secret-{number}"\n'
         for number in range(300)

@@ -1,4 +1,4 @@
-"""What stops nothing and yet wants a look: an alarm that could reach nobody, a journal that cannot be written."""
+"""Warnings that stop nothing: an alarm that cannot be sent, a journal that cannot be written."""
 
 import os
 import threading
@@ -27,9 +27,9 @@ def test_an_alarm_command_that_cannot_be_run(write: Write, script: Path, tmp_pat
     assert warned(write, f'[alarms]\ncommand = ["{script}"]') == ""
     assert warned(write, '[alarms]\ncommand = ["sh", "-c", "true"]') == ""
     for name in (tmp_path / "missing", "no-such-program"):
-        said = warned(write, f'[alarms]\ncommand = ["{name}"]')
-        assert "does not exist" in said
-        assert "deploy/alarms" in said
+        error = warned(write, f'[alarms]\ncommand = ["{name}"]')
+        assert "does not exist" in error
+        assert "deploy/alarms" in error
     script.chmod(0o644)
     assert f"chmod 0755 {script}" in warned(write, f'[alarms]\ncommand = ["{script}"]')
     assert "cannot be run" in warned(write, f'[alarms]\ncommand = ["{tmp_path}"]')
@@ -37,9 +37,9 @@ def test_an_alarm_command_that_cannot_be_run(write: Write, script: Path, tmp_pat
 
 def test_one_from_windows(write: Write, script: Path) -> None:
     script.write_bytes(b"#!/bin/sh\r\ntrue\r\n")
-    said = warned(write, f'[alarms]\ncommand = ["{script}"]')
-    assert "(#!/bin/sh)" in said
-    assert "sed -i" in said
+    error = warned(write, f'[alarms]\ncommand = ["{script}"]')
+    assert "(#!/bin/sh)" in error
+    assert "sed -i" in error
 
 
 def test_a_journal_that_is_nowhere(write: Write, tmp_path: Path) -> None:
@@ -53,9 +53,9 @@ def test_the_key_of_the_boards_certificate_is_a_secret(write: Write, tmp_path: P
     for name in ("board.pem", "board.key"):
         (tmp_path / name).touch(0o644)
     pair = '[web]\ncertificate = "board.pem"\ncertificate_key = "board.key"'
-    said = warned(write, pair)
-    assert f"chmod 0600 {tmp_path}/board.key" in said
-    assert "board.pem" not in said
+    error = warned(write, pair)
+    assert f"chmod 0600 {tmp_path}/board.key" in error
+    assert "board.pem" not in error
 
 
 @pytest.mark.parametrize(

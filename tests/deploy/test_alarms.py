@@ -1,4 +1,4 @@
-"""The examples that tell somebody, each run as the daemon calls it, against a receiver on this machine."""
+"""The examples of alarm commands, each run as the daemon calls it, against a receiver on this machine."""
 
 import email
 import email.policy

@@ -129,8 +129,8 @@ async def test_another_users_program_is_not_believed_and_is_named(tmp_path: Path
     name = name_of(tmp_path / "config.toml")
     holders: list[Peer | None] = []
     async with squatting(name):
-        said = await asyncio.to_thread(ask, name)
-        assert (said.split(":")[0], f"UID {NOBODY}" in said) == (STRANGER, True)
+        reply = await asyncio.to_thread(ask, name)
+        assert (reply.split(":")[0], f"UID {NOBODY}" in reply) == (STRANGER, True)
         believed = await asyncio.to_thread(ask, name, [NOBODY])
         assert believed.startswith("alive")
         assert len(believed) < 2 * MAX_ANSWER
@@ -231,14 +231,14 @@ async def test_a_daemon_is_alive_until_it_is_stopped_or_killed(configuration: Pa
         await asyncio.to_thread(configuration.write_text, "rubbish")  # the daemon goes on by what it has read
         await until_alive(configuration)
         daemon.send_signal(signal.SIGSTOP)
-        code, said = await checked(configuration)
-        assert (code, "no answer" in said) == (1, True)
+        code, reply = await checked(configuration)
+        assert (code, "no answer" in reply) == (1, True)
         daemon.send_signal(signal.SIGCONT)
         await until_alive(configuration)
         daemon.kill()
         await daemon.wait()
-        code, said = await checked(configuration)
-        assert (code, "dead" in said) == (1, True)
+        code, reply = await checked(configuration)
+        assert (code, "dead" in reply) == (1, True)
 
 
 async def until_alive(configuration: Path) -> None:

@@ -260,15 +260,15 @@ class Till:
         )
 
     def say(self, *steps: str) -> list[str]:
-        """What each said that a person did, all at once."""
+        """The output of each step of a person, all at once."""
         return [ended(process) for process in [self.start(*words.split()) for words in steps]]
 
     def look(self) -> list[str]:
-        """What the till said until nothing was left to say, each in one piece with the lines below it."""
+        """The till's whole output, each message in one piece with the lines below it."""
         return sorted(re.split(r"\n(?! )", ended(self.start("--orders", 0))))
 
     def die_at_the_printer(self, shop: Shop) -> None:
-        """It starts while somebody else is writing, and is killed with a ticket half through a printer that is stuck."""
+        """It starts while another program is writing, and is killed with a ticket half through a printer that is stuck."""
         out, stuck = os.pipe()
         fcntl.fcntl(stuck, fcntl.F_SETPIPE_SZ, select.PIPE_BUF)
         os.write(stuck, bytes(fcntl.fcntl(stuck, fcntl.F_GETPIPE_SZ)))
@@ -337,7 +337,7 @@ def test_a_mini_pos_does_its_whole_job(
 
 
 def takes_over_and_dies(till: Till, shop: Shop) -> None:
-    assert sorted(said.split(":")[0] for said in till.say(*[f"food_off {SOLD_OUT} {KADIKOY}"] * 2)) == [
+    assert sorted(output.split(":")[0] for output in till.say(*[f"food_off {SOLD_OUT} {KADIKOY}"] * 2)) == [
         "",
         "asked already",
     ]
@@ -359,8 +359,10 @@ def goes_on(till: Till, shop: Shop) -> None:
         "UPDATE till_papers SET since = since - 61, till = 'K2' WHERE paper = 'begun'"
     )  # a minute ago, by another
     refused, sold_out = shop.reference("refused"), shop.reference("sold_out")
-    said = [piece for piece in till.look() if not piece.startswith("lamp ")]  # it is dark until the daemon's first look
-    assert said == sorted(
+    output = [
+        piece for piece in till.look() if not piece.startswith("lamp ")
+    ]  # it is dark until the daemon's first check
+    assert output == sorted(
         [
             *(
                 f"{'PERHAPS A SECOND COPY from K2 ' if shop.key(name) == begun else ''}{'LATER' if name == 'later' else 'NEW'} {ticket(shop, name)}"
@@ -434,7 +436,7 @@ def shows_what_has_changed(till: Till, shop: Shop) -> None:
 
 
 def takes_back(till: Till, shop: Shop) -> None:
-    """What needs no daemon: what was told and what is collected, a doubled click, what cannot be, and a row taken back."""
+    """What needs no daemon: the tickets and the sums, a doubled click, what cannot be, and a row taken back."""
     doubtful, called_off = shop.key("doubtful"), shop.key("called_off")
     told, untold, unknown, none, *clicked = till.say(
         f"ticket {called_off}",

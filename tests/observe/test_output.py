@@ -1,4 +1,4 @@
-"""Nobody waits for whoever reads stdout or stderr; what is dropped is counted and reported."""
+"""No writer waits for the reader of stdout or stderr; dropped lines are counted and reported."""
 
 import fcntl
 import os
@@ -27,39 +27,41 @@ def pipe() -> Iterator[tuple[int, TextIO]]:
         os.close(reader)
 
 
-def reported(lines: list[dict[str, object]], said: Output) -> int:
+def reported(lines: list[dict[str, object]], writer: Output) -> int:
     """How many lines were dropped, as it says once something is read again."""
-    with said._changed:
-        assert said._changed.wait_for(lambda: lines, 60)
+    with writer._changed:
+        assert writer._changed.wait_for(lambda: lines, 60)
     assert [line["event"] for line in lines] == ["log.lines_dropped"]
     return int(str(lines[0]["count"]))
 
 
-def until_stuck(said: Output) -> None:
-    while not said.stuck_s():
+def until_stuck(writer: Output) -> None:
+    while not writer.stuck_s():
         threading.Event().wait(0.001)
 
 
 @pytest.mark.parametrize("blocks", [True, False])
-def test_a_reader_that_stops_holds_up_nobody_and_hears_what_it_missed(blocks: bool, pipe: tuple[int, TextIO]) -> None:
-    said, number = Output(pipe[1], MOST), pipe[1].fileno()
+def test_a_reader_that_stops_holds_up_no_writer_and_hears_what_it_missed(
+    blocks: bool, pipe: tuple[int, TextIO]
+) -> None:
+    writer, number = Output(pipe[1], MOST), pipe[1].fileno()
     os.set_blocking(number, False)
     filling = fcntl.fcntl(number, fcntl.F_GETPIPE_SZ)
     os.write(number, b"-" * filling)
     os.set_blocking(number, blocks)
     with capture_logs() as lines:
-        said.write(LINE)
-        until_stuck(said)
+        writer.write(LINE)
+        until_stuck(writer)
         for _ in range(199):
-            said.write(LINE)
-        said.flush()
+            writer.write(LINE)
+        writer.flush()
         assert lines == []
         heard: list[bytes] = []
         reading = threading.Thread(target=lambda: heard.extend(iter(lambda: os.read(pipe[0], 65536), b"")))
         reading.start()
-        assert reported(lines, said) == 200 - MOST // len(LINE)
-        said.drain()
-        assert said.stuck_s() == 0
+        assert reported(lines, writer) == 200 - MOST // len(LINE)
+        writer.drain()
+        assert writer.stuck_s() == 0
     pipe[1].close()
     reading.join()
     kept = b"".join(heard)[filling:].decode().splitlines(keepends=True)
@@ -70,15 +72,15 @@ def test_what_the_system_refuses_is_counted_too(pipe: tuple[int, TextIO]) -> Non
     good = os.dup(pipe[1].fileno())
     with Path("/dev/full").open("w") as full:
         os.dup2(full.fileno(), pipe[1].fileno())
-    said = Output(pipe[1], MOST)
+    writer = Output(pipe[1], MOST)
     with capture_logs() as lines:
         for _ in range(3):
-            said.write(LINE)
-        said.drain()
-        assert (said.stuck_s() > 0, lines) == (True, [])
+            writer.write(LINE)
+        writer.drain()
+        assert (writer.stuck_s() > 0, lines) == (True, [])
         os.dup2(good, pipe[1].fileno())
-        said.write("again\n")
-        assert reported(lines, said) == 3
+        writer.write("again\n")
+        assert reported(lines, writer) == 3
     os.close(good)
     assert os.read(pipe[0], 65536) == b"again\n"
 
@@ -86,13 +88,13 @@ def test_what_the_system_refuses_is_counted_too(pipe: tuple[int, TextIO]) -> Non
 def test_the_end_of_the_process_waits_for_it_but_not_for_long(
     pipe: tuple[int, TextIO], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    said = Output(pipe[1], MOST)
-    monkeypatch.setattr(sys, "stderr", said)
+    writer = Output(pipe[1], MOST)
+    monkeypatch.setattr(sys, "stderr", writer)
     click.echo("last words, with ş", err=True)
-    said.drain()
+    writer.drain()
     assert os.read(pipe[0], 100).decode() == "last words, with ş\n"
     monkeypatch.setattr(output, "DRAIN_S", 0.01)
     for _ in range(99):
-        said.write(LINE)
-    said.drain()
+        writer.write(LINE)
+    writer.drain()
     assert os.read(pipe[0], 10) == b"x" * 10

@@ -24,14 +24,16 @@ def test_a_message_arrives_at_the_socket(is_abstract: bool, tmp_path: Path) -> N
         assert supervisor.recv(100) == b"READY=1"
 
 
-def test_a_supervisor_that_does_not_read_keeps_nobody_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_supervisor_that_does_not_read_keeps_no_caller_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(systemd, "WITHIN_S", 0.01)
     address = tmp_path / "notify"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as supervisor:
         supervisor.bind(str(address))
         assert notify(READY, environ={"NOTIFY_SOCKET": str(address)})
         assert any(not notify(READY, environ={"NOTIFY_SOCKET": str(address)}) for _ in range(10_000))
-        monkeypatch.setattr(systemd, "WITHIN_S", PATIENT_S)  # what is said again does not even wait for that
+        monkeypatch.setattr(systemd, "WITHIN_S", PATIENT_S)  # a repeated message does not even wait for that
         assert not notify(systemd.ALIVE, environ={"NOTIFY_SOCKET": str(address)})
         assert not notify(f"{systemd.STATUS}green", environ={"NOTIFY_SOCKET": str(address)})
 

@@ -1,4 +1,4 @@
-"""Orders and outbox rows as the database knows them, and looking into a file as a POS does."""
+"""Orders and outbox rows as the database knows them, and reading a file as a POS does."""
 
 import re
 import sqlite3

@@ -20,7 +20,7 @@ from orderbridge.store import backup
 
 @pytest.fixture
 def source(tmp_path: Path) -> Iterator[sqlite3.Connection]:
-    """A file in WAL mode that somebody has open, with rows that stand only in its -wal."""
+    """A file in WAL mode that another program has open, with rows that are only in its -wal."""
     connection = sqlite3.connect(tmp_path / "pos.db", isolation_level=None, check_same_thread=False)
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("CREATE TABLE sums (amount INTEGER)")
@@ -60,14 +60,14 @@ def test_the_copy_has_what_stands_only_in_the_wal_and_is_for_its_owner_alone(
     assert amounts(target) == [1, -1]
 
 
-def test_the_copy_is_of_one_moment_and_nobody_who_writes_is_held_up(tmp_path: Path, source) -> None:
+def test_the_copy_is_of_one_moment_and_holds_up_no_writer(tmp_path: Path, source) -> None:
     source.execute("CREATE TABLE ballast (bytes BLOB)")
     source.execute("INSERT INTO ballast VALUES (zeroblob(20000000))")
     ended = threading.Event()
     written: list[int] = []
 
     def write() -> None:
-        writer = sqlite3.connect(tmp_path / "pos.db", isolation_level=None, timeout=0)  # it waits for nobody
+        writer = sqlite3.connect(tmp_path / "pos.db", isolation_level=None, timeout=0)  # it does not wait
         while not ended.is_set():
             writer.execute("INSERT INTO sums VALUES (?), (?)", (len(written), -len(written)))
             written.append(1)
@@ -116,7 +116,7 @@ def test_a_file_that_comes_meanwhile_is_not_overwritten(
     assert beside(tmp_path / "copy.db") == ["copy.db"]
 
 
-def test_a_damaged_file_is_told_and_no_copy_is_kept(tmp_path: Path, source) -> None:
+def test_a_damaged_file_is_refused_and_no_copy_is_kept(tmp_path: Path, source) -> None:
     source.execute("CREATE TABLE more (bytes BLOB)")
     source.execute("INSERT INTO more VALUES (zeroblob(100000))")
     root = source.execute("SELECT rootpage FROM sqlite_master WHERE name = 'sums'").fetchone()[0]
@@ -147,7 +147,7 @@ def test_of_a_killed_one_the_next_one_clears_up(tmp_path: Path, source) -> None:
     assert beside(target) == ["copy.db"]
 
 
-def test_of_two_to_one_name_the_second_is_told(tmp_path: Path, source) -> None:
+def test_of_two_backups_to_one_name_the_second_is_refused(tmp_path: Path, source) -> None:
     with backup._ours(tmp_path / "copy.db.partial"), pytest.raises(StoreError, check=says("Another backup is writing")):
         copied(tmp_path)
     assert amounts(copied(tmp_path)) == [1, -1]

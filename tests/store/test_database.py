@@ -256,7 +256,7 @@ async def test_closing_waits_for_one_thread_as_long_as_for_all_of_them(monkeypat
     assert min(filter(None, waited)) > WITHIN_S / 2
 
 
-def test_what_comes_when_the_loop_is_closed_is_given_to_who_does_not_want_it():
+def test_what_comes_when_the_loop_is_closed_is_closed_itself():
     """A database that opens at last, after the program has ended its loop: its connections are closed all the same."""
     go_on, unwanted = threading.Event(), []
 
@@ -398,7 +398,7 @@ def test_a_file_that_is_no_wal_becomes_one_beside_a_program_that_writes(tmp_path
         "mysql+pymysql://u:hunter%2222@127.0.0.1:1/d",
     ],
 )
-def test_a_server_that_does_not_answer_is_said_so_without_its_password(address):
+def test_the_error_of_a_server_that_does_not_answer_shows_no_password(address):
     with pytest.raises(StoreError) as caught:
         open_database(database_address(address), inline=True)
     assert "hunter" not in "".join(traceback.format_exception(caught.value))
@@ -434,7 +434,7 @@ async def test_a_session_is_as_the_store_needs_it(kind, threaded):
 
 
 @only(*SERVERS)
-def test_who_meets_a_row_that_a_till_holds_waits_two_seconds_and_no_longer(database, pos):
+def test_a_statement_waits_two_seconds_for_a_row_that_a_till_holds(database, pos):
     put_order(pos)
     pos.execute("BEGIN")
     pos.execute("UPDATE delivery_orders SET pos_revision = 1")
@@ -509,7 +509,7 @@ def _kept(url: str) -> str:
     return str(kept)
 
 
-def test_a_fault_of_ours_is_not_told_as_the_addresss(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+def test_a_fault_of_the_program_is_not_called_a_wrong_address(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     def stumble(*_: Any, **__: Any) -> None:
         raise TypeError("'NoneType' object is not iterable")
 
@@ -558,33 +558,33 @@ def remedy(url: str, **how: Any) -> str:
     return sentence(caught.value)
 
 
-def test_a_file_that_is_no_database_is_said_so_and_nothing_is_left_open(tmp_path):
+def test_a_file_that_is_no_database_is_refused_and_closed(tmp_path):
     path = tmp_path / "menu.db"
     path.write_text("Adana Dürüm 110,25\n" * 100, "utf-8")
-    said = remedy(f"sqlite:///{path}")
-    assert f"sqlite:///{path} does not answer" in said
-    assert "not a SQLite file" in said
-    assert "database.url" in said
+    error = remedy(f"sqlite:///{path}")
+    assert f"sqlite:///{path} does not answer" in error
+    assert "not a SQLite file" in error
+    assert "database.url" in error
     assert path.read_text("utf-8").startswith("Adana")
     assert [file.name for file in tmp_path.iterdir()] == ["menu.db"]
 
 
-def test_a_folder_that_is_missing_is_said_so(tmp_path):
+def test_a_missing_folder_is_named_with_the_remedy(tmp_path):
     assert "Create the folder" in remedy(f"sqlite:///{tmp_path}/missing/pos.db")
     assert not (tmp_path / "missing").exists()
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root can write everywhere")
-def test_a_folder_that_may_not_be_written_is_said_so(tmp_path):
+def test_a_folder_without_write_permission_is_named_with_the_remedy(tmp_path):
     tmp_path.chmod(0o500)
     assert "let this user write" in remedy(f"sqlite:///{tmp_path}/pos.db")
 
 
 def test_a_place_where_wal_does_not_work_is_refused(tmp_path):
     """What a network file system cannot do, SQLite's lockless file access cannot do either."""
-    said = remedy(f"sqlite:///file:{tmp_path}/pos.db?vfs=unix-none&uri=true")
-    assert "cannot use WAL" in said
-    assert "local disk" in said
+    error = remedy(f"sqlite:///file:{tmp_path}/pos.db?vfs=unix-none&uri=true")
+    assert "cannot use WAL" in error
+    assert "local disk" in error
 
 
 LOCK = Path(__file__).parents[2] / "requirements.lock"
@@ -603,10 +603,10 @@ def test_a_driver_that_is_not_installed_is_named_with_the_command_that_brings_it
     for name in [name for name in sys.modules if name == module or name.startswith(f"{module}.")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, module, None)
-    said = remedy(url)
-    assert "pip install --require-hashes --no-deps -r requirements.lock" in said
+    error = remedy(url)
+    assert "pip install --require-hashes --no-deps -r requirements.lock" in error
     assert re.search(rf"^{module}==", LOCK.read_text(), re.MULTILINE)
-    assert "hunter22" not in said
+    assert "hunter22" not in error
 
 
 @pytest.mark.parametrize("url", ["", "nonsense", "pos.db", "nosuch://db.example/pos"])
@@ -614,18 +614,18 @@ def test_an_address_that_cannot_be_read_comes_with_an_example(url):
     assert "Example: sqlite:///orderbridge.db" in remedy(url)
 
 
-def test_a_file_that_a_till_holds_is_looked_at_again_and_again(tmp_path, monkeypatch):
-    """SQLite alone looks ten times a second, and a till that writes without a pause is seldom between two writes then."""
+def test_a_file_that_a_till_holds_is_tried_again_and_again(tmp_path, monkeypatch):
+    """SQLite alone tries ten times a second, and rarely meets the pause of a till that writes all the time."""
     database = Database(f"sqlite:///{tmp_path}/pos.db", busy_timeout_s=1.0, inline=True)
     database.write_now(lambda tx: None)
-    seconds = itertools.count(step=0.05)  # of a machine that is slower than the waits between two looks
+    seconds = itertools.count(step=0.05)  # of a machine that is slower than the waits between two tries
     monkeypatch.setattr(sqlite, "SystemClock", lambda: SimpleNamespace(monotonic=lambda: next(seconds)))
-    looks, tell_driver = [], sqlite._tell_driver
-    monkeypatch.setattr(sqlite, "_tell_driver", lambda tx, said: looks.append(said) or tell_driver(tx, said))
+    tries, tell_driver = [], sqlite._tell_driver
+    monkeypatch.setattr(sqlite, "_tell_driver", lambda tx, words: tries.append(words) or tell_driver(tx, words))
     with opened(tmp_path / "pos.db") as till:
         till.execute("BEGIN IMMEDIATE")
         with pytest.raises(OperationalError, match="locked"):
             database.write_now(lambda tx: None)
         till.execute("ROLLBACK")
     database.close()
-    assert looks.count("BEGIN IMMEDIATE") > 10
+    assert tries.count("BEGIN IMMEDIATE") > 10

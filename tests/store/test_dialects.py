@@ -1,4 +1,4 @@
-"""One file for each database: each says everything, and nobody else in store names one."""
+"""One file for each database, and no other file of the store names one."""
 
 import re
 from pathlib import Path
@@ -64,7 +64,7 @@ class Refused(Exception):
         (0, 'FATAL:  database "pos" does not exist', "CREATE DATABASE"),
     ],
 )
-def test_what_a_server_lacks_is_said_and_is_no_refusal_of_the_work(code: object, text: str, words: str):
+def test_what_a_server_lacks_is_named_and_is_no_refusal_of_the_work(code: object, text: str, words: str):
     error = OperationalError("INSERT", {}, Refused(code, text))
     assert words in sentence(remedy(error))
     is_ours = words == "Restore it"  # a table or column is away: what the work does about it is decided elsewhere
@@ -113,7 +113,7 @@ def test_a_session_begins_with_the_server_that_took_the_last_one():
     postgresql_sessions.took(asked, SimpleNamespace(info=SimpleNamespace(host="two", port=2)))
     arranged = postgresql_sessions.arranged(asked)
     assert (arranged["host"], arranged["port"], arranged["user"]) == ("two,three,one", "2,3,1", "u")
-    postgresql_sessions.took(arranged, None)  # nobody answered in time
+    postgresql_sessions.took(arranged, None)  # no server answered in time
     assert postgresql_sessions.arranged(asked)["host"] == "three,one,two"
 
 

@@ -1,4 +1,4 @@
-"""Whether a commit is on disk when it returns: what is asked, what is said, and what the session is put right to."""
+"""Whether a commit is on disk when it returns: the settings, the remedies, and the session that is set right."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -62,7 +62,7 @@ def test_mariadb_is_safe_when_the_log_is_flushed_and_postgresql_alone_is_accepte
     assert accepting.judge(answering("postgresql", ("off", "on", "on"))) == Message("database.fsync")
 
 
-def test_both_edges_are_told_once(logged: list[str]):
+def test_both_edges_are_logged_once(logged: list[str]):
     server = answering("mysql", *((value, 0, 0) for value in (1, 2, 2, 0, 1, 1, 2, 1)))
     durability, found = Durability(), []
     for _ in range(8):
@@ -94,7 +94,7 @@ def test_what_a_trigger_does_to_our_session_is_undone_before_the_commit(database
 
 
 @pytest.mark.parametrize(
-    "states, names, said",
+    "states, names, words",
     [
         ([], "", None),
         (["async"], "", "asynchronous standby"),
@@ -106,7 +106,7 @@ def test_what_a_trigger_does_to_our_session_is_undone_before_the_commit(database
         ([], "one", "No standby of"),
     ],
 )
-def test_standbys_of_a_postgresql(states: list[str | None], names: str, said: str | None):
+def test_standbys_of_a_postgresql(states: list[str | None], names: str, words: str | None):
     def ask(statement: str) -> Any:
         answer = SimpleNamespace(scalars=lambda: SimpleNamespace(all=lambda: states), scalar=lambda: names)
         if "current_user" in statement:
@@ -119,12 +119,12 @@ def test_standbys_of_a_postgresql(states: list[str | None], names: str, said: st
     engine = SimpleNamespace(url=make_url("postgresql+psycopg://u@h/d"))
     connection: Any = SimpleNamespace(dialect=dialect, engine=engine, exec_driver_sql=ask)
     found = failover(connection)
-    assert found is None if said is None else said in sentence(found.said)
+    assert found is None if words is None else words in sentence(found.said)
     assert found is None or found.is_safe is ("is acknowledged" in sentence(found.said))
 
 
 @pytest.mark.parametrize(
-    "settings, said",
+    "settings, words",
     [
         ({"wsrep_on": "OFF", "Slaves_connected": "0", "Rpl_semi_sync_master_status": "OFF"}, None),
         ({"wsrep_on": "ON"}, "Galera"),
@@ -133,9 +133,9 @@ def test_standbys_of_a_postgresql(states: list[str | None], names: str, said: st
         ({"Slaves_connected": "1", "Rpl_semi_sync_source_status": "ON"}, "semi-synchronous"),
     ],
 )
-def test_replicas_of_a_mariadb(settings: dict[str, str], said: str | None):
+def test_replicas_of_a_mariadb(settings: dict[str, str], words: str | None):
     connection: Any = SimpleNamespace(
         dialect=SimpleNamespace(name=MARIADB), exec_driver_sql=lambda _: list(settings.items())
     )
     found = failover(connection)
-    assert found is None if said is None else said in sentence(found.said)
+    assert found is None if words is None else words in sentence(found.said)

@@ -184,7 +184,7 @@ def test_it_is_known_at_once_whether_a_daemon_works_and_asking_keeps_none_from_i
     assert database.is_unattended()
 
 
-def test_who_waits_on_a_file_that_is_lost_does_not_become_its_leader(path: Path, database: Database):
+def test_a_daemon_that_waits_on_a_lost_file_does_not_become_its_leader(path: Path, database: Database):
     lock = LeaderLock(database)
     shutil.move(path, beside(path, "-old"))
     with pytest.raises(FileLost):

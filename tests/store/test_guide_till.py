@@ -292,7 +292,7 @@ def test_what_changes_is_printed_anew_and_what_is_over_is_never_cooked(database:
 
 
 @pytest.mark.usefixtures("own_tables")
-def test_what_a_person_must_judge_waits_for_one(database: Database, pos: Pos):
+def test_an_order_that_a_person_must_judge_waits(database: Database, pos: Pos):
     deliver(database, 1, facts={"scheduled_for": "2026-03-01 19:00:00"})
     deliver(database, 2, problems=("not_a_number:total",))
     deliver(database, 3, problems=("total_mismatch:line_1", "total_mismatch:total"))
@@ -423,7 +423,7 @@ def remove(engine: Engine, kind: str) -> None:
     with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         connection.exec_driver_sql(f"DROP DATABASE IF EXISTS {MINE}{force}")
         for name in ("bridge", "till"):
-            with suppress(Exception):  # not made: what failed was told before
+            with suppress(Exception):  # not made: the failure before shows
                 connection.exec_driver_sql(f"DROP {word} {MINE}_{name}")
 
 

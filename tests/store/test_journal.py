@@ -114,10 +114,10 @@ def test_blanking_leaves_nothing_of_these_orders_and_all_of_the_others(folder: P
     assert journal.blank(folder, [KEYS[0]]) == 3
     assert (file.stat().st_size, file.stat().st_ino) == (size, inode), "who adds meanwhile is not disturbed"
     assert journal.blank(folder, [KEYS[0]]) == 0
-    said = file.read_bytes()
-    assert b"secret" not in said
-    assert b"again" not in said
-    assert said.count("Ayşe".encode()) == 1
+    content = file.read_bytes()
+    assert b"secret" not in content
+    assert b"again" not in content
+    assert content.count("Ayşe".encode()) == 1
     keep(folder, document(KEYS[2]))
     blanked = [(KEYS[0], True), (KEYS[1], False), (KEYS[0], True), (KEYS[2], False)]
     assert [(entry.payment_key, entry.digest is None) for entry in read(folder)] == blanked

@@ -163,7 +163,7 @@ def test_an_order_that_is_not_silent_stays_as_it_is(database, pos):
     assert rows(pos, "SELECT * FROM delivery_orders") == before
 
 
-def test_news_between_the_look_and_the_end_count(database, pos):
+def test_news_between_the_query_and_the_end_count(database, pos):
     news = ["silence_from = NULL", f"start_utc = '{LATER_TEXT}'", "ended_utc = changed_utc", "pos_revision = 0"]
     for number in range(len(news)):
         put_silent(pos, key(number))

@@ -220,7 +220,7 @@ def test_no_big_table_is_read_from_end_to_end(name, years, monkeypatch):
     assert [(statement, scans) for statement, scans in found if scans] == []
 
 
-def test_the_short_look_of_mariadb_reads_the_newest_rows_alone(years):
+def test_the_short_query_of_mariadb_reads_the_newest_rows_alone(years):
     if years.engine.dialect.name in EXPLAIN.keys() - {SQLITE, POSTGRESQL}:
         with plans(years) as found, years.engine.connect() as connection:
             connection.exec_driver_sql(NEWS)

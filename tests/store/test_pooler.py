@@ -89,6 +89,8 @@ def test_a_pooler_that_gives_sessions_away_is_refused_to_replicas_and_to_one_dae
         for _ in range(3):
             with pytest.raises(Unusable, check=says("pool_mode = session")):
                 membership.take()
+        if least:
+            return
         file.write_text(
             f'language = "en"\n[marketplace]\nbase_url = "https://127.0.0.1:1"\n[database]\nurl = "{behind}"\n[[accounts]]\n'
             'name = "kadikoy"\napp_secret_key = "one"\nrest_secret_key = "two"\n'
@@ -104,7 +106,7 @@ def test_one_that_gives_them_away_after_each_statement_is_refused_to_everybody(u
 
 
 def test_also_when_others_use_it_at_the_same_time(url: str):
-    """Then a session of ours meets the same process again by chance, and one look shows nothing."""
+    """Then a session of ours meets the same process again by chance, and one query shows nothing."""
     is_over = threading.Event()
 
     def use() -> None:

@@ -191,7 +191,7 @@ def test_news_of_the_order_end_the_doubt(database, pos):
     assert unknown(database) == ids[:1]
 
 
-def test_the_accounts_of_the_configuration_are_looked_at_and_no_others(database, pos):
+def test_the_accounts_of_the_configuration_are_read_and_no_others(database, pos):
     for fingerprint in ("a" * 64, "b" * 64):
         put(pos, "delivery_accounts", fingerprint=fingerprint, name="kadikoy", state="failing", last_error="timeout")
     polling = database.read_now(lambda tx: problem_queries.polling(tx, {"a" * 64, "c" * 64}))

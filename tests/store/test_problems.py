@@ -1,4 +1,4 @@
-"""The alarms as a till reads them, with plain SQL: what the daemon wrote while it lives, and that nobody polls when not."""
+"""The alarms as a till reads them, with plain SQL: what the daemon wrote while it lives, and that no daemon polls when it does not live."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -53,7 +53,7 @@ def test_a_till_reads_what_is_wrong(database: Database, pos: Pos):
     assert (second["code"], second["since_utc"], second["account"]) == ("quarantined", None, None)
 
 
-def test_without_a_sign_of_life_nobody_polls_and_that_is_all(database: Database, pos: Pos):
+def test_without_a_sign_of_life_the_one_alarm_is_not_polling(database: Database, pos: Pos):
     write(database, row())
     sign(database)
     assert [one["code"] for one in rows(pos, VIEW)] == ["login_refused"]
@@ -87,7 +87,7 @@ def test_another_program_takes_over_what_the_daemon_alone_knows_while_it_lives(d
 
 
 @databases.only(databases.POSTGRESQL)
-def test_who_looks_finds_that_a_server_takes_no_writes(database: Database, url: str):
+def test_a_server_that_takes_no_writes_is_found(database: Database, url: str):
     assert database.hindrance(problem_rows.try_to_write) is None
     of_reader = make_url(url).update_query_dict({"options": "-c default_transaction_read_only=on"})
     reader = Database(of_reader.render_as_string(hide_password=False), inline=True)

@@ -81,7 +81,7 @@ def test_the_methods_that_a_list_lacks_go_when_it_is_whole_and_not_empty(databas
     assert methods(pos) == [["CREDIT_CARD"], ["delivery"]]
 
 
-def test_the_codes_are_the_usual_ones_until_the_service_has_told_its_own(database):
+def test_the_codes_are_the_usual_ones_until_the_service_has_sent_its_own(database):
     usual = database.read_now(reference.payment_codes)
     assert usual == {"Nakit": "CASH", "Kredi Kartı (pre-paid)": "CREDIT_CARD", "Banka Kartı (pre-paid)": "DEBIT_CARD"}
     usual.clear()  # a copy: the next one who asks gets them all

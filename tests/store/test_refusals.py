@@ -17,7 +17,7 @@ ORDERS = "ALTER TABLE delivery_orders"
 
 
 class Case(NamedTuple):
-    """What somebody has done to the database, and how it is undone. `note`: of the order that comes then."""
+    """What was done to the database, and how it is undone. `note`: of the order that comes then."""
 
     done: str
     undone: str = ""

@@ -3,8 +3,6 @@
 import os
 import re
 import shutil
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -169,7 +167,7 @@ def test_a_later_migration_is_there_whole_or_not_at_all(path, database, later):
 
 @only(SQLITE)
 @pytest.mark.parametrize(
-    "ask, version, said",
+    "ask, version, words",
     [
         (schema.upgrade, "0099", f"schema 0099, but this program knows only up to {tables.HEAD}.*Install the newer"),
         (schema.check, "0099", f"schema 0099, but this program knows only up to {tables.HEAD}.*Install the newer"),
@@ -178,11 +176,11 @@ def test_a_later_migration_is_there_whole_or_not_at_all(path, database, later):
     ],
     ids=["upgrade a newer one", "check a newer one", "upgrade one of before the first release", "check an older one"],
 )
-def test_a_schema_of_another_program_is_refused_and_nothing_is_changed(ask, version, said, path, database, pos):
+def test_a_schema_of_another_program_is_refused_and_nothing_is_changed(ask, version, words, path, database, pos):
     pos.execute("UPDATE delivery_schema_version SET version_num = ?", (version,))
     pos.execute("DROP TABLE delivery_tokens")  # what an older program would be tempted to mend
     before = objects(path)
-    with pytest.raises(StoreError, check=says(said)):
+    with pytest.raises(StoreError, check=says(words)):
         database.write_now(ask)
     assert (objects(path), versions(path)) == (before, [version])
 
@@ -336,11 +334,3 @@ def test_the_ddl_of_each_database_has_every_table_and_view(url):
     assert [table for table in metadata.tables.keys() - VIEWS if f"CREATE TABLE {table} (" not in ddl] == []
     assert f"'{tables.HEAD}'" in ddl
     assert "hunter22" not in ddl
-
-
-def test_what_another_database_needs_is_not_loaded():
-    """Its dialects and drivers, and Alembic: megabytes and a tenth of a start."""
-    code = "import sys, orderbridge.service; print(*[name for name in sys.modules if name.count('.') < 3])"
-    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-    others = {f"sqlalchemy.dialects.{name}" for name in ("postgresql", "mysql")}
-    assert not {*others, "psycopg", "pymysql", "alembic", "starlette", "uvicorn"} & set(loaded)

@@ -164,7 +164,7 @@ def test_what_a_server_would_convert_is_refused(match, values, pos):
     refused(pos, match, **values)
 
 
-NO_ACTION: dict[str, dict[str, Any]] = {  # of which another constraint could be told, too
+NO_ACTION: dict[str, dict[str, Any]] = {  # which break another constraint, too
     "minutes": {"payment_key": KEY, "preparing_time": 25},
     "a reason of none": {"payment_key": KEY, "reason_id": 9},
     "nothing": {},

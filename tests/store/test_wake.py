@@ -17,7 +17,7 @@ from orderbridge.store import actions, unfinished
 from orderbridge.store.database import Database
 from orderbridge.store.dialects import postgresql, servers, sqlite
 
-SOON_S = 60.0  # a bound for a busy machine; the watch looks every 50 ms
+SOON_S = 60.0  # a bound for a busy machine; the watch asks every 50 ms
 QUIET_S = 4 * sqlite.WATCH_S
 
 
@@ -48,7 +48,7 @@ def names_in(folder: Path) -> list[str]:
 
 @contextlib.asynccontextmanager
 async def watching(database: Database) -> AsyncIterator[Bell]:
-    """A watch that has had its first look."""
+    """A watch that has asked once."""
     bell = Bell()
     watch = asyncio.create_task(database.watch(bell.ring))
     assert await bell.rings()
@@ -88,7 +88,7 @@ async def test_what_is_no_commit_does_not_wake(bell, pos):
 
 @contextlib.asynccontextmanager
 async def held_whole(path: Path, database: Database) -> AsyncIterator[tuple[Bell, "asyncio.Task[None]"]]:
-    """A POS has the file for itself, so that there is no log to look at."""
+    """A POS has the file for itself, so that there is no log to watch."""
     database.close()
     bell = Bell()
     with opened(path) as pos:
@@ -129,12 +129,6 @@ def late_counter(monkeypatch: pytest.MonkeyPatch) -> list[int | None]:
 
     monkeypatch.setattr(sqlite, "_version", late)
     return asked
-
-
-@pytest.fixture
-def deaf(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Notices that are set up and do not come."""
-    monkeypatch.setattr(sqlite, "IN_MODIFY", 0x400)  # IN_DELETE_SELF
 
 
 @pytest.fixture
@@ -182,8 +176,8 @@ async def test_a_notice_that_was_taken_with_another_commit_is_followed_until_its
 
 
 @only(SQLITE)
-@pytest.mark.usefixtures("deaf")
 async def test_a_lost_notice_is_made_up_for_by_the_counter(monkeypatch, database, pos):
+    monkeypatch.setattr(sqlite, "IN_MODIFY", 0x400)  # IN_DELETE_SELF: notices that are set up and do not come
     monkeypatch.setattr(sqlite, "NET_S", 0.001)
     async with watching(database) as bell:
         put_action(pos)
@@ -285,7 +279,7 @@ SESSIONS = {
 
 
 @only(*SERVERS)
-async def test_a_watch_that_was_cut_off_comes_back_and_looks_at_once(database, kind, pos):
+async def test_a_watch_that_was_cut_off_comes_back_and_asks_at_once(database, kind, pos):
     database.close()  # so that the watch needs a new session
     before = set(pos.execute(SESSIONS[kind]).fetchall())
     bell = Bell()
@@ -314,7 +308,7 @@ async def test_a_server_that_is_not_there_is_tried_again(database, closed_port, 
 
 
 @only(POSTGRESQL)
-async def test_a_commit_that_is_told_beside_the_answer_to_a_question_wakes(database, monkeypatch, pos):
+async def test_a_notice_that_comes_with_the_answer_to_a_query_wakes(database, monkeypatch, pos):
     """The driver has read it by then: nothing is left at the socket that could be waited for."""
     answer, asked = postgresql._answer, asyncio.Event()
 
@@ -338,7 +332,7 @@ async def test_without_the_trigger_for_two_phase_commits_the_watch_asks(database
     pos.execute("ALTER TABLE delivery_actions DISABLE TRIGGER delivery_actions_wake")
     try:
         async with watching(database) as bell:
-            assert await bell.rings()  # its first look without the trigger
+            assert await bell.rings()  # its first query without the trigger
             put_action(pos)
             assert await bell.rings()
     finally:

@@ -108,7 +108,7 @@ def put_a_row(pos: Pos, table: Table) -> None:
 
 
 def writes(name: str, columns: list[str]) -> Iterator[str]:
-    """Each statement that writes this table, and that nobody has to be asked for who may."""
+    """Each statement that writes this table and that a POS may not execute."""
     inserted = write_guards.INSERTED if name == "delivery_actions" else ()
     updated = write_guards.UPDATED.get(name, ())
     yield from (f"UPDATE {name} SET {column} = {column}" for column in columns if column not in updated)
@@ -126,9 +126,11 @@ def is_refused(till: Pos, statement: str) -> bool:
     try:
         till.execute(statement)
     except Refused as refused:
-        said = str(refused)
+        message = str(refused)
         table = re.search(r"delivery_\w+", statement)
-        return bool(re.search(DENIED, said)) if till.kind != SQLITE else said.startswith(f"{table and table[0]}: ")
+        return (
+            bool(re.search(DENIED, message)) if till.kind != SQLITE else message.startswith(f"{table and table[0]}: ")
+        )
     return False
 
 
@@ -240,7 +242,7 @@ def test_a_refusal_says_what_to_do(shop):
     with in_its_place(shop):
         put_order(shop)
         put_action(shop)
-    for statement, said in {
+    for statement, message in {
         "UPDATE delivery_orders SET total = 0": "a POS changes pos_revision, pos_reference and pos_total, and orderbridge all else",
         "DELETE FROM delivery_orders": "DELETE is for orderbridge alone; read this table",
         "UPDATE delivery_actions SET state = 'done'": "a POS changes withdraw, and orderbridge all else",
@@ -249,7 +251,7 @@ def test_a_refusal_says_what_to_do(shop):
         "INSERT INTO delivery_restaurants (account, id) VALUES ('k', 'r')": "INSERT is for orderbridge alone",
         f"DELETE FROM {GUARD}": "leave its one row",
     }.items():
-        with pytest.raises(sqlite3.IntegrityError, match=said):
+        with pytest.raises(sqlite3.IntegrityError, match=message):
             shop.execute(statement)
 
 
@@ -264,7 +266,7 @@ def test_a_row_that_is_written_is_not_replaced(words, recursive, shop):
     shop.execute(f"INSERT OR IGNORE {again}")
     shop.execute(f"INSERT {again} ON CONFLICT DO NOTHING")
     assert [row["id"] for row in rows(shop, "SELECT * FROM delivery_actions")] == [row_id]
-    shop.execute(f"{words} INTO delivery_actions (action, food_id) VALUES ('activate_food', 6)")  # of nobody's place
+    shop.execute(f"{words} INTO delivery_actions (action, food_id) VALUES ('activate_food', 6)")  # it replaces no row
 
 
 def test_what_the_daemon_deletes_takes_its_lines_along_and_leaves_its_place_free(shop, daemons):
@@ -281,7 +283,7 @@ def test_what_the_daemon_deletes_takes_its_lines_along_and_leaves_its_place_free
     put_action(shop)
 
 
-def test_nobody_sees_it_open_and_it_closes_whatever_happens(shop, daemons):
+def test_no_other_session_sees_it_open_and_it_closes_whatever_happens(shop, daemons):
     seen = []
 
     def work(connection):
@@ -311,8 +313,8 @@ def test_work_that_changes_nothing_commits_nothing_and_a_change_of_the_schema_al
 def test_a_row_is_mended_by_hand_as_the_page_says_and_a_guard_that_is_held_open_stays_so(shop, daemons):
     with in_its_place(shop):
         put_order(shop)
-    (said,) = set(re.findall(r"`(BEGIN IMMEDIATE; UPDATE delivery_guard[^`]*)`", OPERATIONS.read_text("utf-8")))
-    shop.executescript(said.replace("…", "UPDATE delivery_orders SET note = 'mended'"))
+    (message,) = set(re.findall(r"`(BEGIN IMMEDIATE; UPDATE delivery_guard[^`]*)`", OPERATIONS.read_text("utf-8")))
+    shop.executescript(message.replace("…", "UPDATE delivery_orders SET note = 'mended'"))
     assert (order_row(shop)["note"], is_open(shop)) == ("mended", False)
     shop.execute(f"UPDATE {GUARD} SET open = open + 1")
     daemons.write_now(lambda tx: tx.exec_driver_sql("DELETE FROM delivery_problems"))
@@ -324,7 +326,7 @@ def test_a_row_is_mended_by_hand_as_the_page_says_and_a_guard_that_is_held_open_
 
 
 @pytest.mark.parametrize("away", [f"DELETE FROM {GUARD}", f"DROP TABLE {GUARD}"], ids=["row", "table"])
-def test_a_guard_that_somebody_took_away_is_put_back_and_no_order_waits(away, shop, daemons):
+def test_a_guard_that_was_removed_is_put_back_and_no_order_waits(away, shop, daemons):
     shop.execute(f"UPDATE {GUARD} SET open = 1")
     shop.execute(away)
     daemons.write_now(lambda tx: tx.exec_driver_sql("INSERT INTO delivery_restaurants (account, id) VALUES ('k', 'r')"))

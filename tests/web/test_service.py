@@ -51,7 +51,7 @@ def listening_at(configuration: Path, address: Address, *more: str) -> Address:
 
 
 async def status_of(address: Address, path: str) -> int:
-    """0: nobody listens yet."""
+    """0: the port is not open yet."""
     try:
         return (await asked(address, path))[0]
     except ConnectionError:
@@ -141,7 +141,7 @@ def open_problems(till: Till) -> list[tuple[str, str]]:
 
 @contextlib.asynccontextmanager
 async def serving(configuration: Path) -> AsyncIterator[Service]:
-    """As a task: a process looks at what is wrong every 5 s."""
+    """As a task: a process checks its health every 5 s."""
     service = Service(config.load(configuration), lambda: config.load(configuration))
     task = begun(service.run())
     try:
@@ -179,7 +179,7 @@ async def test_a_start_is_not_held_up_by_the_page_and_one_that_waits_does_not_hi
     assert loaded_first == [not within_s]
 
 
-async def test_what_keeps_tablets_from_the_page_is_told_everywhere_until_it_is_over(
+async def test_a_page_that_tablets_cannot_load_is_an_alarm_everywhere_until_it_is_over(
     configuration: Path, till: Till, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """A certificate that is not there, an address that is taken, a certificate that has ended: orders come in."""

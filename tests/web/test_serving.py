@@ -1,4 +1,4 @@
-"""What is served, to whom, and that nobody who asks can hold anything up."""
+"""What is served, to whom, and that no client can hold anything up."""
 
 import asyncio
 import errno
@@ -31,7 +31,7 @@ def process() -> Process:
     return Process()
 
 
-# ---- what is said ----------------------------------------------------------------------------------------------------
+# ---- what is served --------------------------------------------------------------------------------------------------
 
 
 async def test_alive_until_something_hangs_and_no_body_is_read(process: Process):
@@ -55,13 +55,13 @@ async def test_ready_when_nothing_is_missing_and_severe_problems_are_named_by_co
     async with shown(process) as (_, address):
         for missing in needed:
             process.stands = Readiness(**needed | {missing: False})
-            status, _, said = await asked(address, "/readyz")
-            assert (status, json.loads(said)["ready"]) == (503, False)
+            status, _, body = await asked(address, "/readyz")
+            assert (status, json.loads(body)["ready"]) == (503, False)
         process.stands = Readiness(**needed, problems=problems)
-        status, _, said = await asked(address, "/readyz")
-    assert (status, json.loads(said)["ready"]) == (200, True)
-    assert json.loads(said)["problems"] == {"unanswered": 2, "not_taken_over": 7}
-    assert "an-order" not in said
+        status, _, body = await asked(address, "/readyz")
+    assert (status, json.loads(body)["ready"]) == (200, True)
+    assert json.loads(body)["problems"] == {"unanswered": 2, "not_taken_over": 7}
+    assert "an-order" not in body
 
 
 async def test_metrics_are_in_the_form_that_prometheus_reads(process: Process):
@@ -70,9 +70,9 @@ async def test_metrics_are_in_the_form_that_prometheus_reads(process: Process):
     process.metrics.know(["kadikoy", 'a"b\\c\nd'])
     process.metrics.count(POLLS, "kadikoy", "ok", by=3)
     async with shown(process) as (_, address):
-        status, head, said = await asked(address, "/metrics")
+        status, head, body = await asked(address, "/metrics")
     assert (status, "content-type: text/plain; version=0.0.4; charset=utf-8" in head) == (200, True)
-    found = {family.name: family for family in text_string_to_metric_families(said)}
+    found = {family.name: family for family in text_string_to_metric_families(body)}
     for family in FAMILIES:
         shown_ = found[family.name.removesuffix("_total")]
         assert (shown_.type, bool(shown_.samples)) == (family.kind, True), family.name
@@ -109,8 +109,8 @@ async def test_ipv6(process: Process):
 async def test_a_foreign_name_is_turned_away_and_a_configured_one_is_not(process: Process):
     async with shown(process, "127.0.0.1:0", "kasa-pc") as (listening, address):
         assert (await asked(address, "/livez", host="evil.example"))[0] == 400
-        status, _, said = await asked(address, "/metrics", host="evil.example")
-        assert (status, "web.hosts" in said) == (400, True)
+        status, _, body = await asked(address, "/metrics", host="evil.example")
+        assert (status, "web.hosts" in body) == (400, True)
         assert (await asked(address, "/livez", host="kasa-pc:8480"))[0] == 200
         listening.use(at("127.0.0.1:0"))
         async with asyncio.timeout(60):
@@ -123,8 +123,8 @@ async def test_odd_requests_find_nothing(process: Process):
     found = []
     async with shown(process) as (_, address):
         for method, path, _ in ODD:
-            status, head, said = await asked(address, path, method)
-            assert ("location:" in head, "root:" in said) == (False, False)
+            status, head, body = await asked(address, path, method)
+            assert ("location:" in head, "root:" in body) == (False, False)
             found.append((method, path, status))
     assert found == ODD
 
@@ -160,7 +160,7 @@ RUBBISH = [
 ]
 
 
-async def test_rubbish_is_told_so_and_the_next_one_is_answered(process: Process, caplog: pytest.LogCaptureFixture):
+async def test_rubbish_is_refused_and_the_next_request_is_answered(process: Process, caplog: pytest.LogCaptureFixture):
     async with shown(process) as (_, address):
         for raw in RUBBISH:
             answer = await sent(address, raw, only=True)
@@ -198,11 +198,11 @@ def test_a_host_is_known_by_its_name_or_is_an_address() -> None:
 # ---- who asks slowly -------------------------------------------------------------------------------------------------
 
 
-async def hanging(address: tuple[str, int], number: int, said: bytes = b"GET /live"):
+async def hanging(address: tuple[str, int], number: int, body: bytes = b"GET /live"):
     """Connections on which something began and does not go on."""
     made = [await asyncio.open_connection(*address) for _ in range(number)]
     for _, writer in made:
-        writer.write(said)
+        writer.write(body)
     return made
 
 
@@ -212,7 +212,7 @@ async def let_go(made) -> None:
     await asyncio.sleep(0)
 
 
-async def test_who_opens_many_keeps_nobody_out(process: Process, monkeypatch: pytest.MonkeyPatch):
+async def test_many_open_connections_keep_no_client_out(process: Process, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(server, "LIFE_S", 3600.0)  # their time is not what ends them
     async with shown(process) as (_, address):
         before = descriptors()
@@ -234,7 +234,7 @@ async def test_a_connection_has_an_end(process: Process, monkeypatch: pytest.Mon
         await until(lambda: descriptors() <= before)
 
 
-async def test_who_reads_nothing_holds_nothing_up(process: Process):
+async def test_a_client_that_reads_nothing_holds_nothing_up(process: Process):
     process.metrics.know([f"account-{number}" for number in range(3000)])
     async with shown(process) as (_, address):
         with socket.create_connection(address) as deaf:
@@ -245,7 +245,7 @@ async def test_who_reads_nothing_holds_nothing_up(process: Process):
             assert (await asked(address, "/livez"))[0] == 200
 
 
-async def test_a_stop_waits_for_nobody(
+async def test_a_stop_waits_for_no_client(
     process: Process, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ):
     go_on, under_way = asyncio.Event(), []
@@ -272,7 +272,7 @@ def descriptors() -> int:
     return sum(1 for _ in Path("/proc/self/fd").iterdir())
 
 
-async def test_who_opens_many_and_says_nothing_takes_no_more_than_his_places(
+async def test_a_client_that_opens_many_and_sends_nothing_takes_its_own_places_alone(
     process: Process, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(server, "HANDSHAKE_S", 3600.0)
@@ -296,7 +296,9 @@ async def test_who_opens_many_and_says_nothing_takes_no_more_than_his_places(
 # ---- the address -----------------------------------------------------------------------------------------------------
 
 
-async def test_an_address_that_is_taken_is_told_once_and_tried_again(process: Process, monkeypatch: pytest.MonkeyPatch):
+async def test_an_address_that_is_taken_is_logged_once_and_tried_again(
+    process: Process, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr(listening_module, "AGAIN_S", 0.01)
     tries: list[object] = []
     start = server.Server.start
@@ -352,7 +354,8 @@ async def test_the_same_address_stays_open_and_another_one_replaces_it(process: 
         writer.close()
 
 
-def test_with_it_off_nothing_of_it_is_loaded() -> None:
+def test_with_it_off_nothing_of_it_is_loaded_nor_what_another_database_needs() -> None:
+    """Megabytes, and a tenth of a start."""
     program = """
 import asyncio, sys
 import orderbridge.service, orderbridge.cli
@@ -366,7 +369,8 @@ async def main():
     task.cancel()
 
 asyncio.run(main())
-print({"uvicorn", "starlette", "prometheus_client"} & set(sys.modules))
+others = {"psycopg", "pymysql", "alembic", "sqlalchemy.dialects.postgresql", "sqlalchemy.dialects.mysql"}
+print((others | {"uvicorn", "starlette", "prometheus_client"}) & set(sys.modules))
 import orderbridge.web.server, orderbridge.daemon
 print([name for name in sys.modules if "board" in name and "tables" not in name])
 """
