@@ -1,11 +1,11 @@
-"""The daemon as a service: its signals, its configuration read anew, and its place when another one works already.
+"""Runs the daemon as a systemd service: signals, reloads, and waiting while another daemon works.
 
 Rules of this file:
-- The event loop never waits for a database. What opens one, or asks for the right to work, does so in a thread that is
-  left behind when a SIGTERM comes or the time is up.
-- A reload makes the next daemon ready beside the one that works, which goes on until then; what cannot be made ready
-  changes nothing.
-- systemd hears RELOADING and then always READY, whatever became of it. STOPPING it hears only at the end.
+
+- The event loop never waits for a database. Opening one, or taking the leader lock, runs in a thread, which is
+  abandoned at a SIGTERM or a timeout.
+- A reload prepares the next daemon while the current one works. If that fails, nothing changes.
+- After RELOADING systemd always gets READY, even if the reload failed. STOPPING is sent only at the end.
 """
 
 import asyncio
@@ -34,28 +34,28 @@ from orderbridge.store.workers import detached
 from orderbridge.texts import read_ahead, say, sentence
 from orderbridge.web.listening import Listening, Pages
 
-ASK_S = 1.0  # between two tries to become the one that works
-GUARD_S = 5.0  # between two questions whether we still are
+ASK_S = 1.0  # between two tries to take the leader lock
+GUARD_S = 5.0  # between two checks that we still hold it
 ALIVE_S = 2.0  # between two messages to systemd's watchdog, which waits for half a minute
-SHOWN_WITHIN_S = 3.0  # of the start, whatever the database says
+SHOWN_WITHIN_S = 3.0  # the web server starts at the latest this long after the start
 POLLED_S = 0.25  # for a first poll to be answered
-OPEN_WITHIN_S = 20.0  # a reload: for a disk or a database that does not answer
+OPEN_WITHIN_S = 20.0  # timeout of a reload, for a disk or a database that does not answer
 
 _log = structlog.get_logger(__name__)
 
 
 class Service:
-    """Runs daemons one after another, as signals and the other daemons of the database say."""
+    """Runs one daemon after another, controlled by signals and by other daemons on the database."""
 
     def __init__(self, settings: config.Settings, load: Callable[[], config.Settings]) -> None:
         self._settings = settings
         self._load = load
         self._name = liveness.name_of(settings.source.file)
-        self.extensions: dict[str, Extension] = {}  # by name, once a configuration needs them
-        self._daemon: Daemon | None = None  # the one at work
+        self.extensions: dict[str, Extension] = {}  # loaded ones, by name
+        self._daemon: Daemon | None = None  # the current one
         self._next: Daemon | None = None  # made ready by a reload
         self._leader: RightToWork | None = None
-        self._called = asyncio.Event()  # by a reload: the one that waits or works has to give way
+        self._called = asyncio.Event()  # set by a reload: the waiting or working daemon must end
         self._ending = False
         self._serving: asyncio.Task[None] | None = None
         self._shown: asyncio.Task[None] | None = None
@@ -66,7 +66,7 @@ class Service:
         self._kept = Kept(self._metrics, page=lambda: self._listening.page)
 
     async def run(self) -> None:
-        """Until SIGTERM or SIGINT. SIGHUP: what is in flight is finished, and it goes on by what `load` gives."""
+        """Run until SIGTERM or SIGINT. After SIGHUP it continues with the settings from `load`."""
         loop = asyncio.get_running_loop()
         for number, heard in ((signal.SIGTERM, self._end), (signal.SIGINT, self._end), (signal.SIGHUP, self._reload)):
             loop.add_signal_handler(number, heard)
@@ -88,7 +88,7 @@ class Service:
             await self._drop_leader()
 
     async def _say_alive(self) -> None:
-        """To systemd's watchdog, as long as the event loop turns and nothing hangs, whatever the daemon is at."""
+        """Notify systemd's watchdog as long as the event loop runs and nothing hangs."""
         before: str | None = None
         while True:
             hung = self.hung()
@@ -102,15 +102,15 @@ class Service:
     # ---- for whoever asks over HTTP (web.listening) ------------------------------------------------------------------
 
     def hung(self) -> str | None:
-        """What hangs, so that a restart would help; None: nothing does."""
+        """What hangs, so that a restart would help, or None."""
         return None if self._daemon is None else self._daemon.hung()
 
     def readiness(self) -> Readiness:
-        """Whether it works on the database, and how. One that waits for another is not ready."""
+        """The daemon's readiness. A service that waits for another daemon is not ready."""
         return Readiness() if self._daemon is None else self._daemon.report.readiness()
 
     def measured(self) -> Metrics:
-        """All numbers, those that are read included."""
+        """The metrics with current gauges."""
         self._metrics.set(WORKING, to=0)
         if self._daemon is not None:
             self._daemon.report.measure()
@@ -118,7 +118,7 @@ class Service:
         return self._metrics
 
     def pages(self) -> list[Pages]:
-        """Of the extensions that the configuration needs."""
+        """The pages of the extensions that the configuration needs."""
         found = [self.extensions[name].pages() for name in self._settings.extensions]
         return [one for one in found if one is not None]
 
@@ -136,7 +136,7 @@ class Service:
     # ---- working -----------------------------------------------------------------------------------------------------
 
     def _say(self) -> str:
-        """To `orderbridge healthcheck`."""
+        """The answer for `orderbridge healthcheck`."""
         hung = self.hung()
         status = "" if self._daemon is None else self._daemon.upkeep.status
         return f"{liveness.ALIVE if hung is None else f'hung: {hung}'}\n{status}\n"
@@ -145,25 +145,25 @@ class Service:
         while not self._ending:
             daemon, self._next = self._next, None
             daemon = daemon or await self._make_ready(self._settings)
-            if self._shown is None:  # not before: of a start that ends here, the log's first line is the reason
+            if self._shown is None:  # after a failed start, its reason should be the first line of the log
                 self._shown = asyncio.create_task(self._show())
-            if self._next is None:  # else a reload was quicker: this one gives way before it begins
+            if self._next is None:  # else a reload came first, and this one ends at once
                 self._called.clear()
             try:
                 if await self._may_work(await self._leader_of(daemon)):
                     await self._work(daemon)
-            except Fenced:  # as if it had been killed: what it held is another replica's, or is asked for anew
+            except Fenced:  # start again, like after a kill
                 await self._drop_leader()
                 self._kept.cooldowns.keep(())
             finally:
                 daemon.database.close()
 
     async def _make_ready(self, settings: config.Settings) -> Daemon:
-        """A daemon that can work: what cannot be used shows here. Raises OrderbridgeError."""
+        """Make a daemon that can work with these settings. Raises OrderbridgeError."""
         for name in settings.extensions:
             if name not in self.extensions:
                 self.extensions[name] = (await detached(partial(named, name)))()
-        await detached(read_ahead)  # with the sentences of extensions; what was read before is not read again
+        await detached(read_ahead)  # the sentences, with those of extensions
         database = await detached(partial(_open, settings), unwanted=Database.close)
         try:
             daemon = Daemon(settings, database=database, kept=self._kept)
@@ -174,7 +174,7 @@ class Service:
         return daemon
 
     async def _show(self) -> None:
-        """Orders come first: what listens takes a tenth of a second of a core to load, and the first poll waits for none."""
+        """Start the web server after the first polls, because loading it takes a tenth of a second of CPU time."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(SHOWN_WITHIN_S):
                 await self._kept.begun.wait()
@@ -182,7 +182,7 @@ class Service:
         await self._listening.run()
 
     async def _leader_of(self, daemon: Daemon) -> RightToWork:
-        """It is kept over a reload: one that waits must not come in between."""
+        """The leader lock. It is kept during a reload, so that a waiting daemon cannot take it."""
         leader = daemon.roster.right_to_work(daemon.database, self._leader)
         if leader is not self._leader:
             await self._drop_leader()
@@ -195,14 +195,14 @@ class Service:
             await detached(leader.close)
 
     async def _may_work(self, leader: RightToWork) -> bool:
-        """Wait for the right to work, also while the server is away. False: a reload came first."""
+        """Wait for the leader lock, also while the database server is down. Returns False if a reload came first."""
         waiting = False
         while not self._called.is_set():
             try:
                 if await detached(leader.take):
-                    return not self._called.is_set()  # it may have come while we asked
+                    return not self._called.is_set()  # a reload may have come meanwhile
             except DBAPIError:
-                if not waiting:  # at the start it ends the program with its message
+                if not waiting:  # an error at the start ends the program
                     raise
             if not waiting:
                 waiting = True
@@ -232,8 +232,8 @@ class Service:
             await asyncio.gather(guard, return_exceptions=True)
 
     async def _watch(self, daemon: Daemon, leader: RightToWork) -> None:
-        """Stop in order when another daemon has taken our place while the server was away."""
-        while not await detached(leader.is_lost):  # noqa: ASYNC110 - only asking tells
+        """Stop in order if another daemon took the lock while the database server was down."""
+        while not await detached(leader.is_lost):  # noqa: ASYNC110 - there is no event for it
             await asyncio.sleep(GUARD_S)
         _log.error("daemon.replaced", reason=say("log.replaced"))
         daemon.stop()
@@ -255,12 +255,12 @@ class Service:
             self._reloading = asyncio.create_task(self._make_next())
 
     async def _make_next(self) -> None:
-        """A configuration that cannot be used changes nothing. One SIGHUP more meanwhile: all is read once more."""
+        """Prepare the next daemon. An unusable configuration changes nothing. Another SIGHUP meanwhile starts again."""
         while self._reload_wanted:
             self._reload_wanted = False
             try:
                 async with asyncio.timeout(OPEN_WITHIN_S):
-                    settings = await detached(self._load)  # it reads files whose disk may hang
+                    settings = await detached(self._load)  # the disk may hang
                     made = await self._make_ready(settings)
             except OrderbridgeError as error:
                 _log.error("config.reload_failed", error=sentence(error))
@@ -269,7 +269,7 @@ class Service:
             except TimeoutError:
                 late = say("log.not_reloaded", seconds=f"{OPEN_WITHIN_S:.0f}")
                 _log.error("config.reload_failed", error=late)
-            except Exception as error:  # noqa: BLE001 - a fault of ours; systemd waits for READY all the same
+            except Exception as error:  # noqa: BLE001 - a bug; systemd still needs READY
                 _log.exception("config.reload_failed", error=type(error).__name__)
             else:
                 _log.info("config.reloaded")
@@ -298,7 +298,7 @@ def _open(settings: config.Settings) -> Database:
     except BaseException:
         database.close()
         raise
-    if unsafe is not None and database.dialect.unsafe_is_refused:  # one that becomes so later is waited for
+    if unsafe is not None and database.dialect.unsafe_is_refused:  # only at a start
         database.close()
         raise StoreError(unsafe.key, **unsafe.facts)
     return database

@@ -16,7 +16,7 @@ from orderbridge.actions import ACTIONS, ActionKind, Evidence, Subject
 from orderbridge.cli.main import program
 from orderbridge.model import Action, Attempt, Outcome, Verdict
 from orderbridge.rules.outbox_rows import argument_problem, lane_of
-from orderbridge.rules.retry import MOST_RESENDS, RetryPolicy, decide
+from orderbridge.rules.retry import MAX_RESENDS, RetryPolicy, decide
 from orderbridge.store import unfinished
 from orderbridge.store.unfinished import ServerClock
 from orderbridge_sandbox import Fault, When
@@ -96,7 +96,7 @@ async def test_a_row_as_the_table_takes_it_is_right_and_has_a_lane_of_its_own(sh
 def test_each_end_that_it_can_come_to_is_told_in_both_languages(action: Action):
     now, policy = datetime(2026, 3, 4, tzinfo=UTC), RetryPolicy((2, 10, 60), 30, 0)
     for outcome in Outcome:
-        for times in range(1, MOST_RESENDS + 2):
+        for times in range(1, MAX_RESENDS + 2):
             made = decide(action, [Attempt(outcome, "order_not_found")] * times, now=now, policy=policy, retry_at=now)
             if isinstance(made, Verdict) and made.code is not None:
                 said = {texts.text(made.code, language, state=made.state) for language in texts.LANGUAGES}

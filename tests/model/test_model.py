@@ -58,7 +58,7 @@ def test_without_anybody_else_nothing_ends_wrong(scene: Scene, monkeypatch: pyte
 @pytest.mark.parametrize("status", [CONFIRMED, IN_DELIVERY])
 def test_a_row_whose_resends_are_used_up_ends_true(status: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """With one resend in place of three, two faults are enough to use them up."""
-    monkeypatch.setattr(retry, "MOST_RESENDS", 1)
+    monkeypatch.setattr(retry, "MAX_RESENDS", 1)
     scene = Scene(rows=1, faults=3, crashes=0, status=status, all_faults=False)
     found = explore(Machine(deeper(scene), monkeypatch))
     assert found.wrong == {}, found.told()

@@ -39,7 +39,7 @@ from orderbridge.model import (
     Verdict,
 )
 from orderbridge.rules.retry import (
-    MOST_RESENDS,
+    MAX_RESENDS,
     UNREADABLE,
     AwaitPoll,
     Decision,
@@ -504,7 +504,7 @@ def test_whatever_a_row_meets_it_is_sent_four_times_at_most_and_its_end_has_a_re
     life = live(action, order, met)
     verdict = life.verdict
     assert not {OK, REFUSED} & {attempt.outcome for attempt in life.history[:-1]}, "sent again after its answer"
-    assert counted(life.history) <= 1 + MOST_RESENDS == 4
+    assert counted(life.history) <= 1 + MAX_RESENDS == 4
     if verdict is None:
         return
     if verdict.state != ActionState.DONE:

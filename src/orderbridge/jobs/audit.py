@@ -1,6 +1,7 @@
 """Checks the promises (README.md, What is promised) on the tables: each as a query for the rows that contradict it.
 
-Promise 3 leaves nothing in the tables. Requests that were made before `actions retry` count as in rules.retry: not at all.
+Promise 3 leaves nothing in the tables. Requests that were made before `actions retry` count as in rules.retry: not at
+all.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,7 +16,7 @@ from orderbridge.config import Settings
 from orderbridge.jobs.outbox_reader import view_of
 from orderbridge.model import ActionState, KnownBy, LastChange, Outcome
 from orderbridge.rules.outbox_rows import expiry
-from orderbridge.rules.retry import LOOK_WITHIN, MOST_RESENDS
+from orderbridge.rules.retry import LOOK_WITHIN, MAX_RESENDS
 from orderbridge.store.own_tables import daemon
 from orderbridge.store.tables import actions, attempts, events, orders, unfinished
 
@@ -49,7 +50,10 @@ class Audit:
 
 
 def audit(connection: Connection, settings: Settings, since: datetime) -> Audit:
-    """Check the orders that were received, and the rows that were inserted, since then. At most 100 findings of a kind."""
+    """Check the orders that were received, and the rows that were inserted, since then.
+
+    At most 100 findings of a kind.
+    """
     found = [
         Finding(promise, code, row.payment_key, row.id, row.at_utc)
         for promise, code, query in (*_of_orders(since), *_of_ends(since), *_of_requests(since))
@@ -149,7 +153,7 @@ def _of_requests(since: datetime) -> Iterator[Check]:
     yield 6, "sent_after_answer", tried.where(is_definite, has_later)
     is_counted = func.coalesce(attempts.c.outcome, "").not_in((Outcome.UNAUTHORIZED, Outcome.RATE_LIMITED))
     by_row = tried.where(is_counted).group_by(actions.c.id, actions.c.payment_key, actions.c.created_utc)
-    yield 6, "sent_too_often", by_row.having(func.count() > 1 + MOST_RESENDS)
+    yield 6, "sent_too_often", by_row.having(func.count() > 1 + MAX_RESENDS)
 
 
 def _without_end(connection: Connection, settings: Settings, since: datetime) -> Iterator[Finding]:

@@ -304,12 +304,12 @@ class Outbox:
 
     def _must_recover(self) -> bool:
         is_due = self._recover_at <= self._clock.monotonic()
-        return self.executor.in_doubt or is_due or self.queue.stray or self.reader.is_behind
+        return self.executor.in_doubt or is_due or self.queue.has_orphan or self.reader.is_behind
 
     async def recover(self) -> None:
         """Write the unknown outcome of orphaned rows: the program or the database stopped before theirs was written."""
         self.reader.follow_roster()
-        self.executor.in_doubt = self.queue.stray = False
+        self.executor.in_doubt = self.queue.has_orphan = False
         mine = self.queue.on_wire()  # before reading, during which outcomes may be written
         lost = await self._database.read(lambda tx: self._lost(tx, mine))
         recovered, failed = await write_batch(self._database, self.writer.lose, lost)

@@ -1,18 +1,18 @@
-"""The problems: their codes with everything that is true of each, and what follows from those that are open.
+"""Defines all problem codes with their properties, and decides which changes of problems are reported.
 
-The sentences for people are in sentences/health.toml. A new code is one row of Code and its sentences. Open problems make
-the status of each account, green, yellow or red, and whether the daemon is ready. A daemon whose marketplace is down is
-alive and not ready: no restart would help it (observe.liveness).
+A new code needs one row in `Code` and its sentences in sentences/health.toml. The open problems also determine the
+status of each account (green, yellow or red) and the readiness. While the marketplace is down, the daemon is alive but
+not ready, because a restart would not help (observe.liveness).
 
-`OpenProblems` decides which changes of a problem are reported: its beginning, that it gets worse, and its end.
-- `announced` is what the log reported last, `seen` is what is so. A difference is reported at the next check, unless
-  the problem flaps.
-- Of a problem that comes and goes at most FLAP_LIMIT messages leave in ten minutes. What is held back is reported when
-  its time has come, if it is still so. A problem that is worse than all that was reported in these ten minutes never waits.
-- A problem behind another one neither begins nor gets worse, and if it was open it stays open.
-- Times are of the monotonic clock: the wall clock may be set.
-- The alarm command hears of the same changes; what it has not heard yet is the difference between what is open here and
-  what it has heard (`unheard`).
+`OpenProblems` reports the beginning, the worsening and the end of a problem:
+
+- `announced` is what the log reported last; `seen` is the current state. A difference is reported at the next check,
+  unless the problem flaps.
+- A flapping problem causes at most FLAP_LIMIT messages in ten minutes. A held-back change is reported afterwards, if it
+  still holds. A rank higher than all reported in these ten minutes is reported at once.
+- A problem that is suppressed by another one neither begins nor gets worse, and stays open if it was open.
+- Times are monotonic, because the wall clock may be set.
+- The alarm command gets the same changes. `unheard` is the difference between the open problems and those it was told.
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -23,11 +23,11 @@ from operator import attrgetter
 from typing import Self
 
 SOON = timedelta(days=14)  # before a certificate's end
-PAGE_SUBJECT = "web"  # as the configuration calls it
+PAGE_SUBJECT = "web"  # the table of the configuration
 
 FLAP_WINDOW_S = 600.0
 FLAP_LIMIT = 2  # beginnings and ends of one problem within that time
-ALIKE_LIMIT = 5  # up to so many of one kind at one check are reported one by one; of more, so many are named
+ALIKE_LIMIT = 5  # up to this many similar problems are reported one by one; of more, this many are named
 
 Key = tuple["Code", str]
 Rank = tuple[bool, int]
@@ -36,23 +36,26 @@ _RANK = attrgetter("rank")
 
 
 class Severity(StrEnum):
-    """SEVERE: orders are lost, late or cooked in vain while it lasts."""
+    """SEVERE: meanwhile orders are lost, late or cooked in vain.
+
+    WARNING: a person is needed, but it does not get worse.
+    """
 
     WARNING = "warning"
     SEVERE = "severe"
 
 
 class Cause(Enum):
-    """What others may follow from (rules.health)."""
+    """Kinds of problems that cause others (rules.health)."""
 
-    CUT_OFF = auto()  # its account from the service: its rows wait, and what they would have answered is overdue
-    NO_LIST = auto()  # the line is there, and the service gives it no list of orders
-    NO_DATABASE = auto()  # the daemon cannot write: no poll is made, no row is sent, and no till writes either
-    PAGE = auto()  # no tablet can open the board, where it is severe: then it cannot be heard
+    CUT_OFF = auto()  # the account cannot reach the marketplace: its rows wait, and its orders are not answered
+    NO_LIST = auto()  # the marketplace is reachable but returns no list of orders
+    NO_DATABASE = auto()  # the database cannot be written: no polls, no sent rows, no writes of a till
+    PAGE = auto()  # tablets cannot open the board
 
 
 class Link(StrEnum):
-    """Where the chain from the tablet to the orders is broken."""
+    """The part between the tablet and the marketplace that is broken."""
 
     DATABASE = "database"
     DAEMON = "daemon"
@@ -64,19 +67,15 @@ class Link(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What is true of a code.
-
-    `severity`: the worst, of a code that may be more or less bad. A WARNING needs a person, and nothing is getting
-    worse meanwhile.
-    """
+    """The properties of a code. `severity` is the worst if it varies."""
 
     severity: Severity
-    link: Link | None = None  # None: it breaks none
+    link: Link | None = None  # None: no part is broken
     _: KW_ONLY
-    cause: Cause | None = None  # what it is to others
-    behind: frozenset[Cause] = frozenset()  # what it follows from
-    of_the_daemon: bool = False  # the daemon at work alone can know it, and others read of it
-    by_time_alone: bool = False  # a daemon that has just started cannot know it
+    cause: Cause | None = None  # which other problems it causes
+    behind: frozenset[Cause] = frozenset()  # the causes that suppress it
+    of_the_daemon: bool = False  # only the running daemon can detect it; other programs read it from the table
+    by_time_alone: bool = False  # a daemon that has just started cannot detect it
 
 
 _SEVERE, _WARNING = Severity.SEVERE, Severity.WARNING
@@ -85,7 +84,7 @@ _CUT_OFF = _NO_DATABASE | {Cause.CUT_OFF}
 
 
 class Code(StrEnum):
-    """What can be wrong, and everything that is true of it. Codes are stable."""
+    """All problem codes. They are stable."""
 
     kind: Kind
 
@@ -100,7 +99,7 @@ class Code(StrEnum):
     LINE_REFUSED = "line_refused", Kind(_SEVERE, Link.INTERNET, cause=Cause.CUT_OFF)
     LINE_TIMEOUT = "line_timeout", Kind(_SEVERE, Link.INTERNET, cause=Cause.CUT_OFF)
     LINE_PROXY = "line_proxy", Kind(_SEVERE, Link.INTERNET, cause=Cause.CUT_OFF)
-    UNREACHABLE = "unreachable", Kind(_SEVERE, Link.INTERNET, cause=Cause.CUT_OFF)  # a dead line of any other kind
+    UNREACHABLE = "unreachable", Kind(_SEVERE, Link.INTERNET, cause=Cause.CUT_OFF)  # any other network error
     POLL_FAILING = "poll_failing", Kind(_SEVERE, Link.MARKETPLACE, cause=Cause.NO_LIST, behind=_NO_DATABASE)
     LIST_FULL = "list_full", Kind(_SEVERE, Link.MARKETPLACE, behind=_NO_DATABASE, of_the_daemon=True)
     COOLDOWN_TAKEN = "cooldown_taken", Kind(_SEVERE, Link.MARKETPLACE, cause=Cause.NO_LIST)
@@ -160,13 +159,12 @@ NO_DATABASE = frozenset(code for code in Code if code.kind.cause is Cause.NO_DAT
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong now.
+    """An open problem.
 
-    `subject`: an account, an order's payment_key, an outbox row's id; empty where it concerns all. `since` is None
-    where it cannot be known. `detail`: the error's own words, where there are any; an answer's may hold a customer's name,
-    so `status` shows it, and neither the log nor a message does. `level` grows while it gets worse. `account`: whose
-    it is. `facts` stand in the sentences; they are our own words and numbers. `behind`: the cause that this one follows
-    from: it is no problem of its own as long as that one is open.
+    `subject`: an account, a payment_key or the id of an outbox row; empty if it concerns all. `since`: None if unknown.
+    `detail`: the error's text. Since it may hold a customer's name, only `status` shows it, not the log or a message.
+    `level` grows while the problem gets worse. `account`: the affected account. `facts` fill the sentences, and are our
+    own words and numbers. `behind`: the problem that causes, and so suppresses, this one.
     """
 
     code: Code
@@ -182,12 +180,12 @@ class Problem:
 
     @property
     def key(self) -> tuple[Code, str]:
-        """What makes it this problem and no other."""
+        """The identity of the problem."""
         return self.code, self.subject
 
     @property
     def rank(self) -> tuple[bool, int]:
-        """How bad it is: one that grows escalates."""
+        """How bad it is; a growing rank is an escalation."""
         return self.severity == Severity.SEVERE, self.level
 
 
@@ -201,7 +199,7 @@ class Lamp(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class AccountStatus:
-    """`problem`: why; None of a green account, and of one that has not been polled yet."""
+    """The status of an account. `problem`: the reason; None if green, or not polled yet."""
 
     lamp: Lamp
     problem: Problem | None = None
@@ -211,9 +209,9 @@ WELL, STARTING = AccountStatus(Lamp.GREEN), AccountStatus(Lamp.YELLOW)
 
 
 def account_statuses(accounts: Iterable[str], found: Iterable[Problem]) -> dict[str, AccountStatus]:
-    """By account. A problem without an account applies to all of them.
+    """The status of each account. A problem without an account applies to all accounts.
 
-    `found`: with what is behind another problem. An account of a daemon that has just started is behind itself.
+    `found` includes suppressed problems. The problem of a newly started account is suppressed by itself.
     """
     worst: dict[str | None, Problem] = {}
     starting: set[str | None] = set()
@@ -238,7 +236,7 @@ def lamp_of(one: Problem) -> Lamp:
 
 @dataclass(frozen=True, slots=True)
 class Readiness:
-    """`is_working`: False while it starts, or while another process works on the database."""
+    """The readiness. `is_working`: False during a start, and while another process works on the database."""
 
     is_working: bool = False
     database_answers: bool = False
@@ -247,12 +245,12 @@ class Readiness:
 
     @property
     def is_ready(self) -> bool:
-        """The one word."""
+        """Whether /readyz answers with success."""
         return self.is_working and self.database_answers and self.is_polled
 
     @property
     def severe(self) -> dict[str, int]:
-        """The codes of severe problems, and how many of each there are."""
+        """The codes of severe problems with their counts."""
         found: dict[str, int] = {}
         for one in self.problems:
             if one.severity == Severity.SEVERE:
@@ -262,22 +260,22 @@ class Readiness:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """How it stands. `failed`: why the newest configuration is not what is served, since when, and in the error's words."""
+    """The state of the web page. `failed`, `since` and `error`: why the newest configuration is not served."""
 
     is_served: bool = False
     has_board: bool = False
-    ends: datetime | None = None  # the certificate that is in use
+    ends: datetime | None = None  # expiry of the certificate in use
     failed: Code | None = None
     since: datetime | None = None
     error: str = ""
-    reason: str = ""  # why, where it lies with the machine: a key of the sentences of `line`
+    reason: str = ""  # if the machine is the cause: a key in sentences/line.toml
 
 
 def page_problems(page: Page, now: datetime) -> Iterator[Problem]:
-    """What is wrong with the page at `[web] listen`.
+    """The problems of the page at `[web] listen`.
 
-    Where the board is on it, it is severe when no tablet can open it: then orders are not heard. Who reads figures there
-    notices by himself; of an address that is taken only the board reports. A certificate is reported before its end.
+    With the board, a page that no tablet can open is severe, because new orders are not noticed. Without the board, an
+    address in use is not reported. A certificate is reported before it expires.
     """
     if page.failed is not None and (page.has_board or page.failed != Code.PAGE_NOT_SERVED):
         severity = _page_severity(page, is_shut=not page.is_served)
@@ -293,11 +291,11 @@ def _page_severity(page: Page, *, is_shut: bool) -> Severity:
     return Severity.SEVERE if page.has_board and is_shut else Severity.WARNING
 
 
-# ---- which changes are reported -----------------------------------------------------------------------------------------
+# ---- which changes are reported --------------------------------------------------------------------------------------
 
 
 class EventKind(StrEnum):
-    """What has happened to a problem."""
+    """The kinds of changes."""
 
     BEGAN = "began"
     ESCALATED = "escalated"
@@ -306,7 +304,10 @@ class EventKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One message. `seconds`: at its end, for how long the problem was open. `flapped`: so often it came and went unreported."""
+    """One reported change.
+
+    `seconds`: how long an ended problem was open. `flapped`: how often it recurred unreported.
+    """
 
     kind: EventKind
     problem: Problem
@@ -317,20 +318,20 @@ class Event:
 
 @dataclass(slots=True)
 class History:
-    """What was reported of one problem."""
+    """The reports about one problem in the log."""
 
     problem: Problem
     began: float
     announced: Rank = NOT_OPEN
     seen: bool = False  # open at the last check
-    returns: int = 0  # unreported ones
-    flapped: int = 0  # `returns` at its last beginning
-    messages: list[tuple[float, Rank]] = field(default_factory=list)  # beginnings and ends of the last ten minutes
+    returns: int = 0  # unreported beginnings
+    flapped: int = 0  # `returns` at its last reported beginning
+    messages: list[tuple[float, Rank]] = field(default_factory=list)  # reported in the last ten minutes
 
 
 @dataclass(slots=True)
 class Heard:
-    """What the alarm command has heard of one problem. `rank`: how bad it was then; NOT_OPEN: the command failed."""
+    """The last report about one problem to the alarm command. `rank`: its rank then; NOT_OPEN: the command failed."""
 
     problem: Problem
     rank: Rank
@@ -338,33 +339,33 @@ class Heard:
 
 
 class OpenProblems:
-    """What was reported of the problems, in the log and by the alarm command."""
+    """The problems as they were reported to the log and to the alarm command."""
 
     def __init__(self) -> None:
         self._histories: dict[Key, History] = {}
         self._heard: dict[Key, Heard] = {}
 
     def check(self, found: Iterable[Problem], monotonic: float) -> list[Event]:
-        """What the log is to report now. `found`: all, also what is behind another problem."""
+        """The events to log now. `found` includes suppressed problems."""
         seen = {one.key: one for one in found}
         began = [self._of_open(one, monotonic) for one in seen.values() if one.behind is None]
         over = [self._of_gone(key, monotonic) for key in [*self._histories] if key not in seen]
         return [event for event in (*began, *over) if event is not None]
 
     def open(self) -> dict[Key, Problem]:
-        """What the log has reported and is not over."""
+        """The problems that are open in the log."""
         return {key: one.problem for key, one in self._histories.items() if one.announced != NOT_OPEN}
 
     def remember(self, reported: Iterable[Problem], monotonic: float) -> None:
-        """What the alarm command has heard from the daemon before this one."""
+        """Take the problems that the previous daemon reported to the alarm command."""
         self._heard |= {one.key: Heard(one, one.rank, monotonic) for one in reported}
 
     def heard(self) -> dict[Key, Rank]:
-        """How bad each problem was when the command last heard of it; without those whose end it has heard."""
+        """The last reported rank of each problem whose end the command was not told."""
         return {key: one.rank for key, one in self._heard.items() if one.rank != NOT_OPEN}
 
     def unheard(self, kept: Collection[Key], now: float, *, severe_only: bool = False) -> list[Event]:
-        """What the command does not know yet, one event for each problem. `kept`: behind another one, so it does not end."""
+        """The events that the command was not told, one for each problem. `kept`: suppressed ones, which do not end."""
         events, opened = [], set()
         for key, one in self._histories.items():
             if one.announced == NOT_OPEN or (severe_only and one.problem.severity != Severity.SEVERE):
@@ -380,7 +381,7 @@ class OpenProblems:
         return [*events, *(Event(EventKind.ENDED, one.problem, seconds=now - one.began) for one in over)]
 
     def sent(self, events: Iterable[Event], *, failed: bool = False) -> None:
-        """The command was run with these. If it failed it may have worked all the same: then it hears of the end, too."""
+        """Note that the command was run. Even if it failed it may have had an effect, so it is told the end, too."""
         for one in events:
             key, problem = one.problem.key, one.problem
             if failed:
@@ -413,7 +414,7 @@ class OpenProblems:
         one.seen = False
         _forget_old(one, now)
         if one.announced == NOT_OPEN:
-            if not one.messages:  # calm for ten minutes
+            if not one.messages:  # unchanged for ten minutes
                 del self._histories[key]
             return None
         if len(one.messages) >= FLAP_LIMIT:
@@ -428,7 +429,7 @@ def _forget_old(one: History, now: float) -> None:
 
 
 def alike(events: Iterable[Event], most: int = ALIKE_LIMIT) -> list[list[Event]]:
-    """One list for each message: what many have in common is reported in one."""
+    """Group events into messages: more than `most` similar events share one."""
     kinds: dict[tuple[EventKind, Code, bool], list[Event]] = {}
     for one in events:
         kinds.setdefault((one.kind, one.problem.code, one.problem.rank[0]), []).append(one)

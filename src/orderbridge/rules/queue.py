@@ -1,22 +1,22 @@
-"""The unfinished rows of the outbox in memory: which may leave, which end unsent, when to read again.
+"""Holds the unfinished outbox rows in memory, and decides which may be sent, which end unsent, and when.
 
-A row that is put in belongs to a lane, and of each lane one row at most may leave:
+Each row belongs to a lane. At most one row of a lane, its head, may be sent:
 
     the rows of a lane, by id        3 accept (unresolved)   7 on_the_way   9 cancel
-    the head                         whatever was sent goes first, else the lowest id
-    the head may leave               at once, or when its next_attempt_utc has come
-    any row may end unsent           expired, withdrawn, superseded by a later one, refused by what it says
-    the head may end unsent          by its order: unknown, over, carried by others, or already where the action leads
+    the head                         the row that was sent already, else the lowest id
+    the head may be sent             at once, or at its next_attempt_utc
+    any row may end unsent           expired, withdrawn, superseded by a later row, refused for its arguments
+    the head may end unsent          by its order: unknown, ended, with another courier, or already in the target status
 
-What happens to a row makes its lane *changed*: it was put in, given back, dropped, its time has come. `ends` reviews
-the changed lanes and no others, so that a row costs the same whether 300 wait or 200,000. A head that may leave
-stands in the queue of its account, by priority and id, from which `accounts.take` takes it. Only the queues of open
-accounts are read, and of each only the first row, so that neither a long queue nor a paused account costs the others
-anything. A row that may not leave any more is passed over when it comes to the front.
+A lane is *changed* when a row of it was put in, given back or dropped, or is due. `ends` reviews only changed lanes, so
+that the cost of a row does not depend on the number of waiting rows. A head that may be sent is put into the queue of
+its account, sorted by priority and id, from which `accounts.take` takes it. `take` reads only the first rows of
+accounts that can send, so that long queues and paused accounts cost nothing. A row that may no longer be sent is
+skipped there.
 
-Nothing is decided about a row that is held (rules.outbox_rows) until it is given back or dropped. The table is the
-truth, and what stands here may be older: a claim reads the row again before it leaves, and what it finds changed comes
-back here to be decided. Nobody else decides.
+Nothing is decided about a held row (rules.outbox_rows) until it is given back or dropped. The table is authoritative,
+and the queue may be older. So a claim reads the row again, and a changed row comes back to the queue. All decisions are
+made here.
 """
 
 import heapq
@@ -53,7 +53,10 @@ _First = tuple[int, int, int, str]  # priority, rows of the account under way, i
 
 @dataclass(slots=True, eq=False)
 class Entry:
-    """One row of the queue. `account`: in whose queue it waits; None: not known yet. `expires`: seconds since 1970."""
+    """One row of the queue.
+
+    `account`: the queue that it waits in; None: not known yet. `expires`: seconds since 1970.
+    """
 
     row: OutboxRow
     account: str | None
@@ -61,37 +64,37 @@ class Entry:
     refusal: str | None
     expires: float
     standing: Standing = Standing.WAITING
-    is_next: bool = False  # it stands first in its lane, and its time has come
-    seen: int = 0  # by which reading of the table
+    is_next: bool = False  # it is the head of its lane, and due
+    seen: int = 0  # the last reading of the table that found it
 
     def __lt__(self, other: "Entry") -> bool:
         return self.expires < other.expires
 
     @property
     def is_free(self) -> bool:
-        """Whether it may be decided about: it is not held."""
+        """Whether it is not held, so that it may be decided about."""
         return self.standing not in _HELD
 
 
 class AccountQueues:
-    """The queues of all accounts, over the rows of a `Queue`: of each the rows that may leave, by priority and id."""
+    """For each account, the rows that may be sent, by priority and id."""
 
     def __init__(self, entries: Mapping[int, Entry]) -> None:
         self._entries = entries
         self._queues: dict[str, list[_Place]] = {}  # a heap for each account
-        self._blocked: list[Entry] = []  # they had to wait for something else than their time
+        self._blocked: list[Entry] = []  # due rows that `may_leave` refused
 
     def put(self, entry: Entry) -> None:
-        """It is next in its lane, and its time has come."""
+        """Add a head that is due."""
         place = ACTIONS[entry.row.action].priority, entry.row.id
         heapq.heappush(self._queues.setdefault(entry.account or "", []), place)
 
     def names(self) -> list[str]:
-        """The accounts of which a row may leave."""
+        """The accounts with rows that may be sent."""
         return list(self._queues)
 
     def rows(self, account: str) -> list[Entry]:
-        """The rows of an account whose turn it is, by id."""
+        """The rows of an account that may be sent, by id."""
         ids = sorted({row_id for _, row_id in self._queues.get(account, ())})
         return [self._entries[row_id] for row_id in ids if self._may_leave(row_id, account)]
 
@@ -103,11 +106,11 @@ class AccountQueues:
         is_open: Callable[[str], bool],
         may_leave: Callable[[Entry], bool],
     ) -> list[Entry]:
-        """The rows that leave now: by priority, then from the account that has the fewest under way, then by id.
+        """Take the next rows: by priority, then from the account with the fewest under way, then by id.
 
-        They are on the wire until they are dropped, given back or put aside. `most` of one account at once. `is_open`:
-        whether anything of an account can leave. `may_leave`: takes the row's lane, if it is free and nothing else is
-        waited for.
+        They are ON_THE_WIRE until they are dropped, given back or put aside. `most`: for one account at once.
+        `is_open`: whether an account can send. `may_leave` takes the row's lane, if it is free and nothing else
+        prevents it.
         """
         blocked, self._blocked = self._blocked, []
         for entry in blocked:
@@ -148,23 +151,23 @@ class AccountQueues:
 
 
 class Queue:
-    """All unfinished rows. It belongs to the event loop, and knows neither a clock nor a database."""
+    """All unfinished rows of this process. Used by the event loop only."""
 
     def __init__(self, view: View) -> None:
         self.view = view
         self._entries: dict[int, Entry] = {}
         self._lanes: dict[Lane, list[Entry]] = {}
         self._changed: dict[Lane, None] = {}
-        self.accounts = AccountQueues(self._entries)  # whose turn it is
+        self.accounts = AccountQueues(self._entries)
         self._waiting: list[tuple[datetime, int]] = []
         self._expiring: list[Entry] = []
-        self._aside: list[tuple[float, int]] = []  # by the time at which they come back
-        self.frontier: int | None = None  # every row up to this id is here; None: every row
-        self._beyond: dict[Lane, None] = {}  # their heads wait until all older rows are known
+        self._aside: list[tuple[float, int]] = []  # with the times at which they come back
+        self.frontier: int | None = None  # all rows up to this id are known; None: all rows
+        self._beyond: dict[Lane, None] = {}  # lanes whose heads wait until all older rows are known
         self._sizes: Counter[str | None] = Counter()
         self.unresolved: set[int] = set()  # rows that were sent and are not finished
-        self.stray = False  # a row came in as sent, and this process has not sent it
-        self.touched: set[int] = set()  # rows that left or came back; whoever reads the table empties it before
+        self.has_orphan = False  # a row was read as sent that this process has not sent
+        self.touched: set[int] = set()  # rows dropped or given back since the reader emptied it
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -176,21 +179,21 @@ class Queue:
         return iter(self._entries.values())
 
     def get(self, row_id: int) -> Entry | None:
-        """The row of that id, if it is here."""
+        """The row of this id, if known."""
         return self._entries.get(row_id)
 
     def size(self, account: str) -> int:
-        """How many rows of an account are not finished."""
+        """The number of the account's unfinished rows."""
         return self._sizes[account]
 
     def on_wire(self) -> frozenset[int]:
-        """The rows that are on the wire, or whose outcome is not written yet."""
+        """The rows on the wire, including those whose outcome is not written yet."""
         return frozenset(entry.row.id for entry in self if entry.standing is Standing.ON_THE_WIRE)
 
     # ---- what happens to rows ----------------------------------------------------------------------------------------
 
     def put(self, row: OutboxRow, seen: int = 0) -> bool:
-        """A row as it was read. False when that is no news: it is known, or held."""
+        """Add or update a row that was read. Returns False if it is unchanged or held."""
         known = self._entries.get(row.id)
         if known is not None:
             known.seen = seen = max(known.seen, seen)
@@ -204,24 +207,24 @@ class Queue:
         if not directory.is_ours(account):
             return False
         if row.state == ActionState.SENDING and row.next_attempt_utc is None:
-            self.stray |= known is None or known.row.state == ActionState.PENDING
+            self.has_orphan |= known is None or known.row.state == ActionState.PENDING
         if argument_problem(row):
             refusal = "bad_arguments"
         if row.state != ActionState.PENDING:
-            refusal = None  # it was sent once: only an answer, a poll or its expiry ends it now
+            refusal = None  # a sent row ends only by an answer, a poll or its expiry
         lane = lane_of(row, account) if refusal is None else ("refused", str(row.id))
         self._add(Entry(row, account, lane, refusal, expiry(row, self.view).timestamp(), seen=seen))
         return True
 
     def drop(self, row_id: int) -> None:
-        """The row is over, or gone."""
+        """Remove a row that ended or is gone."""
         self.touched.add(row_id)
         entry = self._entries.get(row_id)
         if entry is not None:
             self._remove(entry)
 
     def give_back(self, row_id: int, **columns: object) -> None:
-        """It is not held any more; `columns`: what has become of it."""
+        """Release a held row; `columns`: its new values."""
         self.touched.add(row_id)
         entry = self._entries.get(row_id)
         if entry is not None:
@@ -230,7 +233,7 @@ class Queue:
             self._free(entry)
 
     def put_aside(self, row_id: int, until: float) -> None:
-        """It is left alone until that time, by the clock of `come_back`."""
+        """Hold a row until this time, in the clock of `come_back`."""
         entry = self._entries[row_id]
         entry.is_next = False
         if entry.standing is not Standing.ENDING:
@@ -238,7 +241,7 @@ class Queue:
         heapq.heappush(self._aside, (until, row_id))
 
     def come_back(self, now: float) -> list[int]:
-        """Give back what was put aside and may be decided about again: these rows."""
+        """Release the rows that were put aside until now, and return their ids."""
         back = []
         while self._aside and self._aside[0][0] <= now:
             back.append(heapq.heappop(self._aside)[1])
@@ -249,11 +252,11 @@ class Queue:
         return back
 
     def back_at(self) -> float | None:
-        """When the first row comes back by its time."""
+        """When the first row that was put aside comes back."""
         return self._aside[0][0] if self._aside else None
 
     def direct(self, directory: Directory) -> None:
-        """Restaurants moved, or are known only now: what names one, or a food, is decided anew."""
+        """Use a new directory, and decide again about rows of restaurants and foods."""
         if directory == self.view.directory:
             return
         self.view.directory = directory
@@ -263,19 +266,19 @@ class Queue:
                 self.put(entry.row, entry.seen)
 
     def let_go(self) -> None:
-        """Rows that are no longer ours are forgotten, but for those that are held here."""
+        """Remove rows that are no longer ours, unless they are held."""
         for entry in list(self._entries.values()):
             if entry.is_free and not is_ours(entry.row, self.view.directory):
                 self._remove(entry)
 
     def know(self, frontier: int | None) -> None:
-        """Every row up to this id is here; None: every row."""
+        """Set the frontier: all rows up to this id are known; None: all rows."""
         self.frontier = frontier
         self._changed |= self._beyond
         self._beyond = {}
 
     def look_at_all(self) -> None:
-        """The clock was set: no time that was compared before is worth anything."""
+        """Review all lanes, because the clock was set."""
         self._waiting = []
         self._collect_expiring()
         self._changed = dict.fromkeys(self._lanes)
@@ -298,7 +301,7 @@ class Queue:
         waiting = self._lanes.setdefault(entry.lane, [])
         waiting.append(entry)
         if len(waiting) > 1 and waiting[-2].row.id > entry.row.id:
-            waiting.sort(key=lambda one: one.row.id)  # ids are not committed in their order
+            waiting.sort(key=lambda one: one.row.id)  # a lower id may be committed later
         heapq.heappush(self._expiring, entry)
         self._free(entry)
 
@@ -317,10 +320,10 @@ class Queue:
         if len(self._expiring) > 2 * len(self._entries) + _MOST_OVER:
             self._collect_expiring()
 
-    # ---- what ends unsent --------------------------------------------------------------------------------------------
+    # ---- rows that end unsent ----------------------------------------------------------------------------------------
 
     def ends(self) -> list[tuple[OutboxRow, Verdict]]:
-        """The rows that end unsent now. They are ending until they are dropped or given back."""
+        """The rows that end unsent now. They are ENDING until they are dropped or given back."""
         self._come_due()
         made: list[tuple[OutboxRow, Verdict]] = []
         while self._changed:
@@ -344,7 +347,7 @@ class Queue:
 
     def _review(self, waiting: list[Entry], made: list[tuple[OutboxRow, Verdict]]) -> None:
         later: list[OutboxRow] = []
-        for entry in reversed(waiting):  # from the newest, so that a row knows what comes after it
+        for entry in reversed(waiting):  # from the newest, to know the later rows of each
             verdict = None
             if entry.is_free and entry.refusal is not None:
                 verdict = refused_unsent(entry.row, entry.refusal)
@@ -354,20 +357,20 @@ class Queue:
                 self._begin_end(entry, verdict, made)
             elif entry.standing is not Standing.ENDING:
                 later.append(entry.row)
-        # Whatever was sent goes first: a row with a lower id may have been committed later.
+        # A sent row goes first: a row with a lower id may have been committed later.
         head = next((entry for entry in waiting if entry.row.state == ActionState.SENDING), waiting[0])
         stood = head.is_next
         for entry in waiting:
             entry.is_next = False
         if not head.is_free:
             return
-        if (verdict := order_end(head.row)) is not None:  # what goes before a row may change its order
+        if (verdict := order_end(head.row)) is not None:  # only the head: earlier rows may change the order
             self._begin_end(head, verdict, made)
-        elif head.account is not None:  # None: until its order or the restaurants are known
+        elif head.account is not None:  # None: its order or the restaurants are not known yet
             self._line_up(head, stood=stood)
 
     def _begin_end(self, entry: Entry, verdict: Verdict, made: list[tuple[OutboxRow, Verdict]]) -> None:
-        """It keeps its lane until its end is written: a POS may lock the row, and its time may come again."""
+        """Begin to end a row. It keeps its lane until its end is written, which may have to be postponed."""
         entry.standing, entry.is_next = Standing.ENDING, False
         made.append((entry.row, verdict))
 
@@ -376,7 +379,7 @@ class Queue:
             self._beyond[head.lane] = None
             return
         now, at = self.view.now, head.row.next_attempt_utc
-        # A time further away than any wait comes from a clock that was set back.
+        # A later time than any possible wait comes from a clock that was set back.
         if at is not None and now < at <= now + self.view.longest_wait:
             heapq.heappush(self._waiting, (at, head.row.id))
         elif at is not None or head.row.state == ActionState.PENDING:
@@ -385,7 +388,7 @@ class Queue:
                 self.accounts.put(head)
 
     def due(self) -> datetime | None:
-        """When time alone brings something about; None: never."""
+        """When the next row is due or expires; None: never."""
         while self._expiring and self._expiring[0].standing is Standing.OVER:
             heapq.heappop(self._expiring)
         times = [self._waiting[0][0]] if self._waiting else []

@@ -1,33 +1,34 @@
-"""What becomes of an outbox row after each answer and each poll (docs/design.md, Retries, Unknown outcomes).
+"""Decides about an outbox row after each answer and each poll (docs/design.md, Retries, Unknown outcomes).
 
-A request ends in one of seven ways (model.Outcome). Five are plain:
+A request has one of seven outcomes (model.Outcome). Five are certain:
 
     OK             done
     REFUSED        refused, if no earlier request of the row is in doubt
     UNAUTHORIZED, RATE_LIMITED, NOT_SENT
-                   nothing has happened: again later, and it counts as no attempt
+                   no effect: send again later; not counted as an attempt
 
-The other two leave a doubt: after SERVICE_FAILED (a 5xx) and UNKNOWN (no answer, or none that can be read) the service may
-have done it. From then on the row is *uncertain*, and stays so whatever its later requests bring. What clears the doubt is a
-property of the action (orderbridge.actions, `Evidence`):
+After SERVICE_FAILED (a 5xx) and UNKNOWN (no answer, or an unreadable one) the request may have had its effect. From
+then on the row is *uncertain*, whatever later requests bring. The action's `Evidence` (orderbridge.actions) decides
+what follows:
 
-    doubt     after no answer               after a 5xx            after three resends     a resend is refused
+    evidence  after no answer               after a 5xx            after three resends     a resend is refused
     POLL      wait for a poll, at most      resend after 2, 10,    the next poll decides   the next poll decides
               two cooldowns, then resend    60 s
     REFUSAL   resend after 2, 10, 60 s      the same               the next poll decides   the next poll decides: done
-                                                                                           before, unless it shows the order
+                                                                                           before, unless it shows the
+                                                                                           order
     STATUS    ask the status, then resend   resend                 ask the status          refused
     NOTHING   resend after 2, 10, 60 s      the same               failed                  refused
 
-A poll decides what it proves (`proof`), and only when it is *qualified*: its request left after the last attempt had ended,
-and no other action of the order was under way (jobs.reconciler sees to that). A status that the action leads to proves it done, one
-from which it leads proves it not done. An order that is missing in the list was completed, cancelled, or is acknowledged and
-unchanged; which of these, its acknowledged status tells. What nothing proves ends as `failed, outcome_unknown`: better a
-cashier who looks at the service's panel than a meal cooked twice.
+A poll is evidence only if it is *qualified*: its request left after the last attempt had ended, and no other action of
+the order was under way (jobs.reconciler ensures this). `proof` interprets it. The action's target status proves it
+done; a status from which the action leads proves it not done. An order that the list lacks was completed or cancelled,
+or is unchanged since it was acknowledged; the acknowledged status shows which. Without a proof the row ends as `failed,
+outcome_unknown`, and the cashier must check the marketplace's panel, so that no meal is cooked twice.
 
-- A decision is a value: `Verdict` ends the row, `RetryAt` says when to send, `AwaitPoll` leaves the word to a poll.
-- All resends of a row together are three.
-- Requests made before `actions retry` count no more, but the doubt they left stays.
+- A decision is a value: `Verdict` ends the row, `RetryAt` says when to send, `AwaitPoll` leaves the decision to a poll.
+- A row is resent at most three times in all.
+- Requests before `actions retry` are not counted, but their effect remains possible.
 """
 
 from collections.abc import Collection, Sequence
@@ -49,13 +50,13 @@ from orderbridge.model import (
 )
 from orderbridge.rules.tokens import LONGEST_WAIT, refusal_wait
 
-MOST_RESENDS = 3
-LOOK_WITHIN = 2  # cooldowns: for so long a poll is waited for that shows what a request did
-BEYOND = 1.5  # times the longest wait: further away a time of ours cannot be
-POLL_FIRST = timedelta(seconds=15)  # one row that is always answered 401 must not keep the orders of its account away
-UNREADABLE = -1  # a poll shows the order, with a status that cannot be read: no absence, and no proof
+MAX_RESENDS = 3
+LOOK_WITHIN = 2  # cooldowns to wait for a poll that shows a request's effect
+BEYOND = 1.5  # multiple of the longest wait that no time of ours exceeds
+POLL_FIRST = timedelta(seconds=15)  # lets a poll go first, so that a row with 401s does not block its account's orders
+UNREADABLE = -1  # the list shows the order with an unreadable status: neither absence nor proof
 
-# What refuses a request for its own sake, whatever its order is at: no word about what an earlier one did.
+# Refusals of the request itself, which prove nothing about an earlier one.
 _OF_THE_REQUEST = frozenset({"missing_field", "bad_url_id"})
 _UNCERTAIN = frozenset({Outcome.UNKNOWN, Outcome.SERVICE_FAILED})
 
@@ -70,7 +71,7 @@ class RetryAt:
 
 @dataclass(frozen=True, slots=True)
 class AwaitPoll:
-    """Only a qualified poll, or the row's expiry, can end it."""
+    """Wait for a qualified poll, or for the row's expiry."""
 
     code: str | None = None
 
@@ -79,7 +80,7 @@ Decision = Verdict | RetryAt | AwaitPoll
 
 
 class NextRequest(Enum):
-    """What to do with a row whose turn it is."""
+    """How to execute a claimed row."""
 
     SEND = auto()
     ASK_THEN_SEND = auto()
@@ -96,7 +97,7 @@ class Proof(Enum):
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """The configured waits, in seconds, and the chance (0 to 1) that spreads them."""
+    """The configured waits in seconds, and a random number (0 to 1) for jitter."""
 
     retry_waits: tuple[float, float, float]
     cooldown: float
@@ -109,7 +110,7 @@ def is_uncertain(history: Sequence[Attempt]) -> bool:
 
 
 def is_no_attempt(outcome: Outcome) -> bool:
-    """Whether nothing has happened: again later, be it a row's request or the question what an earlier one did."""
+    """Whether the request certainly had no effect, so that it is not counted and sent again."""
     return outcome in {Outcome.UNAUTHORIZED, Outcome.RATE_LIMITED, Outcome.NOT_SENT}
 
 
@@ -119,7 +120,7 @@ def counted(history: Sequence[Attempt]) -> int:
 
 
 def _exhausted(history: Sequence[Attempt]) -> bool:
-    return counted(history) > MOST_RESENDS
+    return counted(history) > MAX_RESENDS
 
 
 def _refused_after_doubt(history: Sequence[Attempt]) -> bool:
@@ -127,18 +128,18 @@ def _refused_after_doubt(history: Sequence[Attempt]) -> bool:
 
 
 def next_request(action: Action, history: Sequence[Attempt]) -> NextRequest:
-    """Opening and closing a restaurant can be asked about, so an unknown outcome is asked before it is sent again."""
+    """The next request of a row: after an unknown outcome, first ask for the restaurant's status."""
     if ACTIONS[action].evidence is Evidence.STATUS and is_uncertain(history):
         if _exhausted(history):
             return NextRequest.ASK
-        # What met a 401 or a 429 since then may have been the question itself: it has no answer yet.
+        # A later 401 or 429 may belong to the status request, which then has no answer yet.
         if next(one.outcome for one in reversed(history) if not is_no_attempt(one.outcome)) == Outcome.UNKNOWN:
             return NextRequest.ASK_THEN_SEND
     return NextRequest.SEND
 
 
 def may_be_seen(action: Action, last: Outcome | None) -> bool:
-    """Whether a poll may show what became of the last request: a poll that is under way is waited for."""
+    """Whether a poll may show the effect of the last request, so that a running poll is waited for."""
     return ACTIONS[action].evidence is Evidence.POLL and last == Outcome.UNKNOWN
 
 
@@ -147,7 +148,7 @@ def decide(
 ) -> Decision:
     """The decision after the newest attempt, the last of `history`.
 
-    `retry_at` is when the account's line or login is tried again, for a request that never left.
+    `retry_at`: when to repeat a request that never left.
     """
     last = history[-1]
     match last.outcome:
@@ -166,7 +167,7 @@ def decide(
 
 
 def _unauthorized_wait(history: Sequence[Attempt]) -> timedelta:
-    """A row that is refused although its account is not waits alone, and ever longer: its lane is blocked for as long."""
+    """The growing wait of a row that is answered 401 although its account's login works."""
     times = sum(attempt.outcome == Outcome.UNAUTHORIZED and not attempt.spent for attempt in history)
     return timedelta(seconds=refusal_wait(times))
 
@@ -193,7 +194,7 @@ def _uncertain(action: Action, history: Sequence[Attempt], *, now: datetime, pol
         if evidence is Evidence.POLL:
             return RetryAt(now + timedelta(seconds=LOOK_WITHIN * policy.cooldown), last.code)
         if evidence is Evidence.STATUS:
-            return RetryAt(now, last.code)  # to ask; the resend has its wait all the same
+            return RetryAt(now, last.code)  # to ask for the status; a resend still waits
     return RetryAt(now + _wait(history, policy), last.code)
 
 
@@ -202,22 +203,22 @@ def _wait(history: Sequence[Attempt], policy: RetryPolicy) -> timedelta:
 
 
 def longest_wait(retry_waits: Sequence[float], cooldown: float) -> timedelta:
-    """How far away the time of a row can be that was decided here: a later one comes from a clock that was set back.
+    """The longest time between now and a decided time, with jitter.
 
-    With what chance adds to a wait, and a poll that goes first.
+    A later time comes from a clock that was set back.
     """
     return timedelta(seconds=BEYOND * max(LONGEST_WAIT, LOOK_WITHIN * cooldown, *retry_waits))
 
 
 def resend_at(history: Sequence[Attempt], *, now: datetime, policy: RetryPolicy) -> datetime:
-    """When a row may be sent again whose outcome was asked for and is not there."""
+    """When to send again if the restaurant's status shows no effect."""
     return (history[-1].ended_utc or now) + _wait(history, policy)
 
 
 def _gave_up(history: Sequence[Attempt], not_done: KnownBy | None) -> Verdict:
-    """The retries are used up. Four plain 5xx leave less doubt than silence does, and the words say so.
+    """The verdict after the last retry. After four 5xx it is `service_error`, since an effect is less likely.
 
-    `not_done`: what has shown that it was not done, if anything.
+    `not_done`: what proved that it was not done, if anything.
     """
     last = history[-1]
     only_failures = all(attempt.outcome != Outcome.UNKNOWN for attempt in history)
@@ -226,7 +227,7 @@ def _gave_up(history: Sequence[Attempt], not_done: KnownBy | None) -> Verdict:
 
 
 def after_status(action: Action, shown: str | None, history: Sequence[Attempt]) -> Verdict | None:
-    """What the restaurant's own status says after an unknown outcome; None: send again."""
+    """The verdict by the restaurant's status after an unknown outcome; None: send again."""
     if shown == ACTIONS[action].target_shown:
         return Verdict(ActionState.DONE, None, KnownBy.STATUS)
     if not _exhausted(history):
@@ -237,14 +238,14 @@ def after_status(action: Action, shown: str | None, history: Sequence[Attempt]) 
 
 
 def shown_by(document: Document | None) -> int | None:
-    """The status that a list shows of an order; None: the list lacks it."""
+    """The status that a list shows for an order; None: the list lacks it."""
     if document is None:
         return None
     return UNREADABLE if document.status_id is None else document.status_id
 
 
 def other_end(action: Action, ends: Collection[Action]) -> bool:
-    """Whether another action would refuse this one. `ends`: what of ours has ended the order, or may have."""
+    """Whether another of our actions (`ends`) may have ended the order, so that this one would be refused."""
     return bool(ENDING_ACTIONS.intersection(ends) - {action})
 
 
@@ -257,9 +258,9 @@ def proof(
     other_end: bool,
     active: Collection[int],
 ) -> Proof:
-    """What a qualified poll proves about an unresolved order action. `seen` is None when the list lacks the order.
+    """What a qualified poll proves about an unresolved action. `seen`: the shown status, or None if the order is missing.
 
-    `other_end`: another action of ours that ends the order is done or may be, and this one would be refused, too.
+    `other_end`: another of our actions may have ended the order.
     """
     kind = ACTIONS[action]
     if seen in kind.proves_done:
@@ -274,7 +275,7 @@ def proof(
         known = kind.proves_undone is None or order.service_status_id in kind.proves_undone
         proves = _refused_after_doubt(history) and history[-1].code not in _OF_THE_REQUEST
         return Proof.DONE if known and not other_end and proves else Proof.NOTHING
-    # What was acknowledged in that status is shown again as soon as it has another one.
+    # An acknowledged order is listed again as soon as its status changes.
     is_as_before = kind.proves_undone is not None and order.acknowledged_status_id in kind.proves_undone
     return Proof.NOT_DONE if is_as_before else Proof.NOTHING
 
@@ -289,13 +290,13 @@ def after_poll(
     other_end: bool = False,
     active: Collection[int],
 ) -> Verdict | RetryAt | None:
-    """What a qualified poll makes of an unresolved order action; None: it stays as it is."""
+    """The decision about an unresolved action after a qualified poll; None: unchanged."""
     kind = ACTIONS[action]
     if seen == CANCELED and kind.target != CANCELED:
         return Verdict(ActionState.REFUSED, "order_cancelled", KnownBy.POLL)
     proved = proof(action, history, order, seen, other_end=other_end, active=active)
     if proved == Proof.DONE:
-        # Cancel and complete can also be proved by what the list lacks, after a refusal.
+        # After a refusal, absence from the list also proves a cancel or a complete.
         if seen in kind.proves_done:
             return Verdict(ActionState.DONE, None, KnownBy.POLL, seen)
         return Verdict(ActionState.DONE, None, KnownBy.REFUSAL, kind.target)
@@ -311,7 +312,7 @@ def after_poll(
 
 
 def _conclude_refusal(history: Sequence[Attempt], proved: Proof, seen: int | None) -> Verdict:
-    """A resend was refused and the poll did not prove it done. An accept that is nowhere to be seen stays unknown."""
+    """The verdict after a refused resend without a proof. An accept whose order the list lacks stays unknown."""
     last = history[-1]
     if proved == Proof.NOT_DONE and seen is not None:
         return Verdict(ActionState.REFUSED, last.code, KnownBy.POLL, None, last.http_status)

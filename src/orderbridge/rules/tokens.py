@@ -1,4 +1,4 @@
-"""When to log in again, and how long to wait after a refusal (docs/interface.md, Authentication)."""
+"""Decides when to renew a token, and how long to wait after a failed login (docs/interface.md, Authentication)."""
 
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
@@ -8,15 +8,14 @@ RENEW_AHEAD = 24  # a 24th of the validity: about one hour of a day
 RENEW_AGAIN_S = 60.0  # after a renewal that failed
 REFUSAL_WAITS = (60.0, 120.0, 300.0, 600.0, 900.0)  # seconds; the last one repeats
 LOGIN_WAITS = (1.0, 2.0, 4.0, 60.0, 120.0, 300.0)  # seconds, after a login answered 5xx; the last one repeats
-LINE_WAITS = (1.0, 2.0, 4.0)  # seconds; the last one repeats: with its spread at most 5 s, for it costs nothing
-LONGEST_WAIT = max(*REFUSAL_WAITS, *LOGIN_WAITS, *LINE_WAITS)  # seconds, not yet spread by chance
+LINE_WAITS = (1.0, 2.0, 4.0)  # seconds; the last one repeats; with jitter at most 5 s
+LONGEST_WAIT = max(*REFUSAL_WAITS, *LOGIN_WAITS, *LINE_WAITS)  # seconds, without jitter
 
 
 def expires(expiration_date: str | None, received: datetime, zone: ZoneInfo) -> datetime:
-    """When to trust a token no longer: what the service says, but never more than 24 h from receipt.
+    """The token's expiry as sent, but at most 24 h after receipt.
 
-    A text that is unreadable or already past on receipt is ignored: a wrong time zone must not lock us out, and a
-    401 decides in the end.
+    An unreadable date, or one in the past, is ignored, because it may have a wrong time zone. A 401 then decides.
     """
     most = received + VALIDITY
     try:
@@ -38,9 +37,9 @@ def refusal_wait(refusals: int) -> float:
 
 
 def login_wait(failures: int, chance: float, *, answered: bool) -> float:
-    """Seconds to wait after the nth login in a row that failed without a word about the credentials (n from 1).
+    """Seconds to wait after the nth consecutive failed login whose credentials were not refused (n from 1).
 
-    `answered`: the service answered, a 5xx as a rule. Silence is the line's, and waits as the line does.
+    `answered`: there was an answer, usually a 5xx. Without one the waits are those of the network.
     """
     waits = LOGIN_WAITS if answered else LINE_WAITS
     return waits[min(failures, len(waits)) - 1] * (1 + chance / 4)

@@ -1,12 +1,12 @@
-"""The database: the tables that the POS shares, and every statement that reads or writes them.
+"""The database: the tables that the POS shares, and all statements that read or write them.
 
-the seam         database group_commit workers failures rows
-databases        dialects
-the tables       tables own_tables ddl schema write_guards inspection
+access           database group_commit workers failures rows
+dialects         dialects
+tables           tables own_tables ddl schema write_guards inspection
 orders           orders order_times quarantine reference
-the outbox       actions unfinished
+outbox           actions unfinished
 accounts         accounts
-what is wrong    problem_rows problem_queries overview
-what is kept     retention backup high_water journal
+problems         problem_rows problem_queries overview
+keeping data     retention backup high_water journal
 several daemons  leader
 """

@@ -1,6 +1,7 @@
-"""Accounts: when the next poll may leave, how the account does, and its token, which only its own secrets open.
+"""Stores accounts: the time of the next poll, the state, and the token, encrypted with the account's secrets.
 
-An account is its fingerprint (an HMAC of base_url and both secrets), so a renamed one keeps its cooldown and its token.
+The key of an account is its fingerprint (an HMAC of base_url and both secrets). So a renamed account keeps its cooldown
+and its token.
 """
 
 import base64
@@ -51,23 +52,24 @@ KEY_BYTES = 32
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An account as the daemon knows it at its start. `in_turn_with`: see `note_group`.
+    """An account as registered at a start. `in_turn_with`: see `note_group`.
 
-    `waits`: none of its polls leaves before `first_poll`, whatever was noted, so that others see that it is awaited.
+    `waits`: no poll leaves before `first_poll`, even if an earlier time was noted.
     """
 
     fingerprint: str
     name: str
     in_turn_with: str | None = None
-    first_poll: datetime | None = None  # when one that was never polled is going to be
+    first_poll: datetime | None = None  # the planned time of the first poll
     waits: bool = False
-    anew: bool = False  # it waits for its first poll for longer than for any other, and is shown as new until then
+    anew: bool = False  # its first poll is far away, so that it is shown as new until then
 
 
 def register(connection: Connection, entries: Iterable[Entry]) -> dict[str, datetime | None]:
-    """Rows for these accounts, made at the first start and renamed when the configuration says so: only what is new.
+    """Insert or update the rows of these accounts. Returns the noted times of their next polls.
 
-    Returns when their next polls may leave, as it was noted before. Orders know an account by its name: a new pair of secrets goes on with what the former one has listened.
+    Orders refer to an account by name. So an account with new secrets keeps the seconds of listening of the former
+    ones.
     """
     rows = {row.fingerprint: row for row in connection.execute(_KNOWN)}
     listened: dict[str, int] = {}
@@ -102,7 +104,7 @@ def _next_poll(entry: Entry, noted: datetime | None) -> datetime | None:
 
 
 def reserve_polls(connection: Connection, fingerprints: Sequence[str], *, now: datetime, until: datetime) -> bool:
-    """Note all these polls before their requests leave, as `reserve_poll` does. False: not all may, so undo it."""
+    """Do as `reserve_poll` for several polls. False: not all may leave, so the transaction must be rolled back."""
     noted = 0
     for some in batches(fingerprints):
         noted += connection.execute(_RESERVE_SOME, {"some": some, "now": now, "until": until}).rowcount
@@ -112,9 +114,10 @@ def reserve_polls(connection: Connection, fingerprints: Sequence[str], *, now: d
 def reserve_poll(
     connection: Connection, fingerprint: str, *, now: datetime, until: datetime, longest: timedelta
 ) -> datetime | None:
-    """Note the poll before its request leaves: no other may leave before `until`. None: it may leave now.
+    """Note a poll before its request leaves, so that no other leaves before `until`.
 
-    Else the time to wait for. One further away than `longest` comes from a clock that jumped, and is cut to that.
+    Returns None, or the time to wait for if it may not leave. A noted time further away than `longest` comes from a
+    clock change, and is shortened.
     """
     if connection.execute(_RESERVE, {"mine": fingerprint, "now": now, "until": until}).rowcount:
         return None
@@ -126,12 +129,12 @@ def reserve_poll(
 
 
 def last_noted_poll(connection: Connection) -> datetime | None:
-    """When the next poll of every account that was ever polled may leave; None: none was."""
+    """The latest noted next poll of accounts that were polled; None if none was."""
     return connection.execute(_LAST_NOTED).scalar()
 
 
 def note_poll(connection: Connection, fingerprint: str, **values: Any) -> None:
-    """What a failed poll says: next_poll_utc, state, last_error."""
+    """Write the result of a failed poll: next_poll_utc, state, last_error."""
     connection.execute(_NOTE, {"mine": fingerprint, **values})
 
 
@@ -139,8 +142,8 @@ def note_poll(connection: Connection, fingerprint: str, **values: Any) -> None:
 class Success:
     """A good poll. `listened_s`: whole seconds of listening since the one before it (store.order_times).
 
-    `not_stored`: how many of its documents neither the tables nor quarantine could hold. `not_written`: how many outbox
-    rows, of all accounts, the database does not let us write.
+    `not_stored`: the number of documents that could not even be quarantined. `not_written`: the number of outbox rows,
+    of all accounts, that the database refuses.
     """
 
     fingerprint: str
@@ -152,7 +155,7 @@ class Success:
 
 
 def note_successes(connection: Connection, polls: Sequence[Success]) -> None:
-    """Good polls, of an account each."""
+    """Write good polls of different accounts."""
     connection.execute(
         _SUCCEEDED,
         [
@@ -170,13 +173,13 @@ def note_successes(connection: Connection, polls: Sequence[Success]) -> None:
 
 
 def note_group(connection: Connection, fingerprints: Collection[str], names: str | None) -> None:
-    """These accounts are polled in turn. `names`: of all of them; None: no longer."""
+    """Note that these accounts are polled in turn. `names`: all their names; None: no longer."""
     for fingerprint in fingerprints:
         connection.execute(_NOTE, {"mine": fingerprint, "polled_in_turn_with": names})
 
 
 def overview(connection: Connection, fingerprints: Collection[str]) -> list[dict[str, Any]]:
-    """These accounts as `status` shows them. A former pair of secrets is another account."""
+    """These accounts as `status` shows them, without rows of former secrets."""
     columns = (accounts.c[name] for name in ("fingerprint", *_SHOWN, "polled_in_turn_with"))
     query = select(*columns).order_by(accounts.c.name)  # of thousands: see problem_queries.polling
     found = [dict(row) for row in connection.execute(query).mappings()]
@@ -184,7 +187,7 @@ def overview(connection: Connection, fingerprints: Collection[str]) -> list[dict
 
 
 def last_polled(connection: Connection, names: Collection[str]) -> dict[str, str]:
-    """By fingerprint the names of these accounts, each with the pair of secrets that was polled last."""
+    """These accounts' names by fingerprint, each with the secrets that were polled last."""
     was_polled = accounts.c.last_poll_utc.is_not(None)
     query = select(accounts.c.fingerprint, accounts.c.name).order_by(was_polled, accounts.c.last_poll_utc)
     newest = {row.name: row.fingerprint for row in connection.execute(query) if row.name in names} if names else {}
@@ -192,7 +195,7 @@ def last_polled(connection: Connection, names: Collection[str]) -> dict[str, str
 
 
 def adopt_orphans(connection: Connection, configured: Collection[str]) -> int:
-    """Open orders whose account left the configuration go to one that reaches their restaurant. Returns how many."""
+    """Move open orders of removed accounts to accounts that reach their restaurants. Returns how many."""
     owners = connection.execute(select(orders.c.account).where(literal_column(OPEN)).distinct()).scalars()
     gone = [name for name in owners if name not in configured]
     if not gone:
@@ -210,14 +213,14 @@ def adopt_orphans(connection: Connection, configured: Collection[str]) -> int:
 
 
 def kept_tokens(connection: Connection) -> dict[str, Any]:
-    """The kept tokens' rows by fingerprint, for each account's own vault to open."""
+    """The rows of stored tokens by fingerprint, to be opened by each account's vault."""
     return {row.fingerprint: row for row in connection.execute(select(tokens))}
 
 
 class Vault:
-    """Seals one account's token with a key made of its own secrets, bound to the account and the time of issue.
+    """Encrypts an account's token with a key derived from its secrets, bound to the account and the time of issue.
 
-    AES-GCM of a library, which is loaded where a token is sealed or opened: once a day, and not for the commands.
+    The library for AES-GCM is loaded only when needed: about once a day, and not for most commands.
     """
 
     def __init__(self, fingerprint: str, app_secret_key: str, rest_secret_key: str) -> None:
@@ -225,7 +228,7 @@ class Vault:
         self._secret = f"{app_secret_key}\0{rest_secret_key}".encode()
 
     def save(self, connection: Connection, token: Token) -> None:
-        """Keep the token for the next start."""
+        """Store the token for the next start."""
         nonce = os.urandom(NONCE_BYTES)
         sealed = self._cipher.encrypt(nonce, token.access_token.encode(), self._bound_to(token.issued_utc))
         values = {
@@ -239,7 +242,7 @@ class Vault:
         note_poll(connection, self._fingerprint, token_expires_utc=token.expires_utc)
 
     def open(self, row: Any) -> Token | None:
-        """What a row of `kept_tokens` holds; None when there is none that these secrets open."""
+        """The token in a row of `kept_tokens`; None if there is none, or these secrets do not decrypt it."""
         if row is None or row.issued_utc is None or row.expires_utc is None:
             return None
         from cryptography.exceptions import InvalidTag  # noqa: PLC0415 - see above
@@ -268,15 +271,15 @@ TokenToKeep = tuple[Vault, Token]
 
 
 def save_tokens(connection: Connection, kept: Sequence[TokenToKeep]) -> list[tuple[TokenToKeep, None]]:
-    """Keep these tokens, each by its own vault. Returns them, as a group commit wants them."""
+    """Store these tokens. Returns them, as a group commit requires."""
     for vault, token in kept:
         vault.save(connection, token)
     return [(one, None) for one in kept]
 
 
 # ---- accounts in the database ----------------------------------------------------------------------------------------
-# Their secrets only the fleet's package opens. Each change locks the row of delivery_fleet to its commit, so that changes come
-# one after another, and raises its version.
+# Only the fleet's package decrypts their secrets. Each change locks the row of delivery_fleet until its commit, so that
+# changes are serialized, and raises its version.
 
 ROWS = select(account_settings)
 CHANGE = update(account_settings).where(account_settings.c.name == bindparam("mine"))
@@ -286,13 +289,13 @@ _ENABLED = select(account_settings.c.fingerprint, account_settings.c.name, accou
 
 
 def versions(connection: Connection) -> dict[str, int]:
-    """With which version each account was changed last, by name, removed ones too."""
+    """The version of each account's last change, by name, including removed accounts."""
     rows = connection.execute(select(account_settings.c.name, account_settings.c.version))
     return {row.name: row.version for row in rows}
 
 
 def enabled(connection: Connection) -> dict[str, str]:
-    """The names of those that are to be polled, by fingerprint."""
+    """The names of enabled accounts by fingerprint."""
     return {row.fingerprint: row.name for row in connection.execute(_ENABLED)}
 
 
@@ -303,7 +306,7 @@ def is_there(connection: Connection, name: str) -> bool:
 
 
 def hold(connection: Connection, mark: Mapping[str, int], above: int, now: datetime) -> tuple[str, ...]:
-    """The tables are an older copy: enabled accounts that the mark knows otherwise are not polled until `release`."""
+    """In an older copy, stop polling enabled accounts that changed since, until `release`."""
     version = max(lock_version(connection), above) + 1
     names = sorted(row.name for row in connection.execute(_ENABLED) if mark.get(row.name) != row.version)
     _set_enabled(connection, names, HELD, version, now)
@@ -311,13 +314,13 @@ def hold(connection: Connection, mark: Mapping[str, int], above: int, now: datet
 
 
 def held(connection: Connection) -> tuple[str, ...]:
-    """The accounts that wait for `release`."""
+    """The accounts that are held until `release`."""
     found = select(account_settings.c.name).where(account_settings.c.enabled == HELD).order_by(account_settings.c.name)
     return tuple(connection.execute(found).scalars())
 
 
 def release(connection: Connection, now: datetime) -> tuple[str, ...]:
-    """A person has compared them: they are polled again."""
+    """Enable the held accounts, after a person has confirmed them."""
     version = lock_version(connection) + 1
     names = held(connection)
     _set_enabled(connection, names, ENABLED, version, now)
@@ -330,7 +333,7 @@ def _set_enabled(connection: Connection, names: Sequence[str], enabled: int, ver
 
 
 def lock_version(connection: Connection) -> int:
-    """The version; no other session changes an account until this transaction is over."""
+    """Lock and return the version. No other session can change an account until this transaction ends."""
     found = connection.execute(select(fleet.c.accounts_version).with_for_update()).scalar()
     if found is None:  # the table was emptied by hand
         connection.execute(insert(fleet).values(id=1))

@@ -1,7 +1,7 @@
-"""The outbox: one named function per transition, guarded by the state the row must have. Row count 0: another session was first.
+"""The outbox's state transitions, one function for each.
 
-The POS writes a row once and may set `withdraw`; every other column here is the daemon's. What is read of unfinished
-rows is in store.unfinished.
+Each statement is guarded by the expected state; a row count of 0 means that another session was first. The POS inserts
+a row and may set `withdraw`; the daemon writes all other columns. store.unfinished reads unfinished rows.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from orderbridge.store.rows import alike, in_list, left_out
 from orderbridge.store.tables import actions, attempts, unfinished
 
 _WANTED = in_list(actions.c.id)
-_PENDING = and_(unfinished, literal_column("state = 'pending'"))  # both: for the index of what is unfinished
+_PENDING = and_(unfinished, literal_column("state = 'pending'"))  # both conditions, for the partial index
 _THERE = select(actions.c.id).where(unfinished, _WANTED)
 _STILL_SENDING = _THERE.where(actions.c.state == ActionState.SENDING)
 _START = (
@@ -75,11 +75,11 @@ _EXPLAIN = update(actions).where(_PENDING, _WANTED).values(error_code=bindparam(
 
 
 def start(connection: Connection, claims: Sequence[tuple[OutboxRow, int]], now: datetime) -> None:
-    """waiting or unresolved -> on the wire, of rows that are ours for this transaction: (row, number of its attempt).
+    """waiting or unresolved -> on the wire, for locked rows: (row, number of its attempt).
 
-    The attempts are noted before their requests leave. Raises IntegrityError when a trigger leaves a row as it was.
+    Raises IntegrityError if a trigger prevents a change.
     """
-    # One round trip where a statement that writes may stand within another, which then counts its rows.
+    # One round trip where data-modifying CTEs are supported.
     statements = (_START_AND_NOTE,) if of(connection.dialect.name).arrays else (_START, _NOTE)
     groups = alike(((row.state, row.withdraw, number), row.id) for row, number in claims)
     for (state, withdraw, number), wanted in groups.items():
@@ -91,7 +91,7 @@ def start(connection: Connection, claims: Sequence[tuple[OutboxRow, int]], now: 
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """The final state of a row, with the reason that the cashier reads."""
+    """The final state of a row, with the text for the cashier."""
 
     verdict: Verdict
     text: str | None
@@ -100,7 +100,7 @@ class End:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """A row that goes on: `pending` or unresolved (`sending`), until `at`; None: until it is reconciled."""
+    """An unfinished row that waits, pending or unresolved (`sending`), until `at`; None: until a poll."""
 
     state: ActionState
     at: datetime | None
@@ -114,7 +114,7 @@ Noted = tuple[int, int, Attempt]
 
 
 def record(connection: Connection, noted: Sequence[Noted], now: datetime) -> None:
-    """How attempts ended: (row, number, attempt). One that never left leaves no trace: it was none."""
+    """Write the outcomes of attempts: (row, number, attempt). An attempt that never left is deleted."""
     forget_attempts(connection, [(row, number) for row, number, one in noted if one.outcome == Outcome.NOT_SENT])
     left = (((number, one), row) for row, number, one in noted if one.outcome != Outcome.NOT_SENT)
     for (number, attempt), wanted in alike(left).items():
@@ -133,15 +133,15 @@ def record(connection: Connection, noted: Sequence[Noted], now: datetime) -> Non
 
 
 def forget_attempts(connection: Connection, noted: Sequence[tuple[int, int]]) -> None:
-    """Take back the notes of attempts whose requests were not sent: (row, number)."""
+    """Delete attempts whose requests were not sent: (row, number)."""
     if noted:
         connection.execute(_FORGET, [{"row": row_id, "number": number} for row_id, number in noted])
 
 
 def finish(connection: Connection, ends: Sequence[tuple[int, End]], now: datetime) -> int:
-    """unfinished -> a final state. Returns how many were unfinished.
+    """unfinished -> a final state. Returns how many rows ended.
 
-    Raises IntegrityError when a trigger leaves a row as it was.
+    Raises IntegrityError if a trigger prevents a change.
     """
     ended = 0
     for end, wanted in alike((end, row_id) for row_id, end in ends).items():
@@ -158,7 +158,7 @@ def finish(connection: Connection, ends: Sequence[tuple[int, End]], now: datetim
                 "at": now,
             },
         ).rowcount
-        # Fewer: the others were ended before. Those that are there have not ended.
+        # The missing rows had ended before, or a trigger kept them unfinished.
         if written < len(wanted) and connection.execute(_THERE, {"wanted": wanted}).first() is not None:
             raise left_out("UPDATE")
         ended += written
@@ -166,7 +166,7 @@ def finish(connection: Connection, ends: Sequence[tuple[int, End]], now: datetim
 
 
 def postpone(connection: Connection, waits: Sequence[tuple[int, Wait]]) -> None:
-    """on the wire -> waiting or unresolved. Raises IntegrityError when a trigger leaves a row as it was."""
+    """on the wire -> waiting or unresolved. Raises IntegrityError if a trigger prevents a change."""
     for wait, wanted in alike((wait, row_id) for row_id, wait in waits).items():
         written = connection.execute(
             _POSTPONE,
@@ -180,14 +180,14 @@ def postpone(connection: Connection, waits: Sequence[tuple[int, Wait]]) -> None:
                 "text": wait.text,
             },
         ).rowcount
-        if written < len(wanted):  # gone, ended or taken back meanwhile: not ours any more
+        if written < len(wanted):  # some are gone, ended or withdrawn meanwhile
             still = len(connection.execute(_STILL_SENDING, {"wanted": wanted}).all())
             if still > (written if wait.state == ActionState.SENDING else 0):
                 raise left_out("UPDATE")
 
 
 def explain(connection: Connection, ids: Sequence[int], code: str, text: str | None) -> set[int]:
-    """Waiting rows say what they wait for, though no request of them was made; which ones did not say it yet."""
+    """Write into waiting rows what they wait for. Returns those that had no explanation before."""
     silent = set(connection.execute(_SILENT, {"wanted": ids}).scalars())
     if silent:
         connection.execute(_EXPLAIN, {"wanted": sorted(silent), "code": code, "text": text})
@@ -195,7 +195,7 @@ def explain(connection: Connection, ids: Sequence[int], code: str, text: str | N
 
 
 def ends(connection: Connection, keys: Sequence[str]) -> set[tuple[str, Action]]:
-    """(payment_key, action) of what ends these orders and was done by us, or may have been."""
+    """(payment_key, action) of our actions that ended these orders, or may have."""
     if not keys:
         return set()
     rows = select(actions.c.payment_key, actions.c.action).where(
@@ -207,19 +207,19 @@ def ends(connection: Connection, keys: Sequence[str]) -> set[tuple[str, Action]]
 
 
 def add(connection: Connection, **values: Any) -> int:
-    """A new row, as a POS would write it. Returns its id."""
+    """Insert a row as a POS does. Returns its id."""
     key = connection.execute(insert(actions).values(**values)).inserted_primary_key
     return int(key[0]) if key else 0
 
 
 def add_once(connection: Connection, request_id: str, **values: Any) -> None:
-    """`add`, unless a row with that request_id is there."""
+    """Insert a row unless its request_id exists."""
     if connection.execute(select(actions.c.id).where(actions.c.request_id == request_id)).first() is None:
         add(connection, request_id=request_id, **values)
 
 
 def retry(connection: Connection, row_id: int, expires: datetime) -> bool:
-    """failed -> waiting, its expiry and its attempts counting anew. What the old ones left in doubt stays."""
+    """failed -> waiting, with a new expiry and new attempts. Old attempts may still have had an effect."""
     won = connection.execute(
         update(actions)
         .where(actions.c.id == row_id, actions.c.state == ActionState.FAILED)
@@ -237,7 +237,7 @@ def retry(connection: Connection, row_id: int, expires: datetime) -> bool:
         )
     ).rowcount
     if won:
-        # A restored copy may have one that was on the wire: it has no end, and its number is taken.
+        # A restored copy may have an open attempt; it must be ended.
         lost = update(attempts).where(attempts.c.action_id == row_id, attempts.c.finished_utc.is_(None))
         connection.execute(lost.values(finished_utc=attempts.c.started_utc, outcome=Outcome.UNKNOWN))
         connection.execute(update(attempts).where(attempts.c.action_id == row_id).values(spent=1))
@@ -245,7 +245,7 @@ def retry(connection: Connection, row_id: int, expires: datetime) -> bool:
 
 
 def ask_back(connection: Connection, row_id: int) -> bool:
-    """What the POS does to withdraw a row; the daemon ends it when it still waits."""
+    """Ask to withdraw a row, as the POS does. The daemon ends it if it still waits."""
     return bool(
         connection.execute(update(actions).where(actions.c.id == row_id, unfinished).values(withdraw=1)).rowcount
     )

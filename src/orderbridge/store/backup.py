@@ -1,10 +1,11 @@
-"""A copy of the SQLite file while the daemon and the POS work on it, and such a copy put in its place again.
+"""Copies the SQLite file while it is in use, and restores such a copy.
 
 Rules of this file:
-- One step of SQLite's online backup: it reads one moment of the file and holds up no writer. In many steps it would
-  begin anew after each commit of another program, and beside a busy daemon never end.
-- The copy grows under another name, is checked as a whole, is on disk, and only then gets its name; nothing that is
-  there is ever overwritten. Who is killed in between leaves a `.partial` that the next backup to that name clears away.
+
+- SQLite's online backup runs in one step, which reads a snapshot and blocks no writer. In several steps it would
+  restart after each commit of another program, and never end beside a busy daemon.
+- The copy is written under a temporary name, checked and flushed before it gets its name. No file is overwritten. If
+  the program is killed, a `.partial` remains, which the next backup to that name removes.
 - A restore moves the former files into a folder beside them, and deletes nothing.
 """
 
@@ -23,21 +24,21 @@ from orderbridge.mounts import give_to_owner_of, sync_folder
 from orderbridge.store.dialects.sqlite_file import BESIDE, is_open
 
 MODE = 0o600
-GROUP = 0o060  # reads and writes, as in the folder
-WAIT_S = 30.0  # for a lock: only a till that holds the file exclusively can keep a reader out
+GROUP = 0o060  # read and write, as for the folder
+WAIT_S = 30.0  # for a lock; only an exclusive lock blocks a reader
 
 
 def copy(source: Path, target: Path) -> int:
-    """Copy the file. Returns the size in bytes. Raises StoreError with the remedy; then nothing has that name."""
+    """Copy the file. Returns the size in bytes. Raises StoreError, and then leaves no file."""
     if os.path.lexists(target):
         raise StoreError("backup.exists", file=target)
     return _copy(source.absolute().as_uri(), target, "backup.damaged", source)
 
 
 def restore(source: Path, target: Path) -> Path | None:
-    """Put a copy in the place of a file that no program has open. Returns the folder with the former files, if there were any.
+    """Replace a file that no program has open by a copy. Returns the folder with the former files, if any.
 
-    Raises StoreError with the remedy; then the former files are where they were.
+    Raises StoreError, and then leaves the former files in place.
     """
     moved: list[Path] = []
     folder = target.with_name(f"{target.name}.replaced-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}")
@@ -48,7 +49,7 @@ def restore(source: Path, target: Path) -> Path | None:
         if former:
             folder.mkdir(mode=0o700)
             give_to_owner_of(target.parent, folder)
-        for one in former:  # the file first: without it and with its -wal no daemon starts
+        for one in former:  # the file first: a daemon does not start with a -wal alone
             one.rename(folder / one.name)
             moved.append(one)
 
@@ -65,7 +66,7 @@ def restore(source: Path, target: Path) -> Path | None:
 
 
 def revision(source: Path) -> str:
-    """The schema of a copy. Raises StoreError where it is no database of ours."""
+    """The schema revision of a copy. Raises StoreError if it is not one of our databases."""
     try:
         with closing(sqlite3.connect(_address(source), uri=True)) as copied:
             (found,) = copied.execute("SELECT version_num FROM delivery_schema_version").fetchone()
@@ -75,14 +76,14 @@ def revision(source: Path) -> str:
 
 
 def _address(source: Path) -> str:
-    """With a -wal beside it the newest rows are in there; else it is only read, as from a disk that is read-only."""
+    """The copy's SQLite address: read-only and immutable, unless its newest rows are in a -wal."""
     address = source.absolute().as_uri()
     return address if Path(f"{source}-wal").exists() else f"{address}?mode=ro&immutable=1"
 
 
 @contextmanager
 def _alone(target: Path) -> Iterator[None]:
-    """No daemon works on it and no POS has it open."""
+    """Ensure that no daemon works on the file and no POS has it open. Raises StoreError."""
     with ExitStack() as stack:
         try:
             if target.exists():
@@ -97,7 +98,7 @@ def _alone(target: Path) -> Iterator[None]:
 
 
 def _give_owner(descriptor: int, target: Path) -> None:
-    """Owner and mode of the former file; of the folder, where there was none or root has put it there."""
+    """Set the owner and mode of the former file, or of the folder if there was none or root owned it."""
     folder = target.parent.stat()
     former = target.stat() if target.exists() else None
     if former is None or former.st_uid == 0 != folder.st_uid:
@@ -112,7 +113,11 @@ def _give_owner(descriptor: int, target: Path) -> None:
 def _copy(
     source: str, target: Path, damaged: str, named: Path, make_way: Callable[[int], None] = lambda _: None
 ) -> int:
-    """`source`: SQLite's address of the file `named`; `damaged`: the code where it is. `make_way`: called once the copy is whole and on disk, before it gets its name."""
+    """Copy a database to a new file. Returns its size.
+
+    `source`: the SQLite address of the file `named`; `damaged`: the error code for a damaged file. `make_way` is called
+    when the copy is complete, before it gets its name.
+    """
     partial = target.with_name(f"{target.name}.partial")
     try:
         with _ours(partial) as descriptor:
@@ -134,7 +139,7 @@ def _copy(
 
 @contextmanager
 def _ours(partial: Path) -> Iterator[int]:
-    """A descriptor of an empty file of that name that no other program writes; its name is gone at the end."""
+    """An empty, locked file of this name, which is removed at the end. Yields its descriptor."""
     descriptor = os.open(partial, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, MODE)
     try:
         _lock(descriptor, partial)
@@ -153,7 +158,7 @@ def _ours(partial: Path) -> Iterator[int]:
 def _lock(descriptor: int, partial: Path) -> None:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        is_ours = _is_at(descriptor, partial)  # else another backup has just given it its name
+        is_ours = _is_at(descriptor, partial)  # else another backup has just renamed it
     except BlockingIOError:
         is_ours = False
     if not is_ours:
@@ -169,23 +174,23 @@ def _is_at(descriptor: int, path: Path) -> bool:
 
 def _fill(source: str, partial: Path) -> None:
     with closing(sqlite3.connect(source, timeout=WAIT_S, uri=True)) as there, closing(sqlite3.connect(partial)) as here:
-        here.execute("PRAGMA journal_mode = OFF")  # not needed until it has its name
+        here.execute("PRAGMA journal_mode = OFF")  # not needed for a temporary file
         here.execute("PRAGMA synchronous = OFF")
         there.backup(here, pages=-1)
 
 
 def _damage(partial: Path) -> str | None:
-    """What SQLite finds wrong with the copy, which is what is wrong with the file; None: it is whole."""
+    """The damage that SQLite finds in the copy, and so in the file; None if it is intact."""
     address = f"file:{quote(str(partial.absolute()))}?mode=ro&immutable=1"  # without a -wal and a -shm beside it
     with closing(sqlite3.connect(address, uri=True)) as copied:
-        copied.execute("PRAGMA ignore_check_constraints = ON")  # a row that slipped past a CHECK is no damage
+        copied.execute("PRAGMA ignore_check_constraints = ON")  # a row that violates a CHECK is not damage
         (found,) = copied.execute("PRAGMA integrity_check(1)").fetchone()
     return None if found == "ok" else " ".join(str(found).split())
 
 
 def _give_name(partial: Path, target: Path) -> None:
     try:
-        os.link(partial, target)  # which overwrites nothing
+        os.link(partial, target)  # never overwrites a file
     except FileExistsError:
         raise
     except OSError:  # a file system without links, as on a USB stick

@@ -1,10 +1,11 @@
-"""One seam between the async world and the database: `Database.run(work)`.
+"""Runs units of work on the database in worker threads: `Database.run(work)`.
 
 Rules of this file:
-- A unit of work is a plain function of a connection, run whole in one transaction in a worker thread. No HTTP call can
-  sit inside a transaction, and `inline=True` runs it on the spot, for tests on a virtual clock.
-- Urgent work (verdicts) goes before the rest. A database with one writer has one thread that writes.
-- What differs from database to database is in dialects/.
+
+- A unit of work is a function of a connection, which runs in one transaction in a worker thread. So no HTTP request can
+  happen inside a transaction. `inline=True` runs it without a thread, for tests with a virtual clock.
+- Urgent work (verdicts) goes first. SQLite has one writing thread.
+- Differences between databases are in dialects/.
 """
 
 import asyncio
@@ -34,7 +35,7 @@ BESIDE_S = 5.0
 
 
 class Database:
-    """The POS's database, or our own SQLite file. Raises StoreError when it cannot be used as it is."""
+    """The POS's database, or our own SQLite file. Raises StoreError if it cannot be used."""
 
     def __init__(
         self,
@@ -56,29 +57,27 @@ class Database:
         one = self.dialect.one_writer
         self._writers = None if inline else Workers(1 if one else SERVER_THREADS, "db-write")
         self._readers = None if inline else Workers(1, "db-read") if one else self._writers
-        self._apart = None if inline else Workers(1, "apart")  # one: a large list at a time takes memory enough
-        self.on_work: Callable[[str, float, bool], None] = lambda _doing, _seconds, _failed: (
-            None
-        )  # of each unit of work
+        self._apart = None if inline else Workers(1, "apart")  # one thread: a large list takes much memory
+        self.on_work: Callable[[str, float, bool], None] = lambda _doing, _seconds, _failed: None  # after each one
         self.on_written: Callable[[], None] = lambda: None  # after each unit of work that may have written
-        self.fence: Callable[[Connection], None] = lambda _: None  # begins each writing transaction; raises Fenced
+        self.fence: Callable[[Connection], None] = lambda _: None  # at the start of each writing transaction
 
     async def run(self, work: Work[T], *, urgent: bool = False) -> T:
-        """Run `work` in one transaction of its own; commit when it returns, roll back when it raises."""
+        """Run `work` in its own transaction: commit if it returns, roll back if it raises."""
         return await self._submit("write", self._writers, lambda: self.write_now(work), urgent=urgent)
 
     async def read(self, work: Work[T], *, snapshot: bool = False) -> T:
-        """Run `work`, which writes nothing. `snapshot`: all that it reads is of one moment."""
+        """Run `work`, which only reads. `snapshot`: all reads see one moment."""
         return await self._submit("read", self._readers, lambda: self.read_now(work, snapshot=snapshot), urgent=False)
 
     async def apart(self, call: Callable[[], T]) -> T:
-        """Run what takes its time and asks no database: the loop goes on meanwhile."""
+        """Run CPU-bound work in a thread, without the database."""
         return call() if self._apart is None else await self._apart.submit(call, urgent=False)
 
     async def beside(self, call: Callable[[], T]) -> T:
-        """Run what reads or writes a file beside the database, whose disk may hang: in a thread of its own.
+        """Access a file beside the database in a separate thread, because its disk may hang.
 
-        Raises TimeoutError, an OSError, when it takes longer than `BESIDE_S`.
+        Raises TimeoutError (an OSError) after BESIDE_S.
         """
         if self.inline:
             return call()
@@ -86,13 +85,13 @@ class Database:
             return await detached(call)
 
     async def hear(self) -> None:
-        """Until a thread that writes and one that reads are free for another unit of work. Neither asks the database."""
+        """Wait until a writing and a reading thread are free. This sends nothing to the database."""
         for workers in (self._writers, self._readers):
             if workers is not None:
                 await workers.submit(lambda: None, urgent=True)
 
     async def watch(self, wake: Callable[[], None]) -> None:
-        """Call `wake` soon after each commit of another process; runs until it is cancelled."""
+        """Call `wake` soon after each commit of another process, until cancelled."""
         await self.dialect.watch(self.engine, wake)
 
     async def _submit(self, doing: str, workers: Workers | None, call: Callable[[], T], *, urgent: bool) -> T:
@@ -101,17 +100,17 @@ class Database:
 
         def timed() -> T:
             nonlocal began
-            began = now()  # not before: what waits for another unit of work of ours waits for no till
+            began = now()  # excludes the wait for our own units of work
             return call()
 
         try:
             result = timed() if workers is None else await workers.submit(timed, urgent=urgent)
         except DBAPIError as error:
             self.on_work(doing, now() - (began or now()), True)
-            # Whether the next unit of work would fail, too: on a server a lock concerns some rows, a value that work.
+            # Only errors that concern further work: not a refused value, and on a server not a lock.
             if not is_refusal(error) and (self.dialect.one_writer or not is_busy(error)):
                 found = kind(error)
-                if found is TroubleKind.FAILING:  # a disk that became read-only is a mere "disk I/O error" to SQLite
+                if found is TroubleKind.FAILING:  # SQLite reports a read-only disk as "disk I/O error"
                     found = self.dialect.disk(self.engine) or found
                 self.trouble.failed(doing, type(error.orig).__name__, remedy(error), found)
             raise
@@ -123,22 +122,22 @@ class Database:
         return result
 
     def write_now(self, work: Work[T]) -> T:
-        """`run` for a caller that has no event loop."""
+        """Like `run`, without an event loop."""
         try:
             with self.engine.begin() as connection:
                 self.check_file()
                 self.fence(connection)
                 result = work(connection)
         except DBAPIError as error:
-            if is_ours(error):  # so that what is tried again can be written
+            if is_ours(error):  # repair sequences, so that the next try succeeds
                 with suppress(DBAPIError), self.engine.begin() as connection:
                     set_sequences_right(connection)
             raise
-        self.check_file()  # what went into a file that is gone was not written
+        self.check_file()  # a commit to a removed file is lost
         return result
 
     def read_now(self, work: Work[T], *, snapshot: bool = False) -> T:
-        """`read` for a caller that has no event loop."""
+        """Like `read`, without an event loop."""
         options = self.dialect.snapshot if snapshot else self.dialect.reads
         engine = self.engine if snapshot else self._reading
         with (
@@ -150,7 +149,7 @@ class Database:
         return result
 
     def hindrance(self, work: Work[None]) -> TroubleKind | None:
-        """What keeps this work from being done, if it is one of the known ones."""
+        """Try this work. Returns the kind of trouble that prevents it, if known."""
         try:
             self.write_now(work)
         except DBAPIError as error:
@@ -159,47 +158,47 @@ class Database:
         return None
 
     def check_file(self) -> None:
-        """Raise FileLost when the SQLite file is no longer the one at its path."""
+        """Raise FileLost if the SQLite file at the path was replaced or removed."""
         if self.file is not None:
             self.file.check()
 
     def is_unattended(self) -> bool:
-        """Whether certainly no daemon works on it now. Of a server that is unknown: a session that was cut comes back."""
+        """Whether certainly no daemon works on it. Unknown (False) for a server, because a session may reconnect."""
         return self.file is not None and not self.file.is_locked()
 
     def refuse_pooler(self) -> None:
-        """Raise Unusable behind a pooler that gives a session to others: the right to work would go with it."""
+        """Raise Unusable behind a pooler that shares sessions: the leader lock belongs to a session."""
         if self.dialect.pooled(self.engine.url, self.dialect.options(self.engine.url, 0.0)):
             raise Unusable("database.pooled")
 
     def refuse_closed(self) -> None:
-        """Raise Closed where this user may read and not write, as beside another one's -shm. Nothing is written."""
+        """Raise Closed if this user can read but not write, for example another user's -shm. Writes nothing."""
         closed = self.dialect.closed(self.engine)
         if closed is None:
             return
         try:
             self.write_now(lambda _: None)
         except DBAPIError as error:
-            if is_busy(error):  # another program writes to it, so we could not find out
+            if is_busy(error):  # unknown while another program writes
                 return
             raise Closed("database.closed", path=closed, remedy=remedy(error)) from error
 
     def check_durability(self) -> Message | None:
-        """None when a commit is on disk once it returns; else the sentence that says what to change (promise 1)."""
+        """None if commits are durable (promise 1); else the sentence that says what to change."""
         return self.read_now(self.durability.judge)
 
     def check_intact(self) -> None:
-        """Raise StoreError when the database finds one of our tables damaged. Nothing is written."""
+        """Raise StoreError if one of our tables is damaged. Writes nothing."""
         self.dialect.check_intact(self.engine, metadata.tables, self.read_now)
 
     def close(self) -> None:
-        """End the worker threads, once what was submitted is done, and the connections."""
+        """End the worker threads after their submitted work, and close the connections."""
         for workers in {self._writers, self._readers, self._apart} - {None}:
             workers.close()  # type: ignore[union-attr]
         for engine in {self.engine, self._reading}:
             pool = engine.pool
             engine.dispose()
-            # What a thread still has in hand, in a server's silence, is closed when it gives it back.
+            # A connection that a thread still uses is closed when it is returned.
             event.listen(pool, "checkin", lambda _, record: record.invalidate())
             pool.dispose()
         if self.file is not None:
@@ -212,13 +211,13 @@ def _engine(url: str, busy_timeout_s: float, **more: Any) -> Engine:
         dialect = of(parsed.get_backend_name())
         engine = create_engine(
             parsed,
-            hide_parameters=True,  # an error's text is logged, and a statement's parameters are customers' data
-            pool_use_lifo=True,  # what was used last is used next: its statements are prepared and its caches are warm
+            hide_parameters=True,  # errors are logged, and parameters hold customers' data
+            pool_use_lifo=True,  # the last used connection has prepared statements
             **{**dialect.options(parsed, busy_timeout_s), **more},
         )
     except ArgumentError as error:
         raise Unusable("database.no_url", reason=error) from error
-    except ValueError:  # without its text: that quotes what may be a part of the password
+    except ValueError:  # its text may quote a part of the password
         raise Unusable("database.no_port") from None
     except (NoSuchModuleError, ModuleNotFoundError) as error:
         name = parsed.get_backend_name()
@@ -230,7 +229,7 @@ def _engine(url: str, busy_timeout_s: float, **more: Any) -> Engine:
 
 
 class Options(TypedDict, total=False):
-    """Of a Database. `makes_file`: a SQLite file that is not there is made. Commands that only read want an error instead."""
+    """Options of Database. `makes_file`: create a missing SQLite file; for commands that read, it is an error."""
 
     busy_timeout_s: float
     accept_unsafe_durability: bool
@@ -239,7 +238,7 @@ class Options(TypedDict, total=False):
 
 
 def open_database(url: str, **options: Unpack[Options]) -> Database:
-    """A database that answered once. Raises StoreError with the remedy when it does not."""
+    """Open a database and test it with a query. Raises StoreError."""
     database = Database(url, **options)
     try:
         database.read_now(lambda connection: connection.exec_driver_sql("SELECT 1").scalar())
@@ -249,13 +248,13 @@ def open_database(url: str, **options: Unpack[Options]) -> Database:
         raise
     except TypeError as error:
         database.close()
-        if "unexpected keyword argument" not in str(error):  # a fault of ours, and not the address's
+        if "unexpected keyword argument" not in str(error):  # a bug
             raise
         raise Unusable("database.no_parameter", url=without_password(url)) from None
     except DBAPIError as error:
         database.close()
-        # A right or a password takes a person. A server or a database that is not there may still come by itself, when
-        # machines and containers start side by side: to try again helps, and that is what other exit codes than 78 mean.
+        # A missing right or a wrong password needs a person (78). An unreachable server may still be starting, so that
+        # a retry helps (other exit codes).
         kind = Closed if is_denied(error) or database.dialect.closed(database.engine) else StoreError
         reason = str(error.orig)
         for secret in secrets_of(url):
@@ -266,7 +265,7 @@ def open_database(url: str, **options: Unpack[Options]) -> Database:
 
 
 def open_configured(chosen: Configured, **options: Unpack[Options]) -> Database:
-    """The database of a configuration, as `open_database` opens it."""
+    """Open the database of a configuration."""
     options["busy_timeout_s"] = chosen.busy_timeout_seconds
     options["accept_unsafe_durability"] = chosen.accept_unsafe_durability
     return open_database(chosen.url, **options)

@@ -1,12 +1,11 @@
-"""How our columns and tables are written on each database: types, defaults, CHECKs, partial indexes and triggers.
+"""The building blocks of our DDL on each database: types, defaults, CHECKs, partial indexes and triggers.
 
-No table stands here: tables.py and own_tables.py say what there is. docs/design.md, Database contract:
+The tables are in tables.py and own_tables.py. From docs/design.md, Database contract:
 
 - A time is UTC with three decimals; on SQLite it is text, so that any POS driver reads it.
 - Money is NUMERIC(14, 4); on SQLite a NUMERIC is a double, exact after ROUND(x, 2).
 - Keys and codes compare byte by byte, also on MariaDB, whose default collations ignore case.
-- What a partial index serves on SQLite and PostgreSQL, a computed column serves on MariaDB and MySQL, which have no such
-  index. Those columns are not part of the contract.
+- MariaDB and MySQL have computed columns in place of partial indexes. These are not part of the contract.
 """
 
 from collections.abc import Callable, Iterable
@@ -45,7 +44,7 @@ from orderbridge.model import Action, ActionState
 from orderbridge.store.dialects import of
 from orderbridge.store.dialects.face import Dialect
 
-# ---- columns ----------------------------------------------------------------------------------------------------------
+# ---- columns ---------------------------------------------------------------------------------------------------------
 
 MONEY_DIGITS = 14
 MONEY_DECIMALS = 4
@@ -56,12 +55,12 @@ CODE_LENGTH = 64
 
 
 def time_text(moment: datetime) -> str:
-    """A moment as SQLite's columns have it: UTC, `YYYY-MM-DD HH:MM:SS.mmm`."""
+    """A moment in the format of SQLite's columns: UTC, `YYYY-MM-DD HH:MM:SS.mmm`."""
     return moment.astimezone(UTC).replace(tzinfo=None).isoformat(" ", "milliseconds")
 
 
 def as_stored(moment: datetime) -> datetime:
-    """A moment as it comes back from a column: UTC, whole milliseconds."""
+    """A moment rounded as in a column: UTC, whole milliseconds."""
     utc = moment.astimezone(UTC)
     return utc.replace(microsecond=utc.microsecond // 1000 * 1000)
 
@@ -73,13 +72,13 @@ class Utc(TypeDecorator[datetime]):
     cache_ok = True
 
     def load_dialect_impl(self, dialect: Driver) -> TypeEngine[Any]:
-        return of(dialect.name).time()  # a type_descriptor would forget the precision
+        return of(dialect.name).time()  # a type_descriptor would lose the precision
 
     def process_bind_param(self, value: datetime | None, _: Driver) -> datetime | None:
         return None if value is None else as_stored(value).replace(tzinfo=None)
 
     def process_result_value(self, value: Any, _: Driver) -> datetime | None:
-        # PyMySQL gives a time that is none, 0000-00-00, as text.
+        # PyMySQL returns 0000-00-00 as text.
         return value.replace(tzinfo=UTC) if isinstance(value, datetime) else None
 
 
@@ -102,9 +101,9 @@ class Money(TypeDecorator[Decimal]):
 
 
 class Whole(TypeDecorator[int]):
-    """A whole number that a POS writes. A server's INTEGER would round 25.5 without a word, and never say so.
+    """An integer that a POS writes. It is NUMERIC on servers, whose INTEGER would silently round 25.5.
 
-    So it is NUMERIC there, and a CHECK refuses decimals; on SQLite it is INTEGER, and a CHECK asks for typeof.
+    A CHECK refuses decimals. On SQLite it is INTEGER, with a CHECK of typeof.
     """
 
     impl = Numeric
@@ -114,12 +113,12 @@ class Whole(TypeDecorator[int]):
         return dialect.type_descriptor(of(dialect.name).whole(WHOLE_DIGITS))
 
     def process_result_value(self, value: Any, _: Driver) -> int | None:
-        # What is no number, on SQLite without its CHECK, stays as it is: the outbox refuses it with a reason.
+        # Another type, possible on SQLite without its CHECK, is kept: the outbox refuses the row.
         return int(value) if isinstance(value, Decimal) else value
 
 
 class Text(TypeDecorator[str]):
-    """A text that is compared byte by byte, everywhere; without a length unbounded."""
+    """A text with a binary collation; unbounded without a length."""
 
     impl = Unicode
     cache_ok = True
@@ -133,7 +132,7 @@ class Text(TypeDecorator[str]):
 
 
 class Big(BigInteger):
-    """A 64-bit integer; on SQLite the word INTEGER, which alone can be a growing primary key."""
+    """A 64-bit integer; INTEGER on SQLite, which an autoincremented primary key requires."""
 
 
 @compiles(Big)
@@ -142,19 +141,19 @@ def _big(_: Big, compiler: SQLCompiler, **__: Any) -> str:
 
 
 def without_nul(payload: str) -> str:
-    """A document as any database takes it: PostgreSQL refuses U+0000, and most drivers of SQLite end a text there."""
+    """A document without U+0000, which PostgreSQL refuses, and which ends a text in many SQLite drivers."""
     return payload.replace("\0", "\ufffd")
 
 
-# What a Column takes. By the classes themselves mypy would not know what the column holds.
+# Typed factories for Column, so that mypy knows the value types.
 Texts = Callable[[], TypeEngine[str]]
 utc: Callable[[], TypeEngine[datetime]] = Utc
 money: Callable[[], TypeEngine[Decimal]] = Money
 whole: Callable[[], TypeEngine[int]] = Whole
 big: Callable[[], TypeEngine[int]] = Big
 key: Texts = partial(Text, KEY_LENGTH)  # a UUID
-code: Texts = partial(Text, CODE_LENGTH)  # a short word of ours: a state, a code, an account's name, a fingerprint
-foreign_code: Texts = partial(Text, NAME_LENGTH)  # of the service or the POS, whose length is theirs: cut like a name
+code: Texts = partial(Text, CODE_LENGTH)  # our own: a state, a code, an account's name, a fingerprint
+foreign_code: Texts = partial(Text, NAME_LENGTH)  # of the marketplace or the POS; cut like a name
 name: Texts = partial(Unicode, NAME_LENGTH)  # cut at 255 characters
 long_text: Texts = Text
 
@@ -167,7 +166,7 @@ class utc_now(GenericFunction[datetime]):  # noqa: N801 - a function of SQL
 
 
 class random_id(GenericFunction[str]):  # noqa: N801 - a function of SQL
-    """A fresh random key of at most 64 characters."""
+    """A random key of at most 64 characters."""
 
     type = String()
     inherit_cache = True
@@ -179,7 +178,7 @@ def _in_own_words(function: utc_now | random_id, compiler: SQLCompiler, **_: Any
     return str(getattr(of(compiler.dialect.name), function.name))
 
 
-# ---- tables -----------------------------------------------------------------------------------------------------------
+# ---- tables ----------------------------------------------------------------------------------------------------------
 
 metadata = MetaData(
     naming_convention={
@@ -195,7 +194,7 @@ _WHERE = "where"  # in an index's info
 Condition = str | Callable[[Dialect], str | None]  # of a constraint; None: not on this database
 
 
-# An option that names its dialect loads that dialect: all of them together are 4 MiB. So each gets its own with the DDL.
+# Options are added here, because naming a dialect in a table would load it, and all dialects take 4 MiB.
 @compiles(CreateTable)
 def _create_table(create: CreateTable, compiler: DDLCompiler, **options: Any) -> str:
     if create.element.metadata is metadata and (ours := of(compiler.dialect.name).table_options):
@@ -210,7 +209,7 @@ def _create_index(create: CreateIndex, compiler: DDLCompiler, **options: Any) ->
     return str(compiler.visit_create_index(create, **options))  # type: ignore[no-untyped-call]
 
 
-# Somebody drops the user who made the tables: on MariaDB a view that runs as its maker would be an error from then on.
+# On MariaDB a view that runs with its creator's rights would fail once that user is dropped.
 @compiles(CreateView)
 def _create_view(create: CreateView, compiler: DDLCompiler, **options: Any) -> str:
     view = of(compiler.dialect.name).view
@@ -218,9 +217,10 @@ def _create_view(create: CreateView, compiler: DDLCompiler, **options: Any) -> s
 
 
 class Written(ColumnElement[Any]):
-    """A piece of SQL that each database has in its own words.
+    """A piece of SQL that differs between databases.
 
-    What says them is its name in SQLAlchemy's cache: without one, a statement is compiled at each of its executions.
+    The function that writes it is the key in SQLAlchemy's cache; without a key the statement would be compiled each
+    time.
     """
 
     inherit_cache = True
@@ -236,7 +236,7 @@ def _write(element: Written, compiler: SQLCompiler, **_: Any) -> str:
 
 
 def _on(wanted: Callable[[Dialect], object]) -> dict[str, Any]:
-    """Of a constraint or an index that only some databases have."""
+    """Arguments that limit a constraint or an index to some databases."""
     return {"callable_": lambda *_, dialect, **__: bool(wanted(of(dialect.name)))}
 
 
@@ -247,13 +247,13 @@ def check(condition: Condition, label: str) -> CheckConstraint:
 
 
 def check_words(column: str, words: type[Action] | type[ActionState]) -> CheckConstraint:
-    """One of these words and no other."""
+    """A CHECK that allows only these values."""
     listed = [str(word) for word in words]
     return check(lambda dialect: dialect.is_one_of(column, listed), f"{column}_known")
 
 
 def check_filled(column: str, most: int) -> CheckConstraint:
-    """A text of one character or more. SQLite alone would keep a longer one than the column is declared for."""
+    """A CHECK for 1 to `most` characters; SQLite does not enforce a column's length."""
     return check(lambda dialect: dialect.is_filled(column, most), f"{column}_1_to_{most}_characters")
 
 
@@ -266,17 +266,17 @@ def check_number(column: str) -> CheckConstraint:
 
 
 def check_whole(column: str) -> CheckConstraint:
-    """A whole number of 64 bits."""
+    """A CHECK for a 64-bit integer."""
     return check(lambda dialect: dialect.is_whole(column), f"{column}_integer")
 
 
 def check_uuid(column: str) -> CheckConstraint:
-    """A key is a UUID in lower case: an upper-case one would never match the order it means."""
+    """A CHECK for a UUID in lower case, since an upper-case one would match no order."""
     return check(lambda dialect: dialect.is_uuid(column), f"{column}_uuid")
 
 
 def serve(label: str, condition: str, column: Column[Any], *equal: Column[Any]) -> None:
-    """An index of the rows in question alone. Where there is no partial one, `equal` go before the column."""
+    """A partial index; without partial indexes, one on the columns `equal` and the column."""
     index = Index(label, column, info={_WHERE: condition})
     index.ddl_if(**_on(lambda dialect: dialect.partial_indexes))
     if equal:
@@ -284,7 +284,7 @@ def serve(label: str, condition: str, column: Column[Any], *equal: Column[Any]) 
 
 
 def after(table: Table, statements: Callable[[Dialect], Iterable[str]]) -> None:
-    """DDL that only some databases need, once the table is there."""
+    """Run DDL, which may differ between databases, after the table is created."""
 
     def run(_: Table, connection: Connection, **__: Any) -> None:
         execute(connection, statements(of(connection.dialect.name)))
@@ -293,6 +293,6 @@ def after(table: Table, statements: Callable[[Dialect], Iterable[str]]) -> None:
 
 
 def execute(connection: Connection, statements: Iterable[str]) -> None:
-    """DDL as it is written: a sign of percent is one."""
+    """Execute DDL literally, including percent signs."""
     for statement in statements:
         connection.execute(DDL(statement.replace("%", "%%")))  # type: ignore[no-untyped-call]

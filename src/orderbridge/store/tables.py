@@ -280,7 +280,7 @@ ASKED = tuple(actions.c.keys()[1 : actions.c.keys().index("withdraw")])
 if missing := set(_ARGUMENT_COLUMNS) - set(ASKED):
     raise TypeError(f"{', '.join(sorted(missing))}: no column of delivery_actions that a POS fills in")
 
-after(actions, lambda dialect: dialect.tell_changes(actions.name, "withdraw"))
+after(actions, lambda dialect: dialect.notify_changes(actions.name, "withdraw"))
 
 
 class _Attempts(TypedColumns):
@@ -394,7 +394,8 @@ serve("delivery_quarantine_unresolved_ix", UNRESOLVED, quarantine.c.id, quaranti
 serve("delivery_orders_open_ix", OPEN, orders.c.changed_utc, orders.c.ended_utc)
 serve("delivery_orders_taken_ix", TAKEN, orders.c.silence_from, orders.c.ended_utc, orders.c.pos_revision)
 serve("delivery_orders_changed_ix", CHANGED, orders.c.changed_utc)
-# Not of all orders: where a till sorts by received_utc, SQLite would take it for the view and read every order of years.
+# Not of all orders: where a till sorts by received_utc, SQLite would take it for the view and read every order of
+# years.
 serve("delivery_orders_ended_ix", ENDED, orders.c.received_utc, orders.c.ended_utc)
 serve("delivery_orders_contents_ix", WITH_CONTENTS, orders.c.ended_utc)
 
@@ -416,7 +417,8 @@ contents_ended_utc: ColumnElement[datetime] = Written(
 )
 
 
-# Since when a customer waits to hear whether the order is taken: nothing that answers it waits, is under way or is done.
+# Since when a customer waits to hear whether the order is taken: nothing that answers it waits, is under way or is
+# done.
 _is_answered = (
     select(actions.c.id)
     .where(

@@ -1,6 +1,6 @@
-"""One file for each database: what it can do, how it is asked, what its errors mean. Nobody else in store names one.
+"""The differences between databases, one module for each. Other modules of store do not name a database.
 
-A new database is a file beside these that makes a `Dialect` (face.py lists what it has to say), and a line here.
+A new database needs a module here that makes a `Dialect` (see face.py), and a case in `of`.
 """
 
 from functools import cache
@@ -13,10 +13,9 @@ FAMILIES = ("sqlite", "postgresql", "mysql")
 
 @cache
 def of(name: str) -> Dialect:
-    """The dialect by SQLAlchemy's name for it, loaded when it is asked for. Raises Unusable for one that is not here."""
-    # A program uses one of them.
+    """Load the dialect with this SQLAlchemy name. Raises Unusable if there is none."""
     match name:
-        case "sqlite" | "default":  # the default is for statements that are only printed
+        case "sqlite" | "default":  # "default" is for statements that are only printed
             from orderbridge.store.dialects.sqlite import DIALECT  # noqa: PLC0415
         case "postgresql":
             from orderbridge.store.dialects.postgresql import DIALECT  # noqa: PLC0415

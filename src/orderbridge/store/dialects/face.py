@@ -1,6 +1,6 @@
-"""What each database's file has to say: one `Dialect`, whole, or it cannot be made.
+"""Defines `Dialect`, the interface that the module of each database implements.
 
-The file of a database knows nothing of orders and accounts: what concerns our tables comes as an argument.
+These modules do not know orders and accounts: names of our tables are passed as arguments.
 """
 
 import asyncio
@@ -19,14 +19,14 @@ from orderbridge.errors import Message
 from orderbridge.store.dialects.sqlite_file import SqliteFile
 
 Ring = Callable[[], None]
-Read = Callable[[Callable[[Connection], Any]], Any]  # a unit of work that writes nothing, done
+Read = Callable[[Callable[[Connection], Any]], Any]  # runs a unit of work that only reads
 
 
 READS: Mapping[str, Any] = {"orderbridge_read": True}
 
 
 class TroubleKind(StrEnum):
-    """What keeps the database from taking our work."""
+    """Why the database cannot be written."""
 
     FULL = "full"
     READ_ONLY = "read_only"
@@ -35,24 +35,24 @@ class TroubleKind(StrEnum):
 
 
 class Durable(NamedTuple):
-    """`remedy`: why a commit may be lost, and what to change. `undone`: what was wrong in our session and is set again."""
+    """`remedy`: why a commit may be lost, and what to change. `undone`: a setting of our session that was corrected."""
 
     remedy: Message | None
     undone: Message | None = None
 
 
 class Failover(NamedTuple):
-    """What one would do to acknowledged orders, and whether none is lost."""
+    """The effect of a failover on acknowledged orders. `is_safe`: none would be lost."""
 
     is_safe: bool
-    said: Message  # the key of `status --json`, too
+    said: Message  # also a key in `status --json`
 
 
 class Violated(NamedTuple):
-    """What an error of values is about, as far as it says so.
+    """The subject of a constraint error, as far as known.
 
-    `key`: the name of a unique key, or where the database does not say it, the columns ("table.column, table.column").
-    `unfilled`: a column ("table.column") that may not be NULL and was.
+    `key`: the name of a unique key or, if the database does not give it, its columns ("table.column, table.column").
+    `unfilled`: a NOT NULL column ("table.column") without a value.
     """
 
     key: str | None = None
@@ -60,15 +60,12 @@ class Violated(NamedTuple):
 
 
 def inserting(mark: str, table: str, columns: Sequence[str]) -> str:
-    """The statement that a driver takes many times over, with its mark for a value."""
+    """An INSERT for executemany, with the driver's placeholder."""
     return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join([mark] * len(columns))})"  # noqa: S608
 
 
 async def readable(descriptor: int, within_s: float) -> bool:
-    """Whether there is something to read, as soon as there is; it is not read. False: the time is over.
-
-    Without a thread, and without a clock that ticks meanwhile.
-    """
+    """Wait until the descriptor is readable, without reading. Returns False after the timeout."""
     there = asyncio.Event()
     loop = asyncio.get_running_loop()
     loop.add_reader(descriptor, there.set)
@@ -83,92 +80,85 @@ async def readable(descriptor: int, within_s: float) -> bool:
 
 
 def nothing(*_: object) -> None:
-    """Where there is nothing to do, or to say."""
+    """A default that does nothing."""
 
 
 def no_ddl(*_: object) -> tuple[str, ...]:
-    """What this database does otherwise, or not at all."""
+    """A default without DDL."""
     return ()
 
 
-Signs = frozenset[int | str]  # of an error: the server's number, an SQLSTATE, or words (with a space) of its text
+Signs = frozenset[int | str]  # marks of an error: its number, its SQLSTATE, or a part of its text (with a space)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
-    """One database, from the first connection to the last index. What has a default is a matter of one or two of them."""
+    """One database. Attributes with a default concern only one or two databases."""
 
     # ---- connections
-    extra: str | None  # by which pip installs its driver
-    # A file of this machine: one transaction writes at a time, a lock concerns all work, and its times are ours.
+    extra: str | None  # the pip extra of its driver
+    # A local file: one writing transaction at a time, a lock blocks all work, and times are from our clock.
     one_writer: bool
-    reads: Mapping[str, Any] = field(default_factory=lambda: READS)  # execution options of what only reads
-    # A provider may limit the questions of an hour: what only reads needs no COMMIT, in sessions of its own, and where
-    # nothing goes on little is asked.
+    reads: Mapping[str, Any] = field(default_factory=lambda: READS)  # execution options for reads
+    # A provider may limit the number of queries: reads use sessions without transactions, and idle polling is rarer.
     asks_little: bool = False
-    snapshot: Mapping[str, Any] = field(
-        default_factory=lambda: READS
-    )  # and of what has to see one moment in all it reads
-    options: Callable[[URL, float], dict[str, Any]]  # for create_engine, by the address and the busy timeout in seconds
-    prepare: Callable[[Engine, float], None]  # what each new connection and transaction begins with
-    file: Callable[[Engine, bool], SqliteFile | None] = nothing  # and whether to make one that is not there
-    check: Callable[[Connection], None] = nothing  # raises Unusable when it cannot hold every order
+    snapshot: Mapping[str, Any] = field(default_factory=lambda: READS)  # execution options for consistent reads
+    options: Callable[[URL, float], dict[str, Any]]  # for create_engine, by address and busy timeout in seconds
+    prepare: Callable[[Engine, float], None]  # sets up new connections and transactions
+    file: Callable[[Engine, bool], SqliteFile | None] = nothing  # True: create a missing file
+    check: Callable[[Connection], None] = nothing  # raises Unusable if it cannot store every order
     check_intact: Callable[[Engine, Collection[str], Read], None] = nothing  # raises StoreError for a damaged table
-    # The right to make tables, by name, and the statement that grants it, where this user has not got it.
+    # The missing right to create tables, and the statement that grants it.
     lacks: Callable[[Connection], tuple[str, str] | None] = nothing
-    closed: Callable[[Engine], Path | None] = (
-        nothing  # the file, or what belongs to it, that is there and not for this user
-    )
+    closed: Callable[[Engine], Path | None] = nothing  # the file, or one beside it, that this user cannot access
 
     # ---- errors
-    busy: Signs  # another session holds the database or a row: nothing is wrong with the work
-    refused: Signs = frozenset()  # values that it does not take, beyond the driver's IntegrityError and DataError
-    refuses: Callable[[Any], bool] = lambda *_: False  # whether the driver's error is one of those by what else it says
-    # Of a key, a sequence or a guard of ours, although the driver calls it an error of values.
+    busy: Signs  # another session holds a lock
+    refused: Signs = frozenset()  # refused values, besides the driver's IntegrityError and DataError
+    refuses: Callable[[Any], bool] = lambda *_: False  # whether it is a refused value by other properties
+    # Errors of our own keys, sequences or guards that the driver reports as refused values.
     ours: Signs = frozenset()
     violated: Callable[[Any, str], Violated] = lambda *_: Violated()  # by the driver's error and the statement
-    broken: Signs = frozenset()  # something is named that is not there, as a rule by a trigger of the POS
-    full: Signs = frozenset()  # no room is left
-    read_only: Signs = frozenset()  # it can be read, and nothing can be written
-    denied: Signs = frozenset()  # the user lacks a right, or the password is wrong
-    remedies: Mapping[int | str, str]  # the sentence of what a technician can do, by a sign or any words of the error
+    broken: Signs = frozenset()  # a missing object, usually named by a trigger of the POS
+    full: Signs = frozenset()  # the disk is full
+    read_only: Signs = frozenset()
+    denied: Signs = frozenset()  # a missing right or a wrong password
+    remedies: Mapping[int | str, str]  # sentences by a mark or a part of the error's text
 
-    disk: Callable[[Engine], TroubleKind | None] = nothing  # what can be seen without writing: it is full, or read-only
+    disk: Callable[[Engine], TroubleKind | None] = nothing  # a full or read-only disk, found without writing
 
     # ---- promises
     durability: Callable[[Connection], Durable]
-    unsafe_is_refused: bool = False  # no setting accepts that commits get lost
-    failover: Callable[[Connection], Failover | None] = nothing  # None: there is nothing to fail over to
+    unsafe_is_refused: bool = False  # no configuration can accept lost commits
+    failover: Callable[[Connection], Failover | None] = nothing  # None: there is no standby
 
-    # ---- together with others
+    # ---- other sessions
     skips_locks: Callable[[Driver], bool]  # SELECT … FOR UPDATE SKIP LOCKED, by the server's version
-    lead: Callable[[Connection], bool] | None  # take the right to work, for this session; None: it is the file's lock
-    pooled: Callable[[URL, Mapping[str, Any]], bool] = lambda *_: (
-        False
-    )  # by create_engine's options: a pooler shares our sessions
-    worker: Callable[[Connection], str | None] = nothing  # who works on it: host and process, as far as is known
+    lead: Callable[[Connection], bool] | None  # take the leader lock for this session; None: the file's lock
+    pooled: Callable[[URL, Mapping[str, Any]], bool] = lambda *_: False  # whether a pooler shares our sessions
+    worker: Callable[[Connection], str | None] = nothing  # host and process of the daemon, if known
     schema_lock: Callable[[Connection, str], AbstractContextManager[bool]]  # one change of the schema at a time
     watch: Callable[[Engine, Ring], Coroutine[Any, Any, None]]  # ring after commits of others
-    # By a role and a schema or database: whom GRANT names, what stands before a table's name, and what is granted first.
+    # For a role and a schema or database: the grantee, the prefix of table names, and statements to grant first.
     grantee: Callable[[str, str | None], tuple[str, str, tuple[str, ...]] | None] = nothing
-    arrays: bool = False  # a list of values is one parameter, and what writes may stand within a statement
-    schema_query: str | None = None  # in which schema our tables are, where the address does not say it
-    sequence: str = ""  # the statement that sets a table's sequence right, of one row where it was wrong
-    # The commands that write these tables to a file and put them back: the address, the file, the tables and views.
+    arrays: bool = False  # a list can be one parameter, and data-modifying CTEs are supported
+    schema_query: str | None = None  # finds the schema of our tables
+    sequence: str = ""  # corrects a table's sequence, and returns a row if it was wrong
+    # Shell commands to dump and restore: by address, file, and the tables and views.
     dump: Callable[[URL, str, Sequence[str]], tuple[str, str] | None] = nothing
 
     # ---- columns
     time: Callable[[], TypeEngine[Any]]  # UTC without a zone, three decimals
     money: Callable[[int, int], TypeEngine[Any]] = Numeric  # of so many digits and decimals
-    whole: Callable[[int], TypeEngine[Any]]  # a whole number that a POS writes: decimals must be seen by a CHECK
-    # Of at most so many characters, None: unbounded; compared byte by byte.
+    whole: Callable[[int], TypeEngine[Any]]  # an integer that a POS writes; a CHECK must see decimals
+    # A text of at most this length (None: unbounded) with a binary collation.
     text: Callable[[int | None], TypeEngine[Any]] = lambda length: UnicodeText() if length is None else String(length)
-    big: str = "BIGINT"  # 64 bits; what can be a growing key
+    big: str = "BIGINT"  # 64 bits, for an autoincremented key
     utc_now: str
-    checks_by_name: bool = False  # constraints are asked in the order of their names, not in that of the table
+    checks_by_name: bool = False  # CHECKs are evaluated in the order of their names
     random_id: str
 
-    # Into a table, of many rows' columns, in the driver's own words; None: SQLAlchemy's way is the only one.
+    # An INSERT for executemany in the driver's syntax; None: use SQLAlchemy's.
     insert_many: Callable[[Driver, str, Sequence[str]], str | None] = nothing
 
     # ---- tables
@@ -176,19 +166,19 @@ class Dialect:
     is_one_of: Callable[[str, Sequence[str]], str] = lambda column, words: (
         f"{column} IN ({', '.join(map(repr, words))})"
     )
-    # One character or more, at most so many.
+    # 1 to `most` characters.
     is_filled: Callable[[str, int], str] = lambda column, most: f"length({column}) BETWEEN 1 AND {most}"
-    is_integer: Callable[[str], str | None] = nothing  # None: the type sees to it
+    is_integer: Callable[[str], str | None] = nothing  # None: the type ensures it
     is_number: Callable[[str], str | None] = nothing
     is_whole: Callable[[str], str]
     is_uuid: Callable[[str], str]  # in lower case
     partial_indexes: bool
     computed: Callable[[str, Mapping[str, str]], tuple[str, ...]] = no_ddl  # columns in place of partial indexes
-    view: str = "VIEW"  # the word, and with whose rights it is read
-    # A trigger that refuses: its name, the table, the statement (`BEFORE UPDATE OF …`), the condition, why.
+    view: str = "VIEW"  # the keyword, with the SQL security if needed
+    # A trigger that refuses: name, table, event (`BEFORE UPDATE OF …`), condition, reason.
     refuse: Callable[[str, str, str, str, str], tuple[str, ...]] = no_ddl
-    outside: str = ""  # the condition that a statement is in no transaction of ours
-    guard: str | None = None  # the table whose row is open in our transactions
-    guards: tuple[str, ...] = ()  # what is made before all triggers that ask it
-    replaced: str = ""  # the condition that a row of delivery_actions has just taken another's place
-    tell_changes: Callable[[str, str], tuple[str, ...]] = no_ddl  # wake the watch after INSERT, UPDATE of that column
+    outside: str = ""  # the condition that a statement is not in one of our transactions
+    guard: str | None = None  # the table whose row marks our transactions
+    guards: tuple[str, ...] = ()  # DDL before all triggers that use it
+    replaced: str = ""  # the condition that a row of delivery_actions has replaced another
+    notify_changes: Callable[[str, str], tuple[str, ...]] = no_ddl  # wake the watch

@@ -135,14 +135,14 @@ def _grantee(role: str, place: str | None) -> tuple[str, str, tuple[str, ...]]:
     return who, f"{where}.", (f"GRANT USAGE ON SCHEMA {where} TO {who};",)
 
 
-# ---- listening for a POS's commits ---------------------------------------------------------------------------------------
-# A server whose processes hang, or behind a line that was cut without a word, ends no session and refuses none: a statement
-# under way there waits for ever, or as long as TCP does. So the session that listens asks every few seconds. When it gets no
-# answer, all of our sessions that wait for that server are ended from here: their work fails as if the server had died, and
-# new sessions go to whichever server of the address takes writes by then.
+# ---- listening for a POS's commits -----------------------------------------------------------------------------------
+# A server whose processes hang, or behind a line that was cut without a word, ends no session and refuses none: a
+# statement under way there waits for ever, or as long as TCP does. So the session that listens asks every few seconds.
+# When it gets no answer, all of our sessions that wait for that server are ended from here: their work fails as if the
+# server had died, and new sessions go to whichever server of the address takes writes by then.
 #
-# A session that has sent a NOTIFY cannot PREPARE TRANSACTION. So a POS that uses two-phase commit may disable our trigger;
-# then the same session asks for what is new, by a short indexed query.
+# A session that has sent a NOTIFY cannot PREPARE TRANSACTION. So a POS that uses two-phase commit may disable our
+# trigger; then the same session asks for what is new, by a short indexed query.
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
@@ -287,8 +287,8 @@ DIALECT = Dialect(
     check=_check,
     lacks=_lacks,
     busy=frozenset({"55P03", "40P01", "40001"}),
-    # Classes: CASE without a match, a query of one row that has several, an external routine, a broken trigger's protocol,
-    # WITH CHECK OPTION, limits of one row (an index entry that is too long), PL/pgSQL.
+    # Classes: CASE without a match, a query of one row that has several, an external routine, a broken trigger's
+    # protocol, WITH CHECK OPTION, limits of one row (an index entry that is too long), PL/pgSQL.
     refused=frozenset({"20", "21", "27", "2D", "2F", "38", "39", "40002", "44", "54", "P0"}),
     refuses=_raised,
     ours=frozenset({"2200H", "NOTIFY queue"}),  # a sequence at its end; the server's queue is full
@@ -346,5 +346,5 @@ DIALECT = Dialect(
     is_whole=servers.is_whole,
     is_uuid=_is_uuid,
     partial_indexes=True,
-    tell_changes=_tell_changes,
+    notify_changes=_tell_changes,
 )
