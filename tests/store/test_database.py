@@ -620,8 +620,10 @@ def test_a_file_that_a_till_holds_is_tried_again_and_again(tmp_path, monkeypatch
     database.write_now(lambda tx: None)
     seconds = itertools.count(step=0.05)  # of a machine that is slower than the waits between two tries
     monkeypatch.setattr(sqlite, "SystemClock", lambda: SimpleNamespace(monotonic=lambda: next(seconds)))
-    tries, tell_driver = [], sqlite._tell_driver
-    monkeypatch.setattr(sqlite, "_tell_driver", lambda tx, words: tries.append(words) or tell_driver(tx, words))
+    tries, execute_directly = [], sqlite._execute_directly
+    monkeypatch.setattr(
+        sqlite, "_execute_directly", lambda tx, words: tries.append(words) or execute_directly(tx, words)
+    )
     with opened(tmp_path / "pos.db") as till:
         till.execute("BEGIN IMMEDIATE")
         with pytest.raises(OperationalError, match="locked"):

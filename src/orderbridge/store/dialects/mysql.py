@@ -1,10 +1,9 @@
-"""MariaDB and MySQL, by PyMySQL.
+"""The dialect for MariaDB and MySQL, with PyMySQL.
 
-- They hang up on a statement that is longer than their max_allowed_packet. That is like a server that went away, and
-  the rest of its batch would wait for ever. So such a statement is refused here, before it leaves, and harms only itself.
-- DDL ends transactions. There are no partial indexes: computed columns stand in for them.
-- Nothing can be listened to: a short indexed query in a thread of its own wakes, often after recent work and seldom when
-  all is quiet.
+- The server closes the connection on a statement longer than max_allowed_packet. This looks like a server failure, and
+  the rest of the batch would be repeated for ever. So such a statement is refused here, before it is sent.
+- DDL ends transactions. Computed columns replace partial indexes.
+- There are no notifications. A thread polls with a short indexed query: often after recent work, rarely when idle.
 """
 
 import asyncio
@@ -26,26 +25,26 @@ from orderbridge.errors import Message, StoreError
 from orderbridge.store.dialects import servers
 from orderbridge.store.dialects.face import READS, Dialect, Durable, Failover, Violated, inserting
 
-# The driver has no keepalive times; its reading has to outlast a change of the schema.
+# The driver has no keepalive settings. The read timeout must exceed a schema change.
 LIMITS = {"connect_timeout": 5, "read_timeout": 75, "write_timeout": 20}
 _HEADER_BYTES = 64  # more than what the protocol puts before a statement
-_LONGEST_CHARACTER = 4  # bytes
+_MAX_CHARACTER = 4  # bytes
 BUSY_POLL_S = 0.015
-OPEN_POLL_S = 0.055  # an order has changed within the last minutes: it will soon be answered
-IDLE_POLL_S = 1.1  # with all else that is asked, 10,000 questions an hour: a provider may limit them
-BUSY_POLLS = 20_000  # after a change: five minutes, because where one row was written the next one follows
+OPEN_POLL_S = 0.055  # with a recently changed order, which will soon be answered
+IDLE_POLL_S = 1.1  # keeps the total below 10,000 queries an hour, a provider's limit
+BUSY_POLLS = 20_000  # five minutes after a change, because more rows usually follow
 LEAVE_WITHIN_S = 2.0
-# What a POS changes: rows, and `withdraw`. Sums, because ids are committed out of order; the newest, because a long
-# queue keeps the outbox awake by itself.
+# Detects new rows and `withdraw`. Sums, because ids may be committed out of order; only the newest rows, because with a
+# long queue the outbox is awake anyway.
 NEWS = (
     "SELECT (SELECT 1 FROM delivery_orders WHERE ended_utc IS NULL"
     " AND changed_utc > utc_timestamp(3) - INTERVAL 10 MINUTE LIMIT 1), COUNT(*), SUM(id), SUM(withdraw) FROM"
     " (SELECT id, withdraw FROM delivery_actions WHERE state = 'pending' ORDER BY id DESC LIMIT 100) AS newest"
 )
-TABLE_LOCK = "SET lock_wait_timeout = {}"  # another session's LOCK TABLES or DDL; the server's own is a day
-DDL_LOCK_S = 60  # a change of the schema waits for tills to end their transactions
+TABLE_LOCK = "SET lock_wait_timeout = {}"  # for LOCK TABLES or DDL of other sessions; the default is a day
+DDL_LOCK_S = 60  # a schema change waits for the tills' transactions
 ASK = "SELECT @@innodb_flush_log_at_trx_commit, @@log_bin, @@sync_binlog"
-LEAD = "CONCAT('orderbridge ', SHA1(IFNULL(DATABASE(), '')))"  # a name for the whole server
+LEAD = "CONCAT('orderbridge ', SHA1(IFNULL(DATABASE(), '')))"  # lock names are global on the server
 
 
 # ---- connections -----------------------------------------------------------------------------------------------------
@@ -54,16 +53,16 @@ LEAD = "CONCAT('orderbridge ', SHA1(IFNULL(DATABASE(), '')))"  # a name for the 
 def _options(url: URL, _: float) -> dict[str, Any]:
     ours = url.get_driver_name() == "pymysql"
     limits = LIMITS | {"cursorclass": cursor_class()} if ours else {}
-    # Whatever the address says: a session in another charset refuses an emoji, or makes question marks of it.
+    # Overrides the address: another charset would refuse emojis, or turn them into question marks.
     charset = {"charset": "utf8mb4"} if ours else {}
-    # A session that comes back has ended its transaction; a ROLLBACK for certainty would be a question more.
+    # A returned session has ended its transaction; no extra ROLLBACK.
     return {**servers.OPTIONS, "pool_reset_on_return": None, "connect_args": servers.limits(url, limits) | charset}
 
 
 def _prepare(engine: Engine, _: float) -> None:
     servers.prepare_sessions(
         engine,
-        f"SET SESSION TRANSACTION ISOLATION LEVEL {servers.OPTIONS['isolation_level']}",  # also where each is one statement
+        f"SET SESSION TRANSACTION ISOLATION LEVEL {servers.OPTIONS['isolation_level']}",
         f"SET innodb_lock_wait_timeout = {servers.LOCK_TIMEOUT_S}",
         TABLE_LOCK.format(servers.LOCK_TIMEOUT_S),
         "SET time_zone = '+00:00'",
@@ -74,7 +73,7 @@ def _prepare(engine: Engine, _: float) -> None:
 
 
 def _ask_limit(connection: Any, _: Any) -> None:
-    """Of a new connection. A change on the server concerns connections that are made after it."""
+    """Read the limit for a new connection. A changed setting affects only new connections."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT @@max_allowed_packet")
         connection.max_allowed_packet = cursor.fetchone()[0]
@@ -82,7 +81,7 @@ def _ask_limit(connection: Any, _: Any) -> None:
 
 @cache
 def cursor_class() -> Any:
-    """PyMySQL's cursor, which knows the limit. A driver is imported where it is used."""
+    """PyMySQL's cursor with a check of the limit. The driver is imported only when used."""
     from pymysql import DataError  # noqa: PLC0415
     from pymysql.cursors import Cursor  # noqa: PLC0415
 
@@ -94,7 +93,7 @@ def cursor_class() -> Any:
 
         def execute(self, query: Any, args: Any = None) -> int:
             statement = self.mogrify(query, args)
-            if len(statement) * _LONGEST_CHARACTER > self._limit and _bytes_of(statement) > self._limit:
+            if len(statement) * _MAX_CHARACTER > self._limit and _bytes_of(statement) > self._limit:
                 raise DataError(PACKET_TOO_LARGE, "statement exceeds max_allowed_packet")
             return int(super().execute(statement))
 
@@ -106,10 +105,11 @@ def _bytes_of(statement: str | bytes | bytearray) -> int:
 
 
 # ---- errors ----------------------------------------------------------------------------------------------------------
-# Numbers of the server, and words where a number says too little.
+# Error numbers of the server, and parts of texts where a number is not enough.
 
 PACKET_TOO_LARGE = 1153  # the server's own number for it
-# Our key is named PRIMARY, as anybody's is. So by its value: no id given, the last one, an order's line, an attempt.
+# All primary keys are named PRIMARY. So our keys are recognized by the value: a generated id, an order's line, an
+# attempt.
 OWN_ENTRY = re.compile(
     r"Duplicate entry '(0|9223372036854775807|[0-9a-f-]{36}(-\d+)+|\d+-\d+)' for key '(\w+\.)?PRIMARY'"
 )
@@ -133,7 +133,7 @@ def _violated(error: Any, statement: str) -> Violated:
 
 
 def _signalled(error: Any) -> bool:
-    """Whether the number is none of the server's: the protocol has 16 bits for it, and the driver takes one for the sign."""
+    """Whether a trigger's SIGNAL set the number. Numbers above 15 bits arrive as negative ones."""
     number = error.args[0] if error.args else 0
     return isinstance(number, int) and not 0 <= number <= LAST_NUMBER
 
@@ -143,7 +143,7 @@ def _signalled(error: Any) -> bool:
 
 def _durability(connection: Connection) -> Durable:
     flush, log_bin, sync = connection.exec_driver_sql(ASK).one()
-    if flush not in {1, 3}:  # 3 is MariaDB's, and waits once more
+    if flush not in {1, 3}:  # 3 is stricter, and only in MariaDB
         return Durable(Message("database.flush"))
     return Durable(Message("database.binlog") if flush == 1 and log_bin and sync != 1 else None)
 
@@ -167,7 +167,7 @@ def _failover(connection: Connection) -> Failover | None:
     return Failover(is_safe=False, said=Message("failover.replicas", count=replicas))
 
 
-# ---- together with others --------------------------------------------------------------------------------------------
+# ---- other sessions --------------------------------------------------------------------------------------------------
 
 
 def _skips_locks(driver: Driver) -> bool:
@@ -187,7 +187,7 @@ def _schema_lock(connection: Connection, _: str) -> Iterator[bool]:
     try:
         connection.exec_driver_sql(TABLE_LOCK.format(DDL_LOCK_S))
         yield True
-        # Before the next session asks: the DDL has ended the transaction anyway.
+        # Commit before the lock is released; the DDL has ended the transaction anyway.
         connection.exec_driver_sql("COMMIT")
     finally:
         connection.exec_driver_sql(TABLE_LOCK.format(servers.LOCK_TIMEOUT_S))
@@ -217,7 +217,7 @@ def _poll(engine: Engine, ring: Callable[[], object], leave: threading.Event) ->
                 try:
                     _poll_on(connection.connection.cursor(), ring, leave)
                 except engine.dialect.loaded_dbapi.Error:
-                    connection.invalidate()  # the pool would try to tidy it up, and log that it cannot
+                    connection.invalidate()  # else the pool would try to reset it, and log the failure
                     raise
         except (DBAPIError, engine.dialect.loaded_dbapi.Error) as error:
             leave.wait(losses.lost(error))
@@ -231,14 +231,14 @@ def _poll_on(cursor: Any, ring: Callable[[], object], leave: threading.Event) ->
         is_open, *found = cursor.fetchone()
         if found != seen:
             seen, busy = found, 0 if seen is None else BUSY_POLLS
-            with contextlib.suppress(RuntimeError):  # the loop is closed: the program ends
+            with contextlib.suppress(RuntimeError):  # the event loop is closed at the end
                 ring()
         busy = max(busy - 1, 0)
         leave.wait(BUSY_POLL_S if busy else OPEN_POLL_S if is_open else IDLE_POLL_S)
 
 
 def _worker(connection: Connection) -> str | None:
-    """The server knows its address; the process only where the performance schema is on."""
+    """The daemon's user and host. The process would need the performance schema."""
     number = connection.exec_driver_sql(f"SELECT IS_USED_LOCK({LEAD})").scalar()
     if number is None:
         return None
@@ -279,7 +279,7 @@ def _computed(table: str, columns: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _dump(url: URL, file: str, tables: Sequence[str]) -> tuple[str, str]:
-    """It knows no pattern of names, so that each is named. The program asks for the password."""
+    """Commands with all table names, because mariadb-dump knows no patterns. It asks for the password."""
     query = url.query
     parts = {"socket": query.get("unix_socket"), "host": url.host, "port": url.port, "user": url.username}
     given = [shlex.quote(f"--{name}={value}") for name, value in parts.items() if value]
@@ -297,7 +297,7 @@ DIALECT = Dialect(
     one_writer=False,
     options=_options,
     prepare=_prepare,
-    # Who loses a deadlock within a savepoint hears of it only that the savepoint is gone.
+    # After a deadlock within a savepoint the error only says that the savepoint is gone.
     busy=frozenset({1205, 1213, "SAVEPOINT sa_savepoint"}),
     refused=frozenset(
         {
@@ -340,9 +340,9 @@ DIALECT = Dialect(
     utc_now="utc_timestamp(3)",
     random_id="uuid()",
     insert_many=lambda _, table, columns: inserting("%s", table, columns),
-    # Whatever the server's own defaults are: a join of two collations is an error there.
+    # Overrides the server's defaults: joining two collations is an error.
     table_options={"charset": "utf8mb4", "collate": "utf8mb4_bin", "engine": "InnoDB"},
-    # Otherwise it would take a word with spaces behind it.
+    # BINARY, because a comparison ignores trailing spaces.
     is_one_of=lambda column, words: f"CAST({column} AS BINARY) IN ({', '.join(map(repr, words))})",
     is_filled=lambda column, most: f"char_length({column}) BETWEEN 1 AND {most}",
     is_whole=servers.is_whole,

@@ -1,6 +1,6 @@
-"""PostgreSQL, by psycopg.
+"""The dialect for PostgreSQL, with psycopg.
 
-A trigger of ours notifies, once for each statement, and a connection of our own listens.
+A trigger notifies once for each statement, and a separate connection listens.
 """
 
 import asyncio
@@ -18,13 +18,13 @@ from orderbridge.store.dialects import postgresql_sessions, servers
 from orderbridge.store.dialects.face import READS, Dialect, Durable, Failover, Violated, readable
 
 WAITS = {"on", "remote_apply"}
-LEAD = int.from_bytes(b"orderbrg", "big")  # the number of the lock on the right to work, in each database
+LEAD = int.from_bytes(b"orderbrg", "big")  # the number of the leader lock, in each database
 ASK = (
     "SELECT current_setting('fsync'), current_setting('synchronous_commit'),"
-    # A trigger of the POS, or a pooler, may have undone what our session set: it is set anew for this transaction.
+    # A trigger of the POS, or a pooler, may have changed our session's setting; set it again.
     " set_config('synchronous_commit', 'on', false)"
 )
-# Who holds one of our locks: sessions say of themselves who they are.
+# The session that holds one of our locks; its application_name says who it is.
 WORKER = (
     "SELECT application_name FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
     " AND application_name LIKE 'orderbridge %%' AND pid IN (SELECT pid FROM pg_locks WHERE locktype = 'advisory')"
@@ -38,8 +38,8 @@ SEQUENCE = (
     " (SELECT coalesce(max(id), 0) FROM {0}) AS top) AS found"
     " WHERE coalesce(pg_sequence_last_value(sequence), 0) NOT BETWEEN top AND 9223372036854775806"
 )
-POOLED = "statement pooling mode"  # PgBouncer's words: no transaction has two statements there
-TRIGGER_RAISED = " at RAISE"  # in an error's context: whatever code a trigger gives its own error
+POOLED = "statement pooling mode"  # PgBouncer's error text
+TRIGGER_RAISED = " at RAISE"  # in the context of an error from a trigger's RAISE, which may have any code
 
 
 # ---- connections -----------------------------------------------------------------------------------------------------
@@ -52,7 +52,7 @@ def _check(connection: Connection) -> None:
 
 
 def _lacks(connection: Connection) -> tuple[str, str] | None:
-    """A schema that this user may not use is reported by the server as missing."""
+    """The missing right to create tables. A schema without USAGE appears as missing."""
     schema, may, path, user = connection.exec_driver_sql(MAY_MAKE).one()
     if may:
         return None
@@ -64,7 +64,7 @@ def _lacks(connection: Connection) -> tuple[str, str] | None:
 
 
 # ---- errors ----------------------------------------------------------------------------------------------------------
-# SQLSTATEs and their classes (two characters), and words where psycopg has no code.
+# SQLSTATEs, their classes (two characters), and parts of texts where psycopg has no code.
 
 
 def _violated(error: Any, _: str) -> Violated:
@@ -78,7 +78,7 @@ def _violated(error: Any, _: str) -> Violated:
 
 
 def _raised(error: Any) -> bool:
-    """Whether a function's own RAISE is the error."""
+    """Whether the error comes from a function's RAISE."""
     return TRIGGER_RAISED in (getattr(getattr(error, "diag", None), "context", None) or "")
 
 
@@ -96,7 +96,7 @@ def _durability(connection: Connection) -> Durable:
 def _failover(connection: Connection) -> Failover | None:
     standbys = connection.exec_driver_sql("SELECT sync_state FROM pg_stat_replication").scalars().all()
     names = connection.exec_driver_sql("SHOW synchronous_standby_names").scalar()
-    if None in standbys:  # the rows are there for everybody; what is in them for pg_monitor alone
+    if None in standbys:  # the state is visible only to pg_monitor
         return Failover(is_safe=False, said=Message("failover.unseen", count=len(standbys), user=_user(connection)))
     if names and not {"async", "potential"}.issuperset(standbys):
         return Failover(is_safe=True, said=Message("failover.synchronous", names=names))
@@ -116,12 +116,12 @@ def _user(connection: Connection) -> str:
     return connection.dialect.identifier_preparer.quote(user)
 
 
-# ---- together with others --------------------------------------------------------------------------------------------
+# ---- other sessions --------------------------------------------------------------------------------------------------
 
 
 @contextmanager
 def _schema_lock(connection: Connection, name: str) -> Iterator[bool]:
-    """Until the transaction ends."""
+    """A lock until the end of the transaction."""
     yield bool(connection.scalar(select(func.pg_try_advisory_xact_lock(func.hashtext(name)))))
 
 
@@ -136,20 +136,19 @@ def _grantee(role: str, place: str | None) -> tuple[str, str, tuple[str, ...]]:
 
 
 # ---- listening for a POS's commits -----------------------------------------------------------------------------------
-# A server whose processes hang, or behind a line that was cut without a word, ends no session and refuses none: a
-# statement under way there waits for ever, or as long as TCP does. So the session that listens asks every few seconds.
-# When it gets no answer, all of our sessions that wait for that server are ended from here: their work fails as if the
-# server had died, and new sessions go to whichever server of the address takes writes by then.
+# If a server hangs, or the network is cut silently, a running statement would wait for ever, or until TCP gives up. So
+# the listening session sends a query every few seconds. Without an answer, all our sessions that wait for this server
+# are closed: their work fails, and new sessions go to the server of the address that then accepts writes.
 #
-# A session that has sent a NOTIFY cannot PREPARE TRANSACTION. So a POS that uses two-phase commit may disable our
-# trigger; then the same session asks for what is new, by a short indexed query.
+# A transaction with a NOTIFY cannot be prepared for two-phase commit. A POS that uses it may disable our trigger; then
+# the listening session polls with a short indexed query.
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
     from psycopg.pq.abc import PGconn
 
 CHANNEL = "delivery_actions"
-LISTEN_CHECK_S = 3.0  # between two questions
+LISTEN_CHECK_S = 3.0  # between two checks
 ANSWER_WITHIN_S = 5.0
 POLL_S = 0.1  # without the trigger
 LISTENS = (
@@ -160,12 +159,12 @@ NEWS = (
     f"{LISTENS}, count(*), sum(id), sum(withdraw) FROM"  # noqa: S608 - constants
     " (SELECT id, withdraw FROM delivery_actions WHERE state IN ('pending', 'sending') ORDER BY id DESC LIMIT 100) AS newest"
 )
-QUESTIONS = 2  # a loop of ours that stood still for as long is not taken for the server's silence
+QUESTIONS = 2  # waits in two steps, so that a stalled event loop is not taken for a silent server
 
 
 async def _watch(engine: Engine, wake: Callable[[], None]) -> None:
-    """Call `wake` after each commit that notified."""
-    import psycopg  # noqa: PLC0415 - only where this database is used
+    """Call `wake` after each commit with a notification."""
+    import psycopg  # noqa: PLC0415 - only with this database
 
     losses = servers.Losses("wake.listening_again")
     while True:
@@ -174,11 +173,11 @@ async def _watch(engine: Engine, wake: Callable[[], None]) -> None:
             limits = postgresql_sessions.limits(engine.url)
             options = postgresql_sessions.arranged({**limits, **options, "autocommit": True})
             async with await _connected(psycopg, arguments, options) as connection:
-                connection.add_notify_handler(lambda _: wake())  # of what comes with the answer to a question
+                connection.add_notify_handler(lambda _: wake())  # for notifications that arrive with an answer
                 await connection.execute(f"SET lock_timeout = '{servers.LOCK_TIMEOUT_S}s'")
                 await connection.execute(f"LISTEN {CHANNEL}")
                 losses.mended()
-                wake()  # for what was written before
+                wake()  # for earlier commits
                 if not await _hear(connection, wake):
                     postgresql_sessions.took(options, None)
                     servers.end_silent(engine, connection)
@@ -189,10 +188,10 @@ async def _watch(engine: Engine, wake: Callable[[], None]) -> None:
 
 
 async def _hear(connection: "AsyncConnection[Any]", wake: Callable[[], None]) -> bool:
-    """Call `wake` until the server says nothing any more. Raises psycopg.Error when the session is over."""
+    """Call `wake` for notifications until the server stops answering. Raises psycopg.Error if the session ends."""
     listens, seen = True, None
     while True:
-        # The driver's own waiting ticks ten times a second.
+        # The driver's own wait would wake up ten times a second.
         if await readable(connection.fileno(), LISTEN_CHECK_S if listens else POLL_S):
             _take_in(connection.pgconn, wake)
             continue
@@ -216,14 +215,14 @@ async def _connected(driver: Any, arguments: Any, options: Mapping[str, Any]) ->
 
 
 def _take_in(session: "PGconn", wake: Callable[[], None]) -> None:
-    """What has come. Raises psycopg.Error when the session is over."""
+    """Read notifications and call `wake`. Raises psycopg.Error if the session has ended."""
     session.consume_input()
     while session.notifies() is not None:
         wake()
 
 
 async def _answer(connection: "AsyncConnection[Any]", question: str) -> Sequence[Any] | None:
-    """A row; None when the server does not answer in time. Raises psycopg.Error when the session is over."""
+    """The row of a query; None if the server does not answer in time. Raises psycopg.Error if the session has ended."""
     asked = asyncio.create_task(connection.execute(question))
     try:
         for _ in range(QUESTIONS):
@@ -231,7 +230,7 @@ async def _answer(connection: "AsyncConnection[Any]", question: str) -> Sequence
             if asked.done():
                 return await asked.result().fetchone()
     finally:
-        if not asked.done():  # to cancel the statement would take the driver as long again
+        if not asked.done():  # cancelling the statement would take as long again
             servers.hang_up(connection)
             with contextlib.suppress(Exception):
                 await asked
@@ -242,7 +241,7 @@ async def _answer(connection: "AsyncConnection[Any]", question: str) -> Sequence
 
 
 def _time() -> TypeEngine[Any]:
-    from sqlalchemy.dialects.postgresql import TIMESTAMP  # noqa: PLC0415 - and with it the driver's dialect
+    from sqlalchemy.dialects.postgresql import TIMESTAMP  # noqa: PLC0415 - it loads the driver's dialect
 
     return TIMESTAMP(timezone=False, precision=3)
 
@@ -251,8 +250,8 @@ def _is_uuid(column: str) -> str:
     return f"{column} IS NULL OR {column} ~ '{servers.UUID_PATTERN}'"
 
 
-def _tell_changes(table: str, column: str) -> tuple[str, ...]:
-    """One statement wakes once, however many rows it writes."""
+def _notify_changes(table: str, column: str) -> tuple[str, ...]:
+    """A trigger that notifies once for each statement."""
     body = f"$$BEGIN PERFORM pg_notify('{CHANNEL}', ''); RETURN NULL; END$$"
     when = f"AFTER INSERT OR UPDATE OF {column} ON {table} FOR EACH STATEMENT"
     return (
@@ -262,7 +261,7 @@ def _tell_changes(table: str, column: str) -> tuple[str, ...]:
 
 
 def _dump(url: URL, file: str, _: Sequence[str]) -> tuple[str, str]:
-    """Without the function of the trigger, which belongs to no table: `db upgrade` makes it where it is not."""
+    """Commands without the trigger's function, which `db upgrade` creates."""
     query = postgresql_sessions.hosts_of(url) | {
         name: str(url.query[name]) for name in ("sslmode", "sslrootcert") if name in url.query
     }
@@ -279,7 +278,8 @@ def _dump(url: URL, file: str, _: Sequence[str]) -> tuple[str, str]:
 DIALECT = Dialect(
     extra="postgresql",
     one_writer=False,
-    # READ COMMITTED sees each statement's own moment anyway: BEGIN and COMMIT would be two round trips for nothing.
+    # In READ COMMITTED each statement has its own snapshot anyway, so that BEGIN and COMMIT would be wasted round
+    # trips.
     reads={**READS, "isolation_level": "AUTOCOMMIT"},
     snapshot={**READS, "isolation_level": "REPEATABLE READ"},
     options=postgresql_sessions.options,
@@ -296,7 +296,7 @@ DIALECT = Dialect(
     full=frozenset({"53100", "No space left"}),
     read_only=frozenset({"25006"}),
     broken=frozenset({"42P01", "42703", "42883"}),
-    # psycopg has no SQLSTATE for a connection that was refused, only the server's words.
+    # psycopg has no SQLSTATE for a refused connection, only the server's text.
     denied=frozenset(
         {
             "42501",
@@ -312,7 +312,7 @@ DIALECT = Dialect(
     remedies={
         "3D000": "database.none_there",
         'FATAL:  database "': "database.none_there",
-        "26000": "database.pooled",  # a prepared statement is not there, or there already: it is another session's
+        "26000": "database.pooled",  # a prepared statement is missing or exists already, in another session
         "42P05": "database.pooled",
         POOLED: "database.pooled",
         "53100": "database.server_full",
@@ -346,5 +346,5 @@ DIALECT = Dialect(
     is_whole=servers.is_whole,
     is_uuid=_is_uuid,
     partial_indexes=True,
-    notify_changes=_tell_changes,
+    notify_changes=_notify_changes,
 )

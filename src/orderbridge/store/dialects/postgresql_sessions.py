@@ -1,9 +1,8 @@
-"""The sessions on PostgreSQL: how they are made, to which of several servers, and what they take and report.
+"""Makes sessions on PostgreSQL, chooses among several servers, and detects unconfirmed commits and poolers.
 
-Of several servers in one address the driver tries each in turn, for each session anew, and waits some seconds for one that
-says nothing: a machine without power, or one that hangs. After a failover that is the first one. Who has less time than that
-for a session and its questions, as a replica has with its locks, would never come to the second. So a session begins with
-the server that took the last one.
+If an address has several servers, the driver tries them in order for each session, and waits some seconds for a server
+that does not answer. After a failover this is the first one, and a replica has less time than that to check its locks.
+So a session begins with the server that accepted the last one.
 """
 
 import os
@@ -20,7 +19,7 @@ from sqlalchemy import Dialect as Driver
 
 from orderbridge.store.dialects import servers
 
-# A server that vanishes without a word (power, cable, firewall) is noticed within half a minute, not within hours.
+# A server that disappears (power, cable, firewall) is noticed within half a minute instead of hours.
 LIMITS = {
     "connect_timeout": 5,
     "keepalives_idle": 10,
@@ -28,14 +27,14 @@ LIMITS = {
     "keepalives_count": 3,
     "tcp_user_timeout": 20_000,
 }
-PRIMARY = {"target_session_attrs": "read-write"}  # of several servers the one that takes writes
-SEVERAL = {**PRIMARY, "connect_timeout": 3}  # one that says nothing is passed over, by each new session
-UNCONFIRMED = "SyncRepWaitForLSN"  # where in the server the warning comes from: its words are in the server's language
+PRIMARY = {"target_session_attrs": "read-write"}  # the server that accepts writes
+SEVERAL = {**PRIMARY, "connect_timeout": 3}  # a short wait for a server that does not answer
+UNCONFIRMED = "SyncRepWaitForLSN"  # the server's function that warns; the text would depend on its language
 
 Server = tuple[str, str]  # host, port
 
 _guard = threading.Lock()
-_first: dict[frozenset[Server], Server] = {}  # of these servers, with which to begin
+_first: dict[frozenset[Server], Server] = {}  # the server to begin with, for each set of servers
 
 
 def limits(url: URL) -> dict[str, Any]:
@@ -45,7 +44,7 @@ def limits(url: URL) -> dict[str, Any]:
 
 
 def hosts_of(url: URL) -> dict[str, str]:
-    """`host` and `port`, of several servers with commas, in whichever form the address names them."""
+    """`host` and `port` of the address, with commas if there are several servers."""
     _, arguments = url.get_dialect()().create_connect_args(url)
     return {name: str(arguments[name]) for name in ("host", "port") if str(arguments.get(name, "")).strip(",")}
 
@@ -57,9 +56,9 @@ def has_several(url: URL) -> bool:
 def options(url: URL, _: float) -> dict[str, Any]:
     if url.get_driver_name() != "psycopg":
         return {**servers.OPTIONS, "connect_args": {}}
-    # By its name a technician finds the process.
+    # The name shows a technician the process.
     named = servers.limits(url, {"application_name": f"orderbridge {socket.gethostname()[:40]} {os.getpid()}"})
-    # Whatever the address, the environment or the database itself says: in another encoding one emoji stops a whole poll.
+    # Overrides the address, the environment and the database: in another encoding an emoji would fail a whole poll.
     return {**servers.OPTIONS, "connect_args": limits(url) | named | {"client_encoding": "utf8"}}
 
 
@@ -74,14 +73,14 @@ def prepare(engine: Engine, _: float) -> None:
 
 
 def _read_every_time(connection: Any, _: Any) -> None:
-    """The server keeps times that Python has not, like infinity; the driver would give up the whole page for one."""
+    """Read times that Python lacks, like infinity, as None. The driver would fail for the whole result."""
     from psycopg import DataError as NoTime  # noqa: PLC0415 - a driver is imported where it is used
     from psycopg.types.datetime import TimestampLoader  # noqa: PLC0415
 
     class Lenient(TimestampLoader):
         def load(self, data: Any) -> Any:
             try:
-                return datetime.fromisoformat(str(data, "ascii"))  # as nearly all are
+                return datetime.fromisoformat(str(data, "ascii"))  # nearly always
             except ValueError:
                 pass
             try:
@@ -93,12 +92,12 @@ def _read_every_time(connection: Any, _: Any) -> None:
 
 
 def insert_many(driver: Driver, table: str, columns: Sequence[str]) -> str | None:
-    """It takes a fifth of the time that INSERTs take; rows are counted, and triggers fire, as by them."""
+    """COPY, which takes a fifth of the time of INSERTs, but counts rows and fires triggers like them."""
     return f"COPY {table} ({', '.join(columns)}) FROM STDIN" if driver.driver == "psycopg" else None
 
 
 def _copy(cursor: Any, statement: str, rows: Iterable[Sequence[Any]], _: Any) -> bool:
-    """What the engine does with a COPY in place of one statement a row. False: it is none."""
+    """Execute a COPY. Returns False for any other statement."""
     if not statement.startswith("COPY "):
         return False
     with cursor.copy(statement) as copy:
@@ -108,7 +107,7 @@ def _copy(cursor: Any, statement: str, rows: Iterable[Sequence[Any]], _: Any) ->
 
 
 def _without_values(context: ExceptionContext) -> None:
-    """The server tells the failing row whole in an error's DETAIL; an error's text is logged and printed."""
+    """Remove the DETAIL from an error, because it quotes the row, and errors are logged."""
     original = context.original_exception
     primary = getattr(getattr(original, "diag", None), "message_primary", None)
     if primary and context.sqlalchemy_exception is not None:
@@ -116,14 +115,14 @@ def _without_values(context: ExceptionContext) -> None:
         context.sqlalchemy_exception.args = (f"({type(original).__name__}) {primary}",)
 
 
-# ---- a commit that no standby has confirmed has failed, whatever the server says -----------------------------------------
-# Whoever cancels a COMMIT that waits for a synchronous standby (an operator, a statement_timeout) ends the wait only: the
-# server warns, and then reports success. After a failover what was written would be gone, so it must not be acknowledged.
-# What is committed later waits for a standby again, and a standby has everything in the order in which it was written.
+# ---- unconfirmed commits ---------------------------------------------------------------------------------------------
+# If a COMMIT that waits for a synchronous standby is cancelled (by an operator or statement_timeout), the server only
+# warns and reports success. A failover would lose its data, so it counts as failed here, and nothing is acknowledged.
+# Later commits wait for the standby again, which receives all changes in order.
 
 
 def _refuse_unconfirmed(engine: Engine) -> None:
-    """Of psycopg. Such a commit raises its OperationalError."""
+    """Make an unconfirmed commit raise psycopg's OperationalError."""
     unconfirmed: WeakSet[Any] = WeakSet()
     commit = engine.dialect.do_commit
 
@@ -150,7 +149,7 @@ def _notice(session: "ref[Any]", unconfirmed: "WeakSet[Any]", diagnostic: Any) -
 
 
 def arranged(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """The driver's arguments with its servers in the order in which they are to be tried."""
+    """The driver's arguments, with the servers in the order to try them."""
     servers = _servers(arguments)
     if not servers:
         return dict(arguments)
@@ -162,7 +161,10 @@ def arranged(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def took(arguments: Mapping[str, Any], session: Any) -> None:
-    """These arguments have led to this session; None: to none in time, so that the next one begins with another server."""
+    """Note the server of this session.
+
+    None: no session was made in time, so the next one begins with another server.
+    """
     servers = _servers(arguments)
     if servers:
         found = servers[1] if session is None else (session.info.host, str(session.info.port))
@@ -171,7 +173,7 @@ def took(arguments: Mapping[str, Any], session: Any) -> None:
 
 
 def _servers(arguments: Mapping[str, Any]) -> list[Server]:
-    """None where there is only one, or where addresses stand beside the names: those would have to move, too."""
+    """The servers; empty if there is only one, or if `hostaddr` is given, which would have to be reordered, too."""
     hosts = str(arguments.get("host", "")).split(",")
     ports = str(arguments.get("port", "")).split(",")
     if len(hosts) == 1 or "hostaddr" in arguments:
@@ -181,7 +183,7 @@ def _servers(arguments: Mapping[str, Any]) -> list[Server]:
 
 
 def begin_with_the_last(engine: Engine) -> None:
-    """Each session of the engine, where its address names several servers."""
+    """Let each session of the engine begin with the last server, if the address names several."""
     if not _servers(engine.dialect.create_connect_args(engine.url)[1]):
         return
 
@@ -205,7 +207,7 @@ ROUNDS = 8  # a busy pooler hides it in one round of ten
 
 
 def is_pooled(url: URL, options: Mapping[str, Any]) -> bool:
-    """Whether the address leads to such a pooler. `options`: for create_engine."""
+    """Whether the address leads to a pooler that shares sessions. `options`: for create_engine."""
     if url.get_driver_name() != "psycopg":
         return False
     engine = lasting_sessions(url, options)
@@ -214,7 +216,7 @@ def is_pooled(url: URL, options: Mapping[str, Any]) -> bool:
 
 
 def lasting_sessions(url: URL, options: Mapping[str, Any], **limits: Any) -> Engine:
-    """An engine whose sessions commit each statement and prepare none: a pooler would refuse that. `limits`: psycopg's."""
+    """An engine with autocommit and without prepared statements, which poolers refuse. `limits`: for psycopg."""
     arguments = {**options["connect_args"], "prepare_threshold": None, **limits}
     given = {**options, "isolation_level": "AUTOCOMMIT", "connect_args": arguments}
     engine = create_engine(url, hide_parameters=True, poolclass=NullPool, **given)
@@ -223,7 +225,7 @@ def lasting_sessions(url: URL, options: Mapping[str, Any], **limits: Any) -> Eng
 
 
 def changes_process(connection: Connection, engine: Engine) -> bool:
-    """Whether two sessions share a server process, or change it while one of them is in a transaction."""
+    """Whether two sessions share a server process, or change it while one is in a transaction."""
     with engine.connect() as other:
         before = process_of(connection), process_of(other)
         return before[0] == before[1] or any(_changes(connection, other, before) for _ in range(ROUNDS))

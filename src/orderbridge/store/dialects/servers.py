@@ -1,4 +1,4 @@
-"""What databases that are servers have in common: sessions that can be cut, locks that concern rows."""
+"""What PostgreSQL and MariaDB share: session setup, replacing lost sessions, and some checks."""
 
 import contextlib
 import os
@@ -16,24 +16,24 @@ from sqlalchemy.exc import InvalidatePoolError
 from orderbridge.clock import SystemClock
 
 LOCK_TIMEOUT_S = 2
-AGAIN_S = 0.1  # after a lost connection; twice as long after each failure
+AGAIN_S = 0.1  # after a lost connection; doubles after each failure
 AGAIN_AT_MOST_S = 5.0
 
 UUID_PARTS = (8, 4, 4, 4, 12)
 UUID_PATTERN = "^" + "-".join(f"[0-9a-f]{{{part}}}" for part in UUID_PARTS) + "$"
 OPTIONS: Mapping[str, Any] = {"isolation_level": "READ COMMITTED"}
-IDLE_S = 1.0  # of a session: then it is asked before it is used
+IDLE_S = 1.0  # a session that was idle longer is tested before use
 
 _log = structlog.get_logger("orderbridge.store.watch")
 
 
 def limits(url: URL, connect_args: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of these arguments that the URL does not name."""
+    """These arguments without those that the URL sets."""
     return {name: value for name, value in connect_args.items() if name not in url.query}
 
 
 def prepare_sessions(engine: Engine, *statements: str) -> None:
-    """Say these to each new session, and take none that has ended."""
+    """Execute these statements in each new session, and replace ended sessions."""
     _replace_ended(engine)
     _sessions[engine] = ours = WeakSet[Any]()
 
@@ -50,11 +50,10 @@ def prepare_sessions(engine: Engine, *statements: str) -> None:
 
 
 def _replace_ended(engine: Engine) -> None:
-    """A session that the server has ended is replaced before anything is lost in it.
+    """Replace a session that the server has ended before it is used.
 
-    What a server says to a session that it ends, and the end itself, are there to be read at once. So a round trip to ask
-    whether it is alive is made only when there is something to read, when it has lain idle (a line that was cut says
-    nothing), or when the driver does not say where to read.
+    The end of a session can be read from its socket at once. So it is tested with a round trip only if there is
+    something to read, if it was idle (a cut network shows nothing), or if the driver does not expose the socket.
     """
     clock = SystemClock()
 
@@ -68,18 +67,21 @@ def _replace_ended(engine: Engine) -> None:
         try:
             engine.dialect.do_ping(connection)
         except engine.dialect.loaded_dbapi.Error as error:
-            raise InvalidatePoolError from error  # the others are asked no more: they are made anew, too
+            raise InvalidatePoolError from error  # all other sessions are replaced, too
 
     event.listen(engine, "checkin", rest)
     event.listen(engine, "checkout", ask)
 
 
-_sessions: WeakKeyDictionary[Engine, WeakSet[Any]] = WeakKeyDictionary()  # that are open, of each engine
-_guard = threading.Lock()  # over the sets: sessions are made in several threads
+_sessions: WeakKeyDictionary[Engine, WeakSet[Any]] = WeakKeyDictionary()  # the open ones of each engine
+_guard = threading.Lock()  # for the sets, since several threads make sessions
 
 
 def end_silent(engine: Engine, silent: Any) -> None:
-    """End what waits for the same server as this session. Whoever it belongs to gets an error, as from a lost line."""
+    """Close all sessions that wait for the same server as this one.
+
+    Their users get an error, like from a lost connection.
+    """
     with _guard:
         ours = list(_sessions[engine])
     ended = [one for one in ours if _waits(one) and _place(one) == _place(silent)]
@@ -89,7 +91,7 @@ def end_silent(engine: Engine, silent: Any) -> None:
 
 
 def _waits(session: Any) -> bool:
-    """Whether a statement is under way."""
+    """Whether a statement is running."""
     return not session.closed and session.info.transaction_status.name == "ACTIVE"
 
 
@@ -98,7 +100,7 @@ def _place(session: Any) -> tuple[str, int]:
 
 
 def hang_up(session: Any) -> None:
-    """End its connection from any thread. Who waits for an answer there hears at once that there will be none."""
+    """Close a session's connection from any thread. A thread that waits for an answer gets an error at once."""
     with contextlib.suppress(Exception):  # it has ended by itself
         line = socket.socket(fileno=os.dup(session.fileno()))
         with line:
@@ -106,7 +108,7 @@ def hang_up(session: Any) -> None:
 
 
 def _is_silent(connection: Any) -> bool:
-    """Whether nothing can be read from a session; False where that is unknown."""
+    """Whether nothing can be read from a session; False if unknown."""
     number = getattr(connection, "fileno", None)
     if number is None or connection.closed:
         return False
@@ -116,30 +118,30 @@ def _is_silent(connection: Any) -> bool:
 
 
 def is_whole(column: str) -> str:
-    """A server's INTEGER would round 25.5 without a word; the range keeps PostgreSQL's NaN and Infinity out."""
+    """A CHECK for integers: INTEGER would silently round 25.5, and the range excludes PostgreSQL's NaN and Infinity."""
     return f"{column} IS NULL OR ({column} = floor({column}) AND {column} BETWEEN {-(2**63)} AND {2**63 - 1})"
 
 
 def quoted(name: str, mark: str) -> str:
-    """A name between these marks."""
+    """A quoted name."""
     return f"{mark}{name.replace(mark, mark * 2)}{mark}"
 
 
 class Losses:
-    """A session that is made anew when it is lost; both edges are logged. `wait`: seconds until the next attempt."""
+    """Backoff for a session that is replaced when it is lost. Logs the loss and the recovery."""
 
     def __init__(self, again: str) -> None:
         self._again = again
         self.wait = AGAIN_S
 
     def mended(self) -> None:
-        """It is there."""
+        """Note that the session works."""
         if self.wait > AGAIN_S:
             _log.info(self._again)
         self.wait = AGAIN_S
 
     def lost(self, error: Exception) -> float:
-        """It is gone, or was not to be had. How long to wait."""
+        """Note that the session was lost or could not be made. Returns the seconds to wait."""
         if self.wait == AGAIN_S:
             _log.warning("wake.lost", error=type(error).__name__)
         now, self.wait = self.wait, min(2 * self.wait, AGAIN_AT_MOST_S)

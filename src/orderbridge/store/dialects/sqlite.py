@@ -1,9 +1,9 @@
-"""SQLite: one file, one writer, the POS beside us in the same file.
+"""The dialect for SQLite, whose file we share with the POS.
 
 - Transactions that write begin IMMEDIATE: a deferred BEGIN fails at once beside a second writer, whatever the timeout.
-- WAL with synchronous=FULL: what is committed is on disk.
+- WAL with synchronous=FULL: a commit is on disk when it returns.
 - A time is text, so that any POS driver reads it; money is a double, exact after ROUND(x, 2).
-- It has no grants: triggers refuse what grants refuse on servers (the guard, below).
+- SQLite has no grants: triggers refuse what grants refuse on servers (the guard, below).
 """
 
 import asyncio
@@ -31,16 +31,16 @@ from orderbridge.store.dialects.face import READS, Dialect, Durable, Violated, i
 
 T = TypeVar("T")
 
-BUSY_MS = 20  # SQLite tries again after 1, 3 and 8 ms, and then we let it begin anew
+BUSY_MS = 20  # SQLite retries after 1, 3 and 8 ms; then we start again
 SYNCHRONOUS_FULL = 2
-LOG_BYTES = 16 * 1024 * 1024  # a -wal that had to grow beyond it shrinks once no program reads what is old in it
+LOG_BYTES = 16 * 1024 * 1024  # a larger -wal is truncated at the next checkpoint
 
 
 # ---- connections -----------------------------------------------------------------------------------------------------
 
 
 def _options(_: URL, busy_timeout_s: float) -> dict[str, Any]:
-    """One connection for the writer, one for the reader, made in whichever thread comes first."""
+    """Options for one writing and one reading connection, which may be made in any thread."""
     return {"connect_args": {"timeout": busy_timeout_s, "isolation_level": None, "check_same_thread": False}}
 
 
@@ -52,15 +52,15 @@ def _prepare(engine: Engine, busy_timeout_s: float) -> None:
 
 def _prepare_connection(busy_timeout_s: float, connection: Any, _: Any) -> None:
     cursor = connection.cursor()
-    # A POS may have written bytes that are no UTF-8: one cell must not make a whole page unreadable.
+    # A POS may have written invalid UTF-8, which must not make a whole result unreadable.
     connection.text_factory = partial(str, encoding="utf-8", errors="replace")
-    # Of a file that is no WAL yet, SQLite refuses this at once while another program writes, whatever the timeout.
+    # While another program writes, changing to WAL fails at once, whatever the timeout.
     use_wal = partial(cursor.execute, "PRAGMA journal_mode = WAL")
     (mode,) = _while_busy(use_wal, busy_timeout_s, BUSY_MS / 1000).fetchone()
     cursor.execute("PRAGMA synchronous = FULL")
     cursor.execute("PRAGMA foreign_keys = ON")
     cursor.execute(f"PRAGMA journal_size_limit = {LOG_BYTES}")
-    # A file that has just become WAL has its -wal opened, and held against removal, with the first reading.
+    # The first read opens the -wal of a new WAL database, and so keeps it from being removed.
     cursor.execute("PRAGMA schema_version").fetchone()
     cursor.close()
     if mode != "wal":
@@ -68,7 +68,7 @@ def _prepare_connection(busy_timeout_s: float, connection: Any, _: Any) -> None:
 
 
 def _while_busy(call: Callable[[], T], within_s: float, pause_s: float) -> T:
-    """What `call` returns or raises; as long as another program holds the database, it is called again."""
+    """Call again while another program locks the database; return the result or raise its error."""
     clock = SystemClock()
     over = clock.monotonic() + within_s
     while True:
@@ -81,15 +81,15 @@ def _while_busy(call: Callable[[], T], within_s: float, pause_s: float) -> T:
 
 
 def _begin(busy_timeout_s: float, connection: Connection) -> None:
-    """SQLite itself tries every 100 ms: beside a POS that writes without a pause it would hardly ever begin."""
+    """Begin a transaction. SQLite's own retry every 100 ms would rarely succeed beside a POS that writes constantly."""
     connection.info.pop(_OPENED, None)
     if READS.items() <= connection.get_execution_options().items():
-        _tell_driver(connection, "BEGIN")
+        _execute_directly(connection, "BEGIN")
         return
     driver = _driver_of(connection)
     driver.execute(f"PRAGMA busy_timeout = {min(BUSY_MS, round(busy_timeout_s * 1000))}")
     try:
-        _while_busy(partial(_tell_driver, connection, "BEGIN IMMEDIATE"), busy_timeout_s, 0.0)
+        _while_busy(partial(_execute_directly, connection, "BEGIN IMMEDIATE"), busy_timeout_s, 0.0)
     finally:
         driver.execute(f"PRAGMA busy_timeout = {round(busy_timeout_s * 1000)}")
     _open_guard(connection)
@@ -113,17 +113,17 @@ def _worker(connection: Connection) -> str | None:
 
 
 # ---- the guard -------------------------------------------------------------------------------------------------------
-# What grants are on servers: triggers that refuse, unless the one row of delivery_guard is open.
+# In place of grants, triggers refuse writes unless the one row of delivery_guard is open.
 #
-# - A transaction of ours opens it at its beginning and closes it before its commit. No other connection ever sees it open,
-#   and a rollback or a crash closes it.
-# - One that changed nothing is rolled back: the guard's two updates alone would be a commit to the disk, and a notice to all
-#   who wait for one, ourselves among them.
-# - Its table or its row may be taken away: the next transaction of ours puts it back, and no order waits.
-# - A POS's own statements must go on working whatever is missing here, so that there is no function and no pragma in it.
+# - Our transactions open it at their beginning and close it before the commit. No other connection sees it open, and a
+#   rollback or a crash closes it.
+# - A transaction without changes is rolled back, because the guard's two updates would cause a commit to disk and wake all
+#   watchers.
+# - If its table or its row is deleted, our next transaction restores it.
+# - It uses no function and no pragma, so that the POS's statements always work.
 
 GUARD = "delivery_guard"
-_OPENED = "orderbridge_guard"  # in a connection's info: what had been changed when the guard was opened
+_OPENED = "orderbridge_guard"  # in a connection's info: the change counters when the guard was opened
 
 
 _OUTSIDE = f"(SELECT open FROM {GUARD}) = 0"  # noqa: S608 - a name of ours, as all here
@@ -135,8 +135,8 @@ def _refuse(trigger: str, table: str, statement: str, condition: str, why: str) 
     )
 
 
-# `again_id`: the row of delivery_actions whose request_id was written once more. INSERT OR IGNORE leaves it where it
-# is; REPLACE takes it away without firing a trigger, so that the trigger after it has to search.
+# `again_id`: the row of delivery_actions whose request_id was inserted again. INSERT OR IGNORE keeps that row; REPLACE
+# deletes it without firing a trigger, so the trigger after it must look it up.
 _TABLE = (
     f"CREATE TABLE {GUARD} (id INTEGER NOT NULL CONSTRAINT {GUARD}_pk PRIMARY KEY, open INTEGER DEFAULT 0 NOT NULL,"
     f" again_id INTEGER, CONSTRAINT {GUARD}_one_row CHECK (id = 1),"
@@ -161,19 +161,19 @@ REPLACED = f"NOT EXISTS (SELECT 1 FROM delivery_actions WHERE id = coalesce((SEL
 
 
 def _open_guard(connection: Connection) -> None:
-    """Once a transaction that writes has begun. A file that is new, or of an older version, has no guard yet."""
+    """Open the guard at the beginning of a writing transaction. A new or older file has none yet."""
     driver, changed = _driver_of(connection), 0
     try:
-        changed = _tell_driver(connection, _OPEN)
+        changed = _execute_directly(connection, _OPEN)
     except OperationalError as error:
         if f"no such table: {GUARD}" not in str(error.orig):
             raise
         if not driver.execute(_IS_MISSED).fetchall():
             return
-        connection.exec_driver_sql(_TABLE)  # it was dropped: without it the triggers let nothing through
+        connection.exec_driver_sql(_TABLE)  # it was dropped: without it the triggers would refuse everything
     if not changed:
         connection.exec_driver_sql(_ROW)
-        _tell_driver(connection, _OPEN)
+        _execute_directly(connection, _OPEN)
     connection.info[_OPENED] = _changes(driver)
 
 
@@ -182,19 +182,18 @@ def _close_guard(connection: Connection) -> None:
     if before is None or not driver.in_transaction:
         return
     if _changes(driver) == before:
-        _tell_driver(connection, "ROLLBACK")
+        _execute_directly(connection, "ROLLBACK")
     else:
-        _tell_driver(connection, _CLOSE)
+        _execute_directly(connection, _CLOSE)
 
 
 def _changes(driver: sqlite3.Connection) -> tuple[int, int]:
-    """Two numbers: any row that is written, and any change of the schema, makes one of them another."""
+    """Two counters: every written row and every schema change increases one of them."""
     return driver.total_changes, driver.execute("PRAGMA schema_version").fetchone()[0]
 
 
-# What each transaction begins and ends with goes to the driver itself: SQLAlchemy takes ten times as long for a statement as SQLite
-# does for one of these, and each transaction has three of them. Where no transaction has begun for it, it also undoes all
-# that a failed statement stands in.
+# The statements at the beginning and end of each transaction are sent directly to the driver: SQLAlchemy takes ten
+# times as long as SQLite for them. It would also roll back after a failed statement.
 
 
 def _driver_of(connection: Connection) -> sqlite3.Connection:
@@ -202,8 +201,8 @@ def _driver_of(connection: Connection) -> sqlite3.Connection:
     return connection.connection.driver_connection  # type: ignore[return-value]
 
 
-def _tell_driver(connection: Connection, statement: str) -> int:
-    """How many rows it has changed. Its errors are SQLAlchemy's, which everybody knows; nothing is undone."""
+def _execute_directly(connection: Connection, statement: str) -> int:
+    """Execute a statement in the driver. Returns the row count. Raises SQLAlchemy's errors, without a rollback."""
     try:
         return _driver_of(connection).execute(statement).rowcount
     except sqlite3.Error as error:
@@ -212,37 +211,36 @@ def _tell_driver(connection: Connection, statement: str) -> int:
         ) from error
 
 
-# ---- waking the outbox ------------------------------------------------------------------------------------------------
-# Soon after a POS has committed: by the system's notice, and then the counter.
+# ---- waking the outbox -----------------------------------------------------------------------------------------------
+# Detects commits of a POS with inotify and SQLite's change counter.
 #
-# The notice says that the -wal file was written to (inotify, which Linux has and Python does not offer). It comes before the
-# commit is on disk and can be seen, so `PRAGMA data_version` on a connection of our own, which changes when another program
-# commits, is asked again and again after it. It reads a few bytes of shared memory, so it runs on the event loop itself.
-# Where the system gives no notices the counter is asked by the clock alone.
+# inotify reports that the -wal file was written, before the commit is visible. After a notice, `PRAGMA data_version`,
+# which changes with commits of other programs, is read repeatedly on a separate connection. It reads a few bytes of
+# shared memory, so it runs on the event loop. Without inotify the counter is read at intervals.
 #
-# No descriptor of the file is opened: closing one would end SQLite's POSIX locks on it.
+# The file itself is never opened here: closing a descriptor would release SQLite's POSIX locks.
 
-WATCH_S = 0.05  # without notices: 25 ms on average, 0.5 % of a core
-NET_S = 1.0  # with notices: for one that was lost
-ASK_S = 0.001  # after a notice: its commit is on its way to the disk
-LONGER = 1.25  # each time that the counter has not moved: late by a quarter of what the disk takes, at most
-REST_S = 0.005  # after a commit: a till that commits without a pause wakes 200 times a second at most
+WATCH_S = 0.05  # interval without notices: a delay of 25 ms on average, 0.5 % of a core
+NET_S = 1.0  # interval with notices, in case one is lost
+ASK_S = 0.001  # first interval after a notice
+LONGER = 1.25  # factor of the interval while the counter is unchanged
+REST_S = 0.005  # pause after a commit, which limits wake-ups to 200 a second
 IN_MODIFY = 0x2
-MOST_BYTES = 65536  # of notices that are read at once; equal ones that follow each other are one
+MAX_BYTES = 65536  # of notices that are read at once
 
 
 async def _watch(engine: Engine, wake: Callable[[], None]) -> None:
-    """Call `wake` soon after each commit of another program; runs until it is cancelled."""
+    """Call `wake` soon after each commit of another program, until cancelled."""
     path = str(engine.url.database)
     connection = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
     with contextlib.closing(connection), Notices(_log_of(path)) as notices:
         seen: int | None = None
         ask_in = ASK_S
         while True:
-            noticed = notices.take()  # before the counter: what is committed after it gives another one
+            noticed = notices.take()  # before the counter, so that a later commit causes another notice
             version = _version(connection)
             if version is not None and version != seen:
-                # Writers wait for each other. So only a notice that came with this commit may be of the next one.
+                # A notice that came with this commit may already belong to the next one.
                 ask_in = ASK_S if noticed or seen is None else NET_S
                 seen = version
                 wake()
@@ -251,18 +249,18 @@ async def _watch(engine: Engine, wake: Callable[[], None]) -> None:
             rest = NET_S if version is not None and notices.arm() else WATCH_S
             if noticed:
                 ask_in = ASK_S
-                await asyncio.sleep(ask_in)  # whatever comes meanwhile: a large transaction gives thousands
+                await asyncio.sleep(ask_in)  # ignores further notices: a large transaction causes thousands
             else:
                 ask_in = min(ask_in * LONGER, rest)
                 await notices.within(ask_in)
 
 
 def _log_of(path: str) -> str:
-    return os.path.realpath(path) + "-wal"  # SQLite puts it beside the file, and not beside a link to it
+    return os.path.realpath(path) + "-wal"  # beside the file, not beside a link to it
 
 
 def _version(connection: sqlite3.Connection) -> int | None:
-    """The counter. None: another program holds the whole file, or worse, and the writer will report what it is."""
+    """The change counter; None on an error, which the writer will report."""
     try:
         return int(connection.execute("PRAGMA data_version").fetchone()[0])
     except sqlite3.Error:
@@ -270,7 +268,7 @@ def _version(connection: sqlite3.Connection) -> int | None:
 
 
 class Notices:
-    """Of one file. Where the system has none, or no more of them, it waits by the clock alone."""
+    """inotify notices for one file. Without inotify it only waits for the time."""
 
     def __init__(self, path: str) -> None:
         self._path = os.fsencode(path)
@@ -284,20 +282,20 @@ class Notices:
             os.close(self._descriptor)
 
     def arm(self) -> bool:
-        """Watch the file that is at the path now. Again and again: one that is watched already is not watched twice."""
+        """Watch the file that is at the path now. Watching it again has no effect."""
         if self._library is None or self._descriptor is None:
             return False
         return bool(self._library.inotify_add_watch(self._descriptor, self._path, IN_MODIFY) >= 0)
 
     def take(self) -> bool:
-        """Whether there are notices, which are gone then."""
+        """Whether there are notices; they are consumed."""
         if self._descriptor is not None:
             with contextlib.suppress(BlockingIOError):
-                return bool(os.read(self._descriptor, MOST_BYTES))
+                return bool(os.read(self._descriptor, MAX_BYTES))
         return False
 
     async def within(self, seconds: float) -> bool:
-        """Wait for the next notice, which is left where it is. False when the time is over before."""
+        """Wait for a notice without consuming it. Returns False after the time."""
         if self._descriptor is None:
             await asyncio.sleep(seconds)
             return False
@@ -314,10 +312,10 @@ def _begun() -> tuple[ctypes.CDLL | None, int | None]:
 
 
 # ---- errors ----------------------------------------------------------------------------------------------------------
-# Words of their texts, because most have one number, and the driver's name of a constraint.
+# Parts of error texts, because most errors have the same number, and the driver's names of constraint errors.
 
 _NO_DATABASE = "database.no_database"
-# Of an expression in a trigger, a CHECK or an index of the POS, for this row's values.
+# Errors of expressions in a trigger, a CHECK or an index of the POS.
 REFUSED = frozenset(
     {"malformed JSON", "JSON path error", "integer overflow", "levels of trigger recursion", "pattern too complex"}
 )
@@ -360,7 +358,7 @@ class _Time(UserDefinedType[Any]):
 
 
 def read_time(text: object) -> datetime | None:
-    """The moment that a text of ours names; None for anything else, so that one bad cell harms only itself."""
+    """Parse a time; None for anything else, so that a bad cell affects only itself."""
     if not isinstance(text, str):
         return None
     try:
@@ -370,7 +368,7 @@ def read_time(text: object) -> datetime | None:
 
 
 class _Money(UserDefinedType[Any]):
-    """NUMERIC as SQLite understands it: an affinity. SQLAlchemy's own type would warn at every value."""
+    """NUMERIC as SQLite's affinity. SQLAlchemy's own type would warn at every value."""
 
     cache_ok = True
 
@@ -381,7 +379,7 @@ class _Money(UserDefinedType[Any]):
         return f"NUMERIC({self.digits}, {self.decimals})"
 
     def bind_processor(self, _: Any) -> Callable[[Decimal | None], str | None]:
-        # Text: the column's affinity turns it into the nearest number, without a float of ours in between.
+        # Text, which the column's affinity converts to the nearest number.
         return lambda amount: None if amount is None else str(amount)
 
 
@@ -389,7 +387,7 @@ class _Money(UserDefinedType[Any]):
 
 
 def _is_integer(column: str) -> str:
-    """It would keep 25.5 or 'soon' in an INTEGER column."""
+    """A CHECK for integers: SQLite would store 25.5 or 'soon' in an INTEGER column."""
     return f"typeof({column}) IN ('integer', 'null')"
 
 
@@ -431,7 +429,7 @@ DIALECT = Dialect(
     random_id="lower(hex(randomblob(16)))",
     insert_many=lambda _, table, columns: inserting("?", table, columns),
     is_integer=_is_integer,
-    is_number=lambda column: f"typeof({column}) IN ('integer', 'real', 'null')",  # it alone would keep '12,50'
+    is_number=lambda column: f"typeof({column}) IN ('integer', 'real', 'null')",  # SQLite would store '12,50'
     is_whole=_is_integer,
     is_uuid=_is_uuid,
     partial_indexes=True,

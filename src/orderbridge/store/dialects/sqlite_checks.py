@@ -1,4 +1,4 @@
-"""What is checked of a SQLite file from outside: whether it may be opened, is whole, has room, and who holds a lock on it."""
+"""Checks a SQLite file: whether it can be opened safely, is intact, has space, and who locks it."""
 
 import errno
 import os
@@ -16,7 +16,7 @@ from orderbridge.mounts import is_mounted_alone, network_kind
 from orderbridge.store.dialects.face import Read, TroubleKind
 from orderbridge.store.dialects.sqlite_file import BESIDE, OVERWRITTEN, SqliteFile, salts
 
-LEAST_ROOM = 64 * 1024  # bytes: a transaction of a few orders
+MIN_ROOM = 64 * 1024  # bytes: a transaction of a few orders
 CHECKED_BYTES = 512 * 1024 * 1024  # about a second of reading
 REFUSALS: Mapping[int, TroubleKind] = {errno.EROFS: TroubleKind.READ_ONLY, errno.ENOSPC: TroubleKind.FULL}
 LOCKS = Path("/proc/locks")
@@ -25,7 +25,7 @@ LINE = re.compile(r"\d+: (FLOCK|POSIX|OFDLCK) +\w+ +(READ|WRITE) +(-?\d+) +(\w+:
 
 
 def opened(engine: Engine, makes_file: bool) -> SqliteFile | None:
-    """None in memory, and where the file cannot be opened: SQLite's own attempt tells what is wrong."""
+    """Open the file with all checks. None in memory, or if it cannot be opened: then SQLite reports the error."""
     path = engine.url.database or ""
     if path in {"", ":memory:"} or path.startswith("file:"):
         return None
@@ -36,8 +36,8 @@ def opened(engine: Engine, makes_file: bool) -> SqliteFile | None:
     refuse_overwritten(path)
     if Path(path).is_dir():
         raise Unusable("database.is_folder", path=path)
-    folder = Path(os.path.realpath(path)).parent  # of what a link points to
-    if not folder.is_dir():  # its disk may be mounted a moment later: trying again helps
+    folder = Path(os.path.realpath(path)).parent  # of a link's target
+    if not folder.is_dir():  # its disk may be mounted later, so a retry may help
         raise StoreError("database.no_folder", path=path, folder=folder)
     if not makes_file and not Path(path).exists():
         if not os.access(Path(path).parent, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
@@ -54,7 +54,7 @@ def opened(engine: Engine, makes_file: bool) -> SqliteFile | None:
 
 
 def refuse_two_names(path: str) -> None:
-    """Each name of a file has a -wal of its own: what is written through one is not seen through the other."""
+    """Refuse a file with several names: each name has a separate -wal, and would not see the other's writes."""
     real = os.path.realpath(path)
     for one in (real, *(f"{real}{suffix}" for suffix in BESIDE)):
         with suppress(FileNotFoundError, NotADirectoryError, PermissionError):
@@ -65,17 +65,14 @@ def refuse_two_names(path: str) -> None:
 
 
 def refuse_orphaned_wal(path: str) -> None:
-    """Raise Unusable where the file is away and its -wal is not: SQLite would make a new file and delete the -wal.
-
-    Until the first checkpoint all orders are in there, and later the newest ones.
-    """
+    """Raise Unusable for a -wal without its file: SQLite would delete it, and the newest orders with it."""
     wal = Path(os.path.realpath(path) + "-wal")
     if not Path(path).exists() and wal.exists() and wal.stat().st_size:
         raise Unusable("database.orphaned_wal", path=path)
 
 
 def refuse_overwritten(path: str) -> None:
-    """Raise Unusable where the -wal is of the file that was written over: SQLite would mix both into one."""
+    """Raise Unusable if the -wal belongs to a file that was overwritten: SQLite would mix both."""
     real = os.path.realpath(path)
     marker = Path(real + OVERWRITTEN)
     with suppress(OSError):
@@ -87,7 +84,7 @@ def refuse_overwritten(path: str) -> None:
 
 
 def closed(engine: Engine) -> Path | None:
-    """What is there and not for this user: the file, its folder or what is beside it. A read-only disk may come back."""
+    """The file, its folder or a file beside it that this user cannot access. A read-only disk does not count."""
     path = Path(engine.url.database or "")
     if not path.parent.is_dir():
         return None
@@ -98,13 +95,13 @@ def closed(engine: Engine) -> Path | None:
 
 
 def check_intact(engine: Engine, tables: Collection[str], read: Read) -> None:
-    """Nothing is written. Large files are not read."""
+    """Raise Unusable if one of these tables is damaged. Large files are not checked."""
     path = Path(engine.url.database or "")
     if not path.is_file() or path.stat().st_size > CHECKED_BYTES:
         return
     try:
         found = read(partial(_damage, frozenset(tables)))
-    except OperationalError:  # it could not be checked: locked, or not readable
+    except OperationalError:  # locked or unreadable, so not checked
         raise
     except DatabaseError as error:
         found = str(error.orig)
@@ -113,9 +110,9 @@ def check_intact(engine: Engine, tables: Collection[str], read: Read) -> None:
 
 
 def _damage(tables: frozenset[str], connection: Connection) -> str | None:
-    """The first thing that is wrong with these tables; the POS's own are the POS's."""
+    """The first damage in these tables. Other tables belong to the POS."""
     there = set(connection.exec_driver_sql("SELECT name FROM sqlite_master WHERE type = 'table'").scalars())
-    # A row that slipped past a CHECK is a bad row and no damage: the outbox refuses it alone.
+    # A row that violates a CHECK is not damage: the outbox refuses it.
     connection.exec_driver_sql("PRAGMA ignore_check_constraints = ON")
     try:
         for table in sorted(there & tables):
@@ -135,27 +132,27 @@ def disk(engine: Engine) -> TroubleKind | None:
     found = os.statvfs(here.parent)
     if found.f_flag & os.ST_RDONLY or not all(os.access(one, os.W_OK) for one in (here, here.parent)):
         return TroubleKind.READ_ONLY
-    if found.f_bavail * found.f_frsize < LEAST_ROOM:
+    if found.f_bavail * found.f_frsize < MIN_ROOM:
         return TroubleKind.FULL
-    try:  # a kernel that stopped writing after an error shows it nowhere else: a file without a name, gone at once
+    try:  # an unnamed temporary file finds a disk that became read-only after an error
         os.close(os.open(here.parent, os.O_TMPFILE | os.O_WRONLY, 0o600))
     except OSError as error:
         if error.errno == errno.ENOSPC and found.f_files and not found.f_favail:
-            return None  # no new file, but the files that are there are written to
+            return None  # out of inodes: existing files can still be written
         return REFUSALS.get(error.errno or 0)
     return None
 
 
-# ---- who holds it: a technician who reads "locked" asks by whom -------------------------------------------------------
+# ---- lock holders ----------------------------------------------------------------------------------------------------
 
 
 def daemon_of(path: str) -> str | None:
-    """The process that has the right to work on this file: "1234 (orderbridge)"; None: there is none."""
+    """The daemon that holds this file, as "1234 (orderbridge)", or None."""
     return next(iter(_holders(path, "FLOCK")), None)
 
 
 def writers_of(path: str) -> list[str]:
-    """Others that are in the middle of writing to it. In WAL mode SQLite's locks are on the -shm."""
+    """Other processes that are writing to it. In WAL mode SQLite's locks are on the -shm."""
     return [*_holders(path, "POSIX"), *_holders(f"{path}-shm", "POSIX")]
 
 
@@ -172,7 +169,7 @@ def _holders(path: str, kind: str) -> list[str]:
 
 
 def _named(number: int) -> str:
-    """Of a process outside of this container the kernel tells no number."""
+    """The process with its name; "?" for one outside of this container."""
     try:
         return f"{number} ({Path(f'/proc/{number}/comm').read_text().strip()})"
     except OSError:
