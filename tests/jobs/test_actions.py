@@ -19,7 +19,6 @@ from orderbridge.rules.outbox_rows import argument_problem, lane_of
 from orderbridge.rules.retry import MAX_RESENDS, RetryPolicy, decide
 from orderbridge.store import unfinished
 from orderbridge.store.unfinished import ServerClock
-from orderbridge_sandbox import Fault, When
 
 FOOD = 1005
 
@@ -112,23 +111,6 @@ def test_it_has_a_command(action: Action):
     offered = {choice for one in command.params if one.name == "what" for choice in one.type.choices}
     assert not word or word in offered
     assert command.help
-
-
-@every_action
-async def test_a_lost_answer_is_cleared_up_as_its_row_says(shop: Shop, action: Action):
-    """Whatever the way: in the end it is done once, or done again where that does no harm."""
-    row = shop.act(action, **columns_of(ACTIONS[action], await due(shop, action)))
-    shop.world.faults.add(Fault.drop(action, when=When.AFTER))
-    ended = await shop.verdict(row)
-    sent = len(shop.calls(action))
-    known_by = {
-        Evidence.POLL: "poll",
-        Evidence.REFUSAL: "refusal",
-        Evidence.STATUS: "status",
-        Evidence.NOTHING: "answer",
-    }
-    assert (ended["state"], sent) == ("done", 1 if ACTIONS[action].doubt in {Evidence.POLL, Evidence.STATUS} else 2)
-    assert ended["known_by"] in {known_by[ACTIONS[action].doubt], "poll"}
 
 
 # ---- a row that contradicts itself -----------------------------------------------------------------------------------

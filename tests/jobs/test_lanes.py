@@ -1,21 +1,13 @@
 """Lanes: one at a time, and a poll's word about an order counts only when nothing of ours came in between."""
 
-from collections.abc import Callable
-
-import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
 from orderbridge.jobs.lanes import Lanes
-from orderbridge.rules.outbox_rows import Lane, order_lane
+from orderbridge.rules.outbox_rows import order_lane
 
 ONE, OTHER = "order-1", "order-2"
-
-
-@pytest.fixture
-def lanes() -> Lanes:
-    return Lanes()
 
 
 def act(lanes: Lanes, key: str) -> None:
@@ -24,90 +16,16 @@ def act(lanes: Lanes, key: str) -> None:
     lanes.free_after_action(order_lane(key))
 
 
-def test_a_lane_is_taken_by_one_at_a_time(lanes: Lanes) -> None:
-    assert lanes.take(order_lane(ONE))
-    assert not lanes.take(order_lane(ONE))
-    assert lanes.take(order_lane(OTHER))
+def test_an_order_a_restaurant_and_a_food_of_one_name_are_three_lanes_and_what_is_taken_is_as_of_now() -> None:
+    lanes, taken = Lanes(), []
+    for lane in (("order", "1"), ("restaurant", "1"), ("food kadikoy", "1")):
+        assert lanes.take(lane)
+        taken.append(lanes.taken())
+    assert [len(one) for one in taken] == [1, 2, 3]
 
 
-@pytest.mark.parametrize("give_back", [Lanes.free, Lanes.free_after_action], ids=["unused", "after an action"])
-def test_a_lane_that_is_given_back_can_be_taken_again(lanes: Lanes, give_back: Callable[[Lanes, Lane], None]) -> None:
-    lanes.take(order_lane(ONE))
-    give_back(lanes, order_lane(ONE))
-    assert lanes.taken() == frozenset()
-    assert lanes.take(order_lane(ONE))
-
-
-def test_an_order_a_restaurant_and_a_food_of_one_name_are_three_lanes(lanes: Lanes) -> None:
-    assert all(lanes.take(lane) for lane in [("order", "1"), ("restaurant", "1"), ("food kadikoy", "1")])
-
-
-def test_what_is_taken_is_told_as_of_now(lanes: Lanes) -> None:
-    lanes.take(order_lane(ONE))
-    before = lanes.taken()
-    lanes.take(order_lane(OTHER))
-    assert before == {order_lane(ONE)}
-    assert lanes.taken() == {order_lane(ONE), order_lane(OTHER)}
-
-
-def test_giving_back_what_nobody_took_is_nothing(lanes: Lanes) -> None:
-    lanes.free(order_lane(ONE))
-    assert lanes.take(order_lane(ONE))
-
-
-def test_a_poll_holds_an_order_that_nobody_touched(lanes: Lanes) -> None:
-    began = lanes.begin_poll()
-    assert lanes.hold_for_poll(ONE, began)
-    assert lanes.taken() == {order_lane(ONE)}
-
-
-def test_a_poll_does_not_hold_an_order_whose_action_is_on_the_wire(lanes: Lanes) -> None:
-    began = lanes.begin_poll()
-    lanes.take(order_lane(ONE))
-    assert not lanes.hold_for_poll(ONE, began)
-
-
-def test_a_poll_that_leaves_while_an_action_is_on_the_wire_does_not_count(lanes: Lanes) -> None:
-    lanes.take(order_lane(ONE))
-    began = lanes.begin_poll()
-    lanes.free_after_action(order_lane(ONE))
-    assert not lanes.hold_for_poll(ONE, began)
-
-
-def test_a_poll_during_which_an_action_came_and_went_does_not_count(lanes: Lanes) -> None:
-    began = lanes.begin_poll()
-    act(lanes, ONE)
-    assert not lanes.hold_for_poll(ONE, began)
-    assert lanes.taken() == frozenset(), "an order that is not held must not stay taken"
-
-
-def test_a_poll_that_begins_after_an_action_counts(lanes: Lanes) -> None:
-    act(lanes, ONE)
-    assert lanes.hold_for_poll(ONE, lanes.begin_poll())
-
-
-def test_an_action_of_another_order_is_no_hindrance(lanes: Lanes) -> None:
-    began = lanes.begin_poll()
-    act(lanes, OTHER)
-    assert lanes.hold_for_poll(ONE, began)
-
-
-def test_an_acknowledgement_is_no_action(lanes: Lanes) -> None:
-    began = lanes.begin_poll()
-    assert lanes.hold_for_poll(ONE, began)
-    lanes.free(order_lane(ONE))
-    assert lanes.hold_for_poll(ONE, began)
-
-
-def test_another_poll_that_ends_forgets_nothing_that_a_poll_under_way_must_know(lanes: Lanes) -> None:
-    slow = lanes.begin_poll()
-    act(lanes, ONE)
-    quick = lanes.begin_poll()
-    lanes.end_poll(quick)
-    assert not lanes.hold_for_poll(ONE, slow)
-
-
-def test_what_no_poll_can_ask_for_any_more_is_forgotten(lanes: Lanes) -> None:
+def test_what_no_poll_can_ask_for_any_more_is_forgotten() -> None:
+    lanes = Lanes()
     slow, quick = lanes.begin_poll(), lanes.begin_poll()
     act(lanes, ONE)
     late = lanes.begin_poll()

@@ -1,4 +1,4 @@
-"""Every action of the outbox meets every answer: given once, given always, and two different ones in a row.
+"""Every action of the outbox meets every answer, given once and given always.
 
 The tables say by hand what docs/interface.md (Errors) and docs/design.md (Behaviour) make of it: how the row ends, how
 that is known, how often it was sent and how long it waited in between.
@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from tests.jobs.shop import FINAL, Shop
+from tests.jobs.shop import Shop
 from tests.jobs.test_verdicts import ACTIONS, asked, effects, is_so
 
 from orderbridge.errors import NotSent
@@ -131,7 +131,7 @@ ANSWERS = {
     "dropped": unknown({"kind": FaultKind.DROP}),
     "truncated": Answer("unknown", {"kind": FaultKind.TRUNCATE}, whens=(AFTER,)),
     "hang": doubtful("hang", {"kind": FaultKind.HANG}),
-    "drip for ever": Answer("hang", {"kind": FaultKind.DRIP, "size": 1, "seconds": 1.0}, whens=(AFTER,)),
+    "drip for ever": Answer("hang", {"kind": FaultKind.DRIP, "size": 1, "seconds": 1.0}, whens=(AFTER,))
 }  # fmt: skip
 
 
@@ -172,11 +172,8 @@ def ends(after: float, kind: str) -> dict[tuple[str, When, str], End]:
     resent = (spread(2, after),)
     return {
         # without effect, given once
+        **{(f"{kind} once", BEFORE, of): End("done", None, "answer", 2, resent) for of in FAMILY.values()},
         (f"{kind} once", BEFORE, "look"): End("done", None, "answer", 2, looks(30)),
-        (f"{kind} once", BEFORE, "complete"): End("done", None, "answer", 2, resent),
-        (f"{kind} once", BEFORE, "cancel"): End("done", None, "answer", 2, resent),
-        (f"{kind} once", BEFORE, "food"): End("done", None, "answer", 2, resent),
-        (f"{kind} once", BEFORE, "restaurant"): End("done", None, "answer", 2, resent),
         # it had its effect, and the answer was lost once
         (f"{kind} once", AFTER, "look"): End("done", None, "poll", 1),
         (f"{kind} once", AFTER, "complete"): End("done", None, "refusal", 2, resent),
@@ -206,11 +203,7 @@ TWO, TWO_AND_TEN = growing()[:1], growing()[:2]
 TABLE: dict[tuple[str, When, str], End] = {
     **ends(0.0, "unknown"),
     **HANGS,
-    ("5xx once", BEFORE, "look"): End("done", None, "answer", 2, TWO),
-    ("5xx once", BEFORE, "complete"): End("done", None, "answer", 2, TWO),
-    ("5xx once", BEFORE, "cancel"): End("done", None, "answer", 2, TWO),
-    ("5xx once", BEFORE, "food"): End("done", None, "answer", 2, TWO),
-    ("5xx once", BEFORE, "restaurant"): End("done", None, "answer", 2, TWO),
+    **{("5xx once", BEFORE, of): End("done", None, "answer", 2, TWO) for of in FAMILY.values()},
     ("5xx once", AFTER, "look"): End("done", None, "poll", 2, TWO),
     ("5xx once", AFTER, "complete"): End("done", None, "refusal", 2, TWO),
     ("5xx once", AFTER, "cancel"): End("done", None, "poll", 2, TWO),
@@ -260,6 +253,7 @@ def check(shop: Shop, action: str, ended: dict[str, Any], end: End) -> None:
     assert bool(ended["error_text"]) == (end.code is not None)
 
 
+@pytest.mark.interface("Endpoints 5", "Endpoints 14", "Endpoints 15")
 @pytest.mark.parametrize("name, action, when", cases(others=1))
 async def test_an_answer_given_once(shop: Shop, name: str, action: str, when: When) -> None:
     answer = ANSWERS[name]
@@ -278,6 +272,7 @@ async def test_an_answer_given_once(shop: Shop, name: str, action: str, when: Wh
     assert len(shop.calls("login")) == (2 if answer.kind == "401" else 1)
 
 
+@pytest.mark.interface("Errors", "Acknowledgement rules 4")
 @pytest.mark.parametrize("name, action, when", cases(others=0))
 async def test_an_answer_given_always(shop: Shop, name: str, action: str, when: When) -> None:
     answer = ANSWERS[name]
@@ -319,134 +314,34 @@ async def quiet(shop: Shop, row: int, action: str) -> None:
 # ---- requests that never leave ---------------------------------------------------------------------------------------
 
 
-def connection_refused() -> Exception:
-    return NotSent("connection_refused")
-
-
-def certificate_refused() -> Exception:
-    return NotSent("tls_failed")
-
-
-UNSENT = {
-    "connection refused": (connection_refused, "connection_refused"),
-    "TLS": (certificate_refused, "tls_failed"),
-}
-
-
-def failing(make: Callable[[], Exception], *, then: Callable[[], None] = lambda: None) -> Callable[[], Awaitable[None]]:
+def failing(code: str, *, then: Callable[[], None] = lambda: None) -> Callable[[], Awaitable[None]]:
     async def fail() -> None:
         then()
-        raise make()
+        raise NotSent(code)
 
     return fail
 
 
-@pytest.mark.parametrize("name", UNSENT)
-@pytest.mark.parametrize("action", ACTIONS)
-async def test_a_request_that_never_left_once_is_sent_soon(shop: Shop, action: str, name: str) -> None:
-    row = await asked(shop, action)
-    make, code = UNSENT[name]
-    shop.line.when_leaving(action, failing(make))
-    await shop.drain()
-    asked_at, waiting = shop.clock.monotonic(), shop.row(row)
-    assert (waiting["state"], waiting["error_code"], waiting["attempts"]) == ("pending", code, 0)
-    check(shop, action, await shop.verdict(row), End("done", None, "answer", 1))
-    assert 1 <= shop.clock.monotonic() - asked_at <= 1.5
-
-
-@pytest.mark.parametrize("name", UNSENT)
-@pytest.mark.parametrize("action", ACTIONS)
-async def test_a_request_that_never_leaves_waits_until_its_row_expires(shop: Shop, action: str, name: str) -> None:
+@pytest.mark.parametrize(
+    "action, code", [*((action, "connection_refused") for action in ACTIONS), ("accept", "tls_failed")]
+)
+async def test_a_request_that_does_not_leave_is_sent_soon_and_waits_until_its_row_expires(
+    shop: Shop, action: str, code: str
+) -> None:
     row = await asked(shop, action, valid_minutes=VALID_MINUTES)
-    make, _ = UNSENT[name]
     knocks: list[float] = []
 
     def again() -> None:
         knocks.append(shop.clock.monotonic())
-        shop.line.when_leaving(action, failing(make, then=again))
+        shop.line.when_leaving(action, failing(code, then=again))
 
-    again()
+    shop.line.when_leaving(action, failing(code, then=again))
+    await shop.drain()
+    waiting = shop.row(row)
+    assert (waiting["state"], waiting["error_code"], waiting["attempts"]) == ("pending", code, 0)
+    assert shop.count("delivery_action_attempts") == 0
     check(shop, action, await shop.verdict(row), End("expired", "expired", None, 0))
-    assert shop.calls(action) == []
-    assert not is_so(shop.world, action)
-    gaps = [later - at for at, later in itertools.pairwise(knocks[1:])]
+    assert (shop.calls(action), is_so(shop.world, action)) == ([], False)
+    gaps = [later - at for at, later in itertools.pairwise(knocks)]
+    assert 1 <= gaps[0] <= 1.5
     assert min(gaps) >= 1
-
-
-# ---- two answers in a row --------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Step:
-    answer: str
-    when: When = BEFORE
-
-    @property
-    def kind(self) -> str:
-        return "unsent" if self.answer in UNSENT else ANSWERS[self.answer].kind
-
-
-STEPS = {
-    "401": Step("401 no body"),
-    "429": Step("429 no body"),
-    "500": Step("500 page"),
-    "500 after": Step("500 no body", AFTER),
-    "502": Step("502 page"),
-    "504 after": Step("504 no body", AFTER),
-    "reset": Step("dropped"),
-    "reset after": Step("dropped", AFTER),
-    "hang": Step("hang"),
-    "hang after": Step("hang", AFTER),
-    "404": Step("404 sipariş bulunamadı"),
-    "422": Step("422 eksik alan"),
-    "404 page": Step("404 page"),
-    "connection refused": Step("connection refused"),
-}
-PAIRS = [
-    pytest.param(first, second, action, id=f"{first} then {second}-{action}")
-    for turn, (first, second) in enumerate(itertools.permutations(STEPS, 2))
-    for action in (ACTIONS if FULL else [ACTIONS[turn % len(ACTIONS)]])
-]
-
-
-def stage(shop: Shop, action: str, steps: list[Step]) -> None:
-    """The first request meets the first step, the second the second."""
-
-    async def passes() -> None:
-        pass
-
-    for step in steps:
-        if step.kind == "unsent":
-            shop.line.when_leaving(action, failing(UNSENT[step.answer][0]))
-        else:
-            shop.line.when_leaving(action, passes)
-            shop.world.faults.add(ANSWERS[step.answer].script(action, step.when, 1))
-
-
-@pytest.mark.parametrize("first, second, action", PAIRS)
-async def test_two_answers_in_a_row_break_no_promise(shop: Shop, first: str, second: str, action: str) -> None:
-    row = await asked(shop, action)
-    steps = [STEPS[first], STEPS[second]]
-    stage(shop, action, steps)
-    ended = await shop.verdict(row)
-    assert ended["state"] in FINAL
-    arrived = [step for step in steps if step.kind != "unsent"]
-    calls = shop.calls(action)
-    kinds = [step.kind for step in arrived][: len(calls)] + ["true"] * (len(calls) - len(arrived))
-    assert not {"refused"} & set(kinds[:-1]), "sent again after a definite no"
-    assert sum(kind not in ("401", "429") for kind in kinds) <= 4, "more than three resends"
-    assert ended["attempts"] == sum(kind not in ("401", "429") for kind in kinds)
-    for kind, wait in zip(kinds, waits(shop, action), strict=False):
-        assert kind != "429" or wait >= 30, "too soon after a 429"
-        assert kind != "5xx" or wait >= 2, "too soon after a 5xx"
-    assert effects(shop, action) <= 1
-    told_by_refusal = action in ("complete", "cancel") and ended["known_by"] == "refusal"
-    if ended["state"] == "done":
-        # The table believes a refusal after doubt and then an absence; a service that lies in both is believed, too.
-        assert is_so(shop.world, action) or (told_by_refusal and "refused" in kinds)
-        assert ended["known_by"] in {"answer", "poll", "status", "refusal"}
-    elif is_so(shop.world, action):
-        # A refused resend of what can be repeated is refused, whatever an earlier request of it did.
-        repeatable = FAMILY[action] in ("food", "restaurant")
-        assert ended["error_code"] == "outcome_unknown" or (repeatable and kinds[-1] == "refused")
-    await quiet(shop, row, action)

@@ -68,3 +68,5 @@ async def test_it_ends_with_its_code(code: str, open_shop: OpenShop):
     ]
     await shop.drain()
     assert {shop.end(row)[:2] for row in written} == {("refused", code)}
+    if code != "food_not_found":  # which only the service knows
+        assert {call.operation for call in shop.world.calls()} <= {"login", "get_current", "acknowledge"}

@@ -11,7 +11,6 @@ from tests.jobs.shop import Shop
 
 from orderbridge.jobs import outcome_writer
 from orderbridge.jobs.outbox_reader import FLOOR_S
-from orderbridge.jobs.postponed import STUCK_S
 from orderbridge.model import Action
 from orderbridge.store import actions
 from orderbridge_sandbox import Fault, When
@@ -60,15 +59,6 @@ async def test_order_actions_go_before_foods_and_restaurants(open_shop: OpenShop
     await shop.outbox.quiet()
     assert (shop.row(accept)["state"], shop.row(complete)["state"]) == ("done", "done")
     assert shop.calls("deactivate_food") == []
-
-
-async def test_an_account_with_many_rows_leaves_places_for_one_with_few(open_shop: OpenShop):
-    shop = await open_shop("kadikoy", "besiktas", actions={"max_in_flight": 4})
-    insert_foods(shop, 30)
-    row = shop.act("deactivate_food", food_id=2001, account="besiktas")
-    await shop.outbox.tick()
-    await shop.outbox.quiet()
-    assert shop.row(row)["state"] == "done"
 
 
 @pytest.mark.parametrize("down", ["line", "login"])
@@ -184,20 +174,6 @@ async def test_an_order_that_another_account_takes_over_goes_with_it(open_shop: 
     await asyncio.sleep(FLOOR_S)
     await cycle(shop, woken=False)
     assert (shop.row(row)["state"], shop.calls("accept")[0].account) == ("done", "besiktas")
-
-
-async def test_an_answer_frees_its_place_before_its_verdict_is_written(open_shop: OpenShop):
-    shop = await open_shop(actions={"max_in_flight": 1})
-    stuck = shop.act("accept", await shop.taken_in())
-    fine = shop.act("accept", await shop.taken_in())
-    shop.till.execute(
-        f"CREATE TRIGGER no BEFORE UPDATE ON delivery_actions WHEN NEW.id = {stuck} AND NEW.state = 'done'"
-        " BEGIN SELECT raise(ABORT, 'no'); END"
-    )
-    await shop.drain()
-    await asyncio.sleep(STUCK_S)
-    await shop.drain()
-    assert (shop.row(stuck)["state"], shop.row(fine)["state"]) == ("sending", "done")
 
 
 async def test_many_rows_are_claimed_and_written_in_few_transactions(shop: Shop, monkeypatch: pytest.MonkeyPatch):

@@ -9,6 +9,7 @@ from tests.jobs.conftest import OpenShop
 from tests.jobs.shop import Shop
 from tests.jobs.test_health import open_codes
 
+from orderbridge.jobs.postponed import STUCK_S
 from orderbridge_sandbox.state import Order
 
 RAISES = ["RAISE(ABORT, 'no')", "RAISE(FAIL, 'no')", "RAISE(ROLLBACK, 'no')"]
@@ -291,8 +292,10 @@ async def test_an_outbox_that_has_ended_writes_nothing_more(shop: Shop):
     row = shop.act("deactivate_food", food_id=1007)
     refuse(shop, "UPDATE ON delivery_actions", when="NEW.state = 'done'")
     await shop.drain()
+    began = shop.clock.monotonic()
     shop.outbox.stop()
     await shop.outbox.run()
+    assert shop.clock.monotonic() - began < STUCK_S, "it waits for nothing that the database refuses"
     allow(shop)
     await asyncio.sleep(120)
     assert shop.row(row)["state"] == "sending"  # the next start clears it up
