@@ -1,7 +1,9 @@
 """A shop for each test, on a file of its own, in virtual time."""
 
+import asyncio
 import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +15,10 @@ from tests.store.samples import hold_open
 from orderbridge.store import schema
 from orderbridge.store.database import Database
 from orderbridge_sandbox import World
+from orderbridge_sandbox.scenery import DEFAULT_SCENERY, KADIKOY
 
 OpenShop = Callable[..., Awaitable[Shop]]
+Restore = Callable[..., Awaitable[Shop]]
 
 
 def pytest_asyncio_loop_factories(config: pytest.Config, item: pytest.Item) -> Mapping[str, Callable[[], Any]]:
@@ -29,6 +33,16 @@ async def clock() -> FakeClock:
 @pytest.fixture
 async def world(clock: FakeClock) -> World:
     return World.default(clock=clock.true, tell=lambda line: None)
+
+
+@pytest.fixture
+async def shared_branch(world: World) -> World:
+    """A second credential that reaches the branch in Kadıköy too."""
+    first, *others = DEFAULT_SCENERY.accounts
+    second = replace(first, name="second", rest_secret_key="sandbox-second-secret", restaurant_ids=(KADIKOY,))
+    world.scenery = replace(DEFAULT_SCENERY, accounts=(first, second, *others))
+    world.reset()
+    return world
 
 
 @pytest.fixture(scope="session")
@@ -59,6 +73,22 @@ async def open_shop(
     yield open_shop
     for shop in opened:
         await shop.close()
+
+
+@pytest.fixture
+def restore(open_shop: OpenShop) -> Restore:
+    """Kills the daemon, puts the copy that `Shop.back_up` made in the place of the file, and starts a daemon on it."""
+
+    async def restore(shop: Shop, name: str = "backup.db") -> Shop:
+        await shop.crash()
+        for task in asyncio.all_tasks():  # a daemon that was killed notes nothing more
+            if task.get_coro().__qualname__ == "RestoreCheck._note":  # type: ignore[union-attr]
+                task.cancel()
+        shop.remove_file()
+        shutil.copy(shop.path.with_name(name), shop.path)
+        return await open_shop(*shop.names, **shop.changes)
+
+    return restore
 
 
 @pytest.fixture

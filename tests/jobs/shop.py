@@ -9,6 +9,7 @@ import re
 import sqlite3
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
@@ -286,6 +287,16 @@ class Shop:
         """state, error_code, known_by."""
         row = self.row(row_id)
         return row["state"], row["error_code"], row["known_by"]
+
+    def back_up(self, name: str = "backup.db") -> None:
+        """A copy of the file as it is, beside it."""
+        with closing(sqlite3.connect(self.path.with_name(name))) as copy, copy:
+            self.till.backup(copy)
+
+    def remove_file(self) -> None:
+        """The database with what stands beside it."""
+        for suffix in ("", "-wal", "-shm"):
+            self.path.with_name(self.path.name + suffix).unlink(missing_ok=True)
 
     # ---- what goes wrong ---------------------------------------------------------------------------------------------
 

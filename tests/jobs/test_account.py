@@ -26,17 +26,6 @@ def kept_token(shop: Shop) -> str:
 # ---- logging in ------------------------------------------------------------------------------------------------------
 
 
-async def test_many_calls_at_once_share_one_login(shop: Shop):
-    placed = [shop.place() for _ in range(12)]
-    await shop.poll()
-    shop.world.end_tokens()
-    for order in placed:
-        shop.act("accept", order)
-    await shop.drain()
-    assert {order.status_id for order in placed} == {2}
-    assert len(shop.calls("login")) == 2
-
-
 @pytest.mark.interface("Authentication 2")
 async def test_wrong_credentials_are_tried_with_growing_waits(shop: Shop):
     shop.world.refuse_account("kadikoy")
@@ -79,16 +68,6 @@ async def test_a_401_of_each_call_once_stops_no_poll(shop: Shop):
             await shop.poll()
     assert (await shop.poll()).ok
     assert "login.refused" not in [line["event"] for line in lines]
-    polls = [call.at for call in shop.calls("get_current")]
-    assert max(after - before for before, after in itertools.pairwise(polls)) < timedelta(seconds=32)
-
-
-async def test_a_list_that_is_always_answered_401_stops_no_poll_even_where_no_login_succeeds(shop: Shop):
-    await shop.poll()
-    shop.world.faults.add(Fault.unauthorized("get_restaurants", times=None), Fault.too_many("login", times=None))
-    for _ in range(5):
-        await read_lists(shop.account, shop.database, shop.names, Common(shop.clock))
-        assert (await shop.poll()).ok
     polls = [call.at for call in shop.calls("get_current")]
     assert max(after - before for before, after in itertools.pairwise(polls)) < timedelta(seconds=32)
 
@@ -164,21 +143,6 @@ async def test_a_renewal_answered_5xx_keeps_nothing_of_the_account_waiting(shop:
     assert [line["log_level"] for line in lines if line["event"] == "login.renewal_failed"].count("warning") == 1
 
 
-async def test_a_token_that_was_just_obtained_is_not_refused_for_what_another_one_met(shop: Shop):
-    """Each poll finds its token ended by somebody else; the one it gets then works, and nothing is locked."""
-    await shop.poll()
-    for _ in range(5):
-        shop.world.end_tokens()
-        assert not (await shop.poll()).ok
-        assert shop.account.paused() <= 0
-        assert (await shop.poll()).ok
-    shop.world.end_tokens()  # and where nothing has gone well in between
-    assert not (await shop.poll()).ok
-    shop.world.end_tokens()
-    assert (await shop.poll()).ok, "its login is made at its slot"
-    assert shop.account.paused() <= 0
-
-
 # ---- the token -------------------------------------------------------------------------------------------------------
 
 
@@ -248,14 +212,6 @@ async def test_a_wrong_time_zone_of_the_service_does_not_lock_us_out(shop: Shop,
     assert renewal == pytest.approx(trusted_for_h * 3600 * 23 / 24)
 
 
-@pytest.mark.parametrize("expires", ["2020-01-01 00:00:00", "soon", ""], ids=["past", "no time", "empty"])
-async def test_an_expiration_that_makes_no_sense_is_ignored(shop: Shop, expires: str):
-    body = b'{"status": true, "data": {"access_token": "abcdefgh", "expiration_date": "%s"}}' % expires.encode()
-    shop.world.faults.add(Fault(operation="login", status=200, body=body))
-    token = await shop.account.session.token()
-    assert token.expires_utc == START + timedelta(hours=24)
-
-
 async def test_a_renewed_token_takes_the_place_of_the_old_one_without_a_gap(shop: Shop):
     await shop.poll()
     old = kept_token(shop)
@@ -265,15 +221,6 @@ async def test_a_renewed_token_takes_the_place_of_the_old_one_without_a_gap(shop
     assert kept_token(shop) != old
     assert shop.one("SELECT token_expires_utc FROM delivery_accounts")["token_expires_utc"] == "2026-03-04 08:00:00.000"
     assert datetime.fromisoformat("2026-03-04 08:00:00").replace(tzinfo=UTC) == START + timedelta(hours=47)
-
-
-async def test_a_renewal_that_fails_leaves_the_old_token_in_use(shop: Shop):
-    await shop.poll()
-    old = kept_token(shop)
-    shop.world.faults.add(Fault(operation="login", status=500))
-    await shop.account.renew()
-    assert kept_token(shop) == old
-    assert (await shop.poll()).ok
 
 
 @pytest.mark.interface("Authentication 4")

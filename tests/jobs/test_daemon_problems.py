@@ -12,14 +12,7 @@ from sqlalchemy import event
 from sqlalchemy.exc import OperationalError
 from tests.jobs.shop import Shop
 
-from orderbridge.jobs.daemon_problems import (
-    BUSY,
-    DATE_EVERY_S,
-    FENCED,
-    LOG_STUCK_S,
-    SLOW_WITHIN_S,
-    has_lasted,
-)
+from orderbridge.jobs.daemon_problems import BUSY, DATE_EVERY_S, FENCED, LOG_STUCK_S, SLOW_WITHIN_S, has_lasted
 from orderbridge.jobs.health_check import VIEWS_S, Checkup
 from orderbridge.jobs.lists import BELIEVED_AFTER, Common, read_lists
 from orderbridge.rules.problems import SOON, Code, Page, Problem, Severity
@@ -308,16 +301,6 @@ async def test_secrets_that_reach_no_restaurant_are_a_warning_once_that_is_belie
         await read_lists(shop.account, shop.database, shop.names, common)
         seen.append([(one.code, one.account, one.severity) for one in await checkup.check()])
     assert seen == [[], [], [("no_restaurant", "kadikoy", "warning")], []]
-
-
-async def test_an_order_of_somebody_else_ends_no_token(shop: Shop):
-    shop.world.faults.add(Fault.unauthorized("accept", times=None))  # whatever the token
-    for _ in range(4):
-        shop.act("accept", await shop.taken_in())
-        await shop.drain()
-        await shop.poll()
-    assert len(shop.calls("login")) > 1
-    assert shop.account.session.early_ends() == 0
 
 
 async def test_what_is_asked_of_others(shop: Shop, monkeypatch: pytest.MonkeyPatch):

@@ -1,7 +1,6 @@
 """Lists that do not come in whole: too large, or cut by the service. Their orders come in all the same."""
 
 import itertools
-from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -71,19 +70,6 @@ async def test_a_part_that_is_too_large_itself_keeps_no_other_out_and_is_told_on
 
 
 @pytest.mark.usefixtures("small_bodies")
-async def test_a_part_that_was_not_asked_or_refused_is_asked_for_again(shop: Shop):
-    large(shop, 1), large(shop, 2)
-    await shop.poll()
-    shop.world.faults.add(Fault.error("get_current", 429, "çok fazla istek"))
-    await shop.poll()
-    shop.line.cut = {"get_current"}
-    await shop.poll()
-    shop.line.cut = set()
-    await shop.poll()
-    assert asked(shop) == [None, 1, 1]
-
-
-@pytest.mark.usefixtures("small_bodies")
 async def test_what_a_part_lacks_proves_nothing(shop: Shop):
     order = await shop.taken_in()
     large(shop, 2), large(shop, 2)
@@ -145,16 +131,6 @@ async def test_a_list_that_may_be_cut_is_told_once(shop: Shop):
     assert [line["event"] for line in lines].count("poll.list_may_be_cut") == 1
 
 
-async def test_a_cut_list_shrinks_by_its_acknowledgements(shop: Shop):
-    shop.world.set_options(list_limit=2)
-    placed = [shop.place() for _ in range(5)]
-    assert [(await shop.poll()).acknowledged for _ in range(4)] == [2, 2, 1, 0]
-    assert all(order.acknowledged for order in placed)
-    shop.world.set_options(list_limit=0)
-    more: list[Any] = [shop.place() for _ in range(3)]
-    assert (await shop.poll()).acknowledged == len(more)
-
-
 @pytest.mark.parametrize("stuck", [50, 30], ids=["all of it", "most of it"])
 async def test_what_stands_behind_a_list_that_is_full_of_what_cannot_be_acknowledged_comes_in(shop: Shop, stuck: int):
     """It is told as long as it lasts, and each whole list is followed by one status alone."""
@@ -181,7 +157,7 @@ async def test_what_stands_behind_a_list_that_is_full_of_what_cannot_be_acknowle
 @pytest.mark.parametrize(
     "documents, stuck, limit, full",
     [(50, 50, None, True), (50, 25, None, True), (50, 24, None, False), (10, 10, None, True), (9, 9, None, False),
-     (21, 20, None, False), (5, 5, 5, True), (4, 4, 5, False), (40, 40, 100, False)],
+     (21, 20, None, False), (5, 5, 5, True), (4, 4, 5, False), (40, 40, 100, False)]
 )  # fmt: skip
 def test_a_list_is_full(documents: int, stuck: int, limit: int | None, full: bool) -> None:
     assert rules.is_full([read_stored("{}")] * documents, stuck, limit) is full

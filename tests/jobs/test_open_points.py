@@ -45,7 +45,6 @@ MOST_POLLS = 60  # until a list of one order at a time has nothing left
 TARGETS = {"accept": 2, "on_the_way": 16, "complete": 5, "cancel": 6}
 TEXTS = ["shipping_method", "payment_method", "note", "restaurant_id", "restaurant_name", "courier_type"]
 AMOUNTS = ["total", "discount", "courier_fee", "order_tip"]
-STATUSES = [200, 400, 401, 403, 404, 422, 429, 500, 502]
 TROUBLED = [
     "get_current",
     "acknowledge",
@@ -99,50 +98,48 @@ def settings() -> dict[str, Setting]:
 
 
 def needs_payment() -> dict[str, Setting]:
-    of = {
-        f"needs payment is {number}": Setting(
-            options={"needs_payment_status_id": number}, ours={"needs_payment_status_id": number}
-        )
-        for number in (0, 3, 7, 17)
+    def setting(theirs: int, ours: int | None) -> Setting:
+        configured = {} if ours is None else {"needs_payment_status_id": ours}
+        return Setting(options={"needs_payment_status_id": theirs}, ours=configured)
+
+    return {
+        **{f"needs payment is {number}": setting(number, number) for number in (0, 3, 7, 17)},
+        "needs payment is not configured": setting(8, None),
+        "needs payment is configured wrongly": setting(8, 9),
     }
-    of["needs payment is not configured"] = Setting(options={"needs_payment_status_id": 8})
-    of["needs payment is configured wrongly"] = Setting(
-        options={"needs_payment_status_id": 8}, ours={"needs_payment_status_id": 9}
-    )
-    return of
 
 
 def errors_without_a_status() -> dict[str, Setting]:
     """Of each operation at once: each row is asked for its own end."""
-    ends = {401: NEVER_PERMITTED, 429: UNTIL_TOO_LATE, 500: NEVER_CLEAR, 502: NEVER_CLEAR}
     of = {}
-    for status in STATUSES:
-        end = ends.get(status, A_PLAIN_NO)
+    for status in (200, 400, 401, 403, 404, 422, 429, 500, 502):
         options: dict[str, Any] = {f"{name}_error_status": status for name in ("complete", "restaurant", "food")}
-        of[f"errors come under {status}"] = Setting(options=options, out_of_turn=end)
+        of[f"errors come under {status}"] = Setting(options=options, out_of_turn=end_under(status))
         if status in {200, 403, 500}:
             options = options | {"token_errors_stay_401": False}
-            of[f"a bad token comes under {status}"] = Setting(options=options, out_of_turn=end)
+            of[f"a bad token comes under {status}"] = Setting(options=options, out_of_turn=end_under(status))
     return of
+
+
+def end_under(status: int) -> tuple[str, str | None]:
+    """What a no in words of its own ends in: it may be a bad token, a limit or an error of the server as well."""
+    return {401: NEVER_PERMITTED, 429: UNTIL_TOO_LATE}.get(status, NEVER_CLEAR if status >= 500 else A_PLAIN_NO)
 
 
 def out_of_turn() -> dict[str, Setting]:
-    of = {
-        f"out of turn is a no under {status}": Setting(options={"disallowed_status": status})
-        for status in (200, 400, 403, 404, 409, 422)
+    statuses = (200, 400, 401, 403, 404, 409, 422, 429, 500, 502, 503)
+    found = {"disallowed_status": 200, "disallowed_error": ORDER_NOT_FOUND}
+    return {
+        **{
+            f"out of turn comes under {status}": Setting(
+                options={"disallowed_status": status}, out_of_turn=end_under(status)
+            )
+            for status in statuses
+        },
+        "out of turn is not found": Setting(options={"disallowed": "not_found"}, out_of_turn=NOT_FOUND),
+        "out of turn is not found, under 200": Setting(options=found, out_of_turn=NOT_FOUND),
+        "out of turn is OK without effect": Setting(options={"disallowed": "ok"}, out_of_turn=ALLOWED),
     }
-    for status in (500, 502, 503):
-        of[f"out of turn is an error of the server, {status}"] = Setting(
-            options={"disallowed_status": status}, out_of_turn=NEVER_CLEAR
-        )
-    for status, end in ((401, NEVER_PERMITTED), (429, UNTIL_TOO_LATE)):  # in other words, a bad token or a limit
-        of[f"out of turn is a no under {status}"] = Setting(options={"disallowed_status": status}, out_of_turn=end)
-    of["out of turn is not found"] = Setting(options={"disallowed": "not_found"}, out_of_turn=NOT_FOUND)
-    of["out of turn is not found, under 200"] = Setting(
-        options={"disallowed_status": 200, "disallowed_error": ORDER_NOT_FOUND}, out_of_turn=NOT_FOUND
-    )
-    of["out of turn is OK without effect"] = Setting(options={"disallowed": "ok"}, out_of_turn=ALLOWED)
-    return of
 
 
 def errors_of_the_server() -> dict[str, Setting]:

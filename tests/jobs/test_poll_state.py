@@ -158,30 +158,6 @@ async def test_one_whose_note_the_database_refuses_harms_only_itself(notes: Poll
     assert book.column("state")[reserved] == "failing"
 
 
-async def test_one_that_has_gone_meanwhile_holds_up_nobody(notes: Polls, book: Book):
-    gone = asyncio.create_task(notes.reserve("kadikoy"))
-    stays = asyncio.create_task(notes.reserve("moda"))
-    await asyncio.sleep(0)
-    gone.cancel()
-    assert await stays is None
-    assert await notes.reserve("besiktas") is None
-
-
-async def test_what_comes_while_a_group_is_written_is_the_next_group(notes: Polls, book: Book):
-    real, more = book.database.run, []
-
-    async def run(work: Any, **options: Any) -> Any:
-        if not more:
-            more.extend(asyncio.create_task(notes.reserve(name)) for name in ("besiktas", "moda"))
-            await asyncio.sleep(1.0)
-        return await real(work, **options)
-
-    book.database.run = run  # type: ignore[method-assign]
-    assert await notes.reserve("kadikoy") is None
-    assert await asyncio.gather(*more) == [None, None]
-    assert book.commits == 2
-
-
 async def test_with_many_accounts_a_note_waits_for_others_and_not_for_long(notes: Polls, book: Book, clock: FakeClock):
     notes.grow(1000)
     began = clock.monotonic()

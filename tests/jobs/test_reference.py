@@ -7,9 +7,8 @@ from tests.jobs.conftest import OpenShop
 from tests.jobs.shop import Shop, text_of
 
 from orderbridge.jobs.lists import COMMON_S, Common, read_lists, read_statuses
-from orderbridge_sandbox import Fault, World
-from orderbridge_sandbox.scenery import ATASEHIR, DEFAULT_SCENERY, KADIKOY, USKUDAR
-from orderbridge_sandbox.state import Account, Scenery
+from orderbridge_sandbox import Fault
+from orderbridge_sandbox.scenery import ATASEHIR, KADIKOY, USKUDAR
 
 LISTS = ("delivery_restaurants", "delivery_cancel_reasons", "delivery_payment_methods", "delivery_shipping_methods")
 
@@ -201,18 +200,8 @@ async def test_the_payment_names_of_the_service_decide_the_codes(shop: Shop):
     assert (shop.order(unknown)["payment_code"], shop.order(unknown)["amount_due"]) == (None, None)
 
 
-async def test_the_account_that_reaches_the_restaurant_takes_over_what_another_left(world: World, open_shop: OpenShop):
-    first, *others = DEFAULT_SCENERY.accounts
-    second = Account(
-        name="second",
-        app_secret_key=first.app_secret_key,
-        rest_secret_key="sandbox-second-secret",
-        restaurant_ids=(KADIKOY,),
-    )
-    world.scenery = Scenery(
-        accounts=(first, second, *others), restaurants=DEFAULT_SCENERY.restaurants, foods=DEFAULT_SCENERY.foods
-    )
-    world.reset()
+@pytest.mark.usefixtures("shared_branch")
+async def test_the_account_that_reaches_the_restaurant_takes_over_what_another_left(open_shop: OpenShop):
     before = await open_shop("kadikoy")
     order = await before.taken_in()
     await before.crash()

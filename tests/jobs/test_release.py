@@ -107,13 +107,19 @@ async def test_a_cancellation_that_the_database_refused_reaches_the_till(shop: S
     assert (await shop.poll()).acknowledged == 1
 
 
-async def test_newer_news_of_the_order_count(shop: Shop, refuse: Refuse):
+async def refused_change(shop: Shop, refuse: Refuse) -> Order:
+    """A known order of which the database refused what is new."""
     order = await shop.taken_in()
     mend = refuse("UPDATE OF status_id")
     order.acknowledged = False
     order.document["note"] = "az tuzlu"
     assert (await shop.poll()).quarantined == 1
     mend()
+    return order
+
+
+async def test_newer_news_of_the_order_count(shop: Shop, refuse: Refuse):
+    order = await refused_change(shop, refuse)
     assert shop.end((await shop.verdict(shop.act("accept", order)))["id"])[0] == "done"
     shop.till.execute("UPDATE delivery_quarantine SET resolved_utc = NULL")
     assert outcomes(shop) == [Fate.SUPERSEDED]
@@ -122,12 +128,7 @@ async def test_newer_news_of_the_order_count(shop: Shop, refuse: Refuse):
 
 
 async def test_an_action_without_a_verdict_goes_before(shop: Shop, refuse: Refuse):
-    order = await shop.taken_in()
-    mend = refuse("UPDATE OF status_id")
-    order.acknowledged = False
-    order.document["note"] = "az tuzlu"
-    assert (await shop.poll()).quarantined == 1
-    mend()
+    order = await refused_change(shop, refuse)
     row = shop.act("accept", order)
     shop.till.execute("UPDATE delivery_actions SET state = 'sending' WHERE id = ?", (row,))
     assert outcomes(shop) == [Fate.WAITS]

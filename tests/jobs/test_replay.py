@@ -1,14 +1,11 @@
 """The journal taken in again over an older copy: everything is back, nothing is sent, nothing newer is lost."""
 
 import asyncio
-import shutil
-import sqlite3
-from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from tests.jobs.conftest import OpenShop
+from tests.jobs.conftest import OpenShop, Restore
 from tests.jobs.shop import Shop, listing
 from tests.jobs.test_health import open_codes
 
@@ -30,26 +27,6 @@ async def shop(open_shop: OpenShop) -> Shop:
     return await open_shop(**WITH_JOURNAL)
 
 
-def back_up(shop: Shop) -> None:
-    with closing(sqlite3.connect(shop.path.with_name("backup.db"))) as copy, copy:
-        shop.till.backup(copy)
-    copy.close()
-
-
-@pytest.fixture
-def restored(open_shop: OpenShop):
-    """The copy put back, and the daemon started on it."""
-
-    async def restored(shop: Shop) -> Shop:
-        await shop.crash()
-        for beside in ("-wal", "-shm"):
-            shop.path.with_name(shop.path.name + beside).unlink(missing_ok=True)
-        shutil.copy(shop.path.with_name("backup.db"), shop.path)
-        return await open_shop(**WITH_JOURNAL)
-
-    return restored
-
-
 def replay(shop: Shop, folder: Path) -> dict[str, Replayed]:
     reimport = Reimport(shop.database, shop.settings, shop.clock.now())
     return {one.payment_key: one for one in replayed(reimport, find(journal.files(folder)))}
@@ -59,12 +36,14 @@ def fates(shop: Shop, folder: Path) -> dict[str, Fate]:
     return {key: one.fate for key, one in replay(shop, folder).items()}
 
 
-async def test_what_came_after_the_copy_is_back_as_it_was_and_the_till_sees_it(shop: Shop, folder: Path, restored):
+async def test_what_came_after_the_copy_is_back_as_it_was_and_the_till_sees_it(
+    shop: Shop, folder: Path, restore: Restore
+):
     known = await shop.taken_in()
-    back_up(shop)
+    shop.back_up()
     lost = [await shop.taken_in(note="soğansız"), await shop.taken_in()]
     before = {order.key: shop.order(order) for order in lost}
-    again = await restored(shop)
+    again = await restore(shop)
     assert fates(again, folder) == {known.key: Fate.KNOWN} | {order.key: Fate.TAKEN_IN for order in lost}
     for order in lost:
         row = again.order(order)
@@ -79,12 +58,12 @@ async def test_what_came_after_the_copy_is_back_as_it_was_and_the_till_sees_it(s
     assert [row["payment_key"] for row in new][-2:] == [order.key for order in lost]
 
 
-async def test_nothing_is_sent_and_nothing_is_accepted_twice(shop: Shop, folder: Path, restored):
-    back_up(shop)
+async def test_nothing_is_sent_and_nothing_is_accepted_twice(shop: Shop, folder: Path, restore: Restore):
+    shop.back_up()
     order = await shop.taken_in()
     await shop.drain()
     assert (order.status_id, len(shop.calls("accept"))) == (2, 1)
-    again = await restored(shop)
+    again = await restore(shop)
     asked = len(again.world.calls())
     assert fates(again, folder) == {order.key: Fate.TAKEN_IN}
     await again.drain()
@@ -96,24 +75,24 @@ async def test_nothing_is_sent_and_nothing_is_accepted_twice(shop: Shop, folder:
     assert (again.order(order)["status"], len(again.calls("accept"))) == ("CONFIRMED", 1)
 
 
-async def test_a_second_time_changes_nothing(shop: Shop, folder: Path, restored):
-    back_up(shop)
+async def test_a_second_time_changes_nothing(shop: Shop, folder: Path, restore: Restore):
+    shop.back_up()
     order = await shop.taken_in()
-    again = await restored(shop)
+    again = await restore(shop)
     fates(again, folder)
     row, story = again.order(order), again.story(order)
     assert fates(again, folder) == {order.key: Fate.KNOWN}
     assert (again.order(order), again.story(order)) == (row, story)
 
 
-async def test_a_change_that_the_copy_lacks_is_taken_in(shop: Shop, folder: Path, restored):
+async def test_a_change_that_the_copy_lacks_is_taken_in(shop: Shop, folder: Path, restore: Restore):
     order = await shop.taken_in(note="acılı")
     shop.till.execute("UPDATE delivery_orders SET pos_revision = revision")
     await shop.drain()
-    back_up(shop)
+    shop.back_up()
     shop.world.faults.add(listing(order.document | {"payment_key": order.key, "status_id": 6, "note": "acısız"}))
     await shop.poll()
-    again = await restored(shop)
+    again = await restore(shop)
     assert fates(again, folder) == {order.key: Fate.UPDATED}
     row = again.order(order)
     assert (row["status"], row["note"], row["ended_by"], row["last_change"]) == (
@@ -125,8 +104,10 @@ async def test_a_change_that_the_copy_lacks_is_taken_in(shop: Shop, folder: Path
     assert row["pos_revision"] < row["revision"]
 
 
-async def test_what_was_blanked_or_damaged_is_said_and_an_older_document_serves(shop: Shop, folder: Path, restored):
-    back_up(shop)
+async def test_what_was_blanked_or_damaged_is_said_and_an_older_document_serves(
+    shop: Shop, folder: Path, restore: Restore
+):
+    shop.back_up()
     blanked = await shop.taken_in()
     changed = await shop.taken_in()
     await shop.drain()
@@ -137,31 +118,33 @@ async def test_what_was_blanked_or_damaged_is_said_and_an_older_document_serves(
     lines[-1] = lines[-1].replace(b'"status_id\\":', b'"status_xx\\":')
     lines.append(b'{"payment_key":"torn')
     file.write_bytes(b"".join(lines))
-    again = await restored(shop)
+    again = await restore(shop)
     done = replay(again, folder)
     assert (done[blanked.key].fate, done[changed.key].fate) == (Fate.BLANKED, Fate.TAKEN_IN)
     assert find(journal.files(folder)).torn == 1
 
 
-async def test_of_a_damaged_document_the_status_still_counts(shop: Shop, folder: Path, restored):
+async def test_of_a_damaged_document_the_status_still_counts(shop: Shop, folder: Path, restore: Restore):
     """Its line says that the order was cancelled: no till prints it."""
-    back_up(shop)
+    shop.back_up()
     order = await shop.taken_in()
     shop.world.cancel_by_customer(order.key)
     await shop.poll()
     (file,) = journal.files(folder)
     first, last = file.read_bytes().splitlines(keepends=True)
     file.write_bytes(first + last.replace(b'"status_id\\":', b'"status_xx\\":'))
-    again = await restored(shop)
+    again = await restore(shop)
     assert fates(again, folder) == {order.key: Fate.TAKEN_IN}
     assert (again.order(order)["status"], again.rows("SELECT 1 FROM delivery_new_orders")) == ("CANCELED", [])
 
 
-async def test_an_order_of_long_ago_that_is_scheduled_for_later_is_new(shop: Shop, folder: Path, clock, restored):
-    back_up(shop)
+async def test_an_order_of_long_ago_that_is_scheduled_for_later_is_new(
+    shop: Shop, folder: Path, clock, restore: Restore
+):
+    shop.back_up()
     order = await shop.taken_in(scheduled_date="2026-03-09 19:00:00")
     clock.ahead += timedelta(days=3)
-    again = await restored(shop)
+    again = await restore(shop)
     assert fates(again, folder) == {order.key: Fate.TAKEN_IN}
     assert again.one("SELECT payment_key FROM delivery_new_orders")["payment_key"] == order.key
 
@@ -188,10 +171,10 @@ async def test_documents_that_are_kept_count_by_their_time(shop: Shop, folder: P
     assert open_codes(shop) == []  # and it was acknowledged long ago
 
 
-async def test_what_the_database_refuses_is_in_quarantine(shop: Shop, folder: Path, restored):
-    back_up(shop)
+async def test_what_the_database_refuses_is_in_quarantine(shop: Shop, folder: Path, restore: Restore):
+    shop.back_up()
     order = await shop.taken_in()
-    again = await restored(shop)
+    again = await restore(shop)
     again.till.execute("CREATE TRIGGER no BEFORE INSERT ON delivery_orders BEGIN SELECT raise(ABORT, 'not mine'); END")
     assert fates(again, folder) == {order.key: Fate.REFUSED}
     assert again.one("SELECT payment_key, reason FROM delivery_quarantine") == {

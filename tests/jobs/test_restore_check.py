@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import event
 from structlog.testing import capture_logs
-from tests.jobs.conftest import OpenShop
+from tests.jobs.conftest import OpenShop, Restore
 from tests.jobs.shop import BASE_URL, FakeClock, Shop, text_of
 
 from orderbridge import config
@@ -50,31 +50,10 @@ async def shop(open_shop: OpenShop, clock: FakeClock, tmp_path: Path) -> Shop:
     return await open_shop(orders={"journal": "auto"})
 
 
-def back_up(shop: Shop, name: str = "backup.db") -> None:
-    with closing(sqlite3.connect(shop.path.with_name(name))) as copy, copy:
-        shop.till.backup(copy)
-    copy.close()
-
-
-@pytest.fixture
-def restore(open_shop: OpenShop):
-    async def restore(shop: Shop, name: str = "backup.db") -> Shop:
-        await shop.crash()
-        for task in asyncio.all_tasks():  # a daemon that was killed notes nothing more
-            if task.get_coro().__qualname__ == "RestoreCheck._note":
-                task.cancel()
-        for beside in ("-wal", "-shm"):
-            shop.path.with_name(shop.path.name + beside).unlink(missing_ok=True)
-        shutil.copy(shop.path.with_name(name), shop.path)
-        return await open_shop(orders={"journal": "auto"})
-
-    return restore
-
-
-async def test_an_older_copy_is_told_with_what_it_lacks(shop: Shop, restore):
+async def test_an_older_copy_is_told_with_what_it_lacks(shop: Shop, restore: Restore):
     keeper = await begun(shop)
     first = await shop.taken_in()
-    back_up(shop)
+    shop.back_up()
     lost = [await shop.taken_in(), await shop.taken_in()]
     await keeper.check.check()
     numbers = [shop.order(order)["order_number"] for order in (first, *lost)]
@@ -93,28 +72,28 @@ async def test_an_older_copy_is_told_with_what_it_lacks(shop: Shop, restore):
     assert (await begun(again)).problems() == []
 
 
-async def test_the_journal_knows_better_than_a_word_of_before_the_copy(shop: Shop, restore):
+async def test_the_journal_knows_better_than_a_word_of_before_the_copy(shop: Shop, restore: Restore):
     """The machine died seconds after the last order, and before the word was written."""
     await begun(shop)
-    back_up(shop)
+    shop.back_up()
     await asyncio.sleep(1)
     await shop.taken_in()
     assert [one.count for one in (await begun(await restore(shop))).problems()] == [1]
 
 
-async def test_what_went_to_quarantine_is_not_missing(shop: Shop, restore):
+async def test_what_went_to_quarantine_is_not_missing(shop: Shop):
     shop.till.execute("CREATE TRIGGER no BEFORE INSERT ON delivery_orders BEGIN SELECT raise(ABORT, 'no'); END")
     await begun(shop)
     await shop.taken_in()
     assert (await begun(shop)).problems() == []
 
 
-async def test_what_the_copy_had_to_send_is_not_sent(shop: Shop, restore):
+async def test_what_the_copy_had_to_send_is_not_sent(shop: Shop, restore: Restore):
     """It may have been sent after the copy was made. What a till writes now is new."""
     keeper = await begun(shop)
     orders = [await shop.taken_in(), await shop.taken_in()]
     row = shop.act("accept", orders[0])
-    back_up(shop)
+    shop.back_up()
     assert (await shop.verdict(row))["state"] == "done"
     await keeper.check.check()
     again = await restore(shop)
@@ -132,32 +111,31 @@ async def test_it_is_seen_while_the_daemon_runs(shop: Shop):
     """As on a server, or by a copy over the file in place: device and inode stay the same."""
     keeper = await begun(shop)
     await shop.taken_in()
-    back_up(shop)
+    shop.back_up()
     for _ in range(3):
         await shop.taken_in()
     await keeper.check.check()
     assert keeper.problems() == []
     with closing(sqlite3.connect(shop.path.with_name("backup.db"))) as copy, copy:
         copy.backup(shop.till)
-    copy.close()
     await keeper.check.check()
     assert len(keeper.problems()) == 1
 
 
-async def test_a_copy_of_the_same_moment_is_no_older_one(shop: Shop, restore):
+async def test_a_copy_of_the_same_moment_is_no_older_one(shop: Shop, restore: Restore):
     keeper = await begun(shop)
     await shop.taken_in()
     await keeper.check.check()
-    back_up(shop)
+    shop.back_up()
     await shop.poll()
     await keeper.check.check()
     assert (await begun(await restore(shop))).problems() == []
 
 
 @pytest.mark.parametrize("how", ["no word", "rubbish", "a word of another database", "a folder", "31 MB"])
-async def test_without_a_word_of_its_own_nothing_is_told(shop: Shop, restore, how: str):
+async def test_without_a_word_of_its_own_nothing_is_told(shop: Shop, restore: Restore, how: str):
     keeper = await begun(shop)
-    back_up(shop)
+    shop.back_up()
     await shop.taken_in()
     await keeper.check.check()
     word = json.loads(keeper.word.read_text())
@@ -199,8 +177,7 @@ async def test_a_new_database_on_purpose_is_no_older_copy_and_one_for_a_lost_one
     await shop.crash()
     if missing:
         HeardFile(shop.database).write([{"code": "database_lost", "since_utc": None}])
-    for beside in ("", "-wal", "-shm"):
-        shop.path.with_name(shop.path.name + beside).unlink(missing_ok=True)
+    shop.remove_file()
     shutil.copy(empty_file, shop.path)
     again = await open_shop(orders={"journal": "auto"})
     assert [one.count for one in (await begun(again)).problems()] == missing
@@ -237,12 +214,12 @@ async def test_the_mark_is_for_its_owner_alone_and_a_clock_that_was_set_back_is_
 
 
 @pytest.mark.parametrize("action", ["deactivate_food", "close_restaurant"])
-async def test_a_row_of_a_food_or_a_restaurant_in_the_copy_is_not_sent_again(shop: Shop, restore, action: str):
+async def test_a_row_of_a_food_or_a_restaurant_in_the_copy_is_not_sent_again(shop: Shop, restore: Restore, action: str):
     """It writes no event: the copy lacks nothing else, and the row was done after it was made."""
     await begun(shop)
     await shop.taken_in()
     row = shop.act(action, **({"food_id": 1001} if action == "deactivate_food" else {"restaurant_id": KADIKOY}))
-    back_up(shop)
+    shop.back_up()
     assert (await shop.verdict(row))["state"] == "done"
     await asyncio.sleep(NOTE_EVERY_S)  # and the daemon is killed: nobody looks at the end
     again = await restore(shop)
@@ -267,11 +244,11 @@ MARK_S = -60.0  # the mark was written a minute ago
     ],
 )
 async def test_of_an_older_copy_a_row_is_sent_only_where_it_is_certainly_new(
-    shop: Shop, restore, clock: FakeClock, created: int | str, is_sent: bool
+    shop: Shop, restore: Restore, clock: FakeClock, created: int | str, is_sent: bool
 ):
     await begun(shop)
     await shop.taken_in()
-    back_up(shop)
+    shop.back_up()
     await shop.taken_in()
     again = await restore(shop)
     await asyncio.sleep(-MARK_S)
@@ -285,10 +262,10 @@ async def test_of_an_older_copy_a_row_is_sent_only_where_it_is_certainly_new(
     assert (await again.verdict(new))["state"] == "done", "what a till writes now is sent"
 
 
-async def test_polls_are_held_until_the_last_ones_cooldown_is_over(shop: Shop, restore):
+async def test_polls_are_held_until_the_last_ones_cooldown_is_over(shop: Shop, restore: Restore):
     """Though the copy knows of no poll; and a copy that lacks nothing but polls is no alarm."""
     keeper = await begun(shop)
-    back_up(shop)
+    shop.back_up()
     await shop.poll()
     await asyncio.sleep(2.5)
     again = await restore(shop)
@@ -301,7 +278,7 @@ async def test_polls_are_held_until_the_last_ones_cooldown_is_over(shop: Shop, r
     assert await Keeper(again).check.start() == 0, "nothing is held where nothing was put back"
 
 
-async def test_an_account_that_was_changed_after_the_copy_waits_for_a_person(shop: Shop, restore):
+async def test_an_account_that_was_changed_after_the_copy_waits_for_a_person(shop: Shop, restore: Restore):
     changes = pytest.importorskip("orderbridge_fleet.account_changes")
     in_database = pytest.importorskip("orderbridge_fleet.account_settings")
     keys = pytest.importorskip("orderbridge_fleet.account_settings").MasterKeys([bytes(range(32))])
@@ -318,7 +295,7 @@ async def test_an_account_that_was_changed_after_the_copy_waits_for_a_person(sho
 
     await begun(shop)
     put(unchanged=None, altered=20, disabled=None, removed=None)
-    back_up(shop)
+    shop.back_up()
     put(altered=30, added=None)
     now = shop.clock.now()
     shop.database.write_now(lambda tx: changes.enable(tx, ["disabled"], now, enabled=False))
@@ -335,7 +312,7 @@ async def test_an_account_that_was_changed_after_the_copy_waits_for_a_person(sho
     assert read(again) == ["altered", "disabled", "removed", "unchanged"]
 
 
-async def test_a_device_that_was_revoked_after_the_copy_stays_revoked(shop: Shop, restore):
+async def test_a_device_that_was_revoked_after_the_copy_stays_revoked(shop: Shop, restore: Restore):
     devices = pytest.importorskip("orderbridge_board.devices")
     keeper = await begun(shop)
     cookies = []
@@ -344,7 +321,7 @@ async def test_a_device_that_was_revoked_after_the_copy_stays_revoked(shop: Shop
         pair = partial(devices.pair, code=code, name=name, now=shop.clock.now())
         cookies.append(shop.database.write_now(pair))
     used = shop.database.write_now(lambda tx: devices.new_code(tx, devices.ACT, shop.clock.now()))
-    back_up(shop)
+    shop.back_up()
     shop.database.write_now(lambda tx: devices.revoke(tx, "bar", shop.clock.now()))
     await shop.database.read(keeper.check.read)
     await keeper.check.follow()

@@ -69,23 +69,6 @@ async def test_an_order_without_news_for_a_day_of_listening_ends_and_keeps_its_s
     assert (shop.count("delivery_open_orders"), shop.count("delivery_new_orders")) == (0, 0)
 
 
-async def test_an_order_that_no_till_has_taken_over_stays_new_for_ever(shop: Shop):
-    order = await shop.taken_in()
-    for _ in range(3):
-        listen(shop, 30 * DAY_S)
-        assert await swept(shop) == (0, 0)
-    assert shop.one("SELECT payment_key FROM delivery_new_orders")["payment_key"] == order.key
-
-
-async def test_an_order_that_is_taken_over_late_is_over_a_day_later(shop: Shop):
-    await shop.taken_in()
-    listen(shop, 30 * DAY_S)
-    shop.till.execute("UPDATE delivery_orders SET pos_revision = revision")
-    assert await swept(shop) == (0, 0)
-    listen(shop, DAY_S)
-    assert await swept(shop) == (1, 0)
-
-
 @pytest.mark.parametrize("years", [10, -10])
 async def test_a_clock_that_jumps_ends_nothing(shop: Shop, years: int):
     await taken_over(shop)
@@ -126,52 +109,6 @@ async def test_good_polls_count_what_lies_between_them_and_an_outage_counts_as_l
     assert 0 < listened() - before < 90
 
 
-async def test_news_count_from_their_own_time(shop: Shop):
-    order = await taken_over(shop)
-    listen(shop, DAY_S - HOUR_S)
-    shop.act("accept", order)
-    await shop.drain()
-    await swept(shop)
-    listen(shop, DAY_S - 1)
-    assert await swept(shop) == (0, 0)
-    listen(shop, 1)
-    assert await swept(shop) == (1, 0)
-
-
-@pytest.mark.interface("Order")
-async def test_a_scheduled_order_is_waited_for_until_a_day_after_its_time(shop: Shop):
-    await taken_over(shop, scheduled_date="2026-03-04 20:00:00")  # 17:00 UTC, 56 hours from the start
-    await asyncio.sleep(56 * HOUR_S - 60)
-    listen(shop, 56 * HOUR_S)
-    assert await swept(shop) == (0, 0)
-    await asyncio.sleep(60)
-    assert await swept(shop) == (0, 0)
-    listen(shop, DAY_S - 1)
-    assert await swept(shop) == (0, 0)
-    listen(shop, 1)
-    assert await swept(shop) == (1, 0)
-
-
-async def test_of_a_scheduled_order_a_clock_that_jumps_and_returns_counts_nothing(shop: Shop):
-    await taken_over(shop, scheduled_date="2026-03-04 20:00:00")
-    shop.clock.ahead = timedelta(days=3650)
-    assert await swept(shop) == (0, 0)
-    shop.clock.ahead = timedelta()
-    listen(shop, 30 * DAY_S)
-    assert await swept(shop) == (0, 0)
-    await asyncio.sleep(56 * HOUR_S)
-    assert await swept(shop) == (0, 0)
-
-
-async def test_an_order_that_ended_does_not_end_again(shop: Shop):
-    order = await taken_over(shop)
-    shop.world.cancel_by_customer(order.key)
-    await shop.poll()
-    listen(shop, 2 * DAY_S)
-    assert await swept(shop) == (0, 0)
-    assert shop.order(order)["ended_by"] == "cancelled"
-
-
 async def test_the_hours_are_configured(open_shop: OpenShop):
     shop = await open_shop(orders={"silence_hours": 2})
     await taken_over(shop)
@@ -197,14 +134,6 @@ async def test_a_later_delivery_takes_the_silence_back(shop: Shop, status_id: in
     assert (stored["ended_utc"], stored["ended_by"], stored["status_id"]) == (None, None, status_id)
     assert (stored["revision"], stored["last_change"]) == (3, "status")
     assert await swept(shop) == (0, 0), "it counts anew"
-
-
-async def test_an_order_that_ended_by_silence_is_completed_as_asked(shop: Shop):
-    order = await silent(shop, status_id=16)
-    row = shop.act("complete", order)
-    await shop.drain()
-    stored = shop.order(order)
-    assert (shop.row(row)["state"], stored["ended_by"], stored["status_id"]) == ("done", "completed", 5)
 
 
 async def test_a_sweep_while_a_list_is_taken_in_is_taken_back_where_the_till_sees_it(

@@ -2,7 +2,7 @@
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from datetime import timedelta
 from itertools import count
 from types import SimpleNamespace
@@ -69,22 +69,6 @@ async def test_a_job_is_called_when_it_is_due_and_counts_from_its_end(timetable:
     timetable.start()
     await asyncio.sleep(300)
     assert job.at == [1.0, 33.0, 65.0]
-
-
-async def test_jobs_are_called_in_the_order_of_their_times(timetable: Timetable, clock: FakeClock):
-    called = []
-
-    def job(name: str) -> Callable[[], Any]:
-        async def run() -> None:
-            called.append((name, round(clock.monotonic(), 1)))
-
-        return run
-
-    timetable.start()
-    for name, wait in (("last", 9.0), ("second", 3.0), ("first", 1.0), ("third", 3.0)):
-        timetable.plan(name, wait, job(name))
-    await asyncio.sleep(20)
-    assert called == [("first", 1.0), ("second", 3.0), ("third", 3.0), ("last", 9.0)]
 
 
 async def test_a_job_that_wants_to_run_again_at_once_is_called_again(timetable: Timetable, clock: FakeClock):

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import sqlite3
 from collections.abc import Iterable
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -15,14 +14,12 @@ from tests.jobs.conftest import OpenShop
 from tests.jobs.shop import Shop, listing
 
 from orderbridge.errors import Over
-from orderbridge.jobs import acknowledge, intake
 from orderbridge.jobs.outbox_reader import FLOOR_S
 from orderbridge.jobs.postponed import STUCK_S
 from orderbridge.model import Stored
 from orderbridge.store import actions, orders, quarantine
 from orderbridge.texts import sentence
-from orderbridge_sandbox import Fault, FaultKind, wire
-from orderbridge_sandbox.scenery import BESIKTAS, KADIKOY
+from orderbridge_sandbox import Fault
 
 
 def refuse_everything_but_login(shop: Shop) -> None:
@@ -41,36 +38,6 @@ async def test_many_401s_of_one_moment_cost_one_login(shop: Shop):
     assert {(await shop.verdict(row))["state"] for row in rows} == {"done"}
 
 
-async def test_a_refused_account_says_so_in_the_database(shop: Shop):
-    shop.act("accept", await shop.taken_in())
-    refuse_everything_but_login(shop)
-    await shop.drain()
-    await shop.poll()  # which is refused with the token of the accept's login: the next one has a token of its own
-    await shop.poll()
-    assert shop.one("SELECT state FROM delivery_accounts")["state"] == "login_refused"
-
-
-async def test_a_login_refused_at_the_renewal_leaves_the_good_token_in_use(shop: Shop):
-    await shop.poll()
-    shop.world.faults.add(Fault.error("login", 401, "yetkisiz erişim", "Invalid credentials"))
-    await shop.account.renew()
-    assert (await shop.poll()).ok
-
-
-async def test_trouble_of_the_database_is_no_refusal_of_an_order(shop: Shop, monkeypatch: pytest.MonkeyPatch):
-    order = shop.place()
-
-    def disk_full(*_: Any, **__: Any) -> None:
-        raise OperationalError("INSERT", None, sqlite3.OperationalError("database or disk is full"))
-
-    with monkeypatch.context() as full:
-        full.setattr(orders, "insert_new", disk_full)
-        await shop.poll()
-    assert (shop.calls("acknowledge"), shop.count("delivery_quarantine")) == ([], 0)
-    await shop.poll()
-    assert shop.order(order)["acknowledged_status_id"] == 1
-
-
 async def test_a_document_that_not_even_quarantine_takes_harms_only_itself(shop: Shop, monkeypatch: pytest.MonkeyPatch):
     good = shop.place()
 
@@ -81,19 +48,6 @@ async def test_a_document_that_not_even_quarantine_takes_harms_only_itself(shop:
     shop.world.faults.add(listing(7, good.document))
     assert (await shop.poll()).ok
     assert shop.order(good)["acknowledged_status_id"] == 1
-
-
-async def test_a_zero_byte_in_a_document_is_stored_as_a_mark_that_every_database_takes(shop: Shop):
-    order = shop.place()
-    document = {**order.document, "note": "before|after"}
-    shop.world.faults.add(listing(_with_raw_zero(document)))
-    await shop.poll()
-    assert "before\ufffdafter" in shop.order(order)["payload"]
-    assert shop.order(order)["note"] == "before\ufffdafter"
-
-
-def _with_raw_zero(document: dict[str, Any]) -> bytes:
-    return wire.encode(document).replace(b"before|after", b"before\0after")
 
 
 async def test_an_acknowledgement_on_the_wire_is_waited_for_when_the_intake_fails(
@@ -133,41 +87,6 @@ async def test_an_order_that_another_account_brought_in_meanwhile_is_no_refused_
     await shop.poll("besiktas")
     assert (shop.count("delivery_orders"), shop.count("delivery_quarantine")) == (1, 0)
     assert [call.account for call in shop.calls("acknowledge")] == ["kadikoy"]
-
-
-async def test_a_clock_set_back_does_not_hold_a_row_that_waits(shop: Shop):
-    row = shop.act("accept", await shop.taken_in())
-    shop.world.faults.add(Fault.error("accept", 500, "hata"))
-    await shop.drain()
-    shop.clock.ahead -= timedelta(hours=1)
-    began = shop.clock.monotonic()
-    assert (await shop.verdict(row))["state"] == "done"
-    assert shop.clock.monotonic() - began < 60
-
-
-async def test_one_account_that_hangs_leaves_places_to_the_others(open_shop: OpenShop):
-    shop = await open_shop("kadikoy", "besiktas", actions={"max_in_flight": 4})
-    mine = [await shop.taken_in() for _ in range(4)]
-    other = shop.place(restaurant_id=BESIKTAS)
-    await shop.poll("besiktas")
-    shop.world.faults.add(Fault(kind=FaultKind.HANG, operation="accept", account="kadikoy", times=None))
-    for order in mine:
-        shop.act("accept", order)
-    free = shop.act("accept", other)
-    await shop.outbox.tick()
-    await asyncio.sleep(1)
-    await shop.outbox.tick()
-    assert shop.row(free)["state"] == "done"
-
-
-async def test_a_list_with_a_document_without_a_key_proves_no_absence(shop: Shop):
-    row = shop.act("accept", await shop.taken_in())
-    shop.world.faults.add(Fault.drop("accept"), listing({"note": "whose order is this?"}))
-    await shop.drain()
-    await shop.poll()
-    await shop.drain()
-    assert len(shop.calls("accept")) == 1, "absence would have sent it again at once"
-    assert shop.row(row)["state"] == "sending"
 
 
 async def test_a_lost_token_row_costs_no_action_its_outcome(shop: Shop, monkeypatch: pytest.MonkeyPatch):
@@ -240,23 +159,6 @@ async def test_an_ok_noted_late_does_not_replace_a_newer_one(shop: Shop, monkeyp
     assert shop.order(order)["acknowledged_status_id"] == 2
 
 
-async def test_an_order_that_neither_table_nor_quarantine_can_hold_is_not_acknowledged(shop: Shop):
-    for table in ("delivery_orders", "delivery_quarantine"):
-        shop.till.execute(
-            f"CREATE TRIGGER no_{table} BEFORE INSERT ON {table} WHEN NEW.payload LIKE '%no room%'"
-            " BEGIN SELECT raise(ABORT, 'no'); END"
-        )
-    nowhere, stored = shop.place(note="no room"), shop.place()
-    with capture_logs() as logs:
-        await shop.poll()
-    assert (nowhere.acknowledged, stored.acknowledged) == (False, True)
-    assert "order.lost_sight_of" in [line["event"] for line in logs if line["log_level"] == "error"]
-    shop.till.execute("DROP TRIGGER no_delivery_orders")
-    await shop.poll()
-    assert nowhere.acknowledged
-    assert shop.order(nowhere)["acknowledged_status_id"] == 1
-
-
 async def test_an_ok_whose_note_a_trigger_refuses_harms_no_other(shop: Shop):
     shop.till.execute(
         "CREATE TRIGGER no BEFORE UPDATE OF acknowledged_utc ON delivery_orders WHEN NEW.pos_reference = 'no'"
@@ -273,21 +175,6 @@ async def test_an_ok_whose_note_a_trigger_refuses_harms_no_other(shop: Shop):
             await shop.poll()
     assert [shop.order(order)["acknowledged_status_id"] for order in placed] == [None, 1]
     assert [line["event"] for line in logs if line["log_level"] == "error"] == ["order.database_refused"]
-
-
-def test_the_limits_of_an_intake_are_what_the_contract_says() -> None:
-    assert (intake.CHUNK, intake.SERVER_CHUNK, acknowledge.ACKNOWLEDGE_WITHIN_S) == (100, 250, 8.0)
-
-
-async def test_a_failed_opening_that_is_retried_by_hand_is_sent_again(shop: Shop):
-    shop.world.close_restaurant(KADIKOY)
-    shop.world.faults.add(Fault.error("open_restaurant", 500, "hata", times=4))
-    row = shop.act("open_restaurant", restaurant_id=KADIKOY)
-    assert (await shop.verdict(row))["state"] == "failed"
-    expires = shop.clock.now() + timedelta(hours=1)
-    assert await shop.database.run(lambda tx: actions.retry(tx, row, expires))
-    assert (await shop.verdict(row))["state"] == "done"
-    assert KADIKOY in shop.world.open_restaurants
 
 
 async def test_a_till_that_holds_the_file_for_minutes_is_told_once_and_so_is_its_end(shop: Shop):
