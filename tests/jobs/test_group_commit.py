@@ -74,6 +74,8 @@ async def test_what_comes_during_a_transaction_is_the_next_group(database: Datab
     first = group.add(1)
     await begun.wait()
     others = [group.add(2), group.add(3, within_s=5.0), group.add(4)]
+    await asyncio.sleep(0.1)
+    assert groups == [[1]], "one transaction at a time"
     go.set()
     await asyncio.gather(first, *others)
     assert groups == [[1], [2, 3, 4]]

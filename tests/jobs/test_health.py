@@ -106,6 +106,19 @@ async def test_where_everything_is_answered_with_an_error_that_is_the_one_proble
     assert {("unanswered", orders[2].key), ("accept_failed", orders[0].key)} <= set(open_codes(shop))
 
 
+async def test_where_the_board_is_the_till_nobody_is_told_of_a_till(open_shop: OpenShop):
+    shop = await open_shop(web={"listen": "127.0.0.1:8480", "board": "till"})
+    order = await shop.taken_in()
+    seen = await shop.taken_in()
+    shop.act("accept", seen)
+    await shop.drain()
+    await asyncio.sleep(181)
+    await shop.poll()
+    assert sorted(open_codes(shop)) == [("not_taken_over", "kadikoy"), ("unanswered", order.key)]
+    shop.till.execute("UPDATE delivery_orders SET pos_revision = revision WHERE payment_key = ?", (seen.key,))
+    assert open_codes(shop) == [("unanswered", order.key)]
+
+
 async def test_an_order_whose_acknowledgement_is_refused_again_and_again_is_a_problem_until_one_goes_through(
     shop: Shop,
 ):
@@ -130,6 +143,20 @@ async def test_an_order_that_nobody_takes_over_or_answers(shop: Shop):
     assert open_codes(shop) == [("unanswered", order.key)]
     shop.act("accept", order)
     await shop.drain()
+    assert open_codes(shop) == []
+
+
+async def test_an_accept_that_expired_is_a_problem_until_somebody_answers(shop: Shop):
+    order = await shop.taken_in()
+    take_over(shop)
+    shop.line.cut.add("accept")
+    row = shop.act("accept", order, valid_minutes=1)
+    assert (await shop.verdict(row))["state"] == "expired"
+    shop.line.cut.clear()
+    await shop.poll()
+    assert open_codes(shop) == [("accept_failed", order.key)]
+    shop.world.change_status(order.key, 2)  # in the service's panel
+    await shop.poll()
     assert open_codes(shop) == []
 
 
@@ -176,6 +203,20 @@ async def test_a_document_that_is_no_order_is_a_warning_and_an_order_that_no_til
             "CREATE TRIGGER IF NOT EXISTS no BEFORE INSERT ON delivery_orders BEGIN SELECT RAISE(ABORT, 'no'); END"
         )
     assert seen == [("quarantined", "warning", 1), ("quarantined", "severe", 1)]
+
+
+async def test_a_scheduled_order_waits_longer_for_its_answer_and_not_for_ever(open_shop: OpenShop):
+    """Also one that came more than a day before its time."""
+    shop = await open_shop()
+    order = await shop.taken_in(scheduled_date="2026-03-04 20:00:00")
+    take_over(shop)
+    seen = []
+    for minutes in (4.9, 0.2, 9.9, 24 * 60):
+        await asyncio.sleep(60 * minutes)
+        await shop.poll()
+        seen.append([(one.code, one.subject, one.severity) for one in open_now(shop)])
+    told = ("unanswered", order.key)
+    assert seen == [[], [(*told, "warning")], [(*told, "severe")], [(*told, "severe")]]
 
 
 async def test_a_restaurant_that_stays_closed_is_told_at_the_hours_at_which_it_has_orders(shop: Shop):

@@ -38,6 +38,15 @@ async def test_many_401s_of_one_moment_cost_one_login(shop: Shop):
     assert {(await shop.verdict(row))["state"] for row in rows} == {"done"}
 
 
+async def test_a_refused_account_says_so_in_the_database(shop: Shop):
+    shop.act("accept", await shop.taken_in())
+    refuse_everything_but_login(shop)
+    await shop.drain()
+    await shop.poll()  # which is refused with the token of the accept's login: the next one has a token of its own
+    await shop.poll()
+    assert shop.one("SELECT state FROM delivery_accounts")["state"] == "login_refused"
+
+
 async def test_a_document_that_not_even_quarantine_takes_harms_only_itself(shop: Shop, monkeypatch: pytest.MonkeyPatch):
     good = shop.place()
 

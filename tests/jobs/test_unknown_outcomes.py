@@ -267,6 +267,24 @@ async def test_a_proof_by_refusal_leaves_the_doubt_until_the_service_says_more(s
     assert (stored["service_status_id"], stored["problem"]) == (16, "status_doubtful")
 
 
+@pytest.mark.parametrize("action", ["cancel", "complete"])
+@pytest.mark.parametrize(
+    "status, error, message",
+    [(422, "eksik alan", "Invalid reason_id"), (403, "URL hatalı", None)],
+    ids=["its body", "its path"],
+)
+async def test_a_refusal_for_the_requests_own_sake_proves_nothing_about_the_one_before(
+    shop: Shop, action: str, status: int, error: str, message: str | None
+):
+    row = await asked(shop, action)
+    (order,) = shop.world.orders.values()
+    shop.world.faults.add(Fault(operation=action, status=500), Fault.error(action, status, error, message))
+    before = order.status_id
+    await shop.verdict(row)
+    assert shop.end(row)[:2] == ("failed", "outcome_unknown")
+    assert (order.status_id, shop.order(order)["ended_by"]) == (before, None)
+
+
 @pytest.mark.parametrize("status, error", [(429, "çok fazla istek"), (401, "yetkisiz erişim")])
 async def test_a_restaurant_is_not_opened_again_because_the_question_was_turned_away(
     shop: Shop, status: int, error: str
