@@ -1,9 +1,7 @@
-"""What a database's error means: wait, never, a person is needed; and what a technician can do about it.
+"""Classifies database errors (busy, refused value, missing right, …) and names their remedies.
 
-`Trouble` notes whether the database takes our work. Logged are the first failure and the first success after it: the
-database is asked every second, and a line each time would fill the log while another program holds it.
-
-An error does not say which database it is from, and their signs differ: those of all of them are tried.
+`Trouble` tracks whether the database accepts our work. Only the first failure and the recovery are logged, because the
+database is used every second. The marks of all dialects are tried, since they do not overlap.
 """
 
 from collections import deque
@@ -19,21 +17,21 @@ from orderbridge.store.dialects import FAMILIES, of
 from orderbridge.store.dialects.face import Dialect, Signs, TroubleKind
 from orderbridge.store.tables import metadata
 
-LOG_WAIT_S = 1.0  # a unit of work takes milliseconds; this one has waited for another program
-LOG_AGAIN_S = 60.0  # a POS that makes us wait all day is logged once a minute
-SLOW_S = 2.0  # no transaction takes so long
-KEPT_SLOW = 10  # the last ones; jobs.daemon_problems decides how many of them are too many
+LOG_WAIT_S = 1.0  # a longer unit of work has waited for another program, and is logged
+LOG_AGAIN_S = 60.0  # between two such lines
+SLOW_S = 2.0  # a longer unit of work counts as slow
+KEPT_SLOW = 10  # slow ones that are kept; jobs.daemon_problems judges them
 
 _log = structlog.get_logger(__name__)
 
 
 def is_busy(error: DBAPIError) -> bool:
-    """Whether another session holds the database or a row: wait and try again; nothing is wrong with the work."""
+    """Whether another session holds a lock, so that the work should be tried again."""
     return any(_shows(error, one.busy) for one in _all())
 
 
 def is_refusal(error: DBAPIError) -> bool:
-    """Whether the database does not take these values, by a type, a constraint or a trigger of the POS: it never will."""
+    """Whether a type, a constraint or a trigger of the POS refuses these values for good."""
     refuses = isinstance(error, IntegrityError | DataError) or any(
         _shows(error, one.refused) or one.refuses(error.orig) for one in _all()
     )
@@ -41,7 +39,7 @@ def is_refusal(error: DBAPIError) -> bool:
 
 
 def is_ours(error: DBAPIError) -> bool:
-    """Whether it is about a key, a default, a sequence or the guard of our tables: no order is to blame for that."""
+    """Whether it concerns a key, a default, a sequence or the guard of our tables, and so not an order's values."""
     if error.orig is None:
         return False
     keys, filled = _own()
@@ -54,7 +52,7 @@ def is_ours(error: DBAPIError) -> bool:
 
 @cache
 def _own() -> tuple[frozenset[str], frozenset[str]]:
-    """Our unique keys, by name and by columns, and the columns that are filled by our own defaults."""
+    """Our unique keys (names and columns), and the columns with our own defaults."""
     keys: set[str] = {"PRIMARY"}
     filled: set[str] = set()
     for table in metadata.tables.values():
@@ -66,17 +64,17 @@ def _own() -> tuple[frozenset[str], frozenset[str]]:
 
 
 def is_broken(error: DBAPIError) -> bool:
-    """Whether something is named that is not there, as a rule by a trigger of the POS: so it stays until it is mended."""
+    """Whether a missing object is named, usually by a trigger of the POS, which must be repaired."""
     return not is_busy(error) and any(_shows(error, one.broken) for one in _all())
 
 
 def is_denied(error: DBAPIError) -> bool:
-    """Whether this user lacks a right or the password is wrong: it takes a person."""
+    """Whether a right is missing or the password is wrong, so that a person is needed."""
     return any(_shows(error, one.denied) for one in _all())
 
 
 def kind(error: DBAPIError) -> TroubleKind:
-    """What keeps the database from taking our work."""
+    """Why the database cannot be written."""
     for found, signs in (
         (TroubleKind.FULL, [one.full for one in _all()]),
         (TroubleKind.READ_ONLY, [one.read_only for one in _all()]),
@@ -98,7 +96,7 @@ def _shows(error: DBAPIError, signs: Signs) -> bool:
 
 
 def _codes(error: DBAPIError) -> set[object]:
-    """The SQLSTATE with its class, and the driver's number; PyMySQL has both, and its SQLSTATE says less."""
+    """The SQLSTATE with its class, and the driver's error number."""
     original = error.orig
     state = getattr(original, "sqlstate", None) or ""
     return {state, state[:2], *(original.args[:1] if original else ())}
@@ -126,7 +124,7 @@ def remedy(error: DBAPIError) -> Message:
 
 
 class Trouble:
-    """Hears how work ended. `doing`: reading, writing, or what of it; one may fail and not the other."""
+    """Tracks failures and slow work. `doing`: the kind of work, since one kind may fail while another works."""
 
     def __init__(self) -> None:
         self._failing: dict[str, Message] = {}  # what is failing, and the message about it
@@ -136,16 +134,16 @@ class Trouble:
         self.slow: deque[tuple[float, float]] = deque(maxlen=KEPT_SLOW)  # when by the loop's clock, how many seconds
 
     def __bool__(self) -> bool:
-        """Whether something fails now; the log says so."""
+        """Whether some work fails now."""
         return bool(self._failing)
 
     @property
     def kind(self) -> TroubleKind | None:
-        """What fails now; None: nothing does."""
+        """The kind of the current trouble, or None."""
         return self._kinds.get("write") or self._kinds.get("read") or next(iter(self._kinds.values()), None)
 
     def failed(self, doing: str, error: str, remedy: Message, kind: TroubleKind = TroubleKind.FAILING) -> None:
-        """A unit of work failed, and it was not to blame."""
+        """Note a failure that the unit of work did not cause."""
         self._failures += 1
         if remedy not in self._failing.values():
             _log.error("database.failed", doing=doing, error=error, remedy=remedy)
@@ -153,16 +151,16 @@ class Trouble:
         self._kinds[doing] = kind
 
     def worked(self, doing: str) -> None:
-        """A unit of work was done."""
+        """Note a success."""
         self._kinds.pop(doing, None)
         if doing not in {"read", "write"} and doing in self._failing:
-            self.slow.clear()  # what was slow meanwhile had the same reason
+            self.slow.clear()  # slow work had the same cause
         if self._failing.pop(doing, None) is not None and not self._failing:
             _log.info("database.recovered", failures=self._failures)
             self._failures = 0
 
     def waited(self, seconds: float, now: float) -> None:
-        """How long a unit of work took, by the loop's clock."""
+        """Note the duration of a unit of work. `now`: by the loop's clock."""
         if seconds >= SLOW_S:
             self.slow.append((now, seconds))
         if seconds >= LOG_WAIT_S and now >= self._waited_until:

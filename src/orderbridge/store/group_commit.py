@@ -1,13 +1,14 @@
-"""Group commit: what many coroutines write at about the same time goes to disk in one transaction.
+"""Group commit: writes the notes of many coroutines in one transaction.
 
 Rules of this file:
-- `add` returns when the note is on disk, or raises what kept it from there.
+
+- `add` returns when the note is on disk, or raises its error.
 - One group is written at a time, in the order in which its notes were added. Notes added meanwhile are the next group.
-- When a group fails, each note is written alone, so that a note that the database refuses fails alone (promise 7). An
-  error that concerns the whole database is not repeated for each note: every note would wait as long again.
-- A note is distinguished from others by its identity, not by what it equals.
-- A caller that is cancelled takes nothing back: its note is written.
-- A failed note of which `put_off` says so is written again later, and its caller waits for that.
+- If a group fails, each note is written alone, so that a refused note fails alone (promise 7). An error of the whole
+  database is not tried again for each note.
+- Notes are compared by identity.
+- The note of a cancelled caller is still written.
+- `put_off` decides which failed notes are written again later, while their callers wait.
 """
 
 import asyncio
@@ -30,18 +31,19 @@ Note = TypeVar("Note")
 Answer = TypeVar("Answer")
 Written = TypeVar("Written")
 Failed = list[tuple[Note, Exception]]
-# Returns what was written, each note with its answer, and what failed. A note in neither was left out: its row is locked.
+# Returns what was written, each note with its answer, and what failed. A note in neither was left out: its row is
+# locked.
 Write = Callable[[Sequence[Note]], Awaitable[tuple[Sequence[tuple[Note, Answer]], Failed[Note]]]]
 # For each failed note the seconds until it is written again; None: its caller gets the error.
 PutOff = Callable[[Failed[Note]], Sequence[float | None]]
 
 
 class LeftOut(Exception):
-    """The transaction was committed without this note: another session holds its row."""
+    """The transaction was committed without this note, because another session locks its row."""
 
 
 class GroupCommit(Generic[Note, Answer]):
-    """Collects notes and has `write` write them. `wait_s`: so long a note waits for others, unless `add` says otherwise."""
+    """Collects notes and writes them in groups. `wait_s`: how long a note waits for others by default."""
 
     def __init__(
         self,
@@ -51,7 +53,7 @@ class GroupCommit(Generic[Note, Answer]):
         put_off: PutOff[Note] = lambda failed: [None] * len(failed),
         on_idle: Callable[[], None] = lambda: None,
     ) -> None:
-        """`on_idle` is called each time when nothing is being written any more."""
+        """`on_idle` is called whenever no write is left."""
         self._write = write
         self._wait_s = wait_s
         self._put_off = put_off
@@ -62,18 +64,18 @@ class GroupCommit(Generic[Note, Answer]):
 
     @property
     def is_writing(self) -> bool:
-        """Whether a group is being written, or is about to be."""
+        """Whether a group is being written or scheduled."""
         return self._writer is not None
 
     def add(self, note: Note, *, within_s: float | None = None) -> "asyncio.Future[Answer]":
-        """Have the note written, after `within_s` at the latest unless a group is being written then."""
+        """Write the note within `within_s`, or with the next group if one is being written."""
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._waiting.append((note, answer))
         self._start_within(self._wait_s if within_s is None else within_s)
         return answer
 
     def flush(self) -> None:
-        """Wait for no further notes."""
+        """Write at once, without waiting for further notes."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -110,7 +112,7 @@ class GroupCommit(Generic[Note, Answer]):
         errors = {id(note): error for note, error in failed}
         unwritten = []
         for note, caller in group:
-            if caller.done():  # it was cancelled
+            if caller.done():  # cancelled
                 continue
             if id(note) in answers:
                 caller.set_result(answers[id(note)])
@@ -140,12 +142,15 @@ async def write_group(
     *,
     urgent: bool = False,
 ) -> tuple[list[Written], Failed[Note]]:
-    """What `work` says it wrote, and each note that was not, with its error: its own, or the whole database's."""
+    """Write notes together or, if that fails, alone.
+
+    Returns the written ones, and the failed ones with their errors.
+    """
     try:
         return list(await database.run(lambda tx: work(tx, notes), urgent=urgent)), []
-    except Over:  # it concerns the daemon, which ends
+    except Over:  # ends the daemon
         raise
-    except Exception as error:  # noqa: BLE001 - whose it is shows when each is written alone
+    except Exception as error:  # noqa: BLE001 - each note is tried alone
         if len(notes) == 1 or concerns_all(database, error):
             _log_fault(error)
             return [], [(note, error) for note in notes]
@@ -156,7 +161,7 @@ async def write_group(
             written += await database.run(lambda tx, note=note: work(tx, [note]), urgent=urgent)  # type: ignore[misc]
         except Over:
             raise
-        except Exception as error:  # noqa: BLE001 - the others need not wait
+        except Exception as error:  # noqa: BLE001 - must not affect other notes
             if concerns_all(database, error):
                 return written, [*failed, *((rest, error) for rest in notes[place:])]
             _log_fault(error)
@@ -165,7 +170,7 @@ async def write_group(
 
 
 def _log_fault(error: Exception) -> None:
-    if not isinstance(error, DBAPIError):  # a fault of ours
+    if not isinstance(error, DBAPIError):  # a bug
         _log.error("batch.crashed", exc_info=error)
 
 
@@ -176,7 +181,7 @@ async def write_batch(
     *,
     urgent: bool = False,
 ) -> tuple[list[Written], Failed[Note]]:
-    """As `write_group`, for a job that comes again: it hears only of what is wrong with a note itself."""
+    """Like `write_group`, for a repeated job: only errors of single notes are returned."""
     if not notes:
         return [], []
     written, failed = await write_group(database, work, notes, urgent=urgent)
@@ -184,7 +189,7 @@ async def write_batch(
 
 
 def concerns_all(database: Database, error: Exception) -> bool:
-    """Whether the error is the whole database's: a server that is away, a SQLite file that another program holds."""
+    """Whether the error concerns the whole database: an unreachable server, or a locked SQLite file."""
     if not isinstance(error, DBAPIError) or is_refusal(error):
         return False
     connecting = isinstance(error, OperationalError) and error.statement is None

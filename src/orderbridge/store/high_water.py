@@ -1,13 +1,12 @@
-"""How far the tables have come, noted in a file beside them (the high-water mark), and what becomes of an older copy.
+"""The high-water mark in a sidecar file, which detects a restored older copy of the tables, and makes it safe.
 
-The daemon raises the generation, a counter in the tables, after its own writes and then notes it in the file. So the
-file is never ahead of tables that are whole: a generation below the mark is an older copy, whatever else was deleted.
-What an older copy would do to the world is taken from it in one transaction, which lifts the generation above the mark:
-a crash before it finds the same copy again, and after it a whole database.
+After its writes the daemon increases the generation, a counter in the tables, and then notes it in the file. So the
+file is never ahead of current tables: a generation below the mark means an older copy. One transaction makes the copy
+safe and raises the generation above the mark; after a crash it is repeated.
 
 - An unfinished outbox row may have been sent after the copy was made: it ends as unknown and is not sent again.
-- An account of the database that was changed since waits for `db confirm-restore`.
-- A device of the board that the mark does not list was revoked since, and is revoked again. So is a pairing code.
+- An account in the database that has changed since waits for `db confirm-restore`.
+- A device or pairing code of the board that the mark does not list was revoked since, and is revoked again.
 """
 
 import asyncio
@@ -49,20 +48,20 @@ from orderbridge.store.tables import SCHEMA_VERSION_TABLE, accounts, actions, ev
 from orderbridge.store.workers import detached
 
 MODE = 0o600
-LONGEST = 8_000_000  # bytes: thousands of problems
+MAX_BYTES = 8_000_000  # of a file: thousands of problems
 
 
 def read_document(path: Path) -> Any:
-    """None where there is none that can be read: it is a help, and no reason not to work."""
+    """The JSON document in the file; None if it is missing or unreadable."""
     try:
         with path.open("rb") as file:
-            return json.loads(file.read(LONGEST))
+            return json.loads(file.read(MAX_BYTES))
     except (OSError, ValueError):
         return None
 
 
 def write_document(path: Path, document: object) -> None:
-    """In one step: a reader finds the last one or this one. Raises OSError."""
+    """Write the document atomically. Raises OSError."""
     path.parent.mkdir(mode=0o700, exist_ok=True)
     beside = path.with_name(f"{path.name}.new")
     with suppress(FileNotFoundError):
@@ -78,22 +77,22 @@ def write_document(path: Path, document: object) -> None:
 
 
 class SidecarWriter:
-    """Writes one file beside the event loop. Of several documents that wait, only the newest is written.
+    """Writes one file in a thread. Of several waiting documents only the newest is written.
 
-    Nothing waits for it: a disk that hangs keeps its thread, and is seen by `slow_s`. `inline`: written on the spot.
+    Nothing waits for it; `slow_s` shows a disk that hangs. `inline`: without a thread, for tests.
     """
 
     def __init__(self, path: Path, *, inline: bool = False) -> None:
         self.path = path
-        self.error: str | None = None  # of the last attempt
+        self.error: str | None = None  # of the last try
         self._inline = inline
         self._clock = SystemClock()
         self._make: Callable[[], object] | None = None
-        self._since: float | None = None  # the writing that is under way began then
+        self._since: float | None = None  # begin of the write under way
         self._writing: asyncio.Task[None] | None = None
 
     def put(self, make: Callable[[], object]) -> None:
-        """Write what this makes, as soon as the former writing has ended. The document is made in the thread, too."""
+        """Write the document that `make` returns (called in the thread) after the current write."""
         if self._inline:
             self._write(make)
             return
@@ -102,12 +101,12 @@ class SidecarWriter:
             self._writing = asyncio.create_task(self._write_all())
 
     def slow_s(self) -> float:
-        """For how many seconds the present writing has been under way."""
+        """Seconds since the current write began."""
         since = self._since
         return 0.0 if since is None else self._clock.monotonic() - since
 
     async def close(self, within_s: float) -> None:
-        """Wait so long at most for the last writing."""
+        """Wait for the last write, at most this long."""
         if self._writing is not None:
             await asyncio.wait([self._writing], timeout=within_s)
 
@@ -128,9 +127,9 @@ class SidecarWriter:
 
 @dataclass(frozen=True, slots=True)
 class HighWater:
-    """`next_poll`: when every account may be polled. `accounts`: versions of those in the database, by name.
+    """The high-water mark. `next_poll`: when all accounts may be polled. `accounts`: versions by name.
 
-    `devices`: the ids of the board's devices. `paired` and `revoked`: how many there ever were.
+    `devices`: the ids of the board's devices. `paired` and `revoked`: how many there were in all.
     """
 
     database: str
@@ -148,9 +147,9 @@ class HighWater:
 
 @dataclass(frozen=True, slots=True)
 class Older:
-    """That the tables are an older copy. `missing`: orders that were acknowledged after it; None: unknown.
+    """The tables are an older copy.
 
-    `held`: the accounts that wait for a person.
+    `missing`: orders that were acknowledged after it; None: unknown. `held`: accounts.
     """
 
     since: datetime
@@ -162,14 +161,14 @@ class Older:
 
 @dataclass(frozen=True, slots=True)
 class Withheld:
-    """What an older copy would have done: rows not sent, accounts not polled, devices revoked again."""
+    """What was withheld from an older copy: unsent rows, held accounts, revoked devices."""
 
     rows: int
     accounts: tuple[str, ...]
     devices: int
 
 
-# Asked every few seconds: what an index alone finds, in one query.
+# One query every few seconds, answered by indexes alone.
 _REACH = select(
     books,
     select(func.max(events.c.id)).scalar_subquery().label("event"),
@@ -194,7 +193,7 @@ _ADVANCE = update(books).values(generation=books.c.generation + 1)
 
 
 def begin(connection: Connection, name: str) -> None:
-    """Give the database its id, unless it has one. Of two replicas that start on a new database, one gives it."""
+    """Give the database an id, unless it has one. If two replicas start at once, one of them does."""
     ids = select(books.c.id).order_by(books.c.generation.desc(), books.c.id)
     if len(connection.execute(ids).all()) == 1:
         return
@@ -207,9 +206,9 @@ def begin(connection: Connection, name: str) -> None:
 
 
 def reach(connection: Connection, now: datetime, before: HighWater | None) -> tuple[HighWater | None, Older | None]:
-    """How far the tables have come, and whether they are noted as an older copy; None before `begin`.
+    """The tables' high-water mark (None before `begin`), and whether they are noted as an older copy.
 
-    `before`: the last mark. What it says of the same event, version or number of devices is not asked again.
+    `before`: the last mark; its values are reused where they cannot have changed.
     """
     row = connection.execute(_REACH).first()
     if row is None:
@@ -234,7 +233,7 @@ def reach(connection: Connection, now: datetime, before: HighWater | None) -> tu
 
 
 def _order_number(connection: Connection, event: int, last: HighWater | None) -> int | None:
-    """The highest of all orders that were the newest."""
+    """The highest order number among those that were the newest."""
     if last is not None and last.event == event:
         return last.order_number
     found: int | None = connection.execute(_NUMBER, {"event": event}).scalar()
@@ -244,7 +243,7 @@ def _order_number(connection: Connection, event: int, last: HighWater | None) ->
 
 
 def advance(connection: Connection, now: datetime, before: HighWater | None) -> tuple[HighWater | None, Older | None]:
-    """The next generation, as `reach` says it. An older copy is left as it is."""
+    """Increase the generation, and return the result of `reach`. An older copy is not changed."""
     found, older_copy = reach(connection, now, before)
     if found is None or (before is not None and is_behind(found, before)):
         return found, older_copy
@@ -253,14 +252,14 @@ def advance(connection: Connection, now: datetime, before: HighWater | None) -> 
 
 
 def is_behind(found: HighWater, before: HighWater) -> bool:
-    """Whether it is not what the mark was made of."""
+    """Whether the tables are behind the mark, or another database."""
     return found.database != before.database or found.generation < before.generation
 
 
 def is_older(found: HighWater, mark: HighWater, *, was_lost: bool) -> bool:
-    """Whether the tables are certainly an older copy. `was_lost`: the file was taken away under the daemon of the mark.
+    """Whether the tables are certainly an older copy. `was_lost`: the daemon of the mark lost its database file.
 
-    Another database id is a new database on purpose, unless the one before was taken away under a daemon.
+    Another database id means a new database on purpose, unless `was_lost`.
     """
     if found.database != mark.database:
         return was_lost and mark.event > 0
@@ -268,7 +267,7 @@ def is_older(found: HighWater, mark: HighWater, *, was_lost: bool) -> bool:
 
 
 def hold_s(next_poll: datetime | None, now: datetime, longest_s: float) -> float:
-    """Seconds until a poll may leave by the mark; a time beyond `longest_s` comes from a clock that was set."""
+    """Seconds until a poll may leave by the mark, at most `longest_s`: a later time comes from a clock change."""
     return 0.0 if next_poll is None else min(max((next_poll - now).total_seconds(), 0.0), longest_s)
 
 
@@ -279,7 +278,7 @@ def last_known(connection: Connection) -> tuple[datetime | None, int | None]:
 
 
 def unknown(connection: Connection, keys: Iterable[str]) -> set[str]:
-    """Of these orders, the ones that neither the tables nor quarantine have."""
+    """The orders that neither the tables nor quarantine have."""
     wanted = set(keys)
     for batch in batches(sorted(wanted)):
         for key in (orders.c.payment_key, quarantine.c.payment_key):
@@ -305,9 +304,9 @@ def _older(connection: Connection, row: Row[Any]) -> Older | None:
 def withhold(
     connection: Connection, found: HighWater, mark: HighWater, seen: Older, error_text: str
 ) -> Withheld | None:
-    """Take from an older copy what it would do to the world. None: another process has done so.
+    """Make an older copy safe. None: another process has done so.
 
-    It is noted as an older copy where it lacks anything but polls.
+    The tables are noted as an older copy if they lack anything besides polls.
     """
     above = max(found.generation, mark.generation) + 1
     taken = update(books).where(books.c.id == found.database, books.c.generation == found.generation)
@@ -327,9 +326,9 @@ def withhold(
 
 
 def _end_rows(connection: Connection, written: datetime, now: datetime, error_text: str) -> int:
-    """Rows of before the mark end; a till's new ones are sent. A time that no clock can have given decides nothing."""
-    # In one statement, not by a verdict for each (jobs.outcome_writer): some may be unreadable, and nothing is learnt of
-    # their orders. The log's `database.older_copy` says how many they are.
+    """End rows older than the mark; newer rows of a till are sent. Impossible times are ignored."""
+    # In one statement instead of verdicts (jobs.outcome_writer), because some rows may be unreadable. The log's
+    # `database.older_copy` has their number.
     is_new = and_(actions.c.created_utc > written, actions.c.created_utc <= now)
     ended = {"state": ActionState.FAILED, "error_code": "outcome_unknown", "error_text": error_text}
     in_copy = or_(actions.c.created_utc.is_(None), ~is_new)
@@ -343,7 +342,7 @@ def _revoke_others(connection: Connection, ids: tuple[str, ...], now: datetime) 
 
 
 def settle(connection: Connection) -> bool:
-    """What was missing was taken in, or a person has compared. Whether there was anything to settle."""
+    """Remove the note about an older copy. Returns whether there was one."""
     settled = update(books).where(books.c.older_since_utc.is_not(None)).values(older_since_utc=None)
     return connection.execute(settled).rowcount > 0
 
@@ -352,7 +351,7 @@ def settle(connection: Connection) -> bool:
 
 
 def read_mark(path: Path) -> HighWater | None:
-    """None where there is none that can be read."""
+    """The mark in the file; None if it is missing or unreadable."""
     with suppress(ValidationError):
         return TypeAdapter(HighWater).validate_python(read_document(path))
     return None

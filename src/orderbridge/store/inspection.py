@@ -1,8 +1,8 @@
-"""What the database itself is asked: is a commit on disk (promise 1), may we do all that we have to, does it write?
+"""Inspects the database: durability of commits (promise 1), our rights, and the views.
 
-- Durability is asked with each poll's note, and in each transaction whose orders are acknowledged afterwards: a server is
-  changed while it runs. Both edges are logged; as long as a commit may be lost, nothing is acknowledged.
-- Rights are tried, not read: each statement concerns no row, and is refused all the same where the right is missing.
+- Durability is checked with each poll's note, and in each transaction with orders to acknowledge, because a server's
+  settings may change. While a commit may be lost, nothing is acknowledged. Changes are logged.
+- Rights are tested with statements that affect no row, which fail without the right.
 """
 
 import threading
@@ -22,7 +22,7 @@ _log = structlog.get_logger(__name__)
 
 
 class Durability:
-    """`remedy`: why nothing may be acknowledged now, and what to change; None: all is well, or not asked yet."""
+    """The durability of commits. `remedy`: why nothing may be acknowledged, and what to change; None: durable."""
 
     def __init__(self, *, accept_unsafe: bool = False) -> None:
         self._accept_unsafe = accept_unsafe
@@ -31,7 +31,7 @@ class Durability:
         self.remedy: Message | None = None
 
     def ask(self, connection: Connection) -> None:
-        """Ask, remember, and tell what has changed."""
+        """Check the durability, remember the result and log a change."""
         remedy = self.judge(connection)
         with self._guard:
             before, self.remedy = self.remedy, remedy
@@ -41,7 +41,7 @@ class Durability:
             _log.info("database.safe_durability")
 
     def judge(self, connection: Connection) -> Message | None:
-        """What to change, or None. A PostgreSQL that does not write to disk is never accepted."""
+        """The remedy, or None. PostgreSQL without fsync is never accepted."""
         dialect = of(connection.dialect.name)
         if self._accept_unsafe and not dialect.unsafe_is_refused:
             return None
@@ -53,17 +53,17 @@ class Durability:
 
 
 def failover(connection: Connection) -> Failover | None:
-    """What one would do to acknowledged orders, as far as this server tells; None: there is no other server."""
+    """The effect of a failover on acknowledged orders; None without a standby."""
     return of(connection.dialect.name).failover(connection)
 
 
 def try_writing(connection: Connection) -> None:
-    """Write one row as it is. Raises DBAPIError where nothing can be written."""
+    """Test a write that changes nothing. Raises DBAPIError."""
     connection.execute(text(f"UPDATE {SCHEMA_VERSION_TABLE} SET version_num = version_num"))  # noqa: S608
 
 
 def lacking_rights(connection: Connection) -> list[str]:
-    """What this user may not do, as "UPDATE on delivery_orders"."""
+    """The missing rights of this user, such as "UPDATE on delivery_orders"."""
     return [
         f"{statement.partition(' ')[0]} on {table.name}"
         for table in metadata.sorted_tables
@@ -73,7 +73,7 @@ def lacking_rights(connection: Connection) -> list[str]:
 
 
 def broken_views(connection: Connection) -> tuple[str, ...]:
-    """Our views that cannot be read: dropped, without a column, or their maker is gone. Looked at through a till's door."""
+    """Our views that cannot be read: dropped, changed, or their creator was dropped."""
     views = [table for table in metadata.sorted_tables if table.is_view]
     return () if _can_read(connection, views) else tuple(one.name for one in views if not _can_read(connection, [one]))
 

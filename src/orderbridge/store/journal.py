@@ -1,15 +1,15 @@
-"""The journal's files: each document that was acknowledged, beside the database, one line each, in a file for each day.
+"""The journal: a file for each day beside the database, with one line for each acknowledged document.
 
-With it an older copy of the database can be brought up to date. A line is JSON: the order, its account, the time, the
-status, the digest of the document's bytes, and last the document itself as the text that it was (bytes that are no UTF-8
-stand there as received).
+It can bring an older copy of the database up to date. A line is JSON: the order, its account, the time, the status, the
+digest of the document, and last the document's text (with invalid UTF-8 bytes as received).
 
 Rules of this file:
-- Lines are only added, under a lock, and are on disk when `append` returns. A line that a crash has torn is ended by the
-  next one that is added, and passed over by who reads.
-- The order of the files' names, and of the lines in them, is the order in which they were written, also when the clock
-  was set back: then the newest file goes on. (A file dated days ahead is a mistake of the clock, and left alone.)
-- What names a customer is overwritten where it stands, so that no copy of it is left and no writer is disturbed.
+
+- Lines are only appended, under a lock, and are on disk when `append` returns. A line torn by a crash is ended by the
+  next one, and skipped by readers.
+- Files sorted by name, and lines within them, are in the order of writing. If the clock was set back, the newest file
+  is continued. (A file dated days ahead is a mistake of the clock, and ignored.)
+- Customers' data is overwritten in place, so that no copy remains and no writer is disturbed.
 """
 
 import errno
@@ -30,7 +30,7 @@ from orderbridge.mounts import give_to_owner_of, sync_folder
 from orderbridge.store.ddl import time_text
 
 FOLDER_MODE, FILE_MODE = 0o700, 0o600  # customers' data
-AHEAD = timedelta(days=2)  # of the clock: further ahead no file is gone on with
+AHEAD = timedelta(days=2)  # files dated further ahead of the clock are not continued
 SUFFIX = ".jsonl"
 _NAME = re.compile(r"\d{4}-\d\d-\d\d\.jsonl")
 _CONTROL = re.compile(rb"[\x00-\x1f]")
@@ -43,7 +43,7 @@ _BLANK = b'"digest":null,"document":null'
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One line, without its document. `digest` is None when it was blanked."""
+    """One line without its document. `digest` is None if it was blanked."""
 
     file: Path
     begin: int
@@ -56,7 +56,7 @@ class Entry:
 
 
 def line(account: str, document: Document, at: datetime) -> bytes:
-    """The line of a document that is an order's."""
+    """The line for an order's document."""
     status = "null" if document.status_id is None else document.status_id
     head = (
         f'{{"payment_key":"{document.payment_key}","account":"{account}","at":"{time_text(at)}","status_id":{status},'
@@ -66,7 +66,7 @@ def line(account: str, document: Document, at: datetime) -> bytes:
 
 
 def _escaped(raw: bytes) -> bytes:
-    """As bytes, for a document can be 31 MB: what is no ASCII stays what it was."""
+    """Escape a document for JSON as bytes, because it can be 31 MB. Non-ASCII bytes are unchanged."""
     plain = raw.replace(b"\\", b"\\\\").replace(b'"', b'\\"')
     return _CONTROL.sub(lambda found: b"\\u%04x" % found[0][0], plain)
 
@@ -75,7 +75,7 @@ def _escaped(raw: bytes) -> bytes:
 
 
 def append(folder: Path, lines: Sequence[bytes], now: datetime) -> None:
-    """Add these lines; they are on disk when it returns. Raises OSError: then none of them is there."""
+    """Append lines durably. Raises OSError, and then none of them is in the file."""
     _make(folder)
     today = now.astimezone(UTC).date()
     newest = max((day for day in map(_day, files(folder)) if day <= today + AHEAD), default=today)
@@ -112,7 +112,7 @@ def _make(folder: Path) -> None:
 
 @contextmanager
 def _locked(path: Path, how: int) -> Iterator[int]:
-    """A descriptor of a plain file that no other program adds to meanwhile."""
+    """Lock a plain file. Yields its descriptor."""
     is_new = not path.exists()
     descriptor = os.open(path, how | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, FILE_MODE)
     try:
@@ -130,7 +130,7 @@ def _locked(path: Path, how: int) -> Iterator[int]:
 
 
 def files(folder: Path, since: date | None = None) -> list[Path]:
-    """The journal's files, oldest first, of that day or later; none where there is no folder."""
+    """The journal's files from that day on, oldest first; empty without a folder."""
     try:
         named = [path for path in folder.iterdir() if _NAME.fullmatch(path.name) and _day(path) != date.min]
         found = [path for path in named if since is None or _day(path) >= since]
@@ -140,7 +140,7 @@ def files(folder: Path, since: date | None = None) -> list[Path]:
 
 
 def _day(path: Path) -> date:
-    """By its name; the first of all days for a name that is no date."""
+    """The day in the file's name; the earliest date if there is none."""
     try:
         return date.fromisoformat(path.name.removesuffix(SUFFIX))
     except ValueError:
@@ -148,7 +148,7 @@ def _day(path: Path) -> date:
 
 
 def entries(paths: Iterable[Path]) -> Iterator[Entry | None]:
-    """The lines of these files in their order; None for one that is torn or is none of ours. Raises OSError."""
+    """The lines of these files in order; None for a torn or foreign one. Raises OSError."""
     for path in paths:
         with path.open("rb") as file:
             begin = 0
@@ -174,7 +174,7 @@ def _entry(path: Path, begin: int, raw: bytes) -> Entry | None:
 
 
 def document(entry: Entry) -> bytes | None:
-    """The document's bytes; None when they were blanked, or are not what was written. Raises OSError."""
+    """The document's bytes; None if they were blanked or damaged. Raises OSError."""
     with entry.file.open("rb") as file:
         file.seek(entry.begin)
         raw = file.read(entry.length)
@@ -192,7 +192,7 @@ def document(entry: Entry) -> bytes | None:
 
 
 def blank(folder: Path, keys: Collection[str]) -> int:
-    """Overwrite the documents of these orders, torn ones too. Returns how many lines. Raises OSError."""
+    """Overwrite the documents of these orders, including torn ones. Returns the number of lines. Raises OSError."""
     wanted = {key.encode() for key in keys}
     blanked = 0
     for path in files(folder) if wanted else ():
@@ -208,7 +208,7 @@ def blank(folder: Path, keys: Collection[str]) -> int:
 
 
 def _overwrite(descriptor: int, line: bytes, begin: int, place: int) -> bool:
-    """Whether there was anything left to blank from that place on. What is torn stays torn."""
+    """Blank a line's document. Returns whether it was not blank before."""
     end = b"}" if line.endswith(b"}") else b" "
     wanted = _BLANK.ljust(len(line) - place - 1) + end
     if line[place:] == wanted:
@@ -218,7 +218,7 @@ def _overwrite(descriptor: int, line: bytes, begin: int, place: int) -> bool:
 
 
 def remove_old(folder: Path, before: date) -> int:
-    """Delete the files of days before that one. Returns how many. Raises OSError."""
+    """Delete the files of earlier days. Returns how many. Raises OSError."""
     old = [path for path in files(folder) if _day(path) < before]
     for path in old:
         path.unlink(missing_ok=True)

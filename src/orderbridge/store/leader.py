@@ -1,8 +1,7 @@
-"""The right to work on one database: of several daemons one works, the others wait, whatever their accounts are.
+"""The leader lock: only one daemon works on a database, and others wait.
 
-Each judges every row of the outbox, and would refuse those of accounts that it does not know.
-The system or the server takes the right back the moment its holder dies, so that a crash leaves nothing over: on SQLite
-it is a lock on the database's own file, on a server it belongs to a session.
+Two daemons with different accounts would refuse each other's outbox rows. The lock is a file lock on SQLite, and
+belongs to a session on a server. So it is released when its holder dies.
 """
 
 import threading
@@ -17,23 +16,23 @@ from orderbridge.store.own_tables import buckets, replicas
 
 
 class RightToWork(Protocol):
-    """What a daemon must hold to work on a database."""
+    """The lock that a daemon must hold to work on a database."""
 
     def take(self) -> bool:
-        """Whether it is ours now. Raises DBAPIError when the server does not answer."""
+        """Try to take it. Raises DBAPIError if the server does not answer."""
 
     def is_lost(self) -> bool:
         """Whether another process has it."""
 
     def holder(self) -> str | None:
-        """Who has it, as far as that is known: host and process."""
+        """The host and process of its holder, if known."""
 
     def close(self) -> None:
-        """Give it back."""
+        """Release it."""
 
 
 class LeaderLock:
-    """Asks for the right, holds it, gives it back."""
+    """Takes, holds and releases the lock."""
 
     def __init__(self, database: Database) -> None:
         self._engine = database.engine
@@ -45,24 +44,24 @@ class LeaderLock:
         self._given_back = threading.Event()
 
     def take(self) -> bool:
-        """Whether the right is ours now, or still. Raises DBAPIError when the server does not answer."""
+        """Try to take the lock, or check that we hold it. Raises DBAPIError if the server does not answer."""
         self._given_back.clear()
         return self._holds() or self._take()
 
     def is_lost(self) -> bool:
-        """Whether another process has it. A server that was away is asked for it again, until it is back."""
+        """Whether another process took it. After an outage of the server, this tries to take it again."""
         if self._given_back.is_set() or self._holds():
             return False
         try:
             taken = self._take()
-        except DBAPIError:  # no process can work there now, so no other has it
+        except DBAPIError:  # the server is unreachable, for other processes, too
             return False
-        if self._given_back.is_set():  # meanwhile, by another thread
+        if self._given_back.is_set():  # by another thread meanwhile
             self._drop()
         return not taken
 
     def holder(self) -> str | None:
-        """Who has it, as far as that is known: host and process."""
+        """The host and process of its holder, if known."""
         try:
             with self._engine.connect() as connection:
                 return self._worker(connection)
@@ -70,13 +69,13 @@ class LeaderLock:
             return None
 
     def serves(self, database: Database) -> bool:
-        """Whether it is the right to work on that database."""
+        """Whether it is the lock of this database."""
         if self._file is not None and database.file is not None:
             return self._has_file and self._file.identity == database.file.identity
         return self._engine.url == database.engine.url
 
     def close(self) -> None:
-        """Give it back."""
+        """Release it."""
         self._given_back.set()
         self._drop()
 
@@ -86,11 +85,11 @@ class LeaderLock:
             self._file.unlock()
         connection, self._connection = self._connection, None
         if connection is not None:
-            connection.invalidate()  # back in the pool it would still hold the right
+            connection.invalidate()  # in the pool it would still hold the lock
             connection.close()
 
     def _holds(self) -> bool:
-        """Whether it is ours still. A session that does not answer has lost it."""
+        """Whether our session still holds it."""
         connection = self._connection
         try:
             if connection is not None:
@@ -117,6 +116,6 @@ class LeaderLock:
 
 
 def end_replicas(connection: Connection) -> None:
-    """A daemon works alone from now on. A replica that is still there is fenced by its missing row."""
+    """Remove all replicas, because a single daemon works now. A remaining replica is fenced by its missing row."""
     connection.execute(update(buckets).values(replica=None).where(buckets.c.replica.is_not(None)))
     connection.execute(delete(replicas))

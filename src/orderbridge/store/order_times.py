@@ -1,15 +1,15 @@
-"""What time alone changes in an order: the kitchen begins with a scheduled one, and a silent one ends.
+"""Changes of orders by time: when to start a scheduled order, and the end by silence.
 
-`start_utc` is the scheduled time less the preparing time of the newest accept that is done; before there is one, less
-the time that is configured. It is compared with the tables again and again, so that whatever changes it, and whenever the
-daemon ran, the column follows, and the event is written once.
+`start_utc` is the scheduled time minus the preparing time of the newest done accept, or minus the configured time. It
+is recomputed regularly, so that it follows every change; the event is written once.
 
-An order of which the service has shown nothing for long enough counts as over:
-- Counted is the time in which the order's account polled successfully, `delivery_accounts.listened_seconds`: never a
-  jump of the clock, an outage, or a time in which no daemon ran.
-- `silence_from` is what that counter showed when an order's silence began. News set it to NULL (store.orders); the
-  sweep sets it once a till has taken the order over and its scheduled time, if it has one, has come.
-- An order that no till has taken over has no silence: it stays in `delivery_new_orders`.
+An order ends by silence if the marketplace has not shown it for long enough:
+
+- Only the time in which its account polled successfully counts, `delivery_accounts.listened_seconds`; not a clock
+  change, an outage, or a time without a daemon.
+- `silence_from` is the value of this counter when the silence began. News reset it to NULL (store.orders). The sweep
+  sets it when a till has taken the order over and its scheduled time, if any, has come.
+- An order that was not taken over never ends by silence: it stays in `delivery_new_orders`.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,7 +28,7 @@ from orderbridge.store.tables import OPEN, TAKEN, accounts, actions, events, ord
 START = "start"
 SWEEP = 200  # orders written in one short transaction
 
-Minutes = Callable[[str, str | None], int]  # how long an order of this account and restaurant takes
+Minutes = Callable[[str, str | None], int]  # the preparing time for an account and a restaurant
 
 
 # ---- the start -------------------------------------------------------------------------------------------------------
@@ -36,7 +36,7 @@ Minutes = Callable[[str, str | None], int]  # how long an order of this account 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """What is to be written of an order: another `start_utc`, the event, or both."""
+    """The changes to an order: a new `start_utc`, the event, or both."""
 
     payment_key: str
     start_utc: datetime | None
@@ -71,13 +71,13 @@ _SCHEDULED = select(
 
 
 def start_of(scheduled_for: str | None, zone: tzinfo, minutes: int) -> datetime | None:
-    """When to begin with an order that takes so many minutes; None: it is not scheduled."""
+    """When to start an order with this preparing time; None: not scheduled."""
     wanted = local_moment(scheduled_for, zone)
     return None if wanted is None else wanted - timedelta(minutes=minutes)
 
 
 def due(connection: Connection, now: datetime, zone: tzinfo, minutes_of: Minutes) -> list[Start]:
-    """Open orders of which something is to be written."""
+    """The changes to open orders that are due."""
     found = []
     for row in connection.execute(_SCHEDULED):
         minutes = row.preparing_time
@@ -93,7 +93,7 @@ def due(connection: Connection, now: datetime, zone: tzinfo, minutes_of: Minutes
 def note(
     connection: Connection, now: datetime, found: Sequence[Start], *, raises_revision: bool = False
 ) -> Sequence[Start]:
-    """Write it. Returns what was written. `raises_revision`: the moment is a change that a till confirms."""
+    """Write the changes. Returns the written ones. `raises_revision`: a till must confirm the start."""
     for one in found:
         values: dict[str, Any] = {"start_utc": one.start_utc}
         if one.begins and raises_revision:
@@ -105,7 +105,7 @@ def note(
 
 
 def not_started(connection: Connection, border: datetime) -> list[tuple[str, datetime, str]]:
-    """Orders that should have begun before `border`, and of which no till has confirmed it: order, since, account."""
+    """Orders whose start before `border` no till has confirmed: order, since, account."""
     query = select(orders.c.payment_key, orders.c.start_utc, orders.c.account).where(
         literal_column(OPEN),
         orders.c.start_utc < border,
@@ -119,40 +119,40 @@ def not_started(connection: Connection, border: datetime) -> list[tuple[str, dat
 
 _listened = (
     select(func.max(accounts.c.listened_seconds)).where(accounts.c.name == orders.c.account).scalar_subquery()
-)  # a former pair of secrets has a row of its own
+)  # former secrets have rows of their own
 
 
 def _has_come(now: datetime) -> ColumnElement[bool]:
-    """The time to begin with it, if it is scheduled."""
+    """The order is not scheduled, or its start has come."""
     return or_(orders.c.start_utc.is_(None), orders.c.start_utc <= now)
 
 
 def _is_miscounted(now: datetime) -> ColumnElement[bool]:
-    """Its count is to begin, or began by a clock that was ahead of the order's time."""
+    """The silence should begin, or began too early by a wrong clock."""
     is_counted, has_come = orders.c.silence_from.is_not(None), _has_come(now)
     return and_(literal_column(TAKEN), or_(and_(~is_counted, has_come), and_(is_counted, ~has_come)))
 
 
 def to_count(connection: Connection, now: datetime) -> list[str]:
-    """Some of the orders whose count begins, or is taken back."""
+    """Some of the orders whose silence begins, or is reset."""
     return list(connection.execute(select(orders.c.payment_key).where(_is_miscounted(now)).limit(SWEEP)).scalars())
 
 
 def count_from_here(connection: Connection, keys: Sequence[str], *, now: datetime) -> list[str]:
-    """Begin to count the silence of those of these orders that are not locked, or take it back. Returns them."""
+    """Begin or reset the silence of the orders that are not locked. Returns them."""
     count = update(orders).where(_is_miscounted(now)).values(silence_from=case((_has_come(now), _listened)))
     free = sorted(lock(connection, ORDER, keys))
     return [key for key in free if connection.execute(count.where(orders.c.payment_key == key)).rowcount]
 
 
 def _is_silent(silence: timedelta, now: datetime) -> ColumnElement[bool]:
-    """For so long of listening, after its time if it is scheduled."""
+    """The order has been silent for this time of listening."""
     seconds = int(silence.total_seconds())
     return and_(literal_column(TAKEN), orders.c.silence_from <= _listened - seconds, _has_come(now))
 
 
 def silent(connection: Connection, silence: timedelta, now: datetime) -> list[str]:
-    """Some of the orders that are to end by silence."""
+    """Some of the orders that should end by silence."""
     most = connection.execute(select(func.max(accounts.c.listened_seconds))).scalar_one_or_none() or 0
     by_index = orders.c.silence_from <= most - int(silence.total_seconds())
     quiet = select(orders.c.payment_key).where(by_index, _is_silent(silence, now))
@@ -160,7 +160,7 @@ def silent(connection: Connection, silence: timedelta, now: datetime) -> list[st
 
 
 def end_silent(connection: Connection, keys: Sequence[str], *, now: datetime, silence: timedelta) -> list[str]:
-    """End those of these orders that are silent still and not locked; their status stays. Returns them."""
+    """End the orders that are still silent and not locked, without changing their status. Returns them."""
     end = (
         update(orders)
         .where(_is_silent(silence, now))

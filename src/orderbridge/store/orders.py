@@ -1,9 +1,10 @@
-"""Orders: what is known, what a delivery writes, what an acknowledgement and a verdict write.
+"""Reads and writes orders for deliveries, acknowledgements and verdicts.
 
 Rules of this file:
-- Every function is a part of the caller's transaction.
+
+- Every function runs in the caller's transaction.
 - The columns of the POS (pos_revision, pos_reference, pos_total) are never written here.
-- `revision` grows by one in the statement that changes what a till should see.
+- `revision` grows by one in each statement with a change that a till should see.
 """
 
 from collections.abc import Iterable, Sequence
@@ -30,14 +31,14 @@ _OPTION = ("payment_key", "line_no", "option_no", *columns_of(Option))
 _EVENT = ("payment_key", "event", "status_id", "status", "detail", "at_utc")
 
 
-_NAMES = {"digest": "payload_hash"}  # where a column is not called as a field of Stored
+_NAMES = {"digest": "payload_hash"}  # columns with another name than the field of Stored
 _STORED = select(*(orders.c[_NAMES.get(one.name, one.name)] for one in fields(Stored))).where(
     in_list(orders.c.payment_key)
 )
 
 
 def stored(connection: Connection, keys: Iterable[str]) -> dict[str, Stored]:
-    """What is known of these orders; keys without an order are missing from the answer."""
+    """The stored orders by key; unknown keys are missing."""
     found = {}
     for batch in batches(keys):
         rows: Sequence[Any] = connection.execute(_STORED, {"wanted": batch}).all()
@@ -46,7 +47,7 @@ def stored(connection: Connection, keys: Iterable[str]) -> dict[str, Stored]:
 
 
 def hold(connection: Connection, keys: Iterable[str]) -> tuple[dict[str, Stored], set[str]]:
-    """`stored`, of orders that are ours for this transaction; and the ones that another session holds."""
+    """Lock orders. Returns the stored ones that are ours now, and the keys that another session locks."""
     wanted = set(keys)
     if not wanted:
         return {}, set()
@@ -56,7 +57,7 @@ def hold(connection: Connection, keys: Iterable[str]) -> tuple[dict[str, Stored]
 
 
 def payloads(connection: Connection, keys: Iterable[str]) -> dict[str, str | None]:
-    """The stored documents of these orders; None where retention has blanked one."""
+    """The stored documents of these orders; None if blanked."""
     found: dict[str, str | None] = {}
     for batch in batches(keys):
         rows = connection.execute(select(orders.c.payment_key, orders.c.payload).where(orders.c.payment_key.in_(batch)))
@@ -65,13 +66,13 @@ def payloads(connection: Connection, keys: Iterable[str]) -> dict[str, str | Non
 
 
 def has_news_since(connection: Connection, payment_key: str, moment: datetime) -> bool:
-    """Whether an order changed at that moment or later."""
+    """Whether the order changed at this moment or later."""
     query = select(orders.c.payment_key).where(orders.c.payment_key == payment_key, orders.c.changed_utc >= moment)
     return connection.execute(query).first() is not None
 
 
 def with_unresolved_rows(connection: Connection, keys: Iterable[str]) -> set[str]:
-    """The orders that have a row on the wire or unresolved: a poll's word about their status does not count."""
+    """The orders with a row on the wire or unresolved, whose delivered status does not count."""
     found: set[str] = set()
     for batch in batches(keys):
         sending = select(actions.c.payment_key).where(
@@ -88,10 +89,7 @@ def insert_new(
     now: datetime,
     starts: Sequence[datetime | None] = (),
 ) -> None:
-    """Orders that were never seen, whole: facts, items, options, the first line of their story.
-
-    `starts`: when to begin with each that is scheduled; store.order_times keeps it from then on.
-    """
+    """Insert new orders with items, options and their first event. `starts`: their `start_utc`, or None."""
     if not arrivals:
         return
     new = [
@@ -135,7 +133,7 @@ def _facts(order: Order) -> dict[str, Any]:
 
 
 def _shown(arrival: Arrival) -> dict[str, Any]:
-    """The status that the service shows."""
+    """The columns for the delivered status."""
     order = arrival.order
     return {
         "status_id": order.status_id,
@@ -149,7 +147,7 @@ _WITHOUT_LINES = [delete(lines).where(in_list(lines.c.payment_key)) for lines in
 
 
 def _insert_items(connection: Connection, new: Sequence[Order]) -> None:
-    """In place of those that are there, also of an order that was deleted by hand and whose lines stayed."""
+    """Replace the items, including those that remained from a deleted order."""
     for batch in batches(order.payment_key for order in new):
         for statement in _WITHOUT_LINES:
             connection.execute(statement, {"wanted": batch})
@@ -165,7 +163,7 @@ def _insert_items(connection: Connection, new: Sequence[Order]) -> None:
 
 
 def update_delivered(connection: Connection, known: Stored, arrival: Arrival, change: Change, now: datetime) -> None:
-    """Write one delivery over a stored order. A status that does not count leaves the stored one, and no hash."""
+    """Update an order by a delivery. If its status does not count, the stored one is kept, without a hash."""
     order = arrival.order
     values = _facts(order) | {"payload_hash": None, "problem": change.problem}
     if change.status_counts:
@@ -173,7 +171,7 @@ def update_delivered(connection: Connection, known: Stored, arrival: Arrival, ch
     if change.last_change is not None:
         values |= _news(change.last_change, now)
     if change.differs == Differs.PRINT:
-        values["contents_revision"] = known.revision + 1  # MariaDB would take the revision that it has just written
+        values["contents_revision"] = known.revision + 1  # MariaDB would use the new revision
     update_one(connection, update(orders).where(orders.c.payment_key == order.payment_key).values(**values))
     if change.differs != Differs.NOTHING:
         _insert_items(connection, [order])
@@ -182,9 +180,9 @@ def update_delivered(connection: Connection, known: Stored, arrival: Arrival, ch
 
 
 def update_least(connection: Connection, known: Stored, arrival: Arrival, change: Change, now: datetime) -> None:
-    """Write a delivery's status over a stored order whose new contents the database refuses, and say so in `problem`.
+    """Update only the status of an order whose new contents the database refuses, and note that in `problem`.
 
-    No hash: the same delivery again is not what is stored.
+    No hash is stored, because the stored contents are older.
     """
     order = arrival.order
     values: dict[str, Any] = {"payload_hash": None, "problem": change.problem}
@@ -203,12 +201,12 @@ def _end(known: Stored, ended_by: EndedBy | None, now: datetime) -> dict[str, An
 
 
 def _news(change: LastChange, now: datetime) -> dict[str, Any]:
-    """What a till should see. Its silence is over."""
+    """The columns for news, which also end its silence."""
     return {"revision": orders.c.revision + 1, "last_change": change, "changed_utc": now, "silence_from": None}
 
 
 def set_status(connection: Connection, news: Iterable[tuple[str, NewStatus]], now: datetime) -> None:
-    """Write what verdicts made of orders, by their payment_keys. The revision grows when it is news."""
+    """Write the statuses that verdicts gave to orders. The revision grows if a till should see it."""
     for one, keys in alike((one, key) for key, one in news).items():
         values = _status_values(one, now)
         connection.execute(update(orders).where(orders.c.payment_key.in_(keys)).values(**values))
@@ -224,13 +222,13 @@ def _status_values(new: NewStatus, now: datetime) -> dict[str, Any]:
 
 
 def adopt(connection: Connection, payment_key: str, account: str) -> None:
-    """Another account takes over: the owner has left the configuration."""
+    """Move an order to another account, because its own was removed."""
     mine = update(orders).where(orders.c.payment_key == payment_key)
-    connection.execute(mine.values(account=account, silence_from=None))  # which was the other account's counter
+    connection.execute(mine.values(account=account, silence_from=None))  # a value of the other account's counter
 
 
 def doubt_status(connection: Connection, doubted: Iterable[tuple[str, str]]) -> None:
-    """The service refused an action: what we store may not be what it has, and `problem` says so, by payment_key."""
+    """Write `problem` of orders whose status is doubtful after a refusal."""
     for problem, keys in alike((problem, key) for key, problem in doubted).items():
         connection.execute(update(orders).where(orders.c.payment_key.in_(keys)).values(problem=problem))
 
@@ -244,7 +242,7 @@ _MARKED = (
 
 
 def mark_acknowledged(connection: Connection, marks: Sequence[Mark]) -> None:
-    """The service accepted the acknowledgement of (payment_key, status id, its word) at that time."""
+    """Note accepted acknowledgements: (payment_key, status id, status name, time)."""
     if not marks:
         return
     connection.execute(
@@ -259,12 +257,12 @@ Line = tuple[str, str, int | None, str | None, str | None]
 
 
 def append_events(connection: Connection, now: datetime, lines: Sequence[Line]) -> None:
-    """Lines of orders' stories: (payment_key, event, status_id, status, detail)."""
+    """Insert events: (payment_key, event, status_id, status, detail)."""
     insert_rows(connection, events, _EVENT, [(*line, now) for line in lines])
 
 
 def counts(connection: Connection) -> dict[str, int]:
-    """How many orders wait to be taken over, changed since, and are open."""
+    """The numbers of new, changed and open orders."""
     wanted = {"new": literal_column(NEW), "changed": changed, "open": literal_column(OPEN)}
     return {
         name: connection.execute(select(func.count()).select_from(orders).where(condition)).scalar_one()

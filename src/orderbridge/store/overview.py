@@ -1,6 +1,6 @@
-"""What commands and the board ask for, each by an index: the database may hold years of orders.
+"""Queries of the commands and the board: finding orders, their history, and counts.
 
-Orders are found by number or key and shown with their lines and history; the rest is counted.
+Each uses an index, because the database may hold years of orders.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,15 +34,15 @@ SOLD = """account restaurant_id restaurant_name order_number pos_reference statu
     order_tip pos_revision pos_total received_utc""".split()
 _NO_TILL = (AUTO_MARK, BOARD_MARK)  # where the board is the till, it reads what comes in, and that shows
 MOST_FOUND = 50
-MOST_TROUBLED = 10  # of each kind
+MAX_TROUBLED = 10  # of each kind
 _LARGEST_NUMBER, _MOST_DIGITS = 2**63 - 1, 19
 SHOWN = ("payment_key", "order_number", "pos_reference", "account", "status", "restaurant_name", "received_utc")
 
 
 def find(connection: Connection, wanted: str) -> list[dict[str, Any]]:
-    """The orders that a text means, the newest first.
+    """The orders that match a text, the newest first.
 
-    A whole payment_key, order_number or pos_reference; if it is none of these, the first letters of a payment_key.
+    It may be a payment_key, order_number or pos_reference or, if none matches, the beginning of a payment_key.
     """
     return exactly(connection, wanted) or _found(
         connection, orders.c.payment_key.startswith(wanted.lower(), autoescape=True)
@@ -68,7 +68,7 @@ def _found(connection: Connection, condition: ColumnElement[bool]) -> list[dict[
 
 
 def tell(connection: Connection, payment_key: str) -> dict[str, Any]:
-    """The order, and lists of its items, options, events, actions and their attempts."""
+    """The order with its items, options, events, actions and attempts."""
     row = connection.execute(select(orders).where(orders.c.payment_key == payment_key)).mappings().one()
     parts: dict[str, Any] = {"order": {name: value for name, value in row.items() if name != "payload_hash"}}
     for name, table in (("items", items), ("options", options), ("events", events), ("actions", actions)):
@@ -81,7 +81,7 @@ def tell(connection: Connection, payment_key: str) -> dict[str, Any]:
 
 
 def with_lines(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """These orders, each with its `items`, and these with their `options`."""
+    """The orders with their `items`, and these with their `options`."""
     keys = [row["payment_key"] for row in rows]
     lines: dict[str, list[dict[str, Any]]] = {key: [] for key in keys}
     chosen: dict[tuple[str, int], list[dict[str, Any]]] = {}
@@ -99,9 +99,9 @@ def with_lines(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> lis
 
 
 def take_over(connection: Connection, payment_key: str, revision: int | None, reference: str) -> dict[str, Any] | None:
-    """What a POS does: note that this revision was read, or the newest, under its reference. None: not this order.
+    """Take an order over as a POS does, with this or the newest revision. None if that is not possible.
 
-    Another till's is never noted, nor one that ended before it was taken over.
+    It is not possible if another till took it over, or if it ended before.
     """
     mine = or_(and_(orders.c.pos_revision == 0, orders.c.ended_utc.is_(None)), orders.c.pos_reference == reference)
     read = orders.c.revision if revision is None else revision
@@ -115,17 +115,17 @@ def take_over(connection: Connection, payment_key: str, revision: int | None, re
 
 
 def troubled(connection: Connection) -> list[str]:
-    """The payment_keys of open orders with a problem and of the last rows that failed, without those of no order."""
+    """The payment_keys of open orders with a problem, and of the last failed rows."""
     problem = select(orders.c.payment_key).where(literal_column(OPEN), orders.c.problem.is_not(None))
     failed = select(actions.c.payment_key).where(literal_column(FAILED), actions.c.payment_key.is_not(None))
     queries = (problem.order_by(orders.c.changed_utc.desc()), failed.order_by(actions.c.finished_utc.desc()))
-    keys = [key for query in queries for key in connection.execute(query.limit(MOST_TROUBLED)).scalars()]
+    keys = [key for query in queries for key in connection.execute(query.limit(MAX_TROUBLED)).scalars()]
     there = set(connection.execute(select(orders.c.payment_key).where(orders.c.payment_key.in_(keys))).scalars())
     return [key for key in dict.fromkeys(keys) if key in there]
 
 
 def open_orders(connection: Connection) -> list[dict[str, Any]]:
-    """Open orders by account and status: how many, and when the oldest of them came in."""
+    """Open orders by account and status: their count and the oldest reception."""
     oldest = func.min(orders.c.received_utc).label("oldest")
     query = select(orders.c.account, orders.c.status, func.count().label("count"), oldest)
     grouped = query.where(literal_column(OPEN)).group_by(orders.c.account, orders.c.status)
@@ -133,7 +133,7 @@ def open_orders(connection: Connection) -> list[dict[str, Any]]:
 
 
 def outbox(connection: Connection, now: datetime) -> dict[str, Any]:
-    """Rows without a verdict by state, since when the oldest one waits, and how many failed within a day."""
+    """Unfinished rows by state, the oldest one's time, and the number of failures within a day."""
     query = select(actions.c.state, func.count(), func.min(actions.c.created_utc)).where(unfinished)
     rows = connection.execute(query.group_by(actions.c.state)).all()
     lately = select(func.count()).where(literal_column(FAILED), actions.c.finished_utc >= now - FAILED_WITHIN)
@@ -152,9 +152,9 @@ def quarantined(connection: Connection) -> dict[str, int]:
 
 
 def pos_seen(connection: Connection) -> datetime | None:
-    """A time at which, or after which, a till has written: its newest row, or the newest revision that it has read.
+    """The last known time at which a till wrote: of its newest row, or of the newest revision that it confirmed.
 
-    No column says when a till wrote pos_revision; that it has read a revision says that it wrote after that was made.
+    The time of writing pos_revision is not known, but it is later than that of the revision.
     """
     newest = select(actions.c.created_utc, actions.c.created_by, actions.c.request_id).order_by(actions.c.id.desc())
     rows = connection.execute(newest.limit(NEWEST)).all()
@@ -174,9 +174,9 @@ def pos_seen(connection: Connection) -> datetime | None:
 
 
 def received(connection: Connection, begin: datetime, end: datetime) -> list[Any]:
-    """The columns SOLD of the orders received from `begin` until before `end`; the ended ones first."""
+    """The columns SOLD of orders received in [begin, end), ended ones first."""
     query = select(*(orders.c[name] for name in SOLD)).order_by(orders.c.received_utc)
     query = query.where(orders.c.received_utc >= begin, orders.c.received_utc < end)
-    not_before = orders.c.ended_utc >= begin - SET_BACK  # what MariaDB's index begins with
+    not_before = orders.c.ended_utc >= begin - SET_BACK  # for MariaDB's index
     ended, still_open = query.where(literal_column(ENDED), not_before), query.where(literal_column(OPEN))
     return [*connection.execute(ended), *connection.execute(still_open)]

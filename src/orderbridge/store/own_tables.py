@@ -1,6 +1,6 @@
-"""The tables that are no till's: what the daemon, the board and a fleet keep.
+"""The tables of the daemon, the board and the fleet, which are not part of the contract with the POS.
 
-A till reads the views delivery_alarms and delivery_lamp over the daemon's.
+A till reads the daemon's tables through the views delivery_alarms and delivery_lamp.
 """
 
 from typing import Any
@@ -22,8 +22,8 @@ from sqlalchemy import (
 
 from orderbridge.store.ddl import after, big, code, foreign_code, long_text, metadata, name, utc, utc_now
 
-BUCKETS = 64  # into which accounts fall, by their name
-# Values of delivery_account_settings.enabled. HELD: altered after the copy that was put back; `db confirm-restore` enables it.
+BUCKETS = 64  # groups of accounts, by a hash of the name
+# Values of delivery_account_settings.enabled. HELD: changed after a restored copy, until `db confirm-restore`.
 DISABLED, ENABLED, HELD = 0, 1, 2
 
 problems = Table(
@@ -78,7 +78,8 @@ class _Lamps(TypedColumns):
 
 lamps = Table("delivery_lamps", metadata, _Lamps)
 
-# What is wrong now. Once the daemon's sign of life is overdue, what it wrote says nothing: orders are not polled, and that is all.
+# What is wrong now. Once the daemon's sign of life is overdue, what it wrote says nothing: orders are not polled, and
+# that is all.
 _SHOWN = ("code", "subject", "account", "severity", "level", "since_utc", "how_many", "cause", "remedy")
 _lives = select(daemon.c.id).where(daemon.c.silent_from_utc >= utc_now()).exists()
 _silence: list[ColumnElement[Any]] = [
@@ -116,7 +117,7 @@ lamp = CreateView(
 ).table
 
 
-# ---- the board: its devices, what was silenced there, and how polls went -----------------------------------------------
+# ---- the board: devices, silenced alarms, and polls ------------------------------------------------------------------
 
 
 class _Devices(TypedColumns):
@@ -165,7 +166,7 @@ class _Slots(TypedColumns):
 slots = Table("delivery_board_slots", metadata, _Slots, Index("delivery_board_slots_slot_ix", "slot_utc"))
 
 
-# ---- a fleet: its accounts with their sealed secrets, what counts their changes, and the replicas that share them --------
+# ---- the fleet: accounts with encrypted secrets, their version, and replicas -----------------------------------------
 
 
 class _AccountSettings(TypedColumns):
@@ -211,4 +212,4 @@ class _Replicas(TypedColumns):
 
 replicas = Table("delivery_replicas", metadata, _Replicas)
 
-OURS_ALONE = (devices.name, pairing.name, account_settings.name)  # which no till may read
+OURS_ALONE = (devices.name, pairing.name, account_settings.name)  # no till may read these
