@@ -1,12 +1,12 @@
 """What a machine can do to the daemon: a full disk, no descriptors, a dead line, a damaged file, a kill."""
 
 import asyncio
+import contextlib
 import resource
 import signal
 import socket
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from random import Random
 
@@ -17,8 +17,6 @@ from orderbridge.store.tables import SCHEMA_VERSION_TABLE
 from orderbridge_sandbox import Fault, Sandbox, World
 from orderbridge_sandbox.scenery import KADIKOY
 from orderbridge_sandbox.state import Order
-
-FINAL = ("done", "refused", "failed", "expired", "superseded", "withdrawn")
 
 
 @pytest.fixture
@@ -72,6 +70,13 @@ async def test_without_descriptors_it_waits_and_goes_on(configuration: Path, til
     assert "poll.recovered" in log_of(configuration)
 
 
+@contextlib.contextmanager
+def served_again(world: World, sandbox: Sandbox, port: int) -> Iterator[None]:
+    """The marketplace is back, at its former address."""
+    with Sandbox(world, directory=sandbox.ca_file.parent, port=port):
+        yield
+
+
 async def test_a_line_that_is_cut_and_comes_back(configuration: Path, till: Till, world: World, sandbox: Sandbox):
     port = sandbox.port
     first = world.place_order(restaurant_id=KADIKOY)
@@ -81,40 +86,30 @@ async def test_a_line_that_is_cut_and_comes_back(configuration: Path, till: Till
         row = till.accept(first)
         await until(lambda: till.one("SELECT state FROM delivery_accounts")["state"] == "unreachable")
         await until(lambda: till.state(row) == "pending")  # between two tries to connect
-        again = Sandbox(world, directory=sandbox.ca_file.parent, port=port)
-        again.start()
-        try:
+        with served_again(world, sandbox, port):
             await until(lambda: till.state(row) == "done")
             await until(lambda: till.one("SELECT state FROM delivery_accounts")["state"] == "ok")
             assert await ended(daemon, signal.SIGTERM) == 0
-        finally:
-            again.stop()
     assert "poll.recovered" in log_of(configuration)
 
 
 async def test_a_line_that_swallows_everything(configuration: Path, till: Till, world: World, sandbox: Sandbox):
-    """Somebody takes the connection and never says a word."""
     port = sandbox.port
-    first = world.place_order(restaurant_id=KADIKOY)
     async with process(configuration) as daemon:
-        await until(lambda: first.acknowledged)
+        await until(lambda: world.calls("get_current"))
         sandbox.stop()
-        with socket.create_server(("127.0.0.1", port)):
+        with socket.create_server(("127.0.0.1", port)):  # it takes the connection and never answers
             await until(lambda: till.one("SELECT state FROM delivery_accounts")["state"] == "unreachable")
-        again = Sandbox(world, directory=sandbox.ca_file.parent, port=port)
-        again.start()
-        try:
+        with served_again(world, sandbox, port):
             late = world.place_order(restaurant_id=KADIKOY)
             await until(lambda: late.acknowledged)
             assert await ended(daemon, signal.SIGTERM) == 0
-        finally:
-            again.stop()
     assert till.status(late) == 1
 
 
 def damage(path: Path, table: str) -> bytes:
     """Overwrite the first page of one table with rubbish. Returns the file as it is now."""
-    with closing(sqlite3.connect(path)) as connection, connection:
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         size = connection.execute("PRAGMA page_size").fetchone()[0]
         root = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", (table,)).fetchone()[0]
@@ -125,42 +120,44 @@ def damage(path: Path, table: str) -> bytes:
     return path.read_bytes()
 
 
-async def test_a_damaged_file_is_told_at_the_start_and_left_as_it_is(configuration: Path, till: Till, world: World):
+async def run_once(configuration: Path, world: World) -> None:
     order = world.place_order(restaurant_id=KADIKOY)
     async with process(configuration) as daemon:
         await until(lambda: order.acknowledged)
         assert await ended(daemon, signal.SIGTERM) == 0
-    damaged = damage(till.path, "delivery_orders")
+
+
+async def refused_to_start(configuration: Path, world: World) -> str:
+    """What the log ends with. The marketplace is not asked."""
     asked = len(world.calls())
     async with process(configuration) as daemon:
         assert await ended(daemon) == 78
-    said = log_of(configuration).splitlines()[-1]
+    assert len(world.calls()) == asked
+    return log_of(configuration).splitlines()[-1]
+
+
+async def test_a_damaged_file_is_told_at_the_start_and_left_as_it_is(configuration: Path, till: Till, world: World):
+    await run_once(configuration, world)
+    damaged = damage(till.path, "delivery_orders")
+    said = await refused_to_start(configuration, world)
     assert "is damaged" in said
     assert "copy" in said
     assert till.path.read_bytes() == damaged
-    assert len(world.calls()) == asked
 
 
 async def test_a_schema_newer_than_the_program_is_refused_and_left_as_it_is(
     configuration: Path, till: Till, world: World
 ):
-    order = world.place_order(restaurant_id=KADIKOY)
-    async with process(configuration) as daemon:
-        await until(lambda: order.acknowledged)
-        assert await ended(daemon, signal.SIGTERM) == 0
+    await run_once(configuration, world)
     till.plant(f"UPDATE {SCHEMA_VERSION_TABLE} SET version_num = '9999'")
     till.run("ALTER TABLE delivery_orders ADD COLUMN of_the_future TEXT")
     with till.connection() as connection:
         before = list(connection.iterdump())
-    asked = len(world.calls())
-    async with process(configuration) as daemon:
-        assert await ended(daemon) == 78
-    said = log_of(configuration).splitlines()[-1]
+    said = await refused_to_start(configuration, world)
     assert said.startswith("orderbridge: The database has schema 9999")
     assert "Install the newer orderbridge" in said
     with till.connection() as connection:
         assert list(connection.iterdump()) == before
-    assert len(world.calls()) == asked
 
 
 async def test_kills_at_random_moments_lose_nothing(configuration: Path, till: Till, world: World):

@@ -63,22 +63,22 @@ def _(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Lanes, "take", lambda self, lane: True)
 
 
-@planted("absence alone proves a complete", ON_ITS_WAY, "the order was never there")
-def _(monkeypatch: pytest.MonkeyPatch) -> None:
+def _prove_by_absence(monkeypatch: pytest.MonkeyPatch, of: Action) -> None:
     def absent_is_done(action: Action, history: Any, order: Any, seen: int | None, **more: Any) -> Proof:
-        return Proof.DONE if action == Action.COMPLETE and seen is None else real(action, history, order, seen, **more)
+        return Proof.DONE if action == of and seen is None else real(action, history, order, seen, **more)
 
     real = retry.proof
     monkeypatch.setattr(retry, "proof", absent_is_done)
+
+
+@planted("absence alone proves a complete", ON_ITS_WAY, "the order was never there")
+def _(monkeypatch: pytest.MonkeyPatch) -> None:
+    _prove_by_absence(monkeypatch, Action.COMPLETE)
 
 
 @planted("absence alone proves an accept", ONE_ROW, "the order was never there")
 def _(monkeypatch: pytest.MonkeyPatch) -> None:
-    def absent_is_done(action: Action, history: Any, order: Any, seen: int | None, **more: Any) -> Proof:
-        return Proof.DONE if action == Action.ACCEPT and seen is None else real(action, history, order, seen, **more)
-
-    real = retry.proof
-    monkeypatch.setattr(retry, "proof", absent_is_done)
+    _prove_by_absence(monkeypatch, Action.ACCEPT)
 
 
 @planted("any poll is a look, also one that began before the attempt had ended", ONE_ROW, "accept ends")

@@ -180,19 +180,19 @@ def test_a_customer_who_was_not_answered(changes: dict[str, Any], code: Code | N
 
 
 @pytest.mark.parametrize(
-    "seconds, level, severity", [(31, 1, "warning"), (91, 2, "warning"), (181, 3, "severe"), (301, 4, "severe")]
+    "red, steps",
+    [
+        (3 * MINUTE, {31: (1, "warning"), 91: (2, "warning"), 181: (3, "severe"), 301: (4, "severe")}),
+        (MINUTE, {31: (1, "warning"), 61: (3, "severe"), 91: (3, "severe"), 181: (4, "severe")}),
+    ],
+    ids=["as it is", "configured"],
 )
-def test_who_waits_longer_is_told_louder(seconds: int, level: int, severity: str):
-    (one,) = problems(Facts((WELL,), received=received(received_utc=NOW - timedelta(seconds=seconds))), LIMITS, NOW)
-    assert (one.level, one.severity, one.facts) == (level, severity, {"minutes": str(seconds // 60)})
-
-
-def test_the_configured_minutes_are_those_of_red():
-    limits = replace(LIMITS, unanswered=MINUTE)
-    for seconds, level, severity in [(31, 1, "warning"), (61, 3, "severe"), (91, 3, "severe"), (181, 4, "severe")]:
+def test_a_problem_gets_worse_the_longer_a_customer_waits(red: timedelta, steps: dict[int, tuple[int, str]]):
+    for seconds, step in steps.items():
         facts = Facts((WELL,), received=received(received_utc=NOW - timedelta(seconds=seconds)))
-        (one,) = problems(facts, limits, NOW)
-        assert (one.level, one.severity) == (level, severity), seconds
+        (one,) = problems(facts, replace(LIMITS, unanswered=red), NOW)
+        assert (one.level, one.severity) == step
+        assert one.facts == {"minutes": str(seconds // 60)}
 
 
 @pytest.mark.parametrize(
