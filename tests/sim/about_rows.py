@@ -2,32 +2,20 @@
 
 import sqlite3
 from collections import defaultdict
-from datetime import datetime
 from typing import TYPE_CHECKING
 
 from tests.jobs.shop import COOLDOWN_S, FINAL
-from tests.sim.bounds import ACCEPT_VALID_MINUTES, VALID_MINUTES
-from tests.sim.invariant import UNDISTURBED_S, Invariant, account_of, one_menu
+from tests.sim.invariant import UNDISTURBED_S, Invariant, account_of, one_menu, past_its_time
 from tests.sim.line import ACTIONS, FOOD_OPERATIONS, ORDER_OPERATIONS, TARGET, Call
 
 if TYPE_CHECKING:
     from tests.sim.life import Life
-    from tests.sim.simulation import Sim
 
 MOST_REQUESTS = 4
 EXPIRES_WITHIN_S = 100.0  # with a till that holds the file, a slow disk, and the outbox's rare looks around
 CLAIM_S = 12.0  # from reading the outbox to sending, when a till holds the file in between
 A_MOMENT_S = 0.002  # times have three decimals
 DEFINITE = {200, 400, 403, 404, 422}
-
-
-def past_its_time(sim: "Sim", row: sqlite3.Row) -> float:
-    """For how many seconds a row has been too old to be sent; less than 0: it is not."""
-    if row["expires_utc"] is not None:  # it was retried by hand
-        return (sim.clock.now() - datetime.fromisoformat(f"{row['expires_utc']}Z")).total_seconds()
-    usual = ACCEPT_VALID_MINUTES if row["action"] == "accept" else VALID_MINUTES
-    age = (sim.clock.now() - datetime.fromisoformat(f"{row['created_utc']}Z")).total_seconds()
-    return age - (row["valid_minutes"] or usual) * 60
 
 
 class RowsEnd(Invariant):
@@ -51,7 +39,7 @@ class RowsEnd(Invariant):
             return
         self._sent.add(call.row)
         (row,) = self.rows("SELECT * FROM delivery_actions WHERE id = ?", call.row)
-        if (over := past_its_time(self.sim, row)) > CLAIM_S:
+        if (over := past_its_time(row, self.sim.clock.now())) > CLAIM_S:
             self.broken(f"#{call.number} sends row {call.row}, which expired {over:.0f} s ago")
 
     def tick(self) -> None:
@@ -70,7 +58,7 @@ class RowsEnd(Invariant):
         if self.sim.technician.is_refusing:
             return
         for row in waiting:
-            if past_its_time(self.sim, row) <= 0 or self._is_on_the_wire(row):
+            if past_its_time(row, self.sim.clock.now()) <= 0 or self._is_on_the_wire(row):
                 continue
             since, there = before.get(row["id"], (self.sim.now(), life))
             if there == life:
@@ -268,7 +256,7 @@ class MayLeave(Invariant):
             " WHERE a.id = ? AND t.finished_utc IS NULL",
             call.row,
         )
-        age = (self.sim.clock.now() - datetime.fromisoformat(f"{row['started_utc']}Z")).total_seconds()
+        age = self.seconds_since(row["started_utc"])
         shaky = self.sim.plan.slow_disk or self.sim.plan.locks
         claimed_at = self.sim.now() - age
         read_at = claimed_at - (CLAIM_S if shaky else 1.0)
@@ -295,7 +283,7 @@ class MayLeave(Invariant):
         for other in self.rows(newer, row[column], row["id"]) if by else []:
             there = self.sim.till.written.get(other["id"], read_at) < read_at
             same = column != "food_id" or one_menu(self.sim, other["restaurant_id"], row["restaurant_id"])
-            if other["action"] in by and same and there and past_its_time(self.sim, other) < -CLAIM_S:
+            if other["action"] in by and same and there and past_its_time(other, self.sim.clock.now()) < -CLAIM_S:
                 return int(other["id"])
         return None
 

@@ -5,12 +5,10 @@ What may be said is worked out from the requests, their answers and the service'
 
 import sqlite3
 from collections import Counter, defaultdict
-from datetime import datetime
 from typing import Any
 
 from tests.jobs.shop import FINAL
-from tests.sim.bounds import ACCEPT_VALID_MINUTES, VALID_MINUTES
-from tests.sim.invariant import Invariant, one_menu
+from tests.sim.invariant import Invariant, one_menu, past_its_time, time_of
 from tests.sim.line import FOOD_OPERATIONS, ORDER_OPERATIONS, RESTAURANT_OPERATIONS, TARGET, Call
 
 PROVED_BY = {"accept": {2, 16}, "on_the_way": {16}, "complete": {5}, "cancel": {6}}
@@ -270,7 +268,7 @@ class Verdicts(Invariant):
         doubt = self._in_doubt(row, calls)
         used_up = counted >= ALL_REQUESTS or self._lost_an_answer(row)
         refused = bool(calls) and calls[-1].outcome == "no" and bool(self._qualified(calls))
-        over = self._age(row) >= 0 or bool(row["withdraw"] and row["expires_utc"])
+        over = past_its_time(row, time_of(row["finished_utc"])) >= 0 or bool(row["withdraw"] and row["expires_utc"])
         codes = ("order_unknown", "order_completed", "courier_not_restaurant", "restaurant_unknown", "account_needed")
         over = over or bool(row["expires_utc"] and any(self._is_refused_here(row, code) for code in codes))
         if row["error_code"] not in {"outcome_unknown", "service_error"} or not doubt:
@@ -297,15 +295,10 @@ class Verdicts(Invariant):
         if row["state"] == "withdrawn" and not row["withdraw"]:
             self._wrong(row, "and nobody asked for it")
         jumped = self.sim.jumped_since(self.sim.till.written.get(row["id"], 0.0))
-        if row["state"] == "expired" and self._age(row) < 0 and not jumped:
-            self._wrong(row, f"{-self._age(row):.0f} s before its time")
-
-    def _age(self, row: sqlite3.Row) -> float:
-        """Seconds since its time was over; less than 0: it is not."""
-        if row["expires_utc"] is not None:
-            return _seconds(row["expires_utc"], row["finished_utc"])
-        minutes = row["valid_minutes"] or (ACCEPT_VALID_MINUTES if row["action"] == "accept" else VALID_MINUTES)
-        return _seconds(row["created_utc"], row["finished_utc"]) - minutes * 60
+        if row["state"] != "expired" or jumped:
+            return
+        if (late := past_its_time(row, time_of(row["finished_utc"]))) < 0:
+            self._wrong(row, f"{-late:.0f} s before its time")
 
     def _check_superseded(self, row: sqlite3.Row) -> None:
         if row["action"] in SUPERSEDED_BY_CANCEL:
@@ -329,7 +322,7 @@ class Verdicts(Invariant):
         if row["next_attempt_utc"] is not None or row["finished_utc"] is None:
             self._wrong(row, f"finished {row['finished_utc']}, next attempt {row['next_attempt_utc']}")
         elif not self.sim.jumped_since(self.sim.now() - SHAKY_S):
-            age = (self.sim.clock.now() - datetime.fromisoformat(f"{row['finished_utc']}Z")).total_seconds()
+            age = self.seconds_since(row["finished_utc"])
             if not -0.1 < age < (SHAKY_S if self.sim.plan.slow_disk or self.sim.plan.broken_disk else 1.0):
                 self._wrong(row, f"and finished {age:.1f} s ago")
         if row["state"] != "done" and row["state"] != "refused" and row["known_by"] == "answer":
@@ -395,7 +388,3 @@ class Verdicts(Invariant):
         ended_by = {5: "completed", 6: "cancelled"}.get(order["status_id"])
         if ended_by is not None and (order["ended_by"] != ended_by or not order["ended_utc"]):
             self._wrong(row, f"and the order is ended by {order['ended_by']}")
-
-
-def _seconds(since: str, until: str) -> float:
-    return (datetime.fromisoformat(until) - datetime.fromisoformat(since)).total_seconds()

@@ -175,8 +175,7 @@ class LeavesSoon(Invariant):
         (ended,) = self.rows(before, call.argument, call.row)[0]
         if ended is None:
             return False
-        age = (self.sim.clock.now() - datetime.fromisoformat(f"{ended}Z")).total_seconds()
-        return self.sim.now() - age > written
+        return self.sim.now() - self.seconds_since(ended) > written
 
 
 class TokensInTime(Invariant):

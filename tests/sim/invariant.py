@@ -9,6 +9,8 @@ import sqlite3
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
+from tests.sim.bounds import ACCEPT_VALID_MINUTES, VALID_MINUTES
+
 from orderbridge_sandbox.state import Order
 
 if TYPE_CHECKING:
@@ -31,6 +33,10 @@ class Invariant:
         """What is committed."""
         return self.sim.read(sql, values)
 
+    def seconds_since(self, text: str) -> float:
+        """By the daemon's clock, from the time that a column says."""
+        return (self.sim.clock.now() - time_of(text)).total_seconds()
+
     def is_unresolved(self, key: str) -> bool:
         """Whether a row of that order is on the wire, or nobody knows yet what became of it."""
         return bool(self.rows("SELECT 1 FROM delivery_actions WHERE payment_key = ? AND state = 'sending'", key))
@@ -39,6 +45,14 @@ class Invariant:
 def time_of(text: str) -> datetime:
     """A column's time."""
     return datetime.fromisoformat(text).replace(tzinfo=UTC)
+
+
+def past_its_time(row: sqlite3.Row, now: datetime) -> float:
+    """For how many seconds a row has been too old to be sent; less than 0: it is not."""
+    if row["expires_utc"] is not None:  # it was retried by hand
+        return (now - time_of(row["expires_utc"])).total_seconds()
+    usual = ACCEPT_VALID_MINUTES if row["action"] == "accept" else VALID_MINUTES
+    return (now - time_of(row["created_utc"])).total_seconds() - (row["valid_minutes"] or usual) * 60
 
 
 def readable(order: Order) -> int | None:
