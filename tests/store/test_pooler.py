@@ -3,6 +3,7 @@
 import contextlib
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import threading
@@ -61,10 +62,11 @@ def bouncer(url: str, mode: str, least: int = 0) -> Iterator[str]:
             )
             try:
                 deadline = time.monotonic() + STARTED_WITHIN_S
-                while not (place / f".s.PGSQL.{PORT}").exists():
-                    assert process.poll() is None
-                    assert time.monotonic() < deadline
-                    time.sleep(0.02)
+                with socket.socket(socket.AF_UNIX) as asked:
+                    while asked.connect_ex(f"{place}/.s.PGSQL.{PORT}"):  # it comes from another process
+                        assert process.poll() is None
+                        assert time.monotonic() < deadline
+                        time.sleep(0.02)
                 yield behind.render_as_string()
             finally:
                 process.terminate()
