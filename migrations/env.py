@@ -1,4 +1,4 @@
-"""How Alembic reaches the database: over the connection that orderbridge.store.schema hands in."""
+"""Configures Alembic with the connection that orderbridge.store.schema passes."""
 
 from alembic import context
 

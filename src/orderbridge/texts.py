@@ -1,12 +1,12 @@
-"""The sentences that people read, in Turkish and English, from the files in sentences/.
+"""Translates codes and facts to sentences in Turkish or English, from the files in sentences/.
 
 The first word of a key names its file: `health.login_refused.cause` is in sentences/health.toml. Keys are stable and
 English; sentences may change. A sentence says what happened, then what to do. {names} are facts, the same in both
 languages; "the platform" is the remote service. An unknown code still gives a sentence, and a missing fact a "?", so
 that a row can always be finished.
 
-A cashier reads the configured language, which the caller passes. A technician reads the language of the process: `speak`
-sets it; until a configuration is read it follows the environment.
+A cashier reads the configured language, which the caller passes. A technician reads the language of the process:
+`speak` sets it; until a configuration is read it follows the environment.
 """
 
 import tomllib
@@ -49,7 +49,7 @@ def _flat(tree: Mapping[str, Any], key: str = "") -> Iterator[tuple[str, dict[st
 
 
 class _Sentences(Mapping[str, dict[str, str]]):
-    """By key, in each language. A file is read when one of its keys is asked for: a command needs few of them."""
+    """All sentences by key. A file is read when one of its keys is used."""
 
     def __init__(self) -> None:
         self._files: dict[str, Traversable] = {}  # by the first word of their keys
@@ -57,7 +57,7 @@ class _Sentences(Mapping[str, dict[str, str]]):
         self.add("orderbridge")
 
     def add(self, package: str) -> None:
-        """The sentences of a package, which calls this when it is imported. What was read stays."""
+        """Add the sentences of a package, which calls this at its import."""
         for file in files(package).joinpath("sentences").iterdir():
             word = file.name.removesuffix(".toml")
             self._files[word] = file
@@ -78,7 +78,7 @@ class _Sentences(Mapping[str, dict[str, str]]):
         return sorted(self._files)
 
     def of(self, word: str) -> dict[str, dict[str, str]]:
-        """Those whose keys begin with this word; none when there is no such file."""
+        """The sentences whose keys begin with this word."""
         if word not in self._read:
             file = self._files.get(word)
             self._read[word] = {} if file is None else dict(_flat(tomllib.loads(file.read_text("utf-8"))))
@@ -89,7 +89,7 @@ SENTENCES = _Sentences()
 
 
 def read_ahead() -> None:
-    """Read what a daemon needs, because later no file may be left to be opened."""
+    """Read all files of a daemon now, because later it may run out of file descriptors."""
     for word in SENTENCES.words():
         if word not in OF_COMMANDS:
             SENTENCES.of(word)
@@ -101,7 +101,7 @@ _spoken = "en"
 
 
 def speak(language: str) -> None:
-    """From now on technicians read this language."""
+    """Set the language of the process, which technicians read."""
     global _spoken  # noqa: PLW0603 - a process speaks one language
     _spoken = language
 
@@ -112,13 +112,13 @@ def spoken() -> str:
 
 
 def language_of(environ: Mapping[str, str]) -> str:
-    """By the first of these that is set, as POSIX has it."""
+    """The language of the environment, by POSIX's rules."""
     name = next((environ[name] for name in ("LC_ALL", "LC_MESSAGES", "LANG") if environ.get(name)), "")
     return "tr" if name.lower().startswith("tr") else "en"
 
 
 def say(key: str, language: str | None = None, **facts: object) -> str:
-    """The sentence of that key; without a language in that of the process."""
+    """The sentence of a key, by default in the language of the process."""
     words = {
         name: sentence(fact, language) if isinstance(fact, Message | OrderbridgeError) else fact
         for name, fact in facts.items()
@@ -127,7 +127,7 @@ def say(key: str, language: str | None = None, **facts: object) -> str:
 
 
 def sentence(what: Message | BaseException | str, language: str | None = None) -> str:
-    """The sentence of a message or an error of ours; texts and other errors as they are."""
+    """The sentence of a message or one of our errors; other values as text."""
     match what:
         case Message(key=key, facts=facts):
             return say(key, language, **facts)
@@ -140,7 +140,7 @@ def sentence(what: Message | BaseException | str, language: str | None = None) -
 
 
 def line_remedy(error: MarketplaceError) -> str:
-    """Why a request failed, and what a technician can do about it."""
+    """The cause and the remedy of a failed request."""
     key = f"line.{error.reason}"
     return say(key if key in SENTENCES else "line.other")
 

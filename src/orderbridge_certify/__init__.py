@@ -1,8 +1,7 @@
-"""`orderbridge certify`: plays what a POS meets in its life, checks what it writes, and reports whether it is safe.
+"""`orderbridge certify` plays scenarios with a POS, checks what it writes, and reports whether it is safe.
 
-Judging is pure (judging.py, over what seen.py names), the scenarios are one table (scenarios.py), what the till writes
-is noted by triggers (notes.py), what a till prints that certify has started is read by setup.py, and play.py is the
-only one that waits.
+scenarios.py has the table of scenarios, play.py plays them, notes.py records the POS's writes with triggers, setup.py
+reads its printed papers, and judging.py judges the recorded facts of seen.py.
 """
 
 from orderbridge.texts import SENTENCES

@@ -1,4 +1,4 @@
-"""Where a scenario is played: it places orders, waits, asks the operator, and notes the moments that matter."""
+"""The driver of a scenario: places orders, waits, asks the operator, and records times."""
 
 import shlex
 import string
@@ -249,7 +249,7 @@ class Driver:
         """Seconds since the scenario began."""
         return round(self.clock.monotonic() - self._began, 2)
 
-    # ---- the till's operator --------------------------------------------------------------------------------------------
+    # ---- the till's operator -----------------------------------------------------------------------------------------
 
     def accept(self, letter: str, minutes: int = 25) -> None:
         """Wait whether the till does it by itself, ask for it if not, and wait for its verdict."""

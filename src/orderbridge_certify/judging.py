@@ -1,4 +1,4 @@
-"""What is right and what is wrong with what was seen: pure, one judge for one criterion."""
+"""Judges the recorded facts of a scenario, with one function for each criterion."""
 
 from collections.abc import Callable
 

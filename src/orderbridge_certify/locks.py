@@ -1,6 +1,6 @@
-"""Locks: how long a program holds one, and certify's own, held on purpose.
+"""Measures how long a POS holds database locks, and holds locks on purpose.
 
-On SQLite there is one writer's lock, found by asking for it. A server tells since when a transaction is open.
+On SQLite the single write lock is tested by trying to take it. A server shows when a transaction began.
 """
 
 import sqlite3

@@ -1,8 +1,8 @@
-"""Another program that writes all the time into a SQLite file: small transactions, one after the other.
+"""A separate program that constantly writes small transactions to a SQLite file.
 
     python -m orderbridge_certify.noise FILE
 
-A process of its own: a thread of certify's would rest whenever certify works. It ends when whoever started it does.
+It is a process, because a thread would pause whenever certify works. It ends with its parent.
 """
 
 import os

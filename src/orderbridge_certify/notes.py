@@ -1,8 +1,8 @@
-"""Writes into the tables that are not the daemon's, noted by triggers, and read with orders and calls as plain values.
+"""Records the POS's writes with triggers, and reads them with orders and calls as plain values.
 
-On a server the daemon's connections say who they are, each in its session; on SQLite its transactions open the guard.
-The triggers look at that and note everybody else. They note and let pass: a report shows what a till would have been
-refused. Only pos_revision's value is kept, no customer's.
+The triggers recognize the daemon's own writes: on a server by its session, on SQLite by the open guard. They record all
+other writes without refusing them, so that the report can show what would be refused. Of the values only pos_revision
+is kept, and no customers' data.
 """
 
 from collections.abc import Callable, Iterator, Mapping

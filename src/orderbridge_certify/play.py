@@ -1,4 +1,4 @@
-"""Plays the scenarios one after the other, keeps each result, and writes the report."""
+"""Plays the scenarios one after another, and writes the report."""
 
 import json
 import os

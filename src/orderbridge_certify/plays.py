@@ -1,4 +1,4 @@
-"""How each scenario is played, apart from those about paper. A play places orders and waits; judging.py judges it."""
+"""The plays of all scenarios except those about printing. A play places orders and waits; judging.py judges it."""
 
 import re
 from collections.abc import Callable

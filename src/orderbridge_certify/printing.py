@@ -1,4 +1,4 @@
-"""The plays about paper: the till is killed at its printer and started again, and two of it print at once."""
+"""The plays about printing: the till is killed while it prints, and two tills print at once."""
 
 from sqlalchemy import select
 from sqlalchemy.exc import DBAPIError

@@ -1,4 +1,4 @@
-"""The report: JSON for programs, JUnit for a build, HTML for people. All three say the same."""
+"""Writes the report as JSON, as JUnit XML for builds, and as HTML."""
 
 import json
 from collections import Counter

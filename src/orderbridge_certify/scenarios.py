@@ -1,4 +1,4 @@
-"""The scenarios, in one table: what is played, and by what it is judged. The words are in sentences/certify.toml."""
+"""The table of scenarios with their plays and criteria. Their texts are in sentences/certify.toml."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

@@ -1,6 +1,6 @@
-"""What was seen of a till in one scenario, as plain values: the judges read nothing else.
+"""The recorded facts of one scenario as plain values, which are all that the judges read.
 
-Times are seconds since the scenario began. Orders are called A, B, C …: no key, no number, no customer.
+Times are seconds since the scenario began. Orders are named A, B, C …, without keys, numbers or customers.
 """
 
 from collections.abc import Callable, Mapping

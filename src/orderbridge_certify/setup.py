@@ -1,6 +1,6 @@
-"""What a till has around it: the sandbox, a real daemon whose line and life a scenario can end, and the till's processes.
+"""The environment of a till: the sandbox, a real daemon that a scenario can stop or cut off, and the till's processes.
 
-The standard output of a till that `--start` has started is its printer: certify reads the papers.
+The standard output of a till that was started by `--start` counts as its printer.
 """
 
 import asyncio

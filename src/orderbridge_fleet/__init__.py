@@ -1,6 +1,6 @@
-"""Many branches: their accounts in the database, and several replicas of the daemon that share them.
+"""Fleets of many branches: accounts in the database, shared among several replicas of the daemon.
 
-Imported where `[fleet] accounts = "database"` is configured.
+Imported only if `[fleet] accounts = "database"` is configured.
 """
 
 from typing import TYPE_CHECKING, ClassVar

@@ -1,8 +1,9 @@
-"""Changes of the accounts in the database: added, altered, enabled, disabled, removed, sealed anew.
+"""Adds, changes, enables, disables, removes and re-encrypts the accounts in the database.
 
 Rules of this file:
+
 - Each change locks the version first (store.accounts).
-- What is as it should be is not written: the version stays.
+- An unchanged account is not written, and the version stays.
 """
 
 import hashlib
@@ -25,7 +26,7 @@ _NAMED = ROWS.where(in_list(account_settings.c.name))
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """Names, by what became of them. `taken`: by whom these secrets are used already; then nothing was written."""
+    """The names of accounts by result. `taken`: accounts that already use these secrets; then nothing was written."""
 
     added: tuple[str, ...] = ()
     altered: tuple[str, ...] = ()
@@ -34,7 +35,7 @@ class Put:
 
 
 def put(connection: Connection, keys: MasterKeys, accounts: Collection[Account], now: datetime) -> Put:
-    """Have these accounts be as they are here: new ones and removed ones enabled, others as enabled as they were."""
+    """Add or change these accounts. New and removed ones are enabled; others stay enabled or disabled."""
     version = lock_version(connection) + 1
     if users := taken(connection, accounts):
         return Put(taken=users)
@@ -61,7 +62,7 @@ def put(connection: Connection, keys: MasterKeys, accounts: Collection[Account],
 
 
 def taken(connection: Connection, accounts: Collection[Account]) -> dict[str, str]:
-    """Those whose secrets are another one's, and whose. Nobody changes that until this transaction is over."""
+    """The accounts whose secrets another account uses, with its name. Locked until this transaction ends."""
     lock_version(connection)
     users = _users(connection, [one.fingerprint for one in accounts])
     return {one.name: user for one in accounts if (user := users.get(one.fingerprint, one.name)) != one.name}
@@ -75,7 +76,7 @@ def _is_there(keys: MasterKeys, row: Any, account: Account) -> bool:
 
 
 def enable(connection: Connection, names: Sequence[str], now: datetime, *, enabled: bool) -> list[str]:
-    """Those of these whose state has changed. A name that is not there, or was removed, is passed over."""
+    """Enable or disable accounts. Returns those that changed. Unknown and removed names are skipped."""
     version = lock_version(connection) + 1
     rows = _named(connection, names)
     state = ENABLED if enabled else DISABLED
@@ -86,7 +87,7 @@ def enable(connection: Connection, names: Sequence[str], now: datetime, *, enabl
 
 
 def remove(connection: Connection, names: Sequence[str], now: datetime) -> list[str]:
-    """Those of these that were there: their secrets are gone, their names stay for who reads only changes."""
+    """Remove accounts with their secrets. Returns those that existed. Their names stay for readers of changes."""
     version = lock_version(connection) + 1
     there = [row.name for row in _named(connection, names) if row.sealed is not None]
     values = {"sealed": None, "key_id": None, "enabled": DISABLED, "version": version, "changed_utc": now}
@@ -98,7 +99,7 @@ def remove(connection: Connection, names: Sequence[str], now: datetime) -> list[
 
 @dataclass(frozen=True, slots=True)
 class Resealed:
-    """A part of the rows. `last`: the name to go on after; None: that was the end."""
+    """The result for some rows. `last`: the name to continue after; None: all are done."""
 
     last: str | None
     anew: int
@@ -107,9 +108,9 @@ class Resealed:
 
 
 def reseal(connection: Connection, keys: MasterKeys, base_url: str, after: str = "") -> Resealed:
-    """Some rows, in the order of their names, sealed by the first key and with the fingerprint at this address.
+    """Encrypt some rows again with the first key, and update their fingerprints for this address.
 
-    The accounts stay what they are, so the version does: who has read them need not do so again.
+    The accounts themselves do not change, so the version stays.
     """
     lock_version(connection)
     page = ROWS.where(account_settings.c.name > after).order_by(account_settings.c.name).limit(RESEALED_AT_ONCE)
@@ -138,7 +139,7 @@ def reseal(connection: Connection, keys: MasterKeys, base_url: str, after: str =
 
 
 def _users(connection: Connection, fingerprints: Iterable[str]) -> dict[str, str]:
-    """Whose these are, by fingerprint."""
+    """The names of the accounts with these fingerprints."""
     query = select(account_settings.c.fingerprint, account_settings.c.name).where(
         in_list(account_settings.c.fingerprint)
     )

@@ -1,12 +1,13 @@
-"""The accounts in the database, as the daemon reads them and as people see them. account_changes.py writes them.
+"""Reads and decrypts the accounts in the database; account_changes.py writes them.
 
 Rules of this file:
-- A row that cannot be opened, or is wrong, harms only itself: it is named, with a `Fault`.
-- The version is read before the rows. Each change of a row brings a higher one in its own transaction, one after another:
-  who has seen a version has seen every change up to it, and may meet a later one twice.
-- What was removed stays as a row without a secret, so that who reads only what changed hears of it.
-- Settings are sealed by AES-GCM with a nonce by chance, by a cipher's key that is derived from a master key once.
-- A text is bound to its account's name: in another account's row it does not open.
+
+- A row that cannot be decrypted, or is invalid, affects only itself: it is reported with a `Fault`.
+- The version is read before the rows. Each change raises it in its own transaction, one after another. So a reader with
+  a version has seen all changes up to it, and may see a later one twice.
+- A removed account stays as a row without secrets, so that readers of changes notice it.
+- Settings are encrypted with AES-GCM and a random nonce, with a key derived from a master key.
+- The ciphertext is bound to the account's name.
 """
 
 import base64
@@ -41,14 +42,14 @@ ID_DIGITS = 16
 class Fault(StrEnum):
     """Why an account's row cannot be used. `accounts.fault` has the sentences."""
 
-    KEY_UNKNOWN = "key_unknown"  # sealed by a master key that is none of ours
-    DAMAGED = "damaged"  # cut, altered, or another account's
-    WRONG = "wrong"  # it opens, and is no account
-    SAME_SECRETS = "same_secrets"  # as another account's, which is read first
+    KEY_UNKNOWN = "key_unknown"  # encrypted with an unknown master key
+    DAMAGED = "damaged"  # cut, altered, or of another account
+    WRONG = "wrong"  # decrypted, but not a valid account
+    SAME_SECRETS = "same_secrets"  # as an account that was read before
 
 
 class MasterKeys:
-    """The first one seals, all of them open."""
+    """The master keys. The first one encrypts, all of them decrypt."""
 
     def __init__(self, keys: Iterable[bytes]) -> None:
         self._keys = {key_id(key): key for key in keys}
@@ -56,18 +57,18 @@ class MasterKeys:
 
     @property
     def ids(self) -> tuple[str, ...]:
-        """By what they are known, in their order; this gives none of them away."""
+        """The public ids of the keys, in order."""
         return tuple(self._keys)
 
     def seal(self, name: str, plain: bytes) -> tuple[str, str]:
-        """The sealed text, and the id of the key that sealed it."""
+        """Encrypt. Returns the text and the id of the key."""
         first = next(iter(self._keys))
         nonce = os.urandom(NONCE_BYTES)
         sealed = self._cipher(first).encrypt(nonce, plain, _bound_to(name))
         return base64.b64encode(nonce + sealed).decode(), first
 
     def open(self, name: str, sealed: str | None, by: str | None) -> bytes | Fault:
-        """What was sealed for the account of this name by the key of this id."""
+        """Decrypt the text of this account with the key of this id."""
         from cryptography.exceptions import InvalidTag  # noqa: PLC0415 - see store.accounts.Vault
 
         if by not in self._keys:
@@ -90,7 +91,7 @@ class MasterKeys:
 
 
 def key_id(key: bytes) -> str:
-    """By what a master key is known."""
+    """The public id of a master key."""
     return hashlib.sha256(b"orderbridge master key v1\0" + key).hexdigest()[:ID_DIGITS]
 
 
@@ -109,9 +110,9 @@ _ROWS = select(*_READ).order_by(account_settings.c.name)
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """`accounts`: enabled ones. `broken`: enabled, and why not usable. `gone`: disabled or removed. All by name.
+    """Accounts by name: enabled ones, `broken` ones with the reason, and `gone` (disabled or removed) ones.
 
-    `elsewhere`: how many of them were noted with another address of the service.
+    `elsewhere`: how many were stored for another address of the marketplace.
     """
 
     accounts: tuple[Account, ...]
@@ -122,12 +123,12 @@ class Loaded:
 
 
 def version(connection: Connection) -> int:
-    """It grows with each change of an account; 0: there has been none."""
+    """The version, which grows with each change of an account; 0 before the first."""
     return connection.execute(select(fleet.c.accounts_version)).scalar() or 0
 
 
 def refuse_strange(connection: Connection, keys: MasterKeys) -> None:
-    """Raise Unusable where these open no account at all: such a replica would keep its share from all others."""
+    """Raise Unusable if these keys decrypt no account: such a replica would block its share of accounts."""
     query = select(account_settings.c.key_id).where(account_settings.c.sealed.is_not(None)).distinct()
     used = set(connection.scalars(query))
     if used and used.isdisjoint(keys.ids):
@@ -135,7 +136,7 @@ def refuse_strange(connection: Connection, keys: MasterKeys) -> None:
 
 
 def read(connection: Connection, keys: MasterKeys, base_url: str, *, since: int | None = None) -> Loaded:
-    """All accounts; with `since`, a version, what has changed after it, and nothing of the others."""
+    """Read all accounts or, with a version in `since`, only those that changed after it."""
     seen = version(connection)
     query = _ROWS if since is None else _ROWS.where(account_settings.c.version > since)
     found: dict[str, Account] = {}  # by fingerprint
@@ -157,14 +158,14 @@ def read(connection: Connection, keys: MasterKeys, base_url: str, *, since: int 
 
 
 def enabled_ones(connection: Connection, keys: MasterKeys, base_url: str) -> Iterator[tuple[str, Account | Fault]]:
-    """By name, each opened when it is asked for: who needs a few opens no more."""
+    """The enabled accounts by name, decrypted lazily."""
     for row in connection.execute(_ROWS.where(account_settings.c.enabled == ENABLED)):
         account = opened(keys, row.name, row.sealed, row.key_id)
         yield row.name, account if isinstance(account, Fault) else account.at(base_url)
 
 
 def opened(keys: MasterKeys, name: str, sealed: str | None, by: str | None) -> Account | Fault:
-    """The account of one row, which does not know its service's address yet."""
+    """The account of one row, without a fingerprint yet."""
     plain = keys.open(name, sealed, by)
     if isinstance(plain, Fault):
         return plain
@@ -175,7 +176,7 @@ def opened(keys: MasterKeys, name: str, sealed: str | None, by: str | None) -> A
 
 
 def plain_of(account: Account) -> dict[str, Any]:
-    """What is sealed of an account: its secrets, and the options that are not as they are by themselves."""
+    """The values to encrypt: the secrets, and the options that differ from their defaults."""
     options = account.model_dump(mode="json", include=set(OPTIONS), exclude_defaults=True)
     return {key: getattr(account, key).get_secret_value() for key in SECRETS} | options
 
@@ -186,7 +187,7 @@ def sealed(keys: MasterKeys, account: Account) -> tuple[str, str]:
     return keys.seal(account.name, plain.encode())
 
 
-# ---- as people see them: no secret -------------------------------------------------------------------------------------
+# ---- as people see them: no secret -----------------------------------------------------------------------------------
 
 
 def listed(connection: Connection) -> list[dict[str, Any]]:
@@ -196,7 +197,7 @@ def listed(connection: Connection) -> list[dict[str, Any]]:
 
 
 def sealed_texts(connection: Connection, names: Iterable[str]) -> dict[str, tuple[str | None, str | None]]:
-    """What is sealed of these, and by which key; none of those that are not there, or were removed."""
+    """The encrypted texts and key ids of these accounts, without unknown and removed ones."""
     query = select(account_settings.c.name, account_settings.c.sealed, account_settings.c.key_id).where(
         in_list(account_settings.c.name), account_settings.c.sealed.is_not(None)
     )
@@ -205,13 +206,13 @@ def sealed_texts(connection: Connection, names: Iterable[str]) -> dict[str, tupl
 
 
 def states(connection: Connection) -> dict[str, dict[str, Any]]:
-    """How each pair of secrets was last polled, by fingerprint: the columns of STATE."""
+    """The poll states by fingerprint: the columns of STATE."""
     rows = connection.execute(select(*accounts.c["fingerprint", *STATE])).mappings()
     return {row["fingerprint"]: {name: row[name] for name in STATE} for row in rows}
 
 
 def since(connection: Connection) -> dict[str, datetime]:
-    """When those that are to be polled were last changed."""
+    """When enabled accounts were last changed."""
     query = select(account_settings.c.name, account_settings.c.changed_utc)
     return {row.name: row.changed_utc for row in connection.execute(query.where(account_settings.c.enabled == ENABLED))}
 
@@ -227,7 +228,7 @@ def problems(connection: Connection) -> Sequence[Any]:
 
 
 def work(connection: Connection, name: str) -> tuple[int, int]:
-    """How many orders of this account are open, and how many outbox rows without a verdict concern it."""
+    """The numbers of the account's open orders and of its unfinished outbox rows."""
     is_open = select(func.count()).where(literal_column(OPEN), orders.c.account == name)
     of_order = select(orders.c.payment_key).where(
         orders.c.payment_key == actions.c.payment_key, orders.c.account == name

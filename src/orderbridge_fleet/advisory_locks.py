@@ -1,8 +1,8 @@
-"""PostgreSQL's advisory locks, shared or not, the session that holds a replica's, and pg_locks, which shows all of them.
+"""PostgreSQL's advisory locks for replicas and buckets, in a session that ends soon after its replica fails.
 
-A replica has a number, and holds the lock of that number while it lives. A bucket's lock has the bucket's number. The
-server frees the locks when the session ends, and it ends a session that is silent for SILENT_S: a replica that was killed,
-stopped or cut off has lost its locks by then. A call that takes longer than CALL_S is cut from our side.
+A replica holds the lock of its number while it lives, and the locks of its buckets. The server releases them when the
+session ends, and ends a session that is idle for SILENT_S. So a replica that was killed, stopped or cut off has lost
+its locks by then. A call that takes longer than CALL_S is cut on our side.
 """
 
 import contextlib
@@ -59,8 +59,8 @@ END_STUCK = (
     "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND usename = current_user"
     " AND application_name = %s AND xact_start < clock_timestamp() - interval '5 seconds'"
 )
-# FOR SHARE: no other session changes the epoch before this transaction ends. A replica that is stopped in the middle of it would
-# keep its successor waiting, so the server ends it.
+# FOR SHARE: no other session changes the epoch before this transaction ends. A replica that is stopped in the middle of
+# it would keep its successor waiting, so the server ends it.
 EPOCH = (
     f"SELECT epoch, set_config('idle_in_transaction_session_timeout', '{SILENT_S}s', true)"  # noqa: S608
     " FROM delivery_replicas WHERE replica = %s FOR SHARE"
@@ -69,7 +69,7 @@ NODE = "SELECT coalesce(host(inet_server_addr()), 'local') || ':' || coalesce(in
 
 
 class Row(NamedTuple):
-    """A row of the survey: of a bucket its noted replica and the session that has its lock, of a replica its epoch."""
+    """A row of the survey: a bucket with its replica and the session of its lock, or a replica with its epoch."""
 
     what: int
     number: int
@@ -83,7 +83,7 @@ def survey(connection: Connection) -> list[Row]:
 
 
 def join(connection: Connection, number: int) -> bool:
-    """Count as one that lives. False: a daemon that works alone is there."""
+    """Join the living replicas. Returns False if a single daemon works."""
     if not connection.exec_driver_sql(f"SELECT pg_try_advisory_lock_shared({LEAD})").scalar():
         return False
     connection.exec_driver_sql(
@@ -93,22 +93,22 @@ def join(connection: Connection, number: int) -> bool:
 
 
 def resign(connection: Connection, number: int) -> None:
-    """Count no longer as one that lives. The buckets stay held."""
+    """Leave the living replicas. The buckets stay locked."""
     connection.exec_driver_sql(f"SELECT pg_advisory_unlock({REPLICAS}, {number})")
 
 
 def end_session_of(connection: Connection, number: int) -> None:
-    """End the session of this replica that the server has not missed yet."""
+    """End a remaining session of this replica."""
     connection.exec_driver_sql(END, (number,)).all()
 
 
 def end_transactions_of(connection: Connection, replica: str) -> None:
-    """End the transactions in which a replica that vanished was stopped."""
+    """End transactions that a failed replica left open."""
     connection.exec_driver_sql(END_STUCK, (f"orderbridge {replica.rpartition(' ')[0]}",)).all()
 
 
 def lock(connection: Connection, buckets: Sequence[int]) -> list[int]:
-    """Those of these buckets whose locks were free."""
+    """Lock the free ones of these buckets, and return them."""
     return _each(connection, "pg_try_advisory_lock", buckets)
 
 
@@ -126,17 +126,17 @@ def _each(connection: Connection, function: str, buckets: Sequence[int]) -> list
 
 
 def epoch_of(connection: Connection, replica: str) -> int | None:
-    """The epoch of a replica, locked until this transaction ends. None: the replica is gone."""
+    """Lock and read the epoch of a replica; None if the replica was removed."""
     return connection.exec_driver_sql(EPOCH, (replica,)).scalar()
 
 
 def node_of(connection: Connection) -> str:
-    """The server that the session is with."""
+    """The server of the session."""
     return str(connection.exec_driver_sql(NODE).scalar())
 
 
 class LockSession:
-    """A connection that is cut when a call takes too long: a server that was stopped, or a cut line, says nothing."""
+    """A connection that is cut if a call takes too long, because the server or the network may hang."""
 
     def __init__(self, url: URL, options: Mapping[str, Any]) -> None:
         """`options`: for create_engine, as for any session of ours."""
@@ -148,7 +148,7 @@ class LockSession:
         event.listen(self._engine, "close", self._forget)
 
     def open(self) -> Connection:
-        """A session that is ours alone. Raises Unusable where there is none."""
+        """Open a session that no pooler shares. Raises Unusable."""
         connection = self._engine.connect()
         try:
             self._check(connection)
@@ -165,12 +165,12 @@ class LockSession:
             raise Unusable("database.pooled")
 
     def close(self) -> None:
-        """No session is opened any more."""
+        """Open no more sessions."""
         self._engine.dispose()
 
     @contextlib.contextmanager
     def limited(self) -> Iterator[None]:
-        """What is asked within is over in `CALL_S`, or fails."""
+        """A block whose queries fail after CALL_S."""
         self._is_late = False
         timer = threading.Timer(CALL_S, self._cut)
         timer.daemon = True
@@ -181,7 +181,7 @@ class LockSession:
             timer.cancel()
 
     def _know(self, connection: Any, _: Any) -> None:
-        """Copy the descriptor: the driver may close its own, and the number be another's, while we cut."""
+        """Copy the descriptor, because the driver may close its own while we cut."""
         with self._guard:
             self._sockets[id(connection)] = socket.socket(fileno=os.dup(connection.fileno()))
         if self._is_late:

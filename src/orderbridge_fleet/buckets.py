@@ -1,19 +1,19 @@
-"""Which replica works for which accounts: accounts lie in buckets, and each bucket is one replica's.
+"""Distributes buckets of accounts among replicas.
 
-Every replica decides for itself, from what it sees: who is alive and who holds what. Two that see the same divide the
-free buckets without meeting. Two that do not are kept apart by the server's locks.
+Each replica decides for itself, by the living replicas and their buckets. Replicas that see the same state divide the
+free buckets without conflict; otherwise the server's locks keep them apart.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from zlib import crc32
 
-GRACE_S = 5.0  # the holder of a bucket that was not given back may be on its way back to a server that was restarted
+GRACE_S = 5.0  # the holder of an unreleased bucket may be reconnecting to a restarted server
 
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """One share of the accounts. `noted`: the replica whose it is by the table; `holder`: the living one with its lock."""
+    """A bucket. `noted`: its replica in the table; `holder`: the living replica with its lock."""
 
     noted: str | None = None
     holder: str | None = None
@@ -21,7 +21,7 @@ class Bucket:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """All buckets at one moment. `alive`: the replicas that have a session; `known`: the epoch of each of the table."""
+    """The state at one moment. `alive`: replicas with a session; `known`: the epochs in the table."""
 
     buckets: Mapping[int, Bucket]
     alive: frozenset[str]
@@ -30,26 +30,26 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What a replica does next. `take`: by whom each is noted now, None for one that was given back."""
+    """What a replica does next. `take`: buckets with their noted replica, or None if it was released."""
 
     take: Mapping[int, str | None] = field(default_factory=dict)
     excess: frozenset[int] = frozenset()
 
 
 def bucket_of(name: str, buckets: int) -> int:
-    """The bucket of an account's name. `buckets`: how many there are, a power of two."""
+    """The bucket of an account's name. `buckets`: their number, a power of two."""
     return crc32(name.encode()) & (buckets - 1)
 
 
 def quotas(held: Mapping[str, int], buckets: int) -> dict[str, int]:
-    """How many each may have, of those that are alive: who has most gets what does not divide, so that little moves."""
+    """The number of buckets for each living replica. Those with most get the remainder, so that few move."""
     order = sorted(held, key=lambda replica: (-held[replica], replica))
     least, more = divmod(buckets, len(order)) if order else (0, 0)
     return {replica: least + (place < more) for place, replica in enumerate(order)}
 
 
 def share(seen: Seen, me: str, unheld: Mapping[int, float]) -> Share:
-    """What is to be taken and what given back. `unheld`: of each bucket without a holder, for how many seconds."""
+    """The buckets to take and to release. `unheld`: seconds without a holder, by bucket."""
     held = {replica: _held(seen, replica) for replica in seen.alive | {me}}
     quota = quotas({replica: len(mine) for replica, mine in held.items()}, len(seen.buckets))
     mine, free = held[me], [number for number in sorted(seen.buckets) if _is_free(seen, number, unheld)]

@@ -1,12 +1,13 @@
-"""A replica's place among others on one database: which buckets of accounts are its own.
+"""The membership of a replica: which buckets of accounts it holds, and the fence of its transactions.
 
 Rules of this file:
-- Locks of one session say who lives; the table says whose a bucket is. Who takes the bucket of one that vanished adds 1
-  to that one's epoch in the same transaction, and every writing transaction of a replica asks for its epoch first. So
-  nothing that began before is written after.
-- A session that was lost is made anew, and the locks are taken again. While the epoch stands no other replica has noticed.
-- Once another epoch is seen, or all was given back, this replica is over and writes nothing: `fence` says so for ever.
-- Every call is bounded in time, and may come from any thread.
+
+- Locks show which replicas live; the table shows the replica of each bucket. A replica that takes a bucket of a failed
+  one raises the failed one's epoch in the same transaction. Every writing transaction checks its replica's epoch first,
+  so that nothing is written after a takeover.
+- A lost session is replaced, and the locks are taken again. If the epoch is unchanged, no other replica has noticed.
+- Once the epoch has changed, or all buckets were released, this replica writes nothing any more: `fence` always raises.
+- Every call has a time limit, and may come from any thread.
 """
 
 import contextlib
@@ -30,14 +31,14 @@ from orderbridge_fleet import advisory_locks, replicas
 from orderbridge_fleet.advisory_locks import BUCKET, COUNT, OURSELVES, REPLICA, SETTINGS, LockSession
 from orderbridge_fleet.buckets import Bucket, Seen, share
 
-FORGET_S = 60.0  # after which a replica that vanished, and has no bucket left, is taken out of the table
+FORGET_S = 60.0  # after which a failed replica without buckets is removed from the table
 
 
 @dataclass(frozen=True, slots=True)
 class Beat:
-    """What is ours now. `excess`: of it, what others should have; `count`: of buckets; `replicas`: those that live.
+    """Our buckets. `excess`: those that others should have; `count`: all buckets; `replicas`: the living ones.
 
-    `refused`: a trigger, or a right that is missing, keeps buckets from changing hands.
+    `refused`: a trigger or a missing right prevents buckets from being moved.
     """
 
     held: frozenset[int]
@@ -48,7 +49,7 @@ class Beat:
 
 
 class Membership:
-    """The right to work beside other replicas, and a beat: to be called every second."""
+    """The right to work beside other replicas. `beat` must be called every second."""
 
     def __init__(self, database: Database) -> None:
         """Raises Unusable where replicas cannot share such a database."""

@@ -1,7 +1,7 @@
-"""The marketplace's service itself, played by docs/interface.md to the letter: for developers without credentials, and for tests.
+"""A simulated marketplace that follows docs/interface.md exactly, for developers without credentials and for tests.
 
-It imports nothing from the rest of orderbridge, so that a wrong idea of the interface cannot agree with itself.
-`World` and `Fault` are plain Python; the network parts are loaded when they are first asked for.
+It imports nothing from the rest of orderbridge, so that the same misunderstanding cannot be in both. `World` and
+`Fault` are plain Python; the network modules are loaded on first use.
 """
 
 from importlib import import_module

@@ -1,4 +1,4 @@
-"""What was wrong with a call, as advice: judged by itself, whatever the service answers to it."""
+"""Gives advice about mistakes in a call, independently of the answer."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final

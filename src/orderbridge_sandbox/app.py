@@ -1,4 +1,4 @@
-"""The service over HTTP: docs/interface.md's sixteen paths, and the control interface below /_sandbox/."""
+"""The HTTP application: the sixteen paths of docs/interface.md, and the control interface below /_sandbox/."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Coroutine

@@ -1,4 +1,4 @@
-"""What a call is, what an answer is, and the checks that stand between them."""
+"""Calls, answers, and the checks that a call must pass."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence

@@ -1,6 +1,6 @@
-"""The commands of the control interface: functions whose signatures say what each takes, and how a call is checked by it.
+"""Defines commands of the control interface by the signatures of functions, and checks calls by them.
 
-Routes, refusals by name, the help and docs/sandbox.md are made of COMMANDS; the sentences are in words.toml.
+Routes, error messages, the help and docs/sandbox.md are generated from COMMANDS; the sentences are in words.toml.
 """
 
 import inspect

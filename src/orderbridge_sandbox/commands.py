@@ -1,6 +1,6 @@
-"""Commands of the control interface: on orders, restaurants, foods and accounts, and on the sandbox itself.
+"""The commands of the control interface for orders, restaurants, foods, accounts and the sandbox itself.
 
-What does not exist is refused by name.
+An unknown id is refused with its name.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -82,7 +82,7 @@ def _check_fields(document: Mapping[str, Any], without: Iterable[str], *, unknow
     check_names(what, (path.partition(".")[0] for path in without), [*ORDER_FIELDS, *document])
 
 
-# ---- all of it --------------------------------------------------------------------------------------------------------
+# ---- all of it -------------------------------------------------------------------------------------------------------
 
 
 @command("GET", "/scenery")

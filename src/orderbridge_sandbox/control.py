@@ -1,8 +1,8 @@
-"""The control interface below /_sandbox/: what a developer or a test does to the world from outside.
+"""The control interface below /_sandbox/, with which developers and tests change the simulated world.
 
-It is no part of docs/interface.md and has no password: keep the sandbox on the loopback address. A page in a browser on the same
-machine could reach it all the same. So it answers only under a name of its own, to no other page, and takes only what
-a page cannot send unasked: JSON that says so. commands.py has the commands.
+It is not part of docs/interface.md and has no password, so the sandbox should listen on loopback only. Because a web
+page on the same machine could reach it, it answers only to its own host names, not to other origins, and accepts only
+JSON with that content type. commands.py has the commands.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Mapping

@@ -1,6 +1,6 @@
-"""`orderbridge demo`: the sandbox, the daemon and a till of forty lines, together on one SQLite file.
+"""`orderbridge demo` runs the sandbox, the daemon and a small till together on one SQLite file.
 
-The till is what a POS developer would write: plain sqlite3, four statements. What is printed is what the tables say.
+The till uses plain sqlite3 with four statements, like a POS developer's. The output comes from the tables.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
-"""A script of faults: what goes wrong with which of the next calls. words.toml says what each field of a fault does.
+"""Scripted faults for the next calls. words.toml explains each field of a fault.
 
-A fault says which calls it meets, how often, whether the service still does what was asked before things go wrong
-(`when`), and what the client sees. A call meets one fault at most: the first in the script that fits.
+A fault defines which calls it affects, how often, whether the call still has its effect (`when`), and what the client
+receives. At most one fault affects a call: the first in the script that matches.
 """
 
 import asyncio
@@ -202,7 +202,7 @@ def _body_from_json(body: object, encoded: str | None, given: Mapping[str, Any])
     return {"body": wire.encode(body)}
 
 
-# ---- the script -------------------------------------------------------------------------------------------------------
+# ---- the script ------------------------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)

@@ -1,7 +1,7 @@
-"""The line before a call is read: the listener, what bounds a connection, and what a tester makes wrong with them.
+"""Connection-level behaviour: the listener, limits of connections, and simulated network faults.
 
-What concerns a connection is decided when it comes (`options.line`). Certificates and a closed door are the server's: it
-compares `options.line` with what it plays a few times each second.
+Faults of a connection are decided when it is opened (`options.line`). The server handles certificates and a closed
+port: it compares `options.line` with its state a few times each second.
 """
 
 import asyncio

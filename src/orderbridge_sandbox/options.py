@@ -1,7 +1,7 @@
-"""All switches: what docs/interface.md leaves open, and what a tester wants to provoke.
+"""All options of the sandbox: behaviour that docs/interface.md leaves open, and behaviour for tests.
 
-The defaults are one plausible service. A client that is right must work with every setting of Limits, Lists and
-Operations. Times are seconds; the sentence about each switch is in words.toml.
+The defaults are one plausible marketplace. A correct client must work with every setting of Limits, Lists and
+Operations. Times are seconds; words.toml describes each option.
 """
 
 import math
@@ -99,7 +99,7 @@ class Check(StrEnum):
     LIMIT = "limit"  # 429
 
 
-# ---- what a tester provokes --------------------------------------------------------------------------------------------
+# ---- what a tester provokes ------------------------------------------------------------------------------------------
 
 
 class Where(StrEnum):
@@ -139,7 +139,7 @@ class Language(StrEnum):
     TURKISH = "tr"
 
 
-# ---- the switches, in the order of docs/sandbox.md --------------------------------------------------------------------
+# ---- the switches, in the order of docs/sandbox.md -------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -304,7 +304,7 @@ def settings_from(texts: Iterable[str]) -> dict[str, Any]:
     return settings
 
 
-# ---- presets: settings that belong together, by name ----------------------------------------------------------------------
+# ---- presets: settings that belong together, by name -----------------------------------------------------------------
 
 PRESETS: Final[Mapping[str, Mapping[str, Any]]] = {
     "quiet": {"orders_per_minute": 0.0},

@@ -1,4 +1,4 @@
-"""What happens by itself, by the switches: orders are placed, the platform moves them on, calls are late or in trouble."""
+"""Automatic behaviour by the options: places orders, changes their status, and delays or fails calls."""
 
 from collections.abc import Mapping
 from datetime import timedelta
@@ -77,7 +77,7 @@ def _next(world: "World", order: Order) -> int | None:
             return None
 
 
-# ---- trouble with calls -----------------------------------------------------------------------------------------------
+# ---- trouble with calls ----------------------------------------------------------------------------------------------
 
 
 def trouble_of(world: "World", operation: rules.Operation) -> Fault | None:

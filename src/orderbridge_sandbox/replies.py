@@ -1,4 +1,4 @@
-"""Bytes on the line: the bodies of requests up to a limit, and answers whole or broken by a fault."""
+"""Reads request bodies up to a limit, and writes answers, whole or broken by a fault."""
 
 import asyncio
 import gzip

@@ -1,6 +1,6 @@
-"""docs/interface.md's tables: statuses, transitions, reference lists, error texts.
+"""The tables of docs/interface.md: statuses, transitions, reference lists, error texts.
 
-Nothing here is computed and nothing here can be switched; what docs/interface.md leaves open is in options.py.
+They are constants; options.py has what docs/interface.md leaves open.
 """
 
 import re

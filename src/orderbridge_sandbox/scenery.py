@@ -1,6 +1,6 @@
-"""The restaurants, menus and credentials that are there from the start.
+"""The initial restaurants, menus and credentials.
 
-Names and ids are the same at every start, so that documents and tests can name them. Nobody in here is real.
+Names and ids are the same at every start, so that documents and tests can refer to them. All are invented.
 """
 
 from decimal import Decimal

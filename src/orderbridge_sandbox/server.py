@@ -1,4 +1,4 @@
-"""The sandbox on a real socket: HTTPS by uvicorn, in a thread and an event loop of its own, and what its terminal shows."""
+"""Serves the sandbox over HTTPS with uvicorn, in its own thread and event loop, and prints its terminal output."""
 
 import asyncio
 import errno

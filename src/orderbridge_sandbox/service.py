@@ -1,7 +1,7 @@
-"""What the service answers: the fifteen operations of docs/interface.md and the menu listing.
+"""The answers of the marketplace: the fifteen operations of docs/interface.md and the menu list.
 
-Checks come in the order of the switch error_order: by default token 401, id in the path 403, body 422, existence 404,
-status of the order.
+The option error_order sets the order of the checks; by default: token (401), id in the path (403), body (422),
+existence (404), status of the order.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What the sandbox remembers: who exists, the orders, the tokens, the ledger of calls; and its clock."""
+"""The state of the sandbox: accounts, orders, tokens, recorded calls, and its clock."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields

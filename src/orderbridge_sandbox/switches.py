@@ -1,6 +1,6 @@
-"""What a switch is: a field of a dataclass in options.py, with its kind, default and a sentence in each language.
+"""Defines an option: a dataclass field in options.py, with its kind, default and a sentence in each language.
 
-`--set`, PATCH /_sandbox/options, the refusal of what does not exist and docs/sandbox.md are made of these lines.
+`--set`, PATCH /_sandbox/options, their error messages and docs/sandbox.md are generated from these fields.
 """
 
 import tomllib

@@ -1,4 +1,4 @@
-"""JSON as the service writes it: UTF-8, nothing ASCII-escaped, amounts as numbers with two decimals."""
+"""Writes JSON like the marketplace: UTF-8 without escapes, amounts as numbers with two decimals."""
 
 import json
 from dataclasses import fields, is_dataclass

@@ -1,7 +1,7 @@
-"""The state behind the service, and what happens in it apart from the POS's calls.
+"""The simulated world behind the marketplace, and the changes in it that do not come from the POS's calls.
 
-No I/O. Every public method takes the lock, so any thread may use a World; `wait_for` lets a test or a demo wait for
-something to become true without sleeping. What the POS may ask of the world is in service.py.
+Every public method takes the lock, so that any thread may use a World. `wait_for` waits for a condition without
+sleeping. service.py has the POS's calls.
 """
 
 import logging

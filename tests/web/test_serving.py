@@ -216,9 +216,9 @@ async def test_many_open_connections_keep_no_client_out(process: Process, monkey
     monkeypatch.setattr(server, "LIFE_S", 3600.0)  # their time is not what ends them
     async with shown(process) as (_, address):
         before = descriptors()
-        made = await hanging(address, 3 * server.MOST)
+        made = await hanging(address, 3 * server.MAX_CONNECTIONS)
         assert (await asked(address, "/readyz"))[0] == 200
-        await until(lambda: descriptors() - before - len(made) <= server.MOST)
+        await until(lambda: descriptors() - before - len(made) <= server.MAX_CONNECTIONS)
         await let_go(made)
 
 
@@ -280,10 +280,10 @@ async def test_a_client_that_opens_many_and_sends_nothing_takes_its_own_places_a
     files = {"certificate": made.server_file, "certificate_key": made.server_file}
     async with shown(process, **files) as (_, address):
         before, silent = descriptors(), []
-        for _ in range(3 * server.MOST):
+        for _ in range(3 * server.MAX_CONNECTIONS):
             silent.append(socket.create_connection(address))
             await asyncio.sleep(0)
-        await until(lambda: descriptors() - before - len(silent) <= server.MOST)
+        await until(lambda: descriptors() - before - len(silent) <= server.MAX_CONNECTIONS)
         trusting = ssl.create_default_context(cafile=made.ca_file)
         reader, writer = await asyncio.open_connection(*address, ssl=trusting, server_hostname="localhost")
         writer.write(b"GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")

@@ -127,11 +127,11 @@ class Trouble:
     """Tracks failures and slow work. `doing`: the kind of work, since one kind may fail while another works."""
 
     def __init__(self) -> None:
-        self._failing: dict[str, Message] = {}  # what is failing, and the message about it
+        self._failing: dict[str, Message] = {}  # failing kinds of work with their remedies
         self._kinds: dict[str, TroubleKind] = {}
         self._failures = 0
         self._waited_until = 0.0
-        self.slow: deque[tuple[float, float]] = deque(maxlen=KEPT_SLOW)  # when by the loop's clock, how many seconds
+        self.slow: deque[tuple[float, float]] = deque(maxlen=KEPT_SLOW)  # end (loop's clock) and duration
 
     def __bool__(self) -> bool:
         """Whether some work fails now."""

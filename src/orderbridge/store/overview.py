@@ -26,13 +26,13 @@ from orderbridge.store.tables import (
     unfinished,
 )
 
-NEWEST = 200  # rows and orders in which a till's write is searched
+NEWEST = 200  # rows and orders that are searched for a till's write
 FAILED_WITHIN = timedelta(days=1)
 OURS = "command line"
-SET_BACK = timedelta(days=7)  # by no more was the clock set back between an order's reception and its end
+SET_BACK = timedelta(days=7)  # the largest expected change of the clock during an order's life
 SOLD = """account restaurant_id restaurant_name order_number pos_reference status payment_code amount_due total discount
     order_tip pos_revision pos_total received_utc""".split()
-_NO_TILL = (AUTO_MARK, BOARD_MARK)  # where the board is the till, it reads what comes in, and that shows
+_NO_TILL = (AUTO_MARK, BOARD_MARK)  # request_ids that are not from a till
 MOST_FOUND = 50
 MAX_TROUBLED = 10  # of each kind
 _LARGEST_NUMBER, _MOST_DIGITS = 2**63 - 1, 19

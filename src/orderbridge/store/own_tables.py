@@ -78,8 +78,7 @@ class _Lamps(TypedColumns):
 
 lamps = Table("delivery_lamps", metadata, _Lamps)
 
-# What is wrong now. Once the daemon's sign of life is overdue, what it wrote says nothing: orders are not polled, and
-# that is all.
+# The open problems. Once the daemon's sign of life is overdue, the view shows only that orders are not polled.
 _SHOWN = ("code", "subject", "account", "severity", "level", "since_utc", "how_many", "cause", "remedy")
 _lives = select(daemon.c.id).where(daemon.c.silent_from_utc >= utc_now()).exists()
 _silence: list[ColumnElement[Any]] = [
@@ -98,7 +97,7 @@ alarms = CreateView(
     metadata=metadata,
 ).table
 
-# The same for each account, as one lamp.
+# The worst problem of each account, as a lamp.
 _dark: list[ColumnElement[Any]] = [
     lamps.c.account,
     literal_column("'red'"),

@@ -1,6 +1,6 @@
-"""What rules.health decides by, each kind by an index: it is asked every few seconds, also in a database of years.
+"""Queries for rules.health. They run every few seconds, so each uses an index.
 
-The statements are made once: to make one costs more than to run it.
+The statements are built once, because building one costs more than running it.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -40,9 +40,9 @@ from orderbridge.store.tables import (
     unfinished,
 )
 
-COUNT_LIMIT = 1000  # of one kind; those beyond are not counted
-ROW_LIMIT = 50  # of a kind whose rows are problems of their own
-REMEMBERED = timedelta(days=1)  # what an order of yesterday needed is no problem any more
+COUNT_LIMIT = 1000  # rows of one kind are counted up to this
+ROW_LIMIT = 50  # rows of a kind in which each is a problem
+REMEMBERED = timedelta(days=1)  # older orders are not a problem any more
 
 Conditions = tuple[ColumnElement[bool], ...]
 # When a row counts: "lately" and the borders of QUERIES; "by_board": 1 where the board is the till.
@@ -80,9 +80,10 @@ _RECEIVED = (
     .order_by(orders.c.changed_utc)
     .limit(COUNT_LIMIT)
 )
-# Not as `needs_answer_since` has it (model.ANSWERED): of what a customer waits for, the end counts however it was, for one
-# that failed is an alarm of its own, and one that is done and whose order is RECEIVED all the same has changed nothing. A
-# cancel counts while it is unfinished, but not for long: one in doubt may stay so for hours, and the customer waits.
+# Not as `needs_answer_since` has it (model.ANSWERED): of what a customer waits for, the end counts however it was, for
+# one that failed is an alarm of its own, and one that is done and whose order is RECEIVED all the same has changed
+# nothing. A cancel counts while it is unfinished, but not for long: one in doubt may stay so for hours, and the
+# customer waits.
 _ANSWERS = (
     select(
         actions.c.payment_key,
@@ -191,7 +192,10 @@ def _orders_where(account: ColumnElement[Any], *conditions: ColumnElement[bool])
 
 
 class Query(NamedTuple):
-    """`table` and `conditions`: whether there are any. `rows`: subject, since when, account and how many, in this order."""
+    """`table` and `conditions` show whether there are rows.
+
+    `rows`: subject, since, account and count, in this order.
+    """
 
     table: Table
     conditions: Conditions
@@ -226,10 +230,7 @@ _ANY = select(
 
 
 def kinds(connection: Connection, times: Times) -> set[str]:
-    """Which of QUERIES, and of `received` and `quarantined`, have rows at all.
-
-    All of them are asked every few seconds, and in a quiet hour there are none: one question instead of eight.
-    """
+    """The kinds of QUERIES, `received` and `quarantined` that have rows, in one query instead of eight."""
     return {kind for kind, found in connection.execute(_ANY, times).mappings().one().items() if found}
 
 
@@ -247,7 +248,7 @@ def rows(connection: Connection, kind: str, times: Times) -> list[tuple[str, dat
 
 
 def polling(connection: Connection, fingerprints: Collection[str]) -> dict[str, Sequence[Any]]:
-    """How these accounts stand, by fingerprint.
+    """The poll states of these accounts by fingerprint.
 
     Each as state, last_poll_utc, last_poll_ok_utc, last_error, next_poll_utc, not_stored, not_written and
     polled_in_turn_with, in this order: with thousands of accounts names would cost more than the reading.
@@ -257,17 +258,17 @@ def polling(connection: Connection, fingerprints: Collection[str]) -> dict[str, 
 
 
 def received(connection: Connection, times: Times) -> Sequence[Any]:
-    """Open orders that are RECEIVED, of the last day or scheduled: payment_key, received_utc, pos_revision, scheduled_for, start_utc, account."""
+    """Open orders in RECEIVED, of the last day or scheduled, with the columns that jobs.open_problems needs."""
     return connection.execute(_RECEIVED, times).all()
 
 
 def newest_answers(
     connection: Connection, keys: Sequence[str], border: datetime
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """By order: its newest accept, or a newer cancel that is unfinished and was written since `border`.
+    """By order: its newest accept, or a newer unfinished cancel that was written since `border`.
 
-    Each as state, finished_utc, and by what its time is over: created_utc, valid_minutes, expires_utc. Then by order the
-    unfinished cancels that were written before.
+    Each with state, finished_utc, created_utc, valid_minutes and expires_utc. Second, by order, the older unfinished
+    cancels.
     """
     found: dict[str, Any] = {}
     old: dict[str, Any] = {}
@@ -279,12 +280,12 @@ def newest_answers(
 
 
 def _subject(row: Any) -> tuple[str | None, str | int | None]:
-    """The order, or the food of a restaurant's menu, or the restaurant."""
+    """The order, the food with its restaurant, or the restaurant of a row."""
     return (row.payment_key, None) if row.payment_key else (row.restaurant_id, row.food_id)
 
 
 def _newest(connection: Connection, rows: Sequence[Any]) -> dict[tuple[str | None, str | int | None], int]:
-    """The newest row for each of these subjects that is done or may yet be."""
+    """The newest row for each of these subjects that is done or unfinished."""
     if not rows:
         return {}
     later = select(actions.c.id, actions.c.payment_key, actions.c.restaurant_id, actions.c.food_id).where(

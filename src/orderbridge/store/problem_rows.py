@@ -1,11 +1,11 @@
-"""The open problems and the account statuses as a till reads them: the rows under the views delivery_alarms and delivery_lamp.
+"""Stores open problems and account statuses for the views delivery_alarms and delivery_lamp, which a till reads.
 
-The daemon writes what changes, and a sign of life (delivery_daemon). What it wrote is true while it works: once the sign
-is overdue, by the database's own clock, the views say that no daemon polls, and nothing else.
+The daemon writes changes and a sign of life (delivery_daemon). Once this is overdue, by the database's clock, the views
+show only that no daemon polls.
 
-When the SQLite file is lost, or the database takes nothing, a small file (`HeardFile`) keeps what the alarm command has
-heard, until it has heard of the end. It lies in systemd's state directory, if there is one, since a disk that goes away
-takes along what lies beside the database's file; for a server it lies nowhere else.
+If the SQLite file is lost or the database cannot be written, a small file (`HeardFile`) keeps the problems that were
+reported to the alarm command, until their end is reported. It is in systemd's state directory or, for SQLite without
+one, beside the database.
 """
 
 import os
@@ -35,21 +35,21 @@ _PROBLEMS = select(*(column for column in problems.c if column.name != "noted_ut
 
 
 def as_subject(text: str) -> str:
-    """A subject as the column takes it: many accounts' names are longer."""
+    """A subject, cut to the length of the column."""
     return text if len(text) <= NAME_LENGTH else f"{text[: NAME_LENGTH - 1]}…"
 
 
 def rewrite(connection: Connection, table: Table, rows: Mapping[RowKey, Row | None]) -> None:
-    """Put these rows in the place of those with their keys, or nothing. Each has a value for each column."""
+    """Replace or delete (None) the rows with these keys."""
     names = [f"old_{column.name}" for column in table.primary_key]
-    if rows:  # also a key that is new: a write may have been cancelled, and done all the same
+    if rows:  # also for new keys: a cancelled write may have succeeded
         connection.execute(_DELETE[table], [dict(zip(names, key, strict=True)) for key in rows])
     if fresh := [row for row in rows.values() if row is not None]:
         connection.execute(_INSERT[table], fresh)
 
 
 def written(connection: Connection) -> tuple[list[Row], list[Row]]:
-    """All rows of delivery_problems and delivery_lamps. Of a daemon that is silent no status has a time: it is over."""
+    """All rows of delivery_problems and delivery_lamps. Statuses of a silent daemon have no time."""
     is_alive = connection.execute(select(_is_alive)).scalar_one()
     statuses = [dict(row) for row in connection.execute(select(lamps)).mappings()]
     return (
@@ -59,13 +59,13 @@ def written(connection: Connection) -> tuple[list[Row], list[Row]]:
 
 
 def of_codes(connection: Connection, codes: Collection[str]) -> list[Row]:
-    """The problems with these codes, as long as the daemon that wrote them shows signs of life."""
+    """The problems with these codes, unless the daemon is silent."""
     found = _PROBLEMS.where(problems.c.code.in_(codes), _is_alive)
     return [dict(row) for row in connection.execute(found).mappings()]
 
 
 def sign(connection: Connection, silent_after: timedelta, cause: str, remedy: str) -> None:
-    """A sign of life. Without another one within `silent_after` no daemon polls; `cause` and `remedy` say so then."""
+    """Write a sign of life. `cause` and `remedy` are shown if no other follows within `silent_after`."""
     now = connection.execute(select(utc_now())).scalar_one()
     values = {"seen_utc": now, "silent_from_utc": now + silent_after, "cause": cause, "remedy": remedy}
     if not connection.execute(update(daemon).where(daemon.c.id == ONLY).values(**values)).rowcount:
@@ -84,7 +84,7 @@ def has_worked(connection: Connection) -> bool:
 
 
 def try_to_write(connection: Connection) -> None:
-    """What fails where nothing can be written, and changes nothing."""
+    """A write that changes nothing, but fails if nothing can be written."""
     connection.execute(update(daemon).where(false()).values(id=ONLY))
 
 
@@ -100,7 +100,7 @@ class HeardFile:
         self._path = Path(state, name) if state else beside
 
     def read(self) -> list[Row] | None:
-        """What the command had heard; None: nothing was lost, or that is over."""
+        """The reported problems; None without a file."""
         document: Any = None if self._path is None else read_document(self._path)
         try:
             return [_row(one) for one in document["told"]] if document["database"] == self._database else None
@@ -113,7 +113,7 @@ class HeardFile:
             write_document(self._path, {"database": self._database, "told": rows})
 
     def end(self) -> None:
-        """The command has heard of the end. Raises OSError."""
+        """Remove the file. Raises OSError."""
         if self._path is not None:
             self._path.unlink(missing_ok=True)
 

@@ -1,4 +1,4 @@
-"""Documents that could not become orders, kept whole, once each, with the reason."""
+"""Stores documents that could not be stored as orders, once each, with the reason."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -20,10 +20,10 @@ _SEEN_AGAIN = (
 )
 
 
-COUNT_LIMIT = 1000  # of those beyond none is counted
+COUNT_LIMIT = 1000  # rows are counted up to this
 REFUSED_LIMIT = 50  # orders
 
-Pile = tuple[int, datetime | None]  # how many, since when
+Pile = tuple[int, datetime | None]  # count and since
 
 # News of an order that is in the tables already; else a whole order that no till sees, or a document that is no order.
 _is_whole = quarantine.c.reason == "database_refused"
@@ -58,7 +58,7 @@ class Kept:
 
 
 def keep(connection: Connection, account: str, document: Document, reason: str, now: datetime) -> bool:
-    """Keep a document; one that is there already is counted. True when it is new."""
+    """Store a document, or count it again. Returns whether it is new."""
     delivery = {"owner": account, "hash": document.digest, "last_seen_utc": now, "reason": reason}
     payload = without_nul(document.payload)  # retention may have emptied it
     seen = connection.execute(_SEEN_AGAIN, {**delivery, "payload": payload}).rowcount
@@ -77,7 +77,7 @@ def keep(connection: Connection, account: str, document: Document, reason: str, 
 
 
 def unresolved(connection: Connection) -> list[dict[str, Any]]:
-    """What is still kept, oldest first, without the documents themselves."""
+    """The unresolved entries, oldest first, without the documents."""
     names = ("id", "account", "payment_key", "reason", "first_seen_utc", "last_seen_utc", "times_seen")
     columns = (quarantine.c[name] for name in names)
     rows = connection.execute(select(*columns).where(literal_column(UNRESOLVED)).order_by(quarantine.c.id)).mappings()
@@ -85,7 +85,7 @@ def unresolved(connection: Connection) -> list[dict[str, Any]]:
 
 
 def of_order(connection: Connection, row_id: int) -> list[Kept]:
-    """This document and the others that are still kept of its order, the newest last; none when it is kept no more."""
+    """The unresolved documents of the same order, the newest last; empty if this one is resolved."""
     columns = [quarantine.c[name] for name in Kept.__slots__]
     mine = select(quarantine.c.payment_key).where(quarantine.c.id == row_id).scalar_subquery()
     query = select(*columns).where(
@@ -97,10 +97,7 @@ def of_order(connection: Connection, row_id: int) -> list[Kept]:
 
 
 def resolve(connection: Connection, keys: Sequence[str], now: datetime, *, until: datetime | None = None) -> None:
-    """These orders were stored after all: their documents that were last seen `until` then are kept no more.
-
-    Those of other accounts, too: an order that two accounts reach is one order.
-    """
+    """Resolve the documents, of all accounts, of orders that were stored. `until`: only those last seen by then."""
     if keys:
         kept = update(quarantine).where(quarantine.c.payment_key.in_(keys), literal_column(UNRESOLVED))
         if until is not None:
@@ -109,14 +106,14 @@ def resolve(connection: Connection, keys: Sequence[str], now: datetime, *, until
 
 
 def blank_old(connection: Connection, before: datetime, now: datetime) -> int:
-    """Retention: empty the documents last seen before that time, and close them. Returns how many."""
+    """Blank and resolve the documents last seen before that time. Returns how many."""
     old = update(quarantine).where(quarantine.c.last_seen_utc < before, quarantine.c.payload != "")
     closed = func.coalesce(quarantine.c.resolved_utc, literal(now, quarantine.c.resolved_utc.type))
     return connection.execute(old.values(payload="", resolved_utc=closed)).rowcount
 
 
 def counted(connection: Connection) -> tuple[Pile, Pile, list[tuple[str, datetime]]]:
-    """Documents that are no orders; whole orders that the database refuses; known orders of which it takes no news: key, since."""
+    """Counts of documents that are not orders and of refused orders; known orders with refused news: key, since."""
     rows = connection.execute(_QUARANTINED).all()
     piles = {is_order: (count, since) for known, is_order, count, since in rows if known is None}
     refused = sorted((since, known) for known, _, _, since in rows if known is not None)

@@ -1,4 +1,4 @@
-"""The lists that change rarely: restaurants and their status, cancel reasons, payment and shipping methods."""
+"""Stores the lists that change rarely: restaurants, cancel reasons, payment and shipping methods."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -20,7 +20,7 @@ from orderbridge.store.tables import (
 
 WEEKS = 4
 ABOUT = timedelta(hours=1)
-PLATFORM = "platform"  # who opened or closed a restaurant, where no row of ours has
+PLATFORM = "platform"  # status_by of a restaurant that none of our rows changed
 
 # docs/interface.md, Payment and shipping methods.
 USUAL_PAYMENT_METHODS = {
@@ -31,10 +31,10 @@ USUAL_PAYMENT_METHODS = {
 
 
 def take_in_restaurants(connection: Connection, account: str, found: Iterable[Restaurant], *, whole: bool) -> int:
-    """The restaurants that an account reaches. Returns how many known ones the list lacks.
+    """Store the restaurants of an account. Returns how many known ones the list lacks.
 
-    Those stay, with their status: a row of the outbox about one is sent. Only where another account reaches it, and the
-    list is known to be `whole`, one goes.
+    A missing restaurant is kept, so that rows about it can be sent. It is removed only if the list is `whole` and
+    another account reaches it.
     """
     listed = {one.id: {"name": one.name, "service_id": one.service_id} for one in found}
     mine = restaurants.c.account == account
@@ -51,14 +51,17 @@ def take_in_restaurants(connection: Connection, account: str, found: Iterable[Re
 
 
 def _named(values: dict[str, Any]) -> dict[str, Any]:
-    """Without a name that came empty: the known one stays."""
+    """The values without an empty name, which would replace the known one."""
     return {column: value for column, value in values.items() if column != "name" or value}
 
 
 def set_restaurant_status(
     connection: Connection, account: str, key: str, status: str, now: datetime, *, row_id: int | None = None
 ) -> None:
-    """`Open` or `Closed`, as the service reported it at that time. `row_id`: of the row that has opened or closed it."""
+    """`Open` or `Closed`, as the service reported it at that time.
+
+    `row_id`: of the row that has opened or closed it.
+    """
     mine = update(restaurants).where(restaurants.c.account == account, restaurants.c.id == key)
     by: str | None = PLATFORM
     if row_id is not None:
@@ -69,14 +72,14 @@ def set_restaurant_status(
 
 
 def closed(connection: Connection, border: datetime) -> Sequence[Any]:
-    """Restaurants that are closed since before `border`: account, id, name, status_since_utc, status_by."""
+    """Restaurants closed since before `border`: account, id, name, status_since_utc, status_by."""
     c = restaurants.c
     query = select(c.account, c.id, c.name, c.status_since_utc, c.status_by)
     return connection.execute(query.where(c.status == "Closed", c.status_since_utc < border)).all()
 
 
 def is_usual_hour(connection: Connection, restaurant: str, now: datetime) -> bool:
-    """Whether it had an order about this hour on this weekday in the last weeks; also where it had none at all."""
+    """Whether it had orders around this hour and weekday in the last weeks, or none at all."""
     weeks = [now - timedelta(weeks=number) for number in range(1, WEEKS + 1)]
     if any(_had_order(connection, restaurant, at - ABOUT, at + ABOUT) for at in weeks):
         return True
@@ -90,19 +93,19 @@ def _had_order(connection: Connection, restaurant: str, since: datetime, until: 
 
 
 def restaurant_accounts(connection: Connection) -> dict[str, list[str]]:
-    """Which accounts reach a restaurant."""
+    """The accounts that reach each restaurant."""
     query = select(restaurants.c.id, restaurants.c.account).order_by(restaurants.c.account)
     return alike((row.id, row.account) for row in connection.execute(query))
 
 
 def restaurants_of(connection: Connection, account: str) -> dict[str, str]:
-    """From each restaurant's id to the one that the service calls it by."""
+    """The marketplace's own form of each restaurant's id."""
     query = select(restaurants.c.id, restaurants.c.service_id).where(restaurants.c.account == account)
     return {row.id: row.service_id or row.id for row in connection.execute(query.order_by(restaurants.c.id))}
 
 
 def take_in_common(connection: Connection, reasons: Sequence[CancelReason], methods: Variables, *, whole: bool) -> int:
-    """Reasons, payment and shipping methods. Returns how many known entries the lists lack; only in a `whole` list they go."""
+    """Store the common lists. Returns how many known entries are missing; only with `whole` they are removed."""
     return (
         _take_in(connection, cancel_reasons, {one.id: one.reason for one in reasons}, whole=whole)
         + _take_in(connection, payment_methods, {one.code: one.name for one in methods.payment_methods}, whole=whole)
@@ -111,7 +114,7 @@ def take_in_common(connection: Connection, reasons: Sequence[CancelReason], meth
 
 
 def _take_in(connection: Connection, table: Table, listed: Mapping[Any, str], *, whole: bool) -> int:
-    """A key that comes twice counts once. An empty list, or an empty name, takes nothing away."""
+    """Store one list. An empty list or name removes nothing."""
     key, name = table.c
     known = {row[0]: row[1] for row in connection.execute(select(key, name))}
     lacking = known.keys() - listed.keys()
@@ -126,6 +129,6 @@ def _take_in(connection: Connection, table: Table, listed: Mapping[Any, str], *,
 
 
 def payment_codes(connection: Connection) -> dict[str, str]:
-    """From a payment method's name to its code; docs/interface.md's own list until the service has sent its list."""
+    """The code of each payment method's name; those of docs/interface.md before the first list."""
     rows = connection.execute(select(payment_methods.c.name, payment_methods.c.code))
     return {row.name: row.code for row in rows} or dict(USUAL_PAYMENT_METHODS)

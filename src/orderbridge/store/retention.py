@@ -1,8 +1,7 @@
-"""Retention: what names a customer is blanked some time after the order's end, and in the end the records are deleted.
+"""Retention: blanks customers' data some time after an order's end, and deletes records later.
 
-Which columns name a customer, the document's table says (orderbridge.document). What is kept for how long and where
-stands in docs/privacy.md. Nothing that a promise needs is deleted: no order that is open or has an unfinished row, no
-row without a verdict, no document that is still in quarantine.
+orderbridge.document marks the personal columns; docs/privacy.md says what is kept how long. Open orders, orders with
+unfinished rows, rows without a verdict and documents in quarantine are never deleted.
 """
 
 import re
@@ -45,18 +44,18 @@ from orderbridge.store.tables import (
 )
 
 SWEEP = 200  # orders, rows or documents in one short transaction
-DATED = 49  # orders whose own date says how late it is
-SLACK = timedelta(days=2)  # a closed day, and what is written in another zone
-SUBSCRIBER = 10  # digits that tell one subscriber from another
-LEAST = 7  # fewer digits would mean half a town
-BETWEEN = r"[\s().\-/+ ]*"  # what stands between digits
+DATED = 49  # newest orders whose dates show the time
+SLACK = timedelta(days=2)  # for a closed day and other time zones
+SUBSCRIBER = 10  # significant digits of a phone number
+LEAST = 7  # fewer digits would match too many customers
+BETWEEN = r"[\s().\-/+ ]*"  # separators between digits
 # And the hash: the same delivery again is not what is stored.
 _BLANKED = (*columns_of(Facts, personal=True), "payload", "payload_hash")
 _BLANKED_OF_ITEMS = columns_of(Item, personal=True)
 
 
 def with_old_contents(connection: Connection, before: datetime) -> list[str]:
-    """Some of the orders that ended before that time and still name a customer."""
+    """Some of the orders that ended before that time and still have customers' data."""
     old = select(orders.c.payment_key).where(_is_old(before)).limit(SWEEP)
     return list(connection.execute(old).scalars())
 
@@ -66,10 +65,7 @@ def _is_old(before: datetime) -> ColumnElement[bool]:
 
 
 def blank_old(connection: Connection, keys: Sequence[str], *, before: datetime) -> list[str]:
-    """Retention: empty what names a customer in those of these orders that are old still and that no other session holds.
-
-    Returns them. The service's own words about their actions may name one, too.
-    """
+    """Blank customers' data of the orders that are still old and not locked, and of their actions. Returns them."""
     blanked = [
         key
         for key in sorted(lock(connection, ORDER, keys))
@@ -82,16 +78,16 @@ def blank_old(connection: Connection, keys: Sequence[str], *, before: datetime) 
 
 
 def blank_around(connection: Connection, keys: Sequence[str]) -> None:
-    """Empty what names a customer in these orders' lines, and the service's answers about their actions."""
+    """Blank customers' data in the items of these orders, and answers to their actions."""
     for batch in batches(keys):
         connection.execute(update(items).where(items.c.payment_key.in_(batch)).values(dict.fromkeys(_BLANKED_OF_ITEMS)))
         rows = connection.execute(select(actions.c.id).where(actions.c.payment_key.in_(batch))).scalars().all()
-        # By the ids themselves: MariaDB would read all attempts for a subquery.
+        # By ids, because MariaDB would read all attempts for a subquery.
         connection.execute(update(attempts).where(attempts.c.action_id.in_(rows)).values(detail=None))
 
 
 def blank_order(connection: Connection, payment_key: str) -> None:
-    """Empty all that names the customer of one order, whatever its state."""
+    """Blank the customer's data of one order, whatever its state."""
     connection.execute(update(orders).where(orders.c.payment_key == payment_key).values(dict.fromkeys(_BLANKED)))
     connection.execute(update(events).where(events.c.payment_key == payment_key).values(detail=None))
     blank_around(connection, [payment_key])
@@ -101,9 +97,9 @@ def blank_order(connection: Connection, payment_key: str) -> None:
 
 
 def believed(connection: Connection, now: datetime, zone: ZoneInfo) -> datetime:
-    """The time by which records are deleted: never far beyond what the newest orders themselves are dated.
+    """The current time, but not far after the dates of the newest orders, since our clock may be years ahead.
 
-    A clock that was set years ahead must not delete years. Orders without a date, or one of no year of ours, do not count.
+    Orders without a plausible date do not count.
     """
     newest = select(events.c.payment_key).order_by(events.c.id.desc()).limit(DATED)
     keys = set(connection.execute(newest).scalars())
@@ -113,7 +109,7 @@ def believed(connection: Connection, now: datetime, zone: ZoneInfo) -> datetime:
 
 
 def _is_over(before: datetime) -> ColumnElement[bool]:
-    """The order of the newest line of all stories stays: how far the tables have come is known by it (store.high_water)."""
+    """The order ended before that time. The order of the newest event is kept, for the high-water mark."""
     newest = select(events.c.payment_key).order_by(events.c.id.desc()).limit(1).scalar_subquery()
     waits = exists().where(actions.c.payment_key == orders.c.payment_key, unfinished)
     return and_(
@@ -131,7 +127,7 @@ def old_orders(connection: Connection, before: datetime) -> list[str]:
 
 
 def delete_orders(connection: Connection, keys: Sequence[str], *, before: datetime) -> list[str]:
-    """Delete those of these orders that are over still and free, with lines and story. Returns them."""
+    """Delete the orders that are still old and not locked, with items and events. Returns them."""
     free = sorted(lock(connection, ORDER, keys))
     chosen = select(orders.c.payment_key).where(orders.c.payment_key.in_(free), _is_over(before))
     gone = list(connection.execute(chosen).scalars())
@@ -147,7 +143,7 @@ def old_actions(connection: Connection, before: datetime) -> list[int]:
 
 
 def delete_actions(connection: Connection, ids: Sequence[int], *, before: datetime) -> list[int]:
-    """Delete those of these rows that are over still and free, with their requests. Returns them."""
+    """Delete the rows that are still old and not locked, with their attempts. Returns them."""
     free = sorted(lock(connection, ROW, ids))
     over = select(actions.c.id).where(actions.c.id.in_(free), actions.c.finished_utc < before, ~unfinished)
     gone = list(connection.execute(over.order_by(actions.c.id)).scalars())
@@ -164,15 +160,15 @@ def delete_documents(connection: Connection, before: datetime) -> int:
     return len(ids)
 
 
-# ---- a customer who asks to be forgotten -------------------------------------------------------------------------------
-# Found by a telephone number or an order, and blanked everywhere. Numbers are compared without what people write between the
-# digits, and from the tenth digit on without country or trunk prefix: +90 (555) 123 45 67, 0090555…, 0555… and 555… are one
-# number.
+# ---- a customer who asks to be forgotten -----------------------------------------------------------------------------
+# Found by a telephone number or an order, and blanked everywhere. Numbers are compared without what people write
+# between the digits, and from the tenth digit on without country or trunk prefix: +90 (555) 123 45 67, 0090555…, 0555…
+# and 555… are one number.
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What names the customer. `open`: orders that are not over. `keys`: of documents, and what was asked for by key."""
+    """The customer's orders and documents. `open`: orders that have not ended. `keys`: of documents, and given ones."""
 
     orders: tuple[str, ...]
     open: tuple[str, ...]
@@ -181,13 +177,13 @@ class Found:
 
 
 def normal(phone: str) -> str | None:
-    """The digits that count; None when there are too few to mean anybody. Any script's digits are read."""
+    """The significant digits of a phone number in any script; None if there are too few."""
     digits = "".join(str(int(letter)) for letter in phone if letter.isdecimal())
     return digits[-SUBSCRIBER:] if len(digits) >= LEAST else None
 
 
 def pattern(wanted: str) -> re.Pattern[str]:
-    """Where this number stands in a text, however it is written."""
+    """A pattern that finds this number in a text, with any separators."""
     prefix = rf"(?:(?:(?:\+|00){BETWEEN}\d{{1,3}}|0|90){BETWEEN})?"
     return re.compile(rf"(?<!\d){prefix}{BETWEEN.join(wanted)}(?!\d)")
 
@@ -214,7 +210,7 @@ def _by_phone(connection: Connection, wanted: set[str]) -> Iterator[Any]:
             orders.c.customer_phone.like("%" + "%".join(one) + "%") if one.isascii() else orders.c.customer_phone > ""
         )
         query = select(orders.c.payment_key, orders.c.ended_utc, orders.c.customer_phone).where(near)
-        written = pattern(one)  # also with an extension behind it
+        written = pattern(one)  # may be followed by an extension
         yield from (
             row
             for row in connection.execute(query)
@@ -223,7 +219,7 @@ def _by_phone(connection: Connection, wanted: set[str]) -> Iterator[Any]:
 
 
 def _documents(connection: Connection, wanted: set[str], keys: set[str]) -> list[tuple[int, str | None]]:
-    """Ids and orders. All of an order's documents or none: of what is left alone, an older one would be the newest."""
+    """Ids and orders of documents. All documents of an order are included, so that no older one becomes the newest."""
     patterns = [pattern(one) for one in wanted]
     query = select(quarantine.c.id, quarantine.c.payment_key, quarantine.c.payload).where(quarantine.c.payload != "")
     kept = [
@@ -234,7 +230,7 @@ def _documents(connection: Connection, wanted: set[str], keys: set[str]) -> list
 
 
 def blank(connection: Connection, keys: Sequence[str], *, with_open: bool) -> list[str]:
-    """Empty all that names the customer in those of these orders that are free. Returns them."""
+    """Blank the customer's data of the orders that are not locked. Returns them."""
     free = sorted(lock(connection, ORDER, keys))
     rows = connection.execute(select(orders.c.payment_key, orders.c.ended_utc).where(orders.c.payment_key.in_(free)))
     chosen = [row.payment_key for row in rows if with_open or row.ended_utc is not None]
@@ -244,7 +240,7 @@ def blank(connection: Connection, keys: Sequence[str], *, with_open: bool) -> li
 
 
 def blank_documents(connection: Connection, ids: Sequence[int], now: datetime) -> int:
-    """Empty these documents and close them. Returns how many."""
+    """Blank and resolve these documents. Returns how many."""
     table = quarantine
     mine = update(table).where(table.c.id.in_(ids), table.c.payload != "")
     connection.execute(mine.where(table.c.resolved_utc.is_(None)).values(resolved_utc=now))
@@ -252,9 +248,9 @@ def blank_documents(connection: Connection, ids: Sequence[int], now: datetime) -
 
 
 def scrub(engine: Engine) -> None:
-    """SQLite only: write the file anew, so that no free page and no WAL holds the old bytes.
+    """SQLite only: rewrite the file, so that neither free pages nor the WAL hold old data.
 
-    Raises StoreError while another program reads what is still in the WAL, and the driver's own errors.
+    Raises StoreError while another program still reads from the WAL, and the driver's errors.
     """
     pooled = engine.raw_connection()
     try:

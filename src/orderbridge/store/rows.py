@@ -1,12 +1,10 @@
-"""Many rows at once: named in a statement, held for a transaction, and written so that none is missing afterwards.
+"""Selects, locks and writes many rows at once, and checks that all were written.
 
-- A list of values is one parameter where the database has arrays: one text for lists of every length, which is prepared
-  once. Written out, each length would be a statement of its own, and each value a cast to render.
-- A till holds rows that it has written and not committed. They are left out, and nothing waits for them. (SQLite's
-  transaction holds everything; a server that cannot skip a lock waits for it, two seconds at most.)
-- A trigger can let a statement run and leave its row out. That is an IntegrityError here.
-- Many rows go to the driver as plain values, with the statement written once: SQLAlchemy's own way to a driver costs more
-  than a database in a file takes to write them.
+- Where the database has arrays, a list is one parameter. So one prepared statement serves lists of every length.
+- Rows that another session has locked are skipped without waiting. (SQLite locks the whole file; a server without SKIP
+  LOCKED waits for at most two seconds.)
+- A trigger may silently skip a row of a statement. This raises IntegrityError here.
+- Many rows are passed directly to the driver, because SQLAlchemy's executemany costs more than SQLite's write.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -34,8 +32,8 @@ from sqlalchemy.sql.functions import FunctionElement
 from orderbridge.store.dialects import of
 from orderbridge.store.tables import actions, orders
 
-BATCH = 500  # values in one list: every database takes it
-SHORT_WAY_FROM = 20  # rows from which on the short way is worth it
+BATCH = 500  # values in one list, which every database accepts
+SHORT_WAY_FROM = 20  # rows from which on the driver is used directly
 
 T = TypeVar("T")
 Key = TypeVar("Key")
@@ -56,7 +54,7 @@ class in_list(FunctionElement[bool]):  # noqa: N801 - it reads as a part of SQL
         super().__init__(listed, column, bindparam("wanted", type_=ARRAY(column.type)))
 
     def self_group(self, against: object = None) -> "in_list":  # noqa: ARG002 - as SQLAlchemy calls it
-        """It is a condition as it stands: were it compared with 1, as a function would be, no index would serve."""
+        """A plain condition. As a function it would be compared with 1, and use no index."""
         return self
 
 
@@ -76,7 +74,7 @@ def batches(values: Iterable[T]) -> Iterator[list[T]]:
 
 
 def alike(pairs: Iterable[tuple[Key, T]]) -> dict[Key, list[T]]:
-    """What is written with the same values goes into one statement: the second of each pair, by the first."""
+    """Group the second values of pairs by the first."""
     found: dict[Key, list[T]] = {}
     for key, one in pairs:
         found.setdefault(key, []).append(one)
@@ -92,13 +90,13 @@ ORDER: ColumnElement[str] = orders.c.payment_key
 
 
 def lock(connection: Connection, column: ColumnElement[T], keys: Iterable[T]) -> set[T]:
-    """Lock these rows for this transaction. Returns those that it holds now: they are there, and no other session's."""
+    """Lock these rows for this transaction, and return those that exist and are not locked by other sessions."""
     wanted = set(keys)
     return _found(connection, _locking(_there(column)), wanted) if skips_locks(connection) else wanted
 
 
 def lock_naming_held(connection: Connection, column: ColumnElement[T], keys: Iterable[T]) -> set[T]:
-    """Lock these rows for this transaction. Returns those that another session holds; what is not there is not held."""
+    """Lock these rows for this transaction, and return those that other sessions have locked."""
     if not skips_locks(connection):
         return set()
     wanted = set(keys)
@@ -106,12 +104,12 @@ def lock_naming_held(connection: Connection, column: ColumnElement[T], keys: Ite
 
 
 def for_us(connection: Connection, query: Select[*tuple[Any, ...]]) -> Select[*tuple[Any, ...]]:
-    """The query with its rows held for this transaction; the ones that another session holds are left out."""
+    """The query with FOR UPDATE, skipping rows that other sessions have locked."""
     return _locking(query) if skips_locks(connection) else query
 
 
 def held_by_others(connection: Connection, column: ColumnElement[T], missing: Collection[T]) -> set[T]:
-    """Of what could not be held the ones that are there."""
+    """The rows that could not be locked but exist."""
     return _found(connection, _there(column), missing) if skips_locks(connection) else set()
 
 
@@ -122,7 +120,7 @@ def _found(connection: Connection, query: Select[*tuple[Any, ...]], wanted: Coll
     return found
 
 
-@cache  # what is asked before each request is built once
+@cache  # used before each request
 def _there(column: ColumnElement[Any]) -> Select[*tuple[Any, ...]]:
     return select(column).where(in_list(column))
 
@@ -141,11 +139,11 @@ def skips_locks(connection: Connection) -> bool:
 
 
 class LeftOut(Exception):
-    """The statement ran, and not every row was written."""
+    """The statement succeeded, but not every row was written."""
 
 
 def insert_all(connection: Connection, table: Table, columns: tuple[str, ...], rows: Sequence[Row]) -> None:
-    """Insert these rows, in the order of `columns`. Raises IntegrityError when one is left out."""
+    """Insert these rows, in the order of `columns`. Raises IntegrityError if a trigger skipped one."""
     written = insert_rows(connection, table, columns, rows)
     counts = len(rows) == 1 or connection.dialect.supports_sane_multi_rowcount
     if counts and 0 <= written < len(rows):
@@ -153,7 +151,7 @@ def insert_all(connection: Connection, table: Table, columns: tuple[str, ...], r
 
 
 def insert_rows(connection: Connection, table: Table, columns: tuple[str, ...], rows: Sequence[Row]) -> int:
-    """Insert these rows, in the order of `columns`. Returns how many were written, as far as the driver says."""
+    """Insert these rows, in the order of `columns`. Returns the driver's row count."""
     if not rows:
         return 0
     statement, converters = _driver_insert(connection.dialect, table, columns)
@@ -163,21 +161,21 @@ def insert_rows(connection: Connection, table: Table, columns: tuple[str, ...], 
     return connection.exec_driver_sql(statement, _converted(rows, converters)).rowcount
 
 
-_insert = lru_cache(maxsize=64)(insert)  # SQLAlchemy keeps with a statement what it has once found out of it
+_insert = lru_cache(maxsize=64)(insert)  # so that SQLAlchemy's compilation is cached
 
 
 @lru_cache(maxsize=64)
 def _driver_insert(
     dialect: Dialect, table: Table, columns: tuple[str, ...]
 ) -> tuple[str | None, tuple[tuple[int, Callable[[Any], Any]], ...]]:
-    """The statement in the driver's own words, None where there is none; and by place what makes a driver's value."""
+    """The INSERT in the driver's syntax, or None, and the converters of values by position."""
     statement = of(dialect.name).insert_many(dialect, table.name, columns)
     found = [table.c[name].type.dialect_impl(dialect).bind_processor(dialect) for name in columns]
     return statement, tuple((place, convert) for place, convert in enumerate(found) if convert is not None)
 
 
 def _converted(rows: Sequence[Row], converters: tuple[tuple[int, Callable[[Any], Any]], ...]) -> list[Row]:
-    """Column by column: rows that are written together have many values in common, their time above all."""
+    """Convert the values by column, since rows of one write share many values."""
     columns: list[Sequence[Any]] = list(zip(*rows, strict=True))
     for place, convert in converters:
         made = {value: convert(value) for value in set(columns[place])}
@@ -186,11 +184,11 @@ def _converted(rows: Sequence[Row], converters: tuple[tuple[int, Callable[[Any],
 
 
 def update_one(connection: Connection, statement: Update) -> None:
-    """Update one row that is there. Raises IntegrityError when it is left as it was."""
+    """Update an existing row. Raises IntegrityError if a trigger prevented it."""
     if connection.execute(statement).rowcount == 0:
         raise left_out("UPDATE")
 
 
 def left_out(statement: str) -> IntegrityError:
-    """What is raised then."""
+    """The error for a row that a trigger skipped."""
     return IntegrityError(statement, None, LeftOut("row left out"))

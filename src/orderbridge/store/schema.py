@@ -1,6 +1,6 @@
-"""The schema's version: bring it up to date, refuse one that is newer than this program.
+"""Creates and upgrades the schema, and refuses one of a newer program.
 
-An up-to-date database is recognised with one SELECT and without loading Alembic.
+A current schema is recognized with one SELECT, without loading Alembic.
 """
 
 import threading
@@ -25,12 +25,12 @@ _log = structlog.get_logger(__name__)
 
 
 def locked() -> StoreError:
-    """Another program has been changing the schema for `LOCK_WAIT_S`."""
+    """The error if another program has been changing the schema for LOCK_WAIT_S."""
     return StoreError("schema.locked", seconds=f"{LOCK_WAIT_S:.0f}")
 
 
 def current(connection: Connection) -> str | None:
-    """The revision that the database has; None when our tables are not there yet."""
+    """The revision of the database; None without our tables."""
     if not inspect(connection).has_table(SCHEMA_VERSION_TABLE):
         return None
     found = connection.execute(text(f"SELECT version_num FROM {SCHEMA_VERSION_TABLE}")).scalars().all()  # noqa: S608
@@ -40,7 +40,7 @@ def current(connection: Connection) -> str | None:
 
 
 def inspected(connection: Connection) -> str | None:
-    """The revision, for commands that only read; None: nothing of ours is there. Raises Unusable where no restart helps."""
+    """The revision, for commands that only read; None without our tables. Raises Unusable."""
     found = current(connection)
     refuse_unknown(found)
     if found is None:
@@ -49,18 +49,17 @@ def inspected(connection: Connection) -> str | None:
 
 
 def _refuse_unfinished(connection: Connection) -> None:
-    """Some of our tables without a version: they would be made once more, and that fails in the middle."""
+    """Refuse tables without a version, because creating them again would fail."""
     there = {SCHEMA_VERSION_TABLE, *metadata.tables} & set(inspect(connection).get_table_names())
     if there:
         raise Unusable("schema.unfinished", tables=", ".join(sorted(there)))
 
 
 def upgrade(connection: Connection) -> bool:
-    """Bring the tables up to this program's revision, inside the caller's transaction. True when something was done.
+    """Upgrade the schema within the caller's transaction. Returns whether anything changed.
 
-    A new database is made without Alembic, which takes half a second to load. Raises StoreError when the database was
-    made by a newer program (nothing is touched then), or when another program has been changing the schema for
-    `LOCK_WAIT_S`.
+    A new database is created without Alembic, which takes half a second to load. Raises StoreError for a schema of a
+    newer program, or if another program has been changing the schema for LOCK_WAIT_S.
     """
     clock = SystemClock()
     until = clock.monotonic() + LOCK_WAIT_S
@@ -72,8 +71,8 @@ def upgrade(connection: Connection) -> bool:
 
 
 def try_upgrade(connection: Connection) -> bool | None:
-    """The same without waiting. None: another program is changing the schema, ask again."""
-    if current(connection) == HEAD:  # put back what was dropped or set back by hand
+    """Upgrade without waiting. None: another program is changing the schema."""
+    if current(connection) == HEAD:  # restore dropped triggers and wrong sequences
         execute(connection, gone(connection).values())
         set_sequences_right(connection)
         return False
@@ -82,7 +81,7 @@ def try_upgrade(connection: Connection) -> bool | None:
 
 
 def set_sequences_right(connection: Connection) -> None:
-    """After a restore a sequence may give ids that are taken. Where this user may not set it, a collision is logged."""
+    """Correct sequences, which may return used ids after a restore. Without the right, collisions are logged."""
     statement = of(connection.dialect.name).sequence
     for table in metadata.tables if statement else ():
         if any(column.identity for column in metadata.tables[table].columns):
@@ -115,7 +114,7 @@ def _upgrade(connection: Connection) -> bool:
 
 
 def make(connection: Connection) -> None:
-    """Everything of ours in a new database."""
+    """Create all our objects in a new database."""
     metadata.create_all(connection, checkfirst=False)
     key = f"CONSTRAINT {SCHEMA_VERSION_TABLE}_pkc PRIMARY KEY (version_num)"  # as Alembic makes it
     version = f"CREATE TABLE {SCHEMA_VERSION_TABLE} (version_num VARCHAR(32) NOT NULL, {key})"
@@ -124,25 +123,25 @@ def make(connection: Connection) -> None:
 
 
 def lacks(connection: Connection) -> tuple[str, str] | None:
-    """The right to make tables, by name, and the statement that grants it, where this user has not got it."""
+    """The missing right to create tables, and the statement that grants it."""
     return of(connection.dialect.name).lacks(connection)
 
 
 def check(connection: Connection) -> None:
-    """Refuse a database that this program cannot use as it stands."""
+    """Refuse a database whose schema is not this program's."""
     if inspected(connection) != HEAD:
         raise StoreError("schema.not_current")
 
 
 def check_known(connection: Connection) -> None:
-    """Refuse a database that has none of our tables, or those of a newer program. An older schema can be read."""
+    """Refuse a database without our tables, or with those of a newer program. An older schema can be read."""
     if inspected(connection) is None:
         raise StoreError("schema.not_current")
 
 
 def migrate(connection: Connection) -> None:
     """Run the migrations that are missing, inside the caller's transaction."""
-    from alembic import command  # noqa: PLC0415 - half a second, and only needed when there is something to do
+    from alembic import command  # noqa: PLC0415 - takes half a second to load
     from alembic.config import Config  # noqa: PLC0415
 
     config = Config()
@@ -152,7 +151,7 @@ def migrate(connection: Connection) -> None:
 
 
 def offline_sql(url: str) -> str:
-    """The DDL of a new database, for a DBA to read and run."""
+    """The DDL of a new database, for a DBA."""
     statements: list[str] = []
 
     def write(statement: Any, *_: Any, **__: Any) -> None:

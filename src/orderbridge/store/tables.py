@@ -1,7 +1,7 @@
-"""The tables and views of the database contract; own_tables.py has the daemon's own. The POS programs against these names.
+"""The tables and views of the contract with the POS; own_tables.py has the daemon's own tables.
 
-`migrations/` makes the same tables; a test holds the two against each other. The comment on a column or table is the
-text of the POS reference. "POS:" marks the columns that the POS writes; all others are the daemon's.
+`migrations/` creates the same tables, which a test compares. The comments on columns and tables are the text of the POS
+reference. "POS:" marks the columns that the POS writes; the daemon writes all others.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -65,7 +65,7 @@ SCHEMA_VERSION_TABLE = "delivery_schema_version"
 
 
 def _migrations() -> Path:
-    """In a wheel the migrations lie inside the package, in a checkout beside src."""
+    """The folder of the migrations: inside the package in a wheel, beside src in a checkout."""
     packaged = Path(str(files("orderbridge") / "migrations"))
     return packaged if packaged.is_dir() else Path(__file__).parents[3] / "migrations"
 
@@ -190,7 +190,7 @@ def _is_one_of(actions: Collection[Action], *, negated: bool = False) -> str:
 
 
 def _names_its_subject(subject: Subject) -> CheckConstraint:
-    """The row says to what it is done, and names nothing else; a food may say whose menu it is on."""
+    """A CHECK that the row names its subject and nothing else; a food may have a restaurant or an account."""
     others = {Subject.ORDER, Subject.RESTAURANT, Subject.FOOD} - {subject}
     if subject is Subject.FOOD:
         others -= {Subject.RESTAURANT}
@@ -202,7 +202,7 @@ def _names_its_subject(subject: Subject) -> CheckConstraint:
 
 
 def _needs_its_argument(argument: Argument) -> CheckConstraint:
-    """The actions that take it say it, in its range, and no other does."""
+    """A CHECK that exactly the actions with this argument have it, in its range."""
     takers = [action for action, kind in ACTIONS.items() if kind.argument == argument]
     column, scope = argument.column, f"{argument.least} AND {argument.most}"
     needs = (

@@ -1,4 +1,4 @@
-"""The unfinished rows of the outbox as they are read, each question by an index, and the clock that their times are by.
+"""Reads unfinished outbox rows by indexes, and corrects their times by the server's clock.
 
 Rules of this file:
 - Whatever asks for rows says `unfinished` in the very words of the index (store.tables). In other words, or with a
@@ -6,8 +6,8 @@ Rules of this file:
 - `claim` says which rows are there and held by another session, beside the ones that it holds for this transaction. A
   row that is held and one that is gone both come back empty, and to take the first for the second would forget it.
 - A server writes created_utc by its own clock, and a row expires by ours. So the two are compared with each reading
-  (`ServerClock`) and the difference is added; what is less than CLOCK_PLAY is the round trip's and changes nothing, or a
-  row that was read twice would seem to have changed.
+  (`ServerClock`) and the difference is added; what is less than CLOCK_PLAY is the round trip's and changes nothing, or
+  a row that was read twice would seem to have changed.
 - What a POS wrote is not to be trusted. A row that cannot be read is named by its id, and the others are read all the
   same.
 - A claim reads in one statement what it is decided by: the row, its order, and which other rows the order has.
@@ -84,8 +84,8 @@ _OF_ORDER = (
     .label("of_order")
 )
 _CLAIMED = _THESE.add_columns(_OF_ORDER)
-# PostgreSQL holds the rows of one table of a join. MariaDB would hold the orders', too, and leave out what a POS holds of
-# them: there the rows are held first.
+# PostgreSQL holds the rows of one table of a join. MariaDB would hold the orders', too, and leave out what a POS holds
+# of them: there the rows are held first.
 _CLAIMED_AND_HELD = _CLAIMED.with_for_update(of=actions, skip_locked=True, key_share=True)
 _THERE = select(actions.c.id).where(unfinished, _WANTED)
 _FINISHED_ATTEMPTS = (
@@ -106,7 +106,7 @@ CLOCK_PLAY = timedelta(milliseconds=250)
 
 @dataclass(slots=True)
 class Found:
-    """Rows that were read, and the ids of those that cannot be. Times are by the caller's clock."""
+    """The rows that were read, and the ids of unreadable ones. Times are by the caller's clock."""
 
     rows: list[OutboxRow] = field(default_factory=list)
     unreadable: list[int] = field(default_factory=list)
@@ -118,47 +118,50 @@ class Found:
 
 
 class ServerClock:
-    """How far the clock that writes created_utc is behind ours. Small changes are the round trip's, and count for none."""
+    """The difference between the server's clock and ours.
+
+    Small changes are ignored, as they come from the round trip.
+    """
 
     def __init__(self) -> None:
         self.behind = timedelta()
 
     def saw(self, asked: datetime | None, now: datetime) -> timedelta:
-        """What has to be added to the server's times; `asked`: what it was there at `now`."""
+        """The correction of the server's times. `asked`: the server's time at `now`."""
         if asked is not None and abs(now - asked - self.behind) > CLOCK_PLAY:
             self.behind = now - asked
         return self.behind
 
 
 def read_unfinished(connection: Connection, *, sending_only: bool = False) -> tuple[list[OutboxRow], list[int]]:
-    """Every row that waits, is on the wire or is unresolved, by id; and the ids of rows that cannot be read."""
+    """All unfinished rows by id, and the ids of unreadable ones."""
     found = _read(connection.execute(_SENDING if sending_only else _UNFINISHED), timedelta())
     return found.rows, found.unreadable
 
 
 def newest(connection: Connection, clock: ServerClock, now: datetime) -> Found:
-    """The waiting rows with the highest ids, FIRST_PAGE of them. Where an index is partial, unresolved ones among them."""
+    """The FIRST_PAGE waiting rows with the highest ids; with partial indexes also unresolved rows."""
     query = _NEWEST if of(connection.dialect.name).partial_indexes else _NEWEST_PENDING
     return _timed(connection, query, {}, clock, now)
 
 
 def above(connection: Connection, row_id: int, clock: ServerClock, now: datetime, page: int = PAGE) -> Found:
-    """The unfinished rows with the lowest ids above that one, a page of them."""
+    """A page of unfinished rows above this id, the lowest ids first."""
     return _timed(connection, _ABOVE_BY_SIZE[page], {"above": row_id}, clock, now)
 
 
 def these(connection: Connection, ids: Sequence[int], clock: ServerClock, now: datetime) -> Found:
-    """Of these rows the unfinished ones."""
+    """The unfinished ones of these rows."""
     return _timed(connection, _THESE, {"wanted": ids}, clock, now)
 
 
 def asked_back(connection: Connection, clock: ServerClock, now: datetime) -> Found:
-    """The unfinished rows that the POS wants back."""
+    """The unfinished rows that the POS wants to withdraw."""
     return _timed(connection, _ASKED_BACK, {}, clock, now)
 
 
 def claim(connection: Connection, ids: Sequence[int], clock: ServerClock, now: datetime) -> tuple[Found, set[int]]:
-    """These rows as they are now, locked for this transaction; and the ids of those that another session holds."""
+    """Lock and read these rows. Returns them, and the ids of those that another session locks."""
     query, free = _CLAIMED_AND_HELD, set(ids)
     if not of(connection.dialect.name).arrays:
         query, free = _CLAIMED, lock(connection, ROW, ids)
@@ -188,7 +191,7 @@ def _read(rows: Iterable[Any], behind: timedelta) -> Found:
         found.highest = row.id if found.highest is None else max(found.highest, row.id)
         try:
             found.rows.append(_row(row, behind))
-        except (ValueError, OverflowError):  # a word or a time that the constraints should have refused
+        except (ValueError, OverflowError):  # a value that the constraints should have refused
             found.unreadable.append(row.id)
     return found
 
@@ -217,7 +220,7 @@ def _row(row: Any, behind: timedelta) -> OutboxRow:
 
 
 def _shared(text: Any) -> Any:
-    """Of a hundred thousand rows nearly all have the same few words here: each is kept once."""
+    """Intern a text, because a hundred thousand rows share few values."""
     return intern(text) if type(text) is str else text  # a POS may have written anything
 
 
@@ -237,7 +240,7 @@ def histories(connection: Connection, ids: Iterable[int]) -> dict[int, list[Atte
 
 
 def unfinished_attempts(connection: Connection) -> list[tuple[int, int]]:
-    """(row, attempt) of what was on the wire when the program last stopped without a word."""
+    """(row, attempt) of attempts without an end: on the wire now, or when the program crashed."""
     waiting = select(actions.c.id).where(unfinished)  # no join: SQLite would begin with all attempts
     rows = connection.execute(
         select(attempts.c.action_id, attempts.c.attempt).where(

@@ -1,6 +1,6 @@
-"""Threads for what waits for a database, so that the event loop never does, and for what asyncio gives to threads.
+"""Worker threads for the database and for other blocking calls, so that the event loop never waits.
 
-They are daemon threads all of them: one that hangs in a server's silence, or in a name server's, is left to the process.
+All are daemon threads: one that hangs, in the database or in DNS, does not keep the process from ending.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ DETACHED = "db-detached"
 
 
 class Workers:
-    """Threads over one queue. Urgent work overtakes what waits; within a class, first come, first served."""
+    """Threads with one queue. Urgent work goes first; within a class, first come, first served."""
 
     def __init__(self, threads: int, name: str) -> None:
         self._queue: queue.PriorityQueue[tuple[int, int, Future[Any] | None, Callable[[], Any]]] = queue.PriorityQueue()
@@ -34,7 +34,7 @@ class Workers:
             thread.start()
 
     async def submit(self, call: Callable[[], T], *, urgent: bool) -> T:
-        """What `call` returns or raises. Raises Over when no thread is left that would do it."""
+        """Run `call` in a thread, and return its result. Raises Over after `close`."""
         if self._is_closed:
             raise Over("net.stopping")
         future = _running()
@@ -50,7 +50,7 @@ class Workers:
             del future, call  # and what it was called with: a list can be 32 MB
 
     def close(self, *, wait: bool = True) -> None:
-        """End them, once what was submitted is done; wait `LEAVE_WITHIN_S` at most."""
+        """End the threads after their submitted work; wait at most LEAVE_WITHIN_S."""
         self._is_closed = True
         for _ in self._threads:
             self._queue.put((2, next(self._order), None, lambda: None))
@@ -61,7 +61,7 @@ class Workers:
 
 
 def _running() -> "Future[Any]":
-    """One that a cancelled caller does not cancel: the work is done all the same."""
+    """A future that a cancelled caller does not cancel, because the work is still done."""
     future: Future[Any] = Future()
     future.set_running_or_notify_cancel()
     return future
@@ -70,12 +70,12 @@ def _running() -> "Future[Any]":
 def _fulfil(future: "Future[T]", call: Callable[[], T]) -> None:
     try:
         future.set_result(call())
-    except BaseException as error:  # noqa: BLE001 - it belongs to the caller, whatever it is
+    except BaseException as error:  # noqa: BLE001 - raised in the caller
         future.set_exception(error)
 
 
 class LeftBehind(ThreadPoolExecutor):
-    """A loop's default executor, in which getaddrinfo hangs: a thread for each call, and no end waits for one."""
+    """A default executor for the event loop: a thread for each call (getaddrinfo may hang), and no wait at the end."""
 
     def submit(self, call: Callable[..., T], /, *args: Any, **named: Any) -> "Future[T]":
         future = _running()
@@ -88,7 +88,7 @@ class LeftBehind(ThreadPoolExecutor):
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:
-    """As asyncio.run, which would wait for the resolver of names for as long as that takes."""
+    """Like asyncio.run, but without waiting for DNS at the end."""
 
     async def run() -> T:
         asyncio.get_running_loop().set_default_executor(_left_behind)
@@ -98,10 +98,7 @@ def run(main: Coroutine[Any, Any, T]) -> T:
 
 
 def settle() -> None:
-    """Before the program ends: a moment for threads that were left behind, to come to where they wait for a server.
-
-    One that is in the middle of an import then would have the interpreter abort.
-    """
+    """Wait briefly before the program ends: a thread in the middle of an import would make the interpreter abort."""
     clock = SystemClock()
     over = clock.monotonic() + SETTLE_WITHIN_S
     for thread in threading.enumerate():
@@ -110,9 +107,9 @@ def settle() -> None:
 
 
 async def detached(call: Callable[[], T], *, unwanted: Callable[[T], object] | None = None) -> T:
-    """Run `call` in a thread of its own, which is left behind when the caller is cancelled or the program ends.
+    """Run `call` in a separate thread, which is abandoned if the caller is cancelled or the program ends.
 
-    `unwanted` is given the result that comes when its caller waits no more.
+    `unwanted` gets the result if the caller no longer waits.
     """
     future = _left_behind.submit(call)
     try:

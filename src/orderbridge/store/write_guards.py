@@ -1,7 +1,7 @@
-"""What a POS may do: read all but the tokens and sealed secrets, and write the columns that are its own.
+"""Limits the POS to reading (except tokens and encrypted secrets) and to writing its own columns.
 
-On servers as GRANT statements. SQLite has none: there triggers refuse the rest, and their message names the table, what was
-refused, and what to do instead.
+On servers these are GRANT statements. On SQLite triggers refuse other writes; their messages name the table, the
+refused statement and the remedy.
 """
 
 from collections.abc import Iterator
@@ -98,13 +98,13 @@ def on_table(table: Table, dialect: Dialect) -> Iterator[str]:
 
 
 def _for_everybody(dialect: Dialect) -> Iterator[str]:
-    """Those that hold in our transactions, too."""
+    """The triggers that also apply to our transactions."""
     yield from dialect.refuse("delivery_actions_insert", actions.name, "BEFORE INSERT", _FILLED_IN, _NOT_YOURS)
     yield from dialect.refuse("delivery_actions_update", actions.name, _CHANGE, _CHANGED, KEPT)
 
 
 def _on_inserted(dialect: Dialect) -> Iterator[str]:
-    """Of the one table in which a POS inserts."""
+    """The triggers for the POS's INSERT."""
     name, by_hand = actions.name, _BY_HAND.format(now=dialect.utc_now)
     yield from _keep(dialect, name, "BEFORE INSERT", _BY_ITSELF, condition=by_hand)
     yield from _keep(dialect, name, "AFTER INSERT", _REPLACED, label="replace", condition=dialect.replaced)
@@ -124,7 +124,7 @@ def on_version(dialect: Dialect) -> Iterator[str]:
 
 
 def gone(connection: Connection) -> dict[str, str]:
-    """The triggers of ours that were dropped by hand, with the statement that makes them anew."""
+    """Our triggers that were dropped by hand, with the statements to create them."""
     dialect = of(connection.dialect.name)
     if not dialect.guards:
         return {}
@@ -136,7 +136,7 @@ def gone(connection: Connection) -> dict[str, str]:
 
 
 def is_held_open(connection: Connection) -> bool:
-    """Whether the guard was opened by hand, so that every program may write. Only what is committed tells: in a transaction of ours it is open."""
+    """Whether the guard was left open by hand, so that every program may write. Only the committed value counts."""
     table = of(connection.dialect.name).guard
     if table is None or not inspect(connection).has_table(table):
         return False

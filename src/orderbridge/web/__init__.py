@@ -1,1 +1,1 @@
-"""What the daemon shows over HTTP: `listening` is light, and loads the others where something listens."""
+"""The daemon's web server. `listening` loads the other modules only if an address is configured."""

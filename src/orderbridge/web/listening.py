@@ -1,9 +1,8 @@
-"""Listens at `[web] listen`: opens, changes and closes the address while the daemon works, with the board's certificate.
+"""Opens and closes the web server at `[web] listen`, also after a reload, with the board's certificate.
 
-- Orders come first. An address that is taken, or is not this machine's, is logged once and tried again; nothing waits
-  for it.
-- With "" nothing is loaded: Starlette, uvicorn and prometheus-client are imported only to listen.
-- The same address stays open over a reload. Another one is opened when the old one is closed.
+- An address that cannot be opened is logged once and tried again; the daemon does not wait for it.
+- Starlette, uvicorn and prometheus-client are imported only if an address is configured.
+- An unchanged address stays open during a reload. A new one is opened after the old one is closed.
 """
 
 import asyncio
@@ -50,7 +49,7 @@ class Pages(Protocol):
 
 
 class Watched(Protocol):
-    """The process: the daemon at work, or one that waits for another. No method asks the database or waits."""
+    """The state of the process for the web server. No method waits or uses the database."""
 
     def hung(self) -> str | None:
         """What hangs, so that a restart would help; None: nothing does."""
@@ -66,7 +65,7 @@ class Watched(Protocol):
 
 
 class Listening:
-    """Serves what `watched` shows at the configured address."""
+    """Serves the state of `watched` at the configured address."""
 
     def __init__(self, watched: Watched, wanted: config.Web) -> None:
         self._watched = watched
@@ -78,7 +77,7 @@ class Listening:
         self._page = Page()
 
     def use(self, wanted: config.Web) -> None:
-        """From now on this is the configuration."""
+        """Use a new configuration."""
         self._wanted = wanted
         self._changed.set()
 
@@ -89,7 +88,7 @@ class Listening:
 
     @property
     def page(self) -> Page:
-        """What is served, for the check of health."""
+        """The state of the page, for the health check."""
         return self._page
 
     async def run(self) -> None:
@@ -139,7 +138,7 @@ class Listening:
         self._server, self._served, self._tls = None, None, None
 
     def _fail(self, error: str, *, of_certificate: bool = False, reason: str = "") -> None:
-        """Log it once. A page that is served goes on with the certificate that it has."""
+        """Log a failure once. A page that is served keeps its certificate."""
         is_served, has_board, before = self._server is not None, self._wanted.board != "off", self._page
         code = Code.CERTIFICATE_REFUSED if of_certificate or is_served else Code.PAGE_NOT_SERVED
         since = before.since or SystemClock().now()
@@ -151,13 +150,13 @@ class Listening:
 
 
 async def _addresses(host: str, port: int) -> list[str]:
-    """The addresses of a name, found in a thread for which a stop does not wait."""
+    """The addresses of a name, looked up in a thread that a stop does not wait for."""
     found = await detached(partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE))
     return list(dict.fromkeys(str(address[0]) for *_, address in found))
 
 
 def _place(wanted: config.Web) -> tuple[object, ...]:
-    """What cannot be changed while we listen."""
+    """The settings that need a new server."""
     return wanted.listen, wanted.board != "off", wanted.certificate is not None
 
 
@@ -197,7 +196,7 @@ def _load_pair(into: ssl.SSLContext, wanted: config.Web) -> None:
 
 
 def certificate_end(wanted: config.Web) -> datetime | None:
-    """When browsers trust it no more; None: there is none, or it cannot be read."""
+    """The expiry of the certificate; None if there is none, or it is unreadable."""
     from cryptography import x509  # noqa: PLC0415 - only where there is a certificate
 
     if wanted.certificate is None:

@@ -6,8 +6,8 @@ object of uvicorn's protocol for each connection.
 Limits:
 - A connection ends `LIFE_S` after it began, so that a slow client holds nothing up. Only a stream of an extension goes
   on; the extension counts those.
-- At most `MOST` connections are open. One more ends the oldest, so that one client cannot shut out the others. A
-  connection in its TLS handshake counts, too; asyncio reports it only afterwards.
+- At most `MAX_CONNECTIONS` connections are open. One more ends the oldest, so that one client cannot shut out the
+  others. A connection in its TLS handshake counts, too; asyncio reports it only afterwards.
 - When the server closes, all connections are cut off at once.
 """
 
@@ -29,7 +29,7 @@ from orderbridge.web.routes import application
 
 LIFE_S = 30.0
 HANDSHAKE_S = 5.0
-MOST = 64
+MAX_CONNECTIONS = 64
 KEEP_ALIVE_S = 20  # a scrape every 15 s uses the same connection again
 HEAD_BYTES = 16 * 1024
 BACKLOG = 128
@@ -106,7 +106,7 @@ class Server:
     def admit(self, one: "_Connection | _Handshake") -> None:
         """Count one more connection; the oldest ends when there are too many."""
         self.opened[one] = None
-        if len(self.opened) > MOST:
+        if len(self.opened) > MAX_CONNECTIONS:
             oldest = next(iter(self.opened))
             del self.opened[oldest]
             oldest.transport.abort()

@@ -1,4 +1,4 @@
-"""`accounts import`: many accounts at once, all of them or none, from CSV, as spreadsheets write it, or JSON Lines.
+"""`accounts import` adds many accounts from a CSV or JSON Lines file, either all or none.
 
 Rules of this file:
 - No message quotes a line: it may hold a secret.
@@ -42,7 +42,7 @@ UTF16 = (b"\xff\xfe", b"\xfe\xff")
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One account's values, or what is wrong with the line. `number`: where it begins, from 1."""
+    """One account's values, or the error of the line. `number`: its first line, from 1."""
 
     number: int
     values: dict[str, Any]
@@ -50,7 +50,7 @@ class Line:
 
 
 def lines(data: bytes) -> list[Line]:
-    """All lines that say something. Raises ConfigError where the file as a whole cannot be read."""
+    """All lines with values. Raises ConfigError if the file cannot be read."""
     text = _text(data)
     first = text.lstrip()[:1]
     if not first:
@@ -122,7 +122,7 @@ def _first_line(text: str) -> str:
 
 
 def _columns(cells: list[str], number: int) -> list[str]:
-    """The head. Raises ConfigError where it is none: then each line would be wrong."""
+    """The columns of the header. Raises ConfigError if it is wrong."""
     columns = [cell.lower() for cell in cells]
     while columns and not columns[-1]:  # a spreadsheet's empty columns behind
         columns.pop()
@@ -146,7 +146,7 @@ def _csv_line(number: int, columns: list[str], cells: list[str]) -> Line:
     return Line(number, values)
 
 
-MOST_SHOWN = 50  # wrong lines on the screen; --json has them all
+MAX_SHOWN = 50  # wrong lines that are printed; --json has all
 
 
 @dataclass(slots=True)
@@ -245,10 +245,10 @@ def _tell(found: _Found, done: "Put", *, skip_wrong: bool, machine: bool) -> Non
     if machine:
         show_json({"added": done.added, "altered": done.altered, "unchanged": done.unchanged, "wrong": wrong})
         return
-    for one in wrong[:MOST_SHOWN]:
+    for one in wrong[:MAX_SHOWN]:
         click.echo(say("import.line", **one), err=True)
-    if len(wrong) > MOST_SHOWN:
-        click.echo(say("import.more", count=len(wrong) - MOST_SHOWN), err=True)
+    if len(wrong) > MAX_SHOWN:
+        click.echo(say("import.more", count=len(wrong) - MAX_SHOWN), err=True)
     if wrong and not skip_wrong:
         click.echo(say("import.nothing", count=len(wrong)), err=True)
         return

@@ -1,7 +1,7 @@
-"""`orderbridge status --branches`: a line for each branch that is not well, the worst first, of a fleet of any size.
+"""`orderbridge status --branches` shows one line for each branch with a problem, the worst first.
 
-It reads what the daemons have written, so any process can say it, whichever replica works for a branch. An account has a
-lamp once a daemon works for it. One without is dark: as a rule it is new, or no daemon works at all.
+It reads what the daemons wrote to the database. An account has a lamp once a daemon works for it. Without one it is
+dark: usually it is new, or no daemon works.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

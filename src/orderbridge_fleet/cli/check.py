@@ -1,4 +1,4 @@
-"""What `check` finds in a fleet: whether replicas can share the database, the accounts in it, and who has which share."""
+"""The probes of `check` for a fleet: whether replicas can share the database, the accounts, and the replicas' shares."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing

@@ -1,4 +1,4 @@
-"""What the commands on accounts in the database share: the master keys, those accounts, and what they refuse."""
+"""What the commands for accounts in the database share: the master keys, the accounts, and checks."""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
@@ -37,7 +37,10 @@ def made(settings: "Settings", values: dict[str, Any]) -> "Account":
 
 
 def clash(settings: "Settings", account: "Account") -> Message | None:
-    """Why it cannot stand beside the accounts of the file. The very same may: it moves, and the file counts till then."""
+    """Why it cannot stand beside the accounts of the file.
+
+    The very same may: it moves, and the file counts till then.
+    """
     for one in settings.accounts:
         if (one.name, one.fingerprint) == (account.name, account.fingerprint):
             return None

@@ -1,12 +1,12 @@
-"""`accounts cooldown`: whose cooldown is it, each account's own, its application's or this address's?
+"""`accounts cooldown` finds out whether a cooldown belongs to an account, to its application or to this address.
 
-Up to three accounts are asked for their orders, one straight after the other. An OK straight after an OK: these two share
-none. A 429 straight after an OK: they may share one, or a stranger polls with the second one's credential; so it counts
-when it comes again with the two the other way round, a cooldown later.
+It polls up to three accounts, one right after another. An OK right after an OK means that the two do not share a
+cooldown. A 429 right after an OK may mean a shared cooldown, or another program that uses the second credential. So it
+counts only if it occurs again in the reverse order, a cooldown later.
 
-It loses no order: what comes is neither stored nor acknowledged, so that the next poll delivers it again. It respects
-each account's cooldown, and notes its own in the database: the daemon that starts next respects those. Neither a daemon
-nor a replica works meanwhile, because this command holds the right to work.
+No order is lost: the delivered orders are neither stored nor acknowledged, and the next poll delivers them again. All
+cooldowns are kept and noted in the database, for the next daemon. No daemon or replica works meanwhile, because this
+command holds the leader lock.
 """
 
 import asyncio
@@ -63,7 +63,10 @@ class Asked:
 
 
 def choose(accounts: Iterable["config.Account"]) -> Asked | None:
-    """Two of one application and one of another tell most; no more are read than it takes. None: no two tell anything."""
+    """Two of one application and one of another tell most; no more are read than it takes.
+
+    None: no two tell anything.
+    """
     by_application: dict[str, list[config.Account]] = {}
     for account in accounts:
         by_application.setdefault(account.application, []).append(account)

@@ -1,13 +1,13 @@
-"""The SQLite file under a Database: still the one at its path, and locked by one daemon alone (promises 1 and 3).
+"""The SQLite file of a Database: detects its loss or replacement, and holds the daemon's lock (promises 1 and 3).
 
-A file that was removed, moved or replaced lives on as long as it is open. Everything would go on working, and what is
-acknowledged then stands in a file that no program will ever open. So device and inode of the path are compared with those
-of the open file around each transaction, and those of its -wal and -shm, in which the newest commits are. What is written over
-the file in place has the same inode: then its pages are compared (below).
+A file that was removed, moved or replaced continues to exist while it is open. Writes would succeed, but acknowledged
+orders would be in a file that no program can open again. So around each transaction the device and inode of the path
+are compared with those of the open file, and those of -wal and -shm, which hold the newest commits. If the file was
+overwritten in place, its inode is unchanged; then its pages are compared (below).
 
-Of each file this process has one descriptor besides SQLite's own, and it is not closed while a Database has the file
-open: closing any descriptor of a file ends all POSIX locks of the process on it, SQLite's among them. The next program
-that closes the file would be taken for the last one, and remove the -wal that we are still writing to.
+This process keeps one descriptor of each file open besides SQLite's own, as long as a Database uses the file. Closing
+any descriptor of a file would release all POSIX locks of the process on it, including SQLite's. Another program would
+then take itself for the last user when closing the file, and remove the -wal that we are writing to.
 """
 
 import ctypes
@@ -30,35 +30,35 @@ from orderbridge.mounts import give_to_owner_of
 Identity = tuple[int, int]  # device and inode
 
 BESIDE = ("-wal", "-shm")  # SQLite gives them the file's own mode
-OVERWRITTEN = "-overwritten"  # beside the file: the salts of the -wal that does not belong to it any more
+OVERWRITTEN = "-overwritten"  # a file with the salts of the -wal that no longer belongs to the database
 WAL_SALTS = slice(16, 24)
 SHARED_BYTE = 128  # of the -shm, SQLite's "dead man switch"
-NEW_FILE = 0o660  # less umask: customers' data, for this user and the group of the POS
+NEW_FILE = 0o660  # minus umask: for this user and the POS's group
 
 
 @dataclass(slots=True)
 class _Open:
-    """A file that this process has open. The lock is the descriptor's, so who of us holds it is noted here."""
+    """A file that this process has open, with the users of its lock, which belongs to the descriptor."""
 
     descriptor: int
     users: int = 0
     holder: object | None = None
 
 
-_guard = threading.RLock()  # a connection that is collected as garbage closes wherever the thread is just then
+_guard = threading.RLock()  # reentrant, because garbage collection may close a connection at any point
 _files: dict[Identity, _Open] = {}
 
 
 def salts(path: str) -> bytes:
-    """What only this -wal has, as long as no other one has begun in its place."""
+    """The salts in the header, which identify this -wal."""
     with Path(path + "-wal").open("rb") as file:
         return file.read(WAL_SALTS.stop)[WAL_SALTS]
 
 
 class SqliteFile:
-    """Made before SQLite opens the file. One that is not there yet is made, by the umask's rules.
+    """An open SQLite file. It must be made before SQLite opens the file. Raises OSError.
 
-    (SQLite itself would keep a POS of the same group from writing to it.) Raises OSError when it cannot be opened.
+    A missing file is created here, because SQLite would not let the POS's group write to it.
     """
 
     def __init__(self, path: str) -> None:
@@ -69,11 +69,11 @@ class SqliteFile:
         self._connections = 0
         self._expected = {"": self.identity}  # by suffix
         self._pages = Pages(self.path + "-wal")
-        self._shm: int | None = None  # SQLite's own descriptor: to close one of ours would end its locks
+        self._shm: int | None = None  # SQLite's descriptor: closing one of ours would release its locks
         self._is_overwritten = False
 
     def watch(self, engine: Engine) -> None:
-        """Check before SQLite opens the file. As long as it has it open, -wal and -shm stay the same files, too."""
+        """Check the file before SQLite opens it. While it is open, -wal and -shm must stay the same files, too."""
         event.listen(engine, "do_connect", lambda *_: self.check())
         event.listen(engine, "connect", lambda *_: self._count(1))
         event.listen(engine, "close", lambda *_: self._count(-1))
@@ -81,11 +81,11 @@ class SqliteFile:
     def _count(self, more: int) -> None:
         with _guard:
             self._connections += more
-            if self._connections == 0:  # the last one takes them away
+            if self._connections == 0:  # the last connection removes them
                 self._expected = {"": self.identity}
 
     def check(self) -> None:
-        """Raise FileLost when the path does not lead to the open file any more."""
+        """Raise FileLost if the path no longer leads to the open file."""
         for suffix in ("", *BESIDE) if self._connections else ("",):
             found = _identity(self.path + suffix if suffix else self._named)
             with _guard:
@@ -102,7 +102,7 @@ class SqliteFile:
             raise FileLost("database.file_overwritten", file=self._named)
 
     def _find_shm(self) -> int | None:
-        """None where SQLite has not opened it yet, or the system does not say which files are open."""
+        """SQLite's descriptor of the -shm; None if it is not open yet or cannot be found."""
         wanted = self._expected.get("-shm")
         if wanted is None:
             return None
@@ -113,18 +113,17 @@ class SqliteFile:
         return self._shm
 
     def _keep_wal(self) -> None:
-        """The newest orders are in it: neither the end of this process nor its next start may write it into the file."""
+        """Keep the -wal with the newest orders from being written into an overwritten file."""
         with suppress(OSError):
             Path(self.path + OVERWRITTEN).write_bytes(salts(self.path))
         with suppress(sqlite3.Error):
-            # As long as one connection has the file open, none of the others is the last, who would do that. So one is
-            # never closed, not even by the interpreter's end.
+            # The last connection that closes would do that. So one is never closed, not even at exit.
             connection = sqlite3.connect(self.path, timeout=0)
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
             connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
 
     def lock(self) -> bool:
-        """Take the lock on the file itself, which its holder's death ends. False: another daemon has it."""
+        """Take the lock on the file, which ends with its process. Returns False if another daemon holds it."""
         self.check()
         with _guard:
             file = _files[self.identity]
@@ -137,13 +136,13 @@ class SqliteFile:
             except OSError as error:
                 raise StoreError("database.no_locks", path=self.path, reason=error.strerror) from error
             file.holder = self
-            file.users += 1  # the lock outlives its Database over a reload
+            file.users += 1  # the lock survives a reload
             return True
 
     def is_locked(self) -> bool:
-        """Whether a daemon works on it, in whatever container: the list of locks in /proc has this one's alone.
+        """Whether a daemon holds the file, also in another container, whose locks /proc does not show.
 
-        The kernel tells by being asked for the lock. A daemon that asks in that very moment tries again.
+        This tries to take the lock. A daemon that fails to take it at this moment tries again.
         """
         with _guard:
             file = _files[self.identity]
@@ -151,13 +150,13 @@ class SqliteFile:
                 return True
             try:
                 fcntl.flock(file.descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except OSError:  # it is taken, or there are no locks: then it is unknown
+            except OSError:  # it is held, or locks are not supported
                 return True
             fcntl.flock(file.descriptor, fcntl.LOCK_UN)
             return False
 
     def unlock(self) -> None:
-        """Give the lock back, if it is ours."""
+        """Release the lock, if we hold it."""
         with _guard:
             file = _files.get(self.identity)
             if file is not None and file.holder is self:
@@ -166,20 +165,20 @@ class SqliteFile:
                 _leave(self.identity)
 
     def log_size(self) -> int:
-        """Bytes of its -wal."""
+        """The size of its -wal in bytes."""
         with suppress(OSError):
             return Path(f"{self.path}-wal").stat().st_size
         return 0
 
     def close(self) -> None:
-        """After SQLite's own connections."""
+        """Close the file, after SQLite's connections."""
         if not self._is_closed:
             self._is_closed = True
             _leave(self.identity)
 
 
 def is_open(path: str) -> bool:
-    """Whether a program has the file open in WAL mode, idle or not: each keeps a shared lock on this byte of the -shm."""
+    """Whether a program has the file open in WAL mode: each holds a shared lock on a byte of the -shm."""
     try:
         with Path(f"{path}-shm").open("r+b") as shared:
             fcntl.lockf(shared, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, SHARED_BYTE)
@@ -200,7 +199,7 @@ def _enter(path: str) -> Identity:
             if is_new:
                 give_to_owner_of(Path(path).parent, descriptor)
             identity = found.st_dev, found.st_ino
-            _files.setdefault(identity, _Open(descriptor))  # not ours when two were swapped just now: left open, then
+            _files.setdefault(identity, _Open(descriptor))  # if files were swapped just now, the descriptor stays open
         _files[identity].users += 1
         return identity
 
@@ -214,7 +213,7 @@ def _leave(identity: Identity) -> None:
 
 
 def _identity(file: str | int) -> Identity | None:
-    """Of a path or a descriptor; None when nothing is there."""
+    """The identity of a path or a descriptor; None if it does not exist."""
     try:
         found = os.stat(file)  # noqa: PTH116 - three times a transaction: to parse the path would take longer
     except OSError:
@@ -223,18 +222,19 @@ def _identity(file: str | int) -> Identity | None:
 
 
 # ---- pages -----------------------------------------------------------------------------------------------------------
-# Whether the file was written into past SQLite, as `cp backup.db pos.db` does: the inode stays the same.
+# Detects that the file was overwritten without SQLite, for example by `cp backup.db pos.db`, which keeps the inode.
 #
-# While a connection is open, only checkpoints write into the file, and all they write are pages of the -wal:
+# While a connection is open, only checkpoints write to the file, and only pages from the -wal:
 #
-# - A checkpoint copies of each page the newest frame that it may, and then notes in the -shm how far it has come (`copied`).
-#   So a page whose frames were all copied is the newest of them. Any other one is what it was when that -wal began, or one
-#   of its frames. (How far a checkpoint is going to come, an SQLite before 3.12 does not note, and a till may have one.)
-# - A copy that was put over the file lacks something that was copied, or holds what is in no frame.
+# - A checkpoint copies of each page the newest frame that it may, and then notes in the -shm how far it has come
+# (`copied`).   So a page whose frames were all copied is the newest of them. Any other one is what it was when that
+# -wal began, or one
+#   of its frames. (How far a checkpoint is going to come, an SQLite before 3.12 does not note, and a till may have
+# one.) - A copy that was put over the file lacks something that was copied, or holds what is in no frame.
 #
-# Pages are compared when the file has another time or size than before: those that were copied, those that are written all
-# the time, and some spread over the file. A VACUUM, a backup, and a till that is killed in the middle of a checkpoint keep
-# to the rule. The layouts are those of SQLite's "WAL-mode File Format".
+# Pages are compared when the file has another time or size than before: those that were copied, those that are written
+# all the time, and some spread over the file. A VACUUM, a backup, and a till that is killed in the middle of a
+# checkpoint keep to the rule. The layouts are those of SQLite's "WAL-mode File Format".
 
 WAL_HEAD = 32  # bytes
 FRAME_HEAD = 24
@@ -252,7 +252,7 @@ Key = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class _Wal:
-    """What the -shm says of the -wal. One with other `salts` began when the former one was copied whole."""
+    """The state of the -wal by the -shm. Other `salts` mean a new -wal, after the former one was copied completely."""
 
     salts: bytes
     page_size: int
@@ -261,17 +261,17 @@ class _Wal:
 
 
 class Pages:
-    """Of one file and its -wal."""
+    """The pages of one file and its -wal."""
 
     def __init__(self, wal: str) -> None:
         self._wal = wal
-        self._key: Key | None = None  # of the file when it was compared last
+        self._key: Key | None = None  # the file's state at the last comparison
         self._salts = b""
         self._frames = 0
         self._known: dict[int, int] = {}  # hashes of pages of the file
 
     def are_foreign(self, main: int, shm: int) -> bool:
-        """Whether a page is none that SQLite has written. `main`, `shm`: descriptors, which stay open."""
+        """Whether the file has a page that SQLite did not write. `main`, `shm`: descriptors, which stay open."""
         for number in range(COMPARISONS):
             if number:
                 threading.Event().wait(BETWEEN_S)
@@ -284,7 +284,7 @@ class Pages:
         if wal is None:
             return False
         if key == self._key:
-            # The file is what it was when another -wal began.
+            # A new -wal: note the file's pages.
             self._salts, grown = wal.salts, wal.frames - self._frames
             if 0 <= grown < COMPARE_AGAIN:
                 return False
@@ -294,8 +294,8 @@ class Pages:
         except OSError:
             return False
         if _state(shm) != wal or _key(main) != key:
-            return False  # a checkpoint came in between: the next check compares what it has made
-        # What is written a moment later may get the same time: then it is compared once more.
+            return False  # a checkpoint ran meanwhile; the next check compares again
+        # A later write may have the same time, so a recent file is compared again.
         is_recent = abs(SystemClock().now().timestamp() * 1e9 - key[0]) < RECENT_NS
         self._key = None if is_recent or is_foreign else key
         if not is_foreign:
@@ -339,13 +339,13 @@ def _key(main: int) -> Key:
 
 
 def _state(shm: int) -> _Wal | None:
-    """None while there is nothing in it."""
+    """The state; None while the -shm is empty."""
     head = os.pread(shm, SHM_HEAD, 0)
     if len(head) < SHM_HEAD or not head[12]:
         return None
     page_size, frames = struct.unpack_from("=HI", head, 14)
     copied = struct.unpack_from("=I", head, 96)[0]
     size = (page_size & 0xFE00) | ((page_size & 1) << 16)
-    if not size or copied > frames:  # another -wal is just beginning
+    if not size or copied > frames:  # a new -wal is beginning
         return None
     return _Wal(head[32:40], size, copied, frames)
