@@ -16,10 +16,18 @@ export const theme = () => stored("theme") ?? "auto";
 // Light or dark; auto: as the tablet is set.
 export function setTheme(name) {
   keep("theme", name);
-  document.documentElement.dataset.theme = name;
+  paintTheme();
 }
 
-document.documentElement.dataset.theme = theme();
+const isDark = matchMedia("(prefers-color-scheme: dark)");
+
+function paintTheme() {
+  const auto = isDark.matches ? "dark" : "light";
+  document.documentElement.dataset.theme = theme() === "auto" ? auto : theme();
+}
+
+isDark.addEventListener?.("change", paintTheme);
+paintTheme();
 
 export const language = () => chosen;
 export const locale = () => (chosen === "tr" ? "tr-TR" : "en-GB");

@@ -49,7 +49,8 @@ delete Navigator.prototype.wakeLock;
 REACH = """(card) => [card.offsetHeight, [...card.querySelectorAll("*")].filter((one) => one.scrollWidth > one.clientWidth + 1 && one.clientWidth).map((one) => one.className),
   Math.max(...[...card.querySelectorAll("button")].map((one) => one.getBoundingClientRect().bottom))]"""
 PARTS = "() => [...document.querySelector('.card').children].map((one) => one.className || one.tagName)"
-AT_REST = "() => document.getAnimations().every((one) => one.effect.getTiming().iterations > 1)"
+AT_REST = """() => !document.querySelector("button[aria-disabled=true]")
+  && document.getAnimations().every((one) => one.effect.getTiming().iterations > 1)"""
 AXE = "() => axe.run(document, { resultTypes: ['violations'] }).then((found) => found.violations.map((one) => [one.id, one.nodes.map((node) => node.html)]))"
 
 
@@ -228,12 +229,15 @@ async def test_sold_out_and_closed_from_the_board(counter: Counter, till: Till, 
     ]
 
 
-async def test_everybody_can_read_and_reach_every_screen_in_both_languages(counter: Counter, till: Till, world: World):
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_everybody_can_read_and_reach_every_screen_in_both_languages(
+    scheme: str, counter: Counter, till: Till, world: World
+):
     """axe finds nothing, what is tapped is large enough, nothing is cut off, and nothing comes from elsewhere."""
     from axe_playwright_python.base import AXE_FILE_PATH  # what carries axe-core
 
     order = await all_kinds(counter, till, world)
-    tablet = await counter.tablet()
+    tablet = await counter.tablet(color_scheme=scheme)
     await tablet.page.add_init_script(path=AXE_FILE_PATH)
     await tablet.open("status")
     await tablet.page.wait_for_selector("dl")
@@ -254,7 +258,9 @@ async def test_everybody_can_read_and_reach_every_screen_in_both_languages(count
     await tablet.page.wait_for_selector(".row")
     await sound_in_both(tablet)
     assert tablet.complaints == []
-    await a_stranger_can(counter, tablet, AXE_FILE_PATH)
+    grounds = {"light": "rgb(238, 240, 238)", "dark": "rgb(16, 19, 21)"}
+    assert await tablet.page.evaluate("() => getComputedStyle(document.body).backgroundColor") == grounds[scheme]
+    await a_stranger_can(counter, tablet, AXE_FILE_PATH, scheme)
 
 
 async def all_kinds(counter: Counter, till: Till, world: World) -> Order:
@@ -275,9 +281,9 @@ async def all_kinds(counter: Counter, till: Till, world: World) -> Order:
     return order
 
 
-async def a_stranger_can(counter: Counter, tablet: Tablet, axe: str) -> None:
+async def a_stranger_can(counter: Counter, tablet: Tablet, axe: str, scheme: str) -> None:
     """Pair a tablet, and turn the sound on. The language that was chosen stays."""
-    stranger = await counter.tablet()
+    stranger = await counter.tablet(color_scheme=scheme)
     await stranger.page.context.clear_cookies()
     await stranger.page.add_init_script(path=axe)
     await stranger.page.add_init_script(UNTOUCHED)
