@@ -32,11 +32,7 @@ def test_the_days_and_sizes_are_those_of_the_program():
         orders.records_days,
     }
     text = PAGE.rsplit("|\n\n", maxsplit=1)[-1]
-    for number in (
-        keys.MIN_RECORDS_DAYS,
-        retention.SWEEP,
-        erase.REWRITTEN_BYTES // 1024**2,
-    ):
+    for number in (keys.MIN_RECORDS_DAYS, retention.SWEEP, erase.REWRITTEN_BYTES // 1024**2):
         assert re.search(rf"\b{number}\b", text)
     assert retention.SUBSCRIBER == 10
     assert retention.SLACK.days == 2

@@ -54,18 +54,13 @@ def test_a_day_for_people(run, sold):
 def test_a_day_in_turkish(run, configure, sold):
     configure(document().replace('language = "en"', 'language = "tr"'))
     out = run("day", "01.03.2026").out
-    assert "teslim edilecek nakit" in out
-    assert "300,30" in out
-    assert "iptal" in out
+    assert [word for word in ("teslim edilecek nakit", "300,30", "iptal") if word not in out] == []
 
 
 def test_a_day_for_programs(run, sold):
     told = run("day", "2026-03-01", "--json").json
-    assert (told["date"], told["begin_utc"], told["end_utc"]) == (
-        "2026-03-01",
-        "2026-03-01 01:00:00.000",
-        "2026-03-02 01:00:00.000",
-    )
+    times = told["date"], told["begin_utc"], told["end_utc"]
+    assert times == ("2026-03-01", "2026-03-01 01:00:00.000", "2026-03-02 01:00:00.000")
     assert (told["total"]["cash"], told["total"]["orders"]) == ("300.3000", 6)
     assert sum(float(one["cash"]) for one in told["restaurants"]) == pytest.approx(300.30)
     assert [one["restaurant_name"] for one in told["restaurants"]] == ["Kadıköy Şubesi", "Moda"]
@@ -77,20 +72,17 @@ def test_the_cut_is_chosen(cut, orders, run, sold):
     assert run("day", "2026-03-01", "--cut", cut, "--json").json["total"]["orders"] == orders
 
 
-@pytest.mark.parametrize("wrong", [("yesterday",), ("2026-02-30",), ("2026-03-01", "--cut", "25:00")])
+@pytest.mark.parametrize(
+    "wrong", ["yesterday", "2026-02-30", "2026-03-01 --cut 25:00", "0001-01-01", "9999-12-31", "1999-12-31"]
+)
 def test_what_is_no_day_is_a_wrong_use(wrong, run, pos):
-    ended = run("day", *wrong)
+    ended = run("day", *wrong.split())
     assert (ended.code, ended.out) == (2, "")
 
 
 def test_a_day_without_orders_is_zeros(run, pos):
     ended = run("day")
     assert (ended.code, ended.out.count(" 0.00")) == (0, 4)
-
-
-@pytest.mark.parametrize("day", ["0001-01-01", "9999-12-31", "1999-12-31"])
-def test_a_day_of_no_year_of_ours_is_wrong_usage(day, run):
-    assert run("day", day).code == 2
 
 
 def test_the_audit_names_the_row_and_the_promise(run, pos):

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from tests.cli.shell import account, document
 from tests.cli.test_looking import ago, put_account
-from tests.store.samples import NOW_TEXT, key, put, put_action, put_document, put_order
+from tests.store.samples import key, put, put_action, put_document, put_order
 
 from orderbridge import __version__
 from orderbridge.cli import common
@@ -53,13 +53,7 @@ def test_an_account_is_told_with_what_it_has(run, pos):
     assert one["open"] == {"RECEIVED": 1, "CONFIRMED": 1}
     assert one["oldest_unanswered_utc"][:16] == ago(60)[:16]
     out = run("status").out
-    head, line = next(
-        (head, line)
-        for head, line in zip(out.splitlines(), out.splitlines()[1:], strict=False)
-        if head.startswith("account")
-    )
-    assert head.split("  ")[0] == "account"
-    assert re.search(r"kadikoy +ok +\d+ s ago +\d\d:\d\d:\d\d +2 +\d+ s ago +0", line)
+    assert re.search(r"\naccount  .*\nkadikoy +ok +\d+ s ago +\d\d:\d\d:\d\d +2 +\d+ s ago +0", out)
     assert max(len(line) for line in out.splitlines() if "/" not in line) <= 80
     assert re.search(r"  POS +last wrote \d\d:\d\d:\d\d or later \(\d+ s ago\)", out)
 
@@ -78,12 +72,6 @@ def test_only_a_tills_own_hand_counts_as_the_pos(hand, seen, run, pos):
     put_action(pos, "activate_food", state="done", **hand)
     assert (run("status", "--json").json["pos_seen_utc"] is not None) == seen
     assert ("has never written" in run("status").out) != seen
-
-
-def test_a_till_that_has_read_a_revision_wrote_after_it_was_made(run, pos):
-    put_account(pos)
-    put_order(pos, pos_revision=1, revision=1, ended_utc=NOW_TEXT, changed_utc="2026-03-01 11:00:00.000")
-    assert run("status", "--json").json["pos_seen_utc"] == "2026-03-01 11:00:00.000"
 
 
 def test_a_database_that_answers_late_sets_no_clock(run, pos, monkeypatch):
@@ -106,8 +94,7 @@ def test_a_database_that_answers_late_sets_no_clock(run, pos, monkeypatch):
 
 
 def test_a_problem_is_told_in_local_time(run, pos):
-    since = ago(200)
-    put_account(pos, state="login_refused", last_poll_ok_utc=since)
+    put_account(pos, state="login_refused", last_poll_ok_utc=(since := ago(200)))
     local = datetime.fromisoformat(since).replace(tzinfo=UTC).astimezone(ISTANBUL)
     assert f"since {local:%H:%M:%S} (3 min ago)" in run("status").out
 
@@ -125,15 +112,13 @@ def test_a_closed_restaurant_is_told_at_once_with_since_when_and_by_whom(run, po
     assert "restaurant_closed: 6 more" in out
 
 
-def test_thousands_of_accounts_are_one_screen_the_worst_first(run, configure, pos):
-    names = [f"b{number:04}" for number in range(1000)]
-    configure(document(accounts="".join(account(name, f"secret-of-{name}") for name in names)))
+def test_many_accounts_are_one_screen_the_worst_first(run, configure, pos):
+    names = [f"b{number:02}" for number in range(99)]
+    configure(document(accounts="".join(account(name, name) for name in names)))
     for name in names:
-        put_account(
-            pos, name, f"secret-of-{name}", state="failing" if name > "b0100" else "ok", last_poll_ok_utc=ago(500)
-        )
-    out = run("status").out
-    assert len(out.splitlines()) <= 40
+        state = "failing" if name > "b10" else "ok"
+        put_account(pos, name, name, state=state, last_poll_ok_utc=ago(500))
+    assert len(run("status").out.splitlines()) <= 40
     assert not run("status", "--json").json["accounts"][0]["healthy"]
 
 
@@ -183,13 +168,6 @@ def test_a_daemon_that_was_killed_is_told_at_once(run, pos, path):
     assert (told.code, problem["code"], problem["severity"]) == (1, "not_polling", "severe")
 
 
-def test_a_writer_that_holds_the_file_holds_nobody_up_who_looks(run, pos):
-    put_account(pos)
-    pos.execute("BEGIN IMMEDIATE")
-    assert run("status").code == 0
-    pos.execute("ROLLBACK")
-
-
 # ---- --watch ---------------------------------------------------------------------------------------------------------
 
 
@@ -198,10 +176,8 @@ def test_whoever_holds_the_file_for_minutes_is_named_and_not_that_nobody_polls(r
     put_account(pos, last_poll_utc=ago(300), last_poll_ok_utc=ago(300))
     assert [one["code"] for one in run("status", "--json").json["problems"]] == ["not_polling"]
     pos.execute("BEGIN IMMEDIATE")
-    try:
-        assert [one["code"] for one in run("status", "--json").json["problems"]] == ["database_busy"]
-    finally:
-        pos.execute("ROLLBACK")
+    assert [one["code"] for one in run("status", "--json").json["problems"]] == ["database_busy"]
+    pos.execute("ROLLBACK")
 
 
 def test_watching_without_a_terminal_tells_changes_and_ends_with_ctrl_c(capsys):
