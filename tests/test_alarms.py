@@ -298,9 +298,7 @@ def child_of(program: Path) -> int:
     return int(noted.read_text() or 0) if noted.exists() else 0
 
 
-async def test_a_flood_of_output_goes_nowhere_and_what_it_leaves_behind_goes_with_it(
-    program: Write, capfd: pytest.CaptureFixture[str]
-):
+async def test_a_flood_of_output_goes_nowhere_and_what_it_leaves_behind_goes_with_it(program, capfd):
     path = program(f"{NOTES}\nfor _ in range(3000): print('hush' * 1000); print('hush' * 1000, file=sys.stderr)")
     alarms = Watched(path)
     with capture_logs() as lines:

@@ -151,17 +151,19 @@ async def until(condition: Callable[[], object]) -> None:
 
 
 def settings_for(
-    sandbox: Sandbox, till: Till, *names: str, cooldown_s: float = COOLDOWN_S, timeout_s: float = TIMEOUT_S
+    sandbox: Sandbox,
+    till: Till | None,
+    *names: str,
+    url: str = "",
+    cooldown_s: float = COOLDOWN_S,
+    timeout_s: float = TIMEOUT_S,
 ) -> config.Settings:
+    """`url`: of another database than the till's file."""
+    times = {"cooldown_seconds": cooldown_s, "timeout_seconds": timeout_s}
     return config.Settings(
         language="en",
-        marketplace={
-            "base_url": sandbox.base_url,
-            "ca_file": sandbox.ca_file,
-            "cooldown_seconds": cooldown_s,
-            "timeout_seconds": timeout_s,
-        },
-        database={"url": f"sqlite:///{till.path}"},
+        marketplace={"base_url": sandbox.base_url, "ca_file": sandbox.ca_file, **times},
+        database={"url": url or f"sqlite:///{till.path}"},
         actions={"retry_waits_seconds": (0.1, 0.2, 0.3)},
         web={"listen": ""},
         accounts=[
@@ -211,9 +213,7 @@ async def test_after_closing_the_restaurants_status_is_read_soon(sandbox: Sandbo
         await until(lambda: till.one("SELECT status FROM delivery_restaurants")["status"] == "Open")
 
 
-async def test_stopping_acknowledges_what_was_just_brought_in(
-    sandbox: Sandbox, till: Till, world: World, monkeypatch: pytest.MonkeyPatch
-):
+async def test_stopping_acknowledges_what_was_just_brought_in(sandbox, till, world, monkeypatch):
     monkeypatch.setattr(Client.acknowledge, "__defaults__", (PATIENT_S,))
     order = world.place_order(restaurant_id=KADIKOY)
     world.faults.add(Fault.delay("acknowledge", UNTIL_CLEARED_S))
@@ -225,9 +225,7 @@ async def test_stopping_acknowledges_what_was_just_brought_in(
     assert till.one("SELECT acknowledged_status_id FROM delivery_orders") == {"acknowledged_status_id": 1}
 
 
-async def test_a_database_that_fails_is_tried_again(
-    sandbox: Sandbox, till: Till, world: World, monkeypatch: pytest.MonkeyPatch
-):
+async def test_a_database_that_fails_is_tried_again(sandbox, till, world, monkeypatch):
     monkeypatch.setattr(timetable, "AFTER_FAULT_S", 0.1)
     async with running(settings_for(sandbox, till)):
         await until(lambda: world.calls("get_current"))
@@ -335,9 +333,7 @@ async def ended(started: asyncio.subprocess.Process, by: signal.Signals | None =
         return await started.wait()
 
 
-async def test_a_sigterm_finishes_what_is_in_flight_starts_nothing_new_and_exits_0(
-    configuration: Path, till: Till, world: World
-):
+async def test_a_sigterm_finishes_what_is_in_flight_starts_nothing_new_and_exits_0(configuration, till, world):
     hold_up(configuration)
     order = world.place_order(restaurant_id=KADIKOY)
     world.faults.add(Fault.delay("accept", UNTIL_CLEARED_S))
@@ -378,9 +374,7 @@ def spoil(configuration: Path, how: str) -> None:
     configuration.write_text(SPOILED[how](configuration.read_text()))
 
 
-async def test_a_sighup_while_the_right_to_work_is_asked_for_is_not_forgotten(
-    sandbox: Sandbox, till: Till, monkeypatch: pytest.MonkeyPatch
-):
+async def test_a_sighup_while_the_right_to_work_is_asked_for_is_not_forgotten(sandbox, till, monkeypatch):
     former, new = (settings_for(sandbox, till, name) for name in ("besiktas", "kadikoy"))
     asked, answered, at_work = threading.Event(), threading.Event(), []
     take, run = LeaderLock.take, Daemon.run
@@ -408,9 +402,7 @@ async def test_a_sighup_while_the_right_to_work_is_asked_for_is_not_forgotten(
     assert at_work == [["kadikoy"]]
 
 
-async def test_a_sighup_that_comes_while_the_program_starts_is_heard(
-    configuration: Path, till: Till, world: World, tmp_path: Path
-):
+async def test_a_sighup_that_comes_while_the_program_starts_is_heard(configuration, till, world, tmp_path):
     secret = tmp_path / "rest"
     secret.unlink()
     os.mkfifo(secret, 0o600)
@@ -448,9 +440,7 @@ async def test_a_sighup_reads_changed_secrets_and_a_problem_that_is_open_over_it
     assert "sandbox-kadikoy-secret" not in log_of(configuration)
 
 
-async def test_a_sighup_finishes_what_is_in_flight_and_goes_on(
-    configuration: Path, till: Till, world: World, tmp_path: Path
-):
+async def test_a_sighup_finishes_what_is_in_flight_and_goes_on(configuration, till, world, tmp_path):
     hold_up(configuration)
     order = world.place_order(restaurant_id=KADIKOY)
     world.faults.add(Fault.delay("accept", UNTIL_CLEARED_S))
@@ -486,9 +476,7 @@ async def test_a_sighup_with_a_configuration_that_cannot_be_used_changes_nothing
         assert await ended(daemon, signal.SIGTERM) == 0
 
 
-async def test_a_reload_whose_files_are_on_a_disk_that_hangs_holds_up_no_order(
-    sandbox: Sandbox, till: Till, world: World
-):
+async def test_a_reload_whose_files_are_on_a_disk_that_hangs_holds_up_no_order(sandbox, till, world):
     settings, answers = settings_for(sandbox, till), threading.Event()
 
     def load() -> config.Settings:
@@ -580,9 +568,7 @@ def private_texts(world: World) -> set[str]:
     return texts - {""}
 
 
-async def test_the_log_of_a_run_full_of_faults_shows_no_secret_and_no_customer(
-    configuration: Path, till: Till, world: World
-):
+async def test_the_log_of_a_run_full_of_faults_shows_no_secret_and_no_customer(configuration, till, world):
     first = world.place_order(restaurant_id=KADIKOY, document={"note": "Ring the bell twice"})
     async with process(configuration) as daemon:
         await until(lambda: first.acknowledged)

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import os
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from functools import partial
@@ -19,7 +19,8 @@ from structlog.testing import capture_logs
 from tests import databases
 from tests.jobs.shop import TickedOutbox
 from tests.store.samples import KEY, Pos, one, put, put_order, rows
-from tests.test_daemon import COOLDOWN_S, TIMEOUT_S, UNTIL_CLEARED_S, WITHIN_S, begun, until
+from tests.test_daemon import UNTIL_CLEARED_S, begun, certificates, sandbox, settings_for, until, world
+from tests.test_daemon import running as daemon_of
 
 from orderbridge import config, service
 from orderbridge.clock import SystemClock
@@ -36,10 +37,11 @@ from orderbridge.store.ddl import time_text
 from orderbridge.store.dialects import mysql
 from orderbridge.store.leader import LeaderLock
 from orderbridge.texts import sentence
-from orderbridge_sandbox import Fault, Options, Sandbox, When, World
-from orderbridge_sandbox.scenery import APP_SECRET, KADIKOY
+from orderbridge_sandbox import Fault, Sandbox, When, World
+from orderbridge_sandbox.scenery import KADIKOY
 from orderbridge_sandbox.state import Order
 
+__all__ = ["certificates", "sandbox", "world"]  # fixtures
 pytestmark = pytest.mark.timeout(600)
 SMALL_PACKETS = "mariadb with small packets"
 
@@ -70,45 +72,8 @@ def pos(url: str) -> Iterator[Pos]:
         yield pos
 
 
-@pytest.fixture
-def world() -> World:
-    return World.default(options=Options(cooldown_seconds=COOLDOWN_S), tell=lambda line: None)
-
-
-@pytest.fixture
-def sandbox(world: World, tmp_path: Path) -> Iterator[Sandbox]:
-    with Sandbox(world, directory=tmp_path) as sandbox:
-        yield sandbox
-
-
-def settings_for(
-    sandbox: Sandbox, url: str, cooldown_s: float = COOLDOWN_S, timeout_s: float = TIMEOUT_S
-) -> config.Settings:
-    return config.Settings(
-        language="en",
-        marketplace={
-            "base_url": sandbox.base_url,
-            "ca_file": sandbox.ca_file,
-            "cooldown_seconds": cooldown_s,
-            "timeout_seconds": timeout_s,
-        },
-        database={"url": url},
-        actions={"retry_waits_seconds": (0.1, 0.2, 0.3)},
-        web={"listen": ""},
-        accounts=[{"name": "kadikoy", "app_secret_key": APP_SECRET, "rest_secret_key": "sandbox-kadikoy-secret"}],
-    )
-
-
-@contextlib.asynccontextmanager
-async def running(sandbox: Sandbox, url: str, **how: float) -> AsyncIterator[Daemon]:
-    daemon = Daemon(settings_for(sandbox, url, **how))
-    task = begun(daemon.run())
-    try:
-        yield daemon
-    finally:
-        daemon.stop()
-        async with asyncio.timeout(WITHIN_S):
-            await task
+def running(sandbox: Sandbox, url: str, **how: float) -> contextlib.AbstractAsyncContextManager[Daemon]:
+    return daemon_of(settings_for(sandbox, None, url=url, **how))
 
 
 def state(pos: Pos, row_id: int) -> str:
@@ -191,10 +156,8 @@ def asked(daemon: Daemon) -> Iterator[list[str]]:
         yield statements
 
 
-async def test_a_reload_lets_no_daemon_that_waits_come_in_between(
-    sandbox: Sandbox, url: str, world: World, monkeypatch: pytest.MonkeyPatch
-):
-    settings, asking = settings_for(sandbox, url), Database(url, inline=True)
+async def test_a_reload_lets_no_daemon_that_waits_come_in_between(sandbox, url, world, monkeypatch):
+    settings, asking = settings_for(sandbox, None, url=url), Database(url, inline=True)
     other, taken = LeaderLock(asking), []
 
     class Watched(Daemon):
@@ -219,9 +182,7 @@ async def test_a_reload_lets_no_daemon_that_waits_come_in_between(
     asking.close()
 
 
-async def test_a_commit_of_the_till_wakes_the_outbox(
-    sandbox: Sandbox, url: str, pos: Pos, world: World, monkeypatch: pytest.MonkeyPatch
-):
+async def test_a_commit_of_the_till_wakes_the_outbox(sandbox, url, pos, world, monkeypatch):
     for room in (outbox, outbox_reader):
         monkeypatch.setattr(room, "FLOOR_S", 3600.0)  # it does not look by itself
     async with running(sandbox, url, cooldown_s=3600):  # and no poll wakes it
@@ -231,9 +192,7 @@ async def test_a_commit_of_the_till_wakes_the_outbox(
             await until(lambda row_id=row_id: state(pos, row_id) == "done")
 
 
-async def test_an_order_that_a_till_holds_waits_and_the_others_come_in(
-    sandbox: Sandbox, url: str, pos: Pos, world: World
-):
+async def test_an_order_that_a_till_holds_waits_and_the_others_come_in(sandbox, url, pos, world):
     held, free = (world.place_order(restaurant_id=KADIKOY) for _ in range(2))
     async with running(sandbox, url):
         await until(lambda: held.acknowledged and free.acknowledged)
@@ -279,9 +238,7 @@ def refuse(pos: Pos, event: str, condition: str) -> None:
         pos.execute(statement.format(event=event, condition=condition))
 
 
-async def test_an_order_that_a_trigger_of_the_pos_refuses_harms_only_itself(
-    sandbox: Sandbox, url: str, pos: Pos, world: World
-):
+async def test_an_order_that_a_trigger_of_the_pos_refuses_harms_only_itself(sandbox, url, pos, world):
     refused, kept = (world.place_order(restaurant_id=KADIKOY) for _ in range(2))
     refuse(pos, "INSERT ON delivery_orders", f"NEW.payment_key = '{refused.key}'")
     async with running(sandbox, url):
@@ -363,9 +320,7 @@ LEAVING_OUT = {
 
 
 @pytest.mark.parametrize("number", [1, 3])
-async def test_what_a_trigger_leaves_out_without_a_word_is_not_taken_for_stored(
-    number: int, sandbox: Sandbox, url: str, pos: Pos, world: World
-):
+async def test_what_a_trigger_leaves_out_without_a_word_is_not_taken_for_stored(number, sandbox, url, pos, world):
     for statement in LEAVING_OUT.get(pos.kind) or pytest.skip("its triggers cannot leave a row out"):
         pos.execute(statement.format(event="INSERT ON delivery_orders"))
     orders = [world.place_order(restaurant_id=KADIKOY) for _ in range(number)]
@@ -379,9 +334,7 @@ def accept(pos: Pos, order: Order) -> int:
     return put(pos, "delivery_actions", action="accept", payment_key=order.key, preparing_time=25)
 
 
-async def test_a_verdict_stands_where_a_trigger_refuses_what_it_says_of_the_order(
-    sandbox: Sandbox, url: str, pos: Pos, two: list[Order]
-):
+async def test_a_verdict_stands_where_a_trigger_refuses_what_it_says_of_the_order(sandbox, url, pos, two):
     refused, free = two
     refuse(pos, "UPDATE ON delivery_orders", f"NEW.payment_key = '{refused.key}'")
     with capture_logs() as logs:
@@ -394,9 +347,7 @@ async def test_a_verdict_stands_where_a_trigger_refuses_what_it_says_of_the_orde
 
 
 @pytest.mark.parametrize("refused_state", ["sending", "done"])
-async def test_a_row_whose_change_a_trigger_refuses_harms_only_itself(
-    refused_state: str, sandbox: Sandbox, url: str, pos: Pos, two: list[Order]
-):
+async def test_a_row_whose_change_a_trigger_refuses_harms_only_itself(refused_state, sandbox, url, pos, two):
     first = accept(pos, two[0])
     refuse(pos, "UPDATE ON delivery_actions", f"NEW.id = {first} AND NEW.state = '{refused_state}'")
     with capture_logs() as logs:
@@ -413,9 +364,7 @@ async def test_a_row_whose_change_a_trigger_refuses_harms_only_itself(
         await until(lambda: state(pos, last) == "done")
 
 
-async def test_a_look_that_cannot_end_one_row_ends_the_others(
-    sandbox: Sandbox, url: str, pos: Pos, world: World, two: list[Order]
-):
+async def test_a_look_that_cannot_end_one_row_ends_the_others(sandbox, url, pos, world, two):
     world.faults.add(Fault.drop("accept", when=When.BEFORE, times=2))
     refused, free = (accept(pos, order) for order in two)
     refuse(
@@ -459,9 +408,7 @@ HOLD_ROW = "UPDATE delivery_actions SET created_by = 'Ayşe' WHERE id = ?"
 
 
 @servers
-async def test_a_verdict_whose_order_a_till_holds_waits_and_the_other_lanes_go_on(
-    sandbox: Sandbox, url: str, pos: Pos, world: World
-):
+async def test_a_verdict_whose_order_a_till_holds_waits_and_the_other_lanes_go_on(sandbox, url, pos, world):
     held, free = (world.place_order(restaurant_id=KADIKOY, document={"courier_type": "restaurant"}) for _ in range(2))
     async with running(sandbox, url):
         await until(lambda: held.acknowledged and free.acknowledged)
@@ -483,9 +430,7 @@ async def test_a_verdict_whose_order_a_till_holds_waits_and_the_other_lanes_go_o
 
 @servers
 @pytest.mark.parametrize("lost", [False, True], ids=["it waits", "it was on the wire at a crash"])
-async def test_an_outbox_row_that_a_till_holds_is_left_out_and_the_others_go(
-    lost: bool, sandbox: Sandbox, url: str, pos: Pos, world: World
-):
+async def test_an_outbox_row_that_a_till_holds_is_left_out_and_the_others_go(lost, sandbox, url, pos, world):
     held, free = (put(pos, "delivery_actions", action="deactivate_food", food_id=food) for food in (1001, 1002))
     if lost:
         pos.execute("UPDATE delivery_actions SET state = 'sending' WHERE id = ?", (held,))

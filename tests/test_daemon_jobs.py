@@ -63,9 +63,7 @@ async def test_a_stop_does_not_wait_for_lists_that_hang_and_is_no_crash(settings
     assert (events[-1], "job.crashed" in events) == ("daemon.stopped", False)
 
 
-async def test_of_two_that_meet_the_same_trouble_none_is_told_without_words(
-    settings: config.Settings, monkeypatch: pytest.MonkeyPatch
-):
+async def test_of_two_that_meet_the_same_trouble_none_is_told_without_words(settings, monkeypatch):
     """A file that is taken away is met by the watch over it, and by what the outbox still has to write."""
     unheard: list[object] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: unheard.append(context))
@@ -106,9 +104,7 @@ async def test_who_works_alone_fences_every_replica_before_it(settings: config.S
         await running
 
 
-async def test_after_a_restart_an_account_that_waits_for_its_first_poll_is_no_problem_to_others(
-    settings: config.Settings, world: World
-):
+async def test_after_a_restart_an_account_that_waits_for_its_first_poll_is_no_problem_to_others(settings, world):
     file = settings.source.file
     branch = '[[accounts]]\nname = "besiktas"\napp_secret_key = "sandbox-app-secret"\n'
     written = f'{file.read_text()}{branch}rest_secret_key = "sandbox-besiktas-secret"\n'
@@ -129,9 +125,7 @@ async def test_after_a_restart_an_account_that_waits_for_its_first_poll_is_no_pr
         await running
 
 
-async def test_a_background_task_that_fails_ends_the_daemon_with_its_error(
-    settings: config.Settings, monkeypatch: pytest.MonkeyPatch
-):
+async def test_a_background_task_that_fails_ends_the_daemon_with_its_error(settings, monkeypatch):
     async def broken(*_: object) -> None:
         raise RuntimeError("a fault of ours")
 

@@ -13,39 +13,23 @@ from orderbridge.store.tables import metadata
 
 TABLES = {Facts: "delivery_orders", Item: "delivery_order_items", Option: "delivery_order_item_options"}
 ALL = [pytest.param(rows, one, id=f"{table}.{one.column}") for rows, table in TABLES.items() for one in fields_of(rows)]
-PERSONAL = {
-    "note",
-    "customer_name",
-    "customer_phone",
-    "address",
-    "address_description",
-    "apartment_no",
-    "building_no",
-    "neighborhood_name",
-    "district_name",
-    "city_name",
-}
+WORDS = tomllib.loads(Path("docs/words.toml").read_text("utf-8"))["tables"]
+PERSONAL = set(
+    "note customer_name customer_phone address address_description apartment_no building_no neighborhood_name"
+    " district_name city_name".split()
+)
 
 
 @pytest.mark.parametrize("rows, one", ALL)
-def test_a_field_has_its_column_and_is_written(rows: type[Facts], one: Field) -> None:
+def test_a_field_is_read_and_written_and_has_its_words(rows: type[Facts], one: Field) -> None:
     assert one.column in metadata.tables[TABLES[rows]].columns
     assert one.column in {Facts: orders._FACTS, Item: orders._ITEM, Option: orders._OPTION}[rows]
-
-
-@pytest.mark.parametrize("rows, one", ALL)
-def test_a_field_is_read_from_the_document_or_made(rows: type[Facts], one: Field) -> None:
     within = {Facts: "", Item: "foods.", Option: "foods.option_groups."}[rows]
     plan = {Facts: documents._PLAN, Item: documents._ITEM, Option: documents._OPTION}[rows]
-    made = one.column in {"payment_code", "amount_due"}
-    assert (one.path is None) == made
-    assert made or f"{within}{one.path}" in {label for _, _, label, _ in plan}
-
-
-@pytest.mark.parametrize("rows, one", ALL)
-def test_a_field_has_its_words_in_the_guides(rows: type[Facts], one: Field) -> None:
-    words = tomllib.loads(Path("docs/words.toml").read_text("utf-8"))["tables"][TABLES[rows]]["columns"]
-    assert all(words[one.column])
+    is_made = one.column in {"payment_code", "amount_due"}
+    assert (one.path is None) == is_made
+    assert is_made or f"{within}{one.path}" in {label for _, _, label, _ in plan}
+    assert all(WORDS[TABLES[rows]]["columns"][one.column])
 
 
 def test_a_kind_and_a_type_say_the_same() -> None:

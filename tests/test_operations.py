@@ -22,7 +22,6 @@ OF_A_TABLE = r"marketplace|database|actions|orders|alarms|web|log"
 KEY = re.compile(rf"`((?:{OF_A_TABLE})\.\w+)`")
 FILE = re.compile(r"`((?:deploy|docs)/[\w./-]+)`")
 EVENTS = {"web.not_listening"}  # of the log, and no key
-LINK = re.compile(r"\]\(([^)]+)\)")
 
 each = pytest.mark.parametrize("code", TEXTS)
 
@@ -86,15 +85,8 @@ def test_every_key_exists(code: str):
 
 
 @each
-def test_every_file_and_every_link_leads_somewhere(code: str):
-    for name in FILE.findall(TEXTS[code]):
-        assert (ROOT / name).exists(), name
-    heads = {
-        "#" + re.sub(r"[^\w -]", "", head.lower()).replace(" ", "-")
-        for head in re.findall(r"(?m)^#+ (.+)$", TEXTS[code].replace("İ", "i"))
-    }
-    for link in LINK.findall(TEXTS[code]):
-        assert link in heads if link.startswith("#") else (ROOT / "docs" / link).exists(), link
+def test_every_file_exists(code: str):
+    assert [name for name in FILE.findall(TEXTS[code]) if not (ROOT / name).exists()] == []
 
 
 def test_both_say_the_same() -> None:

@@ -322,9 +322,7 @@ def test_of_a_line_that_is_dead_the_reason_says_what_to_do() -> None:
         ({"LANG": "tr_TR", "LC_ALL": ""}, "tr"),
     ],
 )
-def test_before_a_configuration_is_read_the_environment_says_the_language(
-    environ: dict[str, str], language: str
-) -> None:
+def test_before_a_configuration_is_read_the_environment_says_the_language(environ, language):
     assert language_of(environ) == language
 
 

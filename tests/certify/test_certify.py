@@ -236,9 +236,7 @@ BAD_PRINTERS = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("criterion", BAD_PRINTERS)
-def test_a_till_that_prints_wrongly_when_it_is_killed_or_started_twice_fails(
-    tmp_path: Path, criterion: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_till_that_prints_wrongly_when_it_is_killed_or_started_twice_fails(tmp_path, criterion, monkeypatch):
     monkeypatch.setattr(printing, "AT_PRINTER_S", 1.0)
     monkeypatch.setattr(printing, "PAPER_S", 10.0)
     with Shop(tmp_path) as here:
@@ -283,9 +281,7 @@ def test_a_till_that_looks_seldom_is_met_while_it_waits_to_write(shop: Shops, fa
 
 @pytest.mark.slow
 @pytest.mark.parametrize("fault, failing", [("none:1", set()), ("deferred_begin:1", {"others_write.waits_its_turn"})])
-def test_a_till_that_looks_now_and_then_waits_its_turn_or_is_turned_away(
-    shop: Shops, fault: str, failing: set[str]
-) -> None:
+def test_a_till_that_looks_now_and_then_waits_its_turn_or_is_turned_away(shop, fault, failing):
     """Turned away by a lock it takes the order a round later: the one sign of it, when it reckons quickly.
 
     On a slow machine it may be turned away several times: it has the time for that.

@@ -501,14 +501,14 @@ setup("a column of ours was renamed", "pos_reference", "Restore it", log=None)(
 )
 def _(place: Place) -> None:
     place.database["busy_timeout_seconds"] = 0.1
-    place.stack.enter_context(_program(HOLD, place.file))
+    place.stack.enter_context(program(HOLD, place.file))
 
 
 @setup("another orderbridge works on it", "PID", log=("Another daemon is working on this database", "PID"))
 def _(place: Place) -> None:
     place.market["base_url"] = f"{place.sandbox.base_url}"
     place.secret("rest", "wrong-secret-of-the-test")
-    place.stack.enter_context(_program(LEAD, place.file))
+    place.stack.enter_context(program(LEAD, place.file))
 
 
 @setup("the tables are of a newer version", "schema 0099", "Install the newer orderbridge", code=78)
@@ -662,7 +662,7 @@ def _answering(answer: bytes) -> Iterator[int]:
 
 
 @contextmanager
-def _program(source: str, *arguments: object) -> Iterator[None]:
+def program(source: str, *arguments: object) -> Iterator[subprocess.Popen[bytes]]:
     """Another program, at it until the end."""
     command = [sys.executable, "-c", source, *map(str, arguments)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
@@ -670,7 +670,7 @@ def _program(source: str, *arguments: object) -> Iterator[None]:
         assert other.stdout
         other.stdout.readline()
         try:
-            yield
+            yield other
         finally:
             other.stdin.close()
 

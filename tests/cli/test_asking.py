@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import click
@@ -39,9 +38,7 @@ def asked(given: str, *, default: bool = False) -> tuple[bool | None, str]:
         ("n\n", False),
     ],
 )
-def test_both_languages_are_understood_in_both(
-    language: str, given: str, meant: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_both_languages_are_understood_in_both(language, given, meant, monkeypatch):
     monkeypatch.setattr(texts, "_spoken", language)
     said, shown = asked(given)
     assert said is meant
@@ -64,9 +61,7 @@ def test_another_language_is_asked_for_again_without_a_word_in_english(monkeypat
 
 
 @pytest.mark.parametrize("again", ["n\n", "y\nnew-app\nnew-rest\nn\n"], ids=["goes on", "asks once more"])
-def test_refused_secrets_are_asked_for_again_or_written_as_they_are(
-    again: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_refused_secrets_are_asked_for_again_or_written_as_they_are(again, tmp_path, monkeypatch):
     def refuse(_: Draft) -> None:
         raise LoginRefused("login_refused", until=datetime(2026, 3, 1, tzinfo=UTC))
 

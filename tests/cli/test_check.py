@@ -4,8 +4,6 @@ import errno
 import os
 import re
 import socket
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
@@ -14,7 +12,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 from sqlalchemy import NullPool, create_engine
-from tests.cli.setups import HOLD
+from tests.cli.setups import HOLD, program
 from tests.cli.shell import APP, REST, Configure, Ended, account, document
 from tests.databases import POSTGRESQL, SERVERS, empty, free_port, own_database
 from tests.store.samples import NOW_TEXT, opened, put, rows
@@ -243,13 +241,8 @@ def test_the_path_is_doubted_only_where_nothing_ever_worked(worked, said, run, s
 
 def test_who_holds_the_file_is_named(run, configure, sandbox, pos, path):
     set_up(configure, sandbox, database='url = "sqlite:///pos.db"\nbusy_timeout_seconds = 0.05')
-    holding = [sys.executable, "-c", HOLD, str(path)]
-    with subprocess.Popen(holding, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as till:
-        assert till.stdin
-        assert till.stdout
-        till.stdout.readline()
+    with program(HOLD, path) as till:
         ended = run("check", "--json")
-        till.stdin.close()
     assert "Another program holds the database" in said_of(ended, "database")
     assert f"PID {till.pid} (" in said_of(ended, "locked", "warning")
     assert said_of(ended, "account kadikoy", "ok")  # what else is wrong is seen at once

@@ -4,13 +4,12 @@ import json
 import os
 import shutil
 import sqlite3
-import subprocess
-import sys
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 
 import pytest
+from tests.cli.setups import LEAD, program
 from tests.cli.shell import document
 from tests.store.samples import opened
 
@@ -61,9 +60,9 @@ def test_a_replay_says_what_became_of_each_order_and_closes_the_alarm(run, pos, 
     assert [tuple(row) for row in found] == [(KEYS[0], 0)]
     assert one(pos, "SELECT count(*) FROM delivery_orders") == (1,), "a day before the copy's end, no more"
     again = run("db", "replay", "--since", "2020-01-01", "--json")
-    assert again.json["sums"] == {
-        "orders": 2, "new": 0, "ended": 1, "updated": 0, "known": 1, "left": 0, "torn": 0
-    }  # fmt: skip
+    assert again.json["sums"] == {"orders": 2, "ended": 1, "known": 1} | dict.fromkeys(
+        ("new", "updated", "left", "torn"), 0
+    )
     assert [one["fate"] for one in again.json["orders"]] == ["taken_in_ended"]
 
 
@@ -186,22 +185,13 @@ def test_a_restore_takes_the_journal_in_and_says_what_is_left(run, template, pat
     assert ended.code == 0, ended
     assert keys(path) == [KEYS[0]]
     (former,) = [one for one in path.parent.iterdir() if one.name.startswith("pos.db.replaced-")]
-    assert {one.name: one.read_bytes() for one in former.iterdir()} == {
-        "pos.db": before,
-        "pos.db-wal": b"the newest orders",
-    }
+    found = {one.name: one.read_bytes() for one in former.iterdir()}
+    assert found == {"pos.db": before, "pos.db-wal": b"the newest orders"}
     assert str(former) in ended.out
     assert ended.out.index("taken_in") < ended.out.index("no right is missing") < ended.out.index("confirm-restore")
     assert keys(copy) == [], "the copy stays as it is"
 
 
-DAEMON = """
-import fcntl, sys
-lock = open(sys.argv[1], "rb")
-fcntl.flock(lock, fcntl.LOCK_EX)
-print("holds", flush=True)
-sys.stdin.read()
-"""
 TILL = """
 import sqlite3, sys
 pos = sqlite3.connect(sys.argv[1])
@@ -222,14 +212,11 @@ def refused(run, path, target, said):
     assert set(beside(path)) - WORKS == there
 
 
-@pytest.mark.parametrize("program, said", [(DAEMON, "systemctl stop"), (TILL, "open in another program")])
-def test_while_somebody_has_the_database_nothing_is_restored(program, said, run, pos, path, copy):
+@pytest.mark.parametrize("other, said", [(LEAD, "systemctl stop"), (TILL, "open in another program")])
+def test_while_somebody_has_the_database_nothing_is_restored(other, said, run, pos, path, copy):
     pos.close()
-    arguments = [sys.executable, "-c", program, path]
-    with subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
-        assert holder.stdout.readline() == b"holds\n"
+    with program(other, path):
         refused(run, path, copy, said)
-        holder.communicate()
 
 
 def other_program(copy):

@@ -1,13 +1,12 @@
 """`orderbridge status` as a screen: local times, what each account has, bounded, and what it can say when little works."""
 
 import re
-import subprocess
-import sys
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import pytest
+from tests.cli.setups import LEAD, program
 from tests.cli.shell import account, document
 from tests.cli.test_looking import ago, put_account
 from tests.store.samples import key, put, put_action, put_document, put_order
@@ -228,12 +227,8 @@ def test_it_begins_with_what_it_is_about(run, pos, config_file, configure):
 
 def test_while_another_works_nobody_is_told_to_start_one(run, pos, path):
     """One that waits, or whose configuration lacks the account: a third would only wait, too."""
-    program = "import fcntl, sys; file = open(sys.argv[1]); fcntl.flock(file, fcntl.LOCK_EX); print(flush=True); sys.stdin.read()"
-    arguments = [sys.executable, "-c", program, path]
-    with subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
-        other.stdout.readline()
+    with program(LEAD, path) as other:
         out = run("status").out
-        other.communicate()
     assert f"PID {other.pid}" in out
     assert "Start it" not in out
     assert "Start it" in run("status").out
