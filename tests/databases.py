@@ -64,6 +64,24 @@ def own_database(server: str, name: str, options: str = "") -> Iterator[str]:
 
 
 @contextlib.contextmanager
+def poor_user(url: str, *statements: str) -> Iterator[str]:
+    """The address of that database for a user without rights but those of the statements, in which {name} is the user."""
+    engine = create_engine(url, isolation_level="AUTOCOMMIT", poolclass=NullPool)
+    name, is_postgresql = f"obs_poor_{os.getpid()}", engine.dialect.name == POSTGRESQL
+    make = f"CREATE ROLE {name} LOGIN PASSWORD 'x'" if is_postgresql else f"CREATE USER {name} IDENTIFIED BY 'x'"
+    drop = [f"DROP OWNED BY {name}", f"DROP ROLE {name}"] if is_postgresql else [f"DROP USER {name}"]
+    with engine.connect() as connection:
+        for statement in (make, *statements):
+            connection.exec_driver_sql(statement.format(name=name))
+    try:
+        yield engine.url.set(username=name, password="x").render_as_string(hide_password=False)
+    finally:
+        with engine.connect() as connection:
+            for statement in drop:
+                connection.exec_driver_sql(statement)
+
+
+@contextlib.contextmanager
 def made(server: str, name: str) -> Iterator[Database]:
     """The same with our tables."""
     with own_database(server, name) as url:

@@ -1,14 +1,17 @@
 """How the daemon ends: no job that does not matter holds it up, and no failure is hidden."""
 
 import asyncio
+import contextlib
 import gc
 import json
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from sqlalchemy import insert, select
 from structlog.testing import capture_logs
+from tests.test_daemon import certificates, configuration, hold_up, sandbox, till, world
 
 from orderbridge import config
 from orderbridge.daemon import Daemon
@@ -17,48 +20,35 @@ from orderbridge.jobs.open_problems import open_problems
 from orderbridge.rules.problems import Code
 from orderbridge.store import accounts, own_tables, schema, tables
 from orderbridge.store.accounts import Entry, Success
-from orderbridge_sandbox import Fault, Options, Sandbox, World
+from orderbridge_sandbox import Fault, World
 
+__all__ = ["certificates", "configuration", "sandbox", "till", "world"]  # fixtures
 WITHIN_S = 60.0  # half of what a request that hangs takes
-CONFIGURATION = """
-[marketplace]
-base_url = "{base_url}"
-ca_file = "{ca_file}"
-cooldown_seconds = 0.2
-timeout_seconds = 120
-[database]
-url = "sqlite:///{folder}/pos.db"
-[[accounts]]
-name = "kadikoy"
-app_secret_key = "sandbox-app-secret"
-rest_secret_key = "sandbox-kadikoy-secret"
-"""
 
 
 @pytest.fixture
-def world() -> World:
-    return World.default(options=Options(cooldown_seconds=0.2))
+def settings(configuration: Path) -> config.Settings:
+    hold_up(configuration)
+    return config.load(configuration, environ={})
 
 
-@pytest.fixture
-def settings(world: World, tmp_path: Path):
-    with Sandbox(world, directory=tmp_path) as sandbox:
-        file = tmp_path / "config.toml"
-        file.write_text(
-            CONFIGURATION.format(base_url=sandbox.base_url, ca_file=sandbox.ca_file, folder=tmp_path), encoding="utf-8"
-        )
-        yield config.load(file, environ={})
+@contextlib.asynccontextmanager
+async def at_work(daemon: Daemon, world: World, operation: str = "get_current") -> AsyncIterator[None]:
+    """From the first request of this kind on; it ends in order."""
+    running = asyncio.create_task(daemon.run())
+    assert await asyncio.to_thread(world.wait_for, lambda: world.calls(operation), timeout=WITHIN_S)
+    yield
+    daemon.stop()
+    async with asyncio.timeout(WITHIN_S):
+        await running
 
 
 async def test_a_stop_does_not_wait_for_lists_that_hang_and_is_no_crash(settings: config.Settings, world: World):
     world.faults.add(Fault.hang("get_restaurants"))
     daemon = Daemon(settings)
     with capture_logs() as lines:
-        running = asyncio.create_task(daemon.run())
-        assert await asyncio.to_thread(world.wait_for, lambda: world.calls("get_restaurants"), timeout=WITHIN_S)
-        daemon.stop()
-        async with asyncio.timeout(WITHIN_S):
-            await running
+        async with at_work(daemon, world, "get_restaurants"):
+            pass
     events = [line["event"] for line in lines]
     assert (events[-1], "job.crashed" in events) == ("daemon.stopped", False)
 
@@ -95,13 +85,9 @@ async def test_who_works_alone_fences_every_replica_before_it(settings: config.S
     row = insert(own_tables.replicas).values(replica="a 1 0", number=1, started_utc=datetime(2026, 3, 1, tzinfo=UTC))
     daemon.database.write_now(lambda tx: tx.execute(row))
     daemon.database.write_now(lambda tx: tx.execute(insert(own_tables.buckets).values(bucket=0, replica="a 1 0")))
-    running = asyncio.create_task(daemon.run())
-    assert await asyncio.to_thread(world.wait_for, lambda: world.calls("get_current"), timeout=WITHIN_S)
-    assert daemon.database.read_now(lambda tx: tx.execute(select(own_tables.replicas)).all()) == []
-    assert daemon.database.read_now(lambda tx: tx.scalars(select(own_tables.buckets.c.replica)).all()) == [None]
-    daemon.stop()
-    async with asyncio.timeout(WITHIN_S):
-        await running
+    async with at_work(daemon, world):
+        assert daemon.database.read_now(lambda tx: tx.execute(select(own_tables.replicas)).all()) == []
+        assert daemon.database.read_now(lambda tx: tx.scalars(select(own_tables.buckets.c.replica)).all()) == [None]
 
 
 async def test_after_a_restart_an_account_that_waits_for_its_first_poll_is_no_problem_to_others(settings, world):
@@ -116,13 +102,9 @@ async def test_after_a_restart_an_account_that_waits_for_its_first_poll_is_no_pr
     polls = [Success(one.fingerprint, left, left, 0) for one in settings.accounts]
     daemon.database.write_now(lambda tx: accounts.register(tx, entries))
     daemon.database.write_now(lambda tx: accounts.note_successes(tx, polls))
-    running = asyncio.create_task(daemon.run())
-    assert await asyncio.to_thread(world.wait_for, lambda: world.calls("get_current"), timeout=WITHIN_S)
-    found = daemon.database.read_now(lambda tx: open_problems(tx, settings, datetime.now(UTC)))
+    async with at_work(daemon, world):
+        found = daemon.database.read_now(lambda tx: open_problems(tx, settings, datetime.now(UTC)))
     assert [one.subject for one in found if one.code == Code.NOT_POLLING] == []
-    daemon.stop()
-    async with asyncio.timeout(WITHIN_S):
-        await running
 
 
 async def test_a_background_task_that_fails_ends_the_daemon_with_its_error(settings, monkeypatch):

@@ -13,8 +13,6 @@ from tests.databases import MARIADB, POSTGRESQL
 from orderbridge.store.database import Database
 from orderbridge_certify.locks import POLL_S, probed
 
-NAME = f"obs_looker_{os.getpid()}"
-
 
 @pytest.fixture
 def url(kind: str, request: pytest.FixtureRequest) -> Iterator[str]:
@@ -23,32 +21,23 @@ def url(kind: str, request: pytest.FixtureRequest) -> Iterator[str]:
     with databases.own_database(server, f"certify_locks_{os.getpid()}") as made:
         engine = create_engine(made, isolation_level="AUTOCOMMIT", poolclass=NullPool)
         with engine.connect() as connection:
-            if kind == POSTGRESQL:
-                connection.execute(text(f"CREATE ROLE {NAME} LOGIN PASSWORD 'x'"))
-            else:
-                connection.execute(text(f"CREATE USER {NAME} IDENTIFIED BY 'x'"))
-                connection.execute(text(f"GRANT SELECT ON {engine.url.database}.* TO {NAME}"))
             connection.execute(text("CREATE TABLE theirs (number INTEGER)"))
             connection.execute(text("INSERT INTO theirs VALUES (1)"))
-        try:
-            yield made
-        finally:
-            with engine.connect() as connection:
-                connection.execute(text(f"DROP {'ROLE' if kind == POSTGRESQL else 'USER'} {NAME}"))
+        yield made
 
 
 def longest_seen(url: str) -> float | None:
     """While another user holds a lock until it was seen for four looks, or cannot be."""
-    theirs = create_engine(url, poolclass=NullPool)
-    mine = theirs.url.set(username=NAME, password="x").render_as_string(hide_password=False)
-    database = Database(mine, accept_unsafe_durability=True, inline=True)
-    over = time.monotonic() + 30
-    with theirs.begin() as connection, probed(database) as probe:
-        connection.execute(text("UPDATE theirs SET number = 2"))
-        while probe.longest_s is not None and probe.longest_s < 4 * POLL_S and time.monotonic() < over:
-            threading.Event().wait(POLL_S)
-        found = probe.longest_s
-    database.close()
+    theirs, over = create_engine(url, poolclass=NullPool), time.monotonic() + 30
+    rights = [f"GRANT SELECT ON {theirs.url.database}.* TO {{name}}"] if theirs.dialect.name != POSTGRESQL else []
+    with databases.poor_user(url, *rights) as mine:
+        database = Database(mine, accept_unsafe_durability=True, inline=True)
+        with theirs.begin() as connection, probed(database) as probe:
+            connection.execute(text("UPDATE theirs SET number = 2"))
+            while probe.longest_s is not None and probe.longest_s < 4 * POLL_S and time.monotonic() < over:
+                threading.Event().wait(POLL_S)
+            found = probe.longest_s
+        database.close()
     return found
 
 

@@ -19,6 +19,7 @@ from orderbridge.config import loading
 from orderbridge.observe import logs
 from orderbridge.store import schema
 from orderbridge.store.database import Database
+from orderbridge_sandbox import Options, Sandbox, World
 
 
 @pytest.fixture(autouse=True)
@@ -55,6 +56,14 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     database.close()
     hold_open(path)
     return path
+
+
+@pytest.fixture(scope="session")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
+    """A service for all tests; who adds a fault takes it away."""
+    world = World.default(options=Options(cooldown_seconds=1))
+    with Sandbox(world, directory=tmp_path_factory.mktemp("sandbox")) as sandbox:
+        yield sandbox
 
 
 @pytest.fixture

@@ -608,17 +608,11 @@ sys.stdin.read()
 
 
 NOBODY = 65534
+# What another user's interpreter may not be able to load.
 LATER = (
-    "concurrent.futures.thread",
-    "email.utils",
-    "orderbridge.cli.probes",
-    "orderbridge.cli.line",
-    "orderbridge.service",
-    "encodings.idna",
-    "sqlalchemy.dialects.sqlite",
-    "orderbridge.store.dialects.sqlite",
-    "cryptography.x509",
-)
+    "concurrent.futures.thread email.utils orderbridge.cli.probes orderbridge.cli.line orderbridge.service encodings.idna"
+    " sqlalchemy.dialects.sqlite orderbridge.store.dialects.sqlite cryptography.x509"
+).split()
 
 
 def _free_port() -> int:
@@ -697,7 +691,6 @@ def open_for_nobody(place: Place) -> None:
 
 def as_nobody(place: Place) -> None:
     _needs_root()
-    # Root's own interpreter may lie where nobody else can read it: what is imported later is imported before.
     for name in LATER:
         import_module(name)
     with contextlib.suppress(ConfigError):

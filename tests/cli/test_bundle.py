@@ -21,14 +21,7 @@ from orderbridge.rules.problems import Code
 from orderbridge.store import own_tables, tables
 from orderbridge.store.database import Database
 
-PERSONS = (
-    "Canan Kanarya",
-    "05551234567",
-    "+90 555 123 45 67",
-    "Serçe Sokak",
-    "zili çalmayın",
-    "sakaadres@posta.example",
-)
+PERSONS = "Canan Kanarya|05551234567|+90 555 123 45 67|Serçe Sokak|zili çalmayın|sakaadres@posta.example".split("|")
 PARTS = ("Canan", "Kanarya", "5551234567", "555 123", "Serçe", "Sokak", "çalmayın", "sakaadres")
 
 PARTS_OF_A_STORY = (tables.items, tables.options, tables.events, tables.actions, tables.attempts, tables.orders)
@@ -39,11 +32,8 @@ def forms(word: str) -> set[str]:
 
 
 def leaked(data: bytes) -> list[str]:
-    texts = {
-        name: archive.read(name).decode()
-        for archive in [zipfile.ZipFile(io.BytesIO(data))]
-        for name in archive.namelist()
-    }
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        texts = {name: archive.read(name).decode() for name in archive.namelist()}
     whole = "\n".join([*texts, *texts.values()]).casefold()
     wanted = {form.casefold() for word in (*PARTS, APP, REST) for form in forms(word)}
     return sorted(form for form in wanted if form in whole)
@@ -54,9 +44,8 @@ def planted(pos):
     """Persons in every text of every table that takes one."""
     put_account(pos)
     words = itertools.cycle(PERSONS)
-    payload = json.dumps(
-        {"customer": {"name": PERSONS[0], "phone": PERSONS[1]}, PERSONS[3]: [PERSONS[4]], "note": PERSONS[2]}
-    )
+    customer = {"name": PERSONS[0], "phone": PERSONS[1]}
+    payload = json.dumps({"customer": customer, PERSONS[3]: [PERSONS[4]], "note": PERSONS[2]})
     put_order(pos, KEY, problem="missing:foods", payload=payload)
     put(pos, "delivery_order_items", payment_key=KEY, line_no=1)
     put(pos, "delivery_order_item_options", payment_key=KEY, line_no=1, option_no=1)
@@ -65,22 +54,10 @@ def planted(pos):
     put(pos, "delivery_action_attempts", action_id=row, attempt=1, started_utc=NOW_TEXT)
     times = {"first_seen_utc": NOW_TEXT, "last_seen_utc": NOW_TEXT}
     put(pos, "delivery_quarantine", account="kadikoy", payload=payload, payload_hash="d", reason="not_json", **times)
-    for trigger in [
-        row["name"] for row in pos.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall()
-    ]:
-        pos.execute(f"DROP TRIGGER {trigger}")
+    for trigger in pos.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
+        pos.execute(f"DROP TRIGGER {trigger['name']}")
     pos.execute("PRAGMA ignore_check_constraints = ON")
-    kept = {
-        "payment_key",
-        "fingerprint",
-        "payload",
-        "payload_hash",
-        "state",
-        "reason",
-        "request_id",
-        "problem",
-        "account",
-    }
+    kept = "payment_key fingerprint payload payload_hash state reason request_id problem account".split()
     for table in (t for t in tables.metadata.sorted_tables if not t.is_view):
         for column in table.columns:
             is_text = column.type.python_type is str and column.name not in kept
@@ -148,14 +125,8 @@ def test_what_opens_the_board_is_not_in_it(run, tmp_path, planted, path):
     assert leaked(data) == []
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         whole = "\n".join(archive.read(name).decode() for name in archive.namelist())
-    secrets = {
-        code,
-        cookie,
-        waiting,
-        device["id"],
-        *(row.cookie_hash for row in kept[:1]),
-        *(row.code_hash for row in kept[1:]),
-    }
+    hashes = {kept[0].cookie_hash, *(row.code_hash for row in kept[1:])}
+    secrets = {code, cookie, waiting, device["id"], *hashes}
     assert len(secrets) == 6
     assert [one for one in secrets if one in whole] == []
     assert "delivery_board_devices" in whole  # the schema names the tables

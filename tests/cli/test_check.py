@@ -5,16 +5,15 @@ import os
 import re
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from sqlalchemy import NullPool, create_engine
 from tests.cli.setups import HOLD, program
 from tests.cli.shell import APP, REST, Configure, Ended, account, document
-from tests.databases import POSTGRESQL, SERVERS, empty, free_port, own_database
+from tests.databases import POSTGRESQL, SERVERS, empty, free_port, own_database, poor_user
 from tests.store.samples import NOW_TEXT, opened, put, rows
 from tests.store.test_pooler import bouncer
 
@@ -22,18 +21,11 @@ from orderbridge.cli import probes
 from orderbridge.config.addresses import fingerprint
 from orderbridge.config.keys import new_master_key
 from orderbridge.store import schema, tables
-from orderbridge.store.database import Database
 from orderbridge.store.leader import LeaderLock
 from orderbridge.texts import SENTENCES
-from orderbridge_sandbox import Fault, Sandbox, World
+from orderbridge_sandbox import Fault, Sandbox
 
 QUICK = "cooldown_seconds = 1\ntimeout_seconds = 60"
-
-
-@pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
-    with Sandbox(World.default(), directory=tmp_path_factory.mktemp("sandbox")) as sandbox:
-        yield sandbox
 
 
 @pytest.fixture
@@ -58,25 +50,6 @@ def set_up(
     where = base_url or sandbox.base_url
     web = f'[web]\nlisten = "127.0.0.1:{free_port()}"'  # the usual one may be another program's
     configure(document(base_url=where, marketplace=f"{ca}\n{QUICK}", accounts=accounts, database=database, more=web))
-
-
-@contextmanager
-def poor_user(database: Database, kind: str) -> Iterator[str]:
-    """The address for a user who may only read."""
-    name = f"obs_reader_{os.getpid()}"
-    who = f"CREATE ROLE {name} LOGIN PASSWORD 'x'" if kind == POSTGRESQL else f"CREATE USER {name} IDENTIFIED BY 'x'"
-    on = "ALL TABLES IN SCHEMA public" if kind == POSTGRESQL else f"`{database.engine.url.database}`.*"
-    engine = create_engine(database.engine.url, isolation_level="AUTOCOMMIT", poolclass=NullPool)
-    with engine.connect() as connection:
-        connection.exec_driver_sql(who)
-        connection.exec_driver_sql(f"GRANT SELECT ON {on} TO {name}")
-    try:
-        yield engine.url.set(username=name, password="x").render_as_string(hide_password=False)
-    finally:
-        with engine.connect() as connection:
-            if kind == POSTGRESQL:
-                connection.exec_driver_sql(f"DROP OWNED BY {name}")
-            connection.exec_driver_sql(f"DROP {'ROLE' if kind == POSTGRESQL else 'USER'} {name}")
 
 
 def findings(ended: Ended) -> dict[str, tuple[str, str]]:
@@ -272,7 +245,9 @@ def test_a_server_is_looked_at_and_left_as_it_is(kind, run, configure, sandbox, 
 def test_a_right_that_is_missing_is_named(kind, run, configure, sandbox, request):
     database = request.getfixturevalue(f"{kind}_database")
     database.write_now(schema.upgrade)
-    with poor_user(database, kind) as url:
+    tables_of_it = "ALL TABLES IN SCHEMA public" if kind == POSTGRESQL else f"`{database.engine.url.database}`.*"
+    everything = database.engine.url.render_as_string(hide_password=False)
+    with poor_user(everything, f"GRANT SELECT ON {tables_of_it} TO {{name}}") as url:
         set_up(configure, sandbox, database=f'url = "{url}"')
         ended = run("check", "--json")
     said = said_of(ended, "rights")
@@ -308,14 +283,11 @@ def test_on_a_file_one_replica_is_told_to_work_alone(run, configure, sandbox):
 
 @pytest.mark.postgresql
 def test_a_right_to_make_the_tables_is_named_before_there_are_any(run, configure, sandbox, postgresql_server):
-    with own_database(postgresql_server, f"obs_bare_{os.getpid()}") as bare:
-        database = Database(bare, inline=True)
-        with poor_user(database, POSTGRESQL) as url:
-            set_up(configure, sandbox, database=f'url = "{url}"')
-            said = said_of(run("check", "--json"), "rights")
-        database.close()
+    with own_database(postgresql_server, f"obs_bare_{os.getpid()}") as bare, poor_user(bare) as url:
+        set_up(configure, sandbox, database=f'url = "{url}"')
+        said = said_of(run("check", "--json"), "rights")
     assert "it lacks: CREATE on schema public" in said
-    assert f"GRANT USAGE, CREATE ON SCHEMA public TO obs_reader_{os.getpid()};" in said
+    assert f"GRANT USAGE, CREATE ON SCHEMA public TO obs_poor_{os.getpid()};" in said
 
 
 def test_the_port_is_looked_at_before_there_is_a_database(run, configure, sandbox, monkeypatch):

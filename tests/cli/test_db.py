@@ -30,11 +30,9 @@ def test_the_grants_on_a_server_name_the_role_and_the_place(kind, run, configure
     configure(document(database=f'url = "{url}"'))
     ended = run("db", "grants", "till")
     assert (ended.code, ended.err) == (0, "")
-    expected = (
-        f"ON `{make_url(url).database}`.delivery_orders TO `till`;"
-        if kind == MARIADB
-        else ('ON "public".delivery_orders TO "till";')
-    )
+    place = f"`{make_url(url).database}`" if kind == MARIADB else '"public"'
+    role = "`till`" if kind == MARIADB else '"till"'
+    expected = f"ON {place}.delivery_orders TO {role};"
     assert expected in ended.out
 
 

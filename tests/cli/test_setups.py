@@ -3,6 +3,7 @@
 ORDERBRIDGE_TEST_REWRITE=1 writes docs/set-ups.md anew from what `check` prints.
 """
 
+import contextlib
 import io
 import json
 import os
@@ -13,15 +14,14 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.cli import setups
 from tests.cli.setups import SETUPS, Place, SetUp
 from tests.cli.shell import Ended, Run
 
-from orderbridge.texts import say, speak
-from orderbridge_sandbox import Options, Sandbox, World
+from orderbridge.texts import say
+from orderbridge_sandbox import Sandbox
 
 PAGE = Path(__file__).parents[2] / "docs" / "set-ups.md"
 REWRITE = "ORDERBRIDGE_TEST_REWRITE" in os.environ
@@ -53,30 +53,22 @@ def cause_and_remedy(findings: list[dict[str, str]], place: Place) -> tuple[str,
     return about + cause, remedy[:1].upper() + remedy[1:]
 
 
-@pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
-    world = World.default(options=Options(cooldown_seconds=1))
-    with Sandbox(world, directory=tmp_path_factory.mktemp("sandbox")) as sandbox:
-        yield sandbox
-
-
-Plant = Callable[[SetUp, str], Any]
+@contextlib.contextmanager
+def standing(planted: SetUp, running: Sandbox, template: Path) -> Iterator[Place]:
+    # pytest's own folders are root's alone, and some of these are somebody else's.
+    temporary, patched = tempfile.TemporaryDirectory(prefix="obs-"), pytest.MonkeyPatch.context()
+    with temporary as folder, ExitStack() as stack, patched as patch:
+        Path(folder).chmod(0o755)
+        place = Place(Path(folder), running, "en", patch, template, stack)
+        planted.plant(place)
+        place.write()
+        yield place
 
 
 @pytest.fixture
-def plant(running: Sandbox, monkeypatch: pytest.MonkeyPatch, template: Path) -> Iterator[Plant]:
-    # pytest's own folders are root's alone, and some of these are somebody else's.
-    with tempfile.TemporaryDirectory(prefix="obs-") as folder, ExitStack() as stack:
-        Path(folder).chmod(0o755)
-
-        def plant(planted: SetUp, language: str) -> Place:
-            place = Place(Path(folder), running, language, monkeypatch, template, stack)
-            speak(language)
-            planted.plant(place)
-            place.write()
-            return place
-
-        yield plant
+def plant(running: Sandbox, template: Path) -> Iterator[Callable[[SetUp], Place]]:
+    with ExitStack() as stack:
+        yield lambda planted: stack.enter_context(standing(planted, running, template))
 
 
 def checked(command: Run, place: Place) -> Ended:
@@ -121,8 +113,8 @@ IDS = [planted.title for planted in SETUPS]
 
 
 @pytest.mark.parametrize("planted", SETUPS, ids=IDS)
-def test_check_names_the_cause_and_the_remedy(planted: SetUp, command: Run, plant: Plant):
-    ended = checked(command, plant(planted, "en"))
+def test_check_names_the_cause_and_the_remedy(planted: SetUp, command: Run, plant):
+    ended = checked(command, plant(planted))
     assert ended.code == planted.code, ended.out + ended.err
     found = [one for one in ended.json if one["level"] != "ok" or one["check"] == "worker"]
     shown = "\n".join(f"{one['check']}: {one['detail']}\n{one['remedy']}" for one in found)
@@ -134,7 +126,7 @@ def test_check_names_the_cause_and_the_remedy(planted: SetUp, command: Run, plan
 
 @pytest.mark.parametrize("planted", [one for one in SETUPS if one.log is not None], ids=lambda one: one.title)
 def test_the_log_names_the_cause_and_the_remedy(planted, command, plant, monkeypatch):
-    code, said = logged(command, plant(planted, "en"), monkeypatch)
+    code, said = logged(command, plant(planted), monkeypatch)
     wanted = planted.log or [words for words in planted.says if not words.startswith(("PID", "HTTP"))]
     assert [words for words in wanted if words not in said] == [], said
     assert "Traceback" not in said
@@ -168,7 +160,7 @@ CLOSED_SETUPS = [SETUPS[IDS.index(title)] for title in CLOSED] + [
 @pytest.mark.parametrize("words", [("run",), ("db", "upgrade"), ("food", "on", "55")], ids=" ".join)
 @pytest.mark.parametrize("planted", CLOSED_SETUPS, ids=lambda one: one.title)
 def test_a_database_that_this_user_may_not_use_ends_with_78(planted, words, command, plant):
-    ended = command(*words, "--config", plant(planted, "en").config)
+    ended = command(*words, "--config", plant(planted).config)
     assert ended.code == 78, ended.err
     assert "this user write" in ended.err
 
@@ -189,14 +181,7 @@ def test_write_the_page(request: pytest.FixtureRequest):
     command = request.getfixturevalue("command")
     causes: dict[str, dict[str, None]] = {}
     for planted in SETUPS:
-        temporary = tempfile.TemporaryDirectory(prefix="obs-")
-        with temporary as folder, ExitStack() as stack, pytest.MonkeyPatch().context() as patch:
-            Path(folder).chmod(0o755)
-            place = Place(Path(folder), running, "en", patch, template, stack)
-            speak("en")
-            patch.setenv("LC_ALL", "C.UTF-8")
-            planted.plant(place)
-            place.write()
+        with standing(planted, running, template) as place:
             found = [one for one in checked(command, place).json if one["level"] != "ok" or "PID" in one["detail"]]
             cause, remedy = cause_and_remedy(found, place)
         causes.setdefault(remedy, {})[cause] = None
