@@ -237,7 +237,13 @@ async def test_a_database_that_fails_is_tried_again(sandbox, till, world, monkey
         assert len(world.calls("get_current")) <= polls + 1
         till.run("ALTER TABLE elsewhere RENAME TO delivery_accounts")
         await until(lambda: order.acknowledged)
-    assert till.status(order) == 1
+        with capture_logs() as logs:
+            till.run("ALTER TABLE delivery_actions RENAME TO elsewhere")
+            await until(lambda: "outbox.database_failed" in [line["event"] for line in logs])
+            till.run("ALTER TABLE elsewhere RENAME TO delivery_actions")
+        row = till.accept(order)
+        await until(lambda: till.state(row) == "done")
+    assert till.status(order) == 2
 
 
 # ---- as a process ----------------------------------------------------------------------------------------------------

@@ -32,9 +32,10 @@ def test_an_account_that_polls_is_healthy(run, pos):
     assert "kadikoy" in ended.out
 
 
-def test_a_state_that_a_newer_daemon_has_written_is_shown_as_it_stands(run, pos):
-    put_account(pos, state="asleep")
-    assert "asleep" in run("status").out
+@pytest.mark.parametrize("changes", [{"state": "asleep"}, {"last_poll_ok_utc": "soon"}, {"last_poll_ok_utc": None}])
+def test_what_no_daemon_of_today_writes_is_shown_as_it_stands(changes, run, pos):
+    put_account(pos, **changes)
+    assert changes.get("state", "ok") in run("status").out
     problems = run("status", "--json").json["problems"]
     assert [one["code"] for one in problems] == ["no_good_poll"]
 
@@ -65,7 +66,7 @@ def test_the_status_counts_what_waits(run, pos):
     put_document(pos)
     told = run("status", "--json").json
     assert told["orders"] == {"new": 1, "changed": 1, "open": 2}
-    assert (told["actions_unfinished"], told["quarantined"]) == (1, 1)
+    assert (told["actions_unfinished"], told["quarantined"], told["light"]) == (1, 1, "yellow")
     lines = run("status").out.splitlines()
     assert "  orders         1 new, 1 changed, 2 open: RECEIVED 2" in lines
     assert "  quarantine     1" in lines
