@@ -38,12 +38,12 @@ async def test_many_401s_of_one_moment_cost_one_login(shop: Shop):
     assert {(await shop.verdict(row))["state"] for row in rows} == {"done"}
 
 
-async def test_a_refused_account_says_so_in_the_database(shop: Shop):
-    shop.act("accept", await shop.taken_in())
-    refuse_everything_but_login(shop)
+async def test_a_login_that_a_row_found_refused_is_in_the_database_with_the_next_poll(shop: Shop):
+    shop.world.refuse_account("kadikoy")
+    shop.act("deactivate_food", food_id=1001)
     await shop.drain()
-    await shop.poll()  # which is refused with the token of the accept's login: the next one has a token of its own
-    await shop.poll()
+    assert (await shop.tick()).again_in > 0
+    assert (len(shop.calls("login")), shop.calls("get_current")) == (1, [])
     assert shop.one("SELECT state FROM delivery_accounts")["state"] == "login_refused"
 
 
