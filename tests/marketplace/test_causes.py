@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy.exc import OperationalError
 
 from orderbridge.errors import ONCE_KNOWN, Message, NotSent
-from orderbridge.marketplace.answers import _STRANGERS
+from orderbridge.marketplace.answers import _FOREIGN_REASONS
 from orderbridge.net import connector
 from orderbridge.rules.health import LINES
 from orderbridge.store.failures import remedy
@@ -20,7 +20,7 @@ BEFORE = "marketplace.base_url"  # a remedy of a new installation
 
 
 def reasons() -> set[str]:
-    tables = (connector.SYSTEM, connector.NAMES, connector.CERTIFICATES, connector.TLS, ONCE_KNOWN, _STRANGERS)
+    tables = (connector.SYSTEM, connector.NAMES, connector.CERTIFICATES, connector.TLS, ONCE_KNOWN, _FOREIGN_REASONS)
     return {reason for table in tables for reason in table.values()} | set(ONCE_KNOWN)
 
 
