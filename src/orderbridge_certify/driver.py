@@ -236,7 +236,7 @@ class Driver:
         return self.until(lambda seen: all(one.pos_revision == one.revision for one in seen.orders), longest)
 
     def until_changed(self, letter: str, change: Callable[[], object], limit_s: float) -> None:
-        """Have an order changed, note when the till could see it (mark `changed`), and give it its time to note that."""
+        """Change an order, record when the till could see it (mark `changed`), and wait for its reaction."""
         # What changes between a list and its acknowledgement is acknowledged unseen: nothing may be under way.
         self.world.wait_for(lambda: self.world.orders[self.key(letter)].acknowledged, timeout=PATIENCE_S)
         before = self.observe().order(letter).revision

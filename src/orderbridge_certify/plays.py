@@ -217,7 +217,7 @@ def line_dead(driver: Driver) -> None:
 
 
 def withdrawn(driver: Driver) -> None:
-    """What waits is taken back: the acceptance of an order for later, or what comes after it where a till accepts that."""
+    """Withdraw a waiting row: the accept of a scheduled order, or the till's next action on it."""
     letter = driver.order(scheduled_date=_tomorrow(driver).strftime(TIME_FORMAT))
     if not driver.until_taken():
         return

@@ -18,9 +18,9 @@ from orderbridge.errors import Unusable
 from orderbridge.store.dialects.postgresql import LEAD
 from orderbridge.store.dialects.postgresql_sessions import changes_process, lasting_sessions
 
-SILENT_S = 6  # the replica asks every second
-CALL_S = 4.0  # for all that is asked at a time
-LOCK_S = 1  # of that for one lock: a beat gives buckets, and waits for the transaction of a replica that vanished
+SILENT_S = 6  # the replica sends a query every second
+CALL_S = 4.0  # for all queries of one call
+LOCK_S = 1  # for one lock; a failed replica's transaction may still hold it
 LIMITS = {
     "connect_timeout": 3,
     "keepalives_idle": 2,
@@ -35,7 +35,7 @@ SETTINGS = (
     f"SET statement_timeout = '{LOCK_S + 1}s'",
     "SET synchronous_commit = on",
 )
-OLDEST = 140000  # idle_session_timeout came with it
+OLDEST = 140000  # the first version with idle_session_timeout
 
 BUCKETS = int.from_bytes(b"orbu", "big")  # the class of the locks of buckets
 REPLICAS = int.from_bytes(b"orre", "big")  # and of replicas
@@ -78,7 +78,7 @@ class Row(NamedTuple):
 
 
 def survey(connection: Connection) -> list[Row]:
-    """All buckets and replicas with the sessions that hold their locks, our own session, and how many buckets there are."""
+    """All buckets and replicas with the sessions that hold their locks, our own session, and the number of buckets."""
     return [Row(*row) for row in connection.exec_driver_sql(SURVEY)]
 
 

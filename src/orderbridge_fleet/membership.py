@@ -74,7 +74,7 @@ class Membership:
         self._vanished: dict[str, float] = {}  # and a replica without a session
 
     def take(self) -> bool:
-        """Whether we may work beside other replicas; False: a daemon works alone. Raises DBAPIError without an answer."""
+        """Join the other replicas. False: a single daemon works. Raises DBAPIError if the server does not answer."""
         with self._asking():
             self._refuse_over()
             return self._renew() is not None

@@ -122,7 +122,7 @@ def order_of(world: World, account: Account | None, call: Call) -> Order:
 
 
 def in_order(world: World, call: Call, **checks: Callable[[], object]) -> None:
-    """Check the token and what else is named here (see Check), in the order of the switch: the first fault is the answer."""
+    """Run the checks (see Check) in the configured order. The first failure is the answer."""
     checks["token"] = lambda: account_of(world, call)
     for name in world.options.error_order.split():
         if name in checks:

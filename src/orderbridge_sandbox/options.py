@@ -156,7 +156,7 @@ class Pace:
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """Limits: of the list, of tokens and logins. docs/interface.md gives the first two; shorter ones make tests quick."""
+    """Limits of the list, of tokens and of logins. The first two are in docs/interface.md; tests may shorten them."""
 
     cooldown_seconds: float = 30.0
     token_seconds: float = 86400.0

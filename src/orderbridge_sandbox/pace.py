@@ -42,7 +42,7 @@ def reachable(world: "World") -> set[str]:
 
 
 def move_on(world: "World") -> None:
-    """Do what the platform does by itself: cancel orders without an answer, bring what the restaurant does not bring."""
+    """Do what the platform does: cancel unanswered orders, and deliver orders with its own couriers."""
     if not _is_wanted(world):
         return
     for order in world.orders.values():

@@ -20,7 +20,7 @@ from orderbridge.rules.retry import LOOK_WITHIN, MAX_RESENDS
 from orderbridge.store.own_tables import daemon
 from orderbridge.store.tables import actions, attempts, events, orders, unfinished
 
-MOST_SHOWN = 100  # findings of one kind
+MAX_SHOWN = 100  # findings of one kind
 LONG_TRANSACTION = timedelta(minutes=1)  # until a row is committed, it takes no part in the order of its lane
 ENDS_WITHIN = timedelta(minutes=5)  # of its expiry, while the daemon runs
 
@@ -57,7 +57,7 @@ def audit(connection: Connection, settings: Settings, since: datetime) -> Audit:
     found = [
         Finding(promise, code, row.payment_key, row.id, row.at_utc)
         for promise, code, query in (*_of_orders(since), *_of_ends(since), *_of_requests(since))
-        for row in connection.execute(query.limit(MOST_SHOWN))
+        for row in connection.execute(query.limit(MAX_SHOWN))
     ]
     found += _without_end(connection, settings, since)
     found += (one for subject in Subject for one in _out_of_order(connection, subject, since))
@@ -196,7 +196,7 @@ def _out_of_order(connection: Connection, subject: Subject, since: datetime) -> 
     overlaps = requests.c.finished_utc_before > requests.c.started_utc
     follows_newer = and_(requests.c.id_before > requests.c.id, requests.c.attempt == 1)
     suspects = select(requests).where(requests.c.id_before != requests.c.id, or_(overlaps, follows_newer))
-    for row in connection.execute(suspects.limit(MOST_SHOWN)):
+    for row in connection.execute(suspects.limit(MAX_SHOWN)):
         if row.finished_utc_before is not None and row.finished_utc_before > row.started_utc:
             yield Finding(5, "beside_another", row.payment_key, row.id, row.started_utc)
         elif row.created_utc + LONG_TRANSACTION < row.started_utc_before:

@@ -1,4 +1,4 @@
-"""The probes of `check` for a fleet: whether replicas can share the database, the accounts, and the replicas' shares."""
+"""The probes of `check` for a fleet: whether replicas can share the database, the accounts, and who holds them."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing

@@ -193,7 +193,7 @@ class _Asking:
             await wire.close()
 
     async def _ask(self, first: str, others: Sequence[str]) -> list[str] | None:
-        """Who of the others is answered 429 straight after the first; None: the first one is, though all cooldowns are over."""
+        """The others that are answered 429 right after the first; None if the first itself is."""
         from orderbridge.store.accounts import last_noted_poll
 
         now = self._clock.now()  # the cooldowns of accounts that are not asked are waited for, too: they may share one
