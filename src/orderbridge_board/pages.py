@@ -103,9 +103,12 @@ class BoardPages:
         """For the technician's page."""
         work = self._work()
         now, language, problems = work.clock.now(), door.language(request), tuple(work.problems())
-        return JSONResponse(
-            await self._read(work, request, lambda tx: technician(tx, work.settings, problems, now, language))
-        )
+        audible = self._board.audience.names(work.clock.monotonic())
+
+        def read(connection: Connection) -> dict[str, Any]:
+            return technician(connection, work.settings, problems, audible, now, language)
+
+        return JSONResponse(await self._read(work, request, read))
 
     async def customer(self, request: Request) -> Response:
         """Who ordered, and where it goes: of an open order, over an encrypted or local line."""

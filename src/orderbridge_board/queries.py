@@ -124,6 +124,13 @@ def orders_finished(connection: Connection, keys: Sequence[str], now: datetime) 
     return [dict(row) for one in conditions for row in connection.execute(select(*_CARD).where(one)).mappings()]
 
 
+def numbers_of(connection: Connection, keys: Sequence[str]) -> dict[str, str | None]:
+    """The orders' numbers, as people know them."""
+    query = select(orders.c.payment_key, orders.c.order_number)
+    found = (connection.execute(query.where(orders.c.payment_key.in_(some))) for some in batches(keys))
+    return {row.payment_key: row.order_number for rows in found for row in rows}
+
+
 Line = tuple[Row[Any], list[Row[Any]]]  # an item and its options
 
 

@@ -1,7 +1,7 @@
 """The technician's page: the same truth as `orderbridge status`, the last day as a picture, and the day so far."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, time, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -13,7 +13,8 @@ from orderbridge.actions import CLOSED
 from orderbridge.rules import business_day as rules
 from orderbridge.rules.problems import Problem
 from orderbridge.store import accounts, overview
-from orderbridge_board.queries import shops
+from orderbridge_board import devices
+from orderbridge_board.queries import numbers_of, shops
 from orderbridge_board.snapshot import amount, moment, named, problem_shown
 from orderbridge_board.watch import polls_since, slot_of
 
@@ -23,20 +24,28 @@ MOST_ACCOUNTS = 200  # of more, those with a problem
 
 
 def technician(
-    connection: Connection, settings: config.Settings, problems: Sequence[Problem], now: datetime, language: str
+    connection: Connection,
+    settings: config.Settings,
+    problems: Sequence[Problem],
+    audible: Collection[str],
+    now: datetime,
+    language: str,
 ) -> dict[str, Any]:
-    """Everything on the page."""
+    """Everything on the page. `audible`: the names of the tablets that can be heard."""
     names = {account.fingerprint: account.name for account in settings.accounts}
     ill = {one.account or one.subject for one in problems}
     rows = sorted(accounts.overview(connection, list(names)), key=lambda row: (row["name"] not in ill, row["name"]))
     outbox = overview.outbox(connection, now)
     zone = ZoneInfo(settings.marketplace.timezone)
     begin, end = rules.bounds(rules.present(now, zone, CUT), zone, CUT)
+    numbers = numbers_of(connection, [one.subject for one in problems])
     received = overview.received(connection, min(begin, now - STRIP), end)
     return {
         "now": moment(now),
         "timezone": settings.marketplace.timezone,
-        "problems": [problem_shown(one, language) for one in problems],
+        "mode": settings.web.board,
+        "problems": [problem_shown(one, language) | {"who": _who(one, numbers)} for one in problems],
+        "tablets": [_tablet(row, audible) for row in devices.listed(connection)],
         "accounts": [_account(row) for row in rows[:MOST_ACCOUNTS]],
         "closed": named(shops(connection), zone, CLOSED),
         "accounts_all": len(rows),
@@ -47,6 +56,17 @@ def technician(
         "orders": _by_slot(received, slot_of(now - STRIP)),
         "day": _day(begin, end, [one for one in received if one.received_utc >= begin]),
     }
+
+
+def _who(problem: Problem, numbers: Mapping[str, str | None]) -> str:
+    """Whom it concerns, as people know it: an order by its number, a restaurant by its name."""
+    number = numbers.get(problem.subject)
+    return problem.facts.get("name", problem.subject) if number is None else f"#{number}"
+
+
+def _tablet(row: Mapping[str, Any], audible: Collection[str]) -> dict[str, Any]:
+    shown = {name: row[name] for name in ("name", "role")}
+    return shown | {"seen_utc": moment(row["seen_utc"]), "audible": row["name"] in audible}
 
 
 def _account(row: dict[str, Any]) -> dict[str, Any]:

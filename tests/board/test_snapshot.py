@@ -3,11 +3,13 @@
 from pathlib import Path
 
 import pytest
-from tests.board.tablets import Shop, Tablet
-from tests.store.samples import KEY, put, put_action, put_order
+from tests.board.tablets import CLOCK, Shop, Tablet
+from tests.store.samples import KEY, RESTAURANT, put, put_action, put_order
 from tests.store.samples import opened as file_opened
 
+from orderbridge.rules.problems import Code, Problem, Severity
 from orderbridge.texts import text
+from orderbridge_board.devices import ACT, LOOK
 
 
 @pytest.mark.parametrize("language", ["tr", "en"])
@@ -43,3 +45,21 @@ async def test_a_tap_that_a_trigger_leaves_out_is_said(shop: Shop, tablet: Table
     tap = {"action": "accept", "payment_key": KEY, "preparing_time": 20, "tries": 0, "revision": 1}
     answer = await tablet.post("act", tap)
     assert (answer.status, answer.data["error"]) == (503, "left_out")
+
+
+async def test_the_technicians_page_names_orders_by_number_and_lists_the_tablets(shop: Shop, tablet: Tablet):
+    with file_opened(Path(shop.database.engine.url.database)) as pos:
+        put_order(pos, order_number="100014")
+    closed = {"name": "Şube", "since": "", "who": ""}
+    shop.problems = [
+        Problem(Code.UNANSWERED, KEY, CLOCK.now(), Severity.SEVERE, facts={"minutes": "7"}),
+        Problem(Code.RESTAURANT_CLOSED, RESTAURANT, CLOCK.now(), Severity.WARNING, facts=closed),
+        Problem(Code.POLL_FAILING, "kadikoy", CLOCK.now(), Severity.SEVERE),
+    ]
+    kitchen = Tablet(tablet.address, shop.pair(LOOK, "Mutfak"))
+    assert (await tablet.post("here", {"audible": True})).status == 200
+    shown = (await kitchen.get("/board/technician")).data
+    assert [one["who"] for one in shown["problems"]] == ["#100014", "Şube", "kadikoy"]
+    listed = [(one["name"], one["role"], one["audible"]) for one in shown["tablets"]]
+    assert sorted(listed) == [("Kasa", ACT, True), ("Mutfak", LOOK, False)]
+    assert all(one["seen_utc"] for one in shown["tablets"])

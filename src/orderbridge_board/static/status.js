@@ -28,7 +28,7 @@ function light(colour, text) {
 function paint(data) {
   const worst = data.problems.some((one) => one.severity === "severe") ? "red" : data.problems.length ? "yellow" : "green";
   light(worst, data.problems.length ? data.problems[0].cause : say("all_well"));
-  $("main").replaceChildren(problems(data), accounts(data), rows(data), day(data));
+  $("main").replaceChildren(problems(data), tablets(data), accounts(data), rows(data), day(data));
 }
 
 const when = (moment, data) => (moment ? clock(moment, data.timezone, true) : "–");
@@ -36,12 +36,22 @@ const when = (moment, data) => (moment ? clock(moment, data.timezone, true) : "�
 function problems(data) {
   const listed = data.problems.map((one) => el(
     "div", { class: `problem ${one.severity}` },
-    el("h3", {}, [one.code, one.subject].filter(Boolean).join(" ") + (one.count > 1 ? ` (${one.count})` : "")),
-    el("p", {}, `${one.cause} ${one.remedy}`),
+    el("h3", {}, [one.who, one.cause].filter(Boolean).join(": ") + (one.count > 1 ? ` (${one.count})` : "")),
+    el("p", {}, one.remedy),
     one.since ? el("p", {}, say("since", { time: when(one.since, data) })) : null,
   ));
   const shut = data.closed.length ? el("p", { class: "problem" }, `${say("call_closed")}: ${data.closed.join(" · ")}`) : null;
   return el("section", {}, el("h2", {}, say("problems")), shut, listed.length ? listed : el("p", {}, say("all_well")));
+}
+
+function tablets(data) {
+  const heads = ["tablets", "last_seen", "sound"].map((name) => el("th", { scope: "col" }, say(name)));
+  const lines = data.tablets.map((one) => el(
+    "tr", {},
+    el("th", { scope: "row" }, one.name + (one.role === "act" ? "" : ` (${say("looks_only")})`)),
+    el("td", {}, when(one.seen_utc, data)), el("td", {}, say(one.audible ? "sound_on" : "sound_off")),
+  ));
+  return el("section", { class: "tablets" }, el("h2", {}, say("tablets")), el("table", {}, el("thead", {}, el("tr", {}, heads)), el("tbody", {}, lines)));
 }
 
 function accounts(data) {
@@ -95,7 +105,7 @@ function rows(data) {
     "section", {}, el("h2", {}, say("outbox")),
     el("p", {}, say("waiting_rows", { waiting: box.waiting, sending: box.sending, failed: box.failed_last_day })),
     el("p", {}, say("in_quarantine", { count: data.quarantined })),
-    el("p", {}, data.pos_seen ? say("pos_seen", { time: when(data.pos_seen, data) }) : say("pos_never")),
+    data.mode === "till" ? null : el("p", {}, data.pos_seen ? say("pos_seen", { time: when(data.pos_seen, data) }) : say("pos_never")),
   );
 }
 
