@@ -104,8 +104,9 @@ async def plant(counter: Counter, till: Till, world: World) -> None:
     world.refuse_account("chain")
     world.faults.add(Fault.too_many("accept", times=None))
     with file_opened(till.path) as pos, in_its_place(pos):
-        put_document(pos)
-        put_action(pos, payment_key=old.key, state="failed", finished_utc=f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S.%f}")
+        now = f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S.%f}"
+        put_document(pos, first_seen_utc=now, last_seen_utc=now)  # an old one is blanked
+        put_action(pos, payment_key=old.key, state="failed", finished_utc=now)
     await asyncio.to_thread(till.accept, old)  # and waits, or is on its way again
 
 
