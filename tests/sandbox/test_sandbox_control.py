@@ -39,11 +39,6 @@ async def test_orders_are_placed_and_shown_with_their_truth(world, http):
     assert one["document"]["payment_key"] == one["payment_key"]
 
 
-async def test_a_post_without_a_body_places_one_order(world, http):
-    assert (await http.post(ORDERS)).status_code == 200
-    assert len(world.orders) == 1
-
-
 async def test_this_very_document_can_be_placed(http, pos):
     content = '{"restaurant_id": "%s", "document": {"total": 12.50, "note": "ç", "courier_type": "drone"}, "without": ["foods"]}'
     await http.post(ORDERS, content=content % KADIKOY, headers=JSON)
@@ -86,13 +81,7 @@ async def test_options_can_be_changed(world, http):
 @pytest.mark.parametrize(
     "fault, status, body, content_type",
     [
-        pytest.param(
-            {"status": 500, "body": {"a": "ş", "b": 1.50}},
-            500,
-            '{"a":"ş","b":1.5}'.encode(),
-            "application/json",
-            id="JSON",
-        ),
+        pytest.param({"body": {"a": "ş", "b": 1.50}}, 500, '{"a":"ş","b":1.5}'.encode(), "application/json", id="JSON"),
         pytest.param({"status": 502, "body": "<p>"}, 502, b"<p>", "text/html; charset=utf-8", id="a page"),
         pytest.param({"body": "x", "content_type": "text/plain"}, 500, b"x", "text/plain", id="a type of its own"),
         pytest.param(
@@ -101,16 +90,13 @@ async def test_options_can_be_changed(world, http):
         pytest.param({"status": 503, "seconds": 0.001}, 503, b"", None, id="nothing, a little later"),
     ],
 )
-async def test_faults_can_be_added(http, fault, status, body, content_type):
+async def test_faults_can_be_added_and_forgotten(world, http, fault, status, body, content_type):
     added = await http.post("/_sandbox/faults", json={"operation": "get_variables", **fault})
     assert added.status_code == 200
     assert (await http.get("/_sandbox/faults")).json() == [added.json()]
     answer = await http.get("/orders/variables")
     assert (answer.status_code, answer.content, answer.headers.get("content-type")) == (status, body, content_type)
     assert (await http.get("/_sandbox/faults")).json() == []
-
-
-async def test_faults_can_be_forgotten(world, http):
     await http.post("/_sandbox/faults", json={"kind": "drop", "times": None})
     await http.delete("/_sandbox/faults")
     assert world.faults.pending() == []

@@ -18,23 +18,11 @@ NOBODY = "99999999-9999-4999-8999-999999999999"
 @pytest.mark.parametrize(
     "method, path, body, status, said",
     [
-        (
-            "POST",
-            "/orders",
-            {"colour": 1},
-            400,
-            "no such field: colour; there are count, restaurant_id, document, unknown_fields",
-        ),
+        ("POST", "/orders", {"colour": 1}, 400, "no such field: colour; there are count, restaurant_id, document, unk"),
         ("POST", "/orders", {"restaurant_id": NOBODY}, 400, f"no such restaurant: {NOBODY}; there are {KADIKOY}"),
         ("POST", "/orders", {"without": ["colour"]}, 400, "no such field of an order: colour; there are id, "),
         ("POST", "/orders", {"document": {"notee": ""}}, 400, "no such field of an order: notee; there are id, "),
-        (
-            "POST",
-            "/orders",
-            {"document": {"customer": {"fon": ""}}},
-            400,
-            "no such field of an order: fon; there are name",
-        ),
+        ("POST", "/orders", {"document": {"customer": {"fon": ""}}}, 400, "of an order: fon; there are name"),
         ("PATCH", "/orders/{key}", {"document": {"notee": ""}}, 400, "no such field of an order: notee"),
         ("PATCH", "/options", {"clock_offset_seconds": -1e300}, 400, "is more than 1,000,000,000"),
         ("POST", "/faults", {"times": 1.5}, 400, "times: 1.5 is no whole number"),
