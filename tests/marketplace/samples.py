@@ -8,11 +8,7 @@ from typing import Any
 
 KEY = "0b7e1c52-6f0d-4c1e-9a55-3d2f8e6a7b10"
 OTHER_KEY = "5f3c2a10-7d4e-4b8a-8c21-9e0f1a2b3c4d"
-CODES = {
-    "Nakit": "CASH",
-    "Kredi Kartı (pre-paid)": "CREDIT_CARD",
-    "Banka Kartı (pre-paid)": "DEBIT_CARD",
-}
+CODES = {"Nakit": "CASH", "Kredi Kartı (pre-paid)": "CREDIT_CARD", "Banka Kartı (pre-paid)": "DEBIT_CARD"}
 
 
 def food(**changes: Any) -> dict[str, Any]:

@@ -73,11 +73,7 @@ def service() -> Service:
 
 @pytest.fixture
 async def wire(service: Service) -> AsyncIterator[Wire]:
-    wire = Wire(
-        base_url="https://service.test/api",
-        timeout_s=5,
-        transport=httpx.MockTransport(service),
-    )
+    wire = Wire(base_url="https://service.test/api", timeout_s=5, transport=httpx.MockTransport(service))
     yield wire
     await wire.close()
 
@@ -254,13 +250,6 @@ async def test_an_empty_id_is_refused_here(client: Client, service: Service) -> 
 # ---- 401
 
 
-async def test_a_call_that_alone_is_refused_costs_no_other_login(client: Client, service: Service) -> None:
-    service.answers = [DENIED, DENIED, DENIED, DENIED]
-    for _ in range(3):
-        assert (await error_of(client.act(Action.COMPLETE, KEY))).code == "not_permitted"
-    assert service.logged_in == 1
-
-
 async def test_a_token_that_has_worked_and_is_over_is_replaced_and_nobody_is_paused(
     client: Client, session: Session, service: Service
 ) -> None:
@@ -275,35 +264,27 @@ LOGIN_ENDS = [
     UnknownOutcome("timeout"),
     ServiceFailed("service_error", http_status=500),
     RateLimited("rate_limited", http_status=429),
+    NotSent("dns_failed"),
+    LoginRefused("login_refused", until=NOW),
 ]
 
 
 @pytest.mark.parametrize("denied_first", [True, False], ids=["after a 401", "before the first"])
 @pytest.mark.parametrize("error", LOGIN_ENDS, ids=repr)
 @every_repeated
-async def test_the_end_of_a_login_is_never_the_end_of_the_call(
+async def test_the_end_of_a_login_is_never_the_end_of_the_call_unless_it_was_not_sent_or_refused(
     name: str, error: MarketplaceError, denied_first: bool, client: Client, session: Session, service: Service
-) -> None:
-    service.logins = [error]
-    if denied_first:
-        service.answers = [DENIED]
-    else:
-        session.forget()
-    caught = await error_of(REPEATED[name](client))
-    assert (type(caught), caught.code, caught.http_status) == (NotSent, "login_failed", None)
-    assert len(service.seen) == denied_first
-
-
-@pytest.mark.parametrize("error", [NotSent("dns_failed"), LoginRefused("login_refused", until=NOW)], ids=repr)
-@pytest.mark.parametrize("denied_first", [True, False])
-async def test_a_login_that_was_not_sent_or_was_refused_comes_out_as_it_is(
-    error: NotSent, denied_first: bool, client: Client, session: Session, service: Service
 ) -> None:
     service.logins = [error]
     service.answers = [DENIED]
     if not denied_first:
         session.forget()
-    assert await error_of(client.act(Action.COMPLETE, KEY)) is error
+    caught = await error_of(REPEATED[name](client))
+    if isinstance(error, NotSent):
+        assert caught is error
+    else:
+        assert (type(caught), caught.code, caught.http_status) == (NotSent, "login_failed", None)
+    assert len(service.seen) == denied_first
 
 
 # ---- the poll

@@ -117,13 +117,8 @@ async def unknown(call: Awaitable[Answer]) -> str:
 async def test_a_request_arrives_as_it_was_meant(serve: Serve, make_wire: MakeWire) -> None:
     talk, seen = answering(http_answer(OK, head="Content-Type: application/json\r\n"))
     async with serve(talk) as server:
-        answer = await make_wire(server.url + "/api/v1/").request(
-            "PUT",
-            "/orders/accept/a%2Fb",
-            headers={"Access-Token": TOKEN},
-            json={"preparing_time": 5},
-            params={"x": "1"},
-        )
+        sent = {"headers": {"Access-Token": TOKEN}, "json": {"preparing_time": 5}, "params": {"x": "1"}}
+        answer = await make_wire(server.url + "/api/v1/").request("PUT", "/orders/accept/a%2Fb", **sent)
     assert answer == Answer(200, OK)
     head = seen[0].decode().split("\r\n")
     assert head[0] == "PUT /api/v1/orders/accept/a%2Fb?x=1 HTTP/1.1"
@@ -140,18 +135,12 @@ async def test_a_request_arrives_as_it_was_meant(serve: Serve, make_wire: MakeWi
     }
 
 
-async def test_a_put_without_a_body_says_so(wired: Wired) -> None:
-    talk, seen = answering(http_answer(OK))
-    async with wired(talk) as (wire, _):
-        await put(wire)
-    assert b"content-length: 0\r\n" in seen[0].lower()
-    assert b"content-type" not in seen[0].lower()
-
-
-async def test_an_empty_packed_body_is_empty(wired: Wired) -> None:
-    talk, _ = answering(http_answer(b"", head="Content-Encoding: gzip\r\n"))
+async def test_a_put_without_a_body_says_so_and_an_empty_packed_body_is_empty(wired: Wired) -> None:
+    talk, seen = answering(http_answer(b"", head="Content-Encoding: gzip\r\n"))
     async with wired(talk) as (wire, _):
         assert (await put(wire)).body == b""
+    assert b"content-length: 0\r\n" in seen[0].lower()
+    assert b"content-type" not in seen[0].lower()
 
 
 @pytest.mark.interface("Limits")
@@ -213,9 +202,8 @@ async def test_a_name_that_is_looked_up_for_ever(make_wire: MakeWire, monkeypatc
     try:
         for _ in range(2):
             errors = await asyncio.gather(*(error_of(put(wire)) for _ in range(3)))
-            assert {(type(error), error.code, error.reason) for error in errors} == {
-                (NotSent, "dns_failed", "dns_silent")
-            }
+            found = {(type(error), error.code, error.reason) for error in errors}
+            assert found == {(NotSent, "dns_failed", "dns_silent")}
         assert asked == ["service.invalid"]
     finally:
         over.set()
@@ -223,13 +211,8 @@ async def test_a_name_that_is_looked_up_for_ever(make_wire: MakeWire, monkeypatc
 
 @pytest.mark.parametrize(
     "which, reason",
-    [
-        ("wrong_name", "tls_wrong_name"),
-        ("expired", "tls_expired"),
-        ("untrusted", "tls_untrusted"),
-        ("not_yet_valid", "tls_not_yet"),
-        ("self_signed", "tls_self_signed"),
-    ],
+    [(name, f"tls_{name}") for name in ("wrong_name", "expired", "untrusted", "self_signed")]
+    + [("not_yet_valid", "tls_not_yet")],
 )
 async def test_a_certificate_that_proves_nothing(
     which: str, reason: str, certificates: Certificates, make_wire: MakeWire
@@ -253,16 +236,13 @@ async def test_a_server_that_is_too_old(certificates: Certificates, make_wire: M
     assert (type(caught), caught.code, caught.reason, seen) == (NotSent, "tls_failed", "tls_version", [])
 
 
-async def test_a_server_that_closes_in_the_handshake(make_wire: MakeWire) -> None:
+async def test_a_server_that_closes_or_hangs_in_the_handshake(make_wire: MakeWire) -> None:
     async def talk(line: Line) -> None:
         await line.reader.read(1)
         line.reset()
 
     async with serving(talk, None) as server:
         assert await not_sent(put(make_wire(server))) == "tls_failed"
-
-
-async def test_a_server_that_hangs_in_the_handshake(make_wire: MakeWire) -> None:
     async with serving(Line.until_closed, None) as server:
         assert await not_sent(put(make_wire(server, timeout_s=0.1))) == "connect_timeout"
 
@@ -334,12 +314,9 @@ async def test_an_address_that_is_none(url: str, make_wire: MakeWire) -> None:
     assert await not_sent(put(make_wire(url))) in ("bad_request", "unreachable", "dns_failed")
 
 
-async def test_no_time_left(make_wire: MakeWire) -> None:
-    assert await not_sent(put(make_wire("https://127.0.0.1:1"), timeout_s=0)) == "connect_timeout"
-
-
-async def test_after_the_end_nothing_is_sent(make_wire: MakeWire) -> None:
+async def test_without_time_and_after_the_end_nothing_is_sent(make_wire: MakeWire) -> None:
     wire = make_wire("https://127.0.0.1:1")
+    assert await not_sent(put(wire, timeout_s=0)) == "connect_timeout"
     await wire.close()
     assert await not_sent(put(wire)) == "closed"
 
@@ -359,16 +336,7 @@ async def test_after_the_end_nothing_is_sent(make_wire: MakeWire) -> None:
         http_answer(zlib.compress(OK), head="Content-Encoding: deflate\r\n"),
         http_answer(OK, head="Content-Encoding: br\r\n"),
     ],
-    ids=[
-        "no http",
-        "no header",
-        "no length",
-        "no chunk",
-        "not packed",
-        "packed and cut",
-        "deflate",
-        "br",
-    ],
+    ids=["no http", "no header", "no length", "no chunk", "not packed", "packed and cut", "deflate", "br"],
 )
 async def test_an_answer_that_is_none(answer: bytes, wired: Wired) -> None:
     talk, _ = answering(answer)
@@ -534,36 +502,23 @@ async def test_a_hundred_cancelled_requests_leave_a_wire_that_works(wired: Wired
         assert {answer.status for answer in answers} == {200}
 
 
-async def test_closing_ends_idle_connections(wired: Wired) -> None:
-    closed = asyncio.Event()
+async def test_closing_ends_idle_connections_and_a_request_under_way_survives_it(wired: Wired) -> None:
+    asked, go_on, closed = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     async def talk(line: Line) -> None:
-        await line.request()
+        if b"/orders/success/" in await line.request():
+            asked.set()
+            await go_on.wait()
         await line.send(http_answer(OK))
         await line.until_closed()
         closed.set()
 
     async with wired(talk) as (wire, _):
-        await put(wire)
-        await wire.close()
-        await closed.wait()
-        assert idle(wire) == []
-
-
-async def test_a_request_under_way_survives_closing(wired: Wired) -> None:
-    asked, go_on = asyncio.Event(), asyncio.Event()
-
-    async def talk(line: Line) -> None:
-        await line.request()
-        asked.set()
-        await go_on.wait()
-        await line.send(http_answer(OK))
-        await line.until_closed()
-
-    async with wired(talk) as (wire, _):
         task = asyncio.create_task(put(wire))
         await asked.wait()
+        await wire.request("GET", "/quick", headers={})
         await wire.close()
+        await closed.wait()
         go_on.set()
         assert (await task).body == OK
         assert idle(wire) == []
@@ -618,16 +573,10 @@ async def test_a_proxy_is_given_its_password_and_the_service_is_not(
 ) -> None:
     talk, seen = answering(http_answer(OK))
     asked: list[bytes] = []
-
-    async def watched(line: Line) -> None:
-        await tunnel(line, asked)
-
-    async with wired(talk) as (wire, _), proxy(monkeypatch, watched):
+    async with wired(talk) as (wire, _), proxy(monkeypatch, lambda line: tunnel(line, asked)):
         await put(wire)
-    assert (
-        f"proxy-authorization: Basic {base64.b64encode(b'user:geheim').decode()}\r\n".lower()
-        in asked[0].decode().lower()
-    )
+    password = base64.b64encode(b"user:geheim").decode()
+    assert f"proxy-authorization: basic {password}\r\n".lower() in asked[0].decode().lower()
     assert b"authorization" not in seen[0].lower()
 
 
@@ -719,20 +668,19 @@ def test_an_authority_file_that_is_none(content: str | None, tmp_path: Path) -> 
         Wire(base_url="https://x", timeout_s=1, ca_file=path)
 
 
-async def test_an_error_of_the_system_that_no_step_foresees_has_an_unknown_outcome(make_wire: MakeWire) -> None:
-    def fail(request: httpx.Request) -> httpx.Response:
-        raise OSError("geheim")
+async def test_an_unforeseen_error_of_the_system_is_an_unknown_outcome_and_a_mistake_of_ours_stays_one(
+    make_wire: MakeWire,
+) -> None:
+    errors = [OSError("geheim"), KeyError("x")]
 
-    caught = await error_of(put(make_wire("https://x", transport=httpx.MockTransport(fail))))
+    def fail(request: httpx.Request) -> httpx.Response:
+        raise errors.pop(0)
+
+    wire = make_wire("https://x", transport=httpx.MockTransport(fail))
+    caught = await error_of(put(wire))
     assert (type(caught), caught.code, caught.detail) == (UnknownOutcome, "connection_lost", "OSError")
-
-
-async def test_a_mistake_in_the_program_stays_one(make_wire: MakeWire) -> None:
-    def fail(request: httpx.Request) -> httpx.Response:
-        raise KeyError("x")
-
     with pytest.raises(KeyError):
-        await put(make_wire("https://x", transport=httpx.MockTransport(fail)))
+        await put(wire)
 
 
 def test_an_answer_does_not_show_its_body() -> None:

@@ -252,9 +252,6 @@ ANSWERS: dict[str, Answer] = {
     # -- 4xx
     "400 page": whole("unknown", 400, PAGE, HTML),
     "401 Token expired or invalid": whole("401", 401, failure("yetkisiz erişim", "Token expired or invalid")),
-    "401 Invalid or expired access token": whole(
-        "401", 401, failure("yetkisiz erişim", "Invalid or expired access token")
-    ),
     "401 quoting secrets": whole("401", 401, quoting),
     "401 page": whole("401", 401, PAGE, HTML),
     "401 no body": whole("401", 401),
@@ -294,11 +291,7 @@ ANSWERS: dict[str, Answer] = {
         few=True,
     ),
     # -- redirects
-    **{
-        f"{status} to {to}": redirect(status, to)
-        for status in (301, 302, 303, 307, 308)
-        for to in ("elsewhere", "plain_http")
-    },
+    **{f"{code} to {to}": redirect(code, to) for code in (301, 302, 303, 307, 308) for to in ("elsewhere", "plain_http")},
     "302 restoran bulunamadı": whole("refused", 302, failure("restoran bulunamadı"), "Location: /login\r\n"),
     # -- never left
     "TLS untrusted": answer("unsent", unheard, at="untrusted"),

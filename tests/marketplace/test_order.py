@@ -104,10 +104,6 @@ def test_the_status_and_unknown_fields_are_no_facts(change: dict[str, Any]) -> N
     assert read(order(**change)).facts == read(order()).facts
 
 
-def test_another_spelling_of_a_number_is_the_same_fact() -> None:
-    assert read(text(order()).replace('"total": 230.5,', '"total": "230.50",')).facts == read(order()).facts
-
-
 AMOUNTS = [
     ("12.5", "12.5", None),
     ("0", "0", None),
@@ -255,11 +251,9 @@ def test_texts(served: str, expected: str | None, problem: str | None) -> None:
 
 def test_notes_and_directions_are_never_cut() -> None:
     long = "ş" * 70_000
-    address = order()["address"] | {"description": long}
-    delivered = read(order(note=long, address=address, foods=[food(note=long)]))
-    assert delivered.problems == ()
+    delivered = read(order(note=long, address=order()["address"] | {"description": long}, foods=[food(note=long)]))
     facts = delivered.facts
-    assert facts.note == facts.address_description == facts.items[0].note == long
+    assert (delivered.problems, facts.note, facts.address_description, facts.items[0].note) == ((), long, long, long)
 
 
 def test_a_problem_is_told_once_however_often_it_occurs() -> None:

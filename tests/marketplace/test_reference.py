@@ -39,21 +39,17 @@ def test_restaurants() -> None:
     data = [{"id": "a", "name": "A"}, {"id": "", "name": "x"}, 5, {"name": "x"}, {"id": "b"}, {"id": 7, "name": 8}]
     assert read_restaurants(data) == (Restaurant("a", "A"), Restaurant("b", ""), Restaurant("7", "8"))
     assert read_restaurants([]) == ()
-
-
-def test_the_id_of_a_restaurant_is_compared_in_lower_case_when_it_is_a_uuid() -> None:
     data = [{"id": KEY.upper(), "name": "A"}, {"id": f"{KEY} ", "name": "B"}, {"id": "Şube-A", "name": "C"}]
-    assert read_restaurants(data) == (
-        Restaurant(KEY, "A", KEY.upper()),
-        Restaurant(KEY, "B"),
-        Restaurant("Şube-A", "C"),
-    )
+    in_lower_case = (Restaurant(KEY, "A", KEY.upper()), Restaurant(KEY, "B"), Restaurant("Şube-A", "C"))
+    assert read_restaurants(data) == in_lower_case, "a UUID is, another id is not"
 
 
 @pytest.mark.interface("Cancel reason")
 def test_cancel_reasons() -> None:
     data = [{"id": 1, "reason": "Ürün tükendi"}, {"id": "2", "reason": "x"}, {"id": None}, {"id": "x"}, None]
     assert read_cancel_reasons(data) == (CancelReason(1, "Ürün tükendi"), CancelReason(2, "x"))
+    by_number = {"0": {"id": 1, "reason": "Ürün tükendi"}, "7": {"id": 8, "reason": "Diğer"}}
+    assert [one.id for one in read_cancel_reasons(by_number)] == [1, 8]
 
 
 @pytest.mark.interface("Payment and shipping methods")
@@ -78,16 +74,6 @@ def test_the_status_of_a_restaurant(status: str) -> None:
     assert read_restaurant_status(status) == status.strip().capitalize()
 
 
-def test_a_list_by_numbers_is_a_list() -> None:
-    named = {"0": {"id": 1, "reason": "Ürün tükendi"}, "7": {"id": 8, "reason": "Diğer"}}
-    assert [one.id for one in read_cancel_reasons(named)] == [1, 8]
-
-
-@pytest.mark.parametrize("status", ["Açık", "1", ""])
-def test_another_word_is_no_status(status: str) -> None:
-    malformed(read_restaurant_status, status)
-
-
 @pytest.mark.interface("Endpoints 1")
 @pytest.mark.parametrize(
     "date, expected", [("2026-11-22 10:00:00", "2026-11-22 10:00:00"), ("x", "x"), (None, None), ([], None)], ids=repr
@@ -97,9 +83,14 @@ def test_a_grant_keeps_the_date_as_it_came(date: Any, expected: str | None) -> N
     assert read_grant({"access_token": "abc"}).expiration_date is None
 
 
-@pytest.mark.parametrize("token", [None, "", " ", "a\nb", "a\x00", "şifre", " a", "a ", [], True], ids=repr)
-def test_a_token_that_no_header_can_carry_is_none(token: Any) -> None:
-    malformed(read_grant, {"access_token": token})
+@pytest.mark.parametrize(
+    "read, data",
+    [(read_grant, {"access_token": token}) for token in (None, "", " ", "a\nb", "a\x00", "şifre", " a", "a ", [], True)]
+    + [(read_restaurant_status, status) for status in ("Açık", "1", "")],
+    ids=repr,
+)
+def test_a_token_that_no_header_can_carry_and_another_word_for_a_status_are_none(read: Any, data: Any) -> None:
+    malformed(read, data)
 
 
 def test_a_grant_and_its_errors_do_not_show_the_token() -> None:

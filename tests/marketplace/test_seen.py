@@ -45,18 +45,9 @@ def test_an_element_that_comes_again_is_the_same_document_and_not_decoded(decode
     decoded.clear()
     assert read_listing(listing(OTHER, GOOD)) == (first[1], first[0])
     assert decoded == []
-
-
-def test_what_stands_before_it_and_behind_it_does_not_matter(decoded: list[str]) -> None:
-    read_listing(listing(GOOD))
-    decoded.clear()
-    assert [document.payload for document in read_listing(listing("5", GOOD, " {} ", OTHER))] == [
-        "5",
-        GOOD,
-        "{}",
-        OTHER,
-    ]
-    assert GOOD not in decoded
+    around = read_listing(listing("5", GOOD, " {} ", OTHER))
+    assert [document.payload for document in around] == ["5", GOOD, "{}", OTHER]
+    assert GOOD not in decoded, "what stands before it and behind it does not matter"
 
 
 def test_what_is_no_order_is_not_remembered(decoded: list[str]) -> None:
@@ -67,15 +58,10 @@ def test_what_is_no_order_is_not_remembered(decoded: list[str]) -> None:
     assert decoded == [bad]
 
 
-def test_so_many_are_remembered_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_so_many_are_remembered_and_no_more_and_no_customer(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = forget(monkeypatch, most=2)
     read_listing(listing(*[text(order(payment_key=KEY[:-1] + digit)) for digit in "0123456789"]))
     assert len(seen._known) == 2
-
-
-def test_no_customer_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen = forget(monkeypatch)
-    read_listing(listing(GOOD))
     assert "Ayşe" not in repr(seen._known)
 
 

@@ -10,14 +10,7 @@ from datetime import UTC, datetime
 import pytest
 from tests.marketplace.sessions import MINUTES, a_session
 
-from orderbridge.errors import (
-    LoginRefused,
-    MarketplaceError,
-    NotSent,
-    ServiceFailed,
-    Unauthorized,
-    UnknownOutcome,
-)
+from orderbridge.errors import LoginRefused, MarketplaceError, NotSent, ServiceFailed, Unauthorized, UnknownOutcome
 from orderbridge.marketplace import session as module
 from orderbridge.marketplace.session import Session
 from orderbridge.model import Token
@@ -65,12 +58,8 @@ async def test_the_token_is_obtained_once_and_kept(login: Login) -> None:
     assert (session.current, login.calls) == (None, 0), "nothing asked for one"
     assert [await session.token() for _ in range(3)] == [token("t1")] * 3
     assert session.current == token("t1")
+    assert await a_session(login, token=token("old")).token() == token("old"), "one from before needs no login"
     assert login.calls == 1
-
-
-async def test_a_token_from_before_needs_no_login(login: Login) -> None:
-    assert await a_session(login, token=token("old")).token() == token("old")
-    assert login.calls == 0
 
 
 ASK: dict[str, Callable[[Session], Awaitable[Token]]] = {
@@ -93,8 +82,8 @@ async def test_ten_refused_with_the_same_token_are_one_login(login: Login) -> No
     session = a_session(login, token=token("old"))
     login.go_on.set()
     assert await asyncio.gather(*[session.replace(token("old"), "call") for _ in range(10)]) == [token("t1")] * 10
-    assert await session.replace(token("old"), "call") == token("t1")  # one who comes late
-    assert login.calls == 1
+    assert await session.replace(token("old"), "late call") == token("t1") == session.current
+    assert (login.calls, session.paused() <= 0) == (1, True)
 
 
 async def test_a_call_that_is_refused_with_a_token_just_obtained_costs_no_other_login(login: Login) -> None:
@@ -155,14 +144,6 @@ async def test_a_poll_that_is_refused_with_a_token_just_obtained_refuses_the_acc
     assert session.current is None
     assert session.is_refused(polls=True) is refused
     assert round(max(session.paused(polls=True), 0.0)) == (30 if refused else 0)
-
-
-async def test_a_token_that_nobody_has_tried_is_not_thrown_away_for_what_the_one_before_it_met(login: Login) -> None:
-    login.go_on.set()
-    session = a_session(login, token=token("old"))
-    first = await session.replace(token("old"), "poll")
-    assert await session.replace(token("old"), "late call") == first == session.current
-    assert session.paused() <= 0
 
 
 async def test_a_refused_token_is_given_to_nobody_else(login: Login) -> None:
