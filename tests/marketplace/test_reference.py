@@ -87,7 +87,7 @@ def test_a_grant_keeps_the_date_as_it_came(date: Any, expected: str | None) -> N
     "read, data",
     [(read_grant, {"access_token": token}) for token in (None, "", " ", "a\nb", "a\x00", "şifre", " a", "a ", [], True)]
     + [(read_restaurant_status, status) for status in ("Açık", "1", "")],
-    ids=repr,
+    ids=lambda value: getattr(value, "__name__", repr(value)),
 )
 def test_a_token_that_no_header_can_carry_and_another_word_for_a_status_are_none(read: Any, data: Any) -> None:
     malformed(read, data)
