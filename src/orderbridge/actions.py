@@ -198,7 +198,7 @@ ACTIONS: Mapping[Action, ActionKind] = {
 
 AWAITED = frozenset(action for action, kind in ACTIONS.items() if kind.answers_customer)
 CANCELLING = frozenset(action for action, kind in ACTIONS.items() if kind.target == CANCELED)
-# An order with one of these in any state but refused or failed counts as answered.
+# An order with one of these that is pending, sending or done counts as answered.
 ANSWERS = AWAITED | CANCELLING
 if missing := set(Action) - set(ACTIONS):
     raise TypeError(f"{', '.join(sorted(missing))}: no row in orderbridge.actions")
