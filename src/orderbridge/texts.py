@@ -2,8 +2,7 @@
 
 The first word of a key names its file: `health.login_refused.cause` is in sentences/health.toml. Keys are stable and
 English; sentences may change. A sentence says what happened, then what to do. {names} are facts, the same in both
-languages; "the platform" is the remote service. An unknown code still gives a sentence, and a missing fact a "?", so
-that a row can always be finished.
+languages. An unknown code still gives a sentence, and a missing fact a "?", so that a row can always be finished.
 
 A cashier reads the configured language, which the caller passes. A technician reads the language of the process:
 `speak` sets it; until a configuration is read it follows the environment.
@@ -148,8 +147,8 @@ def line_remedy(error: MarketplaceError) -> str:
 def text(code: str, language: str, *, state: ActionState | None = None, **facts: object) -> str:
     """The sentence for the error_code of an outbox row.
 
-    The `state` tells what is still tried from what is final. "bad_arguments" takes the facts `argument` and `problem`,
-    the latter a key of `arguments` or free text.
+    The `state` decides whether the sentence is about a retry or a final result. "bad_arguments" takes the facts
+    `argument` and `problem`, which is a key of `arguments` or free text.
     """
     if code == "service_error" and state in UNFINISHED:
         code = "retrying"
@@ -162,9 +161,9 @@ def text(code: str, language: str, *, state: ActionState | None = None, **facts:
 
 
 def problem_text(code: str, language: str, **facts: object) -> tuple[str, str]:
-    """The cause and the remedy of an open problem. `reason`, one of `line`, says the remedy more exactly.
+    """The cause and the remedy of an open problem.
 
-    `by`: who should have acted, where the sentences differ by that.
+    `reason`, a key of `line`, gives a more exact remedy. `by`: who should have acted, where the sentences differ by it.
     """
     by = f"_by_{facts['by']}" if "by" in facts else ""
     cause, remedy = f"health.{code}.cause{by}", f"health.{code}.remedy{by}"

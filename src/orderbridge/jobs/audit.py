@@ -1,7 +1,6 @@
-"""Checks the promises (README.md, What is promised) on the tables: each as a query for the rows that contradict it.
+"""Checks the promises (README.md, What is promised) with queries for rows that contradict them.
 
-Promise 3 leaves nothing in the tables. Requests that were made before `actions retry` count as in rules.retry: not at
-all.
+Promise 3 leaves no trace in the tables. Requests from before `actions retry` do not count, as in rules.retry.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,17 +20,17 @@ from orderbridge.store.own_tables import daemon
 from orderbridge.store.tables import actions, attempts, events, orders, unfinished
 
 MAX_SHOWN = 100  # findings of one kind
-LONG_TRANSACTION = timedelta(minutes=1)  # until a row is committed, it takes no part in the order of its lane
-ENDS_WITHIN = timedelta(minutes=5)  # of its expiry, while the daemon runs
+LONG_TRANSACTION = timedelta(minutes=1)  # an uncommitted row has no place in its lane yet
+ENDS_WITHIN = timedelta(minutes=5)  # a row ends so soon after its expiry, while the daemon runs
 
 _BY_TIME = {"acknowledged_beside_action", "beside_another", "after_newer", "shown_and_not_known"}
-_UNSEEN = timedelta(minutes=10)  # for so long before the clock was set back nothing may have been written
+_UNSEEN = timedelta(minutes=10)  # nothing may have been written for so long before the clock was set back
 _SHOWS_STATUS = (*LastChange, "delivered")  # events of a poll that shows the order's status
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A row that contradicts a promise. `code`: what was found, a sentence of sentences/audit.toml. `at_utc`: when."""
+    """A row that contradicts a promise. `code`: its sentence in sentences/audit.toml. `at_utc`: when it happened."""
 
     promise: int
     code: str
@@ -69,7 +68,7 @@ def audit(connection: Connection, settings: Settings, since: datetime) -> Audit:
 
 
 def _counted_twice(connection: Connection, since: datetime) -> list[tuple[datetime, datetime]]:
-    """Spans that the clock went through twice because it was set back: in them times prove nothing."""
+    """Spans that the clock passed twice because it was set back. Times within them prove nothing."""
     spans = []
     for table, column in ((events, events.c.at_utc), (actions, actions.c.created_utc)):
         before = func.lag(column, type_=column.type).over(order_by=table.c.id).label("before")
@@ -106,7 +105,7 @@ def _of_orders(since: datetime) -> Iterator[Check]:
             orders.c.received_utc >= since,
             orders.c.acknowledged_utc.is_not(None),
             orders.c.payload.is_(None),
-            orders.c.payload_hash.is_not(None),  # which `erase` empties, too
+            orders.c.payload_hash.is_not(None),  # `erase` empties it, too
         ),
     )
     in_flight = attempts.c.finished_utc > events.c.at_utc
@@ -157,7 +156,7 @@ def _of_requests(since: datetime) -> Iterator[Check]:
 
 
 def _without_end(connection: Connection, settings: Settings, since: datetime) -> Iterator[Finding]:
-    """Rows whose time has been over for long, by the last sign of life of the daemon."""
+    """Unfinished rows that had expired long before the daemon's last sign of life."""
     seen = connection.execute(select(daemon.c.seen_utc)).scalar()
     view = view_of(settings)
     rows: Iterable[Any] = connection.execute(select(actions).where(unfinished, actions.c.created_utc >= since))
@@ -167,7 +166,7 @@ def _without_end(connection: Connection, settings: Settings, since: datetime) ->
 
 
 def _lane(subject: Subject) -> tuple[ColumnElement[Any], ...]:
-    """The columns whose values rows of one lane share. The same food of several menus is several foods."""
+    """The columns whose values rows of one lane share. A food in several menus counts as several foods."""
     named = (actions.c[subject.column],)
     return named if subject is Subject.ORDER else (*named, actions.c.account, actions.c.restaurant_id)
 
@@ -176,7 +175,7 @@ def _out_of_order(connection: Connection, subject: Subject, since: datetime) -> 
     """Requests of a lane that overlap, and rows whose first request followed one of a newer row."""
 
     def before(column: ColumnElement[Any]) -> ColumnElement[Any]:
-        """What the request that left before this one in the lane has there."""
+        """The column's value for the previous request of the lane."""
         order = attempts.c.started_utc, actions.c.id, attempts.c.attempt
         return (
             func.lag(column, type_=column.type)
@@ -204,7 +203,7 @@ def _out_of_order(connection: Connection, subject: Subject, since: datetime) -> 
 
 
 def _shown_and_not_known(connection: Connection, since: datetime, cooldown: timedelta) -> Iterator[Finding]:
-    """Rows of unknown outcome although a poll that certainly began after their last request showed that it was done."""
+    """Rows of unknown outcome although a poll showed them done. The poll certainly began after their last request."""
     is_shown = or_(
         *(
             and_(actions.c.action == action, events.c.status_id.in_(kind.proves_done))

@@ -99,9 +99,9 @@ def with_lines(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> lis
 
 
 def take_over(connection: Connection, payment_key: str, revision: int | None, reference: str) -> dict[str, Any] | None:
-    """Take an order over as a POS does, with this or the newest revision. None if that is not possible.
+    """Take an order over as a POS does, with this or the newest revision.
 
-    It is not possible if another till took it over, or if it ended before.
+    None if another till has taken it over, or if it ended before.
     """
     mine = or_(and_(orders.c.pos_revision == 0, orders.c.ended_utc.is_(None)), orders.c.pos_reference == reference)
     read = orders.c.revision if revision is None else revision
@@ -152,9 +152,9 @@ def quarantined(connection: Connection) -> dict[str, int]:
 
 
 def pos_seen(connection: Connection) -> datetime | None:
-    """The last known time at which a till wrote: of its newest row, or of the newest revision that it confirmed.
+    """The last known time at which a till wrote: that of its newest row, or of the newest revision that it confirmed.
 
-    The time of writing pos_revision is not known, but it is later than that of the revision.
+    The tables do not have the time of writing pos_revision. It is later than the time of the revision.
     """
     newest = select(actions.c.created_utc, actions.c.created_by, actions.c.request_id).order_by(actions.c.id.desc())
     rows = connection.execute(newest.limit(NEWEST)).all()

@@ -42,10 +42,10 @@ from orderbridge.store.tables import (
 
 COUNT_LIMIT = 1000  # rows of one kind are counted up to this
 ROW_LIMIT = 50  # rows of a kind in which each is a problem
-REMEMBERED = timedelta(days=1)  # older orders are not a problem any more
+REMEMBERED = timedelta(days=1)  # older orders are no problem any more
 
 Conditions = tuple[ColumnElement[bool], ...]
-# When a row counts: "lately" and the borders of QUERIES; "by_board": 1 where the board is the till.
+# The parameters: "lately", the times of QUERIES, and "by_board", which is 1 where the board is the till.
 Times = Mapping[str, datetime | int]
 
 _ONE: ColumnElement[int] = literal_column("1")
@@ -61,7 +61,7 @@ _POLLING = select(
     accounts.c.not_written,
     accounts.c.polled_in_turn_with,
 )
-# One that is scheduled may have come days ago.
+# A scheduled order may have been received days ago.
 _is_received: Conditions = (
     literal_column(OPEN),
     or_(_lately, orders.c.start_utc >= bindparam("lately")),
@@ -80,10 +80,9 @@ _RECEIVED = (
     .order_by(orders.c.changed_utc)
     .limit(COUNT_LIMIT)
 )
-# Not as `needs_answer_since` has it (model.ANSWERED): of what a customer waits for, the end counts however it was, for
-# one that failed is an alarm of its own, and one that is done and whose order is RECEIVED all the same has changed
-# nothing. A cancel counts while it is unfinished, but not for long: one in doubt may stay so for hours, and the
-# customer waits.
+# Other than for `needs_answer_since` (model.ANSWERED), an accept counts with any end: a failed one has an alarm of its
+# own, and if one is done while its order is still RECEIVED, it changed nothing. A cancel counts while it is unfinished,
+# but not for long: an unknown outcome can last for hours, and the customer waits.
 _ANSWERS = (
     select(
         actions.c.payment_key,
@@ -102,17 +101,17 @@ _ANSWERS = (
     .order_by(actions.c.id)
 )
 _new: Conditions = (literal_column(NEW), orders.c.received_utc < bindparam("new_since"))
-# All of them are counted: they may wait for years, and those of one branch hide no other's.
+# All are counted without a limit: old ones of one account would otherwise hide those of another.
 _NOT_TAKEN_OVER = (
     select(orders.c.account, func.min(orders.c.received_utc), orders.c.account, func.count())
     .where(
         *_new,
-        # Where the board is the till, the others are `unanswered`.
+        # Where the board is the till, orders in RECEIVED are reported as `unanswered` instead.
         or_(bindparam("by_board", type_=Integer) == 0, orders.c.status_id.is_(None), orders.c.status_id != RECEIVED),
     )
     .group_by(orders.c.account)
 )
-# Not of an order out of the journal or quarantine: it was acknowledged before it was stored.
+# Without orders from the journal or quarantine, which were acknowledged before they were stored.
 _is_unacknowledged: Conditions = (
     literal_column(OPEN),
     _lately,
@@ -130,7 +129,7 @@ _unacknowledged = (
 _by_a_till = exists().where(
     actions.c.payment_key == orders.c.payment_key,
     actions.c.action.in_(sorted(CANCELLING)),
-    actions.c.state == ActionState.DONE,  # one that still waits has ended no order
+    actions.c.state == ActionState.DONE,  # a waiting cancel has not ended the order
 )
 _is_unseen: Conditions = (
     changed,
@@ -149,7 +148,7 @@ _is_unknown: Conditions = (
     literal_column(FAILED),
     actions.c.finished_utc >= bindparam("lately"),
     actions.c.error_code == "outcome_unknown",
-    actions.c.action.not_in(sorted(AWAITED)),  # that is `accept_failed`, by its order
+    actions.c.action.not_in(sorted(AWAITED)),  # these are reported as `accept_failed`
     ~_moved,
 )
 _UNKNOWN = (
@@ -167,7 +166,7 @@ _UNKNOWN = (
     .limit(ROW_LIMIT)
 )
 _is_keyless: Conditions = literal_column(UNRESOLVED), quarantine.c.payment_key.is_(None)
-# A document without a key could be any order, so what a list lacks is no evidence as long as it comes with each list.
+# A document without a key could be any order. While each list has one, a missing order proves nothing.
 _UNDECIDED = (
     select(orders.c.account, func.min(attempts.c.finished_utc), orders.c.account, func.count(actions.c.id.distinct()))
     .join_from(actions, orders, orders.c.payment_key == actions.c.payment_key)
@@ -192,10 +191,7 @@ def _orders_where(account: ColumnElement[Any], *conditions: ColumnElement[bool])
 
 
 class Query(NamedTuple):
-    """`table` and `conditions` show whether there are rows.
-
-    `rows`: subject, since, account and count, in this order.
-    """
+    """`table` and `conditions` tell whether there are rows. `rows` selects subject, since, account and count."""
 
     table: Table
     conditions: Conditions
@@ -235,9 +231,9 @@ def kinds(connection: Connection, times: Times) -> set[str]:
 
 
 def rows(connection: Connection, kind: str, times: Times) -> list[tuple[str, datetime | None, str | None, int]]:
-    """The rows of one of QUERIES: subject, since when, account, how many.
+    """The rows of one of QUERIES: subject, since, account, count.
 
-    Of rows that ended `outcome_unknown` those of which nothing newer is known: no change of the order, and no other row
+    A row that ended `outcome_unknown` is left out if something newer is known: a change of its order, or another row
     for the same order, food or restaurant that is done or waits.
     """
     found = connection.execute(QUERIES[kind].rows, times).all()
@@ -250,10 +246,10 @@ def rows(connection: Connection, kind: str, times: Times) -> list[tuple[str, dat
 def polling(connection: Connection, fingerprints: Collection[str]) -> dict[str, Sequence[Any]]:
     """The poll states of these accounts by fingerprint.
 
-    Each as state, last_poll_utc, last_poll_ok_utc, last_error, next_poll_utc, not_stored, not_written and
-    polled_in_turn_with, in this order: with thousands of accounts names would cost more than the reading.
+    Each is a sequence of state, last_poll_utc, last_poll_ok_utc, last_error, next_poll_utc, not_stored, not_written and
+    polled_in_turn_with. With thousands of accounts, named values would cost more than the query.
     """
-    # All of them are read: there are few others, and no database takes a list of thousands of fingerprints well.
+    # All accounts are read: there are few others, and a list of thousands of fingerprints would be slower.
     return {row[0]: row[1:] for row in connection.execute(_POLLING) if row[0] in fingerprints}
 
 
@@ -265,10 +261,10 @@ def received(connection: Connection, times: Times) -> Sequence[Any]:
 def newest_answers(
     connection: Connection, keys: Sequence[str], border: datetime
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """By order: its newest accept, or a newer unfinished cancel that was written since `border`.
+    """Two mappings by order: the newest answer, and the older unfinished cancels.
 
-    Each with state, finished_utc, created_utc, valid_minutes and expires_utc. Second, by order, the older unfinished
-    cancels.
+    The newest answer is the newest accept, or a newer unfinished cancel that was written since `border`. Each has
+    state, finished_utc, created_utc, valid_minutes and expires_utc.
     """
     found: dict[str, Any] = {}
     old: dict[str, Any] = {}
@@ -285,7 +281,7 @@ def _subject(row: Any) -> tuple[str | None, str | int | None]:
 
 
 def _newest(connection: Connection, rows: Sequence[Any]) -> dict[tuple[str | None, str | int | None], int]:
-    """The newest row for each of these subjects that is done or unfinished."""
+    """For each of these subjects, the newest row that is done or unfinished."""
     if not rows:
         return {}
     later = select(actions.c.id, actions.c.payment_key, actions.c.restaurant_id, actions.c.food_id).where(

@@ -12,7 +12,7 @@ from orderbridge.store.ddl import without_nul
 from orderbridge.store.rows import insert_all
 from orderbridge.store.tables import UNRESOLVED, orders, quarantine
 
-# A document that is none comes with each poll.
+# A document that is not an order is received again with each poll, so counting it is one UPDATE.
 _SEEN_AGAIN = (
     update(quarantine)
     .where(quarantine.c.account == bindparam("owner"), quarantine.c.payload_hash == bindparam("hash"))
@@ -25,7 +25,7 @@ REFUSED_LIMIT = 50  # orders
 
 Pile = tuple[int, datetime | None]  # count and since
 
-# News of an order that is in the tables already; else a whole order that no till sees, or a document that is no order.
+# A refused document: a change of an order in the tables (`_known`), or a new order that no till sees.
 _is_whole = quarantine.c.reason == "database_refused"
 _known = and_(_is_whole, exists().where(orders.c.payment_key == quarantine.c.payment_key).correlate(quarantine))
 _counted = (
@@ -113,7 +113,10 @@ def blank_old(connection: Connection, before: datetime, now: datetime) -> int:
 
 
 def counted(connection: Connection) -> tuple[Pile, Pile, list[tuple[str, datetime]]]:
-    """Counts of documents that are not orders and of refused orders; known orders with refused news: key, since."""
+    """Counts of documents that are not orders, counts of refused orders, and (key, since) of known orders.
+
+    A known order is in the tables, but a change of it was refused.
+    """
     rows = connection.execute(_QUARANTINED).all()
     piles = {is_order: (count, since) for known, is_order, count, since in rows if known is None}
     refused = sorted((since, known) for known, _, _, since in rows if known is not None)

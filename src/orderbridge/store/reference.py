@@ -20,7 +20,7 @@ from orderbridge.store.tables import (
 
 WEEKS = 4
 ABOUT = timedelta(hours=1)
-PLATFORM = "platform"  # status_by of a restaurant that none of our rows changed
+PLATFORM = "platform"  # status_by of a restaurant whose status none of our rows changed
 
 # docs/interface.md, Payment and shipping methods.
 USUAL_PAYMENT_METHODS = {
@@ -58,9 +58,9 @@ def _named(values: dict[str, Any]) -> dict[str, Any]:
 def set_restaurant_status(
     connection: Connection, account: str, key: str, status: str, now: datetime, *, row_id: int | None = None
 ) -> None:
-    """`Open` or `Closed`, as the service reported it at that time.
+    """Store `Open` or `Closed`, as the marketplace reported it at that time.
 
-    `row_id`: of the row that has opened or closed it.
+    `row_id`: the outbox row that opened or closed the restaurant.
     """
     mine = update(restaurants).where(restaurants.c.account == account, restaurants.c.id == key)
     by: str | None = PLATFORM

@@ -44,12 +44,12 @@ from orderbridge.store.tables import (
 )
 
 SWEEP = 200  # orders, rows or documents in one short transaction
-DATED = 49  # newest orders whose dates show the time
-SLACK = timedelta(days=2)  # for a closed day and other time zones
+DATED = 49  # newest orders whose dates are compared with the clock
+SLACK = timedelta(days=2)  # a day without orders, and other time zones
 SUBSCRIBER = 10  # significant digits of a phone number
 LEAST = 7  # fewer digits would match too many customers
 BETWEEN = r"[\s().\-/+ ]*"  # separators between digits
-# And the hash: the same delivery again is not what is stored.
+# The hash, too: the same delivery, received again, no longer equals the blanked row.
 _BLANKED = (*columns_of(Facts, personal=True), "payload", "payload_hash")
 _BLANKED_OF_ITEMS = columns_of(Item, personal=True)
 
@@ -65,7 +65,7 @@ def _is_old(before: datetime) -> ColumnElement[bool]:
 
 
 def blank_old(connection: Connection, keys: Sequence[str], *, before: datetime) -> list[str]:
-    """Blank customers' data of the orders that are still old and not locked, and of their actions. Returns them."""
+    """Blank customers' data of these orders and their actions. Returns the orders that were still old and not locked."""
     blanked = [
         key
         for key in sorted(lock(connection, ORDER, keys))
@@ -97,7 +97,7 @@ def blank_order(connection: Connection, payment_key: str) -> None:
 
 
 def believed(connection: Connection, now: datetime, zone: ZoneInfo) -> datetime:
-    """The current time, but not far after the dates of the newest orders, since our clock may be years ahead.
+    """The current time, limited to shortly after the dates of the newest orders: our clock may be years ahead.
 
     Orders without a plausible date do not count.
     """
@@ -109,7 +109,7 @@ def believed(connection: Connection, now: datetime, zone: ZoneInfo) -> datetime:
 
 
 def _is_over(before: datetime) -> ColumnElement[bool]:
-    """The order ended before that time. The order of the newest event is kept, for the high-water mark."""
+    """The order ended before that time and does not have the newest event, which the high-water mark needs."""
     newest = select(events.c.payment_key).order_by(events.c.id.desc()).limit(1).scalar_subquery()
     waits = exists().where(actions.c.payment_key == orders.c.payment_key, unfinished)
     return and_(
@@ -127,7 +127,7 @@ def old_orders(connection: Connection, before: datetime) -> list[str]:
 
 
 def delete_orders(connection: Connection, keys: Sequence[str], *, before: datetime) -> list[str]:
-    """Delete the orders that are still old and not locked, with items and events. Returns them."""
+    """Delete these orders with items and events. Returns those that were still old and not locked."""
     free = sorted(lock(connection, ORDER, keys))
     chosen = select(orders.c.payment_key).where(orders.c.payment_key.in_(free), _is_over(before))
     gone = list(connection.execute(chosen).scalars())
@@ -143,7 +143,7 @@ def old_actions(connection: Connection, before: datetime) -> list[int]:
 
 
 def delete_actions(connection: Connection, ids: Sequence[int], *, before: datetime) -> list[int]:
-    """Delete the rows that are still old and not locked, with their attempts. Returns them."""
+    """Delete these rows with their attempts. Returns those that were still old and not locked."""
     free = sorted(lock(connection, ROW, ids))
     over = select(actions.c.id).where(actions.c.id.in_(free), actions.c.finished_utc < before, ~unfinished)
     gone = list(connection.execute(over.order_by(actions.c.id)).scalars())
@@ -161,14 +161,17 @@ def delete_documents(connection: Connection, before: datetime) -> int:
 
 
 # ---- a customer who asks to be forgotten -----------------------------------------------------------------------------
-# Found by a telephone number or an order, and blanked everywhere. Numbers are compared without what people write
-# between the digits, and from the tenth digit on without country or trunk prefix: +90 (555) 123 45 67, 0090555…, 0555…
+# The customer is found by a telephone number or an order, and blanked everywhere. Numbers are compared without
+# separators, and only by their last ten digits, without country or trunk prefix: +90 (555) 123 45 67, 0090555…, 0555…
 # and 555… are one number.
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The customer's orders and documents. `open`: orders that have not ended. `keys`: of documents, and given ones."""
+    """The customer's orders and documents.
+
+    `open`: orders that have not ended. `keys`: payment_keys of the documents, and those that were given.
+    """
 
     orders: tuple[str, ...]
     open: tuple[str, ...]
@@ -189,7 +192,7 @@ def pattern(wanted: str) -> re.Pattern[str]:
 
 
 def find(connection: Connection, *, phones: Iterable[str] = (), keys: Iterable[str] = ()) -> Found:
-    """All orders of these numbers (as `normal` has them) and of these payment_keys, and their documents."""
+    """All orders of these numbers (in the form that `normal` returns) and payment_keys, and their documents."""
     wanted, listed = set(phones), set(keys)
     found = {row.payment_key: row.ended_utc is None for row in _by_phone(connection, wanted)}
     for batch in batches(sorted(listed)):
@@ -230,7 +233,7 @@ def _documents(connection: Connection, wanted: set[str], keys: set[str]) -> list
 
 
 def blank(connection: Connection, keys: Sequence[str], *, with_open: bool) -> list[str]:
-    """Blank the customer's data of the orders that are not locked. Returns them."""
+    """Blank the customer's data of these orders. Returns those that were not locked."""
     free = sorted(lock(connection, ORDER, keys))
     rows = connection.execute(select(orders.c.payment_key, orders.c.ended_utc).where(orders.c.payment_key.in_(free)))
     chosen = [row.payment_key for row in rows if with_open or row.ended_utc is not None]

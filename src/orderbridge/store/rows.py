@@ -33,7 +33,7 @@ from orderbridge.store.dialects import of
 from orderbridge.store.tables import actions, orders
 
 BATCH = 500  # values in one list, which every database accepts
-SHORT_WAY_FROM = 20  # rows from which on the driver is used directly
+SHORT_WAY_FROM = 20  # from this many rows on, the driver is called directly
 
 T = TypeVar("T")
 Key = TypeVar("Key")
@@ -84,7 +84,7 @@ def alike(pairs: Iterable[tuple[Key, T]]) -> dict[Key, list[T]]:
 # ---- holding ---------------------------------------------------------------------------------------------------------
 
 
-# Which rows are locked, their key says.
+# The key columns by which rows are locked.
 ROW: ColumnElement[int] = actions.c.id
 ORDER: ColumnElement[str] = orders.c.payment_key
 
@@ -125,7 +125,7 @@ def _there(column: ColumnElement[Any]) -> Select[*tuple[Any, ...]]:
     return select(column).where(in_list(column))
 
 
-@cache  # by the query's identity: the callers' are made once
+@cache  # by the query's identity, because callers build each query once
 def _locking(query: Select[*tuple[Any, ...]]) -> Select[*tuple[Any, ...]]:
     return query.with_for_update(skip_locked=True, key_share=True)
 

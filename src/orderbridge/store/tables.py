@@ -70,13 +70,13 @@ def _migrations() -> Path:
     return packaged if packaged.is_dir() else Path(__file__).parents[3] / "migrations"
 
 
-# The revisions of the schema, by the names of their migrations (a test holds the two equal): Alembic is not loaded.
+# The revisions of the schema. A test compares them with the names of the migrations, so that Alembic is not loaded.
 MIGRATIONS = _migrations()
 KNOWN = tuple(sorted(path.name[:4] for path in (MIGRATIONS / "versions").glob("[0-9][0-9][0-9][0-9]_*.py")))
 HEAD = KNOWN[-1]
-UNRELEASED = tuple(f"000{number}" for number in range(1, 9))  # of before the first release: read, never upgraded
+UNRELEASED = tuple(f"000{number}" for number in range(1, 9))  # before the first release: can be read, but not upgraded
 
-metadata = problems.metadata  # of all tables: who asks here has the daemon's own, too
+metadata = problems.metadata  # of all tables, the daemon's own included
 
 _HOLDS: Mapping[ValueKind, Callable[[], TypeEngine[Any]]] = {
     ValueKind.WHOLE: big,
@@ -90,11 +90,11 @@ _HOLDS: Mapping[ValueKind, Callable[[], TypeEngine[Any]]] = {
 
 
 def _document_columns(rows: type[Facts] | type[Item] | type[Option]) -> list[Column[Any]]:
-    """The columns of what stands in the document."""
+    """The columns for the fields of the document."""
     return [Column(one.column, _HOLDS[one.kind]()) for one in fields_of(rows)]
 
 
-_order_number, *_facts = _document_columns(Facts)  # which stands before the status since there is this table
+_order_number, *_facts = _document_columns(Facts)  # in this table it has always been before the status
 
 orders = Table(
     "delivery_orders",
@@ -174,7 +174,7 @@ def _listed(states: Collection[ActionState]) -> str:
     return f"({', '.join(repr(str(state)) for state in ActionState if state in states)})"
 
 
-# Written as a literal, so that a partial index and the queries that use it name the very same words.
+# A literal, because a query uses a partial index only if it repeats the condition of the index word for word.
 UNFINISHED = f"state IN {_listed(model.UNFINISHED)}"
 unfinished: ColumnElement[bool] = literal_column(UNFINISHED)
 
@@ -190,7 +190,7 @@ def _is_one_of(actions: Collection[Action], *, negated: bool = False) -> str:
 
 
 def _names_its_subject(subject: Subject) -> CheckConstraint:
-    """A CHECK that the row names its subject and nothing else; a food may have a restaurant or an account."""
+    """A CHECK that the row names its subject and no other; a food may have a restaurant or an account."""
     others = {Subject.ORDER, Subject.RESTAURANT, Subject.FOOD} - {subject}
     if subject is Subject.FOOD:
         others -= {Subject.RESTAURANT}
@@ -209,7 +209,8 @@ def _needs_its_argument(argument: Argument) -> CheckConstraint:
         f"({_is_one_of(takers)} AND {column} IS NOT NULL AND {column} BETWEEN {scope})"
         f" OR ({_is_one_of(takers, negated=True)} AND {column} IS NULL)"
     )
-    # Where constraints are asked in the order of their names, an unknown action must not be reported by this one.
+    # Some databases check constraints in the order of their names. An unknown action passes here, so that the CHECK of
+    # `action` reports it.
     tolerant = f"{needs} OR {_is_one_of(list(Action), negated=True)}"
     return check(
         lambda dialect: tolerant if dialect.checks_by_name else needs,
@@ -274,8 +275,8 @@ serve(
 )
 
 
-# The columns stand in this order: the id, what a POS says in its INSERT, `withdraw`, which it may also change later,
-# the time, and what only the daemon writes.
+# The order of the columns: the id, the columns of a POS's INSERT, `withdraw`, which a POS may also change later, the
+# time, and the columns that only the daemon writes.
 ASKED = tuple(actions.c.keys()[1 : actions.c.keys().index("withdraw")])
 if missing := set(_ARGUMENT_COLUMNS) - set(ASKED):
     raise TypeError(f"{', '.join(sorted(missing))}: no column of delivery_actions that a POS fills in")
@@ -379,7 +380,7 @@ class _Quarantine(TypedColumns):
 
 quarantine = Table("delivery_quarantine", metadata, _Quarantine, UniqueConstraint("account", "payload_hash"))
 
-# The three questions a till asks, each served by an index that holds only the rows it asks for.
+# The conditions of a till's three queries. Each has an index of only the rows that it selects.
 NEW = "pos_revision = 0 AND ended_utc IS NULL"
 CHANGED = "pos_revision > 0 AND pos_revision < revision"
 OPEN = "ended_utc IS NULL"
@@ -394,8 +395,8 @@ serve("delivery_quarantine_unresolved_ix", UNRESOLVED, quarantine.c.id, quaranti
 serve("delivery_orders_open_ix", OPEN, orders.c.changed_utc, orders.c.ended_utc)
 serve("delivery_orders_taken_ix", TAKEN, orders.c.silence_from, orders.c.ended_utc, orders.c.pos_revision)
 serve("delivery_orders_changed_ix", CHANGED, orders.c.changed_utc)
-# Not of all orders: where a till sorts by received_utc, SQLite would take it for the view and read every order of
-# years.
+# Only of ended orders: for a view sorted by received_utc, SQLite would use an index of all orders, and read all of
+# them.
 serve("delivery_orders_ended_ix", ENDED, orders.c.received_utc, orders.c.ended_utc)
 serve("delivery_orders_contents_ix", WITH_CONTENTS, orders.c.ended_utc)
 
@@ -410,15 +411,14 @@ _ON_COMPUTED = (
 after(orders, lambda dialect: dialect.computed(orders.name, _COMPUTED))
 after(orders, lambda dialect: () if dialect.partial_indexes else _ON_COMPUTED)
 
-# One thing under two names: what the partial index is made for, and the computed column elsewhere.
+# The condition of the partial index; without partial indexes, the computed column.
 changed: ColumnElement[bool] = Written(lambda dialect: CHANGED if dialect.partial_indexes else "pos_is_behind = 1")
 contents_ended_utc: ColumnElement[datetime] = Written(
     lambda dialect: "ended_utc" if dialect.partial_indexes else "contents_ended_utc"
 )
 
 
-# Since when a customer waits to hear whether the order is taken: nothing that answers it waits, is under way or is
-# done.
+# Since when a customer waits for the answer to the order: no accept or cancel of it waits, is sent or is done.
 _is_answered = (
     select(actions.c.id)
     .where(
@@ -437,8 +437,8 @@ _needs_answer_since = case(
 
 
 def _view(label: str, condition: ColumnElement[bool], *more: ColumnElement[Any]) -> CreateView:
-    ours = {"silence_from", "service_key"}  # which no till asks for
-    # A server adds a column at the end of a view only: those of schema 0008 stand behind `more`.
+    ours = {"silence_from", "service_key"}  # no till needs these
+    # A server can add a column to a view only at its end, so the columns of schema 0008 follow `more`.
     later = (orders.c.start_utc, orders.c.remarks)
     shown = (column for column in orders.c if column.name not in ours and column not in later)
     chosen: Select[object] = select(*shown, *more, *later).where(condition)

@@ -1,18 +1,17 @@
 """Reads unfinished outbox rows by indexes, and corrects their times by the server's clock.
 
 Rules of this file:
-- Whatever asks for rows says `unfinished` in the very words of the index (store.tables). In other words, or with a
-  bound value for it, each wake would read a table of years.
-- `claim` says which rows are there and held by another session, beside the ones that it holds for this transaction. A
-  row that is held and one that is gone both come back empty, and to take the first for the second would forget it.
-- A server writes created_utc by its own clock, and a row expires by ours. So the two are compared with each reading
-  (`ServerClock`) and the difference is added; what is less than CLOCK_PLAY is the round trip's and changes nothing, or
-  a row that was read twice would seem to have changed.
-- What a POS wrote is not to be trusted. A row that cannot be read is named by its id, and the others are read all the
-  same.
-- A claim reads in one statement what it is decided by: the row, its order, and which other rows the order has.
-- `histories` has finished attempts only. One without an end was on the wire when the program stopped, or still is:
-  jobs.outcome_writer asks for those (`unfinished_attempts`) and knows which are whose.
+- Each query repeats the condition of the index, `unfinished` (store.tables), word for word. Without the index each wake
+  would read years of rows.
+- `claim` returns the rows that it locked, and the ids of rows that another session has locked. The query returns
+  neither locked rows nor deleted ones; without the ids, a locked row would be forgotten.
+- A server writes created_utc by its own clock, and rows expire by ours. So each reading compares the clocks
+  (`ServerClock`) and corrects the times. A difference below CLOCK_PLAY may come from the round trip and is ignored;
+  otherwise a row would seem changed when it is read again.
+- A POS may have written invalid values. The id of an unreadable row is returned, and the other rows are read.
+- A claim reads all that its decision needs in one statement: the row, its order, and the order's other rows.
+- `histories` has finished attempts only. An attempt without an end is on the wire, or was when the program stopped:
+  jobs.outcome_writer reads those with `unfinished_attempts`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -29,11 +28,11 @@ from orderbridge.store.dialects import of
 from orderbridge.store.rows import ROW, in_list, lock, skips_locks
 from orderbridge.store.tables import actions, attempts, orders, restaurants, unfinished
 
-FIRST_PAGE = 100  # rows that are read at each wake: one that brings nothing should cost little
+FIRST_PAGE = 100  # rows read at each wake; small, because most wakes find nothing new
 PAGE = 1000
-SMALL_PAGE = 200  # beside rows that are sent, which wait for it
+SMALL_PAGE = 200  # while rows are being sent, because they wait for the reading
 
-# What is asked all the time is built once: building a statement takes longer than SQLite takes to answer it.
+# The statements are built once, because building one takes longer than SQLite takes to run it.
 _READ = [one.name for one in fields(OutboxRow) if one.name in actions.c]
 _LAST_OUTCOME = (
     select(attempts.c.outcome)
@@ -55,7 +54,7 @@ _COLUMNS = (
     case((actions.c.state == ActionState.SENDING, _LAST_OUTCOME)).label("last_outcome"),
 )
 _WANTED = in_list(actions.c.id)
-# With what its order says, and the time by the clock that wrote created_utc.
+# A row with columns of its order, and the time of the clock that wrote created_utc.
 _OWNED = (
     select(
         *_COLUMNS,
@@ -71,12 +70,12 @@ _OWNED = (
 _UNFINISHED = _OWNED.order_by(actions.c.id)
 _SENDING = _OWNED.where(actions.c.state == ActionState.SENDING).order_by(actions.c.id)
 _NEWEST = _OWNED.order_by(actions.c.id.desc()).limit(FIRST_PAGE)
-_NEWEST_PENDING = _NEWEST.where(literal_column("state = 'pending'"))  # which an index has in their order everywhere
+_NEWEST_PENDING = _NEWEST.where(literal_column("state = 'pending'"))  # every database has an index with this order
 _ABOVE = _OWNED.where(actions.c.id > bindparam("above")).order_by(actions.c.id)
 _ABOVE_BY_SIZE = {size: _ABOVE.limit(size) for size in (PAGE, SMALL_PAGE)}
 _THESE = _OWNED.where(_WANTED)
 _ASKED_BACK = _OWNED.where(literal_column("withdraw = 1"))
-_SAME_ORDER = actions.alias("same_order")  # `unfinished` in a query of this alone means its state
+_SAME_ORDER = actions.alias("same_order")  # in a query of this alias alone, `unfinished` means its state
 _OF_ORDER = (
     select(func.aggregate_strings(cast(_SAME_ORDER.c.id, String(20)), ","))
     .where(unfinished, _SAME_ORDER.c.payment_key == actions.c.payment_key)
@@ -84,8 +83,8 @@ _OF_ORDER = (
     .label("of_order")
 )
 _CLAIMED = _THESE.add_columns(_OF_ORDER)
-# PostgreSQL holds the rows of one table of a join. MariaDB would hold the orders', too, and leave out what a POS holds
-# of them: there the rows are held first.
+# PostgreSQL can lock the rows of one table of a join. MariaDB would lock the orders, too, and skip rows whose order a
+# POS has locked, so there `claim` locks the rows first.
 _CLAIMED_AND_HELD = _CLAIMED.with_for_update(of=actions, skip_locked=True, key_share=True)
 _THERE = select(actions.c.id).where(unfinished, _WANTED)
 _FINISHED_ATTEMPTS = (
@@ -140,7 +139,7 @@ def read_unfinished(connection: Connection, *, sending_only: bool = False) -> tu
 
 
 def newest(connection: Connection, clock: ServerClock, now: datetime) -> Found:
-    """The FIRST_PAGE waiting rows with the highest ids; with partial indexes also unresolved rows."""
+    """The FIRST_PAGE unfinished rows with the highest ids. Without partial indexes, only those that are pending."""
     query = _NEWEST if of(connection.dialect.name).partial_indexes else _NEWEST_PENDING
     return _timed(connection, query, {}, clock, now)
 
@@ -151,7 +150,7 @@ def above(connection: Connection, row_id: int, clock: ServerClock, now: datetime
 
 
 def these(connection: Connection, ids: Sequence[int], clock: ServerClock, now: datetime) -> Found:
-    """The unfinished ones of these rows."""
+    """Those of these rows that are unfinished."""
     return _timed(connection, _THESE, {"wanted": ids}, clock, now)
 
 

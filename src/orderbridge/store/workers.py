@@ -47,7 +47,7 @@ class Workers:
             if future is None:
                 return
             _fulfil(future, call)
-            del future, call  # and what it was called with: a list can be 32 MB
+            del future, call  # frees its arguments, too: a list can be 32 MB
 
     def close(self, *, wait: bool = True) -> None:
         """End the threads after their submitted work; wait at most LEAVE_WITHIN_S."""
@@ -61,7 +61,7 @@ class Workers:
 
 
 def _running() -> "Future[Any]":
-    """A future that a cancelled caller does not cancel, because the work is still done."""
+    """A future that stays running when its caller is cancelled, because the work goes on."""
     future: Future[Any] = Future()
     future.set_running_or_notify_cancel()
     return future
@@ -84,7 +84,7 @@ class LeftBehind(ThreadPoolExecutor):
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Wait for nothing."""
+        """Return at once, without waiting for the threads."""
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:

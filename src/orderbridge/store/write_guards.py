@@ -24,23 +24,23 @@ _WITHDRAW = "delivery_actions: DELETE is for orderbridge alone; set withdraw = 1
 _BY_ITSELF = "delivery_actions: id and created_utc are filled in by themselves; leave them out of the INSERT"
 _REPLACED = "delivery_actions: REPLACE would take away a row that is written; use INSERT, or INSERT OR IGNORE, instead"
 
-_OURS = list(actions.c.keys())[actions.c.keys().index("state") :]  # what only the daemon writes stands behind the rest
+_OURS = list(actions.c.keys())[actions.c.keys().index("state") :]  # the daemon's columns follow all others
 
-# Where there are no grants, a row that fills in the daemon's columns is refused where its programmer sees it. Later the
-# daemon itself writes them, so that only the INSERT can be watched.
+# Without grants, a trigger refuses an INSERT that fills in the daemon's columns, so that its programmer sees the error.
+# UPDATEs are not checked, because the daemon itself writes these columns later.
 _FILLED_IN = (
     "NEW.state <> 'pending' OR NEW.attempts <> 0"
     f" OR coalesce({', '.join(f'NEW.{column}' for column in _OURS[2:])}) IS NOT NULL"
 )
 _NOT_YOURS = f"delivery_actions: {', '.join(_OURS[:-1])} and {_OURS[-1]} are written by orderbridge; leave them out"
 
-# What was sent must be what stands in the row: it is not changed after the INSERT, by the daemon neither.
+# A row must show what was sent, so these columns do not change after the INSERT. This applies to the daemon, too.
 WRITTEN_ONCE = ("id", *ASKED, "created_utc")
 KEPT = "delivery_actions: of a row that is written only withdraw is changed; set withdraw = 1 and insert another row"
 _CHANGE = f"BEFORE UPDATE OF {', '.join(WRITTEN_ONCE)}"
 _CHANGED = " OR ".join(f"NEW.{column} IS NOT OLD.{column}" for column in WRITTEN_ONCE)
 
-# In the trigger an id that was left out is -1, and `now` is one moment in the whole of a statement.
+# In the trigger, an omitted id is -1, and `now` is the same time throughout a statement.
 _BY_HAND = "NEW.id <> -1 OR NEW.created_utc IS NOT {now}"
 
 
@@ -48,9 +48,12 @@ _BY_HAND = "NEW.id <> -1 OR NEW.created_utc IS NOT {now}"
 
 
 def grant_statements(dialect: str, role: str, place: str | None) -> tuple[str, ...]:
-    """For an existing role or user. `place` is the schema on PostgreSQL, the database on MariaDB and MySQL."""
+    """The GRANTs for an existing role or user.
+
+    `place` is the schema on PostgreSQL, the database on MariaDB and MySQL.
+    """
     found = of(dialect).grantee(role, place)
-    if found is None:  # what everybody has to keep to
+    if found is None:  # no grants: comments list the permitted columns
         return (
             f"-- INSERT delivery_actions: {', '.join(INSERTED)}",
             *(f"-- UPDATE {table}: {', '.join(columns)}" for table, columns in UPDATED.items()),
@@ -91,7 +94,7 @@ def on_table(table: Table, dialect: Dialect) -> Iterator[str]:
     if ours is None:
         yield from _keep(dialect, name, "BEFORE UPDATE", "")
         return
-    elsewhere = WRITTEN_ONCE if table is actions else ()  # of which another trigger says more
+    elsewhere = WRITTEN_ONCE if table is actions else ()  # another trigger refuses these with a better message
     theirs = ", ".join(column.name for column in table.c if column.name not in {*ours, *elsewhere})
     why = f"{name}: a POS changes {_listed(ours)}, and orderbridge all else; leave other columns out of the UPDATE"
     yield from _keep(dialect, name, f"BEFORE UPDATE OF {theirs}", why)
@@ -113,9 +116,10 @@ def _on_inserted(dialect: Dialect) -> Iterator[str]:
 
 
 def on_version(dialect: Dialect) -> Iterator[str]:
-    """Those of the schema's version. To the newest revision it is a migration's to go on, also where no guard is open:
+    """The triggers of the schema's version.
 
-    in the script of a DBA, and in one transaction from a version that had none. That migration makes the trigger anew.
+    Below the newest revision an UPDATE is permitted even if the guard is closed: a DBA's script runs migrations that
+    way, and so does an upgrade from a version without a guard. The last migration creates the trigger again.
     """
     since = f"OLD.version_num >= '{HEAD}'"
     yield from _keep(dialect, SCHEMA_VERSION_TABLE, "BEFORE INSERT", "")

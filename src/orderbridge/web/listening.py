@@ -39,29 +39,29 @@ class Pages(Protocol):
 
     @property
     def headers(self) -> Sequence[tuple[bytes, bytes]]:
-        """Of every answer of the server."""
+        """Headers that the server adds to every answer."""
 
     def routes(self) -> "Sequence[BaseRoute]":
-        """All of them."""
+        """The routes."""
 
     def close(self) -> None:
-        """The server closes: streams end."""
+        """End all streams, because the server closes."""
 
 
 class Watched(Protocol):
     """The state of the process for the web server. No method waits or uses the database."""
 
     def hung(self) -> str | None:
-        """What hangs, so that a restart would help; None: nothing does."""
+        """The part that hangs, so that a restart would help; None if none does."""
 
     def readiness(self) -> Readiness:
-        """Whether it does its work."""
+        """Whether the process does its work."""
 
     def measured(self) -> Metrics:
-        """All numbers, those that are read included."""
+        """All metrics, including those that are read from elsewhere."""
 
     def pages(self) -> Sequence[Pages]:
-        """Those of extensions that the configuration needs. Called in a thread, because it loads libraries."""
+        """The pages of the configured extensions. Called in a thread, because it loads libraries."""
 
 
 class Listening:
@@ -83,7 +83,7 @@ class Listening:
 
     @property
     def addresses(self) -> list[tuple[str, int]]:
-        """Where it listens now: host and port."""
+        """Host and port of each socket that is open now."""
         return [] if self._server is None else self._server.addresses
 
     @property
@@ -127,7 +127,7 @@ class Listening:
             _log.info("web.listening", listen=wanted.listen, board=wanted.board)
         if self._server is not None:
             self._server.use(wanted.hosts)
-        if self._tls is not None and is_old:  # and perhaps renewed
+        if self._tls is not None and is_old:  # the files may have been renewed
             await detached(partial(renew_tls, self._tls, wanted))
         ends = None if self._tls is None else await detached(partial(certificate_end, wanted))
         self._page = Page(self._server is not None, wanted.board != "off", ends)
@@ -138,7 +138,7 @@ class Listening:
         self._server, self._served, self._tls = None, None, None
 
     def _fail(self, error: str, *, of_certificate: bool = False, reason: str = "") -> None:
-        """Log a failure once. A page that is served keeps its certificate."""
+        """Log a failure once. A server that already runs keeps its certificate."""
         is_served, has_board, before = self._server is not None, self._wanted.board != "off", self._page
         code = Code.CERTIFICATE_REFUSED if of_certificate or is_served else Code.PAGE_NOT_SERVED
         since = before.since or SystemClock().now()
@@ -161,7 +161,7 @@ def _place(wanted: config.Web) -> tuple[object, ...]:
 
 
 def _load(watched: Watched) -> "Server":
-    """Takes 0.2 s, so it runs in a thread: a reload must not hold up orders."""
+    """Import and make the server. It takes 0.2 s, so it runs in a thread: a reload must not delay orders."""
     from orderbridge.web.server import Server  # noqa: PLC0415 - see the head of this file
 
     return Server(watched, watched.pages())
@@ -172,7 +172,7 @@ class BadCertificate(OSError):
 
 
 def tls_context(wanted: config.Web) -> ssl.SSLContext | None:
-    """None: nothing is encrypted. Raises BadCertificate."""
+    """The TLS settings of the configured certificate; None if there is none. Raises BadCertificate."""
     if wanted.certificate is None:
         return None
     made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -182,16 +182,16 @@ def tls_context(wanted: config.Web) -> ssl.SSLContext | None:
 
 
 def renew_tls(used: ssl.SSLContext, wanted: config.Web) -> None:
-    """From now on connections are given the files as they are. Raises BadCertificate; then they stay as they were."""
+    """Use the current certificate files for new connections. On BadCertificate the old ones stay in use."""
     if wanted.certificate is not None:
-        tls_context(wanted)  # of a pair that does not match the certificate would stay, and no key
+        tls_context(wanted)  # checks the pair first: a mismatch would leave `used` a certificate without a key
         _load_pair(used, wanted)
 
 
 def _load_pair(into: ssl.SSLContext, wanted: config.Web) -> None:
     try:
         into.load_cert_chain(str(wanted.certificate), wanted.certificate_key, password="")
-    except OSError as error:  # ssl's own are among them
+    except OSError as error:  # including ssl.SSLError
         raise BadCertificate(error.strerror or str(error)) from error
 
 

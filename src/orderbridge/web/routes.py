@@ -1,10 +1,10 @@
 """The routes /livez, /readyz and /metrics; extensions add their own. None of these reads a body or writes anything.
 
-A request is served only when its Host is ours: a foreign page can let its own name point to 127.0.0.1, and its requests
-come with that name (DNS rebinding). So a name must be known. An address is no name, and a browser always sends a Host.
-Where the board is served, an address must be this machine's own or known, too.
+A request is served only if its Host is a known name or an address. This prevents DNS rebinding: a foreign page can make
+its own name point to 127.0.0.1, but its requests then have that name as Host. Where the board is served, the address
+must be this machine's own or configured, too.
 
-For /metrics the numbers are copied on the event loop and written in a thread, once for all requests within a second.
+For /metrics the values are copied on the event loop and formatted in a thread, once for all requests within a second.
 """
 
 import asyncio
@@ -32,16 +32,16 @@ from orderbridge.web.listening import Watched
 
 UNWELL = 503
 LOCAL = "localhost"
-FRESH_S = 1.0  # a scrape within it is answered with the same
+FRESH_S = 1.0  # scrapes within this time get the same answer
 PROBES = frozenset({"/livez", "/readyz", "/metrics"})  # they show no order, and change nothing
 
 
 def application(
     watched: Watched, names: Callable[[], Collection[str]], more: Sequence[BaseRoute], *, is_strict: bool
 ) -> ASGIApp:
-    """The ASGI application. `names` are ours, beside localhost. `more`: the routes of extensions.
+    """The ASGI application. `names`: the permitted Hosts, beside localhost. `more`: the routes of extensions.
 
-    `is_strict`: an address must be our own or one of the names, too.
+    `is_strict`: an address, too, must be this machine's own or one of the names.
     """
     exposition = Exposition(watched.measured)
 
@@ -56,7 +56,7 @@ def application(
             "working": now.is_working,
             "database": now.database_answers,
             "polled": now.is_polled,
-            "problems": now.severe,  # by code, without whom they concern: no order's key is shown here
+            "problems": now.severe,  # codes only, because no order's key is shown here
         }
         return JSONResponse(shown, 200 if now.is_ready else UNWELL)
 
@@ -68,7 +68,7 @@ def application(
     inside.router.redirect_slashes = False  # it would redirect to the Host of the request
 
     async def door(scope: Scope, receive: Receive, send: Send) -> None:
-        """Serves what is meant for us. Who sends no Host is no browser: an old load balancer's probe is answered."""
+        """Refuse requests with a foreign Host. A probe without a Host is answered: it comes from no browser."""
         host = Headers(scope=scope).get("host")
         is_probe = host is None and scope["path"] in PROBES
         asked_at = (scope.get("server") or ("",))[0] if is_strict and not is_probe else None
@@ -83,7 +83,8 @@ def application(
 def is_known(host: str | None, names: Collection[str], *, asked_at: str | None = None) -> bool:
     """Whether the Host of a request (None: it has none) is localhost, one of `names`, or an address.
 
-    `asked_at`: the address at which the request came in; given, no address but this one and loopback counts by itself.
+    `asked_at`: the address that received the request. If given, it and loopback are the only permitted addresses that
+    are not in `names`.
     """
     if host is None:
         return asked_at is None
@@ -98,7 +99,7 @@ def is_known(host: str | None, names: Collection[str], *, asked_at: str | None =
 
 
 def _name_of(host: str) -> str:
-    """Without the port."""
+    """The Host without its port."""
     if host.startswith("["):
         return host.partition("]")[0][1:]
     name, colon, port = host.rpartition(":")
@@ -106,7 +107,7 @@ def _name_of(host: str) -> str:
 
 
 class Exposition(Collector):
-    """Writes the numbers that `measured` returns, and those of the process itself (memory, processor, files)."""
+    """Formats the metrics that `measured` returns, and those of the process itself (memory, processor, files)."""
 
     def __init__(self, measured: Callable[[], Metrics]) -> None:
         self._measured = measured
@@ -119,7 +120,7 @@ class Exposition(Collector):
         self._made: tuple[float, bytes] | None = None
 
     async def text(self) -> bytes:
-        """All series."""
+        """All series in Prometheus's text format."""
         async with self._one:
             now = self._clock.monotonic()
             if self._made is None or now - self._made[0] >= FRESH_S:

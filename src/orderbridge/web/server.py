@@ -4,8 +4,8 @@ uvicorn's Server is not used: it handles the signals itself, and waits for clien
 object of uvicorn's protocol for each connection.
 
 Limits:
-- A connection ends `LIFE_S` after it began, so that a slow client holds nothing up. Only a stream of an extension goes
-  on; the extension counts those.
+- A connection ends after `LIFE_S`, so that slow clients do not keep connections. Only an extension's streams stay open;
+  the extension limits their number.
 - At most `MAX_CONNECTIONS` connections are open. One more ends the oldest, so that one client cannot shut out the
   others. A connection in its TLS handshake counts, too; asyncio reports it only afterwards.
 - When the server closes, all connections are cut off at once.
@@ -30,15 +30,15 @@ from orderbridge.web.routes import application
 LIFE_S = 30.0
 HANDSHAKE_S = 5.0
 MAX_CONNECTIONS = 64
-KEEP_ALIVE_S = 20  # a scrape every 15 s uses the same connection again
+KEEP_ALIVE_S = 20  # longer than the 15 s between scrapes, so that they use one connection
 HEAD_BYTES = 16 * 1024
 BACKLOG = 128
-UNHEARD_MS = 30_000  # a stream ends when the other side confirms nothing for so long: a tablet was switched off
+UNHEARD_MS = 30_000  # a stream ends when the client acknowledges no data for so long: a tablet was switched off
 HEADERS = [(b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff")]
 
 
 def _is_news(record: logging.LogRecord) -> bool:
-    """Only errors of ours are logged, not what clients send, nor answers that end because the server closes."""
+    """Whether to log it: only our own errors, not what clients send, nor answers that end because the server closes."""
     ended = record.exc_info is not None and isinstance(record.exc_info[1], asyncio.CancelledError)
     return record.levelno >= logging.ERROR and not ended
 
@@ -55,7 +55,7 @@ class Server:
         self._host = ""
         self._pages = pages
         self._listener: asyncio.Server | None = None
-        self.opened: dict[_Connection | _Handshake, None] = {}  # in the order in which they came
+        self.opened: dict[_Connection | _Handshake, None] = {}  # the oldest first
         self.streams: set[_Connection] = set()
         self.state = ServerState()
         self.state.default_headers = [*HEADERS, *(header for one in pages for header in one.headers)]
@@ -78,11 +78,11 @@ class Server:
         self.config.load()
 
     def use(self, hosts: Sequence[str]) -> None:
-        """From now on these are ours."""
+        """Permit these Hosts from now on."""
         self._hosts = frozenset(hosts)
 
     async def start(self, addresses: Sequence[str], port: int, *, host: str, encrypted: ssl.SSLContext | None) -> None:
-        """Listen. `host`: what the configuration calls it. Raises OSError."""
+        """Listen. `host`: the host as configured. Raises OSError."""
         self._host = host.lower()
         made = partial(_Connection, self) if encrypted is None else partial(_Handshake, self, encrypted)
         self._listener = await asyncio.get_running_loop().create_server(made, addresses, port, backlog=BACKLOG)
@@ -104,7 +104,7 @@ class Server:
             task.cancel()
 
     def admit(self, one: "_Connection | _Handshake") -> None:
-        """Count one more connection; the oldest ends when there are too many."""
+        """Add a connection; if there are too many, end the oldest."""
         self.opened[one] = None
         if len(self.opened) > MAX_CONNECTIONS:
             oldest = next(iter(self.opened))
@@ -113,7 +113,7 @@ class Server:
 
 
 class _Handshake(asyncio.Protocol):
-    """A connection in its TLS handshake. Bytes that come with the end of it are given to the `_Connection`."""
+    """A connection in its TLS handshake. Bytes that arrive with its end are passed to the `_Connection`."""
 
     def __init__(self, server: Server, encrypted: ssl.SSLContext) -> None:
         self._server = server
@@ -134,7 +134,7 @@ class _Handshake(asyncio.Protocol):
         how: dict[str, Any] = {"server_side": True, "ssl_handshake_timeout": HANDSHAKE_S}
         try:
             transport = await start_tls(self.transport, self, self._encrypted, **how)
-        except OSError:  # what is no TLS, or does not come in time
+        except OSError:  # not TLS, or too slow
             self.transport.abort()
             return
         finally:
@@ -161,7 +161,7 @@ class _Connection(H11Protocol):
         self._server.admit(self)
 
     def send_400_response(self, msg: str) -> None:
-        """To what is no HTTP, with the headers of every answer. After an answer nothing more can be sent."""
+        """Answer what is not HTTP, with the headers of every answer, unless an answer was already sent."""
         if self.conn.our_state in {h11.IDLE, h11.SEND_RESPONSE}:
             headers = [*self.server_state.default_headers, (b"content-type", b"text/plain"), (b"connection", b"close")]
             answer = h11.Response(status_code=400, headers=headers, reason=b"Bad Request"), h11.Data(data=msg.encode())
@@ -170,7 +170,7 @@ class _Connection(H11Protocol):
         self.transport.close()
 
     def endure(self) -> None:
-        """It is a stream: it goes on for as long as it is read."""
+        """Keep this connection open as a stream, for as long as the client reads it."""
         self._server.opened.pop(self, None)
         self._server.streams.add(self)
         if self._end is not None:
@@ -178,7 +178,7 @@ class _Connection(H11Protocol):
         self.transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNHEARD_MS)
 
     def cut(self) -> None:
-        """End it now."""
+        """Close the connection at once."""
         self.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
