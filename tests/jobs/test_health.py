@@ -304,7 +304,7 @@ HEADLINES = {
     ],
     "tr": [
         "yeşil: 12 hesap sorgulanıyor",
-        "sarı: Platformun verdiği bazı belgeler siparişe dönüştürülemedi.",
+        "sarı: Platformdan gelen bazı belgeler siparişe dönüştürülemedi.",
         "kırmızı: kadikoy: Platform bu hesabın giriş bilgilerini kabul etmiyor; sipariş gelmez. (başlangıç 21.11. 21:02, +1)",
     ],
 }
