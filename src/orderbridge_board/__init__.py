@@ -1,4 +1,4 @@
-"""The board: what the restaurant sees and hears of its orders, and what it taps. Imported where `[web] board` is on."""
+"""The board: a web page with the restaurant's orders, sounds and buttons. Imported only if `[web] board` is on."""
 
 from typing import TYPE_CHECKING, ClassVar
 
@@ -17,22 +17,22 @@ class Board(Extension):
     """The board of one process."""
 
     commands: ClassVar = {"board": "orderbridge_board.cli"}
-    daemon: "RunningDaemon | None" = None  # the one at work
+    daemon: "RunningDaemon | None" = None  # None: none is working
     audience: "Audience"  # its tablets; set with `daemon`
 
     def begin(self, daemon: "RunningDaemon") -> None:
-        """Check for tablets, and count polls."""
+        """Begin to check for tablets and to count polls."""
         from orderbridge_board.watch import Audience, BoardWatch  # noqa: PLC0415 - the command needs none of it
 
         self.daemon, self.audience = daemon, Audience(daemon.clock.monotonic())
         BoardWatch(daemon, self.audience).begin()
 
     def end(self) -> None:
-        """Pages say that no daemon works."""
+        """From now on the pages show that no daemon is working."""
         self.daemon = None
 
     def pages(self) -> "BoardPages":
-        """All routes below `/`."""
+        """The board's routes, below `/`."""
         from orderbridge_board.pages import BoardPages  # noqa: PLC0415 - loads Starlette
 
         return BoardPages(self)

@@ -1,4 +1,4 @@
-"""What a tap does: one outbox row however often it is tapped, or a note that something was seen."""
+"""Carries out taps: writes one outbox row per button, however often it is tapped, or silences an alarm."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -17,13 +17,13 @@ from orderbridge_board.snapshot import shown_row
 
 MOST_SILENCED = 50
 LONGEST = 200
-LARGEST = 2**53  # the largest number that a page knows exactly
+LARGEST = 2**53  # the largest integer that JavaScript holds exactly
 
 
 def act(
     connection: Connection, values: Mapping[str, Any], device: Device, mode: str, language: str, now: datetime
 ) -> dict[str, Any]:
-    """Write the row that was asked for, or find the one that is there. Raises Refused."""
+    """Write the outbox row of a button, or find the existing one. Raises Refused."""
     action = _action(values.get("action"))
     kind, asked = ACTIONS[action], _subject(ACTIONS[action].subject, values)
     tries = _number(values.get("tries"), 0 if kind.subject is Subject.ORDER else -LARGEST)  # a menu's may be a day
@@ -35,7 +35,7 @@ def act(
         asked[kind.argument.column] = argument
     if kind.subject is Subject.ORDER:
         key = asked[kind.subject.column]
-        if tries > cards.tries(queries.rows_of(connection, [key]).get(key, ()), action):  # no page has shown that
+        if tries > cards.tries(queries.rows_of(connection, [key]).get(key, ()), action):  # no page has shown this
             raise Refused(400, "not_understood")
         if mode == cards.TILL:
             _take_over(connection, key, values.get("revision"))
@@ -59,21 +59,21 @@ def _action(value: object) -> Action:
 
 
 def _subject(subject: Subject, values: Mapping[str, Any]) -> dict[str, Any]:
-    """The columns that name it. Ids of the service are compared in lower case."""
+    """The columns that name the subject. The marketplace's ids are compared in lower case."""
     if subject is Subject.FOOD:
         return {subject.column: _number(values.get(subject.column), 1), "account": _text(values.get("account"))}
     return {subject.column: _text(values.get(subject.column)).lower()}
 
 
 def _number(value: object, least: int) -> int:
-    """A whole number and no truth value, which Python counts among them."""
+    """The value if it is an integer in range, and not a bool. Raises Refused."""
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= LARGEST:
         raise Refused(400, "not_understood")
     return value
 
 
 def _text(value: object) -> str:
-    """Short, and of letters that can be seen: a database takes no others."""
+    """The value if it is a short, printable text. Raises Refused. Databases refuse some other characters."""
     if not isinstance(value, str) or not 0 < len(value) <= LONGEST or not value.isprintable():
         raise Refused(400, "not_understood")
     return value
@@ -86,7 +86,7 @@ def _take_over(connection: Connection, key: str, revision: object) -> None:
 
 
 def take_back(connection: Connection, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Ask for a row back that still waits, or for a card that was put away. Raises Refused."""
+    """Withdraw a row that still waits, or show a card again that was put away. Raises Refused."""
     if values.get("subject") is not None:
         queries.unsilence(connection, _text(values["subject"]))
     elif not queries.withdraw(connection, _number(values.get("id"), 1)):
@@ -95,7 +95,7 @@ def take_back(connection: Connection, values: Mapping[str, Any]) -> dict[str, An
 
 
 def seen(connection: Connection, values: Mapping[str, Any], device: Device, mode: str, now: datetime) -> dict[str, Any]:
-    """Somebody has seen these: they are quiet on every device. As the POS, an order's revision is taken over, too."""
+    """Silence these subjects on every device. If the board is the POS, take over the order's revision, too."""
     subjects = values.get("subjects")
     if not isinstance(subjects, list) or len(subjects) > MOST_SILENCED:
         raise Refused(400, "not_understood")

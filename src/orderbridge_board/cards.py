@@ -1,17 +1,17 @@
-"""What the board shows of an order and when it sounds: decided here, from rows as they stand in the tables.
+"""Decides from the rows of the tables what the board shows of an order, and when it sounds.
 
 Rules of this file:
-- An order rings as NEW until it was answered (an accept or a cancel that waits, is under way or is done), or a
-  till has taken it over. An answer that failed was none: it rings again. Where the board is the till, taking over is a
-  part of the answer, so of an order that waits for one only the answer counts.
-- A cancellation sounds until a till has read it or a hand has touched it; its card stays until it is touched. One that
-  was asked for at this till or board is no news.
-- Every button carries the number of tries that are over. Whoever taps the same thing twice, on whichever device, asks
-  for the same row.
-- What cannot be undone at the service waits for HOLD, and can be taken back until then. Its row is written at the tap
-  with the time from which the outbox may send it: a tablet that dies loses no tap. Take back sets `withdraw` where the
-  row still waits, and a claim starts only a row that is as it was read: of the two one wins, so nothing is sent twice
-  and nothing that was taken back is sent.
+- An order rings as NEW until it is answered (by an accept or a cancel that waits, is sent or is done) or a till has
+  taken it over. If the answer fails, the order rings again. If the board is the till, it takes an order over with the
+  answer, so only the answer stops the ringing.
+- A cancellation sounds until a till has read it or its card is touched. The card stays until it is touched. A
+  cancellation that this till or board requested does not sound.
+- The request_id of a button has the number of finished tries. So two taps on the same button, on any devices, ask for
+  the same row.
+- An action that cannot be undone at the marketplace waits for HOLD, and can be taken back until then. Its row is
+  written at the tap, with the time from which the outbox may send it, so that a tap survives a failed tablet. To take
+  it back sets `withdraw` while the row waits. A claim starts only unchanged rows. So either the row is withdrawn or it
+  is sent, never both.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -40,14 +40,14 @@ from orderbridge.rules.problems import Link, Problem
 LONGEST_REQUEST = 64
 HOLD = timedelta(seconds=5)
 HELD = frozenset({Action.ON_THE_WAY, Action.COMPLETE})
-NOTICED = timedelta(seconds=60)  # an order is so late that its customer's time counts: more than a poll and its answer
-BELIEVED = timedelta(hours=2)  # a time before that is another time zone's, or of an order that was thought over
+NOTICED = timedelta(seconds=60)  # a delay above this is more than polling takes: the order's own time counts
+BELIEVED = timedelta(hours=2)  # an older time is from another time zone, or the order was begun long before
 FAILED = frozenset({ActionState.REFUSED, ActionState.FAILED, ActionState.EXPIRED})
 TILL, BESIDE = "till", "beside"
 
 
 class Sound(StrEnum):
-    """What is heard."""
+    """The sounds of the board."""
 
     NEW = "new"
     CANCELLED = "cancelled"
@@ -57,7 +57,7 @@ class Sound(StrEnum):
 
 
 class Lane(StrEnum):
-    """Where a card stands."""
+    """The column in which a card is shown."""
 
     NEW = "new"
     COOK = "cook"
@@ -65,7 +65,7 @@ class Lane(StrEnum):
 
 
 class Money(StrEnum):
-    """The one word for money on a card."""
+    """The word about payment on a card."""
 
     COLLECT = "collect"
     PAID = "paid"
@@ -73,12 +73,12 @@ class Money(StrEnum):
 
 
 class Answer(StrEnum):
-    """How it stands with the answer that a customer waits for."""
+    """The state of the answer that a customer waits for."""
 
     NEEDED = "needed"
     SENDING = "sending"
     FAILED = "failed"
-    AT_TILL = "at_till"  # which has taken the order over
+    AT_TILL = "at_till"  # the till has taken the order over and has to answer
 
 
 class Asked(Protocol):
@@ -96,7 +96,7 @@ class Asked(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """An order as the board needs it."""
+    """The values of an order that the board needs."""
 
     key: str
     status_id: int | None
@@ -112,7 +112,8 @@ class Seen:
     last_change: str = LastChange.NEW
 
 
-# What comes next. No completion is described for an order that others carry: that one is put away (`is_handed_next`).
+# The next step. The interface has no completion of orders that others deliver: their cards are put away
+# (`is_handed_next`).
 _STEPS: dict[int | None, tuple[Action, ...]] = {
     RECEIVED: (Action.ACCEPT,),
     CONFIRMED: (Action.ON_THE_WAY,),
@@ -121,23 +122,23 @@ _STEPS: dict[int | None, tuple[Action, ...]] = {
 
 
 def link_of(problem: Problem) -> Link | None:
-    """Which link of the chain it breaks; None: none of them. Where the board is the till, no till has failed."""
+    """The link of the chain that the problem breaks, or None. If the board is the till, no till can have failed."""
     return None if "by" in problem.facts else problem.code.kind.link
 
 
 def tries(rows: Iterable[Asked], action: Action) -> int:
-    """How many rows of this action are over."""
+    """The number of finished rows of this action."""
     return sum(row.action == action and row.state not in UNFINISHED for row in rows)
 
 
 def request_id(action: Action, subject: str, number: int) -> str:
-    """The same for the same button."""
+    """The request_id of a button: equal for equal arguments."""
     text = f"{BOARD_MARK}{action}:{subject}:{number}"
     return text if len(text) <= LONGEST_REQUEST else f"{BOARD_MARK}{sha256(text.encode()).hexdigest()[:48]}"
 
 
 def offered(order: Seen, rows: Collection[Asked]) -> list[Action]:
-    """What can be asked for now, the usual thing first. While something is asked, only a cancel may overtake it."""
+    """The actions that can be requested now, the usual one first. While one is unfinished, only a cancel is offered."""
     if order.ended_by is not None:
         return []
     asked = {Action(row.action) for row in rows if row.state in UNFINISHED}
@@ -153,23 +154,23 @@ def offered(order: Seen, rows: Collection[Asked]) -> list[Action]:
 
 
 def silence_of(kind: str, order: Seen) -> str:
-    """What is silenced of an order: `handed`, `cancelled`, `overdue` or `start`."""
+    """The subject to silence for an order and a kind: `handed`, `cancelled`, `overdue` or `start`."""
     return f"{kind}:{order.key}"
 
 
 def is_handed_next(order: Seen) -> bool:
-    """Whether to put its card away is what comes next: no completion is described for pickup and the service's couriers.
+    """Whether the next step is to put the card away: the interface completes no pickup, nor the marketplace's delivery.
 
-    It stays open until it ends by silence.
+    The order stays open until it ends by silence.
     """
     is_others = (order.courier_type or "").strip().lower() in OTHERS_COURIERS
     return is_others and order.status_id in {CONFIRMED, IN_DELIVERY} and order.status != NEEDS_PAYMENT
 
 
 def may_be_handed(order: Seen, rows: Collection[Asked]) -> bool:
-    """Whether its card may be put away: it was answered, and nothing that is asked can still end it.
+    """Whether the card may be put away: the order was answered, and no unfinished action can still end it.
 
-    Also of the restaurant's own courier, who may have completed it elsewhere.
+    This includes orders of the restaurant's own courier, which may have been completed elsewhere.
     """
     if order.ended_by is not None or order.status_id == RECEIVED or any(row.state in UNFINISHED for row in rows):
         return False
@@ -177,29 +178,32 @@ def may_be_handed(order: Seen, rows: Collection[Asked]) -> bool:
 
 
 def was_completed_in_vain(rows: Iterable[Asked]) -> bool:
-    """Whether the service took no completion of it."""
+    """Whether the marketplace refused to complete the order."""
     return any(row.action == Action.COMPLETE and row.state in FAILED for row in rows)
 
 
 def handed_at(order: Seen, rows: Collection[Asked], silenced: Mapping[str, datetime]) -> datetime | None:
-    """When its card is put away, or was; until then that can be taken back. A cancellation shows all the same."""
+    """When the card is or was put away; until then it can be taken back. A cancellation is shown nevertheless."""
     touched = silenced.get(silence_of("handed", order))
     return None if touched is None or not may_be_handed(order, rows) else touched + HOLD
 
 
 def may_be_taken_back(row: Asked) -> bool:
-    """Whether nothing of it has left: what may have had its effect goes on."""
+    """Whether the row was never sent. A request that may have had its effect cannot be taken back."""
     return row.state == ActionState.PENDING and row.attempts == 0
 
 
 def held_until(row: Asked) -> datetime | None:
-    """Until when it waits for whoever wants it back."""
+    """Until when the row waits so that it can be taken back; None if it does not."""
     is_held = row.action in HELD and may_be_taken_back(row) and row.request_id.startswith(BOARD_MARK)
     return row.next_attempt_utc if is_held else None
 
 
 def waits_since(received: datetime, ordered: datetime | None) -> datetime:
-    """Since when its customer waits. After an outage that is long before it came in; a strange time is not believed."""
+    """Since when the customer waits. After an outage this is long before the order was received.
+
+    Implausible times are ignored.
+    """
     if ordered is not None and NOTICED < received - ordered < BELIEVED:
         return ordered
     return received
@@ -212,25 +216,23 @@ def newest(rows: Sequence[Asked]) -> Asked | None:
 
 
 def rings(order: Seen, rows: Iterable[Asked], mode: str) -> bool:
-    """Whether it sounds as new."""
+    """Whether the order rings as new."""
     if order.ended_by is not None or (order.pos_revision > 0 and mode != TILL):
         return False
-    if (
-        order.status_id != RECEIVED
-    ):  # no answer is needed any more: beside a till that is the till's; else it must be seen
+    if order.status_id != RECEIVED:  # it needs no answer, but if the board is the till, it must be taken over
         return mode == TILL and order.pos_revision == 0
     return not any(row.action in ANSWERS and row.state in ANSWERED for row in rows)
 
 
 def answer(order: Seen, rows: Iterable[Asked], mode: str) -> Answer | None:
-    """The state of its answer; None: none is needed. A cancel that failed leaves all as it was."""
+    """The state of the order's answer; None if it needs none. A failed cancel changes nothing."""
     answers = [row for row in rows if row.action in ANSWERS]
     if order.ended_by is not None or order.status_id != RECEIVED:
         return None
     if any(row.state in UNFINISHED for row in answers):
         return Answer.SENDING
     if any(row.state == ActionState.DONE for row in answers):
-        return None  # the status follows
+        return None  # the order's status changes soon
     accepts = [row for row in answers if row.action == Action.ACCEPT]
     if accepts and accepts[-1].state in FAILED:
         return Answer.FAILED
@@ -238,7 +240,7 @@ def answer(order: Seen, rows: Iterable[Asked], mode: str) -> Answer | None:
 
 
 def lane(order: Seen, rows: Iterable[Asked], mode: str) -> Lane:
-    """Where its card stands. A cancellation stays where it was cooked, or where it was new."""
+    """The column of the card. A cancelled order stays where it was cooked, or where it was new."""
     rows = list(rows)
     if order.ended_by is not None:
         is_accepted = any(row.action == Action.ACCEPT and row.state == ActionState.DONE for row in rows)
@@ -249,24 +251,24 @@ def lane(order: Seen, rows: Iterable[Asked], mode: str) -> Lane:
 
 
 def is_changed(order: Seen, mode: str) -> bool:
-    """Whether what is cooked is other than what was taken over here."""
+    """Whether the contents changed after the order was taken over on the board."""
     is_behind = 0 < order.pos_revision < order.revision
     return mode == TILL and order.ended_by is None and is_behind and order.last_change == LastChange.CONTENTS
 
 
 def is_stopped(order: Seen, rows: Iterable[Asked], silenced: Collection[str]) -> bool:
-    """Whether it shows STOP: cancelled by another party, and not touched yet."""
+    """Whether the card shows STOP: cancelled by another party, and not touched yet."""
     asked = any(row.action == Action.CANCEL and row.state in ANSWERED for row in rows)
     return order.ended_by == "cancelled" and not asked and silence_of("cancelled", order) not in silenced
 
 
 def sounds_stop(order: Seen) -> bool:
-    """Of a card that shows STOP: until a till has read it."""
+    """Whether a card that shows STOP sounds: until a till has read the cancellation."""
     return order.pos_revision < order.revision
 
 
 def due(order: Seen, rows: Iterable[Asked]) -> datetime | None:
-    """When it should leave the kitchen, by the newest accept that got through; not before the time it was ordered for."""
+    """When the order should leave the kitchen, by the newest accept that is done; not before its scheduled time."""
     if order.status_id != CONFIRMED or order.ended_by is not None:
         return None
     moments = [
@@ -294,7 +296,7 @@ def is_to_begin(order: Seen, now: datetime, silenced: Collection[str]) -> bool:
 
 
 def sounds(order: Seen, rows: Collection[Asked], mode: str, now: datetime, silenced: Collection[str]) -> list[Sound]:
-    """What is heard of it."""
+    """The sounds of the order."""
     late = due(order, rows)
     found = {
         Sound.NEW: rings(order, rows, mode),
@@ -306,7 +308,7 @@ def sounds(order: Seen, rows: Collection[Asked], mode: str, now: datetime, silen
 
 
 def money(order: Seen) -> Money:
-    """Who has what."""
+    """Whether the customer has paid, has to pay, or must be asked."""
     if order.amount_due is None:
         return Money.ASK
     return Money.COLLECT if order.amount_due > 0 else Money.PAID

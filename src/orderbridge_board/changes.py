@@ -1,12 +1,12 @@
-"""Server-sent events that say that something is different. The tables are checked only while a stream is open.
+"""Sends server-sent events when the state has changed. The tables are checked only while a stream is open.
 
 Rules of this file:
-- A stream carries "changed" and a number, never what. The page then asks for the whole state, so nothing can be missed.
-- Many changes while one is being sent are one. A listener that does not take it in time is dropped.
-- A state may be of a moment between two checks that find the same: then the next check sends "changed", too.
-- What only time brings about, an order that becomes overdue, is sent, too.
-- A device that was revoked hears nothing more.
-- A database that does not answer counts as one that fails. It is asked once, and its answer waited for, however late.
+- An event is "changed" with a number, without the change. The page then reads the whole state, so it misses nothing.
+- Changes that happen while an event is sent are sent as one event. A listener that is too slow is dropped.
+- A page may read a state that existed only between two checks. Then the next check sends "changed", too.
+- Changes by time alone are sent, too: an order becomes overdue.
+- A revoked device gets no more events.
+- A database that does not answer is treated as failed. The query is not repeated: its answer is awaited, however late.
 """
 
 import asyncio
@@ -26,20 +26,20 @@ from orderbridge_board.snapshot import moment
 
 POLL_S = 0.4
 WITHIN_S = 3.0  # a check takes milliseconds
-BEAT_S = 10.0  # the page says after 25 s without one that it may be stale
-SLOW_S = 10.0  # a listener that does not take a line of text for so long is dropped
+BEAT_S = 10.0  # after 25 s without one, the page warns that it may be stale
+SLOW_S = 10.0  # a listener that does not accept an event within this time is dropped
 HEAD = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"x-accel-buffering", b"no"),
 ]
 MOST = 32
-MOST_OF_ONE = 3  # a tablet whose line was cut comes back before we know that it was gone
+MOST_OF_ONE = 3  # a disconnected tablet connects again before its old stream is known to have ended
 
 _log = structlog.get_logger(__name__)
 
 
 class Listener:
-    """One stream. `gone`: it has to end."""
+    """One stream. `gone`: the stream has to end."""
 
     def __init__(self, device: str) -> None:
         self.device = device
@@ -48,22 +48,22 @@ class Listener:
 
 
 class Changes:
-    """The state's number, and who hears of a new one."""
+    """The number of the current state, and the listeners that get each new one."""
 
     def __init__(self, at_work: Callable[[], RunningDaemon | None], began: int) -> None:
-        """`began`: a number that no daemon before has reached."""
+        """`began`: a number above all those of earlier daemons."""
         self.number = began
         self._at_work = at_work
         self._listeners: list[Listener] = []
-        self._seen: tuple[Any, Any] | None = None  # what the program knew, and the tables' version
-        self._is_passing = False  # a state was of a version that no check has seen
-        self._late: list[str] = []  # moments at which something is overdue, as the last state had them
+        self._seen: tuple[Any, Any] | None = None  # what is known, and the tables' version, at the last check
+        self._is_passing = False  # a page got a version that no check has found
+        self._late: list[str] = []  # times from the last state at which something becomes overdue
         self._watching: asyncio.Task[None] | None = None
         self._asking: tuple[Database, asyncio.Task[Any]] | None = None
         self._soon = asyncio.Event()
 
     def listen(self, device: str) -> Listener | None:
-        """A new one; None: there are too many."""
+        """A new listener; None if there are too many."""
         mine = [one for one in self._listeners if one.device == device]
         if len(mine) >= MOST_OF_ONE:
             self._drop(mine[0])
@@ -76,7 +76,7 @@ class Changes:
         return listener
 
     def leave(self, listener: Listener) -> None:
-        """It has ended."""
+        """Remove a listener whose stream has ended."""
         with contextlib.suppress(ValueError):
             self._listeners.remove(listener)
 
@@ -86,20 +86,20 @@ class Changes:
         self.leave(listener)
 
     def expect(self, moments: Iterable[str | None]) -> None:
-        """At these moments the state is another one, though nothing is written."""
+        """At these times the state changes, although no row is written."""
         self._late = sorted(one for one in moments if one is not None)
 
     def shown(self, version: Any) -> None:
-        """A state of this version was given away."""
+        """A page got a state of this version."""
         if self._seen is not None and version != self._seen[1]:
             self._is_passing = True
 
     def check_soon(self) -> None:
-        """Something was written here."""
+        """Check at once, because the board has written something."""
         self._soon.set()
 
     def close(self) -> None:
-        """Nobody listens any more."""
+        """End all streams and the checks."""
         if self._watching is not None:
             self._watching.cancel()
         if self._asking is not None:
@@ -125,7 +125,7 @@ class Changes:
                     await self._soon.wait()
 
     async def _check(self) -> tuple[Any, Any] | None:
-        """What is another one as soon as something is different."""
+        """A value that differs from the last one if the state has changed."""
         at_work = self._at_work()
         if at_work is None:
             return None
@@ -145,8 +145,8 @@ class Changes:
         return known, version
 
     async def _asked(self, database: Database) -> tuple[Any, set[str]]:
-        """Raises TimeoutError when nothing comes; the next time the same question is waited for."""
-        if self._asking is None or self._asking[0] is not database:  # after a reload it is another one
+        """The tables' version, and the revoked devices. After a TimeoutError the next call awaits the same query."""
+        if self._asking is None or self._asking[0] is not database:  # a reload changes the database
             listening = {one.device for one in self._listeners}
             check = database.read(lambda tx: (queries.version(tx), listening - devices.paired(tx, listening)))
             self._asking = database, asyncio.create_task(check)
@@ -159,14 +159,17 @@ class Changes:
 
 
 class Stream:
-    """An answer: "changed, n" at once and after each change, and a sign of life in between. It ends when the listener goes, is dropped, or the server closes."""
+    """An answer that sends "changed" with a number at once and after each change, and "beat" in between.
+
+    It ends when the client disconnects, the listener is dropped, or the server closes.
+    """
 
     def __init__(self, changes: Changes, listener: Listener) -> None:
         self._changes = changes
         self._listener = listener
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """ASGI."""
+        """Send the answer, as an ASGI application."""
         scope["state"]["connection"].endure()
         leaving = asyncio.create_task(_left(receive))
         try:
@@ -192,13 +195,13 @@ class Stream:
         news = asyncio.create_task(self._listener.news.wait())
         try:
             await asyncio.wait({news, leaving}, timeout=BEAT_S, return_when=asyncio.FIRST_COMPLETED)
-            return self._listener.news.is_set()  # what came together with the end of the wait is no beat
+            return self._listener.news.is_set()  # also true if news came just as the wait ended
         finally:
             news.cancel()
 
 
 async def _left(receive: Receive) -> None:
-    """Until whoever listens is gone."""
+    """Wait until the client has disconnected."""
     with contextlib.suppress(asyncio.CancelledError):
         while (await receive())["type"] != "http.disconnect":
             pass

@@ -1,4 +1,4 @@
-"""The board's devices: pair, list, revoke."""
+"""The commands that pair, list and revoke the board's tablets."""
 
 import click
 
@@ -33,12 +33,12 @@ def pair(context: Context, role: str, as_json: bool) -> None:
     else:
         click.echo(f"{code[:4]} {code[4:]}")
         click.echo(say("board.pair", address=address, minutes=minutes), err=True)
-        if before is not None:  # a code that no tablet has used
+        if before is not None:  # the last code was not used
             click.echo(say("board.guessed" if before >= devices.MOST_TRIES else "board.unused", count=before), err=True)
 
 
 def _address(context: Context) -> str:
-    """Where a tablet opens it."""
+    """The address at which a tablet opens the board."""
     web = context.settings.web
     port = web.listen.rpartition(":")[2]
     host = web.hosts[0] if web.hosts else web.listen.rpartition(":")[0]

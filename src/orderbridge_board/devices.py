@@ -1,11 +1,11 @@
-"""The board's devices: a code of eight digits makes one, a cookie of 256 bits is what it is known by.
+"""The board's devices: a device is paired by a code of eight digits, and then known by a cookie of 256 bits.
 
 Rules of this file:
-- Neither code nor cookie is stored: their SHA-256 is. Eight digits could be guessed from it, so a code lives for ten
-  minutes, dies after its first use or MOST_TRIES wrong tries, and there is one at a time.
-- Of one code each address has five tries (`Guesses`): others in the network cannot void it with a few requests, and all
-  together hit it once in 100,000 codes.
-- A name is one device's: what it asks for is written under it.
+- Only the SHA-256 of code and cookie is stored. Eight digits could be found from their hash, so a code expires after
+  ten minutes, its first use or MOST_TRIES wrong tries, and only one code is valid at a time.
+- Each address has five tries for a code (`Guesses`). So other computers in the network cannot void it with a few
+  requests, and all together guess one in 100,000 codes.
+- Names of devices are unique, because the outbox rows of a device have its name.
 """
 
 import secrets
@@ -22,17 +22,17 @@ from orderbridge.store.own_tables import devices, pairing
 
 DIGITS = 8
 CODE_LIFE = timedelta(minutes=10)
-TRIES, MOST_TRIES = 5, 1000  # with one code: of one address, and of all
+TRIES, MOST_TRIES = 5, 1000  # per code: by one address, and by all
 COOKIE_BYTES = 32
 LONGEST_NAME = 40
-SEEN_EVERY = timedelta(minutes=1)  # so often at most is it written that a device was there
+SEEN_EVERY = timedelta(minutes=1)  # the shortest time between two writes of a device's last use
 ONLY = 1  # the row of delivery_board_pairing
 LOOK, LOOK_CUSTOMERS, ACT = "look", "look_customers", "act"
 
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """One that was paired and not revoked."""
+    """A device that was paired and not revoked."""
 
     id: str
     name: str
@@ -41,28 +41,28 @@ class Device:
 
     @property
     def may_act(self) -> bool:
-        """Whether it may act."""
+        """Whether the device may write actions."""
         return self.role == ACT
 
     @property
     def sees_customers(self) -> bool:
-        """Whether it may show a phone and an address."""
+        """Whether the device may show a customer's phone number and address."""
         return self.role != LOOK
 
     def is_due(self, now: datetime) -> bool:
-        """Whether it is to be written again that it was there."""
+        """Whether to write the device's last use again."""
         return self.seen < now - SEEN_EVERY
 
 
 class Guesses:
-    """The tries of each address with the code that pairs now."""
+    """The tries of each address for the current code."""
 
     def __init__(self) -> None:
         self._code: str | None = None  # its hash
         self._counts: Counter[str] = Counter()
 
     def is_too_many(self, code: str, address: str) -> bool:
-        """Count one more, of an address that tries the code with this hash."""
+        """Count a try of this address for the code with this hash, and return whether it is one too many."""
         if code != self._code:
             self._code, self._counts = code, Counter()
         self._counts[address] += 1
@@ -70,7 +70,7 @@ class Guesses:
 
 
 def new_code(connection: Connection, role: str, now: datetime) -> str:
-    """A code with which one device can be paired; the one before it is void."""
+    """Make a code that pairs one device. The previous code becomes invalid."""
     code = f"{secrets.randbelow(10**DIGITS):0{DIGITS}}"
     connection.execute(delete(pairing))
     row = {"code_hash": _hash(code), "role": role, "expires_utc": now + CODE_LIFE, "tries_left": MOST_TRIES}
@@ -79,7 +79,7 @@ def new_code(connection: Connection, role: str, now: datetime) -> str:
 
 
 def wrong_tries(connection: Connection) -> int | None:
-    """With the last code, where no tablet was paired with it; None: there is no such code."""
+    """The wrong tries for the last code; None if there is none, or it has paired a tablet."""
     left = connection.execute(select(pairing.c.tries_left)).scalar()
     return None if left is None else MOST_TRIES - left
 
@@ -89,19 +89,19 @@ def _is_good(now: datetime) -> list[ColumnElement[bool]]:
         pairing.c.id == ONLY,
         pairing.c.tries_left > 0,
         pairing.c.expires_utc > now,
-        pairing.c.expires_utc <= now + CODE_LIFE,  # else the clock was set back, and it would live on for as long
+        pairing.c.expires_utc <= now + CODE_LIFE,  # else the clock was set back: it would be valid for too long
     ]
 
 
 def good_code(connection: Connection, now: datetime) -> str | None:
-    """The hash of the code that pairs now."""
+    """The hash of the code that is valid now."""
     return connection.execute(select(pairing.c.code_hash).where(*_is_good(now))).scalar()
 
 
 def pair(connection: Connection, code: str, name: str, now: datetime) -> str | None:
-    """The cookie of a new device, in exchange for the code; None: it is wrong, used, too old, or tried too often.
+    """Pair a device and return its cookie; None if the code is wrong, used, too old or tried too often.
 
-    A try is counted before the code is compared, and by who writes: many at once have MOST_TRIES together.
+    A try is counted, in the database, before the code is compared. So concurrent tries share the limit MOST_TRIES.
     """
     counted = update(pairing).where(*_is_good(now))
     if not connection.execute(counted.values(tries_left=pairing.c.tries_left - 1)).rowcount:
@@ -134,7 +134,7 @@ def _free(connection: Connection, name: str) -> str:
 
 
 def known(connection: Connection, cookie: str) -> Device | None:
-    """Whose cookie it is."""
+    """The device with this cookie."""
     query = select(devices.c.id, devices.c.name, devices.c.role, devices.c.seen_utc).where(
         devices.c.cookie_hash == _hash(cookie), devices.c.revoked_utc.is_(None)
     )
@@ -143,7 +143,7 @@ def known(connection: Connection, cookie: str) -> Device | None:
 
 
 def note_seen(connection: Connection, device: str, now: datetime) -> None:
-    """It is there."""
+    """Write that the device is in use now."""
     late = devices.c.seen_utc < now - SEEN_EVERY
     connection.execute(update(devices).where(devices.c.id == device, late).values(seen_utc=now))
 
@@ -154,7 +154,7 @@ _PAIRED = select(devices.c.id).where(
 
 
 def paired(connection: Connection, ids: Iterable[str]) -> set[str]:
-    """Those of these that are not revoked."""
+    """Those of these devices that are not revoked."""
     return set(connection.execute(_PAIRED, {"ids": list(ids)}).scalars())
 
 
@@ -166,7 +166,7 @@ def listed(connection: Connection) -> list[dict[str, Any]]:
 
 
 def revoke(connection: Connection, device: str, now: datetime) -> bool:
-    """By its id or its name: from now on its cookie is void."""
+    """Revoke a device by its id or its name: its cookie becomes invalid."""
     named = (devices.c.id == device) | (devices.c.name == device)
     gone = update(devices).where(named, devices.c.revoked_utc.is_(None)).values(revoked_utc=now)
     return bool(connection.execute(gone).rowcount)

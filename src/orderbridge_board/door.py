@@ -1,11 +1,11 @@
-"""Who may ask for what: a device that was paired; and what is to change something comes from a page of ours.
+"""Authorizes requests: they need a paired device, and those that change something must come from the board's own page.
 
 Rules of this file:
-- A request that changes something is a POST with `application/json`, which no foreign page can send unasked. Browsers say
-  where it comes from: `Sec-Fetch-Site`, or else `Origin`, which must be of the very authority that is asked, and not
-  unencrypted where we are encrypted. Plain HTTP in a local network carries no Fetch metadata, so there `Origin` decides.
-  Who sends neither is refused.
-- A cookie is worth what its device is: paired, not revoked, and with the role that the request needs.
+- A request that changes something is a POST with `application/json`, which a foreign page cannot send without a
+  preflight. Its header `Sec-Fetch-Site` must not show a foreign page. Over plain HTTP browsers do not send it, so there
+  `Origin` must name the requested host and port, and must not be http where the board has https. A request with neither
+  header is refused.
+- A cookie is valid if its device is paired, not revoked, and has the role that the request needs.
 """
 
 import json
@@ -24,7 +24,7 @@ from orderbridge_board.devices import Device
 
 COOKIE = "orderbridge_board"
 COOKIE_DAYS = 400
-MOST_BYTES = 4096  # of a request's body
+MOST_BYTES = 4096  # in the body of a request
 SAFE_SITES = frozenset({"same-origin", "none"})
 HEADERS = {
     "content-security-policy": "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'",
@@ -36,18 +36,18 @@ HEADERS = {
 
 @cache
 def words() -> dict[str, dict[str, str]]:
-    """The board's sentences by key, in each language. The page takes all of them, and says them in the chosen one."""
+    """The board's sentences by key, in each language. The page loads all, and shows the chosen language."""
     found = files("orderbridge_board").joinpath("words.toml").read_text("utf-8")
     return tomllib.loads(found)
 
 
 def word(key: str, language: str) -> str:
-    """One of them."""
+    """The sentence of a key."""
     return words()[key][language]
 
 
 class Refused(Exception):
-    """A request that is not answered. `word`: the sentence's key."""
+    """A request that is refused. `word`: the key of the reason."""
 
     def __init__(self, status: int, key: str) -> None:
         super().__init__(key)
@@ -56,17 +56,17 @@ class Refused(Exception):
 
 
 def refusal(request: Request, error: Refused) -> Response:
-    """In the language that the page asked in."""
+    """The answer to a refused request, in the language of the page."""
     return JSONResponse({"error": error.key, "text": word(error.key, language(request))}, error.status)
 
 
 def language(request: Request) -> str:
-    """Turkish unless English was asked for."""
+    """The language of the page: Turkish, unless it asks for English."""
     return "en" if request.query_params.get("language") == "en" else "tr"
 
 
 def check_origin(headers: Mapping[str, str], scheme: str) -> None:
-    """Raises Refused for what a foreign page could have sent."""
+    """Raise Refused for a request that a foreign page could have sent."""
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
         raise Refused(415, "only_json")
@@ -76,13 +76,13 @@ def check_origin(headers: Mapping[str, str], scheme: str) -> None:
             raise Refused(403, "foreign_page")
         return
     origin, host = headers.get("origin", "").lower(), headers.get("host", "").lower()
-    # Ours may be http behind a proxy that speaks https.
+    # Behind a proxy that serves https, our scheme is http.
     if not host or origin not in {f"https://{host}", f"{scheme}://{host}"}:
         raise Refused(403, "foreign_page")
 
 
 async def body(request: Request) -> dict[str, Any]:
-    """What was sent. Raises Refused unless it is one small JSON object, and a page of ours sent it."""
+    """The body. Raises Refused unless it is one small JSON object that the board's own page sent."""
     check_origin(request.headers, request.url.scheme)
     came = b""
     async for part in request.stream():
@@ -99,7 +99,7 @@ async def body(request: Request) -> dict[str, Any]:
 
 
 def device(connection: Connection, request: Request, *, acts: bool = False, customers: bool = False) -> Device:
-    """Whose request it is. Raises Refused."""
+    """The device of a request. Raises Refused."""
     cookie = request.cookies.get(COOKIE, "")
     found = devices.known(connection, cookie) if cookie else None
     if found is None:
@@ -112,7 +112,7 @@ def device(connection: Connection, request: Request, *, acts: bool = False, cust
 
 
 def remember(response: Response, request: Request, cookie: str) -> Response:
-    """The browser keeps the cookie, and shows it to no script and to no foreign page."""
+    """Set the cookie of the device, which no script can read and no foreign page can send."""
     response.set_cookie(
         COOKIE,
         cookie,

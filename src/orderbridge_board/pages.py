@@ -22,28 +22,27 @@ from orderbridge_board.snapshot import menu, problem_shown, recall, state
 from orderbridge_board.technician import technician
 
 T = TypeVar("T")
-TRIES = 4  # of one tap
-AT_ONCE_S = 2.0  # what took longer has waited for a lock, and would again
-WITHIN_S = 8.0  # a database that says nothing for so long does not answer: before the page gives up by itself
+TRIES = 4  # to write one tap
+AT_ONCE_S = 2.0  # a slower write has waited for a lock; it is not retried, because it would wait again
+WITHIN_S = 8.0  # the time limit for the database; shorter than that of the page
 HEADERS = tuple((name.encode(), value.encode()) for name, value in door.HEADERS.items())  # of every answer
 
 
 class BoardPages:
-    """What is served of it, for as long as it is on."""
+    """The board's routes and streams, while the board is on."""
 
     headers = HEADERS
 
     def __init__(self, board: Board) -> None:
         self._board = board
-        self._known: set[bytes] = (
-            set()
-        )  # hashes of cookies whose device has seen the board, for when no table is to be had
+        # Hashes of the cookies of devices that have read the board, for when the database cannot be read.
+        self._known: set[bytes] = set()
         self._page = shell.version()
         self._guesses = devices.Guesses()
         self.changes = Changes(lambda: board.daemon, began=time.time_ns() // 1_000_000 % 2**40)  # noqa: TID251
 
     def routes(self) -> list[Route]:
-        """All of them."""
+        """All routes of the board."""
         asked = {"state": self.state, "menu": self.menu, "recall": self.recall, "customer": self.customer}
         asked["technician"] = self.technician
         taps = {"act": self.act, "back": self.take_back, "seen": self.seen, "here": self.here}
@@ -58,7 +57,7 @@ class BoardPages:
     # ---- asking ------------------------------------------------------------------------------------------------------
 
     async def state(self, request: Request) -> Response:
-        """The board as it is. When the database cannot be read: what is known to be wrong."""
+        """The state of the board; if the database cannot be read, only the known problems."""
         work = self._work()
         language, number, now = door.language(request), self.changes.number, work.clock.now()
         problems = tuple(work.problems())
@@ -77,7 +76,7 @@ class BoardPages:
         except Refused:
             self._known.discard(cookie)
             raise
-        except (DBAPIError, OrderbridgeError, TimeoutError):  # problems are shown to devices that have seen the board
+        except (DBAPIError, OrderbridgeError, TimeoutError):  # only devices that have read the board get the problems
             listed = [problem_shown(one, language) for one in problems] if cookie in self._known else []
             text = word("no_database", language)
             return JSONResponse({"error": "no_database", "text": text, "problems": listed}, 503)
@@ -88,19 +87,19 @@ class BoardPages:
         return await asyncio.to_thread(JSONResponse, found)
 
     async def menu(self, request: Request) -> Response:
-        """Foods and restaurants."""
+        """The foods and restaurants that can be switched on and off."""
         work = self._work()
         now, language = work.clock.now(), door.language(request)
         return JSONResponse(await self._read(work, request, lambda tx: menu(tx, now, language)))
 
     async def recall(self, request: Request) -> Response:
-        """What was finished lately."""
+        """The orders that were finished lately."""
         work = self._work()
         now = work.clock.now()
         return JSONResponse({"orders": await self._read(work, request, lambda tx: recall(tx, now))})
 
     async def technician(self, request: Request) -> Response:
-        """For the technician's page."""
+        """The data of the technician's page."""
         work = self._work()
         now, language, problems = work.clock.now(), door.language(request), tuple(work.problems())
         audible = self._board.audience.names(work.clock.monotonic())
@@ -111,7 +110,7 @@ class BoardPages:
         return JSONResponse(await self._read(work, request, read))
 
     async def customer(self, request: Request) -> Response:
-        """Who ordered, and where it goes: of an open order, over an encrypted or local line."""
+        """The customer and address of an open order, if the connection is encrypted or local."""
         work = self._work()
         if not _may_show_customers(request, work):
             raise Refused(403, "not_encrypted")
@@ -127,7 +126,7 @@ class BoardPages:
         return JSONResponse(found)
 
     async def stream(self, request: Request) -> Response:
-        """Says when there is something new."""
+        """The stream of change events."""
         work = self._work()
         device = await work.database.read(lambda tx: door.device(tx, request))
         listener = self.changes.listen(device.id)
@@ -145,7 +144,7 @@ class BoardPages:
     # ---- telling -----------------------------------------------------------------------------------------------------
 
     async def pair(self, request: Request) -> Response:
-        """A code becomes a cookie."""
+        """Pair a device by its code, and set its cookie."""
         values = await door.body(request)
         work = self._work()
         code, name = values.get("code"), values.get("name")
@@ -161,18 +160,18 @@ class BoardPages:
         return door.remember(JSONResponse({}), request, cookie)
 
     async def act(self, request: Request) -> Response:
-        """A button was tapped."""
+        """Write the action of a tapped button."""
         language = door.language(request)
         return await self._tap(
             request, lambda tx, values, device, mode, now: acts.act(tx, values, device, mode, language, now)
         )
 
     async def take_back(self, request: Request) -> Response:
-        """An action is wanted back, or a card that was put away."""
+        """Take back an action, or show a card again that was put away."""
         return await self._tap(request, lambda tx, values, *_: acts.take_back(tx, values))
 
     async def seen(self, request: Request) -> Response:
-        """A device has shown something to a person: it is quiet."""
+        """Silence alarms that a person has touched."""
         return await self._tap(request, acts.seen, wakes=False)
 
     async def _tap(self, request: Request, write: Callable[..., dict[str, Any]], *, wakes: bool = True) -> Response:
@@ -185,7 +184,7 @@ class BoardPages:
         return JSONResponse(found)
 
     async def here(self, request: Request) -> Response:
-        """A tablet is there, and can be heard or not."""
+        """Note that a tablet is in use, and whether it can be heard."""
         values, work = await door.body(request), self._work()
         device = await work.database.read(lambda tx: door.device(tx, request))
         audience, moment = self._board.audience, work.clock.monotonic()
@@ -195,7 +194,7 @@ class BoardPages:
         return JSONResponse({"n": self.changes.number, "hear": audience.names(moment)})
 
     def close(self) -> None:
-        """Streams end."""
+        """End all streams."""
         self.changes.close()
 
     def _work(self) -> RunningDaemon:
@@ -206,7 +205,7 @@ class BoardPages:
 
 
 async def _written(work: RunningDaemon, change: Callable[[Connection], T]) -> T:
-    """One tap. Of two that stand in each other's way a server ends one at once: that one is tried again."""
+    """Write one tap. If the server ends it because of a deadlock, try again."""
     for _ in range(TRIES - 1):
         began = work.clock.monotonic()
         try:
@@ -225,18 +224,18 @@ def _file(content: bytes, kind: str) -> Callable[[Request], Awaitable[Response]]
 
 
 def _name(typed: str) -> str:
-    """A device's name without what cannot be seen: it stands in tables, lists and logs."""
+    """A device's name without unprintable characters, because tables, lists and logs show it."""
     return "".join(filter(str.isprintable, " ".join(typed.split()))).strip()
 
 
 def _may_show_customers(request: Request, work: RunningDaemon) -> bool:
-    """Whether the line is encrypted or local, or the configuration allows a plain one."""
+    """Whether the connection is encrypted or local, or the configuration permits a plain one."""
     web = work.settings.web
     return request.url.scheme == "https" or web.is_local or web.customers_unencrypted
 
 
 def _guarded(answer: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
-    """Refusals are in the page's language."""
+    """The same route, with errors as answers in the language of the page."""
 
     async def guarded(request: Request) -> Response:
         try:
@@ -244,9 +243,9 @@ def _guarded(answer: Callable[[Request], Awaitable[Response]]) -> Callable[[Requ
         except Refused as error:
             return door.refusal(request, error)
         except (DBAPIError, OrderbridgeError):
-            tapped = request.method == "POST"  # nothing of it was written, and it is not retried
+            tapped = request.method == "POST"  # nothing was written, and the write is not retried
             return door.refusal(request, Refused(503, "not_written" if tapped else "no_database"))
         except ClientDisconnect:
-            return Response(status_code=400)  # the client is gone
+            return Response(status_code=400)  # the client has disconnected
 
     return guarded

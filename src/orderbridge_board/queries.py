@@ -1,4 +1,4 @@
-"""What the board reads, and the little that it writes beside outbox rows."""
+"""The board's queries, and its writes: outbox rows, silenced alarms and the orders that it takes over."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -45,21 +45,21 @@ from orderbridge.store.tables import (
     restaurants,
 )
 
-RECALLED = timedelta(hours=1)  # for so long what was finished is listed
-STOP_SHOWN = timedelta(hours=12)  # for so long a cancellation waits for a hand
-SILENT = timedelta(hours=24)  # for so long what was silenced is quiet; longer than a cancellation is shown
+RECALLED = timedelta(hours=1)  # how long finished orders are listed
+STOP_SHOWN = timedelta(hours=12)  # how long a cancellation is shown that is not touched
+SILENT = timedelta(hours=24)  # how long an alarm stays silenced; longer than a cancellation is shown
 FOOD_DAYS = timedelta(days=7)
-MOST_ORDERS = 2000  # so many of the newest show what is sold
-NEWEST_ROWS, FEW_ACCEPTS = 60, 5  # so many of the newest rows show the usual minutes, with so many accepts at least
-MOST_ROWS = 20_000  # and so many finished rows, what was switched
+MOST_ORDERS = 2000  # newest orders that are read for the foods on sale
+NEWEST_ROWS, FEW_ACCEPTS = 60, 5  # newest rows that are read for the usual minutes, and the accepts that they must have
+MOST_ROWS = 20_000  # finished rows that are read for switched foods and restaurants
 
-_CUSTOMER = [name for name in columns_of(Facts, personal=True) if name != "note"]  # that is the kitchen's
+_CUSTOMER = [name for name in columns_of(Facts, personal=True) if name != "note"]  # the kitchen needs the note
 _CARD = [column for column in orders.c if column.name not in {*_CUSTOMER, "payload", "payload_hash"}]
-# In the words of the index of those that still have their contents: a cancellation that no customer is known of is old.
+# The condition of the index of orders with contents. A cancellation without contents is too old to be shown.
 _STOPPED = and_(literal_column(ENDED), literal_column(WITH_CONTENTS), orders.c.ended_by == "cancelled")
 
 
-# Asked several times a second: one journey to a server.
+# Read several times a second, so all of it is one statement.
 _open = select(
     func.count(), func.sum(orders.c.revision), func.sum(orders.c.pos_revision), func.max(orders.c.changed_utc)
 ).where(literal_column(OPEN))
@@ -83,11 +83,11 @@ _rows = [
 ]
 _numbers = [
     select(func.max(actions.c.finished_utc)),
-    # Of a row that came and ended between two checks, whatever the clock was set to; in the words of an index.
+    # Shows a row that was inserted and ended between two checks, even if the clock was set back. `id > 0` uses an index.
     select(func.max(actions.c.id)).where(literal_column("id > 0")),
-    select(func.max(events.c.id)).where(literal_column("id > 0")),  # the same of an order
-    select(func.sum(cancel_reasons.c.id)),  # read first in a daemon's first seconds
-    select(func.count()).select_from(orders).where(changed),  # a till that reads a cancellation has done with it
+    select(func.max(events.c.id)).where(literal_column("id > 0")),  # the same for an order
+    select(func.sum(cancel_reasons.c.id)),  # a new daemon reads the reasons in its first seconds
+    select(func.count()).select_from(orders).where(changed),  # changes when a till has read a cancellation
 ]
 _VERSION = select(
     *(column for row in _rows for column in row.c), *(number.scalar_subquery() for number in _numbers)
@@ -95,18 +95,18 @@ _VERSION = select(
 
 
 def version(connection: Connection) -> tuple[Any, ...]:
-    """Another one as soon as the board has to show something else; by indexes of what is open."""
+    """A value that changes when the board's state changes. It is read by the indexes of open rows."""
     return tuple(connection.exec_driver_sql(_version_for(connection.dialect)).one())
 
 
 @cache
 def _version_for(dialect: Dialect) -> str:
-    """Written once: that takes longer than its answer. What comes back is compared, and needs no types."""
+    """The SQL, compiled once, because that takes longer than the query. The result is only compared, without types."""
     return str(_VERSION.compile(dialect=dialect))
 
 
 def orders_shown(connection: Connection, now: datetime) -> list[dict[str, Any]]:
-    """Open orders, and those cancelled lately, the oldest first; no customer."""
+    """Open orders, and those cancelled lately, the oldest first, without customers' data."""
     stopped = and_(_STOPPED, contents_ended_utc >= bindparam("since", now - STOP_SHOWN, Utc()))
     found = [
         dict(row)
@@ -117,7 +117,7 @@ def orders_shown(connection: Connection, now: datetime) -> list[dict[str, Any]]:
 
 
 def orders_finished(connection: Connection, keys: Sequence[str], now: datetime) -> list[dict[str, Any]]:
-    """What ended lately, and those of these keys that are open; no customer."""
+    """Orders that ended lately, and open orders with these keys, without customers' data."""
     lately = contents_ended_utc >= bindparam("since", now - RECALLED, Utc())
     ended = and_(literal_column(ENDED), literal_column(WITH_CONTENTS), lately)
     conditions = [ended, *(and_(orders.c.payment_key.in_(some), literal_column(OPEN)) for some in batches(keys))]
@@ -125,7 +125,7 @@ def orders_finished(connection: Connection, keys: Sequence[str], now: datetime) 
 
 
 def numbers_of(connection: Connection, keys: Sequence[str]) -> dict[str, str | None]:
-    """The orders' numbers, as people know them."""
+    """The order numbers by payment_key."""
     query = select(orders.c.payment_key, orders.c.order_number)
     found = (connection.execute(query.where(orders.c.payment_key.in_(some))) for some in batches(keys))
     return {row.payment_key: row.order_number for rows in found for row in rows}
@@ -135,7 +135,7 @@ Line = tuple[Row[Any], list[Row[Any]]]  # an item and its options
 
 
 def lines(connection: Connection, keys: Sequence[str]) -> dict[str, list[Line]]:
-    """What was ordered, by order."""
+    """The items and options of each order."""
     found: dict[str, dict[int, Line]] = {}
     for some in batches(keys):
         for row in connection.execute(select(items).where(items.c.payment_key.in_(some)).order_by(items.c.line_no)):
@@ -148,7 +148,7 @@ def lines(connection: Connection, keys: Sequence[str]) -> dict[str, list[Line]]:
 
 
 def rows_of(connection: Connection, keys: Sequence[str]) -> dict[str, list[Any]]:
-    """The outbox rows of these orders, by order and in the order of their ids."""
+    """The outbox rows of each order, the lowest ids first."""
     found: dict[str, list[Any]] = {}
     for some in batches(keys):
         chosen = select(actions).where(actions.c.payment_key.in_(some)).order_by(actions.c.id)
@@ -158,43 +158,43 @@ def rows_of(connection: Connection, keys: Sequence[str]) -> dict[str, list[Any]]
 
 
 def silenced_at(connection: Connection, now: datetime) -> dict[str, datetime]:
-    """What was silenced and is still quiet, and since when."""
+    """The subjects that are silenced, and since when."""
     query = select(silenced.c.subject, silenced.c.at_utc).where(silenced.c.at_utc >= now - SILENT)
     return {row.subject: row.at_utc for row in connection.execute(query)}
 
 
 def unsilence(connection: Connection, subject: str) -> None:
-    """It is as if it had not been silenced."""
+    """Undo the silencing of a subject."""
     connection.execute(delete(silenced).where(silenced.c.subject == subject))
 
 
 def silence(connection: Connection, subjects: Iterable[str], device: str, now: datetime) -> None:
-    """From now on these are quiet on every device."""
-    for subject in sorted(set(subjects)):  # in one order, or two tablets wait for each other
+    """Silence these subjects on every device."""
+    for subject in sorted(set(subjects)):  # sorted, because two tablets could otherwise deadlock
         again = update(silenced).where(silenced.c.subject == subject).values(device=device, at_utc=now)
         if connection.execute(again).rowcount:
             continue
         try:
             with connection.begin_nested():
                 connection.execute(insert(silenced).values(subject=subject, device=device, at_utc=now))
-        except IntegrityError:  # another one was quicker, or nothing may be written
+        except IntegrityError:  # another device was faster, or a trigger refused the row
             if not connection.execute(again).rowcount:
                 raise
 
 
 def forget_silenced(connection: Connection, now: datetime) -> int:
-    """Delete what is quiet no more. Returns how many."""
+    """Delete the silenced subjects whose time is over. Returns how many."""
     return connection.execute(delete(silenced).where(silenced.c.at_utc < now - SILENT)).rowcount
 
 
 def has_forgettable(connection: Connection, now: datetime) -> bool:
-    """Whether there is something to delete."""
+    """Whether `forget_silenced` would delete any."""
     old = select(silenced.c.subject).where(silenced.c.at_utc < now - SILENT).limit(1)
     return connection.execute(old).first() is not None
 
 
 def take_over(connection: Connection, key: str, revision: int) -> bool:
-    """The board as the POS: this revision of the order was read there. False: there is no such revision."""
+    """Take over this revision of the order, with the board as the POS. False if there is no such revision."""
     mine = update(orders).where(orders.c.payment_key == key, orders.c.revision >= revision)
     newer = mine.where(orders.c.pos_revision < revision)
     reference = func.coalesce(orders.c.pos_reference, BOARD_REFERENCE)
@@ -205,9 +205,9 @@ def take_over(connection: Connection, key: str, revision: int) -> bool:
 
 
 def ask(connection: Connection, request_id: str, until: datetime | None, **values: Any) -> Row[Any] | None:
-    """The outbox row of that request_id: the one that is there, or a new one. Raises DBAPIError for a bad one.
+    """The outbox row with this request_id, which is inserted if it is missing. Raises DBAPIError for invalid values.
 
-    `until`: it is not sent before. None comes back when another program's trigger has left the row out.
+    `until`: the row is not sent before. None if another program's trigger skipped the row.
     """
     chosen = select(actions).where(actions.c.request_id == request_id)
     if (there := connection.execute(chosen).first()) is not None:
@@ -215,10 +215,10 @@ def ask(connection: Connection, request_id: str, until: datetime | None, **value
     try:
         with connection.begin_nested():
             connection.execute(insert(actions).values(request_id=request_id, **values))
-            if until is not None:  # in a statement of its own: no INSERT fills in a column of the daemon's
+            if until is not None:  # a separate statement, because triggers refuse an INSERT with the daemon's columns
                 held = update(actions).where(actions.c.request_id == request_id)
                 connection.execute(held.values(next_attempt_utc=until))
-    except IntegrityError:  # another one was quicker, or it is a bad one
+    except IntegrityError:  # another device was faster, or the row is invalid
         if (there := connection.execute(chosen).first()) is None:
             raise
         return there
@@ -226,7 +226,7 @@ def ask(connection: Connection, request_id: str, until: datetime | None, **value
 
 
 def withdraw(connection: Connection, row_id: int) -> bool:
-    """Ask for a row back that the board has written. False: it is not the board's, it has left, or it is over."""
+    """Withdraw a row of the board. False if the row is not the board's, was sent or has ended."""
     ours = actions.c.request_id.startswith(BOARD_MARK)
     waits = (actions.c.state == ActionState.PENDING, actions.c.attempts == 0)  # cards.may_be_taken_back
     mine = update(actions).where(actions.c.id == row_id, *waits, ours)
@@ -234,9 +234,9 @@ def withdraw(connection: Connection, row_id: int) -> bool:
 
 
 def usual_minutes(connection: Connection) -> int | None:
-    """The preparing time that most of the newest accepts have; None: there are too few."""
+    """The most frequent preparing time of the newest accepts; None if there are too few."""
     last = connection.execute(select(func.max(actions.c.id)).where(literal_column("id > 0"))).scalar() or 0
-    # Bounded twice, so that each server reads it by the index: MariaDB by the ids, PostgreSQL by the LIMIT.
+    # Limited twice, so that each server uses the index: MariaDB because of the ids, PostgreSQL because of the LIMIT.
     rows = select(actions.c.action, actions.c.preparing_time).where(actions.c.id > last - NEWEST_ROWS)
     newest = connection.execute(rows.order_by(actions.c.id.desc()).limit(NEWEST_ROWS))
     chosen = [row.preparing_time for row in newest if row.action == Action.ACCEPT]
@@ -244,12 +244,12 @@ def usual_minutes(connection: Connection) -> int | None:
 
 
 def reasons(connection: Connection) -> list[dict[str, Any]]:
-    """The service's reasons for a cancellation."""
+    """The marketplace's reasons for a cancellation."""
     return [dict(row) for row in connection.execute(select(cancel_reasons).order_by(cancel_reasons.c.id)).mappings()]
 
 
 def customer(connection: Connection, key: str) -> dict[str, Any] | None:
-    """Whose open order it is, and where it goes; None: there is no such order, or it has ended."""
+    """The customer and address of an open order; None if there is no such order, or it has ended."""
     shown = (orders.c[name] for name in _CUSTOMER)
     query = select(*shown).where(orders.c.payment_key == key, literal_column(OPEN))
     row = connection.execute(query).mappings().first()
@@ -257,13 +257,13 @@ def customer(connection: Connection, key: str) -> dict[str, Any] | None:
 
 
 def shops(connection: Connection) -> list[dict[str, Any]]:
-    """Every restaurant with its state."""
+    """All restaurants with their states."""
     query = select(restaurants).order_by(restaurants.c.account, restaurants.c.name)
     return [dict(row) for row in connection.execute(query).mappings()]
 
 
 def is_closed(connection: Connection) -> bool:
-    """Whether nothing is open: no order, and of no restaurant is it known that it is, or not known that it is not."""
+    """Whether no order is open, and all restaurants are known to be closed."""
     if connection.execute(select(orders.c.payment_key).where(literal_column(OPEN)).limit(1)).first() is not None:
         return False
     states = set(connection.execute(select(restaurants.c.status)).scalars())
@@ -271,9 +271,9 @@ def is_closed(connection: Connection) -> bool:
 
 
 def foods(connection: Connection, now: datetime) -> list[dict[str, Any]]:
-    """What the newest orders of the last days have, once for each account."""
+    """The foods in the newest orders of the last days, once for each account."""
     since = now - FOOD_DAYS
-    ended = and_(literal_column(ENDED), orders.c.ended_utc >= since)  # the same twice, for each database's own index
+    ended = and_(literal_column(ENDED), orders.c.ended_utc >= since)  # each database's index needs one of both
     found: dict[tuple[str, int], dict[str, Any]] = {}
     for condition in (literal_column(OPEN), ended):
         newest = (
@@ -295,7 +295,7 @@ def foods(connection: Connection, now: datetime) -> list[dict[str, Any]]:
 
 
 def newest_toggles(connection: Connection, now: datetime) -> dict[Subject, list[Any]]:
-    """The newest rows of the last days about foods and about restaurants, the newest last."""
+    """The newest rows of the last days that switch foods and restaurants, the newest last."""
     ended = select(actions).where(actions.c.finished_utc >= now - FOOD_DAYS)
     newest = ended.order_by(actions.c.finished_utc.desc()).limit(MOST_ROWS).subquery()
     wanted = sorted(of_subject(Subject.FOOD) | of_subject(Subject.RESTAURANT))

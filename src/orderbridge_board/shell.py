@@ -1,10 +1,10 @@
-"""The page's own files, which hold no data: what is served of them, and what the service worker of a tablet keeps.
+"""The static files of the page, and the list of those that the service worker of a tablet caches.
 
 Rules of this file:
-- Scripts, styles and sentences lie below a folder that is named after their contents. A page asks for the files of its own
-  version only, so no page is made of two.
-- The service worker begins with that name and the paths that it keeps. After an upgrade it is another file: the browser
-  installs it, and it replaces what the old one kept.
+- Scripts, styles and sentences are served below a path that has a hash of their contents. A page loads only files of
+  its own version, so it never mixes two versions.
+- The service worker's file begins with this hash and the cached paths. After an upgrade the file differs, so the
+  browser installs it, and it replaces the old cache.
 """
 
 import json
@@ -18,7 +18,7 @@ STATIC = files("orderbridge_board").joinpath("static")
 FILES = {file.name: file.read_bytes() for file in sorted(STATIC.iterdir(), key=lambda file: file.name)}
 PAGES = {"/": "board.html", "/board": "board.html", "/status": "status.html"}
 WORKER = "worker.js"
-# At addresses that no upgrade changes: a tablet knows the installed page by them.
+# Paths that never change, because an installed page is identified by them.
 STABLE = {"/manifest.webmanifest": "manifest.webmanifest", "/icon.svg": "icon.svg", "/icon.png": "icon.png"}
 TYPES = {
     ".css": "text/css",
@@ -32,13 +32,13 @@ TYPES = {
 
 
 def version() -> str:
-    """Another one as soon as any of the files or sentences is."""
+    """The hash of all files and sentences."""
     named = [part for name, content in FILES.items() for part in (name.encode(), content)]
     return sha256(b"\0".join([*named, _words()])).hexdigest()[:16]
 
 
 def served() -> dict[str, tuple[bytes, str]]:
-    """Content and type by path."""
+    """Content and media type by path."""
     name = version()
     folder = f"/board/{name}"
     apart = {WORKER, *PAGES.values(), *STABLE.values()}

@@ -1,4 +1,4 @@
-"""The whole state of the board, and its menu, as the page takes them after each change: as they stand in the tables."""
+"""Reads the whole state of the board, and its menu, from the tables. The page loads them after each change."""
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
@@ -19,9 +19,9 @@ from orderbridge.texts import SAME, VERDICTS, problem_text, text
 from orderbridge_board import cards, queries
 
 MINUTES = (10, 15, 20, 25, 30, 40, 50, 60)
-USUAL = 25  # minutes, until accepts show another usual time
+USUAL = 25  # minutes of preparation that are offered while there are few accepts
 _SEEN = [one.name for one in fields(cards.Seen) if one.name not in {"key", "scheduled"}]  # columns of the same name
-_SAME = {  # of a card: shown as they are, each with its column
+_SAME = {  # fields of a card that show a column unchanged
     "number": "order_number",
     "account": "account",
     "restaurant": "restaurant_name",
@@ -37,7 +37,7 @@ _SAME = {  # of a card: shown as they are, each with its column
 
 @dataclass(frozen=True, slots=True)
 class _Moment:
-    """What all cards are made with."""
+    """Values that all cards of one state share."""
 
     mode: str
     now: datetime
@@ -49,7 +49,7 @@ class _Moment:
 def state(
     connection: Connection, settings: config.Settings, problems: Sequence[Problem], now: datetime, language: str
 ) -> dict[str, Any]:
-    """Cards, problems, what sounds, and what the buttons need."""
+    """The cards, problems and sounds, and the values that the buttons need."""
     found = queries.orders_shown(connection, now)
     keys = [row["payment_key"] for row in found]
     lines, rows = queries.lines(connection, keys), queries.rows_of(connection, keys)
@@ -78,7 +78,7 @@ def state(
 
 
 def named(shops: Sequence[Mapping[str, Any]], zone: ZoneInfo, status: str) -> list[str]:
-    """Restaurants that take orders, or none, since when and by whom."""
+    """Names of the restaurants with this status, with the time and the cause of the change if they are known."""
     found = [shop for shop in shops if shop["status"] == status]
     return [" ".join([shop["name"] or shop["id"], *_since_and_by(shop, zone)]) for shop in found]
 
@@ -139,7 +139,7 @@ def _item(item: Any, options: Sequence[Any]) -> dict[str, Any]:
 
 
 def shown_row(row: Any, language: str) -> dict[str, Any] | None:
-    """An outbox row as a card shows it, in the language of the page."""
+    """The fields of an outbox row that a card shows, in the language of the page."""
     if row is None:
         return None
     waits = row.state in UNFINISHED
@@ -150,7 +150,7 @@ def shown_row(row: Any, language: str) -> dict[str, Any] | None:
         "waits": waits,
         "text": verdict(row, language),
         "by": row.created_by,
-        "minutes": None if row.preparing_time is None else int(row.preparing_time),  # a POS writes it
+        "minutes": None if row.preparing_time is None else int(row.preparing_time),  # a POS may have written any type
         "next": moment(row.next_attempt_utc),
         "asked_back": bool(row.withdraw),
         "held": moment(cards.held_until(row)),
@@ -162,7 +162,7 @@ def shown_row(row: Any, language: str) -> dict[str, Any] | None:
 
 
 def recall(connection: Connection, now: datetime) -> list[dict[str, Any]]:
-    """What was finished in the last hour and what was put away, the newest first."""
+    """Orders that ended in the last hour, and orders that were put away, the newest first."""
     silenced, mark = queries.silenced_at(connection, now), "handed:"
     away = {subject.removeprefix(mark): at for subject, at in silenced.items() if subject.startswith(mark)}
     found = queries.orders_finished(connection, list(away), now)
@@ -184,7 +184,7 @@ def recall(connection: Connection, now: datetime) -> list[dict[str, Any]]:
 
 
 def verdict(row: Any, language: str) -> str | None:
-    """Its sentence. What is written in the row is in the configured language, and all that there is of some."""
+    """The sentence of a row's result. If there is none by code, the row's own text, in the configured language."""
     code = SAME.get(row.error_code, row.error_code)
     if code not in VERDICTS or "{" in VERDICTS[code][language]:
         return cast(str | None, row.error_text)
@@ -192,7 +192,7 @@ def verdict(row: Any, language: str) -> str | None:
 
 
 def problem_shown(one: Problem, language: str) -> dict[str, Any]:
-    """An open problem with its sentences, and which link of the chain it breaks."""
+    """An open problem with its sentences, and the link of the chain that it breaks."""
     cause, remedy = problem_text(one.code, language, **one.facts)
     return {
         "code": one.code,
@@ -213,18 +213,18 @@ def _problem(one: Problem, language: str, silenced: Collection[str]) -> dict[str
 
 
 def problem_of(one: Problem) -> str:
-    """What is silenced of a problem: of its next time nothing."""
+    """The subject to silence for a problem. It does not silence a later occurrence."""
     since = "" if one.since is None else f"{one.since:%Y%m%dT%H%M%S}"
     return f"problem:{one.code}:{one.subject}:{since}"[:200]
 
 
 def moment(value: datetime | None) -> str | None:
-    """As a browser reads it."""
+    """The time in the format that a browser reads."""
     return None if value is None else f"{value:%Y-%m-%dT%H:%M:%S}.{value.microsecond // 1000:03}Z"
 
 
 def amount(value: Decimal | None) -> str | None:
-    """With two decimals."""
+    """The amount with two decimals."""
     return None if value is None else f"{value:.2f}"
 
 
@@ -232,9 +232,9 @@ def amount(value: Decimal | None) -> str | None:
 
 
 def menu(connection: Connection, now: datetime, language: str) -> dict[str, Any]:
-    """Both lists. `tries` makes the next tap another one: the id of the newest row that is over.
+    """The foods and the restaurants. `tries`, the id of the newest finished row, makes the next tap a new request.
 
-    Where there is none of the last days there may be older ones: then it is the day, as a number that is no id.
+    Without a row of the last days, `tries` is the day as a negative number, which is no id, since older rows may exist.
     """
     toggles, today = queries.newest_toggles(connection, now), now.toordinal()
     of_food, of_shop = defaultdict(list), defaultdict(list)
@@ -254,7 +254,7 @@ def menu(connection: Connection, now: datetime, language: str) -> dict[str, Any]
 
 
 def _switch(rows: list[Any], today: int, language: str, *, off: Action) -> dict[str, Any]:
-    """Whether it was switched off here, the newest row, and what makes the next one another."""
+    """Whether it was switched off here, its newest row, and `tries` for the next tap."""
     done = [row for row in rows if row.state == ActionState.DONE]
     return {
         "off": bool(done) and done[-1].action == off,

@@ -1,4 +1,4 @@
-"""The technician's page: the same truth as `orderbridge status`, the last day as a picture, and the day so far."""
+"""Data of the technician's page: the content of `orderbridge status`, a chart of the last day, and today's figures."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -20,7 +20,7 @@ from orderbridge_board.watch import polls_since, slot_of
 
 STRIP = timedelta(hours=24)
 CUT = time(4)
-MOST_ACCOUNTS = 200  # of more, those with a problem
+MOST_ACCOUNTS = 200  # if there are more, only those with a problem are shown
 
 
 def technician(
@@ -31,7 +31,7 @@ def technician(
     now: datetime,
     language: str,
 ) -> dict[str, Any]:
-    """Everything on the page. `audible`: the names of the tablets that can be heard."""
+    """All data of the page. `audible`: the names of the tablets that can be heard."""
     names = {account.fingerprint: account.name for account in settings.accounts}
     ill = {one.account or one.subject for one in problems}
     rows = sorted(accounts.overview(connection, list(names)), key=lambda row: (row["name"] not in ill, row["name"]))
@@ -59,7 +59,7 @@ def technician(
 
 
 def _who(problem: Problem, numbers: Mapping[str, str | None]) -> str:
-    """Whom it concerns, as people know it: an order by its number, a restaurant by its name."""
+    """The subject of a problem in readable form: the number of an order, the name of a restaurant."""
     number = numbers.get(problem.subject)
     return problem.facts.get("name", problem.subject) if number is None else f"#{number}"
 
@@ -79,7 +79,7 @@ def _slot(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _by_slot(received: Iterable[Any], since: datetime) -> list[dict[str, Any]]:
-    """How many orders each account got in each ten minutes."""
+    """The number of orders of each account in each slot of ten minutes."""
     slots = ((one.account, slot_of(one.received_utc)) for one in received if one.received_utc >= since)
     return [
         {"account": name, "slot_utc": moment(slot), "count": count} for (name, slot), count in Counter(slots).items()
@@ -87,7 +87,7 @@ def _by_slot(received: Iterable[Any], since: datetime) -> list[dict[str, Any]]:
 
 
 def _day(begin: datetime, end: datetime, received: Sequence[Any]) -> dict[str, Any]:
-    """The figures of `orderbridge day`, and how many orders came in each hour of it."""
+    """The figures of `orderbridge day`, and the number of orders in each hour."""
     sums = rules.sums_of(received)
     figures = {name: figure if isinstance(figure, int) else amount(figure) for name, figure in sums.items()}
     hours = [0] * round((end - begin) / timedelta(hours=1))

@@ -1,4 +1,4 @@
-"""What the board does beside a daemon: it reports that no tablet can be heard, and counts polls in slots of ten minutes."""
+"""The board's tasks in the daemon: report that no tablet can be heard, and count polls in slots of ten minutes."""
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
@@ -16,7 +16,7 @@ from orderbridge_board import queries
 from orderbridge_board.devices import Device
 
 HEARD_S = 8.0  # a tablet reports every 5 s that it can be heard
-SURE_S = 15.0  # after a start: tablets come back by themselves
+SURE_S = 15.0  # after a start, in which tablets connect again by themselves
 CHECK_S = 5.0
 COUNT_S = 60.0
 SLOT = timedelta(minutes=10)
@@ -29,16 +29,16 @@ class Audience:
 
     def __init__(self, now: float) -> None:
         self._sure_from = now + SURE_S
-        self._until: dict[str, float] = {}  # by name, which is one tablet's
+        self._until: dict[str, float] = {}  # by the name of the tablet, which is unique
 
     def heard(self, device: Device, now: float, *, audible: bool) -> None:
-        """A tablet is there; `audible`: it shows the board and its sound is on."""
+        """Note a tablet's report. `audible`: it shows the board, and its sound is on."""
         self._until = {one: until for one, until in self._until.items() if until > now}
-        if audible:  # one that is not falls silent by itself: another page of the same tablet may show the board
+        if audible:  # otherwise it only expires: another page of the same tablet may be audible
             self._until[device.name] = now + HEARD_S
 
     def names(self, now: float) -> list[str]:
-        """Of the tablets that can be heard."""
+        """The names of the tablets that can be heard."""
         return sorted(name for name, until in self._until.items() if until > now)
 
     def is_deaf(self, now: float) -> bool:
@@ -47,7 +47,7 @@ class Audience:
 
 
 class BoardWatch:
-    """Of one daemon."""
+    """The board's tasks in one daemon."""
 
     def __init__(self, daemon: RunningDaemon, audience: Audience) -> None:
         self._daemon = daemon
@@ -56,18 +56,18 @@ class BoardWatch:
         self._tokens = {name: account.session.current for name, account in daemon.accounts.items()}
 
     def begin(self) -> None:
-        """From now on, again and again."""
+        """Start the periodic tasks."""
         self._daemon.timetable.plan("board_unheard", CHECK_S, self.check)
         self._daemon.timetable.plan("board_polls", COUNT_S, self.count)
 
     async def check(self) -> float:
-        """Nobody hears: a problem, as long as there is something to hear. Returns the seconds until the next check."""
+        """Report that no tablet can be heard, unless all is closed. Returns the seconds until the next check."""
         database, problems = self._daemon.database, self._daemon.own_problems
         is_deaf = self._audience.is_deaf(self._daemon.clock.monotonic())
         try:
             is_unheard = is_deaf and not await database.read(queries.is_closed)
         except DBAPIError:
-            return CHECK_S  # a problem of its own
+            return CHECK_S  # another problem reports this
         if not is_unheard:
             problems.end(Code.BOARD_UNHEARD)
         elif not problems.has(Code.BOARD_UNHEARD):
@@ -75,7 +75,7 @@ class BoardWatch:
         return CHECK_S
 
     async def count(self) -> float:
-        """Add what was counted since the last time to the slot of this moment. A count that cannot be written is lost."""
+        """Add the polls since the last call to the current slot. Counts that cannot be written are lost."""
         database, now, before = self._daemon.database, self._counts(), self._counted
         counts: dict[str, dict[str, int]] = {}
         for name, account in self._daemon.accounts.items():
@@ -93,7 +93,7 @@ class BoardWatch:
         return COUNT_S
 
     def _counts(self) -> dict[str, tuple[float, float]]:
-        """By account: all polls, and those that failed."""
+        """All polls and failed polls by account."""
         found: dict[str, tuple[float, float]] = {}
         for reading in self._daemon.metrics.readings(POLLS):
             name, result = reading.labels
@@ -102,16 +102,16 @@ class BoardWatch:
         return found | {name: (0.0, 0.0) for name in self._daemon.accounts if name not in found}
 
 
-# ---- polls, for the technician's picture of a day ---------------------------------------------------------------------
+# ---- polls, for the technician's chart of a day ----------------------------------------------------------------------
 
 
 def slot_of(now: datetime) -> datetime:
-    """The slot that a moment is in."""
+    """The slot that contains this time."""
     return now.replace(minute=now.minute // 10 * 10, second=0, microsecond=0)
 
 
 def add_polls(connection: Connection, counts: Mapping[str, Mapping[str, int]], now: datetime) -> None:
-    """Counts by account, on top of what the slot of this moment has."""
+    """Add counts by account to the current slot."""
     slot = slot_of(now)
     for account, some in counts.items():
         mine = update(slots).where(slots.c.account == account, slots.c.slot_utc == slot)
@@ -121,6 +121,6 @@ def add_polls(connection: Connection, counts: Mapping[str, Mapping[str, int]], n
 
 
 def polls_since(connection: Connection, moment: datetime) -> list[dict[str, Any]]:
-    """All slots from then on, by account and time."""
+    """All slots since then, by account and time."""
     query = select(slots).where(slots.c.slot_utc >= moment).order_by(slots.c.account, slots.c.slot_utc)
     return [dict(row) for row in connection.execute(query).mappings()]
