@@ -83,7 +83,7 @@ _rows = [
 ]
 _numbers = [
     select(func.max(actions.c.finished_utc)),
-    # Shows a row that was inserted and ended between two checks, even if the clock was set back. `id > 0` uses an index.
+    # Shows a row that was inserted and ended between two checks, even if the clock was set back (`id > 0`: an index).
     select(func.max(actions.c.id)).where(literal_column("id > 0")),
     select(func.max(events.c.id)).where(literal_column("id > 0")),  # the same for an order
     select(func.sum(cancel_reasons.c.id)),  # a new daemon reads the reasons in its first seconds

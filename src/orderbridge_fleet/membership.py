@@ -36,8 +36,10 @@ FORGET_S = 60.0  # after which a failed replica without buckets is removed from 
 
 @dataclass(frozen=True, slots=True)
 class Beat:
-    """Our buckets. `excess`: those that others should have; `count`: all buckets; `replicas`: the living ones.
+    """The buckets that we hold, after a beat.
 
+    `excess`: those of them that other replicas should have; `count`: the number of all buckets; `replicas`: the living
+    replicas.
     `refused`: a trigger or a missing right prevents buckets from being moved.
     """
 
@@ -59,19 +61,19 @@ class Membership:
             raise Unusable("fleet.kind", driver=f"{database.engine.name}+{database.engine.driver}")
         self._session = LockSession(database.engine.url, database.dialect.options(database.engine.url, 0.0))
         self._connection: Connection | None = None
-        self._ours: int | None = None  # the session's number at the server, once it was looked at
+        self._ours: int | None = None  # the number of our session at the server, once known
         self._clock = SystemClock()
         self._one_at_a_time = threading.Lock()
         self._number = secrets.randbits(31)
         self.name = f"{socket.gethostname()[:40]} {os.getpid()} {self._number:08x}"
-        self._epoch: int | None = None  # None: nothing is ours yet, not even a row
+        self._epoch: int | None = None  # None: not entered in the tables yet
         self._count = 0
-        self.is_over = False  # another replica may have what was ours
-        self._is_absent = False  # its session no longer counts as alive
+        self.is_over = False  # our buckets may belong to another replica
+        self._is_absent = False  # our session no longer counts as alive
         self._refused: DBAPIError | None = None  # in this beat
         self._held: frozenset[int] = frozenset()
-        self._unheld: dict[int, float] = {}  # since when a bucket is seen without a holder, by our clock
-        self._vanished: dict[str, float] = {}  # and a replica without a session
+        self._unheld: dict[int, float] = {}  # by bucket, since when it has no holder, by our clock
+        self._vanished: dict[str, float] = {}  # by replica, since when it has no session
 
     def take(self) -> bool:
         """Join the other replicas. False: a single daemon works. Raises DBAPIError if the server does not answer."""
@@ -80,20 +82,20 @@ class Membership:
             return self._renew() is not None
 
     def check(self) -> None:
-        """Raise Unusable where no replica can work, as far as that is seen without joining."""
+        """Raise Unusable where no replica can work, as far as this can be checked without joining."""
         with self._asking():
             self._open()
             self._drop()
 
     def is_lost(self) -> bool:
-        """Never here: the next beat raises Fenced. Keeps the session while no beat comes, as over a reload."""
+        """Keep the session while there are no beats, as during a reload. Always False: the next beat raises Fenced."""
         with contextlib.suppress(DBAPIError, Fenced), self._asking():
             if not self.is_over:
                 self._renewed()
         return False
 
     def holder(self) -> str | None:
-        """Who works there, as far as that is known: host and process."""
+        """Host and process of the daemon that works on the database, if known."""
         try:
             with self._engine.connect() as connection:
                 return self._worker(connection)
@@ -101,11 +103,11 @@ class Membership:
             return None
 
     def serves(self, database: Database) -> bool:
-        """Whether it is the right to work on that database."""
+        """Whether this membership is for that database."""
         return self._engine.url == database.engine.url
 
     def fence(self, connection: Connection) -> None:
-        """In a transaction, before it writes. Raises Fenced when what was ours may be another's."""
+        """Check our epoch in a transaction before it writes. Raises Fenced if another replica may have our buckets."""
         self._refuse_over()
         if self._epoch is None:
             return
@@ -113,11 +115,12 @@ class Membership:
             self._end()
 
     def beat(self, give: Collection[int] = (), *, is_ending: bool = False) -> Beat:
-        """Give these back, find who is there, take what is ours to take. The schema is this program's by now.
+        """Release the buckets in `give`, find the living replicas, and take our share of the buckets.
 
-        `is_ending`: take nothing any more, and let the others divide everything among themselves.
-        Raises DBAPIError when the server does not answer: what was ours is so still, ask again. Raises Fenced when this
-        replica is over.
+        The schema must be current.
+        `is_ending`: take no bucket any more, and let the other replicas share all of them.
+        Raises DBAPIError if the server does not answer: our buckets stay ours, and the beat can be repeated. Raises
+        Fenced if this replica is over.
         """
         with self._asking():
             self._refuse_over()
@@ -140,12 +143,12 @@ class Membership:
             return Beat(self._held, wanted.excess & self._held, len(seen.buckets), alive, self._refused)
 
     def close(self) -> None:
-        """Give everything back, at once; nothing is written any more."""
+        """Release all buckets at once. After this the replica writes nothing."""
         self.is_over = True
         with contextlib.suppress(DBAPIError, Fenced), self._asking():
             if self._connection is not None and self._epoch is not None:
                 replicas.leave(self._connection, self.name)
-                advisory_locks.unlock(self._connection, sorted(self._held))  # a pooler would be slower about it
+                advisory_locks.unlock(self._connection, sorted(self._held))  # faster than by closing a pooled session
         with self._one_at_a_time:
             self._drop()
             self._session.close()
@@ -154,7 +157,7 @@ class Membership:
 
     @contextlib.contextmanager
     def _asking(self) -> Iterator[None]:
-        """One at a time. A session that failed is not asked again: what it held may be another's."""
+        """One caller at a time. After an error the session is dropped, because its locks may be another replica's."""
         with self._one_at_a_time:
             try:
                 with self._session.limited():
@@ -178,7 +181,7 @@ class Membership:
             connection.close()
 
     def _holds(self) -> bool:
-        """Whether the session answers. One that does not is gone, and its locks may be another's."""
+        """Whether the session answers. If not, it is dropped, because its locks may be another replica's."""
         try:
             if self._connection is not None:
                 self._connection.exec_driver_sql("SELECT 1")
@@ -187,14 +190,14 @@ class Membership:
         return self._connection is not None
 
     def _renewed(self) -> Connection:
-        """The session. A daemon that works alone by now has been let in after us, and we are over."""
+        """The session. Raises Fenced if a single daemon has begun to work since: then this replica is over."""
         connection = self._renew()
         if connection is None:
             self._end()
         return connection
 
     def _renew(self) -> Connection | None:
-        """The session, made anew where it was lost; None: it may not join."""
+        """The session, replaced if it was lost; None if it may not join."""
         if self._holds():
             return self._connection
         connection = self._open()
@@ -208,10 +211,10 @@ class Membership:
         return connection
 
     def _open(self) -> Connection:
-        """A session that is ours alone. Raises Unusable."""
+        """Open a session that only this object uses. Raises Unusable."""
         self._connection = self._session.open()
         self._is_absent = False
-        self._unheld = {}  # no replica could check meanwhile: a grace begins when the server is back
+        self._unheld = {}  # while the server was away, no replica could hold its buckets: the grace begins again
         return self._connection
 
     # ---- a beat's parts ----------------------------------------------------------------------------------------------
@@ -223,7 +226,7 @@ class Membership:
 
     @contextlib.contextmanager
     def _own_alone(self) -> Iterator[None]:
-        """What the database does not take here, costs us nothing of what is ours already."""
+        """If the database refuses a write here, note the refusal and keep our buckets."""
         try:
             yield
         except DBAPIError as error:
@@ -232,20 +235,20 @@ class Membership:
             self._refused = error
 
     def _give(self, connection: Connection, buckets: Collection[int]) -> None:
-        """The table first: who finds a lock free knows then that it was given."""
+        """Release buckets: first in the table, so that a replica that finds a lock free sees that it was released."""
         if buckets:
-            self._held -= frozenset(buckets)  # before: whether it was done shows when the server answers again
+            self._held -= frozenset(buckets)  # first, because a failed call may have succeeded at the server
             replicas.give(connection, self.name, buckets)
             advisory_locks.unlock(connection, sorted(buckets))
 
     def _look(self, connection: Connection) -> Seen:
-        """What is so, and our own locks taken again where a session lost them."""
+        """Read the locks and the tables, and lock our buckets again if a session lost them. Raises Fenced."""
         rows = advisory_locks.survey(connection)
         of_replicas = [row for row in rows if row.what == REPLICA]
         names = {row.session: row.replica for row in of_replicas if row.session is not None}
         ourselves = next(row.number for row in rows if row.what == OURSELVES)
         self._ours = self._ours or ourselves
-        if self._ours != ourselves:  # a busy pooler has deceived us
+        if self._ours != ourselves:  # a pooler has given us another session
             raise Unusable("database.pooled")
         names[ourselves] = self.name
         holder = {None: None} | {row.session: names.get(row.session, "?") for row in rows if row.session is not None}
@@ -268,7 +271,7 @@ class Membership:
         return Seen({**seen.buckets, **again}, seen.alive, seen.known)
 
     def _waited(self, seen: Seen) -> dict[int, float]:
-        """For how many seconds each bucket that has no holder was seen so."""
+        """For each bucket without a holder, the seconds since this was first seen."""
         now = self._clock.monotonic()
         free = [number for number, one in seen.buckets.items() if one.holder is None]
         self._unheld = {number: self._unheld.get(number, now) for number in free}
@@ -280,14 +283,14 @@ class Membership:
         with self._own_alone():
             for noted in sorted({take[number] for number in locked}, key=lambda name: name or ""):  # given ones first
                 found = self._note(connection, noted, [number for number in locked if take[number] == noted])
-                if found is None:  # the others, too, with the next beat: this one has to be over in time
+                if found is None:  # the others are left to the next beat, because this one has a time limit
                     break
                 taken |= found
         self._held |= taken
         advisory_locks.unlock(connection, sorted(set(locked) - taken))
 
     def _note(self, connection: Connection, noted: str | None, buckets: Collection[int]) -> frozenset[int] | None:
-        """Which of them are ours now; None: a transaction of theirs is under way, and this is tried again."""
+        """Those of the buckets that are ours now. None if their former replica has an open transaction: retry."""
         try:
             return replicas.note(connection, self.name, noted, buckets)
         except DBAPIError as error:
@@ -298,7 +301,7 @@ class Membership:
             return None
 
     def _forget(self, connection: Connection, seen: Seen) -> None:
-        """Rows of those that will not come back."""
+        """Delete the rows of replicas that have been gone for FORGET_S and have no buckets."""
         now = self._clock.monotonic()
         used = {one.noted for one in seen.buckets.values()} | seen.alive | {self.name}
         self._vanished = {name: self._vanished.get(name, now) for name in seen.known if name not in used}

@@ -1,13 +1,13 @@
-"""A daemon of a fleet: its accounts are in the database, and other replicas may work there, too.
+"""A daemon of a fleet: its accounts are in the database, and it shares them with other replicas.
 
-beat       every second: which buckets are ours, and which of them another replica is to have (membership.py)
-read       every two seconds: which accounts have changed (account_settings.py)
-reconcile  after each of them: accounts of our buckets come, all others leave; a bucket is given back when nothing of its
-           accounts is in flight any more
+beat       every second: find which buckets are ours, and which of them other replicas should have (membership.py)
+read       every two seconds: find which accounts have changed (account_settings.py)
+reconcile  after each of these: start the accounts of our buckets and stop all others. A bucket is released when no
+           request of its accounts is in flight any more
 
-Whoever has bucket 0 is the lead: it does what is there once for all, and answers for rows that belong to no account.
-A replica that has not heard of its buckets for LEASE_S sends nothing more: the server may have ended its session, and
-another replica may have them.
+The replica with bucket 0 is the lead: it does the work that is needed once, and handles rows without an account.
+A replica without a good beat for LEASE_S sends no more requests: the server may have ended its session, so that another
+replica may have its buckets.
 """
 
 import asyncio
@@ -41,12 +41,12 @@ from orderbridge_fleet.replicas import ReplicaProblems, SharedClock
 if TYPE_CHECKING:
     from orderbridge.daemon import Daemon
 
-BEAT = "beat"  # what the database is asked for, as its trouble is reported
+BEAT = "beat"  # names the work in reports of database errors
 BEAT_S = 1.0
 READ_S = 2.0
-LEASE_S = 4.5  # less than GRACE_S, and than the silence after which the server ends our session
+LEASE_S = 4.5  # less than GRACE_S, and than the inactivity after which the server ends our session
 LEAD_BUCKET = 0
-READ_ANEW_S = 60.0  # rows that could not be read may be sealed anew, and that is no change
+READ_ANEW_S = 60.0  # unreadable rows may be encrypted again, which does not raise the version
 
 ALONE = Beat(frozenset({LEAD_BUCKET}), frozenset(), 1, frozenset({""}))
 
@@ -54,7 +54,7 @@ _log = structlog.get_logger(__name__)
 
 
 class Replica(Roster):
-    """Of one daemon. `membership`: None where no other replica is let in; then all buckets are ours."""
+    """The accounts of one daemon. `membership`: None if no other replica can join; then all buckets are ours."""
 
     _daemon: "Daemon"
     _problems: ReplicaProblems
@@ -65,37 +65,37 @@ class Replica(Roster):
         self._settings = settings
         self._keys = MasterKeys(settings.fleet.master_keys)
         self._in_file = {account.name: account.fingerprint for account in settings.accounts}
-        self._beat = Beat(frozenset(), frozenset(), 1, frozenset())  # nothing is ours yet
+        self._beat = Beat(frozenset(), frozenset(), 1, frozenset())  # no buckets yet
         self._heard = float("-inf")  # when the last good beat began, by the monotonic clock
-        self._accounts_version: int | None = None  # as they were read last
+        self._accounts_version: int | None = None  # at the last reading
         self._broken: set[str] = set()
-        self._elsewhere = 0  # of the accounts, when all of them were read
-        self._read_whole = float("-inf")  # when all of them were, by the monotonic clock
-        # A bucket of ours is let go, then idle, then given back; at the end it is given once.
+        self._elsewhere = 0  # accounts of other replicas, at the last reading of all
+        self._read_whole = float("-inf")  # time of the last reading of all accounts, by the monotonic clock
+        # A bucket is first leaving, then idle, then given back. At the end of the daemon it is given only once.
         self._leaving: dict[int, asyncio.Task[None]] = {}
         self._idle: set[int] = set()
         self._given: set[int] = set()
-        self._going: dict[str, asyncio.Task[None]] = {}  # accounts of our buckets that changed, or are gone
+        self._going: dict[str, asyncio.Task[None]] = {}  # accounts of our buckets that changed or were removed
         self._is_lead = self._is_draining = self._is_refused = False
         self._is_first = True
-        self._changed = asyncio.Event()  # for reconcile
-        self._hurry = asyncio.Event()  # for beat: there is something to be given back
+        self._changed = asyncio.Event()  # wakes reconcile
+        self._hurry = asyncio.Event()  # wakes beat: there are buckets to give back
         self._has_beaten = asyncio.Event()
 
-    # ---- what the daemon asks ----------------------------------------------------------------------------------------
+    # ---- called by the daemon ----------------------------------------------------------------------------------------
 
     def clock(self, machine: Clock) -> SharedClock:
-        """The database server's."""
+        """The clock of the database server, based on the machine's."""
         self._clock = SharedClock(machine)
         return self._clock
 
     def check(self, database: Database) -> None:
-        """The master keys must open some of the accounts. Without tables there is nothing to open yet."""
+        """Check that the master keys decrypt some of the accounts. Without tables there are none yet."""
         with suppress(DBAPIError):
             database.read_now(lambda tx: account_settings.refuse_strange(tx, self._keys))
 
     def right_to_work(self, database: Database, held: RightToWork | None) -> RightToWork:
-        """A SQLite file has one daemon, which owns everything."""
+        """The membership of the fleet; on SQLite, which has one daemon, the right of a single one."""
         if database.file is not None:
             return super().right_to_work(database, held)
         if not isinstance(held, Membership) or not held.serves(database):
@@ -104,52 +104,52 @@ class Replica(Roster):
         return held
 
     def owns(self, account: str | None) -> bool:
-        """By the bucket of its name. The lead owns what has no account."""
+        """Whether the account's bucket is ours. Rows without an account belong to the lead."""
         return self._is_lead if account is None else bucket_of(account, self._beat.count) in self._mine()
 
     def fence(self, connection: Connection) -> None:
-        """Another replica adds to our epoch when it takes a bucket of ours."""
+        """Raise Fenced if another replica has raised our epoch, as it does when it takes one of our buckets."""
         if self.membership is not None:
             self.membership.fence(connection)
 
     def may_send(self) -> bool:
-        """Nobody else can have our accounts by now."""
+        """Whether it is certain that no other replica has our accounts."""
         if self.membership is None:
             return True
         return not self.membership.is_over and self._clock.monotonic() < self._heard + LEASE_S
 
     def is_current(self, connection: Connection) -> bool:
-        """By the version that each change of an account raises."""
+        """Whether no account has changed since they were read; each change raises the version."""
         return account_settings.version(connection) == self._accounts_version
 
     async def share_problems(self, found: Sequence[Problem]) -> None:
-        """The lead reports all of them: what it finds itself is not written down."""
+        """Store our problems for the lead, which reports all. The lead stores none of its own."""
         await self._problems.note(() if self._is_lead else found)
 
     def problems_elsewhere(self, connection: Connection) -> Iterable[Problem]:
-        """Of the other replicas."""
+        """The problems that the other replicas have stored."""
         return self._problems.others(connection)
 
     def _mine(self) -> frozenset[int]:
-        """The buckets whose accounts we work for."""
+        """The buckets whose accounts are active here."""
         gone = self._leaving.keys() | self._idle
         return frozenset() if self._is_draining else self._beat.held - self._beat.excess - gone
 
     # ---- from its start to its end -----------------------------------------------------------------------------------
 
     async def begin(self, daemon: "Daemon") -> None:
-        """Know the buckets and the accounts. Raises Fenced or DBAPIError."""
+        """Read the buckets and the accounts for the first time. Raises Fenced or DBAPIError."""
         self._daemon = daemon
         self._problems = ReplicaProblems(daemon.database, None if self.membership is None else self.membership.name)
-        await self._beat_once()  # first: the session that a reload left has not spoken for a while
+        await self._beat_once()  # first, because the session had no beat during the reload
         await self._read()
 
     def tasks(self) -> list[Coroutine[Any, Any, None]]:
-        """What runs beside everything else, until it is cancelled. Raises Fenced when this daemon was replaced."""
+        """The tasks that run until they are cancelled. They raise Fenced if this daemon was replaced."""
         return [self._beat_on(), self._read_on(), self._reconcile_on()]
 
     async def drain(self) -> None:
-        """Give everything back, each bucket as soon as nothing of it is in flight. For the end, beside `tasks`."""
+        """Release each bucket as soon as none of its requests is in flight. Runs beside `tasks`, before the end."""
         self._is_draining = True
         self._changed.set()
         while self._idle or not self._given.issuperset(self._beat.held):
@@ -163,7 +163,7 @@ class Replica(Roster):
             try:
                 await self._beat_once()
             except DBAPIError as error:
-                if not self.may_send():  # before that all other work with the database may go well
+                if not self.may_send():  # until then other work may reach the database
                     self._daemon.database.trouble.failed(BEAT, type(error.orig).__name__, remedy(error), kind(error))
             else:
                 self._daemon.database.trouble.worked(BEAT)
@@ -172,7 +172,7 @@ class Replica(Roster):
                     await self._hurry.wait()
 
     def _tell_refused(self, error: DBAPIError | None) -> None:
-        """That buckets cannot change hands: accounts of a replica that ends have no owner then."""
+        """Report that buckets cannot be moved, so that the accounts of an ending replica stay without an owner."""
         if error is not None and not self._is_refused:
             _log.error("fleet.refused", error=str(error.orig), remedy=remedy(error))
         self._is_refused = error is not None
@@ -216,7 +216,7 @@ class Replica(Roster):
         is_whole, self._accounts_version = self._accounts_version is None, loaded.version
         if is_whole:
             self._read_whole = now
-            if loaded.elsewhere and not self._elsewhere:  # there each has a cooldown that no other replica knows
+            if loaded.elsewhere and not self._elsewhere:  # no other replica knows their cooldowns
                 _log.error("fleet.noted_elsewhere", accounts=loaded.elsewhere, remedy=say("log.noted_elsewhere"))
             self._elsewhere = loaded.elsewhere
         self._know(loaded)
@@ -233,7 +233,7 @@ class Replica(Roster):
         return account_settings.read(connection, self._keys, base_url, since=self._accounts_version)
 
     def _know(self, loaded: Loaded) -> None:
-        """From now on these are the accounts. One that cannot be read goes on as it was, if it did."""
+        """Use these accounts from now on. An unreadable one that is active continues with its old settings."""
         broken: dict[str, str] = dict(loaded.broken)
         for account in loaded.accounts:
             if account.name in self._in_file:
@@ -263,7 +263,7 @@ class Replica(Roster):
             self._changed.clear()
             try:
                 await self._reconcile()
-            except DBAPIError as error:  # once more, when the database answers again
+            except DBAPIError as error:  # repeated when the database answers again
                 _log.warning("fleet.not_taken", error=type(error.orig).__name__)
                 await asyncio.sleep(BEAT_S)
                 self._changed.set()
@@ -276,14 +276,14 @@ class Replica(Roster):
         here: dict[int, set[str]] = defaultdict(set)
         for name in at_work:
             here[bucket_of(name, of)].add(name)
-        # What an account that is being changed has in flight is waited for, too, before its bucket is another replica's.
+        # Before a bucket is released, requests of accounts that are being changed must end, too.
         changing = {bucket_of(name, of) for name in self._going}
         for bucket in self._beat.held - mine - self._leaving.keys() - self._idle - self._given - changing:
             self._leaving[bucket] = asyncio.create_task(self._let_go(bucket, here.get(bucket, ())))
         for name, account in list(at_work.items()):
             if bucket_of(name, of) in mine and self._wanted(name) is not account.settings:
                 self._going[name] = asyncio.create_task(self._swap(name))
-        # One pair of secrets works once: under its former name it may still have a poll in flight.
+        # The same secrets are active once only: under the account's former name a poll may still be in flight.
         used = {account.fingerprint for account in at_work.values()} | self._daemon.working.leaving
         come = [
             account
@@ -297,7 +297,7 @@ class Replica(Roster):
             self._daemon.working.forget_others()
 
     def _wanted(self, name: str) -> config.Account | None:
-        """What it should be at work as: what cannot be read stays as it was."""
+        """The settings that the account should be active with. If they cannot be read, its present ones."""
         wanted = self.known.get(name)
         if wanted is None and name in self._broken:
             return self.at_work[name].settings
@@ -306,7 +306,7 @@ class Replica(Roster):
     async def _let_go(self, bucket: int, names: Collection[str]) -> None:
         try:
             await self._leave(names)
-            # Else a run under way would write over what the next lead finds.
+            # Otherwise a run in progress would overwrite the work of the next lead.
             if bucket == LEAD_BUCKET and (runs := self._daemon.timetable.runs_of(JOBS)):
                 await asyncio.wait(runs)
         finally:
@@ -324,11 +324,11 @@ class Replica(Roster):
     async def _leave(self, names: Collection[str]) -> None:
         try:
             await self._daemon.working.leave(names)
-        except Exception as error:  # noqa: BLE001 - what could not be written is read again by whoever is next
+        except Exception as error:  # noqa: BLE001 - the bucket's next replica reads the unwritten work again
             _log.error("fleet.left_in_haste", accounts=len(names), exc_info=error)
 
     async def close(self) -> None:
-        """End what is leaving where it is."""
+        """Cancel the tasks of accounts and buckets that are leaving."""
         leaving = [*self._leaving.values(), *self._going.values()]
         for one in leaving:
             one.cancel()
@@ -344,5 +344,5 @@ class Replica(Roster):
 
 
 def _spread(account: config.Account) -> int:
-    """The order of first polls: neighbours by name are not neighbours in time."""
+    """A sort key for the first polls, so that accounts with similar names are not polled one after another."""
     return crc32(account.name.encode()[::-1])

@@ -1,7 +1,7 @@
-"""What replicas share: the tables of replicas, buckets and problems, and a clock.
+"""The tables of replicas, buckets and problems, and the clock that replicas share.
 
-Each change of a table is one function, on the session that holds the locks. That session commits by itself: what belongs
-together is between BEGIN and COMMIT.
+Each function that changes a table runs on the session that holds the locks. That session is in autocommit mode, so
+changes that belong together are between BEGIN and COMMIT.
 """
 
 import json
@@ -21,73 +21,73 @@ from orderbridge.store.database import Database
 from orderbridge.store.ddl import utc_now
 from orderbridge.store.own_tables import BUCKETS, buckets, replicas
 
-PLAY_S = 0.02  # by which two measurements of the server's clock may differ
+PLAY_S = 0.02  # a smaller difference between two measurements of the server's clock is ignored
 _NOW = select(utc_now())
-WRITTEN = ("code", "subject", "severity", "count", "account")  # of a problem, beside its time and facts
-UNKNOWN = ""  # before the first note: a reload keeps the name, and what the daemon before had written is there still
+WRITTEN = ("code", "subject", "severity", "count", "account")  # fields of a problem, beside its time and facts
+UNKNOWN = ""  # before the first write: a reload keeps the name, so the row may have problems from before it
 
 
 def count(connection: Connection) -> int:
-    """How many buckets there are."""
+    """The number of buckets."""
     return connection.exec_driver_sql("SELECT buckets FROM delivery_fleet WHERE id = 1").scalar() or BUCKETS
 
 
 def shares(connection: Connection) -> dict[str, int]:
-    """How many buckets each replica has. Those of one that vanished are its own until another one takes them."""
+    """The number of buckets of each replica. A failed replica has its buckets until another one takes them."""
     query = select(buckets.c.replica, func.count()).where(buckets.c.replica.is_not(None)).group_by(buckets.c.replica)
     return {str(name): held for name, held in connection.execute(query.order_by(buckets.c.replica))}
 
 
 def enter(connection: Connection, replica: str, number: int, node: str) -> None:
-    """A row for the replica, and one for each bucket that has none yet."""
+    """Insert a row for the replica, and the missing rows of buckets."""
     there = set(connection.scalars(select(buckets.c.bucket)))
     missing = [{"bucket": number} for number in range(count(connection)) if number not in there]
     if missing:
-        with suppress(IntegrityError), _transaction(connection):  # another one enters, too, and makes all of them
+        with suppress(IntegrityError), _transaction(connection):  # another replica inserts all of them at the same time
             connection.execute(insert(buckets), missing)
     row = insert(replicas).values(replica=replica, number=number, node=node, started_utc=utc_now())
     connection.execute(row)
 
 
 def give(connection: Connection, replica: str, given: Collection[int]) -> None:
-    """They have no owner from now on."""
+    """Remove the replica as the owner of these buckets."""
     ours = (buckets.c.replica == replica, buckets.c.bucket.in_(given))
     connection.execute(update(buckets).values(replica=None).where(*ours))
 
 
 def note(connection: Connection, replica: str, noted: str | None, wanted: Collection[int]) -> frozenset[int]:
-    """Which of them are the replica's from now on: those that are `noted`'s still. That one's epoch is over with it."""
+    """Take those of the buckets that still belong to `noted`, and raise its epoch. Returns them."""
     theirs = (buckets.c.replica.is_not_distinct_from(noted), buckets.c.bucket.in_(wanted))
     ours = (buckets.c.replica == replica, buckets.c.bucket.in_(wanted))
     with _transaction(connection):
         connection.execute(update(buckets).values(replica=replica, taken_utc=utc_now()).where(*theirs))
         taken = frozenset(connection.scalars(select(buckets.c.bucket).where(*ours)))
-        if taken and noted is not None:  # waits for what it is writing
+        if taken and noted is not None:  # waits for that replica's open transactions
             connection.execute(update(replicas).values(epoch=replicas.c.epoch + 1).where(replicas.c.replica == noted))
     return taken
 
 
 def note_problems(connection: Connection, replica: str, problems: str | None) -> None:
-    """What is wrong there, as its own text; None: nothing."""
+    """Store the problems of the replica as text; None if it has none."""
     connection.execute(update(replicas).values(problems=problems).where(replicas.c.replica == replica))
 
 
 def noted_problems(connection: Connection, but: str) -> list[tuple[str, str]]:
-    """By replica, what is wrong there, of all but one."""
+    """The stored problems by replica, except those of `but`."""
     query = select(replicas.c.replica, replicas.c.problems)
     rows = connection.execute(query.where(replicas.c.problems.is_not(None), replicas.c.replica != but))
     return [(row.replica, row.problems) for row in rows]
 
 
 def leave(connection: Connection, replica: str) -> None:
-    """Everything is given back, and the replica is no more."""
+    """Release all buckets of the replica, and delete its row."""
     with _transaction(connection):
         connection.execute(update(buckets).values(replica=None).where(buckets.c.replica == replica))
         connection.execute(delete(replicas).where(replicas.c.replica == replica))
 
 
 def forget(connection: Connection, replica: str) -> None:
-    """One that vanished, and whose buckets have all been taken."""
+    """Delete the row of a failed replica whose buckets have all been taken."""
     has_some = select(literal_column("1")).where(buckets.c.replica == replica).exists()
     connection.execute(delete(replicas).where(replicas.c.replica == replica, ~has_some))
 
@@ -105,19 +105,19 @@ def _transaction(connection: Connection) -> Iterator[None]:
 
 
 class ReplicaProblems:
-    """What is wrong with single replicas: each writes down what only it can know, and the lead reports all of it.
+    """The problems of single replicas: each stores those that only it can find, and the lead reports all.
 
-    What concerns one replica alone, and no account, has the replica's name as its subject there.
+    A problem of one replica without an account is stored with the replica's name as its subject.
     """
 
     def __init__(self, database: Database, name: str | None) -> None:
-        """`name`: by which the other replicas know us; None: there is no other."""
+        """`name`: the name of this replica; None if there are no others."""
         self._name = name
         self._database = database
         self._noted: str | None = UNKNOWN
 
     async def note(self, found: Sequence[Problem]) -> None:
-        """This is so here. Written only when it has changed; what fails is tried the next time."""
+        """Store our problems if they have changed. A failed write is repeated at the next call."""
         text = json.dumps([_plain(one) for one in found], ensure_ascii=False) if found else None
         if self._name is None or text == self._noted:
             return
@@ -128,7 +128,7 @@ class ReplicaProblems:
         self._noted = text
 
     def others(self, connection: Connection) -> Iterator[Problem]:
-        """What the other replicas have written down."""
+        """The problems that the other replicas have stored."""
         if self._name is None:
             return
         for replica, text in noted_problems(connection, self._name):
@@ -150,31 +150,31 @@ def _problem(row: dict[str, Any]) -> Problem:
 
 
 class SharedClock:
-    """The machine's clock, set by the database server's: replicas on several machines go by one time.
+    """The machine's clock, corrected by the database server's, so that replicas on several machines have the same time.
 
     It jumps when `follow` finds the server's clock elsewhere.
     """
 
     def __init__(self, machine: Clock) -> None:
         self._machine = machine
-        self._behind = timedelta()  # of the server's
+        self._behind = timedelta()  # by which the machine's clock is behind the server's
 
     def follow(self, connection: Connection) -> None:
-        """Ask the server for its time."""
+        """Read the server's time, and correct ours."""
         began = self.monotonic()
         there = connection.execute(_NOW).scalar_one()
         self.set(there, self.monotonic() - began)
 
     def set(self, there: datetime, took_s: float) -> None:
-        """So late it was at the server during a question that has just taken so many seconds."""
+        """Correct by the server's time `there`, from a query that has just ended and took `took_s`."""
         behind = there - self._machine.now() + timedelta(seconds=took_s / 2)
         if abs(behind - self._behind) > timedelta(seconds=took_s / 2 + PLAY_S):
             self._behind = behind
 
     def now(self) -> datetime:
-        """By the server."""
+        """The server's time."""
         return self._machine.now() + self._behind
 
     def monotonic(self) -> float:
-        """By the machine."""
+        """The machine's monotonic time."""
         return self._machine.monotonic()
