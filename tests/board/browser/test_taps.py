@@ -322,7 +322,7 @@ async def test_without_reasons_a_cancel_says_why_it_must_wait(counter: Counter, 
     await asyncio.to_thread(till.plant, "DELETE FROM delivery_cancel_reasons")
     await tablet.arm()
     await tablet.tap(order, "cancel")
-    await tablet.page.locator("dialog", has_text="henüz okunmadı").wait_for()
+    await tablet.page.locator("dialog", has_text="henüz alınmadı").wait_for()
     await tablet.choose("Vazgeç")
     for one in reasons:
         await asyncio.to_thread(
