@@ -1,7 +1,7 @@
 """`orderbridge certify` plays scenarios with a POS, checks what it writes, and reports whether it is safe.
 
 scenarios.py has the table of scenarios, play.py plays them, notes.py records the POS's writes with triggers, setup.py
-reads its printed papers, and judging.py judges the recorded facts of seen.py.
+starts the till and reads what it prints, and judging.py judges the recorded facts (seen.py).
 """
 
 from orderbridge.texts import SENTENCES

@@ -52,7 +52,7 @@ def certify(
     from orderbridge_certify.play import certify as play
 
     if context.config_file is not None:
-        _ = context.settings  # its language
+        _ = context.settings  # sets the language
     if min(terms["within_s"], terms["pace"]) <= 0:
         raise click.UsageError(say("certify.above_0"))
     _check_names(only)
@@ -114,7 +114,7 @@ def _operator(command: str | None, *, unattended: bool) -> "Operator":
 
 
 def _ask(sentence: str, is_question: bool) -> str:
-    """A person's answer: "done", "yes", "no" or "skip"."""
+    """The answer of a person: "done", "yes", "no" or "skip"."""
     keys = say("certify.keys_question") if is_question else say("certify.keys_done")
     while True:
         answer = click.prompt(f"{sentence} [{keys}]", default="", show_default=False).strip().lower()
@@ -130,6 +130,6 @@ COMMANDS = (certify,)
 
 
 class Certify(Extension):
-    """It adds commands, and nothing else."""
+    """The extension, which only adds commands."""
 
     commands: ClassVar = {"certify": __name__}

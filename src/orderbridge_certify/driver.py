@@ -20,12 +20,12 @@ from orderbridge_sandbox.options import Line
 from orderbridge_sandbox.scenery import KADIKOY
 
 LONGEST_S = 30.0
-CANNOT = 64  # with this the command says that it does not know the verb
+CANNOT = 64  # the command's exit code for an unknown verb
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The result: whether it could be done, and the output."""
+    """The result of a request to the operator: whether it could be done, and the output."""
 
     able: bool
     output: str = ""
@@ -33,18 +33,18 @@ class Done:
 
 
 class Operator:
-    """Works the till. The base class does nothing: what needs an operator is not seen."""
+    """Operates the till. This base class does nothing, so criteria that need an operator are not judged."""
 
     by_person = False
-    person: "Person | None" = None  # who is asked what only eyes can see
+    person: "Person | None" = None  # asked about what only a person can see
 
-    def do(self, verb: str, *arguments: str, about: str) -> Done:  # noqa: ARG002 - for the others
-        """Do it; `about` says it in words, or asks."""
+    def do(self, verb: str, *arguments: str, about: str) -> Done:  # noqa: ARG002 - for subclasses
+        """Do what the verb says. `about`: the same as a sentence or a question."""
         return Done(able=False)
 
 
 class Command(Operator):
-    """COMMAND VERB ARGUMENTS, without a shell."""
+    """Runs COMMAND VERB ARGUMENTS, without a shell."""
 
     def __init__(self, command: str, tell: Callable[[str], None], person: "Person | None" = None) -> None:
         self._command = shlex.split(command)
@@ -52,7 +52,7 @@ class Command(Operator):
         self.person = person
 
     def do(self, verb: str, *arguments: str, about: str) -> Done:  # noqa: ARG002 - as above
-        """Run it. What it complains of is for who watches, and for no report."""
+        """Run the command. Its error output goes to the terminal, not to the report."""
         try:
             ran = subprocess.run(  # noqa: S603 - the command that the technician named
                 [*self._command, verb, *arguments], capture_output=True, text=True, timeout=LONGEST_S, check=False
@@ -66,17 +66,17 @@ class Command(Operator):
 
 
 class Person(Operator):
-    """Somebody at the terminal: Enter when it is done, yes or no to a question, s to skip."""
+    """A person at the terminal, who answers Enter when it is done, yes or no to a question, or s to skip."""
 
     by_person = True
 
     def __init__(self, ask: Callable[[str, bool], str]) -> None:
-        """`ask(sentence, is_question)` gives "done", "yes", "no" or "skip"."""
+        """`ask(sentence, is_question)` returns "done", "yes", "no" or "skip"."""
         self._ask = ask
         self.person = self
 
     def do(self, verb: str, *arguments: str, about: str) -> Done:  # noqa: ARG002 - as above
-        """Ask, and wait for the answer."""
+        """Ask the person, and wait for the answer."""
         answer = self._ask(about, verb in QUESTIONS)
         return Done(able=answer != "skip", yes={"yes": True, "no": False}.get(answer))
 
@@ -85,19 +85,19 @@ QUESTIONS = frozenset({"ticket", "collect"})
 
 
 POLL_S = 0.05
-BETWEEN_S = 0.3  # each question of a command is a process of its own
-PATIENCE_S = 30.0  # for what is the daemon's business and not the till's: an order that arrives, a row that ends
-BY_ITSELF_S = 5.0  # so long a till may do by itself what else the operator is asked for
-SHOWN = 60  # letters of a long note
-NUMBERS = 60  # of one scenario
-ATTEMPT = 10_000  # one that was begun and not ended has used up its numbers
+BETWEEN_S = 0.3  # between two runs of the command
+PATIENCE_S = 30.0  # for the daemon's work, such as an order that arrives, or a row that ends
+BY_ITSELF_S = 5.0  # how long the till may take to act by itself, before the operator is asked
+SHOWN = 60  # characters of a long note in the report
+NUMBERS = 60  # order numbers of one scenario
+ATTEMPT = 10_000  # a repeated scenario has other order numbers, because an interrupted one has used its own
 LETTERS = [*string.ascii_uppercase, *(f"A{letter}" for letter in string.ascii_uppercase)]
-FOODS = ((1003, 1), (1009, 2))  # each with its quantity
+FOODS = ((1003, 1), (1009, 2))  # (food, quantity)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """What holds for all scenarios of a certificate."""
+    """The settings of all scenarios of a certificate."""
 
     seed: int = 1
     within_s: float = 10.0
@@ -105,23 +105,23 @@ class Terms:
     reads_locked: bool = False
 
     def scaled(self, seconds: float) -> float:
-        """A wait of certify's own, at this pace."""
+        """The seconds of a wait of certify, at this pace."""
         return seconds * min(self.pace, 1.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bench:
-    """What all scenarios of a certificate are played with."""
+    """The environment that all scenarios of a certificate share."""
 
     setup: Setup
     database: Database
     operator: Operator
     terms: Terms
-    till: Started | None  # None: the till was started by someone else
+    till: Started | None  # None: certify did not start the till
 
 
 class Driver:
-    """One scenario's: what it places is its own, and what was seen of it."""
+    """The driver of one scenario, with its orders and the answers about them."""
 
     def __init__(self, bench: Bench, *, name: str, place: int, attempt: int) -> None:
         self.setup, self.database, self.operator = bench.setup, bench.database, bench.operator
@@ -135,15 +135,15 @@ class Driver:
         self._keys: dict[str, str] = {}
         self._visible: dict[str, float] = {}
         self.marks: dict[str, float] = {"reads_locked": float(self.terms.reads_locked)}
-        self.within_s = self.terms.within_s  # in so many seconds an order is to be taken over
-        self.looks_at_all = False  # whether what was noted in earlier scenarios is looked at, too
+        self.within_s = self.terms.within_s  # the time limit to take an order over
+        self.looks_at_all = False  # whether to judge the notes of earlier scenarios, too
         self._began = self.clock.monotonic()
         self._window = self.database.read_now(lambda connection: notes.open_window(connection, self.world))
 
     # ---- orders ------------------------------------------------------------------------------------------------------
 
     def order(self, **changes: Any) -> str:
-        """Place one: cash, by the restaurant's courier, now, two lines; and what is given here. Returns its letter."""
+        """Place an order and return its letter: cash, own courier, not scheduled, two lines, with these changes."""
         letter: str = LETTERS[len(self._keys)]
         key = random_uuid(self._random)
         number = self._number + len(self._keys)
@@ -154,7 +154,7 @@ class Driver:
         return letter
 
     def word(self) -> str:
-        """One for a note, by which the papers of an order are known."""
+        """A word for the note of an order, by which its papers are recognized."""
         return f"certify-{self._random.getrandbits(32):08x}"
 
     def _document(self) -> Mapping[str, Any]:
@@ -175,13 +175,13 @@ class Driver:
         }
 
     def key(self, letter: str) -> str:
-        """Its payment_key."""
+        """The payment_key of an order."""
         return self._keys[letter]
 
-    # ---- looking and waiting -----------------------------------------------------------------------------------------
+    # ---- observing and waiting ---------------------------------------------------------------------------------------
 
     def observe(self) -> Seen:
-        """Everything as it stands now."""
+        """All recorded facts at this moment."""
         self.setup.check()
         orders, notes_, rows = self.database.read_now(lambda connection: notes.read(connection, self._window))
         return Seen(
@@ -195,13 +195,13 @@ class Driver:
         )
 
     def _as_seen(self, order: Order) -> Order:
-        """When it was received is no moment of a commit: under a lock of the till's it can be seen only later."""
+        """The order with the time at which it was first seen: its commit may be later than `received_utc`."""
         if order.visible_s is None:
             return order
         return replace(order, visible_s=self._visible.setdefault(order.letter, self.now_s()))
 
     def until(self, condition: Callable[[Seen], bool], seconds: float) -> bool:
-        """Wait for it; False when the time is over."""
+        """Wait until the condition holds. False if it does not within this time."""
         over = self.clock.monotonic() + seconds
         while not condition(self.observe()):
             if self.clock.monotonic() >= over:
@@ -210,34 +210,34 @@ class Driver:
         return True
 
     def pause(self, seconds: float) -> None:
-        """Let the time pass."""
+        """Wait for so many seconds."""
         threading.Event().wait(seconds)
 
     def wait(self, seconds: float) -> None:
-        """The same, at the pace of this certificate."""
+        """Wait for so many seconds at the pace of this certificate."""
         self.pause(self.terms.scaled(seconds))
 
     def until_visible(self) -> bool:
-        """Until every order of the scenario has arrived."""
+        """Wait until the daemon has stored every order of the scenario."""
         return self.until(lambda seen: all(one.visible_s is not None for one in seen.orders), PATIENCE_S)
 
     def until_taken(self) -> bool:
-        """Until every order has been taken over, or the till has had its time."""
+        """Wait until every order is taken over, or the till's time is over."""
         self.until_visible()
         return self.until(lambda seen: all(one.taken_s is not None for one in seen.orders), self.within_s + 1)
 
     def until_ended(self) -> bool:
-        """Until every row has its verdict."""
+        """Wait until every outbox row has ended."""
         return self.until(lambda seen: all(row.state in FINAL for row in seen.rows), PATIENCE_S)
 
     def until_noted(self, seconds: float = 0.0) -> bool:
-        """Until the till has noted every revision, or has had its time."""
+        """Wait until the till has confirmed every revision, or its time is over."""
         longest = seconds or self.within_s
         return self.until(lambda seen: all(one.pos_revision == one.revision for one in seen.orders), longest)
 
     def until_changed(self, letter: str, change: Callable[[], object], limit_s: float) -> None:
         """Change an order, record when the till could see it (mark `changed`), and wait for its reaction."""
-        # What changes between a list and its acknowledgement is acknowledged unseen: nothing may be under way.
+        # A change between a list and its acknowledgement would be acknowledged unseen, so no poll may be in progress.
         self.world.wait_for(lambda: self.world.orders[self.key(letter)].acknowledged, timeout=PATIENCE_S)
         before = self.observe().order(letter).revision
         change()
@@ -252,21 +252,21 @@ class Driver:
     # ---- the till's operator -----------------------------------------------------------------------------------------
 
     def accept(self, letter: str, minutes: int = 25) -> None:
-        """Wait whether the till does it by itself, ask for it if not, and wait for its verdict."""
+        """Ask the operator to accept, unless the till does so by itself, and wait until the row has ended."""
         if not self.accepts_by_itself(letter):
             self.act("accept", letter, str(minutes))
         self.until_ended()
 
     def accepts_by_itself(self, letter: str) -> bool:
-        """Whether the till does, within a few seconds."""
+        """Whether the till accepts by itself within a few seconds."""
         return self.until(lambda seen: bool(seen.rows_of("accept", letter)), self.terms.scaled(BY_ITSELF_S))
 
     def act(self, verb: str, letter: str, *arguments: str) -> bool:
-        """Have something done with that order, and wait until its row is there and has its verdict."""
+        """Ask for an action on that order, and wait until its row has ended."""
         return self.begin(verb, letter, *arguments) and self.until_ended()
 
     def begin(self, verb: str, letter: str, *arguments: str) -> bool:
-        """Have something done with that order, and wait until its row is there. False: the operator cannot do it."""
+        """Ask for an action on that order, and wait until its row is inserted. False if the operator cannot do it."""
         action = ACTIONS.get(verb, verb)
         rows = len(self.observe().rows_of(action, letter))
         is_able = self.do(verb, letter, *arguments)
@@ -275,7 +275,7 @@ class Driver:
         return is_able
 
     def do(self, verb: str, letter: str, *given: str, words: str = "") -> bool:
-        """Ask the operator, and keep what came of it."""
+        """Ask the operator, and record the answer."""
         arguments = (self.key(letter), *given) if letter else given
         about = say(f"certify.ask.{words or verb}", number=self._numbers.get(letter, ""), value=arguments[-1])
         done = self.operator.do(verb, *arguments, about=about)
@@ -292,9 +292,10 @@ class Driver:
         value: str = "",
         shown: Callable[[str], Fact] = lambda _: {},
     ) -> None:
-        """Ask what the till printed for the kitchen, or collects; `right` judges the output of a command, where it can.
+        """Ask what the till printed for the kitchen, or what it collects.
 
-        `shown` is what a report tells of a wrong answer.
+        `right` judges the output of a command; None if only a person can judge. `shown`: what a report shows of a wrong
+        answer.
         """
         about = say(f"certify.ask.{question}", number=self._numbers[letter], value=value)
         asked = self.operator.person if right is None else self.operator
@@ -303,7 +304,7 @@ class Driver:
             return
         done = asked.do(verb, self.key(letter), about=about)
         over = self.clock.monotonic() + self.within_s
-        # What is taken over need not be on paper at once: a command is asked until it is, a person waits by himself.
+        # The paper may come later than the takeover: a command is run until it has come, a person waits for it.
         while done.able and right and not (asked.by_person or right(done.output)) and self.clock.monotonic() < over:
             self.pause(BETWEEN_S)
             done = asked.do(verb, self.key(letter), about=about)
@@ -312,7 +313,7 @@ class Driver:
         self._answers.append(replace(answer, holds=holds if done.able else None))
 
     def reads(self, letter: str, question: str, wanted: str) -> None:
-        """Ask whether the ticket has these words on it, wherever a line is broken."""
+        """Ask whether the ticket has these words, whatever its line breaks."""
         self.ask(
             "ticket",
             letter,
@@ -323,13 +324,13 @@ class Driver:
         )
 
     def papers(self, letter: str) -> str:
-        """All that was printed for the kitchen so far, as a command reports it. A person is asked once, at the end."""
+        """All papers for the kitchen so far, from the command. Empty for a person, who is asked at the end."""
         return "" if self.operator.by_person else self.operator.do("ticket", self.key(letter), about="").output.strip()
 
-    # ---- once it is over ---------------------------------------------------------------------------------------------
+    # ---- the end -----------------------------------------------------------------------------------------------------
 
     def clear(self) -> None:
-        """Put the platform back to what it was."""
+        """Reset the simulated marketplace."""
         self.setup.line(Line.GOOD)
         with self.world.lock:
             self.world.faults.clear()

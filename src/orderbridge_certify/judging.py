@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from orderbridge_certify.seen import ACTIONS, Call, Fact, Judge, Judged, Note, Order, Row, Seen, Verdict, facts
 
-AT_ONCE_S = 1.0  # between two clocks, and between a commit and its observation
+AT_ONCE_S = 1.0  # the tolerance between two clocks, and between a commit and its observation
 LONGEST_LOCK_S = 2.0
 PREPARING_TIME = range(1, 1441)
 
@@ -18,7 +18,7 @@ def _is(right: bool, *shown: Order | Note | Row | Call, why: str) -> Judged:
 
 
 def not_seen(why: str) -> Judged:
-    """Nothing was there to judge."""
+    """The verdict if there was nothing to judge."""
     return Judged(Verdict.NOT_SEEN, why)
 
 
@@ -26,35 +26,35 @@ def not_seen(why: str) -> Judged:
 
 
 def taken_over(seen: Seen) -> Judged:
-    """Each order, within the time, counted from when it could be seen."""
+    """Each order is taken over within the time limit, counted from when the till could see it."""
     if any(order.visible_s is None for order in seen.orders):
         return not_seen("not_arrived")
     longest = seen.within_s + AT_ONCE_S
     late = [one for one in seen.orders if one.taken_s is None or one.taken_s - (one.visible_s or 0.0) > longest]
-    shown = late or (seen.orders if len(seen.orders) <= 3 else ())  # noqa: PLR2004 - forty rows that are right say nothing
+    shown = late or (seen.orders if len(seen.orders) <= 3 else ())  # noqa: PLR2004 - forty right ones are not listed
     return _is(not late, *shown, why="not_taken")
 
 
 def in_order(seen: Seen) -> Judged:
-    """The one that came first is taken over first."""
+    """The orders are taken over in the order of their arrival."""
     taken = [letter for _, letter in sorted((one.taken_s or 0.0, one.letter) for one in seen.orders)]
     return _is(taken == sorted(taken), *seen.orders, why="other_order")
 
 
 def taken_once(seen: Seen) -> Judged:
-    """A second reference to one order is a second ticket."""
+    """No order gets a second reference, because that means a second ticket."""
     written = [note for note in seen.notes if note.column == "pos_reference"]
     twice = [note for note in written if sum(one.letter == note.letter for one in written) > 1]
     return _is(not twice, *twice, why="twice")
 
 
 def has_reference(seen: Seen) -> Judged:
-    """Its own number stands with the order."""
+    """The till has written its own number to the order."""
     return _is(all(order.reference for order in seen.orders), *seen.orders, why="no_reference")
 
 
 def never_taken(seen: Seen) -> Judged:
-    """What was cancelled before anybody saw it is not cooked."""
+    """An order that arrived as cancelled is not cooked."""
     return _is(all(order.taken_s is None for order in seen.orders), *seen.orders, why="taken")
 
 
@@ -62,7 +62,7 @@ def never_taken(seen: Seen) -> Judged:
 
 
 def asked_for(verb: str, *, most: int = 1) -> Judge:
-    """One row that asks for it, and not two."""
+    """The outbox has one row for the action, and not two."""
 
     def judged(seen: Seen) -> Judged:
         rows = seen.rows_of(ACTIONS.get(verb, verb))
@@ -75,7 +75,7 @@ def asked_for(verb: str, *, most: int = 1) -> Judge:
 
 
 def carried_out(action: str) -> Judge:
-    """It came to its end, by one call that the platform took."""
+    """The action is done, by one call that the marketplace accepted."""
 
     def judged(seen: Seen) -> Judged:
         rows, calls = seen.rows_of(action), seen.calls_of(action)
@@ -88,7 +88,7 @@ def carried_out(action: str) -> Judge:
 
 
 def arguments(action: str, right: Callable[[Row], bool]) -> Judge:
-    """What stands in the rows."""
+    """The rows of the action have the right arguments."""
 
     def judged(seen: Seen) -> Judged:
         rows = seen.rows_of(action)
@@ -98,7 +98,7 @@ def arguments(action: str, right: Callable[[Row], bool]) -> Judge:
 
 
 def none_of(action: str) -> Judge:
-    """It is not for this order."""
+    """The outbox has no row for this action."""
 
     def judged(seen: Seen) -> Judged:
         rows = seen.rows_of(action)
@@ -108,7 +108,7 @@ def none_of(action: str) -> Judge:
 
 
 def none_after(mark: str) -> Judge:
-    """Nothing is asked for any more."""
+    """The till inserts no row after the mark."""
 
     def judged(seen: Seen) -> Judged:
         if mark not in seen.marks:
@@ -120,7 +120,7 @@ def none_after(mark: str) -> Judge:
 
 
 def taken_back(seen: Seen) -> Judged:
-    """The last row, which waited, was not carried out."""
+    """The last row waited, and was withdrawn instead of sent."""
     if not seen.rows or not any(answer.able for answer in seen.answers_to("withdraw")):
         return not_seen("no_hands")
     return _is(seen.rows[-1].state == "withdrawn", *seen.rows, why="not_taken_back")
@@ -130,7 +130,7 @@ def taken_back(seen: Seen) -> Judged:
 
 
 def noted(mark: str, limit: str) -> Judge:
-    """The revision that came after the mark is noted within so many seconds."""
+    """The till confirms the revision after the mark within so many seconds."""
 
     def judged(seen: Seen) -> Judged:
         if mark not in seen.marks:
@@ -151,7 +151,7 @@ MOST_TRIES = 2
 
 
 def revision_read(seen: Seen) -> Judged:
-    """What was written while it waited for the lock is the revision that it had read before, and not a newer one."""
+    """After waiting for the lock, the till writes the revision that it had read, and not a newer one."""
     if seen.marks.get("reads_locked"):
         return not_seen("reads_locked")
     right, wrong = seen.marks.get("read", 0), seen.marks.get("unread", 0)
@@ -165,7 +165,7 @@ def revision_read(seen: Seen) -> Judged:
 
 
 def shown_right(verb: str) -> Judge:
-    """What the operator shows is as it should be; a person's answer is marked as such."""
+    """The operator's output is right. The verdict shows whether a person judged it."""
 
     def judged(seen: Seen) -> Judged:
         if any(answer.needs_person for answer in seen.answers_to(verb)):
@@ -182,7 +182,7 @@ def shown_right(verb: str) -> Judge:
 
 
 def books_total(seen: Seen) -> Judged:
-    """pos_total, where it is written, is the total."""
+    """pos_total, if it is written, equals the total."""
     written = [order for order in seen.orders if order.pos_total is not None]
     if not written:
         return not_seen("no_pos_total")
@@ -192,7 +192,7 @@ def books_total(seen: Seen) -> Judged:
 
 
 def none_of_them(mark: str) -> Judge:
-    """Of the papers that were counted, none is wrong in this."""
+    """No order was counted under this mark."""
 
     def judged(seen: Seen) -> Judged:
         if mark not in seen.marks:
@@ -209,21 +209,21 @@ TILLS = {"delivery_orders": ("pos_revision", "pos_reference", "pos_total"), "del
 
 
 def own_columns(seen: Seen) -> Judged:
-    """It writes its own columns, puts rows into the outbox, and nothing else."""
+    """The till writes only its own columns, and inserts only outbox rows."""
     wrong = [note for note in seen.notes if not _may(note)]
     return Judged(Verdict.FAIL, "foreign_write", _places(wrong)) if wrong else _quiet(seen)
 
 
 def _may(note: Note) -> bool:
     if note.what == "delete":
-        return True  # a criterion of its own
+        return True  # another criterion judges it
     if note.what == "insert":
         return note.table == "delivery_actions"
     return note.column in TILLS.get(note.table, ())
 
 
 def deletes_nothing(seen: Seen) -> Judged:
-    """A deleted row cannot be checked or settled any more."""
+    """The till deletes no rows, because a deleted row cannot be checked or sent any more."""
     gone = [note for note in seen.notes if note.what == "delete"]
     return Judged(Verdict.FAIL, "deleted", _places(gone)) if gone else _quiet(seen)
 
@@ -238,7 +238,7 @@ def _places(notes: list[Note]) -> tuple[Fact, ...]:
 
 
 def waits_its_turn(seen: Seen) -> Judged:
-    """While another program writes it waits, and is not turned away with an error."""
+    """The till waits while another program writes, and does not fail with an error."""
     if "waited" not in seen.marks:
         return not_seen("server_waits")
     if seen.marks.get("waited"):
@@ -247,7 +247,7 @@ def waits_its_turn(seen: Seen) -> Judged:
 
 
 def short_lock(seen: Seen) -> Judged:
-    """Nobody has to wait for it for long."""
+    """The till holds its locks only for a short time."""
     if "longest_lock_s" not in seen.marks:
         return not_seen("locks_hidden")
     held = seen.marks["longest_lock_s"]

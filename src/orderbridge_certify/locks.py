@@ -21,14 +21,14 @@ from orderbridge_certify.noise import PATIENT_S, PAUSE_S, STATEMENT, TABLE
 
 POLL_S = 0.1
 
-# The transactions that are open. Their age is counted from the first poll that found each.
+# Queries for open transactions. Their age is counted from the first poll that found them.
 _OPEN = {
-    # Everybody may read pg_locks. pg_stat_activity hides since when another role's transaction is open.
+    # Every role may read pg_locks. pg_stat_activity hides the start of other roles' transactions.
     "postgresql": (
         "SELECT DISTINCT concat(pid, ' ', virtualtransaction) FROM pg_locks WHERE locktype = 'relation'"
         " AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) AND pid <> pg_backend_pid()"
     ),
-    # The right PROCESS is asked for. It knows whole seconds.
+    # Needs the privilege PROCESS. The times are whole seconds.
     "mysql": (
         "SELECT concat(trx_mysql_thread_id, ' ', trx_started) FROM information_schema.innodb_trx"
         " WHERE trx_mysql_thread_id <> connection_id()"
@@ -38,7 +38,7 @@ _OPEN["mariadb"] = _OPEN["mysql"]
 
 
 class Probe:
-    """Measures all the time how long a program holds a lock; `longest_s` is None where it may not be seen."""
+    """Measures continuously how long a program holds a lock. `longest_s` is None without the right to see it."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -50,14 +50,14 @@ class Probe:
 
     @property
     def longest_s(self) -> float | None:
-        """The longest so far, one that is still held included."""
+        """The longest time so far, including a lock that is still held."""
         asked, longest = self._asked, self._longest_s
         if asked is None or longest is None:
             return longest
         return max(longest, self._clock.monotonic() - asked)
 
     def work(self) -> None:
-        """Until it is over."""
+        """Measure until `end` is called."""
         file = _file(self._database)
         while not self._over.wait(POLL_S):
             if file is None:
@@ -80,7 +80,7 @@ class Probe:
         statement = _OPEN[self._database.engine.dialect.name]
         try:
             found = self._database.read_now(lambda connection: connection.exec_driver_sql(statement).scalars().all())
-        except DBAPIError:  # this user may not see it
+        except DBAPIError:  # this user has no right to see it
             self._longest_s = None
             return
         now = self._clock.monotonic()
@@ -90,25 +90,25 @@ class Probe:
 
 
 def _file(database: Database) -> str | None:
-    """SQLite's; None on a server. Not by its address, which writes a colon in another way."""
+    """The path of SQLite's file; None on a server. The URL is not used, because it encodes a colon differently."""
     url = database.engine.url
     return url.database if url.get_backend_name() == "sqlite" else None
 
 
 @contextmanager
 def probed(database: Database) -> Iterator[Probe]:
-    """A probe beside the block."""
+    """A probe that measures during the block."""
     probe = Probe(database)
     threading.Thread(target=probe.work, name="probe", daemon=True).start()
     try:
         yield probe
     finally:
-        probe.end()  # one that waits for a lock ends when it has it
+        probe.end()  # a probe that waits for a lock ends when it gets it
 
 
 @contextmanager
 def noise(database: Database) -> Iterator[None]:
-    """Another program that writes all the time, in small transactions, into a table of its own."""
+    """Run another program that constantly writes small transactions to its own table."""
     file = _file(database)
     if file is not None:
         with _process(file):
@@ -126,7 +126,7 @@ def noise(database: Database) -> Iterator[None]:
 
 @contextmanager
 def _process(file: str) -> Iterator[None]:
-    """It has begun when the block does."""
+    """Run the program as a process, which has begun to write when the block starts."""
 
     def times(connection: sqlite3.Connection) -> int:
         return int(connection.execute(f"SELECT times FROM {TABLE}").fetchone()[0])  # noqa: S608 - a name of ours
@@ -150,18 +150,18 @@ def _write(database: Database, over: threading.Event) -> None:
 
 
 class Held:
-    """The daemon's part in a race: an order's row, or SQLite's one writer, held while the till waits to write."""
+    """A lock of the daemon that makes the till wait: on an order's row, or SQLite's write lock."""
 
     def __init__(self, database: Database, key: str) -> None:
         self._database, self._key = database, key
         self._is_key = orders.c.payment_key == key
 
     def bump(self) -> int:
-        """A new revision, as the daemon makes one. Returns it."""
+        """Write a new revision as the daemon does, and return it."""
         return self._database.write_now(self._bump)
 
     def hold(self, seconds: float) -> int:
-        """Hold the lock, make a new revision just before it is given back; returns it."""
+        """Hold the lock, write a new revision just before the release, and return it."""
 
         def work(connection: Connection) -> int:
             connection.execute(select(orders.c.revision).where(self._is_key).with_for_update())

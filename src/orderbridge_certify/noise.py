@@ -18,10 +18,10 @@ PATIENT_S = 120.0
 
 
 def main(file: str) -> None:
-    """Write until the parent is gone."""
+    """Write until the parent has ended."""
     parent, pause = os.getppid(), threading.Event()
     with closing(sqlite3.connect(file, isolation_level=None, timeout=PATIENT_S)) as connection:
-        connection.execute("PRAGMA synchronous = OFF")  # as many commits as there can be
+        connection.execute("PRAGMA synchronous = OFF")  # for as many commits as possible
         while os.getppid() == parent:
             connection.execute(STATEMENT)
             pause.wait(PAUSE_S)

@@ -55,9 +55,9 @@ INTO = "INSERT INTO certify_writes (what, tbl, row_key, col, val, revision)"
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """How one kind of database knows the daemon, and how it notes other writers."""
+    """How one kind of database recognizes the daemon, and how its triggers record other writers."""
 
-    mark: str  # what the daemon says on each of its connections; empty: its transactions make it known
+    mark: str  # statement on each connection of the daemon; empty: its transactions identify it
     triggers: Callable[[Table], Iterator[str]]
     before: tuple[str, ...] = ()
 
@@ -67,18 +67,18 @@ def _key(table: Table, row: str) -> str:
 
 
 def _note(table: Table, row: str, what: str, column: str = "") -> str:
-    """The values of one note."""
+    """The SQL of the values of one note."""
     value = f"NEW.{column}" if column in VALUES else "NULL"
     revision = f"{row}.revision" if "revision" in table.c else "NULL"
     return f"'{what}', '{table.name}', {_key(table, row)}, '{column}', {value}, {revision}"
 
 
-# Certify holds the guard open, so that nothing is refused; a transaction of the daemon's opens it once more.
+# Certify keeps the guard open (1), so that nothing is refused. A transaction of the daemon opens it once more (2).
 _IS_TILL = f"(SELECT open FROM {of('sqlite').guard}) = 1"  # noqa: S608 - a name of ours
 
 
 def _three(table: Table, begin: str, changed: str, end: str) -> Iterator[str]:
-    """A trigger each for insert, delete and update; `changed` notes a column that is another one."""
+    """One trigger each for insert, delete and update. `changed` notes the changed columns."""
     name = f"CREATE TRIGGER certify_{table.name}"
     for what, row in (("insert", "NEW"), ("delete", "OLD")):
         body = f"{INTO} VALUES ({_note(table, row, what)});"
@@ -139,7 +139,7 @@ WAYS: Mapping[str, Way] = {
 
 
 def mark(engine: Engine) -> None:
-    """Whatever this engine writes is the daemon's: from the first connection on."""
+    """Mark all connections of this engine as the daemon's."""
     if statement := WAYS[engine.dialect.name].mark:
         event.listen(engine, "connect", partial(_mark, statement))
 
@@ -152,16 +152,16 @@ def _mark(statement: str, connection: Any, _: Any) -> None:
 
 
 def are_kept(connection: Connection) -> bool:
-    """Whether this database has been made by certify."""
+    """Whether certify has prepared this database."""
     return inspect(connection).has_table(writes.name)
 
 
 def keep(connection: Connection) -> None:
-    """Note from now on what other programs write, and refuse it no more. The tables must be there."""
+    """Record the writes of other programs from now on, and stop refusing them. The tables must exist."""
     way = WAYS[connection.dialect.name]
     _own.create_all(connection)
     connection.execute(insert(_noise).values(times=0))
-    # On SQLite triggers refuse what grants refuse elsewhere; here it is to be seen. Dropped ones a start makes anew.
+    # On SQLite triggers refuse such writes. They are kept and opened, because a start would create dropped ones again.
     guard = of(connection.dialect.name).guard
     held_open = [f"UPDATE {guard} SET open = open + 1"] if guard is not None else []  # noqa: S608 - a name of ours
     triggers = [one for table in metadata.sorted_tables if not table.is_view for one in way.triggers(table)]
@@ -170,12 +170,12 @@ def keep(connection: Connection) -> None:
 
 
 def now_of(connection: Connection) -> datetime:
-    """The database's own clock: notes, rows and orders go by it."""
+    """The time of the database's clock, which notes, rows and orders use."""
     return connection.execute(select(utc_now())).scalar_one()
 
 
 SINCE_BEGINNING = datetime(2000, 1, 1, tzinfo=UTC)
-ORDER = ("revision", "pos_total", "total", "status")  # columns of the same name
+ORDER = ("revision", "pos_total", "total", "status")  # fields whose columns have the same names
 ROW = ("action", "state", "error_code", "preparing_time", "reason_id", "food_id")
 OF_ORDERS = frozenset({Operation.ACCEPT, Operation.ON_THE_WAY, Operation.COMPLETE, Operation.CANCEL})
 OF_RESTAURANTS = frozenset({Operation.OPEN_RESTAURANT, Operation.CLOSE_RESTAURANT})
@@ -184,7 +184,7 @@ OF_FOODS = frozenset({Operation.DEACTIVATE_FOOD, Operation.ACTIVATE_FOOD})
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A scenario's orders, and since when it is looked at: by the database's clock and by the ledger's lines."""
+    """A scenario's orders, and its beginning: by the database's clock, and as a position in the ledger of calls."""
 
     letters: Mapping[str, str]  # by payment_key
     begun: datetime
@@ -198,7 +198,7 @@ class Window:
 
 
 def open_window(connection: Connection, world: World) -> Window:
-    """From this moment on, without an order yet."""
+    """A window that begins now, without orders."""
     last = [
         connection.execute(select(c).order_by(c.desc()).limit(1)).scalar() or 0 for c in (writes.c.id, actions.c.id)
     ]
@@ -207,7 +207,7 @@ def open_window(connection: Connection, world: World) -> Window:
 
 
 def read(connection: Connection, window: Window) -> tuple[tuple[Order, ...], tuple[Note, ...], tuple[Row, ...]]:
-    """The orders as they stand, and what was written about them since."""
+    """The orders at this moment, the notes since the window began, and the outbox rows."""
     written = _notes(connection, window)
     taken = {note.letter: note.at_s for note in reversed(written) if note.column == "pos_revision"}
     found = connection.execute(select(orders).where(orders.c.payment_key.in_(window.letters))).mappings()
@@ -231,7 +231,7 @@ def _order(letter: str, row: RowMapping | None, taken: Mapping[str, float], wind
 
 def _notes(connection: Connection, window: Window) -> list[Note]:
     found = connection.execute(select(writes).where(writes.c.id > window.first_note).order_by(writes.c.id)).mappings()
-    # A till may still have to do with an earlier scenario's orders: that is not this one's.
+    # The till may still write to orders of earlier scenarios. Such notes do not belong to this one.
     return [_as_seen(row, window) for row in found if row["tbl"] != orders.name or row["row_key"] in window.letters]
 
 
@@ -248,7 +248,7 @@ def _as_seen(row: RowMapping, window: Window) -> Note:
 
 
 def all_notes(connection: Connection) -> tuple[Note, ...]:
-    """Everything that was noted since these tables were made."""
+    """All notes since the tables were created."""
     window = Window({}, SINCE_BEGINNING, 0, 0, 0)
     found = connection.execute(select(writes).order_by(writes.c.id)).mappings()
     return tuple(_as_seen(row, window) for row in found)
@@ -268,7 +268,7 @@ def _rows(connection: Connection, window: Window) -> list[Row]:
 
 
 def calls(world: World, window: Window) -> tuple[Call, ...]:
-    """What reached the platform since, of what a till asks for."""
+    """The calls since the window began that carry out a till's actions."""
     return tuple(
         Call(
             operation=call.operation,

@@ -33,10 +33,10 @@ OURS = "delivery_"
 
 
 class State:
-    """What is kept after each scenario, so that a kill loses one at most: the terms, how often each began, the results."""
+    """The file with terms, starts and results, written after each scenario: an interruption loses at most one."""
 
     def __init__(self, folder: Path, terms: dict[str, Any]) -> None:
-        """Go on where the file says, or begin. Raises ConfigError when it is about something else."""
+        """Continue from the file, or begin. Raises ConfigError if the file has other terms."""
         folder.mkdir(parents=True, exist_ok=True)
         self._file = folder / STATE
         self.is_new = not self._file.exists()
@@ -48,24 +48,24 @@ class State:
 
     @property
     def results(self) -> dict[str, Result]:
-        """By the scenario's name."""
+        """The results by the name of the scenario."""
         found: dict[str, Result] = self._kept["results"]
         return found
 
     def begin(self, name: str) -> int:
-        """A scenario begins; return how often it had begun before."""
+        """Note the start of a scenario, and return how often it was started before."""
         before: int = self._kept["begun"].get(name, 0)
         self._kept["begun"][name] = before + 1
         self.write()
         return before
 
     def end(self, name: str, result: Result) -> None:
-        """A scenario has ended."""
+        """Store the result of a scenario."""
         self.results[name] = result
         self.write()
 
     def write(self) -> None:
-        """All at once, or not at all."""
+        """Write the file atomically."""
         fresh = self._file.with_suffix(".new")
         with fresh.open("w", encoding="utf-8") as out:
             json.dump(self._kept, out, ensure_ascii=False, indent=1)
@@ -76,7 +76,7 @@ class State:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What the command asks for."""
+    """The options of the command."""
 
     till: str
     folder: Path
@@ -85,21 +85,21 @@ class Wanted:
     only: Sequence[str] = ()
     operator: Operator
     tell: Callable[[str], None]
-    start: str = ""  # the command that starts the till; empty: a person does
+    start: str = ""  # the command that starts the till; empty: a person starts it
 
     @property
     def scenarios(self) -> tuple[Scenario, ...]:
-        """Those to play, in the order of the table."""
+        """The scenarios to play, in the order of the table."""
         return tuple(one for one in SCENARIOS if not self.only or one.name in self.only)
 
     @property
     def kept(self) -> dict[str, object]:
-        """What must be the same when it goes on, and what the report names."""
+        """The terms, which must be equal when a certificate is continued. The report names them."""
         return {"till": self.till, "database": make_url(self.url).get_backend_name(), **asdict(self.terms)}
 
 
 def certify(wanted: Wanted) -> bool:
-    """Play what has not been played, and write the report. True: nothing failed."""
+    """Play the scenarios without a result, and write the report. True if none failed."""
     state = State(wanted.folder, wanted.kept)
     missing = [one for one in wanted.scenarios if one.name not in state.results]
     if missing:
@@ -118,8 +118,11 @@ def certify(wanted: Wanted) -> bool:
 
 @contextmanager
 def _database(url: str, state: State) -> Iterator[Database]:
-    """The till's database with our tables, and notes of what others write there. Raises ConfigError, StoreError."""
-    open_database(url, accept_unsafe_durability=True, inline=True).close()  # raises what is wrong with it, in words
+    """The till's database with our tables, and with triggers that record others' writes.
+
+    Raises ConfigError and StoreError.
+    """
+    open_database(url, accept_unsafe_durability=True, inline=True).close()  # raises an error with a remedy
     database = Database(url, accept_unsafe_durability=True, inline=True)
     notes.mark(database.engine)
     try:
@@ -157,7 +160,7 @@ def _play(wanted: Wanted, state: State, missing: list[Scenario], database: Datab
 
 
 def _await_first_sign(wanted: Wanted, state: State, bench: Bench) -> None:
-    """Say what the till needs, and wait until it writes something: an order is there to be taken over."""
+    """Print what the till needs, and place an order. Wait until the till writes something."""
     where = sqlite_file(wanted.url) or without_password(wanted.url)
     wanted.tell(say("certify.starts_your_till" if bench.till else "certify.start_your_till", where=where))
     if bench.till:

@@ -22,20 +22,20 @@ FOOD = 1009
 MANY = 40
 LETTERS = "Şu çiğ köfteyi ığdır usulü, ÖÇŞĞÜİ'siz yapın 🌶️👶"
 LONG = " ".join(f"{number}. söz" for number in range(1, 251))
-CHANGE_S = 120.0  # within which a cancellation, or a change, is noted
+CHANGE_S = 120.0  # the time limit to confirm a cancellation or a change
 DEAD_S = 120.0
 AWAY_S = 60.0
-AFTERWARDS_S = 30.0  # in which a till might still do what it should not
+AFTERWARDS_S = 30.0  # how long to wait for writes that the till should not make
 
 
 def take_over(driver: Driver) -> None:
-    """One order."""
+    """Place one order."""
     driver.order()
     driver.until_taken()
 
 
 def three(driver: Driver) -> None:
-    """Three, one after the other."""
+    """Place three orders, one after another."""
     for _ in range(3):
         driver.order()
         driver.until_visible()
@@ -43,7 +43,7 @@ def three(driver: Driver) -> None:
 
 
 def accepted(driver: Driver, **changes: object) -> str:
-    """One that is accepted, and whose changes are noted. Its letter."""
+    """Place an order, have it accepted, and wait until the till confirms the change. Returns its letter."""
     letter = driver.order(**changes)
     if driver.until_taken():
         driver.accept(letter)
@@ -52,19 +52,19 @@ def accepted(driver: Driver, **changes: object) -> str:
 
 
 def on_the_way(driver: Driver) -> None:
-    """Accept one, and send it out."""
+    """Accept an order, and send it out."""
     driver.act("on_the_way", accepted(driver))
 
 
 def complete(driver: Driver) -> None:
-    """The whole life of an order."""
+    """Accept an order, send it out, and complete it."""
     letter = accepted(driver)
     if driver.act("on_the_way", letter):
         driver.act("complete", letter)
 
 
 def cancel(driver: Driver) -> None:
-    """The cashier cancels."""
+    """The cashier cancels an accepted order."""
     driver.act("cancel", accepted(driver), str(ADDRESS_NOT_FOUND))
 
 
@@ -72,7 +72,7 @@ def cancel(driver: Driver) -> None:
 
 
 def cancelled_before(driver: Driver) -> None:
-    """It arrives as one that is cancelled already."""
+    """An order is already cancelled when it arrives."""
     with driver.world.lock:
         driver.world.cancel_by_customer(driver.key(driver.order()))
     driver.until_visible()
@@ -80,7 +80,7 @@ def cancelled_before(driver: Driver) -> None:
 
 
 def cancelled_after(driver: Driver) -> None:
-    """The kitchen is at it."""
+    """The customer cancels an order that the kitchen is cooking."""
     key = driver.key(letter := accepted(driver))
     before = len(driver.papers(letter))
     driver.until_changed(letter, lambda: driver.world.cancel_by_customer(key), CHANGE_S)
@@ -96,7 +96,7 @@ def cancelled_after(driver: Driver) -> None:
 
 
 def contents_changed(driver: Driver) -> None:
-    """A soup comes with it."""
+    """The customer adds a soup to an accepted order."""
     key = driver.key(letter := accepted(driver))
     driver.until_changed(letter, lambda: change_line(driver.world, key, SOUP, price=95 * CENT * 100), CHANGE_S)
     if "changed" in driver.marks:
@@ -107,7 +107,7 @@ def contents_changed(driver: Driver) -> None:
 
 
 def scheduled(driver: Driver) -> None:
-    """For tomorrow."""
+    """An order is scheduled for tomorrow."""
     at = _tomorrow(driver)
     letter = driver.order(scheduled_date=at.strftime(TIME_FORMAT))
     driver.until_taken()
@@ -115,26 +115,26 @@ def scheduled(driver: Driver) -> None:
 
 
 def pickup(driver: Driver) -> None:
-    """The customer fetches it."""
+    """The customer picks the order up."""
     accepted(driver, courier_type="come_get", shipping_method="pickup")
     driver.wait(AFTERWARDS_S)
 
 
 def platform_courier(driver: Driver) -> None:
-    """Somebody else brings it."""
+    """The marketplace's courier delivers the order."""
     accepted(driver, courier_type="platform_courier")
     driver.wait(AFTERWARDS_S)
 
 
 def unknown_payment(driver: Driver) -> None:
-    """Nobody knows what to collect."""
+    """The payment method is unknown, and so is the amount to collect."""
     letter = driver.order(payment_method="Hediye Çeki")
     if driver.until_taken():
         driver.ask("collect", letter, "collect_asks", lambda output: output.strip() == "ask", shown=_beside("ask"))
 
 
 def prepaid(driver: Driver) -> None:
-    """Nothing is collected."""
+    """The order is paid: nothing is collected."""
     letter = driver.order(payment_method=driver.world.payment_names()["CREDIT_CARD"])
     if driver.until_taken():
         driver.ask("collect", letter, "collect_nothing", _is_nothing, shown=_beside("0.00"))
@@ -145,7 +145,7 @@ def _is_nothing(output: str) -> bool:
 
 
 def _beside(wanted: str) -> Callable[[str], Fact]:
-    """What was wanted and what was printed, where that is an amount: whatever else it is may be a customer's."""
+    """The expected amount and the printed one. Other output is not shown, because it may be a customer's."""
 
     def shown(output: str) -> Fact:
         printed = output.strip()
@@ -155,28 +155,28 @@ def _beside(wanted: str) -> Callable[[str], Fact]:
 
 
 def problem(driver: Driver) -> None:
-    """A person must decide."""
+    """The order has a problem that a person must decide."""
     letter = driver.order(order_tip="?")
     if driver.until_taken():
         driver.ask("ticket", letter, "ticket_problem", None)
 
 
 def letters(driver: Driver) -> None:
-    """Whatever a customer can type."""
+    """The note has unusual characters."""
     letter = driver.order(note=LETTERS)
     if driver.until_taken():
         driver.reads(letter, "ticket_note", LETTERS)
 
 
 def long_note(driver: Driver) -> None:
-    """As long as a customer can type."""
+    """The note is as long as possible."""
     letter = driver.order(note=LONG)
     if driver.until_taken():
         driver.reads(letter, "ticket_long", LONG)
 
 
 def forty(driver: Driver) -> None:
-    """All at once."""
+    """Forty orders arrive at once."""
     driver.within_s *= 6
     for _ in range(MANY):
         driver.order()
@@ -188,7 +188,7 @@ def forty(driver: Driver) -> None:
 
 
 def refused(driver: Driver) -> None:
-    """The platform does not take the acceptance."""
+    """The marketplace refuses the accept."""
     letter = driver.order()
     key = driver.key(letter)
     driver.world.faults.add(Fault.error(Operation.ACCEPT, 422, MISSING_FIELD, argument=key, times=None))
@@ -198,7 +198,7 @@ def refused(driver: Driver) -> None:
 
 
 def doubled(driver: Driver) -> None:
-    """The same button, twice."""
+    """The operator requests the same action twice."""
     letter = accepted(driver)
     if driver.do("on_the_way", letter, words="on_the_way_twice") and not driver.operator.by_person:
         driver.do("on_the_way", letter)
@@ -207,7 +207,7 @@ def doubled(driver: Driver) -> None:
 
 
 def line_dead(driver: Driver) -> None:
-    """What is asked for meanwhile waits."""
+    """An action waits while the network line is down."""
     letter = accepted(driver)
     _cut(driver)
     driver.begin("on_the_way", letter)
@@ -241,7 +241,7 @@ def _cut(driver: Driver) -> None:
 
 
 def restarted(driver: Driver) -> None:
-    """Between two orders."""
+    """The till is restarted between two orders."""
     accepted(driver)
     driver.setup.stop()
     driver.setup.start()
@@ -251,7 +251,7 @@ def restarted(driver: Driver) -> None:
 
 
 def daemon_dead(driver: Driver) -> None:
-    """What is asked for meanwhile is carried out afterwards."""
+    """An action that is requested while the daemon is down is sent after its restart."""
     letter = accepted(driver)
     driver.setup.stop()
     driver.do("on_the_way", letter)
@@ -266,19 +266,19 @@ def daemon_dead(driver: Driver) -> None:
 
 
 def sold_out(driver: Driver) -> None:
-    """A food goes off the menu, and on again."""
+    """A food is deactivated, and activated again."""
     driver.act("food_off", "", str(FOOD), KADIKOY)
     driver.act("food_on", "", str(FOOD), KADIKOY)
 
 
 def closed(driver: Driver) -> None:
-    """The restaurant closes, and opens again."""
+    """The restaurant is closed, and opened again."""
     driver.act("close", "", KADIKOY)
     driver.act("open", "", KADIKOY)
 
 
 def all_that_was_written(driver: Driver) -> None:
-    """One order more, and everything that was noted in this database."""
+    """One more order; all notes in this database are judged."""
     accepted(driver)
     driver.looks_at_all = True
 
@@ -286,23 +286,23 @@ def all_that_was_written(driver: Driver) -> None:
 FEW = 5
 HOLD_S = 1.5
 FIRST_S = 0.3
-AT_ONCE_S = 0.3  # so soon after the lock writes only who waited for it
+AT_ONCE_S = 0.3  # a write so soon after the release shows that the till waited for the lock
 TRIES = 6
 TURNS = 3
-LONGEST_HOLD_S = 4.0  # a till is asked to wait for five
+LONGEST_HOLD_S = 4.0  # tills should wait for five
 MARGIN_S = 0.5
-COOLDOWN_S = 1.0  # at most
-LOCKED_S = 2.5  # a lock of two seconds cannot be seen in less, whatever the pace
+COOLDOWN_S = 1.0  # the longest cooldown
+LOCKED_S = 2.5  # at any pace, because a lock of two seconds takes so long to be measured
 
 
 def others_write(driver: Driver) -> None:
-    """Another program writes all the time."""
+    """Another program writes constantly."""
     with noise(driver.database):
         for _ in range(FEW):
             driver.order()
         driver.until_taken()
         driver.until_ended()
-    if driver.database.engine.dialect.name != "sqlite":  # a server lets everybody wait
+    if driver.database.engine.dialect.name != "sqlite":  # on a server every writer waits
         return
     hold_s = max(_delay_s(driver) for _ in range(TURNS)) + MARGIN_S
     driver.marks |= {"waited": 0, "gave_up": 0}
@@ -312,7 +312,7 @@ def others_write(driver: Driver) -> None:
 
 
 def _delay_s(driver: Driver) -> float:
-    """How long an order waits at most: the till has just looked, and a poll may bring it a second later."""
+    """The longest time until the till takes an order over: its delay for this order, and a cooldown."""
     letter = driver.order()
     driver.until_taken()
     order = driver.observe().order(letter)
@@ -322,22 +322,22 @@ def _delay_s(driver: Driver) -> float:
 
 
 def _is_met(driver: Driver, hold_s: float) -> bool:
-    """Hold the lock for longer than the till takes to poll again: does it write as soon as that is given back?"""
+    """Hold the lock for longer than the till's poll interval, and note whether the till writes at its release."""
     letter = driver.order()
     driver.until_visible()
     Held(driver.database, driver.key(letter)).hold(hold_s)
     released = driver.now_s()
     driver.until_taken()
     taken = driver.observe().order(letter).taken_s
-    if taken is None:  # for that there is another criterion
+    if taken is None:  # another criterion judges this
         return False
-    if taken > released - hold_s / 2:  # else it was quicker than the lock
+    if taken > released - hold_s / 2:  # otherwise it wrote before the lock was held
         driver.marks["waited" if taken - released < AT_ONCE_S else "gave_up"] += 1
     return True
 
 
 def lock(driver: Driver) -> None:
-    """How long does it keep others waiting?"""
+    """Measure the till's longest lock."""
     with probed(driver.database) as probe:
         accepted(driver)
         driver.pause(LOCKED_S)
@@ -346,10 +346,10 @@ def lock(driver: Driver) -> None:
 
 
 def revision_read(driver: Driver) -> None:
-    """A new revision comes while the till waits to write the one that it has read.
+    """A new revision is written while the till waits to write the one that it has read.
 
-    A till polls now and then, and must poll while the lock is held. So the first try shows how long after its last
-    note the till polls, and from then on that moment lies in the middle of the hold.
+    This needs a poll of the till while the lock is held. The first try measures how long after its last note the till
+    polls. Later tries place this moment in the middle of the hold.
     """
     letter = accepted(driver)
     held = Held(driver.database, driver.key(letter))

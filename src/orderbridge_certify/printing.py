@@ -9,13 +9,16 @@ from orderbridge_certify.setup import Started
 from orderbridge_sandbox.rules import CONFIRMED
 
 FEW, MANY = 3, 20
-AT_PRINTER_S = 3.0  # a till that polls every two seconds has come to its printer
-PAPER_S = 150.0  # within which all is on paper: a till may leave what it has begun alone for a minute
-SECOND_COPY_S = 90.0  # within which a second copy comes, if one does
+AT_PRINTER_S = 3.0  # after this, a till that polls every two seconds is printing
+PAPER_S = 150.0  # the time limit for all papers; a till may wait a minute before it repeats an unfinished one
+SECOND_COPY_S = 90.0  # the time limit for a second copy
 
 
 def killed(driver: Driver) -> None:
-    """Before a paper is out; when one is and the till does not know; and so that its customer cancels meanwhile."""
+    """Kill the till three times: before a paper is printed, before the till notes a printed one, and so again.
+
+    The third time, customers cancel the printed orders before the till starts again.
+    """
     if (till := _printing(driver)) is None:
         return
     words = _jam(driver, till, FEW)
@@ -32,7 +35,7 @@ def killed(driver: Driver) -> None:
     for letter in out:
         _cancel(driver, letter)
     till.start()
-    words |= last | _place(driver, MANY)  # what a killed till has left running prints these a second time
+    words |= last | _place(driver, MANY)  # a process that a killed till left running would print these twice
     _await_papers(driver, till, words)
     driver.until(lambda _: not _unstopped(driver, till, out), PAPER_S)
     till.until_quiet()
@@ -42,7 +45,7 @@ def killed(driver: Driver) -> None:
 
 
 def two_at_once(driver: Driver) -> None:
-    """Both have read which papers wait before either has printed one."""
+    """Two tills read which papers are to be printed before either has printed one."""
     if (till := _printing(driver)) is None:
         return
     till.start()
@@ -57,13 +60,13 @@ def two_at_once(driver: Driver) -> None:
 
 
 def _printing(driver: Driver) -> Started | None:
-    """The till, where certify started it and it prints on its standard output: the first order is on paper by now."""
+    """The till, if certify started it and it has printed the first order on its standard output; else None."""
     till = driver.till
     return till if till and driver.until(lambda _: bool(till.printed), driver.within_s) else None
 
 
 def _jam(driver: Driver, till: Started, count: int) -> dict[str, str]:
-    """Orders whose papers wait for a printer that takes nothing. Their words, by letter."""
+    """Jam the printer and place orders, whose papers then wait. Returns the words in their notes by letter."""
     till.until_quiet()
     till.jam()
     words = _place(driver, count)
@@ -73,7 +76,7 @@ def _jam(driver: Driver, till: Started, count: int) -> dict[str, str]:
 
 
 def _place(driver: Driver, count: int) -> dict[str, str]:
-    """Accepted already, so that a till whose screen is its printer's paper has nothing else to say."""
+    """Place accepted orders, so that a till that prints all its output has nothing else to print."""
     words = (driver.word() for _ in range(count))
     return {driver.order(note=word, status_id=CONFIRMED): word for word in words}
 
@@ -83,7 +86,7 @@ def _await_papers(driver: Driver, till: Started, words: dict[str, str]) -> None:
 
 
 def _kill_when_out(driver: Driver, till: Started, words: dict[str, str]) -> list[str]:
-    """Which orders came on paper meanwhile. On SQLite the lock is held, so that the till cannot note it."""
+    """Let the till print, kill it, and return the printed orders. On SQLite a lock prevents it from noting them."""
     before = {letter for letter, word in words.items() if till.papers(word)}
 
     def drain(_: object) -> None:
@@ -93,7 +96,7 @@ def _kill_when_out(driver: Driver, till: Started, words: dict[str, str]) -> list
 
     try:
         driver.database.write_now(drain)
-    except DBAPIError:  # the till itself holds it: another scenario tells of that
+    except DBAPIError:  # the till itself holds the lock, which another scenario judges
         till.kill()
     return [letter for letter, word in words.items() if letter not in before and till.papers(word)]
 
@@ -118,7 +121,7 @@ def _names(driver: Driver, letter: str) -> tuple[str, ...]:
 
 
 def _note(driver: Driver, till: Started, words: dict[str, str]) -> None:
-    """How many orders are on no paper, and how many on a second one that does not say so."""
+    """Count the orders without a paper, and those with a second copy that is not marked as one."""
     papers = {letter: till.papers(word) for letter, word in words.items()}
     driver.marks |= {
         "orders": len(papers),

@@ -15,11 +15,11 @@ from orderbridge_certify.seen import Verdict
 FILES = ("report.json", "report.junit.xml", "report.html")
 
 Report = dict[str, Any]
-Result = dict[str, Any]  # of a scenario, as JSON: verdict, took_s and the criteria
+Result = dict[str, Any]  # the result of a scenario as JSON: verdict, took_s and the criteria
 
 
 def made(terms: Mapping[str, Any], results: Mapping[str, Result]) -> Report:
-    """All that the three files say."""
+    """The contents of the three files."""
     scenarios = [_scenario(name, result) for name, result in results.items()]
     counted = Counter(one["verdict"] for scenario in scenarios for one in scenario["criteria"])
     return {
@@ -49,7 +49,7 @@ def _scenario(name: str, result: Result) -> Report:
 
 
 def write(report: Report, folder: Path) -> None:
-    """The three files, each whole or as it was."""
+    """Write the three files, each atomically."""
     texts = (json.dumps(report, ensure_ascii=False, indent=2) + "\n", _junit(report), _html(report))
     for name, written in zip(FILES, texts, strict=True):
         fresh = folder / f"{name}.new"

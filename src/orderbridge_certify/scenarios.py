@@ -12,11 +12,11 @@ from orderbridge_certify.seen import ACTIONS, Judge, Judged, Seen
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """One of them: its name, how it is played, and its criteria by name."""
+    """A scenario: its name, its play, and its criteria by name."""
 
     name: str
     play: Callable[[Driver], object]
-    # Judged where the orders were taken over: else the till can do nothing with them, and `takes_over` says so.
+    # Judged only if the orders were taken over; otherwise the till could do nothing, and `takes_over` reports it.
     criteria: Mapping[str, Judge] = field(default_factory=dict)
     always: Mapping[str, Judge] = field(default_factory=dict)
 
@@ -34,11 +34,11 @@ class Scenario:
 
 
 def _asked(verb: str) -> dict[str, Judge]:
-    """Asked for once, and carried out."""
+    """The criteria that an action was requested once, and is done."""
     return {f"one_{verb}": asked_for(verb), f"{verb}_sent": carried_out(ACTIONS.get(verb, verb))}
 
 
-FIRST: Final = "takes_over"  # a till that fails here can show nothing else
+FIRST: Final = "takes_over"  # if a till fails this one, no other can be judged
 
 TAKEN = {"taken_over": taken_over}
 TAKEN_ONCE = {"taken_once": judging.taken_once}

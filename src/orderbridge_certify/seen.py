@@ -9,7 +9,7 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Any
 
-# What the operator is asked, where the action has another name.
+# Verbs of the operator whose action has another name.
 ACTIONS = {
     "food_on": "activate_food",
     "food_off": "deactivate_food",
@@ -20,7 +20,7 @@ FINAL = frozenset({"done", "refused", "failed", "expired", "superseded", "withdr
 
 
 class Verdict(StrEnum):
-    """Of a criterion, and of a scenario."""
+    """The verdict on a criterion or a scenario."""
 
     PASS = "PASS"  # noqa: S105 - no password
     FAIL = "FAIL"
@@ -30,10 +30,10 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """How an order stands at the end of the scenario."""
+    """The state of an order at the end of the scenario."""
 
     letter: str
-    visible_s: float | None = None  # since when a till can see it; None: it has not arrived
+    visible_s: float | None = None  # when a till can first see it; None: it has not arrived
     taken_s: float | None = None  # when pos_revision left 0
     revision: int = 0
     pos_revision: int = 0
@@ -45,20 +45,20 @@ class Order:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Note:
-    """One write into the tables that is not the daemon's."""
+    """A write to the tables by another program than the daemon."""
 
     what: str  # insert, update or delete
     table: str
     column: str = ""
     letter: str = ""
-    value: int | None = None  # of pos_revision alone
-    revision: int | None = None  # that the order had when it was written
+    value: int | None = None  # only for pos_revision
+    revision: int | None = None  # the order's revision at that time
     at_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One row of the outbox."""
+    """A row of the outbox."""
 
     action: str
     letter: str = ""
@@ -72,7 +72,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """One call that reached the platform."""
+    """A call that reached the simulated marketplace."""
 
     operation: str
     letter: str = ""
@@ -82,21 +82,21 @@ class Call:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What the operator did, or what a person answered."""
+    """The result of a request to the operator, or a person's answer."""
 
     verb: str
     letter: str = ""
     able: bool = True  # False: the operator cannot do it
     by_person: bool = False
-    holds: bool | None = None  # of a question: whether it is as it should be
-    needs_person: bool = False  # an operator that is no person: this is for eyes
-    # What a report may show of it where it does not hold: certify's own words, amounts and numbers.
+    holds: bool | None = None  # for a question: whether the output is right
+    needs_person: bool = False  # only a person could have answered, and the operator is none
+    # What a report may show of a wrong answer: only certify's own words, amounts and numbers.
     shown: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """All of it."""
+    """All recorded facts of a scenario."""
 
     within_s: float = 10.0
     orders: tuple[Order, ...] = ()
@@ -104,22 +104,22 @@ class Seen:
     rows: tuple[Row, ...] = ()
     calls: tuple[Call, ...] = ()
     answers: tuple[Answer, ...] = ()
-    marks: Mapping[str, float] = field(default_factory=dict)  # moments, and measures, that the scenario itself noted
+    marks: Mapping[str, float] = field(default_factory=dict)  # times and values that the play recorded
 
     def order(self, letter: str) -> Order:
-        """The order of that letter."""
+        """The order with this letter."""
         return next(one for one in self.orders if one.letter == letter)
 
     def rows_of(self, action: str, letter: str = "") -> tuple[Row, ...]:
-        """The rows that ask for it, of one order if named."""
+        """The rows of this action, only of one order if its letter is given."""
         return tuple(row for row in self.rows if row.action == action and letter in ("", row.letter))
 
     def calls_of(self, operation: str) -> tuple[Call, ...]:
-        """The calls of it."""
+        """The calls of this operation."""
         return tuple(call for call in self.calls if call.operation == operation)
 
     def answers_to(self, verb: str) -> tuple[Answer, ...]:
-        """What came of asking for it."""
+        """The answers to requests with this verb."""
         return tuple(one for one in self.answers if one.verb == verb)
 
 
@@ -128,7 +128,7 @@ Fact = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A criterion's verdict, why (a key of the words `certify.why`), and the rows and calls that show it."""
+    """The verdict of a criterion, its reason (a key of `certify.why`), and the facts that show it."""
 
     verdict: Verdict
     why: str = ""
@@ -139,9 +139,9 @@ Judge = Callable[[Seen], Judged]
 
 
 def fact(one: Order | Note | Row | Call) -> Fact:
-    """What a report shows of it; nothing that is empty."""
+    """The fields that a report shows, without empty ones."""
     names = {
-        Order: ("letter", "visible_s", "taken_s"),  # its status may be on the move: another one in each run
+        Order: ("letter", "visible_s", "taken_s"),  # without the status, which may differ in each run
         Note: ("what", "table", "letter", "column", "value", "revision", "at_s"),
         Row: ("letter", "action", "state", "error_code", "preparing_time", "reason_id", "food_id", "at_s"),
         Call: ("letter", "operation", "http_status", "at_s"),
@@ -151,7 +151,7 @@ def fact(one: Order | Note | Row | Call) -> Fact:
 
 
 def facts(*ones: Order | Note | Row | Call) -> tuple[Fact, ...]:
-    """In an order that does not hang on the moments, so that the same run gives the same report."""
+    """The facts, sorted independently of times, so that equal runs give equal reports."""
     return tuple(sorted((fact(one) for one in ones), key=_without_times))
 
 
@@ -160,7 +160,7 @@ def _without_times(shown: Fact) -> str:
 
 
 def worst(verdicts: list[Verdict]) -> Verdict:
-    """Of a scenario, by its criteria: a FAIL before all else, then what a person answered, then what was not seen."""
+    """The verdict of a scenario from those of its criteria: FAIL first, then a person's, then "not seen"."""
     for verdict in (Verdict.FAIL, Verdict.BY_A_PERSON, Verdict.PASS):
         if verdict in verdicts:
             return verdict

@@ -39,7 +39,7 @@ journal = "off"
 
 
 class Setup:
-    """What a till has around it."""
+    """The sandbox and the daemon that a till works with."""
 
     def __init__(self, sandbox: Sandbox, settings: config.Settings) -> None:
         self.world = sandbox.world
@@ -51,7 +51,7 @@ class Setup:
         self._failure: BaseException | None = None
 
     def start(self) -> None:
-        """A daemon, in a thread and a loop of its own; it polls at once."""
+        """Start a daemon in its own thread and event loop. It polls at once."""
         begun = threading.Event()
         self._thread = threading.Thread(target=self._run, args=(begun,), name="daemon", daemon=True)
         self._thread.start()
@@ -59,7 +59,7 @@ class Setup:
         self.check()
 
     def stop(self) -> None:
-        """End it in order; nothing is polled, nothing is sent."""
+        """Stop the daemon cleanly. After that nothing is polled or sent."""
         if self._thread is not None and self._loop is not None and self._daemon is not None:
             if self._thread.is_alive():
                 self._loop.call_soon_threadsafe(self._daemon.stop)
@@ -67,16 +67,16 @@ class Setup:
         self._thread = None
 
     def check(self) -> None:
-        """Raise StoreError when the daemon has ended by itself."""
+        """Raise StoreError if the daemon has ended by itself."""
         if self._thread is not None and not self._thread.is_alive() and self._failure is not None:
             raise StoreError("certify.daemon_ended", error=type(self._failure).__name__) from self._failure
 
     def line(self, line: Line) -> None:
-        """Make the line bad, or good again."""
+        """Set the state of the network line."""
         self.world.set_options(line=line, line_seconds=0.0)
 
     def until_line(self, line: Line) -> None:
-        """Until the sandbox plays it."""
+        """Wait until the sandbox has this state."""
         self.world.wait_for(lambda: self._sandbox.line is line, timeout=START_S)
 
     def _run(self, begun: threading.Event) -> None:
@@ -99,7 +99,7 @@ class Setup:
 
 @contextmanager
 def running(database: str, *, seed: int, pace: float) -> Iterator[Setup]:
-    """Sandbox and daemon, until the end of the block."""
+    """Run the sandbox and the daemon during the block."""
     cooldown = max(LEAST_COOLDOWN_S, min(1.0, pace))
     options = Options(cooldown_seconds=cooldown, changed_are_listed_again=True)
     world = World.default(seed=seed, options=options, tell=lambda _: None)
@@ -116,25 +116,25 @@ def running(database: str, *, seed: int, pace: float) -> Iterator[Setup]:
 
 
 LOG = "till.log"
-# What certify writes into an order's note, so that a paper of the order is known by it.
+# A word that certify writes in an order's note, to recognize the order's papers.
 WORD = re.compile(r"certify-[0-9a-f]{8}")
 COPY = re.compile("copy|nüsha", re.IGNORECASE)
 EMPTY_LINES = re.compile(r"\n{2,}")
-STOP_WITHIN = 200  # letters between the word STOP and the order's number or reference
+STOP_WITHIN = 200  # characters between the word STOP and the order's number or reference
 CHUNK = 65_536
 QUIET_S = 0.5
 LONGEST_QUIET_S = 10.0
 
 
 class Printer:
-    """One process and what it has printed. While the printer is jammed the till stands at its next paper."""
+    """A till's process, and what it has printed. While the printer is jammed, the till blocks at its next paper."""
 
     def __init__(self, command: list[str], log: Path) -> None:
         self.text = ""
         self._flows, self._stands = threading.Event(), threading.Event()
         self._flows.set()
         out, into = os.pipe()
-        # A description of its own: that the till's end does not block would be an error to the till.
+        # A separate open file: a non-blocking end shared with the till would give it errors.
         self._filler = os.open(f"/proc/self/fd/{into}", os.O_WRONLY | os.O_NONBLOCK)
         try:
             with log.open("ab") as errors:
@@ -148,7 +148,7 @@ class Printer:
         threading.Thread(target=self._read, args=(out,), name="printer", daemon=True).start()
 
     def jam(self) -> None:
-        """Take nothing more, and fill the pipe with empty lines."""
+        """Stop reading, and fill the pipe with empty lines."""
         self._stands.clear()
         self._flows.clear()
         self._fill(1)
@@ -158,7 +158,7 @@ class Printer:
                 pass
 
     def flow(self) -> None:
-        """Take what it prints."""
+        """Read what the till prints."""
         self._flows.set()
 
     def _fill(self, size: int) -> bool:
@@ -177,42 +177,42 @@ class Printer:
 
 
 class Started:
-    """The tills that `--start` has started."""
+    """The tills that were started with `--start`."""
 
     def __init__(self, command: str, folder: Path) -> None:
         self._command, self._log = shlex.split(command), folder / LOG
         self._printers: list[Printer] = []
 
     def start(self) -> None:
-        """One more."""
+        """Start one more till."""
         self._printers.append(Printer(self._command, self._log))
 
     def jam(self) -> None:
-        """Every printer stands still."""
+        """Jam every printer."""
         for printer in self._printers:
             printer.jam()
 
     def flow(self) -> None:
-        """No printer is jammed any more."""
+        """End the jam of every printer."""
         for printer in self._printers:
             printer.flow()
 
     def until_quiet(self) -> None:
-        """Until nothing more is printed."""
+        """Wait until nothing more is printed."""
         clock = SystemClock()
         over, before = clock.monotonic() + LONGEST_QUIET_S, None
         while before != (before := self.printed) and clock.monotonic() < over:
             threading.Event().wait(QUIET_S)
 
     def kill(self) -> None:
-        """Kill what was started, as the kernel does; a process that it has started itself lives on."""
+        """Kill the tills' processes with SIGKILL, but not the processes that they started."""
         for printer in self._printers:
             printer.process.kill()
             printer.process.wait()
             printer.flow()
 
     def close(self) -> None:
-        """Kill all, with whatever they have started."""
+        """Kill the tills, and all processes that they started."""
         for printer in self._printers:
             with suppress(ProcessLookupError):
                 os.killpg(printer.process.pid, signal.SIGKILL)
@@ -220,11 +220,11 @@ class Started:
 
     @property
     def printed(self) -> str:
-        """All of it."""
+        """All that the tills have printed."""
         return "\n".join(printer.text for printer in self._printers).strip()
 
     def papers(self, word: str) -> list[bool]:
-        """For each paper with this word, whether it says above it that it may be a second copy."""
+        """For each paper with this word, whether a line above it marks it as a possible second copy."""
         found = []
         for printer in self._printers:
             text, begun = printer.text, 0
@@ -235,6 +235,6 @@ class Started:
         return found
 
     def stopped(self, names: tuple[str, ...]) -> bool:
-        """Whether a paper says STOP and one of the order's names below it."""
+        """Whether a paper has STOP, followed by one of the order's names."""
         named = "|".join(re.escape(name) for name in names if name)
         return re.search(rf"\bSTOP\b[\s\S]{{0,{STOP_WITHIN}}}?\b(?:{named})\b", self.printed) is not None
