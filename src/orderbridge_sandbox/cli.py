@@ -9,8 +9,8 @@ import click
 from orderbridge.extension import Extension
 from orderbridge.texts import SENTENCES, say, spoken
 
-SENTENCES.add("orderbridge_sandbox")  # not in the package itself: it knows nothing of the daemon
-SHORT = {"cooldown": "cooldown_seconds"}  # an option's name that is not its switch's
+SENTENCES.add("orderbridge_sandbox")  # here, because the package itself imports nothing of the daemon
+SHORT = {"cooldown": "cooldown_seconds"}  # options whose names differ from their switches
 
 
 @click.command()
@@ -85,7 +85,7 @@ def sandbox(
         options = Options().changed(begin | settings_of(presets) | named | settings_from(settings))
     except BadOption as error:
         raise click.UsageError(str(error)) from error
-    if seed is None:  # else a database of yesterday would have yesterday's orders again
+    if seed is None:  # otherwise an existing database would get the same orders again
         seed = int(SystemClock().now().timestamp())
     world, host = World.default(seed=seed, options=options), host.strip("[]")
     try:
@@ -101,6 +101,6 @@ COMMANDS = (demo, sandbox)
 
 
 class SandboxCommands(Extension):
-    """It adds commands, and nothing else."""
+    """The extension, which only adds commands."""
 
     commands: ClassVar = {"demo": __name__, "sandbox": __name__}

@@ -19,7 +19,7 @@ from .state import Account, CallRecord, Food, Order, Restaurant, system_clock
 from .switches import unknown
 from .world import NotAllowed, World
 
-__all__ = ["COMMANDS"]  # whole once this file was imported
+__all__ = ["COMMANDS"]  # complete when this file is imported
 MOST_ORDERS_PER_CALL: Final = 1000
 OFF, ON = "INACTIVE", "ACTIVE"
 _SAMPLE: Final = draft_order(
@@ -33,7 +33,7 @@ _SAMPLE: Final = draft_order(
     ),
 )
 ORDER_FIELDS: Final = list(_SAMPLE)
-# What of a document is merged field by field.
+# The parts of a document that are merged field by field.
 INNER_FIELDS: Final = {name: list(_SAMPLE[name]) for name in ("customer", "address")}
 
 
@@ -42,7 +42,7 @@ class Unknown(LookupError):
 
 
 def _taken(what: str) -> BadRequest:
-    """Refuse a name, an id or a secret that another one has."""
+    """The error for a name, an id or a secret that is in use."""
     return BadRequest(what, 409)
 
 
@@ -72,7 +72,7 @@ def _food(world: World, food_id: int, menu: str | None) -> Food:
 
 
 def _check_fields(document: Mapping[str, Any], without: Iterable[str], *, unknown_fields: bool) -> None:
-    """Refuse a name that no order has, unless it is wanted."""
+    """Refuse names that no order has, unless `unknown_fields` permits them."""
     what = "field of an order"
     if not unknown_fields:
         check_names(what, document, ORDER_FIELDS)
@@ -82,7 +82,7 @@ def _check_fields(document: Mapping[str, Any], without: Iterable[str], *, unknow
     check_names(what, (path.partition(".")[0] for path in without), [*ORDER_FIELDS, *document])
 
 
-# ---- all of it -------------------------------------------------------------------------------------------------------
+# ---- the sandbox -----------------------------------------------------------------------------------------------------
 
 
 @command("GET", "/scenery")
@@ -207,7 +207,7 @@ def change_status(world: World, key: str, status_id: int, status_text: str | Non
 
 
 def status_of(world: World, restaurant_id: str) -> str:
-    """Return whether it is open, in the service's words."""
+    """Return whether the restaurant is open, as the marketplace writes it."""
     return "Open" if restaurant_id in world.open_restaurants else "Closed"
 
 

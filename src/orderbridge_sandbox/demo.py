@@ -25,8 +25,8 @@ COOLDOWN_S = 2.0
 BETWEEN_ORDERS_S = 1.5
 ROUND_S = 0.2
 LONGEST_S = 55.0
-CANCELLED = 3  # every third order is cancelled: a food is sold out
-READY_S = 2.0  # a demo's kitchen is quick
+CANCELLED = 3  # every third order is cancelled, because a food is sold out
+READY_S = 2.0  # preparation time in the demo
 TO_SEE = (
     "SELECT order_number, status, total, pos_reference FROM delivery_orders",
     "SELECT id, action, state, known_by FROM delivery_actions",
@@ -51,11 +51,11 @@ listen = ""
 
 
 def play(orders: int, database: Path, tell: Callable[[str], None] = print) -> int:
-    """Play that many orders through. Returns the exit code: 0 when every one of them came to its end."""
+    """Play that many orders. Returns the exit code: 0 if all of them ended."""
     logs.configure(level="warning", format="auto")
-    database.touch(NEW_FILE)  # before the till, which would open it to everybody
+    database.touch(NEW_FILE)  # before the till, which would create it readable by others
     with tempfile.TemporaryDirectory(prefix="orderbridge-demo-") as folder:
-        # A fresh seed: a second demo on the same file brings other orders.
+        # A new seed, so that a second demo on the same file has other orders.
         world = World.default(seed=int(SystemClock().now().timestamp()), options=Options(cooldown_seconds=COOLDOWN_S))
         with Sandbox(world, directory=Path(folder)) as sandbox:
             settings = settings_for(sandbox, f"sqlite:///{database.resolve().as_posix()}")
@@ -71,7 +71,7 @@ def settings_for(sandbox: Sandbox, url: str, more: str = "") -> config.Settings:
         base_url=sandbox.base_url,
         ca_file=sandbox.ca_file.as_posix(),
         cooldown=sandbox.world.options.cooldown_seconds,
-        database=json.dumps(url),  # a text of TOML, too
+        database=json.dumps(url),  # a JSON string is a TOML string, too
     )
     file.write_text(known + more, encoding="utf-8")
     return config.load(file, environ={})
@@ -126,13 +126,13 @@ class Till:
         self._printed = 0  # the last event that was printed
 
     def skip(self) -> None:
-        """What an earlier demo left in the file is no news."""
+        """Do not print events of an earlier demo."""
         if self._has_tables():
             (self._printed,) = self._sql("SELECT coalesce(max(id), 0) FROM delivery_order_events").fetchone()
             self._sql("UPDATE delivery_orders SET pos_revision = revision")
 
     def round(self) -> None:
-        """One round: print what is new, take orders over, move them on."""
+        """Do one round: print new events, take orders over, and request their next actions."""
         if self._has_tables():
             self._tell_events()
             self._take_new()

@@ -42,7 +42,7 @@ _DISCOUNTS: Final = (NOTHING, NOTHING, Decimal("15.00"), Decimal("37.50"))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Occasion:
-    """What an order is about: where, when, from which foods, paid by which of these names."""
+    """The circumstances of an order: restaurant, time, foods and payment names to draw from."""
 
     number: int
     at: datetime  # local time of the restaurant
@@ -52,9 +52,9 @@ class Occasion:
 
 
 def draft_order(random: Random, occasion: Occasion, wanted: Courier = Courier.ANY) -> Document:
-    """Return a complete order document in status RECEIVED, brought by the wanted courier."""
+    """Return a complete order document in status RECEIVED, with the wanted courier."""
     foods = [_item(random, food) for food in _basket(random, occasion.foods)]
-    drawn = random.choice(_COURIERS)  # drawn in any case: a switch must not change what follows
+    drawn = random.choice(_COURIERS)  # always drawn, so that an option does not change the later random numbers
     courier = drawn if wanted is Courier.ANY else str(wanted)
     pickup = courier == "come_get"
     fee = NOTHING if pickup else random.choice(_COURIER_FEES)
@@ -114,7 +114,7 @@ def _basket(random: Random, foods: Sequence[Food]) -> list[Food]:
 
 def _item(random: Random, food: Food) -> dict[str, Any]:
     quantity = random.choice((1, 1, 1, 2, 3))
-    choices = [choice for choice in food.choices if random.random() < 0.4]  # noqa: PLR2004 - a taste, not a rule
+    choices = [choice for choice in food.choices if random.random() < 0.4]  # noqa: PLR2004 - chosen freely
     return item_of(random_uuid(random), food, quantity, random.choice(_ITEM_NOTES), choices)
 
 

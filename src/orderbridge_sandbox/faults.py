@@ -43,7 +43,7 @@ class When(StrEnum):
     """Whether the service does what was asked. The kinds that give the true answer always do it."""
 
     BEFORE = "before"  # ANSWER, DROP, HANG: without effect. DELAY: the effect comes late too
-    AFTER = "after"  # it is done, only the answer suffers
+    AFTER = "after"  # with effect, only the answer is lost or changed
 
 
 _HIDES_ANSWER: Final = frozenset({FaultKind.ANSWER, FaultKind.DROP, FaultKind.HANG})
@@ -76,16 +76,16 @@ class Fault:
     size: int = 10
 
     def __post_init__(self) -> None:
-        """Refuse what would never fit a call, or only fail when the fault is played."""
+        """Refuse values that would match no call, or would fail later when the fault is played."""
         for name, kind in (("kind", FaultKind), ("when", When)):
-            if not isinstance(getattr(self, name), kind):  # a text would never be it, and pass for the default
+            if not isinstance(getattr(self, name), kind):  # a text would pass for the default
                 raise BadFault(f"{name}: {getattr(self, name)!r} is none of {', '.join(map(str, kind))}")
         if self.operation not in (EVERY_OPERATION, *rules.Operation):
             raise BadFault(f"operation: {self.operation!r} is none of *, {', '.join(rules.Operation)}")
         head = "".join((self.content_type, *self.headers, *self.headers.values()))
         if not (head.isascii() and head.isprintable()):
             raise BadFault("content_type and headers are ASCII texts of one line")
-        if not 200 <= self.status <= 599:  # noqa: PLR2004 - what a final answer can have
+        if not 200 <= self.status <= 599:  # noqa: PLR2004 - the statuses of a final answer
             raise BadFault(f"status: {self.status} is not between 200 and 599")
         self._check_others()
 
@@ -116,14 +116,14 @@ class Fault:
         return self.when is When.AFTER or not self.hides_answer
 
     def fits(self, operation: str, account: str, argument: str) -> bool:
-        """Return whether the fault is meant for such a call."""
+        """Return whether the fault matches such a call."""
         return (
             self.operation in (EVERY_OPERATION, operation)
             and self.account in ("", account)
             and self.argument in ("", argument.lower())
         )
 
-    # What a service, or a proxy before it, may answer.
+    # Answers of a service, or of a proxy before it.
 
     @classmethod
     def error(cls, operation: str, status: int, error: str, message: str | None = None, **more: Any) -> "Fault":
@@ -218,14 +218,14 @@ class _Line:
         return self.fault.times is None or self.met < self.fault.times
 
     def is_on(self, clock: Clock) -> bool:
-        """Whether its time has come and is not over."""
+        """Whether the fault is active at this time."""
         if self.added is None:
             return True
         since = (clock() - self.added).total_seconds() - self.fault.after_seconds
         return since >= 0 and (self.fault.for_seconds is None or since < self.fault.for_seconds)
 
     def meets(self, chance: Callable[[], float]) -> bool:
-        """Count a call that it fits, and return whether it meets it."""
+        """Count a matching call, and return whether the fault affects it."""
         if self.skipped < self.fault.skip:
             self.skipped += 1
             return False
@@ -243,10 +243,10 @@ def _is_timed(fault: Fault) -> bool:
 
 
 class FaultScript:
-    """The faults that are still to come; any thread may add some."""
+    """The faults for future calls. Any thread may add some."""
 
     def __init__(self, clock: Clock = system_clock) -> None:
-        """Start without any."""
+        """Start without faults."""
         self._clock = clock
         self._random = Random("faults")  # noqa: S311 - reproducible on purpose
         self._lock = RLock()
@@ -259,7 +259,7 @@ class FaultScript:
             self._lines += [_Line(fault, self._clock() if _is_timed(fault) else None) for fault in faults]
 
     def clear(self) -> None:
-        """Forget all faults, and let what is being delayed go on."""
+        """Remove all faults, and end all delays."""
         with self._lock:
             self._lines = []
             self._random = Random("faults")  # noqa: S311
@@ -267,7 +267,7 @@ class FaultScript:
                 pause.get_loop().call_soon_threadsafe(pause.cancel)
 
     async def pause(self, fault: Fault) -> None:
-        """Wait as long as the fault says, or until the script is cleared, by whichever thread."""
+        """Wait for the fault's `seconds`, or until any thread clears the script."""
         over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         with self._lock:
             if not any(line.fault is fault for line in self._lines):
@@ -280,7 +280,7 @@ class FaultScript:
                 self._pauses.discard(over)
 
     def pending(self) -> list[Fault]:
-        """Return the faults that can still meet a call."""
+        """Return the faults that can still affect a call."""
         with self._lock:
             return [line.fault for line in self._lines if line.is_open]
 

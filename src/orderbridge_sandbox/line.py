@@ -23,13 +23,13 @@ _RUBBISH: Final = b"HTTP/1.0 400 Bad Request\r\n\r\nspeak plainly\n"
 TOO_LONG: Final = 431
 BAD_CERTIFICATES: Final = (Line.EXPIRED, Line.NOT_YET_VALID, Line.WRONG_NAME, Line.UNTRUSTED)
 
-# Broken answers are played on purpose here: uvicorn's complaints about them are no news.
+# Answers are broken on purpose here, so uvicorn's warnings about them are not logged.
 _quiet = logging.getLogger("orderbridge_sandbox.http")
 _quiet.setLevel(logging.CRITICAL + 1)
 
 
 class Door(socket.socket):
-    """A listening socket that can tear down what it takes, or leave it standing."""
+    """A listening socket that can reset accepted connections, or leave them unanswered."""
 
     def __init__(self, listening: socket.socket, world: World) -> None:
         """Take over a listening socket."""
@@ -38,11 +38,11 @@ class Door(socket.socket):
         self._left_standing: list[socket.socket] = []
 
     def accept(self) -> tuple[socket.socket, Any]:
-        """Take a connection, or do to it what the switch says; raises ConnectionAbortedError then."""
+        """Accept a connection. If the line has a fault, apply it and raise ConnectionAbortedError."""
         connection, address = super().accept()
-        with suppress(OSError):  # it may be gone already
-            # An answer goes out in two pieces. Without this the second waits for the client to confirm the first, which
-            # takes it 40 ms. asyncio sets it only on sockets that were made with the protocol's number.
+        with suppress(OSError):  # the client may have disconnected
+            # An answer is sent in two pieces. Without this the second waits 40 ms for the acknowledgement of the first.
+            # asyncio sets it only on sockets that were created with the protocol's number.
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         line = self._world.options.line
         if line not in (Line.SILENT, Line.RESET, Line.GARBAGE):
@@ -58,21 +58,21 @@ class Door(socket.socket):
         raise ConnectionAbortedError
 
     def close(self) -> None:
-        """Close, and let go what was left standing."""
+        """Close this socket and the unanswered connections."""
         while self._left_standing:
             self._left_standing.pop().close()
         super().close()
 
 
 class Bounded(H11Protocol):
-    """uvicorn's protocol, bounded by the world's switches."""
+    """uvicorn's protocol with the limits of the options."""
 
     def __init__(self, world: World, **given: Any) -> None:
         super().__init__(**given)
         self._world = world
         self.logger = _quiet
         self._limit = world.options.header_limit_bytes
-        self._of_head = 0  # bytes of a head that is not whole yet
+        self._of_head = 0  # bytes received of an incomplete head
         self.conn = h11.Connection(h11.SERVER, self._limit)
         self._too_slow: asyncio.TimerHandle | None = None
 
@@ -110,7 +110,7 @@ class Bounded(H11Protocol):
         super().connection_lost(exc)
 
     def _watch(self) -> None:
-        """Give the request the time that it has; from its first byte, and from the beginning of the connection."""
+        """Start the time limit of a request, from its first byte or from the start of the connection."""
         if self._too_slow is None:
             self._too_slow = self.loop.call_later(self._world.options.reading_seconds, self.transport.abort)
 
@@ -121,5 +121,5 @@ class Bounded(H11Protocol):
 
 
 def head_length(scope: Scope) -> int:
-    """Return about how many bytes the head of a request has."""
+    """Return the approximate size of a request's head in bytes."""
     return len(scope["raw_path"]) + len(scope["query_string"]) + sum(len(k) + len(v) + 4 for k, v in scope["headers"])

@@ -14,17 +14,17 @@ from .state import Order
 if TYPE_CHECKING:
     from .world import World
 
-MOST_ORDERS_PER_TICK: Final = 100  # a machine that slept must not wake up to thousands of orders
+MOST_ORDERS_PER_TICK: Final = 100  # a machine that was suspended must not place thousands of orders
 
 _PLATFORM: Final = "platform"
 
 
 def due_orders(world: "World") -> tuple[int, set[str]]:
-    """Return how many orders are due by the clock since the last tick (orders_per_minute, max_orders), and where."""
+    """Return how many orders are due since the last tick (orders_per_minute, max_orders), and the restaurants."""
     now, rate = world.now(), world.options.orders_per_minute
     where = reachable(world) if world.options.orders_where is Where.LOGGED_IN else set(world.restaurants)
     if not where & world.open_restaurants:
-        rate = 0.0  # no client would see them; what was due meanwhile is not made up for
+        rate = 0.0  # no client would see the orders; they are not placed later either
     due = int((now - world.ticked_at).total_seconds() * rate / 60) if rate > 0 else 0
     if rate <= 0 or due > MOST_ORDERS_PER_TICK:
         world.ticked_at = now
@@ -36,13 +36,13 @@ def due_orders(world: "World") -> tuple[int, set[str]]:
 
 
 def reachable(world: "World") -> set[str]:
-    """Return the restaurants whose orders a valid token shows."""
+    """Return the restaurants whose orders can be listed with a valid token."""
     now = world.now()
     return {key for token in world.tokens.values() if now < token.expires for key in token.account.restaurant_ids}
 
 
 def move_on(world: "World") -> None:
-    """Do what the platform does: cancel unanswered orders, and deliver orders with its own couriers."""
+    """Act as the platform: cancel unanswered orders, and deliver orders with its own couriers."""
     if not _is_wanted(world):
         return
     for order in world.orders.values():
@@ -58,7 +58,7 @@ def _is_wanted(world: "World") -> bool:
 
 
 def _next(world: "World", order: Order) -> int | None:
-    """Where the platform moves the order now, None when it stays."""
+    """The status to which the platform moves the order now; None if it does not."""
     options = world.options
     since = (world.now() - order.history[-1].at).total_seconds()
     patience = options.cancel_unanswered_seconds
@@ -81,7 +81,7 @@ def _next(world: "World", order: Order) -> int | None:
 
 
 def trouble_of(world: "World", operation: rules.Operation) -> Fault | None:
-    """Count the call and return the fault that it meets, None when it passes. To be called under the lock."""
+    """Count the call, and return its fault or None. To be called under the lock."""
     options = world.options
     if options.trouble_operation not in (EVERY_OPERATION, operation):
         return None
@@ -106,13 +106,13 @@ def _is_outage(world: "World") -> bool:
 
 
 def latency_of(world: "World") -> float:
-    """Return how many seconds late this answer comes."""
+    """Return the delay of this answer in seconds."""
     jitter = world.options.latency_jitter_seconds
     return world.options.latency_seconds + (world.trouble_random.uniform(0, jitter) if jitter > 0 else 0)
 
 
 def retry_after(world: "World", left: float) -> Mapping[str, str]:
-    """Return the header that says when to come back, when the switch wants it."""
+    """Return the header Retry-After if the option is set."""
     fixed = world.options.retry_after_seconds
     seconds = ceil(left if fixed is None else fixed)
     match world.options.retry_after:

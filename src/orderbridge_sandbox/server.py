@@ -31,11 +31,11 @@ DEFAULT_PORT: Final = 8443
 DEFAULT_DIRECTORY: Final = Path("sandbox-data")
 TICK_SECONDS: Final = 0.2
 START_SECONDS: Final = 60.0
-LAST_ANSWERS_SECONDS: Final = 0.2  # what calls under way are given when the sandbox stops
+LAST_ANSWERS_SECONDS: Final = 0.2  # the time for calls in progress when the sandbox stops
 
 
 class CannotListen(Exception):
-    """The address is taken, or is not ours."""
+    """The address is in use, or is not this machine's."""
 
 
 class Sandbox:
@@ -52,7 +52,7 @@ class Sandbox:
         names: tuple[str, ...] = LOCAL_NAMES,
         expired: bool = False,
     ) -> None:
-        """Port 0 takes a free one; prefix is the path of base_url; names and expired shape the certificate."""
+        """Port 0 means any free port; prefix is the path of base_url; names and expired are for the certificate."""
         self.world, self.host, self.port = world, host, port
         self.names = names  # the names and addresses that its certificate is for
         self._directory, self._prefix = directory, prefix
@@ -61,17 +61,17 @@ class Sandbox:
 
     @property
     def ca_file(self) -> Path:
-        """What a client must trust."""
+        """The certificate of the authority that a client must trust."""
         return self._certificates.ca_file
 
     @property
     def line(self) -> Line:
-        """What is wrong with the line at this moment."""
+        """The present fault of the network line."""
         return self._server.line
 
     @property
     def origin(self) -> str:
-        """Scheme, host and port, under a name that the certificate is for when there is one."""
+        """Scheme, host and port, with a name of the certificate if there is one."""
         name = shown_name(self.host, self.names)
         return f"https://{f'[{name}]' if ':' in name else name}:{self.port}"
 
@@ -82,7 +82,7 @@ class Sandbox:
 
     @property
     def control_url(self) -> str:
-        """Where the control interface is."""
+        """The URL of the control interface."""
         return f"{self.origin}{PREFIX}/"
 
     def __enter__(self) -> Self:
@@ -95,7 +95,7 @@ class Sandbox:
         self.stop()
 
     def start(self) -> None:
-        """Listen, and return when calls are answered; raises CannotListen."""
+        """Start to listen, and return when calls are answered. Raises CannotListen."""
         door = self.door()
         self.port = door.getsockname()[1]
         app = create_app(self.world, prefix=self._prefix, names=tuple(dict.fromkeys((*self.names, self.host))))
@@ -106,7 +106,7 @@ class Sandbox:
             raise CannotListen("the sandbox did not start") from self._failure
 
     def stop(self) -> None:
-        """End at once, also calls that hang."""
+        """Stop at once, and end calls that hang."""
         self._server.should_exit = True
         self._thread.join()
 
@@ -115,7 +115,7 @@ class Sandbox:
         return Door(_listen(self.host, self.port), self.world)
 
     def certificate(self, line: Line) -> Path:
-        """Make the server's key and certificate that belong to the line."""
+        """Create the server's key and certificate for this line."""
         return make_certificates(self._directory, names=self.names, line=line).server_file
 
     def _run(self, door: Door) -> None:
@@ -179,17 +179,17 @@ _too_long = PlainTextResponse("Request Header Fields Too Large", TOO_LONG, {"Con
 
 
 class _Server(uvicorn.Server):
-    """uvicorn, telling when it is up and leaving at once; its line can be made bad and good again."""
+    """uvicorn, which reports when it listens, stops at once, and can simulate faults of the line."""
 
     def __init__(self, config: uvicorn.Config, sandbox: Sandbox) -> None:
         super().__init__(config)
         self.up = threading.Event()
-        self.line = Line.GOOD  # what is played at the moment
+        self.line = Line.GOOD  # the line that is played now
         self._line_ends: float | None = None
         self._sandbox, self._world = sandbox, sandbox.world
 
     async def work(self, door: Door) -> None:
-        """Serve, and turn the world, until should_exit."""
+        """Serve calls and tick the world, until should_exit."""
         ticker = asyncio.create_task(self._tick())
         try:
             await self.serve(sockets=[door])
@@ -205,7 +205,7 @@ class _Server(uvicorn.Server):
             await asyncio.sleep(TICK_SECONDS)
 
     def _play_line(self, monotonic: float) -> None:
-        """Bring the line to what `options.line` asks for, and back to good when its time is over."""
+        """Set the line to `options.line`, and back to good when its time is over."""
         if self._line_ends is not None and monotonic >= self._line_ends:
             self._line_ends = None
             self._world.set_options(line=Line.GOOD)
@@ -219,7 +219,7 @@ class _Server(uvicorn.Server):
             for server in self.servers:
                 server.close()
         self._line_ends = monotonic + seconds if wanted is not Line.GOOD and seconds > 0 else None
-        if wanted is not Line.GOOD:  # the next call meets the new line; a call under way is answered first
+        if wanted is not Line.GOOD:  # affects the next call; a call in progress is answered first
             for connection in list(self.server_state.connections):
                 connection.shutdown()
         with self._world.lock:
@@ -228,7 +228,7 @@ class _Server(uvicorn.Server):
             self._world.lock.notify_all()
 
     def _let_in(self) -> bool:
-        """Listen again; False when another program has taken the address."""
+        """Listen again. False if another program uses the address."""
         try:
             door = self._sandbox.door()
         except CannotListen:
@@ -256,7 +256,7 @@ class _Server(uvicorn.Server):
         tasks = set(self.server_state.tasks)
         if tasks:
             await asyncio.wait(tasks, timeout=LAST_ANSWERS_SECONDS)
-        # A connection that idles would be waited for: its client need not answer a polite end of TLS.
+        # Aborted, because an idle client need not answer the end of TLS, and the close would wait for it.
         for connection in list(self.server_state.connections):
             connection.transport.abort()
         for task in tasks:
@@ -265,7 +265,7 @@ class _Server(uvicorn.Server):
 
 
 def _print(line: str) -> None:
-    """Say it at once, also into a file or a pipe. Whoever stops reading a pipe does not stop the service."""
+    """Print a line at once, also to a file or a pipe. A closed pipe does not stop the service."""
     with suppress(BrokenPipeError):
         print(line, flush=True)  # noqa: T201 - the terminal of the command
 
@@ -281,10 +281,10 @@ def serve(
     quiet: bool = False,
     over: str = "The sandbox has stopped.",
 ) -> None:
-    """Run the sandbox until SIGINT or SIGTERM (main thread only), telling what is needed to use it and what happens.
+    """Run the sandbox until SIGINT or SIGTERM (main thread only), and print an introduction and the events.
 
-    `names` are further host names for the certificate, `over` the last words; quiet says nothing of what happens.
-    Raises CannotListen.
+    `names`: further host names for the certificate; `over`: the last line; `quiet`: print no events. Raises
+    CannotListen.
     """
     world = world or World.default()
     world.tell = (lambda _: None) if quiet else _timed(world, say)
@@ -297,13 +297,13 @@ def serve(
 
 
 def _timed(world: World, say: Callable[[str], None]) -> Callable[[str], None]:
-    """What happens, with the platform's local time before it."""
+    """Print events after the platform's local time."""
     return lambda line: say(f"{world.local(world.now()):%H:%M:%S} {line}")
 
 
 @contextmanager
 def _signals() -> Iterator[threading.Event]:
-    """Give an event that SIGINT or SIGTERM sets; the old handlers come back at the end."""
+    """An event that SIGINT or SIGTERM sets. The old handlers are restored at the end."""
     over = threading.Event()
     handlers = {number: signal.signal(number, lambda *_: over.set()) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
@@ -320,7 +320,7 @@ _SOMEWHERE: Final = ("192.0.2.1", 9)
 
 
 def is_beyond(host: str) -> bool:
-    """Return whether others than this machine can reach the address."""
+    """Return whether other machines can reach the address."""
     try:
         return not ip_address(host).is_loopback
     except ValueError:
@@ -328,20 +328,20 @@ def is_beyond(host: str) -> bool:
 
 
 def names_of(host: str, given: Iterable[str]) -> tuple[str, ...]:
-    """Return what the certificate has to be for: what is printed is among it."""
+    """Return the names for the certificate, including the one that is printed."""
     own = _of_this_machine() if host in EVERYWHERE else (host,)
     return tuple(dict.fromkeys((*LOCAL_NAMES, *given, *own)))
 
 
 def shown_name(host: str, names: Iterable[str]) -> str:
-    """Return under which name to call what listens at the address: at all addresses, the first that others can use."""
+    """Return the name by which to call the address; for all addresses, the first that other machines can use."""
     if host not in EVERYWHERE:
         return host
     return next((name for name in names if name not in LOCAL_NAMES), LOCAL_NAMES[1])
 
 
 def _of_this_machine() -> tuple[str, ...]:
-    """The address by which it speaks to others and its name, as far as they are known."""
+    """The address that this machine uses in its network, and its name, if they are known."""
     found = []
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
@@ -356,7 +356,7 @@ def _of_this_machine() -> tuple[str, ...]:
 
 
 def introduction(sandbox: Sandbox) -> list[str]:
-    """Return what a developer needs to know, line by line."""
+    """Return the lines that tell a developer how to use the sandbox."""
     accounts = list(sandbox.world.accounts.values())
     first = accounts[0]
     body = f'{{"app_secret_key": "{first.app_secret_key}", "rest_secret_key": "{first.rest_secret_key}"}}'
@@ -370,7 +370,7 @@ def introduction(sandbox: Sandbox) -> list[str]:
         lines.append(f"rest_secret_key {one.rest_secret_key}  ({reached})")
     header = "Content-Type: application/json"
     lines.append(f"curl --cacert {sandbox.ca_file} -H '{header}' -d '{body}' {sandbox.base_url}/auth/login")
-    # Without a restaurant the order may go to one that the caller's configuration does not reach, and is never seen.
+    # With a restaurant, because the order could otherwise go to one that the caller's accounts do not reach.
     body = f'{{"restaurant_id": "{first.restaurant_ids[0]}"}}'
     lines.append(f"curl --cacert {sandbox.ca_file} -H '{header}' -d '{body}' {sandbox.control_url}orders")
     return lines

@@ -37,7 +37,7 @@ from .state import Account, CallRecord, Food, Order
 from .world import World
 
 OK: Final = "OK"
-# The switch for the HTTP status of an operation's errors.
+# The option that sets the HTTP status of an operation's errors.
 _OPEN_STATUSES: Final = {
     Operation.COMPLETE: "complete_error_status",
     Operation.GET_RESTAURANT_STATUS: "restaurant_error_status",
@@ -49,7 +49,7 @@ _OPEN_STATUSES: Final = {
 
 
 def perform(world: World, call: Call, record: CallRecord) -> Answer:
-    """Do what the call asks and return the answer; the record gets what it did."""
+    """Carry out the call and return the answer. The effects are written to the record."""
     with world.lock:
         try:
             answer = Answer.success(_OPERATIONS[Operation(call.operation)](world, call, record))
@@ -135,7 +135,7 @@ def _with_shown_ids(world: World, document: dict[str, Any]) -> dict[str, Any]:
 
 
 def _listed(world: World, account: Account) -> list[Order]:
-    """Return what is due for delivery ("Acknowledgement (repetition) rules")."""
+    """Return the orders to be listed ("Acknowledgement (repetition) rules")."""
     first_only = world.options.list_covers is Coverage.FIRST
     covered = set(account.restaurant_ids[:1] if first_only else account.restaurant_ids)
     hidden = {rules.COMPLETE_WITH_PAYMENT}
@@ -170,7 +170,7 @@ def _acknowledge(world: World, call: Call, record: CallRecord) -> str:
 def _accept(world: World, call: Call, record: CallRecord) -> str:
     def body() -> None:
         minutes = call.field("preparing_time")
-        # Bounds and the answer to a wrong type are not shown: whatever is no positive integer counts as missing.
+        # docs/interface.md gives no bounds and no answer to a wrong type: other values count as missing.
         if type(minutes) is not int or not 0 < minutes <= (world.options.longest_preparing_time or minutes):
             raise Refused(422, rules.MISSING_FIELD, rules.PREPARING_TIME_REQUIRED)
 
@@ -205,14 +205,14 @@ def _order(
     body: Callable[[], None] = lambda: None,
     status: Callable[[Order], None] = lambda _: None,
 ) -> Order:
-    """The order of the path, when nothing is wrong with the call."""
+    """Return the order of the path after all checks of the call."""
     found = partial(order_of, world, world.account_of(call.token), call)
 
     def status_of_it() -> None:
         try:
             order = found()
         except Refused:
-            return  # the check of existence says that
+            return  # the check of existence refuses it
         record.status_before = record.status_after = order.status_id
         status(order)
 
@@ -227,7 +227,7 @@ def _moved(world: World, call: Call, record: CallRecord, body: Callable[[], None
 
     order = _order(world, call, record, body, status)
     target = target_of(world, order, call.operation)
-    assert target is not None  # noqa: S101 - the check before
+    assert target is not None  # noqa: S101 - checked before
     world.move(order, target, by="pos")
     record.status_after, record.effect = target, True
     return order

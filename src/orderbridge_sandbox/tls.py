@@ -21,7 +21,7 @@ from .state import Clock, system_clock
 
 LOCAL_NAMES: Final = ("localhost", "127.0.0.1", "::1")
 LOOPBACK: Final = ipaddress.IPv4Network("127.0.0.0/8")
-ELSEWHERE: Final = "elsewhere.invalid"  # whom the certificate of Line.WRONG_NAME is for
+ELSEWHERE: Final = "elsewhere.invalid"  # the name in the certificate of Line.WRONG_NAME
 CA_DAYS: Final = 3650
 LEAF_DAYS: Final = 397
 REUSE_DAYS: Final = 30  # an authority with less time left is replaced
@@ -37,7 +37,7 @@ Authority: TypeAlias = tuple[x509.Certificate, ec.EllipticCurvePrivateKey]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Certificates:
-    """Where the certificates are."""
+    """The files of the certificates."""
 
     ca_file: Path  # what a client must trust
     server_file: Path  # the server's key and certificate in one file, so that two starts at once cannot mix them
@@ -50,7 +50,7 @@ def make_certificates(
     line: Line = Line.GOOD,
     clock: Clock = system_clock,
 ) -> Certificates:
-    """Write a certificate for the names, or the bad one that the line asks for, and an authority if there is none."""
+    """Write a certificate for the names, or the bad one for the line, and an authority if there is none."""
     directory.mkdir(parents=True, exist_ok=True)
     now = clock()
     ca, ca_key = _authority(directory, names, now)
@@ -83,7 +83,7 @@ def _validity(line: Line, now: datetime) -> tuple[datetime, datetime]:
 
 
 def _authority(directory: Path, names: tuple[str, ...], now: datetime) -> Authority:
-    """The one that is there, when it may speak for these names; else a new one that may speak for its names too."""
+    """The existing authority if it may sign these names; else a new one, for these names and those of the old one."""
     found = _load_authority(directory, now)
     permitted = set() if found is None else _permitted(found[0])
     wanted = {_subtree(name) for name in (*LOCAL_NAMES, ELSEWHERE, *names)}
@@ -95,12 +95,12 @@ def _authority(directory: Path, names: tuple[str, ...], now: datetime) -> Author
 def _permitted(ca: x509.Certificate) -> set[x509.GeneralName]:
     try:
         return set(ca.extensions.get_extension_for_class(x509.NameConstraints).value.permitted_subtrees or ())
-    except x509.ExtensionNotFound:  # made by an older sandbox: whoever has its key could play any site
+    except x509.ExtensionNotFound:  # from an older sandbox: its key could sign for any site
         return set()
 
 
 def _subtree(name: str) -> x509.GeneralName:
-    """What the authority may speak for: an address, all of 127.0.0.0/8 for one of them, or a name and what is below."""
+    """The names that the authority may sign: an address, 127.0.0.0/8 for one of it, or a name with its subdomains."""
     try:
         address = ipaddress.ip_address(name)
     except ValueError:
@@ -182,7 +182,7 @@ def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
 
 
 def _write(path: Path, content: bytes, *, mode: int) -> None:
-    """Write the file at once: no reader gets half of it, and a key is never readable by others."""
+    """Write the file atomically, with this mode from the beginning: a key is never readable by others."""
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     draft.unlink(missing_ok=True)
     with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:

@@ -34,7 +34,7 @@ from .state import (
     system_clock,
 )
 
-LEDGER_SIZE: Final = 100_000  # calls that the ledger remembers; older ones fall out
+LEDGER_SIZE: Final = 100_000  # calls that the ledger keeps; older ones are removed
 
 _log = logging.getLogger("orderbridge_sandbox")
 
@@ -79,13 +79,13 @@ class World:
         return cls(DEFAULT_SCENERY, **given)
 
     def reset(self, *, seed: int | None = None) -> None:
-        """Put everything back to the start: state, options, faults, ledger and random numbers."""
+        """Restore the initial state, options, faults, ledger and random numbers."""
         with self.lock:
             if seed is not None:
                 self._first_seed = seed
             self.options = self._first_options
             self.faults.clear()
-            # One stream each: a login more must not change the orders that follow.
+            # Separate random streams, so that one more login does not change the orders that follow.
             self._order_random, self.list_random = self._random("orders"), self._random("lists")
             self.trouble_random, self.panel_random = self._random("trouble"), self._random("panel")
             self.accounts = {account.rest_secret_key: account for account in self.scenery.accounts}
@@ -111,7 +111,7 @@ class World:
     # Time.
 
     def now(self) -> datetime:
-        """Return the platform's time: the clock's, set ahead or back by the switch."""
+        """Return the platform's time: the clock's, advanced or set back by the option."""
         return self.clock() + timedelta(seconds=self.options.clock_offset_seconds)
 
     def local(self, moment: datetime) -> datetime:
@@ -119,14 +119,14 @@ class World:
         return moment.astimezone(ZoneInfo(self.options.timezone))
 
     def wait_for(self, condition: Callable[[], bool], *, timeout: float) -> bool:
-        """Block until the condition holds, looking after each change; False when `timeout` seconds are over."""
+        """Block until the condition holds, checking it after each change. False after `timeout` seconds."""
         with self.lock:
             return self.lock.wait_for(condition, timeout)
 
     # Switches.
 
     def set_options(self, **changes: Any) -> Options:
-        """Change options; what is already there (tokens, orders) stays as it is."""
+        """Change options. Existing tokens and orders do not change."""
         with self.lock:
             self.options = self.options.changed(changes)
             self.lock.notify_all()
@@ -142,10 +142,10 @@ class World:
         without: Collection[str] = (),
         where: Collection[str] | None = None,
     ) -> Order:
-        """Place an order: a random one with the caller's values put in and the fields of `without` left out.
+        """Place a random order with the caller's values, and without the fields of `without`.
 
-        Any JSON value is taken as it is, also unknown status ids, courier types and payment names, or nonsense. The
-        branch is restaurant_id, or the document's if it exists, or a random open one, of `where` if given. Raises
+        Any JSON value is accepted, including unknown status ids, courier types and payment names. The branch is
+        restaurant_id, else the document's if it exists, else a random open one (of `where`, if given). Raises
         CannotOrder.
         """
         with self.lock:
@@ -168,7 +168,7 @@ class World:
             return order
 
     def cancel_by_customer(self, payment_key: str) -> Order:
-        """Cancel as the customer does; raises NotAllowed on an order that has ended."""
+        """Cancel as the customer does. Raises NotAllowed if the order has ended."""
         with self.lock:
             order = self.order(payment_key)
             if rules.next_status(order.status_id, rules.Operation.CANCEL) is None:
@@ -197,7 +197,7 @@ class World:
             self.lock.notify_all()
 
     def end_tokens(self, account: str = "") -> int:
-        """Make the account's tokens (all, without a name) invalid at once; return how many there were."""
+        """Make the account's tokens, or without a name all tokens, invalid at once. Return how many there were."""
         with self.lock:
             ended = [text for text, token in self.tokens.items() if account in ("", token.account.name)]
             for text in ended:
@@ -206,23 +206,23 @@ class World:
             return len(ended)
 
     def refuse_account(self, account: str) -> None:
-        """Take a credential away: its tokens end and its logins are wrong from now on, until a reset."""
+        """Revoke a credential until a reset: its tokens become invalid, and its logins are refused."""
         with self.lock:
             self.accounts = {secret: known for secret, known in self.accounts.items() if known.name != account}
             self.end_tokens(account)
 
     def tick(self) -> list[Order]:
-        """Let pass what is due by the clock since the last tick; return the orders that were placed."""
+        """Do what has become due since the last tick. Return the orders that were placed."""
         with self.lock:
             pace.move_on(self)
             due, where = pace.due_orders(self)
             placed: list[Order] = []
-            with suppress(CannotOrder):  # all that is open has no active food
+            with suppress(CannotOrder):  # no open restaurant has an active food
                 placed = [self.place_order(where=where) for _ in range(due)]
             self.ticked_orders += len(placed)
             return placed
 
-    # What service.py builds on; call these under the lock.
+    # Used by service.py, under the lock.
 
     def order(self, payment_key: str) -> Order:
         """Return the order; raises UnknownOrder."""
@@ -243,14 +243,14 @@ class World:
         self.lock.notify_all()
 
     def acknowledge(self, order: Order) -> bool:
-        """Mark whatever status the order has at this moment; return whether that is news."""
+        """Acknowledge the order in its current status. Return whether it was not acknowledged before."""
         news = not order.acknowledged
         order.acknowledged = True
         order.acknowledgements.append(Acknowledgement(status_id=order.status_id, at=self.now()))
         return news
 
     def active_foods(self, menu: str) -> list[Food]:
-        """Return what can be ordered from that menu."""
+        """Return the foods of that menu that can be ordered."""
         return [f for key, f in self.foods.items() if f.menu == menu and key not in self.inactive_foods]
 
     def payment_names(self) -> dict[str, str]:
@@ -266,10 +266,10 @@ class World:
         return rules.STATUS_TEXTS.get(status_id, f"Durum {status_id}")
 
     def issue_token(self, account: Account) -> Token:
-        """Hand out a token that is valid for token_seconds from now."""
+        """Issue a token that is valid for token_seconds from now."""
         if self.options.new_login_ends_old_token:
             self.end_tokens(account.name)
-        text = secrets.token_hex(20)  # by the seed, one that a client kept would be another account's after a restart
+        text = secrets.token_hex(20)  # not from the seed: after a restart a kept token could be another account's
         expires = self.now() + timedelta(seconds=self.options.token_seconds)
         token = self.tokens[text] = Token(text=text, account=account, expires=expires)
         if (most := self.options.tokens_at_once) is not None:
@@ -279,7 +279,7 @@ class World:
         return token
 
     def account_of(self, token: str | None) -> Account | None:
-        """Return whose valid token it is."""
+        """Return the account of a valid token."""
         found = self.tokens.get(token or "")
         return found.account if found and self.now() < found.expires else None
 
@@ -293,7 +293,7 @@ class World:
             return line
 
     def remember(self, operation: str, token: str, argument: str, *, status: int) -> None:
-        """Keep how the call was answered last, for the advice on its repetition."""
+        """Remember the last answer to this call, for the advice about repeated calls."""
         if len(self.last_answers) >= LEDGER_SIZE:
             self.last_answers.clear()
         self.last_answers[operation, token, argument] = status
@@ -327,7 +327,7 @@ class World:
         key = placed.get("payment_key")
         status_id = placed.get("status_id")
         order = Order(
-            # An order without a usable key can be delivered, but no path will find it.
+            # An order without a valid key can be listed, but no path finds it.
             key=key.lower() if isinstance(key, str) else random_uuid(self._order_random),
             number=number,
             restaurant_id=restaurant.id,
