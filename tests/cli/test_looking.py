@@ -73,18 +73,19 @@ def test_the_status_counts_what_waits(run, pos):
     assert any(line.startswith("  actions        1 waiting, 0 failed within a day, the oldest") for line in lines)
 
 
-PLANTED: dict[str, tuple[Row, str]] = {
-    "not_taken_over": ({"pos_revision": 0, "received_utc": ago(200)}, "pos_revision = 1, status_id = 2"),
-    "unanswered": ({"received_utc": ago(200)}, "status_id = 2"),
-    "contents_outdated": ({"status_id": 2, "problem": "contents_outdated"}, "problem = NULL"),
+# The order's columns, how many seconds ago it came in, and its cure.
+PLANTED: dict[str, tuple[Row, float, str]] = {
+    "not_taken_over": ({"pos_revision": 0}, 200, "pos_revision = 1, status_id = 2"),
+    "unanswered": ({}, 200, "status_id = 2"),
+    "contents_outdated": ({"status_id": 2, "problem": "contents_outdated"}, 30, "problem = NULL"),
 }
 
 
 @pytest.mark.parametrize("code", PLANTED)
 def test_a_problem_is_shown_until_it_is_cured(code, run, pos):
-    columns, cure = PLANTED[code]
+    columns, age, cure = PLANTED[code]
     put_account(pos)
-    put_order(pos, **{"status_id": 1, "pos_revision": 1, "received_utc": ago(30), "changed_utc": ago(30)} | columns)
+    put_order(pos, **{"status_id": 1, "pos_revision": 1, "received_utc": ago(age), "changed_utc": ago(30)} | columns)
     ended = run("status", "--json")
     assert (ended.code, ended.json["healthy"], ended.json["light"]) == (1, False, "red")
     (problem,) = ended.json["problems"]

@@ -33,8 +33,14 @@ if not CHROMIUM.exists():
     pytest.skip("no Chromium here (Debian: chromium)", allow_module_level=True)
 
 from playwright.async_api import Browser, Page, Route, async_playwright  # noqa: E402 - only where it is
+from playwright.async_api import TimeoutError as NotInTime  # noqa: E402
 
-__all__ = ["Browser", "Route", "async_playwright"]  # the tests take them from here: what is not installed skips them
+__all__ = [
+    "Browser",
+    "NotInTime",
+    "Route",
+    "async_playwright",
+]  # the tests take them from here: what is not installed skips them
 
 PATIENT_MS = 60_000  # a busy machine may take ten times what a quiet one takes
 SILENCE = "() => orderbridgeSound.sounding().length === 0 && orderbridgeSound.level() < 0.001"

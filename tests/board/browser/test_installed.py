@@ -97,7 +97,7 @@ async def test_a_reload_without_the_daemon_shows_our_page_says_so_and_sounds(how
             await other_pages_and_words(tablet)
     await counter.start()
     await tablet.page.wait_for_selector(tablet.card(order))
-    assert await tablet.page.locator("#down").is_hidden()
+    await tablet.page.locator("#down").wait_for(state="hidden")
 
 
 async def other_pages_and_words(tablet: Tablet) -> None:
