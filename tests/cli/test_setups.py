@@ -75,13 +75,16 @@ def checked(command: Run, place: Place) -> Ended:
     return command("check", "--json", *(["--config", place.config] if place.config else []))
 
 
+WAITED = "database.waited"  # a warning that a slow machine gives of itself
+
+
 class Listening(io.StringIO):
     """The log. The first line of an account, or of anything worse than news, ends the daemon in order."""
 
     def write(self, text: str) -> int:
         written = super().write(text)
         is_worse = '"level": "warning"' in text or '"level": "error"' in text
-        if is_worse and signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        if is_worse and WAITED not in text and signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
             os.kill(os.getpid(), signal.SIGTERM)
         return written
 
@@ -103,7 +106,7 @@ def _plain(line: str) -> str:
     if not line.startswith("{"):
         return line
     event = json.loads(line)
-    if event["level"] not in {"warning", "error", "critical"}:
+    if event["level"] not in {"warning", "error", "critical"} or event["event"] == WAITED:
         return ""
     facts = [f"{key}={value}" for key, value in event.items() if key not in {"time", "level", "event"}]
     return " ".join([event["event"], *facts])
