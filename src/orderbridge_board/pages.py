@@ -117,10 +117,9 @@ class BoardPages:
         key = request.query_params.get("key", "")
 
         def read(connection: Connection) -> dict[str, Any] | None:
-            door.device(connection, request, customers=True)
             return queries.customer(connection, key) if key.isprintable() else None
 
-        found = await work.database.read(read, snapshot=True)
+        found = await self._read(work, request, read, customers=True)
         if found is None:
             raise Refused(404, "order_gone")
         return JSONResponse(found)
@@ -134,9 +133,11 @@ class BoardPages:
             raise Refused(503, "too_many")
         return Stream(self.changes, listener)  # type: ignore[return-value]
 
-    async def _read(self, work: RunningDaemon, request: Request, read: Callable[[Connection], T]) -> T:
+    async def _read(
+        self, work: RunningDaemon, request: Request, read: Callable[[Connection], T], *, customers: bool = False
+    ) -> T:
         def once(connection: Connection) -> T:
-            door.device(connection, request)
+            door.device(connection, request, customers=customers)
             return read(connection)
 
         return await work.database.read(once, snapshot=True)

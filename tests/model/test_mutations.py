@@ -105,7 +105,7 @@ def _(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @planted("a refusal after a 5xx is taken at its word", ONE_ROW, "and it was done")
 def _(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retry, "_UNCERTAIN", frozenset({Outcome.UNKNOWN}))
+    monkeypatch.setattr(retry, "UNCERTAIN", frozenset({Outcome.UNKNOWN}))
 
 
 @planted("a crash while sending is forgotten", Scene(rows=1, faults=0), STUCK)

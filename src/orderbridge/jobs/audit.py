@@ -15,7 +15,7 @@ from orderbridge.config import Settings
 from orderbridge.jobs.outbox_reader import view_of
 from orderbridge.model import ActionState, KnownBy, LastChange, Outcome
 from orderbridge.rules.outbox_rows import expiry
-from orderbridge.rules.retry import LOOK_WITHIN, MAX_RESENDS
+from orderbridge.rules.retry import LOOK_WITHIN, MAX_RESENDS, NO_ATTEMPTS, UNCERTAIN
 from orderbridge.store.own_tables import daemon
 from orderbridge.store.tables import actions, attempts, events, orders, unfinished
 
@@ -61,8 +61,9 @@ def audit(connection: Connection, settings: Settings, since: datetime) -> Audit:
     found += _without_end(connection, settings, since)
     found += (one for subject in Subject for one in _out_of_order(connection, subject, since))
     found += _shown_and_not_known(connection, since, timedelta(seconds=settings.marketplace.cooldown_seconds))
-    doubtful = _counted_twice(connection, since)
-    found = [one for one in found if one.code not in _BY_TIME or not _lies_in(one.at_utc, doubtful)]
+    if any(one.code in _BY_TIME for one in found):  # the spans cost a pass over all events and rows
+        doubtful = _counted_twice(connection, since)
+        found = [one for one in found if one.code not in _BY_TIME or not _lies_in(one.at_utc, doubtful)]
     received, inserted = orders.c.received_utc >= since, actions.c.created_utc >= since
     return Audit(_count(connection, received), _count(connection, inserted), found)
 
@@ -109,7 +110,7 @@ def _of_orders(since: datetime) -> Iterator[Check]:
         ),
     )
     in_flight = attempts.c.finished_utc > events.c.at_utc
-    is_doubtful = attempts.c.outcome.in_((Outcome.UNKNOWN, Outcome.SERVICE_FAILED))
+    is_doubtful = attempts.c.outcome.in_(UNCERTAIN)
     is_unresolved = and_(is_doubtful, func.coalesce(actions.c.finished_utc > events.c.at_utc, literal(True)))
     yield (
         2,
@@ -150,7 +151,7 @@ def _of_requests(since: datetime) -> Iterator[Check]:
     is_definite = attempts.c.outcome.in_((Outcome.OK, Outcome.REFUSED))
     tried = _rows(since).join(attempts, attempts.c.action_id == actions.c.id).where(attempts.c.spent == 0)
     yield 6, "sent_after_answer", tried.where(is_definite, has_later)
-    is_counted = func.coalesce(attempts.c.outcome, "").not_in((Outcome.UNAUTHORIZED, Outcome.RATE_LIMITED))
+    is_counted = func.coalesce(attempts.c.outcome, "").not_in(NO_ATTEMPTS)
     by_row = tried.where(is_counted).group_by(actions.c.id, actions.c.payment_key, actions.c.created_utc)
     yield 6, "sent_too_often", by_row.having(func.count() > 1 + MAX_RESENDS)
 

@@ -58,7 +58,8 @@ UNREADABLE = -1  # the list shows the order with an unreadable status: neither a
 
 # Refusals of the request itself, which prove nothing about an earlier one.
 _OF_THE_REQUEST = frozenset({"missing_field", "bad_url_id"})
-_UNCERTAIN = frozenset({Outcome.UNKNOWN, Outcome.SERVICE_FAILED})
+UNCERTAIN = frozenset({Outcome.UNKNOWN, Outcome.SERVICE_FAILED})
+NO_ATTEMPTS = frozenset({Outcome.UNAUTHORIZED, Outcome.RATE_LIMITED, Outcome.NOT_SENT})
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,12 +107,12 @@ class RetryPolicy:
 
 def is_uncertain(history: Sequence[Attempt]) -> bool:
     """Whether an earlier request may have had its effect."""
-    return any(attempt.outcome in _UNCERTAIN for attempt in history)
+    return any(attempt.outcome in UNCERTAIN for attempt in history)
 
 
 def is_no_attempt(outcome: Outcome) -> bool:
     """Whether the request certainly had no effect, so that it is not counted and sent again."""
-    return outcome in {Outcome.UNAUTHORIZED, Outcome.RATE_LIMITED, Outcome.NOT_SENT}
+    return outcome in NO_ATTEMPTS
 
 
 def counted(history: Sequence[Attempt]) -> int:
