@@ -2,9 +2,14 @@
 
 import asyncio
 import selectors
+import threading
 from typing import Any
+from weakref import WeakSet
+
+from orderbridge.store.workers import DETACHED
 
 STUCK_S = 60.0  # of real time: nothing is due and nothing comes from outside
+THREAD_S = 2.0  # of real time for each thread: one that takes longer hangs, as the test wants it
 
 
 class _Selector(selectors.DefaultSelector):
@@ -13,6 +18,7 @@ class _Selector(selectors.DefaultSelector):
     def __init__(self) -> None:
         super().__init__()
         self.time = 0.0
+        self._hanging: WeakSet[threading.Thread] = WeakSet()
 
     def select(self, timeout: float | None = None) -> Any:
         if timeout is None:
@@ -21,9 +27,17 @@ class _Selector(selectors.DefaultSelector):
                 raise RuntimeError("every task waits, and nothing is due")
             return ready
         ready = super().select(0)
+        while not ready and timeout > 0 and (thread := self._working()):
+            ready = super().select(THREAD_S)
+            if not ready:
+                self._hanging.add(thread)
         if not ready and timeout > 0:
             self.time += timeout
         return ready
+
+    def _working(self) -> threading.Thread | None:
+        """A thread whose end must not come late because a timer was near."""
+        return next((one for one in threading.enumerate() if one.name == DETACHED and one not in self._hanging), None)
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):

@@ -78,11 +78,14 @@ async def test_it_says_what_status_and_day_say(
         while True:  # until no problem has begun while the commands ran: on a slow machine nobody is heard by then
             before = after
             status, day = await asyncio.gather(told(path, "status"), told(path, "day"))
+            await tablet.open("status")
+            await tablet.page.wait_for_selector(".strip rect.good", state="attached")
+            texts = await tablet.page.locator(".problem").all_text_contents()
             after = await asked(tablet)
-            if len(before["problems"]) == len(after["problems"]):
+            if len(before["problems"]) == len(texts) == len(after["problems"]):
                 break
         says_the_same(before, after, status, day)
-        await shows(tablet, after)
+        await shows(tablet, after, texts)
         await tablet.page.get_by_text("Siparişlere dön").click()
         await tablet.page.wait_for_selector("#arm, #cards", state="attached")
 
@@ -168,11 +171,8 @@ def says_the_same(before: dict[str, Any], after: dict[str, Any], status: dict[st
     assert sum(after["day"]["hours"]) == day["total"]["orders"]
 
 
-async def shows(tablet: Tablet, data: dict[str, Any]) -> None:
+async def shows(tablet: Tablet, data: dict[str, Any], texts: list[str]) -> None:
     """All of it stands on the page."""
-    await tablet.open("status")
-    await tablet.page.wait_for_selector(".strip rect.good", state="attached")
-    texts = await tablet.page.locator(".problem").all_text_contents()
     for one, text in zip(data["problems"], texts, strict=True):
         assert all(one[part] in text for part in ("who", "cause", "remedy"))
         assert one["code"] not in text
