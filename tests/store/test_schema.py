@@ -334,3 +334,33 @@ def test_the_ddl_of_each_database_has_every_table_and_view(url):
     assert [table for table in metadata.tables.keys() - VIEWS if f"CREATE TABLE {table} (" not in ddl] == []
     assert f"'{tables.HEAD}'" in ddl
     assert "hunter22" not in ddl
+
+
+# ---- from the first release candidate --------------------------------------------------------------------------------
+
+RC1 = Path(__file__).parent / "schema_0009"  # what `orderbridge db sql` of 1.0.0rc1 printed
+
+
+@only(*SERVERS)
+def test_on_a_server_an_upgraded_schema_is_the_same_as_a_new_one(kind, blank, database):
+    run_script(blank, kind, (RC1 / f"{kind}.sql").read_text("utf-8"))
+    assert blank.read_now(schema.current) == "0009"
+    assert blank.write_now(schema.upgrade) is True
+    assert described(blank, kind) ^ described(database, kind) == set()
+
+
+@only(SQLITE)
+def test_on_sqlite_an_upgraded_schema_is_the_same_as_a_new_one(empty, database):
+    with opened(file_of(empty)) as pos:
+        pos.executescript((RC1 / "sqlite.sql").read_text("utf-8"))
+    assert empty.write_now(schema.upgrade) is True
+    expected, found = (objects(file_of(one)) for one in (database, empty))
+    altered = {("table", name) for name in ALTERED}  # the text of ALTER TABLE follows the constraints
+    assert {key: sql for key, sql in found.items() if key not in altered} == {
+        key: sql for key, sql in expected.items() if key not in altered
+    }
+    columns = [inspect(one.engine).get_columns(name) for one in (database, empty) for name in ALTERED]
+    assert str(columns[: len(ALTERED)]) == str(columns[len(ALTERED) :])
+
+
+ALTERED = ("delivery_accounts",)

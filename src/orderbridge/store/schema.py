@@ -16,7 +16,7 @@ from orderbridge.errors import Message, StoreError, Unusable
 from orderbridge.store.ddl import execute
 from orderbridge.store.dialects import of
 from orderbridge.store.tables import HEAD, KNOWN, MIGRATIONS, SCHEMA_VERSION_TABLE, UNRELEASED, metadata
-from orderbridge.store.write_guards import gone, on_version
+from orderbridge.store.write_guards import gone, on_version, renew
 
 LOCK_WAIT_S = 60.0
 LOCK_ASK_S = 0.5
@@ -148,6 +148,7 @@ def migrate(connection: Connection) -> None:
     config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
     config.attributes["connection"] = connection
     command.upgrade(config, "head")
+    renew(connection)
 
 
 def offline_sql(url: str) -> str:

@@ -312,6 +312,9 @@ class _Accounts(TypedColumns):
     polled_in_turn_with = Column(long_text())
     not_stored = Column(Integer, nullable=False, server_default=text("0"))
     not_written = Column(Integer, nullable=False, server_default=text("0"))
+    menu_next_utc = Column(utc())
+    menu_read_utc = Column(utc())
+    menu_error = Column(code())
 
 
 accounts = Table("delivery_accounts", metadata, _Accounts)
@@ -339,6 +342,25 @@ class _Restaurants(TypedColumns):
 
 
 restaurants = Table("delivery_restaurants", metadata, _Restaurants)
+
+
+foods = Table(
+    "delivery_foods",
+    metadata,
+    Column("account", code(), primary_key=True),
+    Column("food_id", big(), primary_key=True, autoincrement=False),
+    Column("name", name()),
+    Column("category", name()),
+    Column("status", code()),
+    Column("price", money()),
+    Column("payload", long_text()),
+    Column("source", code(), nullable=False),
+    Column("seen_utc", utc(), nullable=False),
+    Column("gone_utc", utc()),
+    Column("last_change", code(), nullable=False, server_default="new"),
+    Column("old_name", name()),
+    Column("changed_utc", utc(), nullable=False),
+)
 
 
 class _CancelReasons(TypedColumns):

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from sqlalchemy import Connection, Table, inspect
 
-from orderbridge.store.ddl import after
+from orderbridge.store.ddl import after, execute
 from orderbridge.store.dialects import of
 from orderbridge.store.dialects.face import Dialect
 from orderbridge.store.own_tables import OURS_ALONE
@@ -119,7 +119,7 @@ def on_version(dialect: Dialect) -> Iterator[str]:
     """The triggers of the schema's version.
 
     Below the newest revision an UPDATE is permitted even if the guard is closed: a DBA's script runs migrations that
-    way, and so does an upgrade from a version without a guard. The last migration creates the trigger again.
+    way, and so does an upgrade from a version without a guard. `renew` creates the trigger again.
     """
     since = f"OLD.version_num >= '{HEAD}'"
     yield from _keep(dialect, SCHEMA_VERSION_TABLE, "BEFORE INSERT", "")
@@ -129,14 +129,28 @@ def on_version(dialect: Dialect) -> Iterator[str]:
 
 def gone(connection: Connection) -> dict[str, str]:
     """Our triggers that were dropped by hand, with the statements to create them."""
+    if not (wanted := _wanted(connection)):
+        return {}
+    there = set(connection.exec_driver_sql("SELECT name FROM sqlite_master WHERE type = 'trigger'").scalars())
+    return {name: statement for name, statement in wanted.items() if name not in there}
+
+
+def _wanted(connection: Connection) -> dict[str, str]:
+    """Our triggers by name, with the statements that create them."""
     dialect = of(connection.dialect.name)
     if not dialect.guards:
         return {}
     tables = [table for table in metadata.tables.values() if not table.is_view]
-    wanted = [*dialect.guards, *on_version(dialect), *(one for table in tables for one in on_table(table, dialect))]
-    there = set(connection.exec_driver_sql("SELECT name FROM sqlite_master WHERE type = 'trigger'").scalars())
-    named = {statement.split()[2]: statement for statement in wanted if statement.startswith("CREATE TRIGGER")}
-    return {name: statement for name, statement in named.items() if name not in there}
+    made = [*dialect.guards, *_for_everybody(dialect), *on_version(dialect)]
+    made += [one for table in tables for one in on_table(table, dialect)]
+    return {one.split()[2]: one for one in made if one.startswith("CREATE TRIGGER")}
+
+
+def renew(connection: Connection) -> None:
+    """Create our triggers anew after migrations: they name the columns and the newest revision."""
+    for name in _wanted(connection):
+        connection.exec_driver_sql(f"DROP TRIGGER IF EXISTS {name}")
+    execute(connection, gone(connection).values())
 
 
 def is_held_open(connection: Connection) -> bool:
