@@ -8,7 +8,20 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, and_, exists, func, literal, not_, null, or_, select
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    FromClause,
+    Select,
+    and_,
+    exists,
+    func,
+    literal,
+    not_,
+    null,
+    or_,
+    select,
+)
 
 from orderbridge.actions import ACTIONS, Subject, of_subject
 from orderbridge.config import Settings
@@ -97,7 +110,7 @@ def _of_orders(since: datetime) -> Iterator[Check]:
     has_begun = exists().where(first.c.payment_key == events.c.payment_key, first.c.id < events.c.id)
     is_stored = exists().where(orders.c.payment_key == events.c.payment_key)
     event = select(events.c.payment_key, no_action, events.c.at_utc)
-    yield 1, "acknowledged_before_stored", event.where(*acknowledged, is_stored, ~has_begun)
+    yield 1, "acknowledged_before_stored", event.where(*acknowledged, ~has_begun, is_stored)
     order = select(orders.c.payment_key, no_action, orders.c.acknowledged_utc.label("at_utc"))
     yield (
         1,
@@ -166,40 +179,32 @@ def _without_end(connection: Connection, settings: Settings, since: datetime) ->
             yield Finding(4, "no_end", row.payment_key, row.id, row.created_utc)
 
 
-def _lane(subject: Subject) -> tuple[ColumnElement[Any], ...]:
-    """The columns whose values rows of one lane share. A food in several menus counts as several foods."""
-    named = (actions.c[subject.column],)
-    return named if subject is Subject.ORDER else (*named, actions.c.account, actions.c.restaurant_id)
+def _is_same_lane(subject: Subject, one: FromClause, other: FromClause) -> ColumnElement[bool]:
+    """A food in several menus counts as several foods."""
+    names = () if subject is Subject.ORDER else ("account", "restaurant_id")
+    same = (one.c[name].is_not_distinct_from(other.c[name]) for name in names)
+    return and_(one.c[subject.column] == other.c[subject.column], *same)
 
 
 def _out_of_order(connection: Connection, subject: Subject, since: datetime) -> Iterator[Finding]:
-    """Requests of a lane that overlap, and rows whose first request followed one of a newer row."""
-
-    def before(column: ColumnElement[Any]) -> ColumnElement[Any]:
-        """The column's value for the previous request of the lane."""
-        order = attempts.c.started_utc, actions.c.id, attempts.c.attempt
-        return (
-            func.lag(column, type_=column.type)
-            .over(partition_by=_lane(subject), order_by=order)
-            .label(f"{column.key}_before")
-        )
-
-    requests = (
-        select(
-            *(actions.c.id, actions.c.payment_key, actions.c.created_utc, attempts.c.started_utc, attempts.c.attempt),
-            *(before(column) for column in (actions.c.id, attempts.c.started_utc, attempts.c.finished_utc)),
-        )
-        .join(attempts, attempts.c.action_id == actions.c.id)
-        .where(actions.c.action.in_(list(of_subject(subject))), actions.c.created_utc >= since)
-        .subquery()
+    """Requests of two rows of a lane that overlap, and rows whose first request followed one of a newer row."""
+    older, newer, first, second = actions.alias(), actions.alias(), attempts.alias(), attempts.alias()
+    starts_later = first.c.started_utc > second.c.started_utc
+    overlaps = and_(first.c.finished_utc > second.c.started_utc, second.c.finished_utc > first.c.started_utc)
+    query = (
+        select(older.c.id, newer.c.id.label("newer_id"), older.c.payment_key, older.c.created_utc)
+        .add_columns(first.c.started_utc, second.c.started_utc.label("newer_utc"), overlaps.label("overlaps"))
+        .join(newer, and_(_is_same_lane(subject, older, newer), older.c.id < newer.c.id))
+        .join(first, first.c.action_id == older.c.id)
+        .join(second, second.c.action_id == newer.c.id)
+        .where(older.c.action.in_(list(of_subject(subject))), older.c.created_utc >= since)
+        .where(or_(overlaps, and_(starts_later, first.c.attempt == 1)))
     )
-    overlaps = requests.c.finished_utc_before > requests.c.started_utc
-    follows_newer = and_(requests.c.id_before > requests.c.id, requests.c.attempt == 1)
-    suspects = select(requests).where(requests.c.id_before != requests.c.id, or_(overlaps, follows_newer))
-    for row in connection.execute(suspects.limit(MAX_SHOWN)):
-        if row.finished_utc_before is not None and row.finished_utc_before > row.started_utc:
-            yield Finding(5, "beside_another", row.payment_key, row.id, row.started_utc)
-        elif row.created_utc + LONG_TRANSACTION < row.started_utc_before:
+    for row in connection.execute(query):
+        if row.overlaps:
+            later = max((row.started_utc, row.id), (row.newer_utc, row.newer_id))
+            yield Finding(5, "beside_another", row.payment_key, later[1], later[0])
+        elif row.created_utc + LONG_TRANSACTION < row.newer_utc:
             yield Finding(5, "after_newer", row.payment_key, row.id, row.started_utc)
 
 
