@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.jobs.shop import settings_for
-from tests.store.samples import KEY, NOW, Pos, key, put, put_action, put_order
+from tests.store.samples import KEY, NOW, RESTAURANT, Pos, key, put, put_action, put_order
 
 from orderbridge.jobs.audit import Audit, audit
 from orderbridge.store.database import Database
@@ -53,6 +53,7 @@ def sound(pos: Pos) -> None:
     action(pos, (5, 6, OK), name="open_restaurant", created_utc=at(5))
     action(pos, (5, 6, OK), name="deactivate_food", account="kadikoy", created_utc=at(5))
     action(pos, (5, 6, OK), name="deactivate_food", account="moda", created_utc=at(5))  # the same number, another menu
+    action(pos, (5, 6, OK), name="deactivate_food", restaurant_id=RESTAURANT, created_utc=at(5))  # a lane of its own
     # Committed late: when the newer row was sent, it could not be seen.
     action(pos, (9, 10, OK), name="close_restaurant", restaurant_id=key(2), created_utc=at(6))
     action(pos, (7, 8, OK), name="open_restaurant", restaurant_id=key(2), created_utc=at(6))
@@ -124,7 +125,7 @@ def test_a_sound_history_has_no_finding(database: Database, pos: Pos) -> None:
     sound(pos)
     found = checked(database)
     assert (found.orders, found.findings) == (1, [])
-    assert found.actions == 11
+    assert found.actions == 12
 
 
 @pytest.mark.parametrize("code", PLANTED)

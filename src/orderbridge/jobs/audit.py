@@ -190,6 +190,7 @@ def _out_of_order(connection: Connection, subject: Subject, since: datetime) -> 
     """Requests of two rows of a lane that overlap, and rows whose first request followed one of a newer row."""
     older, newer, first, second = actions.alias(), actions.alias(), attempts.alias(), attempts.alias()
     starts_later = first.c.started_utc > second.c.started_utc
+    chosen = list(of_subject(subject))
     overlaps = and_(first.c.finished_utc > second.c.started_utc, second.c.finished_utc > first.c.started_utc)
     query = (
         select(older.c.id, newer.c.id.label("newer_id"), older.c.payment_key, older.c.created_utc)
@@ -197,7 +198,7 @@ def _out_of_order(connection: Connection, subject: Subject, since: datetime) -> 
         .join(newer, and_(_is_same_lane(subject, older, newer), older.c.id < newer.c.id))
         .join(first, first.c.action_id == older.c.id)
         .join(second, second.c.action_id == newer.c.id)
-        .where(older.c.action.in_(list(of_subject(subject))), older.c.created_utc >= since)
+        .where(older.c.action.in_(chosen), newer.c.action.in_(chosen), older.c.created_utc >= since)
         .where(or_(overlaps, and_(starts_later, first.c.attempt == 1)))
     )
     for row in connection.execute(query):
