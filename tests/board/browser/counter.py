@@ -3,27 +3,18 @@
 Nothing here sleeps. What the page does by its own clock is brought about by Playwright's.
 """
 
-import asyncio
 import contextlib
-import os
-import re
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import create_engine, inspect
-from tests import databases
-from tests.test_daemon import Till, begun, settings_for, until
-from tests.web.test_service import free_address
+from tests.board.branch import PLAIN, Branch, at_work, settings_of, till_on
+from tests.test_daemon import Till
 
 from orderbridge import config
-from orderbridge.clock import SystemClock
-from orderbridge.daemon import RunningDaemon
-from orderbridge.service import Service
-from orderbridge_board import devices
-from orderbridge_sandbox import Sandbox, World
-from orderbridge_sandbox.scenery import KADIKOY
+from orderbridge_board.door import COOKIE
+from orderbridge_sandbox import Sandbox
 from orderbridge_sandbox.state import Order
 
 CHROMIUM = Path("/usr/bin/chromium")
@@ -32,14 +23,16 @@ pytest.importorskip("playwright.async_api", reason="what drives a browser is not
 if not CHROMIUM.exists():
     pytest.skip("no Chromium here (Debian: chromium)", allow_module_level=True)
 
-from playwright.async_api import Browser, Page, Route, async_playwright  # noqa: E402 - only where it is
+from playwright.async_api import Browser, BrowserContext, Page, Route, async_playwright  # noqa: E402 - only where it is
 from playwright.async_api import TimeoutError as NotInTime  # noqa: E402
 
 __all__ = [
+    "PLAIN",
     "Browser",
     "NotInTime",
     "Route",
     "async_playwright",
+    "till_on",
 ]  # the tests take them from here: what is not installed skips them
 
 PATIENT_MS = 60_000  # a busy machine may take ten times what a quiet one takes
@@ -54,46 +47,16 @@ new MutationObserver((found) => {
   }
 }).observe(document, { childList: true, subtree: true });
 """
-REASONS = "SELECT id FROM delivery_cancel_reasons"  # read beside the first orders: without them nothing can be chosen
+# What is played: each note's pitch and shape, written down where it starts.
+LISTEN = """
+globalThis.played = [];
+const start = OscillatorNode.prototype.start;
+OscillatorNode.prototype.start = function (...given) {
+  played.push(`${this.type} ${Math.round(this.frequency.value)}`);
+  return start.apply(this, given);
+};
+"""
 BUTTON = ".card[data-key='{}'] button[data-do={}]"
-
-
-class ServerTill(Till):
-    """The same on a server."""
-
-    def __init__(self, url: str, path: Path) -> None:
-        super().__init__(path)  # where nothing is
-        self.url = url
-        self.engine = create_engine(url)
-
-    def rows(self, sql: str, *values: object) -> list[dict[str, Any]]:
-        with self.engine.begin() as connection:
-            found = connection.exec_driver_sql(sql.replace("?", "%s"), values)
-            return [dict(row) for row in found.mappings()] if found.returns_rows else []
-
-    def run(self, sql: str, *values: object) -> int:
-        self.rows(sql, *values)
-        return 0
-
-    def plant(self, sql: str, *values: object) -> None:
-        self.rows(sql, *values)
-
-    def has_tables(self) -> bool:
-        return inspect(self.engine).has_table("delivery_orders")
-
-
-@contextlib.contextmanager
-def till_on(kind: str, path: Path) -> Iterator[Till]:
-    """A till, and a database of its own. PostgreSQL only where there is a server anyway."""
-    if kind == databases.SQLITE:
-        yield Till(path)
-        return
-    if databases.POSTGRES_URL is None:
-        pytest.skip("ORDERBRIDGE_TEST_POSTGRES_URL names no server")
-    with databases.own_database(databases.POSTGRES_URL, f"obs_browser_{os.getpid()}") as url:
-        till = ServerTill(url, path)
-        yield till
-        till.engine.dispose()
 
 
 class Tablet:
@@ -167,88 +130,25 @@ class Tablet:
             await self.choose(f"{minutes} dk")
 
 
-class Counter:
-    """The whole of it."""
+class Counter(Branch):
+    """A branch with tablets in a browser."""
 
     def __init__(self, settings: config.Settings, sandbox: Sandbox, till: Till, browser: Browser) -> None:
-        self.settings = settings
-        self.world: World = sandbox.world
-        self.till = till
+        super().__init__(settings, sandbox, till)
         self.browser = browser
-        self.address = f"http://{settings.web.listen}/"
-        self.service: Service | None = None
-        self._task: asyncio.Task[None] | None = None
-        self._left = contextlib.AsyncExitStack()
-
-    async def start(self) -> None:
-        """A daemon that listens."""
-        self.service = Service(self.settings, lambda: self.settings)
-        self._task = begun(self.service.run())
-        await until(lambda: self.service._listening.addresses and self.daemon and self.till.has_tables())
-
-    async def stop(self) -> None:
-        """In order, as a SIGTERM does."""
-        if self.service is not None and self._task is not None:
-            self.service._end()
-            await self._task
-            self.service = None
-
-    @property
-    def daemon(self) -> RunningDaemon | None:
-        return self.service.extensions["board"].daemon if self.service.extensions else None
-
-    @property
-    def board(self) -> Any:
-        return self.service._listening._server._pages[0]
-
-    def problems(self) -> set[str]:
-        """Codes of what the daemon says is wrong."""
-        return {str(one.code) for one in self.daemon.problems()}
 
     async def tablet(self, name: str = "Tezgâh", browser: Browser | None = None, **options: Any) -> Tablet:
         """One that was paired."""
         context = await (browser or self.browser).new_context(**{"viewport": {"width": 1280, "height": 900}} | options)
         self._left.push_async_callback(context.close)
+        return await self.tablet_in(context, name)
+
+    async def tablet_in(self, context: BrowserContext, name: str) -> Tablet:
+        """The same, in this profile of a browser."""
         page = await context.new_page()
         page.set_default_timeout(PATIENT_MS)
-        await context.add_cookies(
-            [{"name": "orderbridge_board", "value": await self._cookie(name), "url": self.address}]
-        )
+        await context.add_cookies([{"name": COOKIE, "value": await self.cookie(name), "url": self.address}])
         return Tablet(page, self.address)
-
-    async def _cookie(self, name: str) -> str:
-        database = self.daemon.database
-        code = await self.code()
-        now = SystemClock().now()  # not before the code was made
-        cookie = await database.run(lambda tx: devices.pair(tx, code, name, now))
-        assert cookie is not None
-        return cookie
-
-    async def code(self) -> str:
-        """As `orderbridge board pair` prints it."""
-        now = SystemClock().now()
-        return await self.daemon.database.run(lambda tx: devices.new_code(tx, devices.ACT, now))
-
-    async def order(self, **document: Any) -> Order:
-        """One more, once it is in the tables."""
-        order = self.world.place_order(restaurant_id=KADIKOY, document=PLAIN | document)
-        await until(lambda: order.acknowledged and self.till.rows(REASONS))
-        return order
-
-    async def close(self) -> None:
-        """Pages first: a stream that is cut at the end is no news."""
-        await self._left.aclose()
-        self.world.faults.clear()
-        await self.stop()
-
-
-# An order that is no draw of the sandbox's: what a test does not name is plain.
-PLAIN = {
-    "courier_type": "restaurant",
-    "shipping_method": "delivery",
-    "note": "",
-    "scheduled_date": "",
-}
 
 
 @contextlib.asynccontextmanager
@@ -256,20 +156,6 @@ async def opened(
     sandbox: Sandbox, till: Till, browser: Browser, mode: str = "beside", **more: Any
 ) -> AsyncIterator[Counter]:
     """A counter whose daemon runs."""
-    host, port = free_address()
-    changes: dict[str, Any] = {"language": "tr", "web": config.Web(listen=f"{host}:{port}", board=mode)}
-    if isinstance(till, ServerTill):
-        changes["database"] = config.Database(url=till.url)
-    settings = settings_for(sandbox, till).model_copy(update=changes | more)
-    counter = Counter(settings, sandbox, till, browser)
-    try:
-        await counter.start()
+    counter = Counter(settings_of(sandbox, till, mode, **more), sandbox, till, browser)
+    async with at_work(counter):
         yield counter
-    finally:
-        await counter.close()
-
-
-def seconds(text: str) -> int:
-    """Of an age such as 1:35."""
-    minutes, rest = re.findall(r"\d+", text)[:2]
-    return 60 * int(minutes) + int(rest)

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import re
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
@@ -34,6 +35,15 @@ STORED = """async () => {
     for (const request of await cache.keys()) found.push(request.url, await (await cache.match(request)).text());
   }
   return found.join("\\n");
+}"""
+# Which of these answers the browser's own cache has.
+CACHED = """async (urls) => {
+  const found = [];
+  for (const url of urls.filter((one) => !/[.]\\w+$/.test(one))) {
+    const answer = await fetch(url, { cache: "only-if-cached", mode: "same-origin" }).catch(() => null);
+    if (answer?.ok) found.push(url);
+  }
+  return found;
 }"""
 NO_TRUST = """
 ServiceWorkerContainer.prototype.register = () => Promise.reject(new DOMException("", "SecurityError"));
@@ -110,30 +120,38 @@ async def other_pages_and_words(tablet: Tablet) -> None:
     await tablet.page.locator("#down", has_text="The program does not answer").wait_for()
 
 
-async def test_nothing_of_an_order_or_a_customer_is_kept(counter: Counter):
-    """Neither the worker's cache nor any other store of the browser has a word of it, whatever was shown."""
-    tablet = await counter.tablet()
-    await tablet.arm()
-    await kept(tablet)
-    named = {"name": f"{CANARY} ad", "phone": f"{CANARY} 555"}
-    order = await counter.order(note=f"{CANARY} not", customer=named, address={"address": f"{CANARY} sokak"})
-    await tablet.page.locator(tablet.card(order), has_text=f"{CANARY} not").wait_for()
-    await tablet.tap(order, "more")
-    await tablet.page.locator("dialog", has_text=f"{CANARY} sokak").wait_for()
-    await tablet.page.click("dialog [data-do=close]")
-    for name in ("menu", "recall"):
-        await tablet.page.click(f"#{name}")
-        await tablet.page.wait_for_selector(".list")
-    await tablet.open("status")
-    await tablet.page.wait_for_selector("dl")
-    await tablet.page.reload()
-    await tablet.page.wait_for_selector("dl")
-    stored = await tablet.page.evaluate(STORED)
+async def test_nothing_of_an_order_or_a_customer_is_kept(counter: Counter, tmp_path: Path):
+    """No cache and no store of the browser has a word of it, whatever was shown; nor has a file of its profile."""
+    folder = tmp_path / "profile"
+    async with async_playwright() as playwright:
+        profile = await playwright.chromium.launch_persistent_context(folder, executable_path=CHROMIUM, args=FLAGS)
+        tablet = await counter.tablet_in(profile, "Tezgâh")
+        await tablet.arm()
+        await kept(tablet)
+        named = {"name": f"{CANARY} ad", "phone": f"{CANARY} 555"}
+        order = await counter.order(note=f"{CANARY} not", customer=named, address={"address": f"{CANARY} sokak"})
+        await tablet.page.locator(tablet.card(order), has_text=f"{CANARY} not").wait_for()
+        await tablet.tap(order, "more")
+        await tablet.page.locator("dialog", has_text=f"{CANARY} sokak").wait_for()
+        await tablet.page.click("dialog [data-do=close]")
+        for name in ("menu", "recall"):
+            await tablet.page.click(f"#{name}")
+            await tablet.page.wait_for_selector(".list")
+        await tablet.open("status")
+        await tablet.page.wait_for_selector("dl")
+        await tablet.page.reload()
+        await tablet.page.wait_for_selector("dl")
+        stored = await tablet.page.evaluate(STORED)
+        asked = {url for url in tablet.asked if "/board/" in url and not url.endswith("/stream")}
+        assert await tablet.page.evaluate(CACHED, sorted(asked)) == []
+        await profile.close()
     assert "orderbridge.language" in stored
     assert DOWN in stored  # the sentences are there
-    assert CANARY not in stored
-    assert str(order.number) not in stored
-    assert order.key not in stored
+    assert [word for word in (CANARY, str(order.key), str(order.number)) if word in stored] == []
+    files = {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    assert any(DOWN.encode() in content for content in files.values())  # what is kept stands there as it is
+    words = (CANARY.encode(), str(order.key).encode())
+    assert [name for name, content in files.items() if any(word in content for word in words)] == []
     held = {re.sub("^https?://[^/]+", "", line) for line in stored.splitlines() if line.startswith(counter.address)}
     assert held == shell.served().keys() - {"/worker.js"}
 

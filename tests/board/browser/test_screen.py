@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 import pytest
 import pytest_asyncio
-from tests.board.browser.counter import PLAIN, Browser, Counter, Tablet, opened
+from tests.board.browser.counter import LISTEN, PLAIN, Browser, Counter, Tablet, opened
 from tests.test_daemon import Till, certificates, sandbox, till, until, world
 
 from orderbridge_board import changes
@@ -94,6 +94,7 @@ async def test_the_head_says_that_it_lives_who_is_open_and_who_can_be_heard(
     await until(lambda: till.rows("SELECT id FROM delivery_restaurants WHERE status = 'Open'"))
     change = "UPDATE delivery_restaurants SET status_since_utc = '2026-03-01 09:30:00.000000', status_by = 'Mutfak'"
     await asyncio.to_thread(till.plant, change)
+    await tablet.page.add_init_script(LISTEN)
     await tablet.page.clock.install()
     await tablet.arm()
     await other.arm()
@@ -110,10 +111,12 @@ async def test_the_head_says_that_it_lives_who_is_open_and_who_can_be_heard(
     panel = tablet.page.locator("dialog .panel")
     await panel.filter(has_text="Açık: Örnek Lokanta Kadıköy (01.03. 12:30, Mutfak)").wait_for()
     await panel.filter(has_text="Mutfak, Tezgâh").wait_for()
-    await tablet.is_silent()
+    await tablet.page.evaluate("orderbridgeSound.suspend()")
     await tablet.page.clock.run_for(1_000)
+    await tablet.page.evaluate("played.length = 0")
     await tablet.page.click("dialog [data-do=ring]")
-    await tablet.page.wait_for_function("() => orderbridgeSound.level() > 0.05")
+    await tablet.page.wait_for_function("() => played.includes('triangle 880')")  # that of a new order
+    await tablet.page.locator("#heard", has_text="açık").wait_for()
 
 
 async def test_a_connection_that_is_refused_is_said_at_once(counter: Counter):

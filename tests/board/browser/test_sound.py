@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 from tests.board.browser.conftest import FLAGS
-from tests.board.browser.counter import ALERTS, CHROMIUM, Browser, Counter, async_playwright, opened
+from tests.board.browser.counter import ALERTS, CHROMIUM, LISTEN, Browser, Counter, async_playwright, opened
 from tests.test_daemon import Till, certificates, sandbox, till, until, world
 
 from orderbridge.jobs import upkeep
@@ -18,15 +18,6 @@ __all__ = ["certificates", "sandbox", "till", "world"]
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.slow]
 
 LATE = "UPDATE delivery_actions SET finished_utc = '2020-01-01 00:00:00.000000' WHERE action = 'accept'"
-# What is played: each note's pitch and shape, written down where it starts.
-LISTEN = """
-globalThis.played = [];
-const start = OscillatorNode.prototype.start;
-OscillatorNode.prototype.start = function (...given) {
-  played.push(`${this.type} ${Math.round(this.frequency.value)}`);
-  return start.apply(this, given);
-};
-"""
 # How many notes are stopped at once, in the middle of a sound.
 CUT = """async () => {
   const { sound } = await import(new URL("sound.js", document.querySelector("script").src));

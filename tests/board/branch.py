@@ -1,0 +1,159 @@
+"""A branch at work: the service in this process, the sandbox behind it, and its board on a real socket."""
+
+import asyncio
+import contextlib
+import os
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import create_engine, inspect
+from tests import databases
+from tests.board.tablets import Tablet
+from tests.test_daemon import Till, begun, settings_for, until
+from tests.web.test_service import free_address
+
+from orderbridge import config
+from orderbridge.clock import SystemClock
+from orderbridge.daemon import RunningDaemon
+from orderbridge.service import Service
+from orderbridge_board import devices
+from orderbridge_sandbox import Sandbox, World
+from orderbridge_sandbox.scenery import KADIKOY
+from orderbridge_sandbox.state import Order
+
+REASONS = "SELECT id FROM delivery_cancel_reasons"  # read beside the first orders: without them nothing can be chosen
+# An order that is no draw of the sandbox's: what a test does not name is plain.
+PLAIN = {
+    "courier_type": "restaurant",
+    "shipping_method": "delivery",
+    "note": "",
+    "scheduled_date": "",
+}
+
+
+class ServerTill(Till):
+    """A till on a server."""
+
+    def __init__(self, url: str, path: Path) -> None:
+        super().__init__(path)  # where nothing is
+        self.url = url
+        self.engine = create_engine(url)
+
+    def rows(self, sql: str, *values: object) -> list[dict[str, Any]]:
+        with self.engine.begin() as connection:
+            found = connection.exec_driver_sql(sql.replace("?", "%s"), values)
+            return [dict(row) for row in found.mappings()] if found.returns_rows else []
+
+    def run(self, sql: str, *values: object) -> int:
+        self.rows(sql, *values)
+        return 0
+
+    def plant(self, sql: str, *values: object) -> None:
+        self.rows(sql, *values)
+
+    def has_tables(self) -> bool:
+        return inspect(self.engine).has_table("delivery_orders")
+
+
+@contextlib.contextmanager
+def till_on(kind: str, path: Path) -> Iterator[Till]:
+    """A till with a database of its own. On a server only if there is one anyway."""
+    if kind == databases.SQLITE:
+        yield Till(path)
+        return
+    server = {databases.POSTGRESQL: databases.POSTGRES_URL, databases.MARIADB: databases.MARIADB_URL}[kind]
+    if server is None:
+        pytest.skip(f"no variable names a server: {kind}")
+    with databases.own_database(server, f"obs_board_{os.getpid()}") as url:
+        till = ServerTill(url, path)
+        yield till
+        till.engine.dispose()
+
+
+class Branch:
+    """The service with its board, which a test stops and starts."""
+
+    def __init__(self, settings: config.Settings, sandbox: Sandbox, till: Till) -> None:
+        self.settings = settings
+        self.world: World = sandbox.world
+        self.till = till
+        self.address = f"http://{settings.web.listen}/"
+        self.service: Service | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._left = contextlib.AsyncExitStack()
+
+    async def start(self) -> None:
+        """A daemon that listens."""
+        self.service = Service(self.settings, lambda: self.settings)
+        self._task = begun(self.service.run())
+        await until(lambda: self.service._listening.addresses and self.daemon and self.till.has_tables())
+
+    async def stop(self) -> None:
+        """In order, as a SIGTERM does."""
+        if self.service is not None and self._task is not None:
+            self.service._end()
+            await self._task
+            self.service = None
+
+    @property
+    def daemon(self) -> RunningDaemon | None:
+        return self.service.extensions["board"].daemon if self.service.extensions else None
+
+    @property
+    def board(self) -> Any:
+        return self.service._listening._server._pages[0]
+
+    def problems(self) -> set[str]:
+        """Codes of what the daemon says is wrong."""
+        return {str(one.code) for one in self.daemon.problems()}
+
+    async def paired(self, name: str) -> Tablet:
+        """A tablet without a browser."""
+        host, port = self.settings.web.listen.split(":")
+        return Tablet((host, int(port)), await self.cookie(name))
+
+    async def cookie(self, name: str) -> str:
+        """That of a tablet that was just paired."""
+        code = await self.code()
+        now = SystemClock().now()  # not before the code was made
+        cookie = await self.daemon.database.run(lambda tx: devices.pair(tx, code, name, now))
+        assert cookie is not None
+        return cookie
+
+    async def code(self) -> str:
+        """As `orderbridge board pair` prints it."""
+        now = SystemClock().now()
+        return await self.daemon.database.run(lambda tx: devices.new_code(tx, devices.ACT, now))
+
+    async def order(self, **document: Any) -> Order:
+        """One more, once it is in the tables."""
+        order = self.world.place_order(restaurant_id=KADIKOY, document=PLAIN | document)
+        await until(lambda: order.acknowledged and self.till.rows(REASONS))
+        return order
+
+    async def close(self) -> None:
+        """Pages first: a stream that is cut at the end is no news."""
+        await self._left.aclose()
+        self.world.faults.clear()
+        await self.stop()
+
+
+def settings_of(sandbox: Sandbox, till: Till, mode: str = "beside", **more: Any) -> config.Settings:
+    """Those of a branch with a board at a free address."""
+    host, port = free_address()
+    changes: dict[str, Any] = {"language": "tr", "web": config.Web(listen=f"{host}:{port}", board=mode)}
+    if isinstance(till, ServerTill):
+        changes["database"] = config.Database(url=till.url)
+    return settings_for(sandbox, till).model_copy(update=changes | more)
+
+
+@contextlib.asynccontextmanager
+async def at_work(branch: Branch) -> AsyncIterator[None]:
+    """The branch's daemon runs."""
+    try:
+        await branch.start()
+        yield
+    finally:
+        await branch.close()

@@ -1,0 +1,246 @@
+"""Two tablets at once, a tablet that was away, a daemon that ends between a tap and its row: nothing double, nothing lost."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests import databases
+from tests.board.branch import Branch, at_work, settings_of, till_on
+from tests.board.tablets import Tablet
+from tests.test_daemon import Till, certificates, sandbox, until, world
+
+from orderbridge_board import cards
+from orderbridge_sandbox import Fault, Sandbox
+from orderbridge_sandbox.state import Order
+
+__all__ = ["certificates", "sandbox", "world"]
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+FINAL = ("done", "refused", "failed", "expired", "superseded", "withdrawn")
+ROWS = "SELECT * FROM delivery_actions WHERE payment_key = ? ORDER BY id"
+HOLDS_MS = (0, 0, 10, 20, 30, 40, 60, 80)  # about as long as a request and its answer
+
+
+@pytest.fixture(params=databases.KINDS)
+def till(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Till]:
+    with till_on(request.param, tmp_path / "pos.db") as till:
+        yield till
+
+
+@pytest.fixture
+async def branch(sandbox: Sandbox, till: Till) -> AsyncIterator[Branch]:
+    branch = Branch(settings_of(sandbox, till, "till"), sandbox, till)
+    async with at_work(branch):
+        yield branch
+
+
+@pytest.fixture(autouse=True)
+def hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cards, "HOLD", timedelta(0))
+
+
+async def card(tablet: Tablet, order: Order) -> dict[str, Any]:
+    """The order as this tablet shows it now."""
+    shown = (await tablet.get("/board/state")).data["orders"]
+    return next(one for one in shown if one["key"] == order.key)
+
+
+def tap(card: dict[str, Any], action: str, **more: Any) -> dict[str, Any]:
+    """What the page sends for a button of this card."""
+    tries = next((one["tries"] for one in card["actions"] if one["action"] == action), 0)
+    return {"action": action, "payment_key": card["key"], "revision": card["revision"], "tries": tries} | more
+
+
+async def rows(branch: Branch, order: Order) -> list[dict[str, Any]]:
+    """The order's rows, once all have their end."""
+    found: list[dict[str, Any]] = []
+
+    def are_over() -> bool:
+        found[:] = branch.till.rows(ROWS, order.key)
+        return all(row["state"] in FINAL for row in found)
+
+    await until(are_over)
+    return found
+
+
+async def brought_to(branch: Branch, tablet: Tablet, action: str) -> tuple[Order, dict[str, Any]]:
+    """An order whose next button is this one, and its card."""
+    order = await branch.order()
+    for step, more in (("accept", {"preparing_time": 20}), ("on_the_way", {}), ("complete", {})):
+        shown = await card(tablet, order)
+        if step == action:
+            return order, shown
+        assert (await tablet.post("act", tap(shown, step, **more))).status == 200
+        await rows(branch, order)
+    raise AssertionError(action)
+
+
+# ---- two tablets ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("action", ["accept", "complete"])
+async def test_of_two_tablets_that_press_at_once_both_hear_of_the_one_row(branch: Branch, action: str):
+    tablets = [await branch.paired(name) for name in ("Tezgâh", "Mutfak")]
+    order, shown = await brought_to(branch, tablets[0], action)
+    more = [{"preparing_time": 20}, {"preparing_time": 40}] if action == "accept" else [{}, {}]
+    answers = await asyncio.gather(
+        *(tablet.post("act", tap(shown, action, **one)) for tablet, one in zip(tablets, more, strict=True))
+    )
+    told = [answer.data["row"] for answer in answers]
+    assert [answer.status for answer in answers] == [200, 200]
+    (row,) = [row for row in await rows(branch, order) if row["action"] == action]
+    assert [(one["id"], one["by"], one["minutes"]) for one in told] == [
+        (row["id"], row["created_by"], row["preparing_time"])
+    ] * 2
+    assert (row["state"], len(branch.world.calls(action))) == ("done", 1)
+
+
+async def test_of_an_accept_and_a_cancel_at_once_the_cancel_counts_and_both_cards_say_so(branch: Branch):
+    tablets = [await branch.paired(name) for name in ("Tezgâh", "Mutfak")]
+    order, shown = await brought_to(branch, tablets[0], "accept")
+    taps = [tap(shown, "accept", preparing_time=20), tap(shown, "cancel", reason_id=3)]
+    answers = await asyncio.gather(*(one.post("act", values) for one, values in zip(tablets, taps, strict=True)))
+    assert [answer.status for answer in answers] == [200, 200]
+    found = {row["action"]: row["state"] for row in await rows(branch, order)}
+    assert found["cancel"] == "done"
+    assert found["accept"] in {"done", "superseded", "refused"}
+    assert order.status_id == 6
+    for tablet in tablets:
+        assert [one["key"] for one in (await tablet.get("/board/state")).data["orders"]] == []
+
+
+async def test_a_tap_and_its_taking_back_at_the_moment_it_is_claimed_end_one_way(
+    branch: Branch, monkeypatch: pytest.MonkeyPatch
+):
+    """Sent or withdrawn, never both; and who takes it back hears which."""
+    tablet, other = [await branch.paired(name) for name in ("Tezgâh", "Mutfak")]
+    for hold_ms in HOLDS_MS:
+        order, shown = await brought_to(branch, tablet, "complete")
+        before = len(branch.world.calls("complete"))
+        monkeypatch.setattr(cards, "HOLD", timedelta(milliseconds=hold_ms))
+        row_id = (await tablet.post("act", tap(shown, "complete"))).data["row"]["id"]
+        answers = await asyncio.gather(*(one.post("back", {"id": row_id}) for one in (tablet, other)))
+        monkeypatch.setattr(cards, "HOLD", timedelta(0))
+        row = (await rows(branch, order))[-1]
+        sent = len(branch.world.calls("complete")) - before
+        was_taken = 200 in {answer.status for answer in answers}
+        assert (row["state"], sent) == (("withdrawn", 0) if was_taken else ("done", 1)), hold_ms
+        for answer in answers:
+            assert answer.status == 200 or (answer.status, answer.data["error"]) == (409, "too_late")
+
+
+async def test_what_two_tablets_put_away_and_bring_back_at_once_is_one_or_the_other(branch: Branch):
+    tablets = [await branch.paired(name) for name in ("Tezgâh", "Mutfak")]
+    _, shown = await brought_to(branch, tablets[0], "on_the_way")
+    away = {"subjects": [shown["handed"]]}
+    for _ in range(5):
+        answers = await asyncio.gather(
+            *(one.post("seen", away) for one in tablets),
+            *(one.post("back", {"subject": shown["handed"]}) for one in tablets),
+        )
+        assert {answer.status for answer in answers} == {200}
+        states = [(await one.get("/board/state")).data["orders"] for one in tablets]
+        listed = [(await one.get("/board/recall")).data["orders"] for one in tablets]
+        assert states[0] == states[1]
+        assert listed[0] == listed[1]
+        assert len(states[0]) + len(listed[0]) == 1  # never nowhere
+
+
+# ---- a tablet that was away ----------------------------------------------------------------------------------------------
+
+
+async def test_the_taps_of_a_tablet_that_was_away_for_ten_minutes_make_nothing_double_and_tell_what_became_of_it(
+    branch: Branch,
+):
+    """It shows what was: others have answered, refused, cancelled and changed its orders meanwhile."""
+    away, other = [await branch.paired(name) for name in ("Tezgâh", "Mutfak")]
+    orders = [await branch.order() for _ in range(4)]
+    accepted, refused, gone, finished = [(order, await card(away, order)) for order in orders]
+
+    for order, shown in (accepted, finished):
+        assert (await other.post("act", tap(shown, "accept", preparing_time=40))).status == 200
+        await rows(branch, order)
+    for step in ("on_the_way", "complete"):
+        await other.post("act", tap(await card(other, finished[0]), step))
+        await rows(branch, finished[0])
+    branch.world.faults.add(Fault.error("accept", 400, "invalid_status", "Bu sipariş kabul edilemez"))
+    await other.post("act", tap(refused[1], "accept", preparing_time=40))
+    await rows(branch, refused[0])
+    branch.world.cancel_by_customer(gone[0].key)
+    await until(lambda: branch.till.status(gone[0]) == 6)
+    before = [await rows(branch, order) for order in orders]
+
+    answers = [
+        await away.post("act", tap(shown, "accept", preparing_time=20)) for _, shown in (accepted, refused, finished)
+    ]
+    assert [answer.status for answer in answers] == [200] * 3
+    told = [
+        (answer.data["row"]["state"], answer.data["row"]["by"], answer.data["row"]["minutes"]) for answer in answers
+    ]
+    assert told == [("done", "Mutfak", 40), ("refused", "Mutfak", 40), ("done", "Mutfak", 40)]
+    assert [await rows(branch, order) for order in orders] == before
+
+    assert (await away.post("act", tap(gone[1], "accept", preparing_time=20))).status == 200
+    assert [row["state"] for row in await rows(branch, gone[0])] == ["refused"]
+    assert (await card(away, gone[0]))["stop"] is True  # what it shows next, whatever it has tapped
+    assert not [call for call in branch.world.calls("accept") if gone[0].key in call.path]
+
+
+# ---- a daemon that ends --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ends", ["before the row", "after the row"])
+async def test_a_tap_that_the_daemon_ends_under_is_told_no_success_and_the_next_one_is_the_same_row(
+    branch: Branch, monkeypatch: pytest.MonkeyPatch, ends: str
+):
+    tablet = await branch.paired("Tezgâh")
+    order, shown = await brought_to(branch, tablet, "on_the_way")
+    values = tap(shown, "on_the_way")
+    database, run = branch.daemon.database, branch.daemon.database.run
+    came = asyncio.Event()
+
+    async def cut(*given: Any, **options: Any) -> Any:
+        if ends == "after the row":
+            await run(*given, **options)
+        came.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(database, "run", cut)
+    tapped = asyncio.create_task(tablet.post("act", values))
+    await came.wait()
+    monkeypatch.undo()
+    monkeypatch.setattr(cards, "HOLD", timedelta(0))
+    for connection in list(branch.service._listening._server.opened):
+        connection.transport.abort()
+    with contextlib.suppress(ConnectionError, IndexError, ValueError):
+        raise AssertionError(await tapped)  # an answer would be a success that is none
+    await branch.stop()
+    await branch.start()
+    answer = await tablet.post("act", values)
+    assert answer.status == 200
+    made = [row for row in await rows(branch, order) if row["action"] == "on_the_way"]
+    assert [(row["id"], row["state"]) for row in made] == [(answer.data["row"]["id"], "done")]
+    assert len(branch.world.calls("on_the_way")) == 1
+
+
+async def test_what_was_put_away_and_what_was_finished_is_listed_by_the_next_daemon_and_comes_back(branch: Branch):
+    tablet = await branch.paired("Tezgâh")
+    finished, shown = await brought_to(branch, tablet, "complete")
+    await tablet.post("act", tap(shown, "complete"))
+    await rows(branch, finished)
+    away, shown = await brought_to(branch, tablet, "on_the_way")
+    assert (await tablet.post("seen", {"subjects": [shown["handed"]]})).status == 200
+    before = (await tablet.get("/board/recall")).data["orders"]
+    assert {(one["key"], one["how"]) for one in before} == {(away.key, "handed"), (finished.key, "completed")}
+    await branch.stop()
+    await branch.start()
+    assert (await tablet.get("/board/recall")).data["orders"] == before
+    assert (await tablet.get("/board/state")).data["orders"] == []
+    assert (await tablet.post("back", {"subject": shown["handed"]})).status == 200
+    assert (await card(tablet, away))["handed"] == shown["handed"]
+    assert [one["key"] for one in (await tablet.get("/board/recall")).data["orders"]] == [finished.key]
