@@ -153,9 +153,15 @@ def offered(order: Seen, rows: Collection[Asked]) -> list[Action]:
     return cancel if asked else usual + cancel
 
 
-def silence_of(kind: str, order: Seen) -> str:
+def silence_of(kind: str, key: str) -> str:
     """The subject to silence for an order and a kind: `handed`, `cancelled`, `overdue` or `start`."""
-    return f"{kind}:{order.key}"
+    return f"{kind}:{key}"
+
+
+def put_away(silenced: Mapping[str, datetime]) -> dict[str, datetime]:
+    """The keys of the orders that were put away, and when."""
+    kind = silence_of("handed", "")
+    return {subject.removeprefix(kind): at for subject, at in silenced.items() if subject.startswith(kind)}
 
 
 def is_handed_next(order: Seen) -> bool:
@@ -184,7 +190,7 @@ def was_completed_in_vain(rows: Iterable[Asked]) -> bool:
 
 def handed_at(order: Seen, rows: Collection[Asked], silenced: Mapping[str, datetime]) -> datetime | None:
     """When the card is or was put away; until then it can be taken back. A cancellation is shown nevertheless."""
-    touched = silenced.get(silence_of("handed", order))
+    touched = silenced.get(silence_of("handed", order.key))
     return None if touched is None or not may_be_handed(order, rows) else touched + HOLD
 
 
@@ -259,7 +265,7 @@ def is_changed(order: Seen, mode: str) -> bool:
 def is_stopped(order: Seen, rows: Iterable[Asked], silenced: Collection[str]) -> bool:
     """Whether the card shows STOP: cancelled by another party, and not touched yet."""
     asked = any(row.action == Action.CANCEL and row.state in ANSWERED for row in rows)
-    return order.ended_by == "cancelled" and not asked and silence_of("cancelled", order) not in silenced
+    return order.ended_by == "cancelled" and not asked and silence_of("cancelled", order.key) not in silenced
 
 
 def sounds_stop(order: Seen) -> bool:
@@ -291,7 +297,7 @@ def is_to_begin(order: Seen, now: datetime, silenced: Collection[str]) -> bool:
         is_open
         and order.start_utc is not None
         and order.start_utc <= now
-        and silence_of("start", order) not in silenced
+        and silence_of("start", order.key) not in silenced
     )
 
 
@@ -302,7 +308,7 @@ def sounds(order: Seen, rows: Collection[Asked], mode: str, now: datetime, silen
         Sound.NEW: rings(order, rows, mode),
         Sound.CANCELLED: is_stopped(order, rows, silenced) and sounds_stop(order),
         Sound.START: is_to_begin(order, now, silenced),
-        Sound.OVERDUE: late is not None and now > late and silence_of("overdue", order) not in silenced,
+        Sound.OVERDUE: late is not None and now > late and silence_of("overdue", order.key) not in silenced,
     }
     return [one for one, is_heard in found.items() if is_heard]
 

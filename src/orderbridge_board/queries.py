@@ -14,9 +14,11 @@ from sqlalchemy import (
     and_,
     bindparam,
     delete,
+    exists,
     func,
     insert,
     literal_column,
+    or_,
     select,
     true,
     update,
@@ -44,6 +46,7 @@ from orderbridge.store.tables import (
     orders,
     restaurants,
 )
+from orderbridge_board import cards
 
 RECALLED = timedelta(hours=1)  # how long finished orders are listed
 STOP_SHOWN = timedelta(hours=12)  # how long a cancellation is shown that is not touched
@@ -157,9 +160,17 @@ def rows_of(connection: Connection, keys: Sequence[str]) -> dict[str, list[Any]]
     return found
 
 
+# An order that is open for days, because the program is off at night, stays put away.
+_KEPT = cards.silence_of("handed", "")
+_is_put_away = and_(
+    silenced.c.subject.like(f"{_KEPT}%"),
+    exists().where(literal_column(OPEN), orders.c.payment_key == func.substr(silenced.c.subject, len(_KEPT) + 1)),
+)
+
+
 def silenced_at(connection: Connection, now: datetime) -> dict[str, datetime]:
     """The subjects that are silenced, and since when."""
-    query = select(silenced.c.subject, silenced.c.at_utc).where(silenced.c.at_utc >= now - SILENT)
+    query = select(silenced.c.subject, silenced.c.at_utc).where(or_(silenced.c.at_utc >= now - SILENT, _is_put_away))
     return {row.subject: row.at_utc for row in connection.execute(query)}
 
 
@@ -184,12 +195,12 @@ def silence(connection: Connection, subjects: Iterable[str], device: str, now: d
 
 def forget_silenced(connection: Connection, now: datetime) -> int:
     """Delete the silenced subjects whose time is over. Returns how many."""
-    return connection.execute(delete(silenced).where(silenced.c.at_utc < now - SILENT)).rowcount
+    return connection.execute(delete(silenced).where(silenced.c.at_utc < now - SILENT, ~_is_put_away)).rowcount
 
 
 def has_forgettable(connection: Connection, now: datetime) -> bool:
     """Whether `forget_silenced` would delete any."""
-    old = select(silenced.c.subject).where(silenced.c.at_utc < now - SILENT).limit(1)
+    old = select(silenced.c.subject).where(silenced.c.at_utc < now - SILENT, ~_is_put_away).limit(1)
     return connection.execute(old).first() is not None
 
 
@@ -235,7 +246,7 @@ def withdraw(connection: Connection, row_id: int) -> bool:
 
 def usual_minutes(connection: Connection) -> int | None:
     """The most frequent preparing time of the newest accepts; None if there are too few."""
-    last = connection.execute(select(func.max(actions.c.id)).where(literal_column("id > 0"))).scalar() or 0
+    last = select(func.max(actions.c.id)).where(literal_column("id > 0")).scalar_subquery()
     # Limited twice, so that each server uses the index: MariaDB because of the ids, PostgreSQL because of the LIMIT.
     rows = select(actions.c.action, actions.c.preparing_time).where(actions.c.id > last - NEWEST_ROWS)
     newest = connection.execute(rows.order_by(actions.c.id.desc()).limit(NEWEST_ROWS))

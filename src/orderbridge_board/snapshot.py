@@ -115,7 +115,7 @@ def _card(row: Mapping[str, Any], lines: Sequence[Any], asked: Sequence[Any], at
         "sounds": cards.sounds(order, asked, at.mode, at.now, at.silenced),
         "actions": [{"action": one, "tries": cards.tries(asked, one)} for one in cards.offered(order, asked)],
         "row": shown_row(cards.newest(asked), at.language),
-        "handed": cards.silence_of("handed", order) if cards.may_be_handed(order, asked) else None,
+        "handed": cards.silence_of("handed", order.key) if cards.may_be_handed(order, asked) else None,
         "handed_next": cards.is_handed_next(order) or cards.was_completed_in_vain(asked),
         "away": moment(away),
     }
@@ -163,8 +163,7 @@ def shown_row(row: Any, language: str) -> dict[str, Any] | None:
 
 def recall(connection: Connection, now: datetime) -> list[dict[str, Any]]:
     """Orders that ended in the last hour, and orders that were put away, the newest first."""
-    silenced, mark = queries.silenced_at(connection, now), "handed:"
-    away = {subject.removeprefix(mark): at for subject, at in silenced.items() if subject.startswith(mark)}
+    away = cards.put_away(queries.silenced_at(connection, now))
     found = queries.orders_finished(connection, list(away), now)
     lines = queries.lines(connection, [row["payment_key"] for row in found])
     rows = [(row["ended_utc"] or away[row["payment_key"]], row) for row in found]
@@ -174,7 +173,7 @@ def recall(connection: Connection, now: datetime) -> list[dict[str, Any]]:
             "number": row["order_number"],
             "at": moment(at),
             "how": row["ended_by"] or "handed",
-            "subject": None if row["ended_by"] else mark + row["payment_key"],
+            "subject": None if row["ended_by"] else cards.silence_of("handed", row["payment_key"]),
             "items": [_item(item, options) for item, options in lines.get(row["payment_key"], ())],
             "note": row["note"],
             "total": amount(row["total"]),

@@ -207,7 +207,7 @@ def test_a_cancellation_by_somebody_else_stops_the_kitchen_and_our_own_does_not(
     for state in ActionState:
         ours = state in {"pending", "sending", "done"}
         assert cards.is_stopped(gone, [Row(CANCEL, state)], []) is not ours
-    assert not cards.is_stopped(gone, [], [cards.silence_of("cancelled", gone)])
+    assert not cards.is_stopped(gone, [], [cards.silence_of("cancelled", KEY)])
     assert cards.is_stopped(gone, [], ["cancelled:another"])
     assert not cards.is_stopped(order(), [], [])
     assert not cards.is_stopped(order(ended_by="silence"), [], [])
@@ -242,7 +242,7 @@ def test_an_overdue_order_is_heard_until_somebody_says_that_it_was_seen():
     seen, late = order(**CONFIRMED, pos_revision=1), NOW + 20 * MINUTE
     assert cards.sounds(seen, [accepted()], BESIDE, late, []) == []
     assert cards.sounds(seen, [accepted()], BESIDE, late + MINUTE, []) == [Sound.OVERDUE]
-    assert cards.sounds(seen, [accepted()], BESIDE, late + MINUTE, [cards.silence_of("overdue", seen)]) == []
+    assert cards.sounds(seen, [accepted()], BESIDE, late + MINUTE, [cards.silence_of("overdue", KEY)]) == []
 
 
 def test_a_scheduled_order_is_heard_when_the_kitchen_should_begin_until_a_hand_has_touched_it():
@@ -250,7 +250,7 @@ def test_a_scheduled_order_is_heard_when_the_kitchen_should_begin_until_a_hand_h
     late = NOW + MINUTE
     assert cards.sounds(seen, [], BESIDE, NOW - MINUTE, []) == []
     assert cards.sounds(seen, [], BESIDE, late, []) == [Sound.START]
-    assert cards.sounds(seen, [], TILL, late, [cards.silence_of("start", seen)]) == []
+    assert cards.sounds(seen, [], TILL, late, [cards.silence_of("start", KEY)]) == []
     for over in ({"ended_by": "cancelled"}, {"status_id": 16, "status": "IN_DELIVERY"}):
         assert Sound.START not in cards.sounds(replace(seen, **over), [], BESIDE, late, [])
 
@@ -330,7 +330,7 @@ def test_nobody_hears_once_the_last_tablet_was_silent_for_a_while():
 def test_an_answered_order_is_put_away_after_a_moment_and_shows_again_when_it_is_cancelled(changes, is_next):
     seen = order(**changes)
     assert cards.is_handed_next(seen) is is_next
-    touched = {cards.silence_of("handed", seen): NOW}
+    touched = {cards.silence_of("handed", KEY): NOW}
     for rows in ([], [Row(Action.COMPLETE, "refused")]):
         assert cards.handed_at(seen, rows, touched) == NOW + cards.HOLD
         assert cards.handed_at(seen, rows, {}) is None
@@ -352,7 +352,7 @@ def test_an_answered_order_is_put_away_after_a_moment_and_shows_again_when_it_is
 def test_an_order_that_something_asked_can_still_end_is_not_put_away(rows):
     pickup = order(**CONFIRMED, courier_type="come_get")
     assert not cards.may_be_handed(pickup, rows)
-    assert cards.handed_at(pickup, rows, {cards.silence_of("handed", pickup): NOW}) is None
+    assert cards.handed_at(pickup, rows, {cards.silence_of("handed", KEY): NOW}) is None
     assert not cards.may_be_handed(order(), [])  # its customer waits
 
 

@@ -15,6 +15,8 @@ WORK: dict[str, Work] = {
     "whether nothing is open": queries.is_closed,
     "what was switched": lambda tx: queries.newest_toggles(tx, NOW),
     "the usual minutes": queries.usual_minutes,
+    "what is silenced": lambda tx: queries.silenced_at(tx, NOW),
+    "what is forgotten": lambda tx: queries.forget_silenced(tx, NOW),
     "what was finished": lambda tx: queries.orders_finished(tx, SOME, NOW),
     "what is sold": lambda tx: queries.foods(tx, NOW),
 }

@@ -173,13 +173,13 @@ def test_what_cannot_be_undone_is_written_at_once_and_waits_for_whoever_wants_it
 def test_what_was_finished_is_listed_and_what_was_put_away_comes_back(database, pos):
     put_order(pos, order_number=1)
     put_order(pos, OTHER, order_number=2, payload="{}", ended_by="completed", ended_utc=time_text(NOW - HOUR / 2))
-    database.write_now(lambda tx: queries.silence(tx, [f"handed:{KEY}"], "Kasa", NOW))
+    database.write_now(lambda tx: queries.silence(tx, [cards.silence_of("handed", KEY)], "Kasa", NOW))
 
     def listed(now: datetime = NOW) -> list[tuple[int, str]]:
         return [(one["number"], one["how"]) for one in database.read_now(lambda tx: snapshot.recall(tx, now))]
 
     assert listed() == [(1, "handed"), (2, "completed")]
-    database.write_now(lambda tx: acts.take_back(tx, {"subject": f"handed:{KEY}"}))
+    database.write_now(lambda tx: acts.take_back(tx, {"subject": cards.silence_of("handed", KEY)}))
     assert listed() == [(2, "completed")]
     assert listed(NOW + HOUR) == []
 
@@ -326,6 +326,21 @@ def test_what_is_silenced_is_quiet_for_a_day_and_then_forgotten(database):
     assert database.read_now(lambda tx: queries.has_forgettable(tx, late))
     assert database.write_now(lambda tx: queries.forget_silenced(tx, late)) == 1
     assert queries.STOP_SHOWN < queries.SILENT
+
+
+def test_what_was_put_away_stays_so_for_as_long_as_its_order_is_open(database, pos):
+    """A restaurant's computer is off at night, so an order that nothing completes is open for days."""
+    put_order(pos)
+    subject, late = cards.silence_of("handed", KEY), NOW + 3 * DAY
+    gone = cards.silence_of("handed", OTHER)
+    database.write_now(lambda tx: queries.silence(tx, [subject, gone, "a"], "Kasa", NOW))
+    assert database.write_now(lambda tx: queries.forget_silenced(tx, late)) == 2
+    assert not database.read_now(lambda tx: queries.has_forgettable(tx, late))
+    assert database.read_now(lambda tx: queries.silenced_at(tx, late)).keys() == {subject}
+    pos.execute("UPDATE delivery_orders SET ended_utc = ?, ended_by = 'silence'", (MOMENT,))
+    assert database.read_now(lambda tx: queries.silenced_at(tx, late)) == {}
+    assert database.read_now(lambda tx: queries.has_forgettable(tx, late))
+    assert database.write_now(lambda tx: queries.forget_silenced(tx, late)) == 1
 
 
 @only(SQLITE)  # one trigger shows it
