@@ -20,6 +20,9 @@ from orderbridge.store.database import Database
 
 GUIDES = {code: path.read_text("utf-8") for code, path in build.GUIDES.items()}
 REFERENCES = {code: path.read_text("utf-8") for code, path in build.REFERENCES.items()}
+WINDOWS = {
+    code: (build.HERE / f"windows-{till}.md").read_text("utf-8") for code, till in (("en", "till"), ("tr", "kasa"))
+}
 PAGES = [build.HERE.parent / "README.md", *sorted(build.HERE.glob("*.md"))]
 MOST_WORDS = {"en": 2600, "tr": 2350}  # all that a first version needs is read in a quarter of an hour
 BLOCK = re.compile(r"```sql\n(.*?)```", re.DOTALL)
@@ -112,7 +115,7 @@ def statements_of_the_till(guide: str) -> list[str]:
     return [" ".join(found.split()) for found in IN_LOOP.findall(re.sub("--.*", "", loop))]
 
 
-@pytest.mark.parametrize("texts", [GUIDES, REFERENCES], ids=["guide", "reference"])
+@pytest.mark.parametrize("texts", [GUIDES, REFERENCES, WINDOWS], ids=["guide", "reference", "windows"])
 def test_both_languages_have_the_same_sections_statements_and_tables(texts: dict[str, str]):
     english, turkish = texts["en"], texts["tr"]
     for pattern in (r"^(#+) ", r"^(\|(?:[^|]*\|)+)$", r"^(- |[0-9]\. )", r"^(<!-- .*)$"):
