@@ -102,12 +102,14 @@ async def test_an_order_comes_in_and_the_tills_words_go_out(sandbox, url, pos, w
         await until(lambda: state(pos, row_ids[-1]) == "done")
         await until(lambda: rows(pos, "SELECT * FROM delivery_changed_orders"))
         await until(lambda: rows(pos, "SELECT 1 FROM delivery_restaurants WHERE status = 'Open'"))
+        await until(lambda: rows(pos, "SELECT 1 FROM delivery_accounts WHERE menu_read_utc IS NOT NULL"))
         await until(lambda: len(world.calls("login")) >= 2)
         polls = len(world.calls("get_current"))
         await until(lambda: len(world.calls("get_current")) > polls + 1)
     assert len(rows(pos, "SELECT 1 FROM delivery_cancel_reasons")) == 8
     assert len(rows(pos, "SELECT 1 FROM delivery_payment_methods")) == 3
-    assert world.calls("get_foods") == [], "the menu is never read"
+    assert len(world.calls("get_foods")) == 1
+    assert len(rows(pos, "SELECT 1 FROM delivery_foods WHERE source = 'menu' AND status = 'active'")) == 12
     assert [state(pos, row_id) for row_id in row_ids] == ["done"] * 3
     assert (placed.status_id, placed.preparing_time) == (5, 25)
     stored = one(pos, "SELECT status_id, ended_by, pos_reference FROM delivery_orders")

@@ -10,7 +10,7 @@ No other module names a single action. The table is read by:
     rules.outbox_rows      the subject, the lane, the arguments, the expiry and the alarms of a row; what supersedes it
     rules.queue            the priorities
     rules.lifecycle        the status that an action gives an order, and whether it may be sent
-    rules.retry            the evidence after a lost answer, and what a poll proves
+    rules.retry            the evidence after a lost answer, and what a poll or a status proves
     marketplace.client     the path and the body of each call
     cli.action_commands    the commands; config.keys: the range of an automatic accept
     the board              the buttons, and the actions that answer a customer
@@ -51,7 +51,7 @@ class Evidence(Enum):
     POLL = auto()  # a poll; the request is not sent again before it
     REFUSAL = auto()  # a refusal of the second request, and the poll after that
     STATUS = auto()  # the restaurant's status, asked before the request is sent again
-    NOTHING = auto()  # none: the action is idempotent and is sent again
+    MENU = auto()  # the food's status in a menu that was requested since; without one, the request is sent again
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class ActionKind:
     target: int | None = None  # the order's status after OK; None: unchanged
     proves_done: frozenset[int] = frozenset()  # an order's statuses that prove it
     proves_undone: frozenset[int] | None = frozenset()  # None: every active status
-    target_shown: str | None = None  # the restaurant's status afterwards
+    target_shown: str | None = None  # the restaurant's or the food's status afterwards
     superseded_by: frozenset[Action] = frozenset()  # later actions in its lane
     answers_customer: bool = False  # a customer waits: it expires early, and its failure is an alarm
     own_courier_only: bool = False  # only for orders that the restaurant's own courier delivers
@@ -93,9 +93,9 @@ class ActionKind:
             raise TypeError(f"{self.path}: a poll is evidence exactly where it shows the target")
         if (self.target is not None) > (self.subject is Subject.ORDER) or not 0 <= self.priority < PRIORITIES:
             raise TypeError(f"{self.path}: target or priority")
-        is_asked = self.evidence is Evidence.STATUS
-        if is_asked != (self.target_shown is not None) or is_asked > (self.subject is Subject.RESTAURANT):
-            raise TypeError(f"{self.path}: a restaurant's status is evidence exactly where it shows the target")
+        shows = {Subject.RESTAURANT: Evidence.STATUS, Subject.FOOD: Evidence.MENU}.get(self.subject)
+        if (None if proved_by_poll else self.evidence) is not shows or (shows is None) != (self.target_shown is None):
+            raise TypeError(f"{self.path}: a status is evidence exactly where it shows the target")
 
     @property
     def ends_order(self) -> bool:
@@ -105,6 +105,7 @@ class ActionKind:
 
 PRIORITIES = 3
 OPEN, CLOSED = "Open", "Closed"  # docs/interface.md, Restaurant
+ACTIVE, INACTIVE = "active", "inactive"  # delivery_foods.status
 
 _CANCEL = frozenset({Action.CANCEL})
 _TOGGLES_RESTAURANT = frozenset({Action.OPEN_RESTAURANT, Action.CLOSE_RESTAURANT})
@@ -182,7 +183,8 @@ ACTIONS: Mapping[Action, ActionKind] = {
         subject=Subject.FOOD,
         path="/foods/status-active",
         command="food on",
-        evidence=Evidence.NOTHING,
+        target_shown=ACTIVE,
+        evidence=Evidence.MENU,
         superseded_by=_TOGGLES_FOOD,
         priority=2,
     ),
@@ -190,7 +192,8 @@ ACTIONS: Mapping[Action, ActionKind] = {
         subject=Subject.FOOD,
         path="/foods/status-passive",
         command="food off",
-        evidence=Evidence.NOTHING,
+        target_shown=INACTIVE,
+        evidence=Evidence.MENU,
         superseded_by=_TOGGLES_FOOD,
         priority=2,
     ),

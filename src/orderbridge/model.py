@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
+from decimal import Decimal
 from enum import StrEnum
 
 from orderbridge.document import Facts
@@ -146,6 +147,26 @@ class Restaurant:
     id: str
     name: str
     service_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Food:
+    """A food as the menu lists it. `payload`: its element as JSON. None: not shown."""
+
+    food_id: int
+    name: str | None
+    category: str | None
+    status: str | None
+    price: Decimal | None
+    payload: str
+
+
+@dataclass(frozen=True, slots=True)
+class Menu:
+    """The answer of GET foods/get-foods. `is_whole`: every food in it could be identified."""
+
+    foods: tuple[Food, ...]
+    is_whole: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,7 @@ from orderbridge.store.tables import (
     OPEN,
     UNFINISHED,
     WITH_CONTENTS,
+    accounts,
     actions,
     cancel_reasons,
     changed,
@@ -51,8 +52,7 @@ from orderbridge_board import cards
 RECALLED = timedelta(hours=1)  # how long finished orders are listed
 STOP_SHOWN = timedelta(hours=12)  # how long a cancellation is shown that is not touched
 SILENT = timedelta(hours=24)  # how long an alarm stays silenced; longer than a cancellation is shown
-FOOD_DAYS = timedelta(days=7)
-MOST_ORDERS = 2000  # newest orders that are read for the foods on sale
+TOGGLED = timedelta(days=7)  # how long a finished switch is shown
 NEWEST_ROWS, FEW_ACCEPTS = 60, 5  # newest rows that are read for the usual minutes, and the accepts that they must have
 MOST_ROWS = 20_000  # finished rows that are read for switched foods and restaurants
 
@@ -90,6 +90,7 @@ _numbers = [
     select(func.max(actions.c.id)).where(literal_column("id > 0")),
     select(func.max(events.c.id)).where(literal_column("id > 0")),  # the same for an order
     select(func.sum(cancel_reasons.c.id)),  # a new daemon reads the reasons in its first seconds
+    select(func.max(accounts.c.menu_read_utc)),
     select(func.count()).select_from(orders).where(changed),  # changes when a till has read a cancellation
 ]
 _VERSION = select(
@@ -281,33 +282,9 @@ def is_closed(connection: Connection) -> bool:
     return states == {"Closed"}
 
 
-def foods(connection: Connection, now: datetime) -> list[dict[str, Any]]:
-    """The foods in the newest orders of the last days, once for each account."""
-    since = now - FOOD_DAYS
-    ended = and_(literal_column(ENDED), orders.c.ended_utc >= since)  # each database's index needs one of both
-    found: dict[tuple[str, int], dict[str, Any]] = {}
-    for condition in (literal_column(OPEN), ended):
-        newest = (
-            select(orders.c.payment_key, orders.c.account)
-            .where(condition, orders.c.received_utc >= since)
-            .order_by(orders.c.received_utc.desc())
-            .limit(MOST_ORDERS)
-            .subquery()
-        )
-        query = (
-            select(newest.c.account, items.c.food_id, func.max(items.c.name).label("name"))
-            .join(items, items.c.payment_key == newest.c.payment_key)
-            .where(items.c.food_id.is_not(None))
-            .group_by(newest.c.account, items.c.food_id)
-        )
-        for row in connection.execute(query).mappings():
-            found.setdefault((row["account"], row["food_id"]), dict(row))
-    return sorted(found.values(), key=lambda one: (one["account"], one["name"] or ""))
-
-
 def newest_toggles(connection: Connection, now: datetime) -> dict[Subject, list[Any]]:
     """The newest rows of the last days that switch foods and restaurants, the newest last."""
-    ended = select(actions).where(actions.c.finished_utc >= now - FOOD_DAYS)
+    ended = select(actions).where(actions.c.finished_utc >= now - TOGGLED)
     newest = ended.order_by(actions.c.finished_utc.desc()).limit(MOST_ROWS).subquery()
     wanted = sorted(of_subject(Subject.FOOD) | of_subject(Subject.RESTAURANT))
     waiting = select(actions).where(literal_column(UNFINISHED), actions.c.action.in_(wanted))

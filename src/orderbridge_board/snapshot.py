@@ -11,10 +11,11 @@ from zoneinfo import ZoneInfo
 from sqlalchemy import Connection
 
 from orderbridge import config
-from orderbridge.actions import CLOSED, OPEN, Subject
+from orderbridge.actions import CLOSED, INACTIVE, OPEN, Subject
 from orderbridge.clock import local_moment
 from orderbridge.model import BOARD_MARK, LATE, UNFINISHED, Action, ActionState, codes_of
 from orderbridge.rules.problems import Problem, Severity
+from orderbridge.store.foods import on_sale
 from orderbridge.texts import SAME, VERDICTS, problem_text, text
 from orderbridge_board import cards, queries
 
@@ -242,9 +243,12 @@ def menu(connection: Connection, now: datetime, language: str) -> dict[str, Any]
     for row in toggles[Subject.RESTAURANT]:
         of_shop[row.restaurant_id].append(row)
     foods = []
-    for food in queries.foods(connection, now):
+    for food in on_sale(connection, now):
         mine = [row for row in of_food[food["food_id"]] if row.account in {None, food["account"]}]
-        foods.append(food | _switch(mine, today, language, off=Action.DEACTIVATE_FOOD))
+        shown = {name: food[name] for name in ("food_id", "name", "account", "category")}
+        switch = _switch(mine, today, language, off=Action.DEACTIVATE_FOOD)
+        is_off = switch["off"] if food["status"] is None else food["status"] == INACTIVE
+        foods.append(shown | switch | {"off": is_off})
     shops = []
     for shop in queries.shops(connection):
         shown = {name: shop[name] for name in ("id", "name", "account", "status")}

@@ -64,6 +64,8 @@ class MenuShape(StrEnum):
     FLAT = "flat"  # a list of foods
     BY_CATEGORY = "by_category"  # a list of categories, each with its foods
     WRAPPED = "wrapped"  # an object with a list `foods`
+    BY_RESTAURANT = "by_restaurant"  # a list of restaurants, each with its foods
+    BY_ID = "by_id"  # an object of foods by food_id
 
 
 class TokenMessage(StrEnum):

@@ -273,6 +273,17 @@ def _get_foods(world: World, call: Call, _record: CallRecord) -> Any:
         case MenuShape.BY_CATEGORY:
             names = dict.fromkeys(food["category"] for food in foods)
             return [{"category": name, "foods": [f for f in foods if f["category"] == name]} for name in names]
+        case MenuShape.BY_ID:
+            return {food["food_id"]: food for food in foods}
+        case MenuShape.BY_RESTAURANT:
+            return [
+                {
+                    "id": one.id,
+                    "name": one.name,
+                    "foods": [_food_entry(world, food) for food in world.foods.values() if food.menu == one.menu],
+                }
+                for one in (world.restaurants[key] for key in account.restaurant_ids)
+            ]
 
 
 def _food_entry(world: World, food: Food) -> dict[str, Any]:

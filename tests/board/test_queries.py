@@ -372,17 +372,22 @@ def shown(database: Database, now: Any = NOW) -> Any:
     return food["off"], food["tries"], food["row"] and food["row"]["state"]
 
 
+def food(pos: Any, **values: Any) -> None:
+    at = time_text(NOW)
+    known = {"account": "kadikoy", "food_id": 7, "name": "Dürüm", "source": "order", "seen_utc": at, "changed_utc": at}
+    put(pos, "delivery_foods", **known | values)
+
+
 def test_a_switch_works_again_and_again_and_after_weeks(database, pos):
-    put_order(pos)
-    put(pos, "delivery_order_items", payment_key=KEY, line_no=1, name="Dürüm", food_id=7)
+    food(pos)
     at, tapped = NOW, []
     for action in (Action.DEACTIVATE_FOOD, Action.ACTIVATE_FOOD, Action.DEACTIVATE_FOOD):
-        pos.execute("UPDATE delivery_orders SET received_utc = ?", (time_text(at),))
+        pos.execute("UPDATE delivery_foods SET seen_utc = ?", (time_text(at),))
         off, tries, _ = shown(database, at)
         assert off is False or action is Action.ACTIVATE_FOOD
-        food = {"action": action, "food_id": 7, "account": "kadikoy", "tries": tries}
-        row = act(database, "till", **food)
-        assert act(database, "till", **food) == row
+        tap = {"action": action, "food_id": 7, "account": "kadikoy", "tries": tries}
+        row = act(database, "till", **tap)
+        assert act(database, "till", **tap) == row
         assert row["state"] == "pending"
         assert shown(database, at) == (off, tries, "pending")
         tapped.append(row["id"])
@@ -395,8 +400,7 @@ def test_a_switch_works_again_and_again_and_after_weeks(database, pos):
 
 
 def test_a_switch_is_of_its_own_account_or_of_all(database, pos):
-    put_order(pos)
-    put(pos, "delivery_order_items", payment_key=KEY, line_no=1, name="Dürüm", food_id=7)
+    food(pos)
     put_action(pos, "deactivate_food", food_id=7, account="besiktas", state="done", finished_utc=time_text(NOW))
     assert shown(database)[0] is False
     put_action(pos, "deactivate_food", food_id=7, state="done", finished_utc=time_text(NOW), request_id="all")
@@ -405,12 +409,15 @@ def test_a_switch_is_of_its_own_account_or_of_all(database, pos):
     assert {subject: len(some) for subject, some in found.items()} == {Subject.FOOD: 2, Subject.RESTAURANT: 0}
 
 
-def test_of_very_many_orders_the_newest_show_what_is_sold(database, pos, monkeypatch):
-    monkeypatch.setattr(queries, "MOST_ORDERS", 2)
-    for number, key in enumerate((KEY, OTHER, RESTAURANT)):
-        put_order(pos, key, received_utc=time_text(NOW + number * HOUR))
-        put(pos, "delivery_order_items", payment_key=key, line_no=1, name=f"food {number}", food_id=number + 1)
-    assert [one["name"] for one in database.read_now(lambda tx: queries.foods(tx, NOW))] == ["food 1", "food 2"]
+def test_the_menus_status_counts_before_what_was_switched_here(database, pos):
+    food(pos, status="inactive", source="menu", category="Dürümler")
+    (one,) = database.read_now(lambda tx: snapshot.menu(tx, NOW, "tr"))["foods"]
+    assert (one["off"], one["category"]) == (True, "Dürümler")
+    pos.execute("UPDATE delivery_foods SET status = 'active'")
+    put_action(pos, "deactivate_food", food_id=7, account="kadikoy", state="done", finished_utc=time_text(NOW))
+    assert shown(database)[0] is False
+    pos.execute("UPDATE delivery_foods SET status = NULL")
+    assert shown(database)[0] is True
 
 
 # ---- devices and slots -----------------------------------------------------------------------------------------------

@@ -125,7 +125,7 @@ SOUND = ACTIONS[Action.ON_THE_WAY]
         {"proves_done": frozenset({2})},
         {"target": None},
         {"subject": Subject.FOOD},
-        {"evidence": Evidence.NOTHING},
+        {"evidence": Evidence.MENU},
         {"evidence": Evidence.STATUS},
         {"priority": 3},
         {"target_shown": "Open"},

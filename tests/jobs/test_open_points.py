@@ -28,8 +28,7 @@ NO_RESTAURANT = "99999999-9999-4999-8999-999999999999"
 NO_FOOD = 999_999
 FOOD = 3005
 # What a tester provokes, a limit that docs/interface.md gives, what happens only as the sandbox's own time passes, and what
-# the day cannot turn: it knows its orders by their ids
-# (test_ids.py), and the menu is never asked for.
+# the day cannot turn: it knows its orders by their ids (test_ids.py), and no row of it needs the menu (test_menu.py).
 NO_OPEN_POINTS = {
     *(field.name for group in (Pace, Trouble, Connections) for field in fields(group)),
     "cooldown_seconds",

@@ -160,6 +160,7 @@ async def test_the_client_has_the_operations_it_needs_and_no_other() -> None:
     methods = {name for name in vars(Client) if not name.startswith("_")}
     assert methods - {"be_ready"} == {  # that one asks for nothing of its own
         "restaurants", "restaurant_status", "current_orders", "acknowledge", "act", "cancel_reasons", "variables",
+        "menu",
     }  # fmt: skip
     assert {*Action, "acknowledge"} == set(ACTIONS)
 

@@ -152,6 +152,8 @@ async def test_the_menu_lists_foods_with_their_status(pos):
         ("flat", lambda data: data[0]["name"]),
         ("wrapped", lambda data: data["foods"][0]["name"]),
         ("by_category", lambda data: data[0]["foods"][0]["name"]),
+        ("by_restaurant", lambda data: data[0]["foods"][0]["name"]),
+        ("by_id", lambda data: data["1001"]["name"]),
     ],
 )
 async def test_the_shape_of_the_menu_can_be_chosen(world, pos, shape, first_name):

@@ -47,6 +47,7 @@ class Account:
         # The marketplace answered several times in a row that these secrets have no restaurant.
         self.reaches_none = False
         self.full_list = 0  # number of unacknowledgeable documents, if they fill the list
+        self.menu_failures = 0  # in a row
         self.poll_in_flight = False  # a poll is under way, or the first one is about to start
         self._app_secret = settings.app_secret_key.get_secret_value()
         self._rest_secret = settings.rest_secret_key.get_secret_value()
@@ -64,7 +65,7 @@ class Account:
         count = partial(context.metrics.count, REQUESTS)
         self.session = Session(self._log_in, clock=clock, waits=waits, name=self.name, on_outcome=count)
         self.paused = self.session.paused  # seconds for which this account can send nothing
-        self.client = Client(wire, self.session, apart=context.database.apart)
+        self.client = Client(wire, self.session, apart=context.database.apart, alone=context.database.alone)
         hide(self._app_secret)
         hide(self._rest_secret)
 

@@ -1,7 +1,7 @@
 """Adds accounts to the running daemon, schedules their jobs, and removes them.
 
 come     registers the accounts in the database, restores their tokens and schedules their jobs: polls, lists,
-         restaurants' status, renewal of the token
+         restaurants' status, the menu, renewal of the token
 leave    starts none of their jobs any more and waits until the work in flight is finished and written; then another
          process may have the accounts
 
@@ -24,6 +24,7 @@ from orderbridge.jobs.acknowledge import Polled
 from orderbridge.jobs.context import Context
 from orderbridge.jobs.health_check import Checkup
 from orderbridge.jobs.lists import Common, read_lists, read_statuses
+from orderbridge.jobs.menu import read_menu
 from orderbridge.jobs.outbox import Outbox
 from orderbridge.jobs.poll import Poller, Polls
 from orderbridge.jobs.timetable import Timetable
@@ -41,12 +42,13 @@ LISTS_PER_S = 25  # accounts whose lists are read in a second, so that the lists
 IDLE_AGAIN_S = 0.05  # between two checks whether a leaving account is idle
 LEAVE_S = 30.0  # for work in flight; then it is cancelled, and the account's next process recovers it
 
-JOBS = ("poll", "lists", "statuses", "status", "renew")
+JOBS = ("poll", "lists", "statuses", "status", "menu", "renew")
 LISTS_S = 24 * 3600.0
 LISTS_AGAIN_S = 60.0  # after a failure
 STATUSES_S = 300.0
 STATUS_AGAIN_S = 1.0  # after a restaurant was opened or closed
-LISTS_LATER_S, STATUSES_LATER_S = 0.5, 2.0  # after the first poll: orders come first
+LISTS_LATER_S, STATUSES_LATER_S, MENU_LATER_S = 0.5, 2.0, 4.0  # after the first poll: orders come first
+MENUS_AT_ONCE = 4  # in this process, because one can be large
 RENEW_MIN_S = 1.0
 
 
@@ -80,6 +82,7 @@ class AccountsAtWork:
         self._database, self._clock = context.database, context.clock
         self._common = Common(context.clock)
         self._asked: defaultdict[str, set[str]] = defaultdict(set)  # by account: restaurants whose status is read soon
+        self._menus = asyncio.Semaphore(MENUS_AT_ONCE)
         self._begun: set[str] = set()  # accounts whose first poll was made, or tried
         self.leaving: set[str] = set()  # fingerprints of leaving accounts with work in flight
         self.starts_for_s = 0.0  # how long the first polls of the newest accounts take
@@ -219,6 +222,7 @@ class AccountsAtWork:
         plan(f"poll {name}", late_s, partial(self._poll, account, poller), vital=True)
         plan(f"lists {name}", lists_late_s + LISTS_LATER_S, partial(self._read_lists, account))
         plan(f"statuses {name}", lists_late_s + STATUSES_LATER_S, partial(self._read_statuses, account))
+        plan(f"menu {name}", lists_late_s + MENU_LATER_S, partial(self._read_menu, account))
 
     def _plan_renewal(self, account: Account, _: Token) -> None:
         wait = max(account.renew_in() or 0.0, RENEW_MIN_S)
@@ -251,6 +255,10 @@ class AccountsAtWork:
     async def _read_statuses(self, account: Account) -> float:
         await read_statuses(account, self._database, self._clock)
         return STATUSES_S
+
+    async def _read_menu(self, account: Account) -> float:
+        async with self._menus:
+            return await read_menu(account, self._database, self._clock)
 
     async def _read_asked(self, account: Account) -> None:
         await read_statuses(account, self._database, self._clock, only=self._asked.pop(account.name, ()))

@@ -39,7 +39,7 @@ from sqlalchemy import Connection
 from orderbridge.actions import argument_of, key_of
 from orderbridge.clock import Clock
 from orderbridge.errors import LoginRefused, MarketplaceError, Over
-from orderbridge.jobs.outcome_writer import Claim, Fresh, OutcomeWriter, Result, about, shows_restaurant, tell
+from orderbridge.jobs.outcome_writer import Claim, Fresh, OutcomeWriter, Result, about, shows_status, tell
 from orderbridge.jobs.postponed import HeldAccounts, is_refused
 from orderbridge.model import Attempt, Outcome, Verdict
 from orderbridge.observe.metrics import ACTION_WAIT_SECONDS
@@ -141,7 +141,7 @@ class Executor:
         decision = await self.write(result)
         self._context.lanes.free_after_action(entry.lane)
         self._goes_on(result, decision)
-        if claim.row.restaurant_id and shows_restaurant(claim.row, decision):
+        if claim.row.restaurant_id and claim.row.food_id is None and shows_status(claim.row, decision):
             self.on_restaurant(claim.account.name, claim.row.restaurant_id)
         self.settled += 1
         self._moved()
@@ -231,6 +231,8 @@ def _log_wait(result: Result, decision: Decision) -> None:
 
 async def send(claim: Claim) -> Result:
     """Send the request of a claim, or first ask for the effect of an earlier one. Never raises."""
+    if claim.known is not None:
+        return Result(claim, None, claim.known)
     try:
         return await (_send(claim) if claim.request == NextRequest.SEND else _ask(claim))
     except Exception as error:  # noqa: BLE001 - a bug must not stop other rows; the outcome is unknown

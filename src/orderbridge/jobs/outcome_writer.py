@@ -31,8 +31,9 @@ The refusal is logged, and the next delivery of the order brings its status.
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Any
 
 import structlog
 from sqlalchemy import Connection
@@ -53,13 +54,16 @@ from orderbridge.rules.retry import (
     NextRequest,
     RetryAt,
     RetryPolicy,
+    after_status,
     counted,
     decide,
+    is_uncertain,
     next_request,
     resend_at,
 )
-from orderbridge.store import actions, orders, reference, unfinished
+from orderbridge.store import actions, foods, orders, reference, unfinished
 from orderbridge.store.actions import End, Wait
+from orderbridge.store.ddl import as_stored
 from orderbridge.store.failures import is_refusal
 from orderbridge.store.rows import ROW, lock_naming_held
 from orderbridge.store.unfinished import Found
@@ -86,11 +90,12 @@ class Claim:
     history: tuple[Attempt, ...]
     number: int
     again: RetryAt | None = None  # when to send again, if the status shows no effect and it is too early
+    known: Verdict | None = None  # by the food's status; nothing is sent
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The result of a claim. `decision` is set if the restaurant's status decided it, and nothing was sent."""
+    """The result of a claim. `decision` is set if a status decided it, and nothing was sent."""
 
     claim: Claim
     attempt: Attempt | None
@@ -142,6 +147,7 @@ class OutcomeWriter:
         self._add_unknown(connection, found, fresh, now)
         histories = unfinished.histories(connection, [row.id for row in found.rows if row.tried])
         answers = [(entry, self._claim(entry, fresh[entry.row.id], histories, now)) for entry in entries]
+        answers = self._known(connection, answers, now)
         claims = [one for _, one in answers if isinstance(one, Claim)]
         actions.start(connection, [(claim.row, claim.number) for claim in claims], now)
         return answers
@@ -179,6 +185,20 @@ class OutcomeWriter:
             again = RetryAt(at, history[-1].code) if at > now else None
         return Claim(row, entry.lane, account, request, history, len(history) + 1, again)
 
+    def _known(
+        self, connection: Connection, answers: Sequence[tuple[Entry, Claim | Fresh]], now: datetime
+    ) -> list[tuple[Entry, Claim | Fresh]]:
+        """The claims, with a verdict where a newer menu shows the effect of a food's row in doubt."""
+        doubtful = [
+            (one.account.name, one.row.food_id)
+            for _, one in answers
+            if isinstance(one, Claim) and one.row.food_id is not None and is_uncertain(one.history)
+        ]
+        if not doubtful:
+            return list(answers)
+        statuses = foods.statuses(connection, doubtful, now)
+        return [(entry, _by_menu(one, statuses) if isinstance(one, Claim) else one) for entry, one in answers]
+
     def _policy(self) -> RetryPolicy:
         settings = self.context.settings
         waits, cooldown_s = settings.actions.retry_waits_seconds, settings.marketplace.cooldown_seconds
@@ -193,9 +213,12 @@ class OutcomeWriter:
         written = post_free(self.context, connection, [self._decide(result, now) for result in results], now)
         for one in written:
             row, name = one.row, by_row[one.row.id].claim.account.name
-            if shown := shows_restaurant(row, one.decision):
+            if shown := shows_status(row, one.decision):
                 with best_effort(connection, row):
-                    reference.set_restaurant_status(connection, name, key_of(row), shown, now, row_id=row.id)
+                    if row.food_id is None:
+                        reference.set_restaurant_status(connection, name, key_of(row), shown, now, row_id=row.id)
+                    else:
+                        foods.set_status(connection, name, row.food_id, shown, now)
         return [(by_row[one.row.id], one.decision) for one in written]
 
     def _decide(self, result: Result, now: datetime) -> Posting:
@@ -238,8 +261,16 @@ def _unchanged(known: OutboxRow, fresh: Fresh) -> OutboxRow | None:
     return fresh[0] if fresh and len(fresh) == 1 and not has_changed(known, fresh[0]) else None
 
 
-def shows_restaurant(row: OutboxRow, decision: Decision) -> str | None:
-    """The restaurant's new status, if this decision means that it was opened or closed."""
+def _by_menu(claim: Claim, statuses: Mapping[tuple[str, int], Any]) -> Claim:
+    """The claim, with the verdict if a menu that was requested after the last attempt shows its effect."""
+    shown, ended = statuses.get((claim.account.name, claim.row.food_id or 0)), claim.history[-1:]
+    if not ended or shown is None or ended[0].ended_utc is None or shown.seen_utc <= as_stored(ended[0].ended_utc):
+        return claim
+    return replace(claim, known=after_status(claim.row.action, shown.status, claim.history))
+
+
+def shows_status(row: OutboxRow, decision: Decision) -> str | None:
+    """The new status of the row's restaurant or food, if this decision means that it was switched."""
     is_done = isinstance(decision, Verdict) and decision.state == ActionState.DONE
     return ACTIONS[row.action].target_shown if is_done else None
 

@@ -36,12 +36,14 @@ from orderbridge.marketplace.answers import (
     read_variables,
 )
 from orderbridge.marketplace.documents import read_listing
+from orderbridge.marketplace.menu import read_menu
 from orderbridge.marketplace.session import Session
-from orderbridge.model import Action, CancelReason, Document, Grant, Restaurant, Token, Variables
+from orderbridge.model import Action, CancelReason, Document, Grant, Menu, Restaurant, Token, Variables
 from orderbridge.net.http import Answer, Importance, Wire
 
 SMALL_BODY = 64 * 1024  # bytes; parsed in a millisecond or two; larger ones are parsed in a thread
 LIST = "/orders/get-current"
+MENU_TIMEOUT_S = 60.0  # it may be large, and nothing waits for it
 ACKNOWLEDGE_TIMEOUT_S = 5.0  # for the call and its repeat together (README.md, promise 2)
 
 _log = structlog.get_logger(__name__)
@@ -61,8 +63,11 @@ async def login(wire: Wire, *, app_secret_key: str, rest_secret_key: str) -> Gra
 class Client:
     """The operations of one account."""
 
-    def __init__(self, wire: Wire, session: Session, *, apart: _Apart | None = None) -> None:
-        self._wire, self._session, self._apart = wire, session, apart
+    def __init__(
+        self, wire: Wire, session: Session, *, apart: _Apart | None = None, alone: _Apart | None = None
+    ) -> None:
+        """`alone`: for the menu, so that no list waits for it."""
+        self._wire, self._session, self._apart, self._alone = wire, session, apart, alone
         self._unexpected: set[str] = set()
 
     async def restaurants(self) -> tuple[Restaurant, ...]:
@@ -120,6 +125,13 @@ class Client:
         """Payment and shipping methods (docs/interface.md, Endpoints 13)."""
         return await self._get("/orders/variables", read_variables)
 
+    async def menu(self) -> Menu:
+        """All foods of the account (docs/interface.md, Menu listing)."""
+        deadline = asyncio.get_running_loop().time() + MENU_TIMEOUT_S
+        return await self._call(
+            "GET", "/foods/get-foods", read_menu, Importance.LIST, deadline=deadline, apart=self._alone
+        )
+
     async def _get(self, path: str, read: Callable[[Any], _Result]) -> _Result:
         return await self._call("GET", path, lambda status, body: read(read_envelope(status, body)), Importance.LIST)
 
@@ -141,12 +153,13 @@ class Client:
         *,
         json: Mapping[str, int | None] | None = None,
         deadline: float | None = None,
+        apart: _Apart | None = None,
     ) -> _Result:
         """Send a request; after a 401, obtain a new token and repeat it once.
 
         `deadline` is in the event loop's time.
         """
-        ask = partial(self._ask, method, path, read, importance=importance, json=json, deadline=deadline)
+        ask = partial(self._ask, method, path, read, importance=importance, json=json, deadline=deadline, apart=apart)
         token = await _in_time(self._session.token(), deadline)
         try:
             return await ask(token)
@@ -172,6 +185,7 @@ class Client:
         json: Mapping[str, int | None] | None = None,
         params: Mapping[str, str] | None = None,
         deadline: float | None = None,
+        apart: _Apart | None = None,
     ) -> _Result:
         """Send a request, parse its answer with `read`, and report the outcome to the session.
 
@@ -188,7 +202,8 @@ class Client:
             )
             call = partial(_read, read, answer)
             is_small = len(answer.body) <= SMALL_BODY
-            result = call() if self._apart is None or is_small else await self._apart(call)
+            apart = apart or self._apart
+            result = call() if apart is None or is_small else await apart(call)
         except MarketplaceError as error:
             self._session.record_outcome(error, token, path)
             raise

@@ -18,7 +18,9 @@ what follows:
                                                                                            before, unless it shows the
                                                                                            order
     STATUS    ask the status, then resend   resend                 ask the status          refused
-    NOTHING   resend after 2, 10, 60 s      the same               failed                  refused
+    MENU      resend after 2, 10, 60 s      the same               failed                  refused
+
+A food's status proves a toggle done, if it is known from a menu that was requested after the last attempt.
 
 A poll is evidence only if it is *qualified*: its request left after the last attempt had ended, and no other action of
 the order was under way (jobs.reconciler ensures this). `proof` interprets it. The action's target status proves it
@@ -189,7 +191,7 @@ def _uncertain(action: Action, history: Sequence[Attempt], *, now: datetime, pol
                 return AwaitPoll(last.code)
             case Evidence.STATUS:
                 return RetryAt(now, last.code)
-            case Evidence.NOTHING:
+            case Evidence.MENU:
                 return _gave_up(history, None)
     if last.outcome == Outcome.UNKNOWN:
         if evidence is Evidence.POLL:
@@ -228,7 +230,7 @@ def _gave_up(history: Sequence[Attempt], not_done: KnownBy | None) -> Verdict:
 
 
 def after_status(action: Action, shown: str | None, history: Sequence[Attempt]) -> Verdict | None:
-    """The verdict by the restaurant's status after an unknown outcome; None: send again."""
+    """The verdict by the restaurant's or food's status after an unknown outcome; None: send again."""
     if shown == ACTIONS[action].target_shown:
         return Verdict(ActionState.DONE, None, KnownBy.STATUS)
     if not _exhausted(history):

@@ -35,7 +35,17 @@ _NOTE = update(accounts).where(_MINE)
 _LAST_NOTED = select(func.max(accounts.c.next_poll_utc)).where(accounts.c.last_poll_utc.is_not(None))
 _REGISTERED = ("name", "listened_seconds", "polled_in_turn_with", "next_poll_utc", "state")
 _KNOWN = select(accounts.c.fingerprint, *(accounts.c[name] for name in _REGISTERED))
-_SHOWN = ("name", "state", "last_poll_utc", "last_poll_ok_utc", "next_poll_utc", "token_expires_utc", "last_error")
+_SHOWN = (
+    "name",
+    "state",
+    "last_poll_utc",
+    "last_poll_ok_utc",
+    "next_poll_utc",
+    "token_expires_utc",
+    "last_error",
+    "menu_read_utc",
+    "menu_error",
+)
 _SUCCEEDED = _NOTE.values(
     state=AccountState.OK,
     last_error=None,

@@ -19,6 +19,7 @@ from sqlalchemy import Connection, bindparam, delete, func, literal_column, sele
 from orderbridge.document import Facts, Item, Option, columns_of
 from orderbridge.model import Arrival, Change, Differs, EndedBy, LastChange, NewStatus, Order, Stored, as_problem
 from orderbridge.store.ddl import without_nul
+from orderbridge.store.foods import note_ordered
 from orderbridge.store.rows import alike, batches, for_us, held_by_others, in_list, insert_all, insert_rows, update_one
 from orderbridge.store.tables import NEW, OPEN, actions, changed, events, items, options, orders, unfinished
 
@@ -98,6 +99,7 @@ def insert_new(
     ]
     insert_all(connection, orders, tuple(new[0]), [tuple(row.values()) for row in new])
     _insert_items(connection, [arrival.order for arrival in arrivals])
+    note_ordered(connection, account, (arrival.order for arrival in arrivals), now)
     append_events(
         connection, now, [(a.order.payment_key, "received", a.order.status_id, a.status, None) for a in arrivals]
     )
@@ -175,6 +177,7 @@ def update_delivered(connection: Connection, known: Stored, arrival: Arrival, ch
     update_one(connection, update(orders).where(orders.c.payment_key == order.payment_key).values(**values))
     if change.differs != Differs.NOTHING:
         _insert_items(connection, [order])
+        note_ordered(connection, known.account, [order], now)
     story = str(change.last_change or "delivered") if change.status_counts else "status_withheld"
     append_events(connection, now, [(order.payment_key, story, order.status_id, arrival.status, None)])
 

@@ -49,7 +49,7 @@ function seek(main) {
   const wanted = plain(sought.trim());
   const rows = [...main.querySelectorAll("#foods .row")];
   for (const row of rows) row.hidden = !plain(row.dataset.name).includes(wanted);
-  for (const heading of main.querySelectorAll(".whose")) heading.hidden = Boolean(wanted);
+  for (const heading of main.querySelectorAll(".whose, .category")) heading.hidden = Boolean(wanted);
   main.querySelector("#none").hidden = rows.some((row) => !row.hidden) || !wanted;
 }
 
@@ -59,14 +59,19 @@ function shop(one, acts) {
   return rowOf(one, one.name ?? one.id, say(known), acts ? what : null, { restaurant_id: one.id });
 }
 
-// With several restaurants under the names of those that sell it: the same food of two kitchens is two foods.
+// By category. With several restaurants under the names of those that sell it: the same food of two kitchens is two foods.
 function foods(data, acts) {
   const accounts = [...new Set(data.foods.map((one) => one.account))];
   const isNamed = accounts.length > 1 || data.restaurants.length > 1;
   return accounts.flatMap((account) => {
     const names = data.restaurants.filter((one) => one.account === account).map((one) => one.name ?? one.id);
     const heading = isNamed ? [el("h3", { class: "whose" }, names.join(" · ") || account)] : [];
-    return [...heading, ...inOrder(data.foods.filter((one) => one.account === account)).map((one) => food(one, acts))];
+    const mine = data.foods.filter((one) => one.account === account);
+    const categories = inOrder([...new Set(mine.map((one) => one.category))].map((name) => ({ name })));
+    return [...heading, ...categories.flatMap(({ name }) => [
+      ...(name ? [el("h4", { class: "category" }, name)] : []),
+      ...inOrder(mine.filter((one) => one.category === name)).map((one) => food(one, acts)),
+    ])];
   });
 }
 

@@ -1,0 +1,187 @@
+"""The menu, read from the sandbox in each of its shapes, and what it proves about a food's row."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+from structlog.testing import capture_logs
+from tests.jobs.conftest import OpenShop
+from tests.jobs.shop import Shop, text_of
+
+from orderbridge.jobs.menu import AGAIN_S, EVERY, LONGEST, read_menu
+from orderbridge_sandbox import Fault, When
+from orderbridge_sandbox.options import MenuShape
+
+EVERY_S, LONGEST_S = EVERY.total_seconds(), LONGEST.total_seconds()
+
+
+async def read(shop: Shop, name: str = "") -> float:
+    return await read_menu(shop.accounts[name or shop.names[0]], shop.database, shop.clock)
+
+
+def foods(shop: Shop) -> list[tuple[object, ...]]:
+    return [tuple(row.values()) for row in shop.rows("SELECT food_id, name, category, status FROM delivery_foods")]
+
+
+def noted(shop: Shop) -> tuple[object, ...]:
+    row = shop.one("SELECT menu_next_utc, menu_read_utc, menu_error FROM delivery_accounts")
+    return tuple(row.values())
+
+
+@pytest.mark.interface("Menu item", "Menu listing")
+@pytest.mark.parametrize("shape", MenuShape)
+async def test_the_menu_is_stored_whatever_its_shape(open_shop: OpenShop, shape: MenuShape):
+    shop = await open_shop("chain")
+    shop.world.set_options(menu_shape=shape)
+    shop.world.inactive_foods = frozenset({("chain", 3002)})
+    began = shop.clock.now()
+    assert await read(shop) == EVERY_S
+    assert len(foods(shop)) == 12
+    assert foods(shop)[:2] == [
+        (3001, "Mercimek Çorbası", "Çorbalar", "active"),
+        (3002, "Ezogelin Çorbası", "Çorbalar", "inactive"),
+    ]
+    assert noted(shop) == (text_of(began + EVERY), text_of(began), None)
+
+
+@pytest.mark.interface("Limits")
+async def test_it_is_requested_once_in_half_an_hour_also_after_a_restart(open_shop: OpenShop, shop: Shop):
+    await read(shop)
+    await asyncio.sleep(600)
+    assert await read(shop) == pytest.approx(EVERY_S - 600)
+    again = await open_shop()
+    assert await read(again) == pytest.approx(EVERY_S - 600)
+    await asyncio.sleep(EVERY_S - 600)
+    assert await read(again) == EVERY_S
+    assert len(shop.calls("get_foods")) == 2
+
+
+async def test_of_two_at_once_one_asks(open_shop: OpenShop, shop: Shop):
+    other = await open_shop()
+    waits = await asyncio.gather(read(shop), read(other))
+    assert waits == pytest.approx([EVERY_S, EVERY_S])
+    assert len(shop.calls("get_foods")) == 1
+
+
+FAULTS = {
+    "429": Fault(operation="get_foods", status=429, times=None),
+    "500": Fault(operation="get_foods", status=500, times=None),
+    "404": Fault(operation="get_foods", status=404, times=None),
+    "no answer": Fault.drop("get_foods", times=None),
+    "silence": Fault.hang("get_foods", times=None),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
+async def test_a_failure_waits_longer_each_time_and_is_logged_once(shop: Shop, fault: Fault):
+    shop.world.faults.add(fault)
+    waits = []
+    with capture_logs() as logs:
+        for _ in range(6):
+            waits.append(await read(shop))
+            code = noted(shop)[2]
+            await asyncio.sleep(waits[-1])
+    assert waits == [EVERY_S, 2 * EVERY_S, 4 * EVERY_S, 8 * EVERY_S, LONGEST_S, LONGEST_S]
+    assert [line["log_level"] for line in logs if line["event"] == "menu.failed"] == ["warning", *["debug"] * 5]
+    assert code is not None
+    shop.world.faults.clear()
+    await asyncio.sleep(120)
+    assert await read(shop) == EVERY_S
+    assert noted(shop)[2] is None
+
+
+async def test_a_request_that_never_left_costs_nothing_of_the_limit(shop: Shop):
+    shop.line.cut.add("get_foods")
+    assert await read(shop) == AGAIN_S
+    shop.line.cut.clear()
+    assert await read(shop) == AGAIN_S, "the account waits for its line"
+    await asyncio.sleep(AGAIN_S)
+    assert await read(shop) == EVERY_S
+
+
+async def test_an_answer_without_a_food_changes_nothing(shop: Shop):
+    await read(shop)
+    before = foods(shop)
+    shop.world.foods = {}
+    await asyncio.sleep(EVERY_S)
+    await read(shop)
+    assert (foods(shop), noted(shop)[2]) == (before, "malformed_data")
+    assert shop.rows("SELECT 1 FROM delivery_foods WHERE gone_utc IS NOT NULL") == []
+
+
+async def test_what_changed_is_an_event(shop: Shop):
+    await read(shop)
+    del shop.world.foods["kadikoy", 1001]
+    await asyncio.sleep(EVERY_S)
+    with capture_logs() as logs:
+        await read(shop)
+    assert [(line["event"], line["food_id"]) for line in logs if line["event"].startswith("food.")] == [
+        ("food.gone", 1001)
+    ]
+    (gone,) = shop.rows("SELECT food_id, last_change FROM delivery_foods WHERE gone_utc IS NOT NULL")
+    assert gone == {"food_id": 1001, "last_change": "gone"}
+
+
+async def test_a_list_at_a_usual_page_size_shows_no_food_as_gone(shop: Shop):
+    (menu, _), one = next(iter(shop.world.foods.items()))
+    shop.world.foods = {(menu, number): replace(one, id=number) for number in range(1, 51)}
+    await read(shop)
+    shop.world.foods = {(menu, number): replace(one, id=number) for number in range(2, 52)}
+    await asyncio.sleep(EVERY_S)
+    await read(shop)
+    assert shop.rows("SELECT 1 FROM delivery_foods WHERE gone_utc IS NOT NULL") == []
+    assert shop.count("delivery_foods") == 51
+
+
+# ---- a row in doubt --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.interface("Menu item status")
+async def test_a_menu_that_was_requested_after_the_attempt_proves_it(shop: Shop):
+    shop.world.faults.add(Fault.drop("deactivate_food", when=When.AFTER, times=1))
+    row_id = shop.act("deactivate_food", food_id=1001)
+    await shop.drain()
+    await asyncio.sleep(1)
+    await read(shop)
+    assert (await shop.verdict(row_id))["state"] == "done"
+    assert shop.end(row_id) == ("done", None, "status")
+    assert len(shop.calls("deactivate_food")) == 1
+
+
+async def test_a_menu_that_shows_the_other_status_leads_to_a_resend(shop: Shop):
+    shop.world.faults.add(Fault.drop("deactivate_food", when=When.BEFORE, times=1))
+    row_id = shop.act("deactivate_food", food_id=1001)
+    await shop.drain()
+    await asyncio.sleep(1)
+    await read(shop)
+    await shop.verdict(row_id)
+    assert shop.end(row_id) == ("done", None, "answer")
+    assert shop.one("SELECT status FROM delivery_foods WHERE food_id = 1001") == {"status": "inactive"}
+
+
+async def test_a_menu_from_before_the_attempt_proves_nothing(shop: Shop):
+    shop.world.inactive_foods = frozenset({("kadikoy", 1001)})
+    await read(shop)
+    shop.world.inactive_foods = frozenset()
+    shop.world.faults.add(Fault.drop("deactivate_food", when=When.BEFORE, times=1))
+    row_id = shop.act("deactivate_food", food_id=1001)
+    await shop.verdict(row_id)
+    assert shop.end(row_id) == ("done", None, "answer")
+    assert ("kadikoy", 1001) in shop.world.inactive_foods
+
+
+async def test_a_menu_under_way_during_the_attempt_proves_nothing(shop: Shop):
+    shop.world.inactive_foods = frozenset({("kadikoy", 1001)})
+
+    async def attempt() -> None:
+        shop.world.inactive_foods = frozenset()
+        shop.world.faults.add(Fault.drop("deactivate_food", when=When.BEFORE, times=1))
+        shop.act("deactivate_food", food_id=1001)
+        await shop.drain()
+
+    shop.line.when_answered("get_foods", attempt)
+    await read(shop)
+    assert shop.row(1)["state"] == "sending"
+    await shop.verdict(1)
+    assert shop.end(1) == ("done", None, "answer")
+    assert ("kadikoy", 1001) in shop.world.inactive_foods

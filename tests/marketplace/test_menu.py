@@ -1,0 +1,202 @@
+"""The menu listing, whose shape the interface leaves open."""
+
+import json
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orderbridge.errors import MarketplaceError, RateLimited
+from orderbridge.marketplace.menu import read_menu
+from orderbridge.model import Food, Menu
+
+pytestmark = pytest.mark.interface("Menu item", "Menu listing")
+RESTAURANT = "5e9c1f6a-0000-4000-8000-000000000001"
+SOUP = {"food_id": 1, "name": "Ezogelin", "status": "ACTIVE"}
+KEBAB = {"food_id": 2, "name": "Adana", "status": "INACTIVE"}
+FLAT = [(1, "Ezogelin", None, "active"), (2, "Adana", None, "inactive")]
+GROUPED = [(1, "Ezogelin", "Çorbalar", "active"), (2, "Adana", "Kebaplar", "inactive")]
+
+
+def menu(data: Any) -> Menu:
+    return read_menu(200, json.dumps({"status": True, "data": data}).encode())
+
+
+def read(data: Any) -> list[tuple[int, str | None, str | None, str | None]]:
+    return [(one.food_id, one.name, one.category, one.status) for one in menu(data).foods]
+
+
+def without_id(food: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in food.items() if name != "food_id"}
+
+
+def with_id(food: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"id": food["food_id"], **without_id(food), **more}
+
+
+SHAPES: dict[str, tuple[Any, Any]] = {
+    "a list": ([SOUP, KEBAB], FLAT),
+    "an object with a list": ({"foods": [SOUP, KEBAB]}, FLAT),
+    "a page": ({"total": 2, "page": 1, "items": [SOUP, KEBAB]}, FLAT),
+    "one food": (SOUP, FLAT[:1]),
+    "a list of lists": ([[SOUP], [[KEBAB]]], FLAT),
+    "a list with gaps": ({"0": SOUP, "7": KEBAB}, FLAT),
+    "by food_id": ({"1": without_id(SOUP), "2": without_id(KEBAB)}, FLAT),
+    "by food_id, which is inside, too": ({"9": SOUP, "8": KEBAB}, FLAT),
+    "id in place of food_id": ([with_id(SOUP), with_id(KEBAB, options=[{"id": 7, "name": "Acılı"}])], FLAT),
+    "ids as text": ([SOUP | {"food_id": "1"}, KEBAB | {"food_id": " 2 "}], FLAT),
+    "statuses in any case": ([SOUP | {"status": "Active"}, KEBAB | {"status": "passive "}], FLAT),
+    "a category of its own": (
+        [SOUP | {"category": "Çorbalar"}, KEBAB | {"category": {"id": 4, "name": "Kebaplar"}}],
+        GROUPED,
+    ),
+    "categories with foods": (
+        [{"category": "Çorbalar", "foods": [SOUP]}, {"category": "Kebaplar", "foods": [KEBAB]}],
+        GROUPED,
+    ),
+    "categories with ids": (
+        {"categories": [with_id({"food_id": 1, "name": "Çorbalar"}, x=[SOUP]), {"name": "Kebaplar", "y": [KEBAB]}]},
+        GROUPED,
+    ),
+    "categories and foods with id alone": (
+        [
+            with_id({"food_id": 1, "name": "Çorbalar", "status": "ACTIVE"}, foods=[with_id(SOUP)]),
+            with_id({"food_id": 9, "name": "Kebaplar", "status": "ACTIVE"}, foods=[with_id(KEBAB)]),
+            with_id({"food_id": 3, "name": "Tatlılar", "status": "ACTIVE"}, foods=[]),
+        ],
+        GROUPED,
+    ),
+    "categories as keys": ({"Çorbalar": [SOUP], "Kebaplar": {"2": KEBAB}}, GROUPED),
+    "restaurants": ([{"id": RESTAURANT, "name": "Kadıköy Şube", "foods": [SOUP, KEBAB]}], FLAT),
+    "restaurants by id": ({RESTAURANT: [SOUP, KEBAB]}, FLAT),
+    "restaurants with categories": (
+        [{"restaurant_id": 5, "name": "Kadıköy", "menu": {"Çorbalar": [SOUP], "Kebaplar": [KEBAB]}}],
+        GROUPED,
+    ),
+    "a food with foods inside": ([SOUP | {"goes_with": [KEBAB]}], FLAT[:1]),
+    "a name that is empty": ([SOUP | {"name": " "}], [(1, None, None, "active")]),
+    "an unknown status": ([SOUP | {"status": "SOLD"}], [(1, "Ezogelin", None, None)]),
+    "bad entries": ([None, 5, "x", {}, [], SOUP], FLAT[:1]),
+}
+
+
+@pytest.mark.parametrize("data, expected", SHAPES.values(), ids=SHAPES)
+def test_each_shape_is_read(data, expected):
+    assert read(data) == expected
+
+
+def test_a_food_keeps_its_element_and_its_price():
+    (food,) = menu([SOUP | {"price": "85,50", "extra": [1.5, {"ü": None}], "bad": "\ud800"}]).foods
+    assert food.price == Decimal("85.5")
+    assert json.loads(food.payload) == {**SOUP, "price": "85,50", "extra": [1.5, {"ü": None}], "bad": "?"}
+    assert menu([SOUP]).foods[0].price is None
+
+
+def test_a_food_of_two_restaurants_is_one_and_inactive_only_if_both_are():
+    def two(one: str, other: str) -> list[tuple[int, str | None, str | None, str | None]]:
+        return read([SOUP | {"status": one}, SOUP | {"name": "Diğer", "status": other}])
+
+    assert two("INACTIVE", "ACTIVE") == [(1, "Ezogelin", None, "active")]
+    assert two("INACTIVE", "INACTIVE") == [(1, "Ezogelin", None, "inactive")]
+    assert two("INACTIVE", "?") == [(1, "Ezogelin", None, None)]
+
+
+@pytest.mark.parametrize("number", [None, 0, -1, "x", 1.5, 2**63, [], True])
+def test_a_menu_with_a_food_that_cannot_be_identified_is_not_whole(number):
+    found = menu([SOUP, KEBAB | {"food_id": number}])
+    assert ([food.food_id for food in found.foods], found.is_whole) == ([1], False)
+    assert menu([SOUP]).is_whole
+
+
+@pytest.mark.parametrize("data", [[], {}, None, "OK", [{}], {"foods": []}, [{"name": "x"}], [{"food_id": 0}]])
+def test_an_answer_without_a_food_is_an_error(data):
+    with pytest.raises(MarketplaceError) as raised:
+        menu(data)
+    assert raised.value.code == "malformed_data"
+
+
+@pytest.mark.parametrize("body", [b"", b"<html>", b'{"status": true, "data": [', b'{"status": true, "data": {"a": ]}}'])
+def test_what_is_no_json_is_an_error(body):
+    with pytest.raises(MarketplaceError):
+        read_menu(200, body)
+
+
+def test_an_error_of_the_marketplace_stays_what_it_is():
+    with pytest.raises(RateLimited):
+        read_menu(200, json.dumps({"status": False, "error": "çok fazla istek"}).encode())
+
+
+def test_a_menu_with_very_many_values_is_read_element_by_element():
+    groups = [
+        {"name": f"Grup {group}", "foods": [{"food_id": group * 100 + n, "name": "Çğ", "a": 1} for n in range(1, 100)]}
+        for group in range(300)
+    ]
+    found = menu(groups)
+    assert (len(found.foods), found.is_whole) == (300 * 99, True)
+    assert (found.foods[-1].name, found.foods[-1].category) == ("Çğ", "Grup 299")
+    body = json.dumps({"status": True, "data": groups}).encode().replace(b'"food_id": 101,', b'"food_id": 01,')
+    cut = read_menu(200, body)
+    assert (len(cut.foods), cut.is_whole) == (299 * 99, False), "a broken element harms itself alone"
+
+
+# ---- any nesting -----------------------------------------------------------------------------------------------------
+
+NAMES = st.text(st.characters(codec="utf-8", categories=["L"]), min_size=1, max_size=8)
+WRAPS = st.sampled_from(["list", "object", "category", "restaurant", "numbers"])
+
+
+@st.composite
+def shapes(draw: st.DrawFn) -> tuple[Any, set[int]]:
+    """A menu of any shape, and the ids in it."""
+    ids = draw(st.sets(st.integers(1, 2**63 - 1), min_size=1, max_size=8))
+
+    def nested(some: list[int], depth: int) -> Any:
+        if len(some) == 1 and (depth == 0 or draw(st.booleans())):
+            return {"food_id": draw(st.sampled_from([some[0], str(some[0])])), "name": draw(NAMES)}
+        cut = draw(st.integers(0, len(some))) if depth else 0
+        parts = [part for part in (some[:cut], some[cut:]) if part]
+        inner = [nested(part, depth - 1) for part in parts] if depth else [nested([one], 0) for one in some]
+        match draw(WRAPS):
+            case "list":
+                return inner
+            case "object":
+                return {"foods": inner, "count": len(inner)}
+            case "category":
+                return {"id": draw(st.integers(1, 99)), "name": draw(NAMES), "status": "ACTIVE", "items": inner}
+            case "restaurant":
+                return {"id": RESTAURANT, "name": draw(NAMES), "menu": inner}
+            case _:
+                return {str(number): one for number, one in enumerate(inner)}
+
+    return nested(sorted(ids), draw(st.integers(0, 5))), ids
+
+
+@given(shapes())
+def test_every_food_is_found_however_it_is_nested(shape: tuple[Any, set[int]]):
+    data, ids = shape
+    found = menu(data)
+    assert ({food.food_id for food in found.foods}, found.is_whole) == (ids, True)
+    assert all(isinstance(food, Food) and food.name for food in found.foods)
+
+
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=True) | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(st.sampled_from(["food_id", "id", "name", "status", "category", "foods", "1", "x"]), inner)
+    ),
+    max_leaves=20,
+)
+
+
+@given(ANYTHING)
+def test_no_answer_is_more_than_an_error(data: Any):
+    try:
+        found = menu(data)
+    except MarketplaceError as error:
+        assert error.code == "malformed_data"
+    else:
+        assert found.foods
+        assert all(1 <= food.food_id < 2**63 and json.loads(food.payload) for food in found.foods)
