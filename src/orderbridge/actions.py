@@ -5,6 +5,7 @@ No other module names a single action. The table is read by:
     store.tables           the values of the column `action`, the columns each one needs and their ranges (CHECKs);
                            the actions that answer a customer (views)
     store.write_guards     the columns that a POS writes (by store.tables)
+    store.closures         the actions that close, and what ends each (also store.tables, for the view)
     store.actions          the actions that end an order
     store.problem_queries  the actions that answer a customer, and those that cancel an order
     rules.outbox_rows      the subject, the lane, the arguments, the expiry and the alarms of a row; what supersedes it
@@ -86,6 +87,7 @@ class ActionKind:
     superseded_by: frozenset[Action] = frozenset()  # later actions in its lane
     answers_customer: bool = False  # a customer waits: it expires early, and its failure is an alarm
     own_courier_only: bool = False  # only for orders that the restaurant's own courier delivers
+    ended_by: Action | None = None  # the action that ends this closure after `valid_until_minutes`
 
     def __post_init__(self) -> None:
         proved_by_poll = self.evidence in {Evidence.POLL, Evidence.REFUSAL}
@@ -178,6 +180,7 @@ ACTIONS: Mapping[Action, ActionKind] = {
         evidence=Evidence.STATUS,
         superseded_by=_TOGGLES_RESTAURANT,
         priority=2,
+        ended_by=Action.OPEN_RESTAURANT,
     ),
     Action.ACTIVATE_FOOD: ActionKind(
         subject=Subject.FOOD,
@@ -196,6 +199,7 @@ ACTIONS: Mapping[Action, ActionKind] = {
         evidence=Evidence.MENU,
         superseded_by=_TOGGLES_FOOD,
         priority=2,
+        ended_by=Action.ACTIVATE_FOOD,
     ),
 }
 
@@ -217,6 +221,8 @@ def of_subject(subject: Subject) -> frozenset[Action]:
 
 
 ORDER_ACTIONS = of_subject(Subject.ORDER)
+CLOSURES = frozenset(action for action, kind in ACTIONS.items() if kind.ended_by is not None)
+CLOSURE_MINUTES = range(1, 10081)  # of `valid_until_minutes`
 ENDING_ACTIONS = frozenset(action for action, kind in ACTIONS.items() if kind.ends_order)
 ARGUMENTS = tuple(dict.fromkeys(kind.argument for kind in ACTIONS.values() if kind.argument is not None))
 

@@ -357,6 +357,7 @@ class OutboxRow:
     expires_utc: datetime | None
     attempts: int
     tried: bool  # it has at least one recorded attempt
+    valid_until_minutes: int | None = None
     owner: str | None = None  # the account of its order, if known
     service_status_id: int | None = None  # of its order
     courier_type: str | None = None  # of its order

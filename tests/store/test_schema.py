@@ -363,4 +363,4 @@ def test_on_sqlite_an_upgraded_schema_is_the_same_as_a_new_one(empty, database):
     assert str(columns[: len(ALTERED)]) == str(columns[len(ALTERED) :])
 
 
-ALTERED = ("delivery_accounts",)
+ALTERED = ("delivery_accounts", "delivery_actions")

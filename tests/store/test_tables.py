@@ -86,6 +86,8 @@ def test_a_row_needs_the_arguments_of_its_action_and_takes_no_other(action, pos)
         ("activate_food", "restaurant_id", [RESTAURANT]),
         ("activate_food", "account", ["kadikoy"]),
         ("activate_food", "food_id", [2**63 - 1]),
+        ("close_restaurant", "valid_until_minutes", [1, 10080]),
+        ("deactivate_food", "valid_until_minutes", [1, 10080]),
         ("complete", "created_by", ["kasa 2, Gülşah 🌯"]),
         ("complete", "request_id", ["x", "x" * 64]),
         ("complete", "withdraw", [1]),
@@ -133,6 +135,12 @@ BAD_KEYS = [
         ("food_id_integer", "activate_food", "food_id", ["köfte", 1.5, "", BEYOND, "NaN", "Infinity"]),
         ("food_id_1_or_more", "deactivate_food", "food_id", [0, -1, -(2**63)]),
         ("valid_minutes", "complete", "valid_minutes", [0, -1, 10081, 1.5, "soon", ""]),
+        ("valid_until", "close_restaurant", "valid_until_minutes", [0, -1, 10081, 1.5, "soon", ""]),
+        *(
+            ("valid_until", action, "valid_until_minutes", [30])
+            for action in NEEDED
+            if action not in {"close_restaurant", "deactivate_food"}
+        ),
         ("payment_key_uuid", "complete", "payment_key", BAD_KEYS),
         ("restaurant_id_uuid", "open_restaurant", "restaurant_id", BAD_KEYS),
         ("restaurant_id_uuid", "activate_food", "restaurant_id", ["Kadıköy"]),
@@ -228,6 +236,7 @@ CHANGED_LATER: dict[str, Any] = {
     "request_id": "another",
     "created_by": "another till",
     "created_utc": "2026-01-01 00:00:00.000",
+    "valid_until_minutes": 30,
 }
 
 

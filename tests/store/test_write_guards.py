@@ -143,7 +143,7 @@ def test_what_grants_refuse_on_servers_triggers_refuse_on_sqlite(till, pos):
         pos.execute(  # of which no default is what a POS would be refused for
             f"UPDATE delivery_actions SET attempts = 1, next_attempt_utc = '{NOW_TEXT}', expires_utc = '{NOW_TEXT}',"
             f" http_status = 200, error_code = 'x', error_text = 'x', known_by = 'x', finished_utc = '{NOW_TEXT}',"
-            " state = 'done'"
+            f" until_utc = '{NOW_TEXT}', state = 'done'"
         )
     listed = [(table.name, [column.name for column in table.c]) for table in TABLES]
     listed.append((SCHEMA_VERSION_TABLE, ["version_num"]))

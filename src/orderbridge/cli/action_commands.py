@@ -9,7 +9,7 @@ import click
 from sqlalchemy import select
 from sqlalchemy.exc import IntegrityError, NoResultFound
 
-from orderbridge.actions import ACTIONS, Subject
+from orderbridge.actions import ACTIONS, CLOSURE_MINUTES, CLOSURES, Subject
 from orderbridge.cli.common import Context, as_json, pass_context, show_json, show_rows
 from orderbridge.cli.order_commands import SHORT_KEY, key_of
 from orderbridge.clock import SystemClock
@@ -103,6 +103,10 @@ def _command(name: str, actions: Mapping[str, Action]) -> click.Command:
         params.append(click.Option([argument.option, argument.column], type=taken, required=True, help=argument.help))
     if kind.subject is Subject.FOOD:
         params.append(click.Option(["--account"], help="The account whose menu it is, when there are several."))
+    if not CLOSURES.isdisjoint(actions.values()):
+        minutes = click.IntRange(CLOSURE_MINUTES[0], CLOSURE_MINUTES[-1])
+        about = "With close or off: end the closure after so many minutes."
+        params.append(click.Option(["--for", "valid_until_minutes"], type=minutes, metavar="MINUTES", help=about))
     return click.Command(name, params=[*params, *WAITING], callback=write)
 
 
@@ -161,7 +165,7 @@ def actions_retry(context: Context, action_id: int) -> None:
 @click.argument("action_id", type=ID)
 @pass_context
 def actions_withdraw(context: Context, action_id: int) -> None:
-    """Withdraw a row that has not been sent."""
+    """Withdraw a row that has not been sent, or the planned end of a closure."""
     row = _row_or_fail(context, action_id)
     if not context.write(lambda tx: outbox.ask_back(tx, action_id)):
         raise click.ClickException(say("outbox.is_over", id=action_id, state=row["state"]))

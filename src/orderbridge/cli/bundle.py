@@ -47,7 +47,8 @@ COLUMNS = {
     "options": "line_no option_no group_id option_id price",
     "events": "id at_utc event status_id status",
     "actions": """id action payment_key restaurant_id food_id account preparing_time reason_id valid_minutes withdraw
-        created_utc state attempts next_attempt_utc expires_utc http_status error_code known_by finished_utc""",
+        created_utc state attempts next_attempt_utc expires_utc http_status error_code known_by finished_utc
+        valid_until_minutes until_utc""",
     "attempts": "action_id attempt started_utc finished_utc outcome spent http_status error_code",
 }
 # CONFIGURATION: keys whose text is shown unmasked. CODES: keys of `status` whose text may be a code.

@@ -45,6 +45,7 @@ from orderbridge.jobs.context import Context
 from orderbridge.jobs.outbox_reader import OutboxReader
 from orderbridge.model import ActionState, Attempt, OutboxRow, Outcome, Stored, Verdict
 from orderbridge.observe.metrics import ACTIONS_ENDED
+from orderbridge.rules.closures import planned_end
 from orderbridge.rules.lifecycle import doubts_status, new_status, with_doubt
 from orderbridge.rules.outbox_rows import Lane, has_changed, is_alarm, stands_after, with_reason, wrong_argument
 from orderbridge.rules.queue import Entry
@@ -323,7 +324,8 @@ def post(
         match one.decision:
             case Verdict() as verdict:
                 words = _words(context, one.row, verdict.code, verdict.state)
-                ends.append((one.row.id, End(verdict, words, one.counted)))
+                until = planned_end(one.row, verdict, now)
+                ends.append((one.row.id, End(verdict, words, one.counted, until)))
             case RetryAt() | AwaitPoll() as goes_on:
                 waits.append((one.row.id, _wait(context, one, goes_on)))
     ended = actions.finish(connection, ends, now)

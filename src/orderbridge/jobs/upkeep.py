@@ -16,6 +16,7 @@ import structlog
 from orderbridge import config
 from orderbridge.clock import Clock
 from orderbridge.jobs.account import Account, Roster
+from orderbridge.jobs.closures import CLOSURES_S, Closures
 from orderbridge.jobs.context import Context
 from orderbridge.jobs.health_check import Checkup
 from orderbridge.jobs.journal_writer import Journal
@@ -35,7 +36,7 @@ from orderbridge.texts import problem_text, say
 SWEEP_S = 60.0
 HEALTH_S = 5.0
 STARTS_S = 5.0
-JOBS = ("sweep", "health", "starts")
+JOBS = ("sweep", "health", "starts", "closures")
 MANY_ACCOUNTS = 100  # from which on the progress of a start is shown
 PROGRESS_S = 30.0  # between two log lines
 CHECK_S = 15.0  # plus the busy timeout: a longer health check counts as hung
@@ -227,6 +228,7 @@ class Upkeep:
         self._clock = context.clock
         self._health, self._own_problems = health, context.own_problems
         self._restore_check = restore_check
+        self._closures = Closures(context, roster, restore_check)
         self._report = report
         self._journal = journal
         self._begun = begun
@@ -237,6 +239,7 @@ class Upkeep:
         """Schedule the jobs."""
         timetable.plan("sweep", SWEEP_S, self.sweep)
         timetable.plan("starts", STARTS_S, self.follow_starts)
+        timetable.plan("closures", CLOSURES_S, self._closures.follow)
         timetable.plan("health", 0.0, self.check)  # at once: a till may read its lamp immediately
 
     async def sweep(self) -> float:

@@ -51,8 +51,18 @@ from datetime import datetime, timedelta
 from enum import Enum, auto
 from sys import intern
 
-from orderbridge.actions import ACTIONS, ORDER_ACTIONS, Evidence, Subject, argument_of, key_of
+from orderbridge.actions import (
+    ACTIONS,
+    CLOSURE_MINUTES,
+    CLOSURES,
+    ORDER_ACTIONS,
+    Evidence,
+    Subject,
+    argument_of,
+    key_of,
+)
 from orderbridge.model import ActionState, Attempt, KnownBy, OutboxRow, Verdict
+from orderbridge.rules.closures import waiting_end
 from orderbridge.rules.lifecycle import Already, Refusal, may_send
 from orderbridge.rules.retry import AwaitPoll, RetryAt, is_uncertain
 
@@ -183,9 +193,15 @@ def argument_problem(row: OutboxRow) -> str | None:
         return kind.argument.column
     if row.valid_minutes is not None and row.valid_minutes not in _VALID_MINUTES:
         return "valid_minutes"
+    if row.valid_until_minutes is not None and not _may_end(row):
+        return "valid_until_minutes"
     if row.created_utc is None or row.created_utc.year > _LAST_YEAR:
         return "created_utc"  # without it the row would never expire
     return None
+
+
+def _may_end(row: OutboxRow) -> bool:
+    return row.action in CLOSURES and row.valid_until_minutes in CLOSURE_MINUTES
 
 
 def expiry(row: OutboxRow, view: View) -> datetime:
@@ -272,7 +288,8 @@ def unsent_end(row: OutboxRow, later: Sequence[OutboxRow], view: View) -> Verdic
         return Verdict(ActionState.REFUSED, "bad_arguments")
     if row.withdraw and (end := end_by(row, Cause.WITHDRAWN)) is not None:
         return end
-    if view.now >= expiry(row, view):
+    closes_until = waiting_end(row)
+    if view.now >= expiry(row, view) or (closes_until is not None and view.now >= closes_until):
         is_orphaned = row.owner is not None and row.owner not in view.directory.accounts
         return end_by(row, Cause.EXPIRED, "account_missing" if is_orphaned else None)
     newer_counts = ACTIONS[row.action].superseded_by

@@ -27,6 +27,7 @@ from datetime import datetime
 
 from orderbridge.actions import ACTIONS, ORDER_ACTIONS
 from orderbridge.model import ActionState, OutboxRow, Verdict
+from orderbridge.rules.closures import waiting_end
 from orderbridge.rules.lifecycle import Refusal
 from orderbridge.rules.outbox_rows import (
     Directory,
@@ -357,6 +358,7 @@ class Queue:
                 self._begin_end(entry, verdict, made)
             elif entry.standing is not Standing.ENDING:
                 later.append(entry.row)
+                self._come_due_at(waiting_end(entry.row), entry.row.id)
         # A sent row goes first: a row with a lower id may have been committed later.
         head = next((entry for entry in waiting if entry.row.state == ActionState.SENDING), waiting[0])
         stood = head.is_next
@@ -368,6 +370,10 @@ class Queue:
             self._begin_end(head, verdict, made)
         elif head.account is not None:  # None: its order or the restaurants are not known yet
             self._line_up(head, stood=stood)
+
+    def _come_due_at(self, at: datetime | None, row_id: int) -> None:
+        if at is not None:
+            heapq.heappush(self._waiting, (at, row_id))
 
     def _begin_end(self, entry: Entry, verdict: Verdict, made: list[tuple[OutboxRow, Verdict]]) -> None:
         """Begin to end a row. It keeps its lane until its end is written, which may have to be postponed."""

@@ -4,7 +4,7 @@ access           database group_commit workers failures rows
 dialects         dialects
 tables           tables own_tables ddl schema write_guards inspection
 orders           orders order_times quarantine reference foods
-outbox           actions unfinished
+outbox           actions unfinished closures
 accounts         accounts
 problems         problem_rows problem_queries overview
 keeping data     retention backup high_water journal

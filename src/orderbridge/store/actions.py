@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Integer, and_, bindparam, delete, insert, literal_column, select, update
+from sqlalchemy import Connection, Integer, and_, bindparam, delete, insert, literal_column, or_, select, update
 
 from orderbridge.actions import ENDING_ACTIONS
 from orderbridge.model import Action, ActionState, Attempt, OutboxRow, Outcome, Verdict
 from orderbridge.store.dialects import of
 from orderbridge.store.rows import alike, in_list, left_out
-from orderbridge.store.tables import actions, attempts, unfinished
+from orderbridge.store.tables import PLANNED, actions, attempts, unfinished
 
 _WANTED = in_list(actions.c.id)
 _PENDING = and_(unfinished, literal_column("state = 'pending'"))  # both conditions, for the partial index
@@ -56,6 +56,7 @@ _FINISH = (
         error_text=bindparam("text"),
         known_by=bindparam("how"),
         finished_utc=bindparam("at"),
+        until_utc=bindparam("until"),
     )
 )
 _POSTPONE = (
@@ -96,6 +97,7 @@ class End:
     verdict: Verdict
     text: str | None
     counted: int
+    until: datetime | None = None  # the planned end of a closure
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +158,7 @@ def finish(connection: Connection, ends: Sequence[tuple[int, End]], now: datetim
                 "text": end.text,
                 "how": end.verdict.known_by,
                 "at": now,
+                "until": end.until,
             },
         ).rowcount
         # The missing rows had ended before, or a trigger kept them unfinished.
@@ -245,7 +248,6 @@ def retry(connection: Connection, row_id: int, expires: datetime) -> bool:
 
 
 def ask_back(connection: Connection, row_id: int) -> bool:
-    """Ask to withdraw a row, as the POS does. The daemon ends it if it still waits."""
-    return bool(
-        connection.execute(update(actions).where(actions.c.id == row_id, unfinished).values(withdraw=1)).rowcount
-    )
+    """Ask to withdraw a row, as the POS does. The daemon ends it if it still waits, or forgets its planned end."""
+    goes_on = or_(unfinished, literal_column(PLANNED))
+    return bool(connection.execute(update(actions).where(actions.c.id == row_id, goes_on).values(withdraw=1)).rowcount)

@@ -283,6 +283,11 @@ def serve(label: str, condition: str, column: Column[Any], *equal: Column[Any]) 
         Index(label, *equal, column).ddl_if(**_on(lambda dialect: not dialect.partial_indexes))
 
 
+def index_where(label: str, condition: str, *columns: Column[Any]) -> None:
+    """A partial index; without partial indexes, one of all rows."""
+    Index(label, *columns, info={_WHERE: condition})
+
+
 def after(table: Table, statements: Callable[[Dialect], Iterable[str]]) -> None:
     """Run DDL, which may differ between databases, after the table is created."""
 

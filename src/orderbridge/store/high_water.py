@@ -32,6 +32,7 @@ from sqlalchemy import (
     delete,
     func,
     insert,
+    literal_column,
     or_,
     select,
     table,
@@ -44,7 +45,16 @@ from orderbridge.mounts import give_to_owner_of
 from orderbridge.store.accounts import held, hold, versions
 from orderbridge.store.own_tables import books, devices, fleet, pairing
 from orderbridge.store.rows import batches
-from orderbridge.store.tables import SCHEMA_VERSION_TABLE, accounts, actions, events, orders, quarantine, unfinished
+from orderbridge.store.tables import (
+    PLANNED,
+    SCHEMA_VERSION_TABLE,
+    accounts,
+    actions,
+    events,
+    orders,
+    quarantine,
+    unfinished,
+)
 from orderbridge.store.workers import detached
 
 MODE = 0o600
@@ -306,20 +316,29 @@ def withhold(
 ) -> Withheld | None:
     """Make an older copy safe. None: another process has done so.
 
-    The tables are noted as an older copy if they lack anything besides polls.
+    The tables are noted as an older copy if they lack anything besides polls, or if a closure's end is planned.
     """
     above = max(found.generation, mark.generation) + 1
     taken = update(books).where(books.c.id == found.database, books.c.generation == found.generation)
     if not connection.execute(taken.values(generation=above)).rowcount:
         return None
     rows = _end_rows(connection, mark.at, seen.since, error_text)
+    closed = connection.execute(select(actions.c.id).where(literal_column(PLANNED)).limit(1)).first()
     names: tuple[str, ...] = ()
     revoked = 0
     if found.database == mark.database:
         if found.accounts_version < mark.accounts_version:
             names = hold(connection, mark.accounts, mark.accounts_version, seen.since)
         revoked = _revoke_others(connection, mark.devices, seen.since)
-    if found.event < mark.event or found.database != mark.database or seen.missing or rows or names or revoked:
+    if (
+        found.event < mark.event
+        or found.database != mark.database
+        or seen.missing
+        or rows
+        or names
+        or revoked
+        or closed
+    ):
         values = {"missing": seen.missing, "missing_numbers": seen.numbers, "last_known_utc": seen.last_known}
         connection.execute(update(books).values(older_since_utc=seen.since, **values))
     return Withheld(rows, names, revoked)

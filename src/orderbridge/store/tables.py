@@ -16,6 +16,7 @@ from sqlalchemy import (
     ColumnElement,
     CreateView,
     ForeignKeyConstraint,
+    FromClause,
     Identity,
     Index,
     Integer,
@@ -25,14 +26,18 @@ from sqlalchemy import (
     UniqueConstraint,
     and_,
     case,
+    exists,
+    func,
     literal_column,
     select,
     text,
+    union_all,
 )
 from sqlalchemy.types import TypeEngine
 
 from orderbridge import model
-from orderbridge.actions import ACTIONS, ANSWERS, ARGUMENTS, Argument, Subject, of_subject
+from orderbridge.actions import ACTIONS, ANSWERS, ARGUMENTS, CLOSURE_MINUTES, CLOSURES, Argument, Subject, of_subject
+from orderbridge.actions import OPEN as OPEN_STATUS
 from orderbridge.document import Facts, Item, Option, ValueKind, fields_of
 from orderbridge.model import RECEIVED, Action, ActionState
 from orderbridge.store.ddl import (
@@ -49,6 +54,7 @@ from orderbridge.store.ddl import (
     check_words,
     code,
     foreign_code,
+    index_where,
     key,
     long_text,
     money,
@@ -241,6 +247,8 @@ class _Actions(TypedColumns):
     error_text = Column(long_text())
     known_by = Column(code())
     finished_utc = Column(utc())
+    valid_until_minutes = Column(whole())
+    until_utc = Column(utc())
 
 
 actions = Table(
@@ -253,9 +261,14 @@ actions = Table(
     *map(_names_its_subject, Subject),
     *map(_needs_its_argument, ARGUMENTS),
     check("valid_minutes IS NULL OR valid_minutes BETWEEN 1 AND 10080", "valid_minutes_1_to_10080"),
+    check(
+        f"valid_until_minutes IS NULL OR ({_is_one_of(CLOSURES)}"
+        f" AND valid_until_minutes BETWEEN {CLOSURE_MINUTES[0]} AND {CLOSURE_MINUTES[-1]})",
+        "valid_until_minutes_1_to_10080_of_a_closure",
+    ),
     check("food_id IS NULL OR food_id >= 1", "food_id_1_or_more"),
     check("withdraw IN (0, 1)", "withdraw_0_or_1"),
-    *map(check_whole, ("food_id", *_ARGUMENT_COLUMNS, "valid_minutes")),
+    *map(check_whole, ("food_id", *_ARGUMENT_COLUMNS, "valid_minutes", "valid_until_minutes")),
     check_integer("withdraw"),
     check_filled("request_id", CODE_LENGTH),
     check_uuid("payment_key"),
@@ -267,6 +280,8 @@ actions = Table(
 
 
 FAILED = "state = 'failed'"
+PLANNED = "until_utc IS NOT NULL"
+TOGGLES = "payment_key IS NULL"  # rows about a food or a restaurant
 
 serve("delivery_actions_failed_ix", FAILED, actions.c.finished_utc, actions.c.state)
 serve("delivery_actions_unfinished_ix", UNFINISHED, actions.c.id, actions.c.state)
@@ -275,9 +290,13 @@ serve(
 )
 
 
+serve("delivery_actions_planned_ix", PLANNED, actions.c.id, actions.c.until_utc)
+index_where("delivery_actions_subject_ix", TOGGLES, actions.c.food_id, actions.c.restaurant_id, actions.c.id)
+
+
 # The order of the columns: the id, the columns of a POS's INSERT, `withdraw`, which a POS may also change later, the
-# time, and the columns that only the daemon writes.
-ASKED = tuple(actions.c.keys()[1 : actions.c.keys().index("withdraw")])
+# time, and the columns that only the daemon writes. Columns that came later follow.
+ASKED = (*actions.c.keys()[1 : actions.c.keys().index("withdraw")], "valid_until_minutes")
 if missing := set(_ARGUMENT_COLUMNS) - set(ASKED):
     raise TypeError(f"{', '.join(sorted(missing))}: no column of delivery_actions that a POS fills in")
 
@@ -470,3 +489,55 @@ def _view(label: str, condition: ColumnElement[bool], *more: ColumnElement[Any])
 new_orders = _view("delivery_new_orders", literal_column(NEW)).table
 changed_orders = _view("delivery_changed_orders", changed).table
 open_orders = _view("delivery_open_orders", literal_column(OPEN), _needs_answer_since).table
+
+
+# ---- closures ----------------------------------------------------------------------------------------------------------
+
+
+def _account_of(row: FromClause) -> ColumnElement[str]:
+    """The account of a row about a restaurant or a food. Only the daemon knows `default`: here the first account."""
+    reaches = select(func.min(restaurants.c.account)).where(restaurants.c.id == row.c.restaurant_id)
+    mine = reaches.correlate(row).scalar_subquery()
+    return func.coalesce(row.c.account, mine, select(func.min(accounts.c.name)).scalar_subquery())
+
+
+_newer = actions.alias("newer")
+_is_open = exists().where(restaurants.c.id == actions.c.restaurant_id, restaurants.c.status == OPEN_STATUS)
+
+
+def _closures(subject: Subject, *is_same: ColumnElement[bool]) -> Select[*tuple[Any, ...]]:
+    """The rows that closed a restaurant or a food and are the newest of their lane that is done."""
+    newer = exists().where(
+        *is_same, _newer.c.payment_key.is_(None), _newer.c.id > actions.c.id, _newer.c.state == "done"
+    )
+    restaurant = select(func.max(restaurants.c.name)).where(restaurants.c.id == actions.c.restaurant_id)
+    food = select(foods.c.name).where(foods.c.food_id == actions.c.food_id, foods.c.account == _account_of(actions))
+    return select(
+        actions.c.id.label("action_id"),
+        actions.c.action,
+        _account_of(actions).label("account"),
+        actions.c.restaurant_id,
+        restaurant.scalar_subquery().label("restaurant_name"),
+        actions.c.food_id,
+        food.scalar_subquery().label("food_name"),
+        actions.c.finished_utc.label("since_utc"),
+        case((actions.c.withdraw == 0, actions.c.until_utc)).label("until_utc"),
+        actions.c.created_by,
+    ).where(
+        actions.c.payment_key.is_(None),
+        literal_column(_is_one_of(CLOSURES & of_subject(subject))),
+        actions.c.state == "done",
+        ~newer,
+    )
+
+
+closures = CreateView(
+    union_all(
+        _closures(
+            Subject.RESTAURANT, _newer.c.food_id.is_(None), _newer.c.restaurant_id == actions.c.restaurant_id
+        ).where(~_is_open),
+        _closures(Subject.FOOD, _newer.c.food_id == actions.c.food_id, _account_of(_newer) == _account_of(actions)),
+    ),
+    "delivery_closures",
+    metadata=metadata,
+).table

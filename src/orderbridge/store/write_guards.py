@@ -24,7 +24,8 @@ _WITHDRAW = "delivery_actions: DELETE is for orderbridge alone; set withdraw = 1
 _BY_ITSELF = "delivery_actions: id and created_utc are filled in by themselves; leave them out of the INSERT"
 _REPLACED = "delivery_actions: REPLACE would take away a row that is written; use INSERT, or INSERT OR IGNORE, instead"
 
-_OURS = list(actions.c.keys())[actions.c.keys().index("state") :]  # the daemon's columns follow all others
+# The daemon's columns, with `state` and `attempts` first.
+_OURS = [name for name in list(actions.c.keys()) if name not in {"id", *INSERTED, "created_utc"}]
 
 # Without grants, a trigger refuses an INSERT that fills in the daemon's columns, so that its programmer sees the error.
 # UPDATEs are not checked, because the daemon itself writes these columns later.

@@ -1,0 +1,368 @@
+"""Closures with an end: the opposite action is written at the promised time, once, and never after a newer row."""
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from tests.jobs.conftest import OpenShop, Restore
+from tests.jobs.shop import Shop, roster_of, text_of
+
+from orderbridge.jobs.closures import Closures
+from orderbridge.jobs.context import Context
+from orderbridge.jobs.restore_check import RestoreCheck
+from orderbridge.store import actions, closures, high_water
+from orderbridge_sandbox import Fault
+from orderbridge_sandbox.scenery import KADIKOY
+
+pytestmark = pytest.mark.plays_daemon
+
+MINUTE_S = 60.0
+STEP_S = 120.0  # the daemon runs the job each five seconds; here time costs something
+FOOD = 1001
+
+
+class Daemon:
+    """The outbox of a shop, and the job that ends closures."""
+
+    def __init__(self, shop: Shop) -> None:
+        self.shop = shop
+        context = Context.of(shop.settings, shop.database, shop.clock)
+        self.roster = roster_of(shop.accounts)
+        self.restore_check = RestoreCheck(context, self.roster.known)
+        self.closures = Closures(context, self.roster, self.restore_check)
+
+    async def run(self, minutes: float) -> None:
+        """Both go on for so long."""
+        over = self.shop.clock.monotonic() + minutes * MINUTE_S
+        while self.shop.clock.monotonic() < over:
+            await self.shop.drain()
+            await self.closures.follow()
+            await asyncio.sleep(min(STEP_S, over - self.shop.clock.monotonic()))
+        await self.closures.follow()
+        await self.shop.drain()
+
+    async def close(self, minutes: int | None = 30, action: str = "close_restaurant", **columns: object) -> int:
+        row = self.asked(action, valid_until_minutes=minutes, **columns)
+        await self.shop.drain()
+        return row
+
+    def asked(self, action: str, **columns: object) -> int:
+        """A row about the restaurant or, without a restaurant in its name, the food."""
+        subject = {"restaurant_id": KADIKOY} if action.endswith("restaurant") else {"food_id": FOOD}
+        return self.shop.act(action, **subject | columns)
+
+    def written(self) -> list[dict[str, Any]]:
+        """The daemon's own rows."""
+        return self.shop.rows("SELECT * FROM delivery_actions WHERE created_by = 'orderbridge' ORDER BY id")
+
+    def until(self, row: int) -> str | None:
+        until: str | None = self.shop.row(row)["until_utc"]
+        return until
+
+    def closures_shown(self) -> list[tuple[int, str | None]]:
+        return [
+            (row["action_id"], row["until_utc"])
+            for row in self.shop.rows("SELECT * FROM delivery_closures ORDER BY action_id")
+        ]
+
+
+@pytest.fixture
+async def daemon(shop: Shop) -> Daemon:
+    await shop.poll()
+    return Daemon(shop)
+
+
+def in_minutes(daemon: Daemon, minutes: float) -> str:
+    return text_of(daemon.shop.clock.now() + timedelta(minutes=minutes))
+
+
+def is_open(daemon: Daemon) -> bool:
+    return KADIKOY in daemon.shop.world.open_restaurants
+
+
+# ---- the end ---------------------------------------------------------------------------------------------------------
+
+
+async def test_a_closure_ends_at_the_promised_time_and_once(daemon: Daemon):
+    until = in_minutes(daemon, 30)
+    row = await daemon.close()
+    assert (daemon.until(row), daemon.closures_shown(), is_open(daemon)) == (until, [(row, until)], False)
+    await daemon.run(29.8)
+    assert daemon.written() == []
+    await daemon.run(0.4)
+    (opened,) = daemon.written()
+    named = {name: opened[name] for name in ("action", "restaurant_id", "request_id", "state")}
+    assert named == {
+        "action": "open_restaurant",
+        "restaurant_id": KADIKOY,
+        "request_id": f"until:{row}",
+        "state": "done",
+    }
+    assert until <= opened["created_utc"] <= in_minutes(daemon, 0)
+    assert (daemon.until(row), daemon.closures_shown(), is_open(daemon)) == (None, [], True)
+    await daemon.run(120)
+    assert len(daemon.written()) == 1
+
+
+async def test_a_sold_out_food_of_one_menu_comes_back(open_shop: OpenShop):
+    daemon = Daemon(await open_shop("kadikoy", "besiktas"))
+    row = await daemon.close(5, "deactivate_food", account="kadikoy")
+    other = daemon.asked("deactivate_food", account="besiktas")  # the same number of another menu
+    daemon.shop.till.execute(
+        "UPDATE delivery_actions SET state = 'done', finished_utc = created_utc WHERE id = ?", (other,)
+    )
+    await daemon.run(6)
+    (written,) = daemon.written()
+    assert (written["action"], written["food_id"], written["account"]) == ("activate_food", FOOD, "kadikoy")
+    assert (written["request_id"], written["state"]) == (f"until:{row}", "done")
+    assert [one for one, _ in daemon.closures_shown()] == [other]
+
+
+async def test_a_row_that_was_sent_late_still_ends_at_the_promised_time(daemon: Daemon):
+    until = in_minutes(daemon, 30)
+    daemon.shop.line.cut = {"*"}
+    row = await daemon.close()
+    await daemon.run(20)
+    daemon.shop.line.cut = set()
+    await daemon.run(2)
+    assert (daemon.shop.row(row)["state"], daemon.until(row)) == ("done", until)
+    await daemon.run(8.2)
+    assert [one["state"] for one in daemon.written()] == ["done"]
+
+
+@pytest.mark.parametrize("late", ["login", "line"])
+async def test_a_row_that_waits_at_its_end_expires_and_nothing_is_opened(daemon: Daemon, late: str):
+    if late == "login":
+        daemon.shop.world.refuse_account("kadikoy")
+        daemon.shop.world.end_tokens("kadikoy")
+    else:
+        daemon.shop.line.cut = {"*"}
+    row = await daemon.close()
+    await daemon.run(29.5)
+    assert daemon.shop.row(row)["state"] == "pending"
+    await daemon.run(0.6)
+    assert daemon.shop.end(row)[:2] == ("expired", "expired")
+    daemon.shop.line.cut = set()
+    await daemon.run(60)
+    assert (daemon.written(), daemon.closures_shown(), is_open(daemon)) == ([], [], True)
+
+
+async def test_the_minutes_of_a_retried_row_count_from_its_outcome(daemon: Daemon):
+    daemon.shop.world.faults.add(Fault(operation="deactivate_food", status=500, times=4))
+    row = await daemon.close(10, "deactivate_food")
+    await daemon.run(10)
+    assert (daemon.shop.row(row)["state"], daemon.until(row)) == ("failed", None)
+    await daemon.run(20)
+    assert daemon.written() == []
+    expires = daemon.shop.clock.now() + timedelta(hours=2)
+    await daemon.shop.database.run(lambda tx: actions.retry(tx, row, expires))
+    await daemon.shop.drain()
+    assert (daemon.shop.row(row)["state"], daemon.until(row)) == ("done", in_minutes(daemon, 10))
+
+
+async def test_the_row_that_ends_a_closure_waits_through_a_long_outage(daemon: Daemon):
+    await daemon.close()
+    daemon.shop.line.cut = {"*"}
+    await daemon.run(60 * 10)
+    assert [one["state"] for one in daemon.written()] == ["pending"]
+    daemon.shop.line.cut = set()
+    await daemon.run(2)
+    assert [one["state"] for one in daemon.written()] == ["done"]
+
+
+# ---- what takes its place --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("action, minutes", [("open_restaurant", None), ("close_restaurant", None)])
+async def test_a_newer_row_that_is_done_takes_the_place_of_the_end(daemon: Daemon, action: str, minutes: None):
+    row = await daemon.close()
+    newer = daemon.asked(action)
+    await daemon.run(60)
+    assert (daemon.written(), daemon.until(row)) == ([], None)
+    assert daemon.closures_shown() == ([(newer, None)] if action == "close_restaurant" else [])
+
+
+async def test_a_newer_closure_with_an_end_of_its_own_takes_its_place(daemon: Daemon):
+    await daemon.close(30)
+    newer = await daemon.close(60)
+    await daemon.run(59)
+    assert (daemon.written(), daemon.closures_shown()) == ([], [(newer, in_minutes(daemon, 60 - 59))])
+    await daemon.run(1.2)
+    assert [one["request_id"] for one in daemon.written()] == [f"until:{newer}"]
+
+
+@pytest.mark.parametrize("state", ["refused", "expired", "withdrawn", "superseded", "failed"])
+async def test_a_newer_row_that_changed_nothing_takes_no_place(daemon: Daemon, state: str):
+    row = await daemon.close()
+    newer = daemon.asked("close_restaurant")
+    daemon.shop.till.execute("UPDATE delivery_actions SET state = 'sending' WHERE id = ?", (newer,))
+    await asyncio.sleep(40 * MINUTE_S)  # while it is not known whether it does
+    await daemon.closures.follow()
+    assert (daemon.written(), daemon.until(row) is None) == ([], False)
+    end = "UPDATE delivery_actions SET state = ?, error_code = 'x', finished_utc = created_utc WHERE id = ?"
+    daemon.shop.till.execute(end, (state, newer))
+    await daemon.run(1)
+    assert [one["request_id"] for one in daemon.written()] == [f"until:{row}"]
+
+
+async def test_a_food_is_the_same_however_its_menu_is_named(daemon: Daemon):
+    row = await daemon.close(30, "deactivate_food", account="kadikoy")
+    daemon.asked("activate_food")  # of the only account
+    await daemon.run(40)
+    assert (daemon.written(), daemon.until(row), daemon.closures_shown()) == ([], None, [])
+
+
+async def test_a_restaurant_that_the_platform_has_opened_is_no_closure(daemon: Daemon):
+    row = await daemon.close(None)
+    assert daemon.closures_shown() == [(row, None)]
+    insert = "INSERT INTO delivery_restaurants (account, id, name, status) VALUES ('kadikoy', ?, 'Kadıköy', 'Open')"
+    daemon.shop.till.execute(insert, (KADIKOY,))
+    assert daemon.closures_shown() == []
+
+
+# ---- taken back ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("by", ["till", "command"])
+async def test_withdraw_takes_the_end_back_and_opens_nothing(daemon: Daemon, by: str):
+    row = await daemon.close()
+    if by == "till":
+        daemon.shop.till.execute("UPDATE delivery_actions SET withdraw = 1 WHERE id = ?", (row,))
+    else:
+        assert await daemon.shop.database.run(lambda tx: actions.ask_back(tx, row))
+    assert daemon.closures_shown() == [(row, None)]  # at once
+    await daemon.run(60)
+    assert (daemon.written(), daemon.until(row), daemon.shop.row(row)["state"]) == ([], None, "done")
+    assert not await daemon.shop.database.run(lambda tx: actions.ask_back(tx, row))
+
+
+@pytest.mark.parametrize("error", ["refused", "withdrawn", "failed"])
+async def test_a_closure_that_never_began_has_no_end(daemon: Daemon, error: str):
+    if error == "refused":
+        daemon.shop.world.faults.add(Fault.error("deactivate_food", 404, "ürün bulunamadı"))
+    if error == "failed":
+        daemon.shop.world.faults.add(Fault(operation="deactivate_food", status=500, times=None))
+    row = await daemon.close(30, "deactivate_food", withdraw=int(error == "withdrawn"))
+    await daemon.run(60)
+    assert (daemon.shop.row(row)["state"], daemon.until(row), daemon.written()) == (error, None, [])
+
+
+# ---- once, whatever happens ------------------------------------------------------------------------------------------
+
+
+async def test_a_daemon_that_was_off_at_the_end_makes_up_for_it_at_its_start(open_shop: OpenShop):
+    shop = await open_shop()
+    await Daemon(shop).close()
+    await shop.crash()
+    await asyncio.sleep(2 * 3600)
+    daemon = Daemon(await open_shop())
+    await daemon.run(1)
+    assert [one["state"] for one in daemon.written()] == ["done"]
+
+
+async def test_a_commit_that_fails_leaves_both_or_neither(open_shop: OpenShop):
+    shop = await open_shop()
+    daemon = Daemon(shop)
+    row = await daemon.close()
+    mend = shop.fail_commits("disk I/O error", "delivery_actions")
+    await asyncio.sleep(31 * MINUTE_S)
+    await daemon.closures.follow()
+    assert (daemon.written(), daemon.until(row) is None) == ([], False)
+    mend()
+    await shop.crash()
+    daemon = Daemon(await open_shop())
+    await daemon.run(5)
+    assert len(daemon.written()) == 1
+
+
+@pytest.mark.parametrize("first", ["another daemon", "withdraw"])
+async def test_what_was_decided_by_an_older_reading_is_not_written(daemon: Daemon, first: str):
+    shop = daemon.shop
+    row = await daemon.close()
+    await asyncio.sleep(31 * MINUTE_S)
+    plans = await shop.database.read(closures.planned)
+    if first == "withdraw":
+        shop.till.execute("UPDATE delivery_actions SET withdraw = 1 WHERE id = ?", (row,))
+    else:
+        await Daemon(shop).closures.follow()
+    before = len(daemon.written())
+    assert await shop.database.run(lambda tx: daemon.closures.carry_out(tx, plans)) == []
+    assert len(daemon.written()) == before
+
+
+async def test_only_the_lead_ends_closures(shop: Shop):
+    daemon = Daemon(shop)
+    await daemon.close()
+    await asyncio.sleep(31 * MINUTE_S)
+    daemon.roster.owns = lambda _: False  # type: ignore[method-assign]
+    await daemon.closures.follow()
+    assert daemon.written() == []
+
+
+@pytest.mark.parametrize("days", [-400, -1, 1, 400])
+async def test_a_clock_that_is_set_ends_a_closure_once_and_never_later_than_its_minutes(daemon: Daemon, days: int):
+    row = await daemon.close()
+    await daemon.run(10)
+    daemon.shop.clock.ahead = timedelta(days=days)
+    await daemon.run(0.2)
+    if days < 0:
+        assert (daemon.written(), daemon.until(row)) == ([], daemon.until(row))
+        assert in_minutes(daemon, 29.5) <= str(daemon.until(row)) <= in_minutes(daemon, 30)
+        await daemon.run(30.2)
+    assert [one["state"] for one in daemon.written()] == ["done"]
+    daemon.shop.clock.ahead = timedelta()
+    await daemon.run(60)
+    assert len(daemon.written()) == 1
+
+
+async def test_a_trigger_of_a_pos_harms_only_its_own_closure(daemon: Daemon):
+    stuck = await daemon.close()
+    await daemon.close(30, "deactivate_food")
+    daemon.shop.till.execute(
+        "CREATE TRIGGER mine BEFORE INSERT ON delivery_actions WHEN NEW.action = 'open_restaurant'"
+        " BEGIN SELECT RAISE(IGNORE); END"
+    )
+    await daemon.run(32)
+    assert [one["action"] for one in daemon.written()] == ["activate_food"]
+    assert daemon.until(stuck) is not None
+    daemon.shop.till.execute("DROP TRIGGER mine")
+    await daemon.run(1)
+    assert [one["action"] for one in daemon.written()] == ["activate_food", "open_restaurant"]
+
+
+# ---- an older copy ---------------------------------------------------------------------------------------------------
+
+
+async def test_an_older_copy_ends_nothing_before_it_is_confirmed(open_shop: OpenShop, restore: Restore):
+    shop = await open_shop()
+    daemon = Daemon(shop)
+    await daemon.restore_check.start()
+    row = await daemon.close()
+    await daemon.restore_check.check()
+    shop.back_up()
+    await daemon.run(31)
+    await daemon.close(None)  # and then a person closes for good, which the copy does not know
+    await daemon.restore_check.check()
+    again = Daemon(await restore(shop))
+    await again.restore_check.start()
+    await again.run(60)
+    assert again.written() == []
+    again.shop.database.write_now(high_water.settle)
+    await again.run(1)
+    assert [one["request_id"] for one in again.written()] == [f"until:{row}"]
+
+
+async def test_tables_that_were_restored_a_moment_ago_are_found_out_first(open_shop: OpenShop):
+    """On a server the tables change under a daemon that runs."""
+    shop = await open_shop()
+    daemon = Daemon(shop)
+    await daemon.restore_check.start()
+    await daemon.close()
+    for _ in range(3):
+        await daemon.restore_check.check()
+    await asyncio.sleep(31 * MINUTE_S)
+    shop.till.execute("UPDATE delivery_books SET generation = 1")
+    await daemon.closures.follow()
+    assert daemon.written() == []
+    assert shop.one("SELECT older_since_utc FROM delivery_books")["older_since_utc"]
