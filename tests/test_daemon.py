@@ -223,6 +223,8 @@ async def test_stopping_acknowledges_what_was_just_brought_in(sandbox, till, wor
         world.faults.clear()
     assert order.acknowledged
     assert till.one("SELECT acknowledged_status_id FROM delivery_orders") == {"acknowledged_status_id": 1}
+    learned = till.one("SELECT value, times FROM delivery_learned WHERE point = 'status_id'")
+    assert learned == {"value": "1", "times": 1}
 
 
 async def test_a_database_that_fails_is_tried_again(sandbox, till, world, monkeypatch):

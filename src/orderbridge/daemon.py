@@ -303,8 +303,8 @@ class Daemon:
         await asyncio.gather(draining, return_exceptions=True)
 
     async def _note_rest(self) -> None:
-        """Write the remaining poll notes, for at most NOTE_S: the database may hang."""
-        rest = asyncio.gather(self.working.note_rest(), self.restore_check.close())
+        """Write the remaining poll notes and counts, for at most NOTE_S: the database may hang."""
+        rest = asyncio.gather(self.working.note_rest(), self.restore_check.close(), self.upkeep.learn())
         await asyncio.wait([rest], timeout=NOTE_S)
         rest.cancel()
         await asyncio.gather(rest, return_exceptions=True)

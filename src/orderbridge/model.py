@@ -163,10 +163,11 @@ class Food:
 
 @dataclass(frozen=True, slots=True)
 class Menu:
-    """The answer of GET foods/get-foods. `is_whole`: every food in it could be identified."""
+    """The answer of GET foods/get-foods. `is_whole`: every food in it could be identified. `shape`: see `shape_of`."""
 
     foods: tuple[Food, ...]
     is_whole: bool
+    shape: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,6 +55,12 @@ def demo(order_count: int, database: Path) -> None:
 @click.option("--orders-per-minute", type=float, show_default="2", help="Orders placed automatically; 0: none.")
 @click.option("--max-orders", type=int, help="Stop placing orders after this many.")
 @click.option("--seed", type=int, help="The same seed places the same orders.")
+@click.option(
+    "--as",
+    "learned",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Play the output of `orderbridge learned --json`.",
+)
 @click.option("--preset", "presets", multiple=True, help="A set of switches, by name; may be repeated.")
 @click.option("--set", "settings", multiple=True, help="A switch, NAME=VALUE (docs/sandbox.md).")
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing of what happens.")
@@ -63,6 +69,7 @@ def sandbox(
     names: tuple[str, ...],
     directory: Path,
     seed: int | None,
+    learned: Path | None,
     presets: tuple[str, ...],
     settings: tuple[str, ...],
     quiet: bool,
@@ -71,6 +78,7 @@ def sandbox(
     """Simulate the marketplace on this machine."""
     from orderbridge.clock import SystemClock
     from orderbridge_sandbox import Options, World
+    from orderbridge_sandbox.learned import settings_learned
     from orderbridge_sandbox.options import settings_from, settings_of
     from orderbridge_sandbox.server import CannotListen, serve
     from orderbridge_sandbox.switches import BadOption
@@ -82,7 +90,8 @@ def sandbox(
     begin = {"orders_per_minute": 2.0, "orders_where": "logged_in", "language": spoken()}
     named = {SHORT.get(name, name): value for name, value in given.items() if value is not None}
     try:
-        options = Options().changed(begin | settings_of(presets) | named | settings_from(settings))
+        seen = {} if learned is None else settings_learned(learned)
+        options = Options().changed(begin | seen | settings_of(presets) | named | settings_from(settings))
     except BadOption as error:
         raise click.UsageError(str(error)) from error
     if seed is None:  # otherwise an existing database would get the same orders again

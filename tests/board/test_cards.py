@@ -131,6 +131,7 @@ UNBROKEN = {
     Code.OUTCOME_UNKNOWN: "the card says how the action ended",
     Code.UNDECIDED: "the cards say that the actions are in doubt",
     Code.NOT_ACKNOWLEDGED: "orders still come in, and are answered",
+    Code.LEARNED_OTHERWISE: "orders still come in",
     Code.COOLDOWN_SHARED: "orders still come in, a little later",
     Code.CREDENTIALS_SHARED: "the login is made anew; when that fails it is login_refused",
     Code.CLOCK_WRONG: "orders still come in",

@@ -2,7 +2,7 @@
 
 import pytest
 from tests.cli.shell import document
-from tests.store.samples import key, put_action, put_order
+from tests.store.samples import key, put, put_action, put_order
 
 CASH = {"payment_code": "CASH", "amount_due": "100.10", "total": "100.10", "pos_revision": 1}
 CARD = {"payment_code": "CREDIT_CARD", "amount_due": "0", "total": "50", "pos_revision": 1}
@@ -99,4 +99,11 @@ def test_the_audit_names_the_row_and_the_promise(run, pos):
         "1 orders, 1 actions, 2 promises broken.",
     ]
     assert [one["code"] for one in run("audit", "--json").json["findings"]] == ["document_lost", "end_without_reason"]
+    assert run("learned").err == "Nothing has been seen yet.\n"
+    put(pos, "delivery_learned", point="status_id", value="17", times=3, last_utc="2026-03-01 12:00:00.000")
+    assert run("learned").out.split() == [
+        *("point", "value", "times", "last_utc"),
+        *("status_id", "17", "3", "2026-03-01", "12:00:00"),
+    ]
+    assert [row["times"] for row in run("learned", "--json").json] == [3]
     assert run("audit", "--since", "1", "--json").json == {"orders": 0, "actions": 0, "findings": []}

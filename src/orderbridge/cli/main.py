@@ -134,7 +134,7 @@ MODULES = {
     "orderbridge.cli.erase": ("erase",),
     "orderbridge.cli.bundle": ("support-bundle",),
     "orderbridge.cli.status": ("status",),
-    "orderbridge.cli.order_commands": ("orders", "order", "take", "quarantine", "day", "audit"),
+    "orderbridge.cli.order_commands": ("orders", "order", "take", "quarantine", "day", "audit", "learned"),
     "orderbridge.cli.action_commands": (
         *dict.fromkeys(kind.command.split()[0] for kind in ACTIONS.values()),
         "actions",

@@ -1,4 +1,4 @@
-"""The commands that show and take over orders: orders, order KEY, take KEY, quarantine, day, audit."""
+"""The commands that show and take over orders: orders, order KEY, take KEY, quarantine, day, audit, learned."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
@@ -402,4 +402,14 @@ def audit_command(context: Context, days: int | None, as_json: bool) -> None:
     raise SystemExit(bool(found.findings))
 
 
-COMMANDS = (orders, order, take, quarantine, day_command, audit_command)
+@click.command("learned")
+@as_json
+@pass_context
+def learned_command(context: Context, as_json: bool) -> None:
+    """Show what the marketplace does at the open points."""
+    from orderbridge.jobs.learned import rows
+
+    show_rows(context.read(rows), machine=as_json, empty=say("listing.nothing_learned"))
+
+
+COMMANDS = (orders, order, take, quarantine, day_command, audit_command, learned_command)

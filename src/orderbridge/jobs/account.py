@@ -65,7 +65,14 @@ class Account:
         count = partial(context.metrics.count, REQUESTS)
         self.session = Session(self._log_in, clock=clock, waits=waits, name=self.name, on_outcome=count)
         self.paused = self.session.paused  # seconds for which this account can send nothing
-        self.client = Client(wire, self.session, apart=context.database.apart, alone=context.database.alone)
+        self.learned = context.kept.learned
+        self.client = Client(
+            wire,
+            self.session,
+            apart=context.database.apart,
+            alone=context.database.alone,
+            on_failed=self.learned.failed,
+        )
         hide(self._app_secret)
         hide(self._rest_secret)
 

@@ -12,6 +12,7 @@ from orderbridge import config
 from orderbridge.clock import Clock
 from orderbridge.jobs.daemon_problems import DaemonProblems
 from orderbridge.jobs.lanes import Lanes
+from orderbridge.jobs.learned import Learned
 from orderbridge.observe.metrics import Metrics
 from orderbridge.rules.cooldown import Cooldowns
 from orderbridge.rules.lifecycle import Statuses
@@ -35,6 +36,7 @@ class Kept:
 
     metrics: Metrics = field(default_factory=Metrics)
     page: Callable[[], Page] = Page
+    learned: Learned = field(default_factory=Learned)
     cooldowns: Cooldowns = field(default_factory=Cooldowns)  # a clock that was set cannot shorten them
     begun: asyncio.Event = field(default_factory=asyncio.Event)
     high_water: HighWater | None = None

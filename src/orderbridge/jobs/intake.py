@@ -75,6 +75,7 @@ class Intake:
         self._is_cut = False  # whether a cut list was logged
         self.reconciler = Reconciler(account.name, context, unresolved or partial(self._database.read, read_unresolved))
         self.acknowledger = Acknowledger(account, context, journal)
+        self._learned = context.kept.learned
         self._strangers: set[str] = set()
         self._logged: dict[str, str] = {}  # events by payment_key or by a document's digest
         self._log = _log.bind(account=account.name)
@@ -86,6 +87,7 @@ class Intake:
         bad = [document for document in documents if document.reason is not None]
         good = self._statuses.latest(document for document in documents if document.reason is None)
         answer = Answer(good, began, answered + ACKNOWLEDGE_WITHIN_S, counts)
+        self._learned.listed(documents, self._list_limit)
         answer.held = {key for key in good if self._lanes.hold_for_poll(key, began)}
         if rules.is_cut(documents, self._list_limit) and not self._is_cut:
             self._is_cut = True
@@ -163,6 +165,7 @@ class Intake:
         )
         written, failed = await write_batch(self._database, work, fresh)
         self.acknowledger.start(answer, written)
+        self._learned.received(fresh)
         for order in written:
             if self._logged.pop(order.payment_key, None):
                 self._log.info("order.written_after_all", payment_key=order.payment_key)

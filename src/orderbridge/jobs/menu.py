@@ -14,6 +14,7 @@ from sqlalchemy.exc import IntegrityError
 from orderbridge.clock import Clock
 from orderbridge.errors import MarketplaceError
 from orderbridge.jobs.account import Account
+from orderbridge.jobs.learned import Point
 from orderbridge.model import Food, Menu, Outcome
 from orderbridge.rules.deliveries import USUAL_PAGES
 from orderbridge.store import foods
@@ -43,6 +44,7 @@ async def read_menu(account: Account, database: Database, clock: Clock) -> float
     except MarketplaceError as error:
         return await _failed(account, database, error, began)
     account.menu_failures = 0
+    account.learned.saw(Point.MENU_SHAPE, menu.shape)
     changes = await _store(account, database, clock, menu, began)
     await database.run(lambda tx: foods.note(tx, account.fingerprint, menu_read_utc=began, menu_error=None))
     _tell(account, menu, changes)

@@ -20,13 +20,14 @@ from orderbridge.jobs.closures import CLOSURES_S, Closures
 from orderbridge.jobs.context import Context
 from orderbridge.jobs.health_check import Checkup
 from orderbridge.jobs.journal_writer import Journal
+from orderbridge.jobs.learned import contradictions
 from orderbridge.jobs.outbox import Outbox
 from orderbridge.jobs.restore_check import RestoreCheck
 from orderbridge.jobs.timetable import Timetable
 from orderbridge.observe import systemd
 from orderbridge.observe.metrics import ACTIONS_OPEN, PROBLEMS, REQUESTS_UNDER_WAY, TOKEN_EXPIRES, WORKING
 from orderbridge.rules.health import late_after, late_in_turn
-from orderbridge.rules.problems import NO_DATABASE, Problem, Readiness, lamp_of
+from orderbridge.rules.problems import NO_DATABASE, Code, Problem, Readiness, lamp_of
 from orderbridge.store import order_times, quarantine, retention
 from orderbridge.store.database import Database
 from orderbridge.store.group_commit import write_batch
@@ -231,6 +232,7 @@ class Upkeep:
         self._closures = Closures(context, roster, restore_check)
         self._report = report
         self._journal = journal
+        self._learned = context.kept.learned
         self._begun = begun
         self._progress = StartProgress(context.clock, context.settings.language)
         self._zone = context.zone
@@ -249,7 +251,19 @@ class Upkeep:
             await sweep(self._database, self._settings, self._clock, late)
             if self._journal is not None:
                 await self._journal.tidy(self._settings.orders.retention_days, late)
+        await self.learn()
         return SWEEP_S
+
+    async def learn(self) -> None:
+        """Store what the marketplace has shown, and compare it with the configuration."""
+        await self._learned.store(self._database, self._clock.now())
+        market = self._settings.marketplace
+        found = await self._database.read(lambda tx: contradictions(tx, market))
+        for key, seen in found.items():
+            if seen is None:
+                self._own_problems.end(Code.LEARNED_OTHERWISE, key)
+            else:
+                self._own_problems.begin(Code.LEARNED_OTHERWISE, key, option=key, seen=seen, value=getattr(market, key))
 
     async def follow_starts(self) -> float:
         """Update the start times of scheduled orders, and log those that begin.

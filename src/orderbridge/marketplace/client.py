@@ -49,6 +49,9 @@ ACKNOWLEDGE_TIMEOUT_S = 5.0  # for the call and its repeat together (README.md, 
 _log = structlog.get_logger(__name__)
 _Result = TypeVar("_Result")
 _Apart = Callable[[Callable[[], Any]], Awaitable[Any]]  # parses a large answer in a thread
+_Body = Mapping[str, int | None] | None
+# Takes the path without its id, the error, the request's body, and whether its token was replaced meanwhile.
+OnFailed = Callable[[str, MarketplaceError, _Body, bool], None]
 _Read = Callable[[int, bytes], _Result]  # parses an answer's status and body
 
 
@@ -64,10 +67,17 @@ class Client:
     """The operations of one account."""
 
     def __init__(
-        self, wire: Wire, session: Session, *, apart: _Apart | None = None, alone: _Apart | None = None
+        self,
+        wire: Wire,
+        session: Session,
+        *,
+        apart: _Apart | None = None,
+        alone: _Apart | None = None,
+        on_failed: OnFailed | None = None,
     ) -> None:
-        """`alone`: for the menu, so that no list waits for it."""
-        self._wire, self._session, self._apart, self._alone = wire, session, apart, alone
+        """`alone`: for the menu, so that no list waits for it. `on_failed` is called for each request that failed."""
+        self._wire, self._session, self._on_failed = wire, session, on_failed
+        self._apart, self._alone = apart, alone
         self._unexpected: set[str] = set()
 
     async def restaurants(self) -> tuple[Restaurant, ...]:
@@ -135,9 +145,7 @@ class Client:
     async def _get(self, path: str, read: Callable[[Any], _Result]) -> _Result:
         return await self._call("GET", path, lambda status, body: read(read_envelope(status, body)), Importance.LIST)
 
-    async def _put(
-        self, operation: str, path: str, body: Mapping[str, int | None] | None = None, deadline: float | None = None
-    ) -> None:
+    async def _put(self, operation: str, path: str, body: _Body = None, deadline: float | None = None) -> None:
         """Send a PUT. A success with unexpected data is logged once (docs/design.md, Behaviour)."""
         data = await self._call("PUT", path, read_envelope, Importance.ACTION, json=body, deadline=deadline)
         if data != "OK" and operation not in self._unexpected:
@@ -151,7 +159,7 @@ class Client:
         read: _Read[_Result],
         importance: Importance,
         *,
-        json: Mapping[str, int | None] | None = None,
+        json: _Body = None,
         deadline: float | None = None,
         apart: _Apart | None = None,
     ) -> _Result:
@@ -182,7 +190,7 @@ class Client:
         token: Token,
         *,
         importance: Importance | None = None,
-        json: Mapping[str, int | None] | None = None,
+        json: _Body = None,
         params: Mapping[str, str] | None = None,
         deadline: float | None = None,
         apart: _Apart | None = None,
@@ -205,6 +213,8 @@ class Client:
             apart = apart or self._apart
             result = call() if apart is None or is_small else await apart(call)
         except MarketplaceError as error:
+            if self._on_failed is not None:
+                self._on_failed(_without_id(method, path), error, json, self._session.current not in {None, token})
             self._session.record_outcome(error, token, path)
             raise
         self._session.record_outcome(None, token, path)
@@ -233,6 +243,11 @@ def _read(read: _Read[_Result], answer: Answer) -> _Result:
     except UnknownOutcome as error:
         error.http_status = answer.status
         raise
+
+
+def _without_id(method: str, path: str) -> str:
+    has_id = method == "PUT" or path.startswith("/restaurants/status/")
+    return path.rpartition("/")[0] if has_id else path
 
 
 def _in_path(key: str) -> str:

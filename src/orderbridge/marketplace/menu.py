@@ -64,7 +64,22 @@ def read_menu(http_status: int, body: bytes) -> Menu:
     foods = _merged(food for food in found if food.food_id != _UNREADABLE)
     if not foods:
         raise UnknownOutcome("malformed_data", "menu", http_status=http_status)
-    return Menu(foods, is_whole=all(food.food_id != _UNREADABLE for food in found))
+    return Menu(foods, is_whole=all(food.food_id != _UNREADABLE for food in found), shape=shape_of(data))
+
+
+def shape_of(data: object) -> str:
+    """The way to the first food: `[]` a list, `[restaurant]` one of restaurants, `.key` a member, `{}` any other one."""
+    shape, key = "", ""
+    while isinstance(data, list | tuple | dict) and data:
+        if isinstance(data, dict):
+            if any(identify(data, key) is not None for identify in (_by_food_id, _by_id, _by_key)):
+                break
+            key = next((key for key, one in data.items() if isinstance(one, list | dict)), "")
+            shape, data = f"{shape}{'{}' if _is_heading(key) or _NUMBER.fullmatch(key) else f'.{key}'}", data.get(key)
+        else:
+            key, data = "", data[0]
+            shape += "[restaurant]" if isinstance(data, dict) and _is_restaurant(data) else "[]"
+    return shape
 
 
 def _foods_of_element(raw: bytes, value: object) -> list[Food]:
@@ -91,11 +106,15 @@ def _foods(data: object, identify: _Identify) -> Iterator[Food]:
 
 def _inside(value: _Object, heading: str | None) -> Iterator[tuple[object, str, str | None]]:
     """The members of an object that is no food, each with its heading."""
-    is_restaurant = not value.keys().isdisjoint(_OF_RESTAURANTS) or _is_uuid(value.get("id"))
+    is_restaurant = _is_restaurant(value)
     own = None if is_restaurant else next(filter(None, map(_text, map(value.get, _HEADINGS))), None)
     for key, member in value.items():
         named = key if _is_heading(key) and own is None and not is_restaurant else None
         yield member, key, own or named or (None if is_restaurant else heading)
+
+
+def _is_restaurant(value: _Object) -> bool:
+    return not value.keys().isdisjoint(_OF_RESTAURANTS) or _is_uuid(value.get("id"))
 
 
 def _is_heading(key: str) -> bool:

@@ -116,6 +116,7 @@ class Code(StrEnum):
     NO_RESTAURANT = "no_restaurant", Kind(_WARNING, of_the_daemon=True)
     CLOCK_WRONG = "clock_wrong", Kind(_WARNING, of_the_daemon=True)
     TIMEZONE_WRONG = "timezone_wrong", Kind(_WARNING, of_the_daemon=True)
+    LEARNED_OTHERWISE = "learned_otherwise", Kind(_WARNING, of_the_daemon=True)
     NOT_DURABLE = "not_durable", Kind(_SEVERE, Link.DATABASE)
     DATABASE_FAILING = "database_failing", Kind(_SEVERE, Link.DATABASE, cause=Cause.NO_DATABASE, of_the_daemon=True)
     DATABASE_FULL = "database_full", Kind(_SEVERE, Link.DATABASE, cause=Cause.NO_DATABASE, of_the_daemon=True)

@@ -55,6 +55,16 @@ class _Daemon(TypedColumns):
 daemon = Table("delivery_daemon", metadata, _Daemon)
 
 
+class _Learned(TypedColumns):
+    point = Column(code(), primary_key=True)
+    value = Column(foreign_code(), primary_key=True)
+    times = Column(big(), nullable=False)
+    last_utc = Column(utc(), nullable=False)
+
+
+learned = Table("delivery_learned", metadata, _Learned)
+
+
 class _Books(TypedColumns):
     id = Column(code(), primary_key=True)
     older_since_utc = Column(utc())

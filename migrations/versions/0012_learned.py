@@ -1,0 +1,18 @@
+"""What the marketplace has shown of the open points: delivery_learned.
+
+Revision ID: 0012
+Revises: 0010
+"""
+
+from alembic import op
+
+from orderbridge.store.own_tables import learned
+
+revision = "0012"
+down_revision = "0010"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    learned.create(op.get_bind())
