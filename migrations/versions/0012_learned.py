@@ -1,7 +1,7 @@
 """What the marketplace has shown of the open points: delivery_learned.
 
 Revision ID: 0012
-Revises: 0010
+Revises: 0011
 """
 
 from alembic import op
@@ -9,7 +9,7 @@ from alembic import op
 from orderbridge.store.own_tables import learned
 
 revision = "0012"
-down_revision = "0010"
+down_revision = "0011"
 branch_labels = None
 depends_on = None
 

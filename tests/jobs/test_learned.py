@@ -44,7 +44,12 @@ async def a_day(shop: Shop) -> None:
 
 
 WORLDS: dict[str, dict[str, Any]] = {
-    "as it is": {"menu_shape": "by_restaurant", "cancelled_are_delivered": True, "list_order": "oldest_first", "list_covers": "all"},
+    "as it is": {
+        "menu_shape": "by_restaurant",
+        "cancelled_are_delivered": True,
+        "list_order": "oldest_first",
+        "list_covers": "all",
+    },
     "newest first": {"menu_shape": "by_category", "list_order": "newest_first", "ids_in_capitals": True},
     "other answers": {
         "menu_shape": "wrapped",
