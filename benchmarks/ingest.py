@@ -232,7 +232,7 @@ class Ours:
         self._loop = asyncio.new_event_loop()
         self._database = Database(url)
         self._loop.run_until_complete(self._database.run(schema.upgrade))
-        settings = SimpleNamespace(auto_accept=lambda _: None, auto_accept_scheduled=False)
+        settings = SimpleNamespace(auto_accept=lambda *_: None, auto_accept_scheduled=False, limits={})
         account: Any = SimpleNamespace(name="bench", client=None, settings=settings)
         configured = config.Settings(
             marketplace={"base_url": "https://sandbox.test", "timezone": "UTC", "list_limit": 1_000_000},

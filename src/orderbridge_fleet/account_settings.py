@@ -99,7 +99,7 @@ def _bound_to(name: str) -> bytes:
     return f"orderbridge account settings v1\0{name}".encode()
 
 
-OPTIONS = ("auto_accept_minutes", "auto_accept_scheduled", "restaurants")
+OPTIONS = ("auto_accept_minutes", "auto_accept_steps", "auto_accept_scheduled", "restaurants")
 STATE = ("state", "last_poll_utc", "last_poll_ok_utc", "last_error")
 _LISTED = account_settings.c["name", "fingerprint", "key_id", "enabled", "changed_utc"]
 _LAMP = lamp.c["account", "lamp", "since_utc", "code", "sentence", "remedy"]

@@ -75,7 +75,7 @@ def test_the_example_mentions_every_key() -> None:
 
 def test_the_defaults_that_the_example_shows_are_the_defaults(write: Write) -> None:
     """Keys without a default are shown with a sample value; all others must change nothing when they are uncommented."""
-    sample = r"\w+_file|auto_accept_minutes|needs_payment_status_id|list_limit|id|hosts|command|ping_url|certificate|certificate_key|master_key"
+    sample = r"\w+_file|auto_accept_minutes|auto_accept_steps|needs_payment_status_id|list_limit|id|hosts|command|ping_url|certificate|certificate_key|master_key"
     text = EXAMPLE.read_text("utf-8")
     uncommented = re.sub(rf"(?m)^# (?!({sample}) )(\w+ = .*)$", r"\2", text)
     assert uncommented.count("\n# ") < text.count("\n# ")

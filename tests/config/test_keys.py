@@ -106,6 +106,28 @@ CASES = {
     "two lines in a secret": (document(accounts=account(rest="a\\nb")), "accounts[0].rest_secret_key", "line break"),
     "auto-accept in no time": (shop("auto_accept_minutes = 0"), "auto_accept_minutes", "1 or more"),
     "auto-accept in two days": (shop("auto_accept_minutes = 2880"), "auto_accept_minutes", "1440"),
+    "no steps": (shop("auto_accept_steps = []"), "auto_accept_steps", "must begin with 0 orders"),
+    "steps from the fifth order on": (
+        shop("auto_accept_steps = [[5, 20], [9, 0]]"),
+        "auto_accept_steps",
+        "begin with 0",
+    ),
+    "unsorted steps": (shop("auto_accept_steps = [[0, 20], [9, 30], [5, 0]]"), "auto_accept_steps", "must grow"),
+    "the same step twice": (shop("auto_accept_steps = [[0, 20], [9, 30], [9, 0]]"), "auto_accept_steps", "must grow"),
+    "steps without an end": (shop("auto_accept_steps = [[0, 20], [9, 30]]"), "auto_accept_steps", "end with a step"),
+    "steps that end twice": (
+        shop("auto_accept_steps = [[0, 20], [9, 0], [12, 0]]"),
+        "auto_accept_steps",
+        "only the last",
+    ),
+    "negative orders": (shop("auto_accept_steps = [[-1, 20], [9, 0]]"), "auto_accept_steps[0][0]", "0 or more"),
+    "negative minutes": (shop("auto_accept_steps = [[0, -20], [9, 0]]"), "auto_accept_steps[0][1]", "0 or more"),
+    "a step of two days": (shop("auto_accept_steps = [[0, 2880], [9, 0]]"), "auto_accept_steps[0][1]", "1440 or less"),
+    "steps and minutes": (
+        shop("auto_accept_steps = [[0, 20], [9, 0]]\nauto_accept_minutes = 20"),
+        "accounts[0]",
+        "keep one",
+    ),
     "restaurant listed twice": (
         shop('[[accounts.restaurants]]\nid = "11111111-1111-4111-8111-111111111111"\n' * 2),
         "accounts[0].restaurants",

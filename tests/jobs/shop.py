@@ -43,7 +43,7 @@ BASE_URL = "https://sandbox.test"
 COOLDOWN_S = 30.0
 TIMEOUT_S = 20.0
 FINAL = {"done", "refused", "failed", "expired", "superseded", "withdrawn"}
-OF_ACCOUNT = ("auto_accept_minutes", "auto_accept_scheduled", "restaurants")
+OF_ACCOUNT = ("auto_accept_minutes", "auto_accept_steps", "auto_accept_scheduled", "restaurants")
 NEEDED: dict[str, dict[str, int]] = {"accept": {"preparing_time": 25}, "cancel": {"reason_id": 1}}
 
 Hook = Callable[[], Awaitable[object]]

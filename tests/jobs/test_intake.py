@@ -42,7 +42,7 @@ class Till:
         async def acknowledge(key: str, timeout_s: float) -> None:
             self.acknowledged.append(key)
 
-        settings = SimpleNamespace(auto_accept=lambda _: None, auto_accept_scheduled=False)
+        settings = SimpleNamespace(auto_accept=lambda *_: None, auto_accept_scheduled=False, limits={})
         client = SimpleNamespace(acknowledge=acknowledge)
         asking: Any = SimpleNamespace(name=account, client=client, settings=settings)
         clock, counts = SystemClock(), Polled()

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from sqlalchemy import Connection, event
@@ -19,6 +19,7 @@ from orderbridge.model import ActionState, Attempt, Change, Differs, Document, L
 from orderbridge.store import (
     accounts,
     actions,
+    closures,
     order_times,
     orders,
     problem_queries,
@@ -37,7 +38,7 @@ BIG = {
     for name in "orders order_items order_item_options order_events actions action_attempts quarantine".split()
 }
 PARTIAL = {f"delivery_orders_{name}_ix" for name in ("new", "changed", "open", "taken", "contents")}
-PARTIAL |= {f"delivery_actions_{name}_ix" for name in ("unfinished", "failed", "withdraw")}
+PARTIAL |= {f"delivery_actions_{name}_ix" for name in ("unfinished", "failed", "withdraw", "planned", "subject")}
 PARTIAL.add("delivery_quarantine_unresolved_ix")
 SOME = list(keys(NUMBER, 5))
 BORDERS = ("lately", "new_since", "unacknowledged_since", "unseen_since", "undecided_since")
@@ -45,6 +46,13 @@ TIMES: problem_queries.Times = {**dict.fromkeys(BORDERS, NOW), "by_board": 0}
 OLD = [key(NUMBER - 900)]
 ROW_ID = NUMBER - 1
 DAY = timedelta(days=1)
+
+
+class Plan(NamedTuple):
+    id: int = 1
+    restaurant_id: str | None = None
+    food_id: int | None = None
+
 
 Work = Callable[[Connection], Any]
 
@@ -140,6 +148,12 @@ WORK: dict[str, Work] = {
     "open orders by their arrival": ask("SELECT * FROM delivery_open_orders ORDER BY received_utc"),
     "changed orders by their arrival": ask("SELECT * FROM delivery_changed_orders ORDER BY received_utc LIMIT 5"),
     "new orders of a restaurant": ask("SELECT * FROM delivery_new_orders WHERE restaurant_id = 'x'"),
+    "planned ends of closures": closures.planned,
+    "newer rows of a restaurant": lambda tx: closures.newer(tx, Plan(restaurant_id="x")),
+    "newer rows of a food": lambda tx: closures.newer(tx, Plan(food_id=1001)),
+    "closures": ask("SELECT * FROM delivery_closures"),
+    "orders of the last hour": lambda tx: orders.received_lately(tx, "kadikoy", NOW, None),
+    "a restaurant's orders of the last hour": lambda tx: orders.received_lately(tx, "kadikoy", NOW, "x"),
     "a row's state": ask(f"SELECT state, error_code, error_text FROM delivery_actions WHERE id = {ROW_ID}"),
     "an order taken over": lambda tx: tx.exec_driver_sql(
         f"UPDATE delivery_orders SET pos_revision = 1 WHERE payment_key = '{SOME[0]}'"

@@ -8,8 +8,8 @@ import binascii
 import re
 import secrets
 from collections import Counter
-from collections.abc import Iterable
-from functools import cached_property
+from collections.abc import Callable, Iterable
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Annotated, Literal, Self
 from zoneinfo import ZoneInfo, available_timezones
@@ -59,6 +59,8 @@ Wait = Annotated[float, Field(ge=0, le=3600)]  # seconds
 PerSecond = Annotated[int, Field(ge=1, le=100_000)]
 Minutes = Annotated[int, Field(ge=0, le=1440)]
 PreparingTime = Annotated[int, Field(ge=PREPARING_TIME.least, le=PREPARING_TIME.most)]  # minutes
+# From so many orders of the last hour on, these minutes; 0: not accepted automatically.
+AcceptStep = tuple[Annotated[int, Field(ge=0)], Annotated[int, Field(ge=0, le=PREPARING_TIME.most)]]
 
 
 # ---- checks of one value ---------------------------------------------------------------------------------------------
@@ -306,11 +308,50 @@ class Log(Table):
     format: Literal["auto", "console", "json"] = "auto"
 
 
-class RestaurantRule(Table):
-    """The exception for one restaurant of an account. Without minutes its orders are not accepted automatically."""
+def growing(value: tuple[AcceptStep, ...]) -> tuple[AcceptStep, ...]:
+    """Refuse steps that do not begin at 0 orders, do not grow, or do not end with 0 minutes."""
+    counts, minutes = [count for count, _ in value], [minutes for _, minutes in value]
+    if not value or counts[0] != 0:
+        raise ValueError(say("config.steps_begin"))
+    if counts != sorted(set(counts)):
+        raise ValueError(say("config.steps_grow"))
+    if minutes[-1] or 0 in minutes[:-1]:
+        raise ValueError(say("config.steps_end"))
+    return value
+
+
+class AutoAccept(Table):
+    """The preparing time for automatic accepts: always the same, or by the orders of the last hour.
+
+    Without both, orders are not accepted automatically.
+    """
+
+    auto_accept_minutes: PreparingTime | None = None
+    auto_accept_steps: Annotated[tuple[AcceptStep, ...], AfterValidator(growing)] | None = None
+
+    @model_validator(mode="after")
+    def _check_steps(self) -> Self:
+        if self.auto_accept_minutes is not None and self.auto_accept_steps is not None:
+            raise ValueError(say("config.steps_and_minutes"))
+        return self
+
+    @property
+    def most(self) -> int | None:
+        """From how many orders of the last hour on none is accepted automatically; None: no limit."""
+        return None if self.auto_accept_steps is None else self.auto_accept_steps[-1][0]
+
+    def minutes(self, received: Callable[[], int]) -> int | None:
+        """The preparing time. `received` counts the orders of the last hour; it is called only for steps."""
+        if self.auto_accept_steps is None:
+            return self.auto_accept_minutes
+        count = received()
+        return [minutes for least, minutes in self.auto_accept_steps if least <= count][-1] or None
+
+
+class RestaurantRule(AutoAccept):
+    """The exception for one restaurant of an account."""
 
     id: Annotated[str, AfterValidator(restaurant_id)]
-    auto_accept_minutes: PreparingTime | None = None
 
 
 def each_once(value: tuple[RestaurantRule, ...]) -> tuple[RestaurantRule, ...]:
@@ -320,7 +361,7 @@ def each_once(value: tuple[RestaurantRule, ...]) -> tuple[RestaurantRule, ...]:
     return value
 
 
-class Account(Table):
+class Account(AutoAccept):
     """One pair of secrets, always present: `load` has read their files."""
 
     name: Annotated[str, AfterValidator(account_name)]
@@ -329,7 +370,6 @@ class Account(Table):
     rest_secret_key: Annotated[SecretStr, AfterValidator(secret)]
     rest_secret_key_file: FilePath | None = None
     default: bool = False
-    auto_accept_minutes: PreparingTime | None = None
     auto_accept_scheduled: bool = False
     restaurants: Annotated[tuple[RestaurantRule, ...], AfterValidator(each_once)] = ()
     _fingerprint: str = PrivateAttr(default="")
@@ -350,12 +390,21 @@ class Account(Table):
         """A hash that is equal for all accounts with one app_secret_key."""
         return fingerprint("application", self.app_secret_key.get_secret_value(), "")
 
-    def auto_accept(self, restaurant_id: str | None) -> int | None:
-        """The preparing time for automatic accepts of this restaurant's orders, or None."""
+    def auto_accept(self, restaurant_id: str | None, received: Callable[[str | None], int] = lambda _: 0) -> int | None:
+        """The preparing time for automatic accepts of this restaurant's orders, or None.
+
+        `received` counts the orders of the last hour, of one restaurant or (None) of all of the account.
+        """
         for rule in self.restaurants:
             if restaurant_id is not None and rule.id == restaurant_id.lower():
-                return rule.auto_accept_minutes
-        return self.auto_accept_minutes
+                return rule.minutes(partial(received, rule.id))
+        return self.minutes(partial(received, None))
+
+    @property
+    def limits(self) -> dict[str | None, int]:
+        """From how many orders of the last hour on none is accepted automatically, by restaurant; None: the account."""
+        rules: list[tuple[str | None, AutoAccept]] = [(None, self), *((rule.id, rule) for rule in self.restaurants)]
+        return {key: rule.most for key, rule in rules if rule.most is not None}
 
 
 def first_repeated(values: Iterable[str]) -> str | None:

@@ -48,6 +48,8 @@ class Account:
         self.reaches_none = False
         self.full_list = 0  # number of unacknowledgeable documents, if they fill the list
         self.menu_failures = 0  # in a row
+        # Limits of `auto_accept_steps` that are reached: (restaurant or "", its name, the limit).
+        self.overloads: tuple[tuple[str, str, int], ...] = ()
         self.poll_in_flight = False  # a poll is under way, or the first one is about to start
         self._app_secret = settings.app_secret_key.get_secret_value()
         self._rest_secret = settings.rest_secret_key.get_secret_value()

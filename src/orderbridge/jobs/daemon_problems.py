@@ -142,6 +142,9 @@ def _of_accounts(accounts: "Iterable[Account]") -> Iterator[Problem]:
             yield _problem(Code.NO_RESTAURANT, one.name)
         if one.full_list:  # documents that cannot be acknowledged fill it
             yield _problem(Code.LIST_FULL, one.name, how_many=one.full_list, count=str(one.full_list))
+        for restaurant_id, name, limit in one.overloads:
+            found = _problem(Code.AUTO_ACCEPT_PAUSED, one.name, name=name or one.name, limit=str(limit))
+            yield replace(found, subject=restaurant_id or one.name)
 
 
 def _problem(code: Code, account: str = "", *, how_many: int = 1, **facts: str) -> Problem:

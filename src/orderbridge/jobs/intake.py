@@ -18,7 +18,7 @@ An order that cannot even be quarantined is not acknowledged. Each case is logge
 
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from functools import partial
+from functools import cache, partial
 
 import structlog
 from sqlalchemy import Connection
@@ -97,6 +97,7 @@ class Intake:
             whole = rules.is_whole(documents, asked=asked, list_limit=self._list_limit)
             await self.reconciler.resolve(answer, complete=whole)
             await self._store(answer, await self._sort(answer))
+            await self._note_overloads()
             for chunk in self._chunks(bad):
                 await self._quarantine(answer, [(document, document.reason or "") for document in chunk])
             counts.stuck += len(bad) + counts.foreign
@@ -193,8 +194,9 @@ class Intake:
             for facts in (order.facts for order in fresh)
         ]
         orders.insert_new(connection, self._account.name, arrivals, now, starts)
+        received = cache(partial(orders.received_lately, connection, self._account.name, now))
         for order in fresh if accepting else ():
-            minutes = self._accept_in(order)
+            minutes = self._accept_in(order, received)
             if minutes is not None:
                 asked = {"action": Action.ACCEPT, "payment_key": order.payment_key, "preparing_time": minutes}
                 actions.add_once(connection, f"{AUTO_MARK}{order.payment_key}", **asked, created_by="orderbridge")
@@ -212,11 +214,29 @@ class Intake:
             self._own_problems.begin(Code.TIMEZONE_WRONG, name, account=name, hours=f"{hours:+}", zone=self._zone)
         return judged
 
-    def _accept_in(self, order: Order) -> int | None:
-        """The minutes for an automatic accept; None if a person must accept the order."""
+    def _accept_in(self, order: Order, *received: Callable[[str | None], int]) -> int | None:
+        """The minutes for an automatic accept; None if a person must accept the order.
+
+        `received` counts the orders of the last hour; by default there were none.
+        """
         settings = self._account.settings
         accepts = rules.accepts_itself(order, scheduled_too=settings.auto_accept_scheduled)
-        return settings.auto_accept(order.facts.restaurant_id) if accepts else None
+        return settings.auto_accept(order.facts.restaurant_id, *received) if accepts else None
+
+    async def _note_overloads(self) -> None:
+        """Note which limits of `auto_accept_steps` are reached, for the health check."""
+        account, limits = self._account, self._account.settings.limits
+        if not limits:
+            return
+        now = self._clock.now()
+
+        def read(connection: Connection) -> Iterator[tuple[str, str, int]]:
+            for key, limit in limits.items():
+                if orders.received_lately(connection, account.name, now, key) >= limit:
+                    name = None if key is None else reference.restaurant_name(connection, account.name, key)
+                    yield key or "", name or key or "", limit
+
+        account.overloads = await self._database.read(lambda tx: tuple(read(tx)))
 
     async def _keep_new(self, answer: Answer, order: Order, error: DBAPIError) -> bool:
         """Store a refused new order in another form. Returns whether it may be acknowledged."""

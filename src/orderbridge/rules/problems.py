@@ -147,6 +147,7 @@ class Code(StrEnum):
     UNDECIDED = "undecided", Kind(_SEVERE, behind=_CUT_OFF | {Cause.NO_LIST})
     QUARANTINED = "quarantined", Kind(_SEVERE, Link.DATABASE)
     RESTAURANT_CLOSED = "restaurant_closed", Kind(_WARNING, behind=_CUT_OFF)
+    AUTO_ACCEPT_PAUSED = "auto_accept_paused", Kind(_WARNING, behind=_CUT_OFF | {Cause.NO_LIST}, of_the_daemon=True)
     BOARD_UNHEARD = "board_unheard", Kind(_WARNING, behind=frozenset({Cause.PAGE}), of_the_daemon=True)
     PAGE_NOT_SERVED = "page_not_served", Kind(_SEVERE, cause=Cause.PAGE, of_the_daemon=True)
     CERTIFICATE_REFUSED = "certificate_refused", Kind(_SEVERE, cause=Cause.PAGE, of_the_daemon=True)

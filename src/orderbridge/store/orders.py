@@ -9,19 +9,21 @@ Rules of this file:
 
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import zip_longest
 from operator import attrgetter
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, delete, func, literal_column, select, update
+from sqlalchemy import Connection, and_, bindparam, delete, func, literal_column, select, update
 
 from orderbridge.document import Facts, Item, Option, columns_of
 from orderbridge.model import Arrival, Change, Differs, EndedBy, LastChange, NewStatus, Order, Stored, as_problem
 from orderbridge.store.ddl import without_nul
 from orderbridge.store.foods import note_ordered
 from orderbridge.store.rows import alike, batches, for_us, held_by_others, in_list, insert_all, insert_rows, update_one
-from orderbridge.store.tables import NEW, OPEN, actions, changed, events, items, options, orders, unfinished
+from orderbridge.store.tables import ENDED, NEW, OPEN, actions, changed, events, items, options, orders, unfinished
+
+HOUR = timedelta(hours=1)
 
 _FACTS = columns_of(Facts)
 _of_facts = attrgetter(*_FACTS)
@@ -103,6 +105,19 @@ def insert_new(
     append_events(
         connection, now, [(a.order.payment_key, "received", a.order.status_id, a.status, None) for a in arrivals]
     )
+
+
+def received_lately(connection: Connection, account: str, now: datetime, restaurant_id: str | None) -> int:
+    """The number of orders of the last hour, of one restaurant or (None) of all of the account."""
+    since, mine = now - HOUR, orders.c.account == account
+    if restaurant_id is not None:
+        mine &= orders.c.restaurant_id == restaurant_id
+    lately = orders.c.received_utc.between(since, now)
+    # An order was changed or has ended after it was received; each database's index needs one of these times.
+    is_open = and_(literal_column(OPEN), orders.c.changed_utc >= since)
+    has_ended = and_(literal_column(ENDED), orders.c.ended_utc >= since)
+    counts = [select(func.count()).where(condition, lately, mine) for condition in (is_open, has_ended)]
+    return sum(connection.execute(count).scalar_one() for count in counts)
 
 
 def _new_row(account: str, arrival: Arrival, now: datetime) -> dict[str, Any]:

@@ -98,6 +98,12 @@ def restaurant_accounts(connection: Connection) -> dict[str, list[str]]:
     return alike((row.id, row.account) for row in connection.execute(query))
 
 
+def restaurant_name(connection: Connection, account: str, key: str) -> str | None:
+    """The restaurant's name, if known."""
+    query = select(restaurants.c.name).where(restaurants.c.account == account, restaurants.c.id == key)
+    return connection.execute(query).scalar()
+
+
 def restaurants_of(connection: Connection, account: str) -> dict[str, str]:
     """The marketplace's own form of each restaurant's id."""
     query = select(restaurants.c.id, restaurants.c.service_id).where(restaurants.c.account == account)

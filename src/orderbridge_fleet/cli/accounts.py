@@ -207,8 +207,15 @@ def _said(value: Any) -> str:
     if isinstance(value, bool):
         return say("listing.account_yes" if value else "listing.account_no")
     if isinstance(value, list):
-        return ", ".join(f"{rule['id']}={rule['auto_accept_minutes'] or '-'}" for rule in value) or "-"
+        return ", ".join(map(_part, value)) or "-"
     return "-" if value is None else str(plain(value))
+
+
+def _part(part: dict[str, Any] | list[int]) -> str:
+    """The rule of a restaurant, or one of `auto_accept_steps`."""
+    if isinstance(part, dict):
+        return f"{part['id']}={part['auto_accept_minutes'] or _said(part['auto_accept_steps'])}"
+    return ":".join(map(str, part))
 
 
 # ---- on and off ------------------------------------------------------------------------------------------------------

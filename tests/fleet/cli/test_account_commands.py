@@ -89,8 +89,8 @@ def test_it_has_the_options_of_the_file(add, run):
     shown = run("accounts", "show", "kadikoy", "--json").json
     assert (shown["auto_accept_minutes"], shown["auto_accept_scheduled"]) == (25, True)
     assert shown["restaurants"] == [
-        {"id": RESTAURANT, "auto_accept_minutes": 40},
-        {"id": KEY, "auto_accept_minutes": None},
+        {"id": RESTAURANT, "auto_accept_minutes": 40, "auto_accept_steps": None},
+        {"id": KEY, "auto_accept_minutes": None, "auto_accept_steps": None},
     ]
     assert f"{RESTAURANT}=40, {KEY}=-" in run("accounts", "show", "kadikoy").out
 
@@ -434,6 +434,15 @@ def test_json_lines_come_in(bring, run):
     assert bring(json.dumps(one) + "\n" + json.dumps(one | {"name": "moda", "rest_secret_key": 5})).code == 1
     assert bring(json.dumps(one)).code == 0
     assert run("accounts", "show", "kadikoy", "--json").json["restaurants"][0]["id"] == RESTAURANT
+
+
+def test_steps_come_in_as_json_and_are_shown(bring, run):
+    rule = {"id": RESTAURANT, "auto_accept_steps": [[0, 15], [9, 0]]}
+    one = {"name": "kadikoy", "app_secret_key": "a", "rest_secret_key": "b", "restaurants": [rule]}
+    assert bring(json.dumps(one | {"auto_accept_steps": [[0, 20], [30, 0]]})).code == 0
+    shown = run("accounts", "show", "kadikoy").out
+    assert "0:20, 30:0" in shown
+    assert f"{RESTAURANT}=0:15, 9:0" in shown
 
 
 def test_a_line_whose_columns_have_slipped_shows_no_secret(bring):

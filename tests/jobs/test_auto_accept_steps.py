@@ -1,0 +1,95 @@
+"""Automatic accepts by load: the minutes follow the orders of the last hour, and beyond the last step a person accepts."""
+
+import asyncio
+from typing import Any
+
+from tests.jobs.conftest import OpenShop
+from tests.jobs.shop import Shop
+
+from orderbridge.rules.problems import Code, Problem
+from orderbridge_sandbox.scenery import ATASEHIR, BESIKTAS, USKUDAR
+
+STEPS = ((0, 20), (3, 30), (5, 0))
+HOUR_S = 3600.0
+
+
+def minutes(shop: Shop) -> list[int]:
+    """The preparing times of the automatic accepts, the oldest first."""
+    found = shop.rows("SELECT preparing_time FROM delivery_actions WHERE request_id LIKE 'auto:%' ORDER BY id")
+    return [row["preparing_time"] for row in found]
+
+
+def paused(shop: Shop) -> list[Problem]:
+    found = shop.context.own_problems.problems(shop.accounts.values())
+    return [one for one in found if one.code == Code.AUTO_ACCEPT_PAUSED]
+
+
+async def come(shop: Shop, number: int, **changes: Any) -> None:
+    """So many orders, one in each poll."""
+    for _ in range(number):
+        await shop.taken_in(**changes)
+        await shop.drain()
+
+
+async def test_the_minutes_follow_the_orders_of_the_last_hour(open_shop: OpenShop):
+    shop = await open_shop(auto_accept_steps=STEPS)
+    await come(shop, 4)
+    assert (minutes(shop), paused(shop)) == ([20, 20, 30, 30], [])
+    await asyncio.sleep(HOUR_S)
+    await come(shop, 1)
+    assert minutes(shop)[4:] == [20]
+
+
+async def test_beyond_the_last_step_a_person_accepts_and_is_told_until_it_is_over(open_shop: OpenShop):
+    shop = await open_shop(auto_accept_steps=STEPS)
+    await come(shop, 6)
+    assert len(minutes(shop)) == 4
+    (problem,) = paused(shop)
+    assert (problem.subject, problem.account, problem.facts) == (
+        "kadikoy",
+        "kadikoy",
+        {"name": "kadikoy", "limit": "5"},
+    )
+    await asyncio.sleep(HOUR_S)
+    await shop.poll()
+    assert paused(shop) == []
+
+
+async def test_orders_that_have_ended_count_too(open_shop: OpenShop):
+    shop = await open_shop(auto_accept_steps=STEPS)
+    orders = [await shop.taken_in() for _ in range(2)]
+    for order in orders:
+        shop.world.cancel_by_customer(order.key)
+    await shop.poll()
+    await come(shop, 1)
+    assert minutes(shop) == [20, 20, 30]
+
+
+async def test_orders_that_come_at_once_count_for_each_other(open_shop: OpenShop):
+    shop = await open_shop(auto_accept_steps=STEPS)
+    for _ in range(4):
+        shop.place()
+    await shop.poll()
+    assert minutes(shop) == [30] * 4
+
+
+async def test_a_restaurants_steps_count_its_own_orders(open_shop: OpenShop):
+    rule = {"id": USKUDAR, "auto_accept_steps": ((0, 10), (2, 0))}
+    shop = await open_shop("chain", auto_accept_minutes=25, restaurants=(rule,))
+    await come(shop, 2, restaurant_id=ATASEHIR)
+    assert minutes(shop) == [25, 25]
+    await come(shop, 2, restaurant_id=USKUDAR)
+    assert minutes(shop) == [25, 25, 10]
+    (problem,) = paused(shop)
+    assert (problem.subject, problem.account) == (USKUDAR, "chain")
+    await come(shop, 1, restaurant_id=ATASEHIR)
+    assert minutes(shop)[3:] == [25]
+
+
+async def test_an_account_does_not_count_the_orders_of_another(open_shop: OpenShop):
+    shop = await open_shop("kadikoy", "besiktas", auto_accept_steps=((0, 20), (3, 0)))
+    for _ in range(2):
+        shop.place(restaurant_id=BESIKTAS)
+    await shop.poll("besiktas")
+    await come(shop, 2)
+    assert (minutes(shop), paused(shop)) == ([20] * 4, [])
