@@ -24,7 +24,7 @@ WINDOWS = {
     code: (build.HERE / f"windows-{till}.md").read_text("utf-8") for code, till in (("en", "till"), ("tr", "kasa"))
 }
 PAGES = [build.HERE.parent / "README.md", *sorted(build.HERE.glob("*.md"))]
-MOST_WORDS = {"en": 2600, "tr": 2350}  # all that a first version needs is read in a quarter of an hour
+MOST_WORDS = {"en": 2800, "tr": 2450}  # all that a first version needs is read in a quarter of an hour
 BLOCK = re.compile(r"```sql\n(.*?)```", re.DOTALL)
 LOOP = re.compile(r"```text\n(.*?)```", re.DOTALL)
 IN_LOOP = re.compile(r"(?:SELECT|INSERT INTO|UPDATE|DELETE FROM)\b[^;]*;")

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 from tests.cli.shell import account, document
-from tests.store.samples import KEY, NOW_TEXT, OTHER, RESTAURANT, Row, action_row, put_action, put_order, rows
+from tests.store.samples import KEY, NOW_TEXT, OTHER, RESTAURANT, Row, action_row, put, put_action, put_order, rows
 
 ARGUMENTS = ("payment_key", "restaurant_id", "food_id", "account", "preparing_time", "reason_id")
 ROWS: list[tuple[tuple[object, ...], Row]] = [
@@ -189,6 +189,19 @@ def test_the_outbox_is_listed_the_newest_first(options, shown, run, pos):
     put_action(pos, "deactivate_food")
     assert [row["id"] for row in run("actions", "list", *options, "--json").json] == shown
     assert [int(line.split()[0]) for line in run("actions", "list", *options).out.splitlines()[1:]] == shown
+
+
+def test_the_foods_are_listed_by_category(run, pos):
+    known = {"account": "kadikoy", "source": "menu", "status": "active", "seen_utc": NOW_TEXT, "changed_utc": NOW_TEXT}
+    for number, name, category in ((1, "Künefe", "Tatlılar"), (2, "Ezogelin", "Çorbalar"), (3, "Ayran", None)):
+        put(pos, "delivery_foods", food_id=number, name=name, category=category, **known)
+    put(pos, "delivery_foods", food_id=4, **known, gone_utc=NOW_TEXT)
+    lines = run("foods").out.splitlines()
+    assert [line.split() for line in lines[:2]] == [
+        ["food_id", "name", "category", "status", "account"],
+        ["3", "Ayran", "-", "active", "kadikoy"],
+    ]
+    assert {row["food_id"] for row in run("foods", "--json").json} == {1, 2, 3}
 
 
 # ---- actions retry, withdraw -----------------------------------------------------------------------------------------

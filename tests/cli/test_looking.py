@@ -264,6 +264,10 @@ def test_a_key_that_means_several_orders_lists_them(run, whole, pos):
         ("orders", "No orders.\n"),
         ("quarantine list", "Nothing is in quarantine.\n"),
         ("actions list", "The outbox is empty.\n"),
+        (
+            "foods",
+            "No foods: no menu was read yet, and no order came. `orderbridge status` shows when the menu was read.\n",
+        ),
     ],
 )
 def test_that_there_is_nothing_is_said_on_the_stream_for_messages(words, said, run, pos):
@@ -326,7 +330,9 @@ def test_who_only_looks_makes_no_file(words, run, tmp_path):
 HIDDEN = '[[accounts]]\nname = "{}"\napp_secret_key_file = "not-here/app"\nrest_secret_key_file = "not-here/rest"\n'
 
 
-NEED_NO_SECRETS = f"orders; order {KEY}; accept {KEY} --minutes 20; actions list; quarantine list; accounts list; day"
+NEED_NO_SECRETS = (
+    f"orders; order {KEY}; accept {KEY} --minutes 20; actions list; foods; quarantine list; accounts list; day"
+)
 
 
 @pytest.mark.parametrize("words", [*NEED_NO_SECRETS.split("; "), "config show", "db backup copy.db"])

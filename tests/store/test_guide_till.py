@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -457,3 +458,55 @@ def test_the_set_up_works_in_the_order_in_which_it_stands(kind: str, database: D
         daemon.close()
     finally:
         remove(database.engine, kind)
+
+
+# ---- your products ---------------------------------------------------------------------------------------------------
+
+PRODUCTS = re.search(r"### Your products\n(.*?)\n## ", PAGE, re.DOTALL)
+SHOWN = re.compile(r"```sql\n(.*?)```\n```\n(.*?)```", re.DOTALL)
+FOODS = [(1001, "Mercimek Çorbası", "renamed", "Mercimek"), (1002, "Ezogelin Çorbası", "new", None)]
+FOODS += [(1003, "Yayla Çorbası", "gone", None), (1004, "Tarhana", "gone", None), (1005, "Ayran", "new", None)]
+
+
+def test_the_statements_about_products_give_the_rows_that_are_shown(database: Database, pos: Pos):
+    assert PRODUCTS is not None
+    ((statements, shown),) = SHOWN.findall(PRODUCTS[1])
+    *made, foods, lines = (one.strip() for one in re.sub("--.*", "", statements).split(";") if one.strip())
+    at = NOW.replace(tzinfo=None).isoformat(" ", "milliseconds")
+    columns = "account, food_id, name, category, source, seen_utc, last_change, old_name, changed_utc, gone_utc"
+    for statement in made:
+        pos.execute(statement)
+    try:
+        for number, name, change, old_name in FOODS:
+            values = (
+                "kadikoy",
+                number,
+                name,
+                "Çorbalar",
+                "menu",
+                at,
+                change,
+                old_name,
+                at,
+                at if change == "gone" else None,
+            )
+            pos.execute(f"INSERT INTO delivery_foods ({columns}) VALUES ({', '.join('?' * len(values))})", values)
+        for number in (1001, 1003, 1005):
+            pos.execute("INSERT INTO till_products VALUES ('kadikoy', ?, ?)", (number, f"SOUP-{number % 10}"))
+        ordered = [item(food_id=1001, name="Mercimek Çorbası"), item(food_id=1002, name="Ezogelin Çorbası", quantity=1)]
+        order = arrival(key(1), facts=facts(items=tuple(ordered)))
+        database.write_now(lambda tx: orders.insert_new(tx, "kadikoy", [order], NOW))
+        assert text_of([*rows(pos, foods), *rows(pos, lines.replace("…", key(1)))]) == shown
+    finally:  # a server's tables are those of other tests, too
+        pos.execute("DROP TABLE till_products")
+
+
+def text_of(found: list[Row]) -> str:
+    return "".join(
+        "|".join(
+            "" if value is None else f"{value.normalize():f}" if isinstance(value, Decimal) else str(value)
+            for value in row.values()
+        )
+        + "\n"
+        for row in found
+    )

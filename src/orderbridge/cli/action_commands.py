@@ -1,4 +1,7 @@
-"""The commands accept, cancel, … write one row into the outbox, as a POS does; `actions` lists and changes rows."""
+"""The commands accept, cancel, … write one row into the outbox, as a POS does; `actions` lists and changes rows.
+
+`foods` lists what `food on` and `food off` can switch.
+"""
 
 import time
 from collections.abc import Iterator, Mapping
@@ -16,6 +19,7 @@ from orderbridge.clock import SystemClock
 from orderbridge.model import UNFINISHED, Action
 from orderbridge.store import accounts, tables
 from orderbridge.store import actions as outbox
+from orderbridge.store.foods import on_sale
 from orderbridge.texts import say
 
 LISTED = "id created_utc action payment_key restaurant_id food_id state attempts error_code known_by".split()
@@ -172,6 +176,22 @@ def actions_withdraw(context: Context, action_id: int) -> None:
     click.echo(f"{action_id} {row['action']}: {say('listing.asked_back')}")
 
 
+@click.command()
+@as_json
+@pass_context
+def foods(context: Context, as_json: bool) -> None:
+    """List the foods of the menus, and those ordered lately."""
+    rows = context.read(lambda tx: on_sale(tx, SystemClock().now()))
+    rows.sort(key=lambda row: (row["account"], row["category"] or ""))
+    names = ("food_id", "name", "category", "status", "account")
+    show_rows(
+        rows,
+        machine=as_json,
+        empty=say("listing.no_foods"),
+        shown=lambda row: {name: row[name] for name in names},
+    )
+
+
 def _row_or_fail(context: Context, action_id: int) -> dict[str, Any]:
     try:
         return _row(context, action_id)
@@ -179,4 +199,4 @@ def _row_or_fail(context: Context, action_id: int) -> dict[str, Any]:
         raise click.ClickException(say("outbox.no_row", id=action_id)) from None
 
 
-COMMANDS = (*_commands(), actions)
+COMMANDS = (*_commands(), actions, foods)

@@ -138,6 +138,7 @@ MODULES = {
     "orderbridge.cli.action_commands": (
         *dict.fromkeys(kind.command.split()[0] for kind in ACTIONS.values()),
         "actions",
+        "foods",
     ),
     "orderbridge.cli.init": ("init",),
     "orderbridge.cli.check": ("check", "alarm", "config"),

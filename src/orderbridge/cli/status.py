@@ -295,7 +295,7 @@ def state_text(state: str) -> str:
 
 def _account(one: dict[str, Any], now: datetime, zone: ZoneInfo) -> dict[str, str]:
     waits, token = one["oldest_unanswered_utc"], one["token_expires_utc"]
-    good = one["last_poll_ok_utc"]
+    good, menu = one["last_poll_ok_utc"], one["menu_read_utc"]
     return {
         say("status.account"): one["name"][:24],
         say("status.state"): state_text(one["state"]),
@@ -304,6 +304,7 @@ def _account(one: dict[str, Any], now: datetime, zone: ZoneInfo) -> dict[str, st
         say("status.open"): str(sum(one["open"].values())),
         say("status.unanswered"): ago(waits, now) if waits else "-",
         say("status.quarantine"): str(one["quarantined"]),
+        say("status.menu"): one["menu_error"] or (ago(menu, now) if menu else "-"),
     }
 
 
