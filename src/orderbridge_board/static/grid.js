@@ -6,7 +6,8 @@ import { closeDialog, dialog } from "./dialog.js";
 import { inOrder, pack, place, share } from "./lanes.js";
 import { isPressed, move, READY_MS, rest, restLeft, steady, whenLifted } from "./steady.js";
 
-const REST_MS = 3000; // for so long nobody has touched anything: gaps may close
+const REST_MS = 3000; // a gap stays for so long; and for so long nobody has touched anything: columns may be shared anew
+const LULL_MS = 1000; // for so long nobody has touched anything: gaps may close
 const KEYS = 9;
 const KEY_RESTS_MS = 5000; // so long a number is nobody's, or a key that was meant for one order would act on the next
 const ALERTS = 20;
@@ -50,7 +51,7 @@ function draw(state, now, restedMs) {
   place(inOrder(state.orders).map((order) => [order, cards.get(order.key).element]));
   const element = cards.get(focused)?.element;
   if (element && !element.contains(document.activeElement)) (element.querySelector(`[data-do="${part}"]`) ?? element).focus({ preventScroll: true });
-  if (restedMs > REST_MS) dropGaps();
+  if (restedMs > LULL_MS) dropGaps();
   share(restedMs > REST_MS);
   pack();
   number();
@@ -95,6 +96,7 @@ function bornOf(made, known, isTapped) {
 function gapOf(element) {
   const gap = el("div", { class: `card gone ${element.classList.contains("wide") ? "wide" : ""}` });
   gap.style.height = `${element.offsetHeight}px`;
+  gap.dataset.since = String(performance.now());
   return gap;
 }
 
@@ -107,15 +109,19 @@ function leave(key, element) {
   if (dialog()?.dataset.key === key) closeDialog();
 }
 
-const dropGaps = () => document.querySelectorAll(".card.gone").forEach((one) => one.remove());
+function dropGaps() {
+  for (const one of /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll(".card.gone"))) {
+    if (performance.now() - Number(one.dataset.since) > REST_MS) one.remove();
+  }
+}
 
-// Gaps close and columns are shared anew when no hand was near for a while.
+// Gaps close when no hand was near for a moment: in a rush what waits would else stand below them, out of sight.
 export function closeGaps(restedMs, state) {
-  if (!$("cards") || !state || isPressed() || restedMs < REST_MS) return;
+  if (!$("cards") || !state || isPressed() || restedMs < LULL_MS) return;
   steady(".card[data-key]", () => {
     dropGaps();
     place(inOrder(state.orders).filter((order) => cards.has(order.key)).map((order) => [order, cards.get(order.key).element]));
-    share(true);
+    share(restedMs > REST_MS);
     pack();
     number();
   });

@@ -62,7 +62,7 @@ export function share(isCalm) {
   if (!isCalm && split === kind) return false;
   const beside = away && all >= FEW ? 1 : 0;
   const rest = all - beside;
-  const part = Math.round((rest * fresh) / (fresh + cooking || 1));
+  const part = Math.round((rest * 2 * fresh) / (2 * fresh + cooking || 1)); // its customers wait for an answer
   const first = fresh && cooking && rest > 1 ? Math.min(rest - 1, Math.max(1, part)) : rest;
   const second = rest === 1 || !fresh ? rest : rest - first;
   const wanted = { new: first, cook: second, way: beside || all };

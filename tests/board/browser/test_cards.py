@@ -211,7 +211,7 @@ async def test_sold_out_and_closed_from_the_board(counter: Counter, till: Till, 
     await tablet.choose("Örnek Lokanta Kadıköy: siparişe kapatılsın")
     await shop.locator(".now", has_text="Kapalı").wait_for()
     assert KADIKOY not in world.open_restaurants
-    closed = tablet.page.locator(".call.shut", has_text="RESTORAN KAPALIÖrnek Lokanta Kadıköy")
+    closed = tablet.page.locator(".call.shut", has_text="KAPALIÖrnek Lokanta Kadıköy")
     await tablet.page.click("#menu")
     await tablet.page.wait_for_selector(tablet.card(order))
     await closed.click()

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -45,9 +46,8 @@ async def counter(sandbox: Sandbox, till: Till, chromium: Browser) -> AsyncItera
         yield counter
 
 
-async def rush(counter: Counter) -> Tablet:
-    """Twelve orders of two lines, on a tablet that has come to rest."""
-    document = PLAIN | {"foods": FOODS, "total": 254.9}
+async def rush(counter: Counter, document: dict[str, Any] | None) -> Tablet:
+    """Twelve orders on a tablet that has come to rest."""
     for _ in range(RUSH):
         counter.world.place_order(restaurant_id=KADIKOY, document=document)
     tablet = await counter.tablet()
@@ -56,19 +56,49 @@ async def rush(counter: Counter) -> Tablet:
     return tablet
 
 
-async def test_a_rush_fits_on_each_glass(counter: Counter):
+@pytest.mark.parametrize(
+    "document, least",
+    [(PLAIN | {"foods": FOODS, "total": 254.9}, (6, 9, 2, 1)), (None, (6, 9, 0, 0))],
+    ids=["small ones", "as customers order"],
+)
+async def test_a_rush_fits_on_each_glass(counter: Counter, document: dict[str, Any] | None, least: tuple[int, ...]):
     """Of twelve orders as many as can be are answered without scrolling; and no page is wider than its screen."""
-    tablet = await rush(counter)
-    for width, height, what, least in (
-        (1280, 800, ".card [data-do=accept]", 6),
-        (1920, 1080, ".card [data-do=accept]", 9),
-        (800, 480, ".card", 2),
-        (360, 740, ".card", 1),
+    tablet = await rush(counter, document)
+    for number, width, height, what in zip(
+        least,
+        (1280, 1920, 800, 360),
+        (800, 1080, 480, 740),
+        (".card [data-do=accept]", ".card [data-do=accept]", ".card", ".card"),
+        strict=True,
     ):
         await tablet.page.set_viewport_size({"width": width, "height": height})
         await tablet.page.wait_for_function(AT_REST)
-        assert await tablet.page.evaluate(WHOLE, what) >= least, (width, height)
+        assert await tablet.page.evaluate(WHOLE, what) >= number, (width, height)
+        assert await tablet.page.evaluate(WHOLE, ".card [data-do=accept]") > 0
         assert not await tablet.page.evaluate(WIDER), (width, height)
+
+
+async def test_what_is_new_has_more_room_than_what_is_cooked_and_gaps_close_while_hands_are_at_work(
+    counter: Counter, till: Till
+):
+    tablet = await counter.tablet(viewport={"width": 1280, "height": 800})
+    await tablet.page.clock.install()
+    await tablet.arm()
+    orders = [await counter.order() for _ in range(RUSH)]
+    await tablet.page.locator("#cards .card").nth(RUSH - 1).wait_for()
+    await tablet.page.clock.pause_at(datetime.now().astimezone() + timedelta(seconds=5))
+    await tablet.page.mouse.click(2, 2)
+    accepted = "UPDATE delivery_orders SET status_id = 2, status = 'CONFIRMED', revision = 2 WHERE payment_key = ?"
+    for order in orders[3:]:
+        await asyncio.to_thread(till.plant, accepted, order.key)
+    await tablet.page.locator(".lane.cook .card").nth(RUSH - 4).wait_for()
+    assert await tablet.page.locator(".card.gone").count() == RUSH - 3
+    for _ in range(3):  # a touch each two seconds
+        await tablet.page.clock.run_for(2_000)
+        await tablet.page.mouse.click(2, 2)
+    assert await tablet.page.locator(".card.gone").count() == 0
+    await tablet.page.clock.run_for(4_000)
+    assert await tablet.page.locator(".lane.new").get_attribute("data-columns") == "2"
 
 
 async def test_all_reasons_for_a_cancel_and_the_button_that_confirms_stand_on_a_small_glass(counter: Counter):

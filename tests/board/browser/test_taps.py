@@ -406,7 +406,7 @@ async def test_a_card_keeps_its_number_and_a_number_that_became_free_rests(count
     await tablet.page.locator(".card.gone").wait_for(state="attached")
     orders.append(await counter.order())
     await tablet.page.wait_for_selector(tablet.card(orders[3]))
-    await tablet.page.clock.run_for(3_500)  # gaps close
+    await tablet.page.clock.run_for(4_500)  # gaps close
     assert await tablet.page.locator(".card.gone").count() == 0
     shown = dict(await tablet.page.evaluate(SLOTS))
     assert [shown[str(order.key)] for order in orders[1:]] == ["2", "3", "4"]
