@@ -10,20 +10,24 @@ import sqlite3
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary, WeakSet
 
 import pytest
 from structlog.testing import capture_logs
+from tests.jobs.shop import settings_for as offline
 from tests.store.samples import KEY, in_its_place
 
 from orderbridge import config
 from orderbridge.daemon import Daemon
 from orderbridge.jobs import timetable
+from orderbridge.jobs.audit import audit
 from orderbridge.marketplace.client import Client
 from orderbridge.observe import systemd
 from orderbridge.service import Service
+from orderbridge.store.database import Database
 from orderbridge.store.leader import LeaderLock
 from orderbridge_sandbox import Fault, Options, Sandbox, When, World
 from orderbridge_sandbox.scenery import APP_SECRET, KADIKOY
@@ -68,6 +72,7 @@ class Till:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.has_planted = False
 
     @contextlib.contextmanager
     def connection(self) -> Iterator[sqlite3.Connection]:
@@ -81,6 +86,7 @@ class Till:
 
     def plant(self, sql: str, *values: object) -> None:
         """Write what is the daemon's, as it does: no POS may."""
+        self.has_planted = True
         with self.connection() as connection:
             connection.execute("BEGIN IMMEDIATE")
             with in_its_place(connection):
@@ -115,8 +121,14 @@ class Till:
 
 
 @pytest.fixture
-def till(tmp_path: Path) -> Till:
-    return Till(tmp_path / "pos.db")
+def till(tmp_path: Path) -> Iterator[Till]:
+    till = Till(tmp_path / "pos.db")
+    yield till
+    if not till.has_planted and till.has_tables():  # what a test has planted contradicts the promises
+        database = Database(f"sqlite:///{till.path}", inline=True, accept_unsafe_durability=True)
+        found = database.read_now(lambda tx: audit(tx, offline(till.path, "kadikoy"), datetime.min.replace(tzinfo=UTC)))
+        database.close()
+        assert found.findings == []
 
 
 # What a test has begun on its loop, each with the reason why it failed, if it has: of such a one nothing more comes.

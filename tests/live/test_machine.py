@@ -139,6 +139,7 @@ async def refused_to_start(configuration: Path, world: World) -> str:
 async def test_a_damaged_file_is_told_at_the_start_and_left_as_it_is(configuration: Path, till: Till, world: World):
     await run_once(configuration, world)
     damaged = damage(till.path, "delivery_orders")
+    till.has_planted = True
     said = await refused_to_start(configuration, world)
     assert "is damaged" in said
     assert "copy" in said
