@@ -29,7 +29,7 @@ from orderbridge.observe import systemd
 from orderbridge.service import Service
 from orderbridge.store.database import Database
 from orderbridge.store.leader import LeaderLock
-from orderbridge_sandbox import Fault, Options, Sandbox, When, World
+from orderbridge_sandbox import Fault, Options, Sandbox, World
 from orderbridge_sandbox.scenery import APP_SECRET, KADIKOY
 from orderbridge_sandbox.state import Order
 
@@ -538,45 +538,6 @@ async def test_a_reload_that_fails_by_a_fault_of_ours_changes_nothing_and_the_ne
         await until(lambda: [line["event"] for line in logs].count("daemon.started") == 2)
     running._end()
     await task
-
-
-@pytest.mark.parametrize("when", When)
-async def test_a_row_on_the_wire_survives_a_kill(configuration: Path, till: Till, world: World, when: When):
-    order = world.place_order(restaurant_id=KADIKOY)
-    world.faults.add(Fault.hang("accept", when=when))
-    async with process(configuration) as daemon:
-        await until(lambda: order.acknowledged)
-        row = till.accept(order)
-        await until(lambda: world.calls("accept") and (when is When.BEFORE or order.status_id == 2))
-        assert await ended(daemon, signal.SIGKILL) == -signal.SIGKILL
-    assert till.state(row) == "sending"
-    async with process(configuration) as daemon:
-        await until(lambda: till.state(row) == "done")
-        await until(lambda: order.acknowledged)
-        assert await ended(daemon, signal.SIGTERM) == 0
-    # Two of these short cooldowns may be over before a started process has polled: then it asks once more.
-    assert till.one("SELECT known_by FROM delivery_actions")["known_by"] == (
-        "answer" if when is When.BEFORE else "poll"
-    )
-    assert sum(call.effect for call in world.calls("accept")) == 1
-    assert (order.status_id, till.status(order)) == (2, 2)
-    assert 429 not in {call.http_status for call in world.calls()}
-
-
-async def test_no_order_is_lost_in_a_kill_during_the_poll(configuration: Path, till: Till, world: World):
-    placed = [world.place_order(restaurant_id=KADIKOY) for _ in range(30)]
-    world.faults.add(Fault.delay("acknowledge", 0.2, times=None))
-    async with process(configuration) as daemon:
-        await until(lambda: sum(order.acknowledged for order in placed) >= 8)
-        await ended(daemon, signal.SIGKILL)
-    stored = {row["payment_key"] for row in till.rows("SELECT payment_key FROM delivery_orders")}
-    assert {order.key for order in placed if order.acknowledged} <= stored
-    world.faults.clear()
-    async with process(configuration) as daemon:
-        await until(lambda: all(order.acknowledged for order in placed))
-        assert await ended(daemon, signal.SIGTERM) == 0
-    assert len(till.rows("SELECT payment_key FROM delivery_orders")) == 30
-    assert 429 not in {call.http_status for call in world.calls()}
 
 
 def private_texts(world: World) -> set[str]:

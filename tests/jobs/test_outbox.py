@@ -13,6 +13,7 @@ from orderbridge.jobs import outcome_writer
 from orderbridge.jobs.outbox_reader import FLOOR_S
 from orderbridge.model import Action
 from orderbridge.store import actions
+from orderbridge.store.unfinished import PAGE
 from orderbridge_sandbox import Fault, When
 from orderbridge_sandbox.scenery import BESIKTAS
 
@@ -40,7 +41,7 @@ async def test_the_rows_of_an_account_whose_login_is_refused_stop_nobody(open_sh
     shop = await open_shop("kadikoy", "besiktas")
     order = await shop.taken_in()
     shop.world.refuse_account("besiktas")
-    insert_foods(shop, 20_100, "besiktas")
+    insert_foods(shop, 2 * PAGE + 100, "besiktas")
     stuck = shop.act("deactivate_food", food_id=1, account="besiktas", valid_minutes=1)
     accept = shop.act("accept", order)
     await shop.drain()

@@ -142,6 +142,7 @@ async def test_one_that_is_refused_and_not_seen_is_an_alarm_and_a_doubt_until_th
     assert (shop.order(order)["problem"], shop.order(order)["status_id"]) == (None, TARGET[action])
 
 
+@pytest.mark.interface("Acknowledgement rules 4")
 @pytest.mark.parametrize("action", ["complete", "cancel"])
 async def test_one_that_is_refused_is_proved_by_the_next_list_that_lacks_the_order(shop: Shop, action: str):
     row = await asked(shop, action)
@@ -242,6 +243,7 @@ async def test_a_restaurant_that_stays_mute_stays_unknown(shop: Shop, action: st
     )
     await shop.verdict(row)
     assert (shop.end(row), len(shop.calls(action))) == (("failed", "outcome_unknown", None), 4)
+    assert shop.row(row)["attempts"] == 4
 
 
 @pytest.mark.parametrize("action", ABOUT)

@@ -115,6 +115,7 @@ async def test_a_row_that_waits_for_a_retry_holds_its_lane_and_no_other(shop: Sh
     third = shop.act("accept", other)
     await shop.drain()
     assert [shop.row(row)["state"] for row in (first, second, third)] == ["sending", "pending", "done"]
+    assert shop.row(first)["attempts"] == 1
     assert shop.calls("on_the_way") == []
     assert (await shop.verdict(second))["state"] == "done"
     assert shop.told("accept", "on_the_way")[-2:] == ["accept", "on_the_way"]
@@ -220,6 +221,18 @@ async def test_many_rows_do_not_knock_at_a_line_that_is_down(shop: Shop):
         shop.act("deactivate_food", food_id=food)
         await shop.drain()
     assert shop.line.refused == 1
+
+
+async def test_a_request_that_does_not_leave_is_tried_until_its_row_expires_and_is_no_attempt(shop: Shop):
+    row = await asked(shop, "accept", valid_minutes=3)
+    shop.line.cut = {"accept"}
+    await shop.drain()
+    waiting = shop.row(row)
+    assert (waiting["state"], waiting["error_code"], waiting["attempts"]) == ("pending", "connection_refused", 0)
+    assert shop.count("delivery_action_attempts") == 0
+    assert (await shop.verdict(row))["error_code"] == "expired"
+    assert shop.line.refused > 1
+    assert shop.calls("accept") == []
 
 
 @pytest.mark.parametrize("cut, code", [({"*"}, "unreachable"), (set(), "login_refused")], ids=["line", "login"])

@@ -193,23 +193,3 @@ async def test_kills_at_random_moments_lose_nothing(configuration: Path, till: T
     assert [call.http_status for call in world.calls("get_current") if call.http_status == 429] == []
     accepted = [call.argument for call in world.calls("accept") if call.effect]
     assert len(accepted) == len(set(accepted))
-
-
-async def test_a_sigterm_under_load_leaves_nothing_half_done(configuration: Path, till: Till, world: World):
-    placed = [world.place_order(restaurant_id=KADIKOY) for _ in range(60)]
-    async with process(configuration) as daemon:
-        await until(lambda: sum(order.acknowledged for order in placed) >= 20)
-        for order in placed:
-            if till.status(order) is not None:
-                till.accept(order)
-        await until(lambda: world.calls("accept"))
-        assert await ended(daemon, signal.SIGTERM) == 0
-    assert till.rows("SELECT 1 FROM delivery_actions WHERE state = 'sending'") == []
-    stored = {row["payment_key"]: row for row in till.rows("SELECT * FROM delivery_orders")}
-    for order in placed:
-        if order.acknowledged:
-            assert stored[order.key]["acknowledged_status_id"] is not None
-    done = till.rows("SELECT * FROM delivery_actions WHERE state = 'done'")
-    assert done
-    for row in done:
-        assert world.order(row["payment_key"]).status_id == 2
