@@ -192,6 +192,7 @@ def installed(*arguments: object, folder: Path) -> subprocess.CompletedProcess[s
     return subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environ, check=False, timeout=300)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments, code, out, err",
     [
@@ -285,6 +286,7 @@ PROGRAM = "from orderbridge.cli.main import main; main()"
 WITHOUT_ZONES = f"import sys; sys.modules['tzdata'] = None; {PROGRAM}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "code, environment, said",
     [

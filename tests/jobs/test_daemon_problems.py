@@ -61,6 +61,7 @@ async def test_a_view_that_cannot_be_read(shop: Shop):
     assert names(await checkup.check()) == [("view_broken", "delivery_new_orders")]
 
 
+@pytest.mark.slow
 async def test_a_select_that_is_kept_open_lets_the_log_grow_and_afterwards_it_shrinks(shop: Shop):
     checkup = shop.checkup()
     shop.till.execute("CREATE TABLE pos_notes (note TEXT)")

@@ -71,7 +71,7 @@ async def test_an_outage_is_told_at_its_beginning_and_at_its_end(shop: Shop, dow
         shop.world.end_tokens("kadikoy")
         shop.world.refuse_account("kadikoy")
     with capture_logs() as logs:
-        for _ in range(300):  # ten minutes
+        for _ in range(90):  # three minutes
             await shop.drain()
             await asyncio.sleep(2.0)
         told = [line for line in logs if line["event"].startswith(("account.rows", "action."))]

@@ -110,6 +110,7 @@ def silence(shop: Shop) -> None:
     shop.world.faults.add(Fault.hang("*", times=None))
 
 
+@pytest.mark.slow
 async def test_a_marketplace_that_is_down_for_hours_is_no_reason_to_start_anew(
     open_shop: OpenShop, clock: FakeClock, seldom: None
 ):

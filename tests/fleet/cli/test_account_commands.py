@@ -455,6 +455,7 @@ def test_a_line_whose_columns_have_slipped_shows_no_secret(bring):
             assert (ended.code, secret in ended.out + ended.err) == (1, False)
 
 
+@pytest.mark.slow
 def test_ten_thousand_come_in_at_once_and_are_listed(bring, run):
     ended = bring(csv_of(*(f"branch-{number:05};app;rest-{number};" for number in range(10_000))))
     assert ended.out == "New: 10000, changed: 0, as before: 0.\n"
