@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import gc
 import json
+import threading
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -17,10 +18,14 @@ from orderbridge import config
 from orderbridge.daemon import Daemon
 from orderbridge.errors import FileLost
 from orderbridge.jobs.open_problems import open_problems
+from orderbridge.marketplace import client
+from orderbridge.marketplace.menu import read_menu
+from orderbridge.model import Menu
 from orderbridge.rules.problems import Code
 from orderbridge.store import accounts, own_tables, schema, tables
 from orderbridge.store.accounts import Entry, Success
 from orderbridge_sandbox import Fault, World
+from orderbridge_sandbox.scenery import KADIKOY
 
 __all__ = ["certificates", "configuration", "sandbox", "till", "world"]  # fixtures
 WITHIN_S = 60.0  # half of what a request that hangs takes
@@ -51,6 +56,27 @@ async def test_a_stop_does_not_wait_for_lists_that_hang_and_is_no_crash(settings
             pass
     events = [line["event"] for line in lines]
     assert (events[-1], "job.crashed" in events) == ("daemon.stopped", False)
+
+
+async def test_a_large_menu_delays_neither_a_poll_nor_a_large_list(settings, world: World, monkeypatch):
+    begun, goes_on = threading.Event(), threading.Event()
+
+    def slow(http_status: int, body: bytes) -> Menu:
+        begun.set()
+        assert goes_on.wait(2 * WITHIN_S)
+        return read_menu(http_status, body)
+
+    monkeypatch.setattr(client, "read_menu", slow)
+    foods = [{"food_id": number, "name": "Çorba", "about": "x" * 100} for number in range(1, 1000)]
+    body = json.dumps({"status": True, "data": foods}).encode()
+    world.faults.add(Fault(operation="get_foods", status=200, body=body))
+    daemon = Daemon(settings)
+    async with at_work(daemon, world, "get_foods"):
+        assert await asyncio.to_thread(begun.wait, WITHIN_S)
+        placed = [world.place_order(restaurant_id=KADIKOY, document={"note": "x" * client.SMALL_BODY}) for _ in "12"]
+        there = lambda: all(order.acknowledged for order in placed)  # noqa: E731
+        assert await asyncio.to_thread(world.wait_for, there, timeout=WITHIN_S)
+        goes_on.set()
 
 
 async def test_of_two_that_meet_the_same_trouble_none_is_told_without_words(settings, monkeypatch):

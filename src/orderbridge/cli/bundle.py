@@ -55,12 +55,12 @@ COLUMNS = {
 CONFIGURATION = frozenset(
     "language base_url timezone url journal command_severity accounts name restaurants listen board format".split()
 )
-CODES = frozenset("level light code severity state status lamp".split())
+CODES = frozenset("level light code severity state status lamp menu_error".split())
 LOG = frozenset(
-    """account accounts acknowledged action attempt blanked changed code count deleted delivered doing dropped
-    ended error error_code errors expires failures http_status id job level logger ms new operation orders outcome owner
-    payment_key reason refusals refused restaurant_id restaurants rows seconds severity state status_id subject table type
-    unfinished wait_s waiting""".split()
+    """account accounts acknowledged action attempt back blanked changed code count deleted delivered doing dropped
+    ended error error_code errors expires failures food_id foods gone http_status id job level logger ms new
+    operation orders outcome owner payment_key reason renamed refusals refused restaurant_id restaurants rows
+    seconds severity state status_id subject table type unfinished wait_s waiting""".split()
 )
 TOO_LARGE = 10**8  # a larger number may be a telephone number
 MAX_DEPTH = 20  # levels of a document

@@ -69,7 +69,7 @@ function foods(data, acts) {
     const mine = data.foods.filter((one) => one.account === account);
     const categories = inOrder([...new Set(mine.map((one) => one.category))].map((name) => ({ name })));
     return [...heading, ...categories.flatMap(({ name }) => [
-      ...(name ? [el("h4", { class: "category" }, name)] : []),
+      ...(name ? [el(isNamed ? "h4" : "h3", { class: "category" }, name)] : []),
       ...inOrder(mine.filter((one) => one.category === name)).map((one) => food(one, acts)),
     ])];
   });

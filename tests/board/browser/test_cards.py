@@ -202,6 +202,7 @@ async def test_sold_out_and_closed_from_the_board(counter: Counter, till: Till, 
     await tablet.page.click("#menu")
     food, shop = (tablet.page.locator(".row", has_text=name) for name in ("Kıymalı Pide", "Örnek Lokanta Kadıköy"))
     await shop.locator(".now", has_text="Açık").wait_for()
+    await tablet.page.locator("h3.category", has_text="Pideler").wait_for()  # the menu was read
     await food.locator("button", has_text="Tükendi yap").click()
     await food.locator(".now", has_text="Tükendi").wait_for()
     assert await food.locator("button").text_content() == "Satışa aç"
