@@ -6,6 +6,7 @@ import pytest
 from tests.jobs.conftest import OpenShop
 from tests.jobs.shop import Shop, text_of
 
+from orderbridge.actions import Subject
 from orderbridge.jobs.lists import COMMON_S, Common, read_lists, read_statuses
 from orderbridge_sandbox import Fault
 from orderbridge_sandbox.scenery import ATASEHIR, KADIKOY, USKUDAR
@@ -143,6 +144,15 @@ async def test_the_status_of_each_restaurant_is_read(open_shop: OpenShop):
     stored = {row["id"]: row for row in shop.rows("SELECT id, status, status_utc FROM delivery_restaurants")}
     assert {key: row["status"] for key, row in stored.items()} == {USKUDAR: "Open", ATASEHIR: "Closed"}
     assert {row["status_utc"] for row in stored.values()} == {text_of(shop.clock.now())}
+
+
+async def test_a_restaurant_whose_row_is_being_sent_is_not_asked_beside_it(open_shop: OpenShop):
+    shop = await open_shop("chain")
+    await lists(shop)
+    assert shop.lanes.take((Subject.RESTAURANT, ATASEHIR))
+    assert await read_statuses(shop.account, shop.database, shop.clock) == 1
+    shop.lanes.free((Subject.RESTAURANT, ATASEHIR))
+    assert await read_statuses(shop.account, shop.database, shop.clock, only={ATASEHIR}) == 1
 
 
 async def test_since_when_and_by_whom_a_restaurant_is_closed_is_noted(shop: Shop):

@@ -67,7 +67,7 @@ class Account:
         count = partial(context.metrics.count, REQUESTS)
         self.session = Session(self._log_in, clock=clock, waits=waits, name=self.name, on_outcome=count)
         self.paused = self.session.paused  # seconds for which this account can send nothing
-        self.learned = context.kept.learned
+        self.lanes, self.learned = context.lanes, context.kept.learned
         self.client = Client(
             wire,
             self.session,

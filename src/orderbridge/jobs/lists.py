@@ -10,6 +10,7 @@ from functools import partial
 import structlog
 from sqlalchemy.exc import IntegrityError
 
+from orderbridge.actions import Subject
 from orderbridge.clock import Clock
 from orderbridge.errors import MarketplaceError
 from orderbridge.jobs.account import Account
@@ -89,11 +90,16 @@ async def _read_common(account: Account, database: Database, common: Common) -> 
 async def read_statuses(
     account: Account, database: Database, clock: Clock, *, only: Collection[str] | None = None
 ) -> int:
-    """Read the status of the account's restaurants, or of `only` these. Returns the number of answers."""
+    """Read the status of the account's restaurants, or of `only` these. Returns the number of answers.
+
+    A restaurant whose outbox row is being sent is left out: the row itself asks for the status, and its answer counts.
+    """
     known = await database.read(lambda tx: reference.restaurants_of(tx, account.name))
     answered = 0
     for key, service_id in known.items():
         if account.paused() > 0 or (only is not None and key not in only):
+            continue
+        if (Subject.RESTAURANT, key) in account.lanes.taken():
             continue
         try:
             status = await account.client.restaurant_status(service_id)
