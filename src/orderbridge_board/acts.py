@@ -1,13 +1,14 @@
 """Carries out taps: writes one outbox row per button, however often it is tapped, or silences an alarm."""
 
+import math
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, time, timedelta, tzinfo
 from typing import Any
 
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
-from orderbridge.actions import ACTIONS, Subject
+from orderbridge.actions import ACTIONS, CLOSURE_MINUTES, CLOSURES, Subject
 from orderbridge.model import Action
 from orderbridge.store.failures import is_refusal
 from orderbridge_board import cards, queries
@@ -17,11 +18,18 @@ from orderbridge_board.snapshot import shown_row
 
 MOST_SILENCED = 50
 LONGEST = 200
+TODAY = "today"
 LARGEST = 2**53  # the largest integer that JavaScript holds exactly
 
 
 def act(
-    connection: Connection, values: Mapping[str, Any], device: Device, mode: str, language: str, now: datetime
+    connection: Connection,
+    values: Mapping[str, Any],
+    device: Device,
+    mode: str,
+    language: str,
+    now: datetime,
+    zone: tzinfo,
 ) -> dict[str, Any]:
     """Write the outbox row of a button, or find the existing one. Raises Refused."""
     action = _action(values.get("action"))
@@ -33,6 +41,8 @@ def act(
         if not kind.argument.takes(argument):
             raise Refused(400, "not_understood")
         asked[kind.argument.column] = argument
+    if action in CLOSURES:
+        asked["valid_until_minutes"] = _closure_minutes(values.get("until"), now, zone)
     if kind.subject is Subject.ORDER:
         key = asked[kind.subject.column]
         if tries > cards.tries(queries.rows_of(connection, [key]).get(key, ()), action):  # no page has shown this
@@ -70,6 +80,19 @@ def _number(value: object, least: int) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= LARGEST:
         raise Refused(400, "not_understood")
     return value
+
+
+def _closure_minutes(until: object, now: datetime, zone: tzinfo) -> int | None:
+    """For how long it is closed: so many minutes, until the midnight of the restaurant (TODAY), or without an end."""
+    if until is None:
+        return None
+    if until == TODAY:
+        tomorrow = now.astimezone(zone).date() + timedelta(days=1)
+        return math.ceil((datetime.combine(tomorrow, time(), zone) - now).total_seconds() / 60)
+    minutes = _number(until, CLOSURE_MINUTES[0])
+    if minutes not in CLOSURE_MINUTES:
+        raise Refused(400, "not_understood")
+    return minutes
 
 
 def _text(value: object) -> str:

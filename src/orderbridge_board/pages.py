@@ -5,6 +5,7 @@ import time
 from collections.abc import Awaitable, Callable
 from hashlib import sha256
 from typing import Any, TypeVar
+from zoneinfo import ZoneInfo
 
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
@@ -90,7 +91,8 @@ class BoardPages:
         """The foods and restaurants that can be switched on and off."""
         work = self._work()
         now, language = work.clock.now(), door.language(request)
-        return JSONResponse(await self._read(work, request, lambda tx: menu(tx, now, language)))
+        zone = ZoneInfo(work.settings.marketplace.timezone)
+        return JSONResponse(await self._read(work, request, lambda tx: menu(tx, now, language, zone)))
 
     async def recall(self, request: Request) -> Response:
         """The orders that were finished lately."""
@@ -162,9 +164,9 @@ class BoardPages:
 
     async def act(self, request: Request) -> Response:
         """Write the action of a tapped button."""
-        language = door.language(request)
+        language, zone = door.language(request), ZoneInfo(self._work().settings.marketplace.timezone)
         return await self._tap(
-            request, lambda tx, values, device, mode, now: acts.act(tx, values, device, mode, language, now)
+            request, lambda tx, values, device, mode, now: acts.act(tx, values, device, mode, language, now, zone)
         )
 
     async def take_back(self, request: Request) -> Response:

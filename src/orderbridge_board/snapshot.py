@@ -231,7 +231,7 @@ def amount(value: Decimal | None) -> str | None:
 # ---- sold out, open and closed ----------------------------------------------------------------------------------------
 
 
-def menu(connection: Connection, now: datetime, language: str) -> dict[str, Any]:
+def menu(connection: Connection, now: datetime, language: str, zone: ZoneInfo) -> dict[str, Any]:
     """The foods and the restaurants. `tries`, the id of the newest finished row, makes the next tap a new request.
 
     Without a row of the last days, `tries` is the day as a negative number, which is no id, since older rows may exist.
@@ -247,13 +247,24 @@ def menu(connection: Connection, now: datetime, language: str) -> dict[str, Any]
         mine = [row for row in of_food[food["food_id"]] if row.account in {None, food["account"]}]
         shown = {name: food[name] for name in ("food_id", "name", "account", "category")}
         switch = _switch(mine, today, language, off=Action.DEACTIVATE_FOOD)
+        switch["until"] = _until(mine, now, zone)
         is_off = switch["off"] if food["status"] is None else food["status"] == INACTIVE
         foods.append(shown | switch | {"off": is_off})
     shops = []
     for shop in queries.shops(connection):
         shown = {name: shop[name] for name in ("id", "name", "account", "status")}
-        shops.append(shown | _switch(of_shop[shop["id"]], today, language, off=Action.CLOSE_RESTAURANT))
+        switch = _switch(of_shop[shop["id"]], today, language, off=Action.CLOSE_RESTAURANT)
+        shops.append(shown | switch | {"until": _until(of_shop[shop["id"]], now, zone)})
     return {"foods": foods, "restaurants": shops}
+
+
+def _until(rows: list[Any], now: datetime, zone: ZoneInfo) -> str | None:
+    """When the newest closure ends by itself, in the time of the restaurant."""
+    done = [row for row in rows if row.state == ActionState.DONE]
+    if not done or done[-1].until_utc is None or done[-1].withdraw:
+        return None
+    until = done[-1].until_utc.astimezone(zone)
+    return f"{until:%H:%M}" if until.date() == now.astimezone(zone).date() else f"{until:%d.%m. %H:%M}"
 
 
 def _switch(rows: list[Any], today: int, language: str, *, off: Action) -> dict[str, Any]:

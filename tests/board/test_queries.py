@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from sqlalchemy import event, select
@@ -26,6 +27,7 @@ from orderbridge_board.door import Refused
 
 __all__ = ["database", "kind", "mariadb_pos", "path", "pos", "postgresql_pos", "url"]
 
+ZONE = ZoneInfo("Europe/Istanbul")
 DEVICE = Device("1", "Kasa", devices.ACT, NOW)
 ACCEPT = {"action": "accept", "payment_key": KEY, "preparing_time": 20, "tries": 0, "revision": 1}
 MOMENT = time_text(NOW)
@@ -34,7 +36,7 @@ COUNT = "SELECT count(*) AS n FROM {}".format
 
 
 def act(database: Database, mode: str, **changes: Any) -> Any:
-    return database.write_now(lambda tx: acts.act(tx, ACCEPT | changes, DEVICE, mode, "tr", NOW))["row"]
+    return database.write_now(lambda tx: acts.act(tx, ACCEPT | changes, DEVICE, mode, "tr", NOW, ZONE))["row"]
 
 
 def pos_columns(pos: Any) -> tuple[int, str | None]:
@@ -368,7 +370,7 @@ def test_nothing_is_open_when_no_order_is_and_every_restaurant_says_closed(datab
 
 
 def shown(database: Database, now: Any = NOW) -> Any:
-    (food,) = database.read_now(lambda tx: snapshot.menu(tx, now, "tr"))["foods"]
+    (food,) = database.read_now(lambda tx: snapshot.menu(tx, now, "tr", ZONE))["foods"]
     return food["off"], food["tries"], food["row"] and food["row"]["state"]
 
 
@@ -411,13 +413,54 @@ def test_a_switch_is_of_its_own_account_or_of_all(database, pos):
 
 def test_the_menus_status_counts_before_what_was_switched_here(database, pos):
     food(pos, status="inactive", source="menu", category="Dürümler")
-    (one,) = database.read_now(lambda tx: snapshot.menu(tx, NOW, "tr"))["foods"]
+    (one,) = database.read_now(lambda tx: snapshot.menu(tx, NOW, "tr", ZONE))["foods"]
     assert (one["off"], one["category"]) == (True, "Dürümler")
     pos.execute("UPDATE delivery_foods SET status = 'active'")
     put_action(pos, "deactivate_food", food_id=7, account="kadikoy", state="done", finished_utc=time_text(NOW))
     assert shown(database)[0] is False
     pos.execute("UPDATE delivery_foods SET status = NULL")
     assert shown(database)[0] is True
+
+
+TO_MIDNIGHT = 24 * 60 - (NOW.astimezone(ZONE).hour * 60 + NOW.astimezone(ZONE).minute)
+CLOSES = {"action": "close_restaurant", "restaurant_id": RESTAURANT, "tries": 0}
+
+
+def close(database: Database, **changes: Any) -> Any:
+    return database.write_now(lambda tx: acts.act(tx, CLOSES | changes, DEVICE, "beside", "tr", NOW, ZONE))["row"]
+
+
+@pytest.mark.parametrize("until, minutes", [(None, None), (30, 30), ("today", TO_MIDNIGHT), (10080, 10080)])
+def test_what_is_closed_from_the_board_ends_when_it_was_chosen(until, minutes, database, pos):
+    for asked in ({}, {"action": "deactivate_food", "food_id": 7, "account": "kadikoy"}):
+        row = close(database, until=until, **asked)
+        (found,) = rows(pos, f"SELECT valid_until_minutes FROM delivery_actions WHERE id = {row['id']}")
+        assert found["valid_until_minutes"] == minutes
+
+
+@pytest.mark.parametrize("until", [0, -1, 10081, "tomorrow", True, 1.5, []])
+def test_another_time_is_not_understood(until, database, pos):
+    with pytest.raises(Refused):
+        close(database, until=until)
+    assert rows(pos, "SELECT id FROM delivery_actions") == []
+
+
+def test_only_what_closes_has_an_end(database, pos):
+    row = close(database, action="open_restaurant", until=30)
+    assert rows(pos, f"SELECT valid_until_minutes AS m FROM delivery_actions WHERE id = {row['id']}")[0]["m"] is None
+
+
+@pytest.mark.parametrize("hours, shown", [(1, "%H:%M"), (30, "%d.%m. %H:%M")])
+def test_the_page_shows_until_when(hours, shown, database, pos):
+    put(pos, "delivery_restaurants", account="kadikoy", id=RESTAURANT, status="Closed")
+    until = NOW + hours * HOUR
+    done = {"state": "done", "finished_utc": MOMENT, "until_utc": time_text(until), "restaurant_id": RESTAURANT}
+    row = put_action(pos, "close_restaurant", **done)
+    (one,) = database.read_now(lambda tx: snapshot.menu(tx, NOW, "tr", ZONE))["restaurants"]
+    assert one["until"] == until.astimezone(ZONE).strftime(shown)
+    pos.execute(f"UPDATE delivery_actions SET withdraw = 1 WHERE id = {row}")
+    (one,) = database.read_now(lambda tx: snapshot.menu(tx, NOW, "tr", ZONE))["restaurants"]
+    assert one["until"] is None
 
 
 # ---- devices and slots -----------------------------------------------------------------------------------------------

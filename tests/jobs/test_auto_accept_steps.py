@@ -65,6 +65,17 @@ async def test_orders_that_have_ended_count_too(open_shop: OpenShop):
     assert minutes(shop) == [20, 20, 30]
 
 
+async def test_an_older_order_does_not_count_because_it_has_changed_now(open_shop: OpenShop):
+    shop = await open_shop(auto_accept_steps=((0, 20), (2, 0)))
+    order = await shop.taken_in()
+    await shop.drain()
+    await asyncio.sleep(HOUR_S)
+    shop.act("on_the_way", order)
+    await shop.drain()
+    await come(shop, 1)
+    assert (minutes(shop), paused(shop)) == ([20, 20], [])
+
+
 async def test_orders_that_come_at_once_count_for_each_other(open_shop: OpenShop):
     shop = await open_shop(auto_accept_steps=STEPS)
     for _ in range(4):

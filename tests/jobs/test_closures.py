@@ -213,14 +213,6 @@ async def test_a_food_is_the_same_however_its_menu_is_named(daemon: Daemon):
     assert (daemon.written(), daemon.until(row), daemon.closures_shown()) == ([], None, [])
 
 
-async def test_a_restaurant_that_the_platform_has_opened_is_no_closure(daemon: Daemon):
-    row = await daemon.close(None)
-    assert daemon.closures_shown() == [(row, None)]
-    insert = "INSERT INTO delivery_restaurants (account, id, name, status) VALUES ('kadikoy', ?, 'Kadıköy', 'Open')"
-    daemon.shop.till.execute(insert, (KADIKOY,))
-    assert daemon.closures_shown() == []
-
-
 # ---- taken back ------------------------------------------------------------------------------------------------------
 
 

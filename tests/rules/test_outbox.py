@@ -78,6 +78,8 @@ WRONG = {
     ("food_id", ACTIVATE): (None, "1005", 0),
     ("food_id", DEACTIVATE): (None,),
     ("valid_minutes", CLOSE): (0, -5, 10081),
+    ("valid_until_minutes", CLOSE): (0, 10081, "30"),
+    ("valid_until_minutes", OPEN): (30,),
     ("created_utc", CLOSE): (None, FAR_AHEAD),
 }
 
@@ -107,6 +109,7 @@ def test_a_clock_may_be_thousands_of_years_wrong() -> None:
     "action, column, bounds",
     [
         (CLOSE, "valid_minutes", (1, 10080)),
+        (DEACTIVATE, "valid_until_minutes", (1, 10080)),
         (CANCEL, "reason_id", (1, 8)),
         (ACCEPT, "preparing_time", (1, 1440)),
         (ACTIVATE, "food_id", (1, 2**31)),

@@ -264,7 +264,7 @@ def put_order(pos: AnyPos, payment_key: str = KEY, **changes: object) -> str:
 
 
 DAEMONS = set(  # columns of delivery_actions
-    "state attempts next_attempt_utc expires_utc http_status error_code error_text known_by finished_utc".split()
+    "state attempts next_attempt_utc expires_utc http_status error_code error_text known_by finished_utc until_utc".split()
 )
 
 

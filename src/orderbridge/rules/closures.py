@@ -9,7 +9,7 @@
 """
 
 from collections.abc import Collection
-from datetime import datetime, timedelta
+from datetime import MAXYEAR, datetime, timedelta
 from enum import Enum, auto
 from typing import Protocol
 
@@ -49,7 +49,9 @@ def planned_end(row: OutboxRow, verdict: Verdict, now: datetime) -> datetime | N
 
 def _after(since: datetime, row: OutboxRow) -> datetime | None:
     minutes = row.valid_until_minutes
-    return since + timedelta(minutes=minutes) if minutes is not None and minutes in CLOSURE_MINUTES else None
+    if minutes is None or minutes not in CLOSURE_MINUTES or since.year == MAXYEAR:
+        return None
+    return since + timedelta(minutes=minutes)
 
 
 def step(plan: Plan, newer: Collection[str], now: datetime) -> Step:

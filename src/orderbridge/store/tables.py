@@ -36,7 +36,17 @@ from sqlalchemy import (
 from sqlalchemy.types import TypeEngine
 
 from orderbridge import model
-from orderbridge.actions import ACTIONS, ANSWERS, ARGUMENTS, CLOSURE_MINUTES, CLOSURES, Argument, Subject, of_subject
+from orderbridge.actions import (
+    ACTIONS,
+    ACTIVE,
+    ANSWERS,
+    ARGUMENTS,
+    CLOSURE_MINUTES,
+    CLOSURES,
+    Argument,
+    Subject,
+    of_subject,
+)
 from orderbridge.actions import OPEN as OPEN_STATUS
 from orderbridge.document import Facts, Item, Option, ValueKind, fields_of
 from orderbridge.model import RECEIVED, Action, ActionState
@@ -502,6 +512,8 @@ def _account_of(row: FromClause) -> ColumnElement[str]:
 
 
 _newer = actions.alias("newer")
+_is_food = foods.c.food_id == actions.c.food_id, foods.c.account == _account_of(actions)
+_is_active = exists().where(*_is_food, foods.c.status == ACTIVE)
 _is_open = exists().where(restaurants.c.id == actions.c.restaurant_id, restaurants.c.status == OPEN_STATUS)
 
 
@@ -511,7 +523,7 @@ def _closures(subject: Subject, *is_same: ColumnElement[bool]) -> Select[*tuple[
         *is_same, _newer.c.payment_key.is_(None), _newer.c.id > actions.c.id, _newer.c.state == "done"
     )
     restaurant = select(func.max(restaurants.c.name)).where(restaurants.c.id == actions.c.restaurant_id)
-    food = select(foods.c.name).where(foods.c.food_id == actions.c.food_id, foods.c.account == _account_of(actions))
+    food = select(foods.c.name).where(*_is_food)
     return select(
         actions.c.id.label("action_id"),
         actions.c.action,
@@ -536,7 +548,11 @@ closures = CreateView(
         _closures(
             Subject.RESTAURANT, _newer.c.food_id.is_(None), _newer.c.restaurant_id == actions.c.restaurant_id
         ).where(~_is_open),
-        _closures(Subject.FOOD, _newer.c.food_id == actions.c.food_id, _account_of(_newer) == _account_of(actions)),
+        _closures(
+            Subject.FOOD,
+            _newer.c.food_id == actions.c.food_id,
+            func.coalesce(_account_of(_newer) == _account_of(actions), literal_column("1 = 1")),
+        ).where(~_is_active),
     ),
     "delivery_closures",
     metadata=metadata,

@@ -42,12 +42,6 @@ export function chooseAndConfirm(key, title, choices, first) {
   open(key, title, chosenFrom(choices, 0, "confirmed"), "never_mind", [confirming(say(first))]);
 }
 
-export function confirm(key, title, why, text, values) {
-  const button = confirming("");
-  open(key, title, el("p", { class: "told" }, why), "never_mind", [button]);
-  ready(button, text, values);
-}
-
 function chosenFrom(choices, usual, kind) {
   const buttons = choices.map((one, place) => el(
     "button",

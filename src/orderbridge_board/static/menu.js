@@ -1,7 +1,7 @@
 // Foods with a switch for sold out, restaurants with one for open and closed.
 
 import { ask, el, locale, say, tell } from "./common.js";
-import { confirm } from "./dialog.js";
+import { choose, chooseAndConfirm } from "./dialog.js";
 import { rest } from "./steady.js";
 
 const ANSWER_MS = 900; // as of a card
@@ -56,7 +56,7 @@ function seek(main) {
 function shop(one, acts) {
   const known = { Open: "open", Closed: "closed" }[one.status] ?? "unknown";
   const what = one.status === "Closed" ? "open_restaurant" : "close_restaurant";
-  return rowOf(one, one.name ?? one.id, say(known), acts ? what : null, { restaurant_id: one.id });
+  return rowOf(one, one.name ?? one.id, until(one, known === "closed", say(known)), acts ? what : null, { restaurant_id: one.id });
 }
 
 // By category. With several restaurants under the names of those that sell it: the same food of two kitchens is two foods.
@@ -77,7 +77,7 @@ function foods(data, acts) {
 
 function food(one, acts) {
   const what = one.off ? "activate_food" : "deactivate_food";
-  return rowOf(one, one.name ?? `#${one.food_id}`, say(one.off ? "off" : "on"), acts ? what : null, { food_id: one.food_id, account: one.account });
+  return rowOf(one, one.name ?? `#${one.food_id}`, until(one, one.off, say(one.off ? "off" : "on")), acts ? what : null, { food_id: one.food_id, account: one.account });
 }
 
 function rowOf(one, name, now, action, subject) {
@@ -91,12 +91,23 @@ function rowOf(one, name, now, action, subject) {
   );
 }
 
-// A touch. To close a restaurant is asked back: it is quiet afterwards, and nobody knows why.
+const until = (one, isClosed, now) => isClosed && one.until ? say("until", { now, time: one.until }) : now;
+
+// Without an end it stays closed until it is opened here, by the POS or on the platform.
+const lengths = () => [
+  { until: 30, text: say("minutes", { minutes: 30 }) }, { until: 60, text: say("one_hour") },
+  { until: "today", text: say("rest_of_day") }, { until: null, text: say("no_end") },
+];
+
+// A touch; what is closed needs a time as well. For a restaurant a second touch confirms it, because it is quiet then.
 export function toggle(row, action, repaint) {
   const values = { action, ...JSON.parse(row.dataset.subject), tries: Number(row.dataset.tries) };
   const name = row.dataset.name;
+  const choices = lengths().map((one) => ({ text: one.text, values: { ...values, until: one.until } }));
+  if (action === "deactivate_food") return choose("", say("off_how_long", { name }), choices, choices.length - 1, "closure");
   if (action !== "close_restaurant") return switchTo(values, repaint);
-  confirm("", say("sure_close", { name }), say("sure_close_why"), say("do_close", { name }), values);
+  const confirmed = choices.map((one) => ({ ...one, confirm: say("do_close", { name, time: one.text }) }));
+  return chooseAndConfirm("", say("sure_close", { name }), confirmed, "time_first");
 }
 
 export async function switchTo(values, repaint) {

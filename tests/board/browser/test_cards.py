@@ -1,6 +1,7 @@
 """What stands on a card, who can read and reach it, and what the other pages show."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 
@@ -204,13 +205,17 @@ async def test_sold_out_and_closed_from_the_board(counter: Counter, till: Till, 
     await shop.locator(".now", has_text="Açık").wait_for()
     await tablet.page.locator("h3.category", has_text="Pideler").wait_for()  # the menu was read
     await food.locator("button", has_text="Tükendi yap").click()
-    await food.locator(".now", has_text="Tükendi").wait_for()
+    await tablet.choose("Süresiz")
+    await food.locator(".now", has_text=re.compile("^Tükendi$")).wait_for()
     assert await food.locator("button").text_content() == "Satışa aç"
     await shop.locator("button", has_text="Restoranı siparişe kapat").click()
     await tablet.choose("Vazgeç")
     await shop.locator("button", has_text="Restoranı siparişe kapat").click()
-    await tablet.choose("Örnek Lokanta Kadıköy: siparişe kapatılsın")
-    await shop.locator(".now", has_text="Kapalı").wait_for()
+    await tablet.choose("30 dk")
+    await tablet.choose("Örnek Lokanta Kadıköy: siparişe kapatılsın (30 dk)")
+    await shop.locator(
+        ".now", has_text=re.compile(r"^Kapalı, bitiş [0-9]{2}:[0-9]{2}$|^Kapalı, bitiş .* 00:[0-2]")
+    ).wait_for()
     assert KADIKOY not in world.open_restaurants
     closed = tablet.page.locator(".call.shut", has_text="KAPALIÖrnek Lokanta Kadıköy")
     await tablet.page.click("#menu")
@@ -218,11 +223,12 @@ async def test_sold_out_and_closed_from_the_board(counter: Counter, till: Till, 
     await closed.click()
     await shop.locator("button", has_text="Restoranı siparişe aç").click()
     await closed.wait_for(state="detached")
-    rows = await asyncio.to_thread(till.rows, "SELECT action, state FROM delivery_actions ORDER BY id")
-    assert [(row["action"], row["state"]) for row in rows] == [
-        ("deactivate_food", "done"),
-        ("close_restaurant", "done"),
-        ("open_restaurant", "done"),
+    asked = "SELECT action, state, valid_until_minutes FROM delivery_actions ORDER BY id"
+    rows = await asyncio.to_thread(till.rows, asked)
+    assert [tuple(row.values()) for row in rows] == [
+        ("deactivate_food", "done", None),
+        ("close_restaurant", "done", 30),
+        ("open_restaurant", "done", None),
     ]
 
 

@@ -469,9 +469,11 @@ async def test_a_switch_that_failed_can_be_tapped_again(counter: Counter, till: 
     switch = tablet.page.locator("button[data-do=close_restaurant]").first
     await tablet.page.route("**/board/act*", lambda route: route.abort())
     await switch.click()
+    await tablet.choose("Bugün")
     await tablet.page.click("dialog [data-do=confirm]")
     await tablet.page.wait_for_function(FREE_AGAIN)
     await tablet.page.unroute("**/board/act*")
     await switch.click()
+    await tablet.choose("Bugün")
     await tablet.page.click("dialog [data-do=confirm]")
     await tablet.page.locator("button[data-do=open_restaurant]").first.wait_for()

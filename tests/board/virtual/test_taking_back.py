@@ -1,6 +1,7 @@
 """To take back a tap at the moment when its row is claimed: the row is withdrawn or sent, never both, and the answer says which."""
 
 from collections.abc import Awaitable, Callable
+from datetime import UTC
 
 import pytest
 from tests.jobs.shop import Shop
@@ -18,7 +19,7 @@ async def tap(shop: Shop, order: Order, action: str = "complete") -> int:
     now = shop.clock.now()
     device = Device("1", "Kasa", ACT, now)
     values = {"action": action, "payment_key": order.key, "tries": 0}
-    answer = await shop.database.run(lambda tx: acts.act(tx, values, device, cards.BESIDE, "tr", now))
+    answer = await shop.database.run(lambda tx: acts.act(tx, values, device, cards.BESIDE, "tr", now, UTC))
     return int(answer["row"]["id"])
 
 
