@@ -69,7 +69,7 @@ async def test_an_older_order_does_not_count_because_it_has_changed_now(open_sho
     shop = await open_shop(auto_accept_steps=((0, 20), (2, 0)))
     order = await shop.taken_in()
     await shop.drain()
-    await asyncio.sleep(HOUR_S)
+    await asyncio.sleep(HOUR_S + 1)
     shop.act("on_the_way", order)
     await shop.drain()
     await come(shop, 1)
