@@ -1,6 +1,7 @@
 """The database's own commands: db upgrade, sql, grants, backup, restore, replay, confirm-restore."""
 
 import asyncio
+import sys
 from collections import Counter
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
@@ -14,7 +15,7 @@ from orderbridge.cli import probes
 from orderbridge.cli.check import Checked, Report
 from orderbridge.cli.common import Context, as_json, pass_context, show_json, show_rows
 from orderbridge.clock import SystemClock
-from orderbridge.config.addresses import sqlite_file
+from orderbridge.config.addresses import database_address, sqlite_file
 from orderbridge.errors import StoreError
 from orderbridge.jobs import context as jobs
 from orderbridge.jobs.reimport import UNFINISHED, Fate, Found, Reimport, Replayed, find
@@ -65,6 +66,20 @@ def db_grants(context: Context, role: str) -> None:
     if sqlite_file(context.settings.database.url):
         click.echo("\n".join(f"-- {line}" for line in say("grants.without_roles").splitlines()))
     click.echo("\n".join(write_guards.grant_statements(url.get_backend_name(), role, place)))
+
+
+@db.command("try")
+@click.argument("url")
+@as_json
+def db_try(url: str, as_json: bool) -> None:
+    """Try whether an empty database, URL, does what is needed."""
+    from orderbridge.cli import trial
+
+    try:
+        address = database_address(sys.stdin.readline().strip() if url == "-" else url)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="URL") from None
+    raise SystemExit(not trial.run(address, machine=as_json))
 
 
 @db.command("backup")

@@ -141,6 +141,9 @@ class Dialect:
     watch: Callable[[Engine, Ring], Coroutine[Any, Any, None]]  # ring after commits of others
     # For a role and a schema or database: the grantee, the prefix of table names, and statements to grant first.
     grantee: Callable[[str, str | None], tuple[str, str, tuple[str, ...]] | None] = nothing
+    make_role: str = ""  # with {name} and {password}; "": there are none
+    drop_role: tuple[str, ...] = ()
+    contents: str  # finds the names of all objects in the database
     arrays: bool = False  # a list can be one parameter, and data-modifying CTEs are supported
     schema_query: str | None = None  # finds the schema of our tables
     sequence: str = ""  # corrects a table's sequence, and returns a row if it was wrong

@@ -44,6 +44,10 @@ NEWS = (
 TABLE_LOCK = "SET lock_wait_timeout = {}"  # for LOCK TABLES or DDL of other sessions; the default is a day
 DDL_LOCK_S = 60  # a schema change waits for the tills' transactions
 ASK = "SELECT @@innodb_flush_log_at_trx_commit, @@log_bin, @@sync_binlog"
+CONTENTS = (
+    "SELECT table_name FROM information_schema.tables WHERE table_schema = database()"
+    " UNION ALL SELECT routine_name FROM information_schema.routines WHERE routine_schema = database()"
+)
 LEAD = "CONCAT('orderbridge ', SHA1(IFNULL(DATABASE(), '')))"  # lock names are global on the server
 
 
@@ -334,6 +338,9 @@ DIALECT = Dialect(
     schema_lock=_schema_lock,
     watch=_watch,
     grantee=_grantee,
+    make_role="CREATE USER {name} IDENTIFIED BY '{password}'",
+    drop_role=("DROP USER {name}",),
+    contents=CONTENTS,
     time=_time,
     whole=lambda digits: Numeric(digits + 2, 2),
     text=_text,

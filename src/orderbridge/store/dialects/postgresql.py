@@ -38,6 +38,11 @@ SEQUENCE = (
     " (SELECT coalesce(max(id), 0) FROM {0}) AS top) AS found"
     " WHERE coalesce(pg_sequence_last_value(sequence), 0) NOT BETWEEN top AND 9223372036854775806"
 )
+CONTENTS = (
+    "SELECT name FROM (SELECT relname AS name, relnamespace AS place FROM pg_class"
+    " UNION ALL SELECT proname, pronamespace FROM pg_proc) AS found JOIN pg_namespace ON pg_namespace.oid = place"
+    " WHERE nspname !~ '^pg_' AND nspname <> 'information_schema' ORDER BY name"
+)
 POOLED = "statement pooling mode"  # PgBouncer's error text
 TRIGGER_RAISED = " at RAISE"  # in the context of an error from a trigger's RAISE, which may have any code
 
@@ -334,6 +339,9 @@ DIALECT = Dialect(
     watch=_watch,
     pooled=postgresql_sessions.is_pooled,
     grantee=_grantee,
+    make_role="CREATE ROLE {name} LOGIN PASSWORD '{password}'",
+    drop_role=("GRANT {name} TO CURRENT_USER", "DROP OWNED BY {name}", "DROP ROLE {name}"),
+    contents=CONTENTS,
     arrays=True,
     sequence=SEQUENCE,
     schema_query="SELECT current_schema()",

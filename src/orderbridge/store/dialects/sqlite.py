@@ -420,6 +420,7 @@ DIALECT = Dialect(
     worker=_worker,
     schema_lock=lambda *_: nullcontext(True),
     watch=_watch,
+    contents="SELECT name FROM sqlite_master WHERE name NOT LIKE 'sqlite%%'",
     sequence=SEQUENCE,
     time=_Time,
     money=_Money,
