@@ -30,7 +30,7 @@ CHROMIUM = "/usr/bin/chromium"
 COMMAND = Path(sys.executable).with_name("orderbridge")
 LISTEN = "127.0.0.1:18489"
 PAGE = f"http://{LISTEN}/"
-SIZE = {"width": 1280, "height": 900}
+SIZE = {"width": 1280, "height": 800}
 SLOT = "INSERT INTO delivery_board_slots (account, slot_utc, polls, failed, logins) VALUES (?, ?, ?, ?, ?)"
 CONFIGURATION = """
 language = "{language}"
@@ -99,7 +99,15 @@ ORDERS: list[dict[str, Any]] = [
         "foods": [item("Izgara Köfte", 285.00)],
         "total": 285.00,
     },
+    {
+        "payment_method": CASH,
+        "courier_type": "restaurant",
+        "foods": [item("Mercimek Çorbası", 95.00, 2)],
+        "total": 190.00,
+    },
 ]
+AT_REST = """() => !document.querySelector(".card.gone, .resting, button[aria-disabled=true]")
+  && document.getAnimations().every((one) => one.effect.getTiming().iterations > 1)"""
 
 
 @contextlib.contextmanager
@@ -152,15 +160,23 @@ def pair(page: Page, file: Path, language: str) -> None:
 
 
 def fill(page: Page, world: World) -> None:
-    """Orders of every kind: accepted, cancelled, and two that are new."""
-    placed = []
-    for document in ORDERS:
-        placed.append(world.place_order(restaurant_id=KADIKOY, document=PLAIN | document))
-        page.wait_for_selector(f".card[data-key='{placed[-1].key}']")
-    page.click(f".card[data-key='{placed[0].key}'] [data-do=accept]")
-    page.wait_for_selector(".verdict.done")
+    """Orders of every kind: on its way, accepted, cancelled, and two that are new."""
+    placed = [world.place_order(restaurant_id=KADIKOY, document=PLAIN | document) for document in ORDERS]
+    cards = [f".card[data-key='{order.key}']" for order in placed]
+    for card in cards:
+        page.wait_for_selector(card)
+    tap(page, f"{cards[0]} [data-do=accept]")
+    tap(page, f"{cards[4]} [data-do=accept]")
+    tap(page, f"{cards[4]} [data-do=on_the_way]")
+    page.wait_for_selector(f"{cards[4]}.line [data-do=complete]:enabled")
     world.cancel_by_customer(placed[1].key)
-    page.wait_for_selector(".card.stop [data-do=stop]:enabled")
+    page.wait_for_selector(".card.stop")
+    page.wait_for_function(AT_REST)
+
+
+def tap(page: Page, button: str) -> None:
+    """Once it takes a touch."""
+    page.click(f"{button}:not([aria-disabled])")
 
 
 def paint_a_day(database: Path) -> None:

@@ -246,7 +246,7 @@ async def test_everybody_can_read_and_reach_every_screen_in_both_languages(
     await tablet.page.wait_for_selector("dl")
     await sound_in_both(tablet)
     await tablet.arm()
-    await tablet.page.locator("#cards .card").nth(len(AGES) + 2).wait_for()
+    await tablet.page.locator("#cards .card").nth(len(AGES) + 3).wait_for()
     await sound_in_both(tablet)
     assert await tablet.page.locator(".card.wide").count() == 1
     widths = await tablet.page.evaluate("() => [...document.querySelectorAll('.card')].map((one) => one.offsetWidth)")
@@ -267,7 +267,10 @@ async def test_everybody_can_read_and_reach_every_screen_in_both_languages(
 
 
 async def all_kinds(counter: Counter, till: Till, world: World) -> Order:
-    """One of each age, one that was cancelled, one that is accepted and one that was refused: each with its colours."""
+    """One of each age, and cancelled, accepted, on its way, refused: each with its colours."""
+    away = await counter.order()
+    change = "UPDATE delivery_orders SET status_id = 16, status = 'IN_DELIVERY' WHERE payment_key = ?"
+    await asyncio.to_thread(till.plant, change, away.key)
     stopped = await counter.order(note="Acele")
     await asyncio.to_thread(world.cancel_by_customer, stopped.key)
     accepted, refused = await counter.order(foods=[FOOD]), await counter.order(scheduled_date="2030-01-01 20:00:00")
