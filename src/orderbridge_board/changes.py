@@ -4,7 +4,8 @@ Rules of this file:
 - An event is "changed" with a number, without the change. The page then reads the whole state, so it misses nothing.
 - Changes that happen while an event is sent are sent as one event. A listener that is too slow is dropped.
 - A page may read a state that existed only between two checks. Then the next check sends "changed", too.
-- Changes by time alone are sent, too: an order becomes overdue.
+- Changes by time alone are sent, too: an order becomes overdue. Two pages may have read states before and after such a
+  moment, so a moment is expected from the first state that has it until a check after it, whatever is read meanwhile.
 - A revoked device gets no more events.
 - A database that does not answer is treated as failed. The query is not repeated: its answer is awaited, however late.
 """
@@ -57,7 +58,7 @@ class Changes:
         self._listeners: list[Listener] = []
         self._seen: tuple[Any, Any] | None = None  # what is known, and the tables' version, at the last check
         self._is_passing = False  # a page got a version that no check has found
-        self._late: list[str] = []  # times from the last state at which something becomes overdue
+        self._expected: set[str] = set()  # times at which a state that a page has got changes
         self._watching: asyncio.Task[None] | None = None
         self._asking: tuple[Database, asyncio.Task[Any]] | None = None
         self._soon = asyncio.Event()
@@ -85,9 +86,9 @@ class Changes:
         listener.news.set()
         self.leave(listener)
 
-    def expect(self, moments: Iterable[str | None]) -> None:
-        """At these times the state changes, although no row is written."""
-        self._late = sorted(one for one in moments if one is not None)
+    def expect(self, moments: Iterable[str | None], now: str) -> None:
+        """At these times the state that was read at `now` changes, although no row is written."""
+        self._expected |= {one for one in moments if one is not None and one >= now}
 
     def shown(self, version: Any) -> None:
         """A page got a state of this version."""
@@ -134,8 +135,10 @@ class Changes:
             web.board,
             web.customers_unencrypted,
             [(one.code, one.subject, one.level, one.count) for one in at_work.problems()],
-            sum(one < now for one in self._late),
         )
+        passed = {one for one in self._expected if one < now}
+        self._expected -= passed
+        self._is_passing |= bool(passed)
         try:
             version, revoked = await self._asked(at_work.database)
         except (DBAPIError, OrderbridgeError, TimeoutError):

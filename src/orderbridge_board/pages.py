@@ -83,7 +83,8 @@ class BoardPages:
             return JSONResponse({"error": "no_database", "text": text, "problems": listed}, 503)
         self._known.add(cookie)
         self.changes.shown(version)
-        self.changes.expect(card[moment] for card in found["orders"] for moment in ("due", "start", "away"))
+        moments = (card[moment] for card in found["orders"] for moment in ("due", "start", "away"))
+        self.changes.expect(moments, found["now"])
         found["n"], found["page"] = number, self._page
         return await asyncio.to_thread(JSONResponse, found)
 

@@ -16,7 +16,7 @@ from orderbridge.clock import SystemClock
 from orderbridge.rules.problems import Code, Problem, Severity
 from orderbridge.web import server
 from orderbridge.web.listening import Listening
-from orderbridge_board import changes
+from orderbridge_board import cards, changes
 
 
 @pytest.fixture(autouse=True)
@@ -131,6 +131,27 @@ async def test_the_time_to_begin_is_told_and_sounds_until_it_was_seen_whichever_
     await tablet.post("seen", {"subjects": [f"start:{order['key']}"]})
     (order,) = (await tablet.get("/board/state")).data["orders"]
     assert order["sounds"] == []
+
+
+async def test_a_moment_that_one_page_has_read_before_and_another_after_is_told(
+    shop: Shop, tablet: Tablet, monkeypatch: pytest.MonkeyPatch
+):
+    """Else the first shows for good a card that was put away."""
+    monkeypatch.setattr(cards, "HOLD", timedelta(minutes=20))
+    with file_opened(Path(shop.database.engine.url.database)) as pos:
+        key = put_order(pos, status_id=2, status="CONFIRMED")
+    other = Tablet(tablet.address, shop.pair(name="Mutfak"))
+    async with tablet.stream() as ear:
+        assert [await ear.news(), await ear.news()] == ["changed"] * 2
+        assert (await tablet.post("seen", {"subjects": [cards.silence_of("handed", key)]})).status == 200
+        assert await ear.news() == "changed"
+        monkeypatch.setattr(changes, "POLL_S", 60)
+        await tablet.post("seen", {"subjects": []})  # the last look for now
+        assert len((await tablet.get("/board/state")).data["orders"]) == 1
+        shop.clock = Later()
+        assert (await other.get("/board/state")).data["orders"] == []
+        await other.post("seen", {"subjects": []})  # it looks again
+        assert await ear.news() == "changed"
 
 
 class Later(SystemClock):

@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 from tests import databases
 from tests.board.browser.counter import ALERTS, Browser, Counter, NotInTime, Tablet, opened, till_on
-from tests.test_daemon import UNTIL_CLEARED_S, Till, certificates, sandbox, until, world
+from tests.test_daemon import UNTIL_CLEARED_S, WITHIN_S, Till, certificates, sandbox, until, world
 
 from orderbridge_board import cards
 from orderbridge_sandbox import Fault, Sandbox, World
@@ -230,10 +230,11 @@ async def test_what_others_carry_is_put_away_on_every_tablet_asks_nobody_and_com
     await tablet.accept(order)
     await tablet.shows(order, "Kabul (25 dk): tamam")
     card, of_other = (one.page.locator(one.card(order)) for one in (tablet, other))
-    while await card.count() or await of_other.count():  # a touch while the card has just changed is not taken
-        with contextlib.suppress(NotInTime):
-            await card.locator("[data-do=handed]").click(timeout=5000)
-            await of_other.wait_for(state="detached", timeout=5000)
+    async with asyncio.timeout(WITHIN_S):
+        while await card.count() or await of_other.count():  # a touch while the card has just changed is not taken
+            with contextlib.suppress(NotInTime):
+                await card.locator("[data-do=handed]").click(timeout=5000)
+                await of_other.wait_for(state="detached", timeout=5000)
     assert not world.calls("complete")
     await other.page.click("#recall")
     await other.page.click("[data-do=bring_back]")
