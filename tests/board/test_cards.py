@@ -127,6 +127,7 @@ def test_while_something_is_asked_only_a_cancel_may_overtake_it(row, wanted):
 # What breaks no link of the chain, and why nothing sounds for it.
 UNBROKEN = {
     Code.UNANSWERED: "the card rings",
+    Code.AUTO_ACCEPT_PAUSED: "the cards ring, and hands accept",
     Code.ACCEPT_FAILED: "the card rings again",
     Code.OUTCOME_UNKNOWN: "the card says how the action ended",
     Code.UNDECIDED: "the cards say that the actions are in doubt",
@@ -142,8 +143,6 @@ UNBROKEN = {
     Code.NO_RESTAURANT: "no order was ever to come",
     Code.DATABASE_SLOW: "orders still come in, a little later",
     Code.JOURNAL_NOT_WRITTEN: "orders still come in",
-    Code.LAST_WORD_NOT_WRITTEN: "orders still come in",
-    Code.WAL_LARGE: "orders still come in",
     Code.ALARM_FAILING: "orders still come in",
     Code.WRITES_FENCED: "orders still come in, elsewhere",
     Code.LOG_NOT_READ: "orders still come in",
