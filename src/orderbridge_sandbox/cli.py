@@ -61,6 +61,15 @@ def demo(order_count: int, database: Path) -> None:
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="Play the output of `orderbridge learned --json`.",
 )
+@click.option(
+    "--play",
+    "journal",
+    type=click.Path(exists=True, path_type=Path),
+    help="Play a journal's orders, without customers' data.",
+)
+@click.option(
+    "--faster", type=click.FloatRange(min=0, min_open=True), default=1, show_default=True, help="How many times faster."
+)
 @click.option("--preset", "presets", multiple=True, help="A set of switches, by name; may be repeated.")
 @click.option("--set", "settings", multiple=True, help="A switch, NAME=VALUE (docs/sandbox.md).")
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing of what happens.")
@@ -70,6 +79,8 @@ def sandbox(
     directory: Path,
     seed: int | None,
     learned: Path | None,
+    journal: Path | None,
+    faster: float,
     presets: tuple[str, ...],
     settings: tuple[str, ...],
     quiet: bool,
@@ -80,6 +91,7 @@ def sandbox(
     from orderbridge_sandbox import Options, World
     from orderbridge_sandbox.learned import settings_learned
     from orderbridge_sandbox.options import settings_from, settings_of
+    from orderbridge_sandbox.play import Play, read
     from orderbridge_sandbox.server import CannotListen, serve
     from orderbridge_sandbox.switches import BadOption
 
@@ -87,7 +99,7 @@ def sandbox(
     if not host or not port.isdigit():
         raise click.UsageError(say("sandbox.listen"))
     # A later source overrides an earlier one.
-    begin = {"orders_per_minute": 2.0, "orders_where": "logged_in", "language": spoken()}
+    begin = {"orders_per_minute": 2.0 if journal is None else 0.0, "orders_where": "logged_in", "language": spoken()}
     named = {SHORT.get(name, name): value for name, value in given.items() if value is not None}
     try:
         seen = {} if learned is None else settings_learned(learned)
@@ -97,6 +109,10 @@ def sandbox(
     if seed is None:  # otherwise an existing database would get the same orders again
         seed = int(SystemClock().now().timestamp())
     world, host = World.default(seed=seed, options=options), host.strip("[]")
+    if journal is not None:
+        world.play = Play(read(journal), faster)
+        if not world.play:
+            raise click.UsageError(say("sandbox.nothing_to_play", journal=journal))
     try:
         serve(world, directory=directory, host=host, port=int(port), names=names, quiet=quiet, over=say("sandbox.over"))
     except CannotListen as error:

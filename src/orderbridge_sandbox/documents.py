@@ -24,7 +24,7 @@ _LAST_NAMES: Final = ("Örnek", "Deneme", "Numune", "Sınar", "Taslak")
 _STREETS: Final = ("Çınar Sokak", "Ihlamur Caddesi", "Lale Sokak", "Şehit Öğretmen Caddesi", "Gül Çıkmazı")
 _NEIGHBORHOODS: Final = ("Örnek Mahallesi", "Yeşilyurt Mahallesi", "Çiçekli Mahallesi", "Güneşli Mahallesi")
 _DIRECTIONS: Final = ("", "", "Zil bozuk, lütfen arayın", "Yeşil kapı", "Marketin üstü", "Güvenliğe bırakın")
-_ORDER_NOTES: Final = (
+ORDER_NOTES: Final = (
     "",
     "",
     "",
@@ -33,7 +33,7 @@ _ORDER_NOTES: Final = (
     "Sıcak gelsin 🔥🌶️",
     "Acele",
 )
-_ITEM_NOTES: Final = ("", "", "", "Acısız", "Soğansız lütfen", "Az pişmiş", "Buzsuz 🧊")
+ITEM_NOTES: Final = ("", "", "", "Acısız", "Soğansız lütfen", "Az pişmiş", "Buzsuz 🧊")
 _COURIERS: Final = ("restaurant", "restaurant", "restaurant", "platform_courier", "come_get")
 _COURIER_FEES: Final = (NOTHING, Decimal("19.90"), Decimal("29.90"))
 _TIPS: Final = (NOTHING, NOTHING, NOTHING, Decimal("10.00"), Decimal("25.00"))
@@ -68,7 +68,7 @@ def draft_order(random: Random, occasion: Occasion, wanted: Courier = Courier.AN
         "status_text": rules.STATUS_TEXTS[rules.RECEIVED],
         "shipping_method": "pickup" if pickup else "delivery",
         "payment_method": random.choice(occasion.payment_names),
-        "note": random.choice(_ORDER_NOTES),
+        "note": random.choice(ORDER_NOTES),
         "total": goods + fee + tip - discount,
         "discount": str(discount),
         "date": occasion.at.strftime(rules.TIME_FORMAT),
@@ -115,7 +115,7 @@ def _basket(random: Random, foods: Sequence[Food]) -> list[Food]:
 def _item(random: Random, food: Food) -> dict[str, Any]:
     quantity = random.choice((1, 1, 1, 2, 3))
     choices = [choice for choice in food.choices if random.random() < 0.4]  # noqa: PLR2004 - chosen freely
-    return item_of(random_uuid(random), food, quantity, random.choice(_ITEM_NOTES), choices)
+    return item_of(random_uuid(random), food, quantity, random.choice(ITEM_NOTES), choices)
 
 
 def item_of(key: str, food: Food, quantity: int = 1, note: str = "", choices: Sequence[Choice] = ()) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from random import Random
 from threading import Condition
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from zoneinfo import ZoneInfo
 
 from . import pace, rules
@@ -33,6 +33,9 @@ from .state import (
     Token,
     system_clock,
 )
+
+if TYPE_CHECKING:
+    from .play import Play
 
 LEDGER_SIZE: Final = 100_000  # calls that the ledger keeps; older ones are removed
 
@@ -71,6 +74,7 @@ class World:
         self.faults = FaultScript(self.now)
         self._first_seed = seed
         self._first_options = options or Options()
+        self.play: Play | None = None  # of a journal
         self.reset()
 
     @classmethod
@@ -103,6 +107,8 @@ class World:
             self._calls = 0
             self.ticked_orders = 0
             self.began = self.ticked_at = self.now()
+            if self.play is not None:
+                self.play.reset()
             self.lock.notify_all()
 
     def _random(self, name: str) -> Random:
@@ -215,6 +221,8 @@ class World:
         """Do what has become due since the last tick. Return the orders that were placed."""
         with self.lock:
             pace.move_on(self)
+            if self.play is not None:
+                self.play.go_on(self)
             due, where = pace.due_orders(self)
             placed: list[Order] = []
             with suppress(CannotOrder):  # no open restaurant has an active food
