@@ -295,7 +295,7 @@ class Daemon:
             restaurants_known=True,
             client=SimpleNamespace(acknowledge=self._acknowledge),
             settings=SimpleNamespace(
-                auto_accept_scheduled=False, auto_accept=lambda _: 25 if scene.auto_accept else None
+                auto_accept_scheduled=False, auto_accept=lambda *_: 25 if scene.auto_accept else None
             ),
         )
         clock: Any = SimpleNamespace(now=lambda: NOW, monotonic=lambda: 0.0)

@@ -194,7 +194,7 @@ class Intake:
             for facts in (order.facts for order in fresh)
         ]
         orders.insert_new(connection, self._account.name, arrivals, now, starts)
-        received = cache(partial(orders.received_lately, connection, self._account.name, now))
+        received = cache(lambda key: orders.received_lately(connection, self._account.name, now, key))
         for order in fresh if accepting else ():
             minutes = self._accept_in(order, received)
             if minutes is not None:
