@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.jobs.shop import settings_for
-from tests.store.samples import KEY, NOW, RESTAURANT, Pos, key, put, put_action, put_order
+from tests.store.samples import KEY, NOW, RESTAURANT, Pos, key, put, put_action, put_document, put_order
 
 from orderbridge.jobs.audit import Audit, audit
 from orderbridge.store.database import Database
@@ -49,6 +49,10 @@ def sound(pos: Pos) -> None:
     event(pos, 0, "received", 1)
     event(pos, 1, "acknowledged", 1)
     event(pos, 1, "acknowledged", 1, payment_key=key(7))  # of a document in quarantine
+    put_document(pos, payment_key=key(8), first_seen_utc=at(1), last_seen_utc=at(1), resolved_utc=at(3))
+    event(pos, 2, "acknowledged", 1, key(8))  # kept in quarantine, and taken in from there
+    put_order(pos, key(8), received_utc=at(3))
+    event(pos, 3, "received", 1, key(8))
     action(pos, (3, 4, "unauthorized"), (4, 5, "rate_limited"), (35, 36, "unknown"), (70, 71, OK))
     action(pos, (5, 6, OK), name="open_restaurant", created_utc=at(5))
     action(pos, (5, 6, OK), name="deactivate_food", account="kadikoy", created_utc=at(5))
@@ -124,7 +128,7 @@ def checked(database: Database, since: datetime = BEGIN) -> Audit:
 def test_a_sound_history_has_no_finding(database: Database, pos: Pos) -> None:
     sound(pos)
     found = checked(database)
-    assert (found.orders, found.findings) == (1, [])
+    assert (found.orders, found.findings) == (2, [])
     assert found.actions == 12
 
 

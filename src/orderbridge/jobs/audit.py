@@ -30,7 +30,7 @@ from orderbridge.model import ActionState, KnownBy, LastChange, Outcome
 from orderbridge.rules.outbox_rows import expiry
 from orderbridge.rules.retry import LOOK_WITHIN, MAX_RESENDS, NO_ATTEMPTS, UNCERTAIN
 from orderbridge.store.own_tables import daemon
-from orderbridge.store.tables import actions, attempts, events, orders, unfinished
+from orderbridge.store.tables import actions, attempts, events, orders, quarantine, unfinished
 
 MAX_SHOWN = 100  # findings of one kind
 LONG_TRANSACTION = timedelta(minutes=1)  # an uncommitted row has no place in its lane yet
@@ -109,8 +109,11 @@ def _of_orders(since: datetime) -> Iterator[Check]:
     first = events.alias()
     has_begun = exists().where(first.c.payment_key == events.c.payment_key, first.c.id < events.c.id)
     is_stored = exists().where(orders.c.payment_key == events.c.payment_key)
+    is_kept = exists().where(
+        quarantine.c.payment_key == events.c.payment_key, quarantine.c.first_seen_utc <= events.c.at_utc
+    )
     event = select(events.c.payment_key, no_action, events.c.at_utc)
-    yield 1, "acknowledged_before_stored", event.where(*acknowledged, ~has_begun, is_stored)
+    yield 1, "acknowledged_before_stored", event.where(*acknowledged, ~has_begun, is_stored, ~is_kept)
     order = select(orders.c.payment_key, no_action, orders.c.acknowledged_utc.label("at_utc"))
     yield (
         1,
