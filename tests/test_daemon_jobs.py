@@ -17,6 +17,8 @@ from tests.test_daemon import certificates, configuration, hold_up, sandbox, til
 from orderbridge import config
 from orderbridge.daemon import Daemon
 from orderbridge.errors import FileLost
+from orderbridge.jobs import accounts_at_work
+from orderbridge.jobs.account import Account
 from orderbridge.jobs.open_problems import open_problems
 from orderbridge.marketplace import client
 from orderbridge.marketplace.menu import read_menu
@@ -76,6 +78,30 @@ async def test_a_large_menu_delays_neither_a_poll_nor_a_large_list(settings, wor
         placed = [world.place_order(restaurant_id=KADIKOY, document={"note": "x" * client.SMALL_BODY}) for _ in "12"]
         there = lambda: all(order.acknowledged for order in placed)  # noqa: E731
         assert await asyncio.to_thread(world.wait_for, there, timeout=WITHIN_S)
+        goes_on.set()
+
+
+async def test_of_many_menus_a_few_are_read_at_once(settings, world: World, monkeypatch):
+    file = settings.source.file
+    branch = '[[accounts]]\nname = "besiktas"\napp_secret_key = "sandbox-app-secret"\n'
+    file.write_text(f'{file.read_text()}{branch}rest_secret_key = "sandbox-besiktas-secret"\n')
+    begun: list[str] = []
+    goes_on = asyncio.Event()
+
+    async def read(account: Account, *_: object) -> float:
+        begun.append(account.name)
+        await goes_on.wait()
+        return 60.0
+
+    monkeypatch.setattr(accounts_at_work, "MENUS_AT_ONCE", 1)
+    monkeypatch.setattr(accounts_at_work, "read_menu", read)
+    daemon = Daemon(config.load(file, environ={}))
+    async with at_work(daemon, world):
+        async with asyncio.timeout(WITHIN_S):
+            while len(daemon.timetable.runs_of({"menu kadikoy", "menu besiktas"})) < 2:  # noqa: ASYNC110 - has no event
+                await asyncio.sleep(0.01)
+        await asyncio.sleep(0)  # both jobs have run as far as they can
+        assert len(begun) == 1
         goes_on.set()
 
 

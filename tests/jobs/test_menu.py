@@ -2,15 +2,20 @@
 
 import asyncio
 from dataclasses import replace
+from typing import Any
 
 import pytest
+from sqlalchemy.exc import IntegrityError
 from structlog.testing import capture_logs
 from tests.jobs.conftest import OpenShop
 from tests.jobs.shop import Shop, text_of
+from tests.jobs.test_reference import lists
 
 from orderbridge.jobs.menu import AGAIN_S, EVERY, LONGEST, read_menu
+from orderbridge.store import foods
 from orderbridge_sandbox import Fault, When
 from orderbridge_sandbox.options import MenuShape
+from orderbridge_sandbox.scenery import KADIKOY
 
 EVERY_S, LONGEST_S = EVERY.total_seconds(), LONGEST.total_seconds()
 
@@ -19,7 +24,7 @@ async def read(shop: Shop, name: str = "") -> float:
     return await read_menu(shop.accounts[name or shop.names[0]], shop.database, shop.clock)
 
 
-def foods(shop: Shop) -> list[tuple[object, ...]]:
+def shown(shop: Shop) -> list[tuple[object, ...]]:
     return [tuple(row.values()) for row in shop.rows("SELECT food_id, name, category, status FROM delivery_foods")]
 
 
@@ -36,8 +41,8 @@ async def test_the_menu_is_stored_whatever_its_shape(open_shop: OpenShop, shape:
     shop.world.inactive_foods = frozenset({("chain", 3002)})
     began = shop.clock.now()
     assert await read(shop) == EVERY_S
-    assert len(foods(shop)) == 12
-    assert foods(shop)[:2] == [
+    assert len(shown(shop)) == 12
+    assert shown(shop)[:2] == [
         (3001, "Mercimek Çorbası", "Çorbalar", "active"),
         (3002, "Ezogelin Çorbası", "Çorbalar", "inactive"),
     ]
@@ -101,11 +106,11 @@ async def test_a_request_that_never_left_costs_nothing_of_the_limit(shop: Shop):
 
 async def test_an_answer_without_a_food_changes_nothing(shop: Shop):
     await read(shop)
-    before = foods(shop)
+    before = shown(shop)
     shop.world.foods = {}
     await asyncio.sleep(EVERY_S)
     await read(shop)
-    assert (foods(shop), noted(shop)[2]) == (before, "malformed_data")
+    assert (shown(shop), noted(shop)[2]) == (before, "malformed_data")
     assert shop.rows("SELECT 1 FROM delivery_foods WHERE gone_utc IS NOT NULL") == []
 
 
@@ -131,6 +136,50 @@ async def test_a_list_at_a_usual_page_size_shows_no_food_as_gone(shop: Shop):
     await read(shop)
     assert shop.rows("SELECT 1 FROM delivery_foods WHERE gone_utc IS NOT NULL") == []
     assert shop.count("delivery_foods") == 51
+
+
+async def test_a_menu_with_a_food_that_cannot_be_identified_shows_no_food_as_gone(shop: Shop):
+    await read(shop)
+    body = b'{"status": true, "data": [{"food_id": 1001, "name": "Tarhana"}, {"food_id": null, "name": "Ayran"}]}'
+    shop.world.faults.add(Fault(operation="get_foods", status=200, body=body))
+    await asyncio.sleep(EVERY_S)
+    await read(shop)
+    assert shop.one("SELECT name, old_name FROM delivery_foods WHERE last_change = 'renamed'") == {
+        "name": "Tarhana",
+        "old_name": "Mercimek Çorbası",
+    }
+    assert shop.rows("SELECT 1 FROM delivery_foods WHERE gone_utc IS NOT NULL") == []
+
+
+async def test_an_account_that_waits_for_its_login_reserves_nothing(shop: Shop):
+    shop.world.faults.add(Fault(operation="login", status=401, times=None))
+    await shop.poll()
+    assert await read(shop) == AGAIN_S
+    assert noted(shop) == (None, None, None)
+
+
+async def test_a_food_that_an_order_brings_at_the_same_moment_costs_no_menu(shop: Shop, monkeypatch):
+    take_in, failed = foods.take_in, []
+
+    def collides(*args: Any, **named: Any) -> list[tuple[str, int]]:
+        if not failed:
+            failed.append(IntegrityError("INSERT", None, Exception("UNIQUE")))
+            raise failed[0]
+        return take_in(*args, **named)
+
+    monkeypatch.setattr(foods, "take_in", collides)
+    await read(shop)
+    assert len(shown(shop)) == 12
+
+
+async def test_the_row_of_a_food_asks_for_no_restaurants_status(shop: Shop):
+    asked: list[tuple[str, str]] = []
+    shop.outbox.executor.on_restaurant = lambda *who: asked.append(who)
+    await lists(shop)
+    rows = [shop.act("deactivate_food", food_id=1001, restaurant_id=KADIKOY)]
+    rows.append(shop.act("close_restaurant", restaurant_id=KADIKOY))
+    assert [(await shop.verdict(row_id))["state"] for row_id in rows] == ["done", "done"]
+    assert asked == [("kadikoy", KADIKOY)]
 
 
 # ---- a row in doubt --------------------------------------------------------------------------------------------------
