@@ -39,17 +39,7 @@ async def due(shop: Shop, action: Action) -> str:
     return (await shop.taken_in(status_id=min(undone) if undone else 1)).key
 
 
-@every_action
-async def test_the_service_takes_its_call(shop: Shop, action: Action):
-    row = shop.act(action, **columns_of(ACTIONS[action], await due(shop, action)))
-    await shop.drain()
-    assert shop.row(row)["http_status"] == 200, "and no 404 for a path that is none"
-    assert shop.end(row) == ("done", None, "answer")
-    assert len(shop.calls(action)) == 1
-    if (target := ACTIONS[action].target) is not None:
-        assert shop.one("SELECT status_id FROM delivery_orders")["status_id"] == target
-
-
+@pytest.mark.interface("Cancel reason", "Endpoints 11")
 @with_argument
 async def test_its_argument_is_in_the_body_of_its_call(shop: Shop, action: Action):
     argument = ACTIONS[action].argument

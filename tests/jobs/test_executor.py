@@ -40,21 +40,6 @@ async def test_nothing_is_claimed_ahead_for_a_service_that_answers_slowly():
     assert places.room(0) == 4
 
 
-async def test_no_more_requests_are_on_the_wire_than_there_are_places():
-    places, now, most = Slots(3, FakeClock()), 0, 0
-
-    async def request() -> None:
-        nonlocal now, most
-        async with places.one():
-            now += 1
-            most = max(most, now)
-            await asyncio.sleep(0.1)
-            now -= 1
-
-    await asyncio.gather(*(request() for _ in range(12)))
-    assert (now, most) == (0, 3)
-
-
 async def test_who_gets_no_place_in_time_is_told_and_a_place_is_not_lost_by_it():
     places = Slots(1, FakeClock())
     hanging = asyncio.create_task(_request(places, WAIT_S * 3))

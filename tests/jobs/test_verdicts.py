@@ -86,26 +86,7 @@ async def test_each_action_is_carried_out_and_an_order_gets_its_status_with_the_
         assert shop.story(order) == ["received", "acknowledged", f"{action}.done"]
 
 
-@pytest.mark.interface("Cancel reason", "Endpoints 11")
-async def test_the_arguments_are_the_ones_of_the_row(shop: Shop):
-    order, others = await shop.taken_in(), [await shop.taken_in() for _ in range(1, 9)]
-    shop.act("accept", order, preparing_time=37)
-    for reason_id, other in enumerate(others, 1):
-        shop.act("cancel", other, reason_id=reason_id)
-    await shop.drain()
-    assert (order.preparing_time, [other.reason_id for other in others]) == (37, [1, 2, 3, 4, 5, 6, 7, 8])
-
-
 # ---- the order of things ---------------------------------------------------------------------------------------------
-
-
-async def test_the_actions_of_one_order_go_by_their_ids(shop: Shop):
-    order = await shop.taken_in()
-    rows = [shop.act(action, order) for action in ("accept", "on_the_way", "complete")]
-    await shop.drain()
-    assert shop.told("accept", "on_the_way", "complete") == ["accept", "on_the_way", "complete"]
-    assert [shop.row(row)["state"] for row in rows] == ["done"] * 3
-    assert order.status_id == 5
 
 
 async def test_a_row_that_waits_for_a_retry_holds_its_lane_and_no_other(shop: Shop):
@@ -269,14 +250,6 @@ async def test_a_restaurant_is_asked_for_its_status_at_once(shop: Shop, when: Wh
     assert shop.calls(ask)[0].at - shop.calls(action)[0].at <= timedelta(seconds=0.1)
 
 
-async def test_a_cancel_that_no_list_shows_is_proved_by_its_refusal(shop: Shop):
-    shop.world.set_options(cancelled_are_delivered=False)
-    row = await asked(shop, "cancel")
-    shop.world.faults.add(Fault.drop("cancel", when=When.AFTER))
-    await shop.verdict(row)
-    assert shop.end(row) == ("done", None, "refusal")
-
-
 async def test_the_status_that_the_look_showed_is_written(shop: Shop):
     row = await asked(shop, "accept")
     (order,) = shop.world.orders.values()
@@ -356,35 +329,6 @@ async def test_a_cancel_waits_for_an_accept_that_is_on_the_wire(shop: Shop):
     await shop.drain()
     assert (shop.row(accept)["state"], shop.row(cancel)["state"]) == ("done", "done")
     assert shop.told("accept", "cancel") == ["accept", "cancel"]
-
-
-@pytest.mark.parametrize(
-    "first, second, about",
-    [
-        pytest.param("deactivate_food", "activate_food", {"food_id": FOOD}, id="food"),
-        pytest.param("close_restaurant", "open_restaurant", {"restaurant_id": KADIKOY}, id="restaurant"),
-    ],
-)
-async def test_of_several_toggles_only_the_newest_is_sent(
-    shop: Shop, first: str, second: str, about: dict[str, object]
-):
-    rows = [shop.act(action, **about) for action in (first, second, first)]
-    await shop.drain()
-    assert [shop.row(row)["state"] for row in rows] == ["superseded", "superseded", "done"]
-    assert shop.told(first, second) == [first]
-
-
-async def test_a_waiting_row_is_given_back_when_the_till_asks(shop: Shop):
-    row = await asked(shop, "accept")
-    shop.world.faults.add(Fault.too_many("accept"))
-    await shop.drain()
-    assert shop.end(row) == ("pending", "rate_limited", None)
-    shop.till.execute("UPDATE delivery_actions SET withdraw = 1")
-    await shop.drain()
-    assert shop.end(row) == ("withdrawn", "withdrawn", None)
-    await asyncio.sleep(60)
-    await shop.drain()
-    assert len(shop.calls("accept")) == 1
 
 
 async def test_a_row_that_is_taken_back_while_it_is_being_claimed_is_not_sent(
