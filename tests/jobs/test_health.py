@@ -44,16 +44,6 @@ def take_over(shop: Shop) -> None:
     shop.till.execute("UPDATE delivery_orders SET pos_revision = revision")
 
 
-async def test_an_account_that_polls_has_no_problem_and_one_that_stops_has_after_ninety_seconds(shop: Shop):
-    assert open_codes(shop) == [("not_polling", "kadikoy")]
-    await shop.poll()
-    assert open_codes(shop) == []
-    await asyncio.sleep(89)
-    assert open_codes(shop) == []
-    await asyncio.sleep(2)
-    assert open_codes(shop) == [("not_polling", "kadikoy")]
-
-
 async def test_a_clock_that_is_set_while_a_look_reads_is_no_alarm(shop: Shop, monkeypatch: pytest.MonkeyPatch):
     checkup = shop.checkup()
     checkup.be_unsure()
@@ -143,20 +133,6 @@ async def test_an_order_that_nobody_takes_over_or_answers(shop: Shop):
     assert open_codes(shop) == [("unanswered", order.key)]
     shop.act("accept", order)
     await shop.drain()
-    assert open_codes(shop) == []
-
-
-async def test_an_accept_that_expired_is_a_problem_until_somebody_answers(shop: Shop):
-    order = await shop.taken_in()
-    take_over(shop)
-    shop.line.cut.add("accept")
-    row = shop.act("accept", order, valid_minutes=1)
-    assert (await shop.verdict(row))["state"] == "expired"
-    shop.line.cut.clear()
-    await shop.poll()
-    assert open_codes(shop) == [("accept_failed", order.key)]
-    shop.world.change_status(order.key, 2)  # in the service's panel
-    await shop.poll()
     assert open_codes(shop) == []
 
 
