@@ -28,10 +28,6 @@ TAPS = """(what) => {
     document.querySelector(`.card button[data-do=${what}]`)?.click();
   }
 }"""
-# The same without a page that holds back: what any two tablets can send.
-SENDS = """(values) => Promise.all(Array.from({ length: 10 }, () => fetch("/board/act", {
-  method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(values),
-}).then((answer) => answer.status)))"""
 FREE_AGAIN = """() => [...document.querySelectorAll(".row")].some((row) =>
   row.querySelector(".verdict").textContent.includes("Gönderilemedi") && !row.querySelector("button").disabled)"""
 ENABLED = ".card [data-do={}]:enabled:not([aria-disabled])"
@@ -100,26 +96,16 @@ async def test_twenty_taps_on_two_tablets_are_one_row_and_show_the_verdict_when_
     for tablet in tablets:
         await tablet.arm()
     order = await counter.order()
-    for tablet in tablets:
-        await tablet.page.wait_for_selector(tablet.card(order))
-    world.faults.add(Fault.delay("accept", UNTIL_CLEARED_S))
-    accept = {"action": "accept", "payment_key": order.key, "preparing_time": 25, "revision": 1, "tries": 0}
-    answers = await asyncio.gather(*(tablet.page.evaluate(SENDS, accept) for tablet in tablets))
-    assert {status for found in answers for status in found} == {200}
-    await until(lambda: world.calls("accept"))
-    for tablet in tablets:
-        await tablet.shows(order, "Gönderiliyor: Kabul (25 dk)")
-        assert "tamam" not in (await tablet.page.locator(tablet.card(order)).text_content() or "")
-    world.faults.clear()
-    for tablet in tablets:
-        await tablet.shows(order, "Kabul (25 dk): tamam")
-        await tablet.page.wait_for_selector(ENABLED.format("on_the_way"))
-    world.faults.add(Fault.delay("on_the_way", UNTIL_CLEARED_S))
-    await asyncio.gather(*(tablet.page.evaluate(TAPS, "on_the_way") for tablet in tablets))
-    for tablet in tablets:
-        await tablet.shows(order, "Gönderiliyor: Yola çıktı")
-        assert await tablet.page.locator("[data-do=on_the_way]:not([disabled])").count() == 0
-    world.faults.clear()
+    for what, words in (("accept", "Kabul (25 dk)"), ("on_the_way", "Yola çıktı")):
+        for tablet in tablets:
+            await tablet.page.wait_for_selector(ENABLED.format(what))
+        world.faults.add(Fault.delay(what, UNTIL_CLEARED_S))
+        await asyncio.gather(*(tablet.page.evaluate(TAPS, what) for tablet in tablets))
+        for tablet in tablets:
+            await tablet.shows(order, f"Gönderiliyor: {words}")
+            assert f"{words}: tamam" not in (await tablet.page.locator(tablet.card(order)).text_content() or "")
+            assert await tablet.page.locator(f"[data-do={what}]:not([disabled])").count() == 0
+        world.faults.clear()
     for tablet in tablets:
         await tablet.page.wait_for_selector(ENABLED.format("complete"))
     rows = await asyncio.to_thread(till.rows, ROWS)
