@@ -433,7 +433,7 @@ async def sending_an_accept_crashes(true: Any, self: Client, action: Action, *re
     await true(self, action, *rest)
 
 
-@bug("7", unfinished.newest, 1033)
+@bug("7", unfinished.newest, 1004)
 def a_bad_row_stops_the_outbox(true: Any, *of: Any) -> Any:
     found = true(*of)
     assert not found.unreadable
@@ -504,7 +504,7 @@ bugs(
         lambda true, name, codes: true(name and name.split("(")[0], codes),
         1018,
     ),
-    a_doubt_never_goes=(lifecycle.without_doubt, lambda _, problem: problem),
+    a_doubt_never_goes=(lifecycle.without_doubt, lambda _, problem: problem, 1006),
     silence_ends_nothing=(order_times.silent, always([]), SHOWN_AGAIN),
     an_ok_is_not_noted=(orders.mark_acknowledged, nothing, SHOWN_AGAIN),
     a_list_shows_an_order_twice_and_the_last_one_counts=(
