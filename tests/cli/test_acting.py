@@ -8,7 +8,10 @@ import pytest
 from tests.cli.shell import account, document
 from tests.store.samples import KEY, NOW_TEXT, OTHER, RESTAURANT, Row, action_row, put, put_action, put_order, rows
 
-ARGUMENTS = ("payment_key", "restaurant_id", "food_id", "account", "preparing_time", "reason_id")
+ARGUMENTS = (
+    *("payment_key", "restaurant_id", "food_id", "account"),
+    *("preparing_time", "reason_id", "valid_until_minutes"),
+)
 ROWS: list[tuple[tuple[object, ...], Row]] = [
     (("accept", KEY, "--minutes", 25), {"action": "accept", "payment_key": KEY, "preparing_time": 25}),
     (("on-the-way", KEY), {"action": "on_the_way", "payment_key": KEY}),
@@ -16,6 +19,11 @@ ROWS: list[tuple[tuple[object, ...], Row]] = [
     (("cancel", KEY, "--reason", 3), {"action": "cancel", "payment_key": KEY, "reason_id": 3}),
     (("restaurant", "open", RESTAURANT), {"action": "open_restaurant", "restaurant_id": RESTAURANT}),
     (("restaurant", "close", RESTAURANT), {"action": "close_restaurant", "restaurant_id": RESTAURANT}),
+    (
+        ("restaurant", "close", RESTAURANT, "--for", 30),
+        {"action": "close_restaurant", "restaurant_id": RESTAURANT, "valid_until_minutes": 30},
+    ),
+    (("food", "off", 55, "--for", 10080), {"action": "deactivate_food", "food_id": 55, "valid_until_minutes": 10080}),
     (("food", "on", 55), {"action": "activate_food", "food_id": 55}),
     (("food", "off", 55, "--account", "kadikoy"), {"action": "deactivate_food", "food_id": 55, "account": "kadikoy"}),
 ]
@@ -59,7 +67,9 @@ def test_take_notes_the_revision_that_was_read_and_never_anothers(columns, words
 # ---- writing ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("arguments, expected", ROWS, ids=[" ".join(map(str, words[:2])) for words, _ in ROWS])
+@pytest.mark.parametrize(
+    "arguments, expected", ROWS, ids=[" ".join(map(str, (*words[:2], *words[3:4]))) for words, _ in ROWS]
+)
 @pytest.mark.parametrize("capitals", [False, True], ids=["", "in capitals"])
 def test_a_command_writes_its_row(arguments, expected, capitals, run, pos):
     keys = {KEY: KEY.upper(), RESTAURANT: RESTAURANT.upper()} if capitals else {}
@@ -82,6 +92,8 @@ WRONG = [
     (("complete", "100234"), 1, "No order has the number, payment_key or reference"),
     (("complete", KEY[:-1]), 1, "No order has the number, payment_key or reference"),
     (("accept", "", "--minutes", "5"), 1, "No order has the number, payment_key or reference"),
+    (("restaurant", "open", RESTAURANT, "--for", "30"), 2, "valid_until_minutes"),
+    (("food", "off", "55", "--for", "0"), 2, "--for"),
     (("restaurant", "open", "Kadıköy"), 2, "an order's key as `orderbridge orders` shows it"),
     (("order", "\udcff"), 2, "write it as UTF-8"),
     *((("complete", KEY, "--wait", "--timeout", seconds), 2, "") for seconds in ("nan", "inf", "-5", "86401")),

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 from tests.jobs.conftest import OpenShop, Restore
-from tests.jobs.shop import Shop, roster_of, text_of
+from tests.jobs.shop import START, Shop, roster_of, text_of
 
+from orderbridge.jobs.audit import audit
 from orderbridge.jobs.closures import Closures
 from orderbridge.jobs.context import Context
 from orderbridge.jobs.restore_check import RestoreCheck
@@ -103,6 +104,8 @@ async def test_a_closure_ends_at_the_promised_time_and_once(daemon: Daemon):
     assert (daemon.until(row), daemon.closures_shown(), is_open(daemon)) == (None, [], True)
     await daemon.run(120)
     assert len(daemon.written()) == 1
+    checked = await daemon.shop.database.read(lambda tx: audit(tx, daemon.shop.settings, START))
+    assert (checked.actions, checked.findings) == (2, [])
 
 
 async def test_a_sold_out_food_of_one_menu_comes_back(open_shop: OpenShop):
