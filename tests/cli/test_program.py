@@ -22,9 +22,9 @@ NAMED_IN_DESIGN = tuple(
 FOR_SCRIPTS = ("config", "version")  # named in the design, too; what they show is folded into others
 
 
-# Words that no Turkish sentence has, and that no English one does without.
+# Words that no Turkish sentence has, and that no English one does without. The list of commands has `try`.
 ENGLISH = re.compile(
-    r"(?<!-)\b(?:the|is|are|was|of|for|no|not|and|or|with|such|missing|invalid|error|try|got|requires|takes|choose|did|usage|options)\b",
+    r"(?<!-)(?<!\n  )\b(?:the|is|are|was|of|for|no|not|and|or|with|such|missing|invalid|error|try|got|requires|takes|choose|did|usage|options)\b",
     re.IGNORECASE,
 )
 
