@@ -171,6 +171,14 @@ def test_a_refusal_after_doubt_of_an_order_waits_for_a_poll_and_of_all_else_is_d
     assert decision(action, answered(doubt, REFUSED)) == expected
 
 
+@pytest.mark.parametrize("action", FOODS + RESTAURANTS)
+def test_a_toggle_in_doubt_is_not_said_to_be_undone_by_an_unknown_error(action: Action) -> None:
+    refused = Attempt(REFUSED, "refused", 422, detail="")
+    unknown = Verdict(ActionState.FAILED, "outcome_unknown", None, None, 422)
+    assert decision(action, [*answered(FAILED), refused]) == unknown
+    assert decision(action, [refused]) == Verdict(ActionState.REFUSED, "refused", KnownBy.ANSWER, None, 422)
+
+
 @pytest.mark.interface("Errors")
 @pytest.mark.parametrize("earlier", [[], [FAILED] * 4], ids=["first", "with nothing left"])
 @pytest.mark.parametrize("action", ACTIONS)

@@ -20,7 +20,8 @@ what follows:
     STATUS    ask the status, then resend   resend                 ask the status          refused
     MENU      resend after 2, 10, 60 s      the same               failed                  refused
 
-A food's status proves a toggle done, if it is known from a menu that was requested after the last attempt.
+A resend of a toggle that is refused with an unknown error ends as `failed, outcome_unknown`: the food or restaurant
+exists, and an earlier request may have switched it. A food's status proves a toggle done, if it is known from a menu that was requested after the last attempt.
 
 A poll is evidence only if it is *qualified*: its request left after the last attempt had ended, and no other action of
 the order was under way (jobs.reconciler ensures this). `proof` interprets it. The action's target status proves it
@@ -179,6 +180,8 @@ def _refused(action: Action, history: Sequence[Attempt]) -> Decision:
     last = history[-1]
     if ACTIONS[action].proves_done and is_uncertain(history):
         return AwaitPoll(last.code)
+    if last.code == "refused" and is_uncertain(history):  # for an unknown reason: an earlier request may be the reason
+        return Verdict(ActionState.FAILED, "outcome_unknown", None, None, last.http_status)
     return Verdict(ActionState.REFUSED, last.code, KnownBy.ANSWER, None, last.http_status)
 
 
