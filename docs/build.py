@@ -137,12 +137,6 @@ def make_error_codes(language: Language) -> Iterator[str]:
         yield f"- {names}: {language(WORDS['error_codes'][code])}"
 
 
-def make_not_refused(language: Language) -> Iterator[str]:
-    """What no database refuses at its INSERT."""
-    for code, words in WORDS["not_refused"].items():
-        yield f"- `{code}`: {language(words)}"
-
-
 def problem_codes() -> list[str]:
     """Every code that the reader of documents can write into `problem`, by its source."""
     found = re.findall(r'Unreadable\("(\w+)"\)|note\("(\w+)', _reader())
@@ -240,7 +234,6 @@ MAKERS: dict[str, Callable[[Language], Iterator[str]]] = {
     "order_picture": lambda language: make_picture(order_arrows, language),
     "constraints": make_constraints,
     "error_codes": make_error_codes,
-    "not_refused": make_not_refused,
     "problems": make_problems,
     "tables": make_tables,
 }
