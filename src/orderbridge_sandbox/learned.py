@@ -67,11 +67,8 @@ def _of_refusals(refusals: Mapping[str, int]) -> dict[str, Any]:
         if code == "unauthorized" and status != "401":
             settings["token_errors_stay_401"] = False
         elif code == "refused" and path.startswith("/orders/"):
-            settings |= {
-                "disallowed": Disallowed.REFUSED,
-                "disallowed_status": int(status),
-                "disallowed_error": words,
-            }
+            settings |= {"disallowed": Disallowed.REFUSED, "disallowed_status": int(status)}
+            settings |= {"disallowed_error": words} if words else {}
         elif code == "order_not_found" and path == "/orders/complete":
             settings["complete_error_status"] = int(status)
         elif code == "restaurant_not_found":

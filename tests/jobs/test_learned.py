@@ -34,7 +34,8 @@ async def a_day(shop: Shop) -> None:
         for n, place in enumerate((USKUDAR, ATASEHIR) * 2)
     ]
     await shop.poll()
-    await shop.verdict(shop.act("complete", orders[0]))
+    for order in orders[:3:2]:
+        await shop.verdict(shop.act("complete", order))
     await shop.verdict(shop.act("accept", orders[1], preparing_time=240))
     await shop.verdict(shop.act("open_restaurant", restaurant_id="99999999-9999-4999-8999-999999999999"))
     await shop.verdict(shop.act("deactivate_food", food_id=999_999, account="chain"))
@@ -99,10 +100,15 @@ async def test_a_token_that_ends_early_is_counted(shop: Shop):
 
 async def test_no_words_of_a_customer_are_kept(shop: Shop):
     order = await shop.taken_in(customer={"name": "Kanarya", "phone": "05550001122"}, note="kanarya")
-    shop.world.options = shop.world.options.changed({"disallowed_error": "numara 05550001122 olmaz"})
-    await shop.verdict(shop.act("complete", order))
+    for words in ("numara 05550001122 olmaz", "Kanarya adına, olmaz"):
+        shop.world.options = shop.world.options.changed({"disallowed_error": words})
+        for _ in range(2):
+            await shop.verdict(shop.act("complete", order))
+    other = await shop.taken_in()
+    shop.world.options = shop.world.options.changed({"disallowed_error": "numara 05550009988 olmaz"})
+    await shop.verdict(shop.act("complete", other))
     text = json.dumps(sorted(await stored(shop)), ensure_ascii=False).lower()
-    assert "olmaz" in text
+    assert "numara" in text
     assert [word for word in ("kanarya", "0555") if word in text] == []
 
 

@@ -1,7 +1,8 @@
 """Counts what the marketplace shows about the points that docs/interface.md leaves open.
 
 The counts are added to `delivery_learned` once a minute. `orderbridge learned` shows them, and `orderbridge sandbox --as`
-plays them. A value is a code, a number or a word of the marketplace's own, never a customer's data.
+plays them. A value is a code, a number or a word of the marketplace's own, never a customer's data: an error may quote
+a name, so its words count only if two orders were answered the same.
 """
 
 from collections import Counter
@@ -49,6 +50,7 @@ class Learned:
 
     def __init__(self) -> None:
         self._counts: Counter[tuple[Point, str]] = Counter()
+        self._answered: dict[str, str] = {}  # by words of an error: the order that it was first the answer to
 
     def saw(self, point: Point, value: object, times: int = 1) -> None:
         """Count a value. An empty one is not counted."""
@@ -87,20 +89,32 @@ class Learned:
             self.saw(Point.LIST_ORDER, next((way for way, is_so in ways.items() if is_so), "shuffled"))
 
     def failed(
-        self, path: str, error: MarketplaceError, body: Mapping[str, int | None] | None, is_replaced: bool
+        self, path: str, key: str, error: MarketplaceError, body: Mapping[str, int | None] | None, is_replaced: bool
     ) -> None:
-        """Count an answer that is no success. `is_replaced`: a newer login had obtained another token meanwhile."""
+        """Count an answer that is no success.
+
+        `key` is the id in the path. `is_replaced`: a newer login had obtained another token meanwhile.
+        """
         if error.http_status is None:
             return
         words = ""
         if error.code == "refused":  # an error that docs/interface.md does not name, without numbers and ids
             first = str(error.detail).partition(":")[0]
             words = "".join(letter for letter in first if letter.isalpha() or letter == " ")
+            if path.startswith("/orders/") and not self._is_of_two(words, key):
+                words = ""
         self.saw(Point.REFUSAL, f"{path} {error.http_status} {error.code} {words}")
         if isinstance(error, Unauthorized):
             self.saw(Point.TOKEN_ENDED, "by_a_new_login" if is_replaced else "before_its_time")
         if isinstance(error, Refused) and body and (minutes := body.get("preparing_time")) is not None:
             self.saw(Point.PREPARING_TIME, minutes)
+
+    def _is_of_two(self, words: str, key: str) -> bool:
+        """Whether these words were the answer to another order, too."""
+        first = self._answered.setdefault(words, key)
+        if len(self._answered) > MAX_VALUES:
+            del self._answered[next(iter(self._answered))]
+        return first != key
 
     async def store(self, database: Database, now: datetime) -> None:
         """Add the counts to the table."""

@@ -51,7 +51,7 @@ _Result = TypeVar("_Result")
 _Apart = Callable[[Callable[[], Any]], Awaitable[Any]]  # parses a large answer in a thread
 _Body = Mapping[str, int | None] | None
 # Takes the path without its id, the error, the request's body, and whether its token was replaced meanwhile.
-OnFailed = Callable[[str, MarketplaceError, _Body, bool], None]
+OnFailed = Callable[[str, str, MarketplaceError, _Body, bool], None]
 _Read = Callable[[int, bytes], _Result]  # parses an answer's status and body
 
 
@@ -214,7 +214,8 @@ class Client:
             result = call() if apart is None or is_small else await apart(call)
         except MarketplaceError as error:
             if self._on_failed is not None:
-                self._on_failed(_without_id(method, path), error, json, self._session.current not in {None, token})
+                is_replaced = self._session.current not in {None, token}
+                self._on_failed(*_path_and_id(method, path), error, json, is_replaced)
             self._session.record_outcome(error, token, path)
             raise
         self._session.record_outcome(None, token, path)
@@ -245,9 +246,10 @@ def _read(read: _Read[_Result], answer: Answer) -> _Result:
         raise
 
 
-def _without_id(method: str, path: str) -> str:
+def _path_and_id(method: str, path: str) -> tuple[str, str]:
     has_id = method == "PUT" or path.startswith("/restaurants/status/")
-    return path.rpartition("/")[0] if has_id else path
+    short, _, key = path.rpartition("/") if has_id else (path, "", "")
+    return short, key
 
 
 def _in_path(key: str) -> str:
