@@ -112,6 +112,15 @@ async def test_no_words_of_a_customer_are_kept(shop: Shop):
     assert [word for word in ("kanarya", "0555") if word in text] == []
 
 
+async def test_minutes_count_only_where_they_were_the_reason(shop: Shop):
+    order = await shop.taken_in()
+    shop.world.cancel_by_customer(order.key)
+    await shop.verdict(shop.act("accept", order, preparing_time=25))
+    points = {point for point, _, _ in await stored(shop)}
+    assert Point.REFUSAL in points
+    assert Point.PREPARING_TIME not in points
+
+
 async def test_a_point_with_endless_values_takes_little_room(shop: Shop):
     learned = shop.context.kept.learned
     for turn in range(3):

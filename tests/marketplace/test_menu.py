@@ -190,6 +190,13 @@ ANYTHING = st.recursive(
 )
 
 
+def test_a_shape_names_no_restaurant_and_is_known_of_a_whole_list_only():
+    assert menu({RESTAURANT: [SOUP]}).shape == "{}[]"
+    assert menu({"foods": [SOUP]}).shape == ".foods[]"
+    assert menu([SOUP] * 2).shape == "[]"
+    assert menu([SOUP | {"numbers": list(range(200_000))}] * 3).shape == ""
+
+
 @given(ANYTHING)
 def test_no_answer_is_more_than_an_error(data: Any):
     try:

@@ -14,7 +14,7 @@ from typing import Any
 from sqlalchemy import Connection, func, insert, select, update
 
 from orderbridge import config
-from orderbridge.errors import MarketplaceError, Refused, Unauthorized
+from orderbridge.errors import MarketplaceError, Unauthorized
 from orderbridge.model import Document, Order
 from orderbridge.rules.deliveries import is_cut
 from orderbridge.rules.lifecycle import STATUS_NAMES
@@ -41,7 +41,7 @@ class Point(StrEnum):
     LIST_LENGTH = "list_length"  # only where the list may be cut
     MENU_SHAPE = "menu_shape"
     REFUSAL = "refusal"
-    PREPARING_TIME = "preparing_time"  # minutes that were refused
+    PREPARING_TIME = "preparing_time"  # minutes that were refused as a field: another refusal concerns the order
     TOKEN_ENDED = "token_ended"  # noqa: S105 - before its time
 
 
@@ -106,7 +106,7 @@ class Learned:
         self.saw(Point.REFUSAL, f"{path} {error.http_status} {error.code} {words}")
         if isinstance(error, Unauthorized):
             self.saw(Point.TOKEN_ENDED, "by_a_new_login" if is_replaced else "before_its_time")
-        if isinstance(error, Refused) and body and (minutes := body.get("preparing_time")) is not None:
+        if error.code == "missing_field" and body and (minutes := body.get("preparing_time")) is not None:
             self.saw(Point.PREPARING_TIME, minutes)
 
     def _is_of_two(self, words: str, key: str) -> bool:

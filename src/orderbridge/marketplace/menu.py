@@ -68,14 +68,17 @@ def read_menu(http_status: int, body: bytes) -> Menu:
 
 
 def shape_of(data: object) -> str:
-    """The way to the first food: `[]` a list, `[restaurant]` one of restaurants, `.key` a member, `{}` any other one."""
+    """The way to the first food: `[]` a list, `[restaurant]` one of restaurants, `.key` a member, `{}` any other one.
+
+    Empty for a list that was cut into its elements, since their shapes are not kept.
+    """
     shape, key = "", ""
-    while isinstance(data, list | tuple | dict) and data:
+    while isinstance(data, list | dict) and data:
         if isinstance(data, dict):
             if any(identify(data, key) is not None for identify in (_by_food_id, _by_id, _by_key)):
                 break
             key = next((key for key, one in data.items() if isinstance(one, list | dict)), "")
-            shape, data = f"{shape}{'{}' if _is_heading(key) or _NUMBER.fullmatch(key) else f'.{key}'}", data.get(key)
+            shape, data = f"{shape}{f'.{key}' if key.lower() in _WORDS else '{}'}", data.get(key)
         else:
             key, data = "", data[0]
             shape += "[restaurant]" if isinstance(data, dict) and _is_restaurant(data) else "[]"
