@@ -62,11 +62,15 @@ def make_switches() -> Iterator[str]:
 
 
 def make_commands() -> Iterator[str]:
+    """A field that was described before has its name only."""
+    described: set[str] = set()
     for one in COMMANDS:
-        parts = [
-            f"`{name}` ({'needed; ' if part.is_needed else ''}{one.words[name]['en']})"
-            for name, part in (one.parts or {}).items()
-        ]
+        parts = []
+        for name, part in (one.parts or {}).items():
+            needed, about = "needed" if part.is_needed else "", one.words[name]["en"]
+            notes = "; ".join(filter(None, [needed, about if f"{name}: {about}" not in described else ""]))
+            described.add(f"{name}: {about}")
+            parts.append(f"`{name}` ({notes})" if notes else f"`{name}`")
         yield f"- `{one.method} {PREFIX}{one.path}`: {one.words['en']}"
         if parts:
             yield f"  {', '.join(parts)}."
