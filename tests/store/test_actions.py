@@ -273,6 +273,7 @@ def test_a_verdict_ends_an_unfinished_row_with_its_reason(state, database, pos):
         "error_text": "Reddedildi.",
         "known_by": "answer",
         "finished_utc": LATER_TEXT,
+        "until_utc": None,
     }
     assert difference(before, after) <= OF_A_VERDICT
 
