@@ -194,7 +194,7 @@ def test_a_shape_names_no_restaurant_and_is_known_of_a_whole_list_only():
     assert menu({RESTAURANT: [SOUP]}).shape == "{}[]"
     assert menu({"foods": [SOUP]}).shape == ".foods[]"
     assert menu([SOUP] * 2).shape == "[]"
-    assert menu([SOUP | {"numbers": list(range(200_000))}] * 3).shape == ""
+    assert menu([SOUP | {"numbers": [0] * 50}] * 10_000).shape == ""
 
 
 @given(ANYTHING)
