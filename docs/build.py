@@ -37,9 +37,6 @@ STATUSES = Statuses(needs_payment=17)  # any id that is no other: the service ha
 
 _MADE = re.compile(r"(<!-- made by docs/build\.py: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 _HEADS = {
-    "counter": ("Counters", "Sayaçlar"),
-    "gauge": ("Gauges", "Göstergeler"),
-    "histogram": ("Histograms", "Histogramlar"),
     "no_till": ("Tables that no till needs", "Hiçbir kasaya gerekmeyen tablolar"),
     "severe": ("**Severe**", "**Ağır**"),
     "warning": ("**Warnings**", "**Uyarılar**"),
@@ -178,15 +175,15 @@ def _sentences(code: Code, language: Language) -> tuple[str, str]:
     return tuple(SENTENCES[f"health.{code}.{part}"][language.code] for part in ("cause", "remedy"))  # type: ignore[return-value]
 
 
-def make_metrics(language: Language) -> Iterator[str]:
-    """The metrics of each kind, with their labels."""
+def make_metrics(_language: Language) -> Iterator[str]:
+    """The metrics of each kind, with their labels; on the English page only."""
     for kind in dict.fromkeys(family.kind for family in FAMILIES):
         names = [
             f"`{family.name}`" + (f" ({', '.join(family.labels)})" if family.labels else "")
             for family in FAMILIES
             if family.kind == kind
         ]
-        yield f"- {language(_HEADS[kind])}: {', '.join(names)}"
+        yield f"- {kind.capitalize()}s: {', '.join(names)}"
 
 
 # ---- pictures --------------------------------------------------------------------------------------------------------

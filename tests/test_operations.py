@@ -29,7 +29,7 @@ each = pytest.mark.parametrize("code", TEXTS)
 @each
 def test_what_is_made_is_as_it_would_be_made(code: str):
     assert build.built(TEXTS[code], code) == TEXTS[code], "run: .venv/bin/python docs/build.py"
-    assert sorted(MADE.findall(TEXTS[code])) == sorted(build.OPERATIONS_MAKERS)
+    assert MADE.findall(TEXTS[code]) == (list(build.OPERATIONS_MAKERS) if code == "en" else ["alarms"])
 
 
 @each
