@@ -36,6 +36,7 @@ A configuration error also names the file. `tests/cli/test_setups.py` plants eve
 """
 UNSAID = re.compile(
     r"The configuration cannot be used: | \(/etc/orderbridge/[\w.-]+\)(?=:)|: \w+Error: .*$| \(SSLError[^)]*\)+(?=\.)|; for localhost.*"
+    r"|: connection to server at .*? failed(?=:)| Is the server running[^.]*connections\??| \(_ssl\.c:\d+\)"
     r"|/etc/orderbridge/orderbridge.toml: "
 )
 
@@ -182,13 +183,13 @@ def test_the_page_has_the_words_of_every_one():
 def test_write_the_page(request: pytest.FixtureRequest):
     running, template = request.getfixturevalue("running"), request.getfixturevalue("template")
     command = request.getfixturevalue("command")
-    causes: dict[str, dict[str, None]] = {}
+    causes: dict[tuple[str, str], dict[str, None]] = {}
     for planted in SETUPS:
         with standing(planted, running, template) as place:
             found = [one for one in checked(command, place).json if one["level"] != "ok" or "PID" in one["detail"]]
             cause, remedy = cause_and_remedy(found, place)
-        causes.setdefault(remedy, {})[cause] = None
-    rows = [f"| {'<br>'.join(cells)} | {remedy} |\n" for remedy, cells in causes.items()]
+        causes.setdefault((remedy, "" if remedy else cause), {})[cause] = None
+    rows = [f"| {'<br>'.join(cells)} | {remedy} |\n" for (remedy, _), cells in causes.items()]
     PAGE.write_text("".join([HEAD, *rows]), "utf-8")
 
 
