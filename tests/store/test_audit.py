@@ -48,6 +48,7 @@ def sound(pos: Pos) -> None:
     put(pos, "delivery_daemon", id=1, seen_utc=at(6000), silent_from_utc=at(6090), cause="", remedy="")
     event(pos, 0, "received", 1)
     event(pos, 1, "acknowledged", 1)
+    put_document(pos, payment_key=key(7), payload_hash="e")
     event(pos, 1, "acknowledged", 1, payment_key=key(7))  # of a document in quarantine
     put_document(pos, payment_key=key(8), first_seen_utc=at(1), last_seen_utc=at(1), resolved_utc=at(3))
     event(pos, 2, "acknowledged", 1, key(8))  # kept in quarantine, and taken in from there
@@ -139,6 +140,23 @@ def test_a_contradiction_is_found_alone(database: Database, pos: Pos, code: str)
     plant(pos)
     assert [(one.promise, one.code) for one in checked(database).findings] == [(promise, code)]
     assert checked(database, since=NOW + timedelta(days=1)).findings == []
+
+
+def test_an_acknowledged_order_that_is_nowhere_is_found(database: Database, pos: Pos) -> None:
+    sound(pos)
+    event(pos, -31 * 86400, "acknowledged", 1, payment_key=key(2))  # a document that left quarantine, and is deleted
+    event(pos, 3000, "acknowledged", 1, payment_key=key(1))
+    findings = checked(database, since=NOW - timedelta(days=90)).findings
+    found = [(one.promise, one.code, one.payment_key) for one in findings]
+    assert found == [(1, "document_lost", key(1))]
+
+
+def test_times_that_parallel_accounts_write_in_another_order_hide_nothing(database: Database, pos: Pos) -> None:
+    sound(pos)
+    _beside_action(pos)
+    put_order(pos, key(1))
+    event(pos, 3000.5, "received", 1, key(1))
+    assert [one.code for one in checked(database).findings] == ["acknowledged_beside_action"]
 
 
 def test_each_finding_has_a_sentence_and_is_planted() -> None:

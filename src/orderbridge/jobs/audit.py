@@ -34,9 +34,11 @@ from orderbridge.store.tables import actions, attempts, events, orders, quaranti
 
 MAX_SHOWN = 100  # findings of one kind
 LONG_TRANSACTION = timedelta(minutes=1)  # an uncommitted row has no place in its lane yet
+_DOCUMENTS_KEPT = timedelta(days=30)  # how long a document that left quarantine is surely kept: records_days
 ENDS_WITHIN = timedelta(minutes=5)  # a row ends so soon after its expiry, while the daemon runs
 
 _BY_TIME = {"acknowledged_beside_action", "beside_another", "after_newer", "shown_and_not_known"}
+_JITTER = timedelta(seconds=2)  # accounts that work in parallel write their times in another order
 _UNSEEN = timedelta(minutes=10)  # nothing may have been written for so long before the clock was set back
 _SHOWS_STATUS = (*LastChange, "delivered")  # events of a poll that shows the order's status
 
@@ -68,7 +70,7 @@ def audit(connection: Connection, settings: Settings, since: datetime) -> Audit:
     """
     found = [
         Finding(promise, code, row.payment_key, row.id, row.at_utc)
-        for promise, code, query in (*_of_orders(since), *_of_ends(since), *_of_requests(since))
+        for promise, code, query in (*_of_orders(connection, since), *_of_ends(since), *_of_requests(since))
         for row in connection.execute(query.limit(MAX_SHOWN))
     ]
     found += _without_end(connection, settings, since)
@@ -88,7 +90,8 @@ def _counted_twice(connection: Connection, since: datetime) -> list[tuple[dateti
         before = func.lag(column, type_=column.type).over(order_by=table.c.id).label("before")
         moments = select(column.label("at"), before).where(column >= since).subquery()
         set_back = select(moments.c.at, moments.c.before).where(moments.c.before > moments.c.at)
-        spans += [(row.at, row.before + _UNSEEN) for row in connection.execute(set_back)]
+        rows = connection.execute(set_back)
+        spans += [(row.at, row.before + _UNSEEN) for row in rows if row.before > row.at + _JITTER]
     return spans
 
 
@@ -103,7 +106,7 @@ def _count(connection: Connection, condition: ColumnElement[bool]) -> int:
 Check = tuple[int, str, Select[*tuple[Any, ...]]]  # promise, code, rows with payment_key, id and at_utc
 
 
-def _of_orders(since: datetime) -> Iterator[Check]:
+def _of_orders(connection: Connection, since: datetime) -> Iterator[Check]:
     no_action = null().label("id")
     acknowledged = events.c.event == "acknowledged", events.c.at_utc >= since
     first = events.alias()
@@ -114,6 +117,11 @@ def _of_orders(since: datetime) -> Iterator[Check]:
     )
     event = select(events.c.payment_key, no_action, events.c.at_utc)
     yield 1, "acknowledged_before_stored", event.where(*acknowledged, ~has_begun, is_stored, ~is_kept)
+    newest = connection.execute(select(func.max(events.c.at_utc))).scalar()
+    if newest is not None:
+        is_in_quarantine = exists().where(quarantine.c.payment_key == events.c.payment_key)
+        recent = events.c.at_utc >= max(since, newest - _DOCUMENTS_KEPT)
+        yield 1, "document_lost", event.where(*acknowledged, recent, ~is_stored, ~is_in_quarantine)
     order = select(orders.c.payment_key, no_action, orders.c.acknowledged_utc.label("at_utc"))
     yield (
         1,
