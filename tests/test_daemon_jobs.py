@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 from sqlalchemy import insert, select
 from structlog.testing import capture_logs
-from tests.test_daemon import certificates, configuration, hold_up, sandbox, till, world
+from tests.test_daemon import Till, certificates, configuration, hold_up, sandbox, till, until, world
 
 from orderbridge import config
 from orderbridge.daemon import Daemon
 from orderbridge.errors import FileLost
-from orderbridge.jobs import accounts_at_work
+from orderbridge.jobs import accounts_at_work, closures, upkeep
 from orderbridge.jobs.account import Account
 from orderbridge.jobs.open_problems import open_problems
 from orderbridge.marketplace import client
@@ -58,6 +58,24 @@ async def test_a_stop_does_not_wait_for_lists_that_hang_and_is_no_crash(settings
             pass
     events = [line["event"] for line in lines]
     assert (events[-1], "job.crashed" in events) == ("daemon.stopped", False)
+
+
+async def test_the_end_of_a_closure_that_a_trigger_refuses_is_a_problem(
+    settings, world: World, till: Till, monkeypatch
+):
+    for module in (upkeep, closures):
+        monkeypatch.setattr(module, "CLOSURES_S", 0.1)
+    async with at_work(Daemon(settings), world):
+        till.run(
+            "CREATE TRIGGER no BEFORE INSERT ON delivery_actions WHEN NEW.action = 'activate_food'"
+            " BEGIN SELECT RAISE(ABORT, 'no'); END"
+        )
+        row = till.run(
+            "INSERT INTO delivery_actions (action, food_id, valid_until_minutes) VALUES ('deactivate_food', 1001, 1)"
+        )
+        await until(lambda: till.state(row) == "done")
+        till.plant("UPDATE delivery_actions SET until_utc = created_utc WHERE id = ?", row)
+        await until(lambda: till.one("SELECT not_written FROM delivery_accounts")["not_written"] == 1)
 
 
 async def test_a_large_menu_delays_neither_a_poll_nor_a_large_list(settings, world: World, monkeypatch):

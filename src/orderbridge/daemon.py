@@ -107,7 +107,7 @@ class Daemon:
 
     def _make_jobs(self) -> None:
         known = self.roster.known.keys()
-        self._polls = Polls(self._context, known, not_written=self.outbox.refused, journal=self.journal)
+        self._polls = Polls(self._context, known, not_written=self._refused, journal=self.journal)
         self.restore_check = RestoreCheck(self._context, known)
         self.health = Checkup(self._context, self.roster, self.restore_check)
         self.report = SelfReport(self._context, self.roster.at_work, self.outbox)
@@ -129,6 +129,10 @@ class Daemon:
             journal=self.journal,
             begun=self.working.begun,
         )
+
+    def _refused(self) -> int:
+        """The number of outbox rows that the database refuses."""
+        return self.outbox.refused() + len(self.upkeep.closures.refused)
 
     def _fence(self, connection: Connection) -> None:
         try:

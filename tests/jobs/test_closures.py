@@ -5,9 +5,11 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 from tests.jobs.conftest import OpenShop, Restore
 from tests.jobs.shop import START, Shop, roster_of, text_of
 
+from orderbridge.jobs import closures as job
 from orderbridge.jobs.audit import audit
 from orderbridge.jobs.closures import Closures
 from orderbridge.jobs.context import Context
@@ -311,19 +313,33 @@ async def test_a_clock_that_is_set_ends_a_closure_once_and_never_later_than_its_
     assert len(daemon.written()) == 1
 
 
-async def test_a_trigger_of_a_pos_harms_only_its_own_closure(daemon: Daemon):
+@pytest.mark.parametrize("refusal", ["RAISE(IGNORE)", "RAISE(ABORT, 'no')"])
+async def test_a_trigger_of_a_pos_harms_only_its_own_closure_and_is_reported(daemon: Daemon, refusal: str):
     stuck = await daemon.close()
     await daemon.close(30, "deactivate_food")
     daemon.shop.till.execute(
         "CREATE TRIGGER mine BEFORE INSERT ON delivery_actions WHEN NEW.action = 'open_restaurant'"
-        " BEGIN SELECT RAISE(IGNORE); END"
+        f" BEGIN SELECT {refusal}; END"
     )
-    await daemon.run(32)
+    with capture_logs() as lines:
+        await daemon.run(32)
     assert [one["action"] for one in daemon.written()] == ["activate_food"]
-    assert daemon.until(stuck) is not None
+    assert (daemon.until(stuck) is not None, daemon.closures.refused) == (True, {stuck})
+    assert [line["id"] for line in lines if line["event"] == "action.database_refused"] == [stuck]
     daemon.shop.till.execute("DROP TRIGGER mine")
     await daemon.run(1)
     assert [one["action"] for one in daemon.written()] == ["activate_food", "open_restaurant"]
+    assert not daemon.closures.refused
+
+
+async def test_ends_that_wait_for_newer_rows_hold_up_no_other(daemon: Daemon, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(job, "MOST", 1)
+    await daemon.close()
+    await daemon.close(30, "deactivate_food")
+    await asyncio.sleep(31 * MINUTE_S)
+    daemon.asked("close_restaurant")  # not sent yet
+    await daemon.closures.follow()
+    assert [one["action"] for one in daemon.written()] == ["activate_food"]
 
 
 # ---- an older copy ---------------------------------------------------------------------------------------------------

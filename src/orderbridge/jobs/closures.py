@@ -5,12 +5,13 @@ written once, and never after a newer row. While the tables are noted as an olde
 newer rows may be lost.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any
 
 import structlog
 from sqlalchemy import Connection
+from sqlalchemy.exc import DBAPIError
 
 from orderbridge.jobs.account import Roster
 from orderbridge.jobs.context import Context
@@ -18,7 +19,9 @@ from orderbridge.jobs.restore_check import RestoreCheck
 from orderbridge.rules.closures import Step, shortened, step
 from orderbridge.rules.outbox_rows import Directory, lane_of, name_of
 from orderbridge.store import closures, high_water, reference
+from orderbridge.store.failures import is_busy
 from orderbridge.store.group_commit import write_batch
+from orderbridge.texts import say
 
 CLOSURES_S = 5.0
 MOST = 100  # planned ends in one transaction, during which a POS on the same file waits
@@ -32,19 +35,27 @@ class Closures:
     def __init__(self, context: Context, roster: Roster, restore_check: RestoreCheck) -> None:
         self._context, self._roster, self._restore_check = context, roster, restore_check
         self._database, self._clock = context.database, context.clock
+        self.refused: Collection[int] = ()  # the closures whose end the database refused in the last run
 
     async def follow(self) -> float:
         """Carry out what is due. Returns the seconds until the next run."""
         if not self._roster.owns(None):
+            self.refused = ()
             return CLOSURES_S
         plans = await self._database.read(closures.planned)
         now = self._clock.now()
-        if not (due := [plan for plan in plans if step(plan, (), now) is not Step.WAIT][:MOST]):
-            return CLOSURES_S
-        await self._restore_check.check()  # these tables may have been restored just now
-        ended, _ = await write_batch(self._database, self.carry_out, due)
-        for plan in ended:
-            _log.info("closure.ended", id=plan.id, restaurant_id=plan.restaurant_id, food_id=plan.food_id)
+        due = [plan for plan in plans if step(plan, (), now) is not Step.WAIT]
+        if due:
+            await self._restore_check.check()  # these tables may have been restored just now
+        refused: set[int] = set()
+        for begin in range(0, len(due), MOST):  # all of them: the first ones may wait for newer rows
+            ended, failed = await write_batch(self._database, self.carry_out, due[begin : begin + MOST])
+            for plan in ended:
+                _log.info("closure.ended", id=plan.id, restaurant_id=plan.restaurant_id, food_id=plan.food_id)
+            refused |= {plan.id for plan, error in failed if not (isinstance(error, DBAPIError) and is_busy(error))}
+        for row in sorted(refused.difference(self.refused)):
+            _log.error("action.database_refused", id=row, remedy=say("log.actions_trigger"))
+        self.refused = refused
         return CLOSURES_S
 
     def carry_out(self, connection: Connection, plans: Sequence[Any]) -> list[Any]:

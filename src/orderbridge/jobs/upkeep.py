@@ -229,7 +229,7 @@ class Upkeep:
         self._clock = context.clock
         self._health, self._own_problems = health, context.own_problems
         self._restore_check = restore_check
-        self._closures = Closures(context, roster, restore_check)
+        self.closures = Closures(context, roster, restore_check)
         self._report = report
         self._journal = journal
         self._learned = context.kept.learned
@@ -241,7 +241,7 @@ class Upkeep:
         """Schedule the jobs."""
         timetable.plan("sweep", SWEEP_S, self.sweep)
         timetable.plan("starts", STARTS_S, self.follow_starts)
-        timetable.plan("closures", CLOSURES_S, self._closures.follow)
+        timetable.plan("closures", CLOSURES_S, self.closures.follow)
         timetable.plan("health", 0.0, self.check)  # at once: a till may read its lamp immediately
 
     async def sweep(self) -> float:
