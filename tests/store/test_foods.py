@@ -147,6 +147,14 @@ def test_a_food_that_no_menu_has_is_listed_for_a_week_after_its_last_order(datab
     assert listed(NOW + 8 * DAY) == [7]
 
 
+def test_a_food_that_no_menu_has_does_not_go_and_is_deleted_long_after_its_last_order(database, pos):
+    order_of(database, KEY, 7)
+    assert whole(database, food(1), began=NOW + foods.KEPT) == [("new", 1)]
+    assert shown(pos, "gone_utc, last_change")[7] == (None, "new")
+    whole(database, food(1), began=NOW + foods.KEPT + DAY)
+    assert set(shown(pos)) == {1}
+
+
 @only(SQLITE)
 def test_an_order_is_stored_though_its_food_is_refused(database, pos):
     pos.execute("CREATE TRIGGER mine BEFORE INSERT ON delivery_foods BEGIN SELECT RAISE(ABORT, 'no'); END")

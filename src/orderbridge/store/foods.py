@@ -20,7 +20,7 @@ from orderbridge.store.tables import accounts, foods
 FROM_MENU, FROM_ORDER = "menu", "order"
 NEW, RENAMED, GONE, BACK = "new", "renamed", "gone", "back"  # last_change
 SIGN_EACH = timedelta(days=1)  # how often an order renews the sign of a food that no menu has
-KEPT = timedelta(days=400)  # how long a food is kept that is gone
+KEPT = timedelta(days=400)  # how long a food is kept that is gone, or that is no longer ordered
 ORDERED_WITHIN = timedelta(days=7)  # how long such a food is listed
 
 _MINE = foods.c.account == bindparam("mine")
@@ -127,11 +127,16 @@ def _changed(row: Row[Any] | None, food: Food, began: datetime, now: datetime) -
 
 
 def mark_gone(connection: Connection, account: str, *, began: datetime, now: datetime) -> list[tuple[str, int]]:
-    """Mark the foods that a whole menu lacks, and delete those that went long ago. Returns them as `take_in` does."""
-    lacking = and_(foods.c.account == account, foods.c.gone_utc.is_(None), foods.c.seen_utc < began)
+    """Mark the foods that a whole menu lacks, and delete those that went long ago. Returns them as `take_in` does.
+
+    A food that only orders have shown cannot go: it is sold without the menu, and the till still has to map it.
+    """
+    was_listed = foods.c.source == FROM_MENU
+    lacking = and_(foods.c.account == account, was_listed, foods.c.gone_utc.is_(None), foods.c.seen_utc < began)
     ids = connection.execute(select(foods.c.food_id).where(lacking)).scalars().all()
     connection.execute(update(foods).where(lacking).values(gone_utc=began, last_change=GONE, changed_utc=now))
-    old = and_(foods.c.account == account, foods.c.gone_utc < now - KEPT)
+    is_over = or_(foods.c.gone_utc < now - KEPT, and_(~was_listed, foods.c.seen_utc < now - KEPT))
+    old = and_(foods.c.account == account, is_over)
     connection.execute(delete(foods).where(old))
     return [(GONE, number) for number in ids]
 
