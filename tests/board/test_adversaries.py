@@ -210,7 +210,7 @@ async def test_a_tap_that_the_daemon_ends_under_is_told_no_success_and_the_next_
         if ends == "after the row":
             await run(work, **options)
         came.set()
-        await asyncio.Event().wait()
+        return await asyncio.Event().wait()
 
     monkeypatch.setattr(database, "run", cut)
     tapped = asyncio.create_task(tablet.post("act", values))
