@@ -35,6 +35,7 @@ class Verdicts(Invariant):
         self._of_row: dict[int, list[Call]] = defaultdict(list)
         self._polls: dict[str, list[Call]] = defaultdict(list)
         self._asked: dict[str, list[Call]] = defaultdict(list)  # restaurant: looks at its status
+        self._menus: dict[str, list[Call]] = defaultdict(list)
         self._told: set[int] = set()
         self._spent: dict[int, int] = {}  # row: requests from before somebody had it sent once more
 
@@ -50,6 +51,8 @@ class Verdicts(Invariant):
             self._polls[call.account].append(call)
         if call.outcome == "ok" and call.operation == "get_restaurant_status":
             self._asked[call.argument].append(call)
+        if call.outcome == "ok" and call.operation == "get_foods" and call.whole:
+            self._menus[call.account].append(call)
         if call.row is not None and call.whole and call.reached is not None:
             self._check_arguments(call)
         if call.reached is not None and call.reached.error in {"eksik alan", "URL hatalı"} and call.argument:
@@ -158,6 +161,10 @@ class Verdicts(Invariant):
         """A look begun after the last request, as the table in section 4 wants it."""
         if not self._in_doubt(row, calls):
             return False
+        if row["known_by"] == "status" and row["food_id"] is not None:
+            menus = [menu for menu in self._menus[calls[-1].account] if menu.left_at >= calls[-1].ended_at]
+            shown = {status for food, status in menus[-1].data if food == str(row["food_id"])} if menus else set()
+            return shown == {"INACTIVE"} if row["action"] == "deactivate_food" else "ACTIVE" in shown
         if row["known_by"] == "status":
             looks = self._looks_at(row["restaurant_id"] or "", calls[-1])
             return bool(looks) and looks[-1].data == RESTAURANT_TARGET.get(row["action"])

@@ -11,7 +11,7 @@ from contextvars import Context
 from dataclasses import dataclass, field
 from itertools import accumulate
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import httpx
 from tests.sim.plan import KINDS
@@ -63,7 +63,7 @@ class Call:
     bad: list[Document] = field(default_factory=list)  # and what is no order
     token: str = ""
     said: str = ""  # what the answer means by docs/interface.md: ok, no, unauthorized, wait, failed, unknown
-    data: object = None  # of a good answer, when it is a word
+    data: Any = None  # of a good answer, when it is a word; of a menu, its foods and their statuses
 
     @property
     def lane(self) -> tuple[str, str] | None:
@@ -259,6 +259,8 @@ class Line(httpx.AsyncBaseTransport):
         answer = self._quoted(call) if fault.quotes else await fault.answer(response)
         call.status, call.whole = answer.status_code, answer is response
         call.said, call.data = meaning(answer)
+        if call.operation == "get_foods" and call.said == "ok" and call.whole:
+            call.data = {(str(food["food_id"]), food["status"]) for food in answer.json()["data"]}
         return answer
 
     def _quoted(self, call: Call) -> httpx.Response:
