@@ -184,14 +184,16 @@ def silence(connection: Connection, subjects: Iterable[str], device: str, now: d
     """Silence these subjects on every device."""
     for subject in sorted(set(subjects)):  # sorted, because two tablets could otherwise deadlock
         again = update(silenced).where(silenced.c.subject == subject).values(device=device, at_utc=now)
-        if connection.execute(again).rowcount:
-            continue
-        try:
-            with connection.begin_nested():
-                connection.execute(insert(silenced).values(subject=subject, device=device, at_utc=now))
-        except IntegrityError:  # another device was faster, or a trigger refused the row
-            if not connection.execute(again).rowcount:
-                raise
+        for last in (False, False, True):
+            if connection.execute(again).rowcount:
+                break
+            try:
+                with connection.begin_nested():
+                    connection.execute(insert(silenced).values(subject=subject, device=device, at_utc=now))
+                break
+            except IntegrityError:  # another device was faster, and may have undone it since; or a trigger refuses it
+                if last:
+                    raise
 
 
 def forget_silenced(connection: Connection, now: datetime) -> int:
