@@ -286,9 +286,13 @@ def test_a_till_that_looks_seldom_is_met_while_it_waits_to_write(shop: Shops, fa
 def test_a_till_that_looks_now_and_then_waits_its_turn_or_is_turned_away(shop, fault, failing):
     """Turned away by a lock it takes the order a round later: the one sign of it, when it reckons quickly.
 
-    On a slow machine it may be turned away several times: it has the time for that.
+    On a slow machine it may be turned away several times: it has the time for that. The lock may also be over before
+    the till writes; then that is not seen, and it is tried again.
     """
-    assert failed(shop(fault).certify("others_write", pace=0.01, within_s=20)) == failing
+    for _ in range(3 if failing else 1):
+        if found := failed(shop(fault).certify("others_write", pace=0.01, within_s=20)):
+            break
+    assert found == failing
 
 
 @pytest.mark.slow
