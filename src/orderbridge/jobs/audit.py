@@ -176,7 +176,10 @@ def _of_requests(since: datetime) -> Iterator[Check]:
     tried = _rows(since).join(attempts, attempts.c.action_id == actions.c.id).where(attempts.c.spent == 0)
     yield 6, "sent_after_answer", tried.where(is_definite, has_later)
     is_counted = func.coalesce(attempts.c.outcome, "").not_in(NO_ATTEMPTS)
-    by_row = tried.where(is_counted).group_by(actions.c.id, actions.c.payment_key, actions.c.created_utc)
+    many = select(attempts.c.action_id).where(attempts.c.attempt > 1 + MAX_RESENDS)
+    by_row = tried.where(is_counted, actions.c.id.in_(many)).group_by(
+        actions.c.id, actions.c.payment_key, actions.c.created_utc
+    )
     yield 6, "sent_too_often", by_row.having(func.count() > 1 + MAX_RESENDS)
 
 
@@ -232,14 +235,15 @@ def _shown_and_not_known(connection: Connection, since: datetime, cooldown: time
     last = select(
         attempts.c.action_id, func.max(attempts.c.finished_utc).label("at"), func.min(attempts.c.spent).label("spent")
     )
-    tried = last.group_by(attempts.c.action_id).subquery()
+    is_unknown = actions.c.state == ActionState.FAILED, actions.c.error_code == "outcome_unknown"
+    of_unknown = attempts.c.action_id.in_(select(actions.c.id).where(*is_unknown))
+    tried = last.where(of_unknown).group_by(attempts.c.action_id).subquery()
     query = (
         select(actions.c.payment_key, actions.c.id, actions.c.finished_utc, tried.c.at, events.c.at_utc)
         .join(events, events.c.payment_key == actions.c.payment_key)
         .join(tried, tried.c.action_id == actions.c.id)
         .where(
-            actions.c.state == ActionState.FAILED,
-            actions.c.error_code == "outcome_unknown",
+            *is_unknown,
             actions.c.created_utc >= since,
             events.c.event.in_(_SHOWS_STATUS),
             events.c.at_utc.between(tried.c.at, actions.c.finished_utc),
