@@ -148,6 +148,8 @@ def rows(connection: Connection) -> list[dict[str, Any]]:
 def contradictions(connection: Connection, market: config.Marketplace) -> dict[str, str | None]:
     """For each key of the configuration: the value seen that contradicts it, or None."""
     found: dict[str, str | None] = {}
+    if market.needs_payment_status_id is None and market.list_limit is None:  # the usual case reads nothing
+        return found
     seen = {(row["point"], row["value"]) for row in rows(connection)}
     if (chosen := market.needs_payment_status_id) is not None:
         ids = {value for point, value in seen if point == Point.STATUS_ID} - {str(one) for one in STATUS_NAMES}
