@@ -27,7 +27,7 @@ LONGEST_SLUG = 60
 @click.option("--only", multiple=True, help="Only this scenario; may be repeated.")
 @click.option("--start", default="", help="A command that starts the POS; certify kills it.")
 @click.option("--hands", help="A command that does a person's steps in the POS.")
-@click.option("--unattended", is_flag=True, help="Ask no one: what needs a person is not seen.")
+@click.option("--unattended", is_flag=True, help="Ask no one; what needs a person is NOT SEEN.")
 @click.option(
     "--within", "within_s", default=10.0, show_default=True, help="Seconds within which an order must be taken over."
 )

@@ -66,7 +66,7 @@ class Command(Operator):
 
 
 class Person(Operator):
-    """A person at the terminal, who answers Enter when it is done, yes or no to a question, or s to skip."""
+    """A person at the terminal, who presses Enter when it is done, answers y or n to a question, or s to skip."""
 
     by_person = True
 
@@ -105,7 +105,7 @@ class Terms:
     reads_locked: bool = False
 
     def scaled(self, seconds: float) -> float:
-        """The seconds of a wait of certify, at this pace."""
+        """Return a waiting time at this pace."""
         return seconds * min(self.pace, 1.0)
 
 
@@ -136,7 +136,7 @@ class Driver:
         self._visible: dict[str, float] = {}
         self.marks: dict[str, float] = {"reads_locked": float(self.terms.reads_locked)}
         self.within_s = self.terms.within_s  # the time limit to take an order over
-        self.looks_at_all = False  # whether to judge the notes of earlier scenarios, too
+        self.reads_all_notes = False  # whether to judge the notes of earlier scenarios, too
         self._began = self.clock.monotonic()
         self._window = self.database.read_now(lambda connection: notes.open_window(connection, self.world))
 
@@ -187,7 +187,7 @@ class Driver:
         return Seen(
             within_s=self.within_s,
             orders=tuple(self._as_seen(order) for order in orders),
-            notes=self.database.read_now(notes.all_notes) if self.looks_at_all else notes_,
+            notes=self.database.read_now(notes.all_notes) if self.reads_all_notes else notes_,
             rows=rows,
             calls=notes.calls(self.world, self._window),
             answers=tuple(self._answers),

@@ -280,7 +280,7 @@ def closed(driver: Driver) -> None:
 def all_that_was_written(driver: Driver) -> None:
     """One more order; all notes in this database are judged."""
     accepted(driver)
-    driver.looks_at_all = True
+    driver.reads_all_notes = True
 
 
 FEW = 5

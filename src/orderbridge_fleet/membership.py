@@ -133,7 +133,7 @@ class Membership:
                 self._is_absent = True
             with self._own_alone():
                 self._give(connection, self._held & frozenset(give))
-            seen = self._look(connection)
+            seen = self._survey(connection)
             wanted = share(seen, self.name, self._waited(seen))
             if not is_ending:
                 self._take(connection, wanted.take)
@@ -241,7 +241,7 @@ class Membership:
             replicas.give(connection, self.name, buckets)
             advisory_locks.unlock(connection, sorted(buckets))
 
-    def _look(self, connection: Connection) -> Seen:
+    def _survey(self, connection: Connection) -> Seen:
         """Read the locks and the tables, and lock our buckets again if a session lost them. Raises Fenced."""
         rows = advisory_locks.survey(connection)
         of_replicas = [row for row in rows if row.what == REPLICA]

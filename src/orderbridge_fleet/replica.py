@@ -69,7 +69,7 @@ class Replica(Roster):
         self._heard = float("-inf")  # when the last good beat began, by the monotonic clock
         self._accounts_version: int | None = None  # at the last reading
         self._broken: set[str] = set()
-        self._elsewhere = 0  # accounts of other replicas, at the last reading of all
+        self._elsewhere = 0  # accounts stored for another base_url, at the last reading of all
         self._read_whole = float("-inf")  # time of the last reading of all accounts, by the monotonic clock
         # A bucket is first leaving, then idle, then given back. At the end of the daemon it is given only once.
         self._leaving: dict[int, asyncio.Task[None]] = {}
@@ -171,7 +171,7 @@ class Replica(Roster):
                 async with asyncio.timeout(BEAT_S):
                     await self._hurry.wait()
 
-    def _tell_refused(self, error: DBAPIError | None) -> None:
+    def _report_refused(self, error: DBAPIError | None) -> None:
         """Report that buckets cannot be moved, so that the accounts of an ending replica stay without an owner."""
         if error is not None and not self._is_refused:
             _log.error("fleet.refused", error=str(error.orig), remedy=remedy(error))
@@ -185,7 +185,7 @@ class Replica(Roster):
         else:
             beat = await detached(partial(self.membership.beat, given, is_ending=self._is_draining))
         self._heard = began
-        self._tell_refused(beat.refused)
+        self._report_refused(beat.refused)
         self._idle -= given
         if self._is_draining:
             self._given |= given
@@ -216,7 +216,7 @@ class Replica(Roster):
         is_whole, self._accounts_version = self._accounts_version is None, loaded.version
         if is_whole:
             self._read_whole = now
-            if loaded.elsewhere and not self._elsewhere:  # no other replica knows their cooldowns
+            if loaded.elsewhere and not self._elsewhere:  # their cooldowns are noted for that address
                 _log.error("fleet.noted_elsewhere", accounts=loaded.elsewhere, remedy=say("log.noted_elsewhere"))
             self._elsewhere = loaded.elsewhere
         self._know(loaded)

@@ -4,19 +4,19 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from . import rules
-from .checks import UNKNOWN, Call, cooldown_left, meant, target_of
+from .checks import UNKNOWN, Call, cooldown_left, known_id, target_of
 from .rules import ENDPOINTS, Operation
 from .state import Advice, CallRecord, Order
 from .switches import words
 from .world import World
 
-EARLY_SECONDS: Final = 3600.0  # a login is no waste when the token has less time left
+EARLY_SECONDS: Final = 3600.0  # a login is not early if the token has less time left
 _DONT_REPEAT: Final = frozenset({400, 403, 404})
 
 _TEXT: Final = ("a text", lambda value: isinstance(value, str))
 _MINUTES: Final = ("a whole number from 1 on", lambda value: type(value) is int and value > 0)
 _REASON: Final = ("a whole number from 1 to 8", lambda value: type(value) is int and value in rules.CANCEL_REASONS)
-# What the body of an operation holds: each field with its kind in words and in a check.
+# The fields of each operation's body: the accepted values in words, and a check of them.
 _FIELDS: Final[Mapping[str, Mapping[str, tuple[str, Callable[[Any], bool]]]]] = {
     Operation.LOGIN: {"app_secret_key": _TEXT, "rest_secret_key": _TEXT},
     Operation.ACCEPT: {"preparing_time": _MINUTES},
@@ -34,14 +34,14 @@ Found = tuple[str, dict[str, Any]]
 
 
 def advice_on(world: World, call: Call) -> Iterator[Advice]:
-    """Say what is wrong with the call, before it is carried out. To be called under the lock."""
+    """Yield the mistakes in a call before it is carried out. Call it under the lock."""
     for code, facts in _found(world, call):
         text = words()["advice"][code][world.options.language]
         yield Advice(code, text.format(operation=call.operation, **facts))
 
 
 def terminal_line(world: World, record: CallRecord) -> str:
-    """Return the terminal's line about a call that is over."""
+    """Return the terminal's line for a finished call."""
     order = world.orders.get(record.argument.lower())
     facts = {
         "account": record.account or "-",
@@ -143,7 +143,7 @@ def _about_order(world: World, call: Call) -> Iterator[Found]:
     if not rules.UUID_PATTERN.fullmatch(call.argument.lower()):
         yield "not_a_uuid", {}
         return
-    order, account = world.orders.get(meant(world, call.argument)), world.account_of(call.token)
+    order, account = world.orders.get(known_id(world, call.argument)), world.account_of(call.token)
     if order is None:
         yield "unknown_order", {}
     elif account is not None and order.restaurant_id not in account.restaurant_ids:
@@ -179,5 +179,5 @@ def _about_restaurant(world: World, call: Call) -> Iterator[Found]:
     account = world.account_of(call.token)
     if not rules.UUID_PATTERN.fullmatch(call.argument.lower()):
         yield "not_a_uuid", {}
-    elif account is not None and meant(world, call.argument) not in account.restaurant_ids:
+    elif account is not None and known_id(world, call.argument) not in account.restaurant_ids:
         yield "foreign_restaurant", {}

@@ -19,7 +19,7 @@ from .command import PREFIX
 from .control import control_routes
 from .faults import Fault, FaultKind, When
 from .pace import latency_of, trouble_of
-from .replies import DROPPED, TOO_LONG, ConnectionDropped, read_body, reply_to, spoiled, substitute
+from .replies import DROPPED, TOO_LONG, ConnectionDropped, altered_reply, read_body, reply_to, substitute
 from .rules import ENDPOINTS, Operation
 from .state import CallRecord
 from .tls import LOCAL_NAMES
@@ -27,12 +27,12 @@ from .world import World
 
 
 class SandboxApp(Starlette):
-    """Starlette, able to end a call without a complete answer."""
+    """Starlette that can end a call without a complete answer."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer the call, or raise ConnectionDropped.
 
-        Raised out here, because Starlette would answer 500 to whatever is raised further in.
+        Raised here, because Starlette would answer 500 to an exception of an endpoint.
         """
         await super().__call__(scope, receive, send)
         if DROPPED in scope:
@@ -55,7 +55,7 @@ def create_app(world: World, *, prefix: str = "", names: Collection[str] = LOCAL
 
 
 class Endpoint:
-    """Reads a request, meets the fault that waits for it, and answers."""
+    """Reads a request, applies the fault that is scripted for it, and answers."""
 
     def __init__(self, world: World) -> None:
         """Answer for that world."""
@@ -68,7 +68,7 @@ class Endpoint:
         async def endpoint(request: Request) -> ASGIApp:
             call = await _read(operation, request, self._world.options.body_limit_bytes)
             account = caller_of(self._world, call)
-            with self._world.lock:  # whoever reads the ledger finds a call with its answer, or not yet
+            with self._world.lock:  # a reader of the ledger finds the call together with its answer, or not at all
                 record = self._record(call, account)
                 script = self._world.faults.take(operation, account, call.argument)
                 fault = script or trouble_of(self._world, operation)
@@ -78,12 +78,12 @@ class Endpoint:
                     self._close(record, answer.status, answer)
                     return reply_to(answer)
             record.fault = "" if fault is None else fault.kind
-            return await self._to_the_end(self._meet(fault, late, call, record))
+            return await self._shielded(self._answer_late(fault, late, call, record))
 
         return endpoint
 
     async def page(self, request: Request, error: Exception) -> Response:
-        """Answer an unknown path or method with a page, as the web server before a service does."""
+        """Answer an unknown path or method with an HTML page, as the web server in front of a service does."""
         status, text = (error.status_code, error.detail) if isinstance(error, HTTPException) else (500, "Error")
         if not request.url.path.startswith(f"{PREFIX}/"):
             call = _call(UNKNOWN, request)
@@ -100,7 +100,7 @@ class Endpoint:
         advice = tuple(advice_on(self._world, call))
         return self._world.record(account=account, body=body, advice=advice, **facts)
 
-    async def _meet(self, fault: Fault | None, late: float, call: Call, record: CallRecord) -> ASGIApp:
+    async def _answer_late(self, fault: Fault | None, late: float, call: Call, record: CallRecord) -> ASGIApp:
         if fault is None:
             answer = service.perform(self._world, call, record)
             await asyncio.sleep(late)
@@ -118,7 +118,7 @@ class Endpoint:
             self._close(record, fault.status if fault.kind is FaultKind.ANSWER else None, None)
             return substitute(fault)
         self._close(record, answered.status, answered)
-        return spoiled(fault, reply_to(answered))
+        return altered_reply(fault, reply_to(answered))
 
     def _close(self, record: CallRecord, status: int | None, answer: Answer | None) -> None:
         with self._world.lock:
@@ -129,8 +129,8 @@ class Endpoint:
             self._world.lock.notify_all()
         self._world.tell(terminal_line(self._world, record))
 
-    async def _to_the_end(self, work: Coroutine[Any, Any, ASGIApp]) -> ASGIApp:
-        """Finish the work even if the client gives up meanwhile: a real service does not notice."""
+    async def _shielded(self, work: Coroutine[Any, Any, ASGIApp]) -> ASGIApp:
+        """Finish the work even if the client disconnects: a real service does not notice that either."""
         task: asyncio.Task[ASGIApp] = asyncio.create_task(work)
         self._running.add(task)
         task.add_done_callback(self._running.discard)
@@ -139,7 +139,7 @@ class Endpoint:
 
 async def _read(operation: Operation, request: Request, limit: int) -> Call:
     body = await read_body(request, limit)
-    # "Headers: Content-Type: application/json": a body under another name is not read, its fields are missing.
+    # A body with another Content-Type is not read, so its fields count as missing ("Headers").
     call = _call(operation, request)
     return replace(call, body=wire.decode(body) if call.is_json else None, has_body=bool(body))
 

@@ -23,10 +23,10 @@ class Call:
     token: str | None = None
     argument: str = ""  # the id in the path, or get-current's status_id ("" when it is not given)
     body: Any = None  # the JSON body, None when there is none or it is not labelled as JSON
-    address: str = ""  # from which network address it comes
+    address: str = ""  # the caller's network address
     method: str = ""
     path: str = ""
-    is_json: bool = True  # whether it says that its body is JSON
+    is_json: bool = True  # whether its Content-Type is JSON
     has_body: bool = False
 
     def field(self, name: str) -> Any:
@@ -36,7 +36,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """A status and an envelope."""
+    """An HTTP status and a response envelope."""
 
     status: int
     envelope: dict[str, Any]
@@ -54,7 +54,7 @@ class Answer:
 
     @property
     def message(self) -> str:
-        """The message beside it, empty without one."""
+        """The message beside the error, empty if there is none."""
         return str(self.envelope.get("message", ""))
 
 
@@ -71,7 +71,7 @@ class Refused(Exception):
 
 
 class TooSoon(Refused):
-    """A 429, which may say when to come back."""
+    """A 429, with the header Retry-After if the option is set."""
 
     def __init__(self, left: float, message: str) -> None:
         """Hold how many seconds are left."""
@@ -108,14 +108,14 @@ def check_uuid(call: Call) -> None:
         raise Refused(403, rules.BAD_URL)
 
 
-def meant(world: World, argument: str) -> str:
-    """The id that a path means, in lower case; with ids in capitals, a path in another form means nothing."""
+def known_id(world: World, argument: str) -> str:
+    """Return the id of a path in lower case; "" for one not in capitals while the option ids_in_capitals is set."""
     return "" if world.options.ids_in_capitals and argument != argument.upper() else argument.lower()
 
 
 def order_of(world: World, account: Account | None, call: Call) -> Order:
-    """The order of the path; of a call without a valid token, whosesoever it is."""
-    order = world.orders.get(meant(world, call.argument))
+    """Return the order of the path. Without a valid token, an order of any restaurant is found."""
+    order = world.orders.get(known_id(world, call.argument))
     if order is None or (account is not None and order.restaurant_id not in account.restaurant_ids):
         raise Refused(404, rules.ORDER_NOT_FOUND)
     return order
@@ -130,7 +130,7 @@ def in_order(world: World, call: Call, **checks: Callable[[], object]) -> None:
 
 
 def restaurant_of(world: World, call: Call) -> str:
-    restaurant_id = meant(world, call.argument)
+    restaurant_id = known_id(world, call.argument)
 
     def exists() -> None:
         account = world.account_of(call.token)
@@ -176,7 +176,7 @@ def disallowed(world: World) -> Exception:
 
 
 def target_of(world: World, order: Order, operation: str) -> int | None:
-    """Where the operation leads from the order's status, None when it is not allowed ("Order transitions")."""
+    """Return the order's status after the operation; None if it is not allowed ("Order transitions")."""
     own_courier = order.courier_type == rules.RESTAURANT_COURIER
     if operation == Operation.ON_THE_WAY and not own_courier:
         return None
@@ -191,13 +191,13 @@ def wanted_status(call: Call) -> int | None:
     if not call.argument:
         return None
     if not rules.INTEGER_PATTERN.fullmatch(call.argument):
-        # "status_id (integer, optional)"; what another value gives is not shown.
+        # An optional integer; docs/interface.md does not give the answer to another value.
         raise Refused(422, rules.MISSING_FIELD, "Invalid status_id")
     return int(call.argument)
 
 
 def check_cooldown(world: World, call: Call, seconds: float) -> None:
-    """Refuse a call too soon after the last accepted one of the same scope ("Limits")."""
+    """Refuse a call within the cooldown of the last accepted one of its scope ("Limits")."""
     left, keys = cooldown_left(world, call, seconds)
     if left <= 0 or world.options.cooldown_restarts_on_429:
         world.cooldown_since.update(dict.fromkeys(keys, world.now()))
@@ -206,7 +206,7 @@ def check_cooldown(world: World, call: Call, seconds: float) -> None:
 
 
 def cooldown_left(world: World, call: Call, seconds: float) -> tuple[float, Sequence[tuple[str, str]]]:
-    """Return how many seconds of the cooldown are left, and its keys: none without a valid token."""
+    """Return the seconds left of the cooldown, and its keys in `cooldown_since`. No valid token: no key."""
     account = world.account_of(call.token)
     keys = [] if account is None else [(call.operation, whose) for whose in _sharing(world, call, account)]
     last = max((world.cooldown_since[key] for key in keys if key in world.cooldown_since), default=None)
@@ -226,7 +226,7 @@ def _sharing(world: World, call: Call, account: Account) -> Sequence[str]:
 
 
 def check_login_limit(world: World, secret: str) -> None:
-    """Refuse a login too many with one secret."""
+    """Refuse a login beyond the limit for one secret."""
     limit, window = world.options.login_limit, world.options.login_window_seconds
     if limit is None:
         return

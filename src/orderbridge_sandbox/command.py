@@ -1,4 +1,4 @@
-"""Defines commands of the control interface by the signatures of functions, and checks calls by them.
+"""Builds the table of the control interface's commands from the signatures of functions, and checks calls by it.
 
 Routes, error messages, the help and docs/sandbox.md are generated from COMMANDS; the sentences are in words.toml.
 """
@@ -31,12 +31,12 @@ class BadRequest(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """One line of the table."""
+    """One command of the control interface."""
 
     method: str
     path: str
     act: Callable[..., Any]
-    # The fields of the body, of a GET those of the query; None: the function checks them itself (switches, faults).
+    # The fields of the body, or of a GET's query. None: the function checks them itself (switches, faults).
     parts: Mapping[str, Switch] | None
 
     @property
@@ -46,7 +46,7 @@ class Command:
         return found
 
     def arguments(self, body: Mapping[str, Any], query: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what came, checked by the table; raises BadRequest or BadOption by name. null counts as not given."""
+        """Return the checked arguments; null counts as not given. Raises BadRequest or BadOption."""
         is_get, parts = self.method == "GET", self.parts or {}
         check_names("query parameter", query, parts if is_get else ())
         if self.parts is None:
@@ -67,7 +67,7 @@ COMMANDS: Final[list[Command]] = []
 def command(
     method: str, path: str
 ) -> Callable[[Callable[Concatenate[World, P], R]], Callable[Concatenate[World, P], R]]:
-    """Enter a function into the table: it acts under the lock, and waiters check their condition after it."""
+    """Add a function to the table. It runs under the world's lock and wakes World.wait_for."""
 
     def enter(act: Callable[Concatenate[World, P], R]) -> Callable[Concatenate[World, P], R]:
         @wraps(act)
@@ -84,7 +84,7 @@ def command(
 
 
 def _parts(act: Callable[..., Any], path: str) -> dict[str, Switch] | None:
-    """What the function takes, apart from the world and what stands in the path."""
+    """Return the function's parameters, without the world and those of the path."""
     _, *parameters = inspect.signature(act).parameters.values()
     if any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters):
         return None
@@ -98,7 +98,7 @@ def _parts(act: Callable[..., Any], path: str) -> dict[str, Switch] | None:
 
 
 def check_names(what: str, given: Iterable[str], known: Collection[str]) -> None:
-    """Refuse what is not known, by name."""
+    """Refuse unknown names."""
     missing = [name for name in given if name not in known]
     if missing:
         raise BadRequest(unknown(what, missing, list(known) or ["none"]))
@@ -106,10 +106,10 @@ def check_names(what: str, given: Iterable[str], known: Collection[str]) -> None
 
 @command("GET", "/")
 def show_help(world: World) -> Any:
-    """Return everything that can be asked for, in the language of the switch."""
+    """Return all commands, switches and faults, in the language of the switch `language`."""
     language = world.options.language
     return {
-        "about": "Control of the sandbox; not part of the service's interface. docs/sandbox.md has all of it.",
+        "about": "Control of the sandbox; not part of the service's interface. docs/sandbox.md describes it.",
         "commands": [f"{one.method} {PREFIX}{one.path}: {one.words[language]}{_fields(one)}" for one in COMMANDS],
         "operations": [EVERY_OPERATION, *Operation],
         "fault_kinds": list(FaultKind),

@@ -38,7 +38,7 @@ INNER_FIELDS: Final = {name: list(_SAMPLE[name]) for name in ("customer", "addre
 
 
 class Unknown(LookupError):
-    """Something that does not exist; its text names what does."""
+    """A name or id that does not exist. The text lists those that do."""
 
 
 def _taken(what: str) -> BadRequest:
@@ -136,12 +136,12 @@ def change_order(
     unknown_fields: bool = False,
     without: list[str] | None = None,
 ) -> Order:
-    """Put other values into a placed order; its status is changed by World.change_status."""
+    """Change the document of a placed order. World.change_status changes its status."""
     given, left_out = document or {}, without or []
     _check_fields(given, left_out, unknown_fields=unknown_fields)
     fixed = [name for name in ("payment_key", "restaurant_id", "status_id", "status_text") if name in given]
     if fixed:
-        raise BadRequest(f"{', '.join(fixed)}: of a placed order these stay; POST .../status changes the status")
+        raise BadRequest(f"{', '.join(fixed)}: cannot be changed; POST .../status changes the status")
     return _put(world, world.order(key), given, left_out)
 
 
@@ -162,7 +162,7 @@ def change_line(
     price: Decimal | None = None,
     note: str | None = None,
 ) -> Order:
-    """Give a line of a placed order another quantity (0: it goes), price or note, or add one; the totals follow."""
+    """Change the quantity (0 removes it), price or note of an order's line, or add a line. The totals are updated."""
     if quantity is not None and quantity < 0:
         raise BadRequest(f"quantity: {quantity} is below 0")
     order = world.order(key)
@@ -213,10 +213,10 @@ def status_of(world: World, restaurant_id: str) -> str:
 
 @command("POST", "/restaurants")
 def add_restaurant(world: World, name: str, menu: str | None = None, id: str | None = None) -> Restaurant:
-    """Add an open restaurant; a menu that is there is shared."""
+    """Add an open restaurant. An existing menu is shared."""
     key = (id or random_uuid(world.panel_random)).lower()
     if key in world.restaurants:
-        raise _taken(f"there is a restaurant {key}")
+        raise _taken(f"there is already a restaurant {key}")
     world.restaurants[key] = Restaurant(id=key, name=name, menu=name if menu is None else menu)
     world.open_restaurants.add(key)
     return world.restaurants[key]
@@ -224,15 +224,15 @@ def add_restaurant(world: World, name: str, menu: str | None = None, id: str | N
 
 @command("POST", "/restaurants/{id}/open")
 def open_restaurant(world: World, id: str) -> Any:
-    return _turn(world, id.lower(), is_open=True)
+    return _set_open(world, id.lower(), is_open=True)
 
 
 @command("POST", "/restaurants/{id}/close")
 def close_restaurant(world: World, id: str) -> Any:
-    return _turn(world, id.lower(), is_open=False)
+    return _set_open(world, id.lower(), is_open=False)
 
 
-def _turn(world: World, key: str, *, is_open: bool) -> dict[str, str]:
+def _set_open(world: World, key: str, *, is_open: bool) -> dict[str, str]:
     _check_restaurants(world, [key])
     (world.open_restaurant if is_open else world.close_restaurant)(key)
     status = status_of(world, key)
@@ -248,7 +248,7 @@ def shown_food(world: World, food: Food) -> dict[str, Any]:
 @command("POST", "/foods")
 def add_food(world: World, menu: str, id: int, name: str, price: Decimal, category: str = "") -> Any:
     if (menu, id) in world.foods:
-        raise _taken(f"there is a food {id} on the menu {menu}")
+        raise _taken(f"there is already a food {id} on the menu {menu}")
     food = world.foods[menu, id] = Food(menu=menu, id=id, name=name, category=category, price=price)
     return shown_food(world, food)
 
@@ -263,11 +263,11 @@ def change_food(
     price: Decimal | None = None,
     status: str | None = None,
 ) -> Any:
-    """Give a food of the menu another name, category or price, or put it off or on; placed orders stay as they are."""
+    """Change a food's name, category, price or status. Placed orders do not change."""
     if not id.isdigit():
         raise BadRequest(f"{id}: a food's id is a whole number")
     if status not in (None, ON, OFF):
-        raise BadRequest(f"status: {status!r} is not: {ON}, {OFF}")
+        raise BadRequest(f"status: {status!r} is neither {ON} nor {OFF}")
     given: dict[str, Any] = {"name": name, "category": category, "price": price}
     food = replace(_food(world, int(id), menu), **{key: value for key, value in given.items() if value is not None})
     world.foods[food.menu, food.id] = food
@@ -287,7 +287,7 @@ def add_account(
     app_secret_key: str | None = None,
     rest_secret_key: str | None = None,
 ) -> Account:
-    """Add a credential; its restaurants may be another one's, too."""
+    """Add a credential. It may share restaurants with others."""
     account = Account(
         name=name,
         app_secret_key=app_secret_key or world.scenery.accounts[0].app_secret_key,
@@ -296,7 +296,7 @@ def add_account(
     )
     _check_restaurants(world, account.restaurant_ids)
     if account.rest_secret_key in world.accounts or name in [one.name for one in world.accounts.values()]:
-        raise _taken(f"there is an account with the name or the rest_secret_key of {name}")
+        raise _taken(f"there is already an account with the name or the rest_secret_key of {name}")
     world.accounts[account.rest_secret_key] = account
     return account
 
@@ -309,7 +309,7 @@ def change_account(
     app_secret_key: str | None = None,
     rest_secret_key: str | None = None,
 ) -> Account:
-    """Give an account other restaurants or secrets; its tokens stay valid and reach the new restaurants."""
+    """Change an account's restaurants or secrets. Its tokens stay valid and reach the new restaurants."""
     old = account_named(world, name)
     new = Account(
         name=name,
@@ -393,7 +393,7 @@ def clear_faults(world: World) -> Any:
 
 @command("POST", "/clock")
 def advance_clock(world: World, advance: Decimal) -> Any:
-    """Set the platform's clock ahead (below 0: back) from where it is; return its time."""
+    """Advance the platform's clock by so many seconds (negative: set it back), and return its time."""
     world.set_options(clock_offset_seconds=world.options.clock_offset_seconds + float(advance))
     world.tell(f"clock.advanced seconds={float(advance):g}")
     return {"now": world.local(world.now())}

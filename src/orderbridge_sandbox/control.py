@@ -41,8 +41,8 @@ def control_routes(world: World, names: Collection[str] = LOCAL_NAMES) -> list[R
         Route(f"{PREFIX}{command.path}", _endpoint(world, command, names), methods=[command.method])
         for command in COMMANDS
     ]
-    nothing = _endpoint(world, _nowhere(routes), names)
-    return [*routes, Route(PREFIX, nothing, methods=METHODS), Route(PREFIX + "/{rest:path}", nothing, methods=METHODS)]
+    unknown = _endpoint(world, _refusing(routes), names)
+    return [*routes, Route(PREFIX, unknown, methods=METHODS), Route(PREFIX + "/{rest:path}", unknown, methods=METHODS)]
 
 
 def _endpoint(
@@ -57,7 +57,7 @@ def _endpoint(
             with world.lock:
                 given = command.arguments(body, request.query_params)
                 return _json(command.act(world, **request.path_params, **given), 200)
-        except Unknown as error:  # in the path it is not found, in a body it is wrong
+        except Unknown as error:  # an id in the path is not found; one in a body is a bad request
             return _json({"error": str(error)}, 404 if request.path_params else 400)
         except BadRequest as error:
             return _json({"error": str(error)}, error.status)
@@ -67,8 +67,8 @@ def _endpoint(
     return endpoint
 
 
-def _nowhere(routes: list[Route]) -> Callable[[Request], Any]:
-    """Refuse what is no command: by the methods that the path has, or by all paths."""
+def _refusing(routes: list[Route]) -> Callable[[Request], Any]:
+    """Refuse an unknown path or method. The error lists the path's methods, or all paths."""
 
     def refuse(request: Request) -> Any:
         path = request.url.path
@@ -84,13 +84,13 @@ def _nowhere(routes: list[Route]) -> Callable[[Request], Any]:
 
 def _check_caller(request: Request, names: Collection[str]) -> None:
     host = request.headers.get("host", "")
-    server, _ = request.scope.get("server") or ("", None)  # the address that was called: 0.0.0.0 has many
+    server, _ = request.scope.get("server") or ("", None)  # of this connection: 0.0.0.0 has many
     called = _host(f"//{host}")
     if called not in {name.lower() for name in (*names, server)} and not _is_loopback(called):
-        raise BadRequest(f"{host!r} is no name of this sandbox; it has {', '.join(names)}", 403)
+        raise BadRequest(f"{host!r} is not a name of this sandbox; its names are {', '.join(names)}", 403)
     origin = request.headers.get("origin")
     if origin is not None and origin.lower() != f"https://{host.lower()}":
-        raise BadRequest(f"{origin!r} is another page's; call it from a program, or from https://{host}", 403)
+        raise BadRequest(f"{origin!r} is the origin of another page; call from a program, or from https://{host}", 403)
 
 
 def _host(address: str) -> str:
@@ -110,7 +110,7 @@ def _is_loopback(host: str) -> bool:
 async def _body(request: Request, limit: int) -> dict[str, Any]:
     raw = await read_body(request, limit)
     if raw and request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
-        raise BadRequest("send JSON, and say so: Content-Type: application/json", 415)
+        raise BadRequest("send JSON, with Content-Type: application/json", 415)
     body = wire.decode(raw, exact=True) if raw else {}
     if not isinstance(body, dict):
         raise BadRequest("the body must be a JSON object")

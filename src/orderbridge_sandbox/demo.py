@@ -1,6 +1,6 @@
 """`orderbridge demo` runs the sandbox, the daemon and a small till together on one SQLite file.
 
-The till uses plain sqlite3 with four statements, like a POS developer's. The output comes from the tables.
+The till uses four statements of plain sqlite3, as a POS developer would. The output is read from the tables.
 """
 
 import asyncio

@@ -104,7 +104,7 @@ def altered(document: Document, changes: Mapping[str, Any], without: Collection[
 
 
 def random_uuid(random: Random) -> str:
-    """Return a version 4 UUID that the seed decides."""
+    """Return a version 4 UUID from the seeded Random."""
     return str(UUID(int=random.getrandbits(128), version=4))
 
 

@@ -50,7 +50,7 @@ _HIDES_ANSWER: Final = frozenset({FaultKind.ANSWER, FaultKind.DROP, FaultKind.HA
 
 
 class BadFault(ValueError):
-    """A fault that cannot be played."""
+    """A fault that cannot be simulated."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,15 +76,15 @@ class Fault:
     size: int = 10
 
     def __post_init__(self) -> None:
-        """Refuse values that would match no call, or would fail later when the fault is played."""
+        """Refuse values that would match no call, or would fail later."""
         for name, kind in (("kind", FaultKind), ("when", When)):
-            if not isinstance(getattr(self, name), kind):  # a text would pass for the default
+            if not isinstance(getattr(self, name), kind):  # a plain text would act as the default
                 raise BadFault(f"{name}: {getattr(self, name)!r} is none of {', '.join(map(str, kind))}")
         if self.operation not in (EVERY_OPERATION, *rules.Operation):
             raise BadFault(f"operation: {self.operation!r} is none of *, {', '.join(rules.Operation)}")
         head = "".join((self.content_type, *self.headers, *self.headers.values()))
         if not (head.isascii() and head.isprintable()):
-            raise BadFault("content_type and headers are ASCII texts of one line")
+            raise BadFault("content_type and headers must be ASCII texts of one line")
         if not 200 <= self.status <= 599:  # noqa: PLR2004 - the statuses of a final answer
             raise BadFault(f"status: {self.status} is not between 200 and 599")
         self._check_others()
@@ -92,16 +92,16 @@ class Fault:
     def _check_others(self) -> None:
         for name in ("account", "argument"):
             if not isinstance(getattr(self, name), str):
-                raise BadFault(f"{name}: {getattr(self, name)!r} is no text")
+                raise BadFault(f"{name}: {getattr(self, name)!r} is not a text")
         for name in ("times", "skip", "every", "size", "status"):
             value = getattr(self, name)
             if type(value) is not int and not (value is None and name == "times"):
-                raise BadFault(f"{name}: {value!r} is no whole number")
+                raise BadFault(f"{name}: {value!r} is not a whole number")
         if self.size < 1 or self.every < 1:
-            raise BadFault("size and every are not below 1")
+            raise BadFault("size and every must be at least 1")
         times = (self.times or 0, self.skip, self.seconds, self.after_seconds, self.for_seconds or 0)
         if min(times) < 0 or not math.isfinite(sum(times)):
-            raise BadFault("times, skip, seconds, after_seconds and for_seconds are numbers from 0 on")
+            raise BadFault("times, skip, seconds, after_seconds and for_seconds must be at least 0")
         if not 0 <= self.percent <= 100:  # noqa: PLR2004
             raise BadFault(f"percent: {self.percent} is not between 0 and 100")
 
@@ -123,7 +123,7 @@ class Fault:
             and self.argument in ("", argument.lower())
         )
 
-    # Answers of a service, or of a proxy before it.
+    # Answers of a service, or of a proxy in front of it.
 
     @classmethod
     def error(cls, operation: str, status: int, error: str, message: str | None = None, **more: Any) -> "Fault":

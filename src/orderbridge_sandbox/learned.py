@@ -1,4 +1,4 @@
-"""Options that play a marketplace as a daemon has seen it: from the output of `orderbridge learned --json`."""
+"""Sets the options to what a daemon has observed, from the output of `orderbridge learned --json`."""
 
 import json
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from . import rules
 from .options import Coverage, Disallowed, ListOrder, MenuShape
 from .switches import BadOption
 
-_SHAPES: Final = {  # the way to the first food
+_SHAPES: Final = {  # the path to the first food
     "[]": MenuShape.FLAT,
     ".foods[]": MenuShape.WRAPPED,
     "[].foods[]": MenuShape.BY_CATEGORY,
@@ -19,7 +19,7 @@ _SHAPES: Final = {  # the way to the first food
 
 
 def settings_learned(path: Path) -> dict[str, Any]:
-    """Return the options that the file's counts show; what was not seen keeps its default. Raises BadOption."""
+    """Return the options that follow from the file's counts. The others keep their defaults. Raises BadOption."""
     seen: dict[str, dict[str, int]] = {}
     try:
         for row in json.loads(path.read_text("utf-8")):

@@ -28,14 +28,14 @@ _quiet = logging.getLogger("orderbridge_sandbox.http")
 _quiet.setLevel(logging.CRITICAL + 1)
 
 
-class Door(socket.socket):
+class Listener(socket.socket):
     """A listening socket that can reset accepted connections, or leave them unanswered."""
 
     def __init__(self, listening: socket.socket, world: World) -> None:
         """Take over a listening socket."""
         super().__init__(listening.family, listening.type, listening.proto, fileno=listening.detach())
         self._world = world
-        self._left_standing: list[socket.socket] = []
+        self._unanswered: list[socket.socket] = []
 
     def accept(self) -> tuple[socket.socket, Any]:
         """Accept a connection. If the line has a fault, apply it and raise ConnectionAbortedError."""
@@ -48,7 +48,7 @@ class Door(socket.socket):
         if line not in (Line.SILENT, Line.RESET, Line.GARBAGE):
             return connection, address
         if line is Line.SILENT:
-            self._left_standing.append(connection)
+            self._unanswered.append(connection)
         else:
             with suppress(OSError), connection:
                 if line is Line.GARBAGE:
@@ -59,8 +59,8 @@ class Door(socket.socket):
 
     def close(self) -> None:
         """Close this socket and the unanswered connections."""
-        while self._left_standing:
-            self._left_standing.pop().close()
+        while self._unanswered:
+            self._unanswered.pop().close()
         super().close()
 
 

@@ -34,7 +34,7 @@ class Coverage(StrEnum):
 
 
 class CooldownScope(StrEnum):
-    """Whose a cooldown is ("Limits"): who calls inside it gets 429."""
+    """Who shares a cooldown ("Limits")."""
 
     CREDENTIAL = "credential"
     APPLICATION = "application"  # all credentials with one app_secret_key
@@ -43,7 +43,7 @@ class CooldownScope(StrEnum):
 
 
 class RetryAfter(StrEnum):
-    """Whether a 429 says when to come back."""
+    """Whether a 429 has the header Retry-After, and in which form."""
 
     NONE = "none"
     SECONDS = "seconds"
@@ -79,12 +79,12 @@ class Completable(StrEnum):
     """Which orders can be completed from CONFIRMED; the table has only IN_DELIVERY."""
 
     NONE = "none"
-    WITHOUT_OWN_COURIER = "without_own_courier"  # pickup and the platform's couriers: ontheway is not for them
+    WITHOUT_OWN_COURIER = "without_own_courier"  # pickup and platform couriers, for which ontheway is not valid
     ALL = "all"
 
 
 class Life(StrEnum):
-    """Who moves an order on that the restaurant's own courier does not bring."""
+    """Who advances an order that the restaurant's own courier does not deliver."""
 
     POS = "pos"  # only the POS's calls
     PLATFORM = "platform"  # the platform itself, step by step
@@ -101,18 +101,18 @@ class Check(StrEnum):
     LIMIT = "limit"  # 429
 
 
-# ---- what a tester provokes ------------------------------------------------------------------------------------------
+# ---- behaviour for tests ---------------------------------------------------------------------------------------------
 
 
 class Where(StrEnum):
-    """In which restaurants orders are placed by themselves."""
+    """In which restaurants the sandbox places orders."""
 
     ANYWHERE = "anywhere"
     LOGGED_IN = "logged_in"  # where a valid token shows them
 
 
 class Courier(StrEnum):
-    """Who brings the orders that are placed by themselves, and those that say nothing else."""
+    """The courier of an order whose document names none."""
 
     ANY = "any"
     RESTAURANT = "restaurant"
@@ -121,17 +121,17 @@ class Courier(StrEnum):
 
 
 class Line(StrEnum):
-    """What is wrong with the line before a call is read."""
+    """A fault of the connection or the certificate, before a call is read."""
 
     GOOD = "good"
     REFUSED = "refused"  # no listener
-    RESET = "reset"  # the connection is taken and torn down
-    SILENT = "silent"  # it is taken, and TLS is never answered
+    RESET = "reset"  # the connection is accepted, then reset
+    SILENT = "silent"  # it is accepted, but the TLS handshake is never answered
     GARBAGE = "garbage"  # it is answered in plain text
-    EXPIRED = "expired"  # a certificate that has ended
+    EXPIRED = "expired"  # an expired certificate
     NOT_YET_VALID = "not_yet_valid"
     WRONG_NAME = "wrong_name"
-    UNTRUSTED = "untrusted"  # one of another authority
+    UNTRUSTED = "untrusted"  # a certificate of another authority
 
 
 class Language(StrEnum):
@@ -146,7 +146,7 @@ class Language(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Pace:
-    """Orders that are placed by themselves, and the clock."""
+    """Automatic orders, and the clock."""
 
     orders_per_minute: float = 0.0
     max_orders: int | None = None
@@ -213,7 +213,7 @@ class Operations:
 
 @dataclass(frozen=True, kw_only=True)
 class Trouble:
-    """What goes wrong with calls, again and again; a single fault is added by POST /_sandbox/faults."""
+    """Recurring failures of calls; POST /_sandbox/faults adds a single one."""
 
     latency_seconds: float = 0.0
     latency_jitter_seconds: float = 0.0
@@ -229,7 +229,7 @@ class Trouble:
 
 @dataclass(frozen=True, kw_only=True)
 class Connections:
-    """The line and its bounds. They hold for the control interface, too: it is at the same address."""
+    """Connections and their limits. They apply to the control interface, too, because it has the same address."""
 
     line: Line = Line.GOOD
     line_seconds: float = 30.0
@@ -240,7 +240,7 @@ class Connections:
 
 
 GROUPS: Final = (Pace, Limits, Lists, Operations, Trouble, Connections)  # in the order of docs/sandbox.md
-MOST: Final = 1_000_000_000  # no number is larger: as seconds these are 31 years, with which a clock can still reckon
+LARGEST: Final = 1_000_000_000  # the largest value of a number: 31 years in seconds, which datetime can still add
 _BELOW_0: Final = frozenset({"clock_offset_seconds"})
 
 
@@ -249,7 +249,7 @@ class Options(Pace, Limits, Lists, Operations, Trouble, Connections):
     """The switches. Times are seconds."""
 
     def __post_init__(self) -> None:
-        """Refuse what the world could not play."""
+        """Refuse invalid values."""
         for name, value in asdict(self).items():
             if isinstance(value, int | float):
                 _check_number(name, value)
@@ -263,7 +263,7 @@ class Options(Pace, Limits, Lists, Operations, Trouble, Connections):
             try:
                 ZoneInfo(getattr(self, name))
             except (ZoneInfoNotFoundError, ValueError) as error:
-                raise BadOption(f"{name}: {getattr(self, name)!r} is no time zone") from error
+                raise BadOption(f"{name}: {getattr(self, name)!r} is not a time zone") from error
 
     def changed(self, changes: Mapping[str, Any]) -> "Options":
         """Return a copy with the changes, which may come from JSON."""
@@ -280,9 +280,9 @@ class Options(Pace, Limits, Lists, Operations, Trouble, Connections):
 
 def _check_number(name: str, value: float) -> None:
     if not math.isfinite(value) or (value < 0 and name not in _BELOW_0):
-        raise BadOption(f"{name}: {value} is not a number from 0 on")
-    if abs(value) > MOST:
-        raise BadOption(f"{name}: {value} is more than {MOST:,}")
+        raise BadOption(f"{name}: {value} is not a number of at least 0")
+    if abs(value) > LARGEST:
+        raise BadOption(f"{name}: {value} is more than {LARGEST:,}")
     if name.endswith("_status") and not 200 <= value <= 599:  # noqa: PLR2004 - what a final answer can have
         raise BadOption(f"{name}: {value} is not between 200 and 599")
     if name.endswith("_percent") and value > 100:  # noqa: PLR2004
@@ -294,7 +294,7 @@ SWITCHES: Final[Mapping[str, Switch]] = {name: line for group in GROUPS for name
 
 
 def settings_from(texts: Iterable[str]) -> dict[str, Any]:
-    """Return what `--set NAME=VALUE` asks for; raises BadOption."""
+    """Return the options of `--set NAME=VALUE`; raises BadOption."""
     settings = {}
     for text in texts:
         name, equals, value = text.partition("=")
@@ -342,7 +342,7 @@ PRESETS: Final[Mapping[str, Mapping[str, Any]]] = {
 
 
 def settings_of(names: Iterable[str]) -> dict[str, Any]:
-    """Return what the presets set, a later one over an earlier; raises BadOption."""
+    """Return the options of the presets; a later one overrides an earlier one. Raises BadOption."""
     settings: dict[str, Any] = {}
     for name in names:
         if name not in PRESETS:

@@ -1,4 +1,4 @@
-"""Automatic behaviour by the options: places orders, changes their status, and delays or fails calls."""
+"""Automatic behaviour, set by the options: places orders, changes their status, and delays or fails calls."""
 
 from collections.abc import Mapping
 from datetime import timedelta

@@ -1,8 +1,8 @@
 """Plays the orders of a journal, without what their customers wrote.
 
-A document gives only what this file names: amounts, ids of products and options, known codes, and whether there is a
-note. All texts are made up or left out, so that nothing from an unknown field can appear. Ids and amounts are too short
-for a phone number.
+Only the fields that this file names are taken from a document: amounts, ids of products and options, known codes, and
+whether there is a note. All texts are invented or left out, so no unknown field can appear. Ids and amounts are limited
+in length, so that none can hold a phone number.
 """
 
 import json
@@ -29,7 +29,7 @@ _PAID: Final = [name.removesuffix(rules.PREPAID_SUFFIX) for name in rules.PAYMEN
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Played:
-    """A document of the journal, masked. `order` and `restaurant` count them in the order of their appearance."""
+    """A document of the journal, masked. `order` and `restaurant` number them by first appearance."""
 
     after: timedelta  # since the first one
     order: int
@@ -41,7 +41,7 @@ class Played:
 
 
 class Play:
-    """What of a journal has been played. `faster`: so many times."""
+    """Plays a journal's orders in their rhythm. `faster`: 2 plays them in half the time."""
 
     def __init__(self, played: Iterable[Played], faster: float = 1) -> None:
         self._played, self._faster = tuple(played), faster
@@ -51,7 +51,7 @@ class Play:
         return bool(self._played)
 
     def reset(self) -> None:
-        """Begin again."""
+        """Start from the first document again."""
         self._next = 0
         self._keys: dict[int, str] = {}
 
@@ -89,7 +89,7 @@ def read(path: Path) -> Iterator[Played]:
     begin = None
     for file in sorted(path.glob("*.jsonl")) if path.is_dir() else [path]:
         for line in file.read_bytes().splitlines():
-            with suppress(ValueError, TypeError, KeyError, AttributeError):  # torn, blanked, or no object
+            with suppress(ValueError, TypeError, KeyError, AttributeError):  # cut off, blanked, or not an object
                 entry = json.loads(line.decode("utf-8", "replace"))
                 raw = json.loads(entry["document"], parse_float=Decimal, parse_constant=str)
                 at = datetime.fromisoformat(entry["at"])
@@ -116,7 +116,7 @@ def _named(raw: Any, names: Mapping[str, Mask], random: Random) -> Document:
 
 
 def _amount(value: Any, _: Random) -> Any:
-    """A number, or a text that is one; else 0."""
+    """A number, also one written as text; else 0."""
     if isinstance(value, str) and _AMOUNT.fullmatch(value):
         return value
     is_number = isinstance(value, int | Decimal) and not isinstance(value, bool)
@@ -138,7 +138,7 @@ def _note(made_up: Iterable[str]) -> Mask:
 
 
 def _scheduled(raw: Any) -> timedelta | None:
-    """How long after the order's own time it is wanted."""
+    """How long after the order's date its scheduled date is."""
     with suppress(ValueError, TypeError, KeyError):
         times = [datetime.strptime(raw[name], rules.TIME_FORMAT) for name in ("scheduled_date", "date")]  # noqa: DTZ007
         return times[0] - times[1]

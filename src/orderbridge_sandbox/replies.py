@@ -23,8 +23,7 @@ DROPPED: Final = "orderbridge_sandbox.dropped"
 class ConnectionDropped(ConnectionResetError):
     """The service closed the connection without a complete answer.
 
-    Over a transport that calls the application directly, this is what the client's side gets to see; the server
-    closes the socket instead.
+    A client whose transport calls the application directly gets this exception; the server closes the socket instead.
     """
 
 
@@ -39,26 +38,26 @@ async def read_body(request: Request, limit: int) -> bytes:
 
 
 def reply_to(answer: Answer) -> Response:
-    """Return the answer as it should be."""
+    """Return the answer without a fault."""
     headers = {"Content-Type": JSON, **answer.headers}
     return Response(wire.encode(answer.envelope), status_code=answer.status, headers=headers)
 
 
 def substitute(fault: Fault) -> ASGIApp:
-    """Return what a fault puts in the place of an answer."""
+    """Return the reply that the fault sends instead of the answer."""
     match fault.kind:
         case FaultKind.DROP:
             return Cut(None, keep=0)
         case FaultKind.HANG:
             return hang
         case _:
-            # An empty body has no type; a caller's own Content-Type wins.
+            # An empty body has no type. A Content-Type among the fault's headers takes precedence.
             kind = {"Content-Type": fault.content_type} if fault.body else {}
             return Response(fault.body, status_code=fault.status, headers=_merged(kind, fault.headers))
 
 
-def spoiled(fault: Fault, reply: Response) -> ASGIApp:
-    """Return the true answer as a fault lets it through."""
+def altered_reply(fault: Fault, reply: Response) -> ASGIApp:
+    """Return the true answer as the fault changes it."""
     match fault.kind:
         case FaultKind.DRIP:
             return Drip(reply, size=fault.size, seconds=fault.seconds)
@@ -70,7 +69,7 @@ def spoiled(fault: Fault, reply: Response) -> ASGIApp:
             reply.body = gzip.compress(bytes(reply.body), mtime=0)
             reply.headers["Content-Length"] = str(len(reply.body))
             reply.headers["Content-Encoding"] = "gzip"
-        case _:  # the answer itself is the true one
+        case _:  # a delay does not change the answer
             pass
     reply.headers.update(fault.headers)
     return reply
@@ -85,7 +84,7 @@ async def hang(scope: Scope, receive: Receive, send: Send) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Sends the first bytes of a reply, or nothing at all, and leaves."""
+    """Sends the first bytes of a reply, or nothing, and ends the connection."""
 
     reply: Response | None
     keep: int

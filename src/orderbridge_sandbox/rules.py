@@ -64,11 +64,11 @@ ENDPOINTS: Final[tuple[tuple[Operation, str, str], ...]] = (
     (Operation.GET_FOODS, "GET", "/foods/get-foods"),
 )
 
-# Stands in the table for every id that docs/interface.md does not give: COMPLETE_NEEDS_PAYMENT and unknown ones.
+# In the table: every id that docs/interface.md does not give, COMPLETE_NEEDS_PAYMENT and unknown ones.
 OTHER: Final = 0
 
 
-# "Order transitions". A move that is not in the table is not allowed.
+# "Order transitions". What is not in the table is not allowed.
 TRANSITIONS: Final[dict[tuple[int, Operation], int]] = {
     (RECEIVED, Operation.ACCEPT): CONFIRMED,
     (CONFIRMED, Operation.ON_THE_WAY): IN_DELIVERY,
@@ -81,7 +81,7 @@ TRANSITIONS: Final[dict[tuple[int, Operation], int]] = {
 
 
 def next_status(status_id: int, operation: Operation) -> int | None:
-    """Return where the operation leads from that status, None when it is not allowed."""
+    """Return the status after the operation; None if it is not allowed in this status."""
     return TRANSITIONS.get((status_id if status_id in STATUS_TEXTS else OTHER, operation))
 
 

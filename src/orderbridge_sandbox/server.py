@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from .app import create_app
 from .command import PREFIX
-from .line import BAD_CERTIFICATES, TOO_LONG, Bounded, Door, head_length
+from .line import BAD_CERTIFICATES, TOO_LONG, Bounded, Listener, head_length
 from .options import Line, Options
 from .replies import ConnectionDropped
 from .switches import words
@@ -66,7 +66,7 @@ class Sandbox:
 
     @property
     def line(self) -> Line:
-        """The present fault of the network line."""
+        """The current state of the line."""
         return self._server.line
 
     @property
@@ -95,12 +95,12 @@ class Sandbox:
         self.stop()
 
     def start(self) -> None:
-        """Start to listen, and return when calls are answered. Raises CannotListen."""
-        door = self.door()
-        self.port = door.getsockname()[1]
+        """Start, and return when calls are answered. Raises CannotListen."""
+        listener = self.listen()
+        self.port = listener.getsockname()[1]
         app = create_app(self.world, prefix=self._prefix, names=tuple(dict.fromkeys((*self.names, self.host))))
         self._server = _Server(_config(app, self.world, self._certificates.server_file), self)
-        self._thread = threading.Thread(target=self._run, args=(door,), name="sandbox", daemon=True)
+        self._thread = threading.Thread(target=self._run, args=(listener,), name="sandbox", daemon=True)
         self._thread.start()
         if not self._server.up.wait(START_SECONDS) or self._failure:
             raise CannotListen("the sandbox did not start") from self._failure
@@ -110,22 +110,22 @@ class Sandbox:
         self._server.should_exit = True
         self._thread.join()
 
-    def door(self) -> Door:
+    def listen(self) -> Listener:
         """Listen; raises CannotListen."""
-        return Door(_listen(self.host, self.port), self.world)
+        return Listener(_listen(self.host, self.port), self.world)
 
     def certificate(self, line: Line) -> Path:
         """Create the server's key and certificate for this line."""
         return make_certificates(self._directory, names=self.names, line=line).server_file
 
-    def _run(self, door: Door) -> None:
+    def _run(self, listener: Listener) -> None:
         try:
-            asyncio.run(self._server.work(door))
+            asyncio.run(self._server.work(listener))
         except Exception as error:  # noqa: BLE001 - start() raises it
             self._failure = error
         finally:
             self._server.up.set()
-            door.close()
+            listener.close()
 
 
 def _listen(host: str, port: int) -> socket.socket:
@@ -133,7 +133,7 @@ def _listen(host: str, port: int) -> socket.socket:
         return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except OSError as error:
         what = (
-            "is taken: end the other program, or name another port with --listen"
+            "is in use: stop the other program, or choose another port with --listen"
             if error.errno == errno.EADDRINUSE
             else error
         )
@@ -184,15 +184,15 @@ class _Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, sandbox: Sandbox) -> None:
         super().__init__(config)
         self.up = threading.Event()
-        self.line = Line.GOOD  # the line that is played now
+        self.line = Line.GOOD  # the current state of the line
         self._line_ends: float | None = None
         self._sandbox, self._world = sandbox, sandbox.world
 
-    async def work(self, door: Door) -> None:
+    async def work(self, listener: Listener) -> None:
         """Serve calls and tick the world, until should_exit."""
         ticker = asyncio.create_task(self._tick())
         try:
-            await self.serve(sockets=[door])
+            await self.serve(sockets=[listener])
         finally:
             ticker.cancel()
 
@@ -210,7 +210,7 @@ class _Server(uvicorn.Server):
             self._line_ends = None
             self._world.set_options(line=Line.GOOD)
         wanted, seconds = self._world.options.line, self._world.options.line_seconds
-        if wanted is self.line or (self.line is Line.REFUSED and not self._let_in()):
+        if wanted is self.line or (self.line is Line.REFUSED and not self._listen_again()):
             return
         if self.line in BAD_CERTIFICATES or wanted in BAD_CERTIFICATES:
             assert self.config.ssl is not None  # noqa: S101 - it has a certificate
@@ -227,23 +227,23 @@ class _Server(uvicorn.Server):
             self._world.tell(f"line.changed line={wanted}")
             self._world.lock.notify_all()
 
-    def _let_in(self) -> bool:
+    def _listen_again(self) -> bool:
         """Listen again. False if another program uses the address."""
         try:
-            door = self._sandbox.door()
+            listener = self._sandbox.listen()
         except CannotListen:
             return False
-        self._opening = asyncio.create_task(self._serve_at(door))
+        self._opening = asyncio.create_task(self._serve_at(listener))
         return True
 
-    async def _serve_at(self, door: Door) -> None:
+    async def _serve_at(self, listener: Listener) -> None:
         loop, config = asyncio.get_running_loop(), self.config
         self.servers.append(
             await loop.create_server(
                 lambda: config.http_protocol_class(  # type: ignore[call-arg]
                     config=config, server_state=self.server_state, app_state=self.lifespan.state
                 ),
-                sock=door,
+                sock=listener,
                 ssl=config.ssl,
             )
         )
@@ -319,7 +319,7 @@ DEFAULTS: Final = Options().as_json()
 _SOMEWHERE: Final = ("192.0.2.1", 9)
 
 
-def is_beyond(host: str) -> bool:
+def is_reachable_by_others(host: str) -> bool:
     """Return whether other machines can reach the address."""
     try:
         return not ip_address(host).is_loopback
@@ -341,12 +341,12 @@ def shown_name(host: str, names: Iterable[str]) -> str:
 
 
 def _of_this_machine() -> tuple[str, ...]:
-    """The address that this machine uses in its network, and its name, if they are known."""
+    """This machine's address in its network, and its name, if they are known."""
     found = []
     try:
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
-            asking.connect(_SOMEWHERE)
-            found.append(asking.getsockname()[0])  # first: not every network knows the names of its machines
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            probe.connect(_SOMEWHERE)
+            found.append(probe.getsockname()[0])  # first, because not every network resolves the names of its machines
     except OSError:  # no network: no other machine can reach it either
         pass
     name = socket.gethostname()
@@ -362,22 +362,22 @@ def introduction(sandbox: Sandbox) -> list[str]:
     body = f'{{"app_secret_key": "{first.app_secret_key}", "rest_secret_key": "{first.rest_secret_key}"}}'
     lines = [*_warning(sandbox), f"base_url        {sandbox.base_url}", f"ca_file         {sandbox.ca_file}"]
     lines += [f"control         {sandbox.control_url}", f"app_secret_key  {first.app_secret_key}"]
-    turned = [f"{name}={value}" for name, value in sandbox.world.options.as_json().items() if value != DEFAULTS[name]]
-    if turned:
-        lines.insert(-1, f"switches        {' '.join(turned)}")
+    changed = [f"{name}={value}" for name, value in sandbox.world.options.as_json().items() if value != DEFAULTS[name]]
+    if changed:
+        lines.insert(-1, f"switches        {' '.join(changed)}")
     for one in accounts:
         reached = ", ".join(sandbox.world.restaurants[key].name for key in one.restaurant_ids)
         lines.append(f"rest_secret_key {one.rest_secret_key}  ({reached})")
     header = "Content-Type: application/json"
     lines.append(f"curl --cacert {sandbox.ca_file} -H '{header}' -d '{body}' {sandbox.base_url}/auth/login")
-    # With a restaurant, because the order could otherwise go to one that the caller's accounts do not reach.
+    # With a restaurant: otherwise the order could go to one that the first account does not reach.
     body = f'{{"restaurant_id": "{first.restaurant_ids[0]}"}}'
     lines.append(f"curl --cacert {sandbox.ca_file} -H '{header}' -d '{body}' {sandbox.control_url}orders")
     return lines
 
 
 def _warning(sandbox: Sandbox) -> list[str]:
-    if not is_beyond(sandbox.host):
+    if not is_reachable_by_others(sandbox.host):
         return []
     facts = {"address": f"{sandbox.host}:{sandbox.port}", "names": ", ".join(sandbox.names)}
     return [line[sandbox.world.options.language].format(**facts) for line in words()["terminal"].values()]

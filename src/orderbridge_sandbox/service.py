@@ -212,7 +212,7 @@ def _order(
         try:
             order = found()
         except Refused:
-            return  # the check of existence refuses it
+            return  # the check `exists` refuses it
         record.status_before = record.status_after = order.status_id
         status(order)
 

@@ -7,11 +7,11 @@ from decimal import Decimal
 from typing import Any, TypeAlias
 
 Document: TypeAlias = dict[str, Any]  # an order as get-current shows it; amounts are Decimal
-Clock: TypeAlias = Callable[[], datetime]  # answers the present moment with a time zone; a test passes its own
+Clock: TypeAlias = Callable[[], datetime]  # returns the current time with a time zone; tests pass their own
 
 
 def system_clock() -> datetime:
-    """Return the machine's time: the one place in the sandbox that asks for it."""
+    """Return the machine's time. Nothing else in the sandbox reads it."""
     return datetime.now(UTC)  # noqa: TID251
 
 
@@ -60,7 +60,7 @@ class Food:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenery:
-    """Everything that is there before the first call."""
+    """The initial accounts, restaurants and foods."""
 
     accounts: tuple[Account, ...]
     restaurants: tuple[Restaurant, ...]
@@ -69,7 +69,7 @@ class Scenery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Token:
-    """An access token that was handed out."""
+    """An access token that was issued."""
 
     text: str
     account: Account
@@ -95,7 +95,7 @@ class Acknowledgement:
 
 @dataclass(slots=True, kw_only=True)
 class Order:
-    """An order with its whole truth."""
+    """An order, with what the sandbox knows of it."""
 
     key: str  # the payment_key in lower case: how paths find it
     number: int
@@ -114,16 +114,16 @@ class Order:
     def document(self) -> Document:
         """The document as get-current shows it now."""
         if len(self.history) == 1:
-            return self.placed  # whatever status the caller wrote into it stays until the first change
+            return self.placed  # the caller may have given it any status; it stays until the first change
         return {**self.placed, "status_id": self.status_id, "status_text": self.status_text}
 
     @property
     def courier_type(self) -> object:
-        """Who brings it, as placed."""
+        """The courier type, as placed."""
         return self.placed.get("courier_type")
 
     def as_json(self) -> dict[str, Any]:
-        """Return the truth about the order for the control interface."""
+        """Return the order for the control interface."""
         return {
             "payment_key": self.key,
             "number": self.number,
@@ -157,17 +157,17 @@ class CallRecord:
     account: str = ""  # the account's name; empty when no valid credential came with the call
     argument: str = ""  # the id in the path, or get-current's status_id
     body: object = None  # the JSON body; never kept for a login
-    answered_at: datetime | None = None  # None while the call is under way, for ever when it got no answer
+    answered_at: datetime | None = None  # None while the call is in progress, and if it never got an answer
     http_status: int | None = None
     error: str = ""
-    effect: bool = False  # whether the world is different after the call
+    effect: bool = False  # whether the call changed the world
     status_before: int | None = None
     status_after: int | None = None  # an order's status around the call
     # What a list contained: payment_key and status_id of each order, even if a fault hid the answer.
     delivered: tuple[tuple[str, int], ...] = ()
-    fault: str = ""  # the kind of fault that met the call
+    fault: str = ""  # the kind of fault that affected the call
     method: str = ""
-    path: str = ""  # as it was called, with its query
+    path: str = ""  # as requested, with its query
     message: str = ""  # the answer's message beside its error
     advice: tuple[Advice, ...] = ()  # what was wrong with the call, whatever was answered
 

@@ -39,7 +39,7 @@ class BadOption(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Switch:
-    """One switch, or one field of a command's body or query: what it is called, and what it takes."""
+    """One switch, or one field of a command's body or query: its name, type and default."""
 
     name: str
     type: Any  # one of _KINDS, or a StrEnum
@@ -54,44 +54,44 @@ class Switch:
 
     @property
     def is_needed(self) -> bool:
-        """Whether a command cannot do without it."""
+        """Whether a command requires it."""
         return self.default is Parameter.empty
 
     @property
     def values(self) -> list[str]:
-        """What it can be, when that is a list."""
+        """The accepted values of a StrEnum; empty for other types."""
         return list(self.type) if issubclass(self.type, StrEnum) else []
 
     @property
     def kind(self) -> str:
-        """What it takes, in words."""
+        """The accepted values, in words."""
         kind = ", ".join(self.values) or _KINDS[self.type]
         return f"{kind}, or none" if self.may_be_none else kind
 
     def of(self, value: Any) -> Any:
-        """Return the value as the switch keeps it, from JSON or from the program."""
+        """Return the checked value, which comes from JSON or from the program."""
         if value is None and self.may_be_none:
             return None
         if self.values and value in self.values:
             return self.type(value)
         if self.type in (float, Decimal) and type(value) is int:
             return self.type(value)
-        # A bool is an int to Python, but never a sensible number of seconds.
+        # In Python a bool is an int, but it is not a number here.
         is_wrong = (
             self.values or not isinstance(value, self.type) or (isinstance(value, bool) and self.type is not bool)
         )
         if is_wrong or (self.type is list and not all(isinstance(one, str) for one in value)):
-            raise BadOption(f"{self.name}: {value!r} is not: {self.kind}")
+            raise BadOption(f"{self.name}: {value!r}; expected: {self.kind}")
         return value
 
     def parsed(self, text: str) -> Any:
-        """Return the value that a text on the command line means."""
+        """Return the value of a text from the command line."""
         if self.may_be_none and text.lower() in NOTHING:
             return None
         try:
             return self.of(_TRUE[text.lower()] if self.type is bool else self.type(text))
         except (KeyError, ValueError) as error:
-            raise BadOption(f"{self.name}: {text!r} is not: {self.kind}") from error
+            raise BadOption(f"{self.name}: {text!r}; expected: {self.kind}") from error
 
 
 def switches_of(table: Any) -> dict[str, Switch]:
@@ -104,5 +104,5 @@ def switches_of(table: Any) -> dict[str, Switch]:
 
 
 def unknown(what: str, names: list[str], known: list[str]) -> str:
-    """Return the refusal of names that do not exist."""
+    """Return the error text for names that do not exist."""
     return f"no such {what}: {', '.join(sorted(names))}; there are {', '.join(known)}"

@@ -1,7 +1,7 @@
 """The sandbox's own certificate authority and the server's certificate ("All calls must use HTTPS").
 
-The authority stays the same in a directory, so that a client is set up once to trust it; the server's
-certificate is new at each start.
+The authority is kept in a directory, so that a client has to be set up only once. The server's certificate is new at
+each start.
 """
 
 import ipaddress
@@ -100,7 +100,7 @@ def _permitted(ca: x509.Certificate) -> set[x509.GeneralName]:
 
 
 def _subtree(name: str) -> x509.GeneralName:
-    """The names that the authority may sign: an address, 127.0.0.0/8 for one of it, or a name with its subdomains."""
+    """What the authority may sign: an address (for a loopback one, 127.0.0.0/8), or a name with its subdomains."""
     try:
         address = ipaddress.ip_address(name)
     except ValueError:

@@ -6,19 +6,19 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any, Final, Protocol, runtime_checkable
 
-# The standard encoder is quick and cannot write a Decimal as a number with its decimals. So an amount goes through it
-# as a text between two marks, which come out with their quotation marks after it. No text of anybody holds one: they
-# are halves of letters, in an order in which no letter is made of them.
+# The standard encoder is fast, but it cannot write a Decimal as a number with its decimals. So an amount is encoded as
+# a text between two marks, and encode() removes the marks and the quotation marks. The marks are sequences of lone
+# surrogates, which no valid text contains.
 _BEFORE: Final = "\udfff\udffe\udfff"
 _BEHIND: Final = "\udffe\udffe\udffe"
 
 
 @runtime_checkable
 class HasJson(Protocol):
-    """What is shown in another way than by its fields."""
+    """An object with a JSON form of its own."""
 
     def as_json(self) -> dict[str, Any]:
-        """Return what is shown."""
+        """Return the values to encode."""
 
 
 def _plain(value: object) -> object:
@@ -32,7 +32,7 @@ def _plain(value: object) -> object:
         case _ if is_dataclass(value):
             return {one.name: getattr(value, one.name) for one in fields(value)}
         case _:
-            raise TypeError(f"{type(value).__name__} is no JSON value")
+            raise TypeError(f"{type(value).__name__} is not a JSON value")
 
 
 _encode = json.JSONEncoder(
@@ -42,7 +42,7 @@ _encode = json.JSONEncoder(
 
 def encode(value: object) -> bytes:
     """Return the value as JSON; a Decimal keeps its decimals, which the standard encoder cannot do."""
-    # A lone surrogate, which UTF-8 cannot hold, comes out as its JSON escape: both begin with \u.
+    # UTF-8 cannot hold a lone surrogate. backslashreplace writes it as \udXXX, which is its JSON escape, too.
     text = _encode(value).replace(f'"{_BEFORE}', "").replace(f'{_BEHIND}"', "")
     return text.encode("utf-8", errors="backslashreplace")
 

@@ -1,7 +1,7 @@
-"""The simulated world behind the marketplace, and the changes in it that do not come from the POS's calls.
+"""The state of the simulated marketplace, and its changes that are not caused by calls of the POS.
 
 Every public method takes the lock, so that any thread may use a World. `wait_for` waits for a condition without
-sleeping. service.py has the POS's calls.
+sleeping. service.py carries out the POS's calls.
 """
 
 import logging
@@ -74,7 +74,7 @@ class World:
         self.faults = FaultScript(self.now)
         self._first_seed = seed
         self._first_options = options or Options()
-        self.play: Play | None = None  # of a journal
+        self.play: Play | None = None  # plays a journal
         self.reset()
 
     @classmethod
@@ -138,7 +138,7 @@ class World:
             self.lock.notify_all()
             return self.options
 
-    # Customers and the service's own people.
+    # Customers and the platform's staff.
 
     def place_order(
         self,
@@ -277,12 +277,12 @@ class World:
         """Issue a token that is valid for token_seconds from now."""
         if self.options.new_login_ends_old_token:
             self.end_tokens(account.name)
-        text = secrets.token_hex(20)  # not from the seed: after a restart a kept token could be another account's
+        text = secrets.token_hex(20)  # not from the seed, or after a restart an old token could be another account's
         expires = self.now() + timedelta(seconds=self.options.token_seconds)
         token = self.tokens[text] = Token(text=text, account=account, expires=expires)
         if (most := self.options.tokens_at_once) is not None:
-            mine = [text for text, one in self.tokens.items() if one.account.name == account.name]
-            for old in mine[: max(len(mine) - max(most, 1), 0)]:
+            own = [text for text, one in self.tokens.items() if one.account.name == account.name]
+            for old in own[: max(len(own) - max(most, 1), 0)]:
                 del self.tokens[old]
         return token
 

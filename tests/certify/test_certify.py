@@ -65,10 +65,10 @@ def test_a_till_that_never_takes_over_fails_there_alone(shop: Shops) -> None:
     report = here.certify("takes_over", "accept", "letters", within_s=0.5, pace=0.005)
     assert failed(report) == {"takes_over.taken_over"}
     told = " ".join(here.said)
-    assert f"Is this the database that it opens: {here.folder}/till.db?" in told
-    assert "Try a mended till with a new --folder" in told
+    assert f"Does it open this database: {here.folder}/till.db?" in told
+    assert "Test a corrected till with a new --folder" in told
     assert "orderbridge db grants ROLE" in told
-    assert "Has the till a user of its own?" not in told  # a file has no users
+    assert "If the till has a database user" not in told  # a file has no users
     assert verdicts(report)["accept.one_accept"] == "NOT SEEN"
 
 
@@ -104,13 +104,13 @@ def test_ctrl_c_says_that_the_same_command_goes_on(shop: Shops) -> None:
         here.until_taken(1)
         running.send_signal(signal.SIGINT)
         said = running.communicate()[1]
-    assert (running.returncode, said.strip()) == (1, "Stopped. The same command goes on from here.")
+    assert (running.returncode, said.strip()) == (1, "Stopped. The same command continues from here.")
 
 
 def test_another_certificate_in_the_same_folder_is_refused(shop: Shops) -> None:
     here = shop()
     here.certify("takes_over")
-    with pytest.raises(ConfigError, check=says(r"on other terms \(seed\)")):
+    with pytest.raises(ConfigError, check=says(r"with other options \(seed\)")):
         here.certify("takes_over", seed=2)
 
 

@@ -16,7 +16,7 @@ from tests.sandbox.conftest import WITHIN_S, client_of
 
 from orderbridge_sandbox import Options, Sandbox, World
 from orderbridge_sandbox.options import Line
-from orderbridge_sandbox.server import introduction, is_beyond, names_of, shown_name
+from orderbridge_sandbox.server import introduction, is_reachable_by_others, names_of, shown_name
 
 OPTIONS = "/_sandbox/options"
 
@@ -166,7 +166,7 @@ def test_beyond_loopback_it_says_what_that_means_and_what_it_prints_is_in_the_ce
     names = names_of(host, ("pos.lan",))
     with Sandbox(World.default(tell=lambda _: None), directory=directory, host=host, names=names) as sandbox:
         careful, certificate, base_url, *_ = introduction(sandbox)
-    assert careful.startswith("CAREFUL: ")
+    assert careful.startswith("WARNING: ")
     assert "pos.lan" in certificate
     assert base_url.endswith(f"https://pos.lan:{sandbox.port}")
 
@@ -180,13 +180,13 @@ def test_the_switches_that_are_turned_are_told(directory):
     "host, beyond", [("127.0.0.1", False), ("localhost", False), ("::1", False), ("0.0.0.0", True), ("pos.lan", True)]
 )
 def test_who_can_reach_an_address(host, beyond):
-    assert is_beyond(host) is beyond
+    assert is_reachable_by_others(host) is beyond
     assert shown_name(host, names_of(host, ())) in names_of(host, ())
 
 
 @pytest.mark.parametrize(
     "language, host, word",
-    [("en", "0.0.0.0", "CAREFUL"), ("tr", "0.0.0.0", "DİKKAT"), ("en", "127.0.0.1", "base_url")],
+    [("en", "0.0.0.0", "WARNING"), ("tr", "0.0.0.0", "DİKKAT"), ("en", "127.0.0.1", "base_url")],
 )
 def test_the_warning_is_in_the_language_of_the_switch_and_not_given_on_loopback(directory, language, host, word):
     world = World.default(options=Options().changed({"language": language}), tell=lambda _: None)
@@ -221,7 +221,7 @@ def test_of_a_certificate_with_a_wrong_name_only_the_name_is_wrong(sandbox, dire
     assert subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
-def test_it_stops_while_nobody_is_let_in(directory):
+def test_it_stops_while_the_line_is_refused(directory):
     with Sandbox(World.default(tell=lambda _: None), directory=directory) as sandbox:
         turn(sandbox, "refused")
     with pytest.raises(ConnectionRefusedError):

@@ -253,4 +253,4 @@ def test_a_file_without_orders_is_refused(tmp_path):
     command = [Path(sys.executable).with_name("orderbridge"), "sandbox", "--play", tmp_path / "empty.jsonl"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert "no order that can be read" in done.stderr
+    assert "contains no readable order" in done.stderr

@@ -154,7 +154,7 @@ def test_stopping_is_quick_while_a_call_is_under_way(tmp_path, fault):
 
 
 def test_a_taken_port_and_a_foreign_address_are_told(sandbox, tmp_path):
-    with pytest.raises(CannotListen, match=f"127.0.0.1:{sandbox.port} is taken: .*--listen"):
+    with pytest.raises(CannotListen, match=f"127.0.0.1:{sandbox.port} is in use: .*--listen"):
         Sandbox(World.default(), directory=tmp_path, port=sandbox.port).start()
     with pytest.raises(CannotListen, match=r"203\.0\.113\.1:0"):
         Sandbox(World.default(), directory=tmp_path, host="203.0.113.1").start()

@@ -39,10 +39,10 @@ def test_the_default_of_a_switch_can_be_set_from_a_text_and_from_json(name):
     [
         ("colour=1", "no such option: colour; there are orders_per_minute, "),
         ("colour", "write NAME=VALUE"),
-        ("cooldown_seconds=soon", "cooldown_seconds: 'soon' is not: number"),
-        ("list_limit=1.5", "list_limit: '1.5' is not: whole number, or none"),
-        ("prepaid_suffix=maybe", "prepaid_suffix: 'maybe' is not: true or false"),
-        ("line=bent", "line: 'bent' is not: good, refused, "),
+        ("cooldown_seconds=soon", "cooldown_seconds: 'soon'; expected: number"),
+        ("list_limit=1.5", "list_limit: '1.5'; expected: whole number, or none"),
+        ("prepaid_suffix=maybe", "prepaid_suffix: 'maybe'; expected: true or false"),
+        ("line=bent", "line: 'bent'; expected: good, refused, "),
     ],
 )
 def test_a_setting_that_will_not_do_is_refused_by_name(text, said):

@@ -2,8 +2,8 @@
 
 Rules of this file:
 - No message quotes a line: it may hold a secret.
-- CSV: `,` `;` or a tab, quotes, any line ends, a byte order mark, a line `sep=;`. An empty cell is a key left out.
-- JSON Lines: an object a line, with the keys of the configuration.
+- CSV: commas, semicolons or tabs, quotes, any line ends, a byte order mark, a line `sep=;`. An empty cell is no value.
+- JSON Lines: one object on each line, with the keys of the configuration.
 """
 
 import csv
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from orderbridge_fleet.account_changes import Put
 
 NEEDED = ("name", *SECRETS)
-COLUMNS = (*NEEDED, "auto_accept_minutes", "auto_accept_scheduled")  # of CSV: it has no lists
+COLUMNS = (*NEEDED, "auto_accept_minutes", "auto_accept_scheduled")  # in CSV, which cannot hold lists
 KEYS = (*NEEDED, *OPTIONS)
 DELIMITERS = ",;\t"
 WORDS = {"doğru": "true", "yanlış": "false", "yanliş": "false", "evet": "true", "hayır": "false", "hayir": "false"}
@@ -70,7 +70,7 @@ def _text(data: bytes) -> str:
 
 
 def _json_lines(text: str) -> Iterator[Line]:
-    for number, line in enumerate(text.split("\n"), 1):  # splitlines would split within a text
+    for number, line in enumerate(text.split("\n"), 1):  # not splitlines: it also splits at U+2028 inside a text
         if not line.strip():
             continue
         try:
@@ -88,7 +88,7 @@ def _json_lines(text: str) -> Iterator[Line]:
 
 
 def _named(keys: list[str]) -> str:
-    """Their names, as far as they have the form of names: in a file that slipped by a column they may be anything."""
+    """The unknown keys, but only those that look like keys: with shifted columns one may be a secret."""
     return ", ".join(key if re.fullmatch(r"[a-z_]{1,30}", key) else "?" for key in keys)
 
 
@@ -104,7 +104,7 @@ def _csv(text: str) -> Iterator[Line]:
         try:
             cells = next(reader, None)
         except csv.Error:
-            yield Line(number, {}, say("import.no_csv"))  # where the next one begins is unknown
+            yield Line(number, {}, say("import.no_csv"))  # where the next line begins is unknown
             return
         if cells is None:
             return
@@ -124,7 +124,7 @@ def _first_line(text: str) -> str:
 def _columns(cells: list[str], number: int) -> list[str]:
     """The columns of the header. Raises ConfigError if it is wrong."""
     columns = [cell.lower() for cell in cells]
-    while columns and not columns[-1]:  # a spreadsheet's empty columns behind
+    while columns and not columns[-1]:  # empty columns at the end, from a spreadsheet
         columns.pop()
     missing = [key for key in NEEDED if key not in columns]
     unknown = [column for column in columns if column not in COLUMNS]
@@ -151,14 +151,14 @@ MAX_SHOWN = 50  # wrong lines that are printed; --json has all
 
 @dataclass(slots=True)
 class _Found:
-    """What the file says: accounts with their lines by name, and what is wrong by line."""
+    """The file's accounts and their line numbers by name, and the errors by line number."""
 
     accounts: dict[str, "Account"] = field(default_factory=dict)
     numbers: dict[str, int] = field(default_factory=dict)
     wrong: dict[int, str] = field(default_factory=dict)
 
     def refuse(self, name: str, why: str) -> None:
-        """An account that is right by itself."""
+        """Refuse an account whose line is valid by itself."""
         self.wrong[self.numbers[name]] = why
         del self.accounts[name]
 
@@ -183,7 +183,7 @@ def import_accounts(context: Context, file: str, skip_wrong: bool, as_json: bool
     now = SystemClock().now()
 
     def put(tx: "Connection") -> "Put":
-        """What others use already is known only here, in the transaction that locks the accounts."""
+        """Write the accounts. Only this transaction, which locks the accounts, knows which secrets are in use."""
         for name, other in account_changes.taken(tx, found.accounts.values()).items():
             found.refuse(name, say("import.taken", other=other))
         if found.wrong and not skip_wrong:
@@ -191,7 +191,7 @@ def import_accounts(context: Context, file: str, skip_wrong: bool, as_json: bool
         return account_changes.put(tx, keys, found.accounts.values(), now)
 
     done = context.write(put)
-    _tell(found, done, skip_wrong=skip_wrong, machine=as_json)
+    _print(found, done, skip_wrong=skip_wrong, machine=as_json)
     if done.added or done.altered:
         say_not_read(settings, (*done.added, *done.altered))
     raise SystemExit(1 if found.wrong else 0)
@@ -205,7 +205,7 @@ def _read(file: str) -> bytes:
 
 
 def _found(settings: "Settings", given: Sequence["Line"]) -> _Found:
-    """Each line by itself, then beside those before it and the accounts of the configuration's file."""
+    """Check each line by itself, then against the lines before it and the accounts of the configuration file."""
     found = _Found()
     in_file = {one.name: one.fingerprint for one in settings.accounts}
     names = {one.name: say("import.name_in_file") for one in settings.accounts}
@@ -219,7 +219,7 @@ def _found(settings: "Settings", given: Sequence["Line"]) -> _Found:
         except ConfigError as error:
             found.wrong[line.number] = _without(sentence(error), line.values)
             continue
-        moves = in_file.pop(account.name, None) == account.fingerprint  # out of the file, the very same
+        moves = in_file.pop(account.name, None) == account.fingerprint  # from the configuration file
         why = names.get(account.name) or secrets.get(account.fingerprint)
         if why is not None and not moves:
             found.wrong[line.number] = why
@@ -232,7 +232,7 @@ def _found(settings: "Settings", given: Sequence["Line"]) -> _Found:
 
 
 def _without(text: str, values: Any) -> str:
-    """Without what the line holds: in a file whose columns have slipped, a name may be a secret."""
+    """The text without the line's values: with shifted columns a name may be a secret."""
     if isinstance(values, dict | list):
         for value in values.values() if isinstance(values, dict) else values:
             text = _without(text, value)
@@ -240,7 +240,7 @@ def _without(text: str, values: Any) -> str:
     return text.replace(repr(values), "…") if isinstance(values, str) else text
 
 
-def _tell(found: _Found, done: "Put", *, skip_wrong: bool, machine: bool) -> None:
+def _print(found: _Found, done: "Put", *, skip_wrong: bool, machine: bool) -> None:
     wrong: list[dict[str, Any]] = [{"line": number, "problem": found.wrong[number]} for number in sorted(found.wrong)]
     if machine:
         show_json({"added": done.added, "altered": done.altered, "unchanged": done.unchanged, "wrong": wrong})

@@ -1,4 +1,4 @@
-"""`accounts`: the accounts in the database, those of the file beside them, and the master keys."""
+"""`orderbridge accounts` shows and changes the accounts in the database, and creates and rotates master keys."""
 
 import sys
 from contextlib import closing
@@ -62,7 +62,7 @@ def add(
         "restaurants": [_rule(one) for one in rules],
     }
     trial = dict.fromkeys(SECRETS, "x")
-    made(settings, {"name": name, **trial, **options})  # before anything is asked
+    made(settings, {"name": name, **trial, **options})  # before it asks for the secrets
     account = made(settings, {"name": name, **_secrets(app, rest), **options})
     if (why := clash(settings, account)) is not None:
         raise ConfigError(why.key, **why.facts)
@@ -90,7 +90,7 @@ def _rule(text: str) -> dict[str, Any]:
 
 
 def _secrets(app: str | None, rest: str | None) -> dict[str, str]:
-    """From the files, else asked for without showing what is typed."""
+    """Read the secrets from the files, or prompt for them without an echo."""
     given = dict(zip(SECRETS, (app, rest), strict=True))
     if None in given.values() and not sys.stdin.isatty():
         missing = [f"--{key.replace('_', '-')}-file" for key, file in given.items() if file is None]
@@ -110,7 +110,7 @@ def _secret(file: str) -> str:
     return text.removeprefix("\ufeff").strip()
 
 
-# ---- looking ---------------------------------------------------------------------------------------------------------
+# ---- list and show ---------------------------------------------------------------------------------------------------
 
 
 @accounts.command("list")
@@ -149,7 +149,7 @@ def _listed(tx: "Connection", settings: "Settings") -> list[dict[str, Any]]:
 
 
 def _source(settings: "Settings", place: int) -> str:
-    """Who gave the account of the file its name."""
+    """The file or variable that configures this account."""
     return settings.source.origins.get(f"accounts[{place}].name", str(settings.source.file or ""))
 
 
@@ -183,11 +183,11 @@ def show(context: Context, name: str, as_json: bool) -> None:
         show_json(facts)
         return
     for key, value in facts.items():
-        click.echo(f"{key}: {_said(value)}")
+        click.echo(f"{key}: {_shown(value)}")
 
 
 def _options(context: Context, name: str) -> dict[str, Any]:
-    """What was chosen for it; of one in the database as far as the master key opens it."""
+    """The account's options; for one in the database that cannot be decrypted, the reason and its remedy."""
     from orderbridge_fleet import account_settings
     from orderbridge_fleet.account_settings import Fault
 
@@ -201,7 +201,7 @@ def _options(context: Context, name: str) -> dict[str, Any]:
     return account.model_dump(mode="json", include=set(account_settings.OPTIONS))
 
 
-def _said(value: Any) -> str:
+def _shown(value: Any) -> str:
     from orderbridge.cli.common import plain
 
     if isinstance(value, bool):
@@ -214,7 +214,7 @@ def _said(value: Any) -> str:
 def _part(part: dict[str, Any] | list[int]) -> str:
     """The rule of a restaurant, or one of `auto_accept_steps`."""
     if isinstance(part, dict):
-        return f"{part['id']}={part['auto_accept_minutes'] or _said(part['auto_accept_steps'])}"
+        return f"{part['id']}={part['auto_accept_minutes'] or _shown(part['auto_accept_steps'])}"
     return ":".join(map(str, part))
 
 
@@ -270,7 +270,7 @@ def remove(context: Context, names: tuple[str, ...], force: bool) -> None:
     busy: dict[str, tuple[int, int]] = {}
 
     def take_out(tx: "Connection") -> None:
-        """Asked in the transaction that removes: an order may have come in meanwhile."""
+        """Check and remove in one transaction, because an order may arrive in between."""
         busy.update((name, found) for name in names if any(found := account_settings.work(tx, name)))
         if force or not busy:
             account_changes.remove(tx, names, now)
@@ -285,7 +285,7 @@ def remove(context: Context, names: tuple[str, ...], force: bool) -> None:
 
 
 def _refuse_unknown(context: Context, names: tuple[str, ...]) -> None:
-    """All of them are in the database, or nothing is done."""
+    """Raise ClickException unless all of them are in the database."""
     from orderbridge_fleet import account_settings
 
     in_file = [one.name for one in context.settings.accounts if one.name in names]
@@ -333,7 +333,7 @@ def _rotate(context: Context) -> None:
 
 
 def _reseal(context: Context, keys: "MasterKeys") -> tuple[int, int, dict[str, "Fault"]]:
-    """A page in a transaction, so that others wait a short time only."""
+    """Re-encrypt the accounts in short transactions, so that others do not wait long."""
     from orderbridge.store import schema
     from orderbridge_fleet import account_changes
 

@@ -23,7 +23,7 @@ COLOURS = {"red": "red", "yellow": "yellow", "green": "green", "dark": "red"}
 
 
 class Branch(NamedTuple):
-    """`lamp`: None of a dark one. `code`: the worst open problem; None: there is none, or none is noted."""
+    """A line of the list. `lamp`: None if it has none. `code`: the worst open problem; None if none is stored."""
 
     account: str
     lamp: Lamp | None
@@ -56,9 +56,10 @@ _WORST_FIRST = (Lamp.RED, None, Lamp.YELLOW, Lamp.GREEN)
 def ranked(
     known: Mapping[str, datetime | None], lit: Iterable[Branch], problems: Iterable[OpenProblem]
 ) -> list[Branch]:
-    """These accounts, since when they are known by name; of equally bad ones the oldest first.
+    """Sort the accounts, the worst first, and the oldest first among equals.
 
-    `problems`: of an account that no daemon could begin to work for there is a problem and no lamp.
+    `known`: when each account was last changed. `problems`: an account that no daemon could start has a problem, but no
+    lamp.
     """
     lamps = {one.account: one for one in lit}
     for one in sorted(problems, key=lambda one: (one.severity == Severity.SEVERE, one.level), reverse=True):
@@ -73,7 +74,7 @@ def _badness(one: Branch) -> tuple[int, float, str]:
 
 
 def facts_of(context: Context, *, everything: bool) -> dict[str, Any]:
-    """What `--json` shows. `everything`: the well ones, too."""
+    """The values that `--json` prints. `everything`: include the branches without a problem."""
     from orderbridge.clock import SystemClock
     from orderbridge_fleet import account_settings
 
@@ -98,7 +99,7 @@ def facts_of(context: Context, *, everything: bool) -> dict[str, Any]:
 
 
 def lines(facts: dict[str, Any]) -> Iterator[str]:
-    """For people: one each, and how many are well."""
+    """The printed lines: one for each branch, and the number without a problem."""
     now, zone = facts["at_utc"], ZoneInfo(facts["timezone"])
     width = max((len(one["account"]) for one in facts["branches"]), default=0)
     lamps = {lamp: say(f"lights.{lamp}") for lamp in COLOURS}

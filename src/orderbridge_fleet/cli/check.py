@@ -12,11 +12,11 @@ from orderbridge_fleet import account_settings, replicas
 from orderbridge_fleet.account_settings import Fault, MasterKeys
 from orderbridge_fleet.membership import Membership
 
-MOST_NAMES = 5  # in a line; `accounts show` has the rest of one
+MOST_NAMES = 5  # in one line
 
 
 def sharing(checked: Checked) -> Iterator[Finding]:
-    """Whether replicas can share it."""
+    """Whether replicas can share the database."""
     if not checked.settings.fleet.from_database:
         return
     if checked.opened.file is not None:
@@ -32,11 +32,11 @@ def sharing(checked: Checked) -> Iterator[Finding]:
 
 
 def settings_of_accounts(checked: Checked) -> Iterator[Finding]:
-    """All of them, whether or not one is broken. Nothing is asked of the service."""
+    """Whether all accounts in the database can be decrypted and used. This sends no request."""
     settings = checked.settings
     keys = MasterKeys(settings.fleet.master_keys)
     if not keys.ids or not checked.is_current:
-        return  # the configuration needs none
+        return  # no master key is configured, so none is needed
     yield good("master_key", ", ".join(keys.ids))
     base_url = settings.marketplace.base_url
     loaded, rows = checked.opened.read_now(
@@ -59,7 +59,7 @@ def settings_of_accounts(checked: Checked) -> Iterator[Finding]:
 
 
 def shares(checked: Checked) -> Iterator[Finding]:
-    """Of replicas each works on its share of the buckets."""
+    """Set `worker` to the replicas and their numbers of buckets. This yields no finding."""
     if checked.worker and checked.is_current:
         found, count = checked.opened.read_now(lambda tx: (replicas.shares(tx), replicas.count(tx)))
         named = (", PID ".join(name.split(" ")[:2]) for name in found)  # the host, the process and a number
@@ -69,14 +69,14 @@ def shares(checked: Checked) -> Iterator[Finding]:
 
 
 def broken(faults: Mapping[str, Fault], level: Callable[[str, str, str], Finding]) -> Iterator[Finding]:
-    """One for each fault, with its remedy."""
+    """A finding for each kind of fault, with its remedy."""
     for fault in Fault:
         if names := [name for name, found in faults.items() if found == fault]:
             yield level("account_settings", _some(names), say(f"accounts.fault.{fault}"))
 
 
 def _beside(settings: Settings, opened: dict[str, str]) -> Iterator[Finding]:
-    """What is in the file as well: there the file counts."""
+    """The accounts that are in the configuration file, too. The file takes precedence."""
     in_file = {one.fingerprint: one.name for one in settings.accounts}
     if names := [name for name, fingerprint in opened.items() if name in in_file.values() or fingerprint in in_file]:
         yield bad("account_settings", _some(names), say("check.in_both"))

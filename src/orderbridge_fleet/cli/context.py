@@ -1,4 +1,4 @@
-"""What the commands for accounts in the database share: the master keys, the accounts, and checks."""
+"""Shared by the commands on accounts in the database: master keys, validated accounts, and checks."""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
@@ -23,7 +23,7 @@ def keys_of(settings: "Settings") -> "MasterKeys":
 
 
 def made(settings: "Settings", values: dict[str, Any]) -> "Account":
-    """An account of these values, at the configured address. Raises ConfigError, which shows none of them."""
+    """An account with these values, at the configured address. Raises ConfigError, which shows no value."""
     from pydantic import ValidationError
 
     from orderbridge.config import Account
@@ -37,9 +37,9 @@ def made(settings: "Settings", values: dict[str, Any]) -> "Account":
 
 
 def clash(settings: "Settings", account: "Account") -> Message | None:
-    """Why it cannot stand beside the accounts of the file.
+    """Why the account conflicts with one of the configuration file; None if it does not.
 
-    The very same may: it moves, and the file counts till then.
+    The same account in both is permitted, while it is moved. Until then the file takes precedence.
     """
     for one in settings.accounts:
         if (one.name, one.fingerprint) == (account.name, account.fingerprint):
@@ -52,7 +52,7 @@ def clash(settings: "Settings", account: "Account") -> Message | None:
 
 
 def say_not_read(settings: "Settings", names: Iterable[str]) -> None:
-    """What is written is right, but no daemon polls by it yet."""
+    """Print why no daemon uses the written accounts yet."""
     in_file = {one.name for one in settings.accounts} & set(names)
     if in_file:
         click.echo(say("accounts.moves", count=len(in_file)), err=True)

@@ -1,4 +1,4 @@
-"""`accounts cooldown` finds out whether a cooldown belongs to an account, to its application or to this address.
+"""`accounts cooldown` tests whether a cooldown is shared by an account, an application or this address.
 
 It polls up to three accounts, one right after another. An OK right after an OK means that the two do not share a
 cooldown. A 429 right after an OK may mean a shared cooldown, or another program that uses the second credential. So it
@@ -39,10 +39,10 @@ if TYPE_CHECKING:
 
 
 class Scope(StrEnum):
-    """What was found."""
+    """The result of the test."""
 
     CREDENTIAL = "credential"  # each account has its own
-    NOT_ADDRESS = "not_address"  # accounts of different applications have their own; more could not be asked
+    NOT_ADDRESS = "not_address"  # accounts of different applications have their own; each application has one account
     APPLICATION = "application"
     ADDRESS = "address"
     APPLICATION_OR_ADDRESS = "application_or_address"
@@ -51,7 +51,7 @@ class Scope(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Who is asked. `beside`: of the same application as `first`; `other`: of another one; None: there is none."""
+    """The accounts to poll. `beside` has the same application as `first`, `other` another one. None: there is none."""
 
     first: "config.Account"
     beside: "config.Account | None"
@@ -63,9 +63,9 @@ class Asked:
 
 
 def choose(accounts: Iterable["config.Account"]) -> Asked | None:
-    """Two of one application and one of another tell most; no more are read than it takes.
+    """Choose two accounts of one application and one of another, and read no more accounts than needed.
 
-    None: no two tell anything.
+    None if there are no two accounts to compare.
     """
     by_application: dict[str, list[config.Account]] = {}
     for account in accounts:
@@ -79,7 +79,7 @@ def choose(accounts: Iterable["config.Account"]) -> Asked | None:
 
 
 def judge(asked: Asked, shared: Sequence[str]) -> Scope:
-    """`shared`: the names of those that were answered 429 straight after the first, both ways round."""
+    """The result. `shared`: the accounts that were answered 429 right after the first one, in both orders."""
     beside, other = (one is not None and one.name in shared for one in (asked.beside, asked.other))
     if other:
         return Scope.ADDRESS if asked.beside is None or beside else Scope.UNKNOWN
@@ -95,7 +95,7 @@ def cooldown(context: Context, as_json: bool) -> None:
     """Find out which accounts share a cooldown, for cooldown_scope. It takes a minute; stop the daemon first."""
     from orderbridge.observe import logs
 
-    logs.configure(level="critical")  # what matters is printed by the command itself
+    logs.configure(level="critical")  # the command itself prints the result
     context.reload()
     report = Report(machine=as_json)
     try:
@@ -108,7 +108,7 @@ def cooldown(context: Context, as_json: bool) -> None:
 
 
 def _find(context: Context, report: Report) -> bool:
-    """Whether it was found out. Raises StoreError when a daemon works, or the tables are not there."""
+    """Run the test. False if it has no result. Raises StoreError if a daemon works, or there are no tables."""
     from orderbridge.store import schema, workers
     from orderbridge.store.leader import LeaderLock
     from orderbridge_fleet.cli.check import broken as findings_of
@@ -142,7 +142,7 @@ def _find(context: Context, report: Report) -> bool:
 def _accounts(
     settings: "config.Settings", connection: "Connection", broken: "dict[str, Fault]"
 ) -> Iterator["config.Account"]:
-    """Those that the daemon would poll, those of the file first. Of those in the database none is opened too early."""
+    """The accounts that the daemon would poll, those of the file first. Those in the database are decrypted lazily."""
     from orderbridge_fleet import account_settings
     from orderbridge_fleet.account_settings import Fault, MasterKeys
 
@@ -161,7 +161,7 @@ def _accounts(
 
 
 class _Asking:
-    """Asks accounts for their orders. `account`: the one that is asked just now."""
+    """Polls accounts. `account`: the one that is polled at present."""
 
     def __init__(self, context: Context, database: "Database", leader: "LeaderLock") -> None:
         market = context.settings.marketplace
@@ -175,7 +175,7 @@ class _Asking:
         self._accounts: dict[str, Account] = {}
 
     async def run(self, asked: Asked) -> Scope:
-        """Whose cooldown it is. Raises MarketplaceError, and StoreError when the right to work is lost."""
+        """Return the result. Raises MarketplaceError, and StoreError if the leader lock is lost."""
         wire = wire_for(self._context)
         self._accounts = {one.name: account_of(self._context, wire, self._database, one) for one in asked.all}
         try:
@@ -193,10 +193,10 @@ class _Asking:
             await wire.close()
 
     async def _ask(self, first: str, others: Sequence[str]) -> list[str] | None:
-        """The others that are answered 429 right after the first; None if the first itself is."""
+        """The others that are answered 429 right after the first; None if the first one itself is."""
         from orderbridge.store.accounts import last_noted_poll
 
-        now = self._clock.now()  # the cooldowns of accounts that are not asked are waited for, too: they may share one
+        now = self._clock.now()  # waits for the cooldowns of all accounts, which may be shared
         until = min(self._database.read_now(last_noted_poll) or now, now + self._longest)
         for name in (first, *others):
             self.account = name
@@ -209,9 +209,9 @@ class _Asking:
         return [name for name in others if await self._is_limited(name)]
 
     async def _is_limited(self, name: str) -> bool:
-        """One poll, with its notes, as the daemon does it. What it delivers is dropped here, and comes again.
+        """Poll once and note it in the database, as the daemon does. The orders are dropped, and listed again.
 
-        What else is noted of a next poll is no cooldown: those were waited for.
+        An older note of the next poll is overwritten: the wait before this has ended it.
         """
         from orderbridge.store.accounts import note_poll
 
@@ -234,7 +234,7 @@ class _Asking:
 
 
 def _clock_of(settings: "config.Settings", database: "Database") -> "Clock":
-    """The one by which polls are noted: of replicas it is the database server's."""
+    """The clock by which polls are noted. Replicas use the database server's."""
     from orderbridge.clock import SystemClock
     from orderbridge_fleet.replicas import SharedClock
 

@@ -191,8 +191,8 @@ def test_an_account_moves_from_the_file_into_the_database(add, bring, run, confi
     assert (moved.code, "1 of them stand in the configuration file" in moved.err) == (0, True)
     line = "moda;sandbox-app-secret;other;"
     assert bring(csv_of(line)).code == 0
-    assert "it is in line 2, too" in bring(csv_of(line, line)).err
-    assert "it is in the configuration file" in bring(csv_of("moda;sandbox-app-secret;another;")).err
+    assert "line 2 has it, too" in bring(csv_of(line, line)).err
+    assert "the configuration file has this account" in bring(csv_of("moda;sandbox-app-secret;another;")).err
     configure(document(more=FLEET, accounts=" "))
     assert listed(run) == {"kadikoy": True, "moda": True}
 
@@ -357,14 +357,14 @@ def test_disabling_says_what_stays_open(add, run, pos):
 
 def test_a_turkish_spreadsheets_file_comes_in(bring, run):
     ended = bring("\ufeff" + csv_of('kadikoy;"a;b";c;25', "moda;x;y;", ";;;"))
-    assert (ended.code, ended.out) == (0, "New: 2, changed: 0, as before: 0.\n")
+    assert (ended.code, ended.out) == (0, "New: 2, changed: 0, unchanged: 0.\n")
     assert run("accounts", "show", "kadikoy", "--json").json["auto_accept_minutes"] == 25
 
 
 def test_the_same_file_again_changes_nothing(bring, pos):
     bring(csv_of("kadikoy;a;b;25", "moda;x;y;"))
     before = pos.execute("SELECT * FROM delivery_account_settings").fetchall()
-    assert bring(csv_of("moda;x;y;", "kadikoy;a;b;25")).out == "New: 0, changed: 0, as before: 2.\n"
+    assert bring(csv_of("moda;x;y;", "kadikoy;a;b;25")).out == "New: 0, changed: 0, unchanged: 2.\n"
     assert pos.execute("SELECT * FROM delivery_account_settings").fetchall() == before
     assert fleet_version(pos) == 1
 
@@ -372,7 +372,7 @@ def test_the_same_file_again_changes_nothing(bring, pos):
 def test_what_is_there_becomes_as_the_file_says_and_others_stay(bring, run):
     bring(csv_of("kadikoy;a;b;25", "moda;x;y;"))
     run("accounts", "disable", "kadikoy")
-    assert bring(csv_of("kadikoy;a;c;", "uskudar;q;r;")).out == "New: 1, changed: 1, as before: 0.\n"
+    assert bring(csv_of("kadikoy;a;c;", "uskudar;q;r;")).out == "New: 1, changed: 1, unchanged: 0.\n"
     assert listed(run) == {"kadikoy": False, "moda": True, "uskudar": True}
 
 
@@ -389,11 +389,11 @@ WRONG = csv_of(
 TOLD = {
     3: "name: … is not an account name",
     4: "rest_secret_key: is missing",
-    5: "is in line 2, too",
-    6: "its secrets are those of line 2",
+    5: "line 2 has it, too",
+    6: "it has the same secrets as line 2",
     7: "auto_accept_minutes: must be 1 or more",
-    8: "its secrets are those of the account kadikoy",
-    9: "name: it is in the configuration file, too",
+    8: "it has the same secrets as the account kadikoy",
+    9: "name: the configuration file has this account, too",
 }
 
 
@@ -458,7 +458,7 @@ def test_a_line_whose_columns_have_slipped_shows_no_secret(bring):
 @pytest.mark.slow
 def test_ten_thousand_come_in_at_once_and_are_listed(bring, run):
     ended = bring(csv_of(*(f"branch-{number:05};app;rest-{number};" for number in range(10_000))))
-    assert ended.out == "New: 10000, changed: 0, as before: 0.\n"
+    assert ended.out == "New: 10000, changed: 0, unchanged: 0.\n"
     assert len(run("accounts", "list").out.splitlines()) == 10_001
 
 

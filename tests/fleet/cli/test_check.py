@@ -175,7 +175,7 @@ def test_a_master_key_that_opens_none_is_named(run: Run, play):
     world = play(*NAMES, key=new_master_key())
     ended = run("accounts", "cooldown", "--json")
     assert found(ended) == (1, [("cooldown", "failed")])
-    assert "opens none of the accounts" in ended.json[0]["detail"]
+    assert "decrypts none of the accounts" in ended.json[0]["detail"]
     assert world.calls() == []
 
 
