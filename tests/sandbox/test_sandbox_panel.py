@@ -61,7 +61,7 @@ NOBODY = "99999999-9999-4999-8999-999999999999"
         ("PATCH", "/foods/9", {}, 404, "no such food: 9"),
         ("PATCH", "/foods/x", {}, 400, "a food's id is a whole number"),
         ("PATCH", "/foods/1001", {"status": "OFF"}, 400, "status: 'OFF' is neither ACTIVE nor INACTIVE"),
-        ("POST", "/foods", {"menu": "kadikoy", "id": 1001, "name": "X", "price": 1}, 409, "there is already a food 1001"),
+        ("POST", "/foods", {"menu": "kadikoy", "id": 1001, "name": "X", "price": 1}, 409, "already a food 1001"),
         ("GET", "/ledger?operation=acept", None, 400, "no such operation: acept; there are login, "),
         ("GET", "/ledger?account=moda", None, 400, "no such account: moda"),
         ("GET", "/ledger?colour=1", None, 400, "no such query parameter: colour; there are operation, account"),
