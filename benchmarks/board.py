@@ -78,7 +78,7 @@ async def paint(orders: int) -> None:
     """One page, one shift."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
     with tempfile.TemporaryDirectory() as name:
-        world = World.default(options=Options(cooldown_seconds=COOLDOWN_S), tell=lambda _: None)
+        world = World.default(options=Options(cooldown_seconds=COOLDOWN_S), report=lambda _: None)
         with Sandbox(world, directory=Path(name)) as sandbox:
             async with async_playwright() as playwright:
                 chromium = await playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
@@ -134,7 +134,7 @@ class Shop:
 @contextmanager
 def shop(url: str, cooldown_s: float) -> Iterator[Shop]:
     """The program as a process, its sandbox here."""
-    world = World.default(options=Options(cooldown_seconds=cooldown_s), tell=lambda _: None)
+    world = World.default(options=Options(cooldown_seconds=cooldown_s), report=lambda _: None)
     host, port = free_address()
     with (
         tempfile.TemporaryDirectory() as name,

@@ -192,7 +192,7 @@ def prepared(asked: argparse.Namespace) -> Iterator[tuple[World, Pair, Shop]]:
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         pair = stack.enter_context(databases.own_postgresql_pair())
-        world = World(scenery(asked.accounts), options=Options(cooldown_seconds=asked.cooldown), tell=lambda _: None)
+        world = World(scenery(asked.accounts), options=Options(cooldown_seconds=asked.cooldown), report=lambda _: None)
         sandbox = stack.enter_context(Sandbox(world, directory=folder))
         config = folder / "orderbridge.toml"
         values = {"base_url": sandbox.base_url, "ca_file": sandbox.ca_file, "cooldown_s": asked.cooldown}

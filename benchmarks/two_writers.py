@@ -97,7 +97,7 @@ def shown(label: str, found: list[list[float]]) -> str:
 
 
 def measure(url: str, orders: int, rounds: int) -> None:
-    world = World.default(options=Options(cooldown_seconds=COOLDOWN_S), tell=lambda _: None)
+    world = World.default(options=Options(cooldown_seconds=COOLDOWN_S), report=lambda _: None)
     idle, busy = [], []
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))

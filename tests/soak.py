@@ -304,7 +304,7 @@ def main() -> int:
     parser.add_argument("--hours", type=float, default=1.0)
     parser.add_argument("--orders-per-minute", type=float, default=ORDERS_PER_MINUTE)
     asked = parser.parse_args()
-    world = World.default(options=Options(cooldown_seconds=COOLDOWN_S), tell=lambda line: None)
+    world = World.default(options=Options(cooldown_seconds=COOLDOWN_S), report=lambda line: None)
     with (
         tempfile.TemporaryDirectory(prefix="orderbridge-soak-") as name,
         Sandbox(world, directory=Path(name)) as sandbox,

@@ -58,7 +58,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def world() -> World:
-    return World.default(options=Options(cooldown_seconds=COOLDOWN_S), tell=lambda line: None)
+    return World.default(options=Options(cooldown_seconds=COOLDOWN_S), report=lambda line: None)
 
 
 @pytest.fixture

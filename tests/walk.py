@@ -147,7 +147,7 @@ def _act(folder: Path, action: str, key: str) -> None:
 
 def steps_of(name: str) -> dict[CodeType, int]:
     """The same, with a sandbox and a folder of its own."""
-    world = World.default(options=Options(cooldown_seconds=COOLDOWN_S), tell=lambda line: None)
+    world = World.default(options=Options(cooldown_seconds=COOLDOWN_S), report=lambda line: None)
     with tempfile.TemporaryDirectory() as folder, Sandbox(world, directory=Path(folder)) as sandbox:
         return asyncio.run(walked(name, Path(folder), world, sandbox))
 

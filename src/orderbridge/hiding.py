@@ -65,7 +65,7 @@ def _found(small: str) -> Iterator[tuple[int, int]]:
     place, last = 0, len(small) - SHORTEST
     while place <= last:
         near = _known.get(small[place : place + SHORTEST])
-        if near is None:  # almost everywhere
+        if near is None:  # the usual case
             place += 1
             continue
         parts = (small[place : place + length] for length in list(_lengths))

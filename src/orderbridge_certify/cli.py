@@ -64,7 +64,7 @@ def certify(
         terms=Terms(**terms),
         only=only,
         operator=_operator(hands, unattended=unattended),
-        tell=click.echo,
+        echo=click.echo,
         start=start,
     )
     try:

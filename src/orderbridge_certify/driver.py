@@ -46,9 +46,9 @@ class Operator:
 class Command(Operator):
     """Runs COMMAND VERB ARGUMENTS, without a shell."""
 
-    def __init__(self, command: str, tell: Callable[[str], None], person: "Person | None" = None) -> None:
+    def __init__(self, command: str, echo: Callable[[str], None], person: "Person | None" = None) -> None:
         self._command = shlex.split(command)
-        self._tell = tell
+        self._echo = echo
         self.person = person
 
     def do(self, verb: str, *arguments: str, about: str) -> Done:  # noqa: ARG002 - as above
@@ -58,10 +58,10 @@ class Command(Operator):
                 [*self._command, verb, *arguments], capture_output=True, text=True, timeout=LONGEST_S, check=False
             )
         except (OSError, subprocess.TimeoutExpired) as error:
-            self._tell(f"{verb}: {type(error).__name__}")
+            self._echo(f"{verb}: {type(error).__name__}")
             return Done(able=False)
         if ran.returncode not in (0, CANNOT):
-            self._tell(f"{verb}: {ran.returncode} {ran.stderr.strip()[-300:]}")
+            self._echo(f"{verb}: {ran.returncode} {ran.stderr.strip()[-300:]}")
         return Done(able=ran.returncode != CANNOT, output=ran.stdout)
 
 

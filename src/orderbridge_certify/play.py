@@ -84,7 +84,7 @@ class Wanted:
     terms: Terms
     only: Sequence[str] = ()
     operator: Operator
-    tell: Callable[[str], None]
+    echo: Callable[[str], None]
     start: str = ""  # the command that starts the till; empty: a person starts it
 
     @property
@@ -110,9 +110,9 @@ def certify(wanted: Wanted) -> bool:
     made = report.made(wanted.kept, results)
     report.write(made, wanted.folder)
     counts = ", ".join(f"{name} {number}" for name, number in made["counts"].items() if number)
-    wanted.tell(say("certify.ends", verdict=made["verdict"], counts=counts, folder=wanted.folder))
+    wanted.echo(say("certify.ends", verdict=made["verdict"], counts=counts, folder=wanted.folder))
     if made["verdict"] == Verdict.FAIL:
-        wanted.tell(say("certify.after_a_fail"))
+        wanted.echo(say("certify.after_a_fail"))
     return bool(made["verdict"] == Verdict.PASS)
 
 
@@ -156,22 +156,22 @@ def _play(wanted: Wanted, state: State, missing: list[Scenario], database: Datab
                 result = _played(state, scenario, bench)
             state.end(scenario.name, result)
             verdict, sentence = result["verdict"], say(f"certify.scenarios.{scenario.name}")
-            wanted.tell(say("certify.scenario", number=number, all=len(missing), verdict=verdict, sentence=sentence))
+            wanted.echo(say("certify.scenario", number=number, all=len(missing), verdict=verdict, sentence=sentence))
 
 
 def _await_first_sign(wanted: Wanted, state: State, bench: Bench) -> None:
     """Print what the till needs, and place an order. Wait until the till writes something."""
     where = sqlite_file(wanted.url) or without_password(wanted.url)
-    wanted.tell(say("certify.starts_your_till" if bench.till else "certify.start_your_till", where=where))
+    wanted.echo(say("certify.starts_your_till" if bench.till else "certify.start_your_till", where=where))
     if bench.till:
         bench.till.start()
     elif sqlite_file(wanted.url) is None:
-        wanted.tell(say("certify.rights", where=where))
+        wanted.echo(say("certify.rights", where=where))
     driver = Driver(bench, name=SIGN, place=len(SCENARIOS), attempt=state.begin(SIGN))
     driver.order()
     longest = BY_A_PERSON_S if wanted.operator.by_person else FIRST_SIGN_S
     if not driver.until(lambda seen: bool(seen.notes or seen.rows), wanted.terms.scaled(longest)):
-        wanted.tell(say("certify.no_sign", where=where))
+        wanted.echo(say("certify.no_sign", where=where))
 
 
 def _played(state: State, scenario: Scenario, bench: Bench) -> Result:

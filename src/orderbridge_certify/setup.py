@@ -102,7 +102,7 @@ def running(database: str, *, seed: int, pace: float) -> Iterator[Setup]:
     """Run the sandbox and the daemon during the block."""
     cooldown = max(LEAST_COOLDOWN_S, min(1.0, pace))
     options = Options(cooldown_seconds=cooldown, changed_are_listed_again=True)
-    world = World.default(seed=seed, options=options, tell=lambda _: None)
+    world = World.default(seed=seed, options=options, report=lambda _: None)
     with (
         tempfile.TemporaryDirectory(prefix="orderbridge-certify-") as folder,
         Sandbox(world, directory=Path(folder)) as sandbox,

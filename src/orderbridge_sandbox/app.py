@@ -127,7 +127,7 @@ class Endpoint:
                 record.error, record.message = answer.error, answer.message
             record.answered_at = None if status is None else self._world.now()
             self._world.lock.notify_all()
-        self._world.tell(terminal_line(self._world, record))
+        self._world.report(terminal_line(self._world, record))
 
     async def _shielded(self, work: Coroutine[Any, Any, ASGIApp]) -> ASGIApp:
         """Finish the work even if the client disconnects: a real service does not notice that either."""

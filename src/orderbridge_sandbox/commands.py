@@ -149,7 +149,7 @@ def _put(world: World, order: Order, values: Mapping[str, Any], without: Collect
     order.placed = altered(order.placed, values, without)
     if world.options.changed_are_listed_again:
         order.acknowledged = False
-    world.tell(f"order.contents_changed number={order.number} by=panel")
+    world.report(f"order.contents_changed number={order.number} by=panel")
     return order
 
 
@@ -236,7 +236,7 @@ def _set_open(world: World, key: str, *, is_open: bool) -> dict[str, str]:
     _check_restaurants(world, [key])
     (world.open_restaurant if is_open else world.close_restaurant)(key)
     status = status_of(world, key)
-    world.tell(f"restaurant.changed restaurant={world.restaurants[key].name!r} status={status} by=panel")
+    world.report(f"restaurant.changed restaurant={world.restaurants[key].name!r} status={status} by=panel")
     return {"status": status}
 
 
@@ -395,7 +395,7 @@ def clear_faults(world: World) -> Any:
 def advance_clock(world: World, advance: Decimal) -> Any:
     """Advance the platform's clock by so many seconds (negative: set it back), and return its time."""
     world.set_options(clock_offset_seconds=world.options.clock_offset_seconds + float(advance))
-    world.tell(f"clock.advanced seconds={float(advance):g}")
+    world.report(f"clock.advanced seconds={float(advance):g}")
     return {"now": world.local(world.now())}
 
 

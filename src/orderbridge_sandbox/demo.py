@@ -50,7 +50,7 @@ listen = ""
 """
 
 
-def play(orders: int, database: Path, tell: Callable[[str], None] = print) -> int:
+def play(orders: int, database: Path, echo: Callable[[str], None] = print) -> int:
     """Play that many orders. Returns the exit code: 0 if all of them ended."""
     logs.configure(level="warning", format="auto")
     database.touch(NEW_FILE)  # before the till, which would create it readable by others
@@ -59,8 +59,8 @@ def play(orders: int, database: Path, tell: Callable[[str], None] = print) -> in
         world = World.default(seed=int(SystemClock().now().timestamp()), options=Options(cooldown_seconds=COOLDOWN_S))
         with Sandbox(world, directory=Path(folder)) as sandbox:
             settings = settings_for(sandbox, f"sqlite:///{database.resolve().as_posix()}")
-            tell(say("demo.begins", base_url=sandbox.base_url, database=database) + "\n")
-            return asyncio.run(_play(settings, world, orders, database, tell))
+            echo(say("demo.begins", base_url=sandbox.base_url, database=database) + "\n")
+            return asyncio.run(_play(settings, world, orders, database, echo))
 
 
 def settings_for(sandbox: Sandbox, url: str, more: str = "") -> config.Settings:
@@ -78,11 +78,11 @@ def settings_for(sandbox: Sandbox, url: str, more: str = "") -> config.Settings:
 
 
 async def _play(
-    settings: config.Settings, world: World, orders: int, database: Path, tell: Callable[[str], None]
+    settings: config.Settings, world: World, orders: int, database: Path, echo: Callable[[str], None]
 ) -> int:
     with closing(sqlite3.connect(database, timeout=5, isolation_level=None)) as connection:
         connection.row_factory = sqlite3.Row
-        till = Till(connection, tell)
+        till = Till(connection, echo)
         till.skip()
         daemon = Daemon(settings)
         running = asyncio.create_task(daemon.run())
@@ -93,14 +93,14 @@ async def _play(
                     await asyncio.sleep(ROUND_S)
                     till.round()
         except TimeoutError:
-            tell(say("demo.too_late"))
+            echo(say("demo.too_late"))
         customers.cancel()
         daemon.stop()
         await running
         till.round()
-    tell("\n" + say("demo.ends", finished=till.finished, orders=orders))
+    echo("\n" + say("demo.ends", finished=till.finished, orders=orders))
     for query in TO_SEE:
-        tell(f'  sqlite3 {database} "{query}"')
+        echo(f'  sqlite3 {database} "{query}"')
     return 0 if till.finished >= orders else 1
 
 
@@ -116,10 +116,10 @@ async def _place(world: World, orders: int) -> None:
 class Till:
     """A POS: reads the views, sets pos_revision, writes into the outbox. It knows no HTTP."""
 
-    def __init__(self, connection: sqlite3.Connection, tell: Callable[[str], None]) -> None:
+    def __init__(self, connection: sqlite3.Connection, echo: Callable[[str], None]) -> None:
         self.finished = 0
         self._sql = connection.execute
-        self._tell = tell
+        self._echo = echo
         self._clock = SystemClock()
         self._taken: dict[str, int] = {}
         self._ready: dict[str, tuple[float, str]] = {}
@@ -134,7 +134,7 @@ class Till:
     def round(self) -> None:
         """Do one round: print new events, take orders over, and request their next actions."""
         if self._has_tables():
-            self._tell_events()
+            self._echo_events()
             self._take_new()
             self._follow_changed()
             self._move_on()
@@ -149,7 +149,7 @@ class Till:
             self._taken[key] = number
             self._sql(taken, (order["revision"], f"A-{number}", key))
             facts = {"order": order["order_number"], "payment": order["payment_method"]}
-            self._tell("  " + say("demo.takes", number=number, total=f"{order['total']:.2f}", **facts))
+            self._echo("  " + say("demo.takes", number=number, total=f"{order['total']:.2f}", **facts))
             if number % CANCELLED == 0:
                 self._ask("cancel", key, reason_id=1)
             else:
@@ -177,13 +177,13 @@ class Till:
         marks = ", ".join("?" * len(values))
         self._sql(f"INSERT INTO delivery_actions ({', '.join(columns)}) VALUES ({marks})", values)  # noqa: S608
         shown = "".join(f", {name} {value}" for name, value in arguments.items())
-        self._tell("  " + say("demo.asks", action=action, number=self._taken[key], arguments=shown))
+        self._echo("  " + say("demo.asks", action=action, number=self._taken[key], arguments=shown))
 
-    def _tell_events(self) -> None:
+    def _echo_events(self) -> None:
         query = (
             "SELECT e.id, e.at_utc, e.event, e.status, o.order_number FROM delivery_order_events e"
             " JOIN delivery_orders o ON o.payment_key = e.payment_key WHERE e.id > ? ORDER BY e.id"
         )
         for row in self._sql(query, (self._printed,)).fetchall():
             self._printed = row["id"]
-            self._tell(f"{row['at_utc'][11:19]} {row['event']:<18} {row['order_number']}  {row['status']}")
+            self._echo(f"{row['at_utc'][11:19]} {row['event']:<18} {row['order_number']}  {row['status']}")

@@ -224,7 +224,7 @@ class _Server(uvicorn.Server):
                 connection.shutdown()
         with self._world.lock:
             self.line = wanted
-            self._world.tell(f"line.changed line={wanted}")
+            self._world.report(f"line.changed line={wanted}")
             self._world.lock.notify_all()
 
     def _listen_again(self) -> bool:
@@ -287,7 +287,7 @@ def serve(
     CannotListen.
     """
     world = world or World.default()
-    world.tell = (lambda _: None) if quiet else _timed(world, say)
+    world.report = (lambda _: None) if quiet else _timed(world, say)
     sandbox = Sandbox(world, directory=directory, host=host, port=port, names=names_of(host, names))
     with _signals() as ended, sandbox:
         for line in introduction(sandbox):

@@ -64,12 +64,12 @@ class World:
         clock: Clock = system_clock,
         seed: int = 1,
         options: Options | None = None,
-        tell: Callable[[str], None] = _log.info,
+        report: Callable[[str], None] = _log.info,
     ) -> None:
-        """Begin with the scenery; `tell` gets one short line per event, never a secret or a customer."""
+        """Begin with the scenery; `report` gets one short line per event, never a secret or a customer."""
         self.scenery = scenery
         self.clock = clock
-        self.tell = tell
+        self.report = report
         self.lock = Condition()  # over an RLock: methods may call each other
         self.faults = FaultScript(self.now)
         self._first_seed = seed
@@ -169,7 +169,7 @@ class World:
             draft = draft_order(self._order_random, occasion, self.options.orders_courier)
             placed = altered(draft, self._with_text(given), without)
             order = self._file(placed, restaurant, occasion.number, now)
-            self.tell(f"order.placed number={order.number} restaurant={restaurant.name!r} status={order.status_id}")
+            self.report(f"order.placed number={order.number} restaurant={restaurant.name!r} status={order.status_id}")
             self.lock.notify_all()
             return order
 
@@ -187,7 +187,7 @@ class World:
         with self.lock:
             order = self.order(payment_key)
             self.move(order, status_id, by=by, text=text)
-            self.tell(f"order.changed number={order.number} status={status_id} by={by}")
+            self.report(f"order.changed number={order.number} status={status_id} by={by}")
             return order
 
     def open_restaurant(self, restaurant_id: str) -> None:

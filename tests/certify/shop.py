@@ -63,7 +63,7 @@ class Shop:
             terms=Terms(**{"pace": PACE, "within_s": WITHIN_S, **terms}),
             only=only,
             operator=operator or Command(self.operator, self.said.append),
-            tell=self.said.append if start else self._tell,
+            echo=self.said.append if start else self._tell,
             start=start,
         )
         passed = certify(wanted)

@@ -199,7 +199,9 @@ def placed(world: World) -> dict[str, Order]:
 
 @pytest.fixture
 def shop(tmp_path: Path) -> Iterator[Shop]:
-    world = World.default(options=Options(cooldown_seconds=0.5, changed_are_listed_again=True), tell=lambda line: None)
+    world = World.default(
+        options=Options(cooldown_seconds=0.5, changed_are_listed_again=True), report=lambda line: None
+    )
     orders, path = placed(world), tmp_path / "pos.db"
     with Sandbox(world, directory=tmp_path) as sandbox, (tmp_path / "log").open("wb") as log:
         configuration = tmp_path / "orderbridge.toml"

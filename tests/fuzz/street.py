@@ -26,7 +26,7 @@ class Street:
         self.clock = FakeClock()
         self.path = Path(self._folder.name) / "pos.db"
         shutil.copy(empty, self.path)
-        self.world = self.now(lambda: World.default(clock=self.clock.true, tell=lambda _: None))
+        self.world = self.now(lambda: World.default(clock=self.clock.true, report=lambda _: None))
         self.shop = self._open()
 
     def _open(self) -> Shop:

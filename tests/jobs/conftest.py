@@ -32,7 +32,7 @@ async def clock() -> FakeClock:
 
 @pytest.fixture
 async def world(clock: FakeClock) -> World:
-    return World.default(clock=clock.true, tell=lambda line: None)
+    return World.default(clock=clock.true, report=lambda line: None)
 
 
 @pytest.fixture

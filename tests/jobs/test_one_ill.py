@@ -36,7 +36,7 @@ async def world(clock: FakeClock) -> World:
         )
         for name in NAMES
     )
-    return World(replace(DEFAULT_SCENERY, accounts=accounts), clock=clock.true, tell=lambda line: None)
+    return World(replace(DEFAULT_SCENERY, accounts=accounts), clock=clock.true, report=lambda line: None)
 
 
 def hangs(shop: Shop) -> None:

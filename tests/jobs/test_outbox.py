@@ -101,7 +101,7 @@ async def test_a_new_row_behind_many_is_seen_when_it_is_written(open_shop: OpenS
     assert shop.row(accept)["state"] == "done"
 
 
-async def test_a_row_that_is_committed_late_is_seen_at_the_next_look_at_all(open_shop: OpenShop):
+async def test_a_row_that_is_committed_late_is_seen_at_the_next_reading_of_all(open_shop: OpenShop):
     shop = await open_shop("kadikoy", "besiktas")
     order = await shop.taken_in()
     shop.world.refuse_account("besiktas")

@@ -83,7 +83,7 @@ def test_what_no_reading_explains_is_told(changes: dict[str, Any], code: str) ->
 
 
 def test_the_sandboxs_own_orders_raise_none() -> None:
-    random, world = Random(7), World.default(tell=lambda line: None)
+    random, world = Random(7), World.default(report=lambda line: None)
     restaurant = DEFAULT_SCENERY.restaurants[0]
     names = list(world.payment_names().values())
     for number in range(2000):

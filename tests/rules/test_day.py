@@ -51,8 +51,8 @@ def card(**changes: Any) -> SimpleNamespace:
         (card(status="CONFIRMED"), {"unfinished", "prepaid_unfinished"}),
         (sold(status="UNKNOWN", payment_code=None, amount_due=None), {"unfinished"}),
         (sold(total=None, amount_due=None, discount=None, order_tip=None), {"completed", "without_amount"}),
-        (sold(pos_total=Decimal("10.10")), {"completed", "cash", "discount", "tips", "pos_told"}),
-        (sold(status="CANCELED", pos_total=Decimal("10.10")), {"cancelled", "pos_told", "difference"}),
+        (sold(pos_total=Decimal("10.10")), {"completed", "cash", "discount", "tips", "with_pos_total"}),
+        (sold(status="CANCELED", pos_total=Decimal("10.10")), {"cancelled", "with_pos_total", "difference"}),
     ],
 )
 def test_what_an_order_counts_for(order: SimpleNamespace, filled: set[str]):

@@ -28,7 +28,7 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def sandbox(directory: Path) -> Iterator[Sandbox]:
-    with Sandbox(World.default(tell=lambda _: None), directory=directory) as sandbox:
+    with Sandbox(World.default(report=lambda _: None), directory=directory) as sandbox:
         yield sandbox
 
 
@@ -164,7 +164,7 @@ def test_the_date_of_an_answer_is_the_platforms(sandbox, client):
 def test_beyond_loopback_it_says_what_that_means_and_what_it_prints_is_in_the_certificate(directory):
     host = "0.0.0.0"
     names = names_of(host, ("pos.lan",))
-    with Sandbox(World.default(tell=lambda _: None), directory=directory, host=host, names=names) as sandbox:
+    with Sandbox(World.default(report=lambda _: None), directory=directory, host=host, names=names) as sandbox:
         careful, certificate, base_url, *_ = introduction(sandbox)
     assert careful.startswith("WARNING: ")
     assert "pos.lan" in certificate
@@ -172,7 +172,7 @@ def test_beyond_loopback_it_says_what_that_means_and_what_it_prints_is_in_the_ce
 
 
 def test_the_switches_that_are_turned_are_told(directory):
-    world = World.default(options=Options().changed({"trouble_every": 3, "line": "silent"}), tell=lambda _: None)
+    world = World.default(options=Options().changed({"trouble_every": 3, "line": "silent"}), report=lambda _: None)
     assert "switches        trouble_every=3 line=silent" in introduction(Sandbox(world, directory=directory))
 
 
@@ -189,7 +189,7 @@ def test_who_can_reach_an_address(host, beyond):
     [("en", "0.0.0.0", "WARNING"), ("tr", "0.0.0.0", "DİKKAT"), ("en", "127.0.0.1", "base_url")],
 )
 def test_the_warning_is_in_the_language_of_the_switch_and_not_given_on_loopback(directory, language, host, word):
-    world = World.default(options=Options().changed({"language": language}), tell=lambda _: None)
+    world = World.default(options=Options().changed({"language": language}), report=lambda _: None)
     assert introduction(Sandbox(world, directory=directory, host=host))[0].startswith(word)
 
 
@@ -222,7 +222,7 @@ def test_of_a_certificate_with_a_wrong_name_only_the_name_is_wrong(sandbox, dire
 
 
 def test_it_stops_while_the_line_is_refused(directory):
-    with Sandbox(World.default(tell=lambda _: None), directory=directory) as sandbox:
+    with Sandbox(World.default(report=lambda _: None), directory=directory) as sandbox:
         turn(sandbox, "refused")
     with pytest.raises(ConnectionRefusedError):
         first_byte(sandbox.port)

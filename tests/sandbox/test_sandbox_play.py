@@ -219,7 +219,7 @@ def is_clean(text: str) -> bool:
 
 async def test_no_canary_comes_out_of_the_interface_the_control_interface_or_the_log(folder, world, clock, pos):
     told: list[str] = []
-    world.tell = told.append
+    world.report = told.append
     world.play = Play(read(write(folder, *canaries())), faster=1000)
     clock.advance(3600)
     world.tick()

@@ -226,7 +226,7 @@ async def test_the_ledger_keeps_every_call(world, pos, clock):
 
 async def test_nothing_told_is_secret(clock, http):
     told: list[str] = []
-    world = World.default(clock=clock, tell=told.append)
+    world = World.default(clock=clock, report=told.append)
     world.cancel_by_customer(world.place_order(restaurant_id=KADIKOY).key)
     assert told == [
         "order.placed number=100001 restaurant='Örnek Lokanta Kadıköy' status=1",
@@ -236,7 +236,7 @@ async def test_nothing_told_is_secret(clock, http):
 
 async def test_each_call_is_told_in_one_line(world, pos):
     told: list[str] = []
-    world.tell = told.append
+    world.report = told.append
     order = world.place_order(restaurant_id=KADIKOY)
     await pos.get("/orders/variables")
     await pos.poll()

@@ -83,7 +83,7 @@ class Sim:
             clock=self.clock.true,
             seed=plan.seed,
             options=Options().changed(dict(plan.options)),
-            tell=lambda line: None,
+            report=lambda line: None,
         )
         self.weather = Weather(self, plan.stream("weather"))
         self.service = Service(self)

@@ -119,8 +119,8 @@ def test_standbys_of_a_postgresql(states: list[str | None], names: str, words: s
     engine = SimpleNamespace(url=make_url("postgresql+psycopg://u@h/d"))
     connection: Any = SimpleNamespace(dialect=dialect, engine=engine, exec_driver_sql=ask)
     found = failover(connection)
-    assert found is None if words is None else words in sentence(found.said)
-    assert found is None or found.is_safe is ("is acknowledged" in sentence(found.said))
+    assert found is None if words is None else words in sentence(found.message)
+    assert found is None or found.is_safe is ("is acknowledged" in sentence(found.message))
 
 
 @pytest.mark.parametrize(
@@ -138,4 +138,4 @@ def test_replicas_of_a_mariadb(settings: dict[str, str], words: str | None):
         dialect=SimpleNamespace(name=MARIADB), exec_driver_sql=lambda _: list(settings.items())
     )
     found = failover(connection)
-    assert found is None if words is None else words in sentence(found.said)
+    assert found is None if words is None else words in sentence(found.message)

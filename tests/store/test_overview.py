@@ -70,6 +70,6 @@ def test_the_story_has_the_attempts_of_its_own_actions(database, pos):
     row, other = put_action(pos, payment_key=KEY), put_action(pos, "complete", payment_key=OTHER)
     for action_id, attempt in ((row, 1), (row, 2), (other, 1)):
         put(pos, "delivery_action_attempts", action_id=action_id, attempt=attempt, started_utc=NOW_TEXT)
-    told = database.read_now(lambda tx: overview.tell(tx, KEY))
+    told = database.read_now(lambda tx: overview.full_order(tx, KEY))
     assert [(one["action_id"], one["attempt"]) for one in told["attempts"]] == [(row, 1), (row, 2)]
     assert [one["id"] for one in told["actions"]] == [row]

@@ -200,7 +200,7 @@ def _keys(tx: Any, wanted: tuple[str, ...]) -> str:
 
 
 def _story(context: Context, key: str, accounts: frozenset[str]) -> dict[str, Any]:
-    parts = _read(context, partial(overview.tell, payment_key=key))
+    parts = _read(context, partial(overview.full_order, payment_key=key))
     order = row("order", parts.pop("order"), accounts)
     rows = {part: [row(part, one, accounts) for one in parts[part]] for part in parts}
     return {"order": order, **rows}

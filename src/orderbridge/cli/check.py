@@ -71,7 +71,7 @@ class Checked:
     settings: "Settings"
     database: "Database | None" = None
     is_current: bool = False  # its schema revision is this program's
-    may_write: bool = False  # and so a token can be stored
+    may_write: bool = False  # the database is writable, so a token can be stored
     worker: str | None = None  # the daemon that holds the database
     is_unusable: bool = False  # `run` ends with 78
     has_worked: bool = False  # the marketplace has answered with this configuration before
@@ -94,7 +94,7 @@ AsyncProbe = Callable[[Checked], AsyncIterator[Finding]]
 
 
 class Report:
-    """Collects findings. `machine`: they are printed by `show`, as JSON, and not as they come."""
+    """Collects findings. They are printed at once or, with `machine`, by `show` as JSON."""
 
     def __init__(self, *, machine: bool) -> None:
         self._machine = machine

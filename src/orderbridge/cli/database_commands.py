@@ -228,7 +228,7 @@ def _show(found: Found, done: list[Replayed], *, machine: bool) -> None:
         show_rows(rows, machine=False, empty="")
     click.echo(say("replay.sum", **sums))
     if sums["new"]:
-        click.echo(say("replay.look", new=sums["new"]))
+        click.echo(say("replay.check_panel", new=sums["new"]))
 
 
 @db.command("confirm-restore")

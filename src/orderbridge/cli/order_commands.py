@@ -83,7 +83,7 @@ def _for_people(row: Mapping[str, Any], zone: ZoneInfo, now: datetime) -> dict[s
 def order(context: Context, key: str, as_json: bool) -> None:
     """Show the history of an order."""
     whole = key_of(context, key, machine=as_json)
-    story = context.read(lambda tx: stories.tell(tx, whole))
+    story = context.read(lambda tx: stories.full_order(tx, whole))
     story["story"], story["waits_for"] = _entries(story), list(_waits(story))
     if as_json:
         show_json(story)
@@ -185,9 +185,9 @@ def _waits(story: dict[str, Any]) -> Iterator[str]:
     for row in unfinished:
         reason = row["error_text"] or ""
         if row["state"] == "sending":
-            yield say("story.wait_outcome", id=row["id"], action=row["action"], said=reason).strip()
+            yield say("story.wait_outcome", id=row["id"], action=row["action"], reason=reason).strip()
         else:
-            yield say("story.wait_send", id=row["id"], action=row["action"], said=reason).strip()
+            yield say("story.wait_send", id=row["id"], action=row["action"], reason=reason).strip()
     if is_open and order["status"] == "RECEIVED" and not unfinished:
         yield say("story.wait_answer")
     elif is_open and not unfinished and order["pos_revision"] >= order["revision"]:

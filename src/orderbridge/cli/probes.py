@@ -30,7 +30,7 @@ from orderbridge.store.failures import is_busy, remedy
 from orderbridge.texts import say
 
 READS, WRITES, PASSES = 4, 2, 1
-NOBODY = 65534
+NOT_YET_CREATED = 65534  # stands for the daemon's user before systemd creates it
 FULL_BYTES, LOW_BYTES = 20_000_000, 200_000_000  # an order takes 5 kB; SQLite's -wal may grow to some MB
 FULL_FILES = 10  # -wal, -shm, a day's journal and the high-water file
 
@@ -53,7 +53,7 @@ def secrets(checked: Checked) -> Iterator[Finding]:
     """Whether the daemon's user can read the secret files, and whether others can."""
     worker = _worker(checked.settings)
     for path in dict.fromkeys(checked.settings.secret_files):
-        yield _secret(path, None if worker == NOBODY else worker)
+        yield _secret(path, None if worker == NOT_YET_CREATED else worker)
 
 
 def authority(checked: Checked) -> Iterator[Finding]:
@@ -91,7 +91,7 @@ def _worker(settings: Settings) -> int | None:
         return None
     there = [one.stat().st_uid for one in (file.parent, file) if one.exists()] if file is not None else []
     if not there and settings.source.file == SYSTEM_FILE:
-        return NOBODY  # systemd creates the user and the folder at the first start
+        return NOT_YET_CREATED  # systemd creates it, and the folder, at the first start
     return next(filter(None, there), None)
 
 
@@ -230,7 +230,7 @@ def _promises(checked: Checked) -> Iterator[Finding]:
     unsafe = checked.opened.check_durability()
     yield good("durability", say("check.durable")) if unsafe is None else bad("durability", unsafe)
     if found := checked.opened.read_now(inspection.failover):
-        yield (good if found.is_safe else warn)("failover", found.said)
+        yield (good if found.is_safe else warn)("failover", found.message)
 
 
 def _extensions(checked: Checked) -> Iterator[Finding]:
@@ -242,7 +242,7 @@ def _extensions(checked: Checked) -> Iterator[Finding]:
 
 def _work(checked: Checked) -> Iterator[Finding]:
     """The daemon that holds the database, and the open problems as codes (only while a daemon works)."""
-    yield good("worker", checked.worker or say("check.nobody"))
+    yield good("worker", checked.worker or say("check.no_worker"))
     if checked.may_write:  # the remedy of a connection error depends on this
         known = {account.fingerprint for account in checked.settings.accounts}
         polled = checked.opened.read_now(lambda tx: accounts.overview(tx, known))

@@ -314,7 +314,7 @@ def _sums(facts: dict[str, Any], now: datetime, zone: ZoneInfo) -> Iterator[tupl
     yield "configuration", facts["configuration"] or say("facts.no_file")
     yield "database", facts["database"]
     if standby is not None:
-        yield "failover", warned(sentence(standby["said"]), is_wrong=not standby["is_safe"])
+        yield "failover", warned(sentence(standby["message"]), is_wrong=not standby["is_safe"])
     if counts is not None:
         by_status: Counter[str] = Counter()
         for one in facts["open_orders"] or []:

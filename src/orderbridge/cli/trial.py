@@ -256,7 +256,7 @@ def durability(trial: Trial) -> Message:
     if unsafe := trial.database.check_durability():
         raise Unfit(unsafe.key, **unsafe.facts)
     found = trial.database.read_now(inspection.failover)
-    return Message("check.durable") if found is None else found.said
+    return Message("check.durable") if found is None else found.message
 
 
 def session_lock(trial: Trial) -> Message:

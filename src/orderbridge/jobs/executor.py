@@ -39,7 +39,7 @@ from sqlalchemy import Connection
 from orderbridge.actions import argument_of, key_of
 from orderbridge.clock import Clock
 from orderbridge.errors import LoginRefused, MarketplaceError, Over
-from orderbridge.jobs.outcome_writer import Claim, Fresh, OutcomeWriter, Result, about, shows_status, tell
+from orderbridge.jobs.outcome_writer import Claim, Fresh, OutcomeWriter, Result, about, report, shows_status
 from orderbridge.jobs.postponed import HeldAccounts, is_refused
 from orderbridge.model import Attempt, Outcome, Verdict
 from orderbridge.observe.metrics import ACTION_WAIT_SECONDS
@@ -207,7 +207,7 @@ class Executor:
         row, attempts = result.claim.row, result.history
         if isinstance(decision, Verdict):
             self._queue.drop(row.id)
-            tell(self._context, row, decision)
+            report(self._context, row, decision)
             return
         at = as_stored(decision.at) if isinstance(decision, RetryAt) else None
         standing = stands_after(decision, attempts)

@@ -31,7 +31,7 @@ from orderbridge.jobs.account import Roster
 from orderbridge.jobs.context import Context
 from orderbridge.jobs.executor import Executor
 from orderbridge.jobs.outbox_reader import FLOOR_S, OutboxReader, view_of
-from orderbridge.jobs.outcome_writer import Due, OutcomeWriter, refuse_unreadable, tell
+from orderbridge.jobs.outcome_writer import Due, OutcomeWriter, refuse_unreadable, report
 from orderbridge.jobs.postponed import STUCK_S, HeldAccounts, Postponed
 from orderbridge.model import ActionState, OutboxRow, Verdict
 from orderbridge.observe.metrics import ACTIONS_ENDED, UNREADABLE
@@ -168,7 +168,7 @@ class Outbox:
         jumped = self._ahead is not None and abs(ahead - self._ahead) > CLOCK_JUMP_S
         self._ahead = ahead
         if jumped:
-            self.queue.look_at_all()
+            self.queue.review_all()
         return jumped
 
     async def act(self) -> CycleResult:
@@ -283,7 +283,7 @@ class Outbox:
             self.reader.replace(row.id, answer)
             return False
         self.queue.drop(row.id)
-        tell(self._context, row, answer)
+        report(self._context, row, answer)
         return True
 
     async def _refuse_unreadable(self) -> int:
@@ -322,7 +322,7 @@ class Outbox:
         if len(recovered) + len(failed) < len(lost):  # locked rows, or an unreachable database
             waits.append(STUCK_S)
         self._recover_at = self._clock.monotonic() + min(waits, default=math.inf)
-        self.reader.look_at_all()
+        self.reader.read_all_soon()
 
     def _lost(self, connection: Connection, mine: Collection[int]) -> list[tuple[OutboxRow, int]]:
         """The rows that are marked as on the wire but not in `mine`, each with its lost attempt."""

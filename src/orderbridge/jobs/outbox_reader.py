@@ -85,7 +85,7 @@ class OutboxReader:
         for row in rows:
             self._queue.put(row, self._number)
 
-    def look_at_all(self) -> None:
+    def read_all_soon(self) -> None:
         """Read all rows soon, because of a change that the news do not show."""
         self._next_scan = 0.0
 
@@ -105,7 +105,7 @@ class OutboxReader:
         self._followed, self._was_lead = frozenset(self._roster.at_work), self._roster.owns(None)
         self._direct(self._reach, complete=False)
         self._queue.let_go()
-        self.look_at_all()
+        self.read_all_soon()
 
     @property
     def floor(self) -> float:
@@ -122,13 +122,13 @@ class OutboxReader:
     async def everything(self) -> None:
         """Read all rows now."""
         self._scan = None
-        self.look_at_all()
+        self.read_all_soon()
         while not await self.step():
             pass
 
     async def step(self, *, busy: bool = False) -> bool:
         """Read one page if it is due. Returns True if nothing is left to read."""
-        if not self._complete and self._all_known():  # rows may wait for this knowledge, or end by it
+        if not self._complete and self._all_known():  # rows may wait for this, or end because of it
             self._direct(await self._database.read(reference.restaurant_accounts), complete=True)
         began = self._clock.monotonic()
         if self._scan is None and not self._begin(began):
@@ -243,7 +243,7 @@ class OutboxReader:
         self._queue.direct(Directory(known, self._default, reach, complete, self._answers_for, version))
 
     def _answers_for(self, account: str | None) -> bool:
-        """Whether the account's rows are ours: not any more once it has left. None: rows without an account."""
+        """Whether the account's rows are ours; no longer once it has left. None: rows without an account."""
         if account in self._followed:
             return account in self._roster.at_work
         if not account:

@@ -22,7 +22,7 @@ the rows and orders are locked (`hold`), `post` writes:
     rows         the state, text and attempts of rows that end; the time, or the poll, that other rows wait for
     orders       the new status after a done action, the doubt after a refusal, a line of the history. Nothing is
                  written if another session has already ended all these rows, with their effects
-    `tell`       the log and the metrics, after the COMMIT, which may fail
+    `report`     the log and the metrics, after the COMMIT, because the COMMIT may fail
 
 The row is written first, the order in a savepoint. If a trigger of the POS refuses the write to the order, the row
 still gets its verdict: otherwise it would stay `sending`, and be sent again after a restart although it was answered.
@@ -288,7 +288,7 @@ def best_effort(connection: Connection, row: OutboxRow) -> Iterator[None]:
         _log.error("action.order_not_written", id=row.id, error=type(error.orig).__name__, **about(row))
 
 
-def tell(context: Context, row: OutboxRow, verdict: Verdict) -> None:
+def report(context: Context, row: OutboxRow, verdict: Verdict) -> None:
     """Log and count a row's end, after the commit."""
     log = _log.error if is_alarm(row, verdict) else _log.info
     facts = {"code": verdict.code, "known_by": verdict.known_by, **about(row)}

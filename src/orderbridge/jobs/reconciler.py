@@ -18,7 +18,7 @@ from sqlalchemy import Connection
 from orderbridge.actions import key_of
 from orderbridge.jobs.acknowledge import Answer
 from orderbridge.jobs.context import Context
-from orderbridge.jobs.outcome_writer import Posting, hold, post, tell
+from orderbridge.jobs.outcome_writer import Posting, hold, post, report
 from orderbridge.model import Document, OutboxRow, Verdict
 from orderbridge.rules.outbox_rows import order_lane
 from orderbridge.rules.retry import after_poll, other_end, shown_by
@@ -55,7 +55,7 @@ class Reconciler:
             for key in borrowed:
                 self.context.lanes.free(order_lane(key))
         for row, verdict in ended:
-            tell(self.context, row, verdict)
+            report(self.context, row, verdict)
         for row, error in failed:  # the next poll tries again
             _log.debug("poll.look_failed", account=self.account, id=row.id, error=type(error).__name__)
 

@@ -3,9 +3,9 @@
 The whole answer is searched: lists and objects in any order and depth, grouped by category, by restaurant or not at all.
 
 - A food is an object with a `food_id`. If the answer has none, it is an object with a number as its `id`, a name and a
-  status, and nothing inside that may be a food; if there is none either, an object with a name and a status whose key
-  is a number. A food's inside is not searched, so its options are no foods.
-- The status is ACTIVE or INACTIVE in any case, anything else is unknown.
+  status, and nothing inside that could be a food; if there is none either, an object with a name and a status whose key
+  is a number. Objects inside a food are not searched, so its options do not count as foods.
+- The status is ACTIVE or INACTIVE, in capitals or not; anything else is unknown.
 - The category is the food's own, as text or as an object with a name; else it is the nearest heading around the food:
   the category or name of an object, or a key. A restaurant is no heading.
 - An id that occurs several times (a menu for each restaurant) is one food, as in the paths of the interface. The first
@@ -38,11 +38,11 @@ _NUMBER = re.compile("[0-9]{1,19}")
 _UNREADABLE = 0  # the id of a food that cannot be identified
 
 _Object = Mapping[str, Any]
-_Identify = Callable[[_Object, str], int | None]  # an object and its key; None: it is no food
+_Identify = Callable[[_Object, str], int | None]  # an object and its key; None: it is not a food
 
 
 def read_menu(http_status: int, body: bytes) -> Menu:
-    """All foods of the answer. Raises MarketplaceError, also if it has no food: nothing is learnt from that.
+    """All foods of the answer. Raises MarketplaceError, also if it has none: an empty menu proves nothing.
 
     A body with more values than `decode` takes is cut into the elements of `data`, which must have a `food_id` then.
     """
@@ -68,7 +68,7 @@ def read_menu(http_status: int, body: bytes) -> Menu:
 
 
 def shape_of(data: object) -> str:
-    """The way to the first food: `[]` a list, `[restaurant]` one of restaurants, `.key` a member, `{}` any other one.
+    """The path to the first food: `[]` a list, `[restaurant]` one of restaurants, `.key` a member, `{}` any other one.
 
     Empty for a list that was cut into its elements, since their shapes are not kept.
     """
@@ -108,7 +108,7 @@ def _foods(data: object, identify: _Identify) -> Iterator[Food]:
 
 
 def _inside(value: _Object, heading: str | None) -> Iterator[tuple[object, str, str | None]]:
-    """The members of an object that is no food, each with its heading."""
+    """The members of an object that is not a food, each with its heading."""
     is_restaurant = _is_restaurant(value)
     own = None if is_restaurant else next(filter(None, map(_text, map(value.get, _HEADINGS))), None)
     for key, member in value.items():

@@ -20,7 +20,7 @@ from orderbridge.rules.lifecycle import NEEDS_PAYMENT, STATUS_NAMES
 
 CENT = Decimal("0.01")
 ZERO = Decimal("0.00")
-COUNTS = ("orders", "completed", "unfinished", "cancelled", "never_taken_over", "without_amount", "pos_told")
+COUNTS = ("orders", "completed", "unfinished", "cancelled", "never_taken_over", "without_amount", "with_pos_total")
 AMOUNTS = (
     "cash",  # amount_due of completed orders in CASH, to hand in
     "prepaid",  # total of completed orders that were prepaid by card
@@ -63,7 +63,7 @@ def _adds(order: Any) -> Iterator[tuple[str, Decimal | int | None]]:
     elif part == "unfinished" and paid != "payment_unknown":
         yield f"{paid}_unfinished", amount
     if order.pos_total is not None:
-        yield from (("pos_told", 1), ("difference", difference(order)))
+        yield from (("with_pos_total", 1), ("difference", difference(order)))
 
 
 def expected(order: Any) -> Decimal | None:

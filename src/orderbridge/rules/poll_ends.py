@@ -3,8 +3,8 @@
 rules.cooldown decides what it means for the cooldown.
 
 The next poll requests the whole list or, if that fails, one status after another. A list that is too large or too slow
-would fail for ever: its orders are not acknowledged, so it does not shrink. By status, its orders come in parts, and
-are acknowledged. Such a part proves nothing by what it lacks. If a list is full of documents that cannot be
+would always fail: its orders are not acknowledged, so it does not shrink. By status, its orders arrive in parts, and
+are acknowledged. An order that is missing from such a part proves nothing. If a list is full of documents that cannot be
 acknowledged, others may be hidden; so after each such list, one status is requested alone.
 """
 

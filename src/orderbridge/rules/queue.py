@@ -66,7 +66,7 @@ class Entry:
     expires: float
     standing: Standing = Standing.WAITING
     is_next: bool = False  # it is the head of its lane, and due
-    seen: int = 0  # the last reading of the table that found it
+    seen: int = 0  # the number of the last reading that found it
 
     def __lt__(self, other: "Entry") -> bool:
         return self.expires < other.expires
@@ -78,7 +78,7 @@ class Entry:
 
 
 class AccountQueues:
-    """For each account, the rows that may be sent, by priority and id."""
+    """The rows that may be sent, for each account, sorted by priority and id."""
 
     def __init__(self, entries: Mapping[int, Entry]) -> None:
         self._entries = entries
@@ -278,7 +278,7 @@ class Queue:
         self._changed |= self._beyond
         self._beyond = {}
 
-    def look_at_all(self) -> None:
+    def review_all(self) -> None:
         """Review all lanes, because the clock was set."""
         self._waiting = []
         self._collect_expiring()

@@ -264,7 +264,7 @@ def open_database(url: str, **options: Unpack[Options]) -> Database:
         for secret in secrets_of(url):
             reason = reason.replace(secret, "***")
         reason = " ".join(reason.split()).rstrip(".?")
-        raise kind("database.no_answer", url=without_password(url), said=reason, remedy=remedy(error)) from None
+        raise kind("database.no_answer", url=without_password(url), reason=reason, remedy=remedy(error)) from None
     return database
 
 

@@ -26,7 +26,7 @@ from orderbridge.store.tables import (
     unfinished,
 )
 
-NEWEST = 200  # rows and orders that are searched for a till's write
+NEWEST = 200  # the number of rows and orders that `pos_seen` reads
 FAILED_WITHIN = timedelta(days=1)
 OURS = "command line"
 SET_BACK = timedelta(days=7)  # the largest expected change of the clock during an order's life
@@ -67,7 +67,7 @@ def _found(connection: Connection, condition: ColumnElement[bool]) -> list[dict[
     return [dict(row) for row in connection.execute(newest).mappings()]
 
 
-def tell(connection: Connection, payment_key: str) -> dict[str, Any]:
+def full_order(connection: Connection, payment_key: str) -> dict[str, Any]:
     """The order with its items, options, events, actions and attempts."""
     row = connection.execute(select(orders).where(orders.c.payment_key == payment_key)).mappings().one()
     parts: dict[str, Any] = {"order": {name: value for name, value in row.items() if name != "payload_hash"}}

@@ -33,7 +33,7 @@ from orderbridge.web.listening import Watched
 UNWELL = 503
 LOCAL = "localhost"
 FRESH_S = 1.0  # scrapes within this time get the same answer
-PROBES = frozenset({"/livez", "/readyz", "/metrics"})  # they show no order, and change nothing
+PROBES = frozenset({"/livez", "/readyz", "/metrics"})  # they show no orders and change nothing
 
 
 def application(

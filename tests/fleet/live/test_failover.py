@@ -199,7 +199,7 @@ async def test_a_primary_is_lost_and_its_standby_takes_over(how: str, settled: P
                 if how == "silent":
                     pair.primary.kill()
         await in_order(settled, load, till)
-        assert standby_of(settled) == {"is_safe": False, "said": say("failover.alone", "en")}
+        assert standby_of(settled) == {"is_safe": False, "message": say("failover.alone", "en")}
         assert daemon.returncode is None
         assert await ended(daemon, signal.SIGTERM) == 0
     assert_nothing_is_lost_or_sent_twice(load, till, world)

@@ -45,7 +45,7 @@ class Failover(NamedTuple):
     """The effect of a failover on acknowledged orders. `is_safe`: none would be lost."""
 
     is_safe: bool
-    said: Message  # also a key in `status --json`
+    message: Message  # also a key in `status --json`
 
 
 class Violated(NamedTuple):

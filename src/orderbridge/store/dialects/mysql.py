@@ -159,16 +159,16 @@ def _failover(connection: Connection) -> Failover | None:
         for row in connection.exec_driver_sql(f"SHOW GLOBAL {question.replace('%', '%%')}")
     )
     if values.get("wsrep_on") == "ON":
-        return Failover(is_safe=True, said=Message("failover.galera"))
+        return Failover(is_safe=True, message=Message("failover.galera"))
     waits = [
         name for name, value in values.items() if name.endswith(("master_status", "source_status")) and value == "ON"
     ]
     if waits:
-        return Failover(is_safe=True, said=Message("failover.semi_synchronous"))
+        return Failover(is_safe=True, message=Message("failover.semi_synchronous"))
     replicas = int(values.get("Slaves_connected", 0))
     if not replicas:
         return None
-    return Failover(is_safe=False, said=Message("failover.replicas", count=replicas))
+    return Failover(is_safe=False, message=Message("failover.replicas", count=replicas))
 
 
 # ---- other sessions --------------------------------------------------------------------------------------------------

@@ -102,15 +102,15 @@ def _failover(connection: Connection) -> Failover | None:
     standbys = connection.exec_driver_sql("SELECT sync_state FROM pg_stat_replication").scalars().all()
     names = connection.exec_driver_sql("SHOW synchronous_standby_names").scalar()
     if None in standbys:  # the state is visible only to pg_monitor
-        return Failover(is_safe=False, said=Message("failover.unseen", count=len(standbys), user=_user(connection)))
+        return Failover(is_safe=False, message=Message("failover.unseen", count=len(standbys), user=_user(connection)))
     if names and not {"async", "potential"}.issuperset(standbys):
-        return Failover(is_safe=True, said=Message("failover.synchronous", names=names))
+        return Failover(is_safe=True, message=Message("failover.synchronous", names=names))
     if names:
-        return Failover(is_safe=False, said=Message("failover.none_connected", names=names))
+        return Failover(is_safe=False, message=Message("failover.none_connected", names=names))
     if standbys:
-        return Failover(is_safe=False, said=Message("failover.standbys", count=len(standbys)))
+        return Failover(is_safe=False, message=Message("failover.standbys", count=len(standbys)))
     return (
-        Failover(is_safe=False, said=Message("failover.alone"))
+        Failover(is_safe=False, message=Message("failover.alone"))
         if postgresql_sessions.has_several(connection.engine.url)
         else None
     )

@@ -28,7 +28,7 @@ _log = structlog.get_logger("orderbridge.store.watch")
 
 
 def limits(url: URL, connect_args: Mapping[str, Any]) -> dict[str, Any]:
-    """These arguments without those that the URL sets."""
+    """Return these arguments, without those that the URL sets."""
     return {name: value for name, value in connect_args.items() if name not in url.query}
 
 
@@ -91,7 +91,7 @@ def end_silent(engine: Engine, silent: Any) -> None:
 
 
 def _waits(session: Any) -> bool:
-    """Whether a statement is running."""
+    """Whether the session waits for the result of a statement."""
     return not session.closed and session.info.transaction_status.name == "ACTIVE"
 
 

@@ -215,7 +215,7 @@ def _leave(identity: Identity) -> None:
 def _identity(file: str | int) -> Identity | None:
     """The identity of a path or a descriptor; None if it does not exist."""
     try:
-        found = os.stat(file)  # noqa: PTH116 - three times a transaction: to parse the path would take longer
+        found = os.stat(file)  # noqa: PTH116 - called three times a transaction, and Path would be slower
     except OSError:
         return None
     return found.st_dev, found.st_ino
@@ -226,15 +226,15 @@ def _identity(file: str | int) -> Identity | None:
 #
 # While a connection is open, only checkpoints write to the file, and only pages from the -wal:
 #
-# - A checkpoint copies of each page the newest frame that it may, and then notes in the -shm how far it has come
-# (`copied`).   So a page whose frames were all copied is the newest of them. Any other one is what it was when that
-# -wal began, or one
-#   of its frames. (How far a checkpoint is going to come, an SQLite before 3.12 does not note, and a till may have
-# one.) - A copy that was put over the file lacks something that was copied, or holds what is in no frame.
+# - A checkpoint copies the newest permitted frame of each page, and then notes in the -shm how far it has come
+#   (`copied`). So a page whose frames were all copied equals the newest of them. Any other page is as it was when the
+#   -wal began, or equals one of its frames. (SQLite before 3.12, which a till may have, does not note how far a
+#   running checkpoint will come.)
+# - A copy that was put over the file lacks a page that was copied, or has a page that is in no frame.
 #
-# Pages are compared when the file has another time or size than before: those that were copied, those that are written
-# all the time, and some spread over the file. A VACUUM, a backup, and a till that is killed in the middle of a
-# checkpoint keep to the rule. The layouts are those of SQLite's "WAL-mode File Format".
+# When the file's time or size has changed, these pages are compared: those that were copied, those that are written
+# often, and some spread over the file. A VACUUM, a backup, and a till that is killed during a checkpoint follow the
+# rule. The layouts are those of SQLite's "WAL-mode File Format".
 
 WAL_HEAD = 32  # bytes
 FRAME_HEAD = 24
@@ -242,9 +242,9 @@ SHM_HEAD = 100
 SPREAD = 256  # pages, evenly over the file
 COPIED = 1000  # pages, the newest
 LATEST = 64  # frames
-RECENT_NS = 50_000_000  # more than a tick of the clock that files have
-COMPARE_AGAIN = 64  # frames more: others are written all the time by now
-# Comparisons that must agree. A wrong answer stops the daemon, and under load one in some hundred is wrong.
+RECENT_NS = 50_000_000  # more than the resolution of file times
+COMPARE_AGAIN = 64  # after so many new frames, other pages are the ones written often
+# Comparisons that must agree: a wrong result stops the daemon, and under load about one in a hundred is wrong.
 COMPARISONS, BETWEEN_S = 5, 0.1
 
 Key = tuple[int, int, int]
@@ -252,7 +252,7 @@ Key = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class _Wal:
-    """The state of the -wal by the -shm. Other `salts` mean a new -wal, after the former one was copied completely."""
+    """The state of the -wal, from the -shm. Other `salts` mean a new -wal; the former one was copied completely."""
 
     salts: bytes
     page_size: int
@@ -305,14 +305,14 @@ class Pages:
     def _compare(self, main: int, log: int, wal: _Wal) -> tuple[bool, dict[int, int]]:
         size, before = wal.page_size, self._known if self._salts == wal.salts else {}
         places = range(WAL_HEAD, WAL_HEAD + wal.frames * (FRAME_HEAD + size), FRAME_HEAD + size)
-        # Of each frame: its page, and how many pages the database has where it ends a transaction, else 0. Less than 8
-        # bytes are there when the -wal was cut meanwhile.
+        # For each frame: its page, and the database's size in pages if it ends a transaction, else 0. Fewer than 8
+        # bytes are read if the -wal was truncated meanwhile.
         read = takewhile(lambda head: len(head) == 8, (os.pread(log, 8, at) for at in places))  # noqa: PLR2004
         heads = [struct.unpack(">II", head) for head in read]
         frames: dict[int, list[int]] = {}
         for number, (page, _) in enumerate(heads, 1):
             frames.setdefault(page, []).append(number)
-        # A checkpoint leaves out pages beyond the end, and the end may have been nearer meanwhile: after a VACUUM.
+        # A checkpoint skips pages beyond the end of the database, which may have been shorter meanwhile (VACUUM).
         count = min([os.fstat(main).st_size // size, *(pages for _, pages in heads if pages)])
         whole = sorted((page for page, of in frames.items() if of[-1] <= wal.copied), key=lambda page: frames[page][-1])
         spread = range(1, count + 1, max(count // SPREAD, 1))
