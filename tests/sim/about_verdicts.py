@@ -234,10 +234,11 @@ class Verdicts(Invariant):
         last = calls[-1]
         if last.outcome != "no" or row["http_status"] != last.status:
             self._wrong(row, f"and the last answer was {last.outcome}, HTTP {last.status}")
-        word = last.reached.error if last.reached and last.whole else ""
-        if row["error_code"] != WORDS.get(word, "refused"):
-            self._wrong(row, f"and the service said {word!r}")
+        if row["error_code"] != _code_of(last):
+            self._wrong(row, f"and the service said {_code_of(last)}")
         doubt = any(call.outcome in {"failed", "unknown"} for call in calls[:-1])
+        if doubt and row["action"] not in ORDER_OPERATIONS and _code_of(last) == "refused":
+            self._wrong(row, "for an unknown reason, after a doubt")
         if doubt and row["action"] in ORDER_OPERATIONS:
             seen = [self._seen(poll, row["payment_key"]) for poll in self._qualified(calls)]
             if not seen or seen[-1] is None or seen[-1] in PROVED_BY[row["action"]]:
@@ -274,13 +275,15 @@ class Verdicts(Invariant):
         counted = sum(call.counts for call in calls[self._spent.get(row["id"], 0) :])
         doubt = self._in_doubt(row, calls)
         used_up = counted >= ALL_REQUESTS or self._lost_an_answer(row)
-        refused = bool(calls) and calls[-1].outcome == "no" and bool(self._qualified(calls))
+        is_orders = row["action"] in ORDER_OPERATIONS
+        refused = bool(calls) and calls[-1].outcome == "no"
+        refused = refused and bool(self._qualified(calls) if is_orders else _code_of(calls[-1]) == "refused")
         over = past_its_time(row, time_of(row["finished_utc"])) >= 0 or bool(row["withdraw"] and row["expires_utc"])
         codes = ("order_unknown", "order_completed", "courier_not_restaurant", "restaurant_unknown", "account_needed")
         over = over or bool(row["expires_utc"] and any(self._is_refused_here(row, code) for code in codes))
         if row["error_code"] not in {"outcome_unknown", "service_error"} or not doubt:
             self._wrong(row, "and nothing was in doubt")
-        elif not (used_up or over or (refused and row["action"] in ORDER_OPERATIONS)):
+        elif not (used_up or over or refused):
             self._wrong(row, f"after {counted} requests")
         elif row["error_code"] == "service_error" and not used_up:
             self._wrong(row, "before its resends are used up")
@@ -395,3 +398,8 @@ class Verdicts(Invariant):
         ended_by = {5: "completed", 6: "cancelled"}.get(order["status_id"])
         if ended_by is not None and (order["ended_by"] != ended_by or not order["ended_utc"]):
             self._wrong(row, f"and the order is ended by {order['ended_by']}")
+
+
+def _code_of(call: Call) -> str:
+    """The error_code of an answer that says no; `refused`: an error that the interface does not name."""
+    return WORDS.get(call.reached.error if call.reached and call.whole else "", "refused")

@@ -291,7 +291,7 @@ class Till:
         for span in plan.more.hangs:
             for number in range(6):
                 self._agenda.at(span.start + number % 2, lambda of=span.what, n=number: self._switch(of, n))
-            for other in set(plan.accounts) - {span.what}:
+            for other in sorted(set(plan.accounts) - {span.what}):
                 self._agenda.at(span.start + chance.uniform(3, 20), lambda of=other: self._switch(of, 0))
 
     def _switch(self, account: str, number: int) -> None:
