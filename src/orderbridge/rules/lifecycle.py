@@ -6,10 +6,10 @@ An order has three status ids in our tables, which are usually equal:
                             is ahead of the marketplace until the next poll.
     service_status_id       the status that the marketplace itself showed, in a delivery or by answering OK to an
                             action. A complete that is proved only by the refusal of its repetition sets status_id to
-                            COMPLETE_WITH_PAYMENT, but does not change this one. acknowledged_status_id  the status that
-                            the marketplace knows we have. Written only when PUT success was answered OK. The
-                            marketplace lists an order again as soon as its status differs. So an order that is missing
-                            in a list still has this status, or has ended.
+                            COMPLETE_WITH_PAYMENT, but does not change this one.
+    acknowledged_status_id  the status that the marketplace knows we have. Written only when PUT success was answered
+                            OK. The marketplace lists an order again as soon as its status differs. So an order that a
+                            list lacks still has this status, or has ended.
 
     an order comes in, RECEIVED         1   1   -
     its acknowledgement is answered     1   1   1

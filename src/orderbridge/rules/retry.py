@@ -21,7 +21,8 @@ what follows:
     MENU      resend after 2, 10, 60 s      the same               failed                  refused
 
 A resend of a toggle that is refused with an unknown error ends as `failed, outcome_unknown`: the food or restaurant
-exists, and an earlier request may have switched it. A food's status proves a toggle done, if it is known from a menu that was requested after the last attempt.
+exists, and an earlier request may have switched it. A food's status proves a toggle done, if it is known from a menu
+that was requested after the last attempt.
 
 A poll is evidence only if it is *qualified*: its request left after the last attempt had ended, and no other action of
 the order was under way (jobs.reconciler ensures this). `proof` interprets it. The action's target status proves it
