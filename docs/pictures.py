@@ -197,7 +197,7 @@ def main(folder: Path) -> None:
     with tempfile.TemporaryDirectory() as name, sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
         for language in ("tr", "en"):
-            world = World.default(options=Options(cooldown_seconds=0.4), tell=lambda _: None)
+            world = World.default(options=Options(cooldown_seconds=0.4), report=lambda _: None)
             with Sandbox(world, directory=Path(name)) as sandbox, daemon(Path(name), sandbox, language) as file:
                 code(file)
                 page = chromium.new_page(viewport=SIZE)

@@ -1,4 +1,4 @@
-// The bar above every page: what waits for somebody, with the way to it, and what is wrong.
+// The bar above every page: buttons that lead to waiting orders, and the worst problem.
 
 import { clock, el, say } from "./common.js";
 import { numberOf } from "./card.js";
@@ -6,9 +6,9 @@ import { open } from "./dialog.js";
 
 const $ = (id) => document.getElementById(id);
 const UNHEARD = "board_unheard";
-let calls = ""; // what they show
+let calls = ""; // the buttons that are shown
 let message = "";
-let listed = []; // the problems that a touch shows
+let listed = []; // the problems that a touch opens
 
 // `now`: state, view, problems, failure, failedTaps, isLost, isCut, isAudible.
 export function paintBar(now) {
@@ -24,14 +24,14 @@ export function paintBar(now) {
     message = [kind, what, why, more].join("|");
     $("bar").className = kind;
     $("bar").replaceChildren(
-      el("span", { class: "said" }, what, why ? el("small", {}, ` ${why}`) : null), more ? el("b", { class: "more" }, `+${more}`) : "",
+      el("span", { class: "text" }, what, why ? el("small", {}, ` ${why}`) : null), more ? el("b", { class: "more" }, `+${more}`) : "",
     );
   }
   $("bar").hidden = !what;
   $("mute").hidden = !loud(now).length || now.state?.role !== "act";
 }
 
-// Who waits, whichever page is open, and which: cancelled and not seen, without an answer, overdue; and what is closed.
+// The waiting orders by kind (cancelled but not seen, unanswered, overdue, to begin), and the closed restaurants.
 function callsOf(state) {
   const orders = (isOne) => state.orders.filter(isOne);
   const found = [
@@ -48,7 +48,7 @@ function callsOf(state) {
 
 const counted = (names) => names[0] + (names.length > 1 ? ` +${names.length - 1}` : "");
 
-// That nothing here can be believed or heard, else the worst of what is wrong, and how much more there is.
+// Whether the cards are outdated or the sound is off; otherwise the worst problem, and the number of others.
 function messageOf({ state, view, problems, failure, failedTaps, isLost, isCut, isAudible }) {
   listed = [];
   if (isLost) return { kind: "red", what: failure || say("link_daemon_tablet"), why: state ? say("bar_stale", { time: clock(state.now, state.timezone) }) : "" };
@@ -60,15 +60,15 @@ function messageOf({ state, view, problems, failure, failedTaps, isLost, isCut, 
   listed = found;
   const [worst] = found;
   if (!worst) return { kind: "", what: "" };
-  const said = [worst.link ? say(`link_${worst.link}`) : "", worst.cause, worst.remedy].filter(Boolean);
-  return { kind: worst.severity === "severe" ? "red" : "yellow", what: said[0], why: said.slice(1).join(" "), more: found.length - 1 };
+  const sentences = [worst.link ? say(`link_${worst.link}`) : "", worst.cause, worst.remedy].filter(Boolean);
+  return { kind: worst.severity === "severe" ? "red" : "yellow", what: sentences[0], why: sentences.slice(1).join(" "), more: found.length - 1 };
 }
 
 const weight = (one) => [one.sounds, one.severity === "severe", one.link && one.link !== "pos", one.link].reduce((sum, is) => 2 * sum + Number(Boolean(is)), 0);
 
 export const loud = ({ problems }) => problems.filter((one) => one.sounds).map((one) => one.silence);
 
-// All of what is wrong, each with its remedy.
+// All problems, each with its remedy.
 export function showProblems() {
   if (!listed.length) return;
   open("", say("problems"), el("div", { class: "wrong" }, listed.map((one) => el(

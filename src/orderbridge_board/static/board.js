@@ -1,7 +1,7 @@
-// The board: takes the whole state after each change, and shows it. It remembers nothing that the daemon does not know.
+// The board: fetches the whole state after each change, and shows it. It keeps no state of its own that the daemon lacks.
 
 import { loud, paintBar, showProblems } from "./bar.js";
-import { ask, el, install, language, learn, pairing, say, speak, tell, version } from "./common.js";
+import { ask, el, install, language, learn, pairing, post, say, speak, version } from "./common.js";
 import { closeDialog, dialog } from "./dialog.js";
 import { cards, closeGaps, failedTaps, forget, paint, paintAge, settle } from "./grid.js";
 import { paintHead, showPanel } from "./head.js";
@@ -13,41 +13,41 @@ import { isPressed, steady, watchFingers, whenLifted } from "./steady.js";
 import { onKey, onTap } from "./taps.js";
 
 const STALE_MS = 25000;
-const DOWN_MS = 3000; // so long a page that was just opened waits for its first answer
+const DOWN_MS = 3000; // how long a new page waits for its first answer
 const HERE_MS = 5000;
-const AGAIN_MS = 1000; // a daemon that was started anew is shown within 5 s
-const AFRESH_MS = 10000; // a line that says nothing is dropped so often, and taken anew
+const AGAIN_MS = 1000; // between two tries, so that a restarted daemon is found within 5 s
+const RECONNECT_MS = 10000; // after which a silent connection is replaced
 const SLEPT_MS = 2000;
-const IDLE_MS = 30000; // for so long nobody has touched anything: the page may be loaded anew
+const IDLE_MS = 30000; // without a touch for so long, the page may be reloaded
 
 const $ = (id) => document.getElementById(id);
 let state = null; // the last one
 let begun = mark();
-let heard = mark(); // when these cards were last known to be as the tables are
-let read = null; // the daemon's time of that state, and ours
-let isBehind = false; // the last try to take the state has failed
-let failure = ""; // what the daemon said of it
+let heard = mark(); // when the cards were last known to match the tables
+let read = null; // the daemon's time of that state, and the page's
+let isBehind = false; // the state could not be fetched at the last try
+let failure = ""; // the daemon's sentence about that
 let stream = null;
 let tried = mark(); // when the stream was last opened
-let laterState = 0; // one timer each: tries that add up keep a tablet busy all night
+let laterState = 0; // one timer each, so that tries do not accumulate overnight
 let laterStream = 0;
 let ticked = mark();
 let view = "arm"; // arm, pair, orders, menu, recall
 let touched = mark();
-let isCut = false; // the line is gone, and is taken anew
-let hear = []; // the tablets that can be heard
-let told = null; // what was last told of our being heard
-let toldAt = mark();
-let problems = []; // what is wrong, also of a state that could not be read
-let isOld = false; // the daemon has another page than this one
+let isCut = false; // the connection is lost, and is being replaced
+let hear = []; // the tablets whose sound is on
+let reported = null; // whether this tablet can be heard, as last reported to the daemon
+let reportedAt = mark();
+let problems = []; // also those of a state that could not be read
+let isOld = false; // the daemon has another version of the page
 let refreshing = false;
 let again = false;
 
-// By both clocks: people and time servers set the one, and the other stands still while a tablet sleeps.
+// By both clocks: one may be set, and the other stops while the tablet sleeps.
 function mark() { return { wall: Date.now(), run: performance.now() }; }
 function since(then) { return Math.max(Date.now() - then.wall, performance.now() - then.run); }
 
-// ---- the state, and the stream that says when to take it -----------------------------------------------------------
+// ---- the state, and the stream that reports its changes ------------------------------------------------------------
 
 async function refresh() {
   if (refreshing) { again = true; return; }
@@ -68,11 +68,11 @@ async function refresh() {
 }
 
 function take({ status, data }) {
-  isBehind = true; // until it is painted
+  isBehind = true; // until the state is painted
   if (status === 401) {
     state = null;
     isBehind = false;
-    if (view !== "pair") show("pair"); // who types digits there types on
+    if (view !== "pair") show("pair"); // otherwise digits that are being typed stay
   } else if (status === 200) {
     isOld = data.page !== version;
     read = { now: Date.parse(data.now), run: performance.now() };
@@ -99,38 +99,38 @@ function connect() {
   stream.addEventListener("changed", refresh);
   stream.addEventListener("beat", ({ data }) => {
     if (!isBehind) heard = mark();
-    if (state && Number(data) !== state.n) refresh(); // whatever became of the word that it had changed
+    if (state && Number(data) !== state.n) refresh(); // a `changed` event may have been lost
     tick();
   });
   stream.addEventListener("error", () => {
     stream.close();
-    isCut = true; // said at once, not after the silence that makes the cards grey
+    isCut = true; // shown at once; the cards turn grey only after STALE_MS
     clearTimeout(laterStream);
     laterStream = setTimeout(() => { if (view !== "pair") connect(); }, AGAIN_MS);
     refresh();
   });
 }
 
-// ---- once a second: ages, sound, what is broken --------------------------------------------------------------------
+// ---- once a second: ages, sound, connection ------------------------------------------------------------------------
 
-const now = () => read.now + performance.now() - read.run; // the daemon's
+const now = () => read.now + performance.now() - read.run; // the daemon's time
 const shown = () => (view === "pair"
   ? { state: null, view, problems: [], failure: "", failedTaps: [], isLost: false, isCut: false, isAudible: true }
   : { state, view, problems, failure, failedTaps: failedTaps(), isLost: isStale(), isCut, isAudible: isAudible() });
-const isDown = () => view !== "pair" && !state && (isCut || (!isBehind && since(begun) > DOWN_MS)); // nothing has answered since this page was opened
+const isDown = () => view !== "pair" && !state && (isCut || (!isBehind && since(begun) > DOWN_MS)); // no answer yet since the page was opened
 const isStale = () => isDown() || since(heard) > STALE_MS;
 const isAudible = () => isOn() && document.visibilityState === "visible";
 
 function tick() {
   const isLost = isStale();
-  comeBack(isLost);
+  recover(isLost);
   document.body.classList.toggle("stale", isLost);
   $("down").hidden = !isDown();
   if (state) for (const card of cards.values()) paintAge(card, now());
   const isPaired = view !== "pair";
   sound(!isPaired ? [] : isLost ? ["line"] : state?.sounds ?? []);
   whenLifted("bar", () => steady(".card[data-key]", paintTop));
-  sayHere();
+  reportPresence();
   closeGaps(since(touched), state);
 }
 
@@ -140,22 +140,22 @@ function paintTop() {
   $("title").classList.toggle("unseen", view !== "pair");
 }
 
-// A line that was cut without a word gives no error. One that slept, or whose clock was set, knows no age.
-function comeBack(isLost) {
+// A cut network gives no error, so a silent connection is replaced. After a sleep or a clock change the state is fetched.
+function recover(isLost) {
   const last = ticked;
   ticked = mark();
   if (view === "pair" || !stream) return;
-  if (isLost && since(tried) > AFRESH_MS) { connect(); refresh(); }
+  if (isLost && since(tried) > RECONNECT_MS) { connect(); refresh(); }
   if (Math.abs(ticked.wall - last.wall - (ticked.run - last.run)) > SLEPT_MS) refresh();
   if (isOld && !isLost && !dialog() && since(touched) > IDLE_MS) location.reload();
 }
 
-async function sayHere() {
+async function reportPresence() {
   const audible = isAudible() && view !== "arm";
-  if (view === "pair" || (audible === told && since(toldAt) < HERE_MS)) return;
-  told = audible;
-  toldAt = mark();
-  const { status, data } = await tell("here", { audible });
+  if (view === "pair" || (audible === reported && since(reportedAt) < HERE_MS)) return;
+  reported = audible;
+  reportedAt = mark();
+  const { status, data } = await post("here", { audible });
   if (status === 200) hear = data.hear;
 }
 
@@ -173,14 +173,14 @@ function onBar() {
   else showProblems();
 }
 
-// To the order that waits, from whichever page; of a restaurant that is closed to where it is opened.
+// Go to the waiting order from any page, or to the page where a closed restaurant is opened.
 function onCall({ target }) {
   const call = target.closest("[data-call]");
   if (!call) return;
   const key = call.dataset.call;
   if (!key) return void show("menu");
   if (view !== "orders") show("orders");
-  cards.get(key)?.element.scrollIntoView(); // its head, however long it is
+  cards.get(key)?.element.scrollIntoView(); // to its head, even if the card is higher than the screen
   cards.get(key)?.element.focus({ preventScroll: true });
 }
 
@@ -225,10 +225,10 @@ function show(what) {
   tick();
 }
 
-// The screen stays on where the browser allows it; where not, that is said below the cards.
+// Keep the screen on if the browser allows it; otherwise a sentence below the cards says so.
 async function stayAwake() {
   let isKept = false;
-  try { isKept = Boolean(await navigator.wakeLock?.request("screen")); } catch { /* as on a plain line, or with a battery that is low */ }
+  try { isKept = Boolean(await navigator.wakeLock?.request("screen")); } catch { /* without HTTPS, or with a low battery */ }
   if ($("awake")) $("awake").hidden = isKept;
 }
 
@@ -237,7 +237,7 @@ async function start() {
   await refresh();
   if (view === "pair") return;
   connect();
-  if (view === "arm" && (await arm())) show("orders"); // no touch is needed here
+  if (view === "arm" && (await arm())) show("orders"); // this browser needs no touch for sound
 }
 
 const page = { state: () => state, repaint, refresh, repaintMenu, repaintRecall };
@@ -247,7 +247,7 @@ install();
 watchFingers();
 $("bar").addEventListener("click", onBar);
 $("calls").addEventListener("click", onCall);
-$("mute").addEventListener("click", () => tell("seen", { subjects: loud(shown()) }));
+$("mute").addEventListener("click", () => post("seen", { subjects: loud(shown()) }));
 for (const name of ["menu", "recall"]) $(name).addEventListener("click", () => show(view === name ? "orders" : name));
 $("panel").addEventListener("click", showPanel);
 $("language").addEventListener("click", () => { speak(language() === "tr" ? "en" : "tr"); show(view); refresh(); });

@@ -1,4 +1,4 @@
-// One order as a card. It decides nothing: how an order stands, the daemon has said.
+// One order as a card. It decides nothing: the daemon has decided the order's lane, actions and sounds.
 
 import { clock, day, el, has, money, say } from "./common.js";
 
@@ -9,8 +9,8 @@ const DAY_MS = 86400000;
 
 export const numberOf = (order) => `#${order.number ?? "?"}`;
 
-// `about`: role, customers, timezone, usual (minutes), isOneOfMany (restaurants), now (ms), tapped (the sentence of a tap
-// that waits), failure (why one came to nothing).
+// `about`: role, customers, timezone, usual (minutes), isOneOfMany (restaurants), now (ms), tapped (the sentence of an
+// unanswered tap), failure (why the last tap failed).
 export function cardOf(order, about) {
   const isLine = order.lane === "way";
   const kind = [order.stop ? "stop" : order.status, isLine ? "line" : "", !isLine && linesOf(order) > MANY_LINES ? "wide" : ""];
@@ -23,7 +23,7 @@ export function cardOf(order, about) {
     ),
     isLine ? moneyOf(order) : contentsOf(order, about),
     el("div", { class: "buttons" }, buttonsOf(order, about)),
-    verdictOf(order, about), // below the buttons: it moves none of this card
+    verdictOf(order, about), // below the buttons, so that it moves none of them
   );
 }
 
@@ -41,12 +41,12 @@ function contentsOf(order, about) {
 
 const whoseOf = ({ restaurant }) => (restaurant ? el("p", { class: "tags" }, el("span", { class: "whose" }, restaurant)) : null);
 
-// About how high it is: a card of many lines is made wide.
+// Its approximate height in lines: a card with many lines is wide.
 const linesOf = (order) => order.items.reduce((sum, item) => sum + 1 + Math.ceil(item.options.length / 2) + (item.note ? 1 : 0), 0) + Math.floor((order.note ?? "").length / NOTE_LINE);
 
 const isPickup = (order) => order.shipping === "pickup" || order.courier === "come_get";
 
-// For when, and that it is fetched: what is read from afar.
+// The scheduled time and the pickup, which must be readable from afar.
 function tagsOf(order, { timezone, now, isOneOfMany }) {
   const tags = [
     order.sounds.includes("start") ? say("begin_now", { time: clock(order.start, timezone) }) : null,
@@ -57,7 +57,7 @@ function tagsOf(order, { timezone, now, isOneOfMany }) {
   return tags.length || restaurant ? el("p", { class: "tags" }, tags, restaurant) : null;
 }
 
-// A local time of the service's, as it is said here.
+// A local time of the service, as people write it.
 function scheduled(moment, timezone, now) {
   const [, date, time] = /^(\d+-\d+-\d+)[ T](\d+:\d+)/.exec(moment) ?? [];
   if (!time) return moment;
@@ -82,7 +82,7 @@ function itemOf(item) {
 }
 
 export function courierOf(order) {
-  if (isPickup(order) || !order.courier) return null; // the one stands above, and of the other nobody has said who
+  if (isPickup(order) || !order.courier) return null; // a pickup has a tag; another courier may be unknown
   return say(order.courier === "restaurant" ? "courier_restaurant" : "courier_platform");
 }
 
@@ -91,7 +91,7 @@ function problemOf(code) {
   return has(name) ? say(name) : say("problem", { code });
 }
 
-// The tip is not here: whether the total has it, the interface does not say, and nobody must wonder at a door.
+// Without the tip: the interface does not say whether the total includes it, and the amount at the door must be clear.
 function moneyOf(order) {
   const amount = money(order.money === "ask" ? order.total : order.amount);
   const more = [order.payment, courierOf(order)].filter(Boolean).join(" · ");
@@ -100,13 +100,13 @@ function moneyOf(order) {
 
 const whatOf = (row) => say(`do_${row.action}`) + (row.minutes ? ` (${say("minutes", { minutes: row.minutes })})` : "");
 
-// What was done last, in small letters: nobody has to act.
+// The last finished action, in small letters, because it needs no attention.
 function doneOf({ row }) {
   if (row?.state !== "done" || row.asked_back) return null;
   return el("p", { class: "facts verdict done" }, say("verdict_done", { what: whatOf(row) }));
 }
 
-// A sentence only where somebody has to know: a tap that came to nothing, an action that waits longer or has failed.
+// A sentence only where it needs attention: a failed tap, an action that is delayed or has failed.
 function verdictOf(order, { failure }) {
   if (failure) return el("p", { class: "verdict failed", role: "alert" }, failure);
   const row = order.row;
@@ -118,7 +118,7 @@ function verdictOf(order, { failure }) {
   return el("p", { class: `verdict ${row.waits ? "waits" : row.state}` }, [how, why].filter(Boolean).join(". "));
 }
 
-// ---- buttons: each kind has its own place, whether it is there or not ---------------------------------------------------
+// ---- buttons: each kind has a fixed place ----------------------------------------------------------------------------------
 
 function button(kind, place, text, more = {}) {
   return el("button", { type: "button", class: `big ${kind} at-${place}`, "data-do": kind, ...more }, text);
@@ -136,7 +136,7 @@ function buttonsOf(order, about) {
   return [stepOf(order, about), sideOf(order, about), cancel];
 }
 
-// What comes next; while it is asked, how far that is.
+// The next action; while one is in progress, its progress.
 function stepOf(order, { tapped, usual }) {
   const { row } = order;
   if (tapped) return button("busy", "step", tapped, { disabled: true });
@@ -161,7 +161,7 @@ function sideOf(order, { tapped }) {
 
 const backText = (what) => [el("span", { class: "what" }, what), " ", el("b", { class: "left" }, say("take_back"))];
 
-// How long it can still be taken back.
+// The seconds in which the action can still be undone.
 export function countdown(element, order, now) {
   const left = element.querySelector(".back .left");
   const until = order.row?.held ?? order.away;
@@ -172,7 +172,7 @@ export function countdown(element, order, now) {
   if (seconds <= 0) left.closest("button").disabled = true;
 }
 
-// ---- the head: how long somebody waits, or how long there is still, and in which colour ----------------------------------
+// ---- the head: how long the customer waits, or the time that is left, and its colour --------------------------------------
 
 export function ageOf(order, now) {
   if (order.stop) return { figure: "", word: say("stop"), step: "stop" };

@@ -1,4 +1,4 @@
-// What both pages share: sentences, asking the daemon, building elements, pairing.
+// Shared by both pages: sentences, requests to the daemon, building elements, pairing.
 
 let words = {};
 let chosen = stored("language") === "en" ? "en" : "tr";
@@ -8,12 +8,12 @@ function stored(name) {
 }
 
 function keep(name, value) {
-  try { localStorage.setItem(`orderbridge.${name}`, value); } catch { /* a browser that keeps nothing */ }
+  try { localStorage.setItem(`orderbridge.${name}`, value); } catch { /* this browser stores nothing */ }
 }
 
 export const theme = () => stored("theme") ?? "auto";
 
-// Light or dark; auto: as the tablet is set.
+// Light or dark; auto: as the tablet is configured.
 export function setTheme(name) {
   keep("theme", name);
   paintTheme();
@@ -32,7 +32,7 @@ paintTheme();
 export const language = () => chosen;
 export const locale = () => (chosen === "tr" ? "tr-TR" : "en-GB");
 
-// A sentence with its facts; a key that is missing shows itself.
+// A sentence with its values; for an unknown key, the key.
 export function say(key, facts = {}) {
   const sentence = words[key]?.[chosen] ?? key;
   return sentence.replace(/\{(\w+)\}/g, (_, name) => facts[name] ?? "?");
@@ -46,7 +46,7 @@ export function speak(to) {
   keep("language", to);
 }
 
-// Of the files that this page is made of: their folder.
+// The version of the page's files, which is the name of their folder.
 export const version = new URL(".", import.meta.url).pathname.split("/").at(-2);
 
 export async function learn() {
@@ -54,19 +54,19 @@ export async function learn() {
   speak(chosen);
 }
 
-// The browser keeps the page, so that it opens while the daemon is down: where there are service workers, which is not on a
-// plain line, nor with a certificate that the tablet does not trust.
+// The browser keeps the page, so that it opens while the daemon is down. This needs a service worker, and so HTTPS with a
+// certificate that the tablet trusts.
 export function install() {
   navigator.serviceWorker?.register("/worker.js").then((registration) => registration.update()).catch(() => {});
 }
 
-// An answer as {status, data}; status 0: there was none.
+// The answer as {status, data}; status 0: no answer.
 export async function ask(name, facts = {}) {
   const query = new URLSearchParams({ language: chosen, ...facts });
   return answered(fetch(`/board/${name}?${query}`, { signal: AbortSignal.timeout(10000) }));
 }
 
-export async function tell(name, values) {
+export async function post(name, values) {
   return answered(fetch(`/board/${name}?language=${chosen}`, {
     method: "POST",
     headers: { "content-type": "application/json" },
@@ -84,7 +84,7 @@ async function answered(request) {
   }
 }
 
-// An element: text is always text, so that nothing an order says is read as HTML.
+// An element. Strings become text nodes, so that no text of an order is read as HTML.
 export function el(name, attributes = {}, ...children) {
   const made = document.createElement(name);
   put(made, attributes, children);
@@ -113,7 +113,7 @@ export function clock(moment, zone, withDate = false) {
   return new Intl.DateTimeFormat(locale(), form).format(new Date(moment));
 }
 
-// The date there, as it is written in tables: 2026-03-01.
+// The date in that zone, as 2026-03-01.
 export const day = (moment, zone) => new Intl.DateTimeFormat("sv-SE", { timeZone: zone, dateStyle: "short" }).format(new Date(moment));
 
 export function money(amount) {
@@ -123,7 +123,7 @@ export function money(amount) {
 
 // The form that turns eight digits into a paired tablet.
 export function pairing(done) {
-  const said = el("p", { class: "said", role: "alert" });
+  const error = el("p", { class: "error", role: "alert" });
   const code = el("input", { id: "code", inputmode: "numeric", autocomplete: "one-time-code", maxlength: "12", required: true });
   const name = el("input", { id: "name", maxlength: "40", required: true, value: say("pair_name_default") });
   const form = el(
@@ -131,13 +131,13 @@ export function pairing(done) {
     el("h2", {}, say("pair_title")), el("p", {}, say("pair_how")),
     el("label", { for: "code" }, say("pair_code")), code,
     el("label", { for: "name" }, say("pair_name")), name,
-    el("button", { type: "submit", class: "big" }, say("pair_do")), said,
+    el("button", { type: "submit", class: "big" }, say("pair_do")), error,
   );
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
-    const { status, data } = await tell("pair", { code: code.value, name: name.value });
+    const { status, data } = await post("pair", { code: code.value, name: name.value });
     if (status === 200) done();
-    else said.textContent = data.text ?? say("not_sent");
+    else error.textContent = data.text ?? say("not_sent");
   });
   return form;
 }

@@ -1,5 +1,5 @@
-// Windows over the page. What has just come under a finger takes no touch and no key for a moment: a finger that
-// trembles, or taps twice, means what was there before.
+// Windows over the page. A button that has just appeared ignores touches and keys for a moment, because a second tap of a
+// trembling finger was meant for what was there before.
 
 import { el, say } from "./common.js";
 import { READY_MS } from "./steady.js";
@@ -8,7 +8,7 @@ let resting = 0;
 
 export const dialog = () => /** @type {HTMLDialogElement | null} */ (document.getElementById("dialog"));
 
-// These come to life when the moment is over; `then` after that.
+// Disable these buttons for that moment, then call `then`.
 function unready(buttons, then) {
   for (const one of buttons) one.disabled = true;
   setTimeout(() => {
@@ -27,17 +27,17 @@ export function open(key, title, contents, back, more = []) {
   );
   document.body.append(made);
   made.addEventListener("close", () => { made.remove(); rest(); });
-  // Before it is shown: what can take no key must not have the focus either.
+  // Before the window is shown, because a disabled button must not get the focus.
   unready(made.querySelectorAll("button:not([data-do=confirm])"), () => (made.querySelector("[autofocus]") ?? made.querySelector("[data-do=close]")).focus());
   made.showModal();
 }
 
-// A touch on one of the choices is all: they are {text, values}, in the order in which they are shown.
+// A window in which one touch on a choice is enough. `choices`: {text, values} in their order.
 export function choose(key, title, choices, usual, kind) {
   open(key, title, chosenFrom(choices, usual, kind), "never_mind");
 }
 
-// A choice that is only made by a second touch, on a button that lies elsewhere and says what will be done.
+// A window in which a second touch confirms the choice, on a button in another place that says what will be done.
 export function chooseAndConfirm(key, title, choices, first) {
   open(key, title, chosenFrom(choices, 0, "confirmed"), "never_mind", [confirming(say(first))]);
 }
@@ -61,7 +61,7 @@ function ready(button, text, values) {
   button.dataset.timer = setTimeout(() => { button.disabled = false; }, READY_MS);
 }
 
-// A touch on a choice: its values when that was all, null when it is still to be confirmed.
+// The values of a touched choice; null if it must still be confirmed.
 export function chosen(button) {
   const values = JSON.parse(button.dataset.values);
   if (!button.dataset.confirm) return values;
@@ -78,7 +78,7 @@ export function closeDialog() {
   rest();
 }
 
-// The page under a window that has closed.
+// Let the page ignore touches for a moment after a window has closed.
 function rest() {
   document.body.classList.add("resting");
   clearTimeout(resting);

@@ -1,31 +1,31 @@
-// The cards on the page: which there are, which number each has, and what was tapped on them.
+// The cards on the page, their numbers, and the taps on them.
 
-import { day, el, language, say, tell } from "./common.js";
+import { day, el, language, post, say } from "./common.js";
 import { ageOf, cardOf, countdown, numberOf } from "./card.js";
 import { closeDialog, dialog } from "./dialog.js";
 import { inOrder, pack, place, share } from "./lanes.js";
 import { isPressed, move, READY_MS, rest, restLeft, steady, whenLifted } from "./steady.js";
 
-const REST_MS = 3000; // a gap stays for so long; and for so long nobody has touched anything: columns may be shared anew
-const LULL_MS = 1000; // for so long nobody has touched anything: gaps may close
+const REST_MS = 3000; // how long a gap stays, and without a touch for so long, the columns may be divided anew
+const LULL_MS = 1000; // without a touch for so long, gaps may close
 const KEYS = 9;
-const KEY_RESTS_MS = 5000; // so long a number is nobody's, or a key that was meant for one order would act on the next
+const KEY_RESTS_MS = 5000; // a freed number is unused for so long, so that a key meant for one order does not act on another
 const ALERTS = 20;
 const ALERT_MS = 10000;
-const ANSWER_MS = 900; // who tapped hears within a second that no answer came
+const ANSWER_MS = 900; // a missing answer is shown within a second
 
 const $ = (id) => document.getElementById(id);
 const announced = new Set();
-const answered = new Set(); // those whose answer the next state shows
-const failed = new Map(); // by key: why the last tap came to nothing, and the row that was shown then
+const answered = new Set(); // keys of orders whose result the next state shows
+const failed = new Map(); // by key: why the last tap failed, and the row that was shown then
 const sending = new Map(); // by key: the sentence of a tap that is not answered yet
-const numbers = new Map(); // by number: whose it is, or when it became free
-export const cards = new Map(); // by key: the element, what it shows, and since when each of its buttons is there
+const numbers = new Map(); // by number: the order's key, or when it became free
+export const cards = new Map(); // by key: the element, what it shows, and when each of its buttons appeared
 
 export const numbered = (number) => cards.get(numbers.get(number)?.key)?.element;
 export const isSending = (key) => sending.has(key);
 
-// What was answered is in this state.
+// The new state includes the answered taps.
 export function settle() {
   for (const key of answered) sending.delete(key);
   answered.clear();
@@ -37,7 +37,7 @@ export function paint(state, now, restedMs) {
 }
 
 function draw(state, now, restedMs) {
-  if (!$("cards")) return; // another page came meanwhile
+  if (!$("cards")) return; // another page was opened meanwhile
   const about = {
     role: state.role, customers: state.customers, timezone: state.timezone, usual: state.usual, now: now(),
     isOneOfMany: new Set(state.orders.map((one) => one.restaurant)).size > 1 || state.open.length + state.closed.length > 1,
@@ -59,7 +59,7 @@ function draw(state, now, restedMs) {
 }
 
 function put(order, about) {
-  if (order.stop && dialog()?.dataset.key === order.key) closeDialog(); // what was private of it goes, too
+  if (order.stop && dialog()?.dataset.key === order.key) closeDialog(); // it may show the customer
   if (failed.has(order.key) && failed.get(order.key).row !== JSON.stringify(order.row)) failed.delete(order.key);
   const own = { ...about, tapped: sending.get(order.key), failure: failed.get(order.key)?.text };
   const shown = JSON.stringify([order, language(), own, day(about.now, about.timezone)], (name, value) => (name === "now" ? undefined : value));
@@ -77,8 +77,8 @@ function put(order, about) {
   if (known && known.element.dataset.step !== made.dataset.step) move(made, [{ opacity: 0.4 }, { opacity: 1 }]);
 }
 
-// A button that a card did not have until now takes no touch yet: something else was there. One that was tapped comes
-// back at once when nothing came of it.
+// When each button appeared. A new button ignores touches at first, because something else was in its place. A tapped
+// button whose tap failed works again at once.
 function bornOf(made, known, isTapped) {
   const born = new Map(isTapped ? known?.born : []);
   const now = performance.now();
@@ -92,7 +92,7 @@ function bornOf(made, known, isTapped) {
   return born;
 }
 
-// An empty place of its size.
+// An empty place of the element's size.
 function gapOf(element) {
   const gap = el("div", { class: `card gone ${element.classList.contains("wide") ? "wide" : ""}` });
   gap.style.height = `${element.offsetHeight}px`;
@@ -115,7 +115,7 @@ function dropGaps() {
   }
 }
 
-// Gaps close when no hand was near for a moment: in a rush what waits would else stand below them, out of sight.
+// Close the gaps after a moment without a touch; otherwise they would push waiting orders out of sight in a rush.
 export function closeGaps(restedMs, state) {
   if (!$("cards") || !state || isPressed() || restedMs < LULL_MS) return;
   steady(".card[data-key]", () => {
@@ -127,7 +127,7 @@ export function closeGaps(restedMs, state) {
   });
 }
 
-// A card keeps its number for as long as it stands.
+// Give each card a number, which it keeps while it is shown.
 function number() {
   const now = performance.now();
   for (const [slot, { key }] of numbers) if (key && !cards.has(key)) numbers.set(slot, { key: null, since: now });
@@ -162,28 +162,28 @@ function announce(order) {
   setTimeout(() => alert.remove(), ALERT_MS);
 }
 
-// A tap: its card says so at once, until the state does. `repaint` shows what is known here alone. When no answer comes in
-// time the button lives again: the same tap is the same row, however often it is made.
+// Send a tap. Its card shows it at once; `repaint` paints without a new state. Without an answer in time the button works
+// again: repeated taps make one row.
 export async function send(order, name, values, shown, repaint) {
   sending.set(order.key, shown);
   failed.delete(order.key);
   repaint();
   const late = setTimeout(() => { fail(order, { text: say("no_answer") }); repaint(); }, ANSWER_MS);
-  const { status, data } = await tell(name, values);
+  const { status, data } = await post(name, values);
   clearTimeout(late);
-  if (status === 200 && sending.has(order.key)) answered.add(order.key); // until that is seen, nobody taps it again
+  if (status === 200 && sending.has(order.key)) answered.add(order.key); // no tap on it until the state shows the result
   else if (status === 200) failed.delete(order.key);
   else fail(order, data);
   repaint();
 }
 
-// It stays until the card is tapped again, or shows something else: whoever tapped may have turned away.
+// The failure stays until the card is tapped again or its row changes: the person may have turned away.
 export function fail(order, data) {
   sending.delete(order.key);
   failed.set(order.key, { text: data.text ?? say("not_sent"), row: JSON.stringify(order.row) });
 }
 
-// The numbers of those whose last tap came to nothing.
+// The numbers of the orders whose last tap failed.
 export const failedTaps = () => [...failed.keys()].filter((key) => cards.has(key)).map((key) => numberOf(cards.get(key).order));
 
 export const forget = () => cards.clear();

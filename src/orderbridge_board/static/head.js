@@ -1,4 +1,4 @@
-// The living head: the clock, since when the computer was heard last, and a window with all that keeps the board alive.
+// The head: the clock, the seconds since the daemon was heard, and a window with the state of connection and sound.
 
 import { clock, el, say, setTheme, theme } from "./common.js";
 import { open } from "./dialog.js";
@@ -7,7 +7,7 @@ import { arm, isOn, ring } from "./sound.js";
 const $ = (id) => document.getElementById(id);
 let shown = null;
 
-// `alive`: state, now (ms), heardMs, isLost, isCut, isAudible, hear (names of the tablets that can be heard).
+// `alive`: state, now (ms), heardMs, isLost, isCut, isAudible, hear (names of the tablets whose sound is on).
 export function paintHead(alive) {
   shown = alive;
   const { state, now, isLost, isCut } = alive;
@@ -44,7 +44,7 @@ export function showPanel() {
   ), "hide");
 }
 
-// A touch in that window. True: it was one.
+// Handle a touch in that window. False: the touch was not in it.
 export function doOfHead(what, button) {
   if (what === "ring") arm().then((on) => { if (on) ring(); set($("heard"), say(on ? "sound_on" : "sound_off")); });
   else if (what === "theme") {

@@ -1,14 +1,14 @@
-// The three lanes: what is new, what is cooked, what is on its way. What is most urgent stands first in each.
+// The three lanes: new, cooking and on the way, each with the most urgent order first.
 
 import { el, say } from "./common.js";
 
 const LANES = ["new", "cook", "way"];
-const COLUMN_REM = 16.6; // so narrow a card may be
+const COLUMN_REM = 16.6; // the smallest width of a card
 const GAP = 12;
 const ROW = 4; // px, as in board.css
-const FEW = 4; // with fewer columns what is on its way stands below the others
+const FEW = 4; // with fewer columns the lane `way` is below the others
 
-let split = ""; // how the columns are shared, and what for
+let split = ""; // the numbers of columns and the non-empty lanes, when they were last divided
 
 export function makeLanes() {
   split = "";
@@ -20,13 +20,13 @@ export function makeLanes() {
 
 const laneOf = (name) => /** @type {HTMLElement} */ (document.querySelector(`.lane.${name}`));
 
-// The most urgent first: stop, then by when it should leave, then by when it came.
+// The most urgent first: cancelled orders, then by the time to leave, then by arrival.
 export function inOrder(orders) {
   const rank = (one) => (one.stop ? 0 : one.due ? Date.parse(one.due) : Infinity);
   return orders.map((one, place) => [rank(one), place, one]).sort((a, b) => (a[0] === b[0] ? a[1] - b[1] : a[0] - b[0])).map((one) => one[2]);
 }
 
-// `cards`: pairs of an order and its element, in their order. Gaps stay where they are.
+// Put the cards into their lanes. `cards`: pairs of an order and its element, sorted. Gaps stay in place.
 export function place(cards) {
   for (const name of LANES) {
     const lane = laneOf(name);
@@ -44,14 +44,14 @@ export function place(cards) {
   }
 }
 
-// Each card and each gap is as many rows high as it needs.
+// Set the height of each card and gap in grid rows.
 export function pack() {
   const cards = [.../** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll("#cards .card"))];
   const rows = cards.map((one) => `span ${Math.ceil((one.offsetHeight + GAP) / ROW)}`);
   cards.forEach((one, place) => { if (one.style.gridRowEnd !== rows[place]) one.style.gridRowEnd = rows[place]; });
 }
 
-// How many columns each lane has. While hands are at work only what is new or empty changes that.
+// Divide the columns among the lanes. Unless `isCalm`, only a lane that became empty or non-empty changes the division.
 export function share(isCalm) {
   const grid = document.getElementById("cards");
   if (!grid) return false;
@@ -62,7 +62,7 @@ export function share(isCalm) {
   if (!isCalm && split === kind) return false;
   const beside = away && all >= FEW ? 1 : 0;
   const rest = all - beside;
-  const part = Math.round((rest * 2 * fresh) / (2 * fresh + cooking || 1)); // its customers wait for an answer
+  const part = Math.round((rest * 2 * fresh) / (2 * fresh + cooking || 1)); // new orders count twice: their customers wait for an answer
   const first = fresh && cooking && rest > 1 ? Math.min(rest - 1, Math.max(1, part)) : rest;
   const second = rest === 1 || !fresh ? rest : rest - first;
   const wanted = { new: first, cook: second, way: beside || all };

@@ -1,15 +1,15 @@
-// Foods with a switch for sold out, restaurants with one for open and closed.
+// Foods with a button for sold out, restaurants with one for open and closed.
 
-import { ask, el, locale, say, tell } from "./common.js";
+import { ask, el, locale, post, say } from "./common.js";
 import { choose, chooseAndConfirm } from "./dialog.js";
 import { rest } from "./steady.js";
 
-const ANSWER_MS = 900; // as of a card
+const ANSWER_MS = 900; // as in grid.js
 const MOVED_PX = 6;
-let offered = new Map(); // by what is switched: what its button did when it was painted last, and where it was
+let offered = new Map(); // by food or restaurant: its button's action and place when it was last painted
 let sought = "";
 
-// `isShown`: whether the page is still this one when the answer is there.
+// `isShown`: whether this page is still open when the answer arrives.
 export async function paintMenu(main, acts, isShown) {
   const { status, data } = await ask("menu");
   if (status !== 200 || !isShown()) return;
@@ -33,7 +33,7 @@ export async function paintMenu(main, acts, isShown) {
     const now = { what: button.dataset.do, y: row.getBoundingClientRect().y + scrollY };
     const known = before.get(row.dataset.subject);
     offered.set(row.dataset.subject, now);
-    if (known && (known.what !== now.what || Math.abs(known.y - now.y) > MOVED_PX)) rest([button], "moved"); // something else was there until now
+    if (known && (known.what !== now.what || Math.abs(known.y - now.y) > MOVED_PX)) rest([button], "moved"); // something else was in this place
   }
 }
 
@@ -44,7 +44,7 @@ const inOrder = (list) => {
 
 const plain = (text) => text.toLocaleLowerCase(locale()).normalize("NFD").replace(/\p{M}/gu, "").replaceAll("ı", "i");
 
-// What was typed stands anywhere in the name; who types without dots and hooks finds it, too.
+// Search anywhere in the name, ignoring case and accents.
 function seek(main) {
   const wanted = plain(sought.trim());
   const rows = [...main.querySelectorAll("#foods .row")];
@@ -59,7 +59,7 @@ function shop(one, acts) {
   return rowOf(one, one.name ?? one.id, until(one, known === "closed", say(known)), acts ? what : null, { restaurant_id: one.id });
 }
 
-// By category. With several restaurants under the names of those that sell it: the same food of two kitchens is two foods.
+// The foods by category. Several accounts have a heading each, because two kitchens may have the same food.
 function foods(data, acts) {
   const accounts = [...new Set(data.foods.map((one) => one.account))];
   const isNamed = accounts.length > 1 || data.restaurants.length > 1;
@@ -93,13 +93,13 @@ function rowOf(one, name, now, action, subject) {
 
 const until = (one, isClosed, now) => isClosed && one.until ? say("until", { now, time: one.until }) : now;
 
-// Without an end it stays closed until it is opened here, by the POS or on the platform.
+// Without an end it stays closed until it is opened on the board, by the POS or on the platform.
 const lengths = () => [
   { until: 30, text: say("minutes", { minutes: 30 }) }, { until: 60, text: say("one_hour") },
   { until: "today", text: say("rest_of_day") }, { until: null, text: say("no_end") },
 ];
 
-// A touch; what is closed needs a time as well. For a restaurant a second touch confirms it, because it is quiet then.
+// Handle a touch. A closure needs a duration; that of a restaurant needs a confirmation, because it stops all new orders.
 export function toggle(row, action, repaint) {
   const values = { action, ...JSON.parse(row.dataset.subject), tries: Number(row.dataset.tries) };
   const name = row.dataset.name;
@@ -119,7 +119,7 @@ export async function switchTo(values, repaint) {
   };
   set(true, say("waiting", { what: say(`do_${values.action}`) }));
   const late = setTimeout(() => set(false, say("no_answer")), ANSWER_MS);
-  const { status, data } = await tell("act", values);
+  const { status, data } = await post("act", values);
   clearTimeout(late);
   if (status === 200) await repaint();
   else set(false, data.text ?? say("not_sent"));

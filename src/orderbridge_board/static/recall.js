@@ -1,6 +1,6 @@
-// What was finished in the last hour, and what was put away: it can be brought back.
+// The orders that were finished or handed over in the last hour, with a button to bring them back.
 
-import { ask, clock, el, money, say, tell } from "./common.js";
+import { ask, clock, el, money, post, say } from "./common.js";
 import { itemsOf, numberOf } from "./card.js";
 
 export async function paintRecall(main, { role, timezone }, isShown) {
@@ -22,7 +22,7 @@ export async function paintRecall(main, { role, timezone }, isShown) {
 export async function bringBack(row, page) {
   const button = row.querySelector("button");
   button.disabled = true;
-  const { status, data } = await tell("back", { subject: row.dataset.subject });
+  const { status, data } = await post("back", { subject: row.dataset.subject });
   if (status === 200) return page.repaintRecall();
   button.disabled = false;
   row.querySelector(".verdict").textContent = data.text ?? say("not_sent");

@@ -1,7 +1,7 @@
-// Five sounds, made here: nothing is loaded. What sounds repeats until nothing is left to be heard.
+// Five generated sounds, which repeat as long as there is a reason for them.
 
 const REPEAT_MS = 2500;
-// Each note: Hz, from and for how many seconds, and the shape of its wave.
+// Each note: frequency in Hz, start and duration in seconds, and wave shape.
 const NOTES = {
   cancelled: [[196, 0, 0.18, "square"], [185, 0.22, 0.18, "square"], [196, 0.44, 0.18, "square"], [185, 0.66, 0.22, "square"]],
   new: [[880, 0, 0.16, "triangle"], [1175, 0.18, 0.16, "triangle"], [880, 0.42, 0.16, "triangle"], [1175, 0.6, 0.28, "triangle"]],
@@ -29,7 +29,7 @@ function make() {
   analyser.connect(context.destination);
 }
 
-// Where no touch is needed it runs at once.
+// Switch the sound on. Most browsers require a touch first. Returns whether it is on.
 export async function arm() {
   make();
   if (!context) return false;
@@ -42,7 +42,7 @@ export async function arm() {
 
 export const isOn = () => context !== null && context.state === "running";
 
-// From now on these sound, in turn, the most urgent first; an empty list is silence at once.
+// Play these sounds in turn, the most urgent first; an empty list stops at once.
 export function sound(names) {
   const wanted = LOUDEST_FIRST.filter((name) => names.includes(name));
   if (wanted.join() === active.join()) return;
@@ -68,7 +68,7 @@ function play() {
   ring(name);
 }
 
-// Once, whatever else sounds.
+// Play a sound once, beside any other.
 export function ring(name = "new") {
   for (const [hz, from, seconds, wave] of NOTES[name]) {
     const note = context.createOscillator();
@@ -88,7 +88,7 @@ export function ring(name = "new") {
   }
 }
 
-// How loud it is now, for tests: 0 is silence.
+// The present volume, for tests; 0 is silence.
 export function level() {
   if (!analyser) return 0;
   const wave = new Float32Array(analyser.fftSize);

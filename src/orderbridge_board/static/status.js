@@ -1,4 +1,4 @@
-// The technician's page: what is wrong, how the last day went, and the day so far.
+// The technician's page: problems, polls of the last 24 hours, and today's orders.
 
 import { ask, clock, el, language, learn, money, pairing, say, speak, svg } from "./common.js";
 
@@ -69,7 +69,7 @@ function accounts(data) {
   );
 }
 
-// One account's last 24 hours, a bar for each ten minutes.
+// The last 24 hours of one account, with a bar for every ten minutes.
 function strip(account, data) {
   const end = Date.parse(data.now);
   const begin = Math.floor((end - DAY_MS) / SLOT_MS) * SLOT_MS;

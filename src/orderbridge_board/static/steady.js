@@ -1,20 +1,20 @@
-// Nothing changes under a finger: while one is on the glass the page waits, and what has moved takes no touch for a moment.
+// Nothing changes under a finger: changes wait until it is lifted, and a moved button ignores touches for a moment.
 
-export const READY_MS = 600; // what came under a finger is seen by then
-const LIFT_MS = 150; // a click comes after its finger has left
-const LONGEST_MS = 10000; // a hand that leans on the glass holds nothing longer
+export const READY_MS = 600; // by then the person has seen the new button
+const LIFT_MS = 150; // the click arrives after the finger was lifted
+const LONGEST_MS = 10000; // a hand resting on the screen delays changes no longer than this
 const MOVED_PX = 6;
 const MOTION_MS = 200;
 
 let downSince = null;
 let touches = 0;
-let refused = null; // the button under a finger that came down too early
+let refused = null; // a button that was touched too early
 const waiting = new Map(); // by name: a change that waits for the finger
 
 const isStill = matchMedia("(prefers-reduced-motion: reduce)");
 export const isPressed = () => downSince !== null && performance.now() - downSince < LONGEST_MS;
 
-// Now, or when no finger is on the glass any more: of one name only the last.
+// Apply a change now, or when the finger is lifted; of several with one name only the last.
 export function whenLifted(name, change) {
   if (isPressed()) waiting.set(name, change);
   else change();
@@ -44,17 +44,17 @@ export function watchFingers() {
       release();
     }, { capture: true, passive: true });
   }
-  addEventListener("click", () => { if (touches === 0) downSince = null; }, true); // what it brings about is shown at once
+  addEventListener("click", () => { if (touches === 0) downSince = null; }, true); // its result is shown at once
   addEventListener("blur", () => { touches = 0; lift(); });
 }
 
 // ---- what may be touched ---------------------------------------------------------------------------------------------
 
 export const isReady = (button) => !button.disabled && button.getAttribute("aria-disabled") !== "true";
-// Who has read a number and presses it has not aimed at a place.
+// A person who presses a number key has read the number, so a moved button counts.
 export const isReadyForKeys = (button) => !button.disabled && Number(button.dataset.born ?? 0) <= performance.now();
 
-// A touch counts when its finger came down on a button that was ready; a key has no finger.
+// A touch counts if the button was ready when the finger came down. event.detail is 0 for a key.
 export function counts(event, button) {
   if (event.detail === 0) return isReadyForKeys(button);
   const isRefused = refused === (button.dataset.do ?? button.id);
@@ -62,7 +62,7 @@ export function counts(event, button) {
   return isReady(button) && !isRefused;
 }
 
-// These take no touch until then, because they are new there (`born`) or have `moved`.
+// Let buttons ignore touches for `left` ms, because they are new (`born`) or have `moved`.
 export function rest(buttons, why, left = READY_MS) {
   const until = performance.now() + left;
   for (const one of buttons) {
@@ -87,7 +87,7 @@ function placeOf(element) {
 
 const placesOf = (all) => new Map([...document.querySelectorAll(all)].map((one) => [one.dataset.key, placeOf(one)]));
 
-// What a change moves or brings takes no touch for a moment, and is seen to move.
+// Apply a change. What it moves or adds is animated, and ignores touches for a moment.
 export function steady(all, change) {
   const before = placesOf(all);
   change();

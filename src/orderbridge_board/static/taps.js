@@ -1,4 +1,4 @@
-// What a touch or a key does.
+// Handles touches and keys.
 
 import { ask, el, money, say } from "./common.js";
 import { courierOf, itemsOf, numberOf } from "./card.js";
@@ -9,7 +9,7 @@ import { switchTo, toggle } from "./menu.js";
 import { bringBack } from "./recall.js";
 import { counts, isReadyForKeys } from "./steady.js";
 
-// `page`: state() as it is, repaint() of what is known here, refresh() of everything, repaintMenu(), repaintRecall().
+// `page`: state(), repaint() without a request, refresh() with one, repaintMenu(), repaintRecall().
 export function onTap(event, page) {
   const button = event.target.closest("button[data-do]");
   if (!button || !counts(event, button)) return;
@@ -63,7 +63,7 @@ function askMinutes(order, all, usual) {
 
 function askReason(order, reasons) {
   const title = `${numberOf(order)}: ${say("why_cancel")}`;
-  if (!reasons.length) return open(order.key, title, el("p", { class: "told" }, say("no_reasons")), "never_mind");
+  if (!reasons.length) return open(order.key, title, el("p", { class: "notice" }, say("no_reasons")), "never_mind");
   const choices = reasons.map(({ id, reason }) => ({
     text: reason,
     values: { action: "cancel", reason_id: id, ...named(order, "cancel") },
@@ -72,7 +72,7 @@ function askReason(order, reasons) {
   return chooseAndConfirm(order.key, title, choices, "reason_first");
 }
 
-// What the person who taps has seen: a row that came to its end meanwhile makes the same tap no second one.
+// What the person has seen, so that a repeated tap makes no second row after the first one ended.
 const named = (order, action) => ({
   payment_key: order.key,
   revision: order.revision,
@@ -88,10 +88,10 @@ function decide(button, page) {
   else if (order) tapped(order, "act", values, say("waiting", { what: say(`do_${values.action}`) }), page);
 }
 
-// All of an order: who ordered and where it goes, what is in it, and what is seldom done.
+// The whole order: customer, address, contents, and rare actions.
 async function showMore(order, page) {
   const { role, customers } = page.state();
-  const who = el("div", { class: "told", "aria-live": "polite" }, customers ? say("asking") : say("not_encrypted"));
+  const who = el("div", { class: "notice", "aria-live": "polite" }, customers ? say("asking") : say("not_encrypted"));
   const tip = Number(order.tip) > 0 ? el("p", {}, say("tip", { amount: money(order.tip) })) : null;
   const facts = [order.restaurant, courierOf(order)].filter(Boolean).join(" · ");
   const seldom = role !== "act" ? [] : [
@@ -107,13 +107,13 @@ async function showMore(order, page) {
 }
 
 export function onKey(event) {
-  if (event.repeat && event.key === "Enter") return void event.preventDefault(); // a key that is held down is one tap
+  if (event.repeat && event.key === "Enter") return void event.preventDefault(); // a held key is one tap
   if (event.target.closest("input, dialog")) return;
   if (/^[1-9]$/.test(event.key)) numbered(Number(event.key))?.focus();
   if (!event.target.classList.contains("card")) return;
   const wanted = { Enter: ".at-step:not(.back)", Backspace: ".back" }[event.key];
   if (!wanted) return;
-  event.preventDefault(); // else it chooses in the window that this opens, too
+  event.preventDefault(); // otherwise the key would also press a button of the opened window
   const button = event.target.querySelector(`.buttons ${wanted}`) ?? (event.key === "Enter" ? event.target.querySelector(".seen") : null);
   if (button && isReadyForKeys(button) && !document.body.classList.contains("resting")) button.click();
 }

@@ -1,19 +1,19 @@
-// Keeps the page itself, so that a reload while the daemon is down shows it. No answer of the daemon is kept: nothing of
-// customers. The daemon puts a line before this one: `self.shell`, the version and the paths of the page's files.
+// Keeps the page's files, so that it can be reloaded while the daemon is down. No answer of the daemon is kept, and so no
+// customers' data. The daemon prepends a line that sets `self.shell`: the version and the paths of the page's files.
 
-const WITHIN_MS = 3000; // a computer that is gone gives no answer for minutes
+const WITHIN_MS = 3000; // an unreachable computer would give no answer for minutes
 const worker = /** @type {any} */ (globalThis);
 const { version, paths } = worker.shell;
 const NAME = `orderbridge-${version}`;
 const isPage = (path) => !path.includes(".");
 
 worker.addEventListener("install", (event) => {
-  // What is no file of the page goes past the worker: a touch must not wait until a worker has begun.
+  // Requests for data bypass the worker, so that a touch does not wait for the worker to start.
   event.addRoutes?.({ condition: { urlPattern: new worker.URLPattern({ pathname: "/board/:name" }) }, source: "network" }).catch(() => {});
   event.waitUntil(keep());
 });
 
-// Pages first: their files are of this version only as long as the daemon is, so what is complete is of one version.
+// Pages first: an upgraded daemon no longer has this version's files, so a complete cache is of one version.
 async function keep() {
   const cache = await caches.open(NAME);
   for (const some of [paths.filter(isPage), paths.filter((path) => !isPage(path))]) {
@@ -36,7 +36,7 @@ worker.addEventListener("fetch", (event) => {
   event.respondWith(isPage(pathname) ? fresh(event.request, pathname) : kept(event.request, pathname));
 });
 
-// The daemon's page, so that none is older than the daemon; the kept one when it, or a proxy before it, has none.
+// The daemon's page, so that the page is not older than the daemon. The kept one if the daemon or a proxy has none.
 async function fresh(request, path) {
   const own = await caches.match(path, { cacheName: NAME });
   const asked = fetch(request).then((response) => (response.status < 500 ? response : own ?? response));

@@ -298,7 +298,7 @@ async def a_stranger_can(counter: Counter, tablet: Tablet, axe: str, scheme: str
     await sound_in_both(stranger)
     await stranger.page.fill("#code", "1")
     await stranger.page.click(".pairing button[type=submit]")
-    await stranger.page.locator(".pairing .said", has_text="Kod yanlış").wait_for()
+    await stranger.page.locator(".pairing .error", has_text="Kod yanlış").wait_for()
     await is_sound(stranger)
     await stranger.page.click("#language")
     await stranger.page.fill("#code", await counter.code())

@@ -37,7 +37,7 @@ IN_SIGHT = """(card) => {
   return top >= document.querySelector("#top").getBoundingClientRect().bottom && bottom <= innerHeight;
 }"""
 BAR = """() => {
-  const [top, said, mute] = ["#top", "#bar .said", "#mute"].map((one) => document.querySelector(one).getBoundingClientRect());
+  const [top, said, mute] = ["#top", "#bar .text", "#mute"].map((one) => document.querySelector(one).getBoundingClientRect());
   return { lines: Math.round(said.height / parseFloat(getComputedStyle(document.querySelector("#bar")).lineHeight)),
     mute: [mute.width, mute.height], inside: mute.right <= innerWidth && mute.bottom <= top.bottom && mute.top >= top.top };
 }"""
