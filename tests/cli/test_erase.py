@@ -3,6 +3,7 @@
 import sqlite3
 
 import pytest
+from tests.cli.shell import document
 from tests.store.samples import KEY, NOW, NOW_TEXT, key, opened, put_document, put_order
 
 from orderbridge.marketplace.documents import read_stored
@@ -77,7 +78,8 @@ def test_without_rewriting_the_file_it_says_that_bytes_may_be_left(run, customer
     assert run("erase", "--phone", "05551234567", "--yes", "--rewrite").code == 0
 
 
-def test_while_somebody_reads_the_file_it_says_that_bytes_may_be_left(run, customer, path):
+def test_while_somebody_reads_the_file_it_says_that_bytes_may_be_left(run, configure, customer, path):
+    configure(document(database='url = "sqlite:///pos.db"\nbusy_timeout_seconds = 0.05'))
     with opened(path) as reader:
         reader.execute("BEGIN")
         reader.execute("SELECT * FROM delivery_orders").fetchone()
