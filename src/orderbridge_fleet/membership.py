@@ -72,7 +72,8 @@ class Membership:
         self._is_absent = False  # our session no longer counts as alive
         self._refused: DBAPIError | None = None  # in this beat
         self._held: frozenset[int] = frozenset()
-        self._unheld: dict[int, float] = {}  # by bucket, since when it has no holder, by our clock
+        # By bucket and the replica in the table, since when the bucket has no holder, by our clock.
+        self._unheld: dict[tuple[int, str | None], float] = {}
         self._vanished: dict[str, float] = {}  # by replica, since when it has no session
 
     def take(self) -> bool:
@@ -271,11 +272,14 @@ class Membership:
         return Seen({**seen.buckets, **again}, seen.alive, seen.known)
 
     def _waited(self, seen: Seen) -> dict[int, float]:
-        """For each bucket without a holder, the seconds since this was first seen."""
+        """For each bucket without a holder, the seconds since this was first seen.
+
+        A replica that took the bucket and lost its session between two looks has the whole grace, too.
+        """
         now = self._clock.monotonic()
-        free = [number for number, one in seen.buckets.items() if one.holder is None]
-        self._unheld = {number: self._unheld.get(number, now) for number in free}
-        return {number: now - since for number, since in self._unheld.items()}
+        free = [(number, one.noted) for number, one in seen.buckets.items() if one.holder is None]
+        self._unheld = {one: self._unheld.get(one, now) for one in free}
+        return {number: now - since for (number, _), since in self._unheld.items()}
 
     def _take(self, connection: Connection, take: Mapping[int, str | None]) -> None:
         locked = advisory_locks.lock(connection, sorted(take))

@@ -224,6 +224,25 @@ def test_a_bucket_whose_holder_vanished_is_taken_after_a_grace_and_that_one_is_o
     assert database.read_now(orders) == ["b"]
 
 
+def test_one_that_has_just_taken_a_bucket_has_the_whole_grace_too(replica, database: Database):
+    """It took the bucket and lost its session between two looks of another one."""
+    first, second, third = replica().joined(), replica().joined(), replica().joined()
+    settle(first, second, third)
+    theirs = first.beat()
+    kill(database, first)
+    second.beat()
+    third.beat()
+    second.ahead += GRACE_S
+    taken = second.beat() & theirs
+    assert taken
+    kill(database, second)
+    third.ahead += GRACE_S
+    third.beat()
+    assert not third.beat() & taken
+    third.ahead += GRACE_S
+    assert third.beat() >= taken
+
+
 def test_the_grace_begins_when_the_server_is_back(replica, database: Database):
     """Nobody could look while it was away: a bucket seen free just before may have found its holder since."""
     first, second = replica().joined(), replica().joined()
