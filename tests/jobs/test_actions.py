@@ -3,7 +3,6 @@
 What these tests know of an action they know from the table; so a new row is tried by all of them, or fails them.
 """
 
-import sqlite3
 from datetime import UTC, datetime
 from typing import Any
 
@@ -15,10 +14,7 @@ from orderbridge import texts
 from orderbridge.actions import ACTIONS, ActionKind, Evidence, Subject
 from orderbridge.cli.main import program
 from orderbridge.model import Action, Attempt, Outcome, Verdict
-from orderbridge.rules.outbox_rows import argument_problem, lane_of
 from orderbridge.rules.retry import MAX_RESENDS, RetryPolicy, decide
-from orderbridge.store import unfinished
-from orderbridge.store.unfinished import ServerClock
 
 FOOD = 1005
 
@@ -48,37 +44,6 @@ async def test_its_argument_is_in_the_body_of_its_call(shop: Shop, action: Actio
     assert shop.end(row) == ("done", None, "answer")
     (call,) = shop.calls(action)
     assert call.body == {argument.column: argument.most}
-
-
-@with_argument
-async def test_the_table_refuses_what_is_outside_its_range(shop: Shop, action: Action):
-    argument, key = ACTIONS[action].argument, await due(shop, action)
-    for wrong in (argument.least - 1, argument.most + 1, None):
-        with pytest.raises(
-            sqlite3.IntegrityError, match=f"needs_{argument.column}_{argument.least}_to_{argument.most}"
-        ):
-            shop.act(action, **columns_of(ACTIONS[action], key) | {argument.column: wrong})
-
-
-@every_action
-async def test_the_table_refuses_another_actions_argument_and_another_subject(shop: Shop, action: Action):
-    kind, key = ACTIONS[action], await due(shop, action)
-    others = {one.argument for one in ACTIONS.values() if one.argument not in {None, kind.argument}}
-    for other in others:
-        with pytest.raises(sqlite3.IntegrityError, match=f"needs_{other.column}"):
-            shop.act(action, **columns_of(kind, key) | {other.column: other.least})
-    with pytest.raises(sqlite3.IntegrityError, match=f"{kind.subject}_action_names_its_{kind.subject}"):
-        shop.act(action, **columns_of(kind, key) | {kind.subject.column: None})
-
-
-@every_action
-async def test_a_row_as_the_table_takes_it_is_right_and_has_a_lane_of_its_own(shop: Shop, action: Action):
-    row_id = shop.act(action, **columns_of(ACTIONS[action], await due(shop, action)))
-    found = await shop.database.read(lambda tx: unfinished.these(tx, [row_id], ServerClock(), shop.clock.now()))
-    (row,) = found.rows
-    subject, key = lane_of(row, "kadikoy")
-    assert (argument_problem(row), subject.split()[0]) == (None, ACTIONS[action].subject)
-    assert key == str(columns_of(ACTIONS[action], row.payment_key or "")[ACTIONS[action].subject.column])
 
 
 @every_action

@@ -1,11 +1,9 @@
 """Lists that do not come in whole: too large, or cut by the service. Their orders come in all the same."""
 
-import itertools
-
 import pytest
 from structlog.testing import capture_logs
 from tests.jobs.conftest import OpenShop
-from tests.jobs.shop import COOLDOWN_S, Shop
+from tests.jobs.shop import Shop
 
 from orderbridge.marketplace.documents import read_stored
 from orderbridge.net import http
@@ -45,17 +43,6 @@ async def test_a_list_that_is_too_large_is_asked_for_by_status_until_it_comes_in
 
 
 @pytest.mark.usefixtures("small_bodies")
-async def test_the_parts_keep_the_cooldown_and_the_account_shows_what_is_wrong(shop: Shop):
-    large(shop, 1), large(shop, 2)
-    for _ in range(3):
-        await shop.poll()
-        assert shop.one("SELECT state FROM delivery_accounts")["state"] == "failing"
-    times = [call.at for call in shop.calls("get_current")]
-    assert all((after - before).total_seconds() >= COOLDOWN_S for before, after in itertools.pairwise(times))
-    assert "by status" in shop.one("SELECT last_error FROM delivery_accounts")["last_error"]
-
-
-@pytest.mark.usefixtures("small_bodies")
 async def test_a_part_that_is_too_large_itself_keeps_no_other_out_and_is_told_once(shop: Shop):
     stuck = [large(shop, 1), large(shop, 1)]
     fine = large(shop, 16, 0.3)
@@ -67,20 +54,6 @@ async def test_a_part_that_is_too_large_itself_keeps_no_other_out_and_is_told_on
     assert [order.acknowledged for order in (*stuck, fine)] == [False, False, True]
     told = [(line["event"], line.get("status_id")) for line in lines if line["event"].startswith("poll.")]
     assert told == [("poll.list_too_large", None), ("poll.failed", None), ("poll.part_too_large", 1)]
-
-
-@pytest.mark.usefixtures("small_bodies")
-async def test_what_a_part_lacks_proves_nothing(shop: Shop):
-    order = await shop.taken_in()
-    large(shop, 2), large(shop, 2)
-    await shop.poll()
-    row = shop.act("accept", order)
-    shop.world.faults.add(Fault.drop("accept"))
-    await shop.drain()
-    assert (await shop.poll()).delivered == 0
-    await shop.drain()
-    assert asked(shop)[-1] == 1
-    assert (len(shop.calls("accept")), shop.row(row)["state"]) == (1, "sending")
 
 
 # ---- lists that the service may have cut -------------------------------------------------------------------------------
@@ -104,8 +77,6 @@ async def unanswered(shop: Shop, others: int) -> int:
     [
         pytest.param(49, None, 2, id="below a page"),
         pytest.param(50, None, 1, id="a page"),
-        pytest.param(51, None, 2, id="more than a page"),
-        pytest.param(50, 60, 2, id="below the known limit"),
         pytest.param(60, 60, 1, id="the known limit"),
         pytest.param(3, 2, 1, id="more than the known limit"),
     ],
@@ -119,16 +90,6 @@ async def test_what_a_list_lacks_that_may_be_cut_proves_nothing(
     assert len(shop.calls("accept")) == sent, "its absence says that it was not done, and it is sent again"
     told = [line for line in lines if line["event"] == "poll.list_may_be_cut"]
     assert [("list_limit" in line["remedy"], line["log_level"]) for line in told] == [(True, "warning")] * (2 - sent)
-
-
-async def test_a_list_that_may_be_cut_is_told_once(shop: Shop):
-    placed = [shop.place() for _ in range(50)]
-    with capture_logs() as lines:
-        for _ in range(3):
-            await shop.poll()
-            for order in placed:
-                order.acknowledged = False
-    assert [line["event"] for line in lines].count("poll.list_may_be_cut") == 1
 
 
 @pytest.mark.parametrize("stuck", [50, 30], ids=["all of it", "most of it"])

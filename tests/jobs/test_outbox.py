@@ -1,7 +1,6 @@
 """Many rows: what may leave does, nobody takes another's place, and what changes in the table is seen."""
 
 import asyncio
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -90,17 +89,6 @@ async def test_an_outage_is_told_at_its_beginning_and_at_its_end(shop: Shop, dow
 # ---- what changes in the table, as the daemon sees it when it is woken -----------------------------------------------
 
 
-async def test_a_new_row_behind_many_is_seen_when_it_is_written(open_shop: OpenShop):
-    shop = await open_shop("kadikoy", "besiktas")
-    order = await shop.taken_in()
-    shop.world.refuse_account("besiktas")
-    insert_foods(shop, 1500, "besiktas")
-    await cycle(shop)
-    accept = shop.act("accept", order)
-    await cycle(shop)
-    assert shop.row(accept)["state"] == "done"
-
-
 async def test_a_row_that_is_committed_late_is_seen_at_the_next_reading_of_all(open_shop: OpenShop):
     shop = await open_shop("kadikoy", "besiktas")
     order = await shop.taken_in()
@@ -137,30 +125,6 @@ async def test_what_a_look_makes_of_a_row_is_seen_with_the_next_wake(open_shop: 
     await shop.poll()  # it shows that nothing was done
     await cycle(shop)
     assert shop.row(row)["state"] == "done"
-
-
-async def test_a_row_that_is_retried_by_hand_is_seen(shop: Shop):
-    row = shop.act("deactivate_food", food_id=1001)
-    shop.world.faults.add(Fault.error("deactivate_food", 500, "hata", times=4))
-    assert (await shop.verdict(row))["state"] == "failed"
-    await cycle(shop)
-    assert await shop.database.run(lambda tx: actions.retry(tx, row, shop.clock.now() + timedelta(hours=1)))
-    await cycle(shop)
-    assert shop.row(row)["state"] == "done"
-
-
-async def test_a_row_that_is_deleted_is_forgotten(open_shop: OpenShop):
-    shop = await open_shop("kadikoy", "besiktas")
-    shop.world.refuse_account("besiktas")
-    insert_foods(shop, 3, "besiktas")
-    await cycle(shop)
-    shop.till.execute("DELETE FROM delivery_actions WHERE food_id = 2")
-    await cycle(shop)
-    assert len(shop.outbox.queue) == 2
-    shop.till.execute("DELETE FROM delivery_actions")
-    await asyncio.sleep(FLOOR_S)
-    await cycle(shop, woken=False)
-    assert len(shop.outbox.queue) == 0
 
 
 async def test_an_order_that_another_account_takes_over_goes_with_it(open_shop: OpenShop):

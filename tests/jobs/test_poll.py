@@ -56,14 +56,6 @@ async def test_an_order_comes_in_whole(shop: Shop):
     assert (stored["revision"], stored["last_change"], stored["problem"]) == (1, "new", None)
 
 
-async def test_every_order_of_a_long_list_comes_in_and_is_acknowledged_once(shop: Shop):
-    placed = [shop.place() for _ in range(230)]
-    polled = await shop.poll()
-    assert (polled.new, polled.acknowledged) == (230, 230)
-    assert sorted(call.argument for call in shop.calls("acknowledge")) == sorted(order.key for order in placed)
-    assert (await shop.poll()).delivered == 0
-
-
 @pytest.mark.interface("Acknowledgement rules 2", "Acknowledgement rules 3")
 async def test_an_acknowledged_order_stays_away_until_its_status_changes(shop: Shop):
     order = await shop.taken_in()
@@ -73,18 +65,6 @@ async def test_an_acknowledged_order_stays_away_until_its_status_changes(shop: S
         assert (await shop.poll()).acknowledged == 1
         assert shop.order(order)["acknowledged_status_id"] == status_id
         assert (await shop.poll()).delivered == 0
-
-
-async def test_an_order_is_on_disk_before_its_acknowledgement_leaves(shop: Shop):
-    order = shop.place()
-    seen: list[int] = []
-
-    async def look() -> None:
-        seen.append(shop.order(order)["revision"])
-
-    shop.line.when_leaving("acknowledge", look)
-    await shop.poll()
-    assert seen == [1]
 
 
 @pytest.mark.parametrize(
@@ -109,17 +89,6 @@ async def test_without_a_commit_nothing_is_acknowledged_and_the_next_poll_brings
     assert shop.order(order)["revision"] == 1
 
 
-async def test_an_order_that_is_known_is_not_acknowledged_either_when_its_change_cannot_be_written(shop: Shop):
-    order = await shop.taken_in()
-    shop.world.change_status(order.key, 2)
-    mend = shop.fail_commits(LOCKED, "delivery_order_events")
-    await shop.poll()
-    assert len(shop.calls("acknowledge")) == 1
-    mend()
-    await shop.poll()
-    assert (shop.order(order)["status_id"], len(shop.calls("acknowledge"))) == (2, 2)
-
-
 async def test_where_a_commit_may_be_lost_nothing_is_acknowledged(open_shop: OpenShop):
     shop = await open_shop()
     shop.database.durability.judge = lambda _: "Set it."  # type: ignore[method-assign]
@@ -139,15 +108,10 @@ async def test_where_a_commit_may_be_lost_nothing_is_acknowledged(open_shop: Ope
 @pytest.mark.parametrize(
     "fault, is_delivered_again",
     [
-        pytest.param(Fault.too_many("acknowledge"), True, id="429"),
         pytest.param(Fault(operation="acknowledge", status=500), True, id="500"),
-        pytest.param(Fault.page("acknowledge"), True, id="502"),
-        pytest.param(Fault.drop("acknowledge"), True, id="dropped"),
         pytest.param(Fault.hang("acknowledge"), True, id="silence"),
         pytest.param(Fault.error("acknowledge", 404, "sipariş bulunamadı"), True, id="404"),
-        pytest.param(Fault.page("acknowledge", 200), True, id="a page"),
         pytest.param(Fault.drop("acknowledge", when=When.AFTER), False, id="dropped after"),
-        pytest.param(Fault.hang("acknowledge", when=When.AFTER), False, id="silence after"),
         pytest.param(Fault.delay("acknowledge", 6), False, id="late"),
     ],
 )
@@ -178,14 +142,6 @@ async def test_an_acknowledgement_that_fails_again_is_logged_once_with_its_reaso
     assert logged == [[], [("order.not_acknowledged", order.key, "service_error")], [], []]
 
 
-async def test_an_acknowledgement_is_repeated_once_after_a_401(shop: Shop):
-    order = shop.place()
-    shop.world.faults.add(Fault.unauthorized("acknowledge"))
-    assert (await shop.poll()).acknowledged == 1
-    assert shop.told("login", "acknowledge") == ["login", "acknowledge", "login", "acknowledge"]
-    assert shop.order(order)["acknowledged_status_id"] == 1
-
-
 async def test_no_acknowledgement_leaves_later_than_ten_seconds_after_the_answer(shop: Shop):
     placed = [shop.place() for _ in range(40)]
     shop.world.faults.add(Fault.hang("acknowledge", times=None))
@@ -195,16 +151,6 @@ async def test_no_acknowledgement_leaves_later_than_ten_seconds_after_the_answer
     assert max(call.at for call in shop.calls("acknowledge")) <= START + timedelta(seconds=10)
     shop.world.faults.clear()
     assert (await shop.poll()).acknowledged == len(placed)
-
-
-async def test_no_acknowledgement_waits_longer_than_that_for_a_login(shop: Shop):
-    placed = [shop.place() for _ in range(40)]
-    shop.world.faults.add(Fault.delay("acknowledge", 3.9, times=16))  # two rounds of eight
-    shop.world.faults.add(Fault.unauthorized("acknowledge"))
-    shop.world.faults.add(Fault.delay("login", 4.5, skip=1))
-    polled = await shop.poll()
-    assert polled.acknowledged < len(placed)
-    assert max(call.at for call in shop.calls("acknowledge")) <= START + timedelta(seconds=10)
 
 
 async def test_a_noted_poll_whose_token_is_lost_meanwhile_does_not_leave_after_a_login(shop: Shop):
@@ -314,19 +260,6 @@ async def test_an_action_on_the_wire_when_the_list_arrives_withholds_the_status(
     assert (await shop.poll()).acknowledged == 1
 
 
-async def test_an_unresolved_row_keeps_its_order_unacknowledged(shop: Shop):
-    order = shop.place()
-    shop.world.faults.add(Fault(operation="acknowledge", status=500), Fault(operation="cancel", status=500, times=3))
-    await shop.poll()
-    row = shop.act("cancel", order)
-    await shop.drain()
-    polled = await shop.poll()
-    assert (polled.withheld, polled.acknowledged, shop.row(row)["state"]) == (1, 0, "sending")
-    assert (await shop.verdict(row))["state"] == "done"
-    assert (await shop.poll()).acknowledged == 1
-    assert [known.status_id for known in order.acknowledgements] == [6]
-
-
 # ---- what a delivery changes -----------------------------------------------------------------------------------------
 
 
@@ -407,8 +340,6 @@ async def test_a_bad_document_is_kept_and_the_good_ones_of_its_list_go_through(s
     "body",
     [
         pytest.param(b'{"status": true, "data": {"a": 1}}', id="data is no list"),
-        pytest.param(b'{"status": true, "data": [}', id="no json"),
-        pytest.param(b"<html>hello</html>", id="a page"),
         pytest.param(b'{"status": false, "error": "bakim"}', id="a refusal"),
     ],
 )
@@ -531,13 +462,7 @@ async def test_of_two_daemons_on_one_database_only_one_polls(open_shop: OpenShop
     [
         pytest.param(Fault.unauthorized("get_current"), id="401"),
         pytest.param(Fault.too_many("get_current"), id="429"),
-        pytest.param(Fault(operation="get_current", status=500), id="500"),
-        pytest.param(Fault.page("get_current"), id="502"),
-        pytest.param(Fault.page("get_current", 404), id="404 page"),
-        pytest.param(Fault.redirect("get_current", "https://sandbox.test/elsewhere"), id="redirect"),
-        pytest.param(Fault.drop("get_current"), id="dropped before"),
         pytest.param(Fault.drop("get_current", when=When.AFTER), id="dropped after"),
-        pytest.param(Fault.hang("get_current"), id="silence"),
         pytest.param(Fault.hang("get_current", when=When.AFTER), id="silence after"),
         pytest.param(Fault(kind=FaultKind.TRUNCATE, operation="get_current", size=30), id="cut off"),
     ],
@@ -570,24 +495,6 @@ async def test_a_refused_connection_does_not_use_up_the_slot(shop: Shop):
     assert (await shop.poll()).acknowledged == 1
     assert shop.clock.monotonic() < 20
     assert shop.order(order)["revision"] == 1
-
-
-async def test_the_end_of_a_failure_is_told_once(shop: Shop):
-    shop.world.faults.add(Fault(operation="get_current", status=500, times=3))
-    with capture_logs() as lines:
-        for _ in range(5):
-            await shop.poll()
-    told = [line["event"] for line in lines if line["event"].startswith("poll.")]
-    assert told == ["poll.failed", "poll.recovered"]
-
-
-async def test_a_login_before_the_poll_does_not_use_up_the_slot(shop: Shop):
-    shop.line.cut = {"login"}
-    assert not (await shop.poll()).ok
-    assert shop.one("SELECT next_poll_utc FROM delivery_accounts")["next_poll_utc"] is None
-    shop.line.cut = set()
-    assert (await shop.poll()).ok
-    assert shop.clock.monotonic() < 2
 
 
 @pytest.mark.interface("Endpoints 6")

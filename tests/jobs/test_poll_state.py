@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import event
-from sqlalchemy.exc import IntegrityError, OperationalError
+from sqlalchemy.exc import IntegrityError
 from tests.jobs.shop import COOLDOWN_S, START, TIMEOUT_S, FakeClock, settings_for, text_of
 
 from orderbridge.jobs.context import Context
@@ -64,12 +64,6 @@ def good(name: str, at: datetime = START) -> Success:
     return Success(name, at, at + timedelta(seconds=30), 30)
 
 
-async def test_polls_that_are_due_together_are_noted_in_one_commit(notes: Polls, book: Book):
-    assert await asyncio.gather(*map(notes.reserve, NAMES)) == [None] * 3
-    assert book.commits == 1
-    assert set(book.column("next_poll_utc").values()) == {text_of(START + LONGEST)}
-
-
 async def test_none_may_leave_before_its_note_is_on_disk(notes: Polls, book: Book):
     left: list[str] = []
 
@@ -112,17 +106,6 @@ async def test_only_a_note_before_a_request_is_made_anew(notes: Polls, book: Boo
     assert await asyncio.gather(notes.reserve("kadikoy"), notes.succeeded(good("moda"))) == [later, None]
     assert book.column("next_poll_utc")["kadikoy"] == text_of(later)
     assert book.column("next_poll_utc")["moda"] == text_of(START + timedelta(seconds=30))
-
-
-async def test_none_leaves_when_the_commit_fails(notes: Polls, book: Book):
-    def fail(_: Any) -> None:
-        raise OperationalError("COMMIT", None, sqlite3.OperationalError("database is locked"))
-
-    event.listen(book.database.engine, "commit", fail)
-    ended = await asyncio.gather(*map(notes.reserve, NAMES), return_exceptions=True)
-    event.remove(book.database.engine, "commit", fail)
-    assert [type(one) for one in ended] == [OperationalError] * 3
-    assert set(book.column("next_poll_utc").values()) == {None}
 
 
 async def test_one_that_may_not_leave_yet_keeps_none_of_the_others(notes: Polls, book: Book):

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Connection
-from tests.jobs.shop import Shop, listing
+from tests.jobs.shop import Shop
 
 from orderbridge.store import orders
 from orderbridge_sandbox import Fault, When
@@ -47,16 +47,6 @@ async def test_a_row_found_to_be_done_already_is_decided_again_after_a_later_del
     assert (shop.row(row)["state"], shop.order(order)["status_id"]) == ("refused", 16)
 
 
-async def test_a_complete_after_a_cancel_of_ours_is_not_proved_by_its_refusal(shop: Shop):
-    await over_by_refusal(shop, "cancel")
-    (order,) = shop.world.orders.values()
-    shop.world.faults.add(Fault.drop("complete", when=When.BEFORE))
-    row = shop.act("complete", order)
-    await shop.verdict(row)
-    assert shop.end(row) == ("failed", "outcome_unknown", "poll")
-    assert (order.status_id, shop.order(order)["status_id"]) == (6, 6)
-
-
 async def test_a_row_given_up_while_the_list_is_on_its_way_withholds_the_status(shop: Shop):
     shop.world.faults.add(Fault.drop("acknowledge", when=When.BEFORE))
     order = shop.place()
@@ -70,20 +60,6 @@ async def test_a_row_given_up_while_the_list_is_on_its_way_withholds_the_status(
     polled = await shop.poll()
     assert shop.end(row) == ("failed", "outcome_unknown", None)
     assert (polled.delivered, polled.withheld, polled.acknowledged) == (1, 1, 0)
-
-
-async def test_a_change_by_somebody_else_after_the_acknowledgement_is_delivered(shop: Shop):
-    order = shop.place()
-
-    async def moves_on() -> None:
-        shop.world.change_status(order.key, 2)
-
-    shop.line.when_answered("acknowledge", moves_on)  # it has landed, and nobody knows yet
-    await shop.poll()
-    assert shop.order(order)["acknowledged_status_id"] == 1
-    await shop.poll()
-    stored = shop.order(order)
-    assert (stored["status_id"], stored["acknowledged_status_id"]) == (2, 2)
 
 
 async def test_a_change_by_somebody_else_before_the_acknowledgement_is_the_blind_spot(shop: Shop):
@@ -101,20 +77,6 @@ async def test_a_change_by_somebody_else_before_the_acknowledgement_is_the_blind
     shop.world.change_status(order.key, 16)
     await shop.poll()
     assert shop.order(order)["status_id"] == 16
-
-
-async def test_the_look_that_finds_an_accept_done_is_acknowledged(shop: Shop):
-    """Both answers are lost, the acknowledgement's and the accept's; both requests had their effect."""
-    shop.world.faults.add(Fault.drop("acknowledge", when=When.AFTER))
-    order = shop.place()
-    await shop.poll()
-    shop.world.faults.add(Fault.drop("accept", when=When.AFTER))
-    row = shop.act("accept", order)
-    await shop.drain()
-    assert shop.order(order)["acknowledged_status_id"] is None
-    await shop.poll()
-    assert (shop.end(row), len(shop.calls("accept"))) == (("done", None, "poll"), 1)
-    assert shop.order(order)["acknowledged_status_id"] == 2
 
 
 async def test_a_row_chosen_before_the_list_came_in_does_not_pass_its_acknowledgement(shop: Shop):
@@ -146,17 +108,6 @@ async def test_the_lane_is_held_until_the_acknowledgement_is_noted(shop: Shop, m
     monkeypatch.setattr(orders, "mark_acknowledged", watched)
     await shop.taken_in()
     assert held == [1]
-
-
-async def test_a_list_with_a_document_that_could_be_any_order_does_not_show_absence(shop: Shop):
-    order = await shop.taken_in()
-    shop.world.faults.add(Fault.drop("accept", when=When.BEFORE))
-    row = shop.act("accept", order)
-    await shop.drain()
-    waits_until = shop.row(row)["next_attempt_utc"]
-    shop.world.faults.add(listing("no order"))
-    await shop.poll()
-    assert shop.row(row)["next_attempt_utc"] == waits_until
 
 
 async def test_a_row_whose_verdict_is_written_while_lost_ones_are_looked_for_is_none(

@@ -34,15 +34,6 @@ async def test_all_lists_are_there_after_one_reading(open_shop: OpenShop):
     assert shop.one("SELECT name FROM delivery_shipping_methods WHERE code = 'pickup'") == {"name": "Gel Al"}
 
 
-async def test_a_second_reading_changes_nothing(shop: Shop):
-    await lists(shop)
-    await read_statuses(shop.account, shop.database, shop.clock)
-    before = [shop.rows(f"SELECT * FROM {table}") for table in LISTS]
-    assert await lists(shop)
-    assert [shop.rows(f"SELECT * FROM {table}") for table in LISTS] == before
-    assert before[0][0]["status"] == "Open"
-
-
 async def test_what_belongs_to_no_account_is_asked_for_once(open_shop: OpenShop):
     shop = await open_shop("kadikoy", "chain")
     common = Common(shop.clock)
@@ -67,7 +58,7 @@ async def test_a_list_that_another_account_writes_at_the_same_moment_is_left_to_
     assert [shop.count(name) for name in ("delivery_restaurants", table)] == [1, 0]
 
 
-@pytest.mark.parametrize("operation", ["get_restaurants", "get_cancel_reasons", "get_variables", "login"])
+@pytest.mark.parametrize("operation", ["get_variables", "login"])
 async def test_what_could_not_be_read_keeps_what_was_there(shop: Shop, operation: str):
     await lists(shop)
     before = [shop.rows(f"SELECT * FROM {table}") for table in LISTS]
@@ -189,25 +180,6 @@ async def test_a_status_that_cannot_be_read_harms_no_other(open_shop: OpenShop):
     assert await read_statuses(shop.account, shop.database, shop.clock) == 1
     stored = {row["id"]: row["status"] for row in shop.rows("SELECT id, status FROM delivery_restaurants")}
     assert stored == {USKUDAR: None, ATASEHIR: "Open"}
-
-
-@pytest.mark.interface("Endpoints 2", "Authentication 3")
-async def test_an_account_asks_only_about_its_own_restaurants(open_shop: OpenShop):
-    shop = await open_shop("kadikoy", "chain")
-    await lists(shop, "kadikoy")
-    await lists(shop, "chain")
-    assert await read_statuses(shop.accounts["kadikoy"], shop.database, shop.clock) == 1
-    assert [call.argument for call in shop.calls("get_restaurant_status")] == [KADIKOY]
-
-
-async def test_the_payment_names_of_the_service_decide_the_codes(shop: Shop):
-    shop.world.set_options(prepaid_suffix=False)
-    await lists(shop)
-    order = await shop.taken_in(payment_method="Kredi Kartı")
-    unknown = shop.place(payment_method="Yemek kartı")
-    await shop.poll()
-    assert (shop.order(order)["payment_code"], shop.order(order)["amount_due"]) == ("CREDIT_CARD", 0)
-    assert (shop.order(unknown)["payment_code"], shop.order(unknown)["amount_due"]) == (None, None)
 
 
 @pytest.mark.usefixtures("shared_branch")

@@ -9,7 +9,6 @@ from tests.jobs.conftest import OpenShop
 from tests.jobs.shop import Shop
 from tests.jobs.test_health import open_codes
 
-from orderbridge.jobs.postponed import STUCK_S
 from orderbridge_sandbox.state import Order
 
 RAISES = ["RAISE(ABORT, 'no')", "RAISE(FAIL, 'no')", "RAISE(ROLLBACK, 'no')"]
@@ -148,16 +147,6 @@ async def test_what_cannot_even_be_shown_is_left_to_the_service_and_kept_in_quar
     assert shop.one("SELECT resolved_utc FROM delivery_quarantine")["resolved_utc"] is not None
 
 
-async def test_a_refused_update_harms_no_other_order_of_its_list(shop: Shop):
-    refused, fine = await shop.taken_in(), await shop.taken_in()
-    refuse(shop, "UPDATE OF status ON delivery_orders", when=f"NEW.payment_key = '{refused.key}'")
-    for order in (refused, fine):
-        shop.world.change_status(order.key, 2)
-    new = shop.place()
-    await shop.poll()
-    assert [order.acknowledged for order in (refused, fine, new)] == [False, True, True]
-
-
 # ---- a new order -------------------------------------------------------------------------------------------------------
 
 
@@ -286,19 +275,6 @@ async def test_a_row_whose_waiting_could_not_be_said_is_no_longer_refused_once_i
     await asyncio.sleep(60)
     await shop.drain()
     assert (shop.outbox.refused(), shop.row(row)["error_code"]) == (0, "login_refused")
-
-
-async def test_an_outbox_that_has_ended_writes_nothing_more(shop: Shop):
-    row = shop.act("deactivate_food", food_id=1007)
-    refuse(shop, "UPDATE ON delivery_actions", when="NEW.state = 'done'")
-    await shop.drain()
-    began = shop.clock.monotonic()
-    shop.outbox.stop()
-    await shop.outbox.run()
-    assert shop.clock.monotonic() - began < STUCK_S, "it waits for nothing that the database refuses"
-    allow(shop)
-    await asyncio.sleep(120)
-    assert shop.row(row)["state"] == "sending"  # the next start clears it up
 
 
 def line(quantity: int) -> dict[str, Any]:

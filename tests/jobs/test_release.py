@@ -77,23 +77,6 @@ async def test_an_order_that_only_the_database_refused_is_taken_in_whole(shop: S
     assert shop.end((await shop.verdict(shop.act("accept", order)))["id"])[0] == "done"
 
 
-async def test_nothing_is_accepted_by_itself(open_shop):
-    shop = await open_shop(auto_accept_minutes=20)
-    shop.till.execute("CREATE TRIGGER no BEFORE INSERT ON delivery_orders BEGIN SELECT raise(ABORT, 'no'); END")
-    shop.place()
-    await shop.poll()
-    shop.till.execute("DROP TRIGGER no")
-    assert outcomes(shop) == [Fate.TAKEN_IN]
-    assert shop.count("delivery_actions") == 0
-
-
-async def test_while_the_cause_is_there_it_stays(shop: Shop, refuse: Refuse):
-    order = await refused(shop, refuse)
-    refuse("INSERT")
-    assert release_all(shop) == [Released(1, order.key, Fate.REFUSED, "database_refused")]
-    assert resolved(shop) == [False]
-
-
 async def test_a_cancellation_that_the_database_refused_reaches_the_till(shop: Shop, refuse: Refuse):
     order = await shop.taken_in()
     mend = refuse("UPDATE OF status_id")

@@ -75,16 +75,6 @@ async def test_nothing_is_sent_and_nothing_is_accepted_twice(shop: Shop, folder:
     assert (again.order(order)["status"], len(again.calls("accept"))) == ("CONFIRMED", 1)
 
 
-async def test_a_second_time_changes_nothing(shop: Shop, folder: Path, restore: Restore):
-    shop.back_up()
-    order = await shop.taken_in()
-    again = await restore(shop)
-    fates(again, folder)
-    row, story = again.order(order), again.story(order)
-    assert fates(again, folder) == {order.key: Fate.KNOWN}
-    assert (again.order(order), again.story(order)) == (row, story)
-
-
 async def test_a_change_that_the_copy_lacks_is_taken_in(shop: Shop, folder: Path, restore: Restore):
     order = await shop.taken_in(note="acılı")
     shop.till.execute("UPDATE delivery_orders SET pos_revision = revision")
@@ -169,18 +159,3 @@ async def test_documents_that_are_kept_count_by_their_time(shop: Shop, folder: P
     await asyncio.sleep(600)
     await shop.poll()
     assert open_codes(shop) == []  # and it was acknowledged long ago
-
-
-async def test_what_the_database_refuses_is_in_quarantine(shop: Shop, folder: Path, restore: Restore):
-    shop.back_up()
-    order = await shop.taken_in()
-    again = await restore(shop)
-    again.till.execute("CREATE TRIGGER no BEFORE INSERT ON delivery_orders BEGIN SELECT raise(ABORT, 'not mine'); END")
-    assert fates(again, folder) == {order.key: Fate.REFUSED}
-    assert again.one("SELECT payment_key, reason FROM delivery_quarantine") == {
-        "payment_key": order.key,
-        "reason": "database_refused",
-    }
-    again.till.execute("DROP TRIGGER no")
-    assert fates(again, folder) == {order.key: Fate.TAKEN_IN}
-    await again.poll()

