@@ -193,9 +193,12 @@ class NothingTwice(Invariant):
 
     def __init__(self) -> None:
         self._of_row: dict[int, list[Call]] = defaultdict(list)
-        self._looks: dict[str, float] = {}  # account: when its latest good poll left
+        self._looks: dict[str, float] = {}  # account: when its latest whole list was asked for
+        self._polls: dict[str, Call] = {}  # account: its latest poll
 
     def leaving(self, call: Call) -> None:
+        if call.operation == "get_current":
+            self._polls[call.account] = call
         if call.operation not in ACTIONS or call.row is None:
             return
         before = self._of_row[call.row]
@@ -211,6 +214,9 @@ class NothingTwice(Invariant):
             jumped = self.sim.jumped_since(last.ended_at)  # we wait by the clock
             if not jumped and waited < 2 * COOLDOWN_S and self._looks.get(call.account, -1.0) < last.ended_at:
                 self.broken(f"#{call.number} sends row {call.row} again {waited:.1f} s after silence, without a look")
+            poll = self._polls.get(call.account)
+            if poll is not None and not poll.ended and last.ended_at < poll.left_at < self.sim.now() - CLAIM_S:
+                self.broken(f"#{call.number} sends row {call.row} again, and #{poll.number} may show the first request")
         before.append(call)
 
     def retried(self, row: int) -> None:
@@ -228,7 +234,7 @@ class NothingTwice(Invariant):
         return call.ended in {"given_up", "reset"} or call.status in {502, 504}
 
     def ended(self, call: Call) -> None:
-        if call.operation == "get_current" and call.whole and call.status == 200 and call.ended == "answered":
+        if call.operation == "get_current" and call.is_heard and not call.argument and not call.bad:
             self._looks[call.account] = call.left_at
 
 

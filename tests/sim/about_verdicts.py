@@ -15,6 +15,8 @@ PROVED_BY = {"accept": {2, 16}, "on_the_way": {16}, "complete": {5}, "cancel": {
 RESTAURANT_TARGET = {"open_restaurant": "Open", "close_restaurant": "Closed"}
 SUPERSEDED_BY_CANCEL = {"accept", "on_the_way"}
 ALL_REQUESTS = 4
+CANCELED = 6
+CLAIM_S = 12.0  # from reading a row to sending it, when a till holds the file in between
 SHAKY_S = 30.0  # from a verdict to its line in the log, when others of its batch fail in between
 WORDS = {
     "URL hatalı": "bad_url_id",
@@ -82,8 +84,12 @@ class Verdicts(Invariant):
     # ---- before and while it is sent ---------------------------------------------------------------------------------
 
     def _check_sending(self, call: Call) -> None:
-        """Restaurants are asked before anything is sent again."""
+        """Restaurants are asked before anything is sent again, and nothing is sent for an order that a list showed cancelled."""
         before = self._of_row[call.row or 0][:-1]
+        if call.operation in ORDER_OPERATIONS - {"cancel"} and not self.sim.plan.broken_disk:
+            for poll in self._qualified(before):
+                if self._seen(poll, call.argument) == CANCELED and poll.ended_at < call.left_at - CLAIM_S:
+                    self.broken(f"#{call.number} is sent again, and #{poll.number} showed its order cancelled")
         if call.operation not in RESTAURANT_OPERATIONS or not before or before[-1].outcome != "unknown":
             return
         asked = [c for c in self.sim.calls if c.operation == "get_restaurant_status" and c.argument == call.argument]
@@ -135,12 +141,13 @@ class Verdicts(Invariant):
         return any(call.outcome in {"failed", "unknown"} for call in calls) or self._lost_an_answer(row)
 
     def _qualified(self, calls: list[Call]) -> list[Call]:
-        """The good polls that began after the row's last request had ended."""
+        """The good polls that began after the row's last request had ended. A list of one status may lack the order."""
         if not calls:
             return []
         last = calls[-1]
         account = last.account
-        return [poll for poll in self._polls[account] if poll.left_at >= last.ended_at]
+        since = [poll for poll in self._polls[account] if poll.left_at >= last.ended_at]
+        return [poll for poll in since if not poll.argument or self._seen(poll, last.argument) is not None]
 
     def _seen(self, poll: Call, key: str) -> int | None:
         return dict(poll.reached.delivered).get(key) if poll.reached else None

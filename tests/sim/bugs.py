@@ -64,6 +64,10 @@ LONG_LIST = "a_list_longer_than_one_question_shows_orders_in_doubt"
 LOST = "a_complete_is_lost_and_no_list_tells_of_it"
 REFUSED = "a_cancel_is_refused_beside_a_complete_of_ours"
 SHOWN_AGAIN = "an_order_is_shown_again_as_it_was_and_then_never_again"
+CANCELLED = "a_customer_cancels_while_a_complete_is_in_doubt"
+KEYLESS = "a_list_shows_an_order_in_doubt_without_its_key"
+ON_ITS_WAY = "an_accept_in_doubt_may_be_sent_again_while_a_list_is_on_its_way"
+PARTS = "a_list_is_too_large_and_comes_in_parts"
 TOO_OLD = "a_row_is_too_old_before_its_turn_comes"
 WAITING = "rows_are_written_while_an_accept_waits"
 
@@ -260,6 +264,31 @@ async def the_poll_does_not_wait_for_its_acknowledgements(_: Any, self: Acknowle
 
 # ---- promise 6: nothing is sent again after a definite answer --------------------------------------------------------
 
+bugs(
+    "6",
+    a_list_with_a_document_without_key_is_whole=(
+        deliveries.is_whole,
+        lambda true, documents, **how: true([one for one in documents if one.payment_key is not None], **how),
+        KEYLESS,
+    ),
+    a_list_of_one_status_is_whole=(
+        deliveries.is_whole,
+        lambda true, documents, **how: true(documents, **how | {"asked": None}),
+        PARTS,
+    ),
+    a_row_is_sent_again_while_a_list_is_on_its_way=(
+        (Outbox, "_may_leave"),
+        lambda _, outbox, entry: outbox._lanes.take(entry.lane),
+        ON_ITS_WAY,
+    ),
+    a_cancelled_order_is_not_seen_by_a_row_in_doubt=(
+        retry.after_poll,
+        lambda true, action, history, order, seen, **how: true(
+            action, history, order, 99 if seen == 6 and action != Action.CANCEL else seen, **how
+        ),
+        CANCELLED,
+    ),
+)
 bugs(
     "6",
     all_waits_are_the_first=(*waits(2.0, 2.0, 2.0), LOST),

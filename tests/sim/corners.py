@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 LOOK_S = 0.1
 PATIENCE_S = 200.0
 MINUTE = 60.0
+CANCELED = 6
 
 
 class Script:
@@ -72,6 +73,12 @@ class Script:
     def within(self, unit: str, seconds: float, act: Callable[[], None]) -> None:
         """The next transaction of that name takes so long to begin, and in the middle of it somebody acts."""
         self._slow_unit = unit, seconds, act
+
+    def hide_key(self, key: str, *, hidden: bool) -> None:
+        """Lists show the order's document without its key, or with it again."""
+        order = self._sim.world.orders[key]
+        order.placed = order.placed | {"payment_key": None if hidden else key}
+        self._sim.trace.note("panel", "hides" if hidden else "shows", key=key)
 
     def crash_at(self, point: str, down: float) -> None:
         self._sim.light_fuse(point, down)
@@ -316,3 +323,57 @@ async def an_order_is_shown_again_as_it_was_and_then_never_again(script: Script)
             script.panel(key, status)
         await script.listed()
         await script.rest(5.0)
+
+
+@corner(seconds=5 * MINUTE)
+async def a_list_shows_an_order_in_doubt_without_its_key(script: Script) -> None:
+    """Its accept is done, and nothing has shown that: a list that lacks the key must not prove the opposite."""
+    key = await script.order()
+    script.meets("accept", "done_silence")
+    accept = script.act("accept", payment_key=key, preparing_time=20)
+    script.hide_key(key, hidden=True)
+    await script.answered("accept")
+    await script.listed()
+    await script.listed()
+    script.hide_key(key, hidden=False)
+    await script.ended(accept)
+
+
+@corner(seconds=5 * MINUTE)
+async def an_accept_in_doubt_may_be_sent_again_while_a_list_is_on_its_way(script: Script) -> None:
+    """The first list after it fails, and the second one, which shows it done, is slow."""
+    key = await script.order()
+    listed = await script.listed()
+    await script.at(listed + 14.0)
+    script.meets("accept", "done_reset")
+    accept = script.act("accept", payment_key=key, preparing_time=20)
+    script.meets("get_current", "http_500")
+    await script.listed()
+    script.next_list_takes(17.0)
+    await script.ended(accept)
+
+
+@corner(seconds=6 * MINUTE)
+async def a_customer_cancels_while_a_complete_is_in_doubt(script: Script) -> None:
+    """A list shows the order cancelled before the last resend of the complete leaves."""
+    key = await script.order()
+    await script.ended(script.act("accept", payment_key=key, preparing_time=20))
+    await script.ended(script.act("on_the_way", payment_key=key))
+    await script.acknowledged(key)
+    script.meets("complete", "http_500", "http_500", "http_500")
+    complete = script.act("complete", payment_key=key)
+    await script.answered("complete")
+    script.panel(key, CANCELED)
+    await script.ended(complete)
+
+
+@corner(seconds=6 * MINUTE)
+async def a_list_is_too_large_and_comes_in_parts(script: Script) -> None:
+    """No part of it counts as a good poll, or shows what became of a complete."""
+    key = await script.order()
+    await script.ended(script.act("accept", payment_key=key, preparing_time=20))
+    await script.ended(script.act("on_the_way", payment_key=key))
+    script.meets("get_current", "too_large")
+    await script.listed()
+    script.meets("complete", "done_silence")
+    await script.ended(script.act("complete", payment_key=key))

@@ -311,6 +311,10 @@ async def _reset(_: httpx.Response) -> httpx.Response:
     raise UnknownOutcome("connection_lost")
 
 
+async def _too_large(_: httpx.Response) -> httpx.Response:
+    raise UnknownOutcome("body_too_large")
+
+
 async def _cut(response: httpx.Response) -> httpx.Response:
     body = response.content
     return httpx.Response(response.status_code, content=body[: len(body) // 2], headers={"Content-Type": "text/json"})
@@ -373,12 +377,13 @@ FAULTS = {
     "token_lost": Fault(loses_token=True),
     "said_no": Fault(reaches=False, answer=_instead(422, _NO)),
     "quotes": Fault(reaches=False, quotes=True),
+    "too_large": Fault(answer=_too_large),
 }
 
 
 def read_request(request: httpx.Request) -> tuple[str, str]:
-    """The operation and the id in the path, as ids are compared: in lower case."""
+    """The operation and the id in the path, as ids are compared: in lower case. Of a list: the status that it asks for."""
     for path, method, name in _PATHS:
         if method == request.method and (found := path.fullmatch(request.url.path)):
-            return name, found[1].lower() if found.groups() else ""
+            return name, found[1].lower() if found.groups() else request.url.params.get("status_id", "")
     raise AssertionError(f"no such operation: {request.method} {request.url.path}")

@@ -40,6 +40,7 @@ KINDS = {
     "token_lost": 4,
     "said_no": 1,
     "quotes": 2,
+    "too_large": 0,  # only in a corner: the next lists come in parts
 }
 OUTAGES = ("refused", "lost", "http_503", "done_502")  # what meets every request for a while
 # What meets the outbox alone for a while: rows come to their second, third and fourth request.
