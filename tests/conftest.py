@@ -2,9 +2,11 @@
 
 import gc
 import os
+import shutil
 import socket
 import ssl
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,8 +15,10 @@ from hypothesis import HealthCheck, settings
 from sqlalchemy import Engine, create_engine
 from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 from tests import databases
+from tests.store.samples import hold_open
 
 from orderbridge import hiding
+from orderbridge.store import schema
 from orderbridge.store.database import Database
 
 # A busy machine is no failed property: hypothesis measures no time here, and what it looks at is the same in each run.
@@ -120,6 +124,25 @@ def compiled_once() -> Iterator[None]:
 
 
 # ---- databases -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def empty_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A SQLite file with our tables: to copy it is quicker than to make them."""
+    path = tmp_path_factory.mktemp("empty") / "pos.db"
+    database = Database(f"sqlite:///{path}", inline=True)
+    database.write_now(schema.upgrade)
+    database.close()
+    return path
+
+
+@pytest.fixture(scope="session")
+def template(tmp_path_factory: pytest.TempPathFactory, empty_file: Path) -> Path:
+    """The same with its guard held open, so that a test may write what is the daemon's."""
+    path = tmp_path_factory.mktemp("template") / "pos.db"
+    shutil.copy(empty_file, path)
+    hold_open(path)
+    return path
 
 
 @pytest.fixture(scope="session")

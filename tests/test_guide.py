@@ -15,8 +15,7 @@ from tests.store.samples import KEY, in_its_place, put_order
 
 from orderbridge import config
 from orderbridge.rules.lifecycle import NEEDS_PAYMENT, STATUS_NAMES
-from orderbridge.store import schema, tables
-from orderbridge.store.database import Database
+from orderbridge.store import tables
 
 GUIDES = {code: path.read_text("utf-8") for code, path in build.GUIDES.items()}
 REFERENCES = {code: path.read_text("utf-8") for code, path in build.REFERENCES.items()}
@@ -163,22 +162,13 @@ def test_every_example_is_linked(code: str):
 # ---- what is shown works -----------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("guide") / "pos.db"
-    database = Database(f"sqlite:///{path}", inline=True)
-    database.write_now(schema.upgrade)
-    database.close()
-    return path
-
-
 @pytest.mark.parametrize(
     "sql",
     [found for text in (GUIDES["en"], REFERENCES["en"]) for found in (*BLOCK.findall(text), *INLINE.findall(text))],
     ids=lambda sql: sql.split("\n")[0][:60],
 )
-def test_the_statements_work_as_they_stand(sql: str, empty: Path, tmp_path: Path):
-    shutil.copy(empty, tmp_path / "pos.db")
+def test_the_statements_work_as_they_stand(sql: str, empty_file: Path, tmp_path: Path):
+    shutil.copy(empty_file, tmp_path / "pos.db")
     connection = sqlite3.connect(tmp_path / "pos.db", isolation_level=None)
     with in_its_place(connection):
         put_order(connection, revision=3)

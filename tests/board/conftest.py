@@ -5,11 +5,8 @@ from pathlib import Path
 
 import pytest
 from tests.board.tablets import Address, Shop, Tablet, opened
-from tests.store.conftest import template
 
 from orderbridge.store.database import Database
-
-__all__ = ["template"]
 
 
 @pytest.fixture

@@ -11,14 +11,12 @@ from pathlib import Path
 import pytest
 import structlog
 from tests.cli.shell import Configure, Ended, Run, document
-from tests.store.samples import hold_open, opened
+from tests.store.samples import opened
 
 from orderbridge import texts
 from orderbridge.cli import main
 from orderbridge.config import loading
 from orderbridge.observe import logs
-from orderbridge.store import schema
-from orderbridge.store.database import Database
 from orderbridge_sandbox import Options, Sandbox, World
 
 
@@ -45,17 +43,6 @@ def logging_as_it_was() -> Iterator[None]:
     for one, level in zip(chatty, before[2], strict=True):
         one.setLevel(level)
     structlog.reset_defaults()
-
-
-@pytest.fixture(scope="session")
-def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A file with our tables: a copy of it is quicker than making them anew. Its guard is held open: no daemon runs here."""
-    path = tmp_path_factory.mktemp("template") / "pos.db"
-    database = Database(f"sqlite:///{path}", inline=True)
-    database.write_now(schema.upgrade)
-    database.close()
-    hold_open(path)
-    return path
 
 
 @pytest.fixture(scope="session")

@@ -10,10 +10,7 @@ from typing import Any
 import pytest
 from tests.jobs.shop import FakeClock, Shop
 from tests.jobs.virtual import VirtualLoop
-from tests.store.samples import hold_open
 
-from orderbridge.store import schema
-from orderbridge.store.database import Database
 from orderbridge_sandbox import World
 from orderbridge_sandbox.scenery import DEFAULT_SCENERY, KADIKOY
 
@@ -45,25 +42,14 @@ async def shared_branch(world: World) -> World:
     return world
 
 
-@pytest.fixture(scope="session")
-def empty_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A database with our tables and nothing in them: making them takes longer than most tests."""
-    path = tmp_path_factory.mktemp("jobs") / "empty.db"
-    database = Database(f"sqlite:///{path}", inline=True)
-    database.write_now(schema.upgrade)
-    database.close()
-    return path
-
-
 @pytest.fixture
 async def open_shop(
-    world: World, clock: FakeClock, tmp_path: Path, empty_file: Path, request: pytest.FixtureRequest
+    world: World, clock: FakeClock, tmp_path: Path, empty_file: Path, template: Path, request: pytest.FixtureRequest
 ) -> AsyncIterator[OpenShop]:
     """Opens a shop of the named accounts on the test's file; a second one is the first one started again."""
     opened: list[Shop] = []
-    shutil.copy(empty_file, tmp_path / "pos.db")
-    if request.node.get_closest_marker("plays_daemon"):
-        hold_open(tmp_path / "pos.db")
+    plays_daemon = request.node.get_closest_marker("plays_daemon")
+    shutil.copy(template if plays_daemon else empty_file, tmp_path / "pos.db")
 
     async def open_shop(*names: str, **changes: Any) -> Shop:
         shop = Shop(world, clock, tmp_path / "pos.db", *names, **changes)

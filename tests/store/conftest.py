@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 from tests import databases
-from tests.store.samples import Pos, hold_open
+from tests.store.samples import Pos
 
-from orderbridge.store import schema
 from orderbridge.store.database import Database
 
 
@@ -21,21 +20,6 @@ def kind(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "pos.db"
-
-
-@pytest.fixture(scope="session")
-def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A file with our tables: a copy of it is quicker than making them anew.
-
-    Its guard is held open: `pos` writes what a test needs, as the user of the tests may on a server. test_guards.py has
-    a POS that may not.
-    """
-    path = tmp_path_factory.mktemp("template") / "pos.db"
-    database = Database(f"sqlite:///{path}", inline=True)
-    database.write_now(schema.upgrade)
-    database.close()
-    hold_open(path)
-    return path
 
 
 @pytest.fixture

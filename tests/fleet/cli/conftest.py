@@ -1,5 +1,5 @@
 """Commands as the tests of all commands run them."""
 
-from tests.cli.conftest import command, config_file, configure, logging_as_it_was, machine, path, pos, run, template
+from tests.cli.conftest import command, config_file, configure, logging_as_it_was, machine, path, pos, run
 
-__all__ = ["command", "config_file", "configure", "logging_as_it_was", "machine", "path", "pos", "run", "template"]
+__all__ = ["command", "config_file", "configure", "logging_as_it_was", "machine", "path", "pos", "run"]
