@@ -90,7 +90,7 @@ def looked(action: Action, history: Sequence[Attempt], order: Stored, seen: int 
 
 # ---- the longest wait ------------------------------------------------------------------------------------------------
 
-LIVES = [*(lived for length in range(1, 5) for lived in product(Outcome, repeat=length)), (UNAUTHORIZED,) * 9]
+LIVES = [*(lived for length in range(1, 4) for lived in product(Outcome, repeat=length)), (UNAUTHORIZED,) * 9]
 LONG = (10_000.0, 1.0, 1.0), (2.0, 10_000.0, 1.0), (2.0, 10.0, 10_000.0)
 
 
