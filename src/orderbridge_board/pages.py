@@ -55,7 +55,7 @@ class BoardPages:
         found += [Route(f"/board/{name}", _guarded(answer)) for name, answer in asked.items()]
         return found + [Route(f"/board/{name}", _guarded(answer), methods=["POST"]) for name, answer in taps.items()]
 
-    # ---- asking ------------------------------------------------------------------------------------------------------
+    # ---- reading -----------------------------------------------------------------------------------------------------
 
     async def state(self, request: Request) -> Response:
         """The state of the board; if the database cannot be read, only the known problems."""
@@ -145,7 +145,7 @@ class BoardPages:
 
         return await work.database.read(once, snapshot=True)
 
-    # ---- telling -----------------------------------------------------------------------------------------------------
+    # ---- writing -----------------------------------------------------------------------------------------------------
 
     async def pair(self, request: Request) -> Response:
         """Pair a device by its code, and set its cookie."""

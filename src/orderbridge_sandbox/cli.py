@@ -72,7 +72,7 @@ def demo(order_count: int, database: Path) -> None:
 )
 @click.option("--preset", "presets", multiple=True, help="A set of switches, by name; may be repeated.")
 @click.option("--set", "settings", multiple=True, help="A switch, NAME=VALUE (docs/sandbox.md).")
-@click.option("-q", "--quiet", is_flag=True, help="Print nothing of what happens.")
+@click.option("-q", "--quiet", is_flag=True, help="Print no events.")
 def sandbox(
     listen: str,
     names: tuple[str, ...],

@@ -271,7 +271,7 @@ _LOGIN = ("login_refused", "Compare app_secret_key and rest_secret_key")
 setup("a secret is wrong", *_LOGIN, log=_LOGGED)(lambda place: place.secret("rest", "wrong-secret-of-the-test"))
 
 
-@setup("the secrets have changed places", *_LOGIN, "changed places", log=_LOGGED)
+@setup("the secrets are swapped", *_LOGIN, "swapped", log=_LOGGED)
 def _(place: Place) -> None:
     name, app, rest = place.accounts[0]
     place.accounts = [(name, rest, app)]

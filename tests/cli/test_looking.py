@@ -70,6 +70,7 @@ def test_the_status_counts_what_waits(run, pos):
     lines = run("status").out.splitlines()
     assert "  orders         1 new, 1 changed, 2 open: RECEIVED 2" in lines
     assert "  quarantine     1" in lines
+    assert any(line.endswith("  quarantine  menu") for line in lines)  # a column of its own, only with a document
     assert any(line.startswith("  actions        1 waiting, 0 failed within a day, the oldest") for line in lines)
 
 

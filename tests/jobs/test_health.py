@@ -220,7 +220,7 @@ HEADLINES = {
     "en": [
         "green: 12 accounts polled",
         "yellow: Some documents from the marketplace could not be stored as orders.",
-        "red: kadikoy: The marketplace does not accept this account's login: no order comes in. (since 21.11. 21:02, +1)",
+        "red: kadikoy: The marketplace does not accept this account's login: no orders arrive. (since 21.11. 21:02, +1)",
     ],
     "tr": [
         "yeşil: 12 hesap sorgulanıyor",

@@ -106,7 +106,7 @@ def _command(name: str, actions: Mapping[str, Action]) -> click.Command:
         taken = click.IntRange(argument.least, argument.most)
         params.append(click.Option([argument.option, argument.column], type=taken, required=True, help=argument.help))
     if kind.subject is Subject.FOOD:
-        params.append(click.Option(["--account"], help="The account whose menu it is, when there are several."))
+        params.append(click.Option(["--account"], help="The account of the menu, if there are several."))
     if not CLOSURES.isdisjoint(actions.values()):
         minutes = click.IntRange(CLOSURE_MINUTES[0], CLOSURE_MINUTES[-1])
         about = "With close or off: end the closure after so many minutes."

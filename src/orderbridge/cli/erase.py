@@ -24,7 +24,7 @@ REWRITTEN_BYTES = 256 * 1024 * 1024  # a larger file is rewritten only with --re
 @click.option("--order", "wanted", multiple=True, help="An order: number, key or pos_reference; repeatable.")
 @click.option("--force", is_flag=True, help="Erase open orders too: the courier loses the address.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@click.option("--rewrite/--no-rewrite", default=None, help="SQLite: rewrite the file, without old bytes.")
+@click.option("--rewrite/--no-rewrite", default=None, help="SQLite: rewrite the file, so that no old data remains.")
 @as_json
 @pass_context
 def erase(

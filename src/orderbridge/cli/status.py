@@ -280,7 +280,8 @@ def _account_lines(listed: list[dict[str, Any]], now: datetime, zone: ZoneInfo) 
         shown = ill[:WORST_ACCOUNTS]
         yield say("status.many_accounts", count=len(listed), ill=len(ill))
     if shown:
-        yield from table([_account(one, now, zone) for one in shown])
+        is_clean = not any(one["quarantined"] for one in shown)  # without its column the table fits 80 columns
+        yield from table([_account(one, now, zone, is_clean=is_clean) for one in shown])
     elif not listed:
         yield say("status.no_account", running=say("command.is_it_running"))
     if is_many:
@@ -293,7 +294,7 @@ def state_text(state: str) -> str:
     return say(f"states.{state}") if state in set(AccountState) else state
 
 
-def _account(one: dict[str, Any], now: datetime, zone: ZoneInfo) -> dict[str, str]:
+def _account(one: dict[str, Any], now: datetime, zone: ZoneInfo, *, is_clean: bool) -> dict[str, str]:
     waits, token = one["oldest_unanswered_utc"], one["token_expires_utc"]
     good, menu = one["last_poll_ok_utc"], one["menu_read_utc"]
     return {
@@ -303,7 +304,7 @@ def _account(one: dict[str, Any], now: datetime, zone: ZoneInfo) -> dict[str, st
         say("status.token_until"): local(token, zone, now) if token and token > now else "-",
         say("status.open"): str(sum(one["open"].values())),
         say("status.unanswered"): ago(waits, now) if waits else "-",
-        say("status.quarantine"): str(one["quarantined"]),
+        **({} if is_clean else {say("status.quarantine"): str(one["quarantined"])}),
         say("status.menu"): one["menu_error"] or (ago(menu, now) if menu else "-"),
     }
 

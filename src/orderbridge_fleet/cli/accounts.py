@@ -258,7 +258,7 @@ def _say_left_open(name: str, opened: int, waits: int) -> None:
 
 @accounts.command("remove")
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
-@click.option("--force", is_flag=True, help="Even if it has open orders or waiting actions.")
+@click.option("--force", is_flag=True, help="Even with open orders or waiting actions.")
 @pass_context
 def remove(context: Context, names: tuple[str, ...], force: bool) -> None:
     """Remove these accounts with their secrets."""
@@ -300,7 +300,7 @@ def _refuse_unknown(context: Context, names: tuple[str, ...]) -> None:
 
 
 @accounts.command("key")
-@click.option("--rotate", is_flag=True, help="Seal every account again by the file's first line.")
+@click.option("--rotate", is_flag=True, help="Encrypt every account again with the file's first line.")
 @pass_context
 def key(context: Context, rotate: bool) -> None:
     """Print a new master key, for the first line of fleet.master_key_file. Nothing is written.

@@ -256,7 +256,7 @@ def test_an_account_that_does_not_open_is_shown_with_its_remedy(add, run, tmp_pa
     (tmp_path / "master.key").write_text(new_master_key())
     shown = run("accounts", "show", "kadikoy", "--json").json
     assert shown["fault"] == "key_unknown"
-    assert "Put that key back" in shown["remedy"]
+    assert "Add that key again" in shown["remedy"]
 
 
 def test_nobody_is_told_as_that(run):
@@ -471,8 +471,8 @@ def test_a_rotation_says_when_the_old_line_may_go(add, run, tmp_path):
     new = new_master_key()
     (tmp_path / "master.key").write_text(f"{new}\n{MASTER}\n")
     ended = run("accounts", "key", "--rotate")
-    assert (ended.code, "2 anew, 0 before" in ended.out, "the others may go" in ended.out) == (0, True, True)
-    assert "0 anew, 2 before" in run("accounts", "key", "--rotate").out
+    assert (ended.code, "2 now, 0 before" in ended.out, "the others may go" in ended.out) == (0, True, True)
+    assert "0 now, 2 before" in run("accounts", "key", "--rotate").out
     (tmp_path / "master.key").write_text(f"{new}\n")
     assert "fault" not in run("accounts", "show", "kadikoy", "--json").json
 
@@ -483,7 +483,7 @@ def test_a_rotation_that_cannot_open_all_says_to_keep_the_old_lines(add, run, tm
     pos.execute("UPDATE delivery_account_settings SET sealed = 'AAAA' WHERE name = 'moda'")
     (tmp_path / "master.key").write_text(f"{new_master_key()}\n{MASTER}\n")
     ended = run("accounts", "key", "--rotate")
-    assert (ended.code, "1 anew" in ended.out, "Keep the old lines" in ended.err) == (1, True, True)
+    assert (ended.code, "1 now" in ended.out, "Keep the old lines" in ended.err) == (1, True, True)
     assert "moda: The row is damaged" in ended.err
 
 
@@ -612,7 +612,7 @@ def test_check_names_those_that_do_not_open_by_their_fault(three, run, pos, tmp_
     pos.execute("UPDATE delivery_account_settings SET key_id = 'x' WHERE name IN ('sisli', 'closed')")
     good, unknown, damaged = checked(run)
     assert good == ("ok", "1 open, 0 disabled", "")
-    assert (unknown[:2], "Put that key back" in unknown[2]) == (("failed", "2: closed, sisli"), True)
+    assert (unknown[:2], "Add that key again" in unknown[2]) == (("failed", "2: closed, sisli"), True)
     assert (damaged[:2], "is damaged" in damaged[2]) == (("failed", "1: moda"), True)
     assert run("check").code != 0
 
@@ -627,7 +627,7 @@ def test_check_says_that_a_rotation_is_not_finished(three, run, tmp_path):
     (tmp_path / "master.key").write_text(f"{new_master_key()}\n{MASTER}\n")
     assert checked(run)[1] == (
         "warning",
-        "4 are sealed by a former master key",
+        "4 account(s) are encrypted with a former master key",
         "Run `orderbridge accounts key --rotate`.",
     )
     run("accounts", "key", "--rotate")
