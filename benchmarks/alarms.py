@@ -1,4 +1,4 @@
-"""How often the alarm command runs in an evening: by the sandbox's presets and by what the till does.
+"""Counts how often the alarm command runs in an evening, by the sandbox's presets and the till's behaviour.
 
     python benchmarks/alarms.py [--minutes 20] [quiet | busy | absent | still]...
 

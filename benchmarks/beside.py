@@ -1,4 +1,4 @@
-"""The real program beside the other end, both as processes of their own, and what the system says of them."""
+"""Runs the real daemon and the simulated service as separate processes, and reads their costs from the system."""
 
 import contextlib
 import json

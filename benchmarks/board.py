@@ -1,4 +1,4 @@
-"""What the board costs a tablet and the daemon, and how soon it is quiet.
+"""Measures what the board costs the tablet and the daemon, and how soon a tap silences it.
 
     .venv/bin/python benchmarks/board.py paint [ORDERS]       # 200 open orders painted anew; the heap over 1,000
     .venv/bin/python benchmarks/board.py quiet [ROUNDS]       # from an answer until two tablets are silent

@@ -1,4 +1,4 @@
-"""orderbridge beside floors and peers, everything of one table in one run: the ratios count, the milliseconds don't last.
+"""Compares orderbridge with bare loops and other queues. Compare the ratios; the times depend on the machine.
 
     ./run bench [outbox|backlog|latency|idle|accounts] [--rounds 3] [--rows 1000] [--accounts 1000 10000] [--delay 30]
 

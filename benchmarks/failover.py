@@ -1,4 +1,4 @@
-"""Replicas whose primary is lost and whose standby is promoted, by the service's own record: who was polled how late.
+"""Measures how late replicas poll after their primary is lost and the standby is promoted.
 
     python benchmarks/failover.py [--accounts 60] [--cooldown 4] [--replicas 2] [quiet | killed | silent]...
 

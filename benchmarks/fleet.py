@@ -1,4 +1,4 @@
-"""Replicas that are killed, stopped, cut off and replaced: how late each account is polled then, and what must never be.
+"""Kills, stops, cuts off and replaces replicas, and measures how late each account is polled.
 
     python benchmarks/fleet.py [TRIAL ...] [--accounts 1000] [--kills 20] [--cooldown 30] [--timeout 10] [--database URL ...]
 

@@ -1,4 +1,4 @@
-"""What statements cost when the database has grown: a thousand orders beside many, in milliseconds.
+"""Measures the statements on a database with a thousand orders and on one with many, in milliseconds.
 
     python benchmarks/growth.py [--orders 100000] [--times 20] [URL ...]
 

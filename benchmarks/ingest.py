@@ -1,4 +1,4 @@
-"""One answer of get-current into the tables: from the body's bytes to the return of the last COMMIT.
+"""Measures the storing of one get-current answer, from the body's bytes to the return of the last COMMIT.
 
 Beside the bare driver, which writes the same facts of the same orders into three tables of its own, upserting, in one
 transaction, by executemany (SQLite, MariaDB) or COPY and merge (PostgreSQL); and beside one `json.loads` of the body,

@@ -1,4 +1,4 @@
-"""Many accounts in one process, each polled in 30 s: cold start, cost, lateness, evenness and memory.
+"""Runs many accounts in one process, each polled every 30 s: cold start, cost, lateness, evenness and memory.
 
 Lateness is counted from the moment at which the account's cooldown was over, at the other end: its last poll's arrival
 and 30 s. How even the polls are: those of the fullest second of all over the mean.

@@ -1,4 +1,4 @@
-"""The other end of the benchmarks: HTTPS answers that cost as little as Python allows, and a record of what arrived.
+"""A cheap HTTPS service for the benchmarks, which records the requests that arrive.
 
     python benchmarks/other_end.py CERTIFICATE DELAY_MS [POLL_DELAY_MS]
 

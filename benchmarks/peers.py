@@ -1,4 +1,4 @@
-"""What stands beside orderbridge: bare loops without a database, and two queues on PostgreSQL with the same clients.
+"""The programs that orderbridge is compared with: loops without a database, and two queues on PostgreSQL.
 
     PEERS-PYTHON benchmarks/peers.py outbox NAME ROWS BASE_URL CA_FILE [DSN]
     PEERS-PYTHON benchmarks/peers.py latency NAME BASE_URL CA_FILE DSN

@@ -1,4 +1,4 @@
-"""What the benchmarks share: a database of their own, the sandbox over TLS, and the real program beside it."""
+"""Shared by the benchmarks: a database of their own, the sandbox over TLS, and the real daemon."""
 
 import contextlib
 import subprocess

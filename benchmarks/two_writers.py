@@ -1,4 +1,4 @@
-"""What a POS waits for its own short transactions beside an idle daemon, and while the daemon takes a poll in.
+"""Measures how long a POS waits for its short transactions beside an idle daemon, and during a poll.
 
     python benchmarks/two_writers.py [--orders 1000] [--rounds 5] [--database URL ...]
 

@@ -1,4 +1,4 @@
-"""What all tests share: no proxy and no authorities of the machine, and no secret of one test that blanks the lines of another."""
+"""Shared by all tests: no proxy or authorities of the machine, and no secret of one test in the next."""
 
 import gc
 import os

@@ -1,4 +1,4 @@
-"""The databases that tests run on: a SQLite file, and servers, each with a database of its own that is dropped at the end.
+"""The databases of the tests: a SQLite file, and servers with a database for each test.
 
 ORDERBRIDGE_TEST_POSTGRES_URL and ORDERBRIDGE_TEST_MARIADB_URL name servers on which databases may be made. Without the
 first, PostgreSQL comes from a wheel (a dev dependency); without the second MariaDB is left out.

@@ -1,4 +1,4 @@
-"""./run soak: the real daemon for hours at a hundred times the pace, and whether it grows.
+"""./run soak: runs the real daemon for hours at a hundred times the pace, and measures whether it grows.
 
 The sandbox and a POS are in this process, the daemon is a process of its own, on a SQLite file. A restaurant with two
 orders a minute and a poll every 30 s is played with 200 orders a minute and a poll every 0.3 s. Memory, descriptors

@@ -1,4 +1,4 @@
-"""Who is told: the command of [alarms] and its ping, with all that such a program may do wrong; nothing waits for them."""
+"""The alarm command and the ping, with every fault of such a program; nothing waits for them."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""Times as a service may write them (clock.local_moment)."""
+"""Times in the forms that a service may write (clock.local_moment)."""
 
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo

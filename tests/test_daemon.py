@@ -1,4 +1,4 @@
-"""The daemon as it runs: over real HTTPS against the sandbox, on real time, as a task here and as a process of its own."""
+"""The daemon with the sandbox over real HTTPS, in real time, as a task and as a process."""
 
 import asyncio
 import contextlib

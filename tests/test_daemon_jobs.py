@@ -1,4 +1,4 @@
-"""How the daemon ends: no job that does not matter holds it up, and no failure is hidden."""
+"""The end of the daemon: no unimportant job delays it, and no failure is hidden."""
 
 import asyncio
 import contextlib

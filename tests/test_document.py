@@ -1,4 +1,4 @@
-"""The table of the document's fields: what follows from a line is there, and what does not is said."""
+"""The table of the document's fields: everything that follows from a line exists, and the exceptions are listed."""
 
 import tomllib
 from pathlib import Path

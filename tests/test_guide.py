@@ -1,4 +1,4 @@
-"""The POS guide and its reference say what the tables and rules say, in both languages, and what they show works as it stands.
+"""The POS guide and reference match the tables and rules, in both languages, and their examples work.
 
 The till that the guide draws is played in tests/store/test_guide_till.py.
 """

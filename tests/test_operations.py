@@ -1,4 +1,4 @@
-"""The pages for operations say what there is: every code, command, option, key and file, in both languages alike."""
+"""The operations pages match the program: every code, command, option, key and file, in both languages."""
 
 import re
 from collections.abc import Iterator

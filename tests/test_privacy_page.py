@@ -1,4 +1,4 @@
-"""docs/privacy.md says what the tables and the configuration say."""
+"""docs/privacy.md matches the tables and the configuration."""
 
 import re
 from pathlib import Path

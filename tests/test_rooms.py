@@ -1,4 +1,4 @@
-"""The map at the head of a folder with many files names each of them, once."""
+"""The docstring of each package with many modules lists each of them once."""
 
 import importlib
 from pathlib import Path

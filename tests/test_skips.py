@@ -1,4 +1,4 @@
-"""Where what drives a browser is not installed, its tests are skipped, and none is an error."""
+"""Without a browser's driver its tests are skipped, not failed."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What the soak calls growth."""
+"""The soak's definition of growth."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""The words: complete in both languages, all of them used, never failing, and readable by somebody busy."""
+"""The sentences: complete in both languages, all in use, formatted without errors, and short."""
 
 import ast
 import re

@@ -1,4 +1,4 @@
-"""How many files and functions one order, one action and one login go through (tests/walk.py shows which)."""
+"""The number of files and functions that one order, one action and one login use (tests/walk.py lists them)."""
 
 import pytest
 from tests.walk import files_of, steps_of

@@ -1,4 +1,4 @@
-"""./run walk order|action|token: through which files and functions one order, one action, one login goes.
+"""./run walk order|action|token: lists the files and functions that one order, one action or one login uses.
 
 A daemon and the sandbox run in this process, over HTTPS on a SQLite file, and `sys.setprofile` records each function of
 `src/orderbridge` that is called for the one thing. What else goes on is left out: a context variable follows the work

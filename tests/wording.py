@@ -1,4 +1,4 @@
-"""What a person reads of an error, for `pytest.raises(..., check=says(...))`."""
+"""The text of an error as a person reads it, for `pytest.raises(..., check=says(...))`."""
 
 import re
 from collections.abc import Callable

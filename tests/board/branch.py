@@ -1,4 +1,4 @@
-"""A branch at work: the service in this process, the sandbox behind it, and its board on a real socket."""
+"""A restaurant's daemon in this process, with the sandbox and with its board on a real socket."""
 
 import asyncio
 import contextlib

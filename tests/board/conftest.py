@@ -1,4 +1,4 @@
-"""A board with its tables in a file of its own, where it is asked for, and a tablet that was paired."""
+"""A board with a database of its own, and a paired tablet."""
 
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path

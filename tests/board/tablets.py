@@ -1,4 +1,4 @@
-"""A process with a board over a database, and tablets that ask it over real sockets."""
+"""A process with a board over a database, and tablets that call it over real sockets."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""Two tablets at once, a tablet that was away, a daemon that ends between a tap and its row: nothing double, nothing lost."""
+"""Two tablets at once, a tablet that was away, a daemon that ends during a tap: no row is doubled or lost."""
 
 import asyncio
 import contextlib

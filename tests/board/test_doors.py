@@ -1,4 +1,4 @@
-"""Who gets in: by which name, from which page, with which device; and what everybody is told."""
+"""Who may use the board: by Host, page and device; and what a refused request is answered."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""What the board asks several times a second reads no big table from end to end."""
+"""The board's frequent queries read no large table from end to end."""
 
 import pytest
 from tests.store.samples import NOW

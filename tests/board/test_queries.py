@@ -1,4 +1,4 @@
-"""What the board reads and writes, on every database; twenty taps at once over real sockets are one row."""
+"""The board's queries and writes, on every database; twenty concurrent taps make one row."""
 
 import asyncio
 import json

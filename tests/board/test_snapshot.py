@@ -1,4 +1,4 @@
-"""What a page is told, by the tables alone."""
+"""The state that a page gets, from the tables alone."""
 
 from pathlib import Path
 

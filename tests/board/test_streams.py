@@ -1,4 +1,4 @@
-"""What happens is told to whoever listens, soon; and who listens holds nothing up."""
+"""Each change is sent to every listener soon, and a slow listener delays nothing."""
 
 import asyncio
 import socket

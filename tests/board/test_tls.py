@@ -1,4 +1,4 @@
-"""The board with a certificate of its own: what it then may show, and what becomes of the certificate."""
+"""The board with its own certificate: what it may show then, and what happens when the certificate changes."""
 
 import asyncio
 import ssl

@@ -1,4 +1,4 @@
-"""The board's sentences: both languages, the same facts, and the words that the other sentences use."""
+"""The board's sentences: complete in both languages, with the same facts and terms as other sentences."""
 
 import re
 

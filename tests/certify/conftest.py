@@ -1,4 +1,4 @@
-"""A till that runs beside a certificate."""
+"""A till that runs during a certification."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack

@@ -1,4 +1,4 @@
-"""A till in a process of its own, and a certificate made for it in this one."""
+"""A till as a process, and a certification of it in this process."""
 
 import json
 import shlex

@@ -1,4 +1,4 @@
-"""A certificate, made for a real till: sandbox, daemon and database are real, too."""
+"""A certification of a real till with a real sandbox, daemon and database."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""The judges, on what was seen put together by hand."""
+"""The judges, with recorded facts that are written by hand."""
 
 from dataclasses import replace
 from decimal import Decimal

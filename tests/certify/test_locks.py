@@ -1,4 +1,4 @@
-"""How long another user's transaction is open, as certify's own user sees it."""
+"""How long another user's transaction is open, as certify's database user can see it."""
 
 import os
 import threading

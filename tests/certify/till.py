@@ -1,4 +1,4 @@
-"""A till for the tests: a good one, and eleven that are wrong in one thing each. Plain DB-API, as a POS developer writes it.
+"""A till for the tests: a correct one, and eleven with one fault each. Plain DB-API, as a POS developer writes it.
 
     python till.py URL FOLDER FAULT watch           runs until it is ended; FAULT: none, or a key of OWN; holds_lock:3
                                                     holds it 3 s, with another :3 it looks every 3 s

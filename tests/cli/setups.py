@@ -1,4 +1,4 @@
-"""Broken set-ups, planted for real: each puts one thing wrong into a place where all else is right.
+"""Broken installations: each has one fault, and is correct otherwise.
 
 docs/set-ups.md lists them with cause and remedy; tests/cli/test_setups.py plants them.
 """

@@ -1,4 +1,4 @@
-"""What the tests of the command line share: how a command ended, and configurations as text."""
+"""Shared by the tests of the command line: the result of a command, and configurations as text."""
 
 import json
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""accept and its like write the row that a POS would write; `--wait` ends with the verdict."""
+"""accept and the other action commands write the row that a POS would write; `--wait` ends with the verdict."""
 
 import sqlite3
 from datetime import UTC, datetime, timedelta

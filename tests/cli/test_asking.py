@@ -1,4 +1,4 @@
-"""What is asked at the terminal, in both languages."""
+"""Questions at the terminal, in both languages."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime

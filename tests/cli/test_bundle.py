@@ -1,4 +1,4 @@
-"""The support bundle: whatever is planted, in whatever column or log line, does not leave; and it works when nothing else does."""
+"""The support bundle leaks no planted value, from any column or log line, and works when other parts fail."""
 
 import io
 import itertools

@@ -1,4 +1,4 @@
-"""`check` against the service itself, played on a free port with real TLS."""
+"""`check` against a simulated service on a free port, with real TLS."""
 
 import errno
 import os

@@ -1,4 +1,4 @@
-"""db grants, db backup: what a DBA or a technician runs."""
+"""db grants and db backup, as a DBA or a technician runs them."""
 
 import os
 import shutil

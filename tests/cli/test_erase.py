@@ -1,4 +1,4 @@
-"""`orderbridge erase`: it asks, it says how much, and afterwards the file itself does not hold the customer any more."""
+"""`orderbridge erase`: asks, shows the number of records, and leaves no trace of the customer in the file."""
 
 import sqlite3
 

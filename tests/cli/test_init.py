@@ -1,4 +1,4 @@
-"""`init` against the service itself: asked or by options, tried, and written whole or not at all."""
+"""`init` against a simulated service: interactive or by options, tested, and written completely or not at all."""
 
 import io
 import os

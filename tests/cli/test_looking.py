@@ -1,4 +1,4 @@
-"""status, orders, order KEY, quarantine list: what people and programs see."""
+"""The output of status, orders, order KEY and quarantine list, for people and programs."""
 
 import re
 import sqlite3

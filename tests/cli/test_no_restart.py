@@ -1,4 +1,4 @@
-"""What a restart cannot heal ends `orderbridge run` with 78, so that systemd leaves it to a person; never a traceback."""
+"""Faults that a restart cannot correct end `orderbridge run` with 78, so systemd does not restart it; no traceback."""
 
 import os
 

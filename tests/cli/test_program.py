@@ -1,4 +1,4 @@
-"""The program as a whole: where it finds its configuration, how it ends, what goes to which stream."""
+"""The program as a whole: how it finds its configuration, its exit codes, and its output streams."""
 
 import errno
 import os

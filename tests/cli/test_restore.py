@@ -1,4 +1,4 @@
-"""db restore, db replay, db confirm-restore: what a technician sees, and what becomes of the database."""
+"""db restore, db replay and db confirm-restore: their output, and the database afterwards."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Every broken set-up of docs/set-ups.md, planted: check names the cause and the remedy, and so does the log of `run`.
+"""For every broken installation of docs/set-ups.md, check and the log of `run` name the cause and the remedy.
 
 ORDERBRIDGE_TEST_REWRITE=1 writes docs/set-ups.md anew from what `check` prints.
 """

@@ -1,4 +1,4 @@
-"""`orderbridge status` as a screen: local times, what each account has, bounded, and what it can say when little works."""
+"""`orderbridge status`: local times, the facts of each account, a bounded length, and output when little works."""
 
 import re
 from contextlib import closing

@@ -1,4 +1,4 @@
-"""`orderbridge order`: in order of time, with each request, its answer and how long it took; and what comes next."""
+"""`orderbridge order`: the history in order of time, with requests, answers and durations, and what comes next."""
 
 import pytest
 from tests.cli.shell import document

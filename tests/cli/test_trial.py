@@ -1,4 +1,4 @@
-"""db try: good databases pass and are left empty; each planted fault makes its own check fail, and no other."""
+"""db try: passes on good databases and leaves them empty; each planted fault fails its own check and no other."""
 
 import os
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Configurations as text, good ones by default, and what `load` says about bad ones."""
+"""Configurations as text, valid by default, and the errors of `load` for invalid ones."""
 
 from collections.abc import Callable
 from pathlib import Path

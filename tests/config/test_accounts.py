@@ -1,4 +1,4 @@
-"""Secrets and where they come from; fingerprints; what an account knows about its restaurants."""
+"""Secrets and their sources, fingerprints, and an account's restaurants."""
 
 from pathlib import Path
 

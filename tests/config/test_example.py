@@ -1,4 +1,4 @@
-"""config.example.toml: it works as it stands, and it tells the truth about every key."""
+"""config.example.toml is valid as it is, and describes every key correctly."""
 
 import re
 from pathlib import Path

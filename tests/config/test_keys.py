@@ -1,4 +1,4 @@
-"""What is refused, and in which words."""
+"""Which values are refused, and the error texts."""
 
 import pytest
 from tests.config.documents import URL, Write, account, document, problems

@@ -1,4 +1,4 @@
-"""Where the configuration is searched, and which source wins."""
+"""Where the configuration is searched, and which source takes precedence."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""Warnings that stop nothing: an alarm that cannot be sent, a journal that cannot be written."""
+"""Warnings that do not prevent a start: an alarm that cannot be sent, a journal that cannot be written."""
 
 import os
 import threading

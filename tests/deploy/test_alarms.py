@@ -1,4 +1,4 @@
-"""The examples of alarm commands, each run as the daemon calls it, against a receiver on this machine."""
+"""The example alarm commands, run as the daemon runs them, with a receiver on this machine."""
 
 import email
 import email.policy

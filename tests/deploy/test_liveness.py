@@ -1,4 +1,4 @@
-"""Dead or hung is unhealthy; a marketplace that is down, a database that is away and a held lock are not."""
+"""A dead or hung daemon is unhealthy; one with a failed marketplace, database or a held lock is not."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""What is shipped for Prometheus, Grafana and Compose fits the program: names, alerts, and what is mounted."""
+"""The files for Prometheus, Grafana and Compose match the program: names, alerts and mounts."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Each example of docs/examples, run against the daemon as a process and the sandbox over HTTPS.
+"""Each example of docs/examples, run with the daemon as a process and the sandbox over HTTPS.
 
 A runtime that is not here is skipped with a word. `tests/debian-packages` lists what brings them; continuous
 integration installs it.

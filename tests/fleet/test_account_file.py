@@ -1,4 +1,4 @@
-"""Files of accounts: what spreadsheets and programs write, and what is told of rubbish, with its line."""
+"""Files of accounts as spreadsheets and programs write them, and the errors of invalid lines."""
 
 import json
 

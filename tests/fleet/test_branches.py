@@ -1,4 +1,4 @@
-"""The branches of a fleet, the worst first."""
+"""The list of a fleet's branches, the worst first."""
 
 from datetime import UTC, datetime, timedelta
 

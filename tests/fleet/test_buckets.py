@@ -1,4 +1,4 @@
-"""Which replica works for which accounts: fair shares, and as little moves as can be."""
+"""The distribution of accounts among replicas: fair shares, and few moves."""
 
 from collections import Counter
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""What is shipped for several replicas fits the program: its configuration loads, its limits are longer than ours."""
+"""The files for several replicas match the program: the configuration loads, and the limits are long enough."""
 
 import re
 import textwrap

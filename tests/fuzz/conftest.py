@@ -1,4 +1,4 @@
-"""One empty database to copy."""
+"""One empty database, which is copied."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What could come over the line: docs/interface.md's documents and envelopes with anything in any place, and worse.
+"""Random answers: documents and envelopes of docs/interface.md with any value in any place, and broken ones.
 
 Everything is made as JSON text, because much of it no dictionary can hold: a key twice, 1e400, half of a letter.
 """

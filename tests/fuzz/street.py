@@ -1,4 +1,4 @@
-"""A shop (tests.jobs.shop) for synchronous tests: its loop in virtual time runs while a step needs it, no longer."""
+"""A restaurant (tests.jobs.shop) for synchronous tests: its loop runs, in virtual time, only during a step."""
 
 import asyncio
 import shutil

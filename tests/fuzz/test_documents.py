@@ -1,4 +1,4 @@
-"""Whatever comes over the line is a value or one of the documented errors, for good; nothing else, and never no end."""
+"""Any answer becomes a value or one of the documented errors, in bounded time."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""Any list, the whole way to the tables: each of its documents is an order there or in quarantine, and none is lost."""
+"""Any list, up to the tables: each document becomes an order or is in quarantine; none is lost."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A shop for each test, on a file of its own, in virtual time."""
+"""A restaurant for each test, with a file of its own, in virtual time."""
 
 import asyncio
 import shutil

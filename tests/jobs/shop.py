@@ -1,4 +1,4 @@
-"""A whole shop for the tests of the jobs: the sandbox's world, a line to it, one daemon's jobs, and a till.
+"""A whole restaurant for the tests of the jobs: the sandbox's world, a line to it, a daemon's jobs, and a till.
 
 Time is the event loop's, and that is virtual (tests.jobs.virtual): the world, the jobs, the database's own clock and
 every timeout go by it, so nothing here waits.

@@ -1,4 +1,4 @@
-"""One account against the sandbox: one login for many calls, growing waits after a refusal, a token that is kept."""
+"""One account with the sandbox: one login for many calls, growing waits after a refusal, a stored token."""
 
 import asyncio
 import itertools

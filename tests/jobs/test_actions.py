@@ -1,4 +1,4 @@
-"""Each row of the table of actions, held against everything that hangs on it: the tables, the service, the commands, the words.
+"""Each row of the table of actions matches the database tables, the service, the commands and the sentences.
 
 What these tests know of an action they know from the table; so a new row is tried by all of them, or fails them.
 """

@@ -1,4 +1,4 @@
-"""Each secret and token, quoted by the service in every error, is looked for in every column and every log line."""
+"""Secrets and tokens that the service quotes in every error appear in no column and in no log line."""
 
 import html
 import io

@@ -1,4 +1,4 @@
-"""Random histories of one restaurant and one food: closed, opened, taken back, with ends, and a clock that is set."""
+"""Random histories of a restaurant and a food: closed, opened, undone, with ends, and with clock changes."""
 
 import shutil
 from collections.abc import Iterator

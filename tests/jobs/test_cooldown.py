@@ -1,4 +1,4 @@
-"""A cooldown that several accounts share: polled in turn, told once, and shown; see tests/rules/test_cooldown.py."""
+"""A cooldown that several accounts share: polled in turn and reported once. See tests/rules/test_cooldown.py."""
 
 import asyncio
 from collections import defaultdict

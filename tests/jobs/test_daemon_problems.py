@@ -1,4 +1,4 @@
-"""What only the daemon can know: each planted, seen alone, and over when it is over."""
+"""Problems that only the daemon can detect: each is planted, is the only one seen, and ends with its cause."""
 
 import asyncio
 import sqlite3

@@ -1,4 +1,4 @@
-"""The slots on the wire, by themselves and in the outbox; and what becomes of rows when nothing can be written any more."""
+"""The slots for requests, alone and with the outbox; and rows when nothing can be written any more."""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,4 @@
-"""Group commit: many notes in one transaction, each caller answered, and what is to blame fails alone."""
+"""Group commit: many notes in one transaction; each caller gets its result, and only the faulty one fails."""
 
 import asyncio
 from collections.abc import Iterator, Sequence

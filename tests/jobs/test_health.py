@@ -1,4 +1,4 @@
-"""Problems while the daemon's jobs run: seen within the minutes that are configured, told once, over when it is over."""
+"""Problems while the jobs run: found within the configured minutes, reported once, and ended with their cause."""
 
 import asyncio
 import errno

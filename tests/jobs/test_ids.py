@@ -1,4 +1,4 @@
-"""Ids of the service in capitals: stored and compared in lower case, called as they were sent.
+"""Ids of the service in capitals: stored and compared in lower case, sent as they were received.
 
 The sandbox knows them in no other form, and so answers "not found" to a call that changes one letter.
 """

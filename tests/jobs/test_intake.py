@@ -1,4 +1,4 @@
-"""An answer's bytes into the tables, again and again: what is remembered between polls hides nothing that is so."""
+"""Repeated answers up to the tables: what is remembered between polls hides no change."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""The journal at work: a document is in it before its acknowledgement leaves, once, and orders never wait for it long."""
+"""The journal: a document is in it, once, before its acknowledgement is sent, and never delays orders for long."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Lanes: one at a time, and a poll's word about an order counts only when nothing of ours came in between."""
+"""Lanes: one request at a time; a polled status counts only if none of our actions ran meanwhile."""
 
 from hypothesis import settings
 from hypothesis import strategies as st

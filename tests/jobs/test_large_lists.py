@@ -1,4 +1,4 @@
-"""Lists that do not come in whole: too large, or cut by the service. Their orders come in all the same."""
+"""Lists that are too large, or that the service cuts: their orders are stored nevertheless."""
 
 import pytest
 from structlog.testing import capture_logs

@@ -1,4 +1,4 @@
-"""An order that comes in long after it was ordered is accepted by nobody but a person."""
+"""An order that arrives long after it was placed is accepted by a person only."""
 
 import asyncio
 from datetime import timedelta, timezone

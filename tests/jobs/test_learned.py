@@ -1,4 +1,4 @@
-"""What the daemon learns of the open points, and the sandbox that plays it."""
+"""What the daemon learns about the open points, and the sandbox's replay of it."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Rows of an account that another replica has from now on: what this one had of them is nobody's here any more."""
+"""Rows of an account that another replica has taken: this replica no longer touches them."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

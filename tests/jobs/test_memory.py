@@ -1,4 +1,4 @@
-"""Ten days of one shop, two orders a day: what is kept in memory is the same at their end as after the first days."""
+"""Ten days of a restaurant, two orders a day: the memory in use does not grow after the first days."""
 
 import asyncio
 

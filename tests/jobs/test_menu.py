@@ -1,4 +1,4 @@
-"""The menu, read from the sandbox in each of its shapes, and what it proves about a food's row."""
+"""The menu, read from the sandbox in each shape, and what it proves about a food's row."""
 
 import asyncio
 from dataclasses import replace

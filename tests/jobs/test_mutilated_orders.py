@@ -1,4 +1,4 @@
-"""One field of one order is not what docs/interface.md says: the whole way from the answer to the till.
+"""One field of an order is invalid: from the answer to what the till sees.
 
 Each list has the mutilated order between two good ones. The good ones come in as ever. The mutilated one is stored with
 what could be read, its document whole, and is acknowledged; only without a usable key it is set aside, whole and with a

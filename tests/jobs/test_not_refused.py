@@ -1,4 +1,4 @@
-"""What no database refuses at its INSERT, ends with the code that the POS reference lists.
+"""Rows that no database refuses at the INSERT end with the code that the POS reference lists.
 
 tests/store/test_write_guards.py writes the same rows on each database.
 """

@@ -1,4 +1,4 @@
-"""One ill account of many: whatever it meets, the others are polled in time (promise 7)."""
+"""One of many accounts fails in every possible way: the others are polled in time (promise 7)."""
 
 import asyncio
 import itertools

@@ -1,4 +1,4 @@
-"""What docs/interface.md leaves open, whichever way it turns out: one day of a chain under each setting of each switch.
+"""One day of a chain under each setting that docs/interface.md leaves open.
 
 The day is the same each time. What may differ is how the service words a no, never what becomes of an order, whether
 each of its statuses is acknowledged, or when the list is asked for.

@@ -1,4 +1,4 @@
-"""Many rows: what may leave does, nobody takes another's place, and what changes in the table is seen."""
+"""Many rows: those that may be sent are sent, none takes another's slot, and changes of the table are seen."""
 
 import asyncio
 from typing import Any

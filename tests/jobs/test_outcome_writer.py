@@ -1,4 +1,4 @@
-"""What a claim and an end find in the table: the row as the queue has it, something else, nothing, or a lock."""
+"""What a claim or an end finds in the table: the row of the queue, a changed one, none, or a lock."""
 
 from typing import Any
 

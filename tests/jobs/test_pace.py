@@ -1,4 +1,4 @@
-"""How fast one process asks (net.http): never more in a second, the important first, and nobody waits in silence."""
+"""The pace of a process's requests (net.http): bounded per second, the important first, and waits are logged."""
 
 import asyncio
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""The poll against the sandbox: nothing is lost, nothing is acknowledged too early, the cooldown is kept."""
+"""The poll with the sandbox: no order is lost or acknowledged too early, and the cooldown is kept."""
 
 import asyncio
 import contextlib

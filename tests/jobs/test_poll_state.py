@@ -1,4 +1,4 @@
-"""Polls' notes in groups: on disk before a request leaves, one COMMIT for many, and each account's trouble its own."""
+"""Notes of polls in groups: on disk before a request leaves, one COMMIT for many, errors for one account only."""
 
 import asyncio
 import sqlite3

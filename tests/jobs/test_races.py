@@ -1,4 +1,4 @@
-"""What can meet on one order: a list, its acknowledgement, our actions, a crash, somebody else (promises 2 and 6)."""
+"""Concurrent events of one order: a list, its acknowledgement, actions, a crash, another client (promises 2, 6)."""
 
 from collections.abc import Callable, Sequence
 from datetime import timedelta

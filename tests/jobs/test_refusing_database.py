@@ -1,4 +1,4 @@
-"""A POS whose own triggers refuse what the daemon writes: what is known is never acknowledged unwritten."""
+"""A POS whose triggers refuse the daemon's writes: an unwritten order is never acknowledged."""
 
 import asyncio
 from typing import Any

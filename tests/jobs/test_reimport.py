@@ -1,4 +1,4 @@
-"""What becomes of a document that no poll has just delivered, current what is stored."""
+"""Documents from quarantine or the journal, compared with the stored order."""
 
 from datetime import UTC, datetime, timedelta
 

@@ -1,4 +1,4 @@
-"""Documents in quarantine, tried once more when the cause is gone."""
+"""Documents in quarantine are stored once their cause is corrected."""
 
 import asyncio
 from collections.abc import Callable

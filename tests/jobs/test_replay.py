@@ -1,4 +1,4 @@
-"""The journal taken in again over an older copy: everything is back, nothing is sent, nothing newer is lost."""
+"""The journal replayed over an older copy: everything is restored, nothing is sent, nothing newer is overwritten."""
 
 import asyncio
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""An older copy of the database that was put back is seen, says what it lacks, and sends nothing twice. Nothing else is."""
+"""A restored older copy is detected, reports what it lacks, and sends nothing twice; nothing else is taken for one."""
 
 import asyncio
 import json

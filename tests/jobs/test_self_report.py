@@ -1,4 +1,4 @@
-"""How far a start of many accounts is, for who looks at the service and for the log."""
+"""The progress of a start with many accounts, in the service's status and in the log."""
 
 import asyncio
 

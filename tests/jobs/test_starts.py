@@ -1,4 +1,4 @@
-"""When to begin with a scheduled order: the column follows whatever changes it, and the moment is told once."""
+"""When to start a scheduled order: the column follows every change, and the time is reported once."""
 
 import asyncio
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""Somebody else uses our secrets, and the service knows one login of them at a time: nothing is lost, and it is told."""
+"""Another client uses our secrets, and the service permits one login at a time: no order is lost; it is reported."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""What only time brings about: the end of an order by silence, and customers' data kept long enough."""
+"""Effects of time alone: orders end by silence, and customers' data are kept for the configured time."""
 
 import asyncio
 from datetime import datetime, timedelta

@@ -1,4 +1,4 @@
-"""When jobs run: in their time, one at a time, whatever they end in and whatever the wall clock is set to."""
+"""When jobs run: on time, one at a time, whatever their results and whatever happens to the wall clock."""
 
 import asyncio
 import sqlite3

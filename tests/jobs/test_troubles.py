@@ -1,4 +1,4 @@
-"""Troubles that hit in the middle: each once brought down more than the order, row or account it concerned."""
+"""Failures that once harmed more than the order, row or account concerned."""
 
 import asyncio
 import contextlib

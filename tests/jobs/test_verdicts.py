@@ -1,4 +1,4 @@
-"""The outbox against the sandbox: every row ends, nothing is sent twice that was answered, an unknown outcome is found out."""
+"""The outbox with the sandbox: every row ends, no answered one is sent again, unknown outcomes are resolved."""
 
 import asyncio
 import itertools

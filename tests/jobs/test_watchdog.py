@@ -1,4 +1,4 @@
-"""The watchdog on a virtual clock: a writer that hangs is found in time, and a marketplace that is down for hours is not."""
+"""The watchdog in virtual time: it detects a hung writer, and ignores a marketplace that is down for hours."""
 
 import asyncio
 import re

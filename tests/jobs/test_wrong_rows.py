@@ -1,4 +1,4 @@
-"""Each wrong row that the database takes from a POS: refused alone, with what to do.
+"""Each invalid row that the database accepts from a POS is refused alone, with a remedy.
 
 The till is the stock sqlite3 driver, and beside each wrong row stands a right one of another order, which must go its
 way. tests/store/test_tables.py has what the database refuses.

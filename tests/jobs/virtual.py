@@ -1,4 +1,4 @@
-"""An event loop whose time passes only while everybody waits, and then at once: a day takes no longer than its work."""
+"""An event loop whose time advances only while all tasks wait, so that a day takes only its processor time."""
 
 import asyncio
 import selectors

@@ -1,4 +1,4 @@
-"""The real program as a process, against the sandbox over TLS, beside a till on the same SQLite file."""
+"""The real daemon as a process, with the sandbox over TLS and a till on the same SQLite file."""
 
 from tests.test_daemon import certificates, configuration, sandbox, till, world
 

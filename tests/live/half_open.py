@@ -1,4 +1,4 @@
-"""A line to a server that can be cut without a word: what is sent is not passed on, and nobody is told."""
+"""A connection to a server that can be cut silently: data are no longer passed on, without an error."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""A POS in a process of its own that writes to the daemon's database at full speed; at the end it says what it did.
+"""A POS process that writes to the daemon's database at full speed, and reports its writes at the end.
 
     python -m tests.live.second_writer URL [--hold SECONDS ...]
 

@@ -1,4 +1,4 @@
-"""A daemon that tells: its command and its ping, over a restart too, against the sandbox over TLS."""
+"""The daemon's alarm command and its ping, also over a restart, with the sandbox over TLS."""
 
 import asyncio
 import json

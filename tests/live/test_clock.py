@@ -1,4 +1,4 @@
-"""The machine's clock is set while the daemon runs, by an hour to either side; only its own process sees it."""
+"""The machine's clock is set by an hour, forward or back, while the daemon runs; only its process sees this."""
 
 import signal
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The SQLite file is taken away under the running daemon: nothing is acknowledged into it, and the daemon ends."""
+"""The SQLite file is removed under the running daemon: nothing more is acknowledged, and the daemon ends."""
 
 import asyncio
 import contextlib

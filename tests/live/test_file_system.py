@@ -1,4 +1,4 @@
-"""A file system that is full, or read-only: a small one in memory, where this machine lets us mount one."""
+"""A full or read-only file system: a small one in memory, if this machine permits a mount."""
 
 import contextlib
 import os

@@ -1,4 +1,4 @@
-"""What a machine can do to the daemon: a full disk, no descriptors, a dead line, a damaged file, a kill."""
+"""Faults of the machine: a full disk, no descriptors, a dead network, a damaged file, a kill."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""An older copy is put back under a daemon that works: what was acknowledged after it is all back, nothing is sent twice."""
+"""An older copy is restored under a running daemon: acknowledged orders come back, and nothing is sent twice."""
 
 import asyncio
 import shutil

@@ -1,4 +1,4 @@
-"""The database's server is restarted, is away for a while, says nothing, or accepts no writes: the daemon outlives it."""
+"""The database server restarts, is away, is silent, or accepts no writes: the daemon survives it."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""What is not the database may hang: orders come in, are acknowledged, and the daemon ends when it is told to."""
+"""Everything but the database hangs: orders are still stored and acknowledged, and the daemon ends when stopped."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""Under systemd, whose end of the socket is played here: what the daemon says over it, as a real process."""
+"""The daemon as a process under a simulated systemd socket."""
 
 import asyncio
 import contextlib

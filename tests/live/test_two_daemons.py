@@ -1,4 +1,4 @@
-"""Two daemons on one database: one works, the other waits for its place."""
+"""Two daemons on one database: one works, the other waits."""
 
 import signal
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Two writers: a POS that hammers the daemon's database, with transactions that it holds open. Nothing may be lost."""
+"""A POS that writes constantly to the daemon's database with long transactions: nothing is lost."""
 
 import asyncio
 import contextlib

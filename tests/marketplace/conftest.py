@@ -1,4 +1,4 @@
-"""What the tests of the wire share: no proxy from the outside, certificates, and a sample order."""
+"""Shared by the tests of the client: no proxy, certificates, and a sample order."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A server that says byte for byte what a test wants, over real TLS on loopback."""
+"""A server that answers with exactly the bytes of a test, over real TLS on loopback."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""A session for tests that are about something else: it never waits."""
+"""A session that never waits, for tests of other parts."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Each cause that is seen has its own words and remedy, and no other cause's; what is not known is only named."""
+"""Each known cause has its own sentence and remedy; an unknown one is only named."""
 
 import errno
 import re

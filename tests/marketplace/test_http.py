@@ -1,4 +1,4 @@
-"""The wire against real sockets: what certainly never left, what may have, and what becomes of the connection."""
+"""Requests over real sockets: which certainly never left, which may have, and what happens to the connection."""
 
 import asyncio
 import base64

@@ -1,4 +1,4 @@
-"""The list of get-current, taken apart: one bad element harms only itself, bad syntax around them fails the poll."""
+"""The parsing of get-current: a bad element affects only itself; bad syntax around it fails the poll."""
 
 import hashlib
 

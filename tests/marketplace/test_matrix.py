@@ -1,4 +1,4 @@
-"""Every operation meets every answer, over real TLS sockets.
+"""Every operation with every answer, over real TLS sockets.
 
 The table says by hand what docs/interface.md and docs/design.md (Behaviour) make of an answer; nothing in it is asked of the code
 under test. Around each case the same promises are checked: no redirect is followed, nothing goes over plain HTTP,

@@ -1,4 +1,4 @@
-"""An order from a document: whatever can be read is read, the rest is NULL and a problem."""
+"""An order from a document: what can be read is read; the rest is NULL, with a problem."""
 
 from dataclasses import replace
 from decimal import Decimal

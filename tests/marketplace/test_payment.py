@@ -1,4 +1,4 @@
-"""A payment method by its display name. A wrong guess is money not collected."""
+"""Payment methods by their display names. A wrong guess means that money is not collected."""
 
 from decimal import Decimal
 

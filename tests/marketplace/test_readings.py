@@ -1,4 +1,4 @@
-"""Documents of shapes and words that nobody has described: what is read, who has to look, what is accepted by itself.
+"""Documents with undescribed shapes and words: what is read, what a person must check, what is auto-accepted.
 
 A wrong guess must never look like an order that can be cooked, and a harmless form must stop nothing. Each row changes an
 ordinary order of two lines; `columns` are what differs from it.

@@ -1,4 +1,4 @@
-"""The short documents: bad entries are left out, another container is no answer."""
+"""The reference lists: bad entries are left out; another container is not an answer."""
 
 from typing import Any
 

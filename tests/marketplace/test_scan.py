@@ -1,4 +1,4 @@
-"""Cutting a body takes work in proportion to its bytes, whatever stands in it: counted, not timed."""
+"""Splitting a body takes work in proportion to its bytes, whatever it contains: counted, not timed."""
 
 import contextlib
 import re

@@ -1,4 +1,4 @@
-"""A list that comes again: what is known byte by byte is not decoded, and nothing else is different."""
+"""A repeated list: documents that are equal byte by byte are not decoded again, and nothing else changes."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""One token for all, one login however many ask, and nobody's giving up is anybody else's."""
+"""One token for all and one login for concurrent callers; a caller that gives up does not affect the others."""
 
 import asyncio
 import contextlib

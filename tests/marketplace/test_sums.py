@@ -1,4 +1,4 @@
-"""Amounts that do not add up are told, and right ones never are, whichever way the interface is read."""
+"""Amounts that do not add up are reported, and correct ones never are, in each reading of the interface."""
 
 from decimal import ROUND_HALF_UP, Decimal
 from random import Random

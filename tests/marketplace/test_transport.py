@@ -1,4 +1,4 @@
-"""Answers cut, mixed up, dripped and followed by others, from a real TLS server.
+"""Answers that are cut, mixed, slow or followed by others, from a real TLS server.
 
 Whatever it says, a request is never sent twice, one that it saw is never called unsent, and the next request gets its
 own answer or none.

@@ -1,4 +1,4 @@
-"""The database of one order as a value, behind the names by which the jobs call the store.
+"""The database of one order as a value, with the functions that the jobs call in the store.
 
 `Books` is a transaction: it holds the stored order and its outbox rows, and the functions of `orders` and `actions`
 below read and write it as orderbridge.store does. `tests/model/test_books.py` compares the two on a real database.

@@ -1,4 +1,4 @@
-"""Every state that can be reached, the nearest first, and how it came to the wrong ones."""
+"""Explores every reachable state, the nearest first, and shows the path to a wrong one."""
 
 from array import array
 from collections import deque

@@ -1,4 +1,4 @@
-"""One order, its service, the daemon and the till as a machine of small steps.
+"""One order with its service, daemon and till as a state machine of small steps.
 
 What decides is the daemon itself: rules.lifecycle, rules.outbox_rows and rules.retry, and of the jobs everything that runs
 within one transaction or between two awaits (Intake._resolve, _sort, _store, _acknowledge, OutboxReader, Queue, Lanes,

@@ -1,4 +1,4 @@
-"""What must be true, whatever happened (README.md, promises 2, 4 and 6), and what is known not to be."""
+"""The properties that must hold in every state (promises 2, 4 and 6), and the known exceptions."""
 
 from tests.model.books import UNFINISHED, Row
 from tests.model.machine import Machine, State

@@ -1,4 +1,4 @@
-"""The model's books against the real store: the same calls leave the same behind."""
+"""The model's database against the real store: the same calls have the same result."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The model can fail: with one rule or guard taken out it finds the trace that the guard is there for."""
+"""The model can fail: without a rule or guard it finds the trace that this guard prevents."""
 
 from collections.abc import Callable
 from dataclasses import replace

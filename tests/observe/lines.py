@@ -1,4 +1,4 @@
-"""Reading back what was logged."""
+"""Reads logged lines back."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""What must not be seen in a log: the last line of defence."""
+"""What must not appear in a log: the last line of defence."""
 
 import logging
 from typing import Any

@@ -1,4 +1,4 @@
-"""The word to systemd."""
+"""Notifications to systemd."""
 
 import socket
 import subprocess

@@ -1,4 +1,4 @@
-"""Thousands of accounts: how even their polls are after a start, and after whatever heaped them up."""
+"""Thousands of accounts: how evenly their polls are spread after a start, and after an accumulation."""
 
 import math
 from collections import Counter

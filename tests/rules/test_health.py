@@ -1,4 +1,4 @@
-"""What is wrong: each fact its own code, one cause one problem."""
+"""The problems: each fact has its own code, and one cause makes one problem."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta

@@ -1,4 +1,4 @@
-"""An order's life: what a delivery changes, what may be asked of the service."""
+"""An order's life: what a delivery changes, and which actions are possible."""
 
 from dataclasses import replace
 from typing import Any

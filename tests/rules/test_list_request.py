@@ -1,4 +1,4 @@
-"""What is asked for when a list does not come in."""
+"""What is requested after a list could not be read."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What is told of a problem: its history, and of one that flaps no more than anybody reads."""
+"""The reports of a problem: its history, and a bounded number for one that flaps."""
 
 from dataclasses import replace
 from datetime import UTC, datetime

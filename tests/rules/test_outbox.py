@@ -1,4 +1,4 @@
-"""Which rows of the outbox go, which end unsent: nothing overtakes, nothing is forgotten, a cancel comes first."""
+"""Which rows are sent and which end unsent: no overtaking, none forgotten, and a cancel first."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace

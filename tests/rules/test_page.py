@@ -1,4 +1,4 @@
-"""When the page is a problem, how bad it is, and what follows from it."""
+"""When the board's page is a problem, how severe, and what follows."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any

@@ -1,4 +1,4 @@
-"""What the end of a poll says of its account."""
+"""What the end of a poll means for its account."""
 
 from dataclasses import replace
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""A queue after whatever happened, against a new one into which the same rows are put: both decide the same."""
+"""A queue after any history decides the same as a new one with the same rows."""
 
 from collections import Counter
 from dataclasses import replace

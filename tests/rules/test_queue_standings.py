@@ -1,4 +1,4 @@
-"""In whose hands a row is (rules.outbox_rows, rules.queue): what comes back, and what nobody else may touch meanwhile."""
+"""Held rows (rules.outbox_rows, rules.queue): which come back, and which nothing else may touch meanwhile."""
 
 from collections import Counter
 

@@ -1,4 +1,4 @@
-"""What becomes of an outbox row: a wrong verdict is food cooked twice, or never.
+"""The verdict on an outbox row. A wrong one means food cooked twice, or never.
 
 The table of unknown outcomes (docs/design.md, Behaviour) stands here row by row; the properties play whole lives of a row.
 """

@@ -1,4 +1,4 @@
-"""Where a row stands, and what may end it there: what may have had its effect is never told as not sent."""
+"""The standing of a row, and what may end it: a row that may have had its effect never ends as unsent."""
 
 from itertools import product
 

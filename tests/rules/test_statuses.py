@@ -1,4 +1,4 @@
-"""What an order's statuses are called, which are active and which are ends, and which one a list means."""
+"""The names of an order's statuses, which are active and which are ends, and which one a list means."""
 
 from itertools import permutations
 

@@ -1,4 +1,4 @@
-"""How long a token is trusted: what the service says counts only where it cannot lock us out."""
+"""How long a token is trusted: the service's times count only where they cannot lock us out."""
 
 from datetime import UTC, datetime, timedelta, timezone
 from zoneinfo import ZoneInfo

@@ -1,4 +1,4 @@
-"""A world with a clock that tests move, a POS that speaks HTTP with the application, and a client of a real socket."""
+"""A world with a clock that tests set, a POS that calls the application, and a client of a real socket."""
 
 import ssl
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""The ledger says of each call what was wrong with it, whatever was answered, and keeps calls that hit nothing."""
+"""The ledger has advice on each mistaken call, whatever the answer, and keeps calls to unknown paths."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The script of faults: which call it meets, what still happens, what the client sees."""
+"""The script of faults: which calls it affects, what effect they have, and what the client sees."""
 
 import asyncio
 import gzip

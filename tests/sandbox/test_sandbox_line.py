@@ -1,4 +1,4 @@
-"""The line before a call: what bounds a connection, and what is made wrong with it while the sandbox runs."""
+"""Connections: their limits, and simulated faults of the line and the certificate."""
 
 import contextlib
 import json

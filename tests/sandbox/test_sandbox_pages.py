@@ -1,4 +1,4 @@
-"""docs/sandbox.md says what the tables of the sandbox say."""
+"""docs/sandbox.md matches the sandbox's tables."""
 
 import re
 from dataclasses import fields

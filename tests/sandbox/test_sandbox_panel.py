@@ -1,4 +1,4 @@
-"""What the platform's people do through the control interface, and the refusal of what does not exist by its name."""
+"""The commands of the control interface, and the refusal of unknown names."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""A journal is played at its pace, and nothing that its customers wrote appears anywhere."""
+"""A journal is played at its pace, without any text of its customers."""
 
 import json
 import subprocess

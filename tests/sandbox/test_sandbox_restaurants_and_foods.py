@@ -1,4 +1,4 @@
-"""Endpoints 2 to 5, 12 to 15, the menu listing, and what they mean for new orders."""
+"""Endpoints 2 to 5, 12 to 15, the menu listing, and their effect on new orders."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""The table of switches, what is made of it, and what each of the switches does that SPEC leaves to the platform."""
+"""The table of switches, what is generated from it, and the effect of each switch."""
 
 from dataclasses import fields
 

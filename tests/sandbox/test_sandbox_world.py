@@ -1,4 +1,4 @@
-"""The world apart from the POS's calls: documents, customers, the ticker, the ledger, switches, reset."""
+"""The world without the POS's calls: documents, customers, the ticker, the ledger, switches, reset."""
 
 import re
 import subprocess

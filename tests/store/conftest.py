@@ -1,4 +1,4 @@
-"""A database with our tables, on each kind in turn, and a POS that opens the same one with a stock driver."""
+"""A database with our tables, on each kind in turn, and a POS that opens it with a stock driver."""
 
 import shutil
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Accounts: the cooldown that outlives a restart, and the token that only its own secrets open."""
+"""Accounts: the cooldown survives a restart, and a token is decrypted only with its own secrets."""
 
 import base64
 import threading

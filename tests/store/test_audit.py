@@ -1,4 +1,4 @@
-"""`orderbridge audit`: a sound history has no finding; each contradiction that is planted in one is found alone."""
+"""`orderbridge audit`: no finding for a sound history; each planted contradiction is the only finding."""
 
 from collections.abc import Callable
 from datetime import datetime, timedelta

@@ -1,4 +1,4 @@
-"""The copy of a SQLite file: whole, at one moment, and never half a file under its name."""
+"""The copy of a SQLite file: complete, of one moment, and never a partial file under its name."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""What is closed, as the view shows it, and the planned ends, on every database."""
+"""Closures as the view shows them, and their planned ends, on every database."""
 
 from datetime import timedelta
 from typing import Any

@@ -1,4 +1,4 @@
-"""The seam between the async world and the database, on real files."""
+"""Database, which connects the async jobs with blocking drivers, on real files."""
 
 import asyncio
 import contextlib

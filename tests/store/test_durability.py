@@ -1,4 +1,4 @@
-"""Whether a commit is on disk when it returns: the settings, the remedies, and the session that is set right."""
+"""Whether a commit is on disk when it returns: the settings, the remedies, and sessions that are corrected."""
 
 from types import SimpleNamespace
 from typing import Any

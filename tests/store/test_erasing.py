@@ -1,4 +1,4 @@
-"""A customer's number is found however it is written, and what is blanked is blanked everywhere, on every database."""
+"""A customer's number is found in every notation, and is blanked everywhere, on every database."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The SQLite file: whether it is still the one at its path, and what this process must not do to its locks."""
+"""The SQLite file: whether it is still the one at its path, and how its locks are kept."""
 
 import shutil
 import sqlite3

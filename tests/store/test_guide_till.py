@@ -1,4 +1,4 @@
-"""The till that the POS guide draws, played with the guide's own statements on each database: nothing lost, nothing twice.
+"""The till of the POS guide, run with the guide's own statements on each database: nothing lost, nothing twice.
 
 The steps here are the guide's, one for one; the statements are cut out of its page, so that what is printed there is what ran.
 """

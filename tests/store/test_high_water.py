@@ -1,4 +1,4 @@
-"""An older copy of the tables is recognized, and nothing else is taken for one."""
+"""An older copy of the tables is detected, and nothing else is taken for one."""
 
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace

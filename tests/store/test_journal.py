@@ -1,4 +1,4 @@
-"""The journal's files: what is in them comes out of them as it was, whatever broke off, and is blanked for good."""
+"""The journal's files: read back as written, whatever was interrupted, and blanked for good."""
 
 import os
 import stat

@@ -1,4 +1,4 @@
-"""The right to work on a database: one has it, and it is free the moment that one is gone."""
+"""The leader lock on a database: one process has it, and it is free as soon as that process is gone."""
 
 import os
 from collections.abc import Callable, Iterator

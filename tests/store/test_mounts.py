@@ -1,4 +1,4 @@
-"""Network file systems are known by what the system calls them."""
+"""Network file systems are recognized by the names that the system gives them."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""Silence: what is counted, what ends by it, and what never does. tests/jobs/test_starts.py has the starts."""
+"""Silence: what is counted, which orders end by it, and which never do. tests/jobs/test_starts.py has the starts."""
 
 from collections.abc import Sequence
 from datetime import timedelta

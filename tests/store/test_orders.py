@@ -1,4 +1,4 @@
-"""Orders: what each function writes, and what it must leave alone."""
+"""Orders: which columns each function writes, and which it must not touch."""
 
 from dataclasses import fields
 from decimal import Decimal

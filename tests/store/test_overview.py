@@ -1,4 +1,4 @@
-"""What the screens and `order` ask, on every database."""
+"""The queries of the commands and the board, on every database."""
 
 from datetime import timedelta
 

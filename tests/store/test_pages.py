@@ -1,4 +1,4 @@
-"""A SQLite file that is wrote over in place is lost; whatever SQLite itself does to it is not (dialects.sqlite_file)."""
+"""A SQLite file that was overwritten in place is detected; SQLite's own writes are not (dialects.sqlite_file)."""
 
 import contextlib
 import shutil

@@ -1,4 +1,4 @@
-"""What years of orders cost: no statement of the hot path reads a big table, or a whole index of one, from end to end."""
+"""With years of orders, no frequent statement reads a large table or a whole index of it."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""PgBouncer between a replica and its server: one that gives a session to others after each transaction is refused."""
+"""PgBouncer between a replica and its server: one that shares sessions among clients is refused."""
 
 import contextlib
 import os

@@ -1,4 +1,4 @@
-"""What is asked for health: each question finds what it is about, and only that."""
+"""The queries of the health check: each finds its problem, and only that."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any

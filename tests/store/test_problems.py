@@ -1,4 +1,4 @@
-"""The alarms as a till reads them, with plain SQL: what the daemon wrote while it lives, and that no daemon polls when it does not live."""
+"""The alarms as a till reads them in plain SQL; without a living daemon, only that no orders are polled."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any

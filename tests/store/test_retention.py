@@ -1,4 +1,4 @@
-"""Records are deleted in the end, on every database; nothing that a promise needs goes."""
+"""Old records are deleted, on every database, but none that a promise needs."""
 
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo

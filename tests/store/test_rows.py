@@ -1,4 +1,4 @@
-"""Many rows at once: they go to the driver on a short way, and come out, fail and are left out as one alone does."""
+"""Many rows in one driver call: stored, failed and skipped exactly as single ones."""
 
 from decimal import Decimal
 from typing import Any

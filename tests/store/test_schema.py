@@ -1,4 +1,4 @@
-"""The version of the schema: made, migrated, refused, and written out for a DBA."""
+"""The schema's version: created, migrated, refused, and printed for a DBA."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""Sessions of a server that end outside: the pool gives out none of them, and nothing is lost."""
+"""Server sessions that end from outside: the pool hands out none of them, and nothing is lost."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""A statement that is made once is compiled once: SQLAlchemy keeps what it can name."""
+"""A statement is compiled once: SQLAlchemy caches what it can name."""
 
 import importlib
 import pkgutil

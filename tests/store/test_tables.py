@@ -1,4 +1,4 @@
-"""The tables as a POS meets them: plain SQL through a driver that sets nothing."""
+"""The tables for a POS: plain SQL through a driver with default settings."""
 
 import re
 import subprocess

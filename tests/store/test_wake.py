@@ -1,4 +1,4 @@
-"""How soon a commit of the POS is noticed, and what is none."""
+"""How soon a commit of the POS is noticed, and what does not count as one."""
 
 import asyncio
 import contextlib

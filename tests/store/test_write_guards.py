@@ -1,4 +1,4 @@
-"""What a POS may write is one list for all databases: grants keep to it on servers, triggers on SQLite."""
+"""What a POS may write is one list for all databases: grants on servers, triggers on SQLite."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""A database as it is after years: almost everything in it is over."""
+"""A database after years of use: almost all its orders have ended."""
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta

@@ -1,4 +1,4 @@
-"""A process that is shown, and how it is asked: over a real socket, byte by byte."""
+"""A process that serves HTTP, and requests to it over a real socket, byte by byte."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""The daemon and what stands around it."""
+"""The daemon and the files that are shipped with it."""
 
 from tests.test_daemon import certificates, configuration, sandbox, till, world
 

@@ -1,4 +1,4 @@
-"""The daemon as it runs shows itself: over a reload, beside another daemon, in its last second, and what it has counted."""
+"""The running daemon's web pages: over a reload, beside another daemon, at its end, and its counters."""
 
 import asyncio
 import contextlib

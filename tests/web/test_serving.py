@@ -1,4 +1,4 @@
-"""What is served, to whom, and that no client can hold anything up."""
+"""What is served and to whom; no client can delay anything."""
 
 import asyncio
 import errno

@@ -1,4 +1,4 @@
-"""One Chromium for each worker. Where there is none, or nothing that drives it, the tests' modules skip themselves."""
+"""One Chromium for each worker. Without Chromium or its driver the modules are skipped."""
 
 from collections.abc import AsyncIterator
 from datetime import timedelta

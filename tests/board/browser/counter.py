@@ -1,4 +1,4 @@
-"""A counter: the service in this process, the sandbox behind it, and tablets in a real browser before it.
+"""The daemon in this process, the sandbox, and tablets in a real browser.
 
 Nothing here sleeps. What the page does by its own clock is brought about by Playwright's.
 """

@@ -1,4 +1,4 @@
-"""What stands on a card, who can read and reach it, and what the other pages show."""
+"""The contents of a card, whether they can be read and reached, and the other pages."""
 
 import asyncio
 import re

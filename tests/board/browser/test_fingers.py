@@ -1,4 +1,4 @@
-"""Hands that tremble, and eyes that look up for a second: what a second tap never does, and what is always in sight."""
+"""Repeated and misplaced taps have no effect, and what is important stays in sight."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""The page as a tablet keeps it: it opens while the daemon is down, it is never older than the daemon, and it keeps no order."""
+"""The page in the tablet's cache: opens without the daemon, is never older than it, and has no order."""
 
 import asyncio
 import contextlib

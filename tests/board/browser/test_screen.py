@@ -1,4 +1,4 @@
-"""What fits on which glass, and what the head of the page shows of the board itself."""
+"""What fits on screens of each size, and what the head shows about the board."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""What is heard, on which tablet, until when; and who hears that nobody can."""
+"""Which sounds play, on which tablet and until when, and the alarm if no tablet has its sound on."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""What a tablet shows while the line is cut, and after it is back."""
+"""What a tablet shows while the connection is lost, and after it is restored."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""What a tap brings about, and what it never does: two rows, a wrong order, a success that is none."""
+"""A tap makes one row, for the right order, and is never shown as a success if it failed."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""The technician's page says what the commands say, of the same tables at the same time."""
+"""The technician's page shows the same as the commands do."""
 
 import asyncio
 import json

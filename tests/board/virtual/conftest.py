@@ -1,4 +1,4 @@
-"""What the board does beside a daemon, in virtual time."""
+"""A board beside a daemon, in virtual time."""
 
 from tests.jobs.conftest import clock, empty_file, open_shop, pytest_asyncio_loop_factories, shop, world
 

@@ -1,4 +1,4 @@
-"""To take back a tap at the moment when its row is claimed: the row is withdrawn or sent, never both, and the answer says which."""
+"""Undoing a tap while its row is claimed: the row is withdrawn or sent, never both, and the answer is right."""
 
 from collections.abc import Awaitable, Callable
 from datetime import UTC

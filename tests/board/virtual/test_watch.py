@@ -1,4 +1,4 @@
-"""That nobody hears the board is told soon and taken back; a day's polls are a picture; nothing is written for nothing."""
+"""The alarm that no tablet can be heard, the polls of a day as a picture, and no needless writes."""
 
 import asyncio
 import sqlite3

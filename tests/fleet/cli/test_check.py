@@ -1,4 +1,4 @@
-"""`check` in a fleet, and `accounts cooldown`: the accounts are rows of the database, and replicas share them."""
+"""`check` and `accounts cooldown` in a fleet, with accounts in the database."""
 
 import os
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""`accounts cooldown`: whose cooldown it is, found out against the service itself, without losing an order."""
+"""`accounts cooldown` finds which accounts share a cooldown, against a simulated service, and loses no order."""
 
 import itertools
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""Configurations as the tests of all of it write them."""
+"""Configurations as in the tests of the core."""
 
 from tests.config.conftest import machine, write
 

@@ -1,4 +1,4 @@
-"""Accounts of the database: what the configuration says of them."""
+"""The configuration keys of accounts in the database."""
 
 import base64
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A shop in virtual time, as the jobs' tests have it."""
+"""A restaurant in virtual time, as in the tests of the jobs."""
 
 from tests.jobs.conftest import clock, empty_file, open_shop, pytest_asyncio_loop_factories, world
 

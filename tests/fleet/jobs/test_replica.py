@@ -1,4 +1,4 @@
-"""A daemon whose accounts are in the database: they come, change and leave while it runs, each by itself."""
+"""A daemon with accounts in the database, which are added, changed and removed while it runs."""
 
 import asyncio
 import contextlib

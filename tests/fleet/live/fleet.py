@@ -1,4 +1,4 @@
-"""A fleet as it runs: replicas as processes on one database, the other end and a till as processes of their own."""
+"""A fleet of real processes: replicas on one database, the simulated service, and a till."""
 
 import base64
 import contextlib

@@ -1,4 +1,4 @@
-"""What the other end of a fleet has seen, judged without asking the fleet: who was polled when, and what was sent twice.
+"""Judges the service's record without the fleet: who was polled when, and what was sent twice.
 
 Times are seconds of the machine's monotonic clock.
 """

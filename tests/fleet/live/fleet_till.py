@@ -1,4 +1,4 @@
-"""A POS of all branches in a process of its own, through plain SQL: it accepts each new order, and switches foods and restaurants.
+"""A POS of all branches as a process, in plain SQL: accepts new orders, and switches foods and restaurants.
 
     python -m tests.fleet.live.fleet_till URL PAUSE_S NAME...
 

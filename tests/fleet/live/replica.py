@@ -1,4 +1,4 @@
-"""A replica's place in a process of its own, without a daemon: it beats once a second and says what has changed.
+"""The membership of a replica as a process without a daemon: beats every second, and prints changes.
 
     python -m tests.fleet.live.replica URL
 

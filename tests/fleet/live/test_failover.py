@@ -1,4 +1,4 @@
-"""The primary is lost under load, its synchronous standby is promoted, and the address names both: all goes on.
+"""The primary is lost under load and its synchronous standby is promoted: the fleet goes on.
 
 No order that was acknowledged is lost, no action is sent twice, and nobody restarts anything.
 """

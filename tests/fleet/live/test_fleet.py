@@ -1,4 +1,4 @@
-"""Whole replicas as processes, beside an other end that records everything: what must never be, whatever becomes of them."""
+"""Replicas as processes with a service that records everything: the promises hold whatever happens to them."""
 
 import base64
 import contextlib

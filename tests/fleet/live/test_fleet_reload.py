@@ -1,4 +1,4 @@
-"""Replicas that read their configuration anew under load: as it was, changed, and one that cannot be used."""
+"""Replicas reload their configuration under load: unchanged, changed, and invalid."""
 
 import base64
 import re

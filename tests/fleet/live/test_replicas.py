@@ -1,4 +1,4 @@
-"""Replicas as processes, on real servers: one is killed, stopped, cut off or told to end, and the others have its place."""
+"""Replicas as processes on real servers: one is killed, paused, cut off or stopped, and others take its buckets."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""Replicas are upgraded one after another: one of the version before works on over the tables of a newer one."""
+"""A rolling upgrade: the former version continues to work on the newer tables."""
 
 import os
 import signal

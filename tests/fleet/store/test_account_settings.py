@@ -1,4 +1,4 @@
-"""Accounts in the database: sealed, bound to their names, read whole or only what changed, and changed one after another."""
+"""Accounts in the database: encrypted, bound to their names, read completely or by changes."""
 
 import base64
 import threading

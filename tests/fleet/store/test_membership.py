@@ -1,4 +1,4 @@
-"""Replicas share a database: each has its buckets, the server frees those of one that is gone, and the fence stands."""
+"""Replicas on one database: each has its buckets, the server frees those of a lost one, and the fence holds."""
 
 import threading
 from collections.abc import Callable, Iterator
