@@ -193,7 +193,7 @@ class NothingTwice(Invariant):
 
     def __init__(self) -> None:
         self._of_row: dict[int, list[Call]] = defaultdict(list)
-        self._looks: dict[str, float] = {}  # account: when its latest whole list was asked for
+        self._lists: dict[str, list[Call]] = defaultdict(list)  # by account
         self._polls: dict[str, Call] = {}  # account: its latest poll
 
     def leaving(self, call: Call) -> None:
@@ -212,7 +212,7 @@ class NothingTwice(Invariant):
         if last is not None and call.operation in {"accept", "on_the_way"} and self._unknown(last):
             waited = self.sim.now() - last.ended_at
             jumped = self.sim.jumped_since(last.ended_at)  # we wait by the clock
-            if not jumped and waited < 2 * COOLDOWN_S and self._looks.get(call.account, -1.0) < last.ended_at:
+            if not jumped and waited < 2 * COOLDOWN_S and not self._was_looked_up(call.argument, last):
                 self.broken(f"#{call.number} sends row {call.row} again {waited:.1f} s after silence, without a look")
             poll = self._polls.get(call.account)
             if poll is not None and not poll.ended and last.ended_at < poll.left_at < self.sim.now() - CLAIM_S:
@@ -234,8 +234,13 @@ class NothingTwice(Invariant):
         return call.ended in {"given_up", "reset"} or call.status in {502, 504}
 
     def ended(self, call: Call) -> None:
-        if call.operation == "get_current" and call.is_heard and not call.argument and not call.bad:
-            self._looks[call.account] = call.left_at
+        if call.operation == "get_current" and call.is_heard:
+            self._lists[call.account].append(call)
+
+    def _was_looked_up(self, key: str, last: Call) -> bool:
+        """A list since then shows the order, or would show it: a part of a list, or a document without a key, does not."""
+        since = [one for one in self._lists[last.account] if one.left_at >= last.ended_at]
+        return any(key in one.documents or not (one.argument or one.bad) for one in since)
 
 
 class MayLeave(Invariant):
