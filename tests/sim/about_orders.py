@@ -4,7 +4,7 @@ import sqlite3
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from tests.jobs.shop import COOLDOWN_S
+from tests.jobs.shop import COOLDOWN_S, TIMEOUT_S
 from tests.sim.bounds import ACKNOWLEDGE_TIMEOUT_S, ACKNOWLEDGE_WITHIN_S
 from tests.sim.invariant import UNDISTURBED_S, Invariant
 from tests.sim.line import ORDER_OPERATIONS, Call
@@ -13,6 +13,12 @@ if TYPE_CHECKING:
     from tests.sim.life import Life
 
 LATE, FINDING_OUT = 1.1, 3  # cooldowns: of one round, and until it is known that they are shared
+
+
+def keep_latest(answers: dict[str, Call], call: Call) -> None:
+    """The latest list of its account. A replica that was paused hears an older one late."""
+    if call.account not in answers or answers[call.account].number < call.number:
+        answers[call.account] = call
 
 
 class StoredBeforeAcknowledged(Invariant):
@@ -25,7 +31,7 @@ class StoredBeforeAcknowledged(Invariant):
 
     def ended(self, call: Call) -> None:
         if call.operation == "get_current" and call.is_heard:
-            self._answers[call.account] = call
+            keep_latest(self._answers, call)
 
     def connected(self, connection: sqlite3.Connection) -> None:
         synchronous = connection.execute("PRAGMA synchronous").fetchone()[0]
@@ -138,7 +144,7 @@ class OnlyDelivered(Invariant):
 
     def ended(self, call: Call) -> None:
         if call.operation == "get_current" and call.is_heard:
-            self._answers[call.account] = call
+            keep_latest(self._answers, call)
         if call.operation in ORDER_OPERATIONS:
             self._flying[call.argument] -= 1
             if not call.never_left:
@@ -197,6 +203,8 @@ class Cooldown(Invariant):
         last = self._last.get(call.account)
         if last is not None and not last.never_left:
             ended = last.ended_at if last.ended else self.sim.now()
+            if last.process != call.process:  # a replica that was paused ends it when it goes on
+                ended = min(ended, last.left_at + TIMEOUT_S)
             forgiven = last.process != call.process and self._set_forward(last.left_at)
             if call.left_at < ended + COOLDOWN_S and not forgiven:
                 self.broken(f"#{call.number} polls {call.left_at - ended:.2f} s after the end of #{last.number}")

@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx
 import structlog
-from sqlalchemy import delete, update
+from sqlalchemy import delete, select, update
 from tests.sim.invariant import Invariant
 from tests.sim.invariants import watching
 from tests.sim.planting import Plant, always, idle, nothing
@@ -50,6 +50,12 @@ from orderbridge.store import (
 )
 from orderbridge.store.accounts import Vault
 from orderbridge.store.leader import LeaderLock
+from orderbridge.store.own_tables import buckets
+from orderbridge_fleet import buckets as fleet_buckets
+from orderbridge_fleet import membership, replicas
+from orderbridge_fleet import replica as fleet_replica
+from orderbridge_fleet.membership import Membership
+from orderbridge_fleet.replica import Replica
 
 FIRST = 1002  # the seed that shows most of them
 
@@ -79,6 +85,7 @@ class Bug:
     promise: str
     where: str | int
     plants: tuple[Plant, ...]
+    kind: str = "squall"
 
     def watchers(self) -> list[Invariant]:
         return watching("5", self.promise)
@@ -108,6 +115,14 @@ def waits(*seconds: float) -> Plant:
     return (OutcomeWriter, "_policy"), lambda true, self: replace(true(self), retry_waits=seconds)
 
 
+def without_epoch(_: Any, connection: Any, replica: str, noted: str | None, wanted: Any) -> Any:
+    connection.exec_driver_sql("BEGIN")
+    theirs = (buckets.c.replica.is_not_distinct_from(noted), buckets.c.bucket.in_(wanted))
+    connection.execute(update(buckets).values(replica=replica).where(*theirs))
+    connection.exec_driver_sql("COMMIT")
+    return frozenset(connection.scalars(select(buckets.c.bucket).where(buckets.c.replica == replica)))
+
+
 BUGS: dict[str, Bug] = {}
 
 
@@ -124,6 +139,31 @@ def bug(promise: str, target: object, where: str | int = FIRST, *more: Plant) ->
         BUGS[other.__name__] = Bug(promise, where, ((target, other), *more))
 
     return enter
+
+
+# ---- replicas --------------------------------------------------------------------------------------------------------
+
+
+def bugs_of_fleet(**of: tuple[Any, ...]) -> None:
+    for name, (seed, *plants) in of.items():
+        BUGS[name] = Bug("fleet", seed, tuple(plants), kind="fleet")
+
+
+bugs_of_fleet(
+    a_transaction_is_not_fenced=(1, ((Membership, "fence"), nothing)),
+    the_lease_is_not_checked_before_sending=(4, ((Replica, "may_send"), always(result=True))),
+    the_lease_is_longer_than_the_silence=(4, ((fleet_replica, "LEASE_S"), 60.0)),
+    the_lease_is_not_renewed=(
+        4,
+        ((Replica, "may_send"), lambda true, self: true(self) and self._clock.monotonic() < 120),
+    ),
+    a_bucket_is_taken_from_one_that_lives=(1, ((fleet_buckets, "GRACE_S"), 0.0)),
+    a_bucket_is_taken_too_late=(1, ((fleet_buckets, "GRACE_S"), 45.0)),
+    the_server_does_not_end_a_silent_session=(1, ((membership, "SETTINGS"), ())),
+    a_bucket_is_released_with_its_accounts_at_work=(1, ((Replica, "_leave"), idle)),
+    a_replica_has_what_others_should_have=(1, ((Replica, "_mine"), lambda _, self: self._beat.held)),
+    the_epoch_is_not_raised=(1, ((replicas, "note"), without_epoch)),
+)
 
 
 # ---- promise 1: no acknowledged order is ever lost -------------------------------------------------------------------

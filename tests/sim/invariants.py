@@ -10,6 +10,7 @@ from tests.sim.about_books import (
     TillsSeeWhatIsSo,
 )
 from tests.sim.about_columns import ColumnsSayWhatIsSo
+from tests.sim.about_fleet import EqualShares, OneActs, TakenOver, TheReplacedIsSilent
 from tests.sim.about_health import HealthSaysWhatIsSo
 from tests.sim.about_orders import Cooldown, NoneStarves, OnlyDelivered, StoredBeforeAcknowledged
 from tests.sim.about_rows import LaneOrder, MayLeave, NothingTwice, RowsEnd
@@ -36,6 +37,7 @@ WATCHING: dict[str, tuple[type[Invariant], ...]] = {
     "contract": (ColumnsSayWhatIsSo, AutoAccepts, TillsSeeWhatIsSo, ListsAreRead),
     "1, 2 and 6": (TruthInTheEnd,),
     "audit": (AuditFindsNothing,),
+    "fleet": (OneActs, EqualShares, TakenOver, TheReplacedIsSilent),
 }
 
 
@@ -46,4 +48,9 @@ def watching(*promises: str) -> list[Invariant]:
 
 def invariants_of(plan: Plan) -> list[Invariant]:
     """What watches this plan. Most invariants expect that each account has a cooldown of its own."""
-    return [Cooldown(), NoneStarves(), NothingLeaks()] if plan.kind == "crowd" else watching(*WATCHING)
+    if plan.kind == "fleet":
+        promises = ("5", "1", "2", "fleet", "9", "1, 2 and 6", "audit")
+        return [*watching(*promises), Cooldown(), RowsEnd(), NothingTwice(), MayLeave()]
+    if plan.kind == "crowd":
+        return [Cooldown(), NoneStarves(), NothingLeaks()]
+    return watching(*(promise for promise in WATCHING if promise != "fleet"))

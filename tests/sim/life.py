@@ -37,10 +37,10 @@ class SimDaemon(Daemon):
         assert life is not None
         self._life, sim = life, life.sim
         sim.built += 1
-        line = Wire(base_url=BASE_URL, timeout_s=TIMEOUT_S, transport=Line(life))
+        line = Wire(base_url=BASE_URL, timeout_s=TIMEOUT_S, transport=life.new_line())
         super().__init__(
             settings,
-            clock=sim.clock,
+            clock=life.clock,
             random=sim.plan.stream(f"daemon {sim.built}"),
             wire=line,
             database=database,
@@ -76,6 +76,7 @@ class Life:
     def __init__(self, sim: "Sim", process: int) -> None:
         self.sim = sim
         self.process = process
+        self.clock = sim.clock  # the machine's
         self.number = 0  # of the daemon that works
         self.alive = True
         self.started = False  # that daemon is
@@ -88,8 +89,11 @@ class Life:
         self._heard: dict[int, tuple[Context, Callable[[], object]]] = {}
 
     def new_database(self) -> SimDatabase:
-        self._databases.append(SimDatabase(self))
+        self._databases.append(SimDatabase(self) if self.sim.fleet is None else self.sim.fleet.new_database(self))
         return self._databases[-1]
+
+    def new_line(self) -> Line:
+        return Line(self) if self.sim.fleet is None else self.sim.fleet.new_line(self)
 
     def begin(self, daemon: Daemon) -> None:
         """It has the right to work, and begins."""
@@ -100,6 +104,8 @@ class Life:
         """A place where the program may end."""
         if not self.alive:
             raise Crashed
+        if self.sim.fleet is not None:
+            self.sim.fleet.comes_to(self, name)
         down = self.sim.fuse_burns(name)
         if down is not None:
             self.kill(name, down)
@@ -112,6 +118,8 @@ class Life:
         self.sim.disturb("")
         self.sim.tell("crashed", self)
         self.died.set()
+        if self.sim.fleet is not None:
+            self.sim.fleet.killed(self)
 
     async def run(self) -> str:
         """How it ended: crashed, stopped, or what the program itself ended with."""

@@ -5,6 +5,7 @@ There are no sockets and no threads here. Each turn of asyncio's own loop asks t
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from contextvars import Context
 from heapq import heappop
 from typing import Any
@@ -17,6 +18,7 @@ class SimLoop(VirtualLoop):
 
     _ready: deque[asyncio.Handle]
     _scheduled: list[asyncio.TimerHandle]
+    stands: Callable[[asyncio.Handle], bool] | None = None  # whether what would do this is paused, and does it later
 
     def _run_once(self) -> None:
         ready, scheduled = self._ready, self._scheduled
@@ -31,7 +33,7 @@ class SimLoop(VirtualLoop):
             ready.append(self._take_due())
         for _ in range(len(ready)):
             handle = ready.popleft()
-            if not handle._cancelled:
+            if not handle._cancelled and not (self.stands is not None and self.stands(handle)):
                 handle._run()
 
     def _take_due(self) -> asyncio.TimerHandle:

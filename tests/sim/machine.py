@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from unittest.mock import patch
 
-from tests.sim.life import SimDaemon, at_once, hear, new_task, open_database, unasked
+from tests.sim import fleet
+from tests.sim.life import LIFE, SimDaemon, at_once, hear, new_task, open_database, unasked
 from tests.sim.loop import SimLoop
 from tests.sim.plan import LOUD_HEALTH_S, LOUD_SWEEP_S, QUIET_HEALTH_S, QUIET_SWEEP_S, Plan
 from tests.sim.simulation import Sim
@@ -48,7 +49,8 @@ def _surroundings(sim: Sim) -> Iterator[None]:
     class Now:
         @staticmethod
         def now(zone: Any = None) -> datetime:
-            return sim.clock.now().astimezone(zone)
+            life = LIFE.get()
+            return (sim.clock if life is None else life.clock).now().astimezone(zone)
 
     with contextlib.ExitStack() as stack:
         for module in ("schedulers.base", "executors.base", "triggers.date"):
@@ -75,6 +77,8 @@ def _surroundings(sim: Sim) -> Iterator[None]:
             stack.enter_context(patch("orderbridge.jobs.upkeep.SWEEP_S", sweep))
             health = QUIET_HEALTH_S if sim.plan.kind == "day" else LOUD_HEALTH_S
             stack.enter_context(patch("orderbridge.jobs.upkeep.HEALTH_S", health))
+        for owner, name, other in () if sim.fleet is None else fleet.in_place(sim):
+            stack.enter_context(patch.object(owner, name, other))
         hiding.forget_all()
         logs.configure(level="info", format="json", stream=sim, environ={})  # type: ignore[arg-type]
         yield

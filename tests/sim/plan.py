@@ -47,6 +47,19 @@ OUTAGES = ("refused", "lost", "http_503", "done_502")  # what meets every reques
 ILLNESSES = ("http_500", "done_500", "http_429", "done_silence", "http_502", "done_reset", "token_lost")
 # What triggers of the POS refuse for a while.
 REFUSING = ("new_orders", "orders", "some_orders", "contents", "accepts", "outbox", "quarantine", "all")
+BLOWS = ("kill", "stop", "reload", "pause", "pause", "pause", "cut", "cut", "session", "restart")  # of a fleet
+BLOW_POINTS = (
+    "",
+    "",
+    "connecting",
+    "connecting",
+    "after commit Polls",
+    "after commit Claims",
+    "after commit",
+    "before commit",
+    "reached",
+    "answered",
+)
 CRASH_POINTS = (
     "leaving acknowledge",
     "leaving accept",
@@ -102,6 +115,20 @@ class Span:
     account: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Blow:
+    """Something happens to a replica, or to the server of all. `seconds`: for so long. See tests.sim.fleet.
+
+    `point`: it waits until the replica comes to a point of that name.
+    """
+
+    at: float
+    what: str  # kill, stop, reload, pause, cut, session, restart, roll
+    place: int
+    seconds: float
+    point: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class More:
     """What a seed decides about the documents, and about what the time brings."""
@@ -122,6 +149,8 @@ class More:
     crowd: float = 0.0  # of the orders, that they come at one moment
     slow_lists: float = 0.0  # of a list, that it is seconds on its way back
     batch: int = 0  # orders and rows in one question or transaction; 0: hundreds, as it is
+    replicas: int = 0  # services that share the accounts; 0: one service alone, on a file
+    blows: tuple[Blow, ...] = ()
 
 
 PLAIN = More(edits=0.0, odd=0.0, twice=0.0, shared=False, rule=None, silence_hours=24, retention_days=90, late=())
@@ -157,12 +186,12 @@ class Plan:
     @property
     def pace(self) -> float:
         """How fast kitchen and couriers are: a storm's are in a hurry, so that its hour holds a day's work."""
-        return {"day": 1.0, "storm": 0.15, "squall": 0.05, "crowd": 0.05, "corner": 0.05}[self.kind]
+        return {"day": 1.0, "storm": 0.15, "squall": 0.05, "crowd": 0.05, "corner": 0.05, "fleet": 0.05}[self.kind]
 
     @property
     def restless(self) -> bool:
         """Whether the daemon looks around as often as it really does. It finds nothing, and takes its time."""
-        return self.seed % 10 == 1 and not self.scripted
+        return self.kind == "fleet" or (self.seed % 10 == 1 and not self.scripted)
 
     @property
     def scripted(self) -> bool:
@@ -197,7 +226,7 @@ def plan_for(seed: int, kind: str = "") -> Plan:
 
 
 def _with_more(plan: Plan, chance: Random) -> Plan:
-    if plan.kind in {"crowd", "corner"}:
+    if plan.kind in {"crowd", "corner", "fleet"}:
         return plan
     shared = len(plan.accounts) > 1 and chance.random() < 0.75
     late = chance.choice((0.0, 0.0, 0.0, 0.0, 7200.0, 90000.0)) if plan.kind != "day" else 0.0
@@ -216,7 +245,7 @@ def _with_more(plan: Plan, chance: Random) -> Plan:
 
 def _with_others(plan: Plan, chance: Random) -> Plan:
     """Other processes, and other people with a hand in the database."""
-    if plan.kind in {"crowd", "corner"}:
+    if plan.kind in {"crowd", "corner", "fleet"}:
         return plan
     more = replace(
         plan.more,
@@ -325,6 +354,41 @@ def _crowd(seed: int, chance: Random) -> Plan:
             ("cooldown_restarts_on_429", chance.random() < 0.5),
         ),
     )
+
+
+def _fleet(seed: int, chance: Random) -> Plan:
+    """Ten minutes of two or three replicas to which things happen; with every third seed at a service that is well."""
+    squall = _squall(seed, chance)
+    replicas = chance.choice((2, 2, 3))
+    return replace(
+        squall,
+        kind="fleet",
+        accounts=("kadikoy", "besiktas", "chain", "uskudar"),
+        fault_rate=chance.choice((0.0, 0.0, 0.1)),
+        slow_disk=0.0,
+        broken_disk=0.0,
+        locks=0,
+        crashes=tuple(crash for crash in squall.crashes if "upgrade" not in crash.point),
+        stops=(),
+        outages=(),
+        refusals=(),
+        jumps=(),
+        more=replace(PLAIN, replicas=replicas, blows=_blows(chance, replicas, squall.seconds)),
+    )
+
+
+def _blows(chance: Random, replicas: int, length: float) -> tuple[Blow, ...]:
+    def blow(at: float) -> Blow:
+        what = chance.choice(BLOWS)
+        longest = {"restart": 12.0, "kill": 60.0, "stop": 30.0}.get(what, 40.0)
+        seconds = chance.choice((chance.uniform(0.5, 7.0), chance.uniform(8.0, 16.0), chance.uniform(3.0, longest)))
+        point = chance.choice(BLOW_POINTS) if what in {"pause", "cut", "session"} else ""
+        return Blow(at, what, chance.randrange(replicas), seconds, point)
+
+    made = [blow(at) for at in _times(chance, chance.choice((4, 8, 14)), length * 0.8)]
+    if chance.random() < 0.3:
+        made.append(Blow(chance.uniform(0, length / 2), "roll", 0, chance.uniform(1, 8), ""))
+    return tuple(made)
 
 
 def _corner(seed: int, chance: Random) -> Plan:
@@ -443,5 +507,6 @@ MADE: dict[str, Callable[[int, Random], Plan]] = {
     "storm": _storm,
     "squall": _squall,
     "crowd": _crowd,
+    "fleet": _fleet,
     "corner": _corner,
 }

@@ -7,7 +7,7 @@ import asyncio
 import json
 import signal
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextvars import Context
 from datetime import timedelta
 from functools import partial
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 from tests.jobs.shop import FakeClock, settings_for
 from tests.sim.corners import Script, corner_of
+from tests.sim.fleet import Fleet
 from tests.sim.life import LIFE, Life
 from tests.sim.line import Call, Service, Weather, read_request
 from tests.sim.plan import HOUR, MINUTE, Crash, Crashed, Plan
@@ -78,6 +79,7 @@ class Sim:
         self.lives = 0  # daemons that began to work
         self.built = 0  # daemons that were built: one that waits for its turn is one, too
         self.ended_at = 0.0
+        self.stopping_at = 0.0  # in order: what a till writes from then on waits for the next start
         self.world = World(
             scenery_for(plan),
             clock=self.clock.true,
@@ -91,6 +93,7 @@ class Sim:
         self.till = Till(self)
         self.technician = Technician(self)
         self.script = Script(self)
+        self.fleet = Fleet(self) if plan.more.replicas else None
         self._mischief = plan.stream("mischief")
         self._disk = plan.stream("disk")
         self.disk_took = 0.0  # seconds, of all units of work
@@ -101,6 +104,9 @@ class Sim:
         self._reloads = ""
         self._secrets = {account["secret"]: account["name"] for account in _secrets(plan)}
         self._listeners: dict[str, list[Callable[..., None]]] = {}
+        self._listen(invariants)
+
+    def _listen(self, invariants: "list[Invariant]") -> None:
         for invariant in invariants:
             invariant.sim = self
             for heard in (
@@ -115,6 +121,8 @@ class Sim:
                 "retried",
                 "released",
                 "tick",
+                "looked",
+                "moved",
                 "finish",
             ):
                 if hasattr(invariant, heard):
@@ -132,13 +140,16 @@ class Sim:
         What they hear of is told to all before anybody can write again: they share one snapshot, until it is told.
         """
         if self._committed is None:
-            self._committed = sqlite3.connect(self.path, isolation_level=None, timeout=0, cached_statements=512)
+            how: dict[str, Any] = {"timeout": 0, "cached_statements": 512, "check_same_thread": False}
+            self._committed = sqlite3.connect(self.path, isolation_level=None, **how)
             self._committed.row_factory = sqlite3.Row
         if self._telling and not self._committed.in_transaction:
             self._committed.execute("BEGIN")
         return self._committed.execute(sql, values).fetchall()
 
     def close(self) -> None:
+        if self.fleet is not None:
+            self.fleet.close()
         if self._committed is not None:
             self._committed.close()
 
@@ -257,7 +268,9 @@ class Sim:
 
     def _wake(self) -> None:
         self._wake_waits = False
-        if self.life is not None and self.life.alive:
+        if self.fleet is not None:
+            self.fleet.wake()
+        elif self.life is not None and self.life.alive:
             self.life.wake()
 
     async def watch(self, wake: Callable[[], None]) -> None:
@@ -293,8 +306,11 @@ class Sim:
         self.customers.begin()
         self.till.begin()
         self.technician.begin()
+        if self.fleet is not None:
+            self.fleet.begin()
         self._schedule()
-        lives = [asyncio.ensure_future(self._live()) for _ in range(1 + self.plan.more.standby)]
+        places = self.plan.more.replicas or 1 + self.plan.more.standby
+        lives = [asyncio.ensure_future(self._live(place)) for place in range(places)]
         script = asyncio.ensure_future(self._until_settled())
         corner = asyncio.ensure_future(self._play_corner())
         over = asyncio.ensure_future(self.over.wait())
@@ -308,6 +324,8 @@ class Sim:
             await self._stop_in_order()
             self.tell("finish")
         self.over.set()
+        if self.fleet is not None:
+            self.fleet.end()
         for life in self.processes:
             if life.alive:
                 life.alive = False
@@ -325,14 +343,18 @@ class Sim:
             self.trace.note("corner", name)
             await corner.play(self.script)
 
-    async def _live(self) -> None:
+    async def _live(self, place: int) -> None:
         """One place for a process: when one has ended, the next one is started there."""
         while not self.over.is_set():
             self.started += 1
             life = Life(self, self.started)
             self.processes.append(life)
+            if self.fleet is not None:
+                self.fleet.born(life, place)
             ending = await life.run()
             self.processes.remove(life)
+            if self.fleet is not None:
+                self.fleet.ended(life)
             self.trace.note("end", f"life {life.number} {ending}")
             self.disturb("")
             # At the start a database that cannot be opened ends the program: systemd starts it anew.
@@ -344,7 +366,7 @@ class Sim:
 
     def begin(self, life: Life) -> None:
         """A daemon begins to work."""
-        if self.life is not None and self.life.alive and self.life is not life:
+        if self.fleet is None and self.life is not None and self.life.alive and self.life is not life:
             self.violated("3", f"a daemon begins to work beside life {self.life.number}")
         self.lives += 1
         self.life, life.number = life, self.lives
@@ -406,11 +428,14 @@ class Sim:
         self.world.accounts |= {a.rest_secret_key: a for a in self.world.scenery.accounts if a.name == account}
         self.disturb(account)
 
+    def _at_work(self) -> "Sequence[Life | None]":
+        return [self.life] if self.fleet is None else self.fleet.at_work()
+
     async def _until_settled(self) -> None:
         quiet = 0.0
         while True:
             await asyncio.sleep(TICK_S)
-            if self.life is None or not self.life.started or not self.life.alive:
+            if not any(life is not None and life.started and life.alive for life in self._at_work()):
                 continue
             self.tell("tick")
             if not self.is_calm:
@@ -427,6 +452,7 @@ class Sim:
 
     async def _stop_in_order(self) -> None:
         self.trace.note("stop", "in order")
+        self.stopping_at = self.now()
         for life in sorted(self.processes, key=lambda life: life.number):  # one that waits must not take over
             life.down = 1e9
             life.signal(signal.SIGTERM)

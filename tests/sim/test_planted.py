@@ -19,7 +19,8 @@ from tests.sim.planting import nothing, plant
 from orderbridge.store.database import Database
 from orderbridge.store.ddl import Utc
 
-SEEDS = range(FIRST, FIRST + 20)  # for the day when a bug no longer shows where it did
+# For the day when a bug no longer shows where it did.
+SEEDS = {"squall": range(FIRST, FIRST + 20), "fleet": range(1, 13)}
 
 
 @pytest.mark.parametrize("bug", BUGS.values(), ids=BUGS)
@@ -27,8 +28,8 @@ SEEDS = range(FIRST, FIRST + 20)  # for the day when a bug no longer shows where
 def test_a_planted_bug_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, bug: Bug):
     plant(monkeypatch, *bug.plants)
     found: list[str] = []
-    squalls = () if isinstance(bug.where, str) else dict.fromkeys([bug.where, *SEEDS])
-    plans = [plan_for(seed, "squall") for seed in squalls] or [plan_for(seed_of(str(bug.where)), "corner")]
+    seeds = () if isinstance(bug.where, str) else dict.fromkeys([bug.where, *SEEDS[bug.kind]])
+    plans = [plan_for(seed, bug.kind) for seed in seeds] or [plan_for(seed_of(str(bug.where)), "corner")]
     for plan in plans:
         folder = tmp_path / str(plan.seed)
         folder.mkdir()

@@ -54,6 +54,13 @@ def test_five_accounts_with_the_scope_of_their_cooldown_configured_are_polled_in
     assert sim.violations == []
 
 
+@pytest.mark.parametrize("seed", [1, 2])
+def test_every_promise_is_kept_by_a_fleet(play, seed: int):
+    sim = play(seed, "fleet")
+    assert sim.violations == []
+    assert sim.trace.faults["pause"] > 0
+
+
 @pytest.mark.parametrize("seed", [3, 4])  # one cooldown for an address, and for an application
 def test_nobody_starves_where_five_accounts_share_a_cooldown(play, seed: int):
     sim = play(seed, "crowd")
@@ -80,20 +87,22 @@ def test_every_promise_is_kept_on_a_morning(tmp_path: Path):
     assert sim.trace.faults["token_lost"] > 0
 
 
-def test_the_same_seed_gives_the_same_trace(play):
-    assert play(2, "squall").trace.text() == play(2, "squall", anew=True).trace.text()
+@pytest.mark.parametrize("kind", ["squall", "fleet"])
+def test_the_same_seed_gives_the_same_trace(play, kind: str):
+    assert play(2, kind).trace.text() == play(2, kind, anew=True).trace.text()
 
 
 def test_another_seed_gives_another_trace(play):
     assert play(2, "squall").trace.text() != play(3, "squall").trace.text()
 
 
-def test_another_process_with_other_hashes_gives_the_same_trace(play):
-    command = [sys.executable, "-m", "tests.sim", "--seed", "2", "--kind", "squall"]
+@pytest.mark.parametrize("kind", ["squall", "fleet"])
+def test_another_process_with_other_hashes_gives_the_same_trace(play, kind: str):
+    command = [sys.executable, "-m", "tests.sim", "--seed", "2", "--kind", kind]
     not_ours = "1" if os.environ.get("PYTHONHASHSEED") != "1" else "2"
     environment = os.environ | {"PYTHONHASHSEED": not_ours}
     other = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, check=True)
-    assert other.stdout.decode() == play(2, "squall").trace.text()
+    assert other.stdout.decode() == play(2, kind).trace.text()
 
 
 def test_the_faults_of_the_plan_are_all_played():

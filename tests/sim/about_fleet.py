@@ -1,0 +1,102 @@
+"""What replicas promise each other: one acts for an account, and another takes its place in time."""
+
+from tests.sim.invariant import Invariant
+from tests.sim.life import LIFE, Life
+from tests.sim.line import Call
+
+from orderbridge.jobs.accounts_at_work import LEAVE_S
+from orderbridge.store.own_tables import BUCKETS
+from orderbridge_fleet.advisory_locks import BUCKETS as LOCKS
+from orderbridge_fleet.advisory_locks import CALL_S, SILENT_S
+from orderbridge_fleet.buckets import bucket_of
+from orderbridge_fleet.replica import BEAT_S, READ_S
+
+GRACE_S = 5.0  # docs/design.md
+# The server ends a silent session, another replica waits for it, and a call of its own may take its time.
+TAKEN_OVER_S = SILENT_S + GRACE_S + 2 * BEAT_S + READ_S + CALL_S
+POLLED_S = 3.0  # for a login
+
+
+def name_of(life: Life | None) -> str | None:
+    """The name of its replica."""
+    membership = life and life.daemon and life.daemon.roster.membership  # type: ignore[attr-defined]
+    return membership.name if membership else None
+
+
+class OneActs(Invariant):
+    """A request leaves only from the replica that the table has for its account's bucket."""
+
+    promise = "fleet"
+
+    def leaving(self, call: Call) -> None:
+        replica = name_of(next(life for life in self.sim.processes if life.process == call.process))
+        if not call.account or replica is None:
+            return
+        bucket = bucket_of(call.account, BUCKETS)
+        (row,) = self.rows("SELECT replica FROM delivery_buckets WHERE bucket = ?", bucket)
+        if row["replica"] != replica:
+            self.broken(f"#{call.number} of {call.account} leaves {replica}; its bucket is {row['replica']}'s")
+
+
+class TheReplacedIsSilent(Invariant):
+    """Once a bucket was taken from a replica that had not released it, that replica commits nothing any more."""
+
+    promise = "fleet"
+
+    def __init__(self) -> None:
+        self._noted: dict[int, str | None] = {}
+        self._replaced: set[str] = set()
+
+    def moved(self) -> None:
+        now = {row["bucket"]: row["replica"] for row in self.rows("SELECT bucket, replica FROM delivery_buckets")}
+        for bucket, before in self._noted.items():
+            if before is None or now[bucket] in {None, before}:
+                continue
+            self._replaced.add(before)
+            after = self.sim.now() - self._lost_at(bucket)
+            if after < GRACE_S:
+                self.broken(f"bucket {bucket} was taken from {before} {after:.1f} s after its lock was free")
+        self._noted = now
+
+    def _lost_at(self, bucket: int) -> float:
+        assert self.sim.fleet is not None
+        return self.sim.fleet.server.lost_at[LOCKS, bucket]
+
+    def committed(self, name: str) -> None:
+        if (replica := name_of(LIFE.get())) in self._replaced:
+            self.broken(f"{name} commits for {replica}, which was replaced")
+
+
+class EqualShares(Invariant):
+    """Replicas that nothing hinders have the same number of buckets."""
+
+    promise = "fleet"
+
+    def looked(self) -> None:
+        fleet = self.sim.fleet
+        if (
+            fleet is None
+            or self.sim.now() < max([fleet.changed_at, *self.sim.disturbed.values()]) + TAKEN_OVER_S + LEAVE_S
+        ):
+            return
+        query = "SELECT replica, count(*) AS held FROM delivery_buckets GROUP BY replica"
+        held = {row["replica"]: row["held"] for row in self.rows(query)}
+        shares = [held.get(name_of(life), 0) for life in fleet.at_work()]
+        if shares and (sum(shares) != BUCKETS or max(shares) - min(shares) > 1):
+            self.broken(f"the replicas have {shares} buckets")
+
+
+class TakenOver(Invariant):
+    """Where a replica is well, each account is polled: also those of another one that is not."""
+
+    promise = "fleet"
+
+    def looked(self) -> None:
+        sim = self.sim
+        if sim.fleet is None or not sim.fleet.at_work() or sim.fleet.server.is_down or sim.plan.fault_rate:
+            return
+        for row in self.rows("SELECT name, next_poll_utc FROM delivery_accounts WHERE next_poll_utc IS NOT NULL"):
+            could = max(sim.disturbed.get(row["name"], 0.0), sim.fleet.changed_at) + TAKEN_OVER_S
+            late = min(self.seconds_since(row["next_poll_utc"]), sim.now() - could)
+            if late > POLLED_S:
+                self.broken(f"nobody polls {row['name']}, {late:.1f} s after somebody could")

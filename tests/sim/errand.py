@@ -1,0 +1,99 @@
+"""A blocking call of the program, in a thread of its own that takes simulated time: one thread runs at a time."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from contextvars import copy_context
+from typing import Any, Self, TypeVar
+
+from tests.sim.plan import Crashed
+
+T = TypeVar("T")
+ASK_AGAIN_S = 0.01
+
+_here = threading.local()
+
+
+class Errand:
+    """A call on its way. It and the loop hand each other the turn, so that the same seed gives the same trace."""
+
+    def __init__(self, call: Callable[[], Any]) -> None:
+        self._call = call
+        self._turn, self._handed_over = threading.Semaphore(0), threading.Semaphore(0)
+        self._wait_s: float | None = 0.0  # None: the call has ended
+        self._is_dead = False
+        self._result: Any = None
+        self._error: BaseException | None = None
+
+    async def run(self) -> Any:
+        """Its result. Its process may end meanwhile: then the call sees that it is no more."""
+        loop = asyncio.get_running_loop()
+        thread = threading.Thread(target=copy_context().run, args=(self._body, loop), daemon=True)
+        thread.start()
+        self._handed_over.acquire()
+        while self._wait_s is not None:
+            try:
+                await asyncio.sleep(self._wait_s)
+            except asyncio.CancelledError:
+                self._is_dead = True
+            self._turn.release()
+            self._handed_over.acquire()
+        thread.join()
+        if self._error is not None:
+            raise self._error
+        return self._result
+
+    def _body(self, loop: asyncio.AbstractEventLoop) -> None:
+        _here.errand = self
+        asyncio._set_running_loop(loop)  # for the simulation's clock
+        try:
+            self._result = self._call()
+        except BaseException as error:  # noqa: BLE001 - it belongs to the caller
+            self._error = error
+        asyncio._set_running_loop(None)
+        self._wait_s = None
+        self._handed_over.release()
+
+    def rest(self, seconds: float) -> None:
+        """Let simulated time pass."""
+        self._wait_s = seconds
+        self._handed_over.release()
+        self._turn.acquire()
+        if self._is_dead:
+            raise Crashed
+
+
+def rest(seconds: float) -> None:
+    """Let simulated time pass in a blocking call. On the loop's own thread none may."""
+    errand: Errand | None = getattr(_here, "errand", None)
+    if errand is not None:
+        errand.rest(seconds)
+
+
+async def detached(call: Callable[[], T], *, unwanted: Callable[[T], object] | None = None) -> T:
+    """In the place of store.workers.detached."""
+    task = asyncio.ensure_future(Errand(call).run())
+    try:
+        return await asyncio.shield(task)  # type: ignore[no-any-return]
+    except asyncio.CancelledError:
+        if unwanted is not None:
+            task.add_done_callback(
+                lambda done: None if done.cancelled() or done.exception() else unwanted(done.result())
+            )
+        raise
+
+
+class Lock:
+    """In the place of threading.Lock, for errands."""
+
+    def __init__(self) -> None:
+        self._is_held = False
+
+    def __enter__(self) -> Self:
+        while self._is_held:
+            rest(ASK_AGAIN_S)
+        self._is_held = True
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_held = False

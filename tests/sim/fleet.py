@@ -1,0 +1,383 @@
+"""A fleet: two or three services on one simulated server (tests.sim.server), and what happens to them.
+
+A process is killed, told to end or paused, its line to the server is cut, its session ends, the server restarts, and all
+are replaced by a newer version one after another. A paused process does nothing at all, and then goes on with what it
+had in hand.
+"""
+
+import asyncio
+import signal
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import datetime, timedelta
+from functools import partial
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import httpx
+from sqlalchemy import Connection
+from tests.sim import errand, server
+from tests.sim.compiled import share_compiled
+from tests.sim.disk import SimDatabase
+from tests.sim.life import LIFE
+from tests.sim.line import Line
+from tests.sim.server import LOST_S, LockSession, Server, Transaction, lost
+
+from orderbridge import config, service
+from orderbridge.errors import HELD_BACK, NotSent
+from orderbridge.store import schema
+from orderbridge.store.database import Database, Work
+from orderbridge_fleet import account_changes, advisory_locks, membership, replica
+from orderbridge_fleet.account_settings import MasterKeys
+from orderbridge_fleet.membership import Membership
+
+if TYPE_CHECKING:
+    from tests.jobs.shop import FakeClock
+    from tests.sim.life import Life
+    from tests.sim.loop import SimLoop
+    from tests.sim.plan import Blow
+    from tests.sim.simulation import Sim
+
+T = TypeVar("T")
+
+KEY = bytes(range(32))
+FLEET = {"accounts": "database", "master_key": "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="}
+WRITERS = 4
+LOOK_S = 1.0  # between two looks at who is polled
+ROLL_S = 20.0  # from one replica's end to the next one's, in a rolling restart
+# What a next version may do, as CONTRIBUTING.md has it.
+NEWER = (
+    "ALTER TABLE delivery_orders ADD COLUMN made_up VARCHAR(20) DEFAULT 'x'",
+    "ALTER TABLE delivery_actions ADD COLUMN made_up INTEGER",
+    "CREATE TABLE delivery_made_up (id INTEGER PRIMARY KEY)",
+)
+
+
+class Fleet:
+    """The replicas of one simulation."""
+
+    def __init__(self, sim: "Sim") -> None:
+        self._sim = sim
+        self._chance = sim.plan.stream("fleet")
+        self.skews = [self._chance.uniform(-3.0, 3.0) for _ in range(sim.plan.more.replicas)]
+        self.places: dict[int, Life] = {}
+        self.changed_at = 0.0  # when something last happened to a replica
+        self._lit: dict[Life, Blow] = {}  # what waits for a point
+        self._frozen: dict[Life, deque[asyncio.Handle]] = {}
+        self._loop: SimLoop = asyncio.get_running_loop()  # type: ignore[assignment]
+        self._open_accounts()
+        self.server = Server(sim)
+
+    def _open_accounts(self) -> None:
+        """Our tables, and the accounts."""
+        sim = self._sim
+        database = Database(sim.settings.database.url, busy_timeout_s=0.0, inline=True)
+        share_compiled(database)
+        database.write_now(schema.upgrade)
+        named = sim.settings.accounts
+        database.write_now(lambda tx: account_changes.put(tx, MasterKeys([KEY]), named, sim.clock.now()))
+        database.close()
+        sim.settings = settings_of(sim.settings)
+
+    def close(self) -> None:
+        self.server.close()
+
+    def begin(self) -> None:
+        self._look()
+        for blow in self._sim.plan.more.blows:
+            self._sim.agenda.at(blow.at, partial(self._strike, blow))
+
+    def _look(self) -> None:
+        self._sim.tell("looked")
+        self._after(LOOK_S, self._look)
+
+    # ---- what happens to them ----------------------------------------------------------------------------------------
+
+    def _strike(self, blow: "Blow") -> None:
+        life = self.places[blow.place]
+        if blow.point:
+            self._lit[life] = blow
+            return
+        self._sim.trace.fault(blow.what, place=blow.place, seconds=f"{blow.seconds:.1f}")
+        self._note()
+        getattr(self, f"_{blow.what}")(life, blow.seconds)
+
+    def comes_to(self, life: "Life", point: str) -> None:
+        """A point at which something may happen to it."""
+        blow = self._lit.get(life)
+        if blow is not None and point.startswith(blow.point) and not self._sim.is_calm:
+            del self._lit[life]
+            self._strike(replace(blow, point=""))
+
+    def _note(self) -> None:
+        self.changed_at = self._sim.now()
+        self._sim.disturb("")
+
+    def _after(self, seconds: float, act: Callable[[], None]) -> None:
+        self._sim.agenda.after(seconds, act)
+
+    def _kill(self, life: "Life", seconds: float) -> None:
+        """The process ends. Some machines end with it, so that the server is told nothing."""
+        if life.alive:
+            life.kill("kill", seconds)
+
+    def _stop(self, life: "Life", seconds: float) -> None:
+        life.down = seconds
+        life.signal(signal.SIGTERM)
+
+    def _reload(self, life: "Life", _: float) -> None:
+        life.signal(signal.SIGHUP)
+
+    def _pause(self, life: "Life", seconds: float) -> None:
+        if life.alive and life not in self._frozen:
+            self._frozen[life] = deque()
+            self._loop.stands = self._stands
+            self._after(seconds, lambda: self._go_on(life))
+
+    def _stands(self, handle: asyncio.Handle) -> bool:
+        """Whether the process that would do this is paused."""
+        life = handle._context.get(LIFE)  # type: ignore[attr-defined]
+        if life not in self._frozen:
+            return False
+        self._frozen[life].append(handle)
+        return True
+
+    def _go_on(self, life: "Life") -> None:
+        if life in self._frozen:
+            self._loop._ready.extend(self._frozen.pop(life))
+            self._sim.trace.note("goes on", f"life {life.number}")
+            self._note()
+        if not self._frozen:
+            self._loop.stands = None
+
+    def end(self) -> None:
+        """Nobody is paused any more."""
+        for life in list(self._frozen):
+            self._go_on(life)
+
+    def is_paused(self, life: "Life") -> bool:
+        return life in self._frozen
+
+    def _cut(self, life: "Life", seconds: float) -> None:
+        self.server.cut[life.process] = max(self.server.cut.get(life.process, 0.0), self._sim.now() + seconds)
+        self._after(seconds, self._heal)
+
+    def _heal(self) -> None:
+        self._note()
+        self._sim.woken()  # the listening session is made anew, and looks
+
+    def _session(self, life: "Life", _: float) -> None:
+        for one in self.server.sessions_of(life):
+            self.server.end(one)
+
+    def _restart(self, _: "Life", seconds: float) -> None:
+        self.server.is_down = True
+        self.server.end_all_of()
+        self._after(seconds, self._answer_again)
+
+    def _answer_again(self) -> None:
+        self.server.is_down = False
+        self._heal()
+
+    def _roll(self, _: "Life", seconds: float) -> None:
+        """A newer version: the first one upgrades the tables, and those of the version before work on."""
+        for number in range(self._sim.plan.more.replicas):
+            self._after(number * ROLL_S, partial(self._replace, number, seconds))
+
+    def _replace(self, place: int, seconds: float) -> None:
+        if place == 0:
+            for statement in NEWER if "made_up" not in self._columns() else ():
+                self.server.tables.exec_driver_sql(statement)
+            actions = self._sim.settings.actions.model_copy(update={"max_in_flight": 2})
+            self._sim.settings = self._sim.settings.model_copy(update={"actions": actions, "language": "tr"})
+        life = self.places.get(place)
+        if life is not None:
+            self._note()
+            self._stop(life, seconds)
+
+    def _columns(self) -> set[str]:
+        found = self.server.tables.exec_driver_sql("PRAGMA table_info(delivery_orders)")
+        return {str(row[1]) for row in found}
+
+    # ---- what a life asks --------------------------------------------------------------------------------------------
+
+    def new_database(self, life: "Life") -> SimDatabase:
+        return FleetDatabase(life)
+
+    def new_line(self, life: "Life") -> Line:
+        return FleetLine(life)
+
+    def born(self, life: "Life", place: int) -> None:
+        self.places[place] = life
+        life.clock = Skewed(self._sim.clock, self.skews[place])  # type: ignore[assignment]
+        self._note()
+
+    def killed(self, life: "Life") -> None:
+        """Its machine may be gone, too."""
+        self._go_on(life)
+        self._note()
+        if self._chance.random() < 0.6:
+            self.server.end_all_of(life)
+
+    def ended(self, life: "Life") -> None:
+        """In order."""
+        if life.died.is_set():
+            return
+        self.server.end_all_of(life)
+        self._note()
+
+    def wake(self) -> None:
+        """A notification goes to all who listen."""
+        for life in list(self.places.values()):
+            if life.alive and not self.server.is_cut(life):
+                life.wake()
+
+    def at_work(self) -> "list[Life]":
+        """Those that nothing hinders."""
+        return [
+            life
+            for life in self.places.values()
+            if life.alive and life.started and not self.is_paused(life) and not self.server.is_cut(life)
+        ]
+
+
+def settings_of(plain: config.Settings) -> config.Settings:
+    """The same, with the accounts in the database."""
+    return plain.model_copy(update={"fleet": type(plain.fleet)(**FLEET), "accounts": []})
+
+
+class Skewed:
+    """A machine's own clock."""
+
+    def __init__(self, true: "FakeClock", skew_s: float) -> None:
+        self._true, self._skew = true, timedelta(seconds=skew_s)
+
+    def now(self) -> datetime:
+        return self._true.now() + self._skew
+
+    def monotonic(self) -> float:
+        return self._true.monotonic()
+
+
+class FleetLine(Line):
+    """A way out whose connections are made anew: before the first byte it is asked again whether it may leave."""
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        trail = request.extensions["trail"]
+        trail.left = False
+        self._life.point("connecting")
+        await asyncio.sleep(0.003)
+        if not trail.may_leave():
+            raise NotSent(HELD_BACK)
+        trail.left = True
+        return await super().handle_async_request(request)
+
+
+class FleetDatabase(SimDatabase):
+    """One replica's sessions on the server: several transactions at once, each of which may be lost at any point."""
+
+    def __init__(self, life: "Life") -> None:
+        super().__init__(life)
+        file, self.file = self.file, None
+        if file is not None:
+            file.close()
+        assert life.sim.fleet is not None
+        self._server = life.sim.fleet.server
+        self._slots = asyncio.Semaphore(WRITERS)
+        self._touches_outbox = False
+
+    def _statement(self, *of: Any) -> None:
+        self._touches_outbox |= "delivery_actions" in of[2] and not of[2].startswith("SELECT")
+        super()._statement(*of)
+
+    async def run(self, work: Work[T], *, urgent: bool = False) -> T:
+        del urgent
+        return await asyncio.shield(asyncio.ensure_future(self._write(work)))
+
+    async def read(self, work: Work[T], *, snapshot: bool = False) -> T:
+        del snapshot
+        return await asyncio.shield(asyncio.ensure_future(self._read(work)))
+
+    async def _read(self, work: Work[T]) -> T:
+        async with self._slots:
+            await self._travel()
+            result = self.read_now(work)
+            await self._travel()
+            return result
+
+    async def _write(self, work: Work[T]) -> T:
+        async with self._slots:
+            await self._travel()
+            with self._server.transaction(self._life) as mine:
+                with self._server.beginning(mine), self.engine.connect() as connection:
+                    self.fence(connection)
+                await asyncio.sleep(self._sim.disk_takes(lambda: ""))
+                await self._travel()
+                result = self._commit(mine, work)
+            await self._travel()  # else nobody knows that it is committed
+            return result
+
+    def _commit(self, mine: Transaction, work: Work[T]) -> T:
+        self._server.sweep()
+        if mine.is_over:
+            self._sim.trace.note("server", "ended the transaction", of=f"life {self._life.number}")
+            raise lost("the session has ended")
+        fence, self.fence = self.fence, lambda _: None
+        try:
+            result = self.write_now(work)
+        finally:
+            self.fence = fence
+        self._sim.moment("between units of work", "")
+        if self._touches_outbox:
+            self._touches_outbox = False
+            self._sim.woken()
+        return result
+
+    async def _travel(self) -> None:
+        """Half a round trip."""
+        life, began = self._life, self._sim.now()
+        await asyncio.sleep(self._server.latency())
+        while self._server.is_cut(life):
+            if self._sim.now() >= began + LOST_S:
+                raise lost("no answer")
+            until = min(self._server.cut[life.process], began + LOST_S)
+            await asyncio.sleep(until - self._sim.now() + 1e-3)
+        if self._server.is_down:
+            raise lost("connection refused")
+
+
+class SimMembership(Membership):
+    """The membership of a database that is one of PostgreSQL's to it."""
+
+    def __init__(self, database: Database) -> None:
+        def worker(_: Connection) -> str:
+            return "somebody"
+
+        engine = SimpleNamespace(url=database.engine.url, driver="psycopg", name="postgresql")
+        dialect = SimpleNamespace(worker=worker, options=lambda *_: {})
+        super().__init__(SimpleNamespace(engine=engine, dialect=dialect))  # type: ignore[arg-type]
+        self._engine = database.engine
+
+
+def _number(_: int) -> int:
+    life = LIFE.get()
+    assert life is not None
+    return life.process * 1000 + life.sim.built
+
+
+def in_place(sim: "Sim") -> "Iterator[tuple[Any, str, Any]]":
+    """What a replica asks of its server and its machine is answered by the simulation: owner, name, and by what."""
+    assert sim.fleet is not None
+    for function in server.IN_PLACE:
+        yield advisory_locks, function.__name__, function
+    yield advisory_locks, "epoch_of", sim.fleet.server.epoch_of
+    yield membership, "LockSession", LockSession
+    yield membership, "SystemClock", lambda: sim.clock
+    yield membership, "threading", SimpleNamespace(Lock=errand.Lock)
+    yield membership, "secrets", SimpleNamespace(randbits=_number)
+    yield membership, "socket", SimpleNamespace(gethostname=lambda: "machine")
+    yield membership, "os", SimpleNamespace(getpid=lambda: 1)
+    yield replica, "Membership", SimMembership
+    yield replica, "detached", errand.detached
+    yield service, "detached", errand.detached

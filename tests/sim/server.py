@@ -1,0 +1,417 @@
+"""The server of a fleet, as a replica sees it: sessions with locks that die with them, and open transactions.
+
+The tables are in the simulation's SQLite file. What SQLite has not is here: locks that belong to a session, a session
+that the server ends when it is silent, a transaction that holds a replica's row, an answer that comes late or never.
+"""
+
+import itertools
+import math
+import re
+import sqlite3
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import Connection, Result, ScalarResult, StaticPool, create_engine
+from sqlalchemy.exc import OperationalError
+from tests.sim import errand
+from tests.sim.life import LIFE
+from tests.sim.plan import Crashed
+
+from orderbridge_fleet import advisory_locks
+from orderbridge_fleet.advisory_locks import (
+    BUCKET,
+    BUCKETS,
+    CALL_S,
+    COUNT,
+    LOCK_S,
+    OURSELVES,
+    REPLICA,
+    REPLICAS,
+    SILENT_S,
+    Row,
+)
+
+if TYPE_CHECKING:
+    from tests.sim.life import Life
+    from tests.sim.simulation import Sim
+
+Key = tuple[int, int]  # the class of a lock, and its number
+
+STUCK_S = 5.0  # a transaction that is older is ended by a replica that waits for it
+LOST_S = 20.0  # until a session notices that its server is gone: tcp_user_timeout
+LOOK_S = 0.05
+_OPEN = "UPDATE delivery_guard SET open = open + 1"
+_CLOSE = "UPDATE delivery_guard SET open = open - 1"
+_TIMEOUT = re.compile(r"SET idle_session_timeout = '(\d+)s'")
+_RAISES_EPOCH = "UPDATE delivery_replicas SET epoch="
+
+
+def lost(said: str) -> OperationalError:
+    """A session that is no more."""
+    return OperationalError("?", None, sqlite3.OperationalError(said), connection_invalidated=True)
+
+
+class Session:
+    """A session at the server, with its locks."""
+
+    def __init__(self, number: int, life: "Life", now: float) -> None:
+        self.number, self.life, self.heard = number, life, now
+        self.locks: set[Key] = set()
+        self.silent_s = math.inf  # until the server ends it
+        self.is_over = False
+
+    def set(self, sql: str) -> None:
+        if found := _TIMEOUT.match(sql):
+            self.silent_s = float(found[1])
+
+
+class Transaction:
+    """An open one of a replica. The replica's row is locked until it ends."""
+
+    def __init__(self, life: "Life", now: float) -> None:
+        self.life, self.began, self.heard = life, now, now
+        self.is_over = False
+
+
+class Server:
+    """What all replicas see of one another."""
+
+    def __init__(self, sim: "Sim") -> None:
+        self._sim = sim
+        self._chance = sim.plan.stream("fleet server")
+        self._numbers = itertools.count(101)
+        self._sessions: dict[int, Session] = {}
+        self._owners: dict[Key, Session] = {}
+        self.lost_at: dict[Key, float] = {}  # when a lock's session last ended
+        self._open: dict[str, list[Transaction]] = defaultdict(list)  # by replica
+        self._beginning: Transaction | None = None
+        self.is_down = False
+        self.cut: dict[int, float] = {}  # process: until when nothing comes through
+        self._engine = create_engine(
+            f"sqlite:///{sim.path}",
+            poolclass=StaticPool,
+            isolation_level="AUTOCOMMIT",
+            connect_args={"check_same_thread": False},
+        )
+        self.tables = self._engine.connect()
+        driver: Any = self.tables.connection.driver_connection
+        driver.create_function("strftime", -1, sim.clock.strftime)
+
+    def close(self) -> None:
+        self.tables.close()
+        self._engine.dispose()
+
+    def tell_moved(self) -> None:
+        """Buckets may have moved."""
+        self._sim.tell("moved")
+
+    # ---- the line ----------------------------------------------------------------------------------------------------
+
+    def latency(self) -> float:
+        """Of half a round trip: now and then a packet is sent again."""
+        return 0.3 if self._chance.random() < 0.002 and not self._sim.is_calm else 0.002
+
+    def is_cut(self, life: "Life") -> bool:
+        return self._sim.now() < self.cut.get(life.process, 0.0)
+
+    def travel(self, life: "Life", until: float) -> None:
+        """Half a round trip of a blocking call; it fails at `until`."""
+        errand.rest(self.latency())
+        while self.is_cut(life):
+            if self._sim.now() >= until:
+                raise lost("cut")
+            errand.rest(min(self.cut[life.process], until) - self._sim.now() + 1e-3)
+        if not life.alive:
+            raise Crashed
+        # After a pause the answer may be read before the timer cuts.
+        if self._sim.now() > until and self._chance.random() < 0.5:
+            raise lost("late")
+        if self.is_down:
+            raise lost("connection refused")
+
+    # ---- sessions and locks ------------------------------------------------------------------------------------------
+
+    def new_session(self, life: "Life") -> Session:
+        session = Session(next(self._numbers), life, self._sim.now())
+        self._sessions[session.number] = session
+        return session
+
+    def sweep(self) -> None:
+        """End what has been silent for too long."""
+        now = self._sim.now()
+        for session in [one for one in self._sessions.values() if one.heard + one.silent_s < now]:
+            self.end(session)
+        for transaction in self._transactions():
+            transaction.is_over |= transaction.heard + SILENT_S < now
+        for replica, some in self._open.items():
+            self._open[replica] = [one for one in some if not one.is_over]
+
+    def _transactions(self) -> list[Transaction]:
+        return [one for some in self._open.values() for one in some]
+
+    def end(self, session: Session) -> None:
+        session.is_over = True
+        self._sessions.pop(session.number, None)
+        for key in session.locks:
+            del self._owners[key]
+            self.lost_at[key] = self._sim.now()
+        session.locks.clear()
+
+    def end_all_of(self, life: "Life | None" = None) -> None:
+        """Its process has ended, or the server itself has."""
+        for session in [one for one in self._sessions.values() if life in {None, one.life}]:
+            self.end(session)
+        for transaction in self._transactions():
+            transaction.is_over |= life in {None, transaction.life}
+
+    def sessions_of(self, life: "Life") -> list[Session]:
+        return [one for one in self._sessions.values() if one.life is life]
+
+    def lock(self, session: Session, key: Key) -> bool:
+        owner = self._owners.setdefault(key, session)
+        if owner is session:
+            session.locks.add(key)
+        return owner is session
+
+    def unlock(self, session: Session, key: Key) -> None:
+        if key in session.locks:
+            session.locks.discard(key)
+            del self._owners[key]
+
+    def owner(self, key: Key) -> Session | None:
+        return self._owners.get(key)
+
+    # ---- transactions ------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def transaction(self, life: "Life") -> Iterator[Transaction]:
+        """One of a replica, from its fence on."""
+        one = Transaction(life, self._sim.now())
+        try:
+            yield one
+        finally:
+            one.is_over = True
+
+    @contextmanager
+    def beginning(self, one: Transaction) -> Iterator[None]:
+        """The fence asks for the epoch, and locks its row."""
+        self._beginning = one
+        try:
+            yield
+        finally:
+            self._beginning = None
+
+    def epoch_of(self, connection: Connection, replica: str) -> int | None:
+        """In the place of advisory_locks.epoch_of."""
+        if self._beginning is not None:
+            self._open[replica].append(self._beginning)
+        query = "SELECT epoch FROM delivery_replicas WHERE replica = ?"
+        epoch: int | None = connection.exec_driver_sql(query, (replica,)).scalar()
+        return epoch
+
+    def refuse_locked(self, replica: str) -> None:
+        self.sweep()
+        if any(not one.is_over for one in self._open[replica]):
+            self._sim.trace.note("server", "waits for a transaction", of=replica)
+            raise OperationalError("?", None, sqlite3.OperationalError("database is locked"))
+
+    def end_transactions_of(self, replica: str) -> None:
+        old = self._sim.now() - STUCK_S
+        for one in self._open[replica]:
+            one.is_over |= one.began < old
+
+
+class LockConnection:
+    """The session that holds a replica's locks, as its side sees it."""
+
+    def __init__(self, server: Server, life: "Life", until: Callable[[], float]) -> None:
+        self._server, self._life, self._until = server, life, until
+        self.server = server
+        self.session = server.new_session(life)
+        self._is_writing = False
+
+    def ask(self, act: Callable[[Session], Any]) -> Any:
+        """One round trip."""
+        server, session = self._server, self.session
+        server.travel(self._life, self._until())
+        server.sweep()
+        if session.is_over:
+            raise lost("the session has ended")
+        session.heard = server._sim.now()
+        result = act(session)
+        server.travel(self._life, self._until())
+        return result
+
+    def exec_driver_sql(self, sql: str, values: tuple[Any, ...] = ()) -> Any:
+        match sql.split(maxsplit=1)[0]:
+            case "SET":
+                self.ask(lambda session: session.set(sql))
+            case "BEGIN":
+                self.ask(lambda _: None)
+                self._begin()
+            case "ROLLBACK":  # a lock that another transaction holds was waited for
+                self._rollback()
+                errand.rest(LOCK_S)
+            case "COMMIT":
+                self._commit()
+                self._server.travel(self._life, self._until())  # else nobody knows that it is committed
+            case _:
+                return self._perform(lambda tables: tables.exec_driver_sql(sql, values).freeze()())
+        return None
+
+    def _begin(self) -> None:
+        self._server.tables.exec_driver_sql("BEGIN IMMEDIATE")
+        self._server.tables.exec_driver_sql(_OPEN)
+        self._is_writing = True
+
+    def _rollback(self) -> None:
+        self._is_writing = False
+        self._server.tables.exec_driver_sql("ROLLBACK")
+
+    def _commit(self) -> None:
+        self._is_writing = False
+        self._server.tables.exec_driver_sql(_CLOSE)
+        self._server.tables.exec_driver_sql("COMMIT")
+        self._server.tell_moved()
+
+    def execute(self, statement: Any, values: Sequence[Mapping[str, Any]] | None = None) -> Any:
+        if not statement.is_dml:
+            return self._perform(lambda tables: tables.execute(statement).freeze()())
+        if self._is_writing:
+            return self._write(statement, values)
+        return self.ask(lambda _: self._write_alone(statement, values))
+
+    def scalars(self, statement: Any) -> ScalarResult[Any]:
+        found: Result[Any] = self.execute(statement)
+        return found.scalars()
+
+    def scalar(self, statement: Any) -> Any:
+        return self.execute(statement).scalar()
+
+    def _perform(self, read: Callable[[Connection], Any]) -> Any:
+        return read(self._server.tables) if self._is_writing else self.ask(lambda _: read(self._server.tables))
+
+    def _write_alone(self, statement: Any, values: Any) -> Any:
+        self._begin()
+        try:
+            result = self._write(statement, values)
+        except BaseException:
+            self._rollback()
+            raise
+        self._commit()
+        return result
+
+    def _write(self, statement: Any, values: Any) -> Any:
+        compiled = statement.compile(self._server.tables)
+        if str(compiled).startswith(_RAISES_EPOCH):
+            self._server.refuse_locked(str(compiled.params["replica_1"]))
+        return self._server.tables.execute(statement, values)
+
+    def invalidate(self) -> None:
+        """Hang up. The server hears of it, unless the line is cut."""
+        if not self._server.is_cut(self._life) and self._life.alive:
+            self._server.end(self.session)
+
+    def close(self) -> None:
+        """Nothing is left to close."""
+
+
+class LockSession:
+    """In the place of advisory_locks.LockSession."""
+
+    def __init__(self, *_: object) -> None:
+        life = LIFE.get()
+        assert life is not None
+        assert life.sim.fleet is not None
+        self._life, self._server = life, life.sim.fleet.server
+        self._until = 0.0
+
+    def open(self) -> LockConnection:
+        self._server.travel(self._life, self._until)
+        connection = LockConnection(self._server, self._life, lambda: self._until)
+        self._server.travel(self._life, self._until)
+        return connection
+
+    def close(self) -> None:
+        """There is no pool."""
+
+    @contextmanager
+    def limited(self) -> Iterator[None]:
+        self._until = self._life.sim.now() + CALL_S
+        yield
+
+
+# ---- in the place of advisory_locks' functions -------------------------------------------------------------------------
+
+
+def survey(connection: LockConnection) -> list[Row]:
+    def look(session: Session) -> list[Row]:
+        server = connection.server
+
+        def holder(key: Key) -> int | None:
+            owner = server.owner(key)
+            return owner and owner.number
+
+        found = server.tables.exec_driver_sql("SELECT bucket, replica FROM delivery_buckets").all()
+        rows = [Row(BUCKET, number, replica, holder((BUCKETS, number))) for number, replica in found]
+        known = server.tables.exec_driver_sql("SELECT number, epoch, replica FROM delivery_replicas").all()
+        rows += [Row(REPLICA, epoch, replica, holder((REPLICAS, number))) for number, epoch, replica in known]
+        count = server.tables.exec_driver_sql("SELECT buckets FROM delivery_fleet WHERE id = 1").scalar()
+        return [*rows, Row(OURSELVES, session.number, None, None), *([Row(COUNT, count, None, None)] if count else [])]
+
+    rows: list[Row] = connection.ask(look)
+    return rows
+
+
+def join(connection: LockConnection, number: int) -> bool:
+    def take(session: Session) -> bool:
+        return connection.server.lock(session, (REPLICAS, number))
+
+    if not connection.ask(take):
+        errand.rest(LOCK_S)
+        raise OperationalError("?", None, sqlite3.OperationalError("database is locked"))
+    return True
+
+
+def resign(connection: LockConnection, number: int) -> None:
+    connection.ask(lambda session: connection.server.unlock(session, (REPLICAS, number)))
+
+
+def end_session_of(connection: LockConnection, number: int) -> None:
+    def end(_: Session) -> None:
+        owner = connection.server.owner((REPLICAS, number))
+        if owner is not None:
+            connection.server.end(owner)
+
+    connection.ask(end)
+
+
+def end_transactions_of(connection: LockConnection, replica: str) -> None:
+    connection.ask(lambda _: connection.server.end_transactions_of(replica))
+
+
+def lock(connection: LockConnection, buckets: Sequence[int]) -> list[int]:
+    def take(session: Session) -> list[int]:
+        return [number for number in buckets if connection.server.lock(session, (BUCKETS, number))]
+
+    found: list[int] = connection.ask(take) if buckets else []
+    return found
+
+
+def unlock(connection: LockConnection, buckets: Collection[int]) -> None:
+    def free(session: Session) -> None:
+        for number in buckets:
+            connection.server.unlock(session, (BUCKETS, number))
+
+    if buckets:
+        connection.ask(free)
+
+
+def node_of(connection: LockConnection) -> str:
+    return str(connection.ask(lambda _: "simulated:5432"))
+
+
+IN_PLACE = (survey, join, resign, end_session_of, end_transactions_of, lock, unlock, node_of)
+assert all(hasattr(advisory_locks, function.__name__) for function in IN_PLACE)
