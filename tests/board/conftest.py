@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from tests.board.tablets import Address, Shop, Tablet, opened
+from tests.store.samples import opened as file_opened
 
 from orderbridge.store.database import Database
 
@@ -14,7 +15,8 @@ def shop(tmp_path: Path, template: Path) -> Iterator[Shop]:
     path = tmp_path / "pos.db"
     path.write_bytes(template.read_bytes())
     database = Database(f"sqlite:///{path}")
-    yield Shop(database=database)
+    with file_opened(path) as pos:
+        yield Shop(database=database, pos=pos)
     database.close()
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import sqlite3
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -45,6 +46,7 @@ class Shop(Process):
     """What a daemon at work would say."""
 
     database: Database | None = None
+    pos: sqlite3.Connection | None = None  # the till's, to the same file
     web: config.Web = field(default_factory=web)
     problems: list[Problem] = field(default_factory=list)
     works: bool = True

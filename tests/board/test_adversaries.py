@@ -83,23 +83,6 @@ async def brought_to(branch: Branch, tablet: Tablet, action: str) -> tuple[Order
 # ---- two tablets ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("action", ["accept", "complete"])
-async def test_of_two_tablets_that_press_at_once_both_hear_of_the_one_row(branch: Branch, action: str):
-    tablets = [await branch.paired(name) for name in ("Tezgâh", "Mutfak")]
-    order, shown = await brought_to(branch, tablets[0], action)
-    more = [{"preparing_time": 20}, {"preparing_time": 40}] if action == "accept" else [{}, {}]
-    answers = await asyncio.gather(
-        *(tablet.post("act", tap(shown, action, **one)) for tablet, one in zip(tablets, more, strict=True))
-    )
-    told = [answer.data["row"] for answer in answers]
-    assert [answer.status for answer in answers] == [200, 200]
-    (row,) = [row for row in await rows(branch, order) if row["action"] == action]
-    assert [(one["id"], one["by"], one["minutes"]) for one in told] == [
-        (row["id"], row["created_by"], row["preparing_time"])
-    ] * 2
-    assert (row["state"], len(branch.world.calls(action))) == ("done", 1)
-
-
 async def test_of_an_accept_and_a_cancel_at_once_the_cancel_counts_and_both_cards_say_so(branch: Branch):
     tablets = [await branch.paired(name) for name in ("Tezgâh", "Mutfak")]
     order, shown = await brought_to(branch, tablets[0], "accept")
@@ -114,9 +97,7 @@ async def test_of_an_accept_and_a_cancel_at_once_the_cancel_counts_and_both_card
         assert [one["key"] for one in (await tablet.get("/board/state")).data["orders"]] == []
 
 
-async def test_a_tap_and_its_taking_back_at_the_moment_it_is_claimed_end_one_way(
-    branch: Branch, monkeypatch: pytest.MonkeyPatch
-):
+async def test_a_tap_and_its_taking_back_at_the_moment_it_is_claimed_end_one_way(branch: Branch, monkeypatch):
     """Sent or withdrawn, never both; and who takes it back hears which."""
     tablet, other = [await branch.paired(name) for name in ("Tezgâh", "Mutfak")]
     for hold_ms in HOLDS_MS:

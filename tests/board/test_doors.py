@@ -2,12 +2,10 @@
 
 import asyncio
 import json
-from pathlib import Path
 
 import pytest
 from tests.board.tablets import CLOCK, Address, Shop, Tablet, answer_of, opened
 from tests.store.samples import KEY, put_order
-from tests.store.samples import opened as file_opened
 from tests.web.asking import rest_of, sent
 
 from orderbridge_board import devices, door, pages, shell
@@ -68,9 +66,7 @@ async def test_what_is_no_http_is_told_so_with_the_headers_of_every_answer(raw: 
     assert all(header in answer.head for header in HEADERS)
 
 
-async def test_rubbish_after_an_answer_ends_the_connection_without_a_word(
-    tablet: Tablet, caplog: pytest.LogCaptureFixture
-):
+async def test_rubbish_after_an_answer_ends_the_connection_without_a_word(tablet: Tablet, caplog):
     reader, writer = await asyncio.open_connection(*tablet.address)
     writer.write(b"DELETE /livez HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n")
     assert b" 405 " in await reader.readuntil(b"\r\n")
@@ -217,8 +213,7 @@ async def test_a_code_makes_one_device_with_a_cookie_that_nobody_else_can_read(s
     assert (await page.post("pair", {"code": code, "name": "x"})).status == 403
     (device,) = shop.database.read_now(devices.listed)
     assert device["name"] == "Tezgâh [31m 1"
-    with file_opened(Path(shop.database.engine.url.database)) as pos:
-        stored = json.dumps([tuple(row) for row in pos.execute("SELECT * FROM delivery_board_devices")])
+    stored = json.dumps([tuple(row) for row in shop.pos.execute("SELECT * FROM delivery_board_devices")])
     cookie = said.split("=", 1)[1].split(";")[0]
     assert len(cookie) >= 43
     assert cookie not in stored.lower()
@@ -312,8 +307,7 @@ async def test_that_a_device_was_there_is_written_now_and_then(shop: Shop, table
 
 
 def order_with_customer(shop: Shop, **changes: object) -> None:
-    with file_opened(Path(shop.database.engine.url.database)) as pos:
-        put_order(pos, **CUSTOMER, **changes)
+    put_order(shop.pos, **CUSTOMER, **changes)
 
 
 async def test_a_customer_is_shown_on_a_touch_alone_and_of_an_open_order(shop: Shop, tablet: Tablet, capsys):
@@ -325,8 +319,7 @@ async def test_a_customer_is_shown_on_a_touch_alone_and_of_an_open_order(shop: S
     assert "payload" not in shown
     for key in ("", "x", "%00", "%ff", KEY[:-1] + "f"):
         assert (await tablet.get(f"/board/customer?key={key}")).status == 404
-    with file_opened(Path(shop.database.engine.url.database)) as pos:
-        pos.execute("UPDATE delivery_orders SET ended_utc = '2026-03-01 12:00:00.000', ended_by = 'completed'")
+    shop.pos.execute("UPDATE delivery_orders SET ended_utc = '2026-03-01 12:00:00.000', ended_by = 'completed'")
     assert (await tablet.get(f"/board/customer?key={KEY}")).status == 404
     assert CANARY not in capsys.readouterr().err
 
@@ -379,17 +372,16 @@ async def test_without_a_database_what_is_wrong_is_told_to_whom_it_was_told_befo
     shop.problems = [Problem(Code.DATABASE_LOST, "", CLOCK.now(), Severity.SEVERE)]
     assert (await tablet.get("/board/state")).status == 200
     rename = "ALTER TABLE {} RENAME TO {}".format
-    with file_opened(Path(shop.database.engine.url.database)) as pos:
-        pos.execute(rename("delivery_board_devices", "elsewhere"))
-        answer = await tablet.get("/board/state")
-        assert (answer.status, [one["link"] for one in answer.data["problems"]]) == (503, ["database"])
-        stranger = await Tablet(tablet.address, "x").get("/board/state")
-        assert (stranger.status, stranger.data["problems"]) == (503, [])
-        assert answer.data["error"] == "no_database"
-        for name in TOLD:
-            tapped = await tablet.post(name, {"subjects": []})
-            assert (tapped.status, tapped.data["error"]) == (503, "not_written")  # nobody tries that again by itself
-        pos.execute(rename("elsewhere", "delivery_board_devices"))
+    shop.pos.execute(rename("delivery_board_devices", "elsewhere"))
+    answer = await tablet.get("/board/state")
+    assert (answer.status, [one["link"] for one in answer.data["problems"]]) == (503, ["database"])
+    stranger = await Tablet(tablet.address, "x").get("/board/state")
+    assert (stranger.status, stranger.data["problems"]) == (503, [])
+    assert answer.data["error"] == "no_database"
+    for name in TOLD:
+        tapped = await tablet.post(name, {"subjects": []})
+        assert (tapped.status, tapped.data["error"]) == (503, "not_written")  # nobody tries that again by itself
+    shop.pos.execute(rename("elsewhere", "delivery_board_devices"))
     assert (await tablet.get("/board/state")).status == 200
 
 

@@ -251,11 +251,15 @@ CHANGES = [
     f"UPDATE delivery_orders SET changed_utc = '{time_text(NOW + HOUR)}'",
     f"UPDATE delivery_orders SET ended_utc = '{MOMENT}' WHERE payment_key = '{OTHER}'",
     f"UPDATE delivery_orders SET pos_revision = revision WHERE payment_key = '{OTHER}'",  # read, after its end
+    "UPDATE delivery_actions SET state = 'sending'",
     "UPDATE delivery_actions SET attempts = 1",
     "UPDATE delivery_actions SET withdraw = 1",
+    "UPDATE delivery_actions SET error_code = 'rate_limited'",
+    "UPDATE delivery_actions SET next_attempt_utc = '2030-01-01 00:00:00.000'",
     f"UPDATE delivery_actions SET state = 'done', finished_utc = '{MOMENT}'",
     f"INSERT INTO delivery_actions (action, payment_key) VALUES ('complete', '{KEY}')",
     f"INSERT INTO delivery_board_silenced (subject, device, at_utc) VALUES ('x', 'Kasa', '{MOMENT}')",
+    "INSERT INTO delivery_cancel_reasons (id, reason) VALUES (3, 'Yoğunluk')",  # read late
     f"INSERT INTO delivery_restaurants (id, account, name, status) VALUES ('{KEY}', 'k', 'n', 'Open')",
     f"UPDATE delivery_restaurants SET status = 'Closed', status_utc = '{MOMENT}'",
 ]

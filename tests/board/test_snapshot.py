@@ -1,11 +1,8 @@
 """The state that a page gets, from the tables alone."""
 
-from pathlib import Path
-
 import pytest
 from tests.board.tablets import CLOCK, Shop, Tablet
 from tests.store.samples import KEY, RESTAURANT, put, put_action, put_order
-from tests.store.samples import opened as file_opened
 
 from orderbridge.rules.problems import Code, Problem, Severity
 from orderbridge.texts import text
@@ -15,41 +12,36 @@ from orderbridge_board.devices import ACT, LOOK
 @pytest.mark.parametrize("language", ["tr", "en"])
 async def test_a_verdict_is_said_in_the_language_of_who_looks(shop: Shop, tablet: Tablet, language: str):
     """Whichever was configured when it was written. Of one whose facts are not kept there is what was written."""
-    with file_opened(Path(shop.database.engine.url.database)) as pos:
-        put_order(pos)
-        put_action(pos, state="refused", error_code="courier_not_restaurant", error_text="yazılmış")
+    put_order(shop.pos)
+    put_action(shop.pos, state="refused", error_code="courier_not_restaurant", error_text="yazılmış")
     (order,) = (await tablet.get(f"/board/state?language={language}")).data["orders"]
     assert order["row"]["text"] == text("courier_not_restaurant", language)
-    with file_opened(Path(shop.database.engine.url.database)) as pos:
-        pos.execute("UPDATE delivery_actions SET error_code = 'bad_arguments'")
+    shop.pos.execute("UPDATE delivery_actions SET error_code = 'bad_arguments'")
     (order,) = (await tablet.get(f"/board/state?language={language}")).data["orders"]
     assert order["row"]["text"] == "yazılmış"
 
 
 async def test_restaurants_that_are_closed_are_named_on_every_page(shop: Shop, tablet: Tablet):
-    with file_opened(Path(shop.database.engine.url.database)) as pos:
-        for number, status in enumerate(("Closed", "Open", None)):
-            values = {"account": "k", "name": f"Şube {number}"} | ({"status": status} if status else {})
-            values |= {"status_since_utc": "2026-03-01 18:05:00.000", "status_by": "Ayşe"}
-            put(pos, "delivery_restaurants", id=str(number), **values)
+    for number, status in enumerate(("Closed", "Open", None)):
+        values = {"account": "k", "name": f"Şube {number}"} | ({"status": status} if status else {})
+        values |= {"status_since_utc": "2026-03-01 18:05:00.000", "status_by": "Ayşe"}
+        put(shop.pos, "delivery_restaurants", id=str(number), **values)
     for page in ("state", "technician"):
         assert (await tablet.get(f"/board/{page}")).data["closed"] == ["Şube 0 (01.03. 21:05, Ayşe)"]
 
 
 async def test_a_tap_that_a_trigger_leaves_out_is_said(shop: Shop, tablet: Tablet):
-    with file_opened(Path(shop.database.engine.url.database)) as pos:
-        put_order(pos)
-        pos.execute(
-            "CREATE TRIGGER theirs BEFORE INSERT ON delivery_actions BEGIN SELECT RAISE(IGNORE); END",
-        )
+    put_order(shop.pos)
+    shop.pos.execute(
+        "CREATE TRIGGER theirs BEFORE INSERT ON delivery_actions BEGIN SELECT RAISE(IGNORE); END",
+    )
     tap = {"action": "accept", "payment_key": KEY, "preparing_time": 20, "tries": 0, "revision": 1}
     answer = await tablet.post("act", tap)
     assert (answer.status, answer.data["error"]) == (503, "left_out")
 
 
 async def test_the_technicians_page_names_orders_by_number_and_lists_the_tablets(shop: Shop, tablet: Tablet):
-    with file_opened(Path(shop.database.engine.url.database)) as pos:
-        put_order(pos, order_number="100014")
+    put_order(shop.pos, order_number="100014")
     closed = {"name": "Şube", "since": "", "who": ""}
     shop.problems = [
         Problem(Code.UNANSWERED, KEY, CLOCK.now(), Severity.SEVERE, facts={"minutes": "7"}),

@@ -1,14 +1,14 @@
 """Each change is sent to every listener soon, and a slow listener delays nothing."""
 
 import asyncio
+import contextlib
 import socket
+from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
-from pathlib import Path
 
 import pytest
 from starlette.types import Message
-from tests.board.tablets import CLOCK, Shop, Tablet, opened
-from tests.store.samples import opened as file_opened
+from tests.board.tablets import CLOCK, Ear, Shop, Tablet, opened
 from tests.store.samples import put_action, put_order
 from tests.web.asking import asked, until
 
@@ -24,17 +24,18 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(changes, "POLL_S", 0.02)
 
 
-def do(shop: Shop, sql: str) -> None:
-    with file_opened(Path(shop.database.engine.url.database)) as pos:
-        pos.execute(sql)
+@contextlib.asynccontextmanager
+async def hearing(tablet: Tablet) -> AsyncIterator[Ear]:
+    """Its stream, once it has told all that was there."""
+    async with tablet.stream() as ear:
+        assert [await ear.news(), await ear.news()] == ["changed"] * 2  # at once, and the first look
+        yield ear
 
 
 async def test_what_a_till_writes_is_told_soon(shop: Shop, tablet: Tablet):
-    with file_opened(Path(shop.database.engine.url.database)) as pos:
-        put_order(pos)
-    async with tablet.stream() as ear:
-        assert [await ear.news(), await ear.news()] == ["changed"] * 2  # at once, and the first look
-        do(shop, "UPDATE delivery_orders SET pos_revision = 1")
+    put_order(shop.pos)
+    async with hearing(tablet) as ear:
+        shop.pos.execute("UPDATE delivery_orders SET pos_revision = 1")
         assert await ear.news() == "changed"
 
 
@@ -42,52 +43,21 @@ async def test_a_state_between_two_looks_that_find_the_same_is_not_the_last_word
     shop: Shop, tablet: Tablet, monkeypatch: pytest.MonkeyPatch
 ):
     """A row that is being sent, and waits again a moment later: else the page says for good that it is being sent."""
-    with file_opened(Path(shop.database.engine.url.database)) as pos:
-        put_order(pos)
-        put_action(pos)
-    async with tablet.stream() as ear:
-        assert [await ear.news(), await ear.news()] == ["changed"] * 2
+    put_order(shop.pos)
+    put_action(shop.pos)
+    async with hearing(tablet) as ear:
         monkeypatch.setattr(changes, "POLL_S", 60)
-        do(shop, "UPDATE delivery_orders SET pos_revision = 1")
+        shop.pos.execute("UPDATE delivery_orders SET pos_revision = 1")
         assert await ear.news() == "changed"  # the last look for now
-        do(shop, "UPDATE delivery_actions SET attempts = 1")
+        shop.pos.execute("UPDATE delivery_actions SET attempts = 1")
         await tablet.get("/board/state")
-        do(shop, "UPDATE delivery_actions SET attempts = 0")
+        shop.pos.execute("UPDATE delivery_actions SET attempts = 0")
         await tablet.post("seen", {"subjects": []})  # it looks soon
         assert await ear.news() == "changed"
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        "state = 'sending'",
-        "attempts = 1",
-        "withdraw = 1",
-        "error_code = 'rate_limited'",
-        "next_attempt_utc = '2030-01-01 00:00:00.000'",
-        "state = 'done', finished_utc = '2026-01-01 00:00:00.000'",
-    ],
-)
-async def test_what_a_card_says_of_its_row_is_told(shop: Shop, tablet: Tablet, change: str):
-    with file_opened(Path(shop.database.engine.url.database)) as pos:
-        put_order(pos)
-        put_action(pos)
-    async with tablet.stream() as ear:
-        assert [await ear.news(), await ear.news()] == ["changed"] * 2
-        do(shop, f"UPDATE delivery_actions SET {change}")
-        assert await ear.news() == "changed"
-
-
-async def test_reasons_that_are_read_late_are_told(shop: Shop, tablet: Tablet):
-    async with tablet.stream() as ear:
-        assert [await ear.news(), await ear.news()] == ["changed"] * 2
-        do(shop, "INSERT INTO delivery_cancel_reasons (id, reason) VALUES (3, 'Yoğunluk')")
-        assert await ear.news() == "changed"
-
-
 async def test_what_the_program_knows_is_told_soon(shop: Shop, tablet: Tablet):
-    async with tablet.stream() as ear:
-        assert [await ear.news(), await ear.news()] == ["changed"] * 2
+    async with hearing(tablet) as ear:
         for problems in ([Problem(Code.DATABASE_LOST, "", CLOCK.now(), Severity.SEVERE)], []):
             shop.problems = problems
             assert await ear.news() == "changed"
@@ -100,11 +70,9 @@ async def test_what_the_program_knows_is_told_soon(shop: Shop, tablet: Tablet):
 
 
 async def test_an_order_that_becomes_overdue_is_told_though_nothing_is_written(shop: Shop, tablet: Tablet):
-    with file_opened(Path(shop.database.engine.url.database)) as pos:
-        put_order(pos, status_id=2, status="CONFIRMED")
-        put_action(pos, state="done", preparing_time=20, finished_utc=f"{CLOCK.now():%Y-%m-%d %H:%M:%S}.000")
-    async with tablet.stream() as ear:
-        assert [await ear.news(), await ear.news()] == ["changed"] * 2
+    put_order(shop.pos, status_id=2, status="CONFIRMED")
+    put_action(shop.pos, state="done", preparing_time=20, finished_utc=f"{CLOCK.now():%Y-%m-%d %H:%M:%S}.000")
+    async with hearing(tablet) as ear:
         (order,) = (await tablet.get("/board/state")).data["orders"]
         assert order["sounds"] == []
         shop.clock = Later()
@@ -115,12 +83,10 @@ async def test_an_order_that_becomes_overdue_is_told_though_nothing_is_written(s
 
 async def test_the_time_to_begin_is_told_and_sounds_until_it_was_seen_whichever_page_asks(shop: Shop, tablet: Tablet):
     begin = f"{CLOCK.now() + timedelta(minutes=20):%Y-%m-%d %H:%M:%S}.000"
-    with file_opened(Path(shop.database.engine.url.database)) as pos:
-        put_order(
-            pos, status_id=2, status="CONFIRMED", pos_revision=1, scheduled_for="2026-03-01 23:59", start_utc=begin
-        )
-    async with tablet.stream() as ear:
-        assert [await ear.news(), await ear.news()] == ["changed"] * 2
+    put_order(
+        shop.pos, status_id=2, status="CONFIRMED", pos_revision=1, scheduled_for="2026-03-01 23:59", start_utc=begin
+    )
+    async with hearing(tablet) as ear:
         (order,) = (await tablet.get("/board/state")).data["orders"]
         assert order["sounds"] == []
         shop.clock = Later()
@@ -138,11 +104,9 @@ async def test_a_moment_that_one_page_has_read_before_and_another_after_is_told(
 ):
     """Else the first shows for good a card that was put away."""
     monkeypatch.setattr(cards, "HOLD", timedelta(minutes=20))
-    with file_opened(Path(shop.database.engine.url.database)) as pos:
-        key = put_order(pos, status_id=2, status="CONFIRMED")
+    key = put_order(shop.pos, status_id=2, status="CONFIRMED")
     other = Tablet(tablet.address, shop.pair(name="Mutfak"))
-    async with tablet.stream() as ear:
-        assert [await ear.news(), await ear.news()] == ["changed"] * 2
+    async with hearing(tablet) as ear:
         assert (await tablet.post("seen", {"subjects": [cards.silence_of("handed", key)]})).status == 200
         assert await ear.news() == "changed"
         monkeypatch.setattr(changes, "POLL_S", 60)
@@ -196,8 +160,7 @@ async def test_nothing_new_is_a_beat(tablet: Tablet, monkeypatch):
 
 
 async def test_a_look_that_fails_is_not_the_last(shop: Shop, tablet: Tablet, monkeypatch):
-    async with tablet.stream() as ear:
-        assert [await ear.news(), await ear.news()] == ["changed"] * 2
+    async with hearing(tablet) as ear:
         monkeypatch.setattr(shop.database, "read", broken)
         assert await ear.news() == "changed"
         monkeypatch.undo()
@@ -217,8 +180,7 @@ async def test_a_database_that_says_nothing_is_told_and_asked_once(shop: Shop, t
         await said.wait()
         return await read(work, **options)
 
-    async with tablet.stream() as ear:
-        assert [await ear.news(), await ear.news()] == ["changed"] * 2
+    async with hearing(tablet) as ear:
         monkeypatch.setattr(shop.database, "read", silent)
         assert await ear.news() == "changed"
         shop.problems = [Problem(Code.DATABASE_LOST, "", CLOCK.now(), Severity.SEVERE)]
@@ -245,7 +207,7 @@ async def test_a_tablet_has_three_streams_and_all_have_thirty_two(shop: Shop, ta
     async with asyncio.timeout(20):
         assert await reader.read() == b""
     writer.close()
-    do(shop, "INSERT INTO delivery_board_silenced VALUES ('x', 'y', '2026-03-01 12:00:00.000')")
+    shop.pos.execute("INSERT INTO delivery_board_silenced VALUES ('x', 'y', '2026-03-01 12:00:00.000')")
     while await ears[1].news() != "changed":
         pass
     for one in made[: changes.MOST]:

@@ -10,7 +10,6 @@ import pytest
 from structlog.testing import capture_logs
 from tests.board.tablets import CLOCK, Answer, Shop, Tablet, answer_of, web
 from tests.store.samples import KEY, put_order
-from tests.store.samples import opened as file_opened
 from tests.web.asking import rest_of, until
 
 from orderbridge.cli import bundle
@@ -57,8 +56,7 @@ async def asked(listening: Listening, made: Certificates, line: str, cookie: str
 
 
 async def test_encrypted_it_shows_customers_and_its_cookie_stays_encrypted(shop, made, listening):
-    with file_opened(Path(shop.database.engine.url.database)) as pos:
-        put_order(pos, customer_name="Ayşe")
+    put_order(shop.pos, customer_name="Ayşe")
     code = shop.database.write_now(lambda tx: devices.new_code(tx, devices.ACT, CLOCK.now()))
     paired = await asked(listening, made, "POST /board/pair", body=f'{{"code": "{code}", "name": "Kasa"}}'.encode())
     assert (paired.status, "; secure" in paired.head) == (200, True)
@@ -73,9 +71,7 @@ async def test_the_support_bundle_has_the_figures_of_an_encrypted_board(shop, li
     assert "orderbridge_build_info" in await asyncio.to_thread(bundle._metrics, context)
 
 
-async def test_a_bad_certificate_leaves_the_old_one_and_a_good_one_is_taken_at_a_reload(
-    made, listening, tmp_path: Path
-):
+async def test_a_bad_certificate_leaves_the_old_one_and_a_good_one_is_taken_at_a_reload(made, listening, tmp_path):
     other, head = tmp_path / "other.pem", "-----BEGIN CERTIFICATE"
     first = made.server_file.read_text().partition(head)
     renewed = make_certificates(tmp_path).server_file.read_text()

@@ -117,9 +117,7 @@ class JumpingClock(SystemClock):
         return super().now() + self.ahead
 
 
-async def test_a_clock_that_jumps_by_ten_years_ends_no_order(
-    sandbox: Sandbox, till: Till, world: World, monkeypatch: pytest.MonkeyPatch
-):
+async def test_a_clock_that_jumps_by_ten_years_ends_no_order(sandbox: Sandbox, till: Till, world: World, monkeypatch):
     """A box without a battery, then the time from the network."""
     swept: list[Swept] = []
     sweep = upkeep.sweep

@@ -6,7 +6,6 @@ import signal
 import socket
 from pathlib import Path
 
-import pytest
 from tests.test_daemon import TIMEOUT_S, ended, log_of, process, until
 
 from orderbridge.observe.liveness import name_of
@@ -52,9 +51,7 @@ async def test_who_has_the_daemons_name_is_told_until_it_has_it(configuration: P
             assert await ended(daemon, signal.SIGTERM) == 0
 
 
-async def test_a_name_server_that_says_nothing_is_named_and_holds_up_no_end(
-    configuration: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+async def test_a_name_server_that_says_nothing_is_named_and_holds_up_no_end(configuration: Path, tmp_path, monkeypatch):
     (tmp_path / "sitecustomize.py").write_text(
         "import socket, threading\nsocket.getaddrinfo = lambda *_, **__: threading.Event().wait()\n"
     )

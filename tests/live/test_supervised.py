@@ -115,9 +115,7 @@ async def test_the_status_is_the_worst_of_what_is_wrong_and_green_again(configur
         assert await ended(daemon, signal.SIGTERM) == 0
 
 
-async def test_one_that_waits_for_another_is_ready_and_alive(
-    configuration: Path, supervisor: Supervisor, monkeypatch: pytest.MonkeyPatch
-):
+async def test_one_that_waits_for_another_is_ready_and_alive(configuration: Path, supervisor: Supervisor, monkeypatch):
     async with process(configuration) as first:
         await until(lambda: supervisor.listen() == ["READY=1"])
         monkeypatch.setenv("NOTIFY_SOCKET", str(configuration.parent / "other"))

@@ -106,9 +106,7 @@ def test_of_several_addresses_the_error_that_says_most(errors: list[BaseExceptio
         (socket.EAI_AGAIN, errno.EMFILE, "here_files"),
     ],
 )
-def test_a_name_that_could_not_be_looked_up(
-    number: int, own: int | None, reason: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_name_that_could_not_be_looked_up(number: int, own: int | None, reason: str, monkeypatch) -> None:
     def no_socket() -> None:
         raise failed(own or 0)
 

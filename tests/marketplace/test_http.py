@@ -163,9 +163,7 @@ async def test_what_follows_a_packed_body_is_left(wired: Wired) -> None:
         assert await unknown(put(wire)) == "broken_answer"
 
 
-async def test_a_connection_on_which_more_came_than_was_read_is_not_used_again(
-    wired: Wired, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_connection_on_which_more_came_than_was_read_is_not_used_again(wired: Wired, monkeypatch) -> None:
     """TLS keeps back what comes while reading is paused: the next request would take it for its answer."""
     monkeypatch.setattr("orderbridge.net.connection._AHEAD_LIMIT", 1)
     talk, _ = answering(http_answer(OK))
@@ -252,9 +250,7 @@ async def test_a_server_that_closes_or_hangs_in_the_handshake(make_wire: MakeWir
         assert await not_sent(put(make_wire(server))) == "connect_timeout"
 
 
-async def test_at_a_stop_only_what_has_left_is_waited_for(
-    serve: Serve, make_wire: MakeWire, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_at_a_stop_only_what_has_left_is_waited_for(serve: Serve, make_wire: MakeWire, monkeypatch) -> None:
     monkeypatch.setattr("orderbridge.net.http.HURRY_S", 0.0)
     greeted, asked, answer = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
@@ -369,9 +365,7 @@ async def test_a_body_that_drips(wired: Wired) -> None:
     assert (error.code, error.began) == ("timeout", True)
 
 
-async def test_an_answer_in_tiny_chunks_lets_others_have_their_turn(
-    wired: Wired, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_answer_in_tiny_chunks_lets_others_have_their_turn(wired: Wired, monkeypatch) -> None:
     chunks, at_once, most = 20_000, 0, 0
     read = h11.Connection.next_event
 
@@ -562,9 +556,7 @@ async def tunnel(line: Line, asked: list[bytes] | None = None) -> None:
             await writer.wait_closed()
 
 
-async def test_a_proxy_may_speak_tls_itself(
-    wired: Wired, certificates: Certificates, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_proxy_may_speak_tls_itself(wired: Wired, certificates: Certificates, monkeypatch) -> None:
     talk, _ = answering(http_answer(OK), http_answer(OK))
     async with wired(talk) as (wire, server), serving(tunnel, certificates.good) as between:
         monkeypatch.setenv("HTTPS_PROXY", between.url)
@@ -573,9 +565,7 @@ async def test_a_proxy_may_speak_tls_itself(
         await wire.close()
 
 
-async def test_a_proxy_is_given_its_password_and_the_service_is_not(
-    wired: Wired, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_proxy_is_given_its_password_and_the_service_is_not(wired: Wired, monkeypatch) -> None:
     talk, seen = answering(http_answer(OK))
     asked: list[bytes] = []
     async with wired(talk) as (wire, _), proxy(monkeypatch, lambda line: tunnel(line, asked)):
@@ -585,9 +575,7 @@ async def test_a_proxy_is_given_its_password_and_the_service_is_not(
     assert b"authorization" not in seen[0].lower()
 
 
-async def test_a_failure_before_the_request_names_the_proxy(
-    make_wire: MakeWire, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_failure_before_the_request_names_the_proxy(make_wire: MakeWire, monkeypatch) -> None:
     monkeypatch.setenv("HTTPS_PROXY", "http://user:geheim@127.0.0.1:1")
     caught = await error_of(put(make_wire("https://service.invalid")))
     assert caught.code == "connection_refused"
@@ -636,9 +624,7 @@ async def test_what_a_proxy_refuses_never_left(
 # ---- settings, and transports of a test's own
 
 
-async def test_the_keys_of_a_session_are_written_nowhere(
-    wired: Wired, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+async def test_the_keys_of_a_session_are_written_nowhere(wired: Wired, monkeypatch, tmp_path: Path) -> None:
     keys = tmp_path / "keys"
     monkeypatch.setenv("SSLKEYLOGFILE", str(keys))
     talk, _ = answering(http_answer(OK))

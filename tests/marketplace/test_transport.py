@@ -200,9 +200,7 @@ async def test_an_idle_connection_is_closed_when_its_time_is_over(talk: Talk, mo
 
 
 @pytest.mark.parametrize("first", ["refused", "silent"])
-async def test_an_address_that_does_not_answer_does_not_hold_up_the_next_one(
-    first: str, talk: Talk, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_address_that_does_not_answer_does_not_hold_up_the_next_one(first: str, talk: Talk, monkeypatch):
     found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (host, talk.port)) for host in ("127.0.0.9", "127.0.0.1")]
     monkeypatch.setattr(socket, "getaddrinfo", lambda *args, **kwargs: found)
     real = connector._try

@@ -179,9 +179,7 @@ def _with(rule: Callable[..., Any], **forced: Any) -> Callable[..., Any]:
 
 
 @pytest.mark.parametrize("plant, scene, finds", PLANTS.values(), ids=PLANTS)
-def test_the_model_finds_what_a_guard_is_there_for(
-    plant: Plant, scene: Scene, finds: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_model_finds_what_a_guard_is_there_for(plant: Plant, scene: Scene, finds: str, monkeypatch) -> None:
     machine = Machine(scene, monkeypatch)
     plant(monkeypatch)
     found = explore(machine, kinds=20 if scene.others or scene.late else 1)

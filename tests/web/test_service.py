@@ -279,9 +279,7 @@ async def test_failures_are_counted_by_what_they_were(sandbox: Sandbox, till: Ti
         till.run("ALTER TABLE elsewhere RENAME TO delivery_accounts")
 
 
-async def test_open_problems_are_shown_and_go(
-    sandbox: Sandbox, till: Till, world: World, monkeypatch: pytest.MonkeyPatch
-):
+async def test_open_problems_are_shown_and_go(sandbox: Sandbox, till: Till, world: World, monkeypatch):
     monkeypatch.setattr(upkeep, "HEALTH_S", 0.05)
     metrics = Metrics(codes=Code, severities=Severity)
     assert {one.labels[0] for one in metrics.readings(names.PROBLEMS)} == set(Code)

@@ -245,9 +245,7 @@ async def test_a_client_that_reads_nothing_holds_nothing_up(process: Process):
             assert (await asked(address, "/livez"))[0] == 200
 
 
-async def test_a_stop_waits_for_no_client(
-    process: Process, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-):
+async def test_a_stop_waits_for_no_client(process: Process, caplog: pytest.LogCaptureFixture, monkeypatch):
     go_on, under_way = asyncio.Event(), []
 
     async def hang(*_: object) -> bytes:
@@ -296,9 +294,7 @@ async def test_a_client_that_opens_many_and_sends_nothing_takes_its_own_places_a
 # ---- the address -----------------------------------------------------------------------------------------------------
 
 
-async def test_an_address_that_is_taken_is_logged_once_and_tried_again(
-    process: Process, monkeypatch: pytest.MonkeyPatch
-):
+async def test_an_address_that_is_taken_is_logged_once_and_tried_again(process: Process, monkeypatch):
     monkeypatch.setattr(listening_module, "AGAIN_S", 0.01)
     tries: list[object] = []
     start = server.Server.start
@@ -322,9 +318,7 @@ async def test_an_address_that_is_taken_is_logged_once_and_tried_again(
 
 
 @pytest.mark.parametrize("listen", ["192.0.2.1:8480", "no-such-host.invalid:8480", "[2001:db8::1]:8480", "a fault"])
-async def test_an_address_that_is_none_of_ours_or_a_fault_ends_nothing(
-    process: Process, listen: str, monkeypatch: pytest.MonkeyPatch
-):
+async def test_an_address_that_is_none_of_ours_or_a_fault_ends_nothing(process: Process, listen: str, monkeypatch):
     if listen == "a fault":
         monkeypatch.setattr(server.Server, "start", lambda *_: 1 / 0)
     listening = Listening(process, at("127.0.0.1:0" if listen == "a fault" else listen))

@@ -1,12 +1,17 @@
-"""One Chromium for each worker. Without Chromium or its driver the modules are skipped."""
+"""One Chromium for each worker, and a counter for each test. Without Chromium or its driver the modules are skipped."""
 
 from collections.abc import AsyncIterator
 from datetime import timedelta
+from typing import Any
 
 import pytest
 import pytest_asyncio
+from tests.test_daemon import Till, certificates, sandbox, till, world
 
 from orderbridge_board import cards
+from orderbridge_sandbox import Sandbox
+
+__all__ = ["certificates", "sandbox", "till", "world"]
 
 FLAGS = (
     "--no-sandbox",  # the tests may run as root
@@ -34,3 +39,11 @@ async def chromium() -> AsyncIterator[object]:
         browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
         yield browser
         await browser.close()
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def counter(sandbox: Sandbox, till: Till, chromium: Any) -> AsyncIterator[object]:
+    from tests.board.browser.counter import opened
+
+    async with opened(sandbox, till, chromium) as counter:
+        yield counter

@@ -26,14 +26,8 @@ if not CHROMIUM.exists():
 from playwright.async_api import Browser, BrowserContext, Page, Route, async_playwright  # noqa: E402 - only where it is
 from playwright.async_api import TimeoutError as NotInTime  # noqa: E402
 
-__all__ = [
-    "PLAIN",
-    "Browser",
-    "NotInTime",
-    "Route",
-    "async_playwright",
-    "till_on",
-]  # the tests take them from here: what is not installed skips them
+# The tests take them from here: what is not installed skips them.
+__all__ = ["PLAIN", "Browser", "NotInTime", "Route", "async_playwright", "till_on"]
 
 PATIENT_MS = 60_000  # a busy machine may take ten times what a quiet one takes
 SILENCE = "() => orderbridgeSound.sounding().length === 0 && orderbridgeSound.level() < 0.001"
@@ -142,6 +136,12 @@ class Counter(Branch):
         context = await (browser or self.browser).new_context(**{"viewport": {"width": 1280, "height": 900}} | options)
         self._left.push_async_callback(context.close)
         return await self.tablet_in(context, name)
+
+    async def armed(self, name: str = "Tezgâh", **options: Any) -> Tablet:
+        """One whose sound is on."""
+        tablet = await self.tablet(name, **options)
+        await tablet.arm()
+        return tablet
 
     async def tablet_in(self, context: BrowserContext, name: str) -> Tablet:
         """The same, in this profile of a browser."""

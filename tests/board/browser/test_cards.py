@@ -2,19 +2,15 @@
 
 import asyncio
 import re
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
-import pytest_asyncio
 from tests.board.browser.counter import Browser, Counter, Tablet, opened
-from tests.test_daemon import Till, certificates, sandbox, till, until, world
+from tests.test_daemon import Till, until
 
 from orderbridge_sandbox import Fault, Sandbox, World
 from orderbridge_sandbox.scenery import KADIKOY
 from orderbridge_sandbox.state import Order
-
-__all__ = ["certificates", "sandbox", "till", "world"]
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.slow]
 
@@ -55,12 +51,6 @@ AT_REST = """() => !document.querySelector("button[aria-disabled=true]")
 AXE = "() => axe.run(document, { resultTypes: ['violations'] }).then((found) => found.violations.map((one) => [one.id, one.nodes.map((node) => node.html)]))"
 
 
-@pytest_asyncio.fixture(loop_scope="session")
-async def counter(sandbox: Sandbox, till: Till, chromium: Browser) -> AsyncIterator[Counter]:
-    async with opened(sandbox, till, chromium) as counter:
-        yield counter
-
-
 def paid(till: Till, order: Order, due: str | None) -> None:
     till.plant("UPDATE delivery_orders SET amount_due = ? WHERE payment_key = ?", due, order.key)
 
@@ -82,8 +72,7 @@ async def test_a_card_says_all_that_a_kitchen_needs(counter: Counter, till: Till
         await asyncio.to_thread(paid, till, order, due)
     doubtful = "UPDATE delivery_orders SET problem = 'total_mismatch,item_strange' WHERE payment_key = ?"
     await asyncio.to_thread(till.plant, doubtful, orders[0].key)
-    tablet = await counter.tablet()
-    await tablet.arm()
+    tablet = await counter.armed()
     first, second, third = (tablet.page.locator(tablet.card(order)) for order in orders)
     await first.locator(".money.collect", has_text="TAHSİL ET 492,30 ₺").wait_for()
     await second.locator(".money.paid", has_text="ÖDENDİ").wait_for()
@@ -115,8 +104,7 @@ async def test_of_however_much_all_can_be_read_and_the_buttons_are_within_reach(
     """A hundred items, a word that fits no line: a card is longer than the glass, and is answered where it begins."""
     foods = [FOOD | {"id": f"5b1c9b1e-0000-4000-8000-{place:012}", "name": "Ş" * 200} for place in range(100)]
     order = await counter.order(foods=foods, total=47480, discount="0.00", courier_fee=0, order_tip=0)
-    tablet = await counter.tablet()
-    await tablet.arm()
+    tablet = await counter.armed()
     card = tablet.page.locator(tablet.card(order))
     await card.wait_for()
     await tablet.page.wait_for_function(AT_REST)
@@ -160,9 +148,8 @@ async def test_a_cancelled_order_stays_until_a_hand_has_touched_it_and_a_custome
     order = await counter.order(
         customer={"name": "Deneme", "phone": "+905000000000"}, address={"address": "Lale Sokak"}
     )
-    tablets = [await counter.tablet("Tezgâh"), await counter.tablet("Mutfak")]
+    tablets = [await counter.armed("Tezgâh"), await counter.armed("Mutfak")]
     for tablet in tablets:
-        await tablet.arm()
         await tablet.page.wait_for_selector(tablet.card(order))
         assert "+905000000000" not in await tablet.page.content()
     await tablets[0].tap(order, "more")
@@ -185,8 +172,7 @@ async def test_a_cancelled_order_stays_until_a_hand_has_touched_it_and_a_custome
 @pytest.mark.parametrize("mode", ["beside", "till"])
 async def test_only_as_the_till_it_takes_orders_over(mode: str, sandbox: Sandbox, till: Till, chromium: Browser):
     async with opened(sandbox, till, chromium, mode) as counter:
-        tablet = await counter.tablet()
-        await tablet.arm()
+        tablet = await counter.armed()
         order = await counter.order()
         await tablet.accept(order)
         await tablet.shows(order, "tamam")
@@ -197,8 +183,7 @@ async def test_only_as_the_till_it_takes_orders_over(mode: str, sandbox: Sandbox
 
 async def test_sold_out_and_closed_from_the_board(counter: Counter, till: Till, world: World):
     order = await counter.order(foods=[FOOD])
-    tablet = await counter.tablet()
-    await tablet.arm()
+    tablet = await counter.armed()
     await tablet.page.wait_for_selector(tablet.card(order))
     await tablet.page.click("#menu")
     food, shop = (tablet.page.locator(".row", has_text=name) for name in ("Kıymalı Pide", "Örnek Lokanta Kadıköy"))

@@ -1,19 +1,15 @@
 """Repeated and misplaced taps have no effect, and what is important stays in sight."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-import pytest_asyncio
-from tests.board.browser.counter import Browser, Counter, Route, Tablet, opened
-from tests.test_daemon import Till, certificates, sandbox, till, world
+from tests.board.browser.counter import Counter, Route, Tablet
+from tests.test_daemon import Till
 
-from orderbridge_sandbox import Fault, Sandbox, World
+from orderbridge_sandbox import Fault, World
 from orderbridge_sandbox.state import Order
-
-__all__ = ["certificates", "sandbox", "till", "world"]
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.slow]
 
@@ -42,12 +38,6 @@ BAR = """() => {
     mute: [mute.width, mute.height], inside: mute.right <= innerWidth && mute.bottom <= top.bottom && mute.top >= top.top };
 }"""
 WRONG = {"subject": "", "since": None, "count": 1, "remedy": "Kasayı yeniden başlatın ve teknik desteği arayın. " * 4}
-
-
-@pytest_asyncio.fixture(loop_scope="session")
-async def counter(sandbox: Sandbox, till: Till, chromium: Browser) -> AsyncIterator[Counter]:
-    async with opened(sandbox, till, chromium) as counter:
-        yield counter
 
 
 async def held(counter: Counter, order: Order) -> Tablet:
@@ -142,8 +132,7 @@ async def test_each_button_has_its_own_place_and_the_next_step_is_not_taken_by_t
 
 
 async def test_three_ways_to_wait_have_three_words_and_colours(counter: Counter, till: Till, world: World):
-    tablet = await counter.tablet()
-    await tablet.arm()
+    tablet = await counter.armed()
     orders = [await counter.order() for _ in range(3)]
     waits, failed, at_till = orders
     world.faults.add(Fault.error("accept", 400, "invalid_status", "Bu sipariş kabul edilemez"))
@@ -168,8 +157,7 @@ async def test_three_ways_to_wait_have_three_words_and_colours(counter: Counter,
 
 
 async def test_what_was_cancelled_is_called_by_its_number_and_a_touch_leads_to_it(counter: Counter, world: World):
-    tablet = await counter.tablet()
-    await tablet.arm()
+    tablet = await counter.armed()
     orders = [await counter.order() for _ in range(8)]
     await tablet.page.click("#menu")
     await tablet.page.locator(".call.fresh", has_text="YENİ 8").wait_for()
@@ -221,8 +209,7 @@ async def worse(route: Route) -> None:
 
 async def test_foods_stand_under_who_sells_them_where_there_are_several(counter: Counter, till: Till):
     order = await counter.order()
-    tablet = await counter.tablet()
-    await tablet.arm()
+    tablet = await counter.armed()
     await tablet.page.wait_for_selector(tablet.card(order))
     await tablet.page.click("#menu")
     await tablet.page.wait_for_selector(".row")

@@ -7,17 +7,14 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-import pytest_asyncio
 from tests.board.browser.conftest import FLAGS
 from tests.board.browser.counter import CHROMIUM, Browser, Counter, Tablet, async_playwright, opened
-from tests.test_daemon import WITHIN_S, Till, certificates, sandbox, till, world
+from tests.test_daemon import WITHIN_S, Till
 from tests.web.test_service import free_address
 
 from orderbridge import config
 from orderbridge_board import shell
 from orderbridge_sandbox import Sandbox
-
-__all__ = ["certificates", "sandbox", "till", "world"]
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.slow]
 
@@ -50,12 +47,6 @@ ServiceWorkerContainer.prototype.register = () => Promise.reject(new DOMExceptio
 """
 INSTALLED = "() => navigator.serviceWorker.getRegistrations().then((all) => all.length)"
 DOWN = "Program yanıt vermiyor: yeni siparişler burada görünmez."
-
-
-@pytest_asyncio.fixture(loop_scope="session")
-async def counter(sandbox: Sandbox, till: Till, chromium: Browser) -> AsyncIterator[Counter]:
-    async with opened(sandbox, till, chromium) as counter:
-        yield counter
 
 
 async def kept(tablet: Tablet) -> None:
@@ -91,8 +82,7 @@ async def in_its_place(counter: Counter, how: str) -> AsyncIterator[None]:
 
 @pytest.mark.parametrize("how", ["refuses", "proxy", "silent"])
 async def test_a_reload_without_the_daemon_shows_our_page_says_so_and_sounds(how: str, counter: Counter):
-    tablet = await counter.tablet()
-    await tablet.arm()
+    tablet = await counter.armed()
     order = await counter.order()
     await tablet.page.wait_for_selector(tablet.card(order))
     await kept(tablet)
@@ -156,9 +146,7 @@ async def test_nothing_of_an_order_or_a_customer_is_kept(counter: Counter, tmp_p
     assert held == shell.served().keys() - {"/worker.js"}
 
 
-async def test_after_an_upgrade_the_new_page_replaces_the_kept_one_by_itself(
-    counter: Counter, monkeypatch: pytest.MonkeyPatch
-):
+async def test_after_an_upgrade_the_new_page_replaces_the_kept_one_by_itself(counter: Counter, monkeypatch):
     """Without a touch; and a reload at any moment after that shows the new one, with the daemon or without."""
     tablet = await counter.tablet()
     await tablet.page.clock.install()
@@ -181,12 +169,9 @@ async def test_after_an_upgrade_the_new_page_replaces_the_kept_one_by_itself(
     await tablet.page.wait_for_selector("[data-upgraded=yes]", state="attached")
 
 
-async def test_a_page_that_the_old_one_was_kept_of_is_the_daemons_at_the_first_reload(
-    counter: Counter, monkeypatch: pytest.MonkeyPatch
-):
+async def test_a_page_that_the_old_one_was_kept_of_is_the_daemons_at_the_first_reload(counter: Counter, monkeypatch):
     """A tablet that was off during the upgrade: the kept page is not shown beside a daemon that has another one."""
-    tablet = await counter.tablet()
-    await tablet.arm()
+    tablet = await counter.armed()
     await kept(tablet)
     await tablet.open("livez")
     await counter.stop()
@@ -200,8 +185,7 @@ async def test_a_page_that_the_old_one_was_kept_of_is_the_daemons_at_the_first_r
 
 async def test_it_can_be_installed(counter: Counter):
     """Chromium finds nothing that is missing but a window that is not private."""
-    tablet = await counter.tablet()
-    await tablet.arm()
+    tablet = await counter.armed()
     await kept(tablet)
     session = await tablet.page.context.new_cdp_session(tablet.page)
     found = await session.send("Page.getAppManifest")

@@ -1,20 +1,15 @@
 """What fits on screens of each size, and what the head shows about the board."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-import pytest_asyncio
-from tests.board.browser.counter import LISTEN, PLAIN, Browser, Counter, Tablet, opened
-from tests.test_daemon import Till, certificates, sandbox, till, until, world
+from tests.board.browser.counter import LISTEN, PLAIN, Counter, Tablet
+from tests.test_daemon import Till, until
 
 from orderbridge_board import changes
-from orderbridge_sandbox import Sandbox
 from orderbridge_sandbox.scenery import KADIKOY
-
-__all__ = ["certificates", "sandbox", "till", "world"]
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.slow]
 
@@ -40,18 +35,11 @@ PAIR = [
 FOODS = [one | {"note": "", "quantity": 1, "total": one["price"], "option_groups": []} for one in PAIR]
 
 
-@pytest_asyncio.fixture(loop_scope="session")
-async def counter(sandbox: Sandbox, till: Till, chromium: Browser) -> AsyncIterator[Counter]:
-    async with opened(sandbox, till, chromium) as counter:
-        yield counter
-
-
 async def rush(counter: Counter, document: dict[str, Any] | None) -> Tablet:
     """Twelve orders on a tablet that has come to rest."""
     for _ in range(RUSH):
         counter.world.place_order(restaurant_id=KADIKOY, document=document)
-    tablet = await counter.tablet()
-    await tablet.arm()
+    tablet = await counter.armed()
     await tablet.page.locator("#cards .card").nth(RUSH - 1).wait_for()
     return tablet
 
@@ -102,8 +90,7 @@ async def test_what_is_new_has_more_room_than_what_is_cooked_and_gaps_close_whil
 
 
 async def test_all_reasons_for_a_cancel_and_the_button_that_confirms_stand_on_a_small_glass(counter: Counter):
-    tablet = await counter.tablet(viewport={"width": 800, "height": 480})
-    await tablet.arm()
+    tablet = await counter.armed(viewport={"width": 800, "height": 480})
     order = await counter.order()
     await tablet.tap(order, "cancel")
     choices = tablet.page.locator("dialog [data-do=choose]")
@@ -114,9 +101,7 @@ async def test_all_reasons_for_a_cancel_and_the_button_that_confirms_stand_on_a_
     assert await tablet.page.evaluate(HIDDEN) == [False]
 
 
-async def test_the_head_says_that_it_lives_who_is_open_and_who_can_be_heard(
-    counter: Counter, till: Till, monkeypatch: pytest.MonkeyPatch
-):
+async def test_the_head_says_that_it_lives_who_is_open_and_who_can_be_heard(counter: Counter, till: Till, monkeypatch):
     """Also where no order is; and the sound is tried at a touch."""
     monkeypatch.setattr(changes, "BEAT_S", 600.0)
     tablet = await counter.tablet("Tezgâh")

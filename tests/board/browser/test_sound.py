@@ -1,19 +1,14 @@
 """Which sounds play, on which tablet and until when, and the alarm if no tablet has its sound on."""
 
 import asyncio
-from collections.abc import AsyncIterator
 
 import pytest
-import pytest_asyncio
 from tests.board.browser.conftest import FLAGS
-from tests.board.browser.counter import ALERTS, CHROMIUM, LISTEN, Browser, Counter, async_playwright, opened
-from tests.test_daemon import Till, certificates, sandbox, till, until, world
+from tests.board.browser.counter import ALERTS, CHROMIUM, LISTEN, Counter, async_playwright
+from tests.test_daemon import Till, until
 
 from orderbridge.jobs import upkeep
 from orderbridge_board import changes, watch
-from orderbridge_sandbox import Sandbox
-
-__all__ = ["certificates", "sandbox", "till", "world"]
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.slow]
 
@@ -42,12 +37,6 @@ HIDE = """(state) => {
   Object.defineProperty(document, "visibilityState", { configurable: true, get: () => state });
   document.dispatchEvent(new Event("visibilitychange"));
 }"""
-
-
-@pytest_asyncio.fixture(loop_scope="session")
-async def counter(sandbox: Sandbox, till: Till, chromium: Browser) -> AsyncIterator[Counter]:
-    async with opened(sandbox, till, chromium) as counter:
-        yield counter
 
 
 async def test_a_new_order_rings_everywhere_until_somebody_has_it(counter: Counter, till: Till):
@@ -84,8 +73,7 @@ async def test_a_new_order_rings_everywhere_until_somebody_has_it(counter: Count
 
 
 async def test_what_sounds_is_cut_off_where_it_is_and_not_at_its_end(counter: Counter):
-    tablet = await counter.tablet()
-    await tablet.arm()
+    tablet = await counter.armed()
     cut = await tablet.page.evaluate(CUT)
     assert cut == {"more": 4, "none": 4}  # a tone that goes on over the next one would be another sound
 
@@ -152,8 +140,7 @@ async def test_what_cannot_be_heard_is_said_on_the_tablet_and_known_to_the_daemo
     assert watch.HEARD_S + watch.CHECK_S <= 15.0
     monkeypatch.setattr(upkeep, "HEALTH_S", 0.2)
     monkeypatch.setattr(watch, "HEARD_S", 6.0)  # a tablet says every 5 s that it is there
-    tablet = await counter.tablet()
-    await tablet.arm()
+    tablet = await counter.armed()
     counter.service.extensions["board"].audience._sure_from = 0.0
     bar = tablet.page.locator("#bar.red", has_text="SES KAPALI")
     for deafen, mend in (

@@ -1,22 +1,18 @@
 """What a tablet shows while the connection is lost, and after it is restored."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from random import Random
 from zoneinfo import ZoneInfo
 
 import pytest
-import pytest_asyncio
 from sqlalchemy.exc import OperationalError
-from tests.board.browser.counter import Browser, Counter, Tablet, opened
-from tests.test_daemon import UNTIL_CLEARED_S, WITHIN_S, Till, certificates, sandbox, till, until, world
+from tests.board.browser.counter import Counter, Tablet
+from tests.test_daemon import UNTIL_CLEARED_S, WITHIN_S, Till, until
 
 from orderbridge.jobs import upkeep
 from orderbridge_board import changes
 from orderbridge_sandbox import Fault, Sandbox, World
-
-__all__ = ["certificates", "sandbox", "till", "world"]
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.slow]
 
@@ -39,12 +35,6 @@ SELECT payment_key, '#' || order_number AS number, status,
   (SELECT count(*) FROM delivery_order_items AS item WHERE item.payment_key = o.payment_key) AS items
 FROM delivery_orders AS o WHERE o.ended_by IS NULL OR o.ended_by = 'cancelled'
 """
-
-
-@pytest_asyncio.fixture(loop_scope="session")
-async def counter(sandbox: Sandbox, till: Till, chromium: Browser) -> AsyncIterator[Counter]:
-    async with opened(sandbox, till, chromium) as counter:
-        yield counter
 
 
 async def test_without_a_sign_of_life_it_says_so_and_sounds(counter: Counter, monkeypatch: pytest.MonkeyPatch):
@@ -148,9 +138,7 @@ async def test_a_tablet_whose_clock_is_set_back_is_not_fresh_for_as_long(counter
     assert await is_grey(tablet)
 
 
-async def test_a_state_that_cannot_be_read_is_no_state_though_the_line_beats(
-    counter: Counter, monkeypatch: pytest.MonkeyPatch
-):
+async def test_a_state_that_cannot_be_read_is_no_state_though_the_line_beats(counter: Counter, monkeypatch):
     monkeypatch.setattr(changes, "BEAT_S", 0.1)
     tablet = await counter.tablet()
     await tablet.page.clock.install()
@@ -185,12 +173,9 @@ async def test_a_page_that_is_not_the_daemons_any_more_is_loaded_anew_once_nobod
     await tablet.hears("new")
 
 
-async def test_the_link_that_is_broken_is_named(
-    counter: Counter, sandbox: Sandbox, world: World, monkeypatch: pytest.MonkeyPatch
-):
+async def test_the_link_that_is_broken_is_named(counter: Counter, sandbox: Sandbox, world: World, monkeypatch):
     monkeypatch.setattr(upkeep, "HEALTH_S", 0.2)
-    tablet = await counter.tablet()
-    await tablet.arm()
+    tablet = await counter.armed()
     bar = tablet.page.locator("#bar")
     world.faults.add(Fault(operation="get_current", status=500, times=None))
     await bar.filter(has_text="Platformdan sipariş alınamıyor.").wait_for()

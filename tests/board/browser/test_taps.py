@@ -2,21 +2,18 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
-import pytest_asyncio
 from tests import databases
-from tests.board.browser.counter import ALERTS, Browser, Counter, NotInTime, Tablet, opened, till_on
-from tests.test_daemon import UNTIL_CLEARED_S, WITHIN_S, Till, certificates, sandbox, until, world
+from tests.board.browser.counter import ALERTS, Counter, NotInTime, Tablet, till_on
+from tests.test_daemon import UNTIL_CLEARED_S, WITHIN_S, Till, until
 
 from orderbridge_board import cards
-from orderbridge_sandbox import Fault, Sandbox, World
+from orderbridge_sandbox import Fault, World
 from orderbridge_sandbox.scenery import KADIKOY
-
-__all__ = ["certificates", "sandbox", "world"]
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.slow]
 
@@ -55,12 +52,6 @@ def till(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Till]:
 on_each_database = pytest.mark.parametrize("till", [databases.SQLITE, databases.POSTGRESQL], indirect=True)
 
 
-@pytest_asyncio.fixture(loop_scope="session")
-async def counter(sandbox: Sandbox, till: Till, chromium: Browser) -> AsyncIterator[Counter]:
-    async with opened(sandbox, till, chromium) as counter:
-        yield counter
-
-
 async def test_a_rush_is_all_there_and_a_touch_on_the_bar_shows_it(counter: Counter, till: Till, world: World):
     """Whatever is on the screen: what rings, how many they are, and the way to them."""
     tablet = await counter.tablet()
@@ -92,9 +83,7 @@ async def test_a_rush_is_all_there_and_a_touch_on_the_bar_shows_it(counter: Coun
 async def test_twenty_taps_on_two_tablets_are_one_row_and_show_the_verdict_when_it_is_known(
     counter: Counter, till: Till, world: World
 ):
-    tablets = [await counter.tablet("Tezgâh"), await counter.tablet("Mutfak")]
-    for tablet in tablets:
-        await tablet.arm()
+    tablets = [await counter.armed("Tezgâh"), await counter.armed("Mutfak")]
     order = await counter.order()
     for what, words in (("accept", "Kabul (25 dk)"), ("on_the_way", "Yola çıktı")):
         for tablet in tablets:
@@ -136,8 +125,7 @@ async def verdict(tablet: Tablet) -> str:
 
 async def test_what_the_service_refuses_is_said_and_can_be_tried_again(counter: Counter, till: Till, world: World):
     """The next tap is another row."""
-    tablet = await counter.tablet()
-    await tablet.arm()
+    tablet = await counter.armed()
     order = await counter.order()
     world.faults.add(Fault.error("accept", 400, "invalid_status", "Bu sipariş kabul edilemez"))
     await tablet.accept(order)
@@ -151,8 +139,7 @@ async def test_what_the_service_refuses_is_said_and_can_be_tried_again(counter: 
 
 
 async def test_an_accept_is_taken_back_while_it_waits(counter: Counter, till: Till, world: World):
-    tablet = await counter.tablet()
-    await tablet.arm()
+    tablet = await counter.armed()
     order = await counter.order()
     world.refuse_account(
         "kadikoy"
@@ -209,9 +196,7 @@ async def test_what_moved_under_a_point_takes_no_touch_there_until_it_was_seen(c
 async def test_what_others_carry_is_put_away_on_every_tablet_asks_nobody_and_comes_back(
     counter: Counter, world: World, courier: str
 ):
-    tablet, other = await counter.tablet(), await counter.tablet("Mutfak")
-    await tablet.arm()
-    await other.arm()
+    tablet, other = await counter.armed(), await counter.armed("Mutfak")
     order = await counter.order(courier_type=courier)
     await tablet.accept(order)
     await tablet.shows(order, "Kabul (25 dk): tamam")
@@ -229,8 +214,7 @@ async def test_what_others_carry_is_put_away_on_every_tablet_asks_nobody_and_com
 
 async def test_what_was_completed_elsewhere_is_put_away(counter: Counter):
     """By the restaurant's courier, and the platform shows it no more."""
-    tablet = await counter.tablet()
-    await tablet.arm()
+    tablet = await counter.armed()
     order = await counter.order()
     await tablet.accept(order)
     await tablet.tap(order, "on_the_way")
@@ -245,9 +229,7 @@ async def test_what_cannot_be_undone_is_taken_back_on_its_own_button_and_was_nev
     counter: Counter, till: Till, world: World, monkeypatch: pytest.MonkeyPatch, what: str
 ):
     """On another tablet, too; and when the moment is over it is sent once."""
-    tablet, other = await counter.tablet(), await counter.tablet("Mutfak")
-    await tablet.arm()
-    await other.arm()
+    tablet, other = await counter.armed(), await counter.armed("Mutfak")
     order = await counter.order()
     await tablet.accept(order)
     if what == "complete":
@@ -271,8 +253,7 @@ async def test_what_cannot_be_undone_is_taken_back_on_its_own_button_and_was_nev
 @pytest.mark.parametrize("how", ["nobody listens", "nobody answers"])
 async def test_a_tap_on_a_dead_daemon_says_so_within_a_second_and_its_button_lives(counter: Counter, how: str):
     """The bar says on which orders."""
-    tablet = await counter.tablet()
-    await tablet.arm()
+    tablet = await counter.armed()
     orders = [await counter.order(), await counter.order()]
     button = tablet.page.locator(f"{tablet.card(orders[0])} [data-do=accept]")
     await tablet.page.route("**/board/act*", lambda route: route.abort() if how == "nobody listens" else None)
@@ -289,8 +270,7 @@ async def test_a_tap_on_a_dead_daemon_says_so_within_a_second_and_its_button_liv
 
 
 async def test_a_cancel_takes_two_steps_and_the_services_reasons(counter: Counter, till: Till):
-    tablet = await counter.tablet()
-    await tablet.arm()
+    tablet = await counter.armed()
     order = await counter.order()
     await tablet.tap(order, "cancel")
     reasons = await asyncio.to_thread(till.rows, "SELECT id, reason FROM delivery_cancel_reasons ORDER BY id")
@@ -354,8 +334,7 @@ async def test_nothing_moves_while_a_finger_is_on_the_glass_nor_until_hands_have
 
 async def test_a_bump_bar_does_all_of_it(counter: Counter, monkeypatch: pytest.MonkeyPatch):
     """1 to 9 choose a card, Enter does the usual thing, Backspace takes it back."""
-    tablet = await counter.tablet()
-    await tablet.arm()
+    tablet = await counter.armed()
     orders = [await counter.order() for _ in range(2)]
     await tablet.page.wait_for_selector(tablet.card(orders[1]))
     keys = tablet.page.keyboard
@@ -440,8 +419,7 @@ async def test_who_may_only_look_is_offered_no_touch(counter: Counter, till: Til
 
 
 async def test_a_tablet_that_is_let_in_no_more_is_silent(counter: Counter, till: Till):
-    tablet = await counter.tablet()
-    await tablet.arm()
+    tablet = await counter.armed()
     await counter.order()
     await tablet.hears("new")
     await asyncio.to_thread(till.plant, "UPDATE delivery_board_devices SET revoked_utc = paired_utc")
@@ -450,8 +428,7 @@ async def test_a_tablet_that_is_let_in_no_more_is_silent(counter: Counter, till:
 
 
 async def test_a_switch_that_failed_can_be_tapped_again(counter: Counter, till: Till):
-    tablet = await counter.tablet()
-    await tablet.arm()
+    tablet = await counter.armed()
     await tablet.page.click("#menu")
     switch = tablet.page.locator("button[data-do=close_restaurant]").first
     await tablet.page.route("**/board/act*", lambda route: route.abort())

@@ -16,20 +16,14 @@ from tests.store.samples import opened as file_opened
 from tests.test_daemon import (  # one name after another: they are fixtures
     COMMAND,
     Till,
-    certificates,
-    sandbox,
     settings_for,
-    till,
     until,
-    world,
 )
 
 from orderbridge.jobs import upkeep
 from orderbridge_board import watch
 from orderbridge_sandbox import Fault, Sandbox, World
 from orderbridge_sandbox.scenery import APP_SECRET
-
-__all__ = ["certificates", "sandbox", "till", "world"]
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.slow]
 

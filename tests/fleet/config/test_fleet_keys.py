@@ -87,9 +87,7 @@ def test_in_file_mode_it_may_be_there_already_and_must_be_right(write: Write) ->
     ],
     ids=["none", "empty", "blank", "short", "second", "sign", "nul", "letter", "no file"],
 )
-def test_a_master_key_that_is_none_is_an_error_that_names_the_remedy_and_no_key(
-    lines: str, problem: str, write: Write
-) -> None:
+def test_a_master_key_that_is_none_is_an_error_that_names_the_remedy_and_no_key(lines: str, problem: str, write: Write):
     said = problems(write(fleet(lines)))
     (line,) = said.splitlines()[1:]
     assert line.strip().startswith("fleet.master_key")

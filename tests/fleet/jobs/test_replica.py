@@ -173,9 +173,7 @@ async def test_one_that_is_disabled_is_polled_no_more_and_comes_back_as_it_was(t
         assert town.polls("besiktas") > heard
 
 
-async def test_of_many_that_come_at_once_the_lists_are_read_one_after_another(
-    town: Town, monkeypatch: pytest.MonkeyPatch
-):
+async def test_of_many_that_come_at_once_the_lists_are_read_one_after_another(town: Town, monkeypatch):
     """What thousands of them would ask for at once would make their polls late."""
     monkeypatch.setattr(accounts_at_work, "LISTS_PER_S", 1 / 60)
     for name in NAMES:
