@@ -92,7 +92,7 @@ def nothing_left_behind() -> Iterator[None]:
 
 @pytest.fixture
 def closed_port() -> Iterator[int]:
-    """Nobody listens there, and nobody else gets it: a free one that was given back may be another test's by then."""
+    """A port on which nothing listens, reserved so that no other test gets it."""
     with socket.socket() as kept:
         kept.bind(("127.0.0.1", 0))
         yield kept.getsockname()[1]

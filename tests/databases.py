@@ -247,7 +247,7 @@ def on(server: "Server", *statements: str) -> None:
 
 
 def free_port() -> int:
-    """One of this machine's that nobody has now."""
+    """A free port of this machine."""
     with socket.socket() as asked:
         asked.bind(("127.0.0.1", 0))
         return int(asked.getsockname()[1])
@@ -262,7 +262,7 @@ def _postgresql() -> Iterator[tuple[Path, Path, dict[str, object]]]:
     package = Path(found.submodule_search_locations[0])
     with _place() as (place, as_user):
         if as_user:
-            for part in (package.name, f"{package.name}.libs"):  # nobody may not see where they lie
+            for part in (package.name, f"{package.name}.libs"):  # the user `nobody` may not see their folder
                 shutil.copytree(package.parent / part, place / part)
             package = place / package.name
         yield place, package / "pginstall" / "bin", as_user

@@ -34,7 +34,7 @@ Write = Callable[[str], Path]
 
 @pytest.fixture
 def program(tmp_path: Path) -> Write:
-    """A program of the restaurant's, which notes in `heard` what it was told."""
+    """A program of the restaurant, which notes in `heard` what was reported to it."""
 
     def write(then: str = "") -> Path:
         path = tmp_path / "alarm"
@@ -75,7 +75,7 @@ class Watched(Alarms):
 
 async def until(condition: Callable[[], object]) -> None:
     async with asyncio.timeout(LONG_S):
-        while not condition():  # noqa: ASYNC110 - only asking tells
+        while not condition():  # noqa: ASYNC110 - there is no event for it
             await asyncio.sleep(0.01)
 
 
@@ -84,7 +84,7 @@ async def quiet(alarms: Alarms) -> None:
 
 
 class Commands:
-    """In place of the program: what it was called with. It works unless it is told to fail."""
+    """In place of the program: records its calls, and succeeds unless the test makes it fail."""
 
     def __init__(self) -> None:
         self.heard: list[dict[str, Any]] = []
@@ -235,7 +235,7 @@ async def failure_of(path: Path, limit_s: float) -> str:
 async def test_what_could_not_be_told_is_told_again_less_and_less_often(commands: Commands):
     alarms, commands.fails = Watched("x"), True
     await look(alarms, [SEVERE], 0.0)
-    assert alarms.heard() == {}  # after a restart it is sent anew
+    assert alarms.heard() == {}  # after a restart it is sent again
     tries = []
     for second in range(1, 20_000, 5):
         before = len(commands.heard)

@@ -187,7 +187,7 @@ def settings_for(
 
 @contextlib.asynccontextmanager
 async def running(settings: config.Settings) -> AsyncIterator[Daemon]:
-    """A daemon in this loop; it must end in order when it is told to."""
+    """A daemon in this loop, which must end cleanly when it is stopped."""
     daemon = Daemon(settings)
     task = begun(daemon.run())
     try:
@@ -199,7 +199,7 @@ async def running(settings: config.Settings) -> AsyncIterator[Daemon]:
 
 
 async def stopping(daemon: Daemon) -> None:
-    """It has been told to stop, and has taken notice."""
+    """Wait until it has noticed that it must stop."""
     with capture_logs() as logs:
         daemon.stop()
         await until(lambda: "daemon.stopping" in [line["event"] for line in logs])
@@ -209,11 +209,11 @@ async def stopping(daemon: Daemon) -> None:
 
 
 async def test_after_closing_the_restaurants_status_is_read_soon(sandbox: Sandbox, till: Till, world: World):
-    """Somebody at the panel opens it again at once: the till sees it, and not five minutes later."""
+    """A person opens it again in the panel at once: the till sees it, without waiting five minutes."""
     async with running(settings_for(sandbox, till, timeout_s=PATIENT_S)):
         await until(lambda: world.calls("get_restaurant_status"))
         await until(lambda: till.one("SELECT status FROM delivery_restaurants")["status"] == "Open")
-        world.faults.add(Fault.delay("get_restaurant_status", UNTIL_CLEARED_S))  # it asks when somebody has opened
+        world.faults.add(Fault.delay("get_restaurant_status", UNTIL_CLEARED_S))  # it asks after a person has opened it
         row = till.run(
             "INSERT INTO delivery_actions (action, restaurant_id) VALUES ('close_restaurant', ?)", KADIKOY.lower()
         )
@@ -371,7 +371,7 @@ async def test_a_sigterm_finishes_what_is_in_flight_starts_nothing_new_and_exits
 
 
 async def opened(pipe: Path) -> int:
-    """Its end to write to, once somebody reads there."""
+    """The writing end of the pipe, once it has a reader."""
     found: list[int] = []
 
     def is_read() -> bool:
@@ -532,7 +532,7 @@ async def test_a_reload_that_fails_by_a_fault_of_ours_changes_nothing_and_the_ne
         said.clear()
         running._reload()
         await until(running._reloading.done)
-        assert systemd.READY in said  # else systemd waits for it, and ends the service
+        assert systemd.READY in said  # otherwise systemd would wait for it, and then stop the service
         assert "config.reload_failed" in [line["event"] for line in logs]
         running._reload()
         await until(lambda: [line["event"] for line in logs].count("daemon.started") == 2)

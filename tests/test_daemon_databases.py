@@ -361,7 +361,7 @@ async def test_a_row_whose_change_a_trigger_refuses_harms_only_itself(refused_st
             await until(lambda: state(pos, third) == "done")
     assert [line["id"] for line in logs if line["event"] == "action.database_refused"] == [first]
     assert state(pos, first) == ("pending" if refused_state == "sending" else "sending")
-    async with running(sandbox, url):  # what was on the wire keeps nobody from starting
+    async with running(sandbox, url):  # a row on the wire does not prevent a start
         last = put(pos, "delivery_actions", action="complete", payment_key=two[1].key)
         await until(lambda: state(pos, last) == "done")
 
@@ -495,7 +495,7 @@ async def test_a_row_expires_by_the_servers_clock(minutes: int, url: str, pos: P
     young = put(pos, "delivery_actions", **columns)
     database = Database(url, inline=True)
     outbox = TickedOutbox(Context.of(offline(url), database, clock, random=Random(0)), Roster())
-    async with asyncio.timeout(60):  # where a reading took long, the clock is measured anew, and the row read again
+    async with asyncio.timeout(60):  # if a reading took long, the clock is measured again, and the row read again
         while not (await outbox.tick()).unsent:
             pass
     database.close()

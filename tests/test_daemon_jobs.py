@@ -144,7 +144,7 @@ async def test_of_two_that_meet_the_same_trouble_none_is_told_without_words(sett
     async with asyncio.timeout(WITHIN_S):
         with pytest.raises(FileLost):
             await daemon.run()
-    gc.collect()  # a task whose error nobody has looked at says so when it goes
+    gc.collect()  # a task whose error was not retrieved reports it when it is collected
     await asyncio.sleep(0)
     assert unheard == []
 

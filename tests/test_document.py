@@ -48,7 +48,7 @@ def test_a_group_s_fields_stand_before_those_of_its_options() -> None:
 
 
 def test_what_names_a_customer_is_blanked() -> None:
-    """A new field is personal until somebody has looked at it: here is the list of what was found to be."""
+    """A new field is personal until a person has examined it: this is the list of the examined ones."""
     assert set(columns_of(Facts, personal=True)) == PERSONAL
     assert set(retention._BLANKED) == PERSONAL | {"payload", "payload_hash"}
     assert columns_of(Item, personal=True) == ("note",)

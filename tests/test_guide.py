@@ -181,5 +181,5 @@ def test_the_statements_work_as_they_stand(sql: str, empty_file: Path, tmp_path:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_no_page_has_pip_fetch_orderbridge_by_its_name(page: Path):
-    """It is not published: somebody else's package could have that name."""
+    """It is not published: another package could have that name."""
     assert re.findall(r"pip install[^`\n]*[ '\"]orderbridge(?:\[|['\"` ]|$)", page.read_text("utf-8")) == []

@@ -227,7 +227,7 @@ def test_a_sentence_is_used() -> None:
     assert [key for key in unused if SENTENCES[key]["en"] not in OPTIONS] == []
 
 
-# English in the program that is no word of ours to a person, or is read in English by everybody.
+# English in the program that users do not read, or that everybody reads in English.
 ENGLISH = re.compile(
     r"(?<![-/.])\b(?:the|is|are|was|were|of|not|no|and|or|that|with|has|have|cannot|must|which|it|its|there|be|been|by|for|from|to"
     r"|a|an|than|before|after)\b(?![-/$|])"

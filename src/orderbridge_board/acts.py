@@ -109,7 +109,7 @@ def _take_over(connection: Connection, key: str, revision: object) -> None:
 
 
 def take_back(connection: Connection, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Withdraw a row that still waits, or show a card again that was put away. Raises Refused."""
+    """Withdraw a row that still waits, or show a removed card again. Raises Refused."""
     if values.get("subject") is not None:
         queries.unsilence(connection, _text(values["subject"]))
     elif not queries.withdraw(connection, _number(values.get("id"), 1)):

@@ -8,8 +8,8 @@ Rules of this file:
   cancellation that this till or board requested does not sound.
 - The request_id of a button has the number of finished tries. So two taps on the same button, on any devices, ask for
   the same row.
-- An action that cannot be undone at the marketplace waits for HOLD, and can be taken back until then. Its row is
-  written at the tap, with the time from which the outbox may send it, so that a tap survives a failed tablet. To take
+- An action that cannot be undone at the marketplace waits for HOLD, and can be undone here until then. Its row is
+  written at the tap, with the time from which the outbox may send it, so that a tap survives a failed tablet. To undo
   it back sets `withdraw` while the row waits. A claim starts only unchanged rows. So either the row is withdrawn or it
   is sent, never both.
 """
@@ -40,8 +40,8 @@ from orderbridge.rules.problems import Link, Problem
 LONGEST_REQUEST = 64
 HOLD = timedelta(seconds=5)
 HELD = frozenset({Action.ON_THE_WAY, Action.COMPLETE})
-NOTICED = timedelta(seconds=60)  # a delay above this is more than polling takes: the order's own time counts
-BELIEVED = timedelta(hours=2)  # an older time is from another time zone, or the order was begun long before
+NOTICED = timedelta(seconds=60)  # a longer delay is not due to polling, so the order's own time counts
+BELIEVED = timedelta(hours=2)  # an older time has a wrong time zone, or the customer began the order long before
 FAILED = frozenset({ActionState.REFUSED, ActionState.FAILED, ActionState.EXPIRED})
 TILL, BESIDE = "till", "beside"
 
@@ -112,7 +112,7 @@ class Seen:
     last_change: str = LastChange.NEW
 
 
-# The next step. The interface has no completion of orders that others deliver: their cards are put away
+# The next step. The interface has no completion of orders that others deliver: their cards are removed
 # (`is_handed_next`).
 _STEPS: dict[int | None, tuple[Action, ...]] = {
     RECEIVED: (Action.ACCEPT,),
@@ -159,13 +159,13 @@ def silence_of(kind: str, key: str) -> str:
 
 
 def put_away(silenced: Mapping[str, datetime]) -> dict[str, datetime]:
-    """The keys of the orders that were put away, and when."""
+    """The keys of the orders that were removed from the board, and when."""
     kind = silence_of("handed", "")
     return {subject.removeprefix(kind): at for subject, at in silenced.items() if subject.startswith(kind)}
 
 
 def is_handed_next(order: Seen) -> bool:
-    """Whether the next step is to put the card away: the interface completes no pickup, nor the marketplace's delivery.
+    """Whether the next step is to remove the card, because the interface has no completion for such an order.
 
     The order stays open until it ends by silence.
     """
@@ -174,7 +174,7 @@ def is_handed_next(order: Seen) -> bool:
 
 
 def may_be_handed(order: Seen, rows: Collection[Asked]) -> bool:
-    """Whether the card may be put away: the order was answered, and no unfinished action can still end it.
+    """Whether the card may be removed: the order was answered, and no unfinished action can still end it.
 
     This includes orders of the restaurant's own courier, which may have been completed elsewhere.
     """
@@ -189,18 +189,18 @@ def was_completed_in_vain(rows: Iterable[Asked]) -> bool:
 
 
 def handed_at(order: Seen, rows: Collection[Asked], silenced: Mapping[str, datetime]) -> datetime | None:
-    """When the card is or was put away; until then it can be taken back. A cancellation is shown nevertheless."""
+    """When the card is or was removed; until then this can be undone. A cancellation is shown nevertheless."""
     touched = silenced.get(silence_of("handed", order.key))
     return None if touched is None or not may_be_handed(order, rows) else touched + HOLD
 
 
 def may_be_taken_back(row: Asked) -> bool:
-    """Whether the row was never sent. A request that may have had its effect cannot be taken back."""
+    """Whether the row was never sent. A request that may have had its effect cannot be undone."""
     return row.state == ActionState.PENDING and row.attempts == 0
 
 
 def held_until(row: Asked) -> datetime | None:
-    """Until when the row waits so that it can be taken back; None if it does not."""
+    """Until when the row waits, and can be undone; None if it does not wait."""
     is_held = row.action in HELD and may_be_taken_back(row) and row.request_id.startswith(BOARD_MARK)
     return row.next_attempt_utc if is_held else None
 
@@ -291,7 +291,7 @@ def due(order: Seen, rows: Iterable[Asked]) -> datetime | None:
 
 
 def is_to_begin(order: Seen, now: datetime, silenced: Collection[str]) -> bool:
-    """Whether the kitchen should begin with a scheduled order that was not touched yet."""
+    """Whether the kitchen should start a scheduled order whose card was not touched yet."""
     is_open = order.ended_by is None and order.status_id in {RECEIVED, CONFIRMED}
     return (
         is_open

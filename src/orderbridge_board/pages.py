@@ -171,7 +171,7 @@ class BoardPages:
         )
 
     async def take_back(self, request: Request) -> Response:
-        """Take back an action, or show a card again that was put away."""
+        """Undo an action, or show a removed card again."""
         return await self._tap(request, lambda tx, values, *_: acts.take_back(tx, values))
 
     async def seen(self, request: Request) -> Response:

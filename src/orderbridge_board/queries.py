@@ -161,7 +161,7 @@ def rows_of(connection: Connection, keys: Sequence[str]) -> dict[str, list[Any]]
     return found
 
 
-# An order that is open for days, because the program is off at night, stays put away.
+# An order that stays open for days, because the program is off at night, does not come back.
 _KEPT = cards.silence_of("handed", "")
 _is_put_away = and_(
     silenced.c.subject.like(f"{_KEPT}%"),

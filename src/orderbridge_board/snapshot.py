@@ -163,7 +163,7 @@ def shown_row(row: Any, language: str) -> dict[str, Any] | None:
 
 
 def recall(connection: Connection, now: datetime) -> list[dict[str, Any]]:
-    """Orders that ended in the last hour, and orders that were put away, the newest first."""
+    """Orders that ended in the last hour, and orders removed from the board, the newest first."""
     away = cards.put_away(queries.silenced_at(connection, now))
     found = queries.orders_finished(connection, list(away), now)
     lines = queries.lines(connection, [row["payment_key"] for row in found])

@@ -311,10 +311,10 @@ def test_nobody_hears_once_the_last_tablet_was_silent_for_a_while():
     assert audience.names(202.0) == ["a"]
     assert not audience.is_deaf(200.0 + HEARD_S - 0.1)
     assert audience.is_deaf(200.0 + HEARD_S)
-    assert HEARD_S + 5 < 15  # with the look at health every 5 s it is told within 15 s
+    assert HEARD_S + 5 < 15  # with a health check every 5 s it is reported within 15 s
 
 
-# ---- what a hand may put away, and take back -------------------------------------------------------------------------
+# ---- removing a card, and undoing it ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

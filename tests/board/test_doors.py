@@ -380,7 +380,7 @@ async def test_without_a_database_what_is_wrong_is_told_to_whom_it_was_told_befo
     assert answer.data["error"] == "no_database"
     for name in TOLD:
         tapped = await tablet.post(name, {"subjects": []})
-        assert (tapped.status, tapped.data["error"]) == (503, "not_written")  # nobody tries that again by itself
+        assert (tapped.status, tapped.data["error"]) == (503, "not_written")  # it is not repeated automatically
     shop.pos.execute(rename("elsewhere", "delivery_board_devices"))
     assert (await tablet.get("/board/state")).status == 200
 

@@ -102,7 +102,7 @@ async def test_the_time_to_begin_is_told_and_sounds_until_it_was_seen_whichever_
 async def test_a_moment_that_one_page_has_read_before_and_another_after_is_told(
     shop: Shop, tablet: Tablet, monkeypatch: pytest.MonkeyPatch
 ):
-    """Else the first shows for good a card that was put away."""
+    """Otherwise the first tablet would show a removed card for good."""
     monkeypatch.setattr(cards, "HOLD", timedelta(minutes=20))
     key = put_order(shop.pos, status_id=2, status="CONFIRMED")
     other = Tablet(tablet.address, shop.pair(name="Mutfak"))
@@ -184,7 +184,7 @@ async def test_a_database_that_says_nothing_is_told_and_asked_once(shop: Shop, t
         monkeypatch.setattr(shop.database, "read", silent)
         assert await ear.news() == "changed"
         shop.problems = [Problem(Code.DATABASE_LOST, "", CLOCK.now(), Severity.SEVERE)]
-        assert await ear.news() == "changed"  # what is known by itself is told meanwhile
+        assert await ear.news() == "changed"  # a change by time alone is sent meanwhile
         assert len(asked) == 1
         said.set()
         assert await ear.news() == "changed"

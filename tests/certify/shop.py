@@ -83,7 +83,7 @@ class Shop:
             yield running
 
     def until_taken(self, orders: int) -> None:
-        """Wait until the till has so many."""
+        """Wait until the till has this number of orders."""
         over = time.monotonic() + 60
         while self.taken() < orders:
             assert time.monotonic() < over

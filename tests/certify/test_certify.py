@@ -83,7 +83,7 @@ def test_a_database_that_is_not_empty_is_refused_and_left_alone(tmp_path: Path) 
 
 
 def test_a_killed_certificate_goes_on_where_it_stopped(shop: Shops) -> None:
-    """What had ended is kept. What was begun is played anew: with an order of its own, that the till does not know."""
+    """Finished scenarios are kept. An interrupted one is repeated with a new order, which the till does not know."""
     here = shop()
     with here.started("takes_over", "lock") as running:
         here.until_taken(3)  # the first sign, the first scenario, and the second one, which goes on for seconds

@@ -632,7 +632,7 @@ def _names(place: Place, error: OSError) -> None:
 
 @contextmanager
 def _answering(answer: bytes) -> Iterator[int]:
-    """A server that says the same to everybody."""
+    """A server that gives every request the same answer."""
     server = socket.create_server(("127.0.0.1", 0))
 
     def serve() -> None:

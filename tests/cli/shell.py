@@ -38,5 +38,5 @@ def document(
     more: str = "",
     accounts: str = "",
 ) -> str:
-    """A configuration whose service nobody plays, unless the test does."""
+    """A configuration of a service that does not run, unless the test starts one."""
     return f'language = "en"\n[marketplace]\nbase_url = "{base_url}"\n{marketplace}\n[database]\n{database}\n{more}\n{accounts or account()}'

@@ -53,7 +53,7 @@ def set_up(
 
 
 def findings(ended: Ended) -> dict[str, tuple[str, str]]:
-    """From what was looked at to how it is, and all that is said of it."""
+    """By subject: the level, and all texts of its findings."""
     return {
         finding["check"]: (finding["level"], f"{finding['detail']} {finding['remedy']}".strip())
         for finding in ended.json

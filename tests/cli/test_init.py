@@ -198,7 +198,7 @@ def test_for_the_unit_systemd_hands_the_secrets_over(command, given, tmp_path, m
     monkeypatch.setattr(init, "SYSTEM_FILE", folder / "config.toml")
     monkeypatch.setattr(init, "UNITS", units)
     ended = command("init", "--yes", *given, "--config", folder / "config.toml")
-    assert ended.code == 0, ended.err  # although nobody has made /var/lib/orderbridge yet
+    assert ended.code == 0, ended.err  # although /var/lib/orderbridge does not exist yet
     assert 'url = "sqlite:////var/lib/orderbridge/orderbridge.db"' in (folder / "config.toml").read_text()
     assert files(folder) == {"config.toml": 0o644, "secrets": 0o700}
     assert set(files(folder / "secrets").values()) == {0o600}

@@ -350,7 +350,7 @@ def test_status_without_secrets_knows_the_accounts_that_were_polled(run, pos, co
     put_account(pos)
     ended = run("status", "--json")
     assert [(one["name"], one["healthy"]) for one in ended.json["accounts"]] == [("kadikoy", True)]
-    assert [one["subject"] for one in ended.json["problems"]] == ["besiktas"]  # which nobody has polled yet
+    assert [one["subject"] for one in ended.json["problems"]] == ["besiktas"]  # which was not polled yet
 
 
 @pytest.mark.parametrize("arguments", [("run",), ("check",), ("accounts", "cooldown")], ids=" ".join)

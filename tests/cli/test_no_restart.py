@@ -62,7 +62,7 @@ COMES_LATER = {
 @pytest.mark.parametrize("language", COMES_LATER)
 @pytest.mark.parametrize("kind", databases.KINDS)
 def test_what_may_still_come_by_itself_is_tried_again(kind: str, language: str, path, configure, run, request):
-    """Its cause and remedy are said first."""
+    """The cause and the remedy are printed first."""
     url, said = f"sqlite:///{path.parent}/missing/pos.db", COMES_LATER[language][0]
     if kind != "sqlite":
         server = request.getfixturevalue(f"{kind}_server")

@@ -67,7 +67,7 @@ def test_a_replay_says_what_became_of_each_order_and_closes_the_alarm(run, pos, 
 
 
 def test_before_the_daemon_starts_it_sees_what_the_daemon_would(run, pos, path, folder):
-    """What the copy had still to send may have been sent: afterwards nobody could tell."""
+    """The copy's unsent rows may have been sent since; afterwards this cannot be found out."""
     word = {"database": "a", "generation": 9, "event": 9, "order_number": 9, "next_poll": None, "at": NOW.isoformat()}
     word |= {"accounts_version": 0, "accounts": {}, "paired": 0, "revoked": 0, "devices": []}
     path.with_name("pos.db.last-word").write_text(json.dumps(word))

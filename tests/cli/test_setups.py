@@ -56,7 +56,7 @@ def cause_and_remedy(findings: list[dict[str, str]], place: Place) -> tuple[str,
 
 @contextlib.contextmanager
 def standing(planted: SetUp, running: Sandbox, template: Path) -> Iterator[Place]:
-    # pytest's own folders are root's alone, and some of these are somebody else's.
+    # pytest's own folders belong to root only, and some of these belong to other users.
     temporary, patched = tempfile.TemporaryDirectory(prefix="obs-"), pytest.MonkeyPatch.context()
     with temporary as folder, ExitStack() as stack, patched as patch:
         Path(folder).chmod(0o755)

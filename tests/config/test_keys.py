@@ -192,5 +192,5 @@ def test_the_boards_certificate_hangs_on_the_files_folder_and_its_hosts_have_one
 
 
 def test_a_certificate_that_is_not_there_is_no_matter_of_the_configuration(write: Write) -> None:
-    """Orders go on: the page is what lacks it, and tells it."""
+    """Orders are still received; only the page fails, and reports it."""
     assert load(write(web('certificate = "x"\ncertificate_key = "y"')), environ={}).web.certificate is not None

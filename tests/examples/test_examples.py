@@ -407,7 +407,7 @@ def person_acts(till: Till, shop: Shop) -> None:
 
 
 def shows_what_has_changed(till: Till, shop: Shop) -> None:
-    """STOP is for what was on paper, whoever has cancelled it. An order that is new once more is neither asked for nor cooked."""
+    """A printed order that is cancelled, by any party, gets a STOP. An order that is new again is neither accepted nor cooked."""
     shop.write(YELLOW.format(key=shop.key("refused")))
     shop.write(f"UPDATE delivery_orders SET pos_revision = 0 WHERE payment_key = '{shop.key('refused')}'")
     plain, refused, later, called_off, changed = map(

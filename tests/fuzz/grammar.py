@@ -19,7 +19,7 @@ MISSING = object()
 
 
 def examples(number: int, **more: Any) -> settings:
-    """So many examples, and with ORDERBRIDGE_TEST_FUZZ=N N times as many. A busy machine is no failed property."""
+    """This number of examples; with ORDERBRIDGE_TEST_FUZZ=N, N times as many. A busy machine fails no property."""
     return settings(deadline=None, max_examples=number * TIMES, **more)
 
 

@@ -51,7 +51,7 @@ _PATHS = [(re.compile(path.replace("{id}", "[^/]*")), method, name) for name, me
 
 
 class FakeClock:
-    """The loop's virtual time as a wall clock that a test can set, and as a monotonic one that nobody can."""
+    """The loop's virtual time as a wall clock that a test can set, and as a monotonic one that it cannot."""
 
     def __init__(self) -> None:
         self.ahead = timedelta()
@@ -93,7 +93,7 @@ class Line(httpx.AsyncBaseTransport):
         self._leaving[operation].append(hook)
 
     def when_answered(self, operation: str, hook: Hook) -> None:
-        """Once, when the service has made its answer and nobody has got it yet."""
+        """Call this once, when the service has made its answer and before it arrives."""
         self._answered[operation].append(hook)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:

@@ -86,7 +86,7 @@ async def test_credentials_that_work_again_end_the_refusal(shop: Shop):
     shop.world.refuse_account("kadikoy")
     await shop.poll()
     await shop.poll()
-    assert shop.account.paused() == pytest.approx(60)  # the waits begin anew
+    assert shop.account.paused() == pytest.approx(60)  # the waits start again from the first
 
 
 def gaps_of_logins(shop: Shop) -> list[float]:

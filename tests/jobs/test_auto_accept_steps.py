@@ -25,7 +25,7 @@ def paused(shop: Shop) -> list[Problem]:
 
 
 async def come(shop: Shop, number: int, **changes: Any) -> None:
-    """So many orders, one in each poll."""
+    """Place this number of orders, one in each poll."""
     for _ in range(number):
         await shop.taken_in(**changes)
         await shop.drain()

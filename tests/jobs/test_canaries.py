@@ -117,7 +117,7 @@ async def test_what_an_error_quotes_stands_in_no_column_and_no_log_line(shop: Sh
         operation = EVERYTHING[number % len(EVERYTHING)]
         shop.world.end_tokens("besiktas")  # a former token of another account, too
         await shop.poll("besiktas")  # 401: another one is got
-        await shop.poll("besiktas")  # and works, so that nobody takes the login itself for refused
+        await shop.poll("besiktas")  # and succeeds, so that the login itself does not count as refused
         await go_through(shop, operation, status, number * 29)
     searched = {form for one in canaries(shop) for form in (one, json.dumps(one)[1:-1])}
     found = [(place, text) for place, text in texts(shop) for one in searched if one.lower() in text.lower()]

@@ -92,7 +92,7 @@ async def test_a_replica_that_was_replaced_tells_it_for_an_hour(shop: Shop):
 
 
 async def test_a_certificate_is_told_when_its_last_days_begin_and_when_it_has_ended(shop: Shop):
-    """The daemon works on, and nobody reloads it."""
+    """The daemon goes on working, without a reload."""
     checkup, first = shop.checkup(), shop.clock.now()
     checkup.own_problems.kept.page = lambda: Page(is_served=True, has_board=True, ends=first + SOON)
     assert await checkup.check() == []
@@ -125,7 +125,7 @@ async def test_a_database_that_takes_nothing(words: str, code: Code, shop: Shop)
 
 
 class Held(Exception):
-    """A server's lock timeout, as its driver tells it."""
+    """A server's lock timeout, as its driver reports it."""
 
     sqlstate = "55P03"
 

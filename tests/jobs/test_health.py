@@ -329,7 +329,7 @@ async def test_a_lamp_that_nobody_may_write_is_tried_again_at_the_next_look(shop
 
 @pytest.fixture
 def heard(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
-    """What the alarm's command was told: event and code."""
+    """What was reported to the alarm command: event and code."""
     told: list[tuple[str, str]] = []
     monkeypatch.setattr(Command, "run", lambda _, words, document: told.append((words[0], words[1])))
     return told
@@ -349,14 +349,14 @@ async def looks(checkup: Checkup, times: int = 1) -> None:
 
 
 async def cut_off(checkup: Checkup, database: Any, after: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A look that a stop cancels in the middle of its last question or transaction, of so many."""
+    """A health check that a stop cancels during its last query or transaction."""
     asked = 0
 
     def cut(true: Any) -> Any:
         async def ask(work: Any) -> Any:
             nonlocal asked
             asked += 1
-            done = await true(work)  # it is done, and nobody hears of it
+            done = await true(work)  # it is done, but the result is never seen
             if asked == after:
                 raise asyncio.CancelledError
             return done
@@ -623,7 +623,7 @@ async def test_as_long_as_nobody_could_be_told_of_its_end_it_is_told_again(
 
 
 async def test_what_an_older_copy_says_was_told_is_not_believed(shop: Shop, heard: list[tuple[str, str]]):
-    """A loss leaves what was told by then, and not by the time of the copy that is put back."""
+    """A lost file leaves the reports up to the loss, not those up to the restored copy."""
     put_back(await lost(shop))
     shop.till.execute("UPDATE delivery_problems SET code = 'clock_wrong', subject = ''")
     await looks(teller(shop))

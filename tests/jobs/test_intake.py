@@ -30,7 +30,7 @@ SETTINGS = config.Settings(
 
 
 class Till:
-    """One SQLite file, the intakes of two accounts, and whoever else opens the file."""
+    """One SQLite file, the intakes of two accounts, and other users of the file."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -94,7 +94,7 @@ async def test_what_a_list_lacks_that_may_be_cut_proves_nothing(
 
 @pytest.mark.parametrize("stuck", [50, 30], ids=["all of it", "most of it"])
 async def test_what_stands_behind_a_list_that_is_full_of_what_cannot_be_acknowledged_comes_in(shop: Shop, stuck: int):
-    """It is told as long as it lasts, and each whole list is followed by one status alone."""
+    """It is reported as long as it lasts, and each whole list is followed by one status alone."""
     shop.world.set_options(list_limit=50)
     for number in range(stuck):
         shop.place(status_id=2, payment_key=f"no key {number}")

@@ -19,7 +19,7 @@ async def shop(open_shop: OpenShop) -> Shop:
 
 
 def local(shop: Shop, minutes: float, form: str = "%Y-%m-%d %H:%M:%S") -> str:
-    """The service's time so many minutes from now."""
+    """The service's time this number of minutes from now."""
     return (shop.clock.true() + timedelta(minutes=minutes)).astimezone(ISTANBUL).strftime(form)
 
 

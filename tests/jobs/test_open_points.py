@@ -63,7 +63,7 @@ BODIES = {
     "no object": b"[]",
 }
 
-# What becomes of a row that the service does not allow: its answer, and nothing else, tells.
+# The end of a row that the service does not allow depends on its answer only.
 A_PLAIN_NO = ("refused", "refused")
 NOT_FOUND = ("refused", "order_not_found")
 ALLOWED = ("done", None)
@@ -75,7 +75,7 @@ MISSING = ("refused", "missing_field")
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """How the service is, what the daemon was told of it, and what the two rows end in that docs/interface.md says nothing about."""
+    """The service's options, the daemon's configuration, and the ends of two rows that docs/interface.md leaves open."""
 
     options: dict[str, Any] = field(default_factory=dict)
     faults: tuple[Fault, ...] = ()
@@ -270,7 +270,7 @@ class Day:
         await self.shop.verdict(out_of_turn)
 
     async def evening(self) -> None:
-        """Foods and restaurants, a token that ends, and somebody else who asks for the list."""
+        """Foods and restaurants, a token that ends, and another client that polls the list."""
         world, shop = self.shop.world, self.shop
         shop.till.execute("INSERT INTO delivery_restaurants (account, id) VALUES ('chain', ?)", (NO_RESTAURANT,))
         order = self.place()

@@ -77,7 +77,7 @@ async def test_an_outage_is_told_at_its_beginning_and_at_its_end(shop: Shop, dow
         assert [(line["event"], line["rows"], line["log_level"]) for line in told if line["log_level"] != "debug"] == [
             ("account.rows_wait", 8, "warning")
         ]
-        if down == "login":  # which nobody mends in this place
+        if down == "login":  # which this test does not repair here
             return
         logs.clear()
         shop.line.cut = set()

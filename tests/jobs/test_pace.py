@@ -114,7 +114,7 @@ async def test_what_is_noted_of_a_poll_begins_when_its_turn_has_come(open_shop: 
 
 
 async def polls(wire: Wire, count: int) -> list[float]:
-    """When so many polls left that were all due at the same time."""
+    """When this number of polls left that were all due at the same time."""
     loop, left = asyncio.get_running_loop(), list[float]()
     began = loop.time()
 
@@ -129,7 +129,7 @@ async def polls(wire: Wire, count: int) -> list[float]:
 
 
 async def test_polls_that_have_heaped_up_for_a_moment_leave_evenly() -> None:
-    """At most so many in any second, and those of the line one after the other."""
+    """At most this number in any second, and those that wait in line one after another."""
     wire = a_wire()
     wire.poll_evenly(100)
     left = await polls(wire, 80)

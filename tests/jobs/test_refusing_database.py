@@ -243,7 +243,7 @@ async def test_a_row_that_was_on_the_wire_in_a_crash_is_recovered_when_the_datab
         for _ in range(5):
             await shop.outbox.safe_cycle()
             await asyncio.sleep(2)
-    assert told(lines, "action.database_refused", "outbox.recovered") == []  # told at the start
+    assert told(lines, "action.database_refused", "outbox.recovered") == []  # reported at the start
     await shop.poll()
     assert (shop.row(row)["state"], open_codes(shop)) == ("sending", [("not_written", "")])
     allow(shop)

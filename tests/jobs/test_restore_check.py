@@ -64,7 +64,7 @@ async def test_an_older_copy_is_told_with_what_it_lacks(shop: Shop, restore: Res
     assert (problem.count, problem.facts["missing"]) == (2, "2")
     assert problem.facts["numbers"] == f"{numbers[0] + 1}-{numbers[2]}"
     assert "database.older_copy" in [line["event"] for line in logs]
-    later = await begun(again)  # it stays, over restarts, until somebody has looked
+    later = await begun(again)  # it stays, over restarts, until a person confirms it
     assert [one.since for one in later.problems()] == [problem.since]
     again.database.write_now(high_water.settle)
     await later.check.check()
@@ -221,7 +221,7 @@ async def test_a_row_of_a_food_or_a_restaurant_in_the_copy_is_not_sent_again(sho
     row = shop.act(action, **({"food_id": 1001} if action == "deactivate_food" else {"restaurant_id": KADIKOY}))
     shop.back_up()
     assert (await shop.verdict(row))["state"] == "done"
-    await asyncio.sleep(NOTE_EVERY_S)  # and the daemon is killed: nobody looks at the end
+    await asyncio.sleep(NOTE_EVERY_S)  # and the daemon is killed, so nothing is noted at the end
     again = await restore(shop)
     keeper = await begun(again)
     assert (await again.verdict(row))["error_code"] == "outcome_unknown"

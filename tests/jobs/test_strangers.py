@@ -69,7 +69,7 @@ async def test_who_logs_in_all_the_time_keeps_no_order_out(shop: Shop, every_s: 
 
 
 async def test_an_account_whose_new_tokens_do_not_work_either_is_refused(shop: Shop):
-    """Nothing but polls: each token has waited for its slot, and nobody else is to blame."""
+    """Only polls: each token has waited for its slot, and no other client is the cause."""
     shop.world.faults.add(*(Fault.unauthorized(name, times=None) for name in ("get_current", *PROBES)))
     with capture_logs() as lines:
         for _ in range(2):

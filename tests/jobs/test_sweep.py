@@ -48,7 +48,7 @@ async def taken_over(shop: Shop, **changes: Any) -> Any:
 
 
 def listen(shop: Shop, seconds: float, name: str = "kadikoy") -> None:
-    """The account has polled for so long, and nothing was said."""
+    """The account has polled for so long without a sign of the order."""
     listened = "UPDATE delivery_accounts SET listened_seconds = listened_seconds + ? WHERE name = ?"
     shop.till.execute(listened, (seconds, name))
 

@@ -40,7 +40,7 @@ async def timetable(
 
 
 class Calls:
-    """A job that notes when it is called, and does what it is told."""
+    """A job that notes when it is called, and does what the test says."""
 
     def __init__(self, clock: FakeClock, *ends: object, takes: float = 0.0) -> None:
         self._clock = clock

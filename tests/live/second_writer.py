@@ -34,7 +34,7 @@ class Report:
 
 @contextlib.contextmanager
 def transaction(pos: Pos) -> Iterator[None]:
-    """As the guide says it. A failure ends the program: its exit code tells."""
+    """Take orders over as the guide says. A failure ends the program with an exit code."""
     pos.execute("BEGIN IMMEDIATE")
     yield
     pos.execute("COMMIT")

@@ -18,7 +18,7 @@ from orderbridge_sandbox.scenery import KADIKOY
 
 @pytest.fixture
 def heard(configuration: Path) -> Callable[[], list[list[str]]]:
-    """What the command was told: event, code, subject. Of those that have ended: one that a stop kills has not told."""
+    """The reports to the command: event, code, subject; only of runs that ended, because a stop may kill one."""
     folder = configuration.parent
     alarm = folder / "alarm"
     alarm.write_text(

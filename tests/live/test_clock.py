@@ -26,7 +26,7 @@ Set = Callable[[int], None]
 
 @pytest.fixture
 def set_clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Set:
-    """The wall clock of the processes that start from now on; the monotonic one is nobody's to set."""
+    """Set the wall clock of processes that start from now on; the monotonic one cannot be set."""
     found = [path for place in PLACES if (path := Path(place, LIBRARY)).is_file()]
     if not found:
         pytest.skip("libfaketime is not installed (tests/debian-packages)")
@@ -109,7 +109,7 @@ async def test_a_clock_that_is_a_day_ahead_costs_a_login_and_no_more(
 
 
 class JumpingClock(SystemClock):
-    """The wall clock as somebody has set it; the monotonic one is nobody's to set."""
+    """The wall clock as it was set; the monotonic one cannot be set."""
 
     ahead = timedelta()
 

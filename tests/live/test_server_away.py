@@ -264,7 +264,7 @@ async def test_a_reload_meets_a_server_that_says_nothing_and_stops_nobody(
 
 
 async def left_behind() -> None:
-    """The threads that waited for a server that said nothing are at their end, and what they opened is closed."""
+    """The threads that waited for a silent server have ended, and their connections are closed."""
     for thread in threading.enumerate():
         if thread.name == "db-detached":
             await asyncio.to_thread(thread.join, WITHIN_S)

@@ -11,7 +11,7 @@ from pathlib import Path
 from orderbridge_sandbox import tls
 from orderbridge_sandbox.options import Line as Certified
 
-PATIENCE_S = 300.0  # of a client; nobody waits for it: see `skip`
+PATIENCE_S = 300.0  # of a client; it is never waited for: see `skip`
 Talk = Callable[["Line"], Awaitable[None]]
 
 

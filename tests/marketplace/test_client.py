@@ -37,7 +37,7 @@ Served = tuple[int, bytes] | Exception
 
 @dataclass
 class Service:
-    """Gives each request the next answer, and logs in as it is told."""
+    """Gives each request the next answer, and logs in as the test says."""
 
     answers: list[Served] = field(default_factory=list)
     logins: list[Exception] = field(default_factory=list)

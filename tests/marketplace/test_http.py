@@ -193,7 +193,7 @@ async def test_a_name_that_nobody_knows(make_wire: MakeWire, monkeypatch: pytest
 
 
 async def test_a_name_that_is_looked_up_for_ever(make_wire: MakeWire, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One look-up a name, however many ask; and it is the name server that is said to be silent."""
+    """One look-up for each name, however many callers; and the error names the silent name server."""
     over, asked = threading.Event(), []
     monkeypatch.setattr(socket, "getaddrinfo", lambda host, *_, **__: asked.append(host) or (over.wait() and []))
     wire = make_wire("https://service.invalid", timeout_s=0.1)

@@ -305,7 +305,7 @@ ANSWERS: dict[str, Answer] = {
 
 
 class Houses:
-    """Where a redirect points to, and nobody may ever knock; and what the last request showed at the door."""
+    """The target of redirects, which must never be called; and the last request to the server."""
 
     elsewhere = ""
     plain_http = ""
@@ -326,7 +326,7 @@ class Service:
     giving: int = 0  # answers that are not over: one that drips moves the time on, for the next case too
 
     async def has_given(self) -> None:
-        while self.giving:  # noqa: ASYNC110 - nobody tells of it
+        while self.giving:  # noqa: ASYNC110 - there is no event for it
             await asyncio.sleep(0)
 
     async def talk(self, line: Line) -> None:

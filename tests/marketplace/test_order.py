@@ -279,7 +279,7 @@ def test_what_is_collected_at_the_door(method: str | None, code: str | None, due
     assert (facts.payment_code, facts.amount_due) == (code, due)
 
 
-# ---- what a till has to print anew -----------------------------------------------------------------------------------
+# ---- changes that a till must print again ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

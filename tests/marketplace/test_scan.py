@@ -17,7 +17,7 @@ ORDER = '{"payment_key": "%s", "x": %%s}' % KEY
 
 
 class Work:
-    """What the cutter did: characters that the decoder was shown, runs of brackets that were looked at one by one."""
+    """The splitter's work: characters given to the decoder, and runs of brackets examined one by one."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.decoded = self.runs = 0

@@ -23,7 +23,7 @@ def token(name: str) -> Token:
 
 
 class Login:
-    """A login that waits until it is told how to end."""
+    """A login that waits until the test sets its result."""
 
     def __init__(self) -> None:
         self.calls = 0

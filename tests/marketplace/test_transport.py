@@ -56,7 +56,7 @@ class Words:
 
 @dataclass
 class Talk:
-    """A service that says what it is told to."""
+    """A service that answers as the test says."""
 
     words: dict[str, Words] = field(default_factory=dict)
     seen: list[str] = field(default_factory=list)

@@ -77,7 +77,7 @@ class Scene(NamedTuple):
     rows: int = 2  # of the till, the automatic accept included
     faults: int = 1  # requests or answers lost, 5xx, 401, 429, connections refused
     crashes: int = 1
-    others: int = 0  # changes by somebody else
+    others: int = 0  # changes by another client
     all_faults: bool = True  # False: no 401, no 429, no connection refused
     expiries: int = 0  # rows that get too old
     withdrawals: int = 0
@@ -98,7 +98,7 @@ class Poll(NamedTuple):
     held: bool = False
     known: Stored | None = None
     kind: str = ""
-    overtaken: bool = False  # somebody else changed the order after the list was made
+    overtaken: bool = False  # another client changed the order after the list was made
 
 
 class Survey(NamedTuple):
@@ -162,7 +162,7 @@ NextRequest = tuple[str, State, str]
 
 
 def first(scene: Scene) -> State:
-    """A customer has ordered; nobody else knows yet."""
+    """A customer has ordered; only the service knows it."""
     left = Left(*(getattr(scene, name) for name in Left._fields))
     return State(
         status=scene.status,

@@ -6,7 +6,7 @@ from tests.model.machine import Machine, State
 from orderbridge.actions import ACTIONS
 from orderbridge.model import CANCELED, COMPLETE_WITH_PAYMENT, Action, ActionState, KnownBy
 
-# The blind spots of the interface: mistakes that need a change by somebody else, and that no client could avoid.
+# The blind spots of the interface: errors that need a change by another client, and that no client could avoid.
 UNSEEN = "somebody else ends the order, and no list shows it"
 OTHER_END = "somebody else ends the order, and the refusal of ours is taken for its repetition"
 

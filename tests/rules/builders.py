@@ -88,7 +88,7 @@ def unresolved(action: Action, number: int = 1, **changes: Any) -> OutboxRow:
 
 @dataclass(slots=True, kw_only=True)
 class Moment(View):
-    """What the rules know, and what is in somebody's hands."""
+    """The values that the rules read, and the rows that are held."""
 
     on_wire: Container[int]
     taken: Container[Lane]

@@ -32,7 +32,7 @@ class Town:
     scope: Callable[[Member], str]
     restarts_on_429: bool = False
     latency: Callable[[], float] = lambda: 0.1
-    strangers: dict[str, float] = field(default_factory=dict)  # account: how often somebody else polls with it
+    strangers: dict[str, float] = field(default_factory=dict)  # account: how often another client polls with it
     fails: Callable[[str, float], bool] = lambda who, now: False
     now: float = 0.0
     answers: list[tuple[float, str, Ended]] = field(default_factory=list)

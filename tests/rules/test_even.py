@@ -20,7 +20,7 @@ def soon(random: Random) -> Answer:
 
 
 class Fleet:
-    """Accounts of different applications that poll whenever they may. `kept`: so many of them need no login."""
+    """Accounts of different applications that poll whenever they may. `kept`: the number that need no login."""
 
     def __init__(self, count: int, kept: int = 0) -> None:
         members = [Member(f"f{place}", f"n{place}", f"a{place}") for place in range(count)]

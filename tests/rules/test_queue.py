@@ -98,7 +98,7 @@ class Both:
         self.moment.now += seconds * SECOND
 
     def reach(self, complete: bool) -> None:
-        """Restaurants are told. What is on the wire keeps the account that it left with."""
+        """The restaurants become known. A row on the wire keeps the account that it left with."""
         if not self.held:
             self.queue.direct(directory("kadikoy", "besiktas", reach={RESTAURANT: ["besiktas"]}, complete=complete))
 

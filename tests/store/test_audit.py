@@ -17,7 +17,7 @@ BEGIN = NOW - timedelta(minutes=1)
 
 
 def at(second: float) -> str:
-    """So many seconds after the order came in."""
+    """This number of seconds after the order was received."""
     return f"{NOW + timedelta(seconds=second):%Y-%m-%d %H:%M:%S.%f}"[:-3]
 
 

@@ -101,7 +101,7 @@ def test_a_server_is_asked_again(at: str, daemon: Daemon, pos: Pos, monkeypatch)
 
 @databases.only(*databases.SERVERS)
 def test_what_is_given_back_while_it_is_asked_for_again_is_free(daemon: Daemon, pos: Pos, monkeypatch):
-    """The daemon stops in the moment in which its guard takes the right anew, in a thread of its own."""
+    """The daemon stops while its guard takes the lock again in its own thread."""
     first, second = daemon(), daemon()
     assert first.take()
     kill(pos, first)

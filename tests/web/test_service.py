@@ -96,7 +96,7 @@ async def test_ready_once_an_account_was_polled_and_a_reload_keeps_the_address_o
         await until(lambda: len(told(configuration, "daemon.started")) == 3)
         await becomes(second, "/readyz", 200)
         assert await status_of(first, "/livez") == 0
-        assert polled(await metrics_of(second)) >= polls > 0  # a reload begins nothing anew
+        assert polled(await metrics_of(second)) >= polls > 0  # a reload resets nothing
         await asyncio.to_thread(configuration.write_text, "rubbish")
         daemon.send_signal(signal.SIGHUP)
         await until(lambda: told(configuration, "config.reload_failed"))

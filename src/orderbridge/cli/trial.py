@@ -1,4 +1,4 @@
-"""`db try`: tries on an empty database what the store needs, and removes at the end what it made there.
+"""`db try` tests whether an empty database has what the store needs, and then removes what it made there.
 
 Each check writes its own rows, and its failure does not end the others. It returns its good result as a sentence, or
 raises Unfit with the cause.
@@ -67,7 +67,7 @@ class Unfit(OrderbridgeError):
 
 
 class Skipped(OrderbridgeError):
-    """This user cannot try it."""
+    """This user lacks the rights for the check."""
 
 
 class Trial:
@@ -178,7 +178,7 @@ def _make_role(trial: Trial) -> dict[str, str]:
 
 
 def lock(trial: Trial) -> Message:
-    """A lock of a till ends our write as busy, soon; then the write works, and the till's own value stays."""
+    """While a till holds a lock, our write soon fails as busy. Then it succeeds, and the till's value is kept."""
     trial.insert_order(LOCK)
     ours = update(orders).where(orders.c.payment_key == LOCK).values(status="CONFIRMED")
     began = SystemClock().monotonic()
@@ -288,7 +288,7 @@ CHECKS = {
 
 
 def run(url: str, *, machine: bool) -> bool:
-    """Print a line for each check. Returns whether all is good. Raises StoreError for a database that is not empty."""
+    """Print a line for each check. Returns whether all passed. Raises StoreError if the database is not empty."""
     logs.configure(level="critical")  # the findings are printed
     report = Report(machine=machine)
     with tried(url) as trial:

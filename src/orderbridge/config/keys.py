@@ -59,7 +59,7 @@ Wait = Annotated[float, Field(ge=0, le=3600)]  # seconds
 PerSecond = Annotated[int, Field(ge=1, le=100_000)]
 Minutes = Annotated[int, Field(ge=0, le=1440)]
 PreparingTime = Annotated[int, Field(ge=PREPARING_TIME.least, le=PREPARING_TIME.most)]  # minutes
-# From so many orders of the last hour on, these minutes; 0: not accepted automatically.
+# (orders, minutes): from this number of orders in the last hour on, accept with these minutes; 0: do not accept.
 AcceptStep = tuple[Annotated[int, Field(ge=0)], Annotated[int, Field(ge=0, le=PREPARING_TIME.most)]]
 
 
@@ -337,7 +337,7 @@ class AutoAccept(Table):
 
     @property
     def most(self) -> int | None:
-        """From how many orders of the last hour on none is accepted automatically; None: no limit."""
+        """The number of orders in the last hour from which on none is accepted automatically; None: no limit."""
         return None if self.auto_accept_steps is None else self.auto_accept_steps[-1][0]
 
     def minutes(self, received: Callable[[], int]) -> int | None:
@@ -402,7 +402,7 @@ class Account(AutoAccept):
 
     @property
     def limits(self) -> dict[str | None, int]:
-        """From how many orders of the last hour on none is accepted automatically, by restaurant; None: the account."""
+        """By restaurant (None: the account), the number of orders from which on none is accepted automatically."""
         rules: list[tuple[str | None, AutoAccept]] = [(None, self), *((rule.id, rule) for rule in self.restaurants)]
         return {key: rule.most for key, rule in rules if rule.most is not None}
 

@@ -32,7 +32,7 @@ __all__ = ["PLAIN", "Browser", "NotInTime", "Route", "async_playwright", "till_o
 PATIENT_MS = 60_000  # a busy machine may take ten times what a quiet one takes
 SILENCE = "() => orderbridgeSound.sounding().length === 0 && orderbridgeSound.level() < 0.001"
 RINGS = "(name) => orderbridgeSound.sounding().includes(name) && orderbridgeSound.level() > 0.05"
-# What is said aloud by a screen reader: each alert, as it comes.
+# The alerts that a screen reader speaks, in their order.
 ALERTS = """
 globalThis.alerts = [];
 new MutationObserver((found) => {

@@ -77,12 +77,12 @@ async def test_a_card_says_all_that_a_kitchen_needs(counter: Counter, till: Till
     await first.locator(".money.collect", has_text="TAHSİL ET 492,30 ₺").wait_for()
     await second.locator(".money.paid", has_text="ÖDENDİ").wait_for()
     await third.locator(".money.ask", has_text="MÜŞTERİYE SOR 285,00 ₺ Sodexo Yemek Çeki").wait_for()
-    assert await tablet.page.get_by_text("Bahşiş").count() == 0  # whether the amount has it, nobody has said
+    assert await tablet.page.get_by_text("Bahşiş").count() == 0  # it is unknown whether the amount includes it
     assert await first.locator("h3").text_content() == f"#{orders[0].number}"
     assert "Kendi kuryemiz" in (await first.locator(".money").text_content() or "")
     assert await third.locator(".tag").all_text_contents() == ["GEL AL"]
     assert await second.locator(".tag").all_text_contents() == ["01.01. 20:00"]
-    assert "kurye" not in (await second.text_content() or "").lower()  # nobody has said whose
+    assert "kurye" not in (await second.text_content() or "").lower()  # the courier is unknown
     assert await first.locator(".items .what").all_text_contents() == ["2 × Kıymalı Pide"]
     assert await first.locator(".options li").all_text_contents() == ["Ekstra: Ekstra Kaşar"]
     assert await first.locator(".problem").count() == 2

@@ -183,7 +183,9 @@ async def test_the_worst_is_said_in_two_lines_with_a_way_to_be_quiet_and_all_of_
         assert looks["lines"] <= 2, looks
         assert min(looks["mute"]) >= 48, looks
         assert looks["inside"], looks
-    assert await tablet.page.locator("#bar .more").text_content() == "+2"  # that nobody hears is not so: this one does
+    assert (
+        await tablet.page.locator("#bar .more").text_content() == "+2"
+    )  # without board_unheard: this tablet's sound is on
     await bar.click()
     shown = [await one.inner_text() for one in await tablet.page.locator("dialog section").all()]
     assert [text.split(".")[0] for text in shown] == ["Platform girişi kabul etmiyor", "Disk dolu", "Sertifika bitiyor"]

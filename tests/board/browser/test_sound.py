@@ -29,7 +29,7 @@ CUT = """async () => {
   source.stop = stop;
   return cut;
 }"""
-# Asking the page by Playwright would be a touch; so it tells by itself.
+# Playwright's evaluate would count as a touch, so the page logs its state.
 TELL = """
 setInterval(() => console.log(globalThis.orderbridgeSound?.state(), document.querySelector("#arm, #cards")?.id), 300);
 """

@@ -103,7 +103,7 @@ async def test_twenty_taps_on_two_tablets_are_one_row_and_show_the_verdict_when_
 
 
 async def test_a_choice_is_about_what_was_seen_when_the_question_came(counter: Counter, till: Till, world: World):
-    """Somebody else's accept ends while the minutes are being chosen: the choice asks for no second one."""
+    """Another accept ends while the minutes are being chosen: the choice makes no second row."""
     slow, quick = [await counter.tablet("Tezgâh"), await counter.tablet("Mutfak")]
     for tablet in (slow, quick):
         await tablet.arm()
@@ -386,7 +386,7 @@ async def test_a_card_keeps_its_number_and_a_number_that_became_free_rests(count
 
 
 async def test_a_tap_that_came_to_nothing_says_so_until_the_next_and_holds_no_button(counter: Counter, till: Till):
-    """Whoever tapped may have turned away; and a customer that cannot be shown locks no card."""
+    """The person may have turned away; and a customer that cannot be shown locks no card."""
     tablet = await counter.tablet()
     await tablet.page.clock.install()
     await tablet.arm()

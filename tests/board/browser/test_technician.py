@@ -69,7 +69,7 @@ async def test_it_says_what_status_and_day_say(
         await tablet.open("status")
         path = configured(sandbox, till, tmp_path)
         after = await asked(tablet)
-        while True:  # until no problem has begun while the commands ran: on a slow machine nobody is heard by then
+        while True:  # until no problem begins between the commands: on a slow machine board_unheard may
             before = after
             status, day = await asyncio.gather(told(path, "status"), told(path, "day"))
             await tablet.open("status")

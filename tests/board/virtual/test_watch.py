@@ -42,7 +42,7 @@ def watch_of(shop: Shop, known: DaemonProblems, metrics: Metrics | None = None) 
 
 
 async def told_after(watch: BoardWatch, known: DaemonProblems) -> float:
-    """How long it takes until it is told."""
+    """The seconds until the alarm is reported."""
     waited = 0.0
     await watch.check()
     while not known.has(Code.BOARD_UNHEARD):
@@ -103,5 +103,5 @@ async def test_polls_and_logins_are_kept_and_nothing_is_written_when_nothing_hap
 
 
 def version(till: sqlite3.Connection) -> int:
-    """Another one after each commit of somebody else."""
+    """A new version after each commit of another session."""
     return int(till.execute("PRAGMA data_version").fetchone()[0])

@@ -185,7 +185,7 @@ def test_in_file_mode_accounts_can_be_prepared_and_that_nobody_polls_them_is_sai
 
 
 def test_an_account_moves_from_the_file_into_the_database(add, bring, run, configure):
-    """First it is brought in as it is, then taken out of the file: nobody misses an order."""
+    """It is first imported as it is, then removed from the file, so that no order is missed."""
     configure(document(more=FLEET, accounts=account() + account("moda", "other")))
     moved = add(secrets=("sandbox-app-secret", "sandbox-kadikoy-secret"))
     assert (moved.code, "1 of them stand in the configuration file" in moved.err) == (0, True)

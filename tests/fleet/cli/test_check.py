@@ -188,7 +188,7 @@ def test_who_is_refused_is_named(run: Run, play):
 
 @databases.only(databases.SQLITE)
 def test_of_thousands_only_those_that_are_needed_are_opened(run: Run, play, database: Database):
-    """The rows after them do not open, and nobody notices."""
+    """Otherwise the rows after them would fail to decrypt, unnoticed."""
     play(*NAMES)
     row = {"sealed": "x", "key_id": keys().ids[0], "enabled": 1, "version": 1, "changed_utc": SystemClock().now()}
     rows = [{"name": f"z{number}", "fingerprint": str(number), **row} for number in range(10_000)]

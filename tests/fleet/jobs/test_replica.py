@@ -240,7 +240,7 @@ async def test_an_account_at_work_goes_on_when_its_row_becomes_unreadable(town: 
 
 
 async def test_accounts_that_were_noted_at_another_address_are_told_once(town: Town):
-    """A replica with another base_url than the others would ask somebody else, in a rhythm that they do not know."""
+    """A replica with another base_url would poll another service, with cooldowns that the others do not know."""
     town.put("kadikoy")
     town.write("kadikoy", fingerprint="of another address")
     town.put("chain")
@@ -506,7 +506,7 @@ async def test_a_bucket_waits_for_what_an_account_that_is_being_changed_has_on_t
 
 
 async def test_what_was_counted_outlives_a_reload(town: Town):
-    """A daemon is made ready beside the one at work, and accounts come to it by and by."""
+    """A daemon is prepared beside the running one, and accounts move to it one after another."""
     town.put("chain")
     metrics = town.daemon._metrics
 

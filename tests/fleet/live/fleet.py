@@ -102,7 +102,7 @@ class Fleet:
         return made.at(self.end.base_url)
 
     def open(self, count: int) -> None:
-        """Our tables, and so many accounts."""
+        """Create our tables and this number of accounts."""
         self.names = [f"b{number:05}" for number in range(count)]
         database = Database(self.url, inline=True)
         database.write_now(schema.upgrade)
@@ -191,7 +191,7 @@ class Fleet:
         return {name: what for name, what in found.items() if what}
 
     def await_shares(self, *wanted: int) -> None:
-        """Until the replicas hold so many buckets, in whatever order, and no one else any."""
+        """Wait until the replicas hold these numbers of buckets, in any order, and no others hold any."""
         try:
             until(lambda: sorted(filter(None, self.shares().values())) == sorted(wanted))
         except TimeoutError:
@@ -243,7 +243,7 @@ def fleet(
     delay_ms: float = 50.0,
     every: int = 2,
 ) -> Iterator[Fleet]:
-    """On an empty database; nobody works there yet."""
+    """On an empty database without a daemon."""
     end = OtherEnd(folder, delay_ms, delay_ms, every)
     try:
         made = Fleet(url, folder, end, cooldown_s=cooldown_s, timeout_s=timeout_s)

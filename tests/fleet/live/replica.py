@@ -31,7 +31,7 @@ def say(**what: object) -> None:
 
 
 def beat_on(membership: Membership, ended: threading.Event) -> None:
-    """Until it is over, or told to end. What is too much is given back with the next beat."""
+    """Work until it is fenced or told to end. Excess buckets are released with the next beat."""
     excess: frozenset[int] = frozenset()
     told: object = None
     while not ended.is_set():

@@ -53,7 +53,7 @@ def all_are_polled(fleet: Fleet, since: float | None = None) -> None:
 
 
 def nothing_is_wrong(fleet: Fleet) -> None:
-    """All that was begun comes to its end; then the record is looked at."""
+    """Wait for all unfinished work; then judge the record."""
     with contextlib.suppress(TimeoutError):
         rig.until(lambda: not fleet.faults().get("left"))
     assert fleet.faults() == {}

@@ -25,7 +25,7 @@ ALL = 64
 
 
 class Replica:
-    """One of them, and what it has said."""
+    """A replica's process, and the lines that it has printed."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self.process = process
@@ -136,7 +136,7 @@ async def test_a_server_that_is_restarted_finds_everybody_in_their_place_again(o
         await until(lambda: first.has_said("written") or first.has_said("failed"))
         first.said.clear()
         second.said.clear()
-        async with replica(own) as third:  # when it has its share, both have looked at the new server
+        async with replica(own) as third:  # when it has its share, both have read the new server's tables
             await until(lambda: third.held == 21)
             await until(lambda: sorted((first.held or 0, second.held or 0)) == [21, 22])
         assert (first.process.returncode, second.process.returncode) == (None, None)

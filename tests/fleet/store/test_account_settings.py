@@ -49,7 +49,7 @@ def enable(database: Database, *those: str, enabled: bool = True) -> list[str]:
 
 
 def alter(pos: AnyPos, **values: object) -> None:
-    """As whoever can write the database, but has no key."""
+    """As a user who can write to the database, but has no key."""
     for column, value in values.items():
         pos.execute(f"UPDATE delivery_account_settings SET {column} = ? WHERE name = 'kadikoy'", (value,))
 
