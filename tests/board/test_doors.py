@@ -85,28 +85,17 @@ async def test_a_name_counts_once_the_configuration_names_it(shop: Shop):
         assert (await tablet.get("/board/state", host="192.168.1.11")).status == 400
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"content_type": "text/plain"},
-        {"content_type": "application/x-www-form-urlencoded"},
-        {"content_type": "multipart/form-data; boundary=x"},
-        {"content_type": None},
-        {"origin": "null"},
-        {"origin": None},
-        {"origin": "http://127.0.0.1:1"},
-        {"origin": "http://127.0.0.1"},
-        {"origin": "http://["},
-        {"origin": "http://evil.example"},
-        {"origin": "ftp://{authority}"},
-        {"origin": "http://user@{authority}"},
-        {"origin": "http://{authority}/"},
-        {"sec_fetch_site": "cross-site"},
-        {"sec_fetch_site": "same-site"},
-        {"sec_fetch_site": ""},
-    ],
-    ids=str,
-)
+FOREIGN = {
+    "content_type": ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", None),
+    "origin": (
+        "null", None, "http://127.0.0.1:1", "http://127.0.0.1", "http://[", "http://evil.example", "ftp://{authority}",
+        "http://user@{authority}", "http://{authority}/",
+    ),
+    "sec_fetch_site": ("cross-site", "same-site", ""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("changes", [{name: one} for name, values in FOREIGN.items() for one in values], ids=str)
 async def test_what_a_foreign_page_could_send_is_refused(changes, tablet: Tablet):
     authority = f"127.0.0.1:{tablet.address[1]}"
     told = {name: value and value.format(authority=authority) for name, value in changes.items()}
@@ -136,16 +125,7 @@ def test_an_unencrypted_page_is_none_of_an_encrypted_board():
         door.check_origin(headers, "https")
 
 
-BODIES = [
-    b"",
-    b"{",
-    b"[]",
-    b"null",
-    b"\xff",
-    b"[" * 4000,
-    b'{"a":' * 800,
-    b"1" * 4096,
-]
+BODIES = [b"", b"{", b"[]", b"null", b"\xff", b"[" * 4000, b'{"a":' * 800, b"1" * 4096]
 
 
 @pytest.mark.parametrize("body", BODIES, ids=lambda body: repr(body[:8]))

@@ -1,17 +1,9 @@
-"""Shared by the tests of the client: no proxy, certificates, and a sample order."""
+"""Certificates for the tests of the client."""
 
 from pathlib import Path
 
 import pytest
 from tests.marketplace.servers import Certificates, make_certificates
-
-
-@pytest.fixture(autouse=True)
-def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The machine's own proxy settings must not reach a test."""
-    for name in ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY", "NO_PROXY"):
-        monkeypatch.delenv(name, raising=False)
-        monkeypatch.delenv(name.lower(), raising=False)
 
 
 @pytest.fixture(scope="session")

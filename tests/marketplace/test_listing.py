@@ -47,40 +47,24 @@ def test_the_envelope_may_come_in_many_forms(body: str) -> None:
     assert [document.payload for document in documents] == [GOOD]
 
 
-@pytest.mark.parametrize(
-    "element, reason",
-    [
-        ("5", "not_an_object"),
-        ("null", "not_an_object"),
-        ("[]", "not_an_object"),
-        ('"text, with ] in it"', "not_an_object"),
-        ("{}", "payment_key_missing"),
-        ('{"payment_key": null}', "payment_key_missing"),
-        ('{"payment_key": ""}', "payment_key_missing"),
-        ('{"Payment_Key": "%s"}' % KEY, "payment_key_missing"),
-        ('{"payment_key": 5}', "payment_key_invalid"),
-        ('{"payment_key": true}', "payment_key_invalid"),
-        ('{"payment_key": "  "}', "payment_key_invalid"),
-        ('{"payment_key": "{%s}"}' % KEY, "payment_key_invalid"),
-        ('{"payment_key": "urn:uuid:%s"}' % KEY, "payment_key_invalid"),
-        ('{"payment_key": "%s"}' % KEY.replace("-", ""), "payment_key_invalid"),
-        ('{"payment_key": "%s0"}' % KEY, "payment_key_invalid"),
-        ('{"payment_key": "%s"}' % KEY.replace("0b", "٠b"), "payment_key_invalid"),
-        ("nul", "not_json"),
-        ("undefined", "not_json"),
-        ("+5", "not_json"),
-        ("05", "not_json"),
-        ("5 x", "not_json"),
-        ('"bad \\x escape"', "not_json"),
-        ("{key: 1}", "not_json"),
-        ('{"a" 1}', "not_json"),
-        ('{"a": %s, "b" 1}' % ("9" * 5000), "not_json"),
-        ('{"a": 1,}', "not_json"),
-        ('{"a": "]}" "b", "c": [{"d": "\\""}]}', "not_json"),
-        ('{"a": [1}', "not_json"),
-        ('[{"a": 1]', "not_json"),
-    ],
-)
+BAD = {
+    "not_an_object": ("5", "null", "[]", '"text, with ] in it"'),
+    "payment_key_missing": (
+        "{}", '{"payment_key": null}', '{"payment_key": ""}', '{"Payment_Key": "%s"}' % KEY,
+    ),
+    "payment_key_invalid": (
+        '{"payment_key": 5}', '{"payment_key": true}', '{"payment_key": "  "}', '{"payment_key": "{%s}"}' % KEY,
+        '{"payment_key": "urn:uuid:%s"}' % KEY, '{"payment_key": "%s"}' % KEY.replace("-", ""),
+        '{"payment_key": "%s0"}' % KEY, '{"payment_key": "%s"}' % KEY.replace("0b", "٠b"),
+    ),
+    "not_json": (
+        "nul", "undefined", "+5", "05", "5 x", '"bad \\x escape"', "{key: 1}", '{"a" 1}', '{"a": %s, "b" 1}' % ("9" * 5000),
+        '{"a": 1,}', '{"a": "]}" "b", "c": [{"d": "\\""}]}', '{"a": [1}', '[{"a": 1]',
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("element, reason", [(one, reason) for reason, elements in BAD.items() for one in elements])
 def test_a_bad_element_is_set_aside_alone(element: str, reason: str) -> None:
     """Twice: from the first broken one on, elements are cut in another way."""
     documents = read_listing(listing(GOOD, element, GOOD, element, GOOD))
@@ -165,23 +149,15 @@ def test_the_key_is_written_one_way_and_kept_as_it_was_sent(served: str, as_sent
     assert read_order(document, payment_codes={}).service_key == as_sent
 
 
-@pytest.mark.parametrize(
-    "served, status_id",
-    [
-        ("16", 16),
-        ('"16"', 16),
-        ("16.0", 16),
-        ("16.5", None),
-        ("true", None),
-        ("null", None),
-        ('"x"', None),
-        ("9" * 5000, None),
-        ("2147483647", 2147483647),
-        ("2147483648", None),
-        ("-2147483648", -2147483648),
-        ("-2147483649", None),
-    ],
-)
+STATUSES = {
+    16: ("16", '"16"', "16.0"),
+    2**31 - 1: ("2147483647",),
+    -(2**31): ("-2147483648",),
+    None: ("16.5", "true", "null", '"x"', "9" * 5000, "2147483648", "-2147483649"),
+}
+
+
+@pytest.mark.parametrize("served, status_id", [(one, number) for number, served in STATUSES.items() for one in served])
 def test_the_status_is_a_whole_number_or_unknown(served: str, status_id: int | None) -> None:
     element = '{"payment_key": "%s", "status_id": %s}' % (KEY, served)
     (document,) = read_listing(listing(element))

@@ -114,15 +114,8 @@ async def test_without_an_active_food_nothing_can_be_ordered(world, pos):
 @pytest.mark.parametrize(
     "key, status, error",
     [
-        ("abc", 403, "URL hatalı"),
-        ("1.5", 403, "URL hatalı"),
-        ("1_000", 403, "URL hatalı"),
-        ("٣", 403, "URL hatalı"),
-        (KADIKOY, 403, "URL hatalı"),
-        ("9" * 19, 403, "URL hatalı"),
-        ("-1", 404, "ürün bulunamadı"),
-        ("999999", 404, "ürün bulunamadı"),
-        ("2001", 404, "ürün bulunamadı"),
+        *((key, 403, "URL hatalı") for key in ("abc", "1.5", "1_000", "٣", KADIKOY, "9" * 19)),
+        *((key, 404, "ürün bulunamadı") for key in ("-1", "999999", "2001")),
     ],
 )
 async def test_a_wrong_food_is_an_error(pos, path, key, status, error):
@@ -192,15 +185,9 @@ async def test_the_variables_are_those_of_the_tables(world: World, pos, suffix: 
 @pytest.mark.parametrize(
     "method, path, status",
     [
-        ("GET", "/", 404),
-        ("GET", "/orders", 404),
-        ("GET", "/orders/get-current/", 404),
-        ("PUT", "/orders/accept/", 404),
-        ("GET", "/v1/orders/get-current", 404),
-        ("POST", "/auth/logout", 404),
-        ("PUT", "/auth/revoke", 404),
-        ("POST", "/orders/get-current", 405),
-        ("GET", f"/orders/accept/{NOBODY}", 405),
+        *(("GET", path, 404) for path in ("/", "/orders", "/orders/get-current/", "/v1/orders/get-current")),
+        *(("PUT", "/orders/accept/", 404), ("POST", "/auth/logout", 404), ("PUT", "/auth/revoke", 404)),
+        *(("POST", "/orders/get-current", 405), ("GET", f"/orders/accept/{NOBODY}", 405)),
     ],
 )
 async def test_what_the_specification_does_not_name_is_a_page(pos, method, path, status):

@@ -50,25 +50,20 @@ def test_a_setting_that_will_not_do_is_refused_by_name(text, said):
         settings_from([text])
 
 
+UNPLAYABLE = [
+    ("trouble_percent", 101), ("trouble_status", 99), ("latency_seconds", -1), ("cooldown_scope", "planet"),
+    ("colour", "red"), ("cooldown_seconds", "30"), ("cooldown_seconds", True), ("orders_per_minute", float("inf")),
+    ("list_limit", 1.5), ("timezone", "Mars/North"), ("timezone", "../etc"), ("needs_payment_status_id", 16),
+    ("complete_error_status", 700), ("prepaid_suffix", 1),
+]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     "change, said",
     [
         ({"error_order": "token url"}, "error_order: .* these six words"),
         ({"trouble_operation": "acept"}, "no such operation: acept"),
-        ({"trouble_percent": 101}, "trouble_percent"),
-        ({"trouble_status": 99}, "trouble_status"),
-        ({"latency_seconds": -1}, "latency_seconds"),
-        ({"cooldown_scope": "planet"}, "cooldown_scope"),
-        ({"colour": "red"}, "colour"),
-        ({"cooldown_seconds": "30"}, "cooldown_seconds"),
-        ({"cooldown_seconds": True}, "cooldown_seconds"),
-        ({"orders_per_minute": float("inf")}, "orders_per_minute"),
-        ({"list_limit": 1.5}, "list_limit"),
-        ({"timezone": "Mars/North"}, "timezone"),
-        ({"timezone": "../etc"}, "timezone"),
-        ({"needs_payment_status_id": 16}, "needs_payment_status_id"),
-        ({"complete_error_status": 700}, "complete_error_status"),
-        ({"prepaid_suffix": 1}, "prepaid_suffix"),
+        *(({name: value}, name) for name, value in UNPLAYABLE),
     ],
     ids=str,
 )
