@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 
 import pytest
+from sqlalchemy import event
 from sqlalchemy.exc import OperationalError
 from tests.jobs.shop import Shop
 
@@ -145,6 +146,25 @@ async def test_a_table_that_nobody_may_even_read(shop: Shop, monkeypatch: pytest
             await asyncio.sleep(5)
     await checkup.check()
     assert names(await checkup.check()) == []
+
+
+async def test_a_table_into_which_nobody_may_write(shop: Shop):
+    """A new order waits for nobody's row: so the whole table is held."""
+    checkup = shop.checkup()
+    order = shop.place()
+    shop.database.dialect = replace(shop.database.dialect, one_writer=False)  # as on a server
+
+    def held(_: object, __: object, statement: str, *___: object) -> None:
+        if "INTO delivery_orders " in statement:
+            raise OperationalError("INSERT", None, Held())
+
+    event.listen(shop.database.engine, "before_cursor_execute", held)
+    for expected in ([], [("database_busy", "")]):
+        await shop.poll()
+        assert names(await checkup.check()) == expected
+    event.remove(shop.database.engine, "before_cursor_execute", held)
+    await shop.poll()
+    assert (order.acknowledged, names(await checkup.check())) == (True, [])
 
 
 async def test_a_till_that_does_not_let_go_is_told_after_a_while(shop: Shop):

@@ -127,6 +127,20 @@ async def test_what_a_look_makes_of_a_row_is_seen_with_the_next_wake(open_shop: 
     assert shop.row(row)["state"] == "done"
 
 
+async def test_a_row_that_is_deleted_is_forgotten(open_shop: OpenShop):
+    shop = await open_shop("kadikoy", "besiktas")
+    shop.world.refuse_account("besiktas")
+    insert_foods(shop, 3, "besiktas")
+    await cycle(shop)
+    shop.till.execute("DELETE FROM delivery_actions WHERE food_id = 2")
+    await cycle(shop)
+    assert len(shop.outbox.queue) == 2
+    shop.till.execute("DELETE FROM delivery_actions")
+    await asyncio.sleep(FLOOR_S)
+    await cycle(shop, woken=False)
+    assert len(shop.outbox.queue) == 0
+
+
 async def test_an_order_that_another_account_takes_over_goes_with_it(open_shop: OpenShop):
     shop = await open_shop("kadikoy", "besiktas")
     order = shop.place(restaurant_id=BESIKTAS)

@@ -38,6 +38,15 @@ async def test_many_401s_of_one_moment_cost_one_login(shop: Shop):
     assert {(await shop.verdict(row))["state"] for row in rows} == {"done"}
 
 
+async def test_a_login_that_a_row_found_refused_is_in_the_database_with_the_next_poll(shop: Shop):
+    shop.world.refuse_account("kadikoy")
+    shop.act("deactivate_food", food_id=1001)
+    await shop.drain()
+    assert (await shop.tick()).again_in > 0
+    assert (len(shop.calls("login")), shop.calls("get_current")) == (1, [])
+    assert shop.one("SELECT state FROM delivery_accounts")["state"] == "login_refused"
+
+
 async def test_a_document_that_not_even_quarantine_takes_harms_only_itself(shop: Shop, monkeypatch: pytest.MonkeyPatch):
     good = shop.place()
 
