@@ -15,6 +15,7 @@ from tests.jobs.shop import START, Shop, listing, text_of
 
 from orderbridge.jobs import poll
 from orderbridge.jobs.acknowledge import Polled
+from orderbridge.jobs.intake import CHUNK
 from orderbridge_sandbox import Fault, FaultKind, When, World
 from orderbridge_sandbox.scenery import KADIKOY
 from orderbridge_sandbox.state import Order
@@ -351,6 +352,45 @@ async def test_an_answer_that_is_no_list_is_a_failed_poll(shop: Shop, body: byte
     assert account["state"] == "failing"
     assert account["last_error"]
     assert account["last_poll_ok_utc"] is None
+
+
+SOMEBODY = {
+    "deleted": "DELETE FROM delivery_orders",
+    "hash gone": "UPDATE delivery_orders SET payload_hash = NULL",
+    "status": "UPDATE delivery_orders SET status_id = 2",
+    "service's status": "UPDATE delivery_orders SET service_status_id = 2",
+    "ended by silence": "UPDATE delivery_orders SET ended_by = 'silence', ended_utc = changed_utc",
+    "doubtful": "UPDATE delivery_orders SET problem = 'status_doubtful'",
+}
+
+
+@pytest.mark.plays_daemon
+@pytest.mark.parametrize("did", SOMEBODY.values(), ids=SOMEBODY)
+async def test_what_somebody_did_to_an_order_is_found_although_its_bytes_came_before(shop: Shop, did: str):
+    order, beside = await shop.taken_in(), await shop.taken_in()
+    shop.till.execute(f"{did} WHERE payment_key = ?", (order.key,))
+    for one in (order, beside):
+        deliver_again(one)
+    polled = await shop.poll()
+    assert (polled.new + polled.changed, polled.unchanged) == (1, 1)
+    stored = shop.order(order)
+    assert (stored["status_id"], stored["service_status_id"]) == (1, 1)
+    assert (stored["ended_by"], stored["problem"]) == (None, None)
+
+
+async def test_of_a_long_list_only_the_order_that_the_database_refuses_is_set_aside(shop: Shop):
+    placed = [shop.place() for _ in range(CHUNK + 1)]
+    bad = placed[CHUNK // 2].key
+    shop.till.execute(
+        f"CREATE TRIGGER no BEFORE INSERT ON delivery_orders WHEN NEW.payment_key = '{bad}'"
+        " BEGIN SELECT RAISE(ABORT, 'not this one'); END"
+    )
+    polled = await shop.poll()
+    assert (shop.count("delivery_orders"), polled.quarantined, polled.acknowledged) == (CHUNK, 1, CHUNK + 1)
+    assert shop.one("SELECT payment_key, reason FROM delivery_quarantine") == {
+        "payment_key": bad,
+        "reason": "database_refused",
+    }
 
 
 # ---- several accounts ------------------------------------------------------------------------------------------------
