@@ -250,6 +250,15 @@ async def test_what_was_decided_by_an_older_reading_is_not_written(daemon: Daemo
     assert len(daemon.written()) == before
 
 
+async def test_only_the_lead_ends_closures(shop: Shop):
+    daemon = Daemon(shop)
+    await daemon.close()
+    await asyncio.sleep(31 * MINUTE_S)
+    daemon.roster.owns = lambda _: False  # type: ignore[method-assign]
+    await daemon.closures.follow()
+    assert daemon.written() == []
+
+
 @pytest.mark.parametrize("days", [-400, -1, 1, 400])
 async def test_a_clock_that_is_set_ends_a_closure_once_and_never_later_than_its_minutes(daemon: Daemon, days: int):
     row = await daemon.close()

@@ -154,6 +154,16 @@ async def test_no_acknowledgement_leaves_later_than_ten_seconds_after_the_answer
     assert (await shop.poll()).acknowledged == len(placed)
 
 
+async def test_no_acknowledgement_waits_longer_than_that_for_a_login(shop: Shop):
+    placed = [shop.place() for _ in range(40)]
+    shop.world.faults.add(Fault.delay("acknowledge", 3.9, times=16))  # two rounds of eight
+    shop.world.faults.add(Fault.unauthorized("acknowledge"))
+    shop.world.faults.add(Fault.delay("login", 4.5, skip=1))
+    polled = await shop.poll()
+    assert polled.acknowledged < len(placed)
+    assert max(call.at for call in shop.calls("acknowledge")) <= START + timedelta(seconds=10)
+
+
 async def test_a_noted_poll_whose_token_is_lost_meanwhile_does_not_leave_after_a_login(shop: Shop):
     """What was noted is its own time, and not the login's: after a crash the next one would come too early."""
     await shop.poll()

@@ -47,6 +47,16 @@ async def test_a_row_found_to_be_done_already_is_decided_again_after_a_later_del
     assert (shop.row(row)["state"], shop.order(order)["status_id"]) == ("refused", 16)
 
 
+async def test_a_complete_after_a_cancel_of_ours_is_not_proved_by_its_refusal(shop: Shop):
+    await over_by_refusal(shop, "cancel")
+    (order,) = shop.world.orders.values()
+    shop.world.faults.add(Fault.drop("complete", when=When.BEFORE))
+    row = shop.act("complete", order)
+    await shop.verdict(row)
+    assert shop.end(row) == ("failed", "outcome_unknown", "poll")
+    assert (order.status_id, shop.order(order)["status_id"]) == (6, 6)
+
+
 async def test_a_row_given_up_while_the_list_is_on_its_way_withholds_the_status(shop: Shop):
     shop.world.faults.add(Fault.drop("acknowledge", when=When.BEFORE))
     order = shop.place()
