@@ -56,6 +56,20 @@ async def test_a_part_that_is_too_large_itself_keeps_no_other_out_and_is_told_on
     assert told == [("poll.list_too_large", None), ("poll.failed", None), ("poll.part_too_large", 1)]
 
 
+@pytest.mark.usefixtures("small_bodies")
+async def test_what_a_part_lacks_proves_nothing(shop: Shop):
+    order = await shop.taken_in()
+    large(shop, 2), large(shop, 2)
+    await shop.poll()
+    row = shop.act("accept", order)
+    shop.world.faults.add(Fault.drop("accept"))
+    await shop.drain()
+    assert (await shop.poll()).delivered == 0
+    await shop.drain()
+    assert asked(shop)[-1] == 1
+    assert (len(shop.calls("accept")), shop.row(row)["state"]) == (1, "sending")
+
+
 # ---- lists that the service may have cut -------------------------------------------------------------------------------
 
 
