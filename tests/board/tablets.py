@@ -66,16 +66,9 @@ class Shop(Process):
             language="tr", marketplace=config.Marketplace(base_url="https://x.test"), web=self.web, accounts=()
         )
         return RunningDaemon(
-            settings=settings,
-            database=self.database,
-            clock=self.clock,
-            metrics=self.metrics,
-            accounts={},
-            timetable=None,
-            own_problems=None,
-            problems=lambda: self.problems,
-            wake=self.wake,
-        )
+            settings=settings, database=self.database, clock=self.clock, metrics=self.metrics, accounts={},
+            timetable=None, own_problems=None, problems=lambda: self.problems, wake=self.wake,
+        )  # fmt: skip
 
     def wake(self) -> None:
         self.woken += 1

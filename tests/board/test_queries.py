@@ -105,26 +105,17 @@ def test_a_stale_button_finds_its_row_and_one_that_no_page_has_shown_makes_none(
 
 
 WRONG = [
-    {"action": None},
-    {"action": []},
-    {"action": "explode"},
-    {"payment_key": None},
-    {"payment_key": ["x"]},
-    {"payment_key": ""},
-    {"payment_key": "x" * 300},
-    {"payment_key": KEY + "0"},
-    {"payment_key": "not-a-uuid"},
-    {"payment_key": KEY[:-1] + "\x00"},
-    {"payment_key": KEY[:-1] + "\ud800"},
+    {"action": None}, {"action": []}, {"action": "explode"}, {"payment_key": None}, {"payment_key": ["x"]},
+    {"payment_key": ""}, {"payment_key": "x" * 300}, {"payment_key": KEY + "0"}, {"payment_key": "not-a-uuid"},
+    {"payment_key": KEY[:-1] + "\x00"}, {"payment_key": KEY[:-1] + "\ud800"},
     *({"tries": tries} for tries in (None, -(2**60), True, 0.0, "0", 2**70)),
     *({"preparing_time": minutes} for minutes in (None, 0, 1441, 20.0, True, "20", 2**70)),
-    {"action": "cancel", "reason_id": 9},
-    {"action": "cancel"},
+    {"action": "cancel", "reason_id": 9}, {"action": "cancel"},
     *({"action": "deactivate_food", "food_id": food, "account": "k"} for food in (None, 0, -1, 2**70, "1", True)),
     *({"action": "deactivate_food", "food_id": 1, "account": account} for account in (None, "", "k" * 201, "\x00")),
     {"action": "close_restaurant", "restaurant_id": "x"},
     {"action": "close_restaurant"},
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("mode", ["beside", "till"])

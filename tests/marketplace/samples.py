@@ -14,12 +14,7 @@ CODES = {"Nakit": "CASH", "Kredi Kartı (pre-paid)": "CREDIT_CARD", "Banka Kart�
 def food(**changes: Any) -> dict[str, Any]:
     return {
         "id": "9a3e6f7c-2b1d-4e5f-8a9b-0c1d2e3f4a5b",
-        "food_id": 55,
-        "name": "Adana Dürüm",
-        "note": "acısız",
-        "price": 110.25,
-        "quantity": 2,
-        "total": 235.5,
+        "food_id": 55, "name": "Adana Dürüm", "note": "acısız", "price": 110.25, "quantity": 2, "total": 235.5,
         "option_groups": [
             {
                 "id": 3,
@@ -29,26 +24,16 @@ def food(**changes: Any) -> dict[str, Any]:
                 "options": {"id": 7, "name": "Ayran", "price": 15},
             }
         ],
-    } | changes
+    } | changes  # fmt: skip
 
 
 def order(**changes: Any) -> dict[str, Any]:
     return {
-        "id": 100234,
-        "payment_key": KEY,
-        "status_id": 1,
-        "status_text": "Onay Bekliyor",
-        "shipping_method": "delivery",
-        "payment_method": "Nakit",
-        "note": "Zile basmayın",
-        "total": 230.5,
-        "discount": "10.00",
-        "date": "2026-11-21 12:30:00",
+        "id": 100234, "payment_key": KEY, "status_id": 1, "status_text": "Onay Bekliyor",
+        "shipping_method": "delivery", "payment_method": "Nakit", "note": "Zile basmayın", "total": 230.5,
+        "discount": "10.00", "date": "2026-11-21 12:30:00",
         "restaurant_id": "77c1f0de-54a3-4b0e-9d7c-2f6b1a8e4c33",
-        "restaurant_name": "Kadıköy",
-        "courier_type": "restaurant",
-        "courier_fee": 0,
-        "scheduled_date": "",
+        "restaurant_name": "Kadıköy", "courier_type": "restaurant", "courier_fee": 0, "scheduled_date": "",
         "order_tip": 5,
         "customer": {"name": "Ayşe Yılmaz", "phone": "+905550001122"},
         "address": {
@@ -61,7 +46,7 @@ def order(**changes: Any) -> dict[str, Any]:
             "city_name": "İstanbul",
         },
         "foods": [food()],
-    } | changes
+    } | changes  # fmt: skip
 
 
 def text(value: Any) -> str:

@@ -51,24 +51,14 @@ def new_row(number: int, action: Action) -> Row:
     """As a POS writes it."""
     return Row(
         OutboxRow(
-            id=number,
-            action=action,
-            state=ActionState.PENDING,
-            payment_key=KEY,
-            restaurant_id=None,
-            food_id=None,
+            id=number, action=action, state=ActionState.PENDING, payment_key=KEY, restaurant_id=None, food_id=None,
             account=None,
             preparing_time=25 if action == Action.ACCEPT else None,
             reason_id=1 if action == Action.CANCEL else None,
-            valid_minutes=None,
-            withdraw=False,
-            created_utc=NOW,
-            next_attempt_utc=None,
-            expires_utc=None,
-            attempts=0,
-            tried=False,
+            valid_minutes=None, withdraw=False, created_utc=NOW, next_attempt_utc=None, expires_utc=None,
+            attempts=0, tried=False,
         )
-    )
+    )  # fmt: skip
 
 
 class Durable:
@@ -240,17 +230,10 @@ def insert_new(books: Books, account: str, arrivals: Sequence[Arrival], now: dat
     for arrival in arrivals:
         order = arrival.order
         books.order = Stored(
-            payment_key=KEY,
-            account=account,
-            status_id=order.status_id,
-            service_status_id=order.status_id,
-            revision=1,
-            digest=order.digest,
-            courier_type="restaurant",
-            acknowledged_status_id=None,
-            ended_by=arrival.ended_by,
-            problem=None,
-        )
+            payment_key=KEY, account=account, status_id=order.status_id, service_status_id=order.status_id,
+            revision=1, digest=order.digest, courier_type="restaurant", acknowledged_status_id=None,
+            ended_by=arrival.ended_by, problem=None,
+        )  # fmt: skip
 
 
 def update_delivered(books: Books, known: Stored, arrival: Arrival, change: Change, now: datetime) -> None:
@@ -292,32 +275,15 @@ def nothing(*_: Any, **__: Any) -> dict[str, Any]:
 
 
 ACTIONS = SimpleNamespace(
-    read_unfinished=read_unfinished,
-    above=above,
-    these=these,
-    claim=claim,
-    histories=histories,
-    start=start,
-    record=record,
-    forget_attempts=forget_attempts,
-    finish=finish,
-    postpone=postpone,
-    unfinished_attempts=unfinished_attempts,
-    ends=ends,
-    add_once=add_once,
-)
+    read_unfinished=read_unfinished, above=above, these=these, claim=claim, histories=histories, start=start,
+    record=record, forget_attempts=forget_attempts, finish=finish, postpone=postpone,
+    unfinished_attempts=unfinished_attempts, ends=ends, add_once=add_once,
+)  # fmt: skip
 ORDERS = SimpleNamespace(
-    stored=stored,
-    hold=hold,
-    with_unresolved_rows=with_unresolved_rows,
-    insert_new=insert_new,
-    update_delivered=update_delivered,
-    set_status=set_status,
-    doubt_status=doubt_status,
-    mark_acknowledged=mark_acknowledged,
-    payloads=nothing,
-    append_events=nothing,
-)
+    stored=stored, hold=hold, with_unresolved_rows=with_unresolved_rows, insert_new=insert_new,
+    update_delivered=update_delivered, set_status=set_status, doubt_status=doubt_status,
+    mark_acknowledged=mark_acknowledged, payloads=nothing, append_events=nothing,
+)  # fmt: skip
 REFERENCE = SimpleNamespace(restaurant_accounts=nothing, payment_codes=nothing, set_restaurant_status=nothing)
 QUARANTINE = SimpleNamespace(resolve=nothing)
 LOCKS = SimpleNamespace(lock=lambda _, __, keys: set(keys), lock_naming_held=lambda *_: set())

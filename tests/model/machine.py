@@ -165,23 +165,11 @@ def first(scene: Scene) -> State:
     """A customer has ordered; only the service knows it."""
     left = Left(*(getattr(scene, name) for name in Left._fields))
     return State(
-        status=scene.status,
-        acked=False,
+        status=scene.status, acked=False,
         been=frozenset(status for status in (RECEIVED, CONFIRMED, IN_DELIVERY) if status <= scene.status),
-        order=None,
-        rows=(),
-        taken=False,
-        began=0,
-        used=0,
-        poll=None,
-        survey=None,
-        wire=None,
-        late=(),
-        late_ack=False,
-        lied=False,
-        ended_by_others=False,
-        left=left,
-    )
+        order=None, rows=(), taken=False, began=0, used=0, poll=None, survey=None, wire=None, late=(),
+        late_ack=False, lied=False, ended_by_others=False, left=left,
+    )  # fmt: skip
 
 
 # ---- the daemon's own pieces -----------------------------------------------------------------------------------------
@@ -268,15 +256,10 @@ class Daemon:
         uncounted = SimpleNamespace(count=books.nothing, observe=books.nothing)
         for module in (acknowledge, outbox_reader, intake, reconciler, jobs_outbox, outcome_writer):
             doubles = {
-                "actions": books.ACTIONS,
-                "unfinished": books.ACTIONS,
-                "orders": books.ORDERS,
-                "reference": books.REFERENCE,
-                "quarantine": books.QUARANTINE,
-                **vars(books.LOCKS),
-                "_log": silent,
+                "actions": books.ACTIONS, "unfinished": books.ACTIONS, "orders": books.ORDERS,
+                "reference": books.REFERENCE, "quarantine": books.QUARANTINE, **vars(books.LOCKS), "_log": silent,
                 "Metrics": lambda: uncounted,
-            }
+            }  # fmt: skip
             for name, double in doubles.items():
                 if hasattr(module, name):
                     monkeypatch.setattr(module, name, double)

@@ -22,18 +22,10 @@ from orderbridge_sandbox.rules import COMPLETE_WITH_PAYMENT as COMPLETED
 EVENING = datetime(2026, 2, 27, 17, 0, tzinfo=UTC)
 CANARY, PHONE = "Kanarya", 5321112233  # the latter in numbers, as a number and as text
 REAL: dict[str, Any] = {
-    "id": 700123,
-    "status_id": 1,
-    "shipping_method": "delivery",
-    "payment_method": "Nakit",
-    "note": "kapıcıya bırakın",
-    "total": 560.75,
-    "discount": "15.00",
-    "date": "2026-02-27 20:00:00",
+    "id": 700123, "status_id": 1, "shipping_method": "delivery", "payment_method": "Nakit",
+    "note": "kapıcıya bırakın", "total": 560.75, "discount": "15.00", "date": "2026-02-27 20:00:00",
     "restaurant_id": "0f5a7d9c-1b7e-4c88-9a53-2c5b1a3f4e60",
-    "courier_type": "platform_courier",
-    "courier_fee": 19.9,
-    "scheduled_date": "2026-02-27 22:30:00",
+    "courier_type": "platform_courier", "courier_fee": 19.9, "scheduled_date": "2026-02-27 22:30:00",
     "order_tip": 10,
     "foods": [
         {
@@ -49,7 +41,7 @@ REAL: dict[str, Any] = {
             ],
         }
     ],
-}
+}  # fmt: skip
 
 
 def key(number: int) -> str:
@@ -203,17 +195,9 @@ def canaries() -> list[tuple[int, float, Any]]:
 
 def is_clean(text: str) -> bool:
     hidden = (
-        CANARY,
-        CANARY.lower(),
-        str(PHONE),
-        "Ayşe Yıl",
-        "kapıcıya",
-        "Gizli",
-        'Lokanta"',
-        "700123",
-        "0b7e1c52",
+        CANARY, CANARY.lower(), str(PHONE), "Ayşe Yıl", "kapıcıya", "Gizli", 'Lokanta"', "700123", "0b7e1c52",
         "0f5a7d9c",
-    )
+    )  # fmt: skip
     return not any(word in text for word in hidden)
 
 

@@ -28,16 +28,9 @@ def known_of(shop: Shop) -> DaemonProblems:
 def watch_of(shop: Shop, known: DaemonProblems, metrics: Metrics | None = None) -> tuple[BoardWatch, Audience]:
     audience = Audience(shop.clock.monotonic())
     daemon = RunningDaemon(
-        settings=shop.settings,
-        database=shop.database,
-        clock=shop.clock,
-        metrics=metrics or Metrics(),
-        accounts=shop.accounts,
-        timetable=None,
-        own_problems=known,
-        problems=known.problems,
-        wake=lambda: None,
-    )
+        settings=shop.settings, database=shop.database, clock=shop.clock, metrics=metrics or Metrics(),
+        accounts=shop.accounts, timetable=None, own_problems=known, problems=known.problems, wake=lambda: None,
+    )  # fmt: skip
     return BoardWatch(daemon, audience), audience
 
 
