@@ -85,7 +85,6 @@ class Branch:
         self._left = contextlib.AsyncExitStack()
 
     async def start(self) -> None:
-        """A daemon that listens."""
         self.service = Service(self.settings, lambda: self.settings)
         self._task = begun(self.service.run())
         await until(lambda: self.service._listening.addresses and self.daemon and self.till.has_tables())
@@ -151,7 +150,6 @@ def settings_of(sandbox: Sandbox, till: Till, mode: str = "beside", **more: Any)
 
 @contextlib.asynccontextmanager
 async def at_work(branch: Branch) -> AsyncIterator[None]:
-    """The branch's daemon runs."""
     try:
         await branch.start()
         yield

@@ -45,7 +45,6 @@ def hold(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def card(tablet: Tablet, order: Order) -> dict[str, Any]:
-    """The order as this tablet shows it now."""
     shown = (await tablet.get("/board/state")).data["orders"]
     return next(one for one in shown if one["key"] == order.key)
 

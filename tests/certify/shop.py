@@ -55,7 +55,6 @@ class Shop:
         return shlex.join(self.till)
 
     def certify(self, *only: str, operator: Operator | None = None, start: str = "", **terms: Any) -> dict[str, Any]:
-        """The report."""
         wanted = Wanted(
             till=NAME,
             folder=self.folder,
@@ -117,7 +116,6 @@ class Shop:
 
 
 def verdicts(report: dict[str, Any]) -> dict[str, str]:
-    """By scenario and criterion."""
     return {
         f"{scenario['name']}.{one['name']}": one["verdict"]
         for scenario in report["scenarios"]

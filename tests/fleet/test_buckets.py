@@ -40,7 +40,6 @@ def waited(seen: Seen) -> dict[int, float]:
 
 
 def everybody(seen: Seen, unheld: Mapping[int, float]) -> dict[str, Share]:
-    """What all of them do who see the same."""
     return {one: share(seen, one, unheld) for one in seen.alive}
 
 

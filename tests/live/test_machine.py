@@ -72,7 +72,6 @@ async def test_without_descriptors_it_waits_and_goes_on(configuration: Path, til
 
 @contextlib.contextmanager
 def served_again(world: World, sandbox: Sandbox, port: int) -> Iterator[None]:
-    """The marketplace is back, at its former address."""
     with Sandbox(world, directory=sandbox.ca_file.parent, port=port):
         yield
 

@@ -78,7 +78,6 @@ def pos(server: Server) -> Iterator[Pos]:
 
 @pytest.fixture
 def settled(configuration: Path, pos: Pos, server: Server) -> Path:
-    """The configuration with the server's database in it."""
     lines = configuration.read_text().splitlines()
     address = json.dumps(pos._engine.url.render_as_string(hide_password=False))
     configuration.write_text(

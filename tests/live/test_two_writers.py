@@ -61,7 +61,6 @@ def place(world: World) -> Order:
 
 @pytest.fixture
 def shared(configuration: Path, till: Till, url: str) -> Path:
-    """The configuration with the POS's own database."""
     text = configuration.read_text()
     configuration.write_text(text.replace(json.dumps(f"sqlite:///{till.path}"), json.dumps(url)))
     return configuration

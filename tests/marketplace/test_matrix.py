@@ -120,7 +120,6 @@ def answer(says: str, give: Give, **more: Any) -> Answer:
 
 
 def whole(says: str, status: int, body: Body = b"", head: str = "Content-Type: application/json\r\n") -> Answer:
-    """A complete answer."""
 
     async def give(line: Line, operation: Operation) -> None:
         content = body if isinstance(body, bytes) else body(operation)

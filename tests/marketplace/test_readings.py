@@ -28,7 +28,6 @@ LONG = "x" * 300
 
 
 def one(**changes: Any) -> dict[str, Any]:
-    """An order of one line, which is changed."""
     return {"foods": [ADANA | changes], "total": 120}
 
 

@@ -28,7 +28,6 @@ def forget(monkeypatch: pytest.MonkeyPatch, most: int = 100) -> Seen:
 
 @pytest.fixture
 def decoded(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """The elements that were decoded."""
     elements: list[str] = []
     true = documents._document
 

@@ -20,7 +20,6 @@ class Found:
     wrong: dict[str, list[str]] = field(default_factory=dict)
 
     def told(self) -> str:
-        """The traces in plain words."""
         lines = []
         for words, trace in self.wrong.items():
             lines += [f"{words}:", *(f"  {number}. {step}" for number, step in enumerate(trace, start=1))]

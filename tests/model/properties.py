@@ -18,7 +18,6 @@ def settled(machine: Machine, state: State) -> bool:
 
 
 def wrong(machine: Machine, state: State) -> list[str]:
-    """The mistakes that can be seen in this state."""
     mistakes = [words for row in state.rows if (words := _wrong_row(state, row))]
     if not mistakes and settled(machine, state) and (words := _wrong_order(state)):
         mistakes.append(words)

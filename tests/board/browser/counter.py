@@ -90,7 +90,6 @@ class Tablet:
         await self.page.wait_for_function(SILENCE)
 
     async def shows(self, order: Order, text: str) -> None:
-        """The card says so."""
         await self.page.locator(self.card(order), has_text=text).wait_for()
 
     def card(self, order: Order) -> str:
@@ -106,7 +105,6 @@ class Tablet:
         await self.page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
 
     async def choose(self, text: str) -> None:
-        """In the dialog that is open."""
         await self.page.locator("dialog button", has_text=text).first.click()
 
     async def cancel(self, order: Order, reason: str) -> None:
@@ -132,7 +130,6 @@ class Counter(Branch):
         self.browser = browser
 
     async def tablet(self, name: str = "Tezgâh", browser: Browser | None = None, **options: Any) -> Tablet:
-        """One that was paired."""
         context = await (browser or self.browser).new_context(**{"viewport": {"width": 1280, "height": 900}} | options)
         self._left.push_async_callback(context.close)
         return await self.tablet_in(context, name)
@@ -155,7 +152,6 @@ class Counter(Branch):
 async def opened(
     sandbox: Sandbox, till: Till, browser: Browser, mode: str = "beside", **more: Any
 ) -> AsyncIterator[Counter]:
-    """A counter whose daemon runs."""
     counter = Counter(settings_of(sandbox, till, mode, **more), sandbox, till, browser)
     async with at_work(counter):
         yield counter

@@ -108,7 +108,6 @@ async def plant(counter: Counter, till: Till, world: World) -> None:
 
 
 def configured(sandbox: Sandbox, till: Till, folder: Path) -> Path:
-    """For the commands."""
     path = folder / "orderbridge.toml"
     facts = {"base_url": sandbox.base_url, "ca_file": str(sandbox.ca_file), "url": f"sqlite:///{till.path}"}
     text = CONFIGURATION.format(**{name: json.dumps(fact) for name, fact in facts.items()})
@@ -118,14 +117,12 @@ def configured(sandbox: Sandbox, till: Till, folder: Path) -> Path:
 
 
 async def told(configuration: Path, name: str) -> dict[str, Any]:
-    """By the command."""
     command = [COMMAND, "--config", configuration, name, "--json"]
     found = await asyncio.to_thread(subprocess.run, command, capture_output=True, check=False)
     return dict(json.loads(found.stdout))
 
 
 async def asked(tablet: Tablet) -> dict[str, Any]:
-    """By the page."""
     answer = "() => fetch('/board/technician?language=tr').then((answer) => answer.json())"
     return dict(await tablet.page.evaluate(answer))
 
@@ -166,7 +163,6 @@ def says_the_same(before: dict[str, Any], after: dict[str, Any], status: dict[st
 
 
 async def shows(tablet: Tablet, data: dict[str, Any], texts: list[str]) -> None:
-    """All of it stands on the page."""
     for one, text in zip(data["problems"], texts, strict=True):
         assert all(one[part] in text for part in ("who", "cause", "remedy"))
         assert one["code"] not in text

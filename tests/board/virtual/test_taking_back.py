@@ -15,7 +15,6 @@ OpenShop = Callable[..., Awaitable[Shop]]
 
 
 async def tap(shop: Shop, order: Order, action: str = "complete") -> int:
-    """The row of a button."""
     now = shop.clock.now()
     device = Device("1", "Kasa", ACT, now)
     values = {"action": action, "payment_key": order.key, "tries": 0}
@@ -33,7 +32,6 @@ async def back(shop: Shop, row: int) -> str:
 
 
 async def shown(shop: Shop) -> dict[str, object]:
-    """What the only card shows of its row."""
     now, settings = shop.clock.now(), shop.settings
     state = await shop.database.read(lambda tx: snapshot.state(tx, settings, (), now, "tr"))
     (card,) = state["orders"]

@@ -24,7 +24,6 @@ HEAD = "name;app_secret_key;rest_secret_key;auto_accept_minutes"
 
 @pytest.fixture(autouse=True)
 def fleet(configure: Configure, tmp_path: Path, pos: sqlite3.Connection) -> None:
-    """A fleet whose accounts are all in the database."""
     (tmp_path / "master.key").write_text(f"{MASTER}\n")
     (tmp_path / "master.key").chmod(0o600)
     configure(document(more=FLEET, accounts=" "))
@@ -496,7 +495,6 @@ def test_with_one_line_it_says_how_to_begin(add, run):
 
 
 def alive(pos: sqlite3.Connection, seconds: int = 60) -> None:
-    """A daemon that has given a sign of life."""
     when = f"strftime('%Y-%m-%d %H:%M:%f', 'now', '{seconds:+} seconds')"
     pos.execute(f"INSERT INTO delivery_daemon VALUES (1, '{NOW_TEXT}', {when}, 'Nobody polls.', 'Start it.')")
 

@@ -165,12 +165,10 @@ class Fleet:
             return {bucket: int(replica.split()[-2]) for bucket, replica in connection.execute(HOLDERS)}
 
     def of(self, number: int) -> list[str]:
-        """The accounts of a replica."""
         held, pid = self.holders(), self.replicas[number].pid
         return [name for name in self.names if held.get(bucket_of(name, 64)) == pid]
 
     def shares(self) -> dict[int, int]:
-        """How many buckets each replica has."""
         held = list(self.holders().values())
         return {number: held.count(process.pid) for number, process in self.replicas.items()}
 
@@ -221,7 +219,6 @@ def _now() -> datetime:
 
 @contextlib.contextmanager
 def till(fleet: Fleet, pause_s: float) -> Iterator[None]:
-    """It writes meanwhile."""
     command = [sys.executable, "-m", "tests.fleet.live.fleet_till", fleet.url, str(pause_s), *fleet.names[:200]]
     with subprocess.Popen(command, stdin=subprocess.PIPE, cwd=ROOT) as process:
         try:

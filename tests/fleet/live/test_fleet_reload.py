@@ -34,7 +34,6 @@ def reloaded(fleet: Fleet, settings: str, word: str) -> None:
 
 
 def strange_key(fleet: Fleet, settings: str) -> str:
-    """It opens none of the accounts."""
     strange = fleet.write("strange", base64.b64encode(secrets.token_bytes(32)).decode())
     return settings.replace(str(fleet.key_file), str(strange))
 

@@ -69,7 +69,6 @@ async def replica(url: str) -> AsyncIterator[Replica]:
 
 @contextlib.asynccontextmanager
 async def two(url: str) -> AsyncIterator[tuple[Replica, Replica]]:
-    """Each with half of the buckets."""
     async with replica(url) as first:
         await until(lambda: first.held == ALL)
         async with replica(url) as second:
@@ -92,7 +91,6 @@ def own_server() -> Iterator[Server]:
 
 @pytest.fixture
 def own(own_server: Server) -> Iterator[str]:
-    """On a server of its own."""
     with databases.own_database(own_server.url, "shared") as url:
         database = Database(url, inline=True)
         database.write_now(schema.upgrade)
