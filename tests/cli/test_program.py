@@ -39,14 +39,6 @@ def test_the_version_needs_no_configuration(word, command):
     assert ended.out.startswith(f"orderbridge {__version__} (schema {tables.HEAD}, Python 3.")
 
 
-@pytest.mark.parametrize("name", NAMED_IN_DESIGN + FOR_SCRIPTS)
-def test_every_command_explains_itself_without_a_configuration(name, command):
-    ended = command(name, "--help")
-    assert ended.code == 0
-    assert ended.out.startswith(f"Usage: orderbridge {name} ")
-    assert "--config" in ended.out
-
-
 @pytest.mark.parametrize("flag", ["-h", "--help"])
 def test_the_help_lists_the_commands(flag, command):
     ended = command(flag)

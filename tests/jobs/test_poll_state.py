@@ -64,18 +64,6 @@ def good(name: str, at: datetime = START) -> Success:
     return Success(name, at, at + timedelta(seconds=30), 30)
 
 
-async def test_none_may_leave_before_its_note_is_on_disk(notes: Polls, book: Book):
-    left: list[str] = []
-
-    async def leave(name: str) -> None:
-        await notes.reserve(name)
-        assert book.column("next_poll_utc")[name] == text_of(START + LONGEST)
-        left.append(name)
-
-    await asyncio.gather(*map(leave, NAMES))
-    assert sorted(left) == sorted(NAMES)
-
-
 @pytest.mark.parametrize("seconds", [[25.0], [25.0, 40.0], [25.0, 40.0, 40.0], [1.5, 0.0]])
 async def test_a_note_that_was_long_on_its_way_to_the_disk_covers_the_whole_poll_all_the_same(
     notes: Polls, book: Book, clock: FakeClock, seconds: list[float]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection
 from tests.jobs.conftest import OpenShop
-from tests.jobs.shop import Shop, listing, text_of
+from tests.jobs.shop import Shop, listing
 
 from orderbridge.jobs.upkeep import Swept, sweep, today
 from orderbridge.store import order_times, reference
@@ -54,19 +54,6 @@ def listen(shop: Shop, seconds: float, name: str = "kadikoy") -> None:
 
 
 # ---- silence ---------------------------------------------------------------------------------------------------------
-
-
-async def test_an_order_without_news_for_a_day_of_listening_ends_and_keeps_its_status(shop: Shop):
-    order = await taken_over(shop, status_id=2)
-    listen(shop, DAY_S - 1)
-    assert await swept(shop) == (0, 0)
-    listen(shop, 1)
-    assert await swept(shop) == (1, 0)
-    stored = shop.order(order)
-    assert (stored["ended_by"], stored["ended_utc"]) == ("silence", text_of(shop.clock.now()))
-    assert (stored["status"], stored["revision"], stored["last_change"]) == ("CONFIRMED", 2, "ended")
-    assert shop.story(order)[-1] == "ended"
-    assert (shop.count("delivery_open_orders"), shop.count("delivery_new_orders")) == (0, 0)
 
 
 @pytest.mark.parametrize("years", [10, -10])
@@ -180,22 +167,6 @@ async def ended_order(shop: Shop, **document: Any) -> Any:
     shop.world.cancel_by_customer(order.key)
     await shop.poll()
     return order
-
-
-async def test_customers_are_forgotten_ninety_days_after_the_end(shop: Shop):
-    order = await ended_order(shop)
-    before = shop.order(order)
-    await asyncio.sleep(90 * DAY_S - HOUR_S)
-    assert await swept(shop) == (0, 0)
-    await asyncio.sleep(2 * HOUR_S)
-    assert await swept(shop) == (0, 1)
-    after = shop.order(order)
-    assert {name: after[name] for name in PRIVATE} == dict.fromkeys(PRIVATE)
-    assert after["note"] is None
-    assert {row["note"] for row in shop.rows("SELECT note FROM delivery_order_items")} == {None}
-    kept = ("order_number", "total", "status_id", "revision", "ended_utc", "restaurant_name")
-    assert {name: after[name] for name in kept} == {name: before[name] for name in kept}
-    assert await swept(shop) == (0, 0)
 
 
 @pytest.mark.parametrize("days, is_over", [(1, False), (0, True)], ids=["open", "retention is off"])

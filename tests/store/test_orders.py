@@ -297,13 +297,6 @@ def test_a_delivery_takes_an_end_by_silence_back(database, pos):
     assert cells(pos, "ended_utc ended_by revision") == (None, None, 2)
 
 
-@pytest.mark.parametrize("problem", [None, "missing:foods,status_doubtful"])
-def test_problems_are_those_that_the_change_leaves(problem, database, pos):
-    insert(database, arrival(problems=("missing:foods",)))
-    deliver(database, arrival(), problem=problem)
-    assert order_row(pos)["problem"] == problem
-
-
 # ---- set_status, doubt_status ----------------------------------------------------------------------------------------
 
 
@@ -323,24 +316,6 @@ def test_a_verdict_writes_the_status_of_its_order_and_the_same_again_is_no_revis
     assert difference(before, after) <= {*written.split(), "status_text"}
     set_status(database, 2)
     assert (order_row(pos), order_row(pos, OTHER)) == (after, other)
-
-
-@pytest.mark.parametrize(
-    "status_id, ended_by, last_change", [(6, EndedBy.CANCELLED, "cancelled"), (5, EndedBy.COMPLETED, "ended")]
-)
-def test_a_verdict_can_end_the_order(status_id, ended_by, last_change, database, pos):
-    insert(database)
-    set_status(database, status_id)
-    assert cells(pos, "ended_utc ended_by last_change revision") == (LATER_TEXT, ended_by, last_change, 2)
-
-
-@pytest.mark.parametrize(
-    "before, after", [(None, None), ("status_doubtful", None), ("missing:foods,status_doubtful", "missing:foods")]
-)
-def test_an_ok_takes_the_doubt_away_and_nothing_else(before, after, database, pos):
-    put_order(pos, problem=before, status_id=1)
-    set_status(database, 2)
-    assert order_row(pos)["problem"] == after
 
 
 def test_a_status_that_is_only_concluded_is_not_the_services_own(database, pos):
@@ -456,18 +431,3 @@ def test_old_orders_are_blanked_in_short_transactions(database, pos):
         put_order(pos, key(number), ended_utc=NOW_TEXT, payload="{}")
     pos.execute("COMMIT")
     assert [blank(database) for _ in range(3)] == [retention.SWEEP, 3, 0]
-
-
-# ---- counts ----------------------------------------------------------------------------------------------------------
-
-
-def test_the_counts_are_those_of_the_views(database, pos):
-    put_order(pos, key(1))
-    put_order(pos, key(2), pos_revision=1)
-    put_order(pos, key(3), pos_revision=1, revision=2)
-    put_order(pos, key(4), pos_revision=1, revision=2, ended_utc=NOW_TEXT)
-    put_order(pos, key(5), ended_utc=NOW_TEXT)
-    counts = database.read_now(orders.counts)
-    assert counts == {"new": 1, "changed": 2, "open": 3}
-    for view, number in counts.items():
-        assert len(rows(pos, f"SELECT * FROM delivery_{view}_orders")) == number
