@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection
 from tests.jobs.conftest import OpenShop
-from tests.jobs.shop import Shop, listing
+from tests.jobs.shop import Shop, listing, text_of
 
 from orderbridge.jobs.upkeep import Swept, sweep, today
 from orderbridge.store import order_times, reference
