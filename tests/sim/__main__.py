@@ -2,77 +2,150 @@
 
 import argparse
 import os
+import runpy
+import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
+from itertools import count, islice
 from pathlib import Path
 
+from tests.sim import reached
 from tests.sim.invariants import invariants_of
 from tests.sim.machine import simulate
-from tests.sim.plan import MADE, plan_for
-from tests.sim.simulation import Sim
+from tests.sim.plan import MADE, Plan, plan_for
+from tests.sim.shrink import MINUTES, Limit, Shrinker, as_python, promise_of
+
+Seed = tuple[int, str]  # with the kind, if it is not the seed's own
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="./run sim", description=__doc__)
     parser.add_argument("--seed", type=int, help="replay this seed and print its trace")
-    parser.add_argument("--seeds", help="A..B: search these seeds, and print what broke")
+    parser.add_argument("--seeds", help="A..B: search these seeds; print what broke, and which states were reached")
+    parser.add_argument("--minutes", type=float, help="search for so long, from a seed that the commit chooses")
+    parser.add_argument("--shrink", type=int, metavar="SEED", help="print a small plan that breaks the same promise")
+    parser.add_argument("--plan", metavar="FILE", help="replay the PLAN of this file and print its trace")
     parser.add_argument("--kind", choices=tuple(MADE), default="", help="instead of what the seed would choose")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="how many seeds at once")
     asked = parser.parse_args()
+    if asked.plan is not None:
+        return _replay(runpy.run_path(asked.plan)["PLAN"])
     if asked.seed is not None:
-        sim, took = _play(asked.seed, asked.kind)
-        sys.stdout.write(sim.trace.text())
-        return _report(sim, took)
+        return _replay(plan_for(asked.seed, asked.kind))
+    if asked.shrink is not None:
+        return _shrink(plan_for(asked.shrink, asked.kind), Shrinker(invariants_of))
+    if asked.minutes is not None:
+        return _search(_of_the_commit(asked.kind), asked.jobs, time.monotonic() + asked.minutes * 60)
     first, _, last = (asked.seeds or "1..20").partition("..")
-    return _search(range(int(first), int(last or first) + 1), asked.kind, asked.jobs)
+    return _search([(seed, asked.kind) for seed in range(int(first), int(last or first) + 1)], asked.jobs)
 
 
-def _play(seed: int, kind: str) -> tuple[Sim, float]:
+def _replay(plan: Plan) -> int:
     began = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="orderbridge-sim-") as folder:
-        sim = simulate(plan_for(seed, kind), Path(folder), invariants_of(plan_for(seed, kind)))
-    return sim, time.perf_counter() - began
+        sim = simulate(plan, Path(folder), invariants_of(plan))
+    sys.stdout.write(sim.trace.text())
+    for violation in sim.violations:
+        sys.stderr.write(f"{violation}\n")
+    _tell(1, sim.ended_at, time.perf_counter() - began, sim.trace.faults)
+    return 1 if sim.violations else 0
 
 
-def _search(seeds: range, kind: str, jobs: int) -> int:
-    totals, broken, simulated, began = Counter[str](), 0, 0.0, time.perf_counter()
-    with ProcessPoolExecutor(jobs) as pool:
-        for seed, found in zip(seeds, pool.map(partial(_summary, kind=kind), seeds), strict=True):
-            simulated += found.simulated
-            totals += found.faults
-            broken += bool(found.violations)
-            for violation in found.violations:
-                sys.stdout.write(f"seed {seed} ({found.kind}): {violation}\n")
-            sys.stdout.flush()
-    _tell(len(seeds), simulated, time.perf_counter() - began, totals)
-    return 1 if broken else 0
+def _shrink(plan: Plan, shrinker: Shrinker) -> int:
+    small = shrinker.shrink(plan)
+    if not shrinker.broken:
+        sys.stderr.write(f"seed {plan.seed} ({plan.kind}) breaks no promise\n")
+        return 0
+    sys.stdout.write(f"# {shrinker.broken}\n{as_python(small)}")
+    return 1
+
+
+# ---- a search --------------------------------------------------------------------------------------------------------
+
+
+def _of_the_commit(kind: str) -> Iterator[Seed]:
+    """Seeds that nobody has played: without a history, those of the day. Each second one is of the next kind."""
+    try:
+        asked = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True)
+        first = int(asked.stdout[:7], 16)
+    except (OSError, subprocess.CalledProcessError):
+        first = datetime.now(UTC).toordinal() * 1000
+    kinds = list(MADE)
+    return ((first + at, kind or (kinds[at // 2 % len(kinds)] if at % 2 else "")) for at in count())
 
 
 @dataclass(frozen=True)
 class Summary:
     """What a search keeps of a seed."""
 
+    seed: int
     kind: str
     simulated: float
     faults: Counter[str]
     violations: list[str]
+    reached: Counter[reached.Cell]
 
 
-def _summary(seed: int, kind: str) -> Summary:
-    sim, _ = _play(seed, kind)
-    return Summary(sim.plan.kind, sim.ended_at, sim.trace.faults, sim.violations)
+def _summary(seed: Seed, deadline: float) -> Summary | None:
+    """None: the time was over before its end."""
+    if time.monotonic() > deadline:
+        return None
+    plan, limit = plan_for(*seed), Limit(float("inf"), deadline, time.monotonic)
+    with tempfile.TemporaryDirectory(prefix="orderbridge-sim-") as folder:
+        sim = simulate(plan, Path(folder), [*invariants_of(plan), limit])
+        if limit.given_up and not sim.violations:
+            return None
+        return Summary(plan.seed, plan.kind, sim.ended_at, sim.trace.faults, sim.violations, reached.cells_of(sim))
 
 
-def _report(sim: Sim, took: float) -> int:
-    for violation in sim.violations:
-        sys.stderr.write(f"{violation}\n")
-    _tell(1, sim.ended_at, took, sim.trace.faults)
-    return 1 if sim.violations else 0
+def _search(seeds: Iterable[Seed], jobs: int, deadline: float = float("inf")) -> int:
+    totals, played, simulated, began = Counter[str](), Counter[str](), 0.0, time.perf_counter()
+    cells: dict[str, Counter[reached.Cell]] = {kind: Counter() for kind in MADE}
+    broken: dict[str, Summary] = {}  # the first one of each promise
+    for found in _played(seeds, jobs, deadline):
+        simulated += found.simulated
+        totals += found.faults
+        played[found.kind] += 1
+        cells[found.kind] += found.reached
+        for violation in found.violations:
+            sys.stdout.write(f"seed {found.seed} ({found.kind}): {violation}\n")
+        if found.violations:
+            broken.setdefault(promise_of(found.violations), found)
+        sys.stdout.flush()
+    _tell(played.total(), simulated, time.perf_counter() - began, totals)
+    sys.stderr.write(reached.table(sum(cells.values(), Counter[reached.Cell]())))
+    missing = [line for kind in MADE for line in reached.missing(kind, played[kind], cells[kind])]
+    sys.stderr.write("".join(f"not reached: {line}\n" for line in missing))
+    sys.stderr.flush()
+    left = time.process_time() + MINUTES * 60
+    for summary in broken.values():
+        sys.stdout.write(f"\n# seed {summary.seed} ({summary.kind}), made small:\n")
+        _shrink(plan_for(summary.seed, summary.kind), Shrinker(invariants_of, (left - time.process_time()) / 60))
+    return 1 if broken or missing else 0
+
+
+def _played(seeds: Iterable[Seed], jobs: int, deadline: float) -> Iterator[Summary]:
+    """In their order, until the time is over."""
+    play = partial(_summary, deadline=deadline)
+    if jobs == 1:  # in this process: whoever ends it ends all
+        for found in map(play, seeds):
+            if found is None:
+                return
+            yield found
+        return
+    rest = iter(seeds)
+    with ProcessPoolExecutor(jobs) as pool:
+        while some := list(islice(rest, 4 * jobs)):  # there may be no last one
+            yield from filter(None, pool.map(play, some))
+            if time.monotonic() > deadline:
+                return
 
 
 def _tell(seeds: int, simulated: float, took: float, faults: Counter[str]) -> None:

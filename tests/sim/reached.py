@@ -1,0 +1,211 @@
+"""Which rare states a search has come to: a table of cells, and how many seeds must fill each of them.
+
+A cell is a group and a name, such as `end` and `failed service_error poll`. What the rules can produce is in `POSSIBLE`;
+a search prints first what stayed empty.
+"""
+
+import contextlib
+import re
+import sqlite3
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from orderbridge.model import EndedBy, LastChange, Outcome
+from orderbridge.rules.outbox_rows import ENDS
+from orderbridge.rules.problems import Code
+from orderbridge.rules.retry import MAX_RESENDS
+
+if TYPE_CHECKING:
+    from tests.sim.simulation import Sim
+
+Cell = tuple[str, str]
+
+# Problems that no simulation can have, because what they are about is not there.
+NOT_SIMULATED = {
+    # There is no name lookup, no certificate and no proxy: the line is simulated above the socket.
+    *(Code.LINE_DNS, Code.LINE_TLS, Code.LINE_PROXY, Code.CLOCK_WRONG),
+    # No page is served, no alarm command is run, and no file of the last word is written.
+    *(Code.PAGE_NOT_SERVED, Code.CERTIFICATE_REFUSED, Code.CERTIFICATE_ENDS, Code.BOARD_UNHEARD),
+    *(Code.ALARM_FAILING, Code.LAST_WORD_NOT_WRITTEN, Code.LOG_NOT_READ, Code.HEALTHCHECK_TAKEN),
+    # The disk has room, may be written, and says what its settings are; its file stays, and the journal can be written.
+    *(Code.NOT_DURABLE, Code.DATABASE_FULL, Code.DATABASE_READ_ONLY, Code.DATABASE_LOST, Code.DATABASE_SLOW),
+    *(Code.WAL_LARGE, Code.VIEW_BROKEN, Code.JOURNAL_NOT_WRITTEN, Code.WRITES_FENCED, Code.ACCOUNT_UNREADABLE),
+    # Each account has a restaurant, and lists come whole.
+    *(Code.NO_RESTAURANT, Code.LIST_FULL),
+}
+# How a row ends: state, code, known_by. First what ends it unsent, then what an answer, a status or a poll decides.
+_ENDS = {(end.state.value, end.code or "-", "-") for end in ENDS.values()} | {
+    *(("refused", code, "-") for code in ("order_unknown", "order_cancelled", "order_completed")),
+    *(("refused", code, "-") for code in ("courier_not_restaurant", "account_needed", "restaurant_unknown")),
+    *(("expired", code, "-") for code in ("account_missing", "not_permitted")),
+    ("done", "already", "poll"),
+    *(("done", "-", known_by) for known_by in ("answer", "poll", "status", "refusal")),
+    *(("refused", code, "answer") for code in ("refused", "order_not_found", "food_not_found", "restaurant_not_found")),
+    *(("refused", code, "answer") for code in ("missing_field", "bad_url_id")),
+    *(("refused", code, "poll") for code in ("refused", "order_not_found", "order_cancelled")),
+    *(("failed", "service_error", known_by) for known_by in ("-", "poll", "status")),
+    *(("failed", "outcome_unknown", known_by) for known_by in ("-", "poll")),
+}
+# Tills check what they write, and the daemon sends only ids that it has read: no field is missing, no id is none.
+_UNREACHED = {("refused", "missing_field", "answer"), ("refused", "bad_url_id", "answer")}
+REASONS = ("database_refused", "not_an_object", "not_json", "payment_key_invalid", "payment_key_missing")
+
+POSSIBLE: tuple[Cell, ...] = (
+    *(("end", " ".join(end)) for end in sorted(_ENDS - _UNREACHED)),
+    *(("attempt", outcome.value) for outcome in Outcome),
+    *(("attempts of a row", str(count)) for count in range(MAX_RESENDS + 2)),
+    *(
+        ("quarantine", reason) for reason in REASONS if reason not in {"not_an_object", "not_json"}
+    ),  # lists hold objects
+    *(("order ended by", end.value) for end in EndedBy),
+    *(("last change", change.value) for change in LastChange),
+    *(("problem", code.value) for code in Code if code not in NOT_SIMULATED),
+    ("restart", "after a crash"),
+    ("restart", "take-over by the one that waited"),
+    ("restore", "an older copy was put back"),
+    ("closure", "ended"),
+    ("hand", "actions retry"),
+    ("hand", "quarantine retry"),
+)
+# Measured: in so many seeds of a kind a cell stays empty once in ten million times, unless what leads to it is gone.
+WITHIN: dict[str, dict[int, tuple[Cell, ...]]] = {
+    "squall": {
+        20: (
+            *(("attempt", name) for name in ("ok", "refused")),
+            *(("attempts of a row", name) for name in ("0", "1")),
+            *(("end", name) for name in ("done - answer", "withdrawn withdrawn -")),
+        ),
+        50: (
+            ("attempt", "unknown"),
+            ("attempts of a row", "2"),
+            *(("end", name) for name in ("done - poll", "refused courier_not_restaurant -", "superseded superseded -")),
+            *(("last change", name) for name in ("cancelled", "ended", "new", "status")),
+            *(("order ended by", name) for name in ("cancelled", "completed")),
+            *(("problem", name) for name in ("poll_failing", "unanswered")),
+            ("restart", "after a crash"),
+        ),
+        100: (
+            ("attempt", "service_failed"),
+            ("attempts of a row", "3"),
+            *(
+                ("end", name)
+                for name in (
+                    "done already poll",
+                    "failed outcome_unknown poll",
+                    "refused account_needed -",
+                    "refused bad_arguments -",
+                    "refused order_not_found answer",
+                    "refused refused answer",
+                )
+            ),
+            *(("problem", name) for name in ("line_timeout", "outcome_unknown")),
+        ),
+        200: (
+            ("attempt", "rate_limited"),
+            ("attempts of a row", "4"),
+            *(
+                ("end", name)
+                for name in (
+                    "failed outcome_unknown -",
+                    "refused food_not_found answer",
+                    "refused order_cancelled -",
+                    "refused order_cancelled poll",
+                    "refused order_unknown -",
+                )
+            ),
+            ("hand", "actions retry"),
+            ("last change", "contents"),
+            ("order ended by", "silence"),
+            *(("problem", name) for name in ("cooldown_taken", "quarantined", "unreachable")),
+            ("quarantine", "payment_key_invalid"),
+            ("restart", "take-over by the one that waited"),
+        ),
+        500: (
+            ("attempt", "unauthorized"),
+            *(("end", name) for name in ("done - refusal", "expired expired -", "refused restaurant_not_found answer")),
+            *(
+                ("problem", name)
+                for name in ("accept_failed", "cooldown_shared", "line_refused", "not_acknowledged", "timezone_wrong")
+            ),
+        ),
+        2000: (
+            *(("end", name) for name in ("expired not_permitted -", "refused order_completed -")),
+            ("hand", "quarantine retry"),
+            *(("problem", name) for name in ("credentials_shared", "undecided")),
+            ("quarantine", "database_refused"),
+        ),
+    },
+}
+_LINE = re.compile(r" *[\d.]+ (?:log +\w+ (?P<event>[\w.]+)(?: code=(?P<code>\w+))?|hand +(?P<hand>\w+ \w+))")
+
+
+def cells_of(sim: "Sim") -> Counter[Cell]:
+    """The cells that a simulation came to, from its database and its trace."""
+    cells = Counter(_in_the_trace(sim.trace.lines))
+    if sim.trace.faults["crash"] and sim.lives > 1:
+        cells["restart", "after a crash"] += 1
+    with contextlib.closing(sqlite3.connect(sim.path)) as connection, contextlib.suppress(sqlite3.OperationalError):
+        cells += Counter(_in_the_tables(connection))  # where a promise broke at once there may be no tables yet
+    return cells
+
+
+def _in_the_trace(lines: list[str]) -> Iterator[Cell]:
+    waiting = False
+    for line in lines:
+        if (found := _LINE.match(line)) is None:
+            continue
+        event, code = found["event"], found["code"]
+        if event == "problem.began":
+            yield "problem", code
+            if code == Code.DATABASE_RESTORED:
+                yield "restore", "an older copy was put back"
+        elif event == "daemon.waiting":
+            waiting = True
+        elif event == "daemon.started" and waiting:
+            waiting = False
+            yield "restart", "take-over by the one that waited"
+        elif event == "closure.ended":
+            yield "closure", "ended"
+        elif found["hand"]:
+            yield "hand", found["hand"]
+
+
+def _in_the_tables(connection: sqlite3.Connection) -> Iterator[Cell]:
+    def rows(what: str) -> Iterator[str]:
+        return (" ".join(str("-" if value is None else value) for value in row) for row in connection.execute(what))
+
+    for group, what in {
+        "end": "SELECT state, error_code, known_by FROM delivery_actions WHERE finished_utc IS NOT NULL",
+        "attempt": "SELECT outcome FROM delivery_action_attempts WHERE outcome IS NOT NULL",
+        "attempts of a row": "SELECT attempts FROM delivery_actions",
+        "quarantine": "SELECT reason FROM delivery_quarantine",
+        "order ended by": "SELECT ended_by FROM delivery_orders WHERE ended_by IS NOT NULL",
+        "last change": "SELECT last_change FROM delivery_orders",
+    }.items():
+        for name in rows(what):
+            yield group, name
+
+
+def table(cells: Counter[Cell]) -> str:
+    """Lines for a reader: what stayed empty, then what was reached and how often."""
+    empty: dict[str, list[str]] = {}
+    filled: dict[str, list[str]] = {}
+    for group, name in POSSIBLE:
+        if not cells[group, name]:
+            empty.setdefault(group, []).append(name)
+    for (group, name), times in sorted(cells.items()):
+        filled.setdefault(group, []).append(f"{name} {times}")
+    lines = [f"  {group}: {', '.join(names)}\n" for group, names in empty.items()]
+    lines = ["empty:\n", *lines, "reached:\n"] if lines else ["reached:\n"]
+    return "".join([*lines, *(f"  {group}: {', '.join(names)}\n" for group, names in filled.items())])
+
+
+def missing(kind: str, seeds: int, cells: Counter[Cell]) -> list[str]:
+    """The cells that so many seeds of a kind must reach, and did not."""
+    return [
+        f"{group}: {name} (a {kind} of {within} reaches it)"
+        for within, names in WITHIN.get(kind, {}).items()
+        for group, name in names
+        if seeds >= within and not cells[group, name]
+    ]

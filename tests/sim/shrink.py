@@ -1,0 +1,208 @@
+"""Makes a plan that breaks a promise small: knobs off, then events, orders and seconds fewer, while it breaks the same one.
+
+What is left is printed as Python that stands alone:
+
+    ./run sim --shrink 1002 >plan.py    (or what a search has printed)
+    ./run sim --plan plan.py
+
+As a test: the same lines, and
+
+    assert simulate(PLAN, tmp_path, invariants_of(PLAN)).violations == []
+"""
+
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import fields, is_dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from tests.sim.invariant import Invariant
+from tests.sim.machine import simulate
+from tests.sim.plan import PLAIN, More, Plan, plan_for
+
+MINUTES = 3.0  # of processor time
+FEW_ORDERS, SHORT_S = (0, 1, 2, 4, 8, 16, 32), (60.0, 120.0, 300.0, 600.0, 1800.0)
+_OFF: dict[str, Any] = {"auto_accept": False, "locks": 0}  # and a chance is 0, events are none
+_NO_KNOBS = {"seed", "kind", "seconds", "accounts", "orders", "more"}
+
+
+class Limit(Invariant):
+    """Ends a simulation that is not worth its time any more."""
+
+    def __init__(self, seconds: float, deadline: float, clock: Callable[[], float]) -> None:
+        self._seconds, self._deadline, self._clock = seconds, deadline, clock
+        self.given_up = False
+
+    def tick(self) -> None:
+        self.given_up = self.sim.now() > self._seconds or self._clock() > self._deadline
+        if self.given_up:
+            self.sim.over.set()
+
+
+def quiet(seed: int, kind: str) -> Plan:
+    """The seed's plan with every knob off and one account: as long, and with as many orders."""
+    plan = plan_for(seed, kind)
+    return replace(plan, accounts=plan.accounts[:1], more=PLAIN, **{name: _off(plan, name) for name in _knobs(plan)})
+
+
+def promise_of(violations: Sequence[str]) -> str:
+    """The promise that broke first; empty: none did."""
+    return violations[0].partition(":")[0] if violations else ""
+
+
+class Shrinker:
+    """Tries smaller plans until none breaks the promise, or the time is over."""
+
+    def __init__(self, watchers: Callable[[Plan], list[Invariant]], minutes: float = MINUTES) -> None:
+        self._watchers = watchers
+        self._deadline = time.process_time() + minutes * 60
+        self._promise = ""
+        self._longest = 0.0
+        self.broken = ""  # the violation
+
+    def shrink(self, plan: Plan) -> Plan:
+        """The smallest plan that was found; the same one if nothing breaks."""
+        self._promise, self._longest = self._breaks(plan, float("inf"))
+        if not self._promise:
+            return plan
+        for smaller in (self._without_knobs, self._with_fewer_events, self._with_fewer_orders, self._rounded):
+            plan = smaller(plan)
+        return plan
+
+    def _breaks(self, plan: Plan, longest: float) -> tuple[str, float]:
+        """The promise that it breaks, and when. A plan with which nothing can be played breaks none."""
+        limit = Limit(longest, self._deadline, time.process_time)
+        with tempfile.TemporaryDirectory(prefix="orderbridge-sim-") as folder:
+            try:
+                sim = simulate(plan, Path(folder), [*self._watchers(plan), limit])
+            except Exception:  # noqa: BLE001 - two knobs that go together, of which one is off
+                return "", 0.0
+        promise = promise_of(sim.violations)
+        if promise and promise == (self._promise or promise):
+            self.broken = sim.violations[0]
+        return promise, sim.ended_at
+
+    def _still_breaks(self, plan: Plan) -> bool:
+        if time.process_time() > self._deadline:
+            return False
+        # It may break later than the larger plan, but not to know it costs the whole time.
+        promise, at = self._breaks(plan, 2 * self._longest + 300.0)
+        if promise == self._promise:
+            self._longest = at
+            return True
+        return False
+
+    def _first(self, plan: Plan, candidates: Iterator[Plan]) -> Plan:
+        return next((one for one in candidates if one != plan and self._still_breaks(one)), plan)
+
+    def _without_knobs(self, plan: Plan) -> Plan:
+        """All that are left at once, then half of them, and so on: most have nothing to do with it."""
+        one_account = replace(plan, accounts=plan.accounts[:1])
+        plan = self._first(plan, iter([one_account]))
+        knobs = [(False, name) for name in _knobs(plan)] + [(True, one.name) for one in fields(More)]
+        return self._without(plan, knobs, _with_off)
+
+    def _with_fewer_events(self, plan: Plan) -> Plan:
+        for of_more, name in _events(plan):
+            owner = plan.more if of_more else plan
+            events = list(getattr(owner, name))
+
+            def left(plan: Plan, gone: Sequence[Any], name: str = name, of_more: bool = of_more) -> Plan:
+                kept = tuple(one for one in getattr(plan.more if of_more else plan, name) if one not in gone)
+                return _changed(plan, of_more, {name: kept})
+
+            plan = self._without(plan, events, left)
+        return plan
+
+    def _without(self, plan: Plan, things: list[Any], left: Callable[[Plan, Sequence[Any]], Plan]) -> Plan:
+        """Without as many of the things as can be spared: they are tried in parts that grow smaller."""
+        size = len(things)
+        while size:
+            for start in range(0, len(things), size):
+                smaller = left(plan, things[start : start + size])
+                plan = self._first(plan, iter([smaller]))
+            size //= 2
+        return plan
+
+    def _with_fewer_orders(self, plan: Plan) -> Plan:
+        plan = self._first(plan, (replace(plan, orders=count) for count in FEW_ORDERS if count < plan.orders))
+        return self._first(plan, (replace(plan, seconds=length) for length in SHORT_S if length < plan.seconds))
+
+    def _rounded(self, plan: Plan) -> Plan:
+        return self._first(plan, iter([_round(plan)]))
+
+
+def _knobs(plan: Plan) -> list[str]:
+    return [one.name for one in fields(plan) if one.name not in _NO_KNOBS]
+
+
+def _off(plan: Plan, name: str) -> Any:
+    return _OFF.get(name, () if isinstance(getattr(plan, name), tuple) else 0.0)
+
+
+def _with_off(plan: Plan, knobs: Sequence[tuple[bool, str]]) -> Plan:
+    of_more = {name: getattr(PLAIN, name) for is_more, name in knobs if is_more}
+    own = {name: _off(plan, name) for is_more, name in knobs if not is_more}
+    return replace(plan, more=replace(plan.more, **of_more), **own)
+
+
+def _events(plan: Plan) -> list[tuple[bool, str]]:
+    """The fields that hold more than one event."""
+    found = [(False, name) for name in _knobs(plan)] + [(True, one.name) for one in fields(More)]
+    values = ((of_more, name, getattr(plan.more if of_more else plan, name)) for of_more, name in found)
+    return [(of_more, name) for of_more, name, value in values if isinstance(value, tuple) and len(value) > 1]
+
+
+def _changed(plan: Plan, of_more: bool, values: dict[str, Any]) -> Plan:
+    return replace(plan, more=replace(plan.more, **values)) if of_more else replace(plan, **values)
+
+
+def _round(value: Any) -> Any:
+    if isinstance(value, float):
+        return round(value, 1) if value > 1 else value
+    if isinstance(value, tuple):
+        return tuple(_round(one) for one in value)
+    if is_dataclass(value) and not isinstance(value, type):
+        return replace(value, **{one.name: _round(getattr(value, one.name)) for one in fields(value)})
+    return value
+
+
+# ---- as Python -------------------------------------------------------------------------------------------------------
+
+
+def as_python(plan: Plan) -> str:
+    """The plan as lines that can be pasted: only what differs from a quiet one."""
+    calm = quiet(plan.seed, plan.kind)
+    own = {name: repr(value) for name, value in _differing(plan, calm) if name != "more"}
+    more = ", ".join(f"{name}={value!r}" for name, value in _differing(plan.more, PLAIN))
+    if more:
+        own["more"] = f"replace(PLAIN, {more})"
+    names = sorted({"PLAIN"} & {more and "PLAIN"} | set(_types_in(plan)) | set(_types_in(plan.more)))
+    imports = f"from tests.sim.plan import {', '.join(names)}\n" if names else ""
+    changes = "".join(f"    {name}={value},\n" for name, value in own.items())
+    return (
+        f"from dataclasses import replace\n\n{imports}from tests.sim.shrink import quiet\n\n"
+        f"PLAN = replace(\n    quiet({plan.seed}, {plan.kind!r}),\n{changes})\n"
+    )
+
+
+def knobs_on(plan: Plan) -> list[str]:
+    """What differs from a quiet plan, by name."""
+    calm = quiet(plan.seed, plan.kind)
+    return [name for name, _ in (*_differing(plan, calm), *_differing(plan.more, PLAIN)) if name != "more"]
+
+
+def _differing(one: Any, other: Any) -> Iterator[tuple[str, Any]]:
+    for field in fields(one):
+        value = getattr(one, field.name)
+        if value != getattr(other, field.name):
+            yield field.name, value
+
+
+def _types_in(owner: Any) -> Iterator[str]:
+    for field in fields(owner):
+        value = getattr(owner, field.name)
+        for one in value if isinstance(value, tuple) else ():
+            if is_dataclass(one):
+                yield type(one).__name__
