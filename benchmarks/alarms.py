@@ -35,7 +35,7 @@ ALARMS = '[alarms]\ncommand = ["/bin/sh", "-c", "echo \\"$@\\" >> {told}", "sh"]
 
 
 class Till:
-    """Takes orders over, answers each after a while, and sends it on its way."""
+    """A till that takes orders over, answers each after a while, and marks it as on the way."""
 
     def __init__(self, path: Path, evening: str) -> None:
         self._till = sqlite3.connect(path, isolation_level=None, timeout=10)
@@ -71,7 +71,7 @@ class Till:
 
 
 def spend(evening: str, minutes: float, results: dict[str, list[str]]) -> None:
-    """One evening."""
+    """Play one evening."""
     one = replace(DEFAULT_SCENERY, accounts=DEFAULT_SCENERY.accounts[:1], restaurants=DEFAULT_SCENERY.restaurants[:1])
     world = World(one, options=Options(**PRESETS[EVENINGS[evening]]))
     with tempfile.TemporaryDirectory() as name, Sandbox(world, directory=Path(name)) as sandbox:

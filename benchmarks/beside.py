@@ -29,7 +29,7 @@ SERVERS = {
 
 @dataclass(frozen=True, slots=True)
 class OtherEnd:
-    """Where the answers come from."""
+    """The simulated service."""
 
     base_url: str
     ca_file: Path
@@ -55,7 +55,7 @@ def other_end(delay_ms: float = 0.0) -> Iterator[OtherEnd]:
 
 @contextlib.contextmanager
 def daemon(url: str, end: OtherEnd, *, more: str = "", accounts: int = 1) -> Iterator[tuple[int, Path]]:
-    """The program at work; its process and its folder. `more`: further tables of its configuration."""
+    """Run the daemon. Yields its process and folder. `more`: further tables of its configuration."""
     listed = "".join(
         f'[[accounts]]\nname = "a{number}"\napp_secret_key = "{APP_SECRET}"\nrest_secret_key = "bench-secret-{number}"\n'
         for number in range(accounts)
@@ -79,7 +79,7 @@ def daemon(url: str, end: OtherEnd, *, more: str = "", accounts: int = 1) -> Ite
 
 
 def cpu_s(pid: int) -> float:
-    """Processor seconds of a process and its threads, from the system's own count."""
+    """The processor seconds of a process and its threads, as the system counts them."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     if fields[0] == "Z":
         raise SystemExit("the program has ended; its log is in the folder of its configuration")
@@ -92,7 +92,7 @@ def rss_mib(pid: int) -> float:
 
 
 def stores() -> dict[str, str]:
-    """SQLite, and each server that answers."""
+    """SQLite, and each server that can be reached."""
     found = {"SQLite": "sqlite"}
     for name, (named, usual, port) in SERVERS.items():
         with contextlib.suppress(OSError):
@@ -107,7 +107,7 @@ def percentile(values: list[float], share: float) -> float:
 
 
 def table(head: list[str], rows: list[list[str]]) -> None:
-    """As Markdown, for RESULTS.md."""
+    """The table as Markdown, for RESULTS.md."""
     print(f"| {' | '.join(head)} |\n|{'---|' * len(head)}")
     for row in rows:
         print(f"| {' | '.join(row)} |")

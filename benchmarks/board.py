@@ -1,6 +1,6 @@
 """Measures what the board costs the tablet and the daemon, and how soon a tap silences it.
 
-    .venv/bin/python benchmarks/board.py paint [ORDERS]       # 200 open orders painted anew; the heap over 1,000
+    .venv/bin/python benchmarks/board.py paint [ORDERS]       # the repainting of 200 open orders, and the heap after 1,000
     .venv/bin/python benchmarks/board.py quiet [ROUNDS]       # from an answer until two tablets are silent
     .venv/bin/python benchmarks/board.py idle [SECONDS]       # the daemon's processor time, with and without a tablet
 
@@ -54,7 +54,7 @@ CANCEL = "INSERT INTO delivery_actions (action, payment_key, reason_id) SELECT '
 
 
 async def shift(counter: Counter, tablet: Tablet, orders: int) -> None:
-    """Waves of orders that come and go."""
+    """Let orders arrive and end in waves."""
     session = await tablet.page.context.new_cdp_session(tablet.page)
     done = 0
     while done < orders:
@@ -75,7 +75,7 @@ async def shift(counter: Counter, tablet: Tablet, orders: int) -> None:
 
 
 async def paint(orders: int) -> None:
-    """One page, one shift."""
+    """Measure one page over one shift."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
     with tempfile.TemporaryDirectory() as name:
         world = World.default(options=Options(cooldown_seconds=COOLDOWN_S), report=lambda _: None)
@@ -89,11 +89,11 @@ async def paint(orders: int) -> None:
                 await chromium.close()
 
 
-# ---- the program, and pages before it --------------------------------------------------------------------------------
+# ---- the daemon, and pages that show its board -------------------------------------------------------------------------
 
 
 class Shop:
-    """The program at work on a database, with a board."""
+    """A running daemon with a board."""
 
     def __init__(self, world: World, url: str, folder: Path, address: str, process: int) -> None:
         self.world = world
@@ -103,12 +103,12 @@ class Shop:
         self.process = process
 
     def command(self, *words: str) -> str:
-        """What it prints."""
+        """The lines that it prints."""
         whole = [rig.COMMAND, "--config", self.configuration, *words]
         return subprocess.check_output(whole, text=True, stderr=subprocess.DEVNULL)
 
     def tablet(self, chromium: Browser) -> Page:
-        """Paired by hand, and armed."""
+        """A paired page with its sound on."""
         page = chromium.new_context(viewport={"width": 1280, "height": 800}).new_page()
         page.add_init_script(EAR)
         page.goto(self.address)
@@ -120,12 +120,12 @@ class Shop:
         return page
 
     def processor_s(self) -> float:
-        """What the daemon has used so far, by /proc/PID/stat in hundredths."""
+        """The daemon's processor time so far, from /proc/PID/stat, in hundredths of a second."""
         fields = Path(f"/proc/{self.process}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / 100
 
     def run(self, statement: str, key: str) -> Any:
-        """As a till does."""
+        """Execute a statement as a till does."""
         with self.engine.begin() as connection:
             found = connection.execute(text(statement), {"key": key})
             return found.scalar_one() if found.returns_rows else None
@@ -133,7 +133,7 @@ class Shop:
 
 @contextmanager
 def shop(url: str, cooldown_s: float) -> Iterator[Shop]:
-    """The program as a process, its sandbox here."""
+    """Run the daemon as a process, with the sandbox in this one."""
     world = World.default(options=Options(cooldown_seconds=cooldown_s), report=lambda _: None)
     host, port = free_address()
     with (
@@ -166,25 +166,25 @@ CHOSEN = """() => {
 }"""
 TAKE = "UPDATE delivery_orders SET pos_revision = revision WHERE payment_key = :key"
 WRITTEN = "SELECT created_utc FROM delivery_actions WHERE payment_key = :key"
-LATEST_S = 0.8  # after both ring, so that no round begins at the same place between two looks
+LATEST_S = 0.8  # a random wait after both ring, so that rounds begin at different points of the polling interval
 
 
 def by_a_tap(_: Shop, pages: list[Page], key: str) -> float:
-    """Accept, on the first tablet: from the touch that chooses the minutes."""
+    """Accept on the first tablet, measured from the tap on the minutes."""
     pages[0].click(f".card[data-key='{key}'] [data-do=accept]")
     pages[0].wait_for_selector("dialog [data-do=choose]:enabled")
     return float(pages[0].evaluate(CHOSEN))
 
 
 def by_the_till(shop: Shop, _: list[Page], key: str) -> float:
-    """It takes the order over: from before its statement."""
+    """A till takes the order over, measured from before its statement."""
     begin = time.time() * 1000
     shop.run(TAKE, key)
     return begin
 
 
 def by_the_command(shop: Shop, _: list[Page], key: str) -> float:
-    """`orderbridge cancel`: from the moment that its row has."""
+    """`orderbridge cancel`, measured from its row's time."""
     shop.command("cancel", key, "--reason", "3")
     written = shop.run(WRITTEN, key)  # SQLite has it as a text
     moment = datetime.fromisoformat(written) if isinstance(written, str) else written
@@ -199,7 +199,7 @@ ACTS: dict[str, Callable[[Shop, list[Page], str], float]] = {
 
 
 def quiet(rounds: int) -> None:
-    """Each way to answer, on each database."""
+    """Measure each way to answer, on each database."""
     chance = Random(12)
     with sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
@@ -219,7 +219,7 @@ def quiet(rounds: int) -> None:
 
 
 def one_round(shop: Shop, pages: list[Page], act: Callable[[Shop, list[Page], str], float], chance: Random) -> float:
-    """Both ring; it is answered; ms until neither is heard."""
+    """The milliseconds from the answer until two ringing tablets are silent."""
     key = shop.world.place_order(restaurant_id=KADIKOY).key
     for page in pages:
         page.wait_for_function(RINGS, arg="new")
@@ -237,7 +237,7 @@ SETTLED_S = 10.0
 
 
 def idle(seconds: float) -> None:
-    """With the service's own cooldown and five open orders that nobody touches: no, one and two tablets."""
+    """Five open orders without a tap, at the service's cooldown, with no, one and two tablets."""
     with sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
         for url in filter(None, ["sqlite", POSTGRES_URL]):

@@ -35,7 +35,7 @@ LEFT = "SELECT count(*) FROM delivery_actions WHERE state IN ('pending', 'sendin
 
 
 def drain(url: str, end: OtherEnd, rows: int, in_flight: int, first: int = 0) -> tuple[float, float]:
-    """Wall and processor seconds from the COMMIT of so many rows to the verdict of the last, or of the `first` ones."""
+    """Wall and processor seconds from the COMMIT of the rows to the last verdict, or to the `first` ones."""
     more = f"[actions]\nmax_in_flight = {in_flight}" if in_flight else ""
     with daemon(url, end, more=more) as (pid, _):
         engine = create_engine(url)
@@ -64,7 +64,7 @@ def peer(python: Path, *arguments: object) -> tuple[float, float]:
 
 
 def outbox(asked: argparse.Namespace) -> None:
-    """Rows inserted at once, 32 requests in flight, each with its verdict in the database."""
+    """Rows inserted at once, with 32 requests in flight, until each has its verdict in the database."""
     there = stores()
     found: dict[str, list[tuple[float, float]]] = {}
     with other_end(asked.delay) as end:
@@ -90,12 +90,12 @@ def outbox(asked: argparse.Namespace) -> None:
 
 
 def plain(url: str) -> str:
-    """As the driver itself takes it."""
+    """The URL as the driver takes it."""
     return make_url(url).set(drivername="postgresql").render_as_string(hide_password=False)
 
 
 def backlog(_: argparse.Namespace) -> None:
-    """The first 300 rows of a queue that is longer and longer."""
+    """The first 300 rows of ever longer queues."""
     rows = []
     with other_end() as end:
         for name, url in stores().items():
@@ -110,7 +110,7 @@ def backlog(_: argparse.Namespace) -> None:
 
 
 def latency(asked: argparse.Namespace) -> None:
-    """From the COMMIT of one row to the request at the other end."""
+    """The time from the COMMIT of one row until its request arrives at the service."""
     rows = []
     there = stores()
     with other_end() as end:
@@ -128,7 +128,7 @@ def _shown(found: list[float]) -> list[str]:
 
 
 def _arrived(end: OtherEnd, number: int) -> int:
-    """When the PUT with this number was there; the machine's monotonic nanoseconds."""
+    """When the PUT with this number arrived, in the machine's monotonic nanoseconds."""
     over = time.monotonic() + MOST_S
     while time.monotonic() < over:
         for path, at in end.ask("/__seen")["puts"]:
@@ -176,7 +176,7 @@ def _peer_latency(python: Path, name: str, dsn: str, end: OtherEnd, times: int) 
 
 
 def ingest(asked: argparse.Namespace) -> None:
-    """A list of 1,000 orders, from its bytes to the last COMMIT, beside the bare driver."""
+    """The storing of 1,000 orders, from the bytes to the last COMMIT, compared with the bare driver."""
     rows = []
     for name, url in stores().items():
         with address(url, f"obs_bench_{os.getpid()}") as own, address(url, f"obs_bare_{os.getpid()}") as bare:
@@ -195,7 +195,7 @@ def ingest(asked: argparse.Namespace) -> None:
 
 
 def idle(asked: argparse.Namespace) -> None:
-    """One account, nothing to do."""
+    """The cost of one account without orders."""
     rows = []
     with other_end() as end:
         for name, url in stores().items():

@@ -55,11 +55,11 @@ format = "json"
 ACTIONS = {"accept", "on_the_way", "complete", "cancel"}
 SETTLED = 3  # rounds of polls before and after
 MOST_S = 180.0
-TOO_EARLY, ACCEPTED = 429, 2  # HTTP's, an order's
+TOO_EARLY, ACCEPTED = 429, 2  # an HTTP status, an order's status
 
 
 def scenery(count: int) -> Any:
-    """So many accounts, each with a restaurant of its own; one menu for all."""
+    """This number of accounts, each with its own restaurant, and one menu for all."""
     ids = [str(UUID(int=(0x4 << 76) | (0x8 << 60) | number + 1)) for number in range(count)]
     names = [f"branch-{number:05}" for number in range(count)]
     menu = DEFAULT_SCENERY.foods[0].menu
@@ -94,7 +94,7 @@ class Fleet:
 
 
 class Shop:
-    """Orders that arrive and a till that accepts them, until it is closed."""
+    """Places orders, and accepts them as a till, until it is closed."""
 
     def __init__(self, world: World, url: str, every_s: float) -> None:
         self.placed: list[Order] = []
@@ -150,7 +150,7 @@ def until(condition: Callable[[], object], what: str) -> float:
 
 
 def rounds(world: World, accounts: int, count: int) -> None:
-    """Wait until each account was polled so many times more."""
+    """Wait until each account was polled this number of times more."""
     before = Counter(call.account for call in world.calls("get_current"))
     names = [one.name for one in world.scenery.accounts][:accounts]
 
@@ -162,7 +162,7 @@ def rounds(world: World, accounts: int, count: int) -> None:
 
 
 def lateness(calls: list[CallRecord], first: int, cooldown_s: float) -> list[float]:
-    """Of each poll from the call of that place on that followed an answered one of its account."""
+    """The lateness of each poll after this call that followed an answered poll of its account."""
     last: dict[str, CallRecord] = {}
     found = []
     for place, call in enumerate(calls):
@@ -252,7 +252,7 @@ def measure(name: str, asked: argparse.Namespace, world: World, pair: Pair) -> N
 
 
 def settle(world: World, shop: Shop) -> None:
-    """Everything that arrived is stored, acknowledged and accepted; nothing that was acknowledged is missing."""
+    """Check that each order was stored, acknowledged and accepted, and that no acknowledged one is missing."""
 
     def is_so() -> bool:
         shop.accept()

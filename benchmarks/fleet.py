@@ -30,14 +30,14 @@ from tests.live.half_open import Line
 
 STOPPED_S = 60.0
 LONGEST = 300
-LOGINS = 50  # in a second, of one process
+LOGINS = 50  # of one process, in a second
 FAKETIME = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1")
 Row = list[str]
 
 
 @contextlib.contextmanager
 def settled(asked: argparse.Namespace, server: str) -> Iterator[Fleet]:
-    """Two replicas at work, every account polled, and a till that writes."""
+    """Run two replicas that poll every account, and a till that writes."""
     name = f"obs_fleet_{os.getpid()}"
     with (
         tempfile.TemporaryDirectory(dir=asked.folder) as folder,
@@ -75,7 +75,7 @@ def keep(fleet: Fleet, there: Path) -> None:
 
 
 def taken_over(fleet: Fleet, number: int, end: Callable[[], float], *, within_s: float = 60.0) -> list[float]:
-    """How late the accounts of a replica are polled that ends so."""
+    """How late the accounts of a replica are polled after it ended in this way."""
     names = fleet.of(number)
     moment = end()
     return after(fleet, names, moment, within_s=within_s)
@@ -94,11 +94,11 @@ def rest(fleet: Fleet, rounds: float = 1.0) -> None:
     time.sleep(fleet.record.cooldown_s * rounds + 3)
 
 
-# ---- the trials: each gives rows of what was done, and how late the accounts concerned were -------------------------------
+# ---- the trials: each returns rows with the event and the lateness of the accounts concerned ------------------------------
 
 
 def kill(fleet: Fleet, asked: argparse.Namespace) -> Iterator[Row]:
-    """kill -9 of one of two, again and again."""
+    """Repeated kill -9 of one of two replicas."""
     found: list[float] = []
     worst: list[float] = []
     for number in range(asked.kills):
@@ -148,7 +148,7 @@ def rolling(fleet: Fleet, asked: argparse.Namespace) -> Iterator[Row]:  # noqa: 
 
 
 def join(fleet: Fleet, asked: argparse.Namespace) -> Iterator[Row]:  # noqa: ARG001
-    """A third one comes, and leaves."""
+    """A third replica joins, and leaves."""
     since = time.monotonic()
     fleet.start(2)
     fleet.await_shares(21, 21, 22)
@@ -165,11 +165,11 @@ def join(fleet: Fleet, asked: argparse.Namespace) -> Iterator[Row]:  # noqa: ARG
 
 
 def session(fleet: Fleet, asked: argparse.Namespace) -> Iterator[Row]:  # noqa: ARG001
-    """The server ends the session that holds the locks; then all of one replica's."""
+    """The server ends the session that holds a replica's locks; then all sessions of one replica."""
     for what, numbers in (("lock session", locking(fleet)), ("every session", sessions(fleet))):
         since = time.monotonic()
         for number in numbers:
-            with contextlib.suppress(Exception):  # it has ended meanwhile
+            with contextlib.suppress(Exception):  # the session has ended meanwhile
                 end_session(fleet, number)
         rest(fleet, 3)
         yield [f"{what} ended ({len(numbers)})", str(len(fleet.names)), rhythm(fleet, since)]
@@ -191,7 +191,7 @@ def locking(fleet: Fleet) -> list[int]:
 
 
 def sessions(fleet: Fleet) -> list[int]:
-    """Of replica 0, as far as the server tells them apart."""
+    """The sessions of replica 0, as far as the server distinguishes them."""
     if is_postgresql(fleet):
         there = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE :name"
         return [row.pid for row in fleet.rows(there, name=f"%{fleet.replicas[0].pid}%")]
@@ -203,7 +203,7 @@ def end_session(fleet: Fleet, number: int) -> None:
 
 
 def cut(fleet: Fleet, asked: argparse.Namespace) -> Iterator[Row]:  # noqa: ARG001
-    """The line of one replica to the database passes nothing on, for a minute."""
+    """The connection of one replica to the database is cut silently for a minute."""
     url = make_url(fleet.url)
     line = Line(url.host or "127.0.0.1", url.port or 5432)
     fleet.replicas[0].send_signal(signal.SIGTERM)
@@ -213,7 +213,7 @@ def cut(fleet: Fleet, asked: argparse.Namespace) -> Iterator[Row]:  # noqa: ARG0
     rest(fleet, 2)
     names, since = fleet.of(0), time.monotonic()
     with line.cut():
-        late = after(fleet, names, since + 6)  # it may poll as long as it may think that its place is its own
+        late = after(fleet, names, since + 6)  # until its lease ends, it may still poll
         yield ["cut", str(len(names)), shown(late)]
         time.sleep(max(STOPPED_S - (time.monotonic() - since), 0))
     since = time.monotonic()
@@ -225,7 +225,7 @@ def cut(fleet: Fleet, asked: argparse.Namespace) -> Iterator[Row]:  # noqa: ARG0
 
 
 def clock(fleet: Fleet, asked: argparse.Namespace) -> Iterator[Row]:  # noqa: ARG001
-    """Replicas whose clock is ahead, behind, and both come and go."""
+    """Replicas with clocks that are ahead and behind join and leave."""
     for offset in ("+3s", "-3s", "+120s"):
         fleet.replicas[0].send_signal(signal.SIGTERM)
         fleet.replicas[0].wait(70)

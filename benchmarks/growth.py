@@ -48,7 +48,7 @@ def prepared(url: str) -> Iterator[Database]:
 
 
 def cost(database: Database, work: Callable[[Connection], Any], times: int) -> float:
-    """The median, without the commit: what it writes is taken back."""
+    """The median time without the commit, because the writes are rolled back."""
     found = []
     for _ in range(times):
         with database.engine.connect() as connection, connection.begin() as transaction:
@@ -60,7 +60,7 @@ def cost(database: Database, work: Callable[[Connection], Any], times: int) -> f
 
 
 def day_of_work(number: int) -> dict[str, Callable[[Connection], Any]]:
-    """What is done all day, on a database that was filled with `number` orders."""
+    """Measure the frequent statements on a database with `number` orders."""
     delivered = [key(n) for n in range(number - 100, number)]
     fresh = [arrival(key(10**9 + n)) for n in range(100)]
 

@@ -1,11 +1,11 @@
 """Measures the storing of one get-current answer, from the body's bytes to the return of the last COMMIT.
 
-Beside the bare driver, which writes the same facts of the same orders into three tables of its own, upserting, in one
-transaction, by executemany (SQLite, MariaDB) or COPY and merge (PostgreSQL); and beside one `json.loads` of the body,
-which an unchanged list is measured by. `first`: empty tables. `again`: the same bytes. `some`: of 1 % the status moved.
+It is compared with the bare driver, which upserts the same values of the same orders into three tables of its own, in one
+transaction, by executemany (SQLite, MariaDB) or COPY and merge (PostgreSQL); and with one `json.loads` of the body,
+the floor for an unchanged list. `first`: empty tables. `again`: the same bytes. `some`: 1 % with another status.
 
-What is timed of orderbridge: `read_listing(body)` and `Intake.take_in(documents, …)`. Nothing is acknowledged: the
-others have nobody to tell.
+Of orderbridge, `read_listing(body)` and `Intake.take_in(documents, …)` are timed, without acknowledgements, because the
+bare driver sends none, either.
 """
 
 import asyncio
@@ -36,11 +36,11 @@ WORDS = ("Zili çalmayın lütfen.", "", "Acısız olsun, ekmek fazla.", "Kapıy
 FOODS = ("Adana Dürüm", "Lahmacun", "İskender", "Kaşarlı Pide", "Mercimek Çorbası", "Şalgam")
 
 Once = Callable[[bytes], float]
-"""Take a body in; the seconds that it took."""
+"""Store a body, and return the seconds that it took."""
 
 
 def orders(number: int) -> list[dict[str, Any]]:
-    """Orders of three lines with two options each, always the same."""
+    """Reproducible orders of three lines with two options each."""
     random = Random(1)
 
     def key() -> str:
@@ -127,7 +127,7 @@ _AMOUNTS = {"total", "tip", "price"}
 
 
 def rows_of(listed: list[dict[str, Any]]) -> list[list[tuple[Any, ...]]]:
-    """The same facts as tuples, one list for each table."""
+    """The same values as tuples, one list for each table."""
     told, items, options = [], [], []
     for one in listed:
         key, who, where = one["payment_key"], one["customer"], one["address"]
@@ -181,7 +181,7 @@ def _copy_and_merge(cursor: Any, lists: list[list[tuple[Any, ...]]]) -> None:
 
 
 class Bare:
-    """The driver alone."""
+    """The bare driver."""
 
     def __init__(self, url: str) -> None:
         engine = create_engine(url)
@@ -226,7 +226,7 @@ class Bare:
 
 
 class Ours:
-    """The intake as the daemon builds it, for an account that nobody has to answer."""
+    """The intake as the daemon builds it, for an account without acknowledgements."""
 
     def __init__(self, url: str) -> None:
         self._loop = asyncio.new_event_loop()
@@ -243,7 +243,7 @@ class Ours:
         context = Context.of(configured, self._database, SystemClock())
         self._clock, self._lanes = context.clock, context.lanes
         self._intake = Intake(account, context, ("bench",))
-        acknowledger: Any = self._intake.acknowledger  # only the taking in is wanted
+        acknowledger: Any = self._intake.acknowledger  # only the storing is measured
         acknowledger.start = lambda answer, written: acknowledger.release(
             answer, {order.payment_key for order in written}
         )
@@ -259,7 +259,7 @@ class Ours:
         return time.perf_counter() - began
 
     def wipe(self) -> None:
-        listing._SEEN = Seen()  # noqa: SLF001 - nor has a daemon that starts seen anything
+        listing._SEEN = Seen()  # noqa: SLF001 - a daemon that starts has seen nothing, either
         tables = ("order_item_options", "order_items", "order_events", "orders")
         self._database.write_now(lambda tx: [tx.exec_driver_sql(f"DELETE FROM delivery_{table}") for table in tables])
 
@@ -272,7 +272,7 @@ class Ours:
 
 
 def measure(takers: dict[str, Bare | Ours], rounds: int, number: int = 1000) -> dict[str, dict[str, float]]:
-    """Median seconds of each in each state; they take turns, and the first round warms up."""
+    """The median seconds of each in each state. They alternate, and the first round is a warm-up."""
     listed = orders(number)
     first = body(listed)
     for one in listed[::100]:

@@ -16,7 +16,7 @@ from beside import OtherEnd, cpu_s, daemon, other_end, percentile, rss_mib, stor
 from rig import address
 
 COOLDOWN_S = 30.0
-LEAST_S = 92.0  # of looking: three rounds
+LEAST_S = 92.0  # of measuring: three rounds
 MOST_START_S = 900.0
 HEAD = [
     "accounts",
@@ -35,7 +35,7 @@ HEAD = [
 
 @dataclass
 class Seen:
-    """What arrived at the other end. Times are seconds of the machine's monotonic clock."""
+    """The requests that arrived at the service. Times are seconds of the machine's monotonic clock."""
 
     end: OtherEnd
     logins: list[float] = field(default_factory=list)
@@ -63,7 +63,7 @@ class Seen:
 
 
 def accounts(asked: argparse.Namespace) -> None:
-    """Many accounts in one process; the second row: one of them gets no answers, and its polls do not count."""
+    """Measure many accounts in one process; for the second row one of them gets no answers, and does not count."""
     rows = []
     for name, url in stores().items():
         for number in asked.accounts if name in (asked.store or stores()) else ():
@@ -74,7 +74,7 @@ def accounts(asked: argparse.Namespace) -> None:
 
 
 def fullest(moments: list[float]) -> int:
-    """Of things that happened: the most in one second of the clock."""
+    """The largest number of events within one second of the clock."""
     return max(Counter(map(int, moments)).values(), default=0)
 
 
@@ -84,11 +84,11 @@ def _measured(url: str, end: OtherEnd, number: int, seconds: float) -> Iterator[
         while len(seen.last) < number and time.monotonic() - began < MOST_START_S:
             time.sleep(1)
             seen.take()
-            cpu_s(pid)  # it lives
+            cpu_s(pid)  # raises if the process has ended
         cold = max(seen.first.values()) - began
         if len(seen.last) < number:
             raise SystemExit(f"stopped: {len(seen.last)} of {number} accounts were polled in {MOST_START_S:.0f} s")
-        time.sleep(COOLDOWN_S)  # what the start has left over
+        time.sleep(COOLDOWN_S)  # until the work of the start is done
         yield "", [f"{cold:.1f}", f"{fullest(seen.logins)}", *_window(seen, pid, seconds)]
         seen.ill = f"token-bench-secret-{number // 2}"
         end.ask("/__ill", json.dumps(seen.ill).encode())
@@ -96,7 +96,7 @@ def _measured(url: str, end: OtherEnd, number: int, seconds: float) -> Iterator[
 
 
 def _window(seen: Seen, pid: int, seconds: float) -> list[str]:
-    """What happens from now on in so many seconds."""
+    """Measure for this number of seconds."""
     seen.take()
     seen.forget()
     before, since = cpu_s(pid), time.monotonic()

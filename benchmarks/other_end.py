@@ -38,7 +38,7 @@ VARIABLES = answer(b'{"status":true,"data":{"paymentMethod":[],"shippingMethod":
 
 
 class Orders:
-    """Of each account one at a time."""
+    """The state of the accounts. Each has one order at a time."""
 
     def __init__(self, document: dict[str, Any], every: int) -> None:
         self._document, self._every = document, every
@@ -71,7 +71,7 @@ class Orders:
 
 
 class Seen:
-    """What arrived, until somebody asks."""
+    """Records the requests until they are read."""
 
     def __init__(self) -> None:
         self.puts: list[tuple[str, int]] = []

@@ -52,7 +52,7 @@ async def clients(base_url: str, ca_file: str) -> AsyncIterator[Put]:
 
 
 class Spent:
-    """Wall and processor seconds of what is inside."""
+    """The wall and processor seconds of the block."""
 
     def __enter__(self) -> Self:
         self._began, self._cpu = time.perf_counter(), cpu_s()
@@ -192,7 +192,7 @@ LATENCY = {"listen": listening, "pgqueuer": by_pgqueuer, "procrastinate": by_pro
 
 async def latency(name: str, base_url: str, ca_file: str, dsn: str) -> None:
     async with clients(base_url, ca_file) as put, LATENCY[name](put, dsn) as send:
-        await asyncio.sleep(2.0)  # until a worker listens
+        await asyncio.sleep(2.0)  # until the worker listens
         print("ready", flush=True)
         loop = asyncio.get_running_loop()
         while line := (await loop.run_in_executor(None, sys.stdin.readline)).strip():

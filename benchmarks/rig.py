@@ -36,13 +36,13 @@ board = "{board}"
 
 
 def asked_or_all(urls: list[str] | None) -> list[str]:
-    """The addresses that were asked for; else SQLite and the servers that the environment names."""
+    """The requested addresses; by default SQLite, and the servers of the environment."""
     return urls or ["sqlite", *filter(None, [databases.POSTGRES_URL, databases.MARIADB_URL])]
 
 
 @contextlib.contextmanager
 def address(url: str, name: str) -> Iterator[str]:
-    """A database of that name on that server, dropped at the end; for "sqlite" a file."""
+    """A database of this name on the server, dropped at the end; for "sqlite" a file."""
     if url == "sqlite":
         with tempfile.TemporaryDirectory() as folder:
             yield f"sqlite:///{folder}/pos.db"
@@ -53,7 +53,7 @@ def address(url: str, name: str) -> Iterator[str]:
 
 @contextlib.contextmanager
 def daemon(url: str, sandbox: Sandbox, folder: Path, cooldown_s: float, listen: str = "") -> Iterator[int]:
-    """The program at work, its number; its log is in `folder`. `listen`: where it shows a board."""
+    """Run the daemon, and yield its PID. Its log is in `folder`. `listen`: the address of its board."""
     path = folder / "orderbridge.toml"
     path.write_text(
         SETTINGS.format(
@@ -79,7 +79,7 @@ def daemon(url: str, sandbox: Sandbox, folder: Path, cooldown_s: float, listen: 
 
 
 def until(condition: Callable[[], object], step_s: float = 0.05) -> None:
-    """Wait for it, two minutes at most."""
+    """Wait for the condition, for two minutes at most."""
     over = time.monotonic() + MOST_S
     while not condition():
         if time.monotonic() > over:

@@ -26,7 +26,7 @@ from orderbridge_sandbox import Options, Sandbox, World
 from orderbridge_sandbox.scenery import KADIKOY
 
 COOLDOWN_S = 2.0
-BETWEEN_S = 0.002  # from one transaction of the POS to the next
+BETWEEN_S = 0.002  # between two transactions of the POS
 LEAST_S = 3.0  # beside the idle daemon
 POS = """
 import sys, time
@@ -49,7 +49,7 @@ with Pos.at(sys.argv[1]) as pos:
 
 
 class Till:
-    """The POS in its own process; what it waited comes line by line."""
+    """The POS as a process, which prints its waits line by line."""
 
     def __init__(self, url: str) -> None:
         root = str(Path(__file__).parents[1])
@@ -78,7 +78,7 @@ class Till:
 
 
 def place(world: World, number: int) -> None:
-    """All at once: the next poll brings every one of them."""
+    """Place all orders at once, so that the next poll delivers all of them."""
     with world.lock:
         placed = [world.place_order(restaurant_id=KADIKOY) for _ in range(number)]
     until(lambda: all(order.acknowledged for order in placed))
