@@ -442,6 +442,8 @@ class ColumnsSayWhatIsSo(Invariant):
     def restarted(self, _: "Life") -> None:
         self._oks.clear()
         self._restarts.append(self.sim.now())
+        if self.sim.power is not None:
+            self._take_over_unheard()
         self._look_at_all()
 
     def finish(self) -> None:
@@ -464,6 +466,15 @@ class ColumnsSayWhatIsSo(Invariant):
                 self.broken(f"order {key} is open, and silent since {state['changed_utc']}")
             if self._is_old(state, then) and state["payload"] is not None:
                 self.broken(f"order {key} ended at {state['ended_utc']}, and still names its customer")
+
+    def _take_over_unheard(self) -> None:
+        """The power failed during a commit, which may be on the disk: nobody has heard of it."""
+        touched, self._touched = self._touched, set()
+        for key in sorted(touched):
+            self._new_events(key)
+            if (found := self._look(key)) is not None:
+                self._states[key] = found
+                self._quiet_from[key], self._quiet_since[key] = self._listened(found["account"]), self.sim.now()
 
     def _look_at_all(self) -> None:
         """What no statement of ours named has not changed."""

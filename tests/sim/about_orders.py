@@ -83,6 +83,9 @@ class OnlyDelivered(Invariant):
         self._given_up: dict[str, float] = {}  # order: when an unresolved row of it ended by no answer and no look
         self._outbox_touched = False
 
+    def restored(self) -> None:
+        self._unresolved.clear()
+
     def statement(self, sql: str, _: object) -> None:
         self._outbox_touched |= "delivery_actions" in sql
 

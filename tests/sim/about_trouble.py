@@ -161,7 +161,8 @@ class NothingLeaks(Invariant):
                 self.broken(f"{event} shows {private!r}")
 
     def finish(self) -> None:
-        content = b"".join(file.read_bytes() for file in sorted(self.sim.path.parent.glob("pos.db*")))
+        files = [path for path in sorted(self.sim.path.parent.rglob("*")) if path.is_file()]
+        content = b"".join(file.read_bytes() for file in files)
         for secret in [APP_SECRET, *(f"sandbox-{name}-secret" for name in self.sim.plan.accounts), *self.sim.tokens]:
             if secret.encode() in content:
                 self.broken("a secret or a token is readable in the database")

@@ -3,6 +3,8 @@
 Each has the promise whose invariant finds it, the corner or the seed that shows it, and what it replaces by what.
 """
 
+import asyncio
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -11,8 +13,9 @@ from typing import Any
 import httpx
 import structlog
 from sqlalchemy import delete, select, update
+from tests.sim.about_orders import StoredBeforeAcknowledged
 from tests.sim.invariant import Invariant
-from tests.sim.invariants import watching
+from tests.sim.invariants import WATCHING_RESTORES, watching
 from tests.sim.planting import Plant, always, idle, nothing
 from tests.sim.simulation import Sim
 
@@ -23,10 +26,13 @@ from orderbridge.jobs import acknowledge
 from orderbridge.jobs import intake as jobs_intake
 from orderbridge.jobs.acknowledge import Acknowledger
 from orderbridge.jobs.intake import Intake
+from orderbridge.jobs.journal_writer import Journal
 from orderbridge.jobs.lanes import Lanes
 from orderbridge.jobs.outbox import Outbox
 from orderbridge.jobs.outcome_writer import OutcomeWriter
 from orderbridge.jobs.reconciler import Reconciler
+from orderbridge.jobs.reimport import Fate, Reimport
+from orderbridge.jobs.restore_check import RestoreCheck
 from orderbridge.marketplace import answers, documents
 from orderbridge.marketplace.client import Client
 from orderbridge.marketplace.session import Session
@@ -39,6 +45,8 @@ from orderbridge.rules.queue import AccountQueues, Queue
 from orderbridge.store import (
     accounts,
     actions,
+    high_water,
+    journal,
     order_times,
     orders,
     quarantine,
@@ -49,6 +57,7 @@ from orderbridge.store import (
     unfinished,
 )
 from orderbridge.store.accounts import Vault
+from orderbridge.store.dialects import sqlite, sqlite_checks
 from orderbridge.store.leader import LeaderLock
 from orderbridge.store.own_tables import buckets
 from orderbridge_fleet import buckets as fleet_buckets
@@ -80,7 +89,7 @@ WAITING = "rows_are_written_while_an_accept_waits"
 
 @dataclass(frozen=True, slots=True)
 class Bug:
-    """A bug, the promise that it breaks, and the corner or the seed of a squall in which that shows."""
+    """A bug, the promise that it breaks, and the corner or the seed of a kind in which that shows."""
 
     promise: str
     where: str | int
@@ -88,6 +97,8 @@ class Bug:
     kind: str = "squall"
 
     def watchers(self) -> list[Invariant]:
+        if self.kind == "restore":
+            return [invariant() for invariant in WATCHING_RESTORES]
         return watching("5", self.promise)
 
     def is_found(self, violations: list[str]) -> bool:
@@ -631,3 +642,78 @@ def the_column_of_the_till_is_written(true: Any, tx: Any, known: Any, *rest: Any
 def a_done_row_does_not_name_its_proof(true: Any, connection: Any, ends: Any, now: Any) -> Any:
     unproved = [(row, replace(end, verdict=replace(end.verdict, known_by=None))) for row, end in ends]
     return true(connection, unproved, now)
+
+
+# ---- after a power loss ----------------------------------------------------------------------------------------------
+
+
+class _Forgetful:
+    """`os`, but some of its calls do nothing."""
+
+    def __init__(self, *left_out: str) -> None:
+        self._left_out = left_out
+
+    def __getattr__(self, name: str) -> Any:
+        return nothing if name in self._left_out else getattr(os, name)
+
+
+def flushed(how: str) -> tuple[Plant, ...]:
+    """The product sets `synchronous` so, and takes that for durable. No judge looks at the setting."""
+
+    def prepare(true: Any, timeout_s: float, connection: Any, record: Any) -> None:
+        true(timeout_s, connection, record)
+        connection.execute(f"PRAGMA synchronous = {how}")
+
+    return (
+        (sqlite._prepare_connection, prepare),
+        ((sqlite, "SYNCHRONOUS_FULL"), 0),
+        ((StoredBeforeAcknowledged, "connected"), nothing),
+    )
+
+
+async def _later(true: Any, self: Journal, notes: Any) -> Any:
+    asyncio.get_running_loop().call_later(2.0, lambda: asyncio.ensure_future(true(self, notes)))
+    return [(note, None) for note in notes], []
+
+
+BUGS |= {
+    name: Bug(promise, 1, plants, "power")
+    for name, promise, plants in (
+        ("a_commit_is_flushed_later", "1", flushed("NORMAL")),
+        ("a_commit_is_never_flushed", "1", flushed("OFF")),
+        ("the_mark_is_ahead_of_what_was_flushed", "mark", flushed("NORMAL")),
+        ("a_line_of_the_journal_is_not_flushed", "journal", (((journal, "os"), _Forgetful("fdatasync")),)),
+        ("the_name_of_the_journal_is_not_flushed", "journal", (((journal, "sync_folder"), nothing),)),
+        ("the_journal_is_not_waited_for", "journal", (((Journal, "_write"), _later),)),
+        ("the_mark_gets_its_name_before_it_is_flushed", "mark", (((high_water, "os"), _Forgetful("fsync")),)),
+    )
+}
+
+
+@bug("1", (Intake, "_write"))
+async def acknowledged_before_the_commit(true: Any, self: Intake, answer: Any, chunk: Any, *rest: Any) -> int:
+    self.acknowledger.start(answer, chunk)
+    return int(await true(self, answer, chunk, *rest))
+
+
+@bug("mark", high_water.advance)
+def the_mark_is_written_before_the_tables(true: Any, *of: Any) -> Any:
+    found, older = true(*of)
+    return found and replace(found, generation=found.generation + 1), older
+
+
+# ---- an older copy is put back ---------------------------------------------------------------------------------------
+
+
+BUGS |= {
+    name: Bug(promise, seed, ((target, other),), "restore")
+    for name, promise, seed, target, other in (
+        ("what_an_older_copy_had_to_send_is_sent", "restore", 3, high_water._end_rows, always(0)),
+        ("an_older_copy_is_not_noticed", "restore", 1, high_water.is_older, always(result=False)),
+        ("a_revoked_tablet_comes_back", "restore", 1, high_water._revoke_others, always(0)),
+        ("nobody_can_confirm_a_restore", "restore", 1, high_water.settle, always(result=False)),
+        ("an_older_copy_is_polled_for_at_once", "3", 2, (RestoreCheck, "_hold_s"), always(0.0)),
+        ("a_copy_takes_the_wal_of_a_newer_file", "restore", 14, sqlite_checks.refuse_foreign_wal, nothing),
+        ("a_replay_stores_nothing", "1", 1, (Reimport, "store"), always(Fate.KNOWN)),
+    )
+}

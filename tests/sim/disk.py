@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import sqlalchemy
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import DBAPIError, OperationalError
 from tests.sim.compiled import share_compiled
 from tests.sim.plan import Crashed
 
@@ -26,7 +26,12 @@ class SimDatabase(Database):
     """The database as its threads work: first come, first served, urgent work first, one transaction at a time."""
 
     def __init__(self, life: "Life") -> None:
-        super().__init__(life.sim.settings.database.url, busy_timeout_s=0.0, inline=True, accept_unsafe_durability=True)
+        super().__init__(
+            life.sim.settings.database.url,
+            busy_timeout_s=0.0,
+            inline=True,
+            accept_unsafe_durability=life.sim.power is None,
+        )
         self._life = life
         self._sim = life.sim
         self._write_queue = _Queue(self, self.write_now)
@@ -39,7 +44,7 @@ class SimDatabase(Database):
     def _connected(self, connection: sqlite3.Connection, _: object) -> None:
         self._sim.tell("connected", connection)
         connection.create_function("strftime", -1, self._sim.clock.strftime)
-        connection.execute("PRAGMA synchronous = OFF")
+        self._sim.hurry_disk(connection)
 
     def _statement(self, _: object, __: object, sql: str, parameters: object, *___: object) -> None:
         if "delivery_" in sql and not sql.startswith("SELECT"):
@@ -65,13 +70,36 @@ class SimDatabase(Database):
             self._life.point(f"before commit {name}")
             return result
 
-        result = super().write_now(whole)
+        result = self._survive(lambda: Database.write_now(self, whole))
         self._sim.tell("committed", name)
         self._life.point(f"after commit {name}")
         self._sim.till.notice()
         if self._sim.plan.restless:
             self._sim.woken()
         return result
+
+    def _survive(self, call: Callable[[], T]) -> T:
+        """The power may fail in the middle of a write, or of a flush: SQLite hears of an error then, and nobody of it."""
+        if self._sim.power is None:
+            return call()
+        self._sim.power.fails = self._fails
+        try:
+            result = call()
+        except DBAPIError:
+            if self._life.alive:
+                raise
+        finally:
+            self._sim.power.fails = lambda _: False
+        if not self._life.alive:
+            raise Crashed
+        return result
+
+    def _fails(self, what: str) -> bool:
+        try:
+            self._life.point(what)
+        except Crashed:
+            return True
+        return False
 
     def read_now(self, work: Work[T]) -> T:
         self._working = ""

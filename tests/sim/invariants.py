@@ -10,9 +10,11 @@ from tests.sim.about_books import (
     TillsSeeWhatIsSo,
 )
 from tests.sim.about_columns import ColumnsSayWhatIsSo
+from tests.sim.about_files import JournalHolds, MarkIsBehind
 from tests.sim.about_fleet import EqualShares, OneActs, TakenOver, TheReplacedIsSilent
 from tests.sim.about_health import HealthSaysWhatIsSo
 from tests.sim.about_orders import Cooldown, NoneStarves, OnlyDelivered, StoredBeforeAcknowledged
+from tests.sim.about_restores import AnOlderCopyIsTold, StoredAgain
 from tests.sim.about_rows import LaneOrder, MayLeave, NothingTwice, RowsEnd
 from tests.sim.about_trouble import NothingLeaks, OneHarmsItself, SilenceIsAnAlarm
 from tests.sim.about_verdicts import Verdicts
@@ -38,7 +40,12 @@ WATCHING: dict[str, tuple[type[Invariant], ...]] = {
     "1, 2 and 6": (TruthInTheEnd,),
     "audit": (AuditFindsNothing,),
     "fleet": (OneActs, EqualShares, TakenOver, TheReplacedIsSilent),
+    "journal": (JournalHolds,),
+    "mark": (MarkIsBehind,),
 }
+
+
+WATCHING_RESTORES = (AnOlderCopyIsTold, StoredAgain, OnlyDelivered, Cooldown, JournalHolds, NothingLeaks)
 
 
 def watching(*promises: str) -> list[Invariant]:
@@ -51,6 +58,8 @@ def invariants_of(plan: Plan) -> list[Invariant]:
     if plan.kind == "fleet":
         promises = ("5", "1", "2", "fleet", "9", "1, 2 and 6", "audit")
         return [*watching(*promises), Cooldown(), RowsEnd(), NothingTwice(), MayLeave()]
+    if plan.kind == "restore":  # most of the others expect that what is committed stays
+        return [invariant() for invariant in WATCHING_RESTORES]
     if plan.kind == "crowd":
         return [Cooldown(), NoneStarves(), NothingLeaks()]
     return watching(*(promise for promise in WATCHING if promise != "fleet"))

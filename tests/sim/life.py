@@ -116,10 +116,14 @@ class Life:
         self.down = down
         self.sim.trace.fault("crash", at=point.strip())
         self.sim.disturb("")
+        self.sim.may_lose_power()
         self.sim.tell("crashed", self)
         self.died.set()
         if self.sim.fleet is not None:
             self.sim.fleet.killed(self)
+
+    def stop(self) -> None:
+        self.signal(signal.SIGTERM)
 
     async def run(self) -> str:
         """How it ended: crashed, stopped, or what the program itself ended with."""

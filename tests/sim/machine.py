@@ -79,6 +79,8 @@ def _surroundings(sim: Sim) -> Iterator[None]:
             stack.enter_context(patch("orderbridge.jobs.upkeep.HEALTH_S", health))
         for owner, name, other in () if sim.fleet is None else fleet.in_place(sim):
             stack.enter_context(patch.object(owner, name, other))
+        if sim.power is not None:
+            stack.enter_context(sim.power.serving())
         hiding.forget_all()
         logs.configure(level="info", format="json", stream=sim, environ={})  # type: ignore[arg-type]
         yield

@@ -89,6 +89,23 @@ CRASH_POINTS = (
     "statement",
     "",
 )
+# Where the power fails. A till flushes what it writes, and so what the daemon wrote before: a lost commit shows at once
+# or not at all.
+POWER_POINTS = (
+    "disk write",
+    "disk sync",
+    "before commit",
+    "after commit Intake",
+    "after commit",
+    *["reached acknowledge", "answered acknowledge"] * 3,
+    "answered accept",
+    "",
+)
+
+
+# How an older copy is put back: with the service stopped, killed (with or without the -wal that it left, or with one of
+# the copy's own), or at work.
+RESTORES = ("by_command", "without_a_wal", "beside_a_wal", "with_its_wal", "under_the_daemon")
 
 
 class Crashed(BaseException):
@@ -129,6 +146,17 @@ class Blow:
     point: str
 
 
+@dataclass(frozen=True, slots=True)
+class Restore:
+    """A copy is made, later put back in that way, the journal replayed then or not, and somebody confirms it."""
+
+    copy_at: float
+    at: float
+    way: str
+    replay: str
+    confirmed_after: float
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class More:
     """What a seed decides about the documents, and about what the time brings."""
@@ -151,6 +179,7 @@ class More:
     batch: int = 0  # orders and rows in one question or transaction; 0: hundreds, as it is
     replicas: int = 0  # services that share the accounts; 0: one service alone, on a file
     blows: tuple[Blow, ...] = ()
+    restores: tuple[Restore, ...] = ()
 
 
 PLAIN = More(edits=0.0, odd=0.0, twice=0.0, shared=False, rule=None, silence_hours=24, retention_days=90, late=())
@@ -186,7 +215,16 @@ class Plan:
     @property
     def pace(self) -> float:
         """How fast kitchen and couriers are: a storm's are in a hurry, so that its hour holds a day's work."""
-        return {"day": 1.0, "storm": 0.15, "squall": 0.05, "crowd": 0.05, "corner": 0.05, "fleet": 0.05}[self.kind]
+        return {
+            "day": 1.0,
+            "storm": 0.15,
+            "squall": 0.05,
+            "crowd": 0.05,
+            "corner": 0.05,
+            "fleet": 0.05,
+            "power": 0.05,
+            "restore": 0.05,
+        }[self.kind]
 
     @property
     def restless(self) -> bool:
@@ -197,6 +235,11 @@ class Plan:
     def scripted(self) -> bool:
         """Whether everybody does what the seed's corner says, and nothing else."""
         return self.kind == "corner"
+
+    @property
+    def forgets(self) -> bool:
+        """Whether what is not flushed is lost with the power."""
+        return self.kind == "power"
 
     @property
     def in_turn(self) -> int:
@@ -240,6 +283,8 @@ def _with_more(plan: Plan, chance: Random) -> Plan:
         retention_days=1,
         late=((plan.seconds * 0.6, late),) if late else (),
     )
+    if plan.kind == "restore":  # a clock that is set says nothing about a copy's age
+        return replace(plan, more=replace(more, restores=plan.more.restores, late=()), jumps=())
     return replace(plan, more=more, refusals=() if shared else plan.refusals, jumps=plan.jumps + more.late)
 
 
@@ -249,7 +294,7 @@ def _with_others(plan: Plan, chance: Random) -> Plan:
         return plan
     more = replace(
         plan.more,
-        standby=chance.random() < 0.3,
+        standby=chance.random() < 0.3 and plan.kind not in {"power", "restore"},
         reloads=tuple(
             (at, chance.choice(("same", "other", "bad")))
             for at in _times(chance, chance.choice((0, 0, 1, 3)), plan.seconds)
@@ -325,6 +370,39 @@ def _squall(seed: int, chance: Random) -> Plan:
         jumps=_jumps(chance, chance.choice((0, 0, 0, 1)), length),
         options=_options(chance),
         more=PLAIN,
+    )
+
+
+def _power(seed: int, chance: Random) -> Plan:
+    """A squall on a disk that forgets, whose power fails again and again."""
+    squall = _squall(seed, chance)
+    crashes = []
+    for at in _times(chance, chance.choice((3, 6, 12)), squall.seconds):
+        point = chance.choice(POWER_POINTS)
+        skip = chance.choice((0, 1, 3, 10, 40) if point.startswith("disk") else (0, 0, 1))
+        crashes.append(Crash(at, point, skip, chance.choice((0.1, 2.0, 10.0))))
+    return replace(squall, kind="power", orders=20, crashes=tuple(crashes))
+
+
+def _restore(seed: int, chance: Random) -> Plan:
+    """A squall in which one or two older copies are put back. See tests.sim.restoring."""
+    squall = _squall(seed, chance)
+    ways, length = chance.sample(RESTORES, chance.choice((1, 2))), squall.seconds
+    restores = []
+    for number, way in enumerate(ways):
+        begin, end = number * length / len(ways), (number + 1) * length / len(ways)
+        copy_at = chance.uniform(max(begin, 30.0), end - 60.0)
+        restores.append(
+            Restore(
+                copy_at,
+                chance.uniform(copy_at + 5.0, end),
+                way,
+                chance.choice(("before", "beside", "never")),
+                chance.choice((90.0, 200.0)),
+            )
+        )
+    return replace(
+        squall, kind="restore", orders=20, locks=0, broken_disk=0.0, more=replace(PLAIN, restores=tuple(restores))
     )
 
 
@@ -509,4 +587,6 @@ MADE: dict[str, Callable[[int, Random], Plan]] = {
     "crowd": _crowd,
     "fleet": _fleet,
     "corner": _corner,
+    "power": _power,
+    "restore": _restore,
 }

@@ -21,6 +21,8 @@ from tests.sim.fleet import Fleet
 from tests.sim.life import LIFE, Life
 from tests.sim.line import Call, Service, Weather, read_request
 from tests.sim.plan import HOUR, MINUTE, Crash, Crashed, Plan
+from tests.sim.power import Disk
+from tests.sim.restoring import Restorer
 from tests.sim.technician import Technician
 from tests.sim.town import Agenda, Customers, Till, scenery_for
 from tests.sim.trace import Trace
@@ -40,6 +42,7 @@ PATIENCE_S = 20 * MINUTE  # a point that does not come: the next one will do
 STOP_S = 60.0
 LONG_S = 10 * MINUTE  # the daemon is down for longer than an accept is valid
 SETTLED_S = 3 * MINUTE
+POWER_FAILS = 0.85  # of the ends of a program, on a disk that forgets
 
 
 class Sim:
@@ -48,20 +51,7 @@ class Sim:
     def __init__(self, plan: Plan, folder: Path, invariants: "list[Invariant]") -> None:
         self.plan = plan
         self.path = folder / "pos.db"
-        changes: dict[str, Any] = {
-            "needs_payment_status_id": 7 if plan.seed % 2 else None,
-            "cooldown_scope": plan.configured_scope,
-        }
-        changes["orders"] = {"retention_days": plan.more.retention_days}
-        if plan.auto_accept:
-            changes["auto_accept_minutes"] = 20
-            if plan.more.rule is not None:
-                changes["restaurants"] = [{"id": KADIKOY, "auto_accept_minutes": plan.more.rule or None}]
-        if plan.few_places:
-            changes["actions"] = {"max_in_flight": 2}
-        plain = settings_for(self.path, *plan.accounts, **changes)
-        orders = plain.orders.model_copy(update={"silence_hours": plan.more.silence_hours})  # the key takes whole hours
-        self.settings = plain.model_copy(update={"orders": orders})
+        self.settings = _settings_of(plan, self.path)
         self.clock = FakeClock()
         self.trace = Trace(self.now)
         self._committed: sqlite3.Connection | None = None
@@ -92,11 +82,13 @@ class Sim:
         self.customers = Customers(self)
         self.till = Till(self)
         self.technician = Technician(self)
+        self.restorer = Restorer(self)
         self.script = Script(self)
         self.fleet = Fleet(self) if plan.more.replicas else None
         self._mischief = plan.stream("mischief")
         self._disk = plan.stream("disk")
         self.disk_took = 0.0  # seconds, of all units of work
+        self.power = Disk(folder, plan.stream("power")) if plan.forgets else None
         self._crashes = list(plan.crashes)
         self._skip = self._crashes[0].skip if self._crashes else 0
         self.agenda = Agenda(self)
@@ -120,6 +112,7 @@ class Sim:
                 "restarted",
                 "retried",
                 "released",
+                "restored",
                 "tick",
                 "looked",
                 "moved",
@@ -152,6 +145,7 @@ class Sim:
             self.fleet.close()
         if self._committed is not None:
             self._committed.close()
+            self._committed = None
 
     @property
     def is_calm(self) -> bool:
@@ -216,12 +210,13 @@ class Sim:
             return None
         crash = self._crashes[0]
         late = self.now() - crash.at
-        if late < 0 or not (late > PATIENCE_S or point.startswith(crash.point)):
+        patience = MINUTE if self.plan.forgets else PATIENCE_S
+        if late < 0 or not (late > patience or point.startswith(crash.point)):
             return None
         if crash.point == "statement upgrade" and self.lives > 1:
             self._next_crash()
             return None
-        if self._skip > 0 and late <= PATIENCE_S:
+        if self._skip > 0 and late <= patience:
             self._skip -= 1
             return None
         self._next_crash()
@@ -234,6 +229,30 @@ class Sim:
     def _next_crash(self) -> None:
         self._crashes.pop(0)
         self._skip = self._crashes[0].skip if self._crashes else 0
+
+    # ---- the power ---------------------------------------------------------------------------------------------------
+
+    @property
+    def is_dark(self) -> bool:
+        """Whether the machine is off."""
+        return self.power is not None and self.power.is_dark
+
+    def hurry_disk(self, connection: sqlite3.Connection) -> None:
+        """What is written need not be flushed where no power fails."""
+        if self.power is None:
+            connection.execute("PRAGMA synchronous = OFF")
+
+    def may_lose_power(self) -> None:
+        """The program has ended: with the machine, or alone."""
+        if self.power is not None and self._mischief.random() < POWER_FAILS:
+            self.trace.fault("power_lost")
+            self.power.cut()
+            self.till.lose_power()
+
+    def _regain_power(self) -> None:
+        if self.power is not None and self.is_dark:
+            self.close()
+            self.power.put_back()
 
     # ---- what the daemon does ----------------------------------------------------------------------------------------
 
@@ -308,6 +327,7 @@ class Sim:
         self.technician.begin()
         if self.fleet is not None:
             self.fleet.begin()
+        self.restorer.begin()
         self._schedule()
         places = self.plan.more.replicas or 1 + self.plan.more.standby
         lives = [asyncio.ensure_future(self._live(place)) for place in range(places)]
@@ -335,6 +355,7 @@ class Sim:
             task.cancel()
         await asyncio.gather(script, corner, over, *lives, return_exceptions=True)
         self.till.close()
+        self.restorer.close()
         self.ended_at = self.now()
 
     async def _play_corner(self) -> None:
@@ -355,11 +376,14 @@ class Sim:
             self.processes.remove(life)
             if self.fleet is not None:
                 self.fleet.ended(life)
+            self._regain_power()
             self.trace.note("end", f"life {life.number} {ending}")
             self.disturb("")
             # At the start a database that cannot be opened ends the program: systemd starts it anew.
-            if ending not in {"crashed", "stopped"} and (ending != "OperationalError" or life.started):
+            explained = ending in {"crashed", "stopped"} or self.restorer.explains(ending)
+            if not explained and (ending != "OperationalError" or life.started):
                 self.violated("7", f"the daemon ended with {ending}")
+            await self.restorer.between_lives(ending)
             if life.down >= LONG_S:
                 self.till.left_alone(life.down)
             await asyncio.sleep(life.down)
@@ -461,6 +485,24 @@ class Sim:
             await asyncio.sleep(0.1)
         if self.processes:
             self.violated("stop", "the daemon did not stop in time")
+
+
+def _settings_of(plan: Plan, path: Path) -> config.Settings:
+    changes: dict[str, Any] = {
+        "needs_payment_status_id": 7 if plan.seed % 2 else None,
+        "cooldown_scope": plan.configured_scope,
+    }
+    journal = {"journal": "auto"} if plan.kind in {"power", "restore"} else {}
+    changes["orders"] = {"retention_days": plan.more.retention_days} | journal
+    if plan.auto_accept:
+        changes["auto_accept_minutes"] = 20
+        if plan.more.rule is not None:
+            changes["restaurants"] = [{"id": KADIKOY, "auto_accept_minutes": plan.more.rule or None}]
+    if plan.few_places:
+        changes["actions"] = {"max_in_flight": 2}
+    plain = settings_for(path, *plan.accounts, **changes)
+    orders = plain.orders.model_copy(update={"silence_hours": plan.more.silence_hours})  # the key takes whole hours
+    return plain.model_copy(update={"orders": orders})
 
 
 def _secrets(plan: Plan) -> list[dict[str, str]]:

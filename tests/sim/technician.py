@@ -93,7 +93,7 @@ class Technician:
 
     # ---- commands ----------------------------------------------------------------------------------------------------
 
-    def _database(self) -> Database:
+    def database(self) -> Database:
         database = Database(self._sim.settings.database.url, busy_timeout_s=0.0, inline=True)
         share_compiled(database)
         sqlalchemy.event.listen(database.engine, "connect", self._prepare)
@@ -101,7 +101,7 @@ class Technician:
 
     def _prepare(self, connection: sqlite3.Connection, _: object) -> None:
         connection.create_function("strftime", -1, self._sim.clock.strftime)
-        connection.execute("PRAGMA synchronous = OFF")
+        self._sim.hurry_disk(connection)
 
     def _retry_action(self) -> None:
         """`orderbridge actions retry ID`"""
@@ -114,7 +114,7 @@ class Technician:
         chosen = self._sim.settings.actions
         usual = chosen.accept_valid_minutes if row["action"] == "accept" else chosen.valid_minutes
         expires = self._sim.clock.now() + timedelta(minutes=row["valid_minutes"] or usual)
-        database = self._database()
+        database = self.database()
         try:
             won = database.write_now(lambda tx: actions.retry(tx, row["id"], expires))
         except sqlalchemy.exc.DBAPIError:  # a till holds the file, or a trigger refuses it
@@ -135,7 +135,7 @@ class Technician:
         ).fetchall()
         if not kept:
             return
-        database = self._database()
+        database = self.database()
         try:
             reimport = Reimport(database, self._sim.settings, self._sim.clock.now())
             for row in self._random.sample(kept, len(kept)):  # whichever comes first, the newest of its order counts

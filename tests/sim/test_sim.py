@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.sim import vfs
 from tests.sim.corners import CORNERS, seed_of
 from tests.sim.invariants import invariants_of
 from tests.sim.line import FAULTS
@@ -46,6 +47,23 @@ def test_every_promise_is_kept_in_a_storm(play):
     sim = play(4, "storm")
     assert sim.violations == []
     assert sim.trace.faults["crash"] > 0
+
+
+@pytest.mark.skipif(bool(vfs.missing()), reason=vfs.missing())
+@pytest.mark.parametrize("seed", [3, 6])
+def test_every_promise_is_kept_where_the_power_fails(play, seed: int):
+    sim = play(seed, "power")
+    assert sim.violations == []
+    assert sim.trace.faults["power_lost"] > 2
+
+
+@pytest.mark.parametrize(
+    "seed", [3, 14]
+)  # while the daemon works and when it was killed; beside a -wal that is not its
+def test_nothing_is_repeated_where_an_older_copy_is_put_back(play, seed: int):
+    sim = play(seed, "restore")
+    assert sim.violations == []
+    assert sim.trace.faults["older_copy"] > 0
 
 
 def test_five_accounts_with_the_scope_of_their_cooldown_configured_are_polled_in_turn(play):
@@ -96,13 +114,21 @@ def test_another_seed_gives_another_trace(play):
     assert play(2, "squall").trace.text() != play(3, "squall").trace.text()
 
 
-@pytest.mark.parametrize("kind", ["squall", "fleet"])
-def test_another_process_with_other_hashes_gives_the_same_trace(play, kind: str):
-    command = [sys.executable, "-m", "tests.sim", "--seed", "2", "--kind", kind]
+@pytest.mark.parametrize(
+    "seed, kind",
+    [
+        (2, "squall"),
+        (2, "fleet"),
+        pytest.param(3, "power", marks=pytest.mark.skipif(bool(vfs.missing()), reason=vfs.missing())),
+        (3, "restore"),
+    ],
+)
+def test_another_process_with_other_hashes_gives_the_same_trace(play, seed: int, kind: str):
+    command = [sys.executable, "-m", "tests.sim", "--seed", str(seed), "--kind", kind]
     not_ours = "1" if os.environ.get("PYTHONHASHSEED") != "1" else "2"
     environment = os.environ | {"PYTHONHASHSEED": not_ours}
     other = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, check=True)
-    assert other.stdout.decode() == play(2, kind).trace.text()
+    assert other.stdout.decode() == play(seed, kind).trace.text()
 
 
 def test_the_faults_of_the_plan_are_all_played():

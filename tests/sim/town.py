@@ -151,9 +151,9 @@ class Agenda:
         try:
             act()
         except sqlite3.OperationalError as error:
-            if "no such table" not in str(error):
+            if "no such table" not in str(error) and not self._sim.is_dark:
                 raise
-            self.after(1.0, act)  # the daemon has not made them yet
+            self.after(1.0, act)  # the daemon has not made them yet, or the machine is off
 
 
 class Customers:
@@ -300,15 +300,23 @@ class Till:
     @property
     def connection(self) -> sqlite3.Connection:
         if self._connection is None:
+            if self._sim.is_dark:
+                raise sqlite3.OperationalError("the power has failed")
             self._connection = sqlite3.connect(self._sim.path, isolation_level=None, timeout=0)
             self._connection.row_factory = sqlite3.Row
             self._connection.create_function("strftime", -1, lambda *_: text_of(self._sim.clock.now()))
-            self._connection.execute("PRAGMA synchronous = OFF")
+            self._sim.hurry_disk(self._connection)
         return self._connection
 
     def close(self) -> None:
         if self._connection is not None:
             self._connection.close()
+
+    def lose_power(self) -> None:
+        """What is not committed never was."""
+        self.close()
+        self._connection, self.locked_until = None, 0.0
+        self._uncommitted, self._uncommitted_orders = [], {}
 
     def hurry(self) -> None:
         self._agenda.hurry()
@@ -516,6 +524,8 @@ class Till:
             self._agenda.after(seconds, self._unlock)
 
     def _unlock(self) -> None:
+        if not self.connection.in_transaction:  # the power has failed since
+            return
         self.connection.execute("COMMIT")
         self.locked_until = 0.0
         self.taken_over |= self._uncommitted_orders

@@ -35,7 +35,11 @@ class TruthInTheEnd(Invariant):
         rows = self.rows("SELECT * FROM delivery_actions")
         for row in rows:
             self._check_verdict(row, effects[row["id"]])
-        unknown = {row["payment_key"] for row in rows if row["state"] == "failed"}
+        unknown = {
+            row["payment_key"]
+            for row in rows
+            if row["state"] == "failed" or (row["known_by"] == "refusal" and self._was_refused_by_others(row["id"]))
+        }
         for key, order in self.sim.world.orders.items():
             if isinstance(order.placed.get("payment_key"), str) and len(key) == 36:
                 self._check_order(order, uncertain=key in unknown)

@@ -29,14 +29,15 @@ from orderbridge.jobs.context import Context
 from orderbridge.rules.problems import Code
 from orderbridge.store import high_water, journal
 from orderbridge.store.database import BESIDE_S, Database
+from orderbridge.store.dialects.sqlite_file import LAST_WORD
 from orderbridge.store.high_water import HighWater, Older, SidecarWriter, hold_s, is_older
 from orderbridge.store.problem_rows import HeardFile
 from orderbridge.store.workers import detached
 from orderbridge.texts import say, text
 
 MARGIN = timedelta(minutes=1)  # a document is written to the journal after its order is stored
-NOTE_EVERY_S = 0.2  # or SHARE times the duration of a note
-SHARE = 10
+NOTE_EVERY_S = 0.2  # or SHARE times the duration of a note, at most LONGEST_S
+SHARE, LONGEST_S = 10, 20.0
 MANY_S = 5.0  # between notes with MANY accounts, whose versions are in the file
 MANY = 1000
 SLOW_S = 10.0  # a longer write counts as hung
@@ -85,13 +86,14 @@ class RestoreCheck:
             and self._kept.high_water is not None
             and high_water.is_behind(found, self._kept.high_water)
         ):
-            market = self._settings.marketplace
-            hold = hold_s(
-                self._kept.high_water.next_poll, self._clock.now(), market.timeout_seconds + market.cooldown_seconds
-            )
+            hold = self._hold_s(self._kept.high_water)
         self._database.on_written = self.written
         await self.check(at_start=True)
         return hold
+
+    def _hold_s(self, mark: HighWater) -> float:
+        market = self._settings.marketplace
+        return hold_s(mark.at, self._clock.now(), market.timeout_seconds + market.cooldown_seconds)
 
     async def _read_mark(self) -> HighWater | None:
         """Read the mark. None also while the disk hangs; `follow` compares the mark when it arrives."""
@@ -154,7 +156,7 @@ class RestoreCheck:
                 await self.check()
             took_s = self._clock.monotonic() - began
             few = self._kept.high_water is None or len(self._kept.high_water.accounts) < MANY
-            await asyncio.sleep(max(NOTE_EVERY_S if few else MANY_S, SHARE * took_s))
+            await asyncio.sleep(max(NOTE_EVERY_S if few else MANY_S, min(SHARE * took_s, LONGEST_S)))
 
     async def check(self, *, at_start: bool = False) -> None:
         """Increase the generation, compare it with the mark and update the mark. Raises DBAPIError, Over."""
@@ -198,6 +200,9 @@ class RestoreCheck:
         if before is not None and await self._is_older(found, before, at_start=at_start):
             self._report(await self._withhold(found, before))
             found = (await self._database.read(lambda tx: high_water.reach(tx, self._clock.now(), before)))[0] or found
+            before = None
+        if self._database.file is not None:
+            found = high_water.beside(found, before, self._database.file.wal())
         self._kept.high_water = found
         if self._file is not None and self._reading is None:
             self._file.put(partial(asdict, found))
@@ -220,7 +225,8 @@ class RestoreCheck:
             numbers = f"{number + 1}-{before.order_number}"
         seen = Older(now, at, missing, numbers)
         error_text = text("outcome_unknown", self._settings.language)
-        withheld = await self._database.run(lambda tx: high_water.withhold(tx, found, before, seen, error_text))
+        until = now + timedelta(seconds=self._hold_s(before))
+        withheld = await self._database.run(lambda tx: high_water.withhold(tx, found, before, seen, until, error_text))
         older = await self._database.read(high_water.older)
         if withheld is not None:
             log = _log.info if older is None else _log.error
@@ -272,7 +278,7 @@ class RestoreCheck:
 def mark_path(settings: config.Settings, database: Database) -> Path | None:
     """The file's path: beside a SQLite file, else in the journal's folder or systemd's state directory, or None."""
     if database.file is not None:
-        return Path(f"{database.file.path}.last-word")
+        return Path(f"{database.file.path}{LAST_WORD}")
     folder = settings.journal or os.environ.get("STATE_DIRECTORY", "").partition(":")[0]
     return Path(folder, "last-word.json") if folder else None
 

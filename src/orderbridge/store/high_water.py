@@ -6,6 +6,7 @@ safe and raises the generation above the mark; after a crash it is repeated.
 
 - An unfinished outbox row may have been sent after the copy was made: it ends as unknown and is not sent again.
 - An account in the database that has changed since waits for `db confirm-restore`.
+- A poll waits until the cooldown of one that the copy does not know is over.
 - A device or pairing code of the board that the mark does not list was revoked since, and is revoked again.
 """
 
@@ -59,6 +60,7 @@ from orderbridge.store.workers import detached
 
 MODE = 0o600
 MAX_BYTES = 8_000_000  # of a file: thousands of problems
+LAG_S = 60.0  # of the mark behind the tables, on a slow disk
 
 
 def read_document(path: Path) -> Any:
@@ -137,22 +139,24 @@ class SidecarWriter:
 
 @dataclass(frozen=True, slots=True)
 class HighWater:
-    """The high-water mark. `next_poll`: when all accounts may be polled. `accounts`: versions by name.
+    """The high-water mark. `accounts`: versions by name.
 
-    `devices`: the ids of the board's devices. `paired` and `revoked`: how many there were in all.
+    `devices`: the ids of the board's devices. `paired` and `revoked`: how many there were in all. `wal`: the salts of
+    SQLite's -wal. `in_file`: the generation that the file without that -wal has at least.
     """
 
     database: str
     generation: int
     event: int
     order_number: int | None
-    next_poll: AwareDatetime | None
     accounts_version: int
     accounts: Mapping[str, int] = field(hash=False)
     paired: int
     revoked: int
     devices: tuple[str, ...]
     at: AwareDatetime
+    wal: str | None = None
+    in_file: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,10 +186,6 @@ class Withheld:
 _REACH = select(
     books,
     select(func.max(events.c.id)).scalar_subquery().label("event"),
-    select(func.max(accounts.c.next_poll_utc))
-    .where(accounts.c.last_poll_utc.is_not(None))
-    .scalar_subquery()
-    .label("next_poll"),
     select(fleet.c.accounts_version).scalar_subquery().label("accounts_version"),
     select(func.count(devices.c.id)).scalar_subquery().label("paired"),
     select(func.count(devices.c.revoked_utc)).scalar_subquery().label("revoked"),
@@ -231,13 +231,14 @@ def reach(connection: Connection, now: datetime, before: HighWater | None) -> tu
         generation=row.generation,
         event=event,
         order_number=_order_number(connection, event, last),
-        next_poll=row.next_poll,
         accounts_version=version,
         accounts=last.accounts if last and last.accounts_version == version else versions(connection),
         paired=row.paired,
         revoked=row.revoked,
         devices=last.devices if last and has_devices else tuple(connection.execute(_DEVICES).scalars()),
         at=now,
+        wal=last.wal if last else None,
+        in_file=last.in_file if last else 0,
     )
     return mark, _older(connection, row)
 
@@ -266,6 +267,14 @@ def is_behind(found: HighWater, before: HighWater) -> bool:
     return found.database != before.database or found.generation < before.generation
 
 
+def beside(found: HighWater, before: HighWater | None, wal: str | None) -> HighWater:
+    """The mark beside this -wal. When a -wal begins, all that was noted before is in the file itself."""
+    if wal == found.wal:
+        return found
+    is_known = before is not None and not is_behind(found, before)
+    return replace(found, wal=wal, in_file=before.generation if before is not None and is_known else 0)
+
+
 def is_older(found: HighWater, mark: HighWater, *, was_lost: bool) -> bool:
     """Whether the tables are certainly an older copy. `was_lost`: the daemon of the mark lost its database file.
 
@@ -276,9 +285,12 @@ def is_older(found: HighWater, mark: HighWater, *, was_lost: bool) -> bool:
     return found.generation < mark.generation
 
 
-def hold_s(next_poll: datetime | None, now: datetime, longest_s: float) -> float:
-    """Seconds until a poll may leave by the mark, at most `longest_s`: a later time comes from a clock change."""
-    return 0.0 if next_poll is None else min(max((next_poll - now).total_seconds(), 0.0), longest_s)
+def hold_s(at: datetime, now: datetime, longest_s: float) -> float:
+    """Seconds for which no poll may leave. `at`: the mark's time; the last poll may have left up to LAG_S later.
+
+    A poll and its cooldown take `longest_s` at most. A mark from the future comes from a clock change.
+    """
+    return min(max(LAG_S + longest_s - (now - at).total_seconds(), 0.0), longest_s)
 
 
 def last_known(connection: Connection) -> tuple[datetime | None, int | None]:
@@ -312,9 +324,9 @@ def _older(connection: Connection, row: Row[Any]) -> Older | None:
 
 
 def withhold(
-    connection: Connection, found: HighWater, mark: HighWater, seen: Older, error_text: str
+    connection: Connection, found: HighWater, mark: HighWater, seen: Older, poll_from: datetime, error_text: str
 ) -> Withheld | None:
-    """Make an older copy safe. None: another process has done so.
+    """Make an older copy safe. None: another process has done so. `poll_from`: no poll leaves before.
 
     The tables are noted as an older copy if they lack anything besides polls, or if a closure's end is planned.
     """
@@ -322,6 +334,9 @@ def withhold(
     taken = update(books).where(books.c.id == found.database, books.c.generation == found.generation)
     if not connection.execute(taken.values(generation=above)).rowcount:
         return None
+    if poll_from > seen.since:  # a command may have found the copy, and the daemon starts after it
+        too_early = or_(accounts.c.next_poll_utc.is_(None), accounts.c.next_poll_utc < poll_from)
+        connection.execute(update(accounts).where(too_early).values(next_poll_utc=poll_from))
     rows = _end_rows(connection, mark.at, seen.since, error_text)
     closed = connection.execute(select(actions.c.id).where(literal_column(PLANNED)).limit(1)).first()
     names: tuple[str, ...] = ()

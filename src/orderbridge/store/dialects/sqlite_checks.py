@@ -1,10 +1,12 @@
 """Checks a SQLite file: whether it can be opened safely, is intact, has space, and who locks it."""
 
 import errno
+import json
 import os
 import re
+import sqlite3
 from collections.abc import Collection, Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
 
@@ -14,7 +16,7 @@ from sqlalchemy.exc import DatabaseError, OperationalError
 from orderbridge.errors import NoFile, StoreError, Unusable
 from orderbridge.mounts import is_mounted_alone, network_kind
 from orderbridge.store.dialects.face import Read, TroubleKind
-from orderbridge.store.dialects.sqlite_file import BESIDE, OVERWRITTEN, SqliteFile, salts
+from orderbridge.store.dialects.sqlite_file import BESIDE, LAST_WORD, OVERWRITTEN, SqliteFile, is_ours, salts
 
 MIN_ROOM = 64 * 1024  # bytes: a transaction of a few orders
 CHECKED_BYTES = 512 * 1024 * 1024  # about a second of reading
@@ -34,6 +36,7 @@ def opened(engine: Engine, makes_file: bool) -> SqliteFile | None:
     refuse_two_names(path)
     refuse_orphaned_wal(path)
     refuse_overwritten(path)
+    refuse_foreign_wal(path)
     if Path(path).is_dir():
         raise Unusable("database.is_folder", path=path)
     folder = Path(os.path.realpath(path)).parent  # of a link's target
@@ -81,6 +84,25 @@ def refuse_overwritten(path: str) -> None:
             marker.unlink()
             return
         raise Unusable("database.file_overwritten", file=path)
+
+
+def refuse_foreign_wal(path: str) -> None:
+    """Raise Unusable if the file is an older copy than its -wal, by the mark: SQLite would mix both.
+
+    The mark has the generation that the file itself had when this -wal began.
+    """
+    real = os.path.realpath(path)
+    if is_ours(real):
+        return
+    with suppress(OSError, ValueError, TypeError, KeyError, sqlite3.Error):
+        mark = json.loads(Path(real + LAST_WORD).read_bytes())
+        if mark["wal"] is None or mark["wal"] != salts(real).hex():
+            return
+        with closing(sqlite3.connect(f"{Path(real).as_uri()}?mode=ro&immutable=1", uri=True)) as without_wal:
+            query = "SELECT max(generation) FROM delivery_books WHERE id = ?"
+            (generation,) = without_wal.execute(query, (mark["database"],)).fetchone()
+        if (generation or 0) < mark["in_file"]:
+            raise Unusable("database.foreign_wal", path=path)
 
 
 def closed(engine: Engine) -> Path | None:

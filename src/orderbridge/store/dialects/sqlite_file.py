@@ -30,6 +30,7 @@ from orderbridge.mounts import give_to_owner_of
 Identity = tuple[int, int]  # device and inode
 
 BESIDE = ("-wal", "-shm")  # SQLite gives them the file's own mode
+LAST_WORD = ".last-word"  # the high-water mark (store.high_water)
 OVERWRITTEN = "-overwritten"  # a file with the salts of the -wal that no longer belongs to the database
 WAL_SALTS = slice(16, 24)
 SHARED_BYTE = 128  # of the -shm, SQLite's "dead man switch"
@@ -164,6 +165,12 @@ class SqliteFile:
                 file.holder = None
                 _leave(self.identity)
 
+    def wal(self) -> str | None:
+        """The salts of its -wal; None if there is none."""
+        with suppress(OSError):
+            return salts(self.path).hex() or None
+        return None
+
     def log_size(self) -> int:
         """The size of its -wal in bytes."""
         with suppress(OSError):
@@ -187,6 +194,12 @@ def is_open(path: str) -> bool:
     except BlockingIOError:
         return True
     return False
+
+
+def is_ours(path: str) -> bool:
+    """Whether this process has the file open."""
+    with _guard:
+        return _identity(path) in _files
 
 
 def _enter(path: str) -> Identity:

@@ -1,0 +1,66 @@
+"""What stands beside the database: the journal and the mark hold what they should, also after a power loss."""
+
+from datetime import date, timedelta
+from typing import TYPE_CHECKING, Any
+
+from tests.sim.invariant import Invariant
+from tests.sim.line import Call
+
+from orderbridge.store import high_water, journal
+
+if TYPE_CHECKING:
+    from tests.sim.life import Life
+
+
+class JournalHolds(Invariant):
+    """Each document is in the journal before its order is acknowledged, and stays there."""
+
+    promise = "journal"
+
+    def __init__(self) -> None:
+        self._answers: dict[str, Call] = {}  # by account: the latest list that came in whole
+        self._acknowledged: dict[tuple[str, str], tuple[int, date]] = {}  # order and document: request and day
+        self._today = date.min
+
+    def ended(self, call: Call) -> None:
+        if call.operation == "get_current" and call.is_heard:
+            self._answers[call.account] = call
+
+    def leaving(self, call: Call) -> None:
+        if call.operation == "acknowledge" and (answer := self._answers.get(call.account)) is not None:
+            document = answer.documents.get(call.argument)
+            if document is not None:
+                today = self.sim.clock.now().date()
+                self._acknowledged.setdefault((call.argument, document.text), (call.number, today))
+
+    def restarted(self, _: "Life") -> None:
+        self.finish()
+
+    def finish(self) -> None:
+        folder = self.sim.settings.journal
+        if folder is None:
+            return
+        entries = [entry for entry in journal.entries(journal.files(folder)) if entry is not None]
+        held = {(entry.payment_key, journal.document(entry)) for entry in entries}
+        self._today = max(
+            self._today, self.sim.clock.now().date()
+        )  # retention goes by the latest that a clock has shown
+        kept = self._today - timedelta(days=self.sim.plan.more.retention_days)
+        for (key, text), (number, day) in self._acknowledged.items():
+            if day >= kept and (key, text.encode()) not in held:
+                self.broken(f"#{number} acknowledged {key}, whose document is not in the journal")
+
+
+class MarkIsBehind(Invariant):
+    """The mark is whole, and never ahead of the tables: nobody is told of an older copy where none was put back."""
+
+    promise = "mark"
+
+    def logged(self, _: str, event: str, facts: dict[str, Any], __: str) -> None:
+        if event == "database.older_copy":
+            self.broken(f"an older copy is told of, and there is none: {facts}")
+
+    def restarted(self, _: "Life") -> None:
+        path = self.sim.path.with_name(f"{self.sim.path.name}.last-word")
+        if path.exists() and high_water.read_mark(path) is None:
+            self.broken("the mark cannot be read any more")

@@ -1,0 +1,93 @@
+"""An older copy of the database that was put back: it is told, and nothing is sent, acknowledged or admitted again."""
+
+from typing import TYPE_CHECKING, Any
+
+from tests.sim.about_orders import StoredBeforeAcknowledged
+from tests.sim.invariant import Invariant
+from tests.sim.line import ACTIONS, Call
+from tests.sim.plan import LOUD_HEALTH_S
+from tests.sim.restoring import ANOTHER_DEVICE
+
+if TYPE_CHECKING:
+    from tests.sim.life import Life
+
+TOLD_S = LOUD_HEALTH_S + 30.0  # a slow disk, and the town's own look every half minute
+CODE = "database_restored"
+
+
+class AnOlderCopyIsTold(Invariant):
+    """It is told, until somebody has looked; without one nothing is told. What it would repeat is not repeated."""
+
+    promise = "restore"
+
+    def __init__(self) -> None:
+        self._lacks: bool | None = None  # something that the mark knew; None: it was not looked at yet
+        self._is_open = False
+        self._since = 0.0  # the daemon works
+        self._by_hand: set[int] = set()  # rows that somebody has sent once more
+
+    def restored(self) -> None:
+        self._lacks = None
+        self._by_hand.clear()
+
+    def retried(self, row: int) -> None:
+        self._by_hand.add(row)
+
+    def restarted(self, life: "Life") -> None:
+        self._is_open = False
+        if self.sim.restorer.last is None:
+            return
+        if self._lacks is None:
+            there = {row[0] for row in self.rows("SELECT id FROM delivery_order_events")}
+            self._lacks = not self.sim.restorer.events <= there
+
+    def logged(self, _: str, event: str, facts: dict[str, Any], __: str) -> None:
+        if event == "database.older_copy" and self.sim.restorer.last is None:
+            self.broken(f"an older copy is told of, and none was put back: {facts}")
+        if event == "daemon.started":
+            self._since = self.sim.now()
+            self._check_file()
+            if self._lacks:
+                self._check_devices()
+        if facts.get("code") == CODE:
+            self._is_open = event == "problem.began"
+
+    def _check_file(self) -> None:
+        self.rows("PRAGMA ignore_check_constraints = ON")  # of rows that a till wrote past them
+        (damage,) = self.rows("PRAGMA integrity_check(1)")
+        if damage[0] != "ok":
+            self.broken(f"a daemon works on a file that is damaged: {damage[0]}")
+
+    def _check_devices(self) -> None:
+        if self.rows("SELECT 1 FROM delivery_board_devices WHERE id = ? AND revoked_utc IS NULL", ANOTHER_DEVICE):
+            self.broken("a tablet that was revoked is admitted again")
+
+    def tick(self) -> None:
+        life = self.sim.life
+        if not self._lacks or life is None or not life.started or self.sim.restorer.takes_file:
+            return
+        border = self.sim.now() - TOLD_S
+        if max(self._since, *self.sim.disturbed.values()) > border:
+            return
+        settled_at = self.sim.restorer.settled_at
+        if settled_at is None and not self._is_open:
+            self.broken("an older copy was put back, and nobody is told")
+        if settled_at is not None and settled_at < border and self._is_open:
+            self.broken("somebody has looked at what is missing, and it is still told")
+
+    def leaving(self, call: Call) -> None:
+        if call.operation not in ACTIONS or not self._lacks:
+            return
+        for row in self.rows("SELECT id, request_id FROM delivery_actions WHERE state = 'sending'"):
+            if row["id"] in self._by_hand or row["request_id"].startswith("auto:"):
+                continue  # an order that is delivered as a new one is accepted as one
+            if row["request_id"] in self.sim.restorer.rows:
+                self.broken(f"#{call.number} leaves, and row {row['id']} of an older copy is sent again")
+
+
+class StoredAgain(StoredBeforeAcknowledged):
+    """What was acknowledged is on disk, as ever; after an older copy as soon as the journal was replayed."""
+
+    def _look(self) -> None:
+        if self.sim.restorer.is_whole:
+            super()._look()

@@ -1,0 +1,239 @@
+"""A disk that forgets: what was not flushed is lost or torn when the power fails, in whole sectors and in any order.
+
+Files are written to the machine's own disk as ever. Beside it stands what would be left of them: of each file what was
+flushed, and the writes since; of each folder the names that were flushed, and those since. When the power comes back,
+what is left is put in the files' place.
+"""
+
+import contextlib
+import os
+import shutil
+import stat
+from collections import deque
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+from unittest.mock import patch
+
+from tests.sim.vfs import vfs
+
+SECTOR = 512
+SHARES = (0.0, 0.5, 0.9, 1.0)  # of the sectors that were not flushed, how many are there all the same
+NAMES = 8  # changes of one: file systems flush their names every few seconds, whether they are asked or not
+SHM = "-shm"  # what is in it is memory, and nobody flushes it
+
+
+class File:
+    """What was flushed of a file, and what was written since: where, and what; or where it was cut."""
+
+    def __init__(self, flushed: bytes = b"") -> None:
+        self._flushed = bytearray(flushed)
+        self._since: list[tuple[int, bytes | None]] = []
+
+    def write(self, at: int, data: bytes) -> None:
+        self._since.append((at, data))
+
+    def cut(self, size: int) -> None:
+        self._since.append((size, None))
+
+    def flush(self) -> None:
+        for at, data in self._since:
+            _apply(self._flushed, at, data)
+        self._since.clear()
+
+    def left(self, chance: Random) -> bytes:
+        """What is found when the power comes back."""
+        left, share = bytearray(self._flushed), chance.choice(SHARES)
+        for at, data in self._since:
+            for begin, part in [(at, None)] if data is None else _sectors(at, data):
+                if chance.random() < share:
+                    _apply(left, begin, part)
+        return bytes(left)
+
+
+def _apply(content: bytearray, at: int, data: bytes | None) -> None:
+    if len(content) < at:
+        content.extend(bytes(at - len(content)))
+    content[at : None if data is None else at + len(data)] = data or b""
+
+
+def _sectors(at: int, data: bytes) -> Iterator[tuple[int, bytes]]:
+    end = 0
+    while end < len(data):
+        begin, end = end, end + SECTOR - (at + end) % SECTOR
+        yield at + begin, data[begin:end]
+
+
+class Disk:
+    """What would be left of the files in a folder."""
+
+    def __init__(self, folder: Path, chance: Random) -> None:
+        self._folder = folder
+        self._chance = chance
+        self._now: dict[str, File | None] = {}  # as programs see it; None: a folder
+        self._flushed: dict[str, File | None] = {}
+        self._since: dict[str, deque[tuple[bool, File | None]]] = {}  # whether it was there, and as what
+        self._descriptors: dict[int, File | str] = {}  # a folder's path
+        self._left: dict[str, bytes | None] = {}
+        self.is_dark = False  # the power has failed: whatever is written now is not there when it comes back
+        self.fails: Callable[[str], bool] = lambda _: False  # asked before each write and flush of SQLite
+
+    # ---- files and names ---------------------------------------------------------------------------------------------
+
+    def has(self, path: str) -> bool:
+        return path.startswith(f"{self._folder}/")
+
+    def file_at(self, path: str) -> File:
+        """The file; a new one if there is none."""
+        file = self._now.get(path)
+        if file is None:
+            file = File()
+            self._put(path, file)
+        return file
+
+    def removed(self, path: str, *, is_flushed: bool = False) -> None:
+        if path in self._now:
+            del self._now[path]
+            self._note(path)
+        if is_flushed:
+            self.flush_names(path)
+
+    def flush_names(self, path: str) -> None:
+        """All names in the folder of this file are on the disk."""
+        self._flush_names_in(path.rpartition("/")[0])
+
+    def _flush_names_in(self, folder: str) -> None:
+        for path in [path for path in self._since if path.rpartition("/")[0] == folder]:
+            self._settle(path, *self._since.pop(path)[-1])
+
+    def _put(self, path: str, file: File | None) -> None:
+        self._now[path] = file
+        self._note(path)
+
+    def _note(self, path: str) -> None:
+        states = self._since.setdefault(path, deque())
+        states.append((path in self._now, self._now.get(path)))
+        if len(states) > NAMES:
+            self._settle(path, *states.popleft())
+
+    def _settle(self, path: str, is_there: bool, file: File | None) -> None:
+        """The name is on the disk, or no longer."""
+        self._flushed.pop(path, None)
+        if is_there:
+            self._flushed[path] = file
+
+    # ---- the power -----------------------------------------------------------------------------------------------------
+
+    def cut(self) -> None:
+        """The power fails."""
+        self.is_dark, self._left = True, {}
+        for path in sorted({*self._flushed, *self._since}):
+            states = [(path in self._flushed, self._flushed.get(path)), *self._since.get(path, ())]
+            is_there, file = self._chance.choice(states)
+            if is_there and path.rpartition("/")[0] in {*self._left, str(self._folder)}:
+                self._left[path] = None if file is None else file.left(self._chance)
+
+    def put_back(self) -> None:
+        """The power is back. Nobody has a file open."""
+        assert not vfs().open_files, "somebody has a file open over a power loss"
+        for path in sorted(self._folder.iterdir()):
+            if path.name.endswith(SHM) and self._chance.random() < 0.5:
+                path.write_bytes(self._chance.randbytes(path.stat().st_size))
+            elif path.is_dir():
+                shutil.rmtree(path)
+            elif str(path) not in self._left:
+                path.unlink()
+        for name, content in self._left.items():
+            if content is None:
+                Path(name).mkdir()
+            else:
+                Path(name).write_bytes(content)
+        self._since.clear()
+        self._now = {path: None if content is None else File(content) for path, content in self._left.items()}
+        self._flushed = dict(self._now)
+        self.is_dark = False
+
+    # ---- what programs call --------------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def serving(self) -> Iterator[None]:
+        """Whoever writes in the folder, with SQLite or with `os`, writes to this disk."""
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(vfs().serving(self))
+            for name, told in _TOLD.items():
+                stack.enter_context(patch.object(os, name, self._telling(getattr(os, name), told)))
+            yield
+
+    def _telling(self, true: Callable[..., Any], tell: Callable[..., None]) -> Callable[..., Any]:
+        def call(*of: Any, **how: Any) -> Any:
+            result = true(*of, **how)
+            tell(self, result, *of)
+            return result
+
+        return call
+
+    def _told_open(self, descriptor: int, path: Any, flags: int, *_: Any) -> None:
+        name = str(path)
+        if not self.has(f"{name}/"):
+            return
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            self._descriptors[descriptor] = name
+        elif flags & (os.O_WRONLY | os.O_RDWR):
+            self._descriptors[descriptor] = self.file_at(name)
+
+    def _told_close(self, _: None, descriptor: int) -> None:
+        self._descriptors.pop(descriptor, None)
+
+    def _told_write(self, size: int, descriptor: int, data: Any) -> None:
+        self._told_pwrite(size, descriptor, data, os.lseek(descriptor, 0, os.SEEK_CUR) - size)
+
+    def _told_pwrite(self, size: int, descriptor: int, data: Any, at: int) -> None:
+        file = self._descriptors.get(descriptor)
+        if isinstance(file, File):
+            file.write(at, bytes(data[:size]))
+
+    def _told_ftruncate(self, _: None, descriptor: int, size: int) -> None:
+        file = self._descriptors.get(descriptor)
+        if isinstance(file, File):
+            file.cut(size)
+
+    def _told_fsync(self, _: None, descriptor: int) -> None:
+        file = self._descriptors.get(descriptor)
+        if isinstance(file, File):
+            file.flush()
+        elif file is not None:
+            self._flush_names_in(file)
+
+    def _told_rename(self, _: None, path: Any, target: Any) -> None:
+        if self.has(str(path)):
+            self._put(str(target), self._now[str(path)])
+            self.removed(str(path))
+
+    def _told_link(self, _: None, path: Any, target: Any) -> None:
+        if self.has(str(path)):
+            self._put(str(target), self._now[str(path)])
+
+    def _told_unlink(self, _: None, path: Any, *__: Any) -> None:
+        self.removed(str(path))
+
+    def _told_mkdir(self, _: None, path: Any, *__: Any) -> None:
+        if self.has(str(path)):
+            self._put(str(path), None)
+
+
+_TOLD: dict[str, Callable[..., None]] = {
+    "open": Disk._told_open,
+    "close": Disk._told_close,
+    "write": Disk._told_write,
+    "pwrite": Disk._told_pwrite,
+    "ftruncate": Disk._told_ftruncate,
+    "fsync": Disk._told_fsync,
+    "fdatasync": Disk._told_fsync,
+    "rename": Disk._told_rename,
+    "replace": Disk._told_rename,
+    "link": Disk._told_link,
+    "unlink": Disk._told_unlink,
+    "rmdir": Disk._told_unlink,
+    "mkdir": Disk._told_mkdir,
+}

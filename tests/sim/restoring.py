@@ -1,0 +1,228 @@
+"""Older copies of the database that somebody makes and puts back, and what he does after that.
+
+The service is stopped for it, or killed, or goes on working. While files are put back the till is closed, as
+docs/operations.md asks. A file that is overwritten in place under a daemon needs two processes: tests/live has that.
+"""
+
+import asyncio
+import shutil
+from contextlib import closing, suppress
+from dataclasses import replace
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import insert, update
+from sqlalchemy.exc import DBAPIError
+from tests.jobs.shop import text_of
+from tests.sim.plan import Restore
+from tests.sim.town import Agenda
+
+from orderbridge.cli.database_commands import MARGIN
+from orderbridge.errors import Unusable
+from orderbridge.jobs.context import Context
+from orderbridge.jobs.reimport import UNFINISHED, Reimport, find, replay
+from orderbridge.jobs.restore_check import RestoreCheck
+from orderbridge.store import accounts, backup, high_water, journal
+from orderbridge.store.dialects.sqlite_file import BESIDE
+from orderbridge.store.leader import LeaderLock
+from orderbridge.store.own_tables import devices
+
+if TYPE_CHECKING:
+    from tests.sim.simulation import Sim
+
+AGAIN_S = 5.0
+NOTED_S = 2.0  # until the mark knows what was written
+REPLAYED_AFTER_S = 60.0
+ANOTHER_DEVICE = "second"
+
+
+class Restorer:
+    """The technician at the files."""
+
+    def __init__(self, sim: "Sim") -> None:
+        self._sim = sim
+        self._agenda = Agenda(sim)
+        self._copies: dict[float, Path] = {}  # by the time of each
+        self._now: Restore | None = None  # to be put back as soon as no process runs
+        self._tasks: list[asyncio.Task[None]] = []
+        self.last: Restore | None = None  # that was put back
+        self.events: frozenset[int] = frozenset()  # that the mark knew then
+        self.rows: frozenset[str] = frozenset()  # of the outbox, by their keys, that were there then
+        self.settled_at: float | None = 0.0  # nothing is missing, or somebody has said so; None: not yet
+        self.is_whole = True  # what was missing came back from the journal
+        self.takes_file = False  # the daemon loses its file, and ends
+
+    def begin(self) -> None:
+        for restore in self._sim.plan.more.restores:
+            self._agenda.at(restore.copy_at, partial(self._copy, restore))
+            self._agenda.at(restore.at, partial(self._put_back, restore))
+        if self._sim.plan.more.restores:
+            self._agenda.at(0.0, self._pair)
+
+    # ---- copies ------------------------------------------------------------------------------------------------------
+
+    def _copy(self, restore: Restore) -> None:
+        self._sim.read("SELECT 1 FROM delivery_orders", ())  # else the daemon has not made the tables yet
+        target = self._sim.path.with_name(f"copy-{len(self._copies)}.db")
+        if restore.way == "with_its_wal":
+            for suffix in ("", *BESIDE):
+                shutil.copyfile(f"{self._sim.path}{suffix}", f"{target}{suffix}")
+        else:
+            backup.copy(self._sim.path, target)
+        self._copies[restore.copy_at] = target
+        self._sim.trace.note("hand", "copies", way=restore.way)
+        self._agenda.after(1.0, self._revoke)
+
+    def _pair(self) -> None:
+        """Two tablets; one of them is revoked after the copy."""
+        now = self._sim.clock.now()
+        rows: list[dict[str, Any]] = [
+            {"id": one, "name": one, "role": "kitchen", "cookie_hash": one, "paired_utc": now, "seen_utc": now}
+            for one in ("first", ANOTHER_DEVICE)
+        ]
+        self._write(lambda tx: tx.execute(insert(devices), rows), self._pair)
+
+    def _revoke(self) -> None:
+        values = {"revoked_utc": self._sim.clock.now()}
+        self._write(
+            lambda tx: tx.execute(update(devices).where(devices.c.id == ANOTHER_DEVICE).values(**values)), self._revoke
+        )
+
+    def _write(self, work: Any, again: Any) -> None:
+        self._sim.read("SELECT 1 FROM delivery_board_devices", ())
+        with closing(self._sim.technician.database()) as database:
+            try:
+                database.write_now(work)
+            except DBAPIError:  # a till holds the file
+                self._agenda.after(AGAIN_S, again)
+
+    # ---- an older copy -----------------------------------------------------------------------------------------------
+
+    def _put_back(self, restore: Restore) -> None:
+        life = self._sim.life
+        if life is None or not life.alive or not life.started or restore.copy_at not in self._copies:
+            self._agenda.after(AGAIN_S, partial(self._put_back, restore))
+            return
+        self._sim.trace.fault("older_copy", way=restore.way)
+        self._sim.disturb("")
+        self._now = restore
+        if restore.way == "under_the_daemon":
+            self.takes_file = True
+            self._exchange()
+        elif restore.way == "by_command":
+            life.down = AGAIN_S
+            life.stop()
+        else:
+            life.kill("older copy", AGAIN_S)
+
+    def explains(self, ending: str) -> bool:
+        """Whether the daemon had to end so: its file was taken, or is no database any more."""
+        is_mixed = self.last is not None and self.last.way == "beside_a_wal"
+        return (ending == "FileLost" and self.takes_file) or (ending == "Unusable" and is_mixed)
+
+    async def between_lives(self, ending: str) -> None:
+        """No process has the file open."""
+        if ending == "Unusable" and self.last is not None:
+            self._now = replace(self.last, way="mended")
+        restore = self._now
+        if restore is None and not self.takes_file:
+            return
+        if restore is not None:
+            self._exchange()
+        self.takes_file = False
+        if self.last is not None and self.last.replay == "before":
+            await self._replay()
+
+    def _exchange(self) -> None:
+        restore, self._now = self._now, None
+        assert restore is not None
+        path, copy = self._sim.path, self._copies[restore.copy_at]
+        if restore.way != "mended":
+            self._note_what_is_there()
+        wal = Path(f"{path}-wal").read_bytes() if restore.way == "beside_a_wal" else b""
+        self._sim.close()
+        self._sim.till.lose_power()  # the last one to close the file takes its -wal away
+        if restore.way == "by_command":
+            backup.restore(copy, path)
+        else:
+            for suffix in BESIDE:
+                Path(f"{path}{suffix}").unlink(missing_ok=True)
+            if wal:
+                Path(f"{path}-wal").write_bytes(wal)
+            for suffix in ("", *(BESIDE if restore.way == "with_its_wal" else ())):
+                new = path.with_name("put-back")
+                shutil.copyfile(f"{copy}{suffix}", new)
+                new.replace(f"{path}{suffix}")
+        self.last, self.settled_at, self.is_whole = restore, None, False
+        self._sim.tell("restored")
+        if restore.replay == "beside":
+            self._agenda.after(REPLAYED_AFTER_S, self._start_replay)
+        self._agenda.after(restore.confirmed_after, self._confirm)
+
+    def _note_what_is_there(self) -> None:
+        known = self._sim.clock.now() - timedelta(seconds=NOTED_S)
+        events = self._sim.read("SELECT id FROM delivery_order_events WHERE at_utc < ?", (text_of(known),))
+        self.events = frozenset(row[0] for row in events)
+        self.rows = frozenset(row[0] for row in self._sim.read("SELECT request_id FROM delivery_actions", ()))
+
+    # ---- commands ----------------------------------------------------------------------------------------------------
+
+    def _start_replay(self) -> None:
+        if self._sim.life is None or not self._sim.life.started or self.takes_file or self._now is not None:
+            self._agenda.after(AGAIN_S, self._start_replay)
+            return
+        self._tasks.append(asyncio.get_running_loop().create_task(self._replay()))
+
+    async def _replay(self) -> None:
+        """`orderbridge db replay`"""
+        sim = self._sim
+        folder = sim.settings.journal
+        assert folder is not None
+        try:
+            database = sim.technician.database()
+        except Unusable:  # the file is no database any more: see `explains`
+            return
+        with closing(database):
+            try:
+                with closing(LeaderLock(database)) as leader:
+                    if leader.take():
+                        check = RestoreCheck(Context.of(sim.settings, database, sim.clock), sim.plan.accounts)
+                        await check.start()
+                        await check.close()
+                older = database.read_now(high_water.older)
+                since = None if older is None or older.last_known is None else older.last_known - MARGIN
+                found = find(journal.files(folder), since)
+                done = list(replay(Reimport(database, sim.settings, sim.clock.now()), found))
+                left = any(one.fate in UNFINISHED for one in done)
+                if not left and not database.read_now(accounts.held):
+                    database.write_now(high_water.settle)
+                    self.settled_at = sim.now()
+            except DBAPIError:  # a till holds the file
+                self._agenda.after(AGAIN_S, self._start_replay)
+                return
+        sim.trace.note("hand", "db replay", orders=len(done), left=left or None)
+        self.is_whole |= not left
+        if left:
+            self._agenda.after(REPLAYED_AFTER_S, self._start_replay)
+        sim.till.notice()
+
+    def _confirm(self) -> None:
+        """`orderbridge db confirm-restore`"""
+        if self._sim.life is None or not self._sim.life.started or self._now is not None:
+            self._agenda.after(AGAIN_S, self._confirm)
+            return
+        self._write(self._settle, self._confirm)
+
+    def _settle(self, connection: Any) -> None:
+        high_water.settle(connection)
+        accounts.release(connection, self._sim.clock.now())
+        self._sim.trace.note("hand", "db confirm-restore")
+        self.settled_at = self._sim.now()
+
+    def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        with suppress(OSError):
+            self._sim.path.with_name("put-back").unlink()
