@@ -75,6 +75,20 @@ async def test_nothing_is_sent_and_nothing_is_accepted_twice(shop: Shop, folder:
     assert (again.order(order)["status"], len(again.calls("accept"))) == ("CONFIRMED", 1)
 
 
+async def test_an_order_that_is_as_it_was_before_its_cancellation_stays_open(shop: Shop, folder: Path):
+    """Somebody at the panel cancels it and takes that back: its document is the earlier one, byte for byte."""
+    order = await shop.taken_in()
+    await shop.drain()
+    await shop.poll()
+    for status in (6, 2):
+        shop.world.change_status(order.key, status)
+        await shop.poll()
+    before = shop.order(order)
+    assert before["ended_by"] is None
+    assert fates(shop, folder) == {order.key: Fate.KNOWN}
+    assert shop.order(order) == before
+
+
 async def test_a_change_that_the_copy_lacks_is_taken_in(shop: Shop, folder: Path, restore: Restore):
     order = await shop.taken_in(note="acılı")
     shop.till.execute("UPDATE delivery_orders SET pos_revision = revision")

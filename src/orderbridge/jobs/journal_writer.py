@@ -1,9 +1,9 @@
 """Writes each document to the journal before its order is acknowledged (store.journal has the files).
 
-Each document is written once; a set remembers those that are delivered again unchanged. Documents that arrive during a
-write are written together (store.group_commit). The promises rest on the database alone. So if the journal cannot be
-written in time, this is logged and the order is acknowledged anyway. The missing documents are kept in memory, up to a
-limit, and written later.
+A document that is delivered again is not written again, unless another one of its order came in between: an order's
+last line is its last document. Documents that arrive during a write are written together (store.group_commit). The
+promises rest on the database alone. So if the journal cannot be written in time, this is logged and the order is
+acknowledged anyway. The missing documents are kept in memory, up to a limit, and written later.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ from orderbridge.texts import say
 WITHIN_S = 3.0  # an acknowledgement waits this long for its line, out of 8 s in all
 MOMENT_S = 0.5  # at the stop, if the journal hangs already
 MAX_WAITING = 8 * 1024 * 1024  # bytes of documents that could not be written
-MAX_KNOWN = 10_000  # digests of written documents, about 1 MiB
+MAX_KNOWN = 10_000  # digests of orders' last documents, about 2 MiB
 
 _log = structlog.get_logger(__name__)
 
@@ -56,7 +56,7 @@ class Journal:
         self._workers: Workers | None = None  # made at the first write
         self._group: GroupCommit[None, None] = GroupCommit(self._write)  # a note: write all that waits
         self._waiting: deque[_Batch] = deque()
-        self._known: dict[str, None] = {}
+        self._known: dict[str | None, str] = {}  # by order: the digest of its last document
         self._tidying: asyncio.Task[None] | None = None
         self._lost = 0
         self.since: datetime | None = None  # the first failed write; None: it works
@@ -64,7 +64,7 @@ class Journal:
 
     def keep(self, account: str, documents: Sequence[Document]) -> "asyncio.Task[bool] | None":
         """Write these documents. They may be acknowledged when the task is done; None: at once. Never raises."""
-        new = [document for document in documents if document.digest not in self._known]
+        new = [document for document in documents if self._known.get(document.payment_key) != document.digest]
         if not new:
             return None
         self._know(new)
@@ -73,7 +73,9 @@ class Journal:
         return None if self._hangs() else asyncio.create_task(self._write_within(WITHIN_S))
 
     def _know(self, documents: Sequence[Document]) -> None:
-        self._known.update(dict.fromkeys(document.digest for document in documents))
+        for document in documents:
+            self._known.pop(document.payment_key, None)  # it becomes the newest
+            self._known[document.payment_key] = document.digest
         while len(self._known) > MAX_KNOWN:
             del self._known[next(iter(self._known))]
 
