@@ -432,6 +432,12 @@ def test_a_restaurant_has_its_account(known: Directory, named: str | None, accou
         pytest.param(
             directory("a", "b"), {"restaurant_id": RESTAURANT}, Refusal("restaurant_unknown"), id="a branch of nobody"
         ),
+        pytest.param(
+            directory("a", default="a", reach={RESTAURANT: ["b"]}),
+            {"restaurant_id": RESTAURANT},
+            Refusal("restaurant_unknown"),
+            id="a branch of an account that has left: the default has another menu",
+        ),
     ],
 )
 def test_a_food_has_its_menu(known: Directory, columns: dict[str, Any], account: str | Refusal | None) -> None:

@@ -149,7 +149,7 @@ class Directory:
 
     def of_restaurant(self, restaurant_id: str, named: str | None = None) -> str | Refusal | None:
         """The account that reaches the restaurant; None: not known yet."""
-        reaching = [name for name in self.by_restaurant.get(restaurant_id, ()) if name in self.accounts]
+        reaching = self._reaching(restaurant_id)
         if named in reaching or (not reaching and named in self.accounts):
             return named
         if reaching:
@@ -158,9 +158,15 @@ class Directory:
             return self.default  # the marketplace decides
         return Refusal("restaurant_unknown") if self.complete else None
 
+    def _reaching(self, restaurant_id: str) -> list[str]:
+        return [name for name in self.by_restaurant.get(restaurant_id, ()) if name in self.accounts]
+
     def of_food(self, row: OutboxRow) -> str | Refusal | None:
         """The account of a food's menu; None: not known yet."""
         if row.restaurant_id is not None:
+            # The request names no restaurant: by the default account it would switch a food of another menu.
+            if self.complete and row.account not in self.accounts and not self._reaching(row.restaurant_id):
+                return Refusal("restaurant_unknown")
             return self.of_restaurant(row.restaurant_id, row.account)
         if row.account is None:
             return self.default or Refusal("account_needed")
