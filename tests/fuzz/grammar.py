@@ -53,35 +53,16 @@ NUMBERS = [
 NO_NUMBERS = ["01", "+1", ".5", "1.", "0x10", "1_000", "nul", "undefined", "'a'", "TRUE"]
 TEXTS = [
     *(
-        "",
-        " ",
-        "\x00",
-        "a\x00b",
-        "\ud800",
-        "\udfff\ud800",
-        "\u202egnp.exe\u202c",
-        "👩‍👩‍👧",
-        "e\u0301",
-        "\u2028",
+        "", " ", "\x00", "a\x00b", "\ud800", "\udfff\ud800", "\u202egnp.exe\u202c", "👩‍👩‍👧", "e\u0301", "\u2028",
         "\ufeff",
     ),
     *(
-        "\ufffe",
-        "null",
-        "NaN",
-        "1,234",
-        "1.234,50",
-        "-0",
-        "1e400",
-        "٣",
-        "16",
-        " 16 ",
-        "Infinity",
+        "\ufffe", "null", "NaN", "1,234", "1.234,50", "-0", "1e400", "٣", "16", " 16 ", "Infinity",
         "2026-13-45 99:99:99",
     ),
     *("'; DROP TABLE delivery_orders; --", "%s %(x)s :x {0} \\", "]}", '"]}', "ş" * 10_000, "\U0010ffff" * 300),
     *("9" * 5000, "a" + "\u0300\u0316" * 2000, "Nakit", "Kredi Kartı (pre-paid)", "OK", "Open"),
-]
+]  # fmt: skip
 DEEP = [Raw(opened * 3000 + "1" + closed * 3000) for opened, closed in [("[", "]"), ('{"a":', "}"), ('[{"a":', "}]")]]
 
 

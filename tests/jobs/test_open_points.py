@@ -45,15 +45,8 @@ TARGETS = {"accept": 2, "on_the_way": 16, "complete": 5, "cancel": 6}
 TEXTS = ["shipping_method", "payment_method", "note", "restaurant_id", "restaurant_name", "courier_type"]
 AMOUNTS = ["total", "discount", "courier_fee", "order_tip"]
 TROUBLED = [
-    "get_current",
-    "acknowledge",
-    "accept",
-    "on_the_way",
-    "complete",
-    "cancel",
-    "open_restaurant",
-    "activate_food",
-]
+    "get_current", "acknowledge", "accept", "on_the_way", "complete", "cancel", "open_restaurant", "activate_food",
+]  # fmt: skip
 BODIES = {
     "no body": b"",
     "a page": b"<html>500</html>",

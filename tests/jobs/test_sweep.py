@@ -17,14 +17,8 @@ pytestmark = pytest.mark.plays_daemon
 HOUR_S = 3600.0
 DAY_S = 24 * HOUR_S
 PRIVATE = (
-    "customer_name",
-    "customer_phone",
-    "address",
-    "address_description",
-    "apartment_no",
-    "building_no",
-    "payload",
-)
+    "customer_name", "customer_phone", "address", "address_description", "apartment_no", "building_no", "payload",
+)  # fmt: skip
 
 
 async def swept(shop: Shop) -> tuple[int, int]:

@@ -43,35 +43,14 @@ ARGUMENTS: dict[Action, dict[str, Any]] = {
 }
 
 _WAITING = OutboxRow(
-    id=1,
-    action=Action.ACCEPT,
-    state=ActionState.PENDING,
-    payment_key=None,
-    restaurant_id=None,
-    food_id=None,
-    account=None,
-    preparing_time=None,
-    reason_id=None,
-    valid_minutes=None,
-    withdraw=False,
-    created_utc=NOW - timedelta(minutes=1),
-    next_attempt_utc=None,
-    expires_utc=None,
-    attempts=0,
-    tried=False,
-)
+    id=1, action=Action.ACCEPT, state=ActionState.PENDING, payment_key=None, restaurant_id=None, food_id=None,
+    account=None, preparing_time=None, reason_id=None, valid_minutes=None, withdraw=False,
+    created_utc=NOW - timedelta(minutes=1), next_attempt_utc=None, expires_utc=None, attempts=0, tried=False,
+)  # fmt: skip
 _STORED = Stored(
-    payment_key=KEY,
-    account="kadikoy",
-    status_id=RECEIVED,
-    service_status_id=RECEIVED,
-    revision=1,
-    digest="as before",
-    courier_type="restaurant",
-    acknowledged_status_id=None,
-    ended_by=None,
-    problem=None,
-)
+    payment_key=KEY, account="kadikoy", status_id=RECEIVED, service_status_id=RECEIVED, revision=1,
+    digest="as before", courier_type="restaurant", acknowledged_status_id=None, ended_by=None, problem=None,
+)  # fmt: skip
 
 
 def row(action: Action, number: int = 1, **changes: Any) -> OutboxRow:

@@ -16,20 +16,11 @@ FOUR = time(4)
 
 def sold(**changes: Any) -> SimpleNamespace:
     values: dict[str, Any] = {
-        "order_number": 1,
-        "pos_reference": None,
-        "account": "kadikoy",
-        "restaurant_id": "r",
-        "restaurant_name": "Kadıköy",
-        "status": "COMPLETE_WITH_PAYMENT",
-        "payment_code": "CASH",
-        "amount_due": Decimal("10.10"),
-        "total": Decimal("10.10"),
-        "discount": Decimal("1.05"),
-        "order_tip": Decimal("0.10"),
-        "pos_revision": 1,
-        "pos_total": None,
-    }
+        "order_number": 1, "pos_reference": None, "account": "kadikoy", "restaurant_id": "r",
+        "restaurant_name": "Kadıköy", "status": "COMPLETE_WITH_PAYMENT", "payment_code": "CASH",
+        "amount_due": Decimal("10.10"), "total": Decimal("10.10"), "discount": Decimal("1.05"),
+        "order_tip": Decimal("0.10"), "pos_revision": 1, "pos_total": None,
+    }  # fmt: skip
     return SimpleNamespace(**values | changes)
 
 

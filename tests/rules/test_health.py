@@ -451,16 +451,10 @@ def test_the_severe_come_first_and_then_the_oldest():
 @pytest.mark.parametrize(
     "scheduled_for, due",
     [
-        (None, True),
-        ("2026-03-01 15:00:00", True),
-        ("2026-03-01 15:00:01", False),
-        ("2026-03-01T12:00:00Z", True),
-        ("2026-03-01T14:30:00+02:00", False),
-        ("01.03.2026 15:30", False),
-        ("on Sunday", True),
-        ("", True),
+        (None, True), ("2026-03-01 15:00:00", True), ("2026-03-01 15:00:01", False), ("2026-03-01T12:00:00Z", True),
+        ("2026-03-01T14:30:00+02:00", False), ("01.03.2026 15:30", False), ("on Sunday", True), ("", True),
     ],
-)
+)  # fmt: skip
 def test_an_order_is_due_when_its_time_has_come(scheduled_for: str | None, due: bool):
     assert is_due(scheduled_for, datetime(2026, 3, 1, 12, tzinfo=UTC), ZoneInfo("Europe/Istanbul")) is due
 

@@ -582,17 +582,12 @@ def test_rows_of_one_thing_leave_in_the_order_of_their_ids(outbox: tuple[list[Ou
 @pytest.mark.parametrize(
     "changes",
     [
-        {"state": ActionState.SENDING},
-        {"withdraw": True},
-        {"created_utc": NOW},
-        {"next_attempt_utc": NOW},
-        {"expires_utc": NOW},
-        {"owner": "besiktas"},
-        {"service_status_id": CONFIRMED},
+        {"state": ActionState.SENDING}, {"withdraw": True}, {"created_utc": NOW}, {"next_attempt_utc": NOW},
+        {"expires_utc": NOW}, {"owner": "besiktas"}, {"service_status_id": CONFIRMED},
         {"courier_type": "platform_courier"},
     ],
     ids=str,
-)
+)  # fmt: skip
 def test_a_row_has_changed_when_something_else_is_decided_by_it(changes: dict[str, Any]) -> None:
     known = row(ON_THE_WAY if "courier_type" in changes else ACCEPT)
     assert has_changed(known, replace(known, **changes))

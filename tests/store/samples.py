@@ -59,59 +59,31 @@ def option(**changes: Any) -> Option:
 
 def item(**changes: Any) -> Item:
     values: dict[str, Any] = {
-        "item_id": "9a3e6f7c",
-        "food_id": 55,
-        "name": "Adana Dürüm",
-        "note": "acısız",
-        "price": Decimal("110.25"),
-        "quantity": 2,
-        "total": Decimal("235.50"),
-        "options": (option(),),
-    }
+        "item_id": "9a3e6f7c", "food_id": 55, "name": "Adana Dürüm", "note": "acısız", "price": Decimal("110.25"),
+        "quantity": 2, "total": Decimal("235.50"), "options": (option(),),
+    }  # fmt: skip
     return Item(**values | changes)
 
 
 def facts(**changes: Any) -> Facts:
     values: dict[str, Any] = {
-        "order_number": 100234,
-        "restaurant_id": RESTAURANT,
-        "restaurant_name": "Kadıköy",
-        "shipping_method": "delivery",
-        "payment_method": "Nakit",
-        "payment_code": "CASH",
-        "amount_due": Decimal("235.50"),
-        "note": "Zile basmayın",
-        "total": Decimal("235.50"),
-        "discount": Decimal("10.00"),
-        "courier_type": "restaurant",
-        "courier_fee": Decimal(0),
-        "order_tip": Decimal(5),
-        "ordered_at": "2026-03-01 15:00:00",
-        "scheduled_for": None,
-        "customer_name": "Ayşe Yılmaz",
-        "customer_phone": "+905550001122",
-        "address": "Moda Caddesi",
-        "address_description": "mavi kapı",
-        "apartment_no": "4",
-        "building_no": "12",
-        "neighborhood_name": "Caferağa",
-        "district_name": "Kadıköy",
-        "city_name": "İstanbul",
-        "items": (item(),),
-    }
+        "order_number": 100234, "restaurant_id": RESTAURANT, "restaurant_name": "Kadıköy",
+        "shipping_method": "delivery", "payment_method": "Nakit", "payment_code": "CASH",
+        "amount_due": Decimal("235.50"), "note": "Zile basmayın", "total": Decimal("235.50"),
+        "discount": Decimal("10.00"), "courier_type": "restaurant", "courier_fee": Decimal(0),
+        "order_tip": Decimal(5), "ordered_at": "2026-03-01 15:00:00", "scheduled_for": None,
+        "customer_name": "Ayşe Yılmaz", "customer_phone": "+905550001122", "address": "Moda Caddesi",
+        "address_description": "mavi kapı", "apartment_no": "4", "building_no": "12", "neighborhood_name": "Caferağa",
+        "district_name": "Kadıköy", "city_name": "İstanbul", "items": (item(),),
+    }  # fmt: skip
     return Facts(**values | changes)
 
 
 def order(payment_key: str = KEY, status_id: int | None = 1, **changes: Any) -> Order:
     values: dict[str, Any] = {
-        "payment_key": payment_key,
-        "status_id": status_id,
-        "status_text": "Onay Bekliyor",
-        "facts": facts(),
-        "problems": (),
-        "raw": b'{"id": 100234}',
-        "digest": "d1",
-    }
+        "payment_key": payment_key, "status_id": status_id, "status_text": "Onay Bekliyor", "facts": facts(),
+        "problems": (), "raw": b'{"id": 100234}', "digest": "d1",
+    }  # fmt: skip
     return Order(**values | changes)
 
 

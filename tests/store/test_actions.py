@@ -64,23 +64,10 @@ def test_a_row_is_read_as_plain_values(database, pos):
     assert database.read_now(unfinished.read_unfinished) == ([], [])
     row_id = put_action(pos, account="kadikoy", valid_minutes=7, created_by="kasa 2", created_utc=NOW_TEXT, withdraw=1)
     assert read_one(database) == OutboxRow(
-        id=row_id,
-        action=Action.ACCEPT,
-        state=ActionState.PENDING,
-        payment_key=KEY,
-        restaurant_id=None,
-        food_id=None,
-        account="kadikoy",
-        preparing_time=25,
-        reason_id=None,
-        valid_minutes=7,
-        withdraw=True,
-        created_utc=NOW,
-        next_attempt_utc=None,
-        expires_utc=None,
-        attempts=0,
-        tried=False,
-    )
+        id=row_id, action=Action.ACCEPT, state=ActionState.PENDING, payment_key=KEY, restaurant_id=None, food_id=None,
+        account="kadikoy", preparing_time=25, reason_id=None, valid_minutes=7, withdraw=True, created_utc=NOW,
+        next_attempt_utc=None, expires_utc=None, attempts=0, tried=False,
+    )  # fmt: skip
 
 
 def test_rows_of_each_kind_come_by_id_and_finished_ones_do_not(database, pos):
@@ -265,16 +252,9 @@ def test_a_verdict_ends_an_unfinished_row_with_its_reason(state, database, pos):
     assert database.write_now(lambda tx: finish(tx, row_id))
     after = action_row(pos, row_id)
     assert {name: after[name] for name in OF_A_VERDICT} == {
-        "state": "refused",
-        "attempts": 2,
-        "next_attempt_utc": None,
-        "http_status": 422,
-        "error_code": "wrong_status",
-        "error_text": "Reddedildi.",
-        "known_by": "answer",
-        "finished_utc": LATER_TEXT,
-        "until_utc": None,
-    }
+        "state": "refused", "attempts": 2, "next_attempt_utc": None, "http_status": 422, "error_code": "wrong_status",
+        "error_text": "Reddedildi.", "known_by": "answer", "finished_utc": LATER_TEXT, "until_utc": None,
+    }  # fmt: skip
     assert difference(before, after) <= OF_A_VERDICT
 
 

@@ -479,17 +479,9 @@ def test_the_statements_about_products_give_the_rows_that_are_shown(database: Da
     try:
         for number, name, change, old_name in FOODS:
             values = (
-                "kadikoy",
-                number,
-                name,
-                "Çorbalar",
-                "menu",
-                at,
-                change,
-                old_name,
-                at,
+                "kadikoy", number, name, "Çorbalar", "menu", at, change, old_name, at,
                 at if change == "gone" else None,
-            )
+            )  # fmt: skip
             pos.execute(f"INSERT INTO delivery_foods ({columns}) VALUES ({', '.join('?' * len(values))})", values)
         for number in (1001, 1003, 1005):
             pos.execute("INSERT INTO till_products VALUES ('kadikoy', ?, ?)", (number, f"SOUP-{number % 10}"))

@@ -91,21 +91,11 @@ def test_a_new_order_is_stored_whole(database, pos):
     }
     others = {name: row[name] for name in row.keys() - expected.keys()}
     assert {name: value for name, value in others.items() if value is not None} == {
-        "payment_key": KEY,
-        "account": "kadikoy",
-        "status_id": 1,
-        "service_status_id": 1,
-        "status": "RECEIVED",
-        "status_text": "Onay Bekliyor",
-        "payload": '{"id": 100234}',
-        "payload_hash": "d1",
-        "revision": 1,
-        "last_change": "new",
-        "received_utc": NOW_TEXT,
-        "changed_utc": NOW_TEXT,
-        "pos_revision": 0,
+        "payment_key": KEY, "account": "kadikoy", "status_id": 1, "service_status_id": 1, "status": "RECEIVED",
+        "status_text": "Onay Bekliyor", "payload": '{"id": 100234}', "payload_hash": "d1", "revision": 1,
+        "last_change": "new", "received_utc": NOW_TEXT, "changed_utc": NOW_TEXT, "pos_revision": 0,
         "contents_revision": 1,
-    }
+    }  # fmt: skip
     assert story(pos) == [(NOW_TEXT, "received", 1, "RECEIVED", None)]
 
 
@@ -148,17 +138,9 @@ def test_a_stored_order_is_read_and_an_unknown_key_is_not_in_the_answer(database
     insert(database, arrival(problems=("missing:foods",)))
     put_order(pos, key(1), payload=None)
     expected = Stored(
-        payment_key=KEY,
-        account="kadikoy",
-        status_id=1,
-        service_status_id=1,
-        revision=1,
-        digest="d1",
-        courier_type="restaurant",
-        acknowledged_status_id=None,
-        ended_by=None,
-        problem="missing:foods",
-    )
+        payment_key=KEY, account="kadikoy", status_id=1, service_status_id=1, revision=1, digest="d1",
+        courier_type="restaurant", acknowledged_status_id=None, ended_by=None, problem="missing:foods",
+    )  # fmt: skip
     assert database.read_now(lambda tx: orders.stored(tx, [KEY, OTHER])) == {KEY: expected}
     payloads = database.read_now(lambda tx: orders.payloads(tx, [KEY, OTHER, key(1)]))
     assert payloads == {KEY: '{"id": 100234}', key(1): None}

@@ -18,18 +18,10 @@ VIEW = "SELECT * FROM delivery_alarms ORDER BY code, subject"
 
 def row(code: str = "login_refused", subject: str = "kadıköy", **changes: Any) -> dict[str, Any]:
     return {
-        "code": code,
-        "subject": subject,
-        "account": subject or None,
-        "severity": "severe",
-        "level": 1,
-        "since_utc": SINCE,
-        "how_many": 3,
-        "cause": "Platform 'ğüşiöç' demiyor.",
-        "remedy": "Bakın.",
-        "facts": "{}",
+        "code": code, "subject": subject, "account": subject or None, "severity": "severe", "level": 1,
+        "since_utc": SINCE, "how_many": 3, "cause": "Platform 'ğüşiöç' demiyor.", "remedy": "Bakın.", "facts": "{}",
         "told": 0,
-    } | changes
+    } | changes  # fmt: skip
 
 
 def write(database: Database, *some: dict[str, Any], gone: tuple[problem_rows.RowKey, ...] = ()) -> None:

@@ -48,17 +48,11 @@ def test_a_document_is_kept_whole_with_its_reason(database, pos):
     assert row.pop("id") > 0
     assert [row] == [
         {
-            "account": "kadikoy",
-            "payment_key": KEY,
-            "payload": '{"bozuk": "ş"}',
-            "payload_hash": "d1",
-            "reason": "not_json",
-            "first_seen_utc": NOW_TEXT,
-            "last_seen_utc": NOW_TEXT,
-            "times_seen": 1,
+            "account": "kadikoy", "payment_key": KEY, "payload": '{"bozuk": "ş"}', "payload_hash": "d1",
+            "reason": "not_json", "first_seen_utc": NOW_TEXT, "last_seen_utc": NOW_TEXT, "times_seen": 1,
             "resolved_utc": None,
         }
-    ]
+    ]  # fmt: skip
     keep(database, replace(document("d2"), raw=b"a\0b"))  # which no server takes
     assert kept(pos)[1]["payload"] == "a\ufffdb"
 

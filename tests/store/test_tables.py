@@ -227,20 +227,10 @@ def test_a_row_cannot_be_made_wrong_later(change, pos):
 
 
 CHANGED_LATER: dict[str, Any] = {
-    "id": 99,
-    "action": "on_the_way",
-    "payment_key": OTHER,
-    "restaurant_id": RESTAURANT,
-    "food_id": 56,
-    "account": "besiktas",
-    "preparing_time": 45,
-    "reason_id": 2,
-    "valid_minutes": 30,
-    "request_id": "another",
-    "created_by": "another till",
-    "created_utc": "2026-01-01 00:00:00.000",
-    "valid_until_minutes": 30,
-}
+    "id": 99, "action": "on_the_way", "payment_key": OTHER, "restaurant_id": RESTAURANT, "food_id": 56,
+    "account": "besiktas", "preparing_time": 45, "reason_id": 2, "valid_minutes": 30, "request_id": "another",
+    "created_by": "another till", "created_utc": "2026-01-01 00:00:00.000", "valid_until_minutes": 30,
+}  # fmt: skip
 
 
 @only(SQLITE)
