@@ -34,9 +34,14 @@ def main() -> int:
     parser.add_argument("--plan", metavar="FILE", help="replay the PLAN of this file and print its trace")
     parser.add_argument("--kind", choices=tuple(MADE), default="", help="instead of what the seed would choose")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="how many seeds at once")
+    parser.add_argument("--bugs", nargs="*", metavar="NAME", help="find these planted bugs; without a name, all")
     asked = parser.parse_args()
     if asked.plan is not None:
         return _replay(runpy.run_path(asked.plan)["PLAN"])
+    if asked.bugs is not None:
+        from tests.sim import bugs, hunt
+
+        return 1 if hunt.hunt(asked.bugs or bugs.BUGS) else 0
     if asked.seed is not None:
         return _replay(plan_for(asked.seed, asked.kind))
     if asked.shrink is not None:

@@ -10,6 +10,7 @@ from tests.jobs.shop import COOLDOWN_S, TIMEOUT_S, text_of
 from tests.sim.bounds import LEFT_FOR_ACKNOWLEDGING_S, LISTS_EVERY_S, STATUSES_EVERY_S
 from tests.sim.invariant import Invariant, time_of
 from tests.sim.line import ORDER_OPERATIONS, RESTAURANT_OPERATIONS, Call
+from tests.sim.plan import ACCEPT_STEPS
 from tests.sim.reading import Document
 
 from orderbridge_sandbox import rules
@@ -260,16 +261,30 @@ class AutoAccepts(Invariant):
             self._seen.add(key)
             self._check(name, self.rows("SELECT * FROM delivery_orders WHERE payment_key = ?", key)[0])
 
-    def released(self, key: str, _: int) -> None:
+    def released(self, key: str, _: int = 0) -> None:
         """Nothing is accepted by itself that somebody takes in by hand."""
         self._seen.add(key)
+
+    replayed = released
+
+    def _usual(self, order: Any) -> int | None:
+        """The minutes of the account, by the orders that it received in the last hour, this one among them."""
+        if not self.sim.plan.more.steps:
+            return 20
+        lately = (
+            "SELECT count(*) FROM delivery_orders WHERE account = ? AND received_utc BETWEEN ? AND ?"
+            " AND max(changed_utc, coalesce(ended_utc, '')) >= ?"
+        )
+        since = text_of(time_of(order["received_utc"]) - timedelta(hours=1))
+        count = self.rows(lately, order["account"], since, order["received_utc"], since)[0][0]
+        return [minutes for least, minutes in ACCEPT_STEPS if least <= count][-1] or None
 
     def _check(self, name: str, order: Any) -> None:
         settings, minutes = self.sim.plan, None
         rule = settings.more.rule if order["restaurant_id"] == KADIKOY else None
         hinder = [code for code in (order["problem"] or "").split(",") if code and "total_mismatch" not in code]
         if settings.auto_accept and order["status_id"] == 1 and not (order["scheduled_for"] or hinder):
-            minutes = 20 if rule is None else rule or None
+            minutes = self._usual(order) if rule is None else rule or None
         made = self.rows("SELECT * FROM delivery_actions WHERE request_id = ?", f"auto:{order['payment_key']}")
         self.sim.till.written |= {row["id"]: self.sim.now() for row in made}  # as if the till had written it
         columns = ("action", "payment_key", "preparing_time", "created_by")

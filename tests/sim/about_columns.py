@@ -307,10 +307,7 @@ class ColumnsSayWhatIsSo(Invariant):
             if timedelta() <= self.sim.clock.now() - swept < SWEEP_TAKES:
                 yield self._silence(before, after["ended_utc"])
         if self._is_old(before, self.sim.clock.now()):
-            blank = dict.fromkeys([*NAMES_A_CUSTOMER, "payload_hash"]) | {
-                "lines": tuple(_without_note(line) for line in before["lines"])
-            }
-            yield Step("retention", before | blank, [])
+            yield Step("retention", _blank(before), [])
 
     def _may_end(self, key: str, before: State, now: datetime) -> bool:
         """A till has taken it over, its time has come, and for so long its account has listened in vain."""
@@ -422,6 +419,29 @@ class ColumnsSayWhatIsSo(Invariant):
         if after.get("payload") != before["payload"]:
             self.broken(f"order {key} was taken in from quarantine, and another document is there")
 
+    def replayed(self, key: str) -> None:
+        """The journal has brought an order back, or a newer document of it: never an older one."""
+        before, after = self._states.get(key), self._look(key) or {}
+        lists = (
+            call.documents[key].text for call in reversed(self.sim.calls) if call.is_heard and key in call.documents
+        )
+        if before is not None and before["payload"] == next(lists, None) and after != before:
+            self.broken(f"order {key} was replayed, and its newest document was there")
+        self._states[key] = after
+        self._new_events(key)
+        self._oks[key].clear()
+        self._quiet_from[key] = self._listened(self._states[key]["account"])
+
+    def erased(self) -> None:
+        """`erase` has blanked the ended orders of one customer, and nothing else."""
+        for key, before in self._states.items():
+            after = self._look(key)
+            if after == before:
+                continue
+            if before["ended_utc"] is None or after != _blank(before):
+                self.broken(f"order {key} has changed, and a customer was erased")
+            self._states[key] = _blank(before)
+
     # ---- all of them -------------------------------------------------------------------------------------------------
 
     def tick(self) -> None:
@@ -511,6 +531,12 @@ def _print(before: State, after: State) -> State:
 
 def _shown(state: State) -> tuple[int | None, str]:
     return state["status_id"], state["status"]
+
+
+def _blank(before: State) -> State:
+    """The order without what identifies its customer."""
+    lines = {"lines": tuple(_without_note(line) for line in before["lines"])}
+    return before | dict.fromkeys([*NAMES_A_CUSTOMER, "payload_hash"]) | lines
 
 
 def _without_note(line: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -5,7 +5,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from tests.jobs.shop import COOLDOWN_S, FINAL
-from tests.sim.invariant import UNDISTURBED_S, Invariant, account_of, one_menu, past_its_time
+from tests.sim.invariant import UNDISTURBED_S, Invariant, account_of, is_on_menu, one_menu, past_its_time
 from tests.sim.line import ACTIONS, FOOD_OPERATIONS, ORDER_OPERATIONS, TARGET, Call
 
 if TYPE_CHECKING:
@@ -149,6 +149,8 @@ class LaneOrder(Invariant):
             for row in self.rows(marked, call.argument)
             if row["action"] in _TOGETHER[column] and row["id"] not in flying and self._is_of(call, row)
         ]
+        if len(of_lane) > 1:  # of two accounts that reach one restaurant, whose rows were claimed together
+            of_lane = [row for row in of_lane if account_of(self.sim, row) == call.account]
         if len(of_lane) != 1 or of_lane[0]["action"] != call.operation:
             self.broken(f"#{call.number} {call.operation} left, and no row is marked as sent")
             return
@@ -160,14 +162,15 @@ class LaneOrder(Invariant):
         for other in self.rows(earlier, call.argument, row):
             late = self.sim.till.written.get(other["id"], 0.0) > claimed - CLAIM_S
             # Two accounts may reach one restaurant: the food is of the menu of the account by which it was sent.
-            same = column != "food_id" or mine == other["restaurant_id"] or account_of(self.sim, other) == call.account
+            same = column != "food_id" or account_of(self.sim, other) == call.account
+            same = same or (mine is not None and mine == other["restaurant_id"])
             if other["action"] in _TOGETHER[column] and same and not late:
                 self._overtaken.setdefault(other["id"], call)
 
     def _is_of(self, call: Call, row: sqlite3.Row) -> bool:
         """A food is one of its account's: another account's menu may have the same id."""
         account = next(a for a in self.sim.world.scenery.accounts if a.name == call.account)
-        return call.operation not in FOOD_OPERATIONS or row["restaurant_id"] in account.restaurant_ids
+        return call.operation not in FOOD_OPERATIONS or is_on_menu(account, row)
 
     def _check_order(self, call: Call, row: int) -> None:
         by = self._overtaken.get(row)
@@ -295,7 +298,7 @@ class MayLeave(Invariant):
         )
         for other in self.rows(newer, row[column], row["id"]) if by else []:
             there = self.sim.till.written.get(other["id"], read_at) < read_at
-            same = column != "food_id" or one_menu(self.sim, other["restaurant_id"], row["restaurant_id"])
+            same = column != "food_id" or one_menu(self.sim, other, row)
             if other["action"] in by and same and there and past_its_time(other, self.sim.clock.now()) < -CLAIM_S:
                 return int(other["id"])
         return None

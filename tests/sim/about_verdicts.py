@@ -267,10 +267,13 @@ class Verdicts(Invariant):
                 courier = order[0]["courier_type"] if order else None
                 sound = row["action"] == "on_the_way" and courier in {"come_get", "platform_courier"}
             case "restaurant_unknown":
-                sound = not any(row["restaurant_id"] in a.restaurant_ids for a in self.sim.world.scenery.accounts)
+                known = set(self.sim.plan.accounts) - self.sim.taken_out
+                reaching = [a for a in self.sim.world.scenery.accounts if a.name in known]
+                sound = not any(row["restaurant_id"] in a.restaurant_ids for a in reaching)
             case "account_needed":
                 sound = row["action"] in FOOD_OPERATIONS and not row["restaurant_id"]
-                sound = sound and row["account"] not in self.sim.plan.accounts
+                known = set(self.sim.plan.accounts) - self.sim.taken_out
+                sound = sound and row["account"] not in known
                 sound = sound and (row["account"] is not None or len(self.sim.plan.accounts) > 1)
             case "bad_arguments":
                 sound = row["id"] in self.sim.till.wrong
@@ -327,7 +330,7 @@ class Verdicts(Invariant):
         else:
             by = "SELECT * FROM delivery_actions WHERE food_id = ? AND id > ?"
             found = self.rows(by, row["food_id"], row["id"]) if row["action"] in FOOD_OPERATIONS else []
-            later = [one for one in found if one_menu(self.sim, one["restaurant_id"], row["restaurant_id"])]
+            later = [one for one in found if one_menu(self.sim, one, row)]
         if not later:
             self._wrong(row, "and nothing newer takes its place")
 

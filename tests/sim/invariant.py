@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from tests.sim.bounds import ACCEPT_VALID_MINUTES, VALID_MINUTES
 
-from orderbridge_sandbox.state import Order
+from orderbridge_sandbox.state import Account, Order
 
 if TYPE_CHECKING:
     from tests.sim.simulation import Sim
@@ -52,7 +52,10 @@ def past_its_time(row: sqlite3.Row, now: datetime) -> float:
     if row["expires_utc"] is not None:  # it was retried by hand
         return (now - time_of(row["expires_utc"])).total_seconds()
     usual = ACCEPT_VALID_MINUTES if row["action"] == "accept" else VALID_MINUTES
-    return (now - time_of(row["created_utc"])).total_seconds() - (row["valid_minutes"] or usual) * 60
+    minutes = row["valid_minutes"] or usual
+    if row["state"] in {"pending", "expired"}:  # it would close and open at once
+        minutes = min(minutes, row["valid_until_minutes"] or minutes)
+    return (now - time_of(row["created_utc"])).total_seconds() - minutes * 60
 
 
 def readable(order: Order) -> int | None:
@@ -65,14 +68,23 @@ def changed_at(sim: "Sim", order: Order) -> float:
     return (order.history[-1].at - sim.clock.true()) / timedelta(seconds=1) + sim.now()
 
 
-def one_menu(sim: "Sim", one: str | None, other: str | None) -> bool:
-    """Whether one account reaches both restaurants: then a food id of it is one food."""
-    return any({one, other} <= set(account.restaurant_ids) for account in sim.world.scenery.accounts)
+def one_menu(sim: "Sim", one: sqlite3.Row, other: sqlite3.Row) -> bool:
+    """Whether the foods of two rows may be on one account's menu: then a food id of it is one food."""
+    return any(is_on_menu(account, one) and is_on_menu(account, other) for account in sim.world.scenery.accounts)
+
+
+def is_on_menu(account: Account, row: sqlite3.Row) -> bool:
+    """Whether the row's food is on this account's menu."""
+    if row["restaurant_id"] is None:
+        return bool(row["account"] == account.name)
+    return row["restaurant_id"] in account.restaurant_ids
 
 
 def account_of(sim: "Sim", row: sqlite3.Row) -> str | None:
     order = sim.world.orders.get(row["payment_key"] or "")
     restaurant = order.restaurant_id if order else row["restaurant_id"]
+    if restaurant is None and row["account"] in sim.plan.accounts:
+        return str(row["account"])
     for account in sim.world.scenery.accounts:
         if restaurant in account.restaurant_ids:
             return account.name

@@ -12,6 +12,7 @@ from tests.sim.about_books import (
 from tests.sim.about_columns import ColumnsSayWhatIsSo
 from tests.sim.about_files import JournalHolds, MarkIsBehind
 from tests.sim.about_fleet import EqualShares, OneActs, TakenOver, TheReplacedIsSilent
+from tests.sim.about_hands import BoardKeepsItsWord, ClosuresEnd
 from tests.sim.about_health import HealthSaysWhatIsSo
 from tests.sim.about_orders import Cooldown, NoneStarves, OnlyDelivered, StoredBeforeAcknowledged
 from tests.sim.about_restores import AnOlderCopyIsTold, StoredAgain
@@ -37,6 +38,8 @@ WATCHING: dict[str, tuple[type[Invariant], ...]] = {
     "9": (NothingLeaks,),
     "login": (TokensInTime,),
     "contract": (ColumnsSayWhatIsSo, AutoAccepts, TillsSeeWhatIsSo, ListsAreRead),
+    "closures": (ClosuresEnd,),
+    "board": (BoardKeepsItsWord,),
     "1, 2 and 6": (TruthInTheEnd,),
     "audit": (AuditFindsNothing,),
     "fleet": (OneActs, EqualShares, TakenOver, TheReplacedIsSilent),

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from contextvars import Context, ContextVar, copy_context
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from starlette.types import ASGIApp
 from tests.jobs.shop import BASE_URL, TIMEOUT_S
 from tests.sim.disk import SimDatabase
 from tests.sim.line import Line
@@ -66,7 +67,7 @@ def open_database(*_: object, **__: object) -> SimDatabase:
 
 
 async def unasked(*_: object, **__: object) -> None:
-    """In the place of observe.liveness.answer: no real socket has a part in it."""
+    """In the place of observe.liveness.answer and Listening.run: no real socket has a part in it."""
     await asyncio.Event().wait()
 
 
@@ -85,6 +86,8 @@ class Life:
         self.tasks: dict[asyncio.Task[Any], None] = {}
         self.daemon: Daemon | None = None
         self.wake: Callable[[], None] = lambda: None
+        self.service = Service(sim.settings, sim.load)
+        self.board: ASGIApp | None = None  # its routes, since a tablet asked
         self._databases: list[SimDatabase] = []
         self._heard: dict[int, tuple[Context, Callable[[], object]]] = {}
 
@@ -129,8 +132,7 @@ class Life:
         """How it ended: crashed, stopped, or what the program itself ended with."""
         context = Context()
         context.run(LIFE.set, self)
-        service = Service(self.sim.settings, self.sim.load)
-        main = asyncio.get_running_loop().create_task(service.run(), context=context)
+        main = asyncio.get_running_loop().create_task(self.service.run(), context=context)
         died = asyncio.ensure_future(self.died.wait())
         await asyncio.wait([main, died], return_when=asyncio.FIRST_COMPLETED)
         ending = "crashed"

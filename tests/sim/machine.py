@@ -18,8 +18,10 @@ from tests.sim.plan import LOUD_HEALTH_S, LOUD_SWEEP_S, QUIET_HEALTH_S, QUIET_SW
 from tests.sim.simulation import Sim
 
 from orderbridge import hiding
+from orderbridge.clock import SystemClock
 from orderbridge.observe import logs
 from orderbridge.store.database import Database
+from orderbridge.web.listening import Listening
 
 if TYPE_CHECKING:
     from tests.sim.invariant import Invariant
@@ -60,6 +62,8 @@ def _surroundings(sim: Sim) -> Iterator[None]:
         stack.enter_context(patch("orderbridge.service.detached", at_once))
         stack.enter_context(patch("orderbridge.service.open_configured", open_database))
         stack.enter_context(patch("orderbridge.service.liveness.answer", unasked))
+        stack.enter_context(patch.object(Listening, "run", unasked))
+        stack.enter_context(patch.object(SystemClock, "now", lambda _: sim.clock.now()))  # of commands
         stack.enter_context(patch("orderbridge.rules.problems.FLAP_LIMIT", 10**6))  # each problem is judged by its name
         stack.enter_context(patch("orderbridge.jobs.health_check.ALIKE_LIMIT", 10**6))
         if sim.plan.more.batch:

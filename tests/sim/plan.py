@@ -11,6 +11,7 @@ from random import Random
 from tests.sim.corners import corner_of
 
 MINUTE, HOUR = 60.0, 3600.0
+ACCEPT_STEPS = ((0, 20), (3, 45), (6, 0))  # orders of the last hour, and minutes
 QUIET_SWEEP_S, LOUD_SWEEP_S = 1800.0, 120.0  # of a day, and of the others
 QUIET_HEALTH_S, LOUD_HEALTH_S = 900.0, 10.0
 
@@ -180,6 +181,9 @@ class More:
     replicas: int = 0  # services that share the accounts; 0: one service alone, on a file
     blows: tuple[Blow, ...] = ()
     restores: tuple[Restore, ...] = ()
+    hands: tuple[tuple[float, str], ...] = ()  # commands and taps: see tests.sim.hands
+    away: tuple[Span, ...] = ()  # accounts that a reload takes out of the configuration, and another one puts back
+    steps: bool = False  # accepts by themselves go by the orders of the last hour
 
 
 PLAIN = More(edits=0.0, odd=0.0, twice=0.0, shared=False, rule=None, silence_hours=24, retention_days=90, late=())
@@ -215,16 +219,8 @@ class Plan:
     @property
     def pace(self) -> float:
         """How fast kitchen and couriers are: a storm's are in a hurry, so that its hour holds a day's work."""
-        return {
-            "day": 1.0,
-            "storm": 0.15,
-            "squall": 0.05,
-            "crowd": 0.05,
-            "corner": 0.05,
-            "fleet": 0.05,
-            "power": 0.05,
-            "restore": 0.05,
-        }[self.kind]
+        paces = {"day": 1.0, "storm": 0.15, "hands": 0.1}
+        return paces.get(self.kind, 0.05)
 
     @property
     def restless(self) -> bool:
@@ -262,9 +258,9 @@ class Plan:
 
 
 def plan_for(seed: int, kind: str = "") -> Plan:
-    """Of ten seeds one is a restaurant's day, two are storms, and the others squalls."""
+    """Of ten seeds one is a restaurant's day, two are storms, two are busy hands, and the others squalls."""
     chance = Random(f"{seed} plan")
-    kind = kind or {0: "day", 1: "storm", 5: "storm"}.get(seed % 10, "squall")
+    kind = kind or {0: "day", 1: "storm", 5: "storm", 3: "hands", 7: "hands"}.get(seed % 10, "squall")
     return _with_others(_with_more(MADE[kind](seed, chance), Random(f"{seed} more")), Random(f"{seed} others"))
 
 
@@ -273,7 +269,8 @@ def _with_more(plan: Plan, chance: Random) -> Plan:
         return plan
     shared = len(plan.accounts) > 1 and chance.random() < 0.75
     late = chance.choice((0.0, 0.0, 0.0, 0.0, 7200.0, 90000.0)) if plan.kind != "day" else 0.0
-    more = More(
+    more = replace(
+        plan.more,
         edits=chance.choice((0.0, 0.3, 0.6)),
         odd=chance.choice((0.0, 0.3)),
         twice=chance.choice((0.0, 0.3)),
@@ -469,6 +466,20 @@ def _blows(chance: Random, replicas: int, length: float) -> tuple[Blow, ...]:
     return tuple(made)
 
 
+HANDS = ("close", "erase", "quarantine", "replay", "tap", "withdraw")
+
+
+def _hands(seed: int, chance: Random) -> Plan:
+    """A squall in which people use the program's commands and tap on tablets."""
+    busy, length = Random(f"{seed} hands"), 20 * MINUTE
+    plain = _squall(seed, chance)
+    hands = [(at, busy.choices(HANDS, (8, 1, 2, 1, 10, 2))[0]) for at in _times(busy, busy.choice((15, 40)), length)]
+    many = len(plain.accounts) > 1 and busy.random() < 0.5
+    away = _spans(busy, 1, length * 0.6, 5 * MINUTE, plain.accounts) if many else ()
+    more = replace(PLAIN, hands=tuple(hands), away=away, steps=busy.random() < 0.5)
+    return replace(plain, kind="hands", seconds=length, orders=16, more=more)
+
+
 def _corner(seed: int, chance: Random) -> Plan:
     """Some minutes by a script: nothing is left to chance but the latencies."""
     _, corner = corner_of(seed)
@@ -584,6 +595,7 @@ MADE: dict[str, Callable[[int, Random], Plan]] = {
     "morning": partial(_day, share=0.15),
     "storm": _storm,
     "squall": _squall,
+    "hands": _hands,
     "crowd": _crowd,
     "fleet": _fleet,
     "corner": _corner,

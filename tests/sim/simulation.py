@@ -18,9 +18,10 @@ import httpx
 from tests.jobs.shop import FakeClock, settings_for
 from tests.sim.corners import Script, corner_of
 from tests.sim.fleet import Fleet
+from tests.sim.hands import Hands
 from tests.sim.life import LIFE, Life
 from tests.sim.line import Call, Service, Weather, read_request
-from tests.sim.plan import HOUR, MINUTE, Crash, Crashed, Plan
+from tests.sim.plan import ACCEPT_STEPS, HOUR, MINUTE, Crash, Crashed, Plan, Span
 from tests.sim.power import Disk
 from tests.sim.restoring import Restorer
 from tests.sim.technician import Technician
@@ -43,6 +44,26 @@ STOP_S = 60.0
 LONG_S = 10 * MINUTE  # the daemon is down for longer than an accept is valid
 SETTLED_S = 3 * MINUTE
 POWER_FAILS = 0.85  # of the ends of a program, on a disk that forgets
+HEARD = (  # what an invariant can hear of
+    "leaving",
+    "ended",
+    "logged",
+    "statement",
+    "committed",
+    "connected",
+    "crashed",
+    "restarted",
+    "retried",
+    "released",
+    "restored",
+    "replayed",
+    "erased",
+    "tapped",
+    "looked",
+    "moved",
+    "tick",
+    "finish",
+)
 
 
 class Sim:
@@ -52,6 +73,7 @@ class Sim:
         self.plan = plan
         self.path = folder / "pos.db"
         self.settings = _settings_of(plan, self.path)
+        self._all_accounts = self.settings.accounts
         self.clock = FakeClock()
         self.trace = Trace(self.now)
         self._committed: sqlite3.Connection | None = None
@@ -63,6 +85,7 @@ class Sim:
         self.orders_at: dict[str, float] = {}
         self.disturbed: dict[str, float] = {}
         self.refused: set[str] = set()
+        self.taken_out: set[str] = set()  # accounts that once were not in the configuration
         self.life: Life | None = None
         self.processes: list[Life] = []
         self.started = 0  # processes
@@ -83,6 +106,7 @@ class Sim:
         self.till = Till(self)
         self.technician = Technician(self)
         self.restorer = Restorer(self)
+        self.hands = Hands(self)
         self.script = Script(self)
         self.fleet = Fleet(self) if plan.more.replicas else None
         self._mischief = plan.stream("mischief")
@@ -101,23 +125,7 @@ class Sim:
     def _listen(self, invariants: "list[Invariant]") -> None:
         for invariant in invariants:
             invariant.sim = self
-            for heard in (
-                "leaving",
-                "ended",
-                "logged",
-                "statement",
-                "committed",
-                "connected",
-                "crashed",
-                "restarted",
-                "retried",
-                "released",
-                "restored",
-                "tick",
-                "looked",
-                "moved",
-                "finish",
-            ):
+            for heard in HEARD:
                 if hasattr(invariant, heard):
                     self._listeners.setdefault(heard, []).append(getattr(invariant, heard))
 
@@ -328,6 +336,7 @@ class Sim:
         if self.fleet is not None:
             self.fleet.begin()
         self.restorer.begin()
+        self.hands.begin()
         self._schedule()
         places = self.plan.more.replicas or 1 + self.plan.more.standby
         lives = [asyncio.ensure_future(self._live(place)) for place in range(places)]
@@ -424,6 +433,20 @@ class Sim:
         if self.life is not None:
             self.life.signal(signal.SIGHUP)
 
+    def take_out(self, span: Span) -> None:
+        """Somebody takes an account out of the configuration, and reloads."""
+        self.taken_out.add(span.what)
+        self.disturb(span.what, span.end - self.now())
+        self._configure([one for one in self._all_accounts if one.name != span.what])
+
+    def put_back(self) -> None:
+        self._configure(self._all_accounts)
+
+    def _configure(self, accounts: Sequence[config.Account]) -> None:
+        self.trace.note("hand", "accounts", names=",".join(one.name for one in accounts))
+        self.settings = self.settings.model_copy(update={"accounts": tuple(accounts)})
+        self._reload("same")
+
     def load(self) -> config.Settings:
         """What the configuration says now."""
         if self._reloads == "bad":
@@ -492,10 +515,15 @@ def _settings_of(plan: Plan, path: Path) -> config.Settings:
         "needs_payment_status_id": 7 if plan.seed % 2 else None,
         "cooldown_scope": plan.configured_scope,
     }
-    journal = {"journal": "auto"} if plan.kind in {"power", "restore"} else {}
+    journal = {"journal": "auto"} if plan.kind in {"power", "restore", "hands"} else {}
     changes["orders"] = {"retention_days": plan.more.retention_days} | journal
+    if plan.more.hands:
+        changes["web"] = {"listen": "127.0.0.1:8484", "board": "beside"}
     if plan.auto_accept:
-        changes["auto_accept_minutes"] = 20
+        if plan.more.steps:
+            changes["auto_accept_steps"] = ACCEPT_STEPS
+        else:
+            changes["auto_accept_minutes"] = 20
         if plan.more.rule is not None:
             changes["restaurants"] = [{"id": KADIKOY, "auto_accept_minutes": plan.more.rule or None}]
     if plan.few_places:

@@ -147,8 +147,12 @@ class Technician:
 
     def _release(self, reimport: Reimport, row_id: int) -> None:
         for made in release(reimport, row_id):
-            self._sim.trace.note("hand", "quarantine retry", id=made.id, outcome=made.outcome)
-            if made.payment_key is not None and made.outcome in WRITTEN:
-                self.released.add(made.payment_key)
-                self._sim.tell("released", made.payment_key, made.id)
-                self._sim.till.notice()
+            self.note_released(made.id, made.payment_key, made.outcome)
+
+    def note_released(self, row_id: int, key: str | None, outcome: str) -> None:
+        """What became of a document of quarantine."""
+        self._sim.trace.note("hand", "quarantine retry", id=row_id, outcome=outcome)
+        if key is not None and outcome in WRITTEN:
+            self.released.add(key)
+            self._sim.tell("released", key, row_id)
+            self._sim.till.notice()

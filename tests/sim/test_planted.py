@@ -9,19 +9,14 @@ import pytest
 from sqlalchemy import String, literal, select
 from tests.jobs.shop import START
 from tests.sim import vfs
-from tests.sim.bugs import BUGS, FIRST, Bug
+from tests.sim.bugs import BUGS, Bug
 from tests.sim.compiled import share_compiled
-from tests.sim.corners import CORNERS, seed_of
+from tests.sim.corners import CORNERS
 from tests.sim.invariants import WATCHING
-from tests.sim.machine import simulate
-from tests.sim.plan import plan_for
 from tests.sim.planting import nothing, plant
 
 from orderbridge.store.database import Database
 from orderbridge.store.ddl import Utc
-
-# For the day when a bug no longer shows where it did.
-SEEDS = {"squall": range(FIRST, FIRST + 20), "fleet": range(1, 13), "power": range(1, 13), "restore": range(1, 13)}
 
 
 @pytest.mark.parametrize("bug", BUGS.values(), ids=BUGS)
@@ -30,16 +25,12 @@ def test_a_planted_bug_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path,
     if bug.kind == "power" and (missing := vfs.missing()):
         pytest.skip(missing)
     plant(monkeypatch, *bug.plants)
-    found: list[str] = []
-    seeds = () if isinstance(bug.where, str) else dict.fromkeys([bug.where, *SEEDS[bug.kind]])
-    plans = [plan_for(seed, bug.kind) for seed in seeds] or [plan_for(seed_of(str(bug.where)), "corner")]
-    for plan in plans:
+    for plan in bug.plans():
         folder = tmp_path / str(plan.seed)
         folder.mkdir()
-        found += simulate(plan, folder, bug.watchers()).violations
-        if bug.is_found(found):
+        if bug.is_found_in(plan, folder):
             return
-    pytest.fail(f"not found; found: {found}")
+    pytest.fail("not found")
 
 
 def test_each_corner_and_each_invariant_has_its_bug():

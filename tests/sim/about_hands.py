@@ -1,0 +1,149 @@
+"""What the board and the ends of closures promise."""
+
+import math
+import sqlite3
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from tests.sim.bounds import CLOSURES_EVERY_S
+from tests.sim.hands import Tap, held_s
+from tests.sim.invariant import Invariant, one_menu, time_of
+
+from orderbridge.actions import ACTIONS, CLOSURES
+from orderbridge.model import Action
+
+if TYPE_CHECKING:
+    from tests.sim.life import Life
+
+ENDS_WITHIN_S = 2 * CLOSURES_EVERY_S + 60.0  # with a till that holds the file, and a slow disk
+A_MOMENT = timedelta(seconds=0.1)
+CLOSED = "SELECT * FROM delivery_actions WHERE state = 'done' AND valid_until_minutes IS NOT NULL"
+NEWER = "SELECT * FROM delivery_actions WHERE id > ? AND action IN (?, ?) AND (food_id = ? OR restaurant_id = ?)"
+BY_REQUEST = "SELECT * FROM delivery_actions WHERE request_id = ?"
+OURS = "SELECT * FROM delivery_actions WHERE request_id LIKE 'board:%' OR request_id LIKE 'until:%'"
+
+
+class ClosuresEnd(Invariant):
+    """A closure ends at its time, once, unless something newer has been said of its restaurant or food."""
+
+    promise = "closures"
+
+    def __init__(self) -> None:
+        self._ends: dict[int, int] = {}  # by closure: the row that ends it
+        self._born = 0.0
+
+    def restarted(self, _: "Life") -> None:
+        self._born = self.sim.now()
+
+    def committed(self, name: str) -> None:
+        if name == "Closures.carry_out":
+            self._look()
+
+    def tick(self) -> None:
+        self._look()
+
+    def finish(self) -> None:
+        self._look()
+
+    def _look(self) -> None:
+        for closure in self.rows(CLOSED) if self.sim.till.written else ():
+            ends = self.rows(BY_REQUEST, f"until:{closure['id']}")
+            if ends:
+                self._check_end(closure, ends[0])
+            elif closure["id"] in self._ends:
+                self.broken(f"the end of closure {closure['id']}, row {self._ends[closure['id']]}, is gone")
+            else:
+                self._check_late(closure)
+
+    def _due(self, closure: sqlite3.Row) -> Any:
+        """Its minutes count from its INSERT; those of a row that was sent once more, from its end."""
+        since = closure["created_utc"] if closure["expires_utc"] is None else closure["finished_utc"]
+        return time_of(since) + timedelta(minutes=closure["valid_until_minutes"])
+
+    def _check_end(self, closure: sqlite3.Row, end: sqlite3.Row) -> None:
+        if self._ends.setdefault(closure["id"], end["id"]) != end["id"]:
+            self.broken(f"closure {closure['id']} ends by row {self._ends[closure['id']]}, and by row {end['id']}")
+        wanted = ACTIONS[Action(closure["action"])].ended_by
+        same = ("restaurant_id", "food_id", "account")
+        if end["action"] != wanted or [end[name] for name in same] != [closure[name] for name in same]:
+            self.broken(f"row {end['id']} ({end['action']}) ends closure {closure['id']} ({closure['action']})")
+        began = self.sim.till.written.get(closure["id"], 0.0)
+        if self.sim.jumped_since(began):
+            return
+        if time_of(end["created_utc"]) < self._due(closure) - A_MOMENT:
+            self.broken(f"row {end['id']} ends closure {closure['id']} at {end['created_utc']}, before its time")
+        asked_back = self.sim.till.withdrawn.get(closure["id"])
+        if (
+            closure["withdraw"]
+            and asked_back is not None
+            and self.sim.now() - asked_back > self.seconds_since(end["created_utc"]) + A_MOMENT.total_seconds()
+        ):
+            self.broken(f"row {end['id']} ends closure {closure['id']}, whose end was withdrawn")
+        for newer in self._newer(closure):
+            if newer["id"] < end["id"] and newer["state"] == "done" and newer["finished_utc"] < end["created_utc"]:
+                self.broken(f"row {end['id']} ends closure {closure['id']}, and row {newer['id']} is newer")
+
+    def _check_late(self, closure: sqlite3.Row) -> None:
+        late = (self.sim.clock.now() - self._due(closure)).total_seconds()
+        quiet = self.sim.now() - max(self._born, *self.sim.disturbed.values())
+        if min(late, quiet) < ENDS_WITHIN_S or closure["withdraw"] or self.sim.technician.is_refusing:
+            return
+        if self.sim.jumped_since(self.sim.till.written.get(closure["id"], 0.0)):
+            return
+        if all(newer["state"] not in {"done", "pending", "sending"} for newer in self._newer(closure)):
+            self.broken(f"closure {closure['id']} ({closure['action']}) ended {late:.0f} s ago, and is not over")
+
+    def _newer(self, closure: sqlite3.Row) -> list[sqlite3.Row]:
+        """The newer rows of its lane."""
+        kinds = (closure["action"], ACTIONS[Action(closure["action"])].ended_by)
+        restaurant = closure["restaurant_id"] if closure["food_id"] is None else None
+        found = self.rows(NEWER, closure["id"], *kinds, closure["food_id"], restaurant)
+        return [row for row in found if closure["food_id"] is None or one_menu(self.sim, closure, row)]
+
+
+class BoardKeepsItsWord(Invariant):
+    """A button is one row, however often and on however many tablets it is tapped; what a tablet was shown stays."""
+
+    promise = "board"
+
+    def __init__(self) -> None:
+        self._rows: dict[str, int] = {}  # by button: its row
+        self._tapped_at: dict[int | None, float] = {}  # by row
+
+    def committed(self, name: str) -> None:
+        """The rows that the program has written for a tablet, or for the end of a closure, count as the till's."""
+        written = self.sim.till.written
+        if name in {"BoardPages._tap", "Closures.carry_out"}:
+            for row in self.rows(OURS):
+                if row["id"] not in written:
+                    held = held_s(row["action"]) if row["request_id"].startswith("board:") else 0.0
+                    written[row["id"]] = self.sim.now() + held
+
+    def tapped(self, tap: Tap) -> None:
+        button = " ".join(str(tap.values.get(name)) for name in ("action", "payment_key", "restaurant_id", "food_id"))
+        button += f" {tap.values.get('account')} {tap.values['tries']}"
+        if self._rows.setdefault(button, tap.row) != tap.row:
+            self.broken(f"tablet {tap.tablet} taps {button}: row {tap.row}, and before it was {self._rows[button]}")
+        self._tapped_at[tap.row] = min(tap.at, self._tapped_at.get(tap.row, math.inf))
+        found = self.rows("SELECT * FROM delivery_actions WHERE id = ?", tap.row)
+        if not found:
+            self.broken(f"tablet {tap.tablet} was shown row {tap.row}, which is not there")
+            return
+        names = ("action", "payment_key", "restaurant_id", "food_id")
+        if any(found[0][name] != tap.values.get(name) for name in names):
+            self.broken(f"tablet {tap.tablet} taps {button}, and row {tap.row} is a {found[0]['action']}")
+        if found[0]["valid_until_minutes"] is not None and tap.values["action"] not in CLOSURES:
+            self.broken(f"row {tap.row} ({found[0]['action']}) ends by itself")
+
+    def leaving(self, call: Any) -> None:
+        """A step that a tablet can take back waits until it cannot any more."""
+        waited = self.sim.now() - self._tapped_at.get(call.row, -math.inf)
+        if waited < held_s(call.operation) - A_MOMENT.total_seconds() and not self.sim.jumped_since(
+            self.sim.now() - waited
+        ):
+            self.broken(f"#{call.number} sends row {call.row} ({call.operation}) {waited:.2f} s after the tap")
+
+    def finish(self) -> None:
+        for button, number in self._rows.items():
+            if not self.rows("SELECT 1 FROM delivery_actions WHERE id = ?", number):
+                self.broken(f"row {number} of {button} has disappeared")

@@ -1,0 +1,71 @@
+"""`./run sim --bugs`: the simulation finds each planted bug in time, and so does the unit test that is named beside it."""
+
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Iterable
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.sim.bugs import BUGS, FOUND_BY, Bug
+from tests.sim.planting import plant
+
+WITHIN_S = 120.0  # of the processor
+ROOT = Path(__file__).parents[2]
+NO_WARNING = "ignore::pytest.PytestAssertRewriteWarning"  # the modules that are planted are loaded before
+
+
+def hunt(names: Iterable[str]) -> int:
+    """Print how each bug is found. Returns how many are not."""
+    missed = 0
+    for name in names:
+        found, took = _in_its_own_process(_by_simulation, name)
+        by_test, _ = _in_its_own_process(_by_unit_test, name)
+        is_late = took > WITHIN_S
+        missed += is_late or not (found and by_test)
+        words = [f"{took:6.1f} s", "found" if found else "NOT FOUND", "late" if is_late else ""]
+        words += [FOUND_BY.get(name, "no unit test") if by_test else f"NOT FOUND BY {FOUND_BY.get(name)}"]
+        sys.stdout.write(f"{name}: {' '.join(filter(None, words))}\n")
+        sys.stdout.flush()
+    return missed
+
+
+def _in_its_own_process(look: Any, name: str) -> tuple[bool, float]:
+    """Whether a bug is found by this, and the seconds of the processor. What is planted stays in that process."""
+    context = get_context("fork")
+    answers = context.SimpleQueue()
+    process = context.Process(target=_planted, args=(look, name, answers))
+    process.start()
+    found: tuple[bool, float] = answers.get()
+    process.join()
+    return found
+
+
+def _planted(look: Any, name: str, answers: Any) -> None:
+    began, found = time.process_time(), False
+    try:
+        plant(pytest.MonkeyPatch(), *BUGS[name].plants)
+        found = look(name, BUGS[name])
+    finally:
+        answers.put((found, time.process_time() - began))
+
+
+def _by_simulation(_: str, bug: Bug) -> bool:
+    for plan in bug.plans():
+        with tempfile.TemporaryDirectory(prefix="orderbridge-sim-") as folder:
+            if bug.is_found_in(plan, Path(folder)):
+                return True
+    return False
+
+
+def _by_unit_test(name: str, _: Bug) -> bool:
+    os.chdir(ROOT)
+    quiet = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(quiet, 1)
+    os.dup2(quiet, 2)
+    test = FOUND_BY.get(name)
+    words = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-W", NO_WARNING, "-m", ""]
+    return test is not None and pytest.main([*words, test]) == pytest.ExitCode.TESTS_FAILED
