@@ -2,16 +2,16 @@
 //
 //   mcs -d:MONO -r:System.Data.dll -r:Mono.Data.Sqlite.dll Pos.cs
 //   mono Pos.exe DATABASE [--orders N]     the till, until it is stopped or has taken N orders over
-//   mono Pos.exe DATABASE VERB ARGUMENTS   what a person does, while the till runs
+//   mono Pos.exe DATABASE VERB ARGUMENTS   an action of a person, while the till runs
 //
-//   accept KEY MINUTES   cancel KEY REASON_ID   on_the_way KEY   complete KEY   withdraw KEY (what waits)
+//   accept KEY MINUTES   cancel KEY REASON_ID   on_the_way KEY   complete KEY   withdraw KEY (the waiting action)
 //   open RESTAURANT_ID   close RESTAURANT_ID   food_off FOOD_ID RESTAURANT_ID   food_on FOOD_ID RESTAURANT_ID
-//   ticket KEY (all that the kitchen was told)   collect KEY (what the courier collects)
+//   ticket KEY (all tickets of the order)   collect KEY (the amount to collect)
 //
-// The till takes orders over and accepts them. One with a food that was switched off is cancelled; one that is for
-// later or has a `problem` waits for a person. It may be killed at any moment and goes on where it was: a ticket that
-// may be on paper already is printed once more after a minute, with PERHAPS A SECOND COPY on it. Several may run on one
-// file, also under one name; what a till leaves for a minute another one prints.
+// The till takes orders over and accepts them. An order with a food that was switched off is cancelled. A scheduled
+// order, or one with a `problem`, waits for a person. The till may be killed at any moment, and then continues: a
+// ticket that may already be printed is printed again after a minute, with PERHAPS A SECOND COPY on it. Several tills
+// may run on one file, also under one name; what one leaves for a minute, another one prints.
 
 using System;
 using System.Collections.Generic;
@@ -38,9 +38,9 @@ class Pos
     const string Options = "";
 #endif
 
-    const string Till = "K1"; // each till has a name of its own
-    // The two tables of the POS guide. till_papers: what the kitchen is told; its paper waits, is begun, or is out.
-    // till_asked: what we asked for and whose verdict nobody has seen.
+    const string Till = "K1"; // each till has its own name
+    // The two tables of the POS guide. till_papers: the kitchen's tickets; a paper waits, is begun, or is out.
+    // till_asked: our actions whose results were not shown to a person yet.
     const string Tables = @"
         CREATE TABLE IF NOT EXISTS till_papers (
             payment_key TEXT NOT NULL, revision INTEGER NOT NULL, kind TEXT NOT NULL, till TEXT NOT NULL,
@@ -50,8 +50,8 @@ class Pos
     const string Ours = "pos_reference LIKE '" + Till + "-%'";
     const string Changed = " FROM delivery_changed_orders WHERE " + Ours
         + @" OR (strftime('%s', 'now') - strftime('%s', changed_utc) > 60
-            AND payment_key IN (SELECT payment_key FROM till_papers))"; // and what another till has left for a minute
-    // What another till, or a printer, has left for a minute is printed, too. What is over is never printed to be cooked.
+            AND payment_key IN (SELECT payment_key FROM till_papers))"; // and those that another till left a minute ago
+    // Papers that another till or a printer left a minute ago are printed, too; of an ended order, only STOP.
     const string Waiting = @"
         SELECT papers.rowid AS id, paper, tries, CASE WHEN tries > 0 THEN 'PERHAPS A SECOND COPY ' ELSE '' END
             || CASE WHEN till <> '" + Till + @"' THEN 'from ' || till || ' ' ELSE '' END || ticket AS ticket
@@ -59,16 +59,16 @@ class Pos
         WHERE (kind = 'STOP' OR ended_utc IS NULL)
             AND ((paper = 'waits' AND till = '" + Till + @"') OR (paper <> 'out' AND since < strftime('%s', 'now') - 60))
         ORDER BY papers.rowid";
-    // is_later: over an hour ahead, by this computer's time zone. NULL: not scheduled, or no time that can be read.
+    // is_later: over an hour ahead, by this computer's time zone. NULL: not scheduled, or an unreadable time.
     const string Orders = @"
         SELECT *, datetime(scheduled_for) > datetime('now', 'localtime', '+60 minutes') AS is_later,
             CASE WHEN amount_due IS NULL THEN 'ask' ELSE printf('%.2f', amount_due) END AS collect";
-    // Whether a food of the order was last switched off, and not on.
+    // Whether the last switch of one of the order's foods was off.
     const string SoldOut = @"
         SELECT 1 FROM delivery_order_items AS item WHERE payment_key = @1 AND 'deactivate_food' = (
             SELECT action FROM delivery_actions WHERE food_id = item.food_id AND state IN ('pending', 'sending', 'done')
                 AND restaurant_id IN (SELECT id FROM delivery_restaurants WHERE account = @2) ORDER BY id DESC LIMIT 1)";
-    // Each item, its options below it, then its note. NULL: the platform did not say.
+    // Each item, its options below it, then its note. NULL: the platform sent no value.
     const string Lines = @"
         SELECT line FROM (
             SELECT payment_key, line_no, 1 AS part, 0 AS option_no,
@@ -81,7 +81,7 @@ class Pos
         SELECT lamp, account, sentence, remedy FROM delivery_lamp
         UNION ALL SELECT 'red', '?', 'orderbridge has not run yet', NULL WHERE NOT EXISTS (SELECT 1 FROM delivery_lamp)";
     static readonly Dictionary<string, string[]> Verbs = new Dictionary<string, string[]>
-    { // the action and the columns that its arguments fill
+    { // the action, and the columns for its arguments
         { "accept", new[] { "accept", "payment_key", "preparing_time" } },
         { "cancel", new[] { "cancel", "payment_key", "reason_id" } },
         { "on_the_way", new[] { "on_the_way", "payment_key" } },
@@ -116,13 +116,13 @@ class Pos
 
     static int Main(string[] words)
     {
-        if (words.Length == 0 || !File.Exists(words[0])) // never make an empty one
+        if (words.Length == 0 || !File.Exists(words[0])) // never create an empty file
             return Wrong("no such file; the head of this one says how it is started", 1);
         using (var connection = new SqliteConnection("Data Source=" + words[0] + Options))
         {
             connection.Open();
             var pos = new Pos(connection);
-            pos.Write("PRAGMA busy_timeout = 5000"); // wait that long for the daemon's transactions
+            pos.Write("PRAGMA busy_timeout = 5000"); // how long to wait for the daemon's transactions
             pos.Write(Tables);
             if (words.Length > 1 && words[1] != "--orders")
                 return pos.Step(words[1], words.Skip(2).ToArray());
@@ -135,7 +135,7 @@ class Pos
 
     void Run(int? orders)
     {
-        // A ticket holds the customer's words: orderbridge blanks its own 90 days after the end.
+        // A ticket has customers' data: orderbridge blanks its own 90 days after the end, too.
         Write("DELETE FROM till_papers WHERE payment_key IN"
             + " (SELECT payment_key FROM delivery_orders WHERE ended_utc < datetime('now', '-90 days'))");
         int taken = 0;
@@ -151,7 +151,7 @@ class Pos
                 ShowVerdicts();
                 lamps = ShowLamps(lamps);
             }
-            catch (DbException error) // held by somebody for too long, perhaps: the next look does it
+            catch (DbException error) // perhaps a long lock: the next round tries again
             {
                 Console.WriteLine("!!! " + error.Message);
             }
@@ -162,7 +162,7 @@ class Pos
         }
     }
 
-    // Take each new order over: our number, its ticket and our answer are written together or not at all.
+    // Take each new order over. Our number, the ticket and the answer are written together or not at all.
     int TakeNew()
     {
         int taken = 0;
@@ -178,7 +178,7 @@ class Pos
                     + " WHERE payment_key = @3 AND pos_revision = 0 AND ended_utc IS NULL",
                     order["revision"], reference, key);
                 if (mine == 0)
-                    return; // another till has it, or it was cancelled since we read it
+                    return; // another till has it, or it was cancelled after we read it
                 Remember(order, kind, ticket);
                 if (soldOut)
                     AskOnce("cancel", key, "reason_id", OutOfStock);
@@ -196,7 +196,7 @@ class Pos
             AskOnce("accept", order.Text("payment_key"), "preparing_time", ReadyInMinutes);
     }
 
-    // Sums that do not add up hold nothing up.
+    // The problem `total_mismatch` alone does not need a person before the accept.
     static bool WaitsForPerson(Row order)
     {
         bool isDoubtful = order.Text("problem").Split(',').Any(code => code != "" && !code.StartsWith("total_mismatch"));
@@ -204,7 +204,7 @@ class Pos
         return isDoubtful || (order.Text("scheduled_for") != "" && !isNear);
     }
 
-    // Asked before, whatever became of it: a second try is a person's.
+    // Insert a row unless the action was requested before: only a person tries again.
     void AskOnce(string action, string key, string argument, object value)
     {
         var request = action + "-" + key;
@@ -212,7 +212,7 @@ class Pos
             Ask(request, action, new[] { "payment_key", argument }, new[] { key, value });
     }
 
-    // A row in the outbox, and with it the note that we wait for its verdict.
+    // Insert a row into the outbox, and note that we wait for its result.
     void Ask(string request, string action, string[] names, object[] values)
     {
         var marks = string.Join(", ", names.Select((name, i) => "@" + (i + 3)));
@@ -221,7 +221,7 @@ class Pos
         Write("INSERT INTO till_asked (request_id, till) VALUES (@1, @2)", request, Till);
     }
 
-    // The time of an order that was put by for later has come.
+    // Print the scheduled orders that are now due.
     void TakeScheduled()
     {
         foreach (var order in Rows(Orders + " FROM delivery_open_orders AS due WHERE " + Ours + @"
@@ -238,7 +238,7 @@ class Pos
         }
     }
 
-    // What became of our orders: the revision that we read is noted together with what the kitchen must hear.
+    // Read our changed orders. The revision that we read and the kitchen's ticket are written together.
     void TakeChanged()
     {
         foreach (var order in Rows(Orders + Changed + " ORDER BY changed_utc, payment_key"))
@@ -258,7 +258,7 @@ class Pos
     {
         object key = order["payment_key"];
         bool isOver = order.Text("ended_utc") != "";
-        if (isOver) // first: what is over is never cooked. A paper that no printer has begun goes
+        if (isOver) // first, because an ended order is never cooked
         {
             Write("DELETE FROM till_papers WHERE payment_key = @1 AND paper = 'waits'", key);
             Write("UPDATE till_papers SET paper = 'out' WHERE payment_key = @1 AND paper = 'begun'", key);
@@ -268,13 +268,13 @@ class Pos
         string kind = told.Text("kind"), reference = order.Text("pos_reference");
         if (isOver)
         {
-            // SOLD OUT: that was our own cancel, before anybody cooked; its verdict is word enough.
+            // SOLD OUT: our own cancel, before the kitchen cooked; its result is shown anyway.
             if (order.Text("ended_by") == "cancelled" && !new[] { "", "STOP", "SOLD OUT" }.Contains(kind))
                 Remember(order, "STOP", "STOP " + reference + "\n  cancelled: do not cook it, do not send it out");
         }
         else if (new[] { "", "STOP" }.Contains(kind)
             || Convert.ToInt64(order["contents_revision"]) > Convert.ToInt64(told["revision"]))
-            Remember(order, "CHANGED", TicketText(order, "CHANGED", reference)); // other items, notes or money
+            Remember(order, "CHANGED", TicketText(order, "CHANGED", reference)); // other items, notes or amounts
     }
 
     void Remember(Row order, string kind, string ticket)
@@ -283,7 +283,7 @@ class Pos
             order["payment_key"], order["revision"], kind, Till, ticket);
     }
 
-    // What to collect, what to cook, and what else to know.
+    // The amount to collect, the items to cook, and remarks.
     string TicketText(Row order, string kind, string reference)
     {
         var method = order.Text("payment_method");
@@ -305,7 +305,7 @@ class Pos
         return string.Join("\n", lines);
     }
 
-    // After the COMMIT. No row changed: another loop or till has begun it since we read it, or it is over.
+    // After the COMMIT. If no row changed, another loop or till has begun it, or the order has ended.
     void PrintWaiting()
     {
         foreach (var row in Rows(Waiting))
@@ -313,12 +313,12 @@ class Pos
             if (Write(@"UPDATE till_papers SET paper = 'begun', tries = tries + 1, since = strftime('%s', 'now')
                 WHERE rowid = @1 AND paper = @2 AND tries = @3", row["id"], row["paper"], row["tries"]) == 0)
                 continue;
-            Console.WriteLine(row["ticket"]); // here is the printer
+            Console.WriteLine(row["ticket"]); // print to your printer here
             Write("UPDATE till_papers SET paper = 'out' WHERE rowid = @1", row["id"]);
         }
     }
 
-    // Tell the cashier how each of our rows ended, and loudly what was not done.
+    // Show the cashier the result of each of our rows, failures with an alarm.
     void ShowVerdicts()
     {
         foreach (var row in Rows(@"SELECT asked.request_id, action, state, error_text,
@@ -334,7 +334,7 @@ class Pos
         }
     }
 
-    // What is wrong with orderbridge itself, when that changes. It is right also when the daemon is dead.
+    // Show changes of the lamp of orderbridge itself. It is correct even if the daemon is dead.
     List<string> ShowLamps(List<string> last)
     {
         var lamps = new List<string>();
@@ -348,7 +348,7 @@ class Pos
         return lamps;
     }
 
-    // ---- what a person does: 1 with a sentence when it went wrong, 64 for what cannot be done here -------------------
+    // ---- a person's action: 1 with a sentence if it failed, 64 for an unknown action --------------------------------
 
     int Step(string verb, string[] values)
     {
@@ -376,7 +376,7 @@ class Pos
         return 0;
     }
 
-    // A new try has a new request_id: …, …-2, …-3. A doubled click is none: it finds the row of the first.
+    // A new try has a new request_id: …, …-2, …-3. A double click is not a new try: it finds the first one's row.
     int Click(string verb, string action, string[] names, string[] values)
     {
         bool isOrder = names[0] == "payment_key";
@@ -388,7 +388,7 @@ class Pos
                 var tries = Rows("SELECT state, finished_utc > datetime('now', '-10 seconds') AS is_fresh"
                     + " FROM delivery_actions WHERE request_id = @1 OR request_id LIKE @1 || '-%' ORDER BY id", request);
                 var last = tries.LastOrDefault() ?? new Row();
-                // An order is accepted once. A restaurant may be opened again tomorrow, only not twice by one click.
+                // An order is accepted once. A restaurant may be opened again later, but not twice by a double click.
                 bool isDone = last.Text("state") == "done" && (isOrder || last.Is("is_fresh"));
                 if (isDone || new[] { "pending", "sending" }.Contains(last.Text("state")))
                     Console.WriteLine("asked already: " + last["state"]);
@@ -426,14 +426,14 @@ class Pos
         }
     }
 
-    // How many rows it wrote.
+    // The number of changed rows.
     int Write(string sql, params object[] values)
     {
         using (var command = Command(sql, values))
             return command.ExecuteNonQuery();
     }
 
-    // All of them: nothing is being read while we write.
+    // All rows, so that no read is open during a write.
     List<Row> Rows(string sql, params object[] values)
     {
         var rows = new List<Row>();

@@ -1,27 +1,27 @@
 // A mini POS for orderbridge. Node 22.5 or newer alone, or an older one with the package better-sqlite3.
 //
 //   node pos.js DATABASE [--orders N]     the till, until it is stopped or has taken N orders over
-//   node pos.js DATABASE VERB ARGUMENTS   what a person does, while the till runs
+//   node pos.js DATABASE VERB ARGUMENTS   an action of a person, while the till runs
 //
-//   accept KEY MINUTES   cancel KEY REASON_ID   on_the_way KEY   complete KEY   withdraw KEY (what waits)
+//   accept KEY MINUTES   cancel KEY REASON_ID   on_the_way KEY   complete KEY   withdraw KEY (the waiting action)
 //   open RESTAURANT_ID   close RESTAURANT_ID   food_off FOOD_ID RESTAURANT_ID   food_on FOOD_ID RESTAURANT_ID
-//   ticket KEY (all that the kitchen was told)   collect KEY (what the courier collects)
+//   ticket KEY (all tickets of the order)   collect KEY (the amount to collect)
 //
-// The till takes orders over and accepts them. One with a food that was switched off is cancelled; one that is for
-// later or has a `problem` waits for a person. It may be killed at any moment and goes on where it was: a ticket that
-// may be on paper already is printed once more after a minute, with PERHAPS A SECOND COPY on it. Several may run on one
-// file, also under one name; what a till leaves for a minute another one prints.
+// The till takes orders over and accepts them. An order with a food that was switched off is cancelled. A scheduled
+// order, or one with a `problem`, waits for a person. The till may be killed at any moment, and then continues: a
+// ticket that may already be printed is printed again after a minute, with PERHAPS A SECOND COPY on it. Several tills
+// may run on one file, also under one name; what one leaves for a minute, another one prints.
 'use strict';
 
 const fs = require('node:fs');
 
-const TILL = 'K1'; // each till has a name of its own
+const TILL = 'K1'; // each till has its own name
 const LOOK_MS = 500;
 const READY_IN_MINUTES = 25;
 const OUT_OF_STOCK = 1; // delivery_cancel_reasons
 
-// The two tables of the POS guide. till_papers: what the kitchen is told; its paper waits, is begun, or is out.
-// till_asked: what we asked for and whose verdict nobody has seen.
+// The two tables of the POS guide. till_papers: the kitchen's tickets; a paper waits, is begun, or is out.
+// till_asked: our actions whose results were not shown to a person yet.
 const TABLES = `
   CREATE TABLE IF NOT EXISTS till_papers (
     payment_key TEXT NOT NULL, revision INTEGER NOT NULL, kind TEXT NOT NULL, till TEXT NOT NULL,
@@ -30,22 +30,22 @@ const TABLES = `
   CREATE TABLE IF NOT EXISTS till_asked (request_id TEXT PRIMARY KEY, till TEXT NOT NULL);`;
 const OURS = `pos_reference LIKE '${TILL}-%'`;
 const CHANGED = `delivery_changed_orders WHERE ${OURS} OR (strftime('%s', 'now') - strftime('%s', changed_utc) > 60
-  AND payment_key IN (SELECT payment_key FROM till_papers))`; // and what another till has left for a minute
-// What another till, or a printer, has left for a minute is printed, too. What is over is never printed to be cooked.
+  AND payment_key IN (SELECT payment_key FROM till_papers))`; // and those that another till left a minute ago
+// Papers that another till or a printer left a minute ago are printed, too; of an ended order, only STOP.
 const WAITING = `SELECT papers.rowid AS id, paper, tries, CASE WHEN tries > 0 THEN 'PERHAPS A SECOND COPY ' ELSE '' END
     || CASE WHEN till <> '${TILL}' THEN 'from ' || till || ' ' ELSE '' END || ticket AS ticket
   FROM till_papers AS papers JOIN delivery_orders AS orders ON orders.payment_key = papers.payment_key
   WHERE (kind = 'STOP' OR ended_utc IS NULL)
     AND ((paper = 'waits' AND till = '${TILL}') OR (paper <> 'out' AND since < strftime('%s', 'now') - 60))
   ORDER BY papers.rowid`;
-// is_later: more than an hour ahead, by this computer's time zone. NULL: not scheduled, or no time that can be read.
+// is_later: more than an hour ahead, by this computer's time zone. NULL: not scheduled, or an unreadable time.
 const ORDERS = `SELECT *, datetime(scheduled_for) > datetime('now', 'localtime', '+60 minutes') AS is_later,
   CASE WHEN amount_due IS NULL THEN 'ask' ELSE printf('%.2f', amount_due) END AS collect`;
-// Whether a food of the order was last switched off, and not on.
+// Whether the last switch of one of the order's foods was off.
 const SOLD_OUT = `SELECT 1 FROM delivery_order_items AS item WHERE payment_key = ? AND 'deactivate_food' = (
   SELECT action FROM delivery_actions WHERE food_id = item.food_id AND state IN ('pending', 'sending', 'done')
     AND restaurant_id IN (SELECT id FROM delivery_restaurants WHERE account = ?) ORDER BY id DESC LIMIT 1)`;
-// Each item, its options below it, then its note. NULL: the platform did not say.
+// Each item, its options below it, then its note. NULL: the platform sent no value.
 const LINES = `SELECT line FROM (
   SELECT payment_key, line_no, 1 AS part, 0 AS option_no,
     '  ' || COALESCE(quantity, '?') || ' x ' || COALESCE(name, '?') AS line FROM delivery_order_items
@@ -56,7 +56,7 @@ const LINES = `SELECT line FROM (
 const TOLD = "SELECT ticket FROM till_papers WHERE payment_key = ? AND paper <> 'waits' ORDER BY rowid";
 const LAMPS = `SELECT lamp, account, sentence, remedy FROM delivery_lamp
   UNION ALL SELECT 'red', '?', 'orderbridge has not run yet', NULL WHERE NOT EXISTS (SELECT 1 FROM delivery_lamp)`;
-const VERBS = { // the action and the columns that its arguments fill
+const VERBS = { // the action, and the columns for its arguments
   accept: ['accept', 'payment_key', 'preparing_time'],
   cancel: ['cancel', 'payment_key', 'reason_id'],
   on_the_way: ['on_the_way', 'payment_key'],
@@ -68,9 +68,9 @@ const VERBS = { // the action and the columns that its arguments fill
 };
 
 const [path, verb = '--orders', ...words] = process.argv.slice(2);
-fs.accessSync(path); // never make an empty file where there is none
+fs.accessSync(path); // never create an empty file
 const db = open(path);
-db.exec('PRAGMA busy_timeout = 5000'); // wait that long for the daemon's transactions
+db.exec('PRAGMA busy_timeout = 5000'); // how long to wait for the daemon's transactions
 db.exec(TABLES);
 if (verb === '--orders') run(words.length > 0 ? Number(words[0]) : null);
 else process.exitCode = step(...words);
@@ -86,16 +86,16 @@ function open(file) {
 }
 
 function rows(sql, ...values) {
-  return db.prepare(sql).all(...values); // all of them: nothing is being read while we write
+  return db.prepare(sql).all(...values); // all rows, so that no read is open during a write
 }
 
-// How many rows it wrote.
+// The number of changed rows.
 function write(sql, ...values) {
   return Number(db.prepare(sql).run(...values).changes);
 }
 
 function transaction(work) {
-  db.exec('BEGIN IMMEDIATE'); // a deferred one fails at once beside another writer, whatever the timeout
+  db.exec('BEGIN IMMEDIATE'); // a deferred BEGIN fails at once beside another writer, whatever the timeout
   try {
     const result = work();
     db.exec('COMMIT');
@@ -107,7 +107,7 @@ function transaction(work) {
 }
 
 function run(orders) {
-  // A ticket holds the customer's words: orderbridge blanks its own 90 days after the end.
+  // A ticket has customers' data: orderbridge blanks its own 90 days after the end, too.
   write(`DELETE FROM till_papers WHERE payment_key IN
     (SELECT payment_key FROM delivery_orders WHERE ended_utc < datetime('now', '-90 days'))`);
   let taken = 0;
@@ -123,14 +123,14 @@ function run(orders) {
       showVerdicts();
       lamps = showLamps(lamps);
     } catch (error) {
-      say(`!!! ${error.message}`); // held by somebody for too long, perhaps: the next look does it
+      say(`!!! ${error.message}`); // perhaps a long lock: the next round tries again
     }
     const left = rows(`SELECT 1 FROM till_asked WHERE till = '${TILL}' UNION ALL SELECT 1 FROM ${CHANGED}`);
     if (orders === null || taken < orders || left.length > 0) setTimeout(look, LOOK_MS);
   }
 }
 
-// Take each new order over: our number, its ticket and our answer are written together or not at all.
+// Take each new order over. Our number, the ticket and the answer are written together or not at all.
 function takeNew() {
   let taken = 0;
   for (const order of rows(`${ORDERS} FROM delivery_new_orders ORDER BY received_utc, payment_key`)) {
@@ -145,7 +145,7 @@ function takeNew() {
            WHERE payment_key = ? AND pos_revision = 0 AND ended_utc IS NULL`,
         order.revision, reference, key
       );
-      if (mine === 0) return 0; // another till has it, or it was cancelled since we read it
+      if (mine === 0) return 0; // another till has it, or it was cancelled after we read it
       remember(order, kind, ticket);
       if (soldOut) askOnce({ action: 'cancel', payment_key: key, reason_id: OUT_OF_STOCK });
       else accept(order);
@@ -160,13 +160,13 @@ function accept(order) {
   askOnce({ action: 'accept', payment_key: order.payment_key, preparing_time: READY_IN_MINUTES });
 }
 
-// Sums that do not add up hold nothing up.
+// The problem `total_mismatch` alone does not need a person before the accept.
 function waitsForPerson(order) {
   const doubts = (order.problem ?? '').split(',').filter((code) => code && !code.startsWith('total_mismatch'));
   return doubts.length > 0 || (order.scheduled_for && order.is_later !== 0);
 }
 
-// Asked before, whatever became of it: a second try is a person's.
+// Insert a row unless the action was requested before: only a person tries again.
 function askOnce(columns) {
   const request = `${columns.action}-${columns.payment_key}`;
   if (rows('SELECT 1 FROM delivery_actions WHERE request_id = ?', request).length === 0) {
@@ -174,7 +174,7 @@ function askOnce(columns) {
   }
 }
 
-// A row in the outbox, and with it the note that we wait for its verdict.
+// Insert a row into the outbox, and note that we wait for its result.
 function ask(columns) {
   const names = Object.keys(columns);
   write(
@@ -184,7 +184,7 @@ function ask(columns) {
   write('INSERT INTO till_asked (request_id, till) VALUES (?, ?)', columns.request_id, TILL);
 }
 
-// The time of an order that was put by for later has come.
+// Print the scheduled orders that are now due.
 function takeScheduled() {
   for (const order of rows(`${ORDERS} FROM delivery_open_orders AS due WHERE ${OURS} AND COALESCE(is_later, 0) = 0
       AND EXISTS (SELECT 1 FROM till_papers WHERE payment_key = due.payment_key AND kind = 'LATER')
@@ -197,7 +197,7 @@ function takeScheduled() {
   }
 }
 
-// What became of our orders: the revision that we read is noted together with what the kitchen must hear.
+// Read our changed orders. The revision that we read and the kitchen's ticket are written together.
 function takeChanged() {
   for (const order of rows(`${ORDERS} FROM ${CHANGED} ORDER BY changed_utc, payment_key`)) {
     transaction(() => {
@@ -210,19 +210,19 @@ function takeChanged() {
 
 function tellKitchen(order) {
   const { payment_key: key, pos_reference: reference } = order;
-  if (order.ended_utc !== null) { // first: what is over is never cooked. A paper that no printer has begun goes
+  if (order.ended_utc !== null) { // first, because an ended order is never cooked
     write("DELETE FROM till_papers WHERE payment_key = ? AND paper = 'waits'", key);
     write("UPDATE till_papers SET paper = 'out' WHERE payment_key = ? AND paper = 'begun'", key);
   }
   const last = 'SELECT kind, revision FROM till_papers WHERE payment_key = ? ORDER BY rowid DESC LIMIT 1';
   const told = rows(last, key)[0] ?? { kind: null, revision: 0 };
   if (order.ended_utc !== null) {
-    // SOLD OUT: that was our own cancel, before anybody cooked; its verdict is word enough.
+    // SOLD OUT: our own cancel, before the kitchen cooked; its result is shown anyway.
     if (order.ended_by === 'cancelled' && ![null, 'STOP', 'SOLD OUT'].includes(told.kind)) {
       remember(order, 'STOP', `STOP ${reference}\n  cancelled: do not cook it, do not send it out`);
     }
   } else if ([null, 'STOP'].includes(told.kind) || order.contents_revision > told.revision) {
-    remember(order, 'CHANGED', ticketText(order, 'CHANGED', reference)); // other items, notes or money
+    remember(order, 'CHANGED', ticketText(order, 'CHANGED', reference)); // other items, notes or amounts
   }
 }
 
@@ -233,7 +233,7 @@ function remember(order, kind, ticket) {
   );
 }
 
-// What to collect, what to cook, and what else to know.
+// The amount to collect, the items to cook, and remarks.
 function ticketText(order, kind, reference) {
   const lines = [`${kind} ${reference}`, `  collect: ${order.collect}, ${order.payment_method || '?'}`];
   if (kind === 'SOLD OUT') lines.push('  do not cook it: we cancel it');
@@ -246,18 +246,18 @@ function ticketText(order, kind, reference) {
   return [...lines, ...rows(LINES, order.payment_key).map((row) => row.line)].join('\n');
 }
 
-// After the COMMIT. No row changed: another loop or till has begun it since we read it, or it is over.
+// After the COMMIT. If no row changed, another loop or till has begun it, or the order has ended.
 function printWaiting() {
   const begin = `UPDATE till_papers SET paper = 'begun', tries = tries + 1, since = strftime('%s', 'now')
     WHERE rowid = ? AND paper = ? AND tries = ?`;
   for (const { id, paper, tries, ticket } of rows(WAITING)) {
     if (write(begin, id, paper, tries) === 0) continue;
-    say(ticket); // here is the printer
+    say(ticket); // print to your printer here
     write("UPDATE till_papers SET paper = 'out' WHERE rowid = ?", id);
   }
 }
 
-// Tell the cashier how each of our rows ended, and loudly what was not done.
+// Show the cashier the result of each of our rows, failures with an alarm.
 function showVerdicts() {
   for (const row of rows(`SELECT asked.request_id, action, state, error_text,
       COALESCE(pos_reference, food_id, actions.restaurant_id) AS about FROM till_asked AS asked
@@ -270,7 +270,7 @@ function showVerdicts() {
   }
 }
 
-// What is wrong with orderbridge itself, when that changes. It is right also when the daemon is dead.
+// Show changes of the lamp of orderbridge itself. It is correct even if the daemon is dead.
 function showLamps(last) {
   const lamps = rows(LAMPS)
     .map((row) => [row.lamp, `lamp ${row.lamp}, ${row.account}: ${row.sentence} ${row.remedy ?? ''}`.trimEnd()]);
@@ -281,10 +281,10 @@ function showLamps(last) {
 }
 
 function say(text) {
-  fs.writeSync(1, `${text}\n`); // it is out when we go on
+  fs.writeSync(1, `${text}\n`); // it is written before we continue
 }
 
-// What a person does: 1 with a sentence when it went wrong, 64 for what cannot be done here, 0 when it is done.
+// A person's action: 1 with a sentence if it failed, 64 for an unknown action, 0 when it is done.
 function step(...values) {
   const [order] = rows(`${ORDERS} FROM delivery_orders WHERE payment_key = ?`, values[0] ?? '');
   if (Object.hasOwn(VERBS, verb) && values.length === VERBS[verb].length - 1) {
@@ -307,7 +307,7 @@ function step(...values) {
   return 0;
 }
 
-// A new try has a new request_id: …, …-2, …-3. A doubled click is none: it finds the row of the first.
+// A new try has a new request_id: …, …-2, …-3. A double click is not a new try: it finds the first one's row.
 function click(action, columns) {
   const isOrder = 'payment_key' in columns;
   const request = [verb, ...(isOrder ? [columns.payment_key] : Object.values(columns))].join('-');
@@ -318,7 +318,7 @@ function click(action, columns) {
            WHERE request_id = ? OR request_id LIKE ? || '-%' ORDER BY id`, request, request
       );
       const { state, is_fresh: isFresh } = tries[tries.length - 1] ?? {};
-      // An order is accepted once. A restaurant may be opened again tomorrow, only not twice by one click.
+      // An order is accepted once. A restaurant may be opened again tomorrow, but not twice by a double click.
       if (['pending', 'sending'].includes(state) || (state === 'done' && (isOrder || isFresh))) {
         say(`asked already: ${state}`);
       } else {

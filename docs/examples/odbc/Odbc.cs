@@ -19,7 +19,7 @@ using System.Threading;
 
 static class Odbc
 {
-    const string Till = "W1"; // each till has a name of its own
+    const string Till = "W1"; // each till has its own name
     const int ReadyInMinutes = 25;
     const int RoundMs = 2000;
 

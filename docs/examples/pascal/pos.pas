@@ -2,16 +2,16 @@
 
     fpc pos.pas
     ./pos DATABASE [--orders N]     the till, until it is stopped or has taken N orders over
-    ./pos DATABASE VERB ARGUMENTS   what a person does, while the till runs
+    ./pos DATABASE VERB ARGUMENTS   an action of a person, while the till runs
 
-    accept KEY MINUTES   cancel KEY REASON_ID   on_the_way KEY   complete KEY   withdraw KEY (what waits)
+    accept KEY MINUTES   cancel KEY REASON_ID   on_the_way KEY   complete KEY   withdraw KEY (the waiting action)
     open RESTAURANT_ID   close RESTAURANT_ID   food_off FOOD_ID RESTAURANT_ID   food_on FOOD_ID RESTAURANT_ID
-    ticket KEY (all that the kitchen was told)   collect KEY (what the courier collects)
+    ticket KEY (all tickets of the order)   collect KEY (the amount to collect)
 
-  The till takes orders over and accepts them. One with a food that was switched off is cancelled; one that is for
-  later or has a `problem` waits for a person. It may be killed at any moment and goes on where it was: a ticket that
-  may be on paper already is printed once more after a minute, with PERHAPS A SECOND COPY on it. Several may run on one
-  file, also under one name; what a till leaves for a minute another one prints.
+  The till takes orders over and accepts them. An order with a food that was switched off is cancelled. A scheduled
+  order, or one with a `problem`, waits for a person. The till may be killed at any moment, and then continues: a
+  ticket that may already be printed is printed again after a minute, with PERHAPS A SECOND COPY on it. Several tills
+  may run on one file, also under one name; what one leaves for a minute, another one prints.
 
   In Delphi the same statements go through FireDAC; set LockingMode=Normal and BusyTimeout=5000 in the connection's
   parameters, for FireDAC opens a SQLite file for itself alone by default. }
@@ -29,9 +29,9 @@ const
   ReadyInMinutes = '25';
   OutOfStock = '1'; { delivery_cancel_reasons }
 
-  Till = 'K1'; { each till has a name of its own }
-  { The two tables of the POS guide. till_papers: what the kitchen is told; its paper waits, is begun, or is out.
-    till_asked: what we asked for and whose verdict nobody has seen. }
+  Till = 'K1'; { each till has its own name }
+  { The two tables of the POS guide. till_papers: the kitchen's tickets; a paper waits, is begun, or is out.
+    till_asked: our actions whose results were not shown to a person yet. }
   Tables: array[1..2] of string = (
     'CREATE TABLE IF NOT EXISTS till_papers (' +
     ' payment_key TEXT NOT NULL, revision INTEGER NOT NULL, kind TEXT NOT NULL, till TEXT NOT NULL,' +
@@ -39,22 +39,22 @@ const
     ' since INTEGER NOT NULL DEFAULT (strftime(''%s'', ''now'')), PRIMARY KEY (payment_key, revision, kind))',
     'CREATE TABLE IF NOT EXISTS till_asked (request_id TEXT PRIMARY KEY, till TEXT NOT NULL)');
   Ours = 'pos_reference LIKE ''' + Till + '-%''';
-  Changed = ' FROM delivery_changed_orders WHERE ' + Ours + { and what another till has left for a minute }
+  Changed = ' FROM delivery_changed_orders WHERE ' + Ours + { and those that another till left a minute ago }
     ' OR (strftime(''%s'', ''now'') - strftime(''%s'', changed_utc) > 60' +
     ' AND payment_key IN (SELECT payment_key FROM till_papers))';
-  { What another till, or a printer, has left for a minute is printed, too. What is over is never printed to be cooked. }
+  { Papers that another till or a printer left a minute ago are printed, too; of an ended order, only STOP. }
   Waiting =
     'SELECT papers.rowid AS id, paper, tries, CASE WHEN tries > 0 THEN ''PERHAPS A SECOND COPY '' ELSE '''' END' +
     ' || CASE WHEN till <> ''' + Till + ''' THEN ''from '' || till || '' '' ELSE '''' END || ticket AS ticket' +
     ' FROM till_papers AS papers JOIN delivery_orders AS orders ON orders.payment_key = papers.payment_key' +
     ' WHERE (kind = ''STOP'' OR ended_utc IS NULL) AND ((paper = ''waits'' AND till = ''' + Till + ''')' +
     ' OR (paper <> ''out'' AND since < strftime(''%s'', ''now'') - 60)) ORDER BY papers.rowid';
-  { is_later: more than an hour ahead, by this computer's time zone. NULL: not scheduled, or no time that can be read.
+  { is_later: more than an hour ahead, by this computer's time zone. NULL: not scheduled, or an unreadable time.
     An empty text before an expression makes a text of it: SQLDB takes the type of the first row for that of all. }
   Orders =
     'SELECT *, '''' || (datetime(scheduled_for) > datetime(''now'', ''localtime'', ''+60 minutes'')) AS is_later,' +
     ' CASE WHEN amount_due IS NULL THEN ''ask'' ELSE printf(''%.2f'', amount_due) END AS collect';
-  { Whether a food of the order was last switched off, and not on. }
+  { Whether the last switch of one of the order's foods was off. }
   SoldOut =
     'SELECT 1 FROM delivery_order_items AS item WHERE payment_key = :k AND ''deactivate_food'' = (' +
     ' SELECT action FROM delivery_actions WHERE food_id = item.food_id AND state IN (''pending'', ''sending'', ''done'')' +
@@ -62,7 +62,7 @@ const
   Lamps =
     'SELECT lamp, account, sentence, remedy FROM delivery_lamp UNION ALL' +
     ' SELECT ''red'', ''?'', ''orderbridge has not run yet'', NULL WHERE NOT EXISTS (SELECT 1 FROM delivery_lamp)';
-  { The verb, the action and the columns that its arguments fill. }
+  { The verb, the action, and the columns for its arguments. }
   Verbs: array[1..8, 1..4] of string = (
     ('accept', 'accept', 'payment_key', 'preparing_time'),
     ('cancel', 'cancel', 'payment_key', 'reason_id'),
@@ -157,7 +157,7 @@ begin
     raise EDatabaseError.Create(Error.Message);
 end;
 
-{ All of them: nothing is being read while we write. }
+{ All rows, so that no read is open during a write. }
 function Rows(const Sql: string; const Values: array of string): TRows;
 begin
   try
@@ -171,7 +171,7 @@ begin
   end;
 end;
 
-{ How many rows it wrote. }
+{ The number of changed rows. }
 function Run(const Sql: string; const Values: array of string): Integer;
 begin
   try
@@ -209,7 +209,7 @@ end;
 
 { ---- asking ---- }
 
-{ A row in the outbox, and with it the note that we wait for its verdict. }
+{ Insert a row into the outbox, and note that we wait for its result. }
 procedure Ask(const Request, Action, Column, Value, Column2, Value2: string);
 begin
   if Column2 = '' then
@@ -221,14 +221,14 @@ begin
   Run('INSERT INTO till_asked (request_id, till) VALUES (:r, :t)', [Request, Till]);
 end;
 
-{ Asked before, whatever became of it: a second try is a person's. }
+{ Insert a row unless the action was requested before: only a person tries again. }
 procedure AskOnce(const Action, Key, Argument, Value: string);
 begin
   if Length(Rows('SELECT 1 FROM delivery_actions WHERE request_id = :r', [Action + '-' + Key])) = 0 then
     Ask(Action + '-' + Key, Action, 'payment_key', Key, Argument, Value);
 end;
 
-{ Sums that do not add up hold nothing up. }
+{ The problem `total_mismatch` alone does not need a person before the accept. }
 function WaitsForPerson(const Order: TRow): Boolean;
 var
   Code: string;
@@ -247,7 +247,7 @@ end;
 
 { ---- the kitchen ---- }
 
-{ NULL: the platform did not say. }
+{ NULL: the platform sent no value. }
 function Said(const Value: string): string;
 begin
   Result := IfThen(Value = '', '?', Value);
@@ -258,7 +258,7 @@ begin
   Result := IfThen(Value = '', '', LineEnding + Words + Value);
 end;
 
-{ What to collect, what to cook, and what else to know. }
+{ The amount to collect, the items to cook, and remarks. }
 function TicketText(const Order: TRow; const Kind, Reference: string): string;
 var
   Key: string;
@@ -292,7 +292,7 @@ begin
     [Order.Text('payment_key'), Order.Text('revision'), Kind, Till, Ticket]);
 end;
 
-{ After the COMMIT. No row changed: another loop or till has begun it since we read it, or it is over. }
+{ After the COMMIT. If no row changed, another loop or till has begun it, or the order has ended. }
 procedure PrintWaiting;
 var
   Row: TRow;
@@ -301,14 +301,14 @@ begin
     if Run('UPDATE till_papers SET paper = ''begun'', tries = tries + 1, since = strftime(''%s'', ''now'')' +
       ' WHERE rowid = :i AND paper = :p AND tries = :t', [Row.Text('id'), Row.Text('paper'), Row.Text('tries')]) > 0 then
     begin
-      Say(Row.Text('ticket')); { here is the printer }
+      Say(Row.Text('ticket')); { print to your printer here }
       Run('UPDATE till_papers SET paper = ''out'' WHERE rowid = :i', [Row.Text('id')]);
     end;
 end;
 
 { ---- the till ---- }
 
-{ Whether the order is ours now: our number, its ticket and our answer are written together or not at all. }
+{ Whether the order is ours now. Our number, the ticket and the answer are written together or not at all. }
 function TakeOver(const Order: TRow): Boolean;
 var
   Key, Reference, Kind, Ticket: string;
@@ -321,7 +321,7 @@ begin
   Ticket := TicketText(Order, Kind, Reference);
   BeginNow;
   try
-    { No row changed: another till has it, or it was cancelled since we read it. }
+    { No row changed: another till has it, or it was cancelled after we read it. }
     Result := Run('UPDATE delivery_orders SET pos_revision = :r, pos_reference = :p' +
       ' WHERE payment_key = :k AND pos_revision = 0 AND ended_utc IS NULL', [Order.Text('revision'), Reference, Key]) > 0;
     if Result then
@@ -349,7 +349,7 @@ begin
       Inc(Result);
 end;
 
-{ The time of an order that was put by for later has come. }
+{ Print the scheduled orders that are now due. }
 procedure TakeScheduled;
 var
   Order: TRow;
@@ -379,7 +379,7 @@ var
   Told: string;
 begin
   Result := '';
-  if Order.Text('ended_utc') <> '' then { first: what is over is never cooked. A paper that no printer has begun goes }
+  if Order.Text('ended_utc') <> '' then { first, because an ended order is never cooked }
   begin
     Run('DELETE FROM till_papers WHERE payment_key = :k AND paper = ''waits''', [Order.Text('payment_key')]);
     Run('UPDATE till_papers SET paper = ''out'' WHERE payment_key = :k AND paper = ''begun''', [Order.Text('payment_key')]);
@@ -392,13 +392,13 @@ begin
     Told := '';
   if Order.Text('ended_utc') <> '' then
   begin
-    { SOLD OUT: that was our own cancel, before anybody cooked; its verdict is word enough. }
+    { SOLD OUT: our own cancel, before the kitchen cooked; its result is shown anyway. }
     if (Order.Text('ended_by') = 'cancelled') and not AnsiMatchStr(Told, ['', 'STOP', 'SOLD OUT']) then
       Result := 'STOP';
   end
   else if AnsiMatchStr(Told, ['', 'STOP']) or
     (StrToInt(Order.Text('contents_revision')) > StrToInt(Last[0].Text('revision'))) then
-    Result := 'CHANGED'; { other items, notes or money }
+    Result := 'CHANGED'; { other items, notes or amounts }
 end;
 
 procedure TellKitchen(const Order: TRow; const Kind: string);
@@ -412,7 +412,7 @@ begin
     Remember(Order, Kind, TicketText(Order, Kind, Reference));
 end;
 
-{ What became of our orders: the revision that we read is noted together with what the kitchen must hear. }
+{ Read our changed orders. The revision that we read and the kitchen's ticket are written together. }
 procedure TakeChanged;
 var
   Order: TRow;
@@ -433,7 +433,7 @@ begin
   end;
 end;
 
-{ Tell the cashier how each of our rows ended, and loudly what was not done. }
+{ Show the cashier the result of each of our rows, failures with an alarm. }
 procedure ShowVerdicts;
 var
   Row: TRow;
@@ -452,7 +452,7 @@ begin
   end;
 end;
 
-{ What is wrong with orderbridge itself, when that changes. It is right also when the daemon is dead. }
+{ Show changes of the lamp of orderbridge itself. It is correct even if the daemon is dead. }
 procedure ShowLamps;
 var
   Row: TRow;
@@ -477,7 +477,7 @@ procedure RunTill(Orders: Integer);
 var
   Taken: Integer;
 begin
-  { A ticket holds the customer's words: orderbridge blanks its own 90 days after the end. }
+  { A ticket has customers' data: orderbridge blanks its own 90 days after the end, too. }
   Run('DELETE FROM till_papers WHERE payment_key IN' +
     ' (SELECT payment_key FROM delivery_orders WHERE ended_utc < datetime(''now'', ''-90 days''))', []);
   Taken := 0;
@@ -491,7 +491,7 @@ begin
       ShowVerdicts;
       ShowLamps;
     except
-      on Error: EDatabaseError do { held by somebody for too long, perhaps: the next look does it }
+      on Error: EDatabaseError do { perhaps a long lock: the next round tries again }
         Say('!!! ' + Error.Message);
     end;
     if (Orders >= 0) and (Taken >= Orders) and (Length(Rows('SELECT 1 FROM till_asked WHERE till = ''' + Till + '''' +
@@ -501,16 +501,16 @@ begin
   end;
 end;
 
-{ ---- what a person does ---- }
+{ ---- a person's actions ---- }
 
-{ It ends with 1 and a sentence when it went wrong, with 64 for what cannot be done here. }
+{ It ends with 1 and a sentence if it failed, with 64 for an unknown action. }
 procedure Wrong(const Sentence: string; Code: Integer);
 begin
   WriteLn(StdErr, Sentence);
   Halt(Code);
 end;
 
-{ A new try has a new request_id: …, …-2, …-3. A doubled click is none: it finds the row of the first. }
+{ A new try has a new request_id: …, …-2, …-3. A double click is not a new try: it finds the first one's row. }
 procedure Click(const Verb, Action, Column, Column2: string);
 var
   Tries: TRows;
@@ -528,7 +528,7 @@ begin
     State := '';
     if Length(Tries) > 0 then
       State := Tries[High(Tries)].Text('state');
-    { An order is accepted once. A restaurant may be opened again tomorrow, only not twice by one click. }
+    { An order is accepted once. A restaurant may be opened again tomorrow, but not twice by a double click. }
     if AnsiMatchStr(State, ['pending', 'sending']) or
       ((State = 'done') and (IsOrder or (Tries[High(Tries)].Text('is_fresh') = '1'))) then
       Say('asked already: ' + State)
@@ -581,7 +581,7 @@ var
   Table: string;
 begin
   {$ifdef linux}SQLiteDefaultLibrary := 'libsqlite3.so.0';{$endif}
-  if not FileExists(ParamStr(1)) then { never make an empty one }
+  if not FileExists(ParamStr(1)) then { never create an empty file }
     Wrong('no such file; the head of this one says how it is started', 1);
   LampsShown := TStringList.Create;
   Connection := TSQLite3Connection.Create(nil);
@@ -591,7 +591,7 @@ begin
   Connection.CharSet := 'UTF8';
   Transaction.Options := [stoUseImplicit]; { a transaction begins where the code says BEGIN }
   Connection.Open;
-  Connection.ExecuteDirect('PRAGMA busy_timeout = 5000'); { wait that long for the daemon's transactions }
+  Connection.ExecuteDirect('PRAGMA busy_timeout = 5000'); { how long to wait for the daemon's transactions }
   BeginNow; { so that no other makes them at the same time }
   for Table in Tables do
     Connection.ExecuteDirect(Table);

@@ -2,24 +2,24 @@
 // A mini POS for orderbridge. PHP 7.4 or newer with pdo_sqlite.
 //
 //   php pos.php DATABASE [--orders N]     the till, until it is stopped or has taken N orders over
-//   php pos.php DATABASE VERB ARGUMENTS   what a person does, while the till runs
+//   php pos.php DATABASE VERB ARGUMENTS   an action of a person, while the till runs
 //
-//   accept KEY MINUTES   cancel KEY REASON_ID   on_the_way KEY   complete KEY   withdraw KEY (what waits)
+//   accept KEY MINUTES   cancel KEY REASON_ID   on_the_way KEY   complete KEY   withdraw KEY (the waiting action)
 //   open RESTAURANT_ID   close RESTAURANT_ID   food_off FOOD_ID RESTAURANT_ID   food_on FOOD_ID RESTAURANT_ID
-//   ticket KEY (all that the kitchen was told)   collect KEY (what the courier collects)
+//   ticket KEY (all tickets of the order)   collect KEY (the amount to collect)
 //
-// The till takes orders over and accepts them. One with a food that was switched off is cancelled; one that is for
-// later or has a `problem` waits for a person. It may be killed at any moment and goes on where it was: a ticket that
-// may be on paper already is printed once more after a minute, with PERHAPS A SECOND COPY on it. Several may run on one
-// file, also under one name; what a till leaves for a minute another one prints.
+// The till takes orders over and accepts them. An order with a food that was switched off is cancelled. A scheduled
+// order, or one with a `problem`, waits for a person. The till may be killed at any moment, and then continues: a
+// ticket that may already be printed is printed again after a minute, with PERHAPS A SECOND COPY on it. Several tills
+// may run on one file, also under one name; what one leaves for a minute, another one prints.
 
-const TILL = 'K1'; // each till has a name of its own
+const TILL = 'K1'; // each till has its own name
 const LOOK_US = 500000;
 const READY_IN_MINUTES = 25;
 const OUT_OF_STOCK = 1; // delivery_cancel_reasons
 
-// The two tables of the POS guide. till_papers: what the kitchen is told; its paper waits, is begun, or is out.
-// till_asked: what we asked for and whose verdict nobody has seen.
+// The two tables of the POS guide. till_papers: the kitchen's tickets; a paper waits, is begun, or is out.
+// till_asked: our actions whose results were not shown to a person yet.
 const TABLES = "
     CREATE TABLE IF NOT EXISTS till_papers (
         payment_key TEXT NOT NULL, revision INTEGER NOT NULL, kind TEXT NOT NULL, till TEXT NOT NULL,
@@ -28,22 +28,22 @@ const TABLES = "
     CREATE TABLE IF NOT EXISTS till_asked (request_id TEXT PRIMARY KEY, till TEXT NOT NULL);";
 const OURS = "pos_reference LIKE '" . TILL . "-%'";
 const CHANGED = ' FROM delivery_changed_orders WHERE ' . OURS . " OR (strftime('%s', 'now') - strftime('%s', changed_utc) > 60
-    AND payment_key IN (SELECT payment_key FROM till_papers))"; // and what another till has left for a minute
-// What another till, or a printer, has left for a minute is printed, too. What is over is never printed to be cooked.
+    AND payment_key IN (SELECT payment_key FROM till_papers))"; // and those that another till left a minute ago
+// Papers that another till or a printer left a minute ago are printed, too; of an ended order, only STOP.
 const WAITING = "SELECT papers.rowid AS id, paper, tries, CASE WHEN tries > 0 THEN 'PERHAPS A SECOND COPY ' ELSE '' END
     || CASE WHEN till <> '" . TILL . "' THEN 'from ' || till || ' ' ELSE '' END || ticket AS ticket
     FROM till_papers AS papers JOIN delivery_orders AS orders ON orders.payment_key = papers.payment_key
     WHERE (kind = 'STOP' OR ended_utc IS NULL)
         AND ((paper = 'waits' AND till = '" . TILL . "') OR (paper <> 'out' AND since < strftime('%s', 'now') - 60))
     ORDER BY papers.rowid";
-// is_later: more than an hour ahead, by this computer's time zone. NULL: not scheduled, or no time that can be read.
+// is_later: more than an hour ahead, by this computer's time zone. NULL: not scheduled, or an unreadable time.
 const ORDERS = "SELECT *, datetime(scheduled_for) > datetime('now', 'localtime', '+60 minutes') AS is_later,
     CASE WHEN amount_due IS NULL THEN 'ask' ELSE printf('%.2f', amount_due) END AS collect";
-// Whether a food of the order was last switched off, and not on.
+// Whether the last switch of one of the order's foods was off.
 const SOLD_OUT = "SELECT 1 FROM delivery_order_items AS item WHERE payment_key = ? AND 'deactivate_food' = (
     SELECT action FROM delivery_actions WHERE food_id = item.food_id AND state IN ('pending', 'sending', 'done')
         AND restaurant_id IN (SELECT id FROM delivery_restaurants WHERE account = ?) ORDER BY id DESC LIMIT 1)";
-// Each item, its options below it, then its note. NULL: the platform did not say.
+// Each item, its options below it, then its note. NULL: the platform sent no value.
 const LINES = "SELECT line FROM (
     SELECT payment_key, line_no, 1 AS part, 0 AS option_no,
         '  ' || COALESCE(quantity, '?') || ' x ' || COALESCE(name, '?') AS line FROM delivery_order_items
@@ -54,7 +54,7 @@ const LINES = "SELECT line FROM (
 const TOLD = "SELECT ticket FROM till_papers WHERE payment_key = ? AND paper <> 'waits' ORDER BY rowid";
 const LAMPS = "SELECT lamp, account, sentence, remedy FROM delivery_lamp
     UNION ALL SELECT 'red', '?', 'orderbridge has not run yet', NULL WHERE NOT EXISTS (SELECT 1 FROM delivery_lamp)";
-const VERBS = [ // the action and the columns that its arguments fill
+const VERBS = [ // the action, and the columns for its arguments
     'accept' => ['accept', 'payment_key', 'preparing_time'],
     'cancel' => ['cancel', 'payment_key', 'reason_id'],
     'on_the_way' => ['on_the_way', 'payment_key'],
@@ -65,13 +65,13 @@ const VERBS = [ // the action and the columns that its arguments fill
     'food_on' => ['activate_food', 'food_id', 'restaurant_id'],
 ];
 
-if (!is_file($argv[1] ?? '')) { // never make an empty one
+if (!is_file($argv[1] ?? '')) { // never create an empty file
     exit_with(1, 'no such file; the head of this one says how it is started');
 }
 $db = new PDO('sqlite:' . $argv[1], null, null, [
     PDO::ATTR_ERRMODE => PDO::ERRMODE_EXCEPTION,
     PDO::ATTR_DEFAULT_FETCH_MODE => PDO::FETCH_ASSOC,
-    PDO::ATTR_TIMEOUT => 5, // wait that long for the daemon's transactions
+    PDO::ATTR_TIMEOUT => 5, // how long to wait for the daemon's transactions
 ]);
 $db->exec(TABLES);
 $verb = $argv[2] ?? '--orders';
@@ -86,10 +86,10 @@ function rows(string $sql, ...$values): array
     global $db;
     $statement = $db->prepare($sql);
     $statement->execute($values);
-    return $statement->fetchAll(); // all of them: nothing is being read while we write
+    return $statement->fetchAll(); // all rows, so that no read is open during a write
 }
 
-// How many rows it wrote.
+// The number of changed rows.
 function write(string $sql, ...$values): int
 {
     global $db;
@@ -115,7 +115,7 @@ function transaction(callable $work)
 
 function run(?int $orders): void
 {
-    // A ticket holds the customer's words: orderbridge blanks its own 90 days after the end.
+    // A ticket has customers' data: orderbridge blanks its own 90 days after the end, too.
     write("DELETE FROM till_papers WHERE payment_key IN
         (SELECT payment_key FROM delivery_orders WHERE ended_utc < datetime('now', '-90 days'))");
     $taken = 0;
@@ -129,7 +129,7 @@ function run(?int $orders): void
             show_verdicts();
             $lamps = show_lamps($lamps);
         } catch (PDOException $error) {
-            echo "!!! {$error->getMessage()}\n"; // held by somebody for too long, perhaps: the next look does it
+            echo "!!! {$error->getMessage()}\n"; // perhaps a long lock: the next round tries again
         }
         $left = rows("SELECT 1 FROM till_asked WHERE till = '" . TILL . "' UNION ALL SELECT 1" . CHANGED);
         if ($orders !== null && $taken >= $orders && !$left) {
@@ -139,7 +139,7 @@ function run(?int $orders): void
     }
 }
 
-// Take each new order over: our number, its ticket and our answer are written together or not at all.
+// Take each new order over. Our number, the ticket and the answer are written together or not at all.
 function take_new(): int
 {
     $taken = 0;
@@ -158,7 +158,7 @@ function take_new(): int
                 $key
             );
             if (!$mine) {
-                return 0; // another till has it, or it was cancelled since we read it
+                return 0; // another till has it, or it was cancelled after we read it
             }
             remember($order, $kind, $ticket);
             if ($sold_out) {
@@ -180,7 +180,7 @@ function accept(array $order): void
     }
 }
 
-// Sums that do not add up hold nothing up.
+// The problem `total_mismatch` alone does not need a person before the accept.
 function waits_for_person(array $order): bool
 {
     foreach (explode(',', (string) $order['problem']) as $code) {
@@ -191,7 +191,7 @@ function waits_for_person(array $order): bool
     return $order['scheduled_for'] && ($order['is_later'] === null || $order['is_later']);
 }
 
-// Asked before, whatever became of it: a second try is a person's.
+// Insert a row unless the action was requested before: only a person tries again.
 function ask_once(array $columns): void
 {
     $request = "{$columns['action']}-{$columns['payment_key']}";
@@ -200,7 +200,7 @@ function ask_once(array $columns): void
     }
 }
 
-// A row in the outbox, and with it the note that we wait for its verdict.
+// Insert a row into the outbox, and note that we wait for its result.
 function ask(array $columns): void
 {
     $names = implode(', ', array_keys($columns));
@@ -210,7 +210,7 @@ function ask(array $columns): void
     write('INSERT INTO till_asked (request_id, till) VALUES (?, ?)', $columns['request_id'], TILL);
 }
 
-// The time of an order that was put by for later has come.
+// Print the scheduled orders that are now due.
 function take_scheduled(): void
 {
     $due = ORDERS . ' FROM delivery_open_orders AS due WHERE ' . OURS . " AND COALESCE(is_later, 0) = 0
@@ -225,7 +225,7 @@ function take_scheduled(): void
     }
 }
 
-// What became of our orders: the revision that we read is noted together with what the kitchen must hear.
+// Read our changed orders. The revision that we read and the kitchen's ticket are written together.
 function take_changed(): void
 {
     foreach (rows(ORDERS . CHANGED . ' ORDER BY changed_utc, payment_key') as $order) {
@@ -243,19 +243,19 @@ function tell_kitchen(array $order): void
 {
     $key = $order['payment_key'];
     $reference = $order['pos_reference'];
-    if ($order['ended_utc'] !== null) { // first: what is over is never cooked. A paper that no printer has begun goes
+    if ($order['ended_utc'] !== null) { // first, because an ended order is never cooked
         write("DELETE FROM till_papers WHERE payment_key = ? AND paper = 'waits'", $key);
         write("UPDATE till_papers SET paper = 'out' WHERE payment_key = ? AND paper = 'begun'", $key);
     }
     $last = 'SELECT kind, revision FROM till_papers WHERE payment_key = ? ORDER BY rowid DESC LIMIT 1';
     $told = rows($last, $key)[0] ?? ['kind' => null, 'revision' => 0];
     if ($order['ended_utc'] !== null) {
-        // SOLD OUT: that was our own cancel, before anybody cooked; its verdict is word enough.
+        // SOLD OUT: our own cancel, before the kitchen cooked; its result is shown anyway.
         if ($order['ended_by'] === 'cancelled' && !in_array($told['kind'], [null, 'STOP', 'SOLD OUT'], true)) {
             remember($order, 'STOP', "STOP $reference\n  cancelled: do not cook it, do not send it out");
         }
     } elseif (in_array($told['kind'], [null, 'STOP'], true) || $order['contents_revision'] > $told['revision']) {
-        remember($order, 'CHANGED', ticket_text($order, 'CHANGED', $reference)); // other items, notes or money
+        remember($order, 'CHANGED', ticket_text($order, 'CHANGED', $reference)); // other items, notes or amounts
     }
 }
 
@@ -265,7 +265,7 @@ function remember(array $order, string $kind, string $ticket): void
     write('INSERT OR IGNORE INTO till_papers (payment_key, revision, kind, till, ticket) VALUES (?, ?, ?, ?, ?)', ...$row);
 }
 
-// What to collect, what to cook, and what else to know.
+// The amount to collect, the items to cook, and remarks.
 function ticket_text(array $order, string $kind, string $reference): string
 {
     $lines = ["$kind $reference", "  collect: {$order['collect']}, " . ($order['payment_method'] ?? '?')];
@@ -287,20 +287,20 @@ function ticket_text(array $order, string $kind, string $reference): string
     return implode("\n", array_merge($lines, array_column(rows(LINES, $order['payment_key']), 'line')));
 }
 
-// After the COMMIT. No row changed: another loop or till has begun it since we read it, or it is over.
+// After the COMMIT. If no row changed, another loop or till has begun it, or the order has ended.
 function print_waiting(): void
 {
     $begin = "UPDATE till_papers SET paper = 'begun', tries = tries + 1, since = strftime('%s', 'now')
         WHERE rowid = ? AND paper = ? AND tries = ?";
     foreach (rows(WAITING) as $row) {
         if (write($begin, $row['id'], $row['paper'], $row['tries'])) {
-            echo $row['ticket'], "\n"; // here is the printer
+            echo $row['ticket'], "\n"; // print to your printer here
             write("UPDATE till_papers SET paper = 'out' WHERE rowid = ?", $row['id']);
         }
     }
 }
 
-// Tell the cashier how each of our rows ended, and loudly what was not done.
+// Show the cashier the result of each of our rows, failures with an alarm.
 function show_verdicts(): void
 {
     $ended = "SELECT asked.request_id, action, state, error_text,
@@ -315,7 +315,7 @@ function show_verdicts(): void
     }
 }
 
-// What is wrong with orderbridge itself, when that changes. It is right also when the daemon is dead.
+// Show changes of the lamp of orderbridge itself. It is correct even if the daemon is dead.
 function show_lamps(array $last): array
 {
     $lamps = rows(LAMPS);
@@ -327,7 +327,7 @@ function show_lamps(array $last): array
     return $lamps;
 }
 
-// What a person does: it ends with 1 and a sentence when it went wrong, with 64 for what cannot be done here.
+// A person's action: ends with 1 and a sentence if it failed, with 64 for an unknown action.
 function step(string $verb, array $arguments): void
 {
     $order = rows(ORDERS . ' FROM delivery_orders WHERE payment_key = ?', $arguments[0] ?? '')[0] ?? null;
@@ -353,7 +353,7 @@ function step(string $verb, array $arguments): void
     }
 }
 
-// A new try has a new request_id: …, …-2, …-3. A doubled click is none: it finds the row of the first.
+// A new try has a new request_id: …, …-2, …-3. A double click is not a new try: it finds the first one's row.
 function click(string $verb, string $action, array $columns): void
 {
     $is_order = isset($columns['payment_key']);
@@ -364,7 +364,7 @@ function click(string $verb, string $action, array $columns): void
                 WHERE request_id = ? OR request_id LIKE ? || '-%' ORDER BY id", $request, $request);
             $last = end($tries) ?: ['state' => null, 'is_fresh' => null];
             $waits = in_array($last['state'], ['pending', 'sending'], true);
-            // An order is accepted once. A restaurant may be opened again tomorrow, only not twice by one click.
+            // An order is accepted once. A restaurant may be opened again tomorrow, but not twice by a double click.
             if ($waits || ($last['state'] === 'done' && ($is_order || $last['is_fresh']))) {
                 echo "asked already: {$last['state']}\n";
             } else {

@@ -1,16 +1,16 @@
 """A mini POS for orderbridge. Python 3 alone, nothing to install.
 
     python3 pos.py DATABASE [--orders N]     the till, until it is stopped or has taken N orders over
-    python3 pos.py DATABASE VERB ARGUMENTS   what a person does, while the till runs
+    python3 pos.py DATABASE VERB ARGUMENTS   an action of a person, while the till runs
 
-    accept KEY MINUTES   cancel KEY REASON_ID   on_the_way KEY   complete KEY   withdraw KEY (what waits)
+    accept KEY MINUTES   cancel KEY REASON_ID   on_the_way KEY   complete KEY   withdraw KEY (the waiting action)
     open RESTAURANT_ID   close RESTAURANT_ID   food_off FOOD_ID RESTAURANT_ID   food_on FOOD_ID RESTAURANT_ID
-    ticket KEY (all that the kitchen was told)   collect KEY (what the courier collects)
+    ticket KEY (all tickets of the order)   collect KEY (the amount to collect)
 
-The till takes orders over and accepts them. One with a food that was switched off is cancelled; one that is for
-later or has a `problem` waits for a person. It may be killed at any moment and goes on where it was: a ticket that
-may be on paper already is printed once more after a minute, with PERHAPS A SECOND COPY on it. Several may run on one
-file, also under one name; what a till leaves for a minute another one prints.
+The till takes orders over and accepts them. An order with a food that was switched off is cancelled. A scheduled
+order, or one with a `problem`, waits for a person. The till may be killed at any moment, and then continues: a ticket
+that may already be printed is printed again after a minute, with PERHAPS A SECOND COPY on it. Several tills may run
+on one file, also under one name; what one leaves for a minute, another one prints.
 """
 
 import contextlib
@@ -19,13 +19,13 @@ import sqlite3
 import sys
 import time
 
-TILL = "K1"  # each till has a name of its own
+TILL = "K1"  # each till has its own name
 LOOK_S = 0.5
 READY_IN_MINUTES = 25
 OUT_OF_STOCK = 1  # delivery_cancel_reasons
 
-# The two tables of the POS guide. till_papers: what the kitchen is told; its paper waits, is begun, or is out.
-# till_asked: what we asked for and whose verdict nobody has seen.
+# The two tables of the POS guide. till_papers: the kitchen's tickets; a paper waits, is begun, or is out.
+# till_asked: our actions whose results were not shown to a person yet.
 TABLES = """
     CREATE TABLE IF NOT EXISTS till_papers (
         payment_key TEXT NOT NULL, revision INTEGER NOT NULL, kind TEXT NOT NULL, till TEXT NOT NULL,
@@ -35,22 +35,22 @@ TABLES = """
 """
 OURS = f"pos_reference LIKE '{TILL}-%'"
 CHANGED = f"""delivery_changed_orders WHERE {OURS} OR (strftime('%s', 'now') - strftime('%s', changed_utc) > 60
-    AND payment_key IN (SELECT payment_key FROM till_papers))"""  # and what another till has left for a minute
-# What another till, or a printer, has left for a minute is printed, too. What is over is never printed to be cooked.
+    AND payment_key IN (SELECT payment_key FROM till_papers))"""  # and those that another till left a minute ago
+# Papers that another till or a printer left a minute ago are printed, too; of an ended order, only STOP.
 WAITING = f"""SELECT papers.rowid AS id, paper, tries, CASE WHEN tries > 0 THEN 'PERHAPS A SECOND COPY ' ELSE '' END
     || CASE WHEN till <> '{TILL}' THEN 'from ' || till || ' ' ELSE '' END || ticket AS ticket
     FROM till_papers AS papers JOIN delivery_orders AS orders ON orders.payment_key = papers.payment_key
     WHERE (kind = 'STOP' OR ended_utc IS NULL)
         AND ((paper = 'waits' AND till = '{TILL}') OR (paper <> 'out' AND since < strftime('%s', 'now') - 60))
     ORDER BY papers.rowid"""
-# is_later: more than an hour ahead, by this computer's time zone. NULL: not scheduled, or no time that can be read.
+# is_later: more than an hour ahead, by this computer's time zone. NULL: not scheduled, or an unreadable time.
 ORDERS = """SELECT *, datetime(scheduled_for) > datetime('now', 'localtime', '+60 minutes') AS is_later,
     CASE WHEN amount_due IS NULL THEN 'ask' ELSE printf('%.2f', amount_due) END AS collect"""
-# Whether a food of the order was last switched off, and not on.
+# Whether the last switch of one of the order's foods was off.
 SOLD_OUT = """SELECT 1 FROM delivery_order_items AS item WHERE payment_key = ? AND 'deactivate_food' = (
     SELECT action FROM delivery_actions WHERE food_id = item.food_id AND state IN ('pending', 'sending', 'done')
         AND restaurant_id IN (SELECT id FROM delivery_restaurants WHERE account = ?) ORDER BY id DESC LIMIT 1)"""
-# Each item, its options below it, then its note. NULL: the platform did not say.
+# Each item, its options below it, then its note. NULL: the platform sent no value.
 LINES = """SELECT line FROM (
     SELECT payment_key, line_no, 1 AS part, 0 AS option_no,
         '  ' || COALESCE(quantity, '?') || ' x ' || COALESCE(name, '?') AS line FROM delivery_order_items
@@ -61,7 +61,7 @@ LINES = """SELECT line FROM (
 TOLD = "SELECT ticket FROM till_papers WHERE payment_key = ? AND paper <> 'waits' ORDER BY rowid"
 LAMPS = """SELECT lamp, account, sentence, remedy FROM delivery_lamp
     UNION ALL SELECT 'red', '?', 'orderbridge has not run yet', NULL WHERE NOT EXISTS (SELECT 1 FROM delivery_lamp)"""
-VERBS = {  # the action and the columns that its arguments fill
+VERBS = {  # the action, and the columns for its arguments
     "accept": ("accept", "payment_key", "preparing_time"),
     "cancel": ("cancel", "payment_key", "reason_id"),
     "on_the_way": ("on_the_way", "payment_key"),
@@ -72,25 +72,25 @@ VERBS = {  # the action and the columns that its arguments fill
     "food_on": ("activate_food", "food_id", "restaurant_id"),
 }
 
-# isolation_level=None: a transaction begins where the code says BEGIN. timeout: wait that long for the daemon's.
-# mode=rw: never make an empty file where there is none.
+# isolation_level=None: a transaction begins where the code says BEGIN. timeout: how long to wait for the daemon's.
+# mode=rw: never create an empty file.
 uri = pathlib.Path(sys.argv[1]).resolve().as_uri() + "?mode=rw"
 db = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=5)
 db.row_factory = sqlite3.Row
 
 
 def rows(sql, *values):
-    return db.execute(sql, values).fetchall()  # all of them: no cursor is open while we write
+    return db.execute(sql, values).fetchall()  # all rows, so that no cursor is open during a write
 
 
 def write(sql, *values):
-    """How many rows it wrote."""
+    """The number of changed rows."""
     return db.execute(sql, values).rowcount
 
 
 @contextlib.contextmanager
 def transaction():
-    db.execute("BEGIN IMMEDIATE")  # a deferred one fails at once beside another writer, whatever the timeout
+    db.execute("BEGIN IMMEDIATE")  # a deferred BEGIN fails at once beside another writer, whatever the timeout
     try:
         yield
         db.execute("COMMIT")
@@ -100,7 +100,7 @@ def transaction():
 
 
 def run(orders):
-    # A ticket holds the customer's words: orderbridge blanks its own 90 days after the end.
+    # A ticket has customers' data: orderbridge blanks its own 90 days after the end, too.
     write("""DELETE FROM till_papers WHERE payment_key IN
         (SELECT payment_key FROM delivery_orders WHERE ended_utc < datetime('now', '-90 days'))""")
     taken, lamps = 0, []
@@ -112,7 +112,7 @@ def run(orders):
             print_waiting()
             show_verdicts()
             lamps = show_lamps(lamps)
-        except sqlite3.Error as error:  # held by somebody for too long, perhaps: the next look does it
+        except sqlite3.Error as error:  # perhaps a long lock: the next round tries again
             print(f"!!! database: {error}", flush=True)
         left = rows(f"SELECT 1 FROM till_asked WHERE till = '{TILL}' UNION ALL SELECT 1 FROM {CHANGED}")
         if orders is not None and taken >= orders and not left:
@@ -121,7 +121,7 @@ def run(orders):
 
 
 def take_new():
-    """Take each new order over: our number, its ticket and our answer are written together or not at all."""
+    """Take each new order over. Our number, the ticket and the answer are written together or not at all."""
     taken = 0
     for order in rows(f"{ORDERS} FROM delivery_new_orders ORDER BY received_utc, payment_key"):
         key, reference = order["payment_key"], f"{TILL}-{order['order_number']}"
@@ -129,7 +129,7 @@ def take_new():
         kind = "SOLD OUT" if sold_out else "LATER" if order["is_later"] else "NEW"
         ticket = ticket_text(order, kind, reference)
         with transaction():
-            # No row changed: another till has it, or it was cancelled since we read it.
+            # No row changed: another till has it, or it was cancelled after we read it.
             mine = write(
                 """UPDATE delivery_orders SET pos_revision = ?, pos_reference = ?
                     WHERE payment_key = ? AND pos_revision = 0 AND ended_utc IS NULL""",
@@ -151,27 +151,27 @@ def accept(order):
 
 
 def waits_for_person(order):
-    """Sums that do not add up hold nothing up."""
+    """The problem `total_mismatch` alone does not need a person before the accept."""
     doubts = [code for code in (order["problem"] or "").split(",") if code and not code.startswith("total_mismatch")]
     return doubts or (order["scheduled_for"] and order["is_later"] != 0)
 
 
 def ask_once(**columns):
-    """Asked before, whatever became of it: a second try is a person's."""
+    """Insert a row unless the action was requested before: only a person tries again."""
     request = f"{columns['action']}-{columns['payment_key']}"
     if not rows("SELECT 1 FROM delivery_actions WHERE request_id = ?", request):
         ask(request_id=request, **columns)
 
 
 def ask(**columns):
-    """A row in the outbox, and with it the note that we wait for its verdict."""
+    """Insert a row into the outbox, and note that we wait for its result."""
     names, marks = ", ".join(columns), ", ".join("?" * len(columns))
     write(f"INSERT INTO delivery_actions ({names}, created_by) VALUES ({marks}, 'mini POS')", *columns.values())
     write("INSERT INTO till_asked (request_id, till) VALUES (?, ?)", columns["request_id"], TILL)
 
 
 def take_scheduled():
-    """The time of an order that was put by for later has come."""
+    """Print the scheduled orders that are now due."""
     for order in rows(f"""{ORDERS} FROM delivery_open_orders AS due WHERE {OURS} AND COALESCE(is_later, 0) = 0
             AND EXISTS (SELECT 1 FROM till_papers WHERE payment_key = due.payment_key AND kind = 'LATER')
             AND NOT EXISTS (SELECT 1 FROM till_papers WHERE payment_key = due.payment_key AND kind = 'NOW')"""):
@@ -182,7 +182,7 @@ def take_scheduled():
 
 
 def take_changed():
-    """What became of our orders: the revision that we read is noted together with what the kitchen must hear."""
+    """Read our changed orders. The revision that we read and the kitchen's ticket are written together."""
     for order in rows(f"{ORDERS} FROM {CHANGED} ORDER BY changed_utc, payment_key"):
         noted = "UPDATE delivery_orders SET pos_revision = ? WHERE payment_key = ? AND pos_revision < ?"
         with transaction():
@@ -194,16 +194,16 @@ def take_changed():
 
 def tell_kitchen(order):
     key, reference = order["payment_key"], order["pos_reference"]
-    if order["ended_utc"]:  # first: what is over is never cooked. What no printer has begun need not be out at all
+    if order["ended_utc"]:  # first, because an ended order is never cooked
         write("DELETE FROM till_papers WHERE payment_key = ? AND paper = 'waits'", key)
         write("UPDATE till_papers SET paper = 'out' WHERE payment_key = ? AND paper = 'begun'", key)
     last = rows("SELECT kind, revision FROM till_papers WHERE payment_key = ? ORDER BY rowid DESC LIMIT 1", key)
     told, revision = last[0] if last else (None, 0)
     if order["ended_utc"]:
-        # SOLD OUT: that was our own cancel, before anybody cooked; its verdict is word enough.
+        # SOLD OUT: our own cancel, before the kitchen cooked; its result is shown anyway.
         if order["ended_by"] == "cancelled" and told not in (None, "STOP", "SOLD OUT"):
             remember(order, "STOP", f"STOP {reference}\n  cancelled: do not cook it, do not send it out")
-    elif told in (None, "STOP") or order["contents_revision"] > revision:  # other items, notes or money
+    elif told in (None, "STOP") or order["contents_revision"] > revision:  # other items, notes or amounts
         remember(order, "CHANGED", ticket_text(order, "CHANGED", reference))
 
 
@@ -215,7 +215,7 @@ def remember(order, kind, ticket):
 
 
 def ticket_text(order, kind, reference):
-    """What to collect, what to cook, and what else to know."""
+    """The amount to collect, the items to cook, and remarks."""
     key = order["payment_key"]
     lines = [f"{kind} {reference}", f"  collect: {order['collect']}, {order['payment_method'] or '?'}"]
     if kind == "SOLD OUT":
@@ -232,17 +232,17 @@ def ticket_text(order, kind, reference):
 
 
 def print_waiting():
-    """After the COMMIT. No row changed: another loop or till has begun it since we read it, or it is over."""
+    """After the COMMIT. If no row changed, another loop or till has begun it, or the order has ended."""
     begin = """UPDATE till_papers SET paper = 'begun', tries = tries + 1, since = strftime('%s', 'now')
         WHERE rowid = ? AND paper = ? AND tries = ?"""
     for row in rows(WAITING):
         if write(begin, row["id"], row["paper"], row["tries"]):
-            print(row["ticket"], flush=True)  # here is the printer
+            print(row["ticket"], flush=True)  # print to your printer here
             write("UPDATE till_papers SET paper = 'out' WHERE rowid = ?", row["id"])
 
 
 def show_verdicts():
-    """Tell the cashier how each of our rows ended, and loudly what was not done."""
+    """Show the cashier the result of each of our rows, failures with an alarm."""
     for row in rows(f"""SELECT asked.request_id, action, state, error_text,
             COALESCE(pos_reference, food_id, actions.restaurant_id) AS about FROM till_asked AS asked
             JOIN delivery_actions AS actions ON actions.request_id = asked.request_id
@@ -254,7 +254,7 @@ def show_verdicts():
 
 
 def show_lamps(last):
-    """What is wrong with orderbridge itself, when that changes. It is right also when the daemon is dead."""
+    """Show changes of the lamp of orderbridge itself. It is correct even if the daemon is dead."""
     lamps = [tuple(row) for row in rows(LAMPS)]
     for lamp, account, sentence, remedy in lamps:
         if (lamp, account, sentence, remedy) not in last and (last or lamp != "green"):
@@ -262,7 +262,7 @@ def show_lamps(last):
     return lamps
 
 
-# What a person does: what went wrong, 64 for what cannot be done here, None when it is done.
+# A person's action. Returns the error, 64 for an unknown action, or None when it is done.
 def step(verb, *arguments):
     order = next(iter(rows(f"{ORDERS} FROM delivery_orders WHERE payment_key = ?", *arguments[:1] or [""])), None)
     if verb in VERBS and len(arguments) == len(VERBS[verb]) - 1:
@@ -289,7 +289,7 @@ def step(verb, *arguments):
 
 
 def click(verb, action, columns):
-    """A new try has a new request_id: …, …-2, …-3. A doubled click is none: it finds the row of the first."""
+    """A new try has a new request_id: …, …-2, …-3. A double click is not a new try: it finds the first one's row."""
     is_order = "payment_key" in columns
     request = "-".join([verb, columns["payment_key"]] if is_order else [verb, *columns.values()])
     with transaction():
@@ -299,7 +299,7 @@ def click(verb, action, columns):
             *(request, request),
         )
         state = tries[-1]["state"] if tries else None
-        # An order is accepted once. A restaurant may be opened again tomorrow, only not twice by one click.
+        # An order is accepted once. A restaurant may be opened again tomorrow, but not twice by a double click.
         if state in ("pending", "sending") or (state == "done" and (is_order or tries[-1]["is_fresh"])):
             print(f"asked already: {state}")
         else:
