@@ -59,21 +59,10 @@ async def test_a_restore_of_an_older_copy_under_load_loses_nothing(configuration
         await until(lambda: any(line["code"] == "database_restored" for line in told(configuration, "problem.ended")))
         await until(lambda: all(order.acknowledged for order in placed))
         assert await ended(daemon, signal.SIGTERM) == 0
+    assert {order.key for order in placed} <= in_journal(till.path)
     assert len(world.calls("accept")) == 1
     taken_over = till.rows("SELECT payment_key FROM delivery_orders WHERE pos_revision > 0")
     assert taken_over == [], "all of them are shown to the till"
-
-
-async def test_whatever_was_acknowledged_before_a_kill_is_in_the_journal(configuration: Path, till: Till, world: World):
-    placed = [world.place_order(restaurant_id=KADIKOY) for _ in range(60)]
-    async with process(configuration) as daemon:
-        await until(lambda: any(order.acknowledged for order in placed))
-        await ended(daemon, signal.SIGKILL)
-    assert {order.key for order in placed if order.acknowledged} <= in_journal(till.path)
-    async with process(configuration) as daemon:
-        await until(lambda: all(order.acknowledged for order in placed))
-        assert await ended(daemon, signal.SIGTERM) == 0
-    assert {order.key for order in placed} <= in_journal(till.path)
 
 
 async def test_a_folder_that_cannot_be_made_is_told_and_orders_go_on(configuration: Path, till: Till, world: World):

@@ -52,18 +52,6 @@ async def test_a_call_to_what_is_not_there_is_kept(world, pos, method, path, sta
     assert line.body is None
 
 
-async def test_a_call_below_the_control_interface_is_no_call(world, http):
-    await http.get("/_sandbox/nothing")
-    assert world.calls() == []
-
-
-async def test_the_message_that_was_given_is_kept(world, pos, order):
-    await pos.put(f"/orders/accept/{order.key}", {})
-    line = world.calls()[-1]
-    assert (line.method, line.path) == ("PUT", f"/orders/accept/{order.key}")
-    assert (line.error, line.message) == ("eksik alan", "preparing_time is required")
-
-
 # ---- a call in its turn has nothing wrong with it --------------------------------------------------------------------
 
 
@@ -150,13 +138,6 @@ async def test_a_refusal_is_not_to_be_repeated(world, pos):
     for expected in (["unknown_order"], ["unknown_order", "repeated_refusal"]):
         await pos.put(f"/orders/success/{NOBODY}")
         assert codes(world) == expected
-
-
-async def test_a_poll_too_early(world, pos, clock):
-    await pos.poll()
-    clock.advance(12)
-    await pos.get("/orders/get-current")
-    assert [one.text for one in world.calls()[-1].advice] == ["18.0 seconds too early: wait out the cooldown."]
 
 
 @pytest.mark.parametrize(

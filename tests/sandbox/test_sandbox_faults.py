@@ -68,11 +68,6 @@ async def test_a_hanging_call_never_ends(world, pos, order):
     assert (await accept(pos, order)).status_code == 200
 
 
-async def test_a_delayed_call_gets_its_true_answer(world, pos, order):
-    world.faults.add(Fault.delay("accept", 0.01))
-    assert (await accept(pos, order)).json() == {"status": True, "data": "OK"}
-
-
 @pytest.mark.parametrize("when, at_once", [(When.BEFORE, 1), (When.AFTER, 2)])
 async def test_a_delayed_call_that_was_given_up_goes_on_when_the_script_is_cleared(world, pos, order, when, at_once):
     world.faults.add(Fault.delay("accept", 3600, when=when))

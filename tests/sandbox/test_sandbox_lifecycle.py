@@ -80,14 +80,6 @@ async def test_only_the_restaurants_own_couriers_are_marked_on_the_way(world, po
     assert order.status_id == 2
 
 
-@pytest.mark.interface("Order transitions", "Endpoints 10")
-@pytest.mark.parametrize("method", ["Nakit", "Kredi Kartı (pre-paid)", "Kupon"])
-async def test_every_payment_type_ends_in_complete_with_payment(world, pos, method: str):
-    order = place(world, 16, payment_method=method)
-    await ask(pos, "complete", order.key)
-    assert order.status_id == 5
-
-
 @pytest.mark.interface("Order transitions")
 async def test_accepting_keeps_the_preparation_time_and_the_history(world, pos, clock):
     order = place(world)

@@ -113,13 +113,6 @@ async def test_the_expiry_can_be_told_in_a_wrong_zone(world, pos):
     assert answer.json()["data"]["expiration_date"] == "2026-03-02 07:00:00"
 
 
-@pytest.mark.interface("Limits")
-async def test_tokens_can_end_at_once(world, pos, chain):
-    assert world.end_tokens("kadikoy") == 1
-    assert (await pos.get("/orders/variables")).status_code == 401
-    assert (await chain.get("/orders/variables")).status_code == 200
-
-
 async def test_a_credential_can_be_taken_away(world, pos):
     world.refuse_account("kadikoy")
     assert (await pos.get("/orders/variables")).status_code == 401

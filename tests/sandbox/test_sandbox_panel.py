@@ -1,7 +1,5 @@
 """The commands of the control interface, and the refusal of unknown names."""
 
-import re
-
 import pytest
 from tests.sandbox.conftest import Pos
 
@@ -101,16 +99,6 @@ def test_every_command_is_told_in_both_languages():
     assert [command.path for command in COMMANDS if command.words["en"] == command.words["tr"]] == []
 
 
-async def test_it_tells_its_commands_in_the_language_of_the_switch(world, http):
-    world.set_options(language="tr")
-    told = (await http.get("/_sandbox/")).json()
-    assert (
-        "POST /_sandbox/orders: Sipariş verir. {count, restaurant_id, document, unknown_fields, without}"
-        in told["commands"]
-    )
-    assert told["presets"]["quiet"].startswith("Kendiliğinden")
-
-
 # ---- restaurants, accounts, foods ------------------------------------------------------------------------------------
 
 
@@ -208,14 +196,3 @@ async def test_the_platforms_clock_goes_ahead(world, http, pos):
     assert (await http.post("/_sandbox/clock", json={"advance": 3600})).json()["now"] == "2026-03-01T16:00:00+03:00"
     await http.post("/_sandbox/clock", json={"advance": 82800.5})
     assert (await pos.get("/orders/variables")).status_code == 401
-
-
-async def test_a_preset_can_be_turned_while_it_runs(world, http):
-    await http.post("/_sandbox/presets", json={"name": "friday"})
-    assert (world.options.orders_per_minute, world.options.trouble_percent) == (20, 2)
-
-
-async def test_the_help_names_every_switch_with_its_sentence(http):
-    told = (await http.get("/_sandbox/")).json()
-    assert told["switches"].keys() == told["options"].keys()
-    assert re.search(r"\(number\)$", told["switches"]["cooldown_seconds"])

@@ -42,12 +42,6 @@ async def test_a_restaurant_closes_and_opens(pos):
         assert (await pos.get(f"/restaurants/status/get/{KADIKOY}")).json()["data"] == status
 
 
-async def test_the_ledger_tells_which_toggle_had_an_effect(world, pos):
-    for _ in range(2):
-        await pos.put(f"/restaurants/status/close/{KADIKOY}")
-    assert [line.effect for line in world.calls("close_restaurant")] == [True, False]
-
-
 @pytest.mark.interface("Restaurant", "Endpoints 5", "Authentication 3")
 @pytest.mark.parametrize("method, path", RESTAURANT_CALLS)
 @pytest.mark.parametrize(
@@ -82,13 +76,6 @@ async def test_a_closed_restaurant_takes_no_new_orders_but_goes_on_with_old_ones
     world.place_order(restaurant_id=KADIKOY)
 
 
-@pytest.mark.interface("Restaurant status")
-def test_random_orders_go_to_open_restaurants_only(world):
-    world.close_restaurant(KADIKOY)
-    placed = {world.place_order().restaurant_id for _ in range(60)}
-    assert placed == {BESIKTAS, USKUDAR, ATASEHIR}
-
-
 @pytest.mark.interface("Order item", "Menu item status")
 async def test_an_inactive_food_is_not_ordered_and_old_orders_keep_it(world, pos):
     order = world.place_order(restaurant_id=KADIKOY)
@@ -121,12 +108,6 @@ async def test_without_an_active_food_nothing_can_be_ordered(world, pos):
 async def test_a_wrong_food_is_an_error(pos, path, key, status, error):
     answer = await pos.put(path + key)
     assert (answer.status_code, answer.json()) == (status, {"status": False, "error": error})
-
-
-async def test_branches_with_one_menu_share_its_foods(world, chain):
-    await chain.put("/foods/status-passive/3001")
-    assert 3001 not in {food.id for food in world.active_foods("chain")}
-    assert [line.effect for line in world.calls("deactivate_food")] == [True]
 
 
 @pytest.mark.interface("Menu item", "Menu listing")
