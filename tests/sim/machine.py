@@ -30,6 +30,7 @@ T = TypeVar("T")
 # Nothing happens in most of a day, and looking costs the day.
 QUIET_FLOOR_S, QUIET_CLOCK_WATCH_S = 60.0, 15.0
 QUIET_ASK_S, QUIET_GUARD_S = 5.0, 60.0
+QUIET_STARTS_S = 60.0  # of a day: a third of its reads ask for orders that begin
 
 
 class _Inline(ThreadPoolExecutor):
@@ -81,6 +82,8 @@ def _surroundings(sim: Sim) -> Iterator[None]:
             stack.enter_context(patch("orderbridge.jobs.upkeep.SWEEP_S", sweep))
             health = QUIET_HEALTH_S if sim.plan.kind == "day" else LOUD_HEALTH_S
             stack.enter_context(patch("orderbridge.jobs.upkeep.HEALTH_S", health))
+            if sim.plan.kind == "day":
+                stack.enter_context(patch("orderbridge.jobs.upkeep.STARTS_S", QUIET_STARTS_S))
         for owner, name, other in () if sim.fleet is None else fleet.in_place(sim):
             stack.enter_context(patch.object(owner, name, other))
         if sim.power is not None:

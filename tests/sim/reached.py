@@ -74,15 +74,33 @@ WITHIN: dict[str, dict[int, tuple[Cell, ...]]] = {
         20: (
             *(("attempt", name) for name in ("ok", "refused")),
             *(("attempts of a row", name) for name in ("0", "1")),
-            *(("end", name) for name in ("done - answer", "withdrawn withdrawn -")),
+            *(
+                ("end", name)
+                for name in (
+                    "done - answer",
+                    "refused courier_not_restaurant -",
+                    "superseded superseded -",
+                    "withdrawn withdrawn -",
+                )
+            ),
+            *(("last change", name) for name in ("cancelled", "ended")),
+            *(("order ended by", name) for name in ("cancelled", "completed")),
+            ("problem", "unanswered"),
         ),
         50: (
             ("attempt", "unknown"),
             ("attempts of a row", "2"),
-            *(("end", name) for name in ("done - poll", "refused courier_not_restaurant -", "superseded superseded -")),
-            *(("last change", name) for name in ("cancelled", "ended", "new", "status")),
-            *(("order ended by", name) for name in ("cancelled", "completed")),
-            *(("problem", name) for name in ("poll_failing", "unanswered")),
+            *(
+                ("end", name)
+                for name in (
+                    "done - poll",
+                    "done already poll",
+                    "refused order_not_found answer",
+                    "refused refused answer",
+                )
+            ),
+            *(("last change", name) for name in ("new", "status")),
+            *(("problem", name) for name in ("line_timeout", "poll_failing")),
             ("restart", "after a crash"),
         ),
         100: (
@@ -91,15 +109,17 @@ WITHIN: dict[str, dict[int, tuple[Cell, ...]]] = {
             *(
                 ("end", name)
                 for name in (
-                    "done already poll",
                     "failed outcome_unknown poll",
                     "refused account_needed -",
                     "refused bad_arguments -",
-                    "refused order_not_found answer",
-                    "refused refused answer",
+                    "refused food_not_found answer",
+                    "refused order_cancelled -",
                 )
             ),
-            *(("problem", name) for name in ("line_timeout", "outcome_unknown")),
+            ("last change", "contents"),
+            ("order ended by", "silence"),
+            *(("problem", name) for name in ("cooldown_taken", "outcome_unknown", "quarantined", "unreachable")),
+            ("restart", "take-over by the one that waited"),
         ),
         200: (
             ("attempt", "rate_limited"),
@@ -107,33 +127,44 @@ WITHIN: dict[str, dict[int, tuple[Cell, ...]]] = {
             *(
                 ("end", name)
                 for name in (
+                    "expired expired -",
                     "failed outcome_unknown -",
-                    "refused food_not_found answer",
-                    "refused order_cancelled -",
                     "refused order_cancelled poll",
                     "refused order_unknown -",
                 )
             ),
             ("hand", "actions retry"),
-            ("last change", "contents"),
-            ("order ended by", "silence"),
-            *(("problem", name) for name in ("cooldown_taken", "quarantined", "unreachable")),
             ("quarantine", "payment_key_invalid"),
-            ("restart", "take-over by the one that waited"),
         ),
         500: (
             ("attempt", "unauthorized"),
-            *(("end", name) for name in ("done - refusal", "expired expired -", "refused restaurant_not_found answer")),
+            *(("end", name) for name in ("done - refusal", "refused restaurant_not_found answer")),
             *(
                 ("problem", name)
-                for name in ("accept_failed", "cooldown_shared", "line_refused", "not_acknowledged", "timezone_wrong")
+                for name in (
+                    "accept_failed",
+                    "cooldown_shared",
+                    "learned_otherwise",
+                    "line_refused",
+                    "login_refused",
+                    "not_acknowledged",
+                    "timezone_wrong",
+                )
             ),
+            *(("quarantine", name) for name in ("database_refused", "payment_key_missing")),
         ),
-        2000: (
-            *(("end", name) for name in ("expired not_permitted -", "refused order_completed -")),
+        1000: (
+            *(
+                ("end", name)
+                for name in (
+                    "done - status",
+                    "expired not_permitted -",
+                    "refused order_completed -",
+                    "refused restaurant_unknown -",
+                )
+            ),
             ("hand", "quarantine retry"),
-            *(("problem", name) for name in ("credentials_shared", "undecided")),
-            ("quarantine", "database_refused"),
+            *(("problem", name) for name in ("credentials_shared", "not_written", "undecided")),
         ),
     },
 }
