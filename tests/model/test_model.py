@@ -5,6 +5,7 @@ ORDERBRIDGE_TEST_MODEL_DEPTH=1 (2, …) each scene has that many more faults and
 """
 
 import os
+import sys
 
 import pytest
 from tests.model.explore import explore
@@ -51,6 +52,7 @@ def test_without_anybody_else_nothing_ends_wrong(scene: Scene, monkeypatch: pyte
     An OK to what is not allowed is the service's lie: stored is what it said. Nothing else comes of it.
     """
     found = explore(Machine(deeper(scene), monkeypatch))
+    sys.stdout.write(f" {found.states} states")  # shown with -s
     assert found.wrong == {}, found.told()
     assert found.settled > 1
 
