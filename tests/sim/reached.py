@@ -11,6 +11,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from tests.sim.plan import RESTORES
+
 from orderbridge.model import EndedBy, LastChange, Outcome
 from orderbridge.rules.outbox_rows import ENDS
 from orderbridge.rules.problems import Code
@@ -49,6 +51,7 @@ _ENDS = {(end.state.value, end.code or "-", "-") for end in ENDS.values()} | {
 }
 # Tills check what they write, and the daemon sends only ids that it has read: no field is missing, no id is none.
 _UNREACHED = {("refused", "missing_field", "answer"), ("refused", "bad_url_id", "answer")}
+RESTARTS = {"crash": "after a crash", "stop": "after a stop", "power_lost": "after a loss of power"}
 REASONS = ("database_refused", "not_an_object", "not_json", "payment_key_invalid", "payment_key_missing")
 
 POSSIBLE: tuple[Cell, ...] = (
@@ -61,9 +64,10 @@ POSSIBLE: tuple[Cell, ...] = (
     *(("order ended by", end.value) for end in EndedBy),
     *(("last change", change.value) for change in LastChange),
     *(("problem", code.value) for code in Code if code not in NOT_SIMULATED),
-    ("restart", "after a crash"),
+    *(("restart", name) for name in RESTARTS.values()),
     ("restart", "take-over by the one that waited"),
-    ("restore", "an older copy was put back"),
+    *(("older copy put back", way) for way in RESTORES),
+    ("older copy put back", "noticed"),
     ("closure", "ended"),
     ("hand", "actions retry"),
     ("hand", "quarantine retry"),
@@ -168,14 +172,19 @@ WITHIN: dict[str, dict[int, tuple[Cell, ...]]] = {
         ),
     },
 }
-_LINE = re.compile(r" *[\d.]+ (?:log +\w+ (?P<event>[\w.]+)(?: code=(?P<code>\w+))?|hand +(?P<hand>\w+ \w+))")
+_LINE = re.compile(
+    r" *[\d.]+ (?:log +\w+ (?P<event>[\w.]+)(?: code=(?P<code>\w+))?"
+    r"|hand +(?P<hand>\w+ \w+)"
+    r"|fault +older_copy way=(?P<way>\w+))"
+)
 
 
 def cells_of(sim: "Sim") -> Counter[Cell]:
     """The cells that a simulation came to, from its database and its trace."""
     cells = Counter(_in_the_trace(sim.trace.lines))
-    if sim.trace.faults["crash"] and sim.lives > 1:
-        cells["restart", "after a crash"] += 1
+    for fault, name in RESTARTS.items():
+        if sim.trace.faults[fault] and sim.lives > 1:
+            cells["restart", name] += 1
     with contextlib.closing(sqlite3.connect(sim.path)) as connection, contextlib.suppress(sqlite3.OperationalError):
         cells += Counter(_in_the_tables(connection))  # where a promise broke at once there may be no tables yet
     return cells
@@ -190,7 +199,7 @@ def _in_the_trace(lines: list[str]) -> Iterator[Cell]:
         if event == "problem.began":
             yield "problem", code
             if code == Code.DATABASE_RESTORED:
-                yield "restore", "an older copy was put back"
+                yield "older copy put back", "noticed"
         elif event == "daemon.waiting":
             waiting = True
         elif event == "daemon.started" and waiting:
@@ -200,6 +209,8 @@ def _in_the_trace(lines: list[str]) -> Iterator[Cell]:
             yield "closure", "ended"
         elif found["hand"]:
             yield "hand", found["hand"]
+        elif found["way"]:
+            yield "older copy put back", found["way"]
 
 
 def _in_the_tables(connection: sqlite3.Connection) -> Iterator[Cell]:
