@@ -192,8 +192,8 @@ def bugs_of_fleet(**of: tuple[Any, ...]) -> None:
 
 bugs_of_fleet(
     a_transaction_is_not_fenced=(1, ((Membership, "fence"), nothing)),
-    the_lease_is_not_checked_before_sending=(4, ((Replica, "may_send"), always(result=True))),
-    the_lease_is_longer_than_the_silence=(4, ((fleet_replica, "LEASE_S"), 60.0)),
+    the_lease_is_not_checked_before_sending=(1, ((Replica, "may_send"), always(result=True))),
+    the_lease_is_longer_than_the_silence=(1, ((fleet_replica, "LEASE_S"), 60.0)),
     the_lease_is_not_renewed=(
         4,
         ((Replica, "may_send"), lambda true, self: true(self) and self._clock.monotonic() < 120),

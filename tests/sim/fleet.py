@@ -168,8 +168,7 @@ class Fleet:
         self._sim.woken()  # the listening session is made anew, and looks
 
     def _session(self, life: "Life", _: float) -> None:
-        for one in self.server.sessions_of(life):
-            self.server.end(one)
+        self.server.end_all_of(life)
 
     def _restart(self, _: "Life", seconds: float) -> None:
         self.server.is_down = True
@@ -312,6 +311,7 @@ class FleetDatabase(SimDatabase):
             with self._server.transaction(self._life) as mine:
                 with self._server.beginning(mine), self.engine.connect() as connection:
                     self.fence(connection)
+                self._life.point("within a transaction")
                 await asyncio.sleep(self._sim.disk_takes(lambda: ""))
                 await self._travel()
                 result = self._commit(mine, work)

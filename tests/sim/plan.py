@@ -54,6 +54,8 @@ BLOW_POINTS = (
     "",
     "connecting",
     "connecting",
+    "within a transaction",
+    "within a transaction",
     "after commit Polls",
     "after commit Claims",
     "after commit",

@@ -70,8 +70,9 @@ class Session:
 class Transaction:
     """An open one of a replica. The replica's row is locked until it ends."""
 
-    def __init__(self, life: "Life", now: float) -> None:
-        self.life, self.began, self.heard = life, now, now
+    def __init__(self, life: "Life", now: float, silent_s: float) -> None:
+        self.life, self.began = life, now
+        self.over_at = now + silent_s
         self.is_over = False
 
 
@@ -113,12 +114,20 @@ class Server:
         """Of half a round trip: now and then a packet is sent again."""
         return 0.3 if self._chance.random() < 0.002 and not self._sim.is_calm else 0.002
 
+    def is_slow_back(self) -> bool:
+        """Whether the time of a round trip passes after the server has done its part: then that can be lost on us."""
+        return self._chance.random() < 0.5
+
     def is_cut(self, life: "Life") -> bool:
         return self._sim.now() < self.cut.get(life.process, 0.0)
 
     def travel(self, life: "Life", until: float) -> None:
-        """Half a round trip of a blocking call; it fails at `until`."""
-        errand.rest(self.latency())
+        """A round trip of a blocking call; it fails at `until`."""
+        errand.rest(2 * self.latency())
+        self.look(life, until)
+
+    def look(self, life: "Life", until: float) -> None:
+        """Wait while the line is cut, at most until then."""
         while self.is_cut(life):
             if self._sim.now() >= until:
                 raise lost("cut")
@@ -144,7 +153,7 @@ class Server:
         for session in [one for one in self._sessions.values() if one.heard + one.silent_s < now]:
             self.end(session)
         for transaction in self._transactions():
-            transaction.is_over |= transaction.heard + SILENT_S < now
+            transaction.is_over |= transaction.over_at < now
         for replica, some in self._open.items():
             self._open[replica] = [one for one in some if not one.is_over]
 
@@ -166,9 +175,6 @@ class Server:
         for transaction in self._transactions():
             transaction.is_over |= life in {None, transaction.life}
 
-    def sessions_of(self, life: "Life") -> list[Session]:
-        return [one for one in self._sessions.values() if one.life is life]
-
     def lock(self, session: Session, key: Key) -> bool:
         owner = self._owners.setdefault(key, session)
         if owner is session:
@@ -187,8 +193,9 @@ class Server:
 
     @contextmanager
     def transaction(self, life: "Life") -> Iterator[Transaction]:
-        """One of a replica, from its fence on."""
-        one = Transaction(life, self._sim.now())
+        """One of a replica, from its fence on. In the middle of a COPY it is not idle to the server."""
+        silent_s = math.inf if self._chance.random() < 0.4 else SILENT_S
+        one = Transaction(life, self._sim.now(), silent_s)
         try:
             yield one
         finally:
@@ -235,13 +242,14 @@ class LockConnection:
     def ask(self, act: Callable[[Session], Any]) -> Any:
         """One round trip."""
         server, session = self._server, self.session
-        server.travel(self._life, self._until())
+        is_slow_back = server.is_slow_back()
+        (server.look if is_slow_back else server.travel)(self._life, self._until())
         server.sweep()
         if session.is_over:
             raise lost("the session has ended")
         session.heard = server._sim.now()
         result = act(session)
-        server.travel(self._life, self._until())
+        (server.travel if is_slow_back else server.look)(self._life, self._until())
         return result
 
     def exec_driver_sql(self, sql: str, values: tuple[Any, ...] = ()) -> Any:
