@@ -157,15 +157,6 @@ async def test_the_minutes_of_a_retried_row_count_from_its_outcome(daemon: Daemo
 # ---- what takes its place --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("action, minutes", [("open_restaurant", None), ("close_restaurant", None)])
-async def test_a_newer_row_that_is_done_takes_the_place_of_the_end(daemon: Daemon, action: str, minutes: None):
-    row = await daemon.close()
-    newer = daemon.asked(action)
-    await daemon.run(60)
-    assert (daemon.written(), daemon.until(row)) == ([], None)
-    assert daemon.closures_shown() == ([(newer, None)] if action == "close_restaurant" else [])
-
-
 @pytest.mark.parametrize("state", ["refused", "failed"])
 async def test_a_newer_row_that_changed_nothing_takes_no_place(daemon: Daemon, state: str):
     row = await daemon.close()

@@ -77,19 +77,6 @@ async def test_an_order_that_only_the_database_refused_is_taken_in_whole(shop: S
     assert shop.end((await shop.verdict(shop.act("accept", order)))["id"])[0] == "done"
 
 
-async def test_a_cancellation_that_the_database_refused_reaches_the_till(shop: Shop, refuse: Refuse):
-    order = await shop.taken_in()
-    mend = refuse("UPDATE OF status_id")
-    shop.world.cancel_by_customer(order.key)
-    assert (await shop.poll()).acknowledged == 0
-    mend()
-    assert shop.order(order)["status_id"] == 1
-    assert outcomes(shop) == [Fate.UPDATED]
-    stored = shop.order(order)
-    assert (stored["status"], stored["last_change"], stored["revision"]) == ("CANCELED", "cancelled", 2)
-    assert (await shop.poll()).acknowledged == 1
-
-
 async def refused_change(shop: Shop, refuse: Refuse) -> Order:
     """A known order of which the database refused what is new."""
     order = await shop.taken_in()

@@ -181,18 +181,6 @@ async def test_a_row_that_alone_is_answered_401_waits_alone_until_it_expires(sho
     assert len(shop.calls("login")) == 2
 
 
-async def test_a_request_that_does_not_leave_is_tried_until_its_row_expires_and_is_no_attempt(shop: Shop):
-    row = await asked(shop, "accept", valid_minutes=3)
-    shop.line.cut = {"accept"}
-    await shop.drain()
-    waiting = shop.row(row)
-    assert (waiting["state"], waiting["error_code"], waiting["attempts"]) == ("pending", "connection_refused", 0)
-    assert shop.count("delivery_action_attempts") == 0
-    assert (await shop.verdict(row))["error_code"] == "expired"
-    assert shop.line.refused > 1
-    assert shop.calls("accept") == []
-
-
 @pytest.mark.parametrize("cut, code", [({"*"}, "unreachable"), (set(), "login_refused")], ids=["line", "login"])
 async def test_a_row_that_was_not_even_tried_says_for_what_it_waits(cut: set[str], code: str, shop: Shop):
     await shop.poll()

@@ -258,14 +258,6 @@ def test_a_verdict_ends_an_unfinished_row_with_its_reason(state, database, pos):
     assert difference(before, after) <= OF_A_VERDICT
 
 
-def test_a_success_takes_the_words_of_an_earlier_failure_away(database, pos):
-    row_id = put_action(pos, state="sending", error_code="timeout", error_text="Biraz bekleyin.", http_status=502)
-    database.write_now(lambda tx: finish(tx, row_id, DONE, None))
-    row = action_row(pos, row_id)
-    assert (row["state"], row["error_code"], row["error_text"], row["http_status"]) == ("done", None, None, 200)
-    assert not database.write_now(lambda tx: finish(tx, row_id + 1)), "a row that is not there"
-
-
 @pytest.mark.parametrize("state", UNFINISHED)
 @pytest.mark.parametrize("at, text", [(LATER, LATER_TEXT), (None, None)], ids=["until a time", "until a look"])
 def test_a_row_waits_with_the_reason(state, at, text, database, pos):

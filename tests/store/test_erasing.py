@@ -8,7 +8,6 @@ from tests.store.samples import (
     NOW,
     NOW_TEXT,
     OTHER,
-    key,
     order_row,
     put,
     put_action,
@@ -36,16 +35,6 @@ def test_a_number_is_one_in_all_its_forms_and_is_found_in_a_text():
     assert not found.search(f'{{"id": "9{NUMBER}"}}')
     assert not found.search(f'{{"id": "{NUMBER}0"}}')
     assert [retention.normal(phone) for phone in ("", "123456", "no number", "+")] == [None] * 4, "too few digits"
-
-
-def test_orders_are_found_by_the_number_and_by_their_keys(database, pos):
-    put_order(pos, key(1), customer_phone="+90 555 123 45 67", ended_utc=NOW_TEXT)
-    put_order(pos, key(2), customer_phone="05551234567")
-    put_order(pos, key(3), customer_phone="05551234568", ended_utc=NOW_TEXT)
-    put_order(pos, key(4), ended_utc=NOW_TEXT)
-    put_order(pos, key(5), customer_phone="0555 123 45 67 dahili 3", ended_utc=NOW_TEXT)
-    found = database.read_now(lambda tx: retention.find(tx, phones=[NUMBER], keys=[key(4)]))
-    assert (found.orders, found.open) == ((key(1), key(2), key(4), key(5)), (key(2),))
 
 
 def test_documents_in_quarantine_are_found_by_the_number_in_them_or_by_their_order(database, pos):

@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 import pytest
-from tests.store.samples import KEY, LATER_TEXT, NOW, NOW_TEXT, OTHER, key, put, put_action, put_document, put_order
+from tests.store.samples import KEY, LATER_TEXT, NOW, NOW_TEXT, OTHER, key, put_action, put_document, put_order
 
 from orderbridge.rules.business_day import sums_of
 from orderbridge.store import overview
@@ -63,13 +63,3 @@ def test_one_number_may_mean_several_orders(database, pos):
     put_order(pos, OTHER, pos_reference="7")
     assert {one["payment_key"] for one in database.read_now(lambda tx: overview.find(tx, "7"))} == {KEY, OTHER}
     assert database.read_now(lambda tx: overview.find(tx, "%")) == []
-
-
-def test_the_story_has_the_attempts_of_its_own_actions(database, pos):
-    put_order(pos, KEY)
-    row, other = put_action(pos, payment_key=KEY), put_action(pos, "complete", payment_key=OTHER)
-    for action_id, attempt in ((row, 1), (row, 2), (other, 1)):
-        put(pos, "delivery_action_attempts", action_id=action_id, attempt=attempt, started_utc=NOW_TEXT)
-    told = database.read_now(lambda tx: overview.full_order(tx, KEY))
-    assert [(one["action_id"], one["attempt"]) for one in told["attempts"]] == [(row, 1), (row, 2)]
-    assert [one["id"] for one in told["actions"]] == [row]
