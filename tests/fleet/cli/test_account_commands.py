@@ -360,14 +360,6 @@ def test_a_turkish_spreadsheets_file_comes_in(bring, run):
     assert run("accounts", "show", "kadikoy", "--json").json["auto_accept_minutes"] == 25
 
 
-def test_the_same_file_again_changes_nothing(bring, pos):
-    bring(csv_of("kadikoy;a;b;25", "moda;x;y;"))
-    before = pos.execute("SELECT * FROM delivery_account_settings").fetchall()
-    assert bring(csv_of("moda;x;y;", "kadikoy;a;b;25")).out == "New: 0, changed: 0, unchanged: 2.\n"
-    assert pos.execute("SELECT * FROM delivery_account_settings").fetchall() == before
-    assert fleet_version(pos) == 1
-
-
 def test_what_is_there_becomes_as_the_file_says_and_others_stay(bring, run):
     bring(csv_of("kadikoy;a;b;25", "moda;x;y;"))
     run("accounts", "disable", "kadikoy")
@@ -426,13 +418,6 @@ def test_of_many_wrong_lines_the_first_are_shown(bring):
 def test_standard_input_is_a_file_too(run, monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(csv_of("kadikoy;a;b;").encode())))
     assert run("accounts", "import", "-").code == 0
-
-
-def test_json_lines_come_in(bring, run):
-    one = {"name": "kadikoy", "app_secret_key": "a", "rest_secret_key": "b", "restaurants": [{"id": RESTAURANT}]}
-    assert bring(json.dumps(one) + "\n" + json.dumps(one | {"name": "moda", "rest_secret_key": 5})).code == 1
-    assert bring(json.dumps(one)).code == 0
-    assert run("accounts", "show", "kadikoy", "--json").json["restaurants"][0]["id"] == RESTAURANT
 
 
 def test_steps_come_in_as_json_and_are_shown(bring, run):
