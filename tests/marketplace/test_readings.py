@@ -74,10 +74,7 @@ ROWS: dict[str, tuple[dict[str, Any], dict[str, Any], str, str]] = {
     "food_id 0": (one(food_id=0), {"food_id": 0}, "", "not_positive:foods.food_id"),
     "one and a half": (one(quantity=1.5, total=180), {"quantity": Decimal("1.5")}, "total_mismatch:total", ""),
     "one and a half as a text": (
-        one(quantity="1,5", total=180) | {"total": 180},
-        {"quantity": Decimal("1.5")},
-        "",
-        "",
+        one(quantity="1,5", total=180) | {"total": 180}, {"quantity": Decimal("1.5")}, "", "",
     ),
     "a quantity with a word": (one(quantity="2 adet"), {"quantity": None}, "not_a_number:foods.quantity", ""),
     "a quantity of nothing": (one(quantity=0, total=0) | {"total": 0}, {"quantity": 0}, "not_positive:foods.quantity", ""),
