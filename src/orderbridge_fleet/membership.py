@@ -274,7 +274,7 @@ class Membership:
     def _waited(self, seen: Seen) -> dict[int, float]:
         """For each bucket without a holder, the seconds since this was first seen.
 
-        A replica that took the bucket and lost its session between two looks has the whole grace, too.
+        A replica that took the bucket and lost its session between two surveys has the whole grace, too.
         """
         now = self._clock.monotonic()
         free = [(number, one.noted) for number, one in seen.buckets.items() if one.holder is None]

@@ -29,7 +29,7 @@ OK, WARNING, FAILED = "ok", "warning", "failed"
 
 
 class Finding(NamedTuple):
-    """The result of one examination. `what` is a stable code; `subject` tells several findings of one code apart."""
+    """The result of one examination. `what` is a stable code; `subject` distinguishes findings of one code."""
 
     level: str
     what: str

@@ -113,7 +113,7 @@ class Trial:
 
 
 def text(trial: Trial) -> Message:
-    """Texts come back as they were written, and a unique key tells all letters apart."""
+    """Texts come back as they were written, and a unique key distinguishes all letters."""
     trial.insert_order(TEXT)
     for one in TEXTS:
         trial.database.write_now(lambda tx, one=one: tx.execute(update(orders).values(customer_name=one, note=one * 9)))  # type: ignore[misc]

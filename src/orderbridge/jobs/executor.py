@@ -85,7 +85,7 @@ class Executor:
         return self._group.is_writing
 
     def begin(self, entry: Entry) -> "asyncio.Future[bool]":
-        """Start to execute a row. The future tells whether it was claimed."""
+        """Start to execute a row. The future's result is whether it was claimed."""
         claimed: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         task = asyncio.create_task(self._go(entry, claimed))
         self._tasks[task] = entry.account or ""

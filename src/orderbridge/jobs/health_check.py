@@ -5,7 +5,7 @@ One check has three steps:
     find     read the tables, this daemon's own problems and those of other replicas. While the database cannot be read,
              the open problems stay open, suppressed by that problem.
     report   to the log, then to the alarm command and the ping, which need no database.
-    store    delivery_problems and delivery_lamps with the sign of life, and the severity that the command was told.
+    store    delivery_problems and delivery_lamps with the sign of life, and the severity reported to the command.
 
 Some problems are suppressed at first. A suppressed problem (`behind`) neither begins nor ends:
 
@@ -148,7 +148,7 @@ class Checkup:
         return [*found, *(one for key, one in self._inherited.items() if key not in seen)]
 
     async def _store(self) -> None:
-        """Store the open problems and those that the command was told, for the next daemon."""
+        """Store the open problems and those reported to the command, for the next daemon."""
         if self._found is not None:
             await self._table.store(self._found, self._names().values(), self.history.heard())
 

@@ -112,7 +112,7 @@ TOKEN_EXPIRES = _gauge(
 )
 REQUESTS_UNDER_WAY = _gauge("orderbridge_requests_in_flight", "Polls and actions that are under way.", kind=IN_FLIGHT)
 PROBLEMS = _gauge(
-    "orderbridge_problems", "Open problems, as `orderbridge status` tells them.", code=None, severity=None
+    "orderbridge_problems", "Open problems, as `orderbridge status` shows them.", code=None, severity=None
 )
 DATABASE_SECONDS = _histogram(
     "orderbridge_database_duration_seconds", "Units of work on the database.", SHORT_S, work=WORK

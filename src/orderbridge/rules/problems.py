@@ -12,7 +12,7 @@ not ready, because a restart would not help (observe.liveness).
   still holds. A rank higher than all reported in these ten minutes is reported at once.
 - A problem that is suppressed by another one neither begins nor gets worse, and stays open if it was open.
 - Times are monotonic, because the wall clock may be set.
-- The alarm command gets the same changes. `unheard` is the difference between the open problems and those it was told.
+- The alarm command gets the same changes. `unheard` is the difference between the open problems and the reported ones.
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -363,11 +363,11 @@ class OpenProblems:
         self._heard |= {one.key: Heard(one, one.rank, monotonic) for one in reported}
 
     def heard(self) -> dict[Key, Rank]:
-        """The last reported rank of each problem whose end the command was not told."""
+        """The last reported rank of each problem whose end was not reported to the command."""
         return {key: one.rank for key, one in self._heard.items() if one.rank != NOT_OPEN}
 
     def unheard(self, kept: Collection[Key], now: float, *, severe_only: bool = False) -> list[Event]:
-        """The events that the command was not told, one for each problem. `kept`: suppressed ones, which do not end."""
+        """The events not yet reported to the command, one for each problem. `kept`: suppressed ones, which do not end."""
         events, opened = [], set()
         for key, one in self._histories.items():
             if one.announced == NOT_OPEN or (severe_only and one.problem.severity != Severity.SEVERE):
@@ -383,7 +383,7 @@ class OpenProblems:
         return [*events, *(Event(EventKind.ENDED, one.problem, seconds=now - one.began) for one in over)]
 
     def sent(self, events: Iterable[Event], *, failed: bool = False) -> None:
-        """Note that the command was run. Even if it failed it may have had an effect, so it is told the end, too."""
+        """Note that the command was run. Even if it failed it may have had an effect, so the end is reported, too."""
         for one in events:
             key, problem = one.problem.key, one.problem
             if failed:

@@ -134,7 +134,7 @@ async def test_how_long_an_order_waits_is_said_by_a_figure_a_word_and_a_colour(c
         found[colour] = {word}
     assert len(found) == 5
     await tablet.accept(order, 10)
-    await tablet.page.locator(".age", has_text="dk kaldı").wait_for()
+    await tablet.page.locator(".age", has_text="dk kalan süre").wait_for()
     late = f"{datetime.now(UTC) - timedelta(minutes=15):%Y-%m-%d %H:%M:%S.%f}"
     await asyncio.to_thread(till.plant, "UPDATE delivery_actions SET finished_utc = ?", late)
     await tablet.arm()
