@@ -42,6 +42,12 @@ async def test_an_order_is_late_by_its_own_time(shop: Shop, ordered: int, schedu
     assert shop.count("delivery_actions") == (0 if late else 1)
 
 
+async def test_without_a_limit_no_order_is_late(open_shop: OpenShop):
+    shop = await open_shop(orders={"late_minutes": 0})
+    order = await shop.taken_in(date=local(shop, -600))
+    assert shop.order(order)["problem"] is None
+
+
 async def test_the_time_is_read_by_its_own_offset_and_an_unreadable_one_is_not_late(shop: Shop):
     elsewhere = (shop.clock.true() - timedelta(minutes=5)).astimezone(timezone(timedelta(hours=-5)))
     for date in (elsewhere.isoformat(), "soon", "", None, "0000-00-00 00:00:00"):

@@ -299,6 +299,18 @@ async def test_a_waiting_row_expires(shop: Shop, action: str, columns: dict[str,
     assert shop.calls(action) == []
 
 
+async def test_a_cancelled_order_ends_its_other_rows(shop: Shop):
+    order = await shop.taken_in()
+    shop.world.faults.add(Fault(operation="accept", status=500, times=None))
+    rows = [shop.act("accept", order), shop.act("on_the_way", order), shop.act("complete", order)]
+    await shop.drain()
+    shop.world.cancel_by_customer(order.key)
+    await shop.poll()
+    await shop.drain()
+    assert [shop.end(row)[:2] for row in rows] == [("refused", "order_cancelled")] * 3
+    assert (shop.order(order)["ended_by"], shop.calls("complete")) == ("cancelled", [])
+
+
 # ---- crashes and locks -----------------------------------------------------------------------------------------------
 
 
