@@ -251,16 +251,6 @@ async def test_an_empty_id_is_refused_here(client: Client, service: Service) -> 
 # ---- 401
 
 
-async def test_a_token_that_has_worked_and_is_over_is_replaced_and_nobody_is_paused(
-    client: Client, session: Session, service: Service
-) -> None:
-    good = (200, success("OK"))
-    service.answers = [DENIED, good, DENIED, good]
-    await client.act(Action.COMPLETE, KEY)
-    await client.act(Action.COMPLETE, KEY)
-    assert (service.logged_in, session.paused() <= 0) == (2, True)
-
-
 LOGIN_ENDS = [
     UnknownOutcome("timeout"),
     ServiceFailed("service_error", http_status=500),

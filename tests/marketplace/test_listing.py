@@ -73,14 +73,6 @@ def test_a_bad_element_is_set_aside_alone(element: str, reason: str) -> None:
     assert documents[1].payment_key is None
 
 
-@pytest.mark.parametrize("depth", [10_000, 100_000])
-def test_an_element_nested_without_end_harms_only_itself(depth: int) -> None:
-    element = '{"payment_key": "%s", "x": %s"]"%s}' % (OTHER_KEY, '[{"a":' * depth, "}]" * depth)
-    documents = read_listing(listing(GOOD, element, GOOD))
-    assert [document.payload for document in documents] == [GOOD, element, GOOD]
-    assert documents[0].reason is documents[2].reason is None
-
-
 @pytest.mark.parametrize(
     "body",
     [

@@ -226,22 +226,6 @@ def test_a_problem_is_told_once_however_often_it_occurs() -> None:
     )
 
 
-@pytest.mark.interface("Order", "Payment and shipping methods")
-@pytest.mark.parametrize(
-    "method, code, due",
-    [
-        ("Nakit", "CASH", Decimal("230.5")),
-        ("Kredi Kartı (pre-paid)", "CREDIT_CARD", Decimal(0)),
-        ("Banka Kartı", "DEBIT_CARD", Decimal(0)),
-        ("Yemek Kartı", None, None),
-        (None, None, None),
-    ],
-)
-def test_what_is_collected_at_the_door(method: str | None, code: str | None, due: Decimal | None) -> None:
-    facts = read(order(payment_method=method)).facts
-    assert (facts.payment_code, facts.amount_due) == (code, due)
-
-
 # ---- changes that a till must print again ----------------------------------------------------------------------------
 
 
