@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from . import rules
-from .options import Coverage, Disallowed, ListOrder, MenuShape
+from .options import Completable, Coverage, Disallowed, ListOrder, MenuShape
 from .switches import BadOption
 
 _SHAPES: Final = {  # the path to the first food
@@ -29,6 +29,11 @@ def settings_learned(path: Path) -> dict[str, Any]:
     settings = _of_lists(seen) | _of_refusals(seen.get("refusal", {}))
     if "by_a_new_login" in seen.get("token_ended", {}):
         settings["new_login_ends_old_token"] = True
+    completed = seen.get("complete_from_confirmed", {})
+    if "own_courier ok" in completed:
+        settings["complete_from_confirmed"] = Completable.ALL
+    elif "other_courier ok" in completed:
+        settings["complete_from_confirmed"] = Completable.WITHOUT_OWN_COURIER
     if refused := [int(value) for value in seen.get("preparing_time", {}) if value.isdigit() and int(value) > 1]:
         settings["longest_preparing_time"] = min(refused) - 1
     return settings
@@ -60,15 +65,14 @@ def _of_lists(seen: Mapping[str, Mapping[str, int]]) -> dict[str, Any]:
 
 
 def _of_refusals(refusals: Mapping[str, int]) -> dict[str, Any]:
-    """Refusals are `path status code words`."""
+    """Refusals are `path status code`."""
     settings: dict[str, Any] = {}
     for refusal in sorted(refusals, key=lambda text: refusals[text]):  # the most frequent one counts
-        path, status, code, words = (*refusal.split(" ", 3), "", "", "")[:4]
+        path, status, code = (*refusal.split(" ", 2), "", "")[:3]
         if code == "unauthorized" and status != "401":
             settings["token_errors_stay_401"] = False
         elif code == "refused" and path.startswith("/orders/"):
             settings |= {"disallowed": Disallowed.REFUSED, "disallowed_status": int(status)}
-            settings |= {"disallowed_error": words} if words else {}
         elif code == "order_not_found" and path == "/orders/complete":
             settings["complete_error_status"] = int(status)
         elif code == "restaurant_not_found":

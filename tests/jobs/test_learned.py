@@ -56,7 +56,6 @@ WORLDS: dict[str, dict[str, Any]] = {
         "menu_shape": "wrapped",
         "disallowed": "refused",
         "disallowed_status": 409,
-        "disallowed_error": "durum uygun değil",
         "longest_preparing_time": 239,
         "restaurant_error_status": 400,
         "food_error_status": 410,
@@ -98,18 +97,37 @@ async def test_a_token_that_ends_early_is_counted(shop: Shop):
     assert (Point.TOKEN_ENDED, "before_its_time", 1) in await stored(shop)
 
 
-async def test_no_words_of_a_customer_are_kept(shop: Shop):
-    order = await shop.taken_in(customer={"name": "Kanarya", "phone": "05550001122"}, note="kanarya")
-    for words in ("numara 05550001122 olmaz", "Kanarya adına, olmaz"):
-        shop.world.options = shop.world.options.changed({"disallowed_error": words})
-        for _ in range(2):
-            await shop.verdict(shop.act("complete", order))
-    other = await shop.taken_in()
-    shop.world.options = shop.world.options.changed({"disallowed_error": "numara 05550009988 olmaz"})
-    await shop.verdict(shop.act("complete", other))
-    text = json.dumps(sorted(await stored(shop)), ensure_ascii=False).lower()
-    assert "numara" in text
-    assert [word for word in ("kanarya", "0555") if word in text] == []
+@pytest.mark.parametrize("allowed", ["none", "without_own_courier", "all"])
+async def test_a_complete_without_the_way_is_learned(shop: Shop, tmp_path: Path, allowed: str):
+    shop.world.options = shop.world.options.changed({"complete_from_confirmed": allowed})
+    for courier in ("restaurant", "come_get"):
+        order = await shop.taken_in(courier_type=courier)
+        await shop.verdict(shop.act("accept", order, preparing_time=25))
+        await shop.verdict(shop.act("complete", order))
+    values = {value for point, value, _ in await stored(shop) if point == Point.COMPLETE_FROM_CONFIRMED}
+    refused = "422 refused"
+    own, other = ("ok" if allowed == "all" else refused), (refused if allowed == "none" else "ok")
+    assert values == {f"own_courier {own}", f"other_courier {other}"}
+    (path := tmp_path / "learned.json").write_text(json.dumps(shop.database.read_now(rows), default=str))
+    assert settings_learned(path).get("complete_from_confirmed", "none") == allowed
+
+
+async def test_a_complete_on_the_way_says_nothing_about_one_without_it(shop: Shop):
+    order = await shop.taken_in()
+    await shop.verdict(shop.act("accept", order, preparing_time=25))
+    await shop.verdict(shop.act("on_the_way", order))
+    await shop.verdict(shop.act("complete", order))
+    assert Point.COMPLETE_FROM_CONFIRMED not in {point for point, _, _ in await stored(shop)}
+
+
+async def test_no_words_of_an_error_are_kept(shop: Shop):
+    """An error may quote a name, the same one to each order of a customer."""
+    shop.world.options = shop.world.options.changed({"disallowed_error": "Kanarya adına olmaz", "disallowed_status": 409})
+    for _ in range(2):
+        await shop.verdict(shop.act("complete", await shop.taken_in()))
+    found = await stored(shop)
+    assert (Point.REFUSAL, "/orders/complete 409 refused", 2) in found
+    assert "kanarya" not in json.dumps(sorted(found), ensure_ascii=False).lower()
 
 
 async def test_minutes_count_only_where_they_were_the_reason(shop: Shop):

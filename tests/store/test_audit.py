@@ -28,7 +28,8 @@ def event(pos: Pos, second: float, word: str, status_id: int | None = None, paym
 def action(pos: Pos, *requests: tuple[float, float | None, str | None], name: str = "accept", **columns: object) -> int:
     """A row that is done, and its requests: when each began and ended, in seconds, and how."""
     ended = next((end for _, end, _ in reversed(requests) if end is not None), 30)
-    done = {"state": "done", "known_by": "answer", "finished_utc": at(ended)}
+    how = "answer" if any(outcome == OK for _, _, outcome in requests) else "status"
+    done = {"state": "done", "known_by": how, "finished_utc": at(ended)}
     row_id = put_action(pos, name, **{"created_utc": at(2)} | done | columns)
     for number, (start, end, outcome) in enumerate(requests, start=1):
         finished = None if end is None else at(end)
@@ -113,6 +114,8 @@ PLANTED: dict[str, tuple[int, Plant]] = {
     "end_without_time": (4, lambda pos: food(pos, finished_utc=None)),
     "end_without_reason": (4, lambda pos: food(pos, state="refused", known_by=None)),
     "done_without_proof": (4, lambda pos: food(pos, known_by=None)),
+    "done_unanswered": (4, lambda pos: food(pos, (3005, 3006, UNKNOWN), known_by="answer")),
+    "done_and_denied": (4, lambda pos: food(pos, (3005, 3006, OK), state="refused", error_code="food_not_found")),
     "row_lost": (4, lambda pos: put(pos, "delivery_action_attempts", action_id=999, attempt=1, started_utc=at(5))),
     "beside_another": (5, _at_once),
     "after_newer": (5, _newer_first),

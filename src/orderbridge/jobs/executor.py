@@ -139,6 +139,8 @@ class Executor:
             self._context.metrics.observe(ACTION_WAIT_SECONDS, max(waited, 0.0))
         result = await self._send(claim, entry.account or "")
         decision = await self.write(result)
+        if claim.number == 1 and result.attempt is not None:
+            self._context.kept.learned.answered(claim.row, result.attempt)
         self._context.lanes.free_after_action(entry.lane)
         self._goes_on(result, decision)
         if claim.row.restaurant_id and claim.row.food_id is None and shows_status(claim.row, decision):

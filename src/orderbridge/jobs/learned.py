@@ -1,8 +1,8 @@
 """Counts what the marketplace shows about the points that docs/interface.md leaves open.
 
 The counts are added to `delivery_learned` once a minute. `orderbridge learned` shows them, and `orderbridge sandbox --as`
-plays them. A value is a code, a number or a word of the marketplace's own, never a customer's data: an error may quote
-a name, so its words count only if two orders were answered the same.
+plays them. A value is a code, a number or a word of the marketplace's own, never a customer's data. So the words of an
+error that docs/interface.md does not name are left out: they may quote a name.
 """
 
 from collections import Counter
@@ -15,9 +15,9 @@ from sqlalchemy import Connection, func, insert, select, update
 
 from orderbridge import config
 from orderbridge.errors import MarketplaceError, Unauthorized
-from orderbridge.model import Document, Order
+from orderbridge.model import CONFIRMED, Action, Attempt, Document, Order, Outcome, OutboxRow
 from orderbridge.rules.deliveries import is_cut
-from orderbridge.rules.lifecycle import STATUS_NAMES
+from orderbridge.rules.lifecycle import OTHERS_COURIERS, STATUS_NAMES
 from orderbridge.store.database import Database
 from orderbridge.store.own_tables import learned
 
@@ -41,6 +41,7 @@ class Point(StrEnum):
     LIST_LENGTH = "list_length"  # only where the list may be cut
     MENU_SHAPE = "menu_shape"
     REFUSAL = "refusal"
+    COMPLETE_FROM_CONFIRMED = "complete_from_confirmed"
     PREPARING_TIME = "preparing_time"  # minutes that were refused as a field: another refusal concerns the order
     TOKEN_ENDED = "token_ended"  # noqa: S105 - before its time
 
@@ -50,7 +51,6 @@ class Learned:
 
     def __init__(self) -> None:
         self._counts: Counter[tuple[Point, str]] = Counter()
-        self._answered: dict[str, str] = {}  # by words of an error: the order that it was first the answer to
 
     def saw(self, point: Point, value: object, times: int = 1) -> None:
         """Count a value. An empty one is not counted."""
@@ -89,32 +89,30 @@ class Learned:
             self.saw(Point.LIST_ORDER, next((way for way, is_so in ways.items() if is_so), "shuffled"))
 
     def failed(
-        self, path: str, key: str, error: MarketplaceError, body: Mapping[str, int | None] | None, is_replaced: bool
+        self, path: str, error: MarketplaceError, body: Mapping[str, int | None] | None, is_replaced: bool
     ) -> None:
-        """Count an answer that is no success.
+        """Count an answer that is no success. `path` is without its id.
 
-        `key` is the id in the path. `is_replaced`: a newer login had obtained another token meanwhile.
+        `is_replaced`: a newer login had obtained another token meanwhile.
         """
         if error.http_status is None:
             return
-        words = ""
-        if error.code == "refused":  # an error that docs/interface.md does not name, without numbers and ids
-            first = str(error.detail).partition(":")[0]
-            words = "".join(letter for letter in first if letter.isalpha() or letter == " ")
-            if path.startswith("/orders/") and not self._is_of_two(words, key):
-                words = ""
-        self.saw(Point.REFUSAL, f"{path} {error.http_status} {error.code} {words}")
+        self.saw(Point.REFUSAL, f"{path} {error.http_status} {error.code}")
         if isinstance(error, Unauthorized):
             self.saw(Point.TOKEN_ENDED, "by_a_new_login" if is_replaced else "before_its_time")
         if error.code == "missing_field" and body and (minutes := body.get("preparing_time")) is not None:
             self.saw(Point.PREPARING_TIME, minutes)
 
-    def _is_of_two(self, words: str, key: str) -> bool:
-        """Whether these words were the answer to another order, too."""
-        first = self._answered.setdefault(words, key)
-        if len(self._answered) > MAX_VALUES:
-            del self._answered[next(iter(self._answered))]
-        return first != key
+    def answered(self, row: OutboxRow, attempt: Attempt) -> None:
+        """Count the answer to the first request of a row: a complete without on_the_way before it."""
+        if row.action is not Action.COMPLETE or row.service_status_id != CONFIRMED:
+            return
+        is_others = (row.courier_type or "").strip().lower() in OTHERS_COURIERS
+        courier = "other_courier" if is_others else "own_courier"
+        if attempt.outcome == Outcome.OK:
+            self.saw(Point.COMPLETE_FROM_CONFIRMED, f"{courier} ok")
+        elif attempt.outcome == Outcome.REFUSED:
+            self.saw(Point.COMPLETE_FROM_CONFIRMED, f"{courier} {attempt.http_status} {attempt.code}")
 
     async def store(self, database: Database, now: datetime) -> None:
         """Add the counts to the table."""

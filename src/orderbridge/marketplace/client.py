@@ -51,7 +51,7 @@ _Result = TypeVar("_Result")
 _Apart = Callable[[Callable[[], Any]], Awaitable[Any]]  # parses a large answer in a thread
 _Body = Mapping[str, int | None] | None
 # Takes the path without its id, the error, the request's body, and whether its token was replaced meanwhile.
-OnFailed = Callable[[str, str, MarketplaceError, _Body, bool], None]
+OnFailed = Callable[[str, MarketplaceError, _Body, bool], None]
 _Read = Callable[[int, bytes], _Result]  # parses an answer's status and body
 
 
@@ -215,7 +215,7 @@ class Client:
         except MarketplaceError as error:
             if self._on_failed is not None:
                 is_replaced = self._session.current not in {None, token}
-                self._on_failed(*_path_and_id(method, path), error, json, is_replaced)
+                self._on_failed(_without_id(method, path), error, json, is_replaced)
             self._session.record_outcome(error, token, path)
             raise
         self._session.record_outcome(None, token, path)
@@ -246,10 +246,8 @@ def _read(read: _Read[_Result], answer: Answer) -> _Result:
         raise
 
 
-def _path_and_id(method: str, path: str) -> tuple[str, str]:
-    has_id = method == "PUT" or path.startswith("/restaurants/status/")
-    short, _, key = path.rpartition("/") if has_id else (path, "", "")
-    return short, key
+def _without_id(method: str, path: str) -> str:
+    return path.rpartition("/")[0] if method == "PUT" or path.startswith("/restaurants/status/") else path
 
 
 def _in_path(key: str) -> str:
