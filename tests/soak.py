@@ -19,11 +19,15 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
 from itertools import takewhile
 from pathlib import Path
 from statistics import linear_regression
 
+from orderbridge.config import load
+from orderbridge.jobs.audit import audit
+from orderbridge.store.database import Database
 from orderbridge_sandbox import Options, Sandbox, World
 from orderbridge_sandbox.scenery import APP_SECRET, KADIKOY
 
@@ -244,7 +248,13 @@ class Soak:
         wrong += [f"{unfinished} orders did not come to their end"] if unfinished else []
         wrong += [f"{self.refused} polls inside the cooldown"] if self.refused else []
         wrong += [f"the daemon ended with {code}"] if code else []
-        return wrong
+        return wrong + self._broken()
+
+    def _broken(self) -> list[str]:
+        """What contradicts the promises."""
+        with contextlib.closing(Database(f"sqlite:///{self.database}", inline=True)) as database:
+            settings, always = load(self.configuration), datetime(2000, 1, 1, tzinfo=UTC)
+            return list(map(str, database.read_now(lambda tx: audit(tx, settings, always)).findings))
 
     def _wait_for_tables(self, daemon: subprocess.Popen[bytes]) -> None:
         while not self.world.wait_for(lambda: bool(self.world.calls("get_current")), timeout=LOOK_S):

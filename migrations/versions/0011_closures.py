@@ -1,4 +1,4 @@
-"""Closures that end: valid_until_minutes and until_utc in delivery_actions, and the view delivery_closures.
+"""Closures that end: valid_until_minutes and until_utc in delivery_actions.
 
 Revision ID: 0011
 Revises: 0010
@@ -10,7 +10,7 @@ from sqlalchemy.schema import AddConstraint
 
 from orderbridge.store.ddl import utc, whole
 from orderbridge.store.dialects import of
-from orderbridge.store.tables import actions, closures
+from orderbridge.store.tables import actions
 
 revision = "0011"
 down_revision = "0010"
@@ -32,4 +32,3 @@ def upgrade() -> None:
     for index in actions.indexes:
         if index.name in {"delivery_actions_planned_ix", "delivery_actions_subject_ix"}:
             index.create(bind)
-    closures.create(bind)

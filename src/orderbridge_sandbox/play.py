@@ -23,6 +23,8 @@ from .world import CannotOrder, NotAllowed, World
 
 LARGEST_AMOUNT: Final = 1_000_000
 LARGEST_ID: Final = 1_000_000_000
+LARGEST_STATUS: Final = 1_000
+_STAGES: Final = (rules.RECEIVED, rules.CONFIRMED, rules.IN_DELIVERY)  # then unknown ids, and the ends
 _AMOUNT: Final = re.compile(r"-?[0-9]{1,6}([.,][0-9]{1,4})?")
 _PAID: Final = [name.removesuffix(rules.PREPAID_SUFFIX) for name in rules.PAYMENT_METHODS.values()]
 
@@ -34,7 +36,7 @@ class Played:
     after: timedelta  # since the first one
     order: int
     restaurant: int
-    is_canceled: bool
+    status_id: int
     document: Document
     without: tuple[str, ...]
     scheduled_in: timedelta | None  # from the order's own time
@@ -56,16 +58,23 @@ class Play:
         self._keys: dict[int, str] = {}
 
     def go_on(self, world: World) -> None:
-        """Place the orders that are due, and cancel those that their customers cancelled."""
+        """Place the orders that are due, and give them the statuses that they got later."""
         past = (world.now() - world.began) * self._faster
         while self._next < len(self._played) and self._played[self._next].after <= past:
             played = self._played[self._next]
             self._next += 1
             with suppress(CannotOrder, NotAllowed):  # a test has closed the restaurant, or completed the order
-                if played.is_canceled and played.order in self._keys:
-                    world.cancel_by_customer(self._keys[played.order])
-                elif not played.is_canceled and played.order not in self._keys:
+                if played.order not in self._keys and played.status_id != rules.CANCELED:
                     self._keys[played.order] = self._place(world, played)
+                if key := self._keys.get(played.order):
+                    self._move(world, key, played.status_id)
+
+    def _move(self, world: World, key: str, status_id: int) -> None:
+        """Change the status, unless the till has brought the order as far already."""
+        if status_id == rules.CANCELED:
+            world.cancel_by_customer(key)
+        elif _stage(status_id) > _stage(world.order(key).status_id):
+            world.change_status(key, status_id, by="journal")
 
     def _place(self, world: World, played: Played) -> str:
         restaurant = list(world.restaurants.values())[played.restaurant % len(world.restaurants)]
@@ -99,11 +108,16 @@ def read(path: Path) -> Iterator[Played]:
                     after=max(at - begin, timedelta()),
                     order=orders.setdefault(entry["payment_key"], len(orders)),
                     restaurant=restaurants.setdefault(restaurant, len(restaurants)),
-                    is_canceled=raw.get("status_id") == rules.CANCELED,
+                    status_id=_status(raw.get("status_id")),
                     document=_named(raw, ORDER, random),
                     without=tuple(name for name in (*ORDER, "scheduled_date") if name not in raw),
                     scheduled_in=_scheduled(raw),
                 )
+
+
+def _stage(status_id: int) -> int:
+    ended = status_id in (rules.COMPLETE_WITH_PAYMENT, rules.CANCELED)
+    return _STAGES.index(status_id) if status_id in _STAGES else len(_STAGES) + ended
 
 
 # ---- what is taken from a document -----------------------------------------------------------------------------------
@@ -126,6 +140,11 @@ def _amount(value: Any, _: Random) -> Any:
 def _id(value: Any, _: Random) -> int | None:
     is_id = isinstance(value, int) and not isinstance(value, bool) and 0 < value < LARGEST_ID
     return value if is_id else None
+
+
+def _status(value: Any) -> int:
+    is_id = isinstance(value, int) and not isinstance(value, bool) and 0 < value < LARGEST_STATUS
+    return value if is_id else rules.RECEIVED
 
 
 def _one_of(*known: str) -> Mask:

@@ -122,7 +122,9 @@ async def test_a_complete_on_the_way_says_nothing_about_one_without_it(shop: Sho
 
 async def test_no_words_of_an_error_are_kept(shop: Shop):
     """An error may quote a name, the same one to each order of a customer."""
-    shop.world.options = shop.world.options.changed({"disallowed_error": "Kanarya adına olmaz", "disallowed_status": 409})
+    shop.world.options = shop.world.options.changed(
+        {"disallowed_error": "Kanarya adına olmaz", "disallowed_status": 409}
+    )
     for _ in range(2):
         await shop.verdict(shop.act("complete", await shop.taken_in()))
     found = await stored(shop)

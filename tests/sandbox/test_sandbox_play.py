@@ -113,6 +113,32 @@ def test_an_order_is_placed_once_and_cancelled_if_its_customer_did(folder, world
     assert [order.status_id for order in world.orders.values()] == [CANCELED, 1]
 
 
+def test_each_status_comes_at_its_time_and_none_goes_back(folder, world, clock):
+    later = [(1, minute, REAL | {"status_id": status}) for minute, status in ((2, 2), (4, 16), (6, 17), (8, 2))]
+    write(folder, (1, 0, REAL), *later, (2, 9, REAL | {"status_id": 16}), (3, 9, REAL | {"status_id": PHONE}))
+    world.play = Play(read(folder))
+    seen = []
+    for _ in range(5):
+        world.tick()
+        seen.append([order.status_id for order in world.orders.values()])
+        clock.advance(120)
+    assert seen == [[1], [2], [16], [17], [17]]
+    world.change_status(next(iter(world.orders)), COMPLETED)
+    world.tick()
+    assert [order.status_id for order in world.orders.values()] == [COMPLETED, 16, 1]
+
+
+def test_a_till_that_was_earlier_stays_so(folder, world, clock):
+    write(folder, (1, 0, REAL), (1, 2, REAL | {"status_id": 2}), (2, 9, REAL))
+    world.play = Play(read(folder))
+    world.tick()
+    (order,) = world.orders.values()
+    world.change_status(order.key, 16)
+    clock.advance(180)
+    world.tick()
+    assert order.status_id == 16
+
+
 def test_what_is_not_possible_any_more_is_passed_over(folder, world, clock):
     """A restaurant that a test has closed, and an order that a till has completed."""
     write(folder, (1, 0, REAL), (1, 1, REAL | {"status_id": CANCELED}), (2, 2, REAL), (3, 4, REAL))

@@ -6,8 +6,13 @@ from typing import Any
 import pytest
 from tests.store.samples import NOW, NOW_TEXT, RESTAURANT, put, put_action, rows
 
-from orderbridge.store import closures
+from orderbridge.store import closures, problem_rows
 from orderbridge.store.ddl import time_text
+
+
+def at(second: float) -> str:
+    return time_text(NOW + timedelta(seconds=second))
+
 
 UNTIL = NOW + timedelta(minutes=30)
 FOOD = 1005
@@ -55,6 +60,30 @@ def test_the_newest_row_that_is_done_counts(action, subject, database, pos):
     assert shown(pos) == [second]
     done(pos, opposite, **subject)
     assert shown(pos) == []
+
+
+@pytest.mark.parametrize(
+    "action, subject", [("close_restaurant", {"restaurant_id": RESTAURANT}), ("deactivate_food", {"food_id": FOOD})]
+)
+def test_a_closing_that_was_committed_late_counts_after_an_opening_with_a_higher_number(action, subject, database, pos):
+    opposite = {"close_restaurant": "open_restaurant", "deactivate_food": "activate_food"}[action]
+    late = ends(pos, action, created_utc=at(0), finished_utc=at(5), **subject)
+    done(pos, opposite, created_utc=at(1), finished_utc=at(2), **subject)
+    (plan,) = database.read_now(closures.planned)
+    assert (shown(pos), database.read_now(lambda tx: closures.newer(tx, plan))) == ([late], [])
+    done(pos, opposite, created_utc=at(-3600), finished_utc=at(-3599), **subject)  # the clock was set back
+    assert (shown(pos), len(database.read_now(lambda tx: closures.newer(tx, plan)))) == ([], 1)
+
+
+def test_a_food_without_an_account_is_the_default_ones(database, pos):
+    for name in ("adalar", "moda"):
+        put(pos, "delivery_accounts", fingerprint=name, name=name)
+        food = {"account": name, "food_id": FOOD, "name": f"Köfte {name}", "source": "menu"}
+        put(pos, "delivery_foods", **food, seen_utc=NOW_TEXT, changed_utc=NOW_TEXT)
+    done(pos, "deactivate_food", food_id=FOOD)
+    database.write_now(lambda tx: problem_rows.sign(tx, timedelta(seconds=90), "", "", "moda"))
+    found = rows(pos, "SELECT account, food_name FROM delivery_closures")
+    assert found == [{"account": "moda", "food_name": "Köfte moda"}]
 
 
 def test_each_restaurant_and_each_menus_food_is_its_own(database, pos):

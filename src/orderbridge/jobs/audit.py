@@ -162,7 +162,9 @@ def _of_ends(since: datetime) -> Iterator[Check]:
     yield 4, "end_without_time", rows.where(ended, actions.c.finished_utc.is_(None))
     yield 4, "end_without_reason", rows.where(ended, ~is_done, func.coalesce(actions.c.error_code, "") == "")
     yield 4, "done_without_proof", rows.where(is_done, func.coalesce(actions.c.known_by, "").not_in(list(KnownBy)))
-    is_ok = exists().where(attempts.c.action_id == actions.c.id, attempts.c.outcome == Outcome.OK, attempts.c.spent == 0)
+    is_ok = exists().where(
+        attempts.c.action_id == actions.c.id, attempts.c.outcome == Outcome.OK, attempts.c.spent == 0
+    )
     yield 4, "done_unanswered", rows.where(is_done, actions.c.known_by == KnownBy.ANSWER, ~is_ok)
     yield 4, "done_and_denied", rows.where(ended, ~is_done, is_ok)
     request = select(

@@ -87,7 +87,7 @@ class Checkup:
         """Start without a history: at the start, and when this replica becomes the lead."""
         if self._found is not None:
             self._kept.history = OpenProblems()
-        self._table = ProblemTable(self._database, self._clock, self._settings.language)
+        self._table = ProblemTable(self._database, self._clock, self._settings)
         self._remembered, self._found = False, None
         self._inherited: dict[Key, Problem] = {}
         self._inherit(self.history.open().values())

@@ -17,6 +17,7 @@ from sqlalchemy import Connection, Table
 from sqlalchemy.exc import DBAPIError
 
 from orderbridge.clock import Clock
+from orderbridge.config import Settings
 from orderbridge.errors import Over
 from orderbridge.rules.problems import (
     NO_DATABASE,
@@ -49,10 +50,10 @@ Rows = dict[RowKey, tuple[Any, Row]]  # with the source of each row, which is ma
 class ProblemTable:
     """The contents of delivery_problems, delivery_lamps and delivery_daemon."""
 
-    def __init__(self, database: Database, clock: Clock, language: str) -> None:
+    def __init__(self, database: Database, clock: Clock, settings: Settings) -> None:
         self._database = database
         self._clock = clock
-        self._language = language
+        self._language, self._default_account = settings.language, settings.default_account
         self._written: Mapping[Table, Rows] = {}  # empty: not read yet
         self._file = HeardFile(database)
         self._in_file: list[Row] | None = None
@@ -131,7 +132,8 @@ class ProblemTable:
     def _rewrite(self, changes: Mapping[Table, Mapping[RowKey, Row | None]], connection: Connection) -> None:
         for table, rows in changes.items():
             problem_rows.rewrite(connection, table, rows)
-        problem_rows.sign(connection, SILENT, *problem_text(Code.NOT_POLLING, self._language))
+        default = self._default_account.name if self._default_account else None
+        problem_rows.sign(connection, SILENT, *problem_text(Code.NOT_POLLING, self._language), default)
 
     def _problem_row(self, one: Problem, heard: Rank | None) -> Row:
         cause, remedy = problem_text(one.code, self._language, **one.facts)

@@ -8,18 +8,19 @@ from sqlalchemy import Connection, bindparam, literal_column, or_, select, updat
 
 from orderbridge.actions import ACTIONS, CLOSURE_MINUTES
 from orderbridge.store.rows import insert_all
-from orderbridge.store.tables import PLANNED, actions
+from orderbridge.store.tables import PLANNED, actions, is_newer
 
 _ROW = actions.c.id, actions.c.action, actions.c.state, actions.c.restaurant_id, actions.c.food_id, actions.c.account
 _PLANS = (
     select(*_ROW, actions.c.until_utc, actions.c.valid_until_minutes, actions.c.withdraw)
+    .add_columns(actions.c.created_utc, actions.c.finished_utc)
     .where(literal_column(PLANNED))
     .order_by(actions.c.id)
 )
 _is_restaurant = actions.c.food_id.is_(None) & (actions.c.restaurant_id == bindparam("restaurant_id"))
 _NEWER = select(*_ROW).where(
     actions.c.payment_key.is_(None),
-    actions.c.id > bindparam("after"),
+    is_newer(actions, *(bindparam(name, type_=actions.c[name].type) for name in ("id", "created_utc", "finished_utc"))),
     or_(actions.c.food_id == bindparam("food_id"), _is_restaurant),
 )
 
@@ -32,8 +33,9 @@ def planned(connection: Connection) -> Sequence[Any]:
 def newer(connection: Connection, plan: Any) -> Sequence[Any]:
     """The newer rows about the same restaurant, or about a food of this number on any menu."""
     restaurant_id = plan.restaurant_id if plan.food_id is None else None
-    asked = {"after": plan.id, "food_id": plan.food_id, "restaurant_id": restaurant_id}
-    return connection.execute(_NEWER, asked).all()
+    asked = {"food_id": plan.food_id, "restaurant_id": restaurant_id, "id": plan.id}
+    times = {"created_utc": plan.created_utc, "finished_utc": plan.finished_utc}
+    return connection.execute(_NEWER, asked | times).all()
 
 
 def set_end(connection: Connection, plan: Any, until: datetime | None) -> bool:

@@ -50,6 +50,7 @@ class _Daemon(TypedColumns):
     silent_from_utc = Column(utc(), nullable=False)
     cause = Column(long_text(), nullable=False)
     remedy = Column(long_text(), nullable=False)
+    default_account = Column(code())
 
 
 daemon = Table("delivery_daemon", metadata, _Daemon)

@@ -64,10 +64,13 @@ def of_codes(connection: Connection, codes: Collection[str]) -> list[Row]:
     return [dict(row) for row in connection.execute(found).mappings()]
 
 
-def sign(connection: Connection, silent_after: timedelta, cause: str, remedy: str) -> None:
+def sign(
+    connection: Connection, silent_after: timedelta, cause: str, remedy: str, default_account: str | None = None
+) -> None:
     """Write a sign of life. `cause` and `remedy` are shown if no other follows within `silent_after`."""
     now = connection.execute(select(utc_now())).scalar_one()
     values = {"seen_utc": now, "silent_from_utc": now + silent_after, "cause": cause, "remedy": remedy}
+    values["default_account"] = default_account
     if not connection.execute(update(daemon).where(daemon.c.id == ONLY).values(**values)).rowcount:
         connection.execute(insert(daemon).values(id=ONLY, **values))
 

@@ -29,6 +29,7 @@ from sqlalchemy import (
     exists,
     func,
     literal_column,
+    or_,
     select,
     text,
     union_all,
@@ -75,7 +76,7 @@ from orderbridge.store.ddl import (
     utc_now,
     whole,
 )
-from orderbridge.store.own_tables import problems
+from orderbridge.store.own_tables import daemon, problems
 
 SCHEMA_VERSION_TABLE = "delivery_schema_version"
 
@@ -505,10 +506,16 @@ open_orders = _view("delivery_open_orders", literal_column(OPEN), _needs_answer_
 
 
 def _account_of(row: FromClause) -> ColumnElement[str]:
-    """The account of a row about a restaurant or a food. Only the daemon knows `default`: here the first account."""
+    """The account of a row about a restaurant or a food."""
     reaches = select(func.min(restaurants.c.account)).where(restaurants.c.id == row.c.restaurant_id)
-    mine = reaches.correlate(row).scalar_subquery()
-    return func.coalesce(row.c.account, mine, select(func.min(accounts.c.name)).scalar_subquery())
+    mine, default = reaches.correlate(row).scalar_subquery(), select(daemon.c.default_account).scalar_subquery()
+    return func.coalesce(row.c.account, mine, default, select(func.min(accounts.c.name)).scalar_subquery())
+
+
+def is_newer(row: FromClause, id_: Any, created: Any, finished: Any) -> ColumnElement[bool]:
+    """Whether an action is newer than this one that is done: one that was committed late was sent after newer ones."""
+    was_sent_after = or_(row.c.finished_utc.is_(None), row.c.finished_utc >= finished, row.c.created_utc < created)
+    return and_(row.c.id > id_, was_sent_after)
 
 
 _newer = actions.alias("newer")
@@ -520,7 +527,10 @@ _is_open = exists().where(restaurants.c.id == actions.c.restaurant_id, restauran
 def _closures(subject: Subject, *is_same: ColumnElement[bool]) -> Select[*tuple[Any, ...]]:
     """The rows that closed a restaurant or a food and are the newest of their lane that is done."""
     newer = exists().where(
-        *is_same, _newer.c.payment_key.is_(None), _newer.c.id > actions.c.id, _newer.c.state == "done"
+        *is_same,
+        _newer.c.payment_key.is_(None),
+        _newer.c.state == "done",
+        is_newer(_newer, actions.c.id, actions.c.created_utc, actions.c.finished_utc),
     )
     restaurant = select(func.max(restaurants.c.name)).where(restaurants.c.id == actions.c.restaurant_id)
     food = select(foods.c.name).where(*_is_food)

@@ -19,9 +19,11 @@ from typing import Any
 from sqlalchemy import NullPool, create_engine, text
 from sqlalchemy.exc import DBAPIError
 from tests.fleet.live.fleet_record import Record, left
+from tests.jobs.shop import settings_for
 from tests.marketplace.samples import order
 
 from orderbridge.config import Account
+from orderbridge.jobs.audit import audit
 from orderbridge.store import schema
 from orderbridge.store.database import Database
 from orderbridge_fleet import account_changes
@@ -32,6 +34,7 @@ from orderbridge_sandbox.tls import make_certificates
 ROOT = Path(__file__).parents[3]
 COMMAND = Path(sys.executable).with_name("orderbridge")
 WITHIN_S = 90.0
+ALWAYS = datetime(2000, 1, 1, tzinfo=UTC)
 APP_SECRET = "fleet-app-secret"
 SETTINGS = """
 language = "en"
@@ -185,6 +188,7 @@ class Fleet:
                 "twice": record.twice(connection),
                 "lost": record.lost(connection),
                 "left": left(connection),
+                "broken": audit(connection, settings_for(Path("unused"), "kadikoy"), ALWAYS).findings,
             }
         return {name: what for name, what in found.items() if what}
 
