@@ -4,7 +4,7 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -52,6 +52,8 @@ class Plan(NamedTuple):
     id: int = 1
     restaurant_id: str | None = None
     food_id: int | None = None
+    created_utc: datetime = NOW
+    finished_utc: datetime = NOW
 
 
 Work = Callable[[Connection], Any]
