@@ -379,25 +379,12 @@ def audit_command(context: Context, days: int | None, as_json: bool) -> None:
     since = SystemClock().now() - timedelta(days=days) if days else ALWAYS
     found = context.read(lambda tx: audit(tx, context.settings, since))
     if as_json:
-        show_json(
-            {"orders": found.orders, "actions": found.actions, "findings": [asdict(one) for one in found.findings]}
-        )
+        show_json(asdict(found))
     else:
         for one in found.findings:
-            row = (
-                say("audit.order", payment_key=one.payment_key)
-                if one.action_id is None
-                else say("audit.action", id=one.action_id)
-            )
-            click.echo(
-                say(
-                    "audit.finding",
-                    promise=one.promise,
-                    at=cell(one.at_utc),
-                    subject=row,
-                    text=say(f"audit.{one.code}"),
-                )
-            )
+            subject = say(f"audit.{'order' if one.action_id is None else 'action'}", **asdict(one))
+            text = say(f"audit.{one.code}")
+            click.echo(say("audit.finding", promise=one.promise, at=cell(one.at_utc), subject=subject, text=text))
         click.echo(say("audit.result", orders=found.orders, actions=found.actions, count=len(found.findings)))
     raise SystemExit(bool(found.findings))
 

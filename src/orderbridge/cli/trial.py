@@ -203,30 +203,29 @@ def lock(trial: Trial) -> Message:
 
 def wake(trial: Trial) -> Message:
     """A till's row wakes the daemon soon."""
+    found: list[float] = []
+
+    async def measure() -> None:
+        now, woken = asyncio.get_running_loop().time, asyncio.Event()
+        watch = asyncio.create_task(trial.database.watch(woken.set))
+        try:
+            await asyncio.wait_for(woken.wait(), WAKE_WITHIN_S)  # the first call is for earlier commits
+            with trial.till() as till:
+                for _ in range(WAKES):
+                    woken.clear()
+                    began = now()
+                    till.exec_driver_sql(ACCEPT.format(WAKE))
+                    await asyncio.wait_for(woken.wait(), WAKE_WITHIN_S)
+                    found.append(now() - began)
+        finally:
+            watch.cancel()
+            await asyncio.wait([watch])
+
     try:
-        found = asyncio.run(_wakes(trial))
+        asyncio.run(measure())
     except TimeoutError as error:
         raise Unfit("trial.not_woken", seconds=f"{WAKE_WITHIN_S:.0f}") from error
     return Message("trial.wake", milliseconds=f"{statistics.median(found) * 1000:.0f}", count=WAKES)
-
-
-async def _wakes(trial: Trial) -> list[float]:
-    """Seconds from a till's INSERT to the call, for each of some rows."""
-    now, woken, found = asyncio.get_running_loop().time, asyncio.Event(), []
-    watch = asyncio.create_task(trial.database.watch(woken.set))
-    try:
-        await asyncio.wait_for(woken.wait(), WAKE_WITHIN_S)  # the first call is for earlier commits
-        with trial.till() as till:
-            for _ in range(WAKES):
-                woken.clear()
-                began = now()
-                till.exec_driver_sql(ACCEPT.format(WAKE))
-                await asyncio.wait_for(woken.wait(), WAKE_WITHIN_S)
-                found.append(now() - began)
-    finally:
-        watch.cancel()
-        await asyncio.wait([watch])
-    return found
 
 
 def crash(trial: Trial) -> Message:
@@ -272,15 +271,7 @@ def session_lock(trial: Trial) -> Message:
 
 
 CHECKS = {
-    "text": text,
-    "money": money,
-    "constraints": constraints,
-    "grants": grants,
-    "lock": lock,
-    "wake": wake,
-    "crash": crash,
-    "durability": durability,
-    "session_lock": session_lock,
+    check.__name__: check for check in (text, money, constraints, grants, lock, wake, crash, durability, session_lock)
 }
 
 
@@ -333,9 +324,9 @@ def findings(trial: Trial) -> Iterator[Finding]:
 
 def _remove(trial: Trial) -> None:
     """Remove everything, since the database was empty before, and the role."""
-    dialect = trial.database.dialect
-    names = [f"VIEW IF EXISTS {table.name}" for table in metadata.sorted_tables if table.is_view]
-    names += [f"TABLE IF EXISTS {table.name}" for table in reversed(metadata.sorted_tables) if not table.is_view]
+    dialect, ours = trial.database.dialect, metadata.sorted_tables
+    names = [f"VIEW IF EXISTS {table.name}" for table in ours if table.is_view]
+    names += [f"TABLE IF EXISTS {table.name}" for table in reversed(ours) if not table.is_view]
     names += [f"TABLE IF EXISTS {name}" for name in (SCHEMA_VERSION_TABLE, dialect.guard) if name]
     with trial.till() as owner:
         for name in names:

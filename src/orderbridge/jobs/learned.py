@@ -15,7 +15,7 @@ from sqlalchemy import Connection, func, insert, select, update
 
 from orderbridge import config
 from orderbridge.errors import MarketplaceError, Unauthorized
-from orderbridge.model import CONFIRMED, Action, Attempt, Document, Order, Outcome, OutboxRow
+from orderbridge.model import CONFIRMED, Action, Attempt, Document, Order, OutboxRow, Outcome
 from orderbridge.rules.deliveries import is_cut
 from orderbridge.rules.lifecycle import OTHERS_COURIERS, STATUS_NAMES
 from orderbridge.store.database import Database

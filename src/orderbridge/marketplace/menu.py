@@ -15,6 +15,7 @@ The whole answer is searched: lists and objects in any order and depth, grouped 
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -46,15 +47,11 @@ def read_menu(http_status: int, body: bytes) -> Menu:
 
     A body with more values than `decode` takes is cut into the elements of `data`, which must have a `food_id` then.
     """
-    try:
-        members: Any = decode(utf8(body))
-    except BrokenText:
-        members = None
-    if members is None:
-        try:
-            members = read_members(body, cut="data", take=_foods_of_element)
-        except BrokenText:
-            members = None
+    members: Any = None
+    for parse in (lambda: decode(utf8(body)), lambda: read_members(body, cut="data", take=_foods_of_element)):
+        if members is None:
+            with suppress(BrokenText):
+                members = parse()
     data = judge(http_status, members)
     if isinstance(data, tuple):
         found = [food for foods in data for food in foods]
@@ -87,10 +84,10 @@ def shape_of(data: object) -> str:
 
 def _foods_of_element(raw: bytes, value: object) -> list[Food]:
     """The foods in one element of a large list. `value` has its texts as Latin-1, so it is decoded again."""
-    try:
-        return [_food({}, _UNREADABLE, None)] if value is BROKEN else list(_foods(decode(utf8(raw)), _by_food_id))
-    except BrokenText:
-        return [_food({}, _UNREADABLE, None)]
+    with suppress(BrokenText):
+        if value is not BROKEN:
+            return list(_foods(decode(utf8(raw)), _by_food_id))
+    return [_food({}, _UNREADABLE, None)]
 
 
 def _foods(data: object, identify: _Identify) -> Iterator[Food]:
@@ -186,8 +183,8 @@ def _merged(found: Iterable[Food]) -> tuple[Food, ...]:
     for food in found:
         first.setdefault(food.food_id, food)
         statuses.setdefault(food.food_id, set()).add(food.status)
-    return tuple(replace(food, status=_of_all(statuses[number])) for number, food in first.items())
-
-
-def _of_all(statuses: set[str | None]) -> str | None:
-    return ACTIVE if ACTIVE in statuses else INACTIVE if statuses == {INACTIVE} else None
+    of_all = {
+        number: ACTIVE if ACTIVE in shown else INACTIVE if shown == {INACTIVE} else None
+        for number, shown in statuses.items()
+    }
+    return tuple(replace(food, status=of_all[number]) for number, food in first.items())

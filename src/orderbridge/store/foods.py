@@ -6,6 +6,7 @@ that was set back, does not count.
 """
 
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -74,7 +75,8 @@ def take_in(
         ids = {"mine": account, "wanted": [food.food_id for food in some]}
         known = {row.food_id: row for row in connection.execute(_KNOWN, ids)}
         if new := [food for food in some if food.food_id not in known]:
-            connection.execute(insert(foods), [_new(account, food, began, now) for food in new])
+            signs = {"account": account, "source": FROM_MENU, "seen_utc": began, "changed_utc": now}
+            connection.execute(insert(foods), [asdict(food) | signs for food in new])
         changed = [values for food in some if (values := _changed(known.get(food.food_id), food, began, now))]
         if changed:
             connection.execute(_CHANGE, [{"mine": account, **values} for values in changed])
@@ -82,21 +84,6 @@ def take_in(
         changes += [(NEW, food.food_id) for food in new]
         changes += [(one["new_last_change"], one["number"]) for one in changed if one["new_changed_utc"] == now]
     return changes
-
-
-def _new(account: str, food: Food, began: datetime, now: datetime) -> dict[str, Any]:
-    return {
-        "account": account,
-        "food_id": food.food_id,
-        "name": food.name,
-        "category": food.category,
-        "status": food.status,
-        "price": food.price,
-        "payload": food.payload,
-        "source": FROM_MENU,
-        "seen_utc": began,
-        "changed_utc": now,
-    }
 
 
 def _changed(row: Row[Any] | None, food: Food, began: datetime, now: datetime) -> dict[str, Any] | None:
