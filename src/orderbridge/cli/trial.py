@@ -271,7 +271,15 @@ def session_lock(trial: Trial) -> Message:
 
 
 CHECKS = {
-    check.__name__: check for check in (text, money, constraints, grants, lock, wake, crash, durability, session_lock)
+    "text": text,
+    "money": money,
+    "constraints": constraints,
+    "grants": grants,
+    "lock": lock,
+    "wake": wake,
+    "crash": crash,
+    "durability": durability,
+    "session_lock": session_lock,
 }
 
 
