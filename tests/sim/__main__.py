@@ -29,7 +29,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="./run sim", description=__doc__)
     parser.add_argument("--seed", type=int, help="replay this seed and print its trace")
     parser.add_argument("--seeds", help="A..B: search these seeds; print what broke, and which states were reached")
-    parser.add_argument("--minutes", type=float, help="search for so long, from a seed that the commit chooses")
+    parser.add_argument(
+        "--minutes", type=float, help="search for so long; without --seeds from one that the commit chooses"
+    )
     parser.add_argument("--shrink", type=int, metavar="SEED", help="print a small plan that breaks the same promise")
     parser.add_argument("--plan", metavar="FILE", help="replay the PLAN of this file and print its trace")
     parser.add_argument("--kind", choices=tuple(MADE), default="", help="instead of what the seed would choose")
@@ -46,10 +48,12 @@ def main() -> int:
         return _replay(plan_for(asked.seed, asked.kind))
     if asked.shrink is not None:
         return _shrink(plan_for(asked.shrink, asked.kind), Shrinker(invariants_of))
-    if asked.minutes is not None:
-        return _search(_of_the_commit(asked.kind), asked.jobs, time.monotonic() + asked.minutes * 60)
+    deadline = time.monotonic() + asked.minutes * 60 if asked.minutes else float("inf")
+    if asked.minutes and not asked.seeds:
+        return _search(_of_the_commit(asked.kind), asked.jobs, deadline)
     first, _, last = (asked.seeds or "1..20").partition("..")
-    return _search([(seed, asked.kind) for seed in range(int(first), int(last or first) + 1)], asked.jobs)
+    seeds = [(seed, asked.kind) for seed in range(int(first), int(last or first) + 1)]
+    return _search(seeds, asked.jobs, deadline)
 
 
 def _replay(plan: Plan) -> int:
