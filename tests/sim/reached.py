@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from tests.sim.plan import RESTORES
 
-from orderbridge.model import EndedBy, LastChange, Outcome
+from orderbridge.model import Action, EndedBy, LastChange, Outcome
 from orderbridge.rules.outbox_rows import ENDS
 from orderbridge.rules.problems import Code
 from orderbridge.rules.retry import MAX_RESENDS
@@ -27,11 +27,11 @@ Cell = tuple[str, str]
 NOT_SIMULATED = {
     # There is no name lookup, no certificate and no proxy: the line is simulated above the socket.
     *(Code.LINE_DNS, Code.LINE_TLS, Code.LINE_PROXY, Code.CLOCK_WRONG),
-    # No page is served, no alarm command is run, and no file of the last word is written.
-    *(Code.PAGE_NOT_SERVED, Code.CERTIFICATE_REFUSED, Code.CERTIFICATE_ENDS, Code.BOARD_UNHEARD),
+    # No page is served at an address, no alarm command is run, and no file of the last word is written.
+    *(Code.PAGE_NOT_SERVED, Code.CERTIFICATE_REFUSED, Code.CERTIFICATE_ENDS),
     *(Code.ALARM_FAILING, Code.LAST_WORD_NOT_WRITTEN, Code.LOG_NOT_READ, Code.HEALTHCHECK_TAKEN),
-    # The disk has room, may be written, and says what its settings are; its file stays, and the journal can be written.
-    *(Code.NOT_DURABLE, Code.DATABASE_FULL, Code.DATABASE_READ_ONLY, Code.DATABASE_LOST, Code.DATABASE_SLOW),
+    # The disk has room, may be written, and says what its settings are; the journal can be written.
+    *(Code.NOT_DURABLE, Code.DATABASE_FULL, Code.DATABASE_READ_ONLY, Code.DATABASE_SLOW),
     *(Code.WAL_LARGE, Code.VIEW_BROKEN, Code.JOURNAL_NOT_WRITTEN, Code.WRITES_FENCED, Code.ACCOUNT_UNREADABLE),
     # Each account has a restaurant, and lists come whole.
     *(Code.NO_RESTAURANT, Code.LIST_FULL),
@@ -51,6 +51,20 @@ _ENDS = {(end.state.value, end.code or "-", "-") for end in ENDS.values()} | {
 }
 # Tills check what they write, and the daemon sends only ids that it has read: no field is missing, no id is none.
 _UNREACHED = {("refused", "missing_field", "answer"), ("refused", "bad_url_id", "answer")}
+COMMANDS = (
+    *(
+        "accounts",
+        "actions retry",
+        "actions withdraw",
+        "board pair",
+        "copies",
+        "db confirm-restore",
+        "db replay",
+        "erase",
+    ),
+    *("quarantine retry", "replay"),
+)
+BY_PEOPLE = {"hand": "hand", "tap": "tap", "way": "older copy put back"}
 RESTARTS = {"crash": "after a crash", "stop": "after a stop", "power_lost": "after a loss of power"}
 REASONS = ("database_refused", "not_an_object", "not_json", "payment_key_invalid", "payment_key_missing")
 
@@ -69,8 +83,8 @@ POSSIBLE: tuple[Cell, ...] = (
     *(("older copy put back", way) for way in RESTORES),
     ("older copy put back", "noticed"),
     ("closure", "ended"),
-    ("hand", "actions retry"),
-    ("hand", "quarantine retry"),
+    *(("hand", name) for name in COMMANDS),
+    *(("tap", action.value) for action in Action),
 )
 # Measured: in so many seeds of a kind a cell stays empty once in ten million times, unless what leads to it is gone.
 WITHIN: dict[str, dict[int, tuple[Cell, ...]]] = {
@@ -171,10 +185,19 @@ WITHIN: dict[str, dict[int, tuple[Cell, ...]]] = {
             *(("problem", name) for name in ("credentials_shared", "not_written", "undecided")),
         ),
     },
+    # By their plans: a restore has one or two of the five ways, a power has three losses or more.
+    "restore": {
+        100: (
+            *(("older copy put back", way) for way in (*RESTORES, "noticed")),
+            *(("hand", name) for name in ("db confirm-restore", "db replay")),
+        ),
+    },
+    "power": {50: (("restart", "after a loss of power"),)},
 }
 _LINE = re.compile(
     r" *[\d.]+ (?:log +\w+ (?P<event>[\w.]+)(?: code=(?P<code>\w+))?"
-    r"|hand +(?P<hand>\w+ \w+)"
+    r"|hand +(?P<hand>accounts|copies|erase|replay|\w+ [\w-]+)"
+    r"|tablet +(?P<tap>\w+) tablet="
     r"|fault +older_copy way=(?P<way>\w+))"
 )
 
@@ -192,11 +215,12 @@ def cells_of(sim: "Sim") -> Counter[Cell]:
 
 def _in_the_trace(lines: list[str]) -> Iterator[Cell]:
     waiting = False
-    for line in lines:
-        if (found := _LINE.match(line)) is None:
-            continue
+    for found in filter(None, map(_LINE.match, lines)):
         event, code = found["event"], found["code"]
-        if event == "problem.began":
+        if event is None:
+            kind = str(found.lastgroup)
+            yield BY_PEOPLE[kind], found[kind]
+        elif event == "problem.began":
             yield "problem", code
             if code == Code.DATABASE_RESTORED:
                 yield "older copy put back", "noticed"
@@ -207,10 +231,6 @@ def _in_the_trace(lines: list[str]) -> Iterator[Cell]:
             yield "restart", "take-over by the one that waited"
         elif event == "closure.ended":
             yield "closure", "ended"
-        elif found["hand"]:
-            yield "hand", found["hand"]
-        elif found["way"]:
-            yield "older copy put back", found["way"]
 
 
 def _in_the_tables(connection: sqlite3.Connection) -> Iterator[Cell]:
