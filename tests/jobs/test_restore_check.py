@@ -304,6 +304,18 @@ async def test_polls_are_held_until_the_last_ones_cooldown_is_over(shop: Shop, r
     assert await Keeper(again).check.start() == 0, "nothing is held where nothing was put back"
 
 
+async def test_polls_are_held_where_a_command_has_found_the_copy_first(shop: Shop, restore: Restore):
+    """`db restore` makes the copy safe, and the daemon that starts after it sees no older copy."""
+    await begun(shop)
+    shop.back_up()
+    await shop.poll()
+    again = await restore(shop)
+    await begun(again)
+    assert await Keeper(again).check.start() == 0
+    assert 49 < (await again.tick()).again_in <= 50
+    assert len(again.calls("get_current")) == 1
+
+
 async def test_an_account_that_was_changed_after_the_copy_waits_for_a_person(shop: Shop, restore: Restore):
     changes = pytest.importorskip("orderbridge_fleet.account_changes")
     in_database = pytest.importorskip("orderbridge_fleet.account_settings")

@@ -1,0 +1,106 @@
+"""What is on disk is there after a power loss, in each way in which a disk may forget the rest."""
+
+import sqlite3
+from collections.abc import Callable
+from contextlib import ExitStack, closing
+from datetime import UTC, datetime
+from hashlib import sha256
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from tests.sim import vfs
+from tests.sim.power import Disk
+
+from orderbridge.model import Document
+from orderbridge.store import journal
+from orderbridge.store.database import Database
+from orderbridge.store.high_water import read_document, write_document
+
+pytestmark = pytest.mark.skipif(bool(vfs.missing()), reason=vfs.missing())
+
+NOW = datetime(2026, 3, 2, 9, tzinfo=UTC)
+WAYS = 12
+TABLE = "CREATE TABLE kept (number INTEGER)"
+ROW = "INSERT INTO kept VALUES (1)"
+ROWS = 5
+
+
+@pytest.fixture
+def left(tmp_path: Path):
+    """What `look` finds in each way after `work` and a power loss. What `work` opens is closed between both."""
+
+    def left(work: Callable[[Path, ExitStack], object], look: Callable[[Path], Any]) -> list[Any]:
+        found = []
+        for way in range(WAYS):
+            folder = tmp_path / str(way)
+            folder.mkdir()
+            disk = Disk(folder, Random(way))
+            with disk.serving():
+                with ExitStack() as opened:
+                    work(folder, opened)
+                    disk.cut()
+                disk.put_back()
+                found.append(look(folder))
+        return found
+
+    return left
+
+
+def rows(folder: Path) -> int | None:
+    with closing(sqlite3.connect(folder / "pos.db")) as again:
+        try:
+            return int(again.execute("SELECT count(*) FROM kept").fetchone()[0])
+        except sqlite3.DatabaseError:
+            return None
+
+
+def test_a_commit_is_on_disk_before_the_wal_is_written_back(left):
+    def work(folder: Path, opened: ExitStack) -> None:
+        database = opened.enter_context(closing(Database(f"sqlite:///{folder}/pos.db", inline=True)))
+        for statement in (TABLE, *[ROW] * ROWS):
+            database.write_now(lambda tx, statement=statement: tx.exec_driver_sql(statement))
+
+    assert left(work, rows) == [ROWS] * WAYS
+
+
+@pytest.mark.parametrize("synchronous", ["NORMAL", "OFF"])
+def test_a_commit_that_is_not_flushed_is_lost(left, synchronous: str):
+    """Else the tests around this one prove nothing."""
+
+    def work(folder: Path, opened: ExitStack) -> None:
+        till = opened.enter_context(closing(sqlite3.connect(folder / "pos.db", isolation_level=None)))
+        for statement in ("PRAGMA journal_mode = WAL", f"PRAGMA synchronous = {synchronous}", TABLE, *[ROW] * ROWS):
+            till.execute(statement)
+
+    assert set(left(work, rows)) - {ROWS}
+
+
+def test_a_line_of_the_journal_is_on_disk_with_its_file_and_its_folder(left):
+    raw = b'{"payment_key": "00000000-0000-4000-8000-000000000001", "note": "' + b"n" * 2000 + b'"}'
+    order = Document(
+        raw=raw, digest=sha256(raw).hexdigest(), payment_key="00000000-0000-4000-8000-000000000001", status_id=1
+    )
+
+    def read(folder: Path) -> list[bytes | None]:
+        return [entry and journal.document(entry) for entry in journal.entries(journal.files(folder / "documents"))]
+
+    def work(folder: Path, _: ExitStack) -> None:
+        for _ in range(2):
+            journal.append(folder / "documents", [journal.line("kadikoy", order, NOW)], NOW)
+
+    assert left(work, read) == [[raw, raw]] * WAYS
+
+
+def test_the_mark_is_the_one_before_or_the_new_one_and_never_a_part_of_one(left):
+    marks = [{"generation": number, "text": "x" * 2000} for number in range(3)]
+
+    def work(folder: Path, _: ExitStack) -> None:
+        write_document(folder / "mark", marks[0])
+        for mark in marks[1:]:
+            write_document(folder / "mark", mark)
+
+    found = left(work, lambda folder: read_document(folder / "mark") if (folder / "mark").exists() else marks[0])
+    assert all(mark in marks for mark in found)
+    assert len({mark["generation"] for mark in found}) > 1
