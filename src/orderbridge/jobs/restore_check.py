@@ -64,6 +64,7 @@ class RestoreCheck:
         self._hangs = False  # reading a file hangs
         self._reading: asyncio.Future[HighWater | None] | None = None  # of the mark
         self._began: HighWater | None = None  # the tables at the start
+        self._noted: HighWater | None = None  # the last mark of these tables; None: of an older copy
         self._is_written = False  # the daemon has written since the last note
         self._own = 0  # notes under way
         self._noting: asyncio.Task[None] | None = None
@@ -87,6 +88,8 @@ class RestoreCheck:
             and high_water.is_behind(found, self._kept.high_water)
         ):
             hold = self._hold_s(self._kept.high_water)
+        else:
+            self._noted = self._kept.high_water
         self._database.on_written = self.written
         await self.check(at_start=True)
         return hold
@@ -198,11 +201,11 @@ class RestoreCheck:
         if found is None:
             return
         if before is not None and await self._is_older(found, before, at_start=at_start):
+            self._noted = None  # before another note, which the next transaction causes
             self._report(await self._withhold(found, before))
             found = (await self._database.read(lambda tx: high_water.reach(tx, self._clock.now(), before)))[0] or found
-            before = None
         if self._database.file is not None:
-            found = high_water.beside(found, before, self._database.file.wal())
+            self._noted = found = high_water.beside(found, self._noted, self._database.file.wal())
         self._kept.high_water = found
         if self._file is not None and self._reading is None:
             self._file.put(partial(asdict, found))

@@ -268,11 +268,10 @@ def is_behind(found: HighWater, before: HighWater) -> bool:
 
 
 def beside(found: HighWater, before: HighWater | None, wal: str | None) -> HighWater:
-    """The mark beside this -wal. When a -wal begins, all that was noted before is in the file itself."""
-    if wal == found.wal:
-        return found
-    is_known = before is not None and not is_behind(found, before)
-    return replace(found, wal=wal, in_file=before.generation if before is not None and is_known else 0)
+    """The mark beside this -wal. When a -wal begins, all that was noted `before` is in the file itself."""
+    if before is None:
+        return replace(found, wal=wal, in_file=0)
+    return replace(found, wal=wal, in_file=before.in_file if before.wal == wal else before.generation)
 
 
 def is_older(found: HighWater, mark: HighWater, *, was_lost: bool) -> bool:
