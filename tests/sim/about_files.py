@@ -33,6 +33,13 @@ class JournalHolds(Invariant):
                 today = self.sim.clock.now().date()
                 self._acknowledged.setdefault((call.argument, document.text), (call.number, today))
 
+    def erased(self) -> None:
+        """What names an erased customer is no longer in it."""
+        folder = self.sim.settings.journal
+        entries = journal.entries(journal.files(folder)) if folder is not None else ()
+        blank = {entry.payment_key for entry in entries if entry is not None and entry.digest is None}
+        self._acknowledged = {of: told for of, told in self._acknowledged.items() if of[0] not in blank}
+
     def restarted(self, _: "Life") -> None:
         self.finish()
 

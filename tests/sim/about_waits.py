@@ -20,7 +20,7 @@ JITTER = 1.5  # "with jitter": half as long again at most
 LATE_S = 20.0  # a poll and its acknowledgement may hold the lane meanwhile
 LATE_ON_A_SLOW_DISK_S = 60.0
 QUIET_S = 45.0  # without faults; then no wait of the account's line is left
-HASTE = 40  # requests in a minute that never left: more is no backoff
+HASTE = 15  # times in a minute that the same request never left: more is no backoff
 A_MOMENT_S = 0.05
 LOOKED_AT = {"accept", "on_the_way"}
 
@@ -32,7 +32,7 @@ class Waits(Invariant):
 
     def __init__(self) -> None:
         self._of_row: dict[int, list[Call]] = defaultdict(list)
-        self._unsent: dict[str, list[float]] = defaultdict(list)
+        self._unsent: dict[tuple[str, str, str], list[float]] = defaultdict(list)
 
     def leaving(self, call: Call) -> None:
         if call.row is None:
@@ -123,12 +123,12 @@ class Waits(Invariant):
     def ended(self, call: Call) -> None:
         if not call.never_left:
             return
-        recent = self._unsent[call.account]
+        recent = self._unsent[call.account, call.operation, call.argument]
         recent.append(call.ended_at)
         while recent[0] < call.ended_at - 60.0:
             recent.pop(0)
         if len(recent) > HASTE:
-            self.sim.violated("7", f"{len(recent)} requests of {call.account} within a minute on a dead line")
+            self.sim.violated("7", f"{call.operation} of {call.account} {len(recent)} times a minute on a dead line")
 
 
 class LeavesSoon(Invariant):
