@@ -782,4 +782,74 @@ bugs(
     the_last_hour_is_not_counted=(orders.received_lately, always(0)),
 )
 
-FOUND_BY: dict[str, str] = {}
+# The unit test that finds a bug, too. `./run sim --bugs` plants it and runs the test.
+_TESTS: dict[str, list[tuple[str, str]]] = {
+    "tests/jobs/test_lanes.py": [
+        ("acknowledged_beside_an_action", "TestAnyStory"),
+    ],
+    "tests/jobs/test_poll.py": [
+        (
+            "an_order_of_another_account_is_not_told",
+            "test_a_delivery_by_another_account_is_neither_merged_nor_acknowledged",
+        ),
+        ("an_acknowledgement_leaves_late", "test_no_acknowledgement_leaves_later_than_ten_seconds_after_the_answer"),
+    ],
+    "tests/marketplace/test_client.py": [
+        ("acknowledged_again_after_a_failure", "test_an_action_is_a_put"),
+    ],
+    "tests/rules/test_cooldown.py": [
+        ("the_poll_waits_twice_as_long", "test_accounts_of_the_configured_scope_are_polled_in_turn_and_never_meet_429"),
+        (
+            "the_next_poll_leaves_after_a_second",
+            "test_accounts_of_the_configured_scope_are_polled_in_turn_and_never_meet_429",
+        ),
+    ],
+    "tests/rules/test_outbox.py": [
+        ("no_row_is_ever_too_old", "test_a_clock_may_be_thousands_of_years_wrong"),
+        ("valid_minutes_are_ignored", "test_a_row_is_valid_for_a_time_and_expires_at_its_end"),
+    ],
+    "tests/rules/test_retry.py": [
+        ("a_cancelled_order_is_not_seen_by_a_row_in_doubt", "test_a_cancelled_order_refuses_everything_else"),
+        ("a_fifth_request", "test_a_request_that_may_have_had_its_effect_leaves_doubt_and_counts"),
+        ("a_refusal_is_tried_again", "test_a_first_refusal_is_definite"),
+        (
+            "what_waits_for_a_look_is_sent",
+            "test_a_refusal_after_doubt_of_an_order_waits_for_a_poll_and_of_all_else_is_definite",
+        ),
+        (
+            "a_row_fails_while_the_login_is_refused",
+            "test_a_429_waits_for_the_cooldown_and_a_dead_line_until_it_is_tried_again",
+        ),
+        ("a_429_is_not_waited_out", "test_a_429_waits_for_the_cooldown_and_a_dead_line_until_it_is_tried_again"),
+        (
+            "a_refusal_after_doubt_waits_for_no_look",
+            "test_a_refusal_after_doubt_of_an_order_waits_for_a_poll_and_of_all_else_is_definite",
+        ),
+    ],
+    "tests/store/test_accounts.py": [
+        (
+            "the_next_poll_is_not_noted_when_the_answer_is_in",
+            "test_the_answer_ends_the_reservation_sooner_for_its_account_alone",
+        ),
+        ("a_restart_forgets_the_cooldown", "test_an_account_that_was_polled_before_waits"),
+    ],
+    "tests/store/test_actions.py": [
+        ("a_verdict_has_no_words", "test_a_verdict_ends_an_unfinished_row_with_its_reason"),
+    ],
+    "tests/store/test_leader.py": [
+        ("two_daemons_work_at_once", "test_one_has_it_and_the_other_waits"),
+    ],
+    "tests/store/test_orders.py": [
+        ("an_order_is_acknowledged_and_not_written", "test_a_new_order_is_stored_whole"),
+        ("the_document_is_not_kept", "test_a_new_order_is_stored_whole"),
+        ("acknowledged_while_unresolved", "test_an_order_with_an_unresolved_row_is_found_in_any_number_of_keys"),
+        (
+            "of_a_long_list_only_the_last_unresolved_rows_are_seen",
+            "test_an_order_with_an_unresolved_row_is_found_in_any_number_of_keys",
+        ),
+    ],
+    "tests/store/test_quarantine.py": [
+        ("a_document_that_is_no_order_is_forgotten", "test_a_document_is_kept_whole_with_its_reason"),
+    ],
+}
+FOUND_BY = {bug: f"{file}::{test}" for file, tests in _TESTS.items() for bug, test in tests}
