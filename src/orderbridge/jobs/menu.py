@@ -7,6 +7,7 @@ replica asks earlier. A failure concerns the menu alone: it is logged once, and 
 from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from functools import partial
 
 import structlog
 from sqlalchemy.exc import IntegrityError
@@ -15,7 +16,7 @@ from orderbridge.clock import Clock
 from orderbridge.errors import MarketplaceError
 from orderbridge.jobs.account import Account
 from orderbridge.jobs.learned import Point
-from orderbridge.model import Food, Menu, Outcome
+from orderbridge.model import Menu, Outcome
 from orderbridge.rules.deliveries import USUAL_PAGES
 from orderbridge.store import foods
 from orderbridge.store.database import Database
@@ -71,19 +72,15 @@ async def _store(
     """Store the menu in short transactions. Only a whole menu shows which foods are gone."""
     changes = []
     for start in range(0, len(menu.foods), CHUNK):
-        changes += await _store_some(account, database, clock, menu.foods[start : start + CHUNK], began)
+        some = menu.foods[start : start + CHUNK]
+        store = partial(foods.take_in, account=account.name, listed=some, began=began, now=clock.now())
+        try:
+            changes += await database.run(store)
+        except IntegrityError:  # an order has just brought one of these foods
+            changes += await database.run(store)
     if menu.is_whole and len(menu.foods) not in USUAL_PAGES:
         changes += await database.run(lambda tx: foods.mark_gone(tx, account.name, began=began, now=clock.now()))
     return changes
-
-
-async def _store_some(
-    account: Account, database: Database, clock: Clock, some: Sequence[Food], began: datetime
-) -> list[tuple[str, int]]:
-    try:
-        return await database.run(lambda tx: foods.take_in(tx, account.name, some, began=began, now=clock.now()))
-    except IntegrityError:  # an order has just brought one of these foods
-        return await database.run(lambda tx: foods.take_in(tx, account.name, some, began=began, now=clock.now()))
 
 
 def _tell(account: Account, menu: Menu, changes: Sequence[tuple[str, int]]) -> None:
