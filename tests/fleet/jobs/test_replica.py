@@ -29,7 +29,8 @@ from orderbridge.store.own_tables import account_settings as table
 from orderbridge.store.own_tables import fleet as counter
 from orderbridge.store.own_tables import replicas
 from orderbridge.store.tables import accounts
-from orderbridge_fleet import account_settings, replica
+from orderbridge_fleet import account_settings, advisory_locks, membership, replica
+from orderbridge_fleet import buckets as shares
 from orderbridge_fleet.account_settings import MasterKeys
 from orderbridge_fleet.buckets import bucket_of
 from orderbridge_fleet.membership import Beat
@@ -339,6 +340,12 @@ async def test_rows_of_other_replicas_accounts_are_left_to_them(town: Town):
         await asyncio.sleep(40.0)
         assert shop.end(foreign) == ("refused", "food_not_found", "answer")  # by the service itself
         assert shop.row(nobodys)["state"] == "refused"
+
+
+def test_a_lease_ends_before_the_server_ends_the_session_and_before_another_replica_takes_the_buckets():
+    """The numbers are those of docs/design.md."""
+    assert (replica.LEASE_S, advisory_locks.SILENT_S, shares.GRACE_S) == (4.5, 6, 5.0)
+    assert f"SET idle_session_timeout = '{advisory_locks.SILENT_S}s'" in membership.SETTINGS
 
 
 async def test_nothing_leaves_when_the_server_was_not_heard_for_long(town: Town):
