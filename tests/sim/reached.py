@@ -185,6 +185,14 @@ WITHIN: dict[str, dict[int, tuple[Cell, ...]]] = {
             *(("problem", name) for name in ("credentials_shared", "not_written", "undecided")),
         ),
     },
+    "hands": {
+        100: (
+            ("closure", "ended"),
+            *(("hand", name) for name in ("actions withdraw", "board pair")),
+            ("tap", "deactivate_food"),
+        ),
+        500: (*(("hand", name) for name in ("actions retry", "quarantine retry", "replay")), ("tap", "cancel")),
+    },
     # By their plans: a restore has one or two of the five ways, a power has three losses or more.
     "restore": {
         100: (
