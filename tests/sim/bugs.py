@@ -27,7 +27,7 @@ from tests.sim.planting import Plant, always, idle, nothing
 from orderbridge import hiding
 from orderbridge.actions import ACTIONS
 from orderbridge.errors import MarketplaceError
-from orderbridge.jobs import acknowledge, outcome_writer, reimport
+from orderbridge.jobs import acknowledge, outcome_writer
 from orderbridge.jobs import intake as jobs_intake
 from orderbridge.jobs.acknowledge import Acknowledger
 from orderbridge.jobs.closures import Closures
@@ -754,10 +754,6 @@ bugs(
     "closures",
     "hands",
     a_closure_does_not_end=((Closures, "carry_out"), always([])),
-    a_closure_lasts_longer=(
-        closures.planned_end,
-        lambda true, *of: made + timedelta(minutes=10) if (made := true(*of)) else None,
-    ),
     a_closure_ends_at_once=(closures.step, always(Step.END)),
     a_closure_ends_beside_something_newer=(closures.step, lambda true, plan, _, now: true(plan, (), now)),
     the_end_of_a_closure_is_lost=(store_closures.end, nothing),
@@ -766,20 +762,6 @@ bugs(
     "board",
     "hands",
     each_tap_is_a_row=(cards.request_id, lambda true, *of: f"{true(*of)}:{next(_taps)}"),
-    a_step_is_sent_at_once=((cards, "HELD"), frozenset()),
-)
-bugs(
-    "contract",
-    "hands",
-    an_erased_customer_has_an_open_order=(
-        retention.blank,
-        lambda true, tx, keys, with_open: true(tx, keys, with_open=True),
-    ),
-    a_replay_takes_back_what_is_newer=(
-        reimport.fate_of,
-        lambda true, *of, **how: Fate.UPDATED if (made := true(*of, **how)) == Fate.SUPERSEDED else made,
-    ),
-    the_last_hour_is_not_counted=(orders.received_lately, always(0)),
 )
 
 # The unit test that finds a bug, too. `./run sim --bugs` plants it and runs the test.

@@ -66,6 +66,12 @@ def test_nothing_is_repeated_where_an_older_copy_is_put_back(play, seed: int):
     assert sim.trace.faults["older_copy"] > 0
 
 
+def test_every_promise_is_kept_while_people_use_commands_and_tablets(play):
+    sim = play(7003, "hands")
+    assert sim.violations == []
+    assert any("tablet=one" in line for line in sim.trace.lines)
+
+
 def test_five_accounts_with_the_scope_of_their_cooldown_configured_are_polled_in_turn(play):
     sim = play(2, "crowd")
     assert sim.plan.configured_scope != "auto"
