@@ -206,7 +206,7 @@ class Cooldown(Invariant):
         last = self._last.get(call.account)
         if last is not None and not last.never_left:
             ended = last.ended_at if last.ended else self.sim.now()
-            if last.process != call.process:  # a replica that was paused ends it when it goes on
+            if last.life != call.life:  # a replica that was paused ends it when it goes on
                 ended = min(ended, last.left_at + TIMEOUT_S)
             forgiven = last.process != call.process and self._set_forward(last.left_at)
             if call.left_at < ended + COOLDOWN_S and not forgiven:
