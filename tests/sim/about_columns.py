@@ -181,7 +181,7 @@ class ColumnsSayWhatIsSo(Invariant):
         if before == after and not events and not rows:
             return
         steps = list(self._steps(key, before, after, rows))
-        if before is None or after["changed_utc"] != before["changed_utc"]:
+        if before is None or any(after[name] != before[name] for name in ("changed_utc", "account")):
             self._quiet_from[key] = self._listened(after["account"])
             self._quiet_since[key] = self.sim.now()
         if any(step.state == after and _same(step.events, events) for step in steps):
@@ -200,6 +200,10 @@ class ColumnsSayWhatIsSo(Invariant):
         if rows:
             yield self._verdicts(key, before, rows)
             return
+        configured = {account.name for account in self.sim.settings.accounts}
+        if before["account"] not in configured and after["account"] in configured:  # its own was taken out
+            before = before | {"account": after["account"]}
+            yield Step("another account", before, [])
         for at, status in self._oks[key]:
             noted = {"acknowledged_utc": at, "acknowledged_status_id": status}
             yield Step("an OK", before | noted, [(at, "acknowledged", status, self._word(status), None)])

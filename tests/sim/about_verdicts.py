@@ -169,8 +169,7 @@ class Verdicts(Invariant):
         if not self._in_doubt(row, calls):
             return False
         if row["known_by"] == "status" and row["food_id"] is not None:
-            menus = [menu for menu in self._menus[calls[-1].account] if menu.left_at >= calls[-1].ended_at]
-            shown = {status for food, status in menus[-1].data if food == str(row["food_id"])} if menus else set()
+            shown = self._shown_of_food(calls[-1])
             return shown == {"INACTIVE"} if row["action"] == "deactivate_food" else "ACTIVE" in shown
         if row["known_by"] == "status":
             looks = self._looks_at(row["restaurant_id"] or "", calls[-1])
@@ -182,6 +181,20 @@ class Verdicts(Invariant):
         if self._other_end(row):
             return False
         return active is not None and calls[-1].outcome == "no" and bool(seen) and seen[-1] not in active
+
+    def _shown_of_food(self, last: Call) -> set[str]:
+        """The food's statuses by the newest sign since that request: a menu, or the OK to another row of ours."""
+        signs = [
+            (menu.left_at, {status for food, status in menu.data if food == last.argument})
+            for menu in self._menus[last.account]
+        ]
+        signs += [
+            (call.ended_at, {"ACTIVE" if call.operation == "activate_food" else "INACTIVE"})
+            for calls in self._of_row.values()
+            for call in calls
+            if call.lane == last.lane and call.outcome == "ok"
+        ]
+        return max((one for one in signs if one[0] >= last.ended_at), default=(0.0, set()))[1]
 
     def _other_end(self, row: sqlite3.Row) -> bool:
         """Whether a complete, beside this cancel, is done or may be, and the other way round."""
