@@ -481,7 +481,10 @@ def test_with_one_line_it_says_how_to_begin(add, run):
 
 def alive(pos: sqlite3.Connection, seconds: int = 60) -> None:
     when = f"strftime('%Y-%m-%d %H:%M:%f', 'now', '{seconds:+} seconds')"
-    pos.execute(f"INSERT INTO delivery_daemon VALUES (1, '{NOW_TEXT}', {when}, 'Nobody polls.', 'Start it.')")
+    pos.execute(
+        "INSERT INTO delivery_daemon (id, seen_utc, silent_from_utc, cause, remedy)"
+        f" VALUES (1, '{NOW_TEXT}', {when}, 'Nobody polls.', 'Start it.')"
+    )
 
 
 def light(pos: sqlite3.Connection, name: str, colour: str = "green", code: str | None = None) -> None:
