@@ -438,6 +438,24 @@ def test_a_restaurant_has_its_account(known: Directory, named: str | None, accou
             Refusal("restaurant_unknown"),
             id="a branch of an account that has left: the default has another menu",
         ),
+        pytest.param(
+            directory("a", default="a", reach={RESTAURANT: ["b"]}, complete=False),
+            {"restaurant_id": RESTAURANT},
+            None,
+            id="a branch of an account that has left, and the default's list is not read yet",
+        ),
+        pytest.param(
+            directory("a", "b", default="a", complete=False),
+            {"restaurant_id": RESTAURANT},
+            None,
+            id="a branch of the default or of another account: not known yet",
+        ),
+        pytest.param(
+            directory("a", default="a", complete=False),
+            {"restaurant_id": RESTAURANT},
+            "a",
+            id="a branch that no list has shown: the only account",
+        ),
     ],
 )
 def test_a_food_has_its_menu(known: Directory, columns: dict[str, Any], account: str | Refusal | None) -> None:
