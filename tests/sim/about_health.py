@@ -16,6 +16,10 @@ LOOKS_S = MINUTE  # a slow disk, and the town's own look every half minute
 
 OPEN = "SELECT * FROM delivery_orders WHERE ended_utc IS NULL AND status_id = 1 AND changed_utc > ?"
 ANSWERS = "SELECT * FROM delivery_actions WHERE action IN ('accept', 'cancel') ORDER BY id"
+ANSWERED = (
+    "SELECT payment_key FROM delivery_actions"
+    " WHERE action IN ('accept', 'cancel') AND (created_utc > ? OR finished_utc > ?)"
+)
 NOT_TAKEN = (
     "SELECT DISTINCT account FROM delivery_orders WHERE ended_utc IS NULL AND pos_revision = 0 AND received_utc < ?"
 )
@@ -73,12 +77,18 @@ class HealthSaysWhatIsSo(Invariant):
         border = now - looked - LOOKS_S
         if max(self._born, *self.sim.disturbed.values()) > border:
             return
+        lately = self._answered_since(border)
         for key, since in self._so.items():
-            if since < border and key not in self._open:
+            if since < border and key not in self._open and key[1] not in lately:
                 self.broken(f"{key} is so since {since:.0f}, and the log does not say it")
         for key, since in self._not_so.items():
-            if since < border:
+            if since < border and key[1] not in lately:
                 self.broken(f"{key} is no longer so since {since:.0f}, and the log has not ended it")
+
+    def _answered_since(self, moment: float) -> set[str]:
+        """Orders to which an answer came, or came to nothing: between two ticks the log may have said the opposite."""
+        since = self._ago(self.sim.now() - moment)
+        return {row["payment_key"] for row in self.rows(ANSWERED, since, since)}
 
     def _truth(self) -> tuple[set[Key], set[Key]]:
         """What is wrong; and what neither begins nor ends now, for it follows from what is wrong with its account."""
