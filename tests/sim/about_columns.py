@@ -201,7 +201,8 @@ class ColumnsSayWhatIsSo(Invariant):
             yield self._verdicts(key, before, rows)
             return
         configured = {account.name for account in self.sim.settings.accounts}
-        if before["account"] not in configured and after["account"] in configured:  # its own was taken out
+        is_moved = before["account"] not in configured and after["account"] in configured  # its own was taken out
+        if is_moved:
             before = before | {"account": after["account"]}
             yield Step("another account", before, [])
         for at, status in self._oks[key]:
@@ -209,7 +210,7 @@ class ColumnsSayWhatIsSo(Invariant):
             yield Step("an OK", before | noted, [(at, "acknowledged", status, self._word(status), None)])
         for call in self._answers.values():
             if key in call.documents and before["account"] == call.account:
-                yield from self._deliveries(key, before, call)
+                yield from self._deliveries(key, before, call, is_moved=is_moved)
         yield from self._by_time(key, before, after)
         if self.is_unresolved(key):
             yield Step("a doubt", before | {"problem": before["problem"] | {DOUBT}}, [])
@@ -225,11 +226,14 @@ class ColumnsSayWhatIsSo(Invariant):
         state |= self._end({"ended_by": None}, document.status)
         return Step("a new order", state, [(now, "received", document.status, state["status"], None)])
 
-    def _deliveries(self, key: str, before: State, call: Call) -> Iterator[Step]:
-        """Promise 2: the poll's word about the status counts, or an action of ours was in the way."""
+    def _deliveries(self, key: str, before: State, call: Call, *, is_moved: bool) -> Iterator[Step]:
+        """Promise 2: the poll's word about the status counts, or an action of ours was in the way.
+
+        An order that moves to another account is written, although nothing has changed.
+        """
         document = call.documents[key]
         flown = self._flying[key] > 0 or self._flown.get(key, -1.0) >= call.left_at
-        if self._is_unchanged(before, document):
+        if self._is_unchanged(before, document) and not is_moved:
             return
         if not flown and not self.is_unresolved(key):
             yield self._delivery(before, document)
