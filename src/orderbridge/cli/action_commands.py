@@ -185,10 +185,7 @@ def foods(context: Context, as_json: bool) -> None:
     rows.sort(key=lambda row: (row["account"], row["category"] or ""))
     names = ("food_id", "name", "category", "status", "account")
     show_rows(
-        rows,
-        machine=as_json,
-        empty=say("listing.no_foods"),
-        shown=lambda row: {name: row[name] for name in names},
+        rows, machine=as_json, empty=say("listing.no_foods"), shown=lambda row: {name: row[name] for name in names}
     )
 
 

@@ -136,11 +136,7 @@ async def _names(client: Client) -> str:
 def wire_for(context: Context) -> Wire:
     """The HTTP client of the configured marketplace."""
     market = context.settings.marketplace
-    return Wire(
-        base_url=market.base_url,
-        timeout_s=market.timeout_seconds,
-        ca_file=market.ca_file,
-    )
+    return Wire(base_url=market.base_url, timeout_s=market.timeout_seconds, ca_file=market.ca_file)
 
 
 def account_of(context: Context, wire: Wire, database: Database, chosen: config.Account) -> Account:

@@ -148,12 +148,7 @@ class StartProgress:
 class SelfReport:
     """The state that one daemon reports: readiness, problems and gauges."""
 
-    def __init__(
-        self,
-        context: Context,
-        accounts: Mapping[str, Account],
-        outbox: Outbox,
-    ) -> None:
+    def __init__(self, context: Context, accounts: Mapping[str, Account], outbox: Outbox) -> None:
         settings = context.settings
         self._accounts = accounts
         self._outbox = outbox

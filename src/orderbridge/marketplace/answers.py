@@ -13,14 +13,7 @@ from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import Any, TypeVar
 
-from orderbridge.errors import (
-    MarketplaceError,
-    RateLimited,
-    Refused,
-    ServiceFailed,
-    Unauthorized,
-    UnknownOutcome,
-)
+from orderbridge.errors import MarketplaceError, RateLimited, Refused, ServiceFailed, Unauthorized, UnknownOutcome
 from orderbridge.hiding import longest, without_secrets
 from orderbridge.marketplace.fields import Reader, compared, elements_of
 from orderbridge.marketplace.scan import BrokenText, decode, utf8

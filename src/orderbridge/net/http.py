@@ -28,15 +28,7 @@ from typing import Any, Final, cast
 import httpx
 
 from orderbridge import __version__
-from orderbridge.errors import (
-    CLOSED,
-    HELD_BACK,
-    MarketplaceError,
-    Message,
-    NotSent,
-    UnknownOutcome,
-    reading,
-)
+from orderbridge.errors import CLOSED, HELD_BACK, MarketplaceError, Message, NotSent, UnknownOutcome, reading
 from orderbridge.net import connector
 from orderbridge.net.connection import Connection, Trail
 from orderbridge.net.connector import connect, is_looking_up, is_unreached, tls_context

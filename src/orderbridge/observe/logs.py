@@ -173,10 +173,7 @@ def _journal(_: WrappedLogger, __: str, event: EventDict) -> str:
 
 def _console(*, colors: bool) -> Processor:
     """A renderer for terminals: aligned, in colour, with a traceback below its line."""
-    renderer = structlog.dev.ConsoleRenderer(
-        colors=colors,
-        timestamp_key="time",
-    )
+    renderer = structlog.dev.ConsoleRenderer(colors=colors, timestamp_key="time")
 
     def render(logger: WrappedLogger, name: str, event: EventDict) -> str:
         below = event.pop("traceback", "")

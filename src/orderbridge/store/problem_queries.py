@@ -285,8 +285,7 @@ def _newest(connection: Connection, rows: Sequence[Any]) -> dict[tuple[str | Non
     if not rows:
         return {}
     later = select(actions.c.id, actions.c.payment_key, actions.c.restaurant_id, actions.c.food_id).where(
-        actions.c.id > min(row.id for row in rows),
-        actions.c.state.in_([ActionState.DONE, *sorted(UNFINISHED)]),
+        actions.c.id > min(row.id for row in rows), actions.c.state.in_([ActionState.DONE, *sorted(UNFINISHED)])
     )
     found = {}
     for column in (actions.c.payment_key, actions.c.restaurant_id, actions.c.food_id):
