@@ -32,47 +32,13 @@ _NOTE = insert(attempts).from_select(_COLUMNS, select(actions.c.id, *_NOTED).whe
 _COUNTED = {"preserve_rowcount": True}  # of an INSERT, too
 _SENT = _START.returning(actions.c.id).cte("sent")
 _START_AND_NOTE = insert(attempts).from_select(_COLUMNS, select(_SENT.c.id, *_NOTED))
-_RECORD = (
-    update(attempts)
-    .where(attempts.c.attempt == bindparam("number"), in_list(attempts.c.action_id))
-    .values(
-        finished_utc=bindparam("at"),
-        outcome=bindparam("how"),
-        http_status=bindparam("status"),
-        error_code=bindparam("code"),
-        detail=bindparam("text"),
-    )
-)
+# Of these updates, the executed parameters name the columns to set.
+_RECORD = update(attempts).where(attempts.c.attempt == bindparam("number"), in_list(attempts.c.action_id))
 _FORGET = delete(attempts).where(attempts.c.action_id == bindparam("row"), attempts.c.attempt == bindparam("number"))
-_FINISH = (
-    update(actions)
-    .where(unfinished, _WANTED)
-    .values(
-        state=bindparam("became"),
-        attempts=bindparam("counted"),
-        next_attempt_utc=None,
-        http_status=bindparam("status"),
-        error_code=bindparam("code"),
-        error_text=bindparam("text"),
-        known_by=bindparam("how"),
-        finished_utc=bindparam("at"),
-        until_utc=bindparam("until"),
-    )
-)
-_POSTPONE = (
-    update(actions)
-    .where(unfinished, actions.c.state == ActionState.SENDING, _WANTED)
-    .values(
-        state=bindparam("became"),
-        attempts=bindparam("counted"),
-        next_attempt_utc=bindparam("due"),
-        http_status=bindparam("status"),
-        error_code=bindparam("code"),
-        error_text=bindparam("text"),
-    )
-)
+_FINISH = update(actions).where(unfinished, _WANTED)
+_POSTPONE = _FINISH.where(actions.c.state == ActionState.SENDING)
 _SILENT = select(actions.c.id).where(_PENDING, actions.c.error_code.is_(None), _WANTED)
-_EXPLAIN = update(actions).where(_PENDING, _WANTED).values(error_code=bindparam("code"), error_text=bindparam("text"))
+_EXPLAIN = update(actions).where(_PENDING, _WANTED)
 
 
 def start(connection: Connection, claims: Sequence[tuple[OutboxRow, int]], now: datetime) -> None:
@@ -125,11 +91,11 @@ def record(connection: Connection, noted: Sequence[Noted], now: datetime) -> Non
             {
                 "wanted": wanted,
                 "number": number,
-                "at": now,
-                "how": attempt.outcome,
-                "status": attempt.http_status,
-                "code": attempt.code,
-                "text": attempt.detail or None,
+                "finished_utc": now,
+                "outcome": attempt.outcome,
+                "http_status": attempt.http_status,
+                "error_code": attempt.code,
+                "detail": attempt.detail or None,
             },
         )
 
@@ -151,14 +117,15 @@ def finish(connection: Connection, ends: Sequence[tuple[int, End]], now: datetim
             _FINISH,
             {
                 "wanted": wanted,
-                "became": end.verdict.state,
-                "counted": end.counted,
-                "status": end.verdict.http_status,
-                "code": end.verdict.code,
-                "text": end.text,
-                "how": end.verdict.known_by,
-                "at": now,
-                "until": end.until,
+                "state": end.verdict.state,
+                "attempts": end.counted,
+                "next_attempt_utc": None,
+                "http_status": end.verdict.http_status,
+                "error_code": end.verdict.code,
+                "error_text": end.text,
+                "known_by": end.verdict.known_by,
+                "finished_utc": now,
+                "until_utc": end.until,
             },
         ).rowcount
         # The missing rows had ended before, or a trigger kept them unfinished.
@@ -175,12 +142,12 @@ def postpone(connection: Connection, waits: Sequence[tuple[int, Wait]]) -> None:
             _POSTPONE,
             {
                 "wanted": wanted,
-                "became": wait.state,
-                "counted": wait.counted,
-                "due": wait.at,
-                "status": wait.http_status,
-                "code": wait.code,
-                "text": wait.text,
+                "state": wait.state,
+                "attempts": wait.counted,
+                "next_attempt_utc": wait.at,
+                "http_status": wait.http_status,
+                "error_code": wait.code,
+                "error_text": wait.text,
             },
         ).rowcount
         if written < len(wanted):  # some are gone, ended or withdrawn meanwhile
@@ -193,7 +160,7 @@ def explain(connection: Connection, ids: Sequence[int], code: str, text: str | N
     """Write into waiting rows what they wait for. Returns those that had no explanation before."""
     silent = set(connection.execute(_SILENT, {"wanted": ids}).scalars())
     if silent:
-        connection.execute(_EXPLAIN, {"wanted": sorted(silent), "code": code, "text": text})
+        connection.execute(_EXPLAIN, {"wanted": sorted(silent), "error_code": code, "error_text": text})
     return silent
 
 
