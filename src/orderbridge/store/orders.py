@@ -182,11 +182,9 @@ def _insert_items(connection: Connection, new: Sequence[Order]) -> None:
 def update_delivered(connection: Connection, known: Stored, arrival: Arrival, change: Change, now: datetime) -> None:
     """Update an order by a delivery. If its status does not count, the stored one is kept, without a hash."""
     order = arrival.order
-    values = _facts(order) | {"payload_hash": None, "problem": change.problem}
+    values = _facts(order) | _changed(known, arrival, change, now)
     if change.status_counts:
-        values |= {"payload_hash": order.digest} | _shown(arrival) | _end(known, arrival.ended_by, now)
-    if change.last_change is not None:
-        values |= _news(change.last_change, now)
+        values["payload_hash"] = order.digest
     if change.differs == Differs.PRINT:
         values["contents_revision"] = known.revision + 1  # MariaDB would use the new revision
     update_one(connection, update(orders).where(orders.c.payment_key == order.payment_key).values(**values))
@@ -202,14 +200,17 @@ def update_least(connection: Connection, known: Stored, arrival: Arrival, change
 
     No hash is stored, because the stored contents are older.
     """
-    order = arrival.order
+    order, values = arrival.order, _changed(known, arrival, change, now)
+    update_one(connection, update(orders).where(orders.c.payment_key == order.payment_key).values(**values))
+    append_events(connection, now, [(order.payment_key, "database_refused", order.status_id, arrival.status, None)])
+
+
+def _changed(known: Stored, arrival: Arrival, change: Change, now: datetime) -> dict[str, Any]:
+    """The columns of a delivery besides its facts, without a hash."""
     values: dict[str, Any] = {"payload_hash": None, "problem": change.problem}
     if change.status_counts:
         values |= _shown(arrival) | _end(known, arrival.ended_by, now)
-    if change.last_change is not None:
-        values |= _news(change.last_change, now)
-    update_one(connection, update(orders).where(orders.c.payment_key == order.payment_key).values(**values))
-    append_events(connection, now, [(order.payment_key, "database_refused", order.status_id, arrival.status, None)])
+    return values if change.last_change is None else values | _news(change.last_change, now)
 
 
 def _end(known: Stored, ended_by: EndedBy | None, now: datetime) -> dict[str, Any]:
