@@ -34,26 +34,13 @@ _RESERVE_SOME = _RESERVED.where(accounts.c.fingerprint.in_(bindparam("some", exp
 _NOTE = update(accounts).where(_MINE)
 _LAST_NOTED = select(func.max(accounts.c.next_poll_utc)).where(accounts.c.last_poll_utc.is_not(None))
 _REGISTERED = ("name", "listened_seconds", "polled_in_turn_with", "next_poll_utc", "state")
-_KNOWN = select(accounts.c.fingerprint, *(accounts.c[name] for name in _REGISTERED))
-_SHOWN = (
-    "name",
-    "state",
-    "last_poll_utc",
-    "last_poll_ok_utc",
-    "next_poll_utc",
-    "token_expires_utc",
-    "last_error",
-    "menu_read_utc",
-    "menu_error",
-)
+_KNOWN = select(*accounts.c["fingerprint", *_REGISTERED])
+_SHOWN = """name state last_poll_utc last_poll_ok_utc next_poll_utc token_expires_utc last_error menu_read_utc
+    menu_error polled_in_turn_with""".split()
 _SUCCEEDED = _NOTE.values(
     state=AccountState.OK,
     last_error=None,
-    last_poll_ok_utc=bindparam("polled"),
-    next_poll_utc=bindparam("next"),
     listened_seconds=accounts.c.listened_seconds + bindparam("listened"),
-    not_stored=bindparam("lost"),
-    not_written=bindparam("refused"),
 )
 
 NONCE_BYTES = 12
@@ -171,11 +158,11 @@ def note_successes(connection: Connection, polls: Sequence[Success]) -> None:
         [
             {
                 "mine": poll.fingerprint,
-                "polled": poll.polled,
-                "next": poll.next_poll,
+                "last_poll_ok_utc": poll.polled,
+                "next_poll_utc": poll.next_poll,
                 "listened": poll.listened_s,
-                "lost": poll.not_stored,
-                "refused": poll.not_written,
+                "not_stored": poll.not_stored,
+                "not_written": poll.not_written,
             }
             for poll in polls
         ],
@@ -190,8 +177,7 @@ def note_group(connection: Connection, fingerprints: Collection[str], names: str
 
 def overview(connection: Connection, fingerprints: Collection[str]) -> list[dict[str, Any]]:
     """These accounts as `status` shows them, without rows of former secrets."""
-    columns = (accounts.c[name] for name in ("fingerprint", *_SHOWN, "polled_in_turn_with"))
-    query = select(*columns).order_by(accounts.c.name)  # of thousands: see problem_queries.polling
+    query = select(*accounts.c["fingerprint", *_SHOWN]).order_by(accounts.c.name)  # unlike problem_queries.polling
     found = [dict(row) for row in connection.execute(query).mappings()]
     return [row for row in found if row.pop("fingerprint") in fingerprints]
 

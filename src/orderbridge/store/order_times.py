@@ -58,13 +58,7 @@ _preparing_time = (
 )
 _has_begun = exists().where(events.c.payment_key == orders.c.payment_key, events.c.event == START)
 _SCHEDULED = select(
-    orders.c.payment_key,
-    orders.c.account,
-    orders.c.restaurant_id,
-    orders.c.scheduled_for,
-    orders.c.start_utc,
-    orders.c.status_id,
-    orders.c.status,
+    *orders.c["payment_key", "account", "restaurant_id", "scheduled_for", "start_utc", "status_id", "status"],
     _preparing_time.label("preparing_time"),
     _has_begun.label("has_begun"),
 ).where(literal_column(OPEN), or_(orders.c.scheduled_for.is_not(None), orders.c.start_utc.is_not(None)))

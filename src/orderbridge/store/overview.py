@@ -62,7 +62,7 @@ def _exactly(wanted: str) -> list[ColumnElement[bool]]:
 
 
 def _found(connection: Connection, condition: ColumnElement[bool]) -> list[dict[str, Any]]:
-    query = select(*(orders.c[name] for name in SHOWN)).where(condition)
+    query = select(*orders.c[SHOWN]).where(condition)
     newest = query.order_by(orders.c.received_utc.desc(), orders.c.payment_key).limit(MOST_FOUND)
     return [dict(row) for row in connection.execute(newest).mappings()]
 
@@ -175,7 +175,7 @@ def pos_seen(connection: Connection) -> datetime | None:
 
 def received(connection: Connection, begin: datetime, end: datetime) -> list[Any]:
     """The columns SOLD of orders received in [begin, end), ended ones first."""
-    query = select(*(orders.c[name] for name in SOLD)).order_by(orders.c.received_utc)
+    query = select(*orders.c[*SOLD]).order_by(orders.c.received_utc)
     query = query.where(orders.c.received_utc >= begin, orders.c.received_utc < end)
     not_before = orders.c.ended_utc >= begin - SET_BACK  # for MariaDB's index
     ended, still_open = query.where(literal_column(ENDED), not_before), query.where(literal_column(OPEN))

@@ -51,15 +51,8 @@ Times = Mapping[str, datetime | int]
 _ONE: ColumnElement[int] = literal_column("1")
 _lately = orders.c.changed_utc >= bindparam("lately")
 _POLLING = select(
-    accounts.c.fingerprint,
-    accounts.c.state,
-    accounts.c.last_poll_utc,
-    accounts.c.last_poll_ok_utc,
-    accounts.c.last_error,
-    accounts.c.next_poll_utc,
-    accounts.c.not_stored,
-    accounts.c.not_written,
-    accounts.c.polled_in_turn_with,
+    *accounts.c["fingerprint", "state", "last_poll_utc", "last_poll_ok_utc", "last_error", "next_poll_utc"],
+    *accounts.c["not_stored", "not_written", "polled_in_turn_with"],
 )
 # A scheduled order may have been received days ago.
 _is_received: Conditions = (
@@ -68,14 +61,7 @@ _is_received: Conditions = (
     orders.c.status_id == RECEIVED,
 )
 _RECEIVED = (
-    select(
-        orders.c.payment_key,
-        orders.c.received_utc,
-        orders.c.pos_revision,
-        orders.c.scheduled_for,
-        orders.c.start_utc,
-        orders.c.account,
-    )
+    select(*orders.c["payment_key", "received_utc", "pos_revision", "scheduled_for", "start_utc", "account"])
     .where(*_is_received)
     .order_by(orders.c.changed_utc)
     .limit(COUNT_LIMIT)
@@ -85,13 +71,7 @@ _RECEIVED = (
 # but not for long: an unknown outcome can last for hours, and the customer waits.
 _ANSWERS = (
     select(
-        actions.c.payment_key,
-        actions.c.action,
-        actions.c.state,
-        actions.c.finished_utc,
-        actions.c.created_utc,
-        actions.c.valid_minutes,
-        actions.c.expires_utc,
+        *actions.c["payment_key", "action", "state", "finished_utc", "created_utc", "valid_minutes", "expires_utc"],
     )
     .where(
         actions.c.payment_key.in_(bindparam("keys", expanding=True)),

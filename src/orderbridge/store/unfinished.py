@@ -48,7 +48,7 @@ _RESTAURANT_AS_SENT = case(
     )
 )
 _COLUMNS = (
-    *(actions.c[name] for name in _READ),
+    *actions.c[*_READ],
     actions.c.error_code,
     select(func.count()).where(attempts.c.action_id == actions.c.id).scalar_subquery().label("tried"),
     case((actions.c.state == ActionState.SENDING, _LAST_OUTCOME)).label("last_outcome"),
@@ -88,14 +88,7 @@ _CLAIMED = _THESE.add_columns(_OF_ORDER)
 _CLAIMED_AND_HELD = _CLAIMED.with_for_update(of=actions, skip_locked=True, key_share=True)
 _THERE = select(actions.c.id).where(unfinished, _WANTED)
 _FINISHED_ATTEMPTS = (
-    select(
-        attempts.c.action_id,
-        attempts.c.outcome,
-        attempts.c.error_code,
-        attempts.c.http_status,
-        attempts.c.spent,
-        attempts.c.finished_utc,
-    )
+    select(*attempts.c["action_id", "outcome", "error_code", "http_status", "spent", "finished_utc"])
     .where(in_list(attempts.c.action_id), attempts.c.finished_utc.is_not(None))
     .order_by(attempts.c.action_id, attempts.c.attempt)
 )
