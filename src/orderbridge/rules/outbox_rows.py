@@ -166,10 +166,7 @@ class Directory:
         if row.restaurant_id is not None:
             # The request names no restaurant: by the default account it would switch a food of another menu.
             if row.account not in self.accounts and not self._reaching(row.restaurant_id):
-                if self.complete:
-                    return Refusal("restaurant_unknown")
-                if row.restaurant_id in self.by_restaurant or len(self.accounts) > 1:
-                    return None
+                return Refusal("restaurant_unknown") if self.complete else None
             return self.of_restaurant(row.restaurant_id, row.account)
         if row.account is None:
             return self.default or Refusal("account_needed")
