@@ -69,8 +69,12 @@ def changed_at(sim: "Sim", order: Order) -> float:
 
 
 def one_menu(sim: "Sim", one: sqlite3.Row, other: sqlite3.Row) -> bool:
-    """Whether the foods of two rows may be on one account's menu: then a food id of it is one food."""
-    return any(is_on_menu(account, one) and is_on_menu(account, other) for account in sim.world.scenery.accounts)
+    """Whether the foods of two rows may be on one menu of the daemon's accounts: a food id of it is one food there."""
+    if one["restaurant_id"] == other["restaurant_id"] and one["account"] == other["account"]:
+        return True
+    working = sim.life.daemon.accounts if sim.life is not None and sim.life.daemon is not None else set()
+    menus = [account for account in sim.world.scenery.accounts if account.name in working]
+    return any(is_on_menu(account, one) and is_on_menu(account, other) for account in menus)
 
 
 def is_on_menu(account: Account, row: sqlite3.Row) -> bool:

@@ -38,6 +38,7 @@ class SimDaemon(Daemon):
         assert life is not None
         self._life, sim = life, life.sim
         sim.built += 1
+        self.accounts = {account.name for account in settings.accounts}
         line = Wire(base_url=BASE_URL, timeout_s=TIMEOUT_S, transport=life.new_line())
         super().__init__(
             settings,
@@ -84,7 +85,7 @@ class Life:
         self.died = asyncio.Event()
         self.down = 2.0  # seconds until the next process is started in its place
         self.tasks: dict[asyncio.Task[Any], None] = {}
-        self.daemon: Daemon | None = None
+        self.daemon: SimDaemon | None = None
         self.wake: Callable[[], None] = lambda: None
         self.service = Service(sim.settings, sim.load)
         self.board: ASGIApp | None = None  # its routes, since a tablet asked
@@ -98,7 +99,7 @@ class Life:
     def new_line(self) -> Line:
         return Line(self) if self.sim.fleet is None else self.sim.fleet.new_line(self)
 
-    def begin(self, daemon: Daemon) -> None:
+    def begin(self, daemon: SimDaemon) -> None:
         """It has the right to work, and begins."""
         self.daemon, self.started = daemon, False
         self.sim.begin(self)
