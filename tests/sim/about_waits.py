@@ -32,7 +32,7 @@ class Waits(Invariant):
 
     def __init__(self) -> None:
         self._of_row: dict[int, list[Call]] = defaultdict(list)
-        self._unsent: dict[tuple[str, str, str], list[float]] = defaultdict(list)
+        self._unsent: dict[tuple[str, str, str, int], list[float]] = defaultdict(list)
 
     def leaving(self, call: Call) -> None:
         if call.row is None:
@@ -123,7 +123,7 @@ class Waits(Invariant):
     def ended(self, call: Call) -> None:
         if not call.never_left:
             return
-        recent = self._unsent[call.account, call.operation, call.argument]
+        recent = self._unsent[call.account, call.operation, call.argument, call.life]  # a restart begins its waits anew
         recent.append(call.ended_at)
         while recent[0] < call.ended_at - 60.0:
             recent.pop(0)
