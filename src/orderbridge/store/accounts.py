@@ -153,20 +153,18 @@ class Success:
 
 def note_successes(connection: Connection, polls: Sequence[Success]) -> None:
     """Write good polls of different accounts."""
-    connection.execute(
-        _SUCCEEDED,
-        [
-            {
-                "mine": poll.fingerprint,
-                "last_poll_ok_utc": poll.polled,
-                "next_poll_utc": poll.next_poll,
-                "listened": poll.listened_s,
-                "not_stored": poll.not_stored,
-                "not_written": poll.not_written,
-            }
-            for poll in polls
-        ],
-    )
+    rows = [
+        {
+            "mine": poll.fingerprint,
+            "last_poll_ok_utc": poll.polled,
+            "next_poll_utc": poll.next_poll,
+            "listened": poll.listened_s,
+            "not_stored": poll.not_stored,
+            "not_written": poll.not_written,
+        }
+        for poll in polls
+    ]
+    connection.execute(_SUCCEEDED, rows)
 
 
 def note_group(connection: Connection, fingerprints: Collection[str], names: str | None) -> None:

@@ -86,18 +86,14 @@ def record(connection: Connection, noted: Sequence[Noted], now: datetime) -> Non
     forget_attempts(connection, [(row, number) for row, number, one in noted if one.outcome == Outcome.NOT_SENT])
     left = (((number, one), row) for row, number, one in noted if one.outcome != Outcome.NOT_SENT)
     for (number, attempt), wanted in alike(left).items():
-        connection.execute(
-            _RECORD,
-            {
-                "wanted": wanted,
-                "number": number,
-                "finished_utc": now,
-                "outcome": attempt.outcome,
-                "http_status": attempt.http_status,
-                "error_code": attempt.code,
-                "detail": attempt.detail or None,
-            },
-        )
+        values = {
+            "finished_utc": now,
+            "outcome": attempt.outcome,
+            "http_status": attempt.http_status,
+            "error_code": attempt.code,
+            "detail": attempt.detail or None,
+        }
+        connection.execute(_RECORD, {"wanted": wanted, "number": number, **values})
 
 
 def forget_attempts(connection: Connection, noted: Sequence[tuple[int, int]]) -> None:
@@ -113,21 +109,18 @@ def finish(connection: Connection, ends: Sequence[tuple[int, End]], now: datetim
     """
     ended = 0
     for end, wanted in alike((end, row_id) for row_id, end in ends).items():
-        written = connection.execute(
-            _FINISH,
-            {
-                "wanted": wanted,
-                "state": end.verdict.state,
-                "attempts": end.counted,
-                "next_attempt_utc": None,
-                "http_status": end.verdict.http_status,
-                "error_code": end.verdict.code,
-                "error_text": end.text,
-                "known_by": end.verdict.known_by,
-                "finished_utc": now,
-                "until_utc": end.until,
-            },
-        ).rowcount
+        values = {
+            "state": end.verdict.state,
+            "attempts": end.counted,
+            "next_attempt_utc": None,
+            "http_status": end.verdict.http_status,
+            "error_code": end.verdict.code,
+            "error_text": end.text,
+            "known_by": end.verdict.known_by,
+            "finished_utc": now,
+            "until_utc": end.until,
+        }
+        written = connection.execute(_FINISH, {"wanted": wanted, **values}).rowcount
         # The missing rows had ended before, or a trigger kept them unfinished.
         if written < len(wanted) and connection.execute(_THERE, {"wanted": wanted}).first() is not None:
             raise left_out("UPDATE")
@@ -138,18 +131,15 @@ def finish(connection: Connection, ends: Sequence[tuple[int, End]], now: datetim
 def postpone(connection: Connection, waits: Sequence[tuple[int, Wait]]) -> None:
     """on the wire -> waiting or unresolved. Raises IntegrityError if a trigger prevents a change."""
     for wait, wanted in alike((wait, row_id) for row_id, wait in waits).items():
-        written = connection.execute(
-            _POSTPONE,
-            {
-                "wanted": wanted,
-                "state": wait.state,
-                "attempts": wait.counted,
-                "next_attempt_utc": wait.at,
-                "http_status": wait.http_status,
-                "error_code": wait.code,
-                "error_text": wait.text,
-            },
-        ).rowcount
+        values = {
+            "state": wait.state,
+            "attempts": wait.counted,
+            "next_attempt_utc": wait.at,
+            "http_status": wait.http_status,
+            "error_code": wait.code,
+            "error_text": wait.text,
+        }
+        written = connection.execute(_POSTPONE, {"wanted": wanted, **values}).rowcount
         if written < len(wanted):  # some are gone, ended or withdrawn meanwhile
             still = len(connection.execute(_STILL_SENDING, {"wanted": wanted}).all())
             if still > (written if wait.state == ActionState.SENDING else 0):
@@ -190,28 +180,16 @@ def add_once(connection: Connection, request_id: str, **values: Any) -> None:
 
 def retry(connection: Connection, row_id: int, expires: datetime) -> bool:
     """failed -> waiting, with a new expiry and new attempts. Old attempts may still have had an effect."""
-    won = connection.execute(
-        update(actions)
-        .where(actions.c.id == row_id, actions.c.state == ActionState.FAILED)
-        .values(
-            state=ActionState.PENDING,
-            withdraw=0,
-            attempts=0,
-            next_attempt_utc=None,
-            expires_utc=expires,
-            finished_utc=None,
-            error_code=None,
-            error_text=None,
-            known_by=None,
-            http_status=None,
-        )
-    ).rowcount
-    if won:
-        # A restored copy may have an open attempt; it must be ended.
-        lost = update(attempts).where(attempts.c.action_id == row_id, attempts.c.finished_utc.is_(None))
-        connection.execute(lost.values(finished_utc=attempts.c.started_utc, outcome=Outcome.UNKNOWN))
-        connection.execute(update(attempts).where(attempts.c.action_id == row_id).values(spent=1))
-    return bool(won)
+    empty = dict.fromkeys(("next_attempt_utc", "finished_utc", "error_code", "error_text", "known_by", "http_status"))
+    failed = update(actions).where(actions.c.id == row_id, actions.c.state == ActionState.FAILED)
+    again = failed.values(state=ActionState.PENDING, withdraw=0, attempts=0, expires_utc=expires, **empty)
+    if not connection.execute(again).rowcount:
+        return False
+    # A restored copy may have an open attempt; it must be ended.
+    lost = update(attempts).where(attempts.c.action_id == row_id, attempts.c.finished_utc.is_(None))
+    connection.execute(lost.values(finished_utc=attempts.c.started_utc, outcome=Outcome.UNKNOWN))
+    connection.execute(update(attempts).where(attempts.c.action_id == row_id).values(spent=1))
+    return True
 
 
 def ask_back(connection: Connection, row_id: int) -> bool:

@@ -30,12 +30,7 @@ _KNOWN = select(foods).where(_SOME)
 _SIGNS = select(foods.c.food_id, foods.c.source, foods.c.seen_utc).where(_SOME)
 _SEEN = update(foods).where(_SOME).values(seen_utc=bindparam("at"))
 _SEEN_IN_MENU = _SEEN.where(or_(foods.c.seen_utc < bindparam("at"), foods.c.seen_utc > bindparam("now")))
-_LISTED = ("name", "category", "status", "price", "payload", "source", "gone_utc", "last_change", "old_name")
-_CHANGE = (
-    update(foods)
-    .where(_MINE, foods.c.food_id == bindparam("number"))
-    .values({name: bindparam(f"new_{name}") for name in (*_LISTED, "changed_utc")})
-)
+_CHANGE = update(foods).where(_MINE, foods.c.food_id == bindparam("number"))  # the parameters name the columns to set
 
 
 # ---- when a menu is read ---------------------------------------------------------------------------------------------
@@ -82,7 +77,7 @@ def take_in(
             connection.execute(_CHANGE, [{"mine": account, **values} for values in changed])
         connection.execute(_SEEN_IN_MENU, {**ids, "at": began, "now": now})
         changes += [(NEW, food.food_id) for food in new]
-        changes += [(one["new_last_change"], one["number"]) for one in changed if one["new_changed_utc"] == now]
+        changes += [(one["last_change"], one["number"]) for one in changed if one["changed_utc"] == now]
     return changes
 
 
@@ -110,7 +105,7 @@ def _changed(row: Row[Any] | None, food: Food, began: datetime, now: datetime) -
         at = now
     elif row.gone_utc is not None:
         values["last_change"], at = BACK, now
-    return {"number": row.food_id, **{f"new_{name}": value for name, value in (values | {"changed_utc": at}).items()}}
+    return {"number": row.food_id, **values, "changed_utc": at}
 
 
 def mark_gone(connection: Connection, account: str, *, began: datetime, now: datetime) -> list[tuple[str, int]]:

@@ -122,22 +122,19 @@ def received_lately(connection: Connection, account: str, now: datetime, restaur
 
 def _new_row(account: str, arrival: Arrival, now: datetime) -> dict[str, Any]:
     order = arrival.order
-    return (
-        _facts(order)
-        | _shown(arrival)
-        | {
-            "payment_key": order.payment_key,
-            "account": account,
-            "payload_hash": order.digest,
-            "problem": as_problem(order.problems),
-            "revision": 1,
-            "last_change": LastChange.NEW,
-            "received_utc": now,
-            "changed_utc": now,
-            "ended_utc": now if arrival.ended_by else None,
-            "ended_by": arrival.ended_by,
-        }
-    )
+    row = {
+        "payment_key": order.payment_key,
+        "account": account,
+        "payload_hash": order.digest,
+        "problem": as_problem(order.problems),
+        "revision": 1,
+        "last_change": LastChange.NEW,
+        "received_utc": now,
+        "changed_utc": now,
+        "ended_utc": now if arrival.ended_by else None,
+        "ended_by": arrival.ended_by,
+    }
+    return row | _facts(order) | _shown(arrival)
 
 
 def _facts(order: Order) -> dict[str, Any]:
@@ -253,20 +250,15 @@ def doubt_status(connection: Connection, doubted: Iterable[tuple[str, str]]) -> 
 
 
 Mark = tuple[str, int | None, str, datetime]
-_MARKED = (
-    update(orders)
-    .where(orders.c.payment_key == bindparam("marked_key"))
-    .values(acknowledged_utc=bindparam("marked_at"), acknowledged_status_id=bindparam("marked_status"))
-)
+_MARKED = update(orders).where(orders.c.payment_key == bindparam("marked"))
 
 
 def mark_acknowledged(connection: Connection, marks: Sequence[Mark]) -> None:
     """Note accepted acknowledgements: (payment_key, status id, status name, time)."""
     if not marks:
         return
-    connection.execute(
-        _MARKED, [{"marked_key": key, "marked_at": at, "marked_status": status} for key, status, _, at in marks]
-    )
+    noted = [{"marked": key, "acknowledged_utc": at, "acknowledged_status_id": status} for key, status, _, at in marks]
+    connection.execute(_MARKED, noted)
     insert_rows(
         connection, events, _EVENT, [(key, "acknowledged", status, word, None, at) for key, status, word, at in marks]
     )
