@@ -72,24 +72,18 @@ class RestoreCheck:
     async def start(self) -> float:
         """Check before anything is sent. Returns the seconds for which no poll may leave."""
         await self._database.run(lambda tx: high_water.begin(tx, uuid.uuid4().hex))
-        before = await self._read_mark()
+        before, mark = await self._read_mark(), self._kept.high_water
         # The mark of the previous daemon in this process may be newer than the file.
-        if before is not None and (
-            self._kept.high_water is None or not high_water.is_behind(before, self._kept.high_water)
-        ):
-            self._kept.high_water = before
+        if before is not None and (mark is None or not high_water.is_behind(before, mark)):
+            self._kept.high_water = mark = before
         heard = await self._read_file(HeardFile(self._database).read) or ()
         self._was_lost = any(row["code"] == Code.DATABASE_LOST for row in heard)
-        found, _ = await self._database.read(lambda tx: high_water.reach(tx, self._clock.now(), self._kept.high_water))
+        found, _ = await self._database.read(lambda tx: high_water.reach(tx, self._clock.now(), mark))
         hold, self._began = 0.0, found
-        if (
-            found is not None
-            and self._kept.high_water is not None
-            and high_water.is_behind(found, self._kept.high_water)
-        ):
-            hold = self._hold_s(self._kept.high_water)
+        if found is not None and mark is not None and high_water.is_behind(found, mark):
+            hold = self._hold_s(mark)
         else:
-            self._noted = self._kept.high_water
+            self._noted = mark
         self._database.on_written = self.written
         await self.check(at_start=True)
         return hold

@@ -344,15 +344,8 @@ def withhold(
         if found.accounts_version < mark.accounts_version:
             names = hold(connection, mark.accounts, mark.accounts_version, seen.since)
         revoked = _revoke_others(connection, mark.devices, seen.since)
-    if (
-        found.event < mark.event
-        or found.database != mark.database
-        or seen.missing
-        or rows
-        or names
-        or revoked
-        or closed
-    ):
+    lacks_events = found.event < mark.event or found.database != mark.database
+    if lacks_events or seen.missing or rows or names or revoked or closed:
         values = {"missing": seen.missing, "missing_numbers": seen.numbers, "last_known_utc": seen.last_known}
         connection.execute(update(books).values(older_since_utc=seen.since, **values))
     return Withheld(rows, names, revoked)
