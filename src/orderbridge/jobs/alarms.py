@@ -238,7 +238,7 @@ def document_of(some: Sequence[Event], language: str) -> dict[str, Any]:
     event, problem = some[0], some[0].problem
     cause, remedy = problem_text(problem.code, language, **problem.facts)
     subjects = [one.problem.subject for one in some[:ALIKE_LIMIT]]
-    document: dict[str, Any] = {
+    return {
         "event": str(event.kind),
         "code": str(problem.code),
         "subject": ", ".join(subjects) + (" …" if len(some) > len(subjects) else ""),
@@ -255,7 +255,6 @@ def document_of(some: Sequence[Event], language: str) -> dict[str, Any]:
         "host": socket.gethostname(),
         "version": __version__,
     }
-    return document
 
 
 def _iso(moment: datetime | None) -> str | None:
@@ -287,7 +286,7 @@ class Command:
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 start_new_session=True,
-                env=_environment(os.environ),
+                env={name: value for name, value in os.environ.items() if not name.startswith(HIDDEN_VARIABLES)},
             )
         except (OSError, ValueError) as error:
             return say("log.command_not_started", error=getattr(error, "strerror", None) or type(error).__name__)
@@ -296,26 +295,24 @@ class Command:
         return self._ended(self._process, document)
 
     def _ended(self, process: "subprocess.Popen[bytes]", document: bytes) -> str | None:
-        late, wrong = False, None
+        failure = None
         try:
             process.communicate(document, timeout=self._timeout_s)
         except subprocess.TimeoutExpired:
-            late = True
+            failure = say("log.command_late", seconds=f"{self._timeout_s:g}")
         except OSError as error:  # of the pipe or of waitpid; the message is sent again
-            wrong = error
+            failure = say("log.command_broken", error=error.strerror)
             if process.stdin is not None:
                 process.stdin.close()
         finally:
             _kill_group(process.pid)
             process.wait()
             self._process = None
-        if wrong is not None:
-            return say("log.command_broken", error=wrong.strerror)
-        if late:
-            return say("log.command_late", seconds=f"{self._timeout_s:g}")
+        if failure is not None or process.returncode == 0:
+            return failure
         if process.returncode < 0:
             return say("log.command_signal", number=-process.returncode)
-        return None if process.returncode == 0 else say("log.command_code", code=process.returncode)
+        return say("log.command_code", code=process.returncode)
 
     def _ends(self) -> bool:
         return self._is_over
@@ -330,7 +327,3 @@ class Command:
 def _kill_group(leader: int) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(leader, signal.SIGKILL)
-
-
-def _environment(environ: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in environ.items() if not name.startswith(HIDDEN_VARIABLES)}
