@@ -68,13 +68,8 @@ class Account:
         self.session = Session(self._log_in, clock=clock, waits=waits, name=self.name, on_outcome=count)
         self.paused = self.session.paused  # seconds for which this account can send nothing
         self.lanes, self.learned = context.lanes, context.kept.learned
-        self.client = Client(
-            wire,
-            self.session,
-            apart=context.database.apart,
-            alone=context.database.alone,
-            on_failed=self.learned.failed,
-        )
+        apart, alone = context.database.apart, context.database.alone
+        self.client = Client(wire, self.session, apart=apart, alone=alone, on_failed=self.learned.failed)
         hide(self._app_secret)
         hide(self._rest_secret)
 

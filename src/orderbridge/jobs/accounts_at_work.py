@@ -67,17 +67,11 @@ class AccountsAtWork:
         health: Checkup,
     ) -> None:
         market = context.settings.marketplace
-        self._context = context
-        self._roster = roster
-        self._wire = wire
-        self._polls = polls
-        self._pollers: dict[str, Poller] = {}
-        self._outbox = outbox
-        self._timetable = timetable
-        self._health = health
-        self._cooldowns = polls.cooldowns
+        self._context, self._roster, self._market = context, roster, market
+        self._wire, self._outbox, self._timetable, self._health = wire, outbox, timetable, health
+        self._polls, self._cooldowns = polls, polls.cooldowns
         self._cooldowns.configure(market.cooldown_scope, market.cooldown_seconds)
-        self._market = market
+        self._pollers: dict[str, Poller] = {}
         self._in_rhythm = context.settings.fleet.from_database  # another process may have polled a new account just now
         self._database, self._clock = context.database, context.clock
         self._common = Common(context.clock)

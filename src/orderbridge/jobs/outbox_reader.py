@@ -50,10 +50,8 @@ class OutboxReader:
     """Reads the outbox into the queue."""
 
     def __init__(self, queue: Queue, roster: Roster, context: Context) -> None:
-        self._queue = queue
-        self._roster = roster
-        self._database = context.database
-        self._clock = context.clock
+        self._queue, self._roster = queue, roster
+        self._database, self._clock = context.database, context.clock
         default = context.settings.default_account
         self._default = default.name if default else None
         self._version = roster.version

@@ -99,14 +99,12 @@ class Polls:
         self._most = MAX_POLLS
         self._are_many = False
         self._cooldown_s = market.cooldown_seconds
-        self._longest = timedelta(
-            seconds=market.timeout_seconds + market.cooldown_seconds + MARGIN_S
-        )  # with its cooldown
+        longest_s = market.timeout_seconds + market.cooldown_seconds + MARGIN_S  # with its cooldown
+        self._longest = timedelta(seconds=longest_s)
         self._database, self._clock = context.database, context.clock
         self._reading: asyncio.Task[Unresolved] | None = None
-        self._group: GroupCommit[_Note, datetime | None] = GroupCommit(
-            partial(write_group, context.database, self._write)
-        )
+        write = partial(write_group, context.database, self._write)
+        self._group: GroupCommit[_Note, datetime | None] = GroupCommit(write)
         self.grow(len(configured))
 
     def grow(self, count: int) -> None:

@@ -150,12 +150,8 @@ class SelfReport:
 
     def __init__(self, context: Context, accounts: Mapping[str, Account], outbox: Outbox) -> None:
         settings = context.settings
-        self._accounts = accounts
-        self._outbox = outbox
-        self._cooldowns = context.kept.cooldowns
-        self._clock = context.clock
-        self._metrics = context.metrics
-        self._lanes = context.lanes
+        self._accounts, self._outbox, self._cooldowns = accounts, outbox, context.kept.cooldowns
+        self._clock, self._metrics, self._lanes = context.clock, context.metrics, context.lanes
         self._late = late_after(settings.marketplace.cooldown_seconds)
         self._busy_timeout_s = settings.database.busy_timeout_seconds
         self._checked: float | None = None
@@ -218,19 +214,12 @@ class Upkeep:
     ) -> None:
         """`begun` returns how many accounts had their first poll, and how many there are."""
         self.status = ""  # the line for systemd
-        self._settings = context.settings
-        self._roster = roster
-        self._database = context.database
-        self._clock = context.clock
-        self._health, self._own_problems = health, context.own_problems
-        self._restore_check = restore_check
+        self._settings, self._database, self._clock = context.settings, context.database, context.clock
+        self._zone, self._own_problems, self._learned = context.zone, context.own_problems, context.kept.learned
+        self._roster, self._health, self._restore_check = roster, health, restore_check
+        self._report, self._journal, self._begun = report, journal, begun
         self.closures = Closures(context, roster, restore_check)
-        self._report = report
-        self._journal = journal
-        self._learned = context.kept.learned
-        self._begun = begun
         self._progress = StartProgress(context.clock, context.settings.language)
-        self._zone = context.zone
 
     def begin(self, timetable: Timetable) -> None:
         """Schedule the jobs."""
