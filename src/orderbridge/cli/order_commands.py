@@ -183,11 +183,8 @@ def _waits(story: dict[str, Any]) -> Iterator[str]:
     elif 0 < order["pos_revision"] < order["revision"] and order["pos_reference"] != BOARD_REFERENCE:
         yield say("story.wait_read", revision=order["revision"], change=order["last_change"])
     for row in unfinished:
-        reason = row["error_text"] or ""
-        if row["state"] == "sending":
-            yield say("story.wait_outcome", id=row["id"], action=row["action"], reason=reason).strip()
-        else:
-            yield say("story.wait_send", id=row["id"], action=row["action"], reason=reason).strip()
+        key = "story.wait_outcome" if row["state"] == "sending" else "story.wait_send"
+        yield say(key, id=row["id"], action=row["action"], reason=row["error_text"] or "").strip()
     if is_open and order["status"] == "RECEIVED" and not unfinished:
         yield say("story.wait_answer")
     elif is_open and not unfinished and order["pos_revision"] >= order["revision"]:

@@ -138,9 +138,8 @@ def _add(connection: Connection, counts: Mapping[tuple[Point, str], int], now: d
 
 def rows(connection: Connection) -> list[dict[str, Any]]:
     """All counts: point, value, times and last_utc."""
-    return [
-        dict(row) for row in connection.execute(select(learned).order_by(learned.c.point, learned.c.value)).mappings()
-    ]
+    query = select(learned).order_by(learned.c.point, learned.c.value)
+    return [dict(row) for row in connection.execute(query).mappings()]
 
 
 def contradictions(connection: Connection, market: config.Marketplace) -> dict[str, str | None]:

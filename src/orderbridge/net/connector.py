@@ -211,11 +211,7 @@ async def _ask_for_tunnel(between: Connection, target: str, proxy: Proxy) -> Non
     if status // 100 != _TUNNEL_MADE:
         reason = _PROXY_ANSWERS.get(status, "")
         if status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:
-            schemes = [
-                value.split(maxsplit=1)[0].lower()
-                for name, value in answered
-                if name == b"proxy-authenticate" and value
-            ]
+            schemes = [value.split()[0].lower() for name, value in answered if name == b"proxy-authenticate" and value]
             reason = "proxy_wrong_password" if proxy.authorization else "proxy_password"
             reason = reason if b"basic" in schemes or not schemes else "proxy_scheme"
         raise NotSent("proxy_refused", Message("net.proxy_answered", status=status), reason=reason)

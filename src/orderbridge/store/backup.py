@@ -131,10 +131,9 @@ def _copy(
             return size
     except FileExistsError:
         raise StoreError("backup.exists", file=target) from None
-    except OSError as error:
-        raise StoreError("backup.not_written", file=target, error=error.strerror) from None
-    except sqlite3.Error as error:
-        raise StoreError("backup.not_written", file=target, error=error) from None
+    except (OSError, sqlite3.Error) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise StoreError("backup.not_written", file=target, error=reason) from None
 
 
 @contextmanager

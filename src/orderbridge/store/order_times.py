@@ -75,9 +75,8 @@ def due(connection: Connection, now: datetime, zone: tzinfo, minutes_of: Minutes
     found = []
     for row in connection.execute(_SCHEDULED):
         minutes = row.preparing_time
-        start = start_of(
-            row.scheduled_for, zone, minutes_of(row.account, row.restaurant_id) if minutes is None else int(minutes)
-        )
+        minutes = minutes_of(row.account, row.restaurant_id) if minutes is None else int(minutes)
+        start = start_of(row.scheduled_for, zone, minutes)
         begins = start is not None and start <= now and not row.has_begun
         if begins or start != row.start_utc:
             found.append(Start(row.payment_key, start, begins, row.status_id, row.status))

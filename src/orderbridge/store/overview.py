@@ -44,21 +44,16 @@ def find(connection: Connection, wanted: str) -> list[dict[str, Any]]:
 
     It may be a payment_key, order_number or pos_reference or, if none matches, the beginning of a payment_key.
     """
-    return exactly(connection, wanted) or _found(
-        connection, orders.c.payment_key.startswith(wanted.lower(), autoescape=True)
-    )
+    begins = orders.c.payment_key.startswith(wanted.lower(), autoescape=True)
+    return exactly(connection, wanted) or _found(connection, begins)
 
 
 def exactly(connection: Connection, wanted: str) -> list[dict[str, Any]]:
     """The orders with this payment_key, order_number or pos_reference, the newest first."""
-    return _found(connection, or_(*_exactly(wanted)))
-
-
-def _exactly(wanted: str) -> list[ColumnElement[bool]]:
     meant = [orders.c.payment_key == wanted.lower(), orders.c.pos_reference == wanted]
     if wanted.isascii() and wanted.isdigit() and len(wanted) <= _MOST_DIGITS and int(wanted) <= _LARGEST_NUMBER:
         meant.append(orders.c.order_number == int(wanted))
-    return meant
+    return _found(connection, or_(*meant))
 
 
 def _found(connection: Connection, condition: ColumnElement[bool]) -> list[dict[str, Any]]:
@@ -160,14 +155,12 @@ def pos_seen(connection: Connection) -> datetime | None:
     rows = connection.execute(newest.limit(NEWEST)).all()
     asked = [row.created_utc for row in rows if row.created_by != OURS and not row.request_id.startswith(_NO_TILL)]
     some = select(orders.c.changed_utc, orders.c.received_utc, orders.c.pos_revision, orders.c.revision)
-    opened = (
-        some.where(literal_column(OPEN), orders.c.pos_revision > 0).order_by(orders.c.changed_utc.desc()).limit(NEWEST)
-    )
-    ended = some.where(literal_column(ENDED)).order_by(orders.c.received_utc.desc()).limit(NEWEST)
+    opened = some.where(literal_column(OPEN), orders.c.pos_revision > 0).order_by(orders.c.changed_utc.desc())
+    ended = some.where(literal_column(ENDED)).order_by(orders.c.received_utc.desc())
     read = [
         row.changed_utc if row.pos_revision == row.revision else row.received_utc
         for query in (opened, ended)
-        for row in connection.execute(query)
+        for row in connection.execute(query.limit(NEWEST))
         if row.pos_revision
     ]
     return max((moment for moment in (*asked, *read) if moment is not None), default=None)

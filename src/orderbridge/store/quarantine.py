@@ -79,18 +79,15 @@ def keep(connection: Connection, account: str, document: Document, reason: str, 
 def unresolved(connection: Connection) -> list[dict[str, Any]]:
     """The unresolved entries, oldest first, without the documents."""
     names = ("id", "account", "payment_key", "reason", "first_seen_utc", "last_seen_utc", "times_seen")
-    columns = (quarantine.c[name] for name in names)
-    rows = connection.execute(select(*columns).where(literal_column(UNRESOLVED)).order_by(quarantine.c.id)).mappings()
-    return [dict(row) for row in rows]
+    query = select(*quarantine.c[names]).where(literal_column(UNRESOLVED)).order_by(quarantine.c.id)
+    return [dict(row) for row in connection.execute(query).mappings()]
 
 
 def of_order(connection: Connection, row_id: int) -> list[Kept]:
     """The unresolved documents of the same order, the newest last; empty if this one is resolved."""
-    columns = [quarantine.c[name] for name in Kept.__slots__]
     mine = select(quarantine.c.payment_key).where(quarantine.c.id == row_id).scalar_subquery()
-    query = select(*columns).where(
-        literal_column(UNRESOLVED), or_(quarantine.c.id == row_id, quarantine.c.payment_key == mine)
-    )
+    is_of_order = or_(quarantine.c.id == row_id, quarantine.c.payment_key == mine)
+    query = select(*quarantine.c[*Kept.__slots__]).where(literal_column(UNRESOLVED), is_of_order)
     found = connection.execute(query.order_by(quarantine.c.last_seen_utc, quarantine.c.id)).mappings()
     kept = [Kept(**row) for row in found]
     return kept if any(one.id == row_id for one in kept) else []
@@ -120,8 +117,5 @@ def counted(connection: Connection) -> tuple[Pile, Pile, list[tuple[str, datetim
     rows = connection.execute(_QUARANTINED).all()
     piles = {is_order: (count, since) for known, is_order, count, since in rows if known is None}
     refused = sorted((since, known) for known, _, _, since in rows if known is not None)
-    return (
-        piles.get(0, (0, None)),
-        piles.get(1, (0, None)),
-        [(known, since) for since, known in refused[:REFUSED_LIMIT]],
-    )
+    none: Pile = (0, None)
+    return piles.get(0, none), piles.get(1, none), [(known, since) for since, known in refused[:REFUSED_LIMIT]]

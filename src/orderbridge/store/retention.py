@@ -6,6 +6,7 @@ unfinished rows, rows without a verdict and documents in quarantine are never de
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -209,16 +210,12 @@ def find(connection: Connection, *, phones: Iterable[str] = (), keys: Iterable[s
 
 def _by_phone(connection: Connection, wanted: set[str]) -> Iterator[Any]:
     for one in sorted(wanted):
-        near = (
-            orders.c.customer_phone.like("%" + "%".join(one) + "%") if one.isascii() else orders.c.customer_phone > ""
-        )
-        query = select(orders.c.payment_key, orders.c.ended_utc, orders.c.customer_phone).where(near)
+        phone = orders.c.customer_phone
+        near = phone.like("%" + "%".join(one) + "%") if one.isascii() else phone > ""
         written = pattern(one)  # may be followed by an extension
-        yield from (
-            row
-            for row in connection.execute(query)
-            if normal(row.customer_phone) == one or written.search(row.customer_phone)
-        )
+        for row in connection.execute(select(orders.c.payment_key, orders.c.ended_utc, phone).where(near)):
+            if normal(row.customer_phone) == one or written.search(row.customer_phone):
+                yield row
 
 
 def _documents(connection: Connection, wanted: set[str], keys: set[str]) -> list[tuple[int, str | None]]:
@@ -255,12 +252,9 @@ def scrub(engine: Engine) -> None:
 
     Raises StoreError while another program still reads from the WAL, and the driver's errors.
     """
-    pooled = engine.raw_connection()
-    try:
+    with closing(engine.raw_connection()) as pooled:
         cursor = pooled.cursor()
         cursor.execute("PRAGMA secure_delete = ON")
         cursor.execute("VACUUM")
         if cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]:
             raise StoreError("log.is_read")
-    finally:
-        pooled.close()

@@ -109,11 +109,9 @@ def _failover(connection: Connection) -> Failover | None:
         return Failover(is_safe=False, message=Message("failover.none_connected", names=names))
     if standbys:
         return Failover(is_safe=False, message=Message("failover.standbys", count=len(standbys)))
-    return (
-        Failover(is_safe=False, message=Message("failover.alone"))
-        if postgresql_sessions.has_several(connection.engine.url)
-        else None
-    )
+    if postgresql_sessions.has_several(connection.engine.url):
+        return Failover(is_safe=False, message=Message("failover.alone"))
+    return None
 
 
 def _user(connection: Connection) -> str:
