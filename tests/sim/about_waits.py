@@ -139,7 +139,8 @@ class LeavesSoon(Invariant):
     def __init__(self) -> None:
         self._seen: set[int] = set()
         self._busy: dict[tuple[str, str], float] = {}  # lane: when something of it last ended
-        self._listed: dict[str, float] = {}  # account: when its last list came; until it is taken in it holds lanes
+        # Account: when its last list came. Orders hold lanes until they are taken in; foods wait for their restaurants.
+        self._listed: dict[str, float] = {}
         self._born: float = 0.0
 
     def restarted(self, _: "Life") -> None:
@@ -149,7 +150,7 @@ class LeavesSoon(Invariant):
         lane = ("order", call.argument) if call.operation == "acknowledge" else call.lane
         if lane is not None:
             self._busy[lane] = self.sim.now()
-        if call.operation == "get_current":
+        if call.operation in {"get_current", "get_restaurants"}:
             self._listed[call.account] = self.sim.now()
 
     def leaving(self, call: Call) -> None:
