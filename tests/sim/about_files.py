@@ -20,16 +20,19 @@ class JournalHolds(Invariant):
     def __init__(self) -> None:
         self._answers: dict[str, Call] = {}  # by account: the latest list that came in whole
         self._acknowledged: dict[tuple[str, str], tuple[int, date]] = {}  # order and document: request and day
+        self._last: dict[str, str] = {}  # by order: the document that came last
+        self._blank: set[tuple[str, str]] = set()  # order and document: a daemon that knows it writes it no more
         self._today = date.min
 
     def ended(self, call: Call) -> None:
         if call.operation == "get_current" and call.is_heard:
             self._answers[call.account] = call
+            self._last |= {key: document.text for key, document in call.documents.items()}
 
     def leaving(self, call: Call) -> None:
         if call.operation == "acknowledge" and (answer := self._answers.get(call.account)) is not None:
             document = answer.documents.get(call.argument)
-            if document is not None:
+            if document is not None and (call.argument, document.text) not in self._blank:
                 today = self.sim.clock.now().date()
                 self._acknowledged.setdefault((call.argument, document.text), (call.number, today))
 
@@ -39,6 +42,7 @@ class JournalHolds(Invariant):
         entries = journal.entries(journal.files(folder)) if folder is not None else ()
         blank = {entry.payment_key for entry in entries if entry is not None and entry.digest is None}
         self._acknowledged = {of: told for of, told in self._acknowledged.items() if of[0] not in blank}
+        self._blank |= {(key, self._last[key]) for key in blank & self._last.keys()}
 
     def restarted(self, _: "Life") -> None:
         self.finish()
