@@ -5,6 +5,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from tests.jobs.shop import COOLDOWN_S, FINAL
+from tests.sim.bounds import UNREAD_S
 from tests.sim.invariant import UNDISTURBED_S, Invariant, account_of, is_on_menu, one_menu, past_its_time
 from tests.sim.line import ACTIONS, FOOD_OPERATIONS, ORDER_OPERATIONS, TARGET, Call
 
@@ -275,7 +276,7 @@ class MayLeave(Invariant):
         age = self.seconds_since(row["started_utc"])
         shaky = self.sim.plan.slow_disk or self.sim.plan.locks
         claimed_at = self.sim.now() - age
-        read_at = claimed_at - (CLAIM_S if shaky else 1.0)
+        read_at = claimed_at - (CLAIM_S if shaky else 1.0) - (UNREAD_S if self.sim.plan.slow_disk else 0.0)
         if by := self._replaced(row, read_at):
             self.broken(f"#{call.number} sends row {row['id']} ({row['action']}), and row {by} takes its place")
         if row["id"] in self._doubtful:

@@ -6,11 +6,13 @@ must not change its judge.
 """
 
 from tests.jobs.shop import COOLDOWN_S, TIMEOUT_S
+from tests.sim.plan import SLOWEST_S
 
 from orderbridge.config.keys import Alarms
 from orderbridge.jobs.accounts_at_work import LISTS_AGAIN_S, STATUSES_S
 from orderbridge.jobs.acknowledge import ACKNOWLEDGE_WITHIN_S as SENT_WITHIN_S
 from orderbridge.jobs.closures import CLOSURES_S
+from orderbridge.jobs.outbox_reader import IDLE_SHARE
 from orderbridge.jobs.postponed import REFUSED_S
 from orderbridge.rules.health import FIRST_STEPS, SCHEDULED_STEPS, late_after
 from orderbridge.rules.poll_ends import longest_listening
@@ -39,6 +41,7 @@ REFUSED_AGAIN_S = REFUSED_S  # between two tries to write what a trigger refuses
 STATUSES_EVERY_S = STATUSES_S
 CLOSURES_EVERY_S = CLOSURES_S
 LISTS_EVERY_S = LISTS_AGAIN_S  # until they are read
+UNREAD_S = IDLE_SHARE * 2 * SLOWEST_S  # new rows, on a slow disk, after two queries that brought none
 
 
 def listening_s(accounts: int) -> float:

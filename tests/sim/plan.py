@@ -14,6 +14,7 @@ MINUTE, HOUR = 60.0, 3600.0
 ACCEPT_STEPS = ((0, 20), (3, 45), (6, 0))  # orders of the last hour, and minutes
 QUIET_SWEEP_S, LOUD_SWEEP_S = 1800.0, 120.0  # of a day, and of the others
 QUIET_HEALTH_S, LOUD_HEALTH_S = 900.0, 10.0
+SLOWEST_S = 3.0  # a unit of work on a slow disk
 
 # What meets a request, and how often in relation to the others. See tests.sim.line for what each does.
 KINDS = {

@@ -21,7 +21,7 @@ from tests.sim.fleet import Fleet
 from tests.sim.hands import Hands
 from tests.sim.life import LIFE, Life
 from tests.sim.line import Call, Service, Weather, read_request
-from tests.sim.plan import ACCEPT_STEPS, HOUR, MINUTE, Crash, Crashed, Plan, Span
+from tests.sim.plan import ACCEPT_STEPS, HOUR, MINUTE, SLOWEST_S, Crash, Crashed, Plan, Span
 from tests.sim.power import Disk
 from tests.sim.restoring import Restorer
 from tests.sim.technician import Technician
@@ -189,7 +189,7 @@ class Sim:
     def disk_takes(self, unit: Callable[[], str]) -> float:
         """Seconds until a unit of work, of that name, begins."""
         slow = self._disk.random() < self.plan.slow_disk
-        usual = self._disk.uniform(0.05, 3.0) if slow and not self.is_calm else 0.002
+        usual = self._disk.uniform(0.05, SLOWEST_S) if slow and not self.is_calm else 0.002
         takes = usual + self.script.unit_takes(unit)
         self.disk_took += takes
         return takes
