@@ -243,7 +243,10 @@ class AccountsAtWork:
                 self._outbox.wake()
 
     async def _read_lists(self, account: Account) -> float:
+        knew = account.restaurants_known
         came = await read_lists(account, self._database, self._roster.known, self._common)
+        if account.restaurants_known and not knew:
+            self._outbox.wake()  # rows may wait for this
         return LISTS_S if came else LISTS_AGAIN_S
 
     async def _read_statuses(self, account: Account) -> float:
