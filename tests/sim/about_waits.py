@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 from tests.jobs.shop import COOLDOWN_S
-from tests.sim.bounds import LOGIN_REFUSALS_S, RETRY_WAITS_S
+from tests.sim.bounds import LOGIN_REFUSALS_S, RETRY_WAITS_S, TRIES_A_MINUTE
 from tests.sim.invariant import Invariant
 from tests.sim.line import RESTAURANT_OPERATIONS, Call
 
@@ -20,7 +20,6 @@ JITTER = 1.5  # "with jitter": half as long again at most
 LATE_S = 20.0  # a poll and its acknowledgement may hold the lane meanwhile
 LATE_ON_A_SLOW_DISK_S = 60.0
 QUIET_S = 45.0  # without faults; then no wait of the account's line is left
-HASTE = 15  # times in a minute that the same request never left: more is no backoff
 A_MOMENT_S = 0.05
 LOOKED_AT = {"accept", "on_the_way"}
 
@@ -127,7 +126,7 @@ class Waits(Invariant):
         recent.append(call.ended_at)
         while recent[0] < call.ended_at - 60.0:
             recent.pop(0)
-        if len(recent) > HASTE:
+        if len(recent) > TRIES_A_MINUTE:
             self.sim.violated("7", f"{call.operation} of {call.account} {len(recent)} times a minute on a dead line")
 
 

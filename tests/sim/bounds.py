@@ -16,6 +16,7 @@ from orderbridge.jobs.outbox_reader import IDLE_SHARE
 from orderbridge.jobs.postponed import REFUSED_S
 from orderbridge.rules.health import FIRST_STEPS, SCHEDULED_STEPS, late_after
 from orderbridge.rules.poll_ends import longest_listening
+from orderbridge.rules.tokens import LINE_WAITS
 
 MINUTE = 60.0
 ALARMS = Alarms()
@@ -41,6 +42,8 @@ REFUSED_AGAIN_S = REFUSED_S  # between two tries to write what a trigger refuses
 STATUSES_EVERY_S = STATUSES_S
 CLOSURES_EVERY_S = CLOSURES_S
 LISTS_EVERY_S = LISTS_AGAIN_S  # until they are read
+# In a minute, on a dead line: the first one, those after the growing waits, and those after the last one again and again.
+TRIES_A_MINUTE = 1 + len(LINE_WAITS) + int((MINUTE - sum(LINE_WAITS)) // LINE_WAITS[-1])
 UNREAD_S = IDLE_SHARE * 2 * SLOWEST_S  # new rows, on a slow disk, after two queries that brought none
 
 
