@@ -766,6 +766,12 @@ bugs(
 
 # The unit test that finds a bug, too. `./run sim --bugs` plants it and runs the test.
 _TESTS: dict[str, list[tuple[str, str]]] = {
+    "tests/board/test_cards.py": [
+        ("each_tap_is_a_row", "test_a_button_is_one_row_and_the_next_try_another"),
+    ],
+    "tests/jobs/test_closures.py": [
+        ("a_closure_does_not_end", "test_a_closure_ends_at_the_promised_time_and_once"),
+    ],
     "tests/jobs/test_lanes.py": [
         ("acknowledged_beside_an_action", "TestAnyStory"),
     ],
@@ -775,9 +781,41 @@ _TESTS: dict[str, list[tuple[str, str]]] = {
             "test_a_delivery_by_another_account_is_neither_merged_nor_acknowledged",
         ),
         ("an_acknowledgement_leaves_late", "test_no_acknowledgement_leaves_later_than_ten_seconds_after_the_answer"),
+        (
+            "what_did_not_change_is_not_acknowledged",
+            "test_an_acknowledgement_is_sent_once_and_what_did_not_arrive_is_delivered_again",
+        ),
+    ],
+    "tests/jobs/test_replay.py": [
+        ("a_replay_stores_nothing", "test_what_came_after_the_copy_is_back_as_it_was_and_the_till_sees_it"),
+    ],
+    "tests/jobs/test_restore_check.py": [
+        ("an_older_copy_is_polled_for_at_once", "test_polls_are_held_until_the_last_ones_cooldown_is_over"),
+        ("what_an_older_copy_had_to_send_is_sent", "test_what_the_copy_had_to_send_is_not_sent"),
+        ("nobody_can_confirm_a_restore", "test_an_older_copy_is_told_with_what_it_lacks"),
+        ("a_revoked_tablet_comes_back", "test_a_device_that_was_revoked_after_the_copy_stays_revoked"),
+    ],
+    "tests/marketplace/test_answers.py": [
+        ("a_502_is_a_plain_failure", "test_these_statuses_need_no_envelope"),
     ],
     "tests/marketplace/test_client.py": [
         ("acknowledged_again_after_a_failure", "test_an_action_is_a_put"),
+        ("every_order_is_cancelled_for_reason_1", "test_an_action_is_a_put"),
+    ],
+    "tests/marketplace/test_http.py": [
+        ("redirects_are_followed", "test_a_request_arrives_as_it_was_meant"),
+    ],
+    "tests/marketplace/test_payment.py": [
+        ("prepaid_orders_are_collected_again", "test_the_amount_due"),
+        ("any_remark_of_a_payment_is_dropped", "test_a_name_counts_with_or_without_its_remark_but_not_with_another"),
+    ],
+    "tests/marketplace/test_session.py": [
+        ("a_login_for_each_request", "test_the_token_is_obtained_once_and_kept"),
+        ("a_refused_token_is_used_again", "test_ten_at_once_are_one_login"),
+    ],
+    "tests/rules/test_closures.py": [
+        ("a_closure_ends_at_once", "test_the_next_step"),
+        ("a_closure_ends_beside_something_newer", "test_the_next_step"),
     ],
     "tests/rules/test_cooldown.py": [
         ("the_poll_waits_twice_as_long", "test_accounts_of_the_configured_scope_are_polled_in_turn_and_never_meet_429"),
@@ -786,9 +824,29 @@ _TESTS: dict[str, list[tuple[str, str]]] = {
             "test_accounts_of_the_configured_scope_are_polled_in_turn_and_never_meet_429",
         ),
     ],
+    "tests/rules/test_health.py": [
+        (
+            "an_accept_that_failed_is_no_problem",
+            "test_what_an_older_copy_had_still_to_send_is_behind_the_one_alarm_about_the_copy",
+        ),
+    ],
+    "tests/rules/test_lifecycle.py": [
+        ("everything_is_sent", "test_an_order_that_is_over_is_not_asked_about"),
+        ("a_status_that_does_not_fit_is_refused", "test_a_status_that_merely_does_not_fit_is_no_reason_to_refuse"),
+        ("a_doubt_never_goes", "test_refused_contents_leave_the_status_and_say_so_once"),
+        ("an_echo_is_news", "test_a_till_is_told_the_most_important_news"),
+        ("the_lines_stay_as_they_were", "test_a_word_that_counts_is_believed_whatever_was_stored"),
+    ],
     "tests/rules/test_outbox.py": [
         ("no_row_is_ever_too_old", "test_a_clock_may_be_thousands_of_years_wrong"),
         ("valid_minutes_are_ignored", "test_a_row_is_valid_for_a_time_and_expires_at_its_end"),
+        ("the_newest_row_goes_first", "test_a_cancel_supersedes_what_leads_to_the_kitchen_or_the_door"),
+        ("a_toggle_replaces_those_of_another_menu", "test_a_head_names_its_row_its_lane_and_its_account"),
+        ("valid_minutes_are_seconds", "test_a_row_is_valid_for_a_time_and_expires_at_its_end"),
+        ("a_cancel_replaces_nothing", "test_a_cancel_supersedes_what_leads_to_the_kitchen_or_the_door"),
+        ("every_toggle_is_sent", "test_of_several_toggles_the_newest_goes"),
+        ("nothing_can_be_asked_back", "test_a_waiting_row_is_given_back"),
+        ("what_is_unresolved_expires", "test_a_row_is_valid_for_a_time_and_expires_at_its_end"),
     ],
     "tests/rules/test_retry.py": [
         ("a_cancelled_order_is_not_seen_by_a_row_in_doubt", "test_a_cancelled_order_refuses_everything_else"),
@@ -807,6 +865,22 @@ _TESTS: dict[str, list[tuple[str, str]]] = {
             "a_refusal_after_doubt_waits_for_no_look",
             "test_a_refusal_after_doubt_of_an_order_waits_for_a_poll_and_of_all_else_is_definite",
         ),
+        (
+            "silence_counts_as_done",
+            "test_a_5xx_is_retried_after_growing_waits_and_silence_too_where_no_poll_and_no_status_shows_more",
+        ),
+        (
+            "an_accept_is_sent_again_without_a_look",
+            "test_a_5xx_is_retried_after_growing_waits_and_silence_too_where_no_poll_and_no_status_shows_more",
+        ),
+        ("absence_alone_proves_a_complete", "test_a_poll_proves_what_the_table_says"),
+    ],
+    "tests/rules/test_statuses.py": [
+        ("a_list_shows_an_order_twice_and_the_last_one_counts", "test_an_order_listed_twice_is_the_furthest_one"),
+    ],
+    "tests/rules/test_tokens.py": [
+        ("a_refused_login_is_tried_again_at_once", "test_refused_logins_wait_longer_up_to_a_quarter_of_an_hour"),
+        ("a_time_zone_is_believed", "test_the_service_is_believed_up_to_a_day"),
     ],
     "tests/store/test_accounts.py": [
         (
@@ -814,9 +888,33 @@ _TESTS: dict[str, list[tuple[str, str]]] = {
             "test_the_answer_ends_the_reservation_sooner_for_its_account_alone",
         ),
         ("a_restart_forgets_the_cooldown", "test_an_account_that_was_polled_before_waits"),
+        ("the_token_is_kept_readable", "test_a_token_comes_back_as_it_was_and_a_newer_one_takes_its_place"),
+        ("the_kept_token_is_not_used", "test_a_token_comes_back_as_it_was_and_a_newer_one_takes_its_place"),
     ],
     "tests/store/test_actions.py": [
         ("a_verdict_has_no_words", "test_a_verdict_ends_an_unfinished_row_with_its_reason"),
+        (
+            "a_cancel_is_proved_by_absence_beside_our_own_complete",
+            "test_an_end_that_we_brought_about_or_may_have_is_found",
+        ),
+        (
+            "a_withdraw_between_reading_and_claiming_is_not_seen",
+            "test_a_row_that_was_asked_back_meanwhile_is_not_started",
+        ),
+        ("an_end_is_taken_back", "test_a_row_that_has_ended_stays_as_it_is"),
+        ("an_end_does_not_say_how_it_is_known", "test_a_verdict_ends_an_unfinished_row_with_its_reason"),
+        ("a_done_row_does_not_name_its_proof", "test_a_verdict_ends_an_unfinished_row_with_its_reason"),
+        ("a_row_disappears", "test_a_verdict_ends_an_unfinished_row_with_its_reason"),
+    ],
+    "tests/store/test_closures.py": [
+        ("the_end_of_a_closure_is_lost", "test_the_opposite_row_names_the_same_subject_and_is_written_once"),
+    ],
+    "tests/store/test_durability.py": [
+        ("a_commit_is_never_flushed", "test_a_sqlite_connection_that_does_not_wait_for_the_disk_is_found"),
+        ("a_commit_is_flushed_later", "test_a_sqlite_connection_that_does_not_wait_for_the_disk_is_found"),
+    ],
+    "tests/store/test_high_water.py": [
+        ("an_older_copy_is_not_noticed", "test_tables_are_an_older_copy_when_their_generation_is_below_the_mark"),
     ],
     "tests/store/test_leader.py": [
         ("two_daemons_work_at_once", "test_one_has_it_and_the_other_waits"),
@@ -829,9 +927,20 @@ _TESTS: dict[str, list[tuple[str, str]]] = {
             "of_a_long_list_only_the_last_unresolved_rows_are_seen",
             "test_an_order_with_an_unresolved_row_is_found_in_any_number_of_keys",
         ),
+        (
+            "a_verdict_does_not_write_the_status",
+            "test_a_verdict_writes_the_status_of_its_order_and_the_same_again_is_no_revision",
+        ),
+        ("an_ok_is_not_noted", "test_what_is_noted_is_noted_for_one_order_alone"),
+        ("a_new_status_is_not_written", "test_a_delivery_with_another_status_is_a_revision_and_writes_no_line"),
+        ("the_column_of_the_till_is_written", "test_a_delivery_with_another_status_is_a_revision_and_writes_no_line"),
     ],
     "tests/store/test_quarantine.py": [
         ("a_document_that_is_no_order_is_forgotten", "test_a_document_is_kept_whole_with_its_reason"),
+        ("a_document_is_counted_twice", "test_a_document_is_kept_whole_with_its_reason"),
+    ],
+    "tests/store/test_reference.py": [
+        ("the_status_of_a_restaurant_is_not_written", "test_a_restaurant_keeps_its_status_and_gets_its_newest_name"),
     ],
 }
 FOUND_BY = {bug: f"{file}::{test}" for file, tests in _TESTS.items() for bug, test in tests}
