@@ -1,14 +1,17 @@
 """A POS whose triggers refuse the daemon's writes: an unwritten order is never acknowledged."""
 
 import asyncio
+import sqlite3
 from typing import Any
 
 import pytest
+from sqlalchemy.exc import OperationalError
 from structlog.testing import capture_logs
 from tests.jobs.conftest import OpenShop
 from tests.jobs.shop import Shop
 from tests.jobs.test_health import open_codes
 
+from orderbridge.store import actions
 from orderbridge_sandbox.state import Order
 
 RAISES = ["RAISE(ABORT, 'no')", "RAISE(FAIL, 'no')", "RAISE(ROLLBACK, 'no')"]
@@ -63,6 +66,21 @@ async def test_an_order_whose_automatic_accept_is_refused_comes_in_without_it(op
     assert line["log_level"] == "error"
     assert line["payment_key"] == refused.key
     assert "accept it in the POS" in line["remedy"]
+
+
+async def test_a_passing_error_of_the_disk_costs_no_automatic_accept(open_shop: OpenShop, monkeypatch):
+    shop = await open_shop(auto_accept_minutes=20)
+    order = shop.place()
+    errors, add_once = [OperationalError("INSERT", None, sqlite3.OperationalError("disk I/O error"))], actions.add_once
+
+    def fail_once(*of: Any, **how: Any) -> Any:
+        if errors:
+            raise errors.pop()
+        return add_once(*of, **how)
+
+    monkeypatch.setattr(actions, "add_once", fail_once)
+    assert (await shop.poll()).acknowledged == 1
+    assert [row["payment_key"] for row in shop.rows("SELECT * FROM delivery_actions")] == [order.key]
 
 
 # ---- a known order -----------------------------------------------------------------------------------------------------

@@ -242,7 +242,9 @@ class Intake:
         """Store a refused new order in another form. Returns whether it may be acknowledged."""
         key = order.payment_key
         accepts = not is_busy(error) and self._accept_in(order) is not None
-        if accepts and await self._insert_unaccepted(order):
+        if accepts and await self._insert_alone(order, accepting=True):  # the cause was a passing one
+            return True
+        if accepts and await self._insert_alone(order, accepting=False):
             name = type(error.orig).__name__
             self._log.error("order.auto_accept_refused", payment_key=key, error=name, remedy=say("log.not_accepted"))
             return True
@@ -259,10 +261,10 @@ class Intake:
         self._log_once(key, "order.database_refused", error)
         return await self._quarantine(answer, [(answer.good[key], "database_refused")])
 
-    async def _insert_unaccepted(self, order: Order) -> bool:
-        """Try to store the order without its automatic accept."""
+    async def _insert_alone(self, order: Order, *, accepting: bool) -> bool:
+        """Try to store the order, with or without its automatic accept."""
         try:
-            await self._database.run(lambda tx: self._insert(tx, [order], accepting=False))
+            await self._database.run(lambda tx: self._insert(tx, [order], accepting=accepting))
         except DBAPIError:
             return False
         return True
