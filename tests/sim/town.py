@@ -516,7 +516,7 @@ class Till:
         if self.connection.in_transaction:
             return
         # On a disk that forgets, no start succeeds after a lock on the empty file (power 250995494); the cause is not known.
-        if self._sim.plan.kind == "power" and not self._sim.lives:
+        if self._sim.plan.kind == "power" and not (self._sim.life and self._sim.life.started):
             return
         with contextlib.suppress(sqlite3.OperationalError):
             self.connection.execute("BEGIN IMMEDIATE")
