@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tests.jobs.shop import COOLDOWN_S, FINAL
 from tests.sim.bounds import UNREAD_S
-from tests.sim.invariant import UNDISTURBED_S, Invariant, account_of, is_on_menu, one_menu, past_its_time
+from tests.sim.invariant import CLAIM_S, UNDISTURBED_S, Invariant, account_of, is_on_menu, one_menu, past_its_time
 from tests.sim.line import ACTIONS, FOOD_OPERATIONS, ORDER_OPERATIONS, TARGET, Call
 
 if TYPE_CHECKING:
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
 MOST_REQUESTS = 4
 EXPIRES_WITHIN_S = 100.0  # with a till that holds the file, a slow disk, and the outbox's rare looks around
-CLAIM_S = 12.0  # from reading the outbox to sending, when a till holds the file in between
 A_MOMENT_S = 0.002  # times have three decimals
 DEFINITE = {200, 400, 403, 404, 422}
 

@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 from typing import Any
 
 from tests.jobs.shop import FINAL
-from tests.sim.invariant import Invariant, one_menu, past_its_time, time_of
+from tests.sim.invariant import CLAIM_S, Invariant, one_menu, past_its_time, time_of
 from tests.sim.line import FOOD_OPERATIONS, ORDER_OPERATIONS, RESTAURANT_OPERATIONS, TARGET, Call
 
 PROVED_BY = {"accept": {2, 16}, "on_the_way": {16}, "complete": {5}, "cancel": {6}}
@@ -16,7 +16,6 @@ RESTAURANT_TARGET = {"open_restaurant": "Open", "close_restaurant": "Closed"}
 SUPERSEDED_BY_CANCEL = {"accept", "on_the_way"}
 ALL_REQUESTS = 4
 CANCELED = 6
-CLAIM_S = 12.0  # from reading a row to sending it, when a till holds the file in between
 SHAKY_S = 30.0  # from a verdict to its line in the log, when others of its batch fail in between
 WORDS = {
     "URL hatalı": "bad_url_id",

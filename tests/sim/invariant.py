@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 UNDISTURBED_S = 400.0  # what goes wrong may have its consequences for so long: a login refused thrice, two cooldowns
 IN_TIME_S = 100.0  # three polls
+CLAIM_S = 12.0  # from reading the outbox to sending, when a till holds the file in between
 
 
 class Invariant:
