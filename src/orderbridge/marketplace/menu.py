@@ -48,10 +48,11 @@ def read_menu(http_status: int, body: bytes) -> Menu:
     A body with more values than `decode` takes is cut into the elements of `data`, which must have a `food_id` then.
     """
     members: Any = None
-    for parse in (lambda: decode(utf8(body)), lambda: read_members(body, cut="data", take=_foods_of_element)):
-        if members is None:
-            with suppress(BrokenText):
-                members = parse()
+    with suppress(BrokenText):
+        members = decode(utf8(body))
+    if members is None:
+        with suppress(BrokenText):
+            members = read_members(body, cut="data", take=_foods_of_element)
     data = judge(http_status, members)
     if isinstance(data, tuple):
         found = [food for foods in data for food in foods]
