@@ -34,7 +34,7 @@ from orderbridge.model import (
     ActionState,
     LastChange,
 )
-from orderbridge.rules.lifecycle import NEEDS_PAYMENT, OTHERS_COURIERS, may_send
+from orderbridge.rules.lifecycle import NEEDS_PAYMENT, is_others_courier, may_send
 from orderbridge.rules.problems import Link, Problem
 
 LONGEST_REQUEST = 64
@@ -169,7 +169,7 @@ def is_handed_next(order: Seen) -> bool:
 
     The order stays open until it ends by silence.
     """
-    is_others = (order.courier_type or "").strip().lower() in OTHERS_COURIERS
+    is_others = is_others_courier(order.courier_type)
     return is_others and order.status_id in {CONFIRMED, IN_DELIVERY} and order.status != NEEDS_PAYMENT
 
 

@@ -17,7 +17,7 @@ from orderbridge import config
 from orderbridge.errors import MarketplaceError, Unauthorized
 from orderbridge.model import CONFIRMED, Action, Attempt, Document, Order, OutboxRow, Outcome
 from orderbridge.rules.deliveries import is_cut
-from orderbridge.rules.lifecycle import OTHERS_COURIERS, STATUS_NAMES
+from orderbridge.rules.lifecycle import STATUS_NAMES, is_others_courier
 from orderbridge.store.database import Database
 from orderbridge.store.own_tables import learned
 
@@ -107,8 +107,7 @@ class Learned:
         """Count the answer to the first request of a row: a complete without on_the_way before it."""
         if row.action is not Action.COMPLETE or row.service_status_id != CONFIRMED:
             return
-        is_others = (row.courier_type or "").strip().lower() in OTHERS_COURIERS
-        courier = "other_courier" if is_others else "own_courier"
+        courier = "other_courier" if is_others_courier(row.courier_type) else "own_courier"
         if attempt.outcome == Outcome.OK:
             self.saw(Point.COMPLETE_FROM_CONFIRMED, f"{courier} ok")
         elif attempt.outcome == Outcome.REFUSED:

@@ -219,6 +219,11 @@ class Shown(Protocol):
         """The courier type as delivered. With an unknown type the action is sent."""
 
 
+def is_others_courier(courier_type: str | None) -> bool:
+    """Whether a known courier type is not the restaurant's own."""
+    return (courier_type or "").strip().lower() in OTHERS_COURIERS
+
+
 def may_send(action: Action, stored: Shown | None) -> Refusal | Already | None:
     """None if the action is to be sent. A stored status that merely does not fit is no reason to refuse it."""
     if stored is None:
@@ -230,7 +235,7 @@ def may_send(action: Action, stored: Shown | None) -> Refusal | Already | None:
         return Refusal("order_completed")
     if stored.service_status_id == CANCELED:
         return Refusal("order_cancelled")
-    if kind.own_courier_only and (stored.courier_type or "").strip().lower() in OTHERS_COURIERS:
+    if kind.own_courier_only and is_others_courier(stored.courier_type):
         return Refusal("courier_not_restaurant")
     return None
 
