@@ -16,7 +16,7 @@ from tests.sim.bounds import listening_s
 from tests.sim.invariant import IN_TIME_S, Invariant, time_of
 from tests.sim.line import ORDER_OPERATIONS, TARGET, Call
 from tests.sim.plan import LOUD_SWEEP_S, QUIET_SWEEP_S
-from tests.sim.reading import ENDS, LINE_COLUMNS, OPTION_COLUMNS, STATUS_WORDS, Document, plain, read
+from tests.sim.reading import ENDS, LINE_COLUMNS, OPTION_COLUMNS, STATUS_WORDS, Document, plain, read, status_in
 
 if TYPE_CHECKING:
     from tests.sim.life import Life
@@ -417,7 +417,7 @@ class ColumnsSayWhatIsSo(Invariant):
         """`quarantine retry` has taken it in: the document that was kept is the one that stands there."""
         (before,) = self.rows("SELECT payload FROM delivery_quarantine WHERE id = ?", kept)
         all_kept = self.rows("SELECT * FROM delivery_quarantine WHERE payment_key = ? AND payload > ''", key)
-        ends = {one["id"]: json.loads(one["payload"]).get("status_id") in ENDS for one in all_kept}
+        ends = {one["id"]: status_in(json.loads(one["payload"])) in ENDS for one in all_kept}
         newest = max(all_kept, key=lambda one: (ends[one["id"]], one["last_seen_utc"], one["id"]))
         if newest["id"] != kept:
             self.broken(f"order {key} was taken in by document {kept}, and a newer one was kept")

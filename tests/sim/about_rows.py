@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tests.jobs.shop import COOLDOWN_S, FINAL
 from tests.sim.bounds import UNREAD_S
-from tests.sim.invariant import CLAIM_S, UNDISTURBED_S, Invariant, account_of, is_on_menu, one_menu, past_its_time
+from tests.sim.invariant import CLAIM_S, UNDISTURBED_S, Invariant, account_of, in_one_lane, is_on_menu, past_its_time
 from tests.sim.line import ACTIONS, FOOD_OPERATIONS, ORDER_OPERATIONS, TARGET, Call
 
 if TYPE_CHECKING:
@@ -158,12 +158,9 @@ class LaneOrder(Invariant):
         claimed = self._claimed.setdefault(row, self.sim.now())
         self._check_order(call, row)
         earlier = f"SELECT * FROM delivery_actions WHERE {column} = ? AND id < ? AND state IN ('pending', 'sending')"
-        mine = of_lane[0]["restaurant_id"]
         for other in self.rows(earlier, call.argument, row):
             late = self.sim.till.written.get(other["id"], 0.0) > claimed - CLAIM_S
-            # Two accounts may reach one restaurant: the food is of the menu of the account by which it was sent.
-            same = column != "food_id" or account_of(self.sim, other) == call.account
-            same = same or (mine is not None and mine == other["restaurant_id"])
+            same = column != "food_id" or in_one_lane(self.sim, of_lane[0], call.account, other)
             if other["action"] in _TOGETHER[column] and same and not late:
                 self._overtaken.setdefault(other["id"], call)
 
@@ -276,7 +273,7 @@ class MayLeave(Invariant):
         shaky = self.sim.plan.slow_disk or self.sim.plan.locks
         claimed_at = self.sim.now() - age
         read_at = claimed_at - (CLAIM_S if shaky else 1.0) - (UNREAD_S if self.sim.plan.slow_disk else 0.0)
-        if by := self._replaced(row, read_at):
+        if by := self._replaced(row, call.account, read_at):
             self.broken(f"#{call.number} sends row {row['id']} ({row['action']}), and row {by} takes its place")
         if row["id"] in self._doubtful:
             return
@@ -285,7 +282,7 @@ class MayLeave(Invariant):
         if row["payment_key"] is not None:
             self._check_order(call, row)
 
-    def _replaced(self, row: sqlite3.Row, read_at: float) -> int | None:
+    def _replaced(self, row: sqlite3.Row, account: str, read_at: float) -> int | None:
         """The newer row that supersedes this one, and that was there when the outbox was read."""
         if row["action"] in {"accept", "on_the_way"}:
             column, by = "payment_key", {"cancel"}
@@ -298,7 +295,7 @@ class MayLeave(Invariant):
         )
         for other in self.rows(newer, row[column], row["id"]) if by else []:
             there = self.sim.till.written.get(other["id"], read_at) < read_at
-            same = column != "food_id" or one_menu(self.sim, other, row)
+            same = column != "food_id" or in_one_lane(self.sim, row, account, other)
             if other["action"] in by and same and there and past_its_time(other, self.sim.clock.now()) < -CLAIM_S:
                 return int(other["id"])
         return None

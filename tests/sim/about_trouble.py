@@ -4,8 +4,9 @@ import math
 import sqlite3
 from typing import TYPE_CHECKING, Any
 
-from tests.sim.invariant import IN_TIME_S, UNDISTURBED_S, Invariant, account_of, changed_at, readable
+from tests.sim.invariant import IN_TIME_S, UNDISTURBED_S, Invariant, account_of, changed_at
 from tests.sim.line import Call
+from tests.sim.reading import status_in
 
 from orderbridge_sandbox.scenery import APP_SECRET
 from orderbridge_sandbox.state import Order
@@ -55,7 +56,7 @@ class OneHarmsItself(Invariant):
 
     def _is_stored(self, order: Order) -> bool:
         """As it is: on a slow disk there may be no time left for its acknowledgement."""
-        status = order.status_id if len(order.history) > 1 else readable(order)
+        status = order.status_id if len(order.history) > 1 else status_in(order.document)
         stored = "SELECT 1 FROM delivery_orders WHERE payment_key = ? AND status_id IS ?"
         return bool(self.rows(stored, order.key, status))
 

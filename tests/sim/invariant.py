@@ -59,23 +59,28 @@ def past_its_time(row: sqlite3.Row, now: datetime) -> float:
     return (now - time_of(row["created_utc"])).total_seconds() - minutes * 60
 
 
-def readable(order: Order) -> int | None:
-    """The status that the daemon can read from a document: text is read as a number, other things not at all."""
-    status = order.document.get("status_id")
-    return int(status) if isinstance(status, str) else status if isinstance(status, int) else None
-
-
 def changed_at(sim: "Sim", order: Order) -> float:
     return (order.history[-1].at - sim.clock.true()) / timedelta(seconds=1) + sim.now()
 
 
 def one_menu(sim: "Sim", one: sqlite3.Row, other: sqlite3.Row) -> bool:
     """Whether the foods of two rows may be on one menu of the daemon's accounts: a food id of it is one food there."""
-    if one["restaurant_id"] == other["restaurant_id"] and one["account"] == other["account"]:
-        return True
+    return _is_one_place(one, other) or bool(_menus_with(sim, one) & _menus_with(sim, other))
+
+
+def in_one_lane(sim: "Sim", sent: sqlite3.Row, by: str, other: sqlite3.Row) -> bool:
+    """Whether another row of the food is in the lane of the account that sends a row: it is reached by no other one."""
+    return _is_one_place(sent, other) or _menus_with(sim, other) == {by}
+
+
+def _is_one_place(one: sqlite3.Row, other: sqlite3.Row) -> bool:
+    return bool(one["restaurant_id"] == other["restaurant_id"] and one["account"] == other["account"])
+
+
+def _menus_with(sim: "Sim", row: sqlite3.Row) -> set[str]:
+    """The daemon's accounts that have the row's food on their menus."""
     working = sim.life.daemon.accounts if sim.life is not None and sim.life.daemon is not None else set()
-    menus = [account for account in sim.world.scenery.accounts if account.name in working]
-    return any(is_on_menu(account, one) and is_on_menu(account, other) for account in menus)
+    return {one.name for one in sim.world.scenery.accounts if one.name in working and is_on_menu(one, row)}
 
 
 def is_on_menu(account: Account, row: sqlite3.Row) -> bool:

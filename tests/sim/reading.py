@@ -83,9 +83,13 @@ class Document:
 
     @property
     def status(self) -> int | None:
-        """The status that can be read: text is read as a number, other things not at all."""
-        status = self.value.get("status_id")
-        return int(status) if isinstance(status, str) else status if isinstance(status, int) else None
+        return status_in(self.value)
+
+
+def status_in(document: Mapping[str, Any]) -> int | None:
+    """The status that can be read: text is read as a number, other things not at all."""
+    status = document.get("status_id")
+    return int(status) if isinstance(status, str) else status if isinstance(status, int) else None
 
 
 def documents_in(body: bytes) -> Iterator[Document]:

@@ -4,8 +4,9 @@ import sqlite3
 from collections import defaultdict
 from typing import Any
 
-from tests.sim.invariant import Invariant, readable
+from tests.sim.invariant import Invariant
 from tests.sim.line import TARGET, Call
+from tests.sim.reading import status_in
 
 from orderbridge_sandbox.state import Order
 
@@ -96,7 +97,10 @@ class TruthInTheEnd(Invariant):
         )
         if len(events) != 1:
             self.broken(f"order {order.key} was received {len(events)} times")
-        if stored[0]["status_id"] == (order.status_id if len(order.history) > 1 else readable(order)) or uncertain:
+        if (
+            stored[0]["status_id"] == (order.status_id if len(order.history) > 1 else status_in(order.document))
+            or uncertain
+        ):
             return
         if order.status_id == 5 and (order.history[-1].by != "pos" or order.key in self._unwritten):
             return  # completed orders are not delivered
