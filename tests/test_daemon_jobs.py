@@ -63,8 +63,9 @@ async def test_a_stop_does_not_wait_for_lists_that_hang_and_is_no_crash(settings
 async def test_the_end_of_a_closure_that_a_trigger_refuses_is_a_problem(
     settings, world: World, till: Till, monkeypatch
 ):
-    for module in (upkeep, closures):
-        monkeypatch.setattr(module, "CLOSURES_S", 0.1)
+    monkeypatch.setattr(upkeep, "CLOSURES_S", 0.1)
+    for name in ("CLOSURES_S", "IDLE_S"):
+        monkeypatch.setattr(closures, name, 0.1)
     async with at_work(Daemon(settings), world):
         till.run(
             "CREATE TRIGGER no BEFORE INSERT ON delivery_actions WHEN NEW.action = 'activate_food'"

@@ -241,6 +241,12 @@ async def test_what_was_decided_by_an_older_reading_is_not_written(daemon: Daemo
     assert len(daemon.written()) == before
 
 
+async def test_the_next_check_is_earlier_while_an_end_is_planned(daemon: Daemon):
+    assert await daemon.closures.follow() == job.IDLE_S
+    await daemon.close()
+    assert await daemon.closures.follow() == job.CLOSURES_S < job.IDLE_S
+
+
 async def test_only_the_lead_ends_closures(shop: Shop):
     daemon = Daemon(shop)
     await daemon.close()

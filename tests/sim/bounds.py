@@ -11,7 +11,7 @@ from tests.sim.plan import SLOWEST_S
 from orderbridge.config.keys import Alarms
 from orderbridge.jobs.accounts_at_work import LISTS_AGAIN_S, STATUSES_S
 from orderbridge.jobs.acknowledge import ACKNOWLEDGE_WITHIN_S as SENT_WITHIN_S
-from orderbridge.jobs.closures import CLOSURES_S
+from orderbridge.jobs.closures import IDLE_S as CLOSURES_IDLE_S
 from orderbridge.jobs.outbox_reader import IDLE_SHARE
 from orderbridge.jobs.postponed import REFUSED_S
 from orderbridge.rules.health import FIRST_STEPS, SCHEDULED_STEPS, late_after
@@ -40,7 +40,7 @@ UNSEEN_S = ALARMS.cancellation_unseen_minutes * MINUTE
 LEFT_FOR_ACKNOWLEDGING_S = SENT_WITHIN_S
 REFUSED_AGAIN_S = REFUSED_S  # between two tries to write what a trigger refuses
 STATUSES_EVERY_S = STATUSES_S
-CLOSURES_EVERY_S = CLOSURES_S
+CLOSURES_EVERY_S = CLOSURES_IDLE_S
 LISTS_EVERY_S = LISTS_AGAIN_S  # until they are read
 # In a minute, on a dead line: the first one, those after the growing waits, and those after the last one again and again.
 TRIES_A_MINUTE = 1 + len(LINE_WAITS) + int((MINUTE - sum(LINE_WAITS)) // LINE_WAITS[-1])

@@ -24,6 +24,7 @@ from orderbridge.store.group_commit import write_batch
 from orderbridge.texts import say
 
 CLOSURES_S = 5.0
+IDLE_S = 15.0  # while no end is planned
 MOST = 100  # planned ends in one transaction, during which a POS on the same file waits
 
 _log = structlog.get_logger(__name__)
@@ -41,7 +42,7 @@ class Closures:
         """Carry out what is due. Returns the seconds until the next run."""
         if not self._roster.owns(None):
             self.refused = ()
-            return CLOSURES_S
+            return IDLE_S
         plans = await self._database.read(closures.planned)
         now = self._clock.now()
         due = [plan for plan in plans if step(plan, (), now) is not Step.WAIT]
@@ -56,7 +57,7 @@ class Closures:
         for row in sorted(refused.difference(self.refused)):
             _log.error("action.database_refused", id=row, remedy=say("log.actions_trigger"))
         self.refused = refused
-        return CLOSURES_S
+        return CLOSURES_S if plans else IDLE_S
 
     def carry_out(self, connection: Connection, plans: Sequence[Any]) -> list[Any]:
         """Carry out the next steps in one transaction. Returns the closures that were ended."""
