@@ -108,7 +108,11 @@ def _summary(seed: Seed, deadline: float) -> Summary | None:
         return None
     plan, limit = plan_for(*seed), Limit(float("inf"), deadline, time.monotonic)
     with tempfile.TemporaryDirectory(prefix="orderbridge-sim-") as folder:
-        sim = simulate(plan, Path(folder), [*invariants_of(plan), limit])
+        try:
+            sim = simulate(plan, Path(folder), [*invariants_of(plan), limit])
+        except Exception as error:
+            error.add_note(f"seed {plan.seed} ({plan.kind})")
+            raise
         if limit.given_up and not sim.violations:
             return None
         return Summary(plan.seed, plan.kind, sim.ended_at, sim.trace.faults, sim.violations, reached.cells_of(sim))

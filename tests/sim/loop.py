@@ -44,6 +44,12 @@ class SimLoop(VirtualLoop):
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
         """It stays in the heap until its time, which comes soon enough."""
 
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        """An error in a callback is the simulation's own, and ends it."""
+        if "handle" in context:
+            raise context["exception"]
+        super().call_exception_handler(context)
+
     def call_soon_threadsafe(self, callback: Any, *args: Any, context: Context | None = None) -> asyncio.Handle:
         """There is one thread."""
         return self.call_soon(callback, *args, context=context)

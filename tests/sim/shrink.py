@@ -34,7 +34,7 @@ class Limit(Invariant):
         self._seconds, self._deadline, self._clock = seconds, deadline, clock
         self.given_up = False
 
-    def tick(self) -> None:
+    def passed(self) -> None:
         self.given_up = self.sim.now() > self._seconds or self._clock() > self._deadline
         if self.given_up:
             self.sim.over.set()

@@ -1,17 +1,23 @@
 """A handful of simulated hours at each test run; `./run sim --seeds A..B` searches further."""
 
 import os
+import sqlite3
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
+from sqlalchemy.exc import OperationalError
 from tests.sim import vfs
 from tests.sim.corners import CORNERS, seed_of
+from tests.sim.disk import SimDatabase
+from tests.sim.invariant import Invariant
 from tests.sim.invariants import invariants_of
 from tests.sim.line import FAULTS
 from tests.sim.machine import simulate
 from tests.sim.plan import KINDS, plan_for
+from tests.sim.shrink import Limit
 from tests.sim.simulation import Sim
 
 from orderbridge.rules import cooldown
@@ -135,6 +141,25 @@ def test_another_process_with_other_hashes_gives_the_same_trace(play, seed: int,
     environment = os.environ | {"PYTHONHASHSEED": not_ours}
     other = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, check=True)
     assert other.stdout.decode() == play(seed, kind).trace.text()
+
+
+def test_a_limit_ends_a_simulation_in_which_no_start_succeeds(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    def locked(*_: object) -> None:
+        raise OperationalError("SELECT", None, sqlite3.OperationalError("database is locked"))
+
+    monkeypatch.setattr(SimDatabase, "read_now", locked)
+    limit = Limit(60.0, float("inf"), time.monotonic)
+    simulate(plan_for(2, "squall"), tmp_path, [limit])
+    assert limit.given_up
+
+
+def test_an_error_of_a_judge_is_not_taken_for_one_of_the_program(tmp_path: Path):
+    class Wrong(Invariant):
+        def committed(self, _: str) -> None:
+            raise sqlite3.OperationalError("no such table")
+
+    with pytest.raises(sqlite3.OperationalError):
+        simulate(plan_for(2, "squall"), tmp_path, [Wrong()])
 
 
 def test_the_faults_of_the_plan_are_all_played():
