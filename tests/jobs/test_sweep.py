@@ -203,6 +203,15 @@ async def test_documents_in_quarantine_are_blanked_and_closed_too(open_shop: Ope
     assert await swept(shop) == (0, 0)
 
 
+async def test_a_clock_set_ahead_before_the_first_order_blanks_nothing(open_shop: OpenShop):
+    shop = await open_shop(orders={"retention_days": 1})
+    shop.world.faults.add(listing({"payment_key": "7"}))
+    await shop.poll()
+    shop.clock.ahead = timedelta(days=10)
+    assert (await sweep_at(shop, None)).blanked == 0
+    assert (await sweep_at(shop, shop.clock.now())).blanked == 1
+
+
 async def test_records_are_deleted_in_the_end_and_what_came_later_stays(open_shop: OpenShop):
     shop = await open_shop(orders={"records_days": 100})
     order = await ended_order(shop)

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tests.jobs.shop import text_of
-from tests.sim.bounds import listening_s
+from tests.sim.bounds import DATES_SHOW, listening_s
 from tests.sim.invariant import IN_TIME_S, Invariant, time_of
 from tests.sim.line import ORDER_OPERATIONS, TARGET, Call
 from tests.sim.plan import LOUD_SWEEP_S, QUIET_SWEEP_S
@@ -487,12 +487,14 @@ class ColumnsSayWhatIsSo(Invariant):
             self.broken(f"{late[0]} was acknowledged at {self._oks[late[0]][-1][0]}, and that is not noted")
         sweep = QUIET_SWEEP_S if self.sim.plan.kind == "day" else LOUD_SWEEP_S
         then = self.sim.clock.now() - timedelta(seconds=sweep + IN_TIME_S / 2)
+        opening = self.sim.clock.true() - timedelta(seconds=self.sim.now())
+        shown = min(then, opening + DATES_SHOW)
         if quiet < sweep + IN_TIME_S / 2:
             return
         for key, state in self._states.items():
             if self._must_have_ended(key, state, sweep):
                 self.broken(f"order {key} is open, and silent since {state['changed_utc']}")
-            if self._is_old(state, then) and state["payload"] is not None:
+            if self._is_old(state, shown) and state["ordered_at"] and state["payload"] is not None:
                 self.broken(f"order {key} ended at {state['ended_utc']}, and still names its customer")
 
     def _take_over_unheard(self) -> None:

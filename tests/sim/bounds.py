@@ -17,6 +17,7 @@ from orderbridge.jobs.postponed import REFUSED_S
 from orderbridge.rules.health import FIRST_STEPS, SCHEDULED_STEPS, late_after
 from orderbridge.rules.poll_ends import longest_listening
 from orderbridge.rules.tokens import LINE_WAITS
+from orderbridge.store.retention import SLACK
 
 MINUTE = 60.0
 ALARMS = Alarms()
@@ -44,6 +45,7 @@ CLOSURES_EVERY_S = CLOSURES_IDLE_S
 LISTS_EVERY_S = LISTS_AGAIN_S  # until they are read
 # In a minute, on a dead line: the first one, those after the growing waits, and those after the last one again and again.
 TRIES_A_MINUTE = 1 + len(LINE_WAITS) + int((MINUTE - sum(LINE_WAITS)) // LINE_WAITS[-1])
+DATES_SHOW = SLACK  # so far beyond the orders' dates a clock is believed
 UNREAD_S = IDLE_SHARE * 2 * SLOWEST_S  # new rows, on a slow disk, after two queries that brought none
 
 

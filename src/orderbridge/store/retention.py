@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -47,6 +47,7 @@ from orderbridge.store.tables import (
 SWEEP = 200  # orders, rows or documents in one short transaction
 DATED = 49  # newest orders whose dates are compared with the clock
 SLACK = timedelta(days=2)  # a day without orders, and other time zones
+_LONG_AGO = datetime(YEARS.start, 1, 1, tzinfo=UTC)
 SUBSCRIBER = 10  # significant digits of a phone number
 LEAST = 7  # fewer digits would match too many customers
 BETWEEN = r"[\s().\-/+ ]*"  # separators between digits
@@ -100,13 +101,13 @@ def blank_order(connection: Connection, payment_key: str) -> None:
 def believed(connection: Connection, now: datetime, zone: ZoneInfo) -> datetime:
     """The current time, limited to shortly after the dates of the newest orders: our clock may be years ahead.
 
-    Orders without a plausible date do not count.
+    Orders without a plausible date do not count. Without any, it is long ago, so that nothing is too old.
     """
     newest = select(events.c.payment_key).order_by(events.c.id.desc()).limit(DATED)
     keys = set(connection.execute(newest).scalars())
     texts = connection.execute(select(orders.c.ordered_at).where(orders.c.payment_key.in_(keys))).scalars()
     dates = sorted(date for text in texts if (date := local_moment(text, zone)) is not None and date.year in YEARS)
-    return min(now, dates[len(dates) // 2] + SLACK) if dates else now
+    return min(now, dates[len(dates) // 2] + SLACK if dates else _LONG_AGO)
 
 
 def _is_over(before: datetime) -> ColumnElement[bool]:
