@@ -25,12 +25,7 @@ from orderbridge_sandbox.state import Order
 
 REASONS = "SELECT id FROM delivery_cancel_reasons"  # read beside the first orders: without them nothing can be chosen
 # An order that is no draw of the sandbox's: what a test does not name is plain.
-PLAIN = {
-    "courier_type": "restaurant",
-    "shipping_method": "delivery",
-    "note": "",
-    "scheduled_date": "",
-}
+PLAIN = {"courier_type": "restaurant", "shipping_method": "delivery", "note": "", "scheduled_date": ""}
 
 
 class ServerTill(Till):

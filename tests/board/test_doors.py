@@ -318,11 +318,7 @@ async def test_a_tablet_that_only_looks_shows_customers_where_it_was_paired_so(
 
 @pytest.mark.parametrize(
     "changes, status",
-    [
-        ({"listen": "0.0.0.0:0"}, 403),
-        ({"listen": "0.0.0.0:0", "customers_unencrypted": True}, 200),
-        ({}, 200),
-    ],
+    [({"listen": "0.0.0.0:0"}, 403), ({"listen": "0.0.0.0:0", "customers_unencrypted": True}, 200), ({}, 200)],
 )
 async def test_without_encryption_customers_stay_on_this_machine_unless_allowed_by_name(changes, status, shop: Shop):
     order_with_customer(shop)

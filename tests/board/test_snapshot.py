@@ -32,9 +32,7 @@ async def test_restaurants_that_are_closed_are_named_on_every_page(shop: Shop, t
 
 async def test_a_tap_that_a_trigger_leaves_out_is_said(shop: Shop, tablet: Tablet):
     put_order(shop.pos)
-    shop.pos.execute(
-        "CREATE TRIGGER theirs BEFORE INSERT ON delivery_actions BEGIN SELECT RAISE(IGNORE); END",
-    )
+    shop.pos.execute("CREATE TRIGGER theirs BEFORE INSERT ON delivery_actions BEGIN SELECT RAISE(IGNORE); END")
     tap = {"action": "accept", "payment_key": KEY, "preparing_time": 20, "tries": 0, "revision": 1}
     answer = await tablet.post("act", tap)
     assert (answer.status, answer.data["error"]) == (503, "left_out")

@@ -185,8 +185,7 @@ def test_who_can_reach_an_address(host, beyond):
 
 
 @pytest.mark.parametrize(
-    "language, host, word",
-    [("en", "0.0.0.0", "WARNING"), ("tr", "0.0.0.0", "DİKKAT"), ("en", "127.0.0.1", "base_url")],
+    "language, host, word", [("en", "0.0.0.0", "WARNING"), ("tr", "0.0.0.0", "DİKKAT"), ("en", "127.0.0.1", "base_url")]
 )
 def test_the_warning_is_in_the_language_of_the_switch_and_not_given_on_loopback(directory, language, host, word):
     world = World.default(options=Options().changed({"language": language}), report=lambda _: None)

@@ -142,11 +142,7 @@ async def test_three_ways_to_wait_have_three_words_and_colours(counter: Counter,
     await tablet.accept(waits)
     await asyncio.to_thread(till.run, TAKE, at_till.key)
     ages = {}
-    for order, words in (
-        (waits, "Kabul gönderiliyor…"),
-        (failed, "KABUL ULAŞMADI"),
-        (at_till, "Kasada, yanıt yok"),
-    ):
+    for order, words in ((waits, "Kabul gönderiliyor…"), (failed, "KABUL ULAŞMADI"), (at_till, "Kasada, yanıt yok")):
         age = tablet.page.locator(f"{tablet.card(order)} .age", has_text=words)
         await age.wait_for()
         ages[words] = await age.text_content() or ""

@@ -143,10 +143,7 @@ async def test_what_cannot_be_heard_is_said_on_the_tablet_and_known_to_the_daemo
     tablet = await counter.armed()
     counter.service.extensions["board"].audience._sure_from = 0.0
     bar = tablet.page.locator("#bar.red", has_text="SES KAPALI")
-    for deafen, mend in (
-        ("orderbridgeSound.suspend()", None),
-        (f"({HIDE})('hidden')", f"({HIDE})('visible')"),
-    ):
+    for deafen, mend in (("orderbridgeSound.suspend()", None), (f"({HIDE})('hidden')", f"({HIDE})('visible')")):
         await until(lambda: "board_unheard" not in counter.problems())
         await tablet.page.evaluate(deafen)
         await bar.wait_for()

@@ -51,12 +51,7 @@ COUNTS = ("orders", "completed", "unfinished", "cancelled", "never_taken_over")
 
 
 async def test_it_says_what_status_and_day_say(
-    sandbox: Sandbox,
-    till: Till,
-    world: World,
-    chromium: Browser,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    sandbox: Sandbox, till: Till, world: World, chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(upkeep, "HEALTH_S", 0.2)
     monkeypatch.setattr(watch, "COUNT_S", 0.2)

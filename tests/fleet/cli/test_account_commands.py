@@ -536,12 +536,7 @@ def test_a_branch_that_no_daemon_works_for_is_dark(three, run, pos):
     put(pos, "delivery_problems", code="account_unreadable", subject="moda", account="moda", severity="severe", level=1,
         how_many=1, cause="Does not open.", remedy="Enter it anew.", facts="{}", told=0, noted_utc=NOW_TEXT)  # fmt: skip
     lines = run("status", "--branches").out.splitlines()
-    assert [line.split()[:2] for line in lines] == [
-        ["red", "moda"],
-        ["dark", "closed"],
-        ["dark", "sisli"],
-        ["1", "of"],
-    ]
+    assert [line.split()[:2] for line in lines] == [["red", "moda"], ["dark", "closed"], ["dark", "sisli"], ["1", "of"]]
     assert "Does not open. Enter it anew." in lines[0]
     assert "No daemon serves this account yet." in lines[1]
 
