@@ -9,6 +9,7 @@ have been under way when its replica ended, the next may leave only after a time
 """
 
 import argparse
+import bisect
 import contextlib
 import os
 import platform
@@ -16,7 +17,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -25,10 +26,11 @@ from sqlalchemy import make_url
 from tests import databases
 from tests.fleet.live import fleet as rig
 from tests.fleet.live.fleet import Fleet, until
-from tests.fleet.live.fleet_record import shown
+from tests.fleet.live.fleet_record import Record
 from tests.live.half_open import Line
 
 STOPPED_S = 60.0
+NOTED_S = 2.0  # after which the end of a poll is certainly in the database
 LONGEST = 300
 LOGINS = 50  # of one process, in a second
 FAKETIME = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1")
@@ -83,11 +85,44 @@ def taken_over(fleet: Fleet, number: int, end: Callable[[], float], *, within_s:
 
 def after(fleet: Fleet, names: list[str], moment: float, *, within_s: float = 60.0) -> list[float]:
     fleet.await_polls(names, moment, fleet.record.cooldown_s + fleet.record.timeout_s + within_s)
-    return fleet.record.late(names, moment, time.monotonic())
+    return lateness(fleet.record, names, moment, time.monotonic())
 
 
 def rhythm(fleet: Fleet, since: float) -> str:
-    return shown(fleet.seen().rhythm(since, time.monotonic()))
+    """How late each poll since then was; one that is due and did not come counts, too."""
+    record, now, found = fleet.seen(), time.monotonic(), []
+    for name, polls in record.polls.items():
+        for before, poll in zip(polls, [*polls[1:], now], strict=True):
+            due = (record.answer(name, before) or before + record.timeout_s) + record.cooldown_s
+            if poll >= since and min(poll, due) < now:
+                found.append(poll - due)
+    return shown(found)
+
+
+def due(record: Record, name: str, moment: float) -> float | None:
+    """When the account's next poll after that moment may leave. What was not noted by then is lost."""
+    polls = record.polls.get(name, [])
+    place = bisect.bisect_right(polls, moment)
+    if not place:
+        return None
+    last = polls[place - 1]
+    answer = record.answer(name, last)
+    if answer is None or answer > moment - NOTED_S:
+        return last + record.timeout_s + record.cooldown_s
+    return answer + record.cooldown_s
+
+
+def lateness(record: Record, names: Iterable[str], moment: float, now: float) -> list[float]:
+    """How late each account was polled after that moment; one that was not polled is as late as it is now."""
+    times = {name: due(record, name, moment) for name in names}
+    return [(record.after(name, moment) or now) - at for name, at in times.items() if at is not None]
+
+
+def shown(values: Sequence[float]) -> str:
+    """Median, p99 and the largest."""
+    ordered = sorted(values)
+    places = [round(share * (len(ordered) - 1)) for share in (0.5, 0.99, 1)]
+    return " / ".join(f"{ordered[place]:.1f}" for place in places) if ordered else "-"
 
 
 def rest(fleet: Fleet, rounds: float = 1.0) -> None:

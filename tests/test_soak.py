@@ -3,7 +3,7 @@
 import os
 
 import pytest
-from tests.soak import Look, grown, look
+from benchmarks.soak import Look, grown, look
 
 
 def looks(memory: float = 0.0, descriptors: float = 0.0, threads: float = 0.0, warm_up: float = 0.0) -> list[Look]:

@@ -23,7 +23,7 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
-from tests.soak import CONFIGURATION
+from benchmarks.soak import CONFIGURATION
 
 from orderbridge import config
 from orderbridge.daemon import Daemon

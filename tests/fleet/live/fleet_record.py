@@ -5,14 +5,12 @@ Times are seconds of the machine's monotonic clock.
 
 import bisect
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any
 
 from sqlalchemy import Connection, text
 
-NOTED_S = 2.0  # after which the end of a poll is certainly in the database
 TOKEN = "token-rest-"
 
 _ATTEMPTS = text(
@@ -50,54 +48,20 @@ class Record:
         place = bisect.bisect_right(polls, moment)
         return polls[place] if place < len(polls) else None
 
-    def _answer(self, name: str, poll: float) -> float | None:
-        """Of the poll that came then."""
+    def answer(self, name: str, poll: float) -> float | None:
+        """When the poll that came then was answered."""
         answers = self.answers.get(name, [])
         place = bisect.bisect_right(answers, poll)
         following = self.after(name, poll)
         found = answers[place] if place < len(answers) else None
         return None if found is None or (following is not None and found > following) else found
 
-    def due(self, name: str, moment: float, *, lost: bool) -> float | None:
-        """When the account's next poll after that moment may leave. `lost`: what was not noted then never was."""
-        polls = self.polls.get(name, [])
-        place = bisect.bisect_right(polls, moment)
-        if not place:
-            return None
-        last = polls[place - 1]
-        answer = self._answer(name, last)
-        if answer is None or (lost and answer > moment - NOTED_S):
-            return last + self.timeout_s + self.cooldown_s
-        return answer + self.cooldown_s
-
-    def late(self, names: Iterable[str], moment: float, now: float, *, lost: bool = True) -> list[float]:
-        """How long after it was due each was polled after that moment; one that is not yet: as late as it is by now."""
-        found = []
-        for name in names:
-            due = self.due(name, moment, lost=lost)
-            if due is not None:
-                found.append((self.after(name, moment) or now) - due)
-        return found
-
-    def rhythm(self, since: float, now: float, but: Collection[str] = ()) -> list[float]:
-        """The same of every poll since then, and of what is due and does not come."""
-        found = []
-        for name, polls in self.polls.items():
-            if name in but:
-                continue
-            for before, poll in zip(polls, [*polls[1:], now], strict=True):
-                if poll >= since:
-                    due = (self._answer(name, before) or before + self.timeout_s) + self.cooldown_s
-                    if poll < now or due < now:
-                        found.append(poll - due)
-        return found
-
     def early(self) -> list[tuple[str, float, float]]:
         """Polls inside the cooldown: the account, when, and by how much."""
         found = []
         for name, polls in self.polls.items():
             for before, poll in pairwise(polls):
-                free = (self._answer(name, before) or before) + self.cooldown_s
+                free = (self.answer(name, before) or before) + self.cooldown_s
                 if poll < free:
                     found.append((name, poll, free - poll))
         return found
@@ -126,12 +90,3 @@ class Record:
 def left(connection: Connection) -> dict[str, int]:
     """Outbox rows that are not final, by state."""
     return {row.state: row.number for row in connection.execute(_LEFT)}
-
-
-def shown(values: Sequence[float]) -> str:
-    """Median, p99 and the largest."""
-    if not values:
-        return "-"
-    ordered = sorted(values)
-    at: Callable[[float], Any] = lambda share: ordered[round(share * (len(ordered) - 1))]  # noqa: E731
-    return f"{at(0.5):.1f} / {at(0.99):.1f} / {at(1):.1f}"

@@ -2,7 +2,7 @@
 
 The sandbox and a POS are in this process, the daemon is a process of its own, on a SQLite file. A restaurant with two
 orders a minute and a poll every 30 s is played with 200 orders a minute and a poll every 0.3 s. Memory, descriptors
-and threads are looked at every few seconds; a line through the second half of these looks tells whether they grow.
+and threads are measured every few seconds; a line through the second half of the measurements shows whether they grow.
 """
 
 import argparse
@@ -21,6 +21,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
+from http import HTTPStatus
 from itertools import takewhile
 from pathlib import Path
 from statistics import linear_regression
@@ -88,7 +89,7 @@ def growth(looks: Sequence[Look], what: str) -> tuple[float, float]:
     late = [look for look in looks if look.at >= began + WARM_UP * (ended - began)]
     values = [float(getattr(look, what)) for look in late]
     mean = sum(values) / len(values)
-    if len(late) < 2:
+    if not late[1:]:
         return 0.0, mean
     return linear_regression([look.at for look in late], values).slope * (late[-1].at - late[0].at), mean
 
@@ -287,7 +288,7 @@ class Soak:
         with self.world.lock:
             new = list(takewhile(lambda call: call.number > self._heard, reversed(self.world.ledger)))
         self._heard = max((call.number for call in new), default=self._heard)
-        self.refused += sum(call.http_status == 429 for call in new)
+        self.refused += sum(call.http_status == HTTPStatus.TOO_MANY_REQUESTS for call in new)
 
     def _count(self, of: str) -> int:
         with contextlib.closing(sqlite3.connect(self.database, timeout=10)) as connection:
@@ -314,7 +315,7 @@ def main() -> int:
     parser.add_argument("--hours", type=float, default=1.0)
     parser.add_argument("--orders-per-minute", type=float, default=ORDERS_PER_MINUTE)
     asked = parser.parse_args()
-    world = World.default(options=Options(cooldown_seconds=COOLDOWN_S), report=lambda line: None)
+    world = World.default(options=Options(cooldown_seconds=COOLDOWN_S), report=lambda _: None)
     with (
         tempfile.TemporaryDirectory(prefix="orderbridge-soak-") as name,
         Sandbox(world, directory=Path(name)) as sandbox,
