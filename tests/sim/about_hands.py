@@ -79,8 +79,10 @@ class ClosuresEnd(Invariant):
             and self.sim.now() - asked_back > self.seconds_since(end["created_utc"]) + A_MOMENT.total_seconds()
         ):
             self.broken(f"row {end['id']} ends closure {closure['id']}, whose end was withdrawn")
-        for newer in self._newer(closure):
-            if newer["id"] < end["id"] and newer["state"] == "done" and newer["finished_utc"] < end["created_utc"]:
+        for newer in self._newer(closure):  # one that was done before was sent before, in another lane
+            if newer["id"] > end["id"] or newer["state"] != "done":
+                continue
+            if closure["finished_utc"] <= newer["finished_utc"] < end["created_utc"]:
                 self.broken(f"row {end['id']} ends closure {closure['id']}, and row {newer['id']} is newer")
 
     def _check_late(self, closure: sqlite3.Row) -> None:
