@@ -74,7 +74,7 @@ def lacking_rights(connection: Connection) -> list[str]:
 
 def broken_views(connection: Connection) -> tuple[str, ...]:
     """Our views that cannot be read: dropped, changed, or their creator was dropped."""
-    views = [table for table in metadata.sorted_tables if table.is_view]
+    views = [table for table in metadata.tables.values() if table.is_view]  # sorting them takes long
     return () if _can_read(connection, views) else tuple(one.name for one in views if not _can_read(connection, [one]))
 
 
