@@ -180,6 +180,22 @@ def test_a_food_whose_menu_is_not_known_yet_supersedes_none_of_another_restauran
     assert queue.ends() == []
 
 
+def test_when_a_menu_becomes_known_no_row_overtakes_one_that_is_held() -> None:
+    queue = Queue(view(directory=directory("besiktas", "kadikoy", reach={RESTAURANT: ["kadikoy"]}, complete=False)))
+    queue.put(row(Action.DEACTIVATE_FOOD, 1, food_id=7, restaurant_id=RESTAURANT))
+    queue.ends()
+    queue.accounts.take(1, Counter(), 1, lambda _: True, lambda _: True)
+    queue.put(row(Action.ACTIVATE_FOOD, 2, food_id=7, restaurant_id=RESTAURANT))
+    queue.direct(directory("besiktas", "kadikoy", reach={RESTAURANT: ["besiktas", "kadikoy"]}))
+    assert queue.ends() == []
+    assert queue.accounts.rows("besiktas") == []
+    queue.give_back(1, state=ActionState.SENDING, tried=True, next_attempt_utc=NOW)
+    assert [one.id for one, _ in queue.ends()] == [1], "the newer row takes its place"
+    queue.drop(1)
+    queue.ends()
+    assert [(one.row.id, one.account) for one in queue.accounts.rows("besiktas")] == [(2, "besiktas")]
+
+
 def test_an_order_ends_the_row_that_goes_first_and_no_other() -> None:
     queue = Queue(view(directory=directory("kadikoy")))
     sent, waiting = (row(Action.CANCEL, 1, state=ActionState.SENDING), row(Action.COMPLETE, 2))

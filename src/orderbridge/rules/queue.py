@@ -24,8 +24,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import takewhile
 
-from orderbridge.actions import ACTIONS, ORDER_ACTIONS
+from orderbridge.actions import ACTIONS, ORDER_ACTIONS, Subject
 from orderbridge.model import ActionState, OutboxRow, Verdict
 from orderbridge.rules.closures import waiting_end
 from orderbridge.rules.lifecycle import Refusal
@@ -159,6 +160,7 @@ class Queue:
         self._entries: dict[int, Entry] = {}
         self._lanes: dict[Lane, list[Entry]] = {}
         self._changed: dict[Lane, None] = {}
+        self._undirected: set[Lane] = set()  # lanes with a row that was held when the directory changed
         self.accounts = AccountQueues(self._entries)
         self._waiting: list[tuple[datetime, int]] = []
         self._expiring: list[Entry] = []
@@ -223,6 +225,8 @@ class Queue:
         entry = self._entries.get(row_id)
         if entry is not None:
             self._remove(entry)
+            if entry.lane in self._undirected:
+                self._direct_lane(entry.lane)
 
     def give_back(self, row_id: int, **columns: object) -> None:
         """Release a held row; `columns`: its new values."""
@@ -232,6 +236,8 @@ class Queue:
             if columns:
                 entry.row = replace(entry.row, **columns)  # type: ignore[arg-type]  # columns of a row
             self._free(entry)
+            if entry.lane in self._undirected:
+                self._direct_lane(entry.lane)
 
     def put_aside(self, row_id: int, until: float) -> None:
         """Hold a row until this time, in the clock of `come_back`."""
@@ -261,10 +267,19 @@ class Queue:
         if directory == self.view.directory:
             return
         self.view.directory = directory
-        for entry in list(self._entries.values()):
-            if entry.row.action not in ORDER_ACTIONS and entry.is_free:
-                self._remove(entry)
-                self.put(entry.row, entry.seen)
+        for lane in [lane for lane in self._lanes if lane[0] != Subject.ORDER]:
+            self._direct_lane(lane)
+
+    def _direct_lane(self, lane: Lane) -> None:
+        """Move the rows of a lane by the directory, up to a held one, which no later row may overtake."""
+        waiting = self._lanes.get(lane, [])
+        free = list(takewhile(lambda entry: entry.is_free, waiting))
+        self._undirected.discard(lane)
+        if len(free) < len(waiting):
+            self._undirected.add(lane)
+        for entry in free:
+            self._remove(entry)
+            self.put(entry.row, entry.seen)
 
     def let_go(self) -> None:
         """Remove rows that are no longer ours, unless they are held."""
