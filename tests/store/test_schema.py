@@ -338,7 +338,7 @@ def test_the_ddl_of_each_database_has_every_table_and_view(url):
 
 # ---- from the first release candidate --------------------------------------------------------------------------------
 
-RC1 = Path(__file__).parent / "schema_0009"  # what `orderbridge db sql` of 1.0.0rc1 printed, with lines joined
+RC1 = Path(__file__).parent / "schema_0009"  # what `orderbridge db sql` of 1.0.0rc1 printed, one statement a line
 
 
 @only(*SERVERS)
