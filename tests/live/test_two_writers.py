@@ -5,14 +5,13 @@ import contextlib
 import json
 import signal
 import sqlite3
-import sys
-from collections.abc import AsyncIterator, Iterator
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.live.second_writer import Report
-from tests.store.samples import Pos, one, rows
+from tests.store.samples import Pos, one, put_action, rows
 from tests.test_daemon import WITHIN_S, Till, ended, hold_up, lines_of, process, told, until
 from tests.test_daemon_databases import url
 
@@ -22,33 +21,43 @@ from orderbridge_sandbox.state import Order
 
 __all__ = ["url"]
 
-ROOT = Path(__file__).parents[2]
 HELD = "Another program holds the database"
 
 
-@contextlib.asynccontextmanager
-async def second_writer(url: str, *holds: float) -> AsyncIterator[asyncio.subprocess.Process]:
-    """The POS at work; killed when the test fails first."""
-    command = [sys.executable, "-m", "tests.live.second_writer", url, "--hold", *map(str, holds)]
-    pipe = asyncio.subprocess.PIPE
-    pos = await asyncio.create_subprocess_exec(*command, cwd=ROOT, stdin=pipe, stdout=pipe, stderr=pipe)
-    try:
-        assert pos.stdout
-        async with asyncio.timeout(WITHIN_S):
-            assert await pos.stdout.readline() == b"ready\n"
-        yield pos
-    finally:
-        if pos.returncode is None:
-            pos.kill()
-        await pos.wait()
+class SecondWriter:
+    """A POS that takes each new order over, asks for its three actions, and writes to a table of its own, all the time.
 
+    Two of its transactions it keeps open for seconds.
+    """
 
-async def report(pos: asyncio.subprocess.Process) -> Report:
-    """What the POS says at its end. No statement of it may have failed."""
-    async with asyncio.timeout(WITHIN_S):
-        said, failed = await pos.communicate(b"")  # closes its input
-    assert (pos.returncode, failed.decode()) == (0, "")
-    return Report(**json.loads(said))
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._holds = {1: 1.0, 11: 2.0}  # seconds, from that order on
+        self.is_over = False
+        self.receipts = self.orders = 0
+
+    def work(self) -> None:
+        """Until it is over. The database may refuse none of its statements."""
+        with Pos.at(self._url) as pos:
+            pos.execute("CREATE TABLE pos_receipts (number INTEGER PRIMARY KEY)")
+            while not self.is_over:
+                new = rows(pos, "SELECT payment_key, revision FROM delivery_new_orders LIMIT 5")
+                pos.execute("BEGIN IMMEDIATE")
+                self.receipts += 1
+                pos.execute("INSERT INTO pos_receipts (number) VALUES (?)", (self.receipts,))
+                for order in new:
+                    self._take_over(pos, order["payment_key"], order["revision"])
+                for at in [at for at in self._holds if at <= self.orders]:
+                    time.sleep(self._holds.pop(at))
+                pos.execute("COMMIT")
+
+    def _take_over(self, pos: Pos, key: str, revision: int) -> None:
+        self.orders += 1
+        taken = (revision, f"A-{self.orders}", key)
+        pos.execute("UPDATE delivery_orders SET pos_revision = ?, pos_reference = ? WHERE payment_key = ?", taken)
+        put_action(pos, "accept", payment_key=key)
+        for action in ("on_the_way", "complete"):
+            put_action(pos, action, payment_key=key)
 
 
 def crashes(configuration: Path) -> list[dict[str, Any]]:
@@ -71,18 +80,22 @@ async def test_a_pos_that_writes_at_full_speed_and_the_daemon_lose_nothing(share
     placed = [place(world)]
     async with process(shared) as daemon:
         await until(lambda: placed[0].acknowledged)
-        async with second_writer(url, 1.0, 2.0) as second:
+        writer = SecondWriter(url)
+        writing = asyncio.create_task(asyncio.to_thread(writer.work))
+        try:
             for _ in range(45):
                 placed.append(place(world))
                 await asyncio.sleep(0.1)  # orders come in while the POS holds a transaction open, and between
-            await until(lambda: all(order.status_id == 5 for order in placed))
-            did = await report(second)
+            await until(lambda: writing.done() or all(order.status_id == 5 for order in placed))
+        finally:
+            writer.is_over = True
+            await writing
         with Pos.at(url) as pos:
             await until(lambda: not rows(pos, "SELECT 1 FROM delivery_actions WHERE state IN ('pending', 'sending')"))
         assert await ended(daemon, signal.SIGTERM) == 0
-    assert (did.held, did.orders) == (2, len(placed))
+    assert writer.orders == len(placed)
     with Pos.at(url) as pos:
-        assert one(pos, "SELECT count(*) AS n FROM pos_receipts") == {"n": did.receipts}
+        assert one(pos, "SELECT count(*) AS n FROM pos_receipts") == {"n": writer.receipts}
         ends = rows(pos, "SELECT state, known_by, error_code FROM delivery_actions")
         assert ends == [{"state": "done", "known_by": "answer", "error_code": None}] * 3 * len(placed)
         nothing_is_lost(pos, placed)
