@@ -12,66 +12,6 @@ from orderbridge.store import orders
 from orderbridge_sandbox import Fault, When
 
 
-async def over_by_refusal(shop: Shop, action: str) -> int:
-    """An order on its way whose end, brought about by us, only the refusal of its repetition proves."""
-    shop.world.set_options(cancelled_are_delivered=False)
-    order = await shop.taken_in(status_id=16)
-    shop.world.faults.add(Fault.drop(action, when=When.AFTER))
-    row = shop.act(action, order)
-    await shop.verdict(row)
-    assert shop.end(row) == ("done", None, "refusal")
-    return row
-
-
-@pytest.mark.parametrize("action, status_id", [("complete", 5), ("cancel", 6)])
-async def test_a_row_that_is_done_already_takes_no_end_back(shop: Shop, action: str, status_id: int):
-    await over_by_refusal(shop, action)
-    (order,) = shop.world.orders.values()
-    row = shop.act("on_the_way", order)
-    await shop.drain()
-    assert shop.end(row) == ("done", "already", "poll")
-    stored = shop.order(order)
-    assert (stored["status_id"], stored["ended_utc"] is None) == (status_id, False)
-
-
-async def test_a_row_found_to_be_done_already_is_decided_again_after_a_later_delivery(shop: Shop):
-    order = await shop.taken_in(status_id=2)
-    row = shop.act("accept", order)
-    shop.outbox.set_now()
-    await shop.outbox.reader.everything()
-    shop.outbox.due = shop.outbox.queue.ends()  # it is decided, and not written yet
-    assert [verdict.code for _, verdict in shop.outbox.due] == ["already"]
-    shop.world.change_status(order.key, 16)
-    await shop.poll()
-    await shop.drain()
-    assert (shop.row(row)["state"], shop.order(order)["status_id"]) == ("refused", 16)
-
-
-async def test_a_complete_after_a_cancel_of_ours_is_not_proved_by_its_refusal(shop: Shop):
-    await over_by_refusal(shop, "cancel")
-    (order,) = shop.world.orders.values()
-    shop.world.faults.add(Fault.drop("complete", when=When.BEFORE))
-    row = shop.act("complete", order)
-    await shop.verdict(row)
-    assert shop.end(row) == ("failed", "outcome_unknown", "poll")
-    assert (order.status_id, shop.order(order)["status_id"]) == (6, 6)
-
-
-async def test_a_row_given_up_while_the_list_is_on_its_way_withholds_the_status(shop: Shop):
-    shop.world.faults.add(Fault.drop("acknowledge", when=When.BEFORE))
-    order = shop.place()
-    await shop.poll()
-    shop.world.faults.add(Fault.drop("accept", when=When.BEFORE))
-    row = shop.act("accept", order, valid_minutes=1)
-    await shop.drain()
-    shop.world.faults.add(Fault.error("get_current", 500, "hata"))
-    await shop.poll()  # no look
-    shop.line.when_answered("get_current", shop.drain)
-    polled = await shop.poll()
-    assert shop.end(row) == ("failed", "outcome_unknown", None)
-    assert (polled.delivered, polled.withheld, polled.acknowledged) == (1, 1, 0)
-
-
 async def test_a_change_by_somebody_else_before_the_acknowledgement_is_the_blind_spot(shop: Shop):
     """PUT success names no status. What is noted is what was delivered, and the next change brings the order again."""
     order = shop.place()
@@ -87,23 +27,6 @@ async def test_a_change_by_somebody_else_before_the_acknowledgement_is_the_blind
     shop.world.change_status(order.key, 16)
     await shop.poll()
     assert shop.order(order)["status_id"] == 16
-
-
-async def test_a_row_chosen_before_the_list_came_in_does_not_pass_its_acknowledgement(shop: Shop):
-    shop.world.faults.add(Fault.drop("acknowledge", when=When.BEFORE))
-    order = shop.place()
-    await shop.poll()
-    shop.act("accept", order)
-    shop.outbox.set_now()
-    await shop.outbox.reader.everything()
-    claimed = []
-
-    async def goes_on() -> None:
-        claimed.append((await shop.outbox.act()).claimed)
-
-    shop.line.when_leaving("acknowledge", goes_on)
-    await shop.poll()
-    assert (len(shop.outbox.queue), claimed) == (1, [0])
 
 
 async def test_the_lane_is_held_until_the_acknowledgement_is_noted(shop: Shop, monkeypatch: pytest.MonkeyPatch):

@@ -13,7 +13,6 @@ from tests.jobs.shop import Shop
 
 from orderbridge.jobs.postponed import REFUSED_S
 from orderbridge_sandbox import Fault, When, World
-from orderbridge_sandbox.options import Disallowed
 from orderbridge_sandbox.scenery import ATASEHIR, KADIKOY
 
 pytestmark = pytest.mark.plays_daemon
@@ -215,52 +214,7 @@ async def test_a_restaurant_is_asked_for_its_status_at_once(shop: Shop, when: Wh
     assert shop.calls(ask)[0].at - shop.calls(action)[0].at <= timedelta(seconds=0.1)
 
 
-async def test_without_a_look_an_accept_is_sent_again_after_two_cooldowns(shop: Shop):
-    row = await asked(shop, "accept")
-    shop.world.faults.add(Fault.drop("accept"), Fault(operation="get_current", status=500, times=None))
-    await shop.verdict(row)
-    first, second = shop.calls("accept")
-    assert timedelta(seconds=60) <= second.at - first.at <= timedelta(seconds=61)
-    assert shop.end(row) == ("done", None, "answer")
-
-
-async def test_a_poll_that_began_before_the_attempt_ended_is_no_look(shop: Shop):
-    row = await asked(shop, "accept")
-    await asyncio.sleep(30.05)
-    shop.world.faults.add(Fault.drop("accept", when=When.AFTER))
-    (order,) = shop.world.orders.values()
-    shop.line.when_answered("get_current", shop.drain)  # the list, made before, lacks the order
-    await shop.tick()
-    assert shop.row(row)["state"] == "sending"
-    assert shop.row(row)["next_attempt_utc"] is not None
-    await shop.drain()
-    assert len(shop.calls("accept")) == 1
-    await shop.poll()
-    assert (shop.end(row), order.status_id) == (("done", None, "poll"), 2)
-
-
-async def test_a_service_that_says_ok_to_what_is_done_is_believed(shop: Shop):
-    shop.world.set_options(disallowed=Disallowed.OK)
-    row = await asked(shop, "cancel")
-    shop.world.faults.add(Fault(operation="cancel", status=500, when=When.AFTER))
-    await shop.verdict(row)
-    assert (shop.end(row), effects(shop, "cancel")) == (("done", None, "answer"), 1)
-
-
 # ---- never sent ------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("when", [None, *When], ids=["waits", "unresolved, not done", "unresolved, done"])
-async def test_a_cancel_goes_before_an_accept_that_waits_or_is_unresolved(shop: Shop, when: When | None):
-    order = await shop.taken_in()
-    shop.world.faults.add(Fault.too_many("accept") if when is None else Fault.drop("accept", when=when))
-    accept = shop.act("accept", order)
-    await shop.drain()
-    assert shop.row(accept)["state"] == ("pending" if when is None else "sending")
-    cancel = shop.act("cancel", order)
-    await shop.drain()
-    assert (shop.end(accept), shop.end(cancel)) == (("superseded", "superseded", None), ("done", None, "answer"))
-    assert (order.status_id, len(shop.calls("accept"))) == (6, 1)
 
 
 async def test_a_cancel_waits_for_an_accept_that_is_on_the_wire(shop: Shop):
@@ -272,31 +226,6 @@ async def test_a_cancel_waits_for_an_accept_that_is_on_the_wire(shop: Shop):
     await shop.drain()
     assert (shop.row(accept)["state"], shop.row(cancel)["state"]) == ("done", "done")
     assert shop.told("accept", "cancel") == ["accept", "cancel"]
-
-
-@pytest.mark.parametrize(
-    "action, columns, minutes",
-    [
-        pytest.param("accept", {}, 10, id="accept"),
-        pytest.param("deactivate_food", {"valid_minutes": 600}, 600, id="the row's own longer time"),
-    ],
-)
-async def test_a_waiting_row_expires(shop: Shop, action: str, columns: dict[str, int], minutes: int):
-    row = await asked(shop, action, **columns)
-    shop.line.cut = {"*"}
-    await shop.drain()
-    await asyncio.sleep(minutes * 60 - 1)
-    await shop.drain()
-    assert shop.row(row)["state"] == "pending"
-    await asyncio.sleep(1)
-    with capture_logs() as lines:
-        await shop.drain()
-    assert shop.end(row) == ("expired", "expired", None)
-    (told,) = [line for line in lines if line["event"] == "action.expired"]
-    assert told["log_level"] == ("error" if action == "accept" else "info")
-    shop.line.cut = set()
-    await shop.drain()
-    assert shop.calls(action) == []
 
 
 async def test_a_cancelled_order_ends_its_other_rows(shop: Shop):

@@ -2,20 +2,12 @@
 
 import signal
 from collections.abc import Callable
-from datetime import datetime, timedelta
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
-from tests.test_daemon import Till, begun, ended, process, settings_for, told, until
+from tests.test_daemon import Till, ended, process, told, until
 
-from orderbridge.clock import SystemClock
-from orderbridge.daemon import Daemon
-from orderbridge.jobs import upkeep
-from orderbridge.jobs.upkeep import Swept
-from orderbridge.rules import health
-from orderbridge_sandbox import Sandbox, World
+from orderbridge_sandbox import World
 from orderbridge_sandbox.scenery import KADIKOY
 
 LIBRARY = "faketime/libfaketimeMT.so.1"
@@ -106,63 +98,3 @@ async def test_a_clock_that_is_a_day_ahead_costs_a_login_and_no_more(
         assert await ended(daemon, signal.SIGTERM) == 0
     assert len(world.calls("login")) == 2
     assert 429 not in {call.http_status for call in world.calls()}
-
-
-class JumpingClock(SystemClock):
-    """The wall clock as it was set; the monotonic one cannot be set."""
-
-    ahead = timedelta()
-
-    def now(self) -> datetime:
-        return super().now() + self.ahead
-
-
-async def test_a_clock_that_jumps_by_ten_years_ends_no_order(sandbox: Sandbox, till: Till, world: World, monkeypatch):
-    """A box without a battery, then the time from the network."""
-    swept: list[Swept] = []
-    sweep = upkeep.sweep
-
-    async def watched(*arguments: Any) -> Swept:
-        swept.append(await sweep(*arguments))
-        return swept[-1]
-
-    monkeypatch.setattr(upkeep, "sweep", watched)
-    monkeypatch.setattr(upkeep, "SWEEP_S", 0.05)
-    monkeypatch.setattr(upkeep, "HEALTH_S", 0.05)
-    monkeypatch.setattr(health, "MIN_LATE_S", 600.0)  # a busy machine's polls are late, whatever the clock says
-    clock = JumpingClock()
-    scheduler = SimpleNamespace(now=lambda zone: clock.now().astimezone(zone))
-    for part in ("schedulers.base", "executors.base", "triggers.date"):
-        monkeypatch.setattr(f"apscheduler.{part}.datetime", scheduler)
-    orders = [
-        world.place_order(restaurant_id=KADIKOY, document={"scheduled_date": day})
-        for day in ("", "", "2031-01-01 20:00:00", "2031-01-01 20:00:00")
-    ]
-    daemon = Daemon(settings_for(sandbox, till), clock=clock)
-    found: list[set[str]] = []
-    check = daemon.health.history.check
-    monkeypatch.setattr(
-        daemon.health.history,
-        "check",
-        lambda now, at: check(found.append({one.code for one in now if one.behind is None}) or now, at),
-    )
-    task = begun(daemon.run())
-    await until(lambda: all(order.acknowledged for order in orders))
-    await until(lambda: till.rows("SELECT 1 FROM delivery_accounts WHERE state = 'ok'"))  # noted after the last of them
-    for taken in orders[::2]:
-        till.run("UPDATE delivery_orders SET pos_revision = revision WHERE payment_key = ?", taken.key)
-    for years in (10, -10, 10, 0):
-        daemon.health._unsure_until = 0.0  # as if it had run for long
-        clock.ahead = timedelta(days=365 * years)
-        polls, sweeps, looks = len(world.calls("get_current")), len(swept), len(found)
-        await until(lambda polls=polls: len(world.calls("get_current")) >= polls + 2)
-        await until(lambda sweeps=sweeps: len(swept) >= sweeps + 2)
-        await until(lambda looks=looks: len(found) >= looks + 2)
-    daemon.stop()
-    await task
-    assert len(till.rows("SELECT payment_key FROM delivery_open_orders")) == 4
-    assert len(till.rows("SELECT payment_key FROM delivery_new_orders")) == 2
-    assert sum(one.ended for one in swept) == 0
-    assert {"not_taken_over"} <= set().union(*found) <= {"not_taken_over", "unanswered"}, (
-        "nobody stopped polling, whatever the clock says"
-    )

@@ -1,11 +1,10 @@
-"""Faults of the machine: a full disk, no descriptors, a dead network, a damaged file, a kill."""
+"""Faults of the machine: no descriptors, a dead network, a kill."""
 
 import asyncio
 import contextlib
 import resource
 import signal
 import socket
-import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -13,7 +12,6 @@ from random import Random
 import pytest
 from tests.test_daemon import Till, ended, log_of, process, until
 
-from orderbridge.store.tables import SCHEMA_VERSION_TABLE
 from orderbridge_sandbox import Fault, Sandbox, World
 from orderbridge_sandbox.scenery import KADIKOY
 from orderbridge_sandbox.state import Order
@@ -34,24 +32,6 @@ def limit(pid: int, kind: int, soft: int) -> tuple[int, int]:
     before = resource.prlimit(pid, kind)
     resource.prlimit(pid, kind, (soft, before[1]))
     return before
-
-
-async def test_a_full_disk_loses_no_order_and_is_survived(configuration: Path, till: Till, world: World):
-    """The file cannot grow: nothing is acknowledged that is not stored."""
-    first = world.place_order(restaurant_id=KADIKOY)
-    async with process(configuration) as daemon:
-        await until(lambda: first.acknowledged)
-        grown = till.path.with_name("pos.db-wal").stat().st_size
-        before = limit(daemon.pid, resource.RLIMIT_FSIZE, grown)
-        late = world.place_order(restaurant_id=KADIKOY)
-        await until(lambda: "database.failed" in log_of(configuration))
-        assert not late.acknowledged
-        resource.prlimit(daemon.pid, resource.RLIMIT_FSIZE, before)
-        await until(lambda: late.acknowledged)
-        row = till.accept(late)
-        await until(lambda: till.state(row) == "done")
-        assert await ended(daemon, signal.SIGTERM) == 0
-    assert {till.status(first), till.status(late)} == {1, 2}
 
 
 async def test_without_descriptors_it_waits_and_goes_on(configuration: Path, till: Till, world: World):
@@ -104,60 +84,6 @@ async def test_a_line_that_swallows_everything(configuration: Path, till: Till, 
             await until(lambda: late.acknowledged)
             assert await ended(daemon, signal.SIGTERM) == 0
     assert till.status(late) == 1
-
-
-def damage(path: Path, table: str) -> bytes:
-    """Overwrite the first page of one table with rubbish. Returns the file as it is now."""
-    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        size = connection.execute("PRAGMA page_size").fetchone()[0]
-        root = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", (table,)).fetchone()[0]
-    connection.close()
-    with path.open("r+b") as file:
-        file.seek((root - 1) * size)
-        file.write(b"\xa5" * size)
-    return path.read_bytes()
-
-
-async def run_once(configuration: Path, world: World) -> None:
-    order = world.place_order(restaurant_id=KADIKOY)
-    async with process(configuration) as daemon:
-        await until(lambda: order.acknowledged)
-        assert await ended(daemon, signal.SIGTERM) == 0
-
-
-async def refused_to_start(configuration: Path, world: World) -> str:
-    """What the log ends with. The marketplace is not asked."""
-    asked = len(world.calls())
-    async with process(configuration) as daemon:
-        assert await ended(daemon) == 78
-    assert len(world.calls()) == asked
-    return log_of(configuration).splitlines()[-1]
-
-
-async def test_a_damaged_file_is_told_at_the_start_and_left_as_it_is(configuration: Path, till: Till, world: World):
-    await run_once(configuration, world)
-    damaged = damage(till.path, "delivery_orders")
-    till.has_planted = True
-    said = await refused_to_start(configuration, world)
-    assert "is damaged" in said
-    assert "copy" in said
-    assert till.path.read_bytes() == damaged
-
-
-async def test_a_schema_newer_than_the_program_is_refused_and_left_as_it_is(
-    configuration: Path, till: Till, world: World
-):
-    await run_once(configuration, world)
-    till.plant(f"UPDATE {SCHEMA_VERSION_TABLE} SET version_num = '9999'")
-    till.run("ALTER TABLE delivery_orders ADD COLUMN of_the_future TEXT")
-    with till.connection() as connection:
-        before = list(connection.iterdump())
-    said = await refused_to_start(configuration, world)
-    assert said.startswith("orderbridge: The database has schema 9999")
-    assert "Install the newer orderbridge" in said
-    with till.connection() as connection:
-        assert list(connection.iterdump()) == before
 
 
 async def test_kills_at_random_moments_lose_nothing(configuration: Path, till: Till, world: World):

@@ -104,6 +104,51 @@ def test_the_status_and_unknown_fields_are_no_facts(change: dict[str, Any]) -> N
     assert read(order(**change)).facts == read(order()).facts
 
 
+# ---- each field, served in each way ----------------------------------------------------------------------------------
+
+# The attribute that is read from each field, by the field's path in the document.
+AMOUNT_FIELDS = {
+    **{name: name for name in ("total", "discount", "courier_fee", "order_tip")},
+    "foods.price": "price",
+    "foods.total": "total",
+    "foods.option_groups.options.price": "price",
+}
+INTEGER_FIELDS = {
+    "id": "order_number", "foods.food_id": "food_id", "foods.option_groups.id": "group_id",
+    "foods.option_groups.options.id": "option_id",
+}  # fmt: skip
+TEXT_FIELDS = {
+    **{
+        name: name for name in ("restaurant_id", "restaurant_name", "shipping_method", "payment_method", "courier_type")
+    },
+    "date": "ordered_at",
+    "customer.name": "customer_name",
+    "customer.phone": "customer_phone",
+    **{f"address.{name}": name for name in ("address", "apartment_no", "building_no")},
+    **{f"address.{name}": name for name in ("neighborhood_name", "district_name", "city_name")},
+    "foods.id": "item_id",
+    "foods.name": "name",
+    "foods.option_groups.name": "group_name",
+    **{f"foods.option_groups.{name}": name for name in ("type", "operation")},
+    "foods.option_groups.options.name": "option_name",
+}
+
+
+def read_field(path: str, served: str, attribute: str) -> tuple[object, set[str]]:
+    """What is read of an order with one field served so, and the problems apart from those of its meaning."""
+    document: dict[str, Any] = order()
+    inner: Any = document
+    *way, last = path.split(".")
+    for step in way:
+        inner = inner[step][0] if isinstance(inner[step], list) else inner[step]
+    inner[last] = "HERE"
+    delivered = read(text(document).replace('"HERE"', served))
+    (item,) = delivered.facts.items
+    holder = item.options[0] if "option_groups" in way else item if way[:1] == ["foods"] else delivered.facts
+    of_meaning = ("missing:", "not_positive:")
+    return getattr(holder, attribute), {code for code in codes(delivered) if not code.startswith(of_meaning)}
+
+
 # What is read of a value, and its problem: as it was served.
 AMOUNTS: dict[tuple[str | None, str | None], tuple[str, ...]] = {
     ("0", None): ("0", "0e999999", "-0.0"),
@@ -145,16 +190,15 @@ def rows(table: dict[tuple[Any, str | None], tuple[str, ...]]) -> list[Any]:
     return [pytest.param(one, *found, id=one[:20]) for found, served in table.items() for one in served]
 
 
-@pytest.mark.interface("Order")
+@pytest.mark.interface("Order", "Order item")
 @pytest.mark.parametrize("served, amount, problem", rows(AMOUNTS))
 def test_amounts(served: str, amount: str | None, problem: str | None) -> None:
-    for field in ("total", "discount", "courier_fee", "order_tip"):
-        delivered = read(text(order(**{field: "HERE"})).replace('"HERE"', served))
-        found = getattr(delivered.facts, field)
+    for field, attribute in AMOUNT_FIELDS.items():
+        found, problems = read_field(field, served, attribute)
         assert found == (None if amount is None else Decimal(amount)), field
         assert len(str(found)) <= 16, field
         allowed: list[set[str]] = [set()] if problem is None else [{f"{code}:{field}"} for code in problem.split("|")]
-        assert codes(delivered) - {"missing:total", "not_positive:total"} in allowed
+        assert problems in allowed
 
 
 INTEGERS: dict[tuple[int | None, str | None], tuple[str, ...]] = {
@@ -177,12 +221,8 @@ INTEGERS: dict[tuple[int | None, str | None], tuple[str, ...]] = {
 
 @pytest.mark.parametrize("served, number, problem", rows(INTEGERS))
 def test_integers(served: str, number: int | None, problem: str | None) -> None:
-    element = text(order(foods=[food(food_id="HERE")])).replace('"HERE"', served)
-    delivered = read(element)
-    assert delivered.facts.items[0].food_id == number
-    assert codes(delivered) - {"not_positive:foods.food_id"} == (
-        set() if problem is None else {f"{problem}:foods.food_id"}
-    )
+    for field, attribute in INTEGER_FIELDS.items():
+        assert read_field(field, served, attribute) == (number, {f"{problem}:{field}"} if problem else set())
 
 
 TEXTS = [
@@ -206,10 +246,8 @@ TEXTS = [
 
 @pytest.mark.parametrize("served, expected, problem", TEXTS, ids=[served[:20] for served, _, _ in TEXTS])
 def test_texts(served: str, expected: str | None, problem: str | None) -> None:
-    for field in ("restaurant_id", "restaurant_name", "shipping_method", "payment_method", "courier_type", "date"):
-        delivered = read(text(order(**{field: "HERE"})).replace('"HERE"', served))
-        assert getattr(delivered.facts, "ordered_at" if field == "date" else field) == expected, field
-        assert codes(delivered) == (set() if problem is None else {f"{problem}:{field}"})
+    for field, attribute in TEXT_FIELDS.items():
+        assert read_field(field, served, attribute) == (expected, {f"{problem}:{field}"} if problem else set())
 
 
 def test_notes_and_directions_are_never_cut() -> None:

@@ -1,5 +1,6 @@
 """What must not appear in a log: the last line of defence."""
 
+import json
 import logging
 from typing import Any
 
@@ -57,6 +58,11 @@ def test_a_hidden_secret_shows_nowhere_in_a_line(middle: str, form: str, start: 
     "hidden, fact, shown",
     [
         ([("a key/+", None)], "https://api.example.com/?k=a%20key%2F%2B", "https://api.example.com/?k=***"),
+        ([("a key/+", None)], "https://api.example.com/?k=a+key%2f%2b", "https://api.example.com/?k=***"),
+        ([("rest şube&<2>", None)], "<p>rest şube&amp;&lt;2&gt;</p>", "<p>***</p>"),
+        ([("rest şube&<2>", None)], r"{'error': 'rest \u015fube&<2>'}", "{'error': '***'}"),
+        ([("rest/key", None)], r'{"error": "REST\/KEY"}', '{"error": "***"}'),
+        ([('a "key"', None)], json.dumps({"error": json.dumps('a "key"')}), r'{"error": "\"***\""}'),
         ([(SECRET, None), (f"{SECRET}-longer", None)], f"{SECRET}-longer", "***"),
         ([("old-value", None), ("new-value", "old-value"), ("old-value", "new-value")], "old-value", "***"),
         ([(SECRET, None), (SECRET, SECRET)], SECRET, "***"),

@@ -361,6 +361,7 @@ TABLE = [
 ]
 
 
+@pytest.mark.interface("Acknowledgement rules 4")
 @pytest.mark.parametrize("action, order, outcomes, other_end, shown", TABLE)
 def test_a_poll_proves_what_the_table_says(
     action: Action, order: Stored, outcomes: list[Outcome], other_end: bool, shown: dict[int | None, Proof]
