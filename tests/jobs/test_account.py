@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 from structlog.testing import capture_logs
 from tests.jobs.conftest import OpenShop
-from tests.jobs.shop import START, Shop
+from tests.jobs.shop import Shop
 
 from orderbridge.jobs.lists import Common, read_lists, read_statuses
 from orderbridge_sandbox import Fault
@@ -24,21 +24,6 @@ def kept_token(shop: Shop) -> str:
 
 
 # ---- logging in ------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.interface("Authentication 2")
-async def test_wrong_credentials_are_tried_with_growing_waits(shop: Shop):
-    shop.world.refuse_account("kadikoy")
-    with capture_logs() as lines:
-        waits = [round((await shop.poll()).again_in) for _ in range(7)]
-    assert waits == [60, 120, 300, 600, 900, 900, 900]
-    assert len(shop.calls("login")) == 7
-    assert shop.calls("get_current") == []
-    alarms = [line for line in lines if line["event"] == "login.refused"]
-    assert {line["log_level"] for line in alarms} == {"error"}
-    account = shop.one("SELECT state, last_error, next_poll_utc FROM delivery_accounts")
-    assert (account["state"], account["next_poll_utc"]) == ("login_refused", None)
-    assert account["last_error"]
 
 
 async def test_a_login_whose_token_never_works_is_told_and_each_login_is_followed_by_a_poll(shop: Shop):
@@ -131,16 +116,6 @@ async def test_a_renewal_answered_5xx_keeps_nothing_of_the_account_waiting(shop:
 # ---- the token -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.interface("Authentication 1")
-async def test_the_token_is_kept_over_a_restart(open_shop: OpenShop):
-    first = await open_shop()
-    await first.poll()
-    await first.crash()
-    shop = await open_shop()
-    assert (await shop.poll()).ok
-    assert len(shop.calls("login")) == 1
-
-
 @pytest.mark.interface("Authentication 2")
 async def test_a_kept_token_that_has_run_out_is_not_used(open_shop: OpenShop):
     first = await open_shop()
@@ -167,24 +142,6 @@ async def test_a_kept_token_that_cannot_be_opened_costs_a_login(open_shop: OpenS
     shop = await open_shop()
     assert (await shop.poll()).ok
     assert len(shop.calls("login")) == 2
-
-
-@pytest.mark.parametrize(
-    "zone, trusted_for_h",
-    [
-        pytest.param("Europe/Istanbul", 24, id="as it should be"),
-        pytest.param("UTC", 21, id="three hours too early"),
-        pytest.param("Asia/Tokyo", 24, id="six hours too late"),
-    ],
-)
-async def test_a_wrong_time_zone_of_the_service_does_not_lock_us_out(shop: Shop, zone: str, trusted_for_h: int):
-    shop.world.set_options(expiration_timezone=zone)
-    await shop.poll()
-    token = shop.account.session.current
-    assert token is not None
-    assert token.expires_utc == START + timedelta(hours=trusted_for_h)
-    renewal = shop.account.renew_in()
-    assert renewal == pytest.approx(trusted_for_h * 3600 * 23 / 24)
 
 
 @pytest.mark.interface("Authentication 4")

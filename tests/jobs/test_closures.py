@@ -154,37 +154,7 @@ async def test_the_minutes_of_a_retried_row_count_from_its_outcome(daemon: Daemo
     assert (daemon.shop.row(row)["state"], daemon.until(row)) == ("done", in_minutes(daemon, 10))
 
 
-# ---- what takes its place --------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("state", ["refused", "failed"])
-async def test_a_newer_row_that_changed_nothing_takes_no_place(daemon: Daemon, state: str):
-    row = await daemon.close()
-    newer = daemon.asked("close_restaurant")
-    daemon.shop.till.execute("UPDATE delivery_actions SET state = 'sending' WHERE id = ?", (newer,))
-    await asyncio.sleep(40 * MINUTE_S)  # while it is not known whether it does
-    await daemon.closures.follow()
-    assert (daemon.written(), daemon.until(row) is None) == ([], False)
-    end = "UPDATE delivery_actions SET state = ?, error_code = 'x', finished_utc = created_utc WHERE id = ?"
-    daemon.shop.till.execute(end, (state, newer))
-    await daemon.run(1)
-    assert [one["request_id"] for one in daemon.written()] == [f"until:{row}"]
-
-
 # ---- taken back ------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("by", ["till", "command"])
-async def test_withdraw_takes_the_end_back_and_opens_nothing(daemon: Daemon, by: str):
-    row = await daemon.close()
-    if by == "till":
-        daemon.shop.till.execute("UPDATE delivery_actions SET withdraw = 1 WHERE id = ?", (row,))
-    else:
-        assert await daemon.shop.database.run(lambda tx: actions.ask_back(tx, row))
-    assert daemon.closures_shown() == [(row, None)]  # at once
-    await daemon.run(60)
-    assert (daemon.written(), daemon.until(row), daemon.shop.row(row)["state"]) == ([], None, "done")
-    assert not await daemon.shop.database.run(lambda tx: actions.ask_back(tx, row))
 
 
 @pytest.mark.parametrize("error", ["refused", "withdrawn", "failed"])

@@ -44,17 +44,6 @@ MOST_POLLS = 60  # until a list of one order at a time has nothing left
 TARGETS = {"accept": 2, "on_the_way": 16, "complete": 5, "cancel": 6}
 TEXTS = ["shipping_method", "payment_method", "note", "restaurant_id", "restaurant_name", "courier_type"]
 AMOUNTS = ["total", "discount", "courier_fee", "order_tip"]
-TROUBLED = [
-    "get_current", "acknowledge", "accept", "on_the_way", "complete", "cancel", "open_restaurant", "activate_food",
-]  # fmt: skip
-BODIES = {
-    "no body": b"",
-    "a page": b"<html>500</html>",
-    "an envelope": b'{"status": false, "error": "hata"}',
-    "half an envelope": b'{"status": fal',
-    "a success": b'{"status": true, "data": "OK"}',
-    "no object": b"[]",
-}
 
 # The end of a row that the service does not allow depends on its answer only.
 A_PLAIN_NO = ("refused", "refused")
@@ -71,46 +60,9 @@ class Setting:
     """The service's options, the daemon's configuration, and the ends of two rows that docs/interface.md leaves open."""
 
     options: dict[str, Any] = field(default_factory=dict)
-    faults: tuple[Fault, ...] = ()
     ours: dict[str, Any] = field(default_factory=dict)
     out_of_turn: tuple[str, str | None] = A_PLAIN_NO
     in_a_day: tuple[str, str | None] = ALLOWED
-
-
-def settings() -> dict[str, Setting]:
-    return {
-        "as the sandbox is": Setting(),
-        **needs_payment(),
-        **errors_without_a_status(),
-        **out_of_turn(),
-        **errors_of_the_server(),
-        **plain_switches(),
-        "no longer than an hour": Setting(options={"longest_preparing_time": 60}, in_a_day=MISSING),
-    }
-
-
-def needs_payment() -> dict[str, Setting]:
-    def setting(theirs: int, ours: int | None) -> Setting:
-        configured = {} if ours is None else {"needs_payment_status_id": ours}
-        return Setting(options={"needs_payment_status_id": theirs}, ours=configured)
-
-    return {
-        **{f"needs payment is {number}": setting(number, number) for number in (0, 3, 7, 17)},
-        "needs payment is not configured": setting(8, None),
-        "needs payment is configured wrongly": setting(8, 9),
-    }
-
-
-def errors_without_a_status() -> dict[str, Setting]:
-    """Of each operation at once: each row is asked for its own end."""
-    of = {}
-    for status in (200, 400, 401, 403, 404, 422, 429, 500, 502):
-        options: dict[str, Any] = {f"{name}_error_status": status for name in ("complete", "restaurant", "food")}
-        of[f"errors come under {status}"] = Setting(options=options, out_of_turn=end_under(status))
-        if status in {200, 403, 500}:
-            options = options | {"token_errors_stay_401": False}
-            of[f"a bad token comes under {status}"] = Setting(options=options, out_of_turn=end_under(status))
-    return of
 
 
 def end_under(status: int) -> tuple[str, str | None]:
@@ -118,33 +70,18 @@ def end_under(status: int) -> tuple[str, str | None]:
     return {401: NEVER_PERMITTED, 429: UNTIL_TOO_LATE}.get(status, NEVER_CLEAR if status >= 500 else A_PLAIN_NO)
 
 
-def out_of_turn() -> dict[str, Setting]:
-    statuses = (200, 400, 401, 403, 404, 409, 422, 429, 500, 502, 503)
-    found = {"disallowed_status": 200, "disallowed_error": ORDER_NOT_FOUND}
-    return {
-        **{
-            f"out of turn comes under {status}": Setting(
-                options={"disallowed_status": status}, out_of_turn=end_under(status)
-            )
-            for status in statuses
-        },
-        "out of turn is not found": Setting(options={"disallowed": "not_found"}, out_of_turn=NOT_FOUND),
-        "out of turn is not found, under 200": Setting(options=found, out_of_turn=NOT_FOUND),
-        "out of turn is OK without effect": Setting(options={"disallowed": "ok"}, out_of_turn=ALLOWED),
-    }
+def needs_payment(theirs: int, ours: int | None) -> Setting:
+    return Setting(options={"needs_payment_status_id": theirs}, ours={"needs_payment_status_id": ours})
 
 
-def errors_of_the_server() -> dict[str, Setting]:
-    """Each operation meets one; and each has a limit of its own."""
-    of = {
-        f"an error of the server has {name}": Setting(
-            faults=tuple(Fault(operation=operation, status=500, body=body) for operation in TROUBLED)
-        )
-        for name, body in BODIES.items()
-    }
-    others = [operation for operation in TROUBLED if operation != "get_current"]
-    of["each operation has a limit"] = Setting(faults=tuple(map(Fault.too_many, others)))
-    return of
+def errors_under(status: int, **more: Any) -> Setting:
+    """Of each operation at once: each row is asked for its own end."""
+    options: dict[str, Any] = {f"{name}_error_status": status for name in ("complete", "restaurant", "food")}
+    return Setting(options=options | more, out_of_turn=end_under(status))
+
+
+def out_of_turn(end: tuple[str, str | None], **options: Any) -> Setting:
+    return Setting(options=options, out_of_turn=end)
 
 
 PLAIN_SWITCHES: dict[str, tuple[Any, ...]] = {
@@ -171,19 +108,37 @@ PLAIN_SWITCHES: dict[str, tuple[Any, ...]] = {
 }
 
 
-def plain_switches() -> dict[str, Setting]:
+def plain_switches(turn: int) -> Setting:
     """All turned at once, in the first three each to each of its values, then in other company."""
-    of = {}
-    for turn in range(6):
-        options = {
-            name: values[(turn + turn // 3 * number) % len(values)]
-            for number, (name, values) in enumerate(PLAIN_SWITCHES.items())
-        }
-        of[f"plain switches, turn {turn}"] = Setting(options=options)
-    return of
+    options = {
+        name: values[(turn + turn // 3 * number) % len(values)]
+        for number, (name, values) in enumerate(PLAIN_SWITCHES.items())
+    }
+    return Setting(options=options)
 
 
-SETTINGS = settings()
+SETTINGS = {
+    "as the sandbox is": Setting(),
+    **{f"needs payment is {number}": needs_payment(number, number) for number in (0, 3, 7, 17)},
+    "needs payment is not configured": needs_payment(8, None),
+    "needs payment is configured wrongly": needs_payment(8, 9),
+    **{f"errors come under {status}": errors_under(status) for status in (200, 400, 401, 403, 404, 422, 429, 500, 502)},
+    **{
+        f"a bad token comes under {status}": errors_under(status, token_errors_stay_401=False)
+        for status in (200, 403, 500)
+    },
+    **{
+        f"out of turn comes under {status}": out_of_turn(end_under(status), disallowed_status=status)
+        for status in (200, 400, 401, 403, 404, 409, 422, 429, 500, 502, 503)
+    },
+    "out of turn is not found": out_of_turn(NOT_FOUND, disallowed="not_found"),
+    "out of turn is not found, under 200": out_of_turn(
+        NOT_FOUND, disallowed_status=200, disallowed_error=ORDER_NOT_FOUND
+    ),
+    "out of turn is OK without effect": out_of_turn(ALLOWED, disallowed="ok"),
+    **{f"plain switches, turn {turn}": plain_switches(turn) for turn in range(6)},
+    "no longer than an hour": Setting(options={"longest_preparing_time": 60}, in_a_day=MISSING),
+}
 
 
 class Day:
@@ -314,7 +269,6 @@ def test_each_switch_of_the_sandbox_is_turned() -> None:
 @pytest.mark.parametrize("setting", SETTINGS.values(), ids=SETTINGS)
 async def test_a_day_comes_out_the_same(open_shop: OpenShop, world: World, setting: Setting):
     world.set_options(**setting.options)
-    world.faults.add(*setting.faults)
     shop = await open_shop("chain", **setting.ours)
     day = Day(shop, setting)
     await day.play()

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, event
 from sqlalchemy.exc import OperationalError
 from structlog.testing import capture_logs
 from tests.jobs.conftest import OpenShop
-from tests.jobs.shop import START, Shop, listing, text_of
+from tests.jobs.shop import START, Shop, text_of
 
 from orderbridge.jobs import poll
 from orderbridge.jobs.acknowledge import Polled
@@ -105,7 +105,7 @@ async def test_where_a_commit_may_be_lost_nothing_is_acknowledged(open_shop: Ope
 # ---- acknowledging ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.interface("Acknowledgement rules 1")
+@pytest.mark.interface("Acknowledgement rules 1", "Endpoints 7")
 @pytest.mark.parametrize(
     "fault, is_delivered_again",
     [
@@ -192,35 +192,6 @@ async def test_the_last_notes_of_acknowledgements_wait_for_no_others(shop: Shop)
     assert not shop.rows("SELECT 1 FROM delivery_orders WHERE acknowledged_utc IS NULL")
 
 
-@pytest.mark.interface("Endpoints 7")
-async def test_an_unchanged_delivery_writes_nothing_and_is_acknowledged(shop: Shop):
-    order = await shop.taken_in()
-    before = shop.order(order)
-    deliver_again(order)
-    polled = await shop.poll()
-    assert (polled.unchanged, polled.changed, polled.acknowledged) == (1, 0, 1)
-    assert shop.order(order) == before | {"acknowledged_utc": from_start(SLOT_S)}
-    assert shop.story(order) == ["received", "acknowledged", "acknowledged"]
-
-
-@pytest.mark.parametrize("by", ["the till", "itself"])
-async def test_an_acknowledgement_goes_before_an_accept_that_waits(open_shop: OpenShop, by: str):
-    shop = await open_shop(auto_accept_minutes=20 if by == "itself" else None)
-    order = shop.place()
-
-    async def the_accept_is_there() -> None:
-        if by == "the till":
-            shop.act("accept", order)
-        assert shop.count("delivery_actions") == 1
-        assert (await shop.outbox.tick()).claimed == 0
-
-    shop.line.when_leaving("acknowledge", the_accept_is_there)
-    await shop.poll()
-    await shop.drain()
-    assert shop.told("acknowledge", "accept") == ["acknowledge", "accept"]
-    assert (order.status_id, order.acknowledgements[0].status_id) == (2, 1)
-
-
 async def test_an_acknowledgement_without_an_answer_keeps_only_its_own_lane(shop: Shop):
     silent, answered = shop.place(), shop.place()
     shop.world.faults.add(Fault.hang("acknowledge", argument=silent.key))
@@ -255,69 +226,6 @@ async def test_a_list_made_before_our_action_and_read_after_it_does_not_overwrit
     assert len(shop.calls("acknowledge")) == 1
     assert (await shop.poll()).acknowledged == 1
     assert [known.status_id for known in order.acknowledgements] == [1, 2]
-
-
-async def test_an_action_on_the_wire_when_the_list_arrives_withholds_the_status(shop: Shop):
-    order = await shop.taken_in()
-    await asyncio.sleep(SLOT_S)
-    deliver_again(order)
-    row = shop.act("accept", order)
-    shop.world.faults.add(Fault.delay("accept", 3))
-    await shop.outbox.tick()
-    polled = await shop.poll()
-    assert (polled.withheld, polled.acknowledged, shop.row(row)["state"]) == (1, 0, "sending")
-    await shop.drain()
-    assert (shop.order(order)["status_id"], shop.row(row)["state"]) == (2, "done")
-    assert (await shop.poll()).acknowledged == 1
-
-
-# ---- what a delivery changes -----------------------------------------------------------------------------------------
-
-
-@pytest.mark.interface("Events", "Order", "Order statuses")
-@pytest.mark.parametrize(
-    "status_id, status, last_change, ended_by",
-    [
-        pytest.param(2, "CONFIRMED", "status", None, id="confirmed"),
-        pytest.param(16, "IN_DELIVERY", "status", None, id="in delivery"),
-        pytest.param(5, "COMPLETE_WITH_PAYMENT", "ended", "completed", id="completed"),
-        pytest.param(6, "CANCELED", "cancelled", "cancelled", id="cancelled"),
-        pytest.param(7, "COMPLETE_NEEDS_PAYMENT", "status", None, id="needs payment"),
-        pytest.param(99, "UNKNOWN", "status", None, id="unknown"),
-    ],
-)
-async def test_another_status_is_a_new_revision(
-    open_shop: OpenShop, status_id: int, status: str, last_change: str, ended_by: str | None
-):
-    shop = await open_shop(needs_payment_status_id=7)
-    order = await shop.taken_in()
-    shop.world.change_status(order.key, status_id, "text of the service")
-    shop.world.faults.add(listing(order.document))
-    polled = await shop.poll()
-    stored = shop.order(order)
-    assert (polled.changed, polled.acknowledged) == (1, 1)
-    assert (stored["status_id"], stored["status"], stored["status_text"]) == (status_id, status, "text of the service")
-    assert (stored["revision"], stored["last_change"], stored["ended_by"]) == (2, last_change, ended_by)
-    assert stored["ended_utc"] == (stored["changed_utc"] if ended_by else None)
-    assert stored["acknowledged_status_id"] == status_id
-    assert shop.story(order) == ["received", "acknowledged", last_change, "acknowledged"]
-
-
-async def test_the_echo_of_our_own_action_is_no_new_revision(shop: Shop):
-    order = await shop.taken_in()
-    shop.act("accept", order)
-    await shop.drain()
-    assert shop.order(order)["revision"] == 2
-    polled = await shop.poll()
-    assert (polled.acknowledged, shop.order(order)["revision"]) == (1, 2)
-
-
-async def test_an_order_twice_in_one_list_counts_once_with_the_later_status(shop: Shop):
-    order = shop.place()
-    later = order.document | {"status_id": 16, "status_text": "Restoran Kuryeye Verildi"}
-    shop.world.faults.add(listing(later, order.document))
-    polled = await shop.poll()
-    assert (polled.new, polled.acknowledged, shop.order(order)["status_id"]) == (1, 1, 16)
 
 
 # ---- bad documents ---------------------------------------------------------------------------------------------------
@@ -449,30 +357,6 @@ async def test_the_cooldown_is_noted_before_the_request_leaves_and_again_after_t
     await shop.poll()
     assert noted == [from_start(20 + SLOT_S)]
     assert due(shop) == from_start(3 + SLOT_S)
-
-
-@pytest.mark.parametrize("answered", [False, True], ids=["before the answer", "with the answer on its way"])
-async def test_after_a_crash_in_the_middle_of_a_poll_the_cooldown_is_kept(open_shop: OpenShop, answered: bool):
-    first = await open_shop()
-    order = first.place()
-    there = asyncio.Event()
-
-    async def crash_here() -> None:
-        there.set()
-        await asyncio.Event().wait()
-
-    (first.line.when_answered if answered else first.line.when_leaving)("get_current", crash_here)
-    polling = asyncio.create_task(first.tick())
-    await there.wait()
-    polling.cancel()
-    await asyncio.gather(polling, return_exceptions=True)
-    await first.crash()
-    shop = await open_shop()
-    early = await shop.tick()
-    assert early.again_in == pytest.approx(20 + SLOT_S, abs=0.01)
-    assert (await shop.poll()).acknowledged == 1
-    assert shop.order(order)["revision"] == 1
-    assert "429" not in {str(call.http_status) for call in shop.calls("get_current")}
 
 
 async def test_a_poll_that_brings_nothing_commits_twice_and_reads_once(shop: Shop):

@@ -126,17 +126,6 @@ async def test_a_restaurant_that_another_account_reaches_leaves_the_one_that_lis
     assert reached[0]["name"] == "New name"
 
 
-@pytest.mark.interface("Endpoints 3")
-async def test_the_status_of_each_restaurant_is_read(open_shop: OpenShop):
-    shop = await open_shop("chain")
-    await lists(shop)
-    shop.world.close_restaurant(ATASEHIR)
-    assert await read_statuses(shop.account, shop.database, shop.clock) == 2
-    stored = {row["id"]: row for row in shop.rows("SELECT id, status, status_utc FROM delivery_restaurants")}
-    assert {key: row["status"] for key, row in stored.items()} == {USKUDAR: "Open", ATASEHIR: "Closed"}
-    assert {row["status_utc"] for row in stored.values()} == {text_of(shop.clock.now())}
-
-
 async def test_a_restaurant_whose_row_is_being_sent_is_not_asked_beside_it(open_shop: OpenShop):
     shop = await open_shop("chain")
     await lists(shop)

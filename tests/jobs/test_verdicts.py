@@ -1,8 +1,6 @@
 """The outbox with the sandbox: every row ends, no answered one is sent again, unknown outcomes are resolved."""
 
 import asyncio
-import itertools
-from collections import Counter
 from datetime import timedelta
 from typing import Any
 
@@ -13,12 +11,11 @@ from tests.jobs.shop import Shop
 
 from orderbridge.jobs.postponed import REFUSED_S
 from orderbridge_sandbox import Fault, When, World
-from orderbridge_sandbox.scenery import ATASEHIR, KADIKOY
+from orderbridge_sandbox.scenery import KADIKOY
 
 pytestmark = pytest.mark.plays_daemon
 
 FOOD = 1005
-UNKNOWN_KEY = "00000000-0000-4000-8000-000000000000"
 BEFORE = {"accept": 1, "on_the_way": 2, "complete": 16, "cancel": 1}
 TARGET = {"accept": 2, "on_the_way": 16, "complete": 5, "cancel": 6}
 ABOUT: dict[str, dict[str, object]] = {
@@ -115,19 +112,6 @@ async def test_no_more_rows_are_claimed_than_can_be_sent_at_once(open_shop: Open
     assert {shop.row(row)["state"] for row in rows} == {"done"}
 
 
-async def test_an_account_whose_service_hangs_leaves_places_for_the_others(open_shop: OpenShop):
-    shop = await open_shop("kadikoy", "besiktas", "chain", actions={"max_in_flight": 4})
-    shop.world.faults.add(Fault.delay("deactivate_food", 5, times=None))
-    for name, first in (("kadikoy", 1001), ("besiktas", 2001), ("chain", 3001)):
-        for food in range(first, first + 4):
-            shop.act("deactivate_food", food_id=food, account=name)
-        await shop.outbox.tick()
-    await asyncio.sleep(1)
-    assert Counter(call.account for call in shop.calls("deactivate_food")) == {"kadikoy": 2, "besiktas": 2}
-    await shop.drain()
-    assert shop.rows("SELECT DISTINCT state FROM delivery_actions") == [{"state": "done"}]
-
-
 # ---- refused ---------------------------------------------------------------------------------------------------------
 
 
@@ -152,32 +136,6 @@ async def test_after_a_definite_no_the_status_of_the_order_is_doubtful_until_the
 
 
 # ---- waiting ---------------------------------------------------------------------------------------------------------
-
-
-async def test_a_row_that_alone_is_answered_401_waits_alone_until_it_expires(shop: Shop):
-    """A restaurant that is none of ours: its account is well, polls at each slot, and logs in once for it."""
-    await shop.poll()
-    row = shop.act("deactivate_food", food_id=1001, valid_minutes=40)
-    shop.world.faults.add(Fault.unauthorized("deactivate_food", argument="1001", times=None))
-    await shop.drain()
-    waiting = shop.row(row)
-    assert (waiting["state"], waiting["attempts"], waiting["error_code"]) == ("pending", 0, "not_permitted")
-    assert shop.account.paused() <= 0
-    other = shop.act("deactivate_food", food_id=1002)
-    await shop.drain()
-    assert shop.row(other)["state"] == "done"
-    order = shop.place()
-    ended = await shop.verdict(row, within_s=2500)
-    assert (ended["state"], ended["error_code"]) == ("expired", "not_permitted")
-    assert "is not retried any more" in ended["error_text"]
-    assert shop.order(order)["acknowledged_status_id"] == 1
-    times = [call.at for call in shop.calls("deactivate_food") if call.argument == "1001"]
-    waits = [round((later - earlier).total_seconds(), -1) for earlier, later in itertools.pairwise(times)][1:]
-    assert waits[:4] == [60, 120, 300, 600]
-    assert set(waits[4:]) == {900}
-    polls = [call.at for call in shop.calls("get_current")]
-    assert max(later - earlier for earlier, later in itertools.pairwise(polls)) < timedelta(seconds=31)
-    assert len(shop.calls("login")) == 2
 
 
 @pytest.mark.parametrize("cut, code", [({"*"}, "unreachable"), (set(), "login_refused")], ids=["line", "login"])
@@ -217,17 +175,6 @@ async def test_a_restaurant_is_asked_for_its_status_at_once(shop: Shop, when: Wh
 # ---- never sent ------------------------------------------------------------------------------------------------------
 
 
-async def test_a_cancel_waits_for_an_accept_that_is_on_the_wire(shop: Shop):
-    order = await shop.taken_in()
-    shop.world.faults.add(Fault.delay("accept", 5))
-    accept = shop.act("accept", order)
-    await shop.outbox.tick()
-    cancel = shop.act("cancel", order)
-    await shop.drain()
-    assert (shop.row(accept)["state"], shop.row(cancel)["state"]) == ("done", "done")
-    assert shop.told("accept", "cancel") == ["accept", "cancel"]
-
-
 async def test_a_cancelled_order_ends_its_other_rows(shop: Shop):
     order = await shop.taken_in()
     shop.world.faults.add(Fault(operation="accept", status=500, times=None))
@@ -241,30 +188,6 @@ async def test_a_cancelled_order_ends_its_other_rows(shop: Shop):
 
 
 # ---- crashes and locks -----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("answered", [False, True], ids=["before it arrived", "after it was done"])
-@pytest.mark.parametrize("action", ["accept", "complete", "cancel", "open_restaurant", "activate_food"])
-async def test_a_row_that_was_on_the_wire_in_a_crash_is_found_out(open_shop: OpenShop, action: str, answered: bool):
-    first = await open_shop()
-    row = await asked(first, action)
-    there = asyncio.Event()
-
-    async def crash_here() -> None:
-        there.set()
-        await asyncio.Event().wait()
-
-    (first.line.when_answered if answered else first.line.when_leaving)(action, crash_here)
-    await first.outbox.tick()
-    await there.wait()
-    assert first.row(row)["state"] == "sending"
-    await first.crash()
-    shop = await open_shop()
-    assert shop.one("SELECT outcome FROM delivery_action_attempts") == {"outcome": "unknown"}
-    ended = await shop.verdict(row)
-    assert (ended["state"], is_so(shop.world, action), effects(shop, action)) == ("done", True, 1)
-    expected = {"accept": "poll", "cancel": "poll", "complete": "refusal", "open_restaurant": "status"}
-    assert ended["known_by"] == (expected.get(action, "answer") if answered else "answer")
 
 
 async def test_a_verdict_that_cannot_be_written_is_written_later_and_nothing_is_sent_again(shop: Shop):
@@ -320,31 +243,6 @@ async def test_a_failure_of_ours_in_one_row_harms_no_other(shop: Shop, monkeypat
 
 
 # ---- whose it is -----------------------------------------------------------------------------------------------------
-
-
-async def test_a_restaurant_tells_the_account(open_shop: OpenShop):
-    shop = await open_shop("kadikoy", "besiktas", "chain")
-    for name, one in shop.accounts.items():
-        reached = await one.client.restaurants()
-        shop.till.executemany(
-            "INSERT INTO delivery_restaurants (account, id) VALUES (?, ?)", [(name, place.id) for place in reached]
-        )
-    rows = [shop.act("close_restaurant", restaurant_id=ATASEHIR)]
-    rows.append(shop.act("deactivate_food", restaurant_id=ATASEHIR, food_id=3006))
-    await shop.drain()
-    assert {shop.row(row)["state"] for row in rows} == {"done"}
-    assert {call.account for call in shop.calls("close_restaurant") + shop.calls("deactivate_food")} == {"chain"}
-
-
-async def test_a_restaurants_row_waits_until_the_restaurants_are_known(open_shop: OpenShop):
-    shop = await open_shop("kadikoy", "besiktas")
-    row = shop.act("close_restaurant", restaurant_id=UNKNOWN_KEY)
-    await shop.drain()
-    assert shop.row(row)["state"] == "pending"
-    for account in shop.accounts.values():
-        account.restaurants_known = True
-    await shop.drain()
-    assert shop.end(row)[:2] == ("refused", "restaurant_unknown")
 
 
 async def test_the_rows_of_an_account_that_left_wait_and_expire(open_shop: OpenShop):
