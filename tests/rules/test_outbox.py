@@ -1,6 +1,6 @@
 """Which rows are sent and which end unsent: no overtaking, none forgotten, and a cancel first."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -58,6 +58,131 @@ EXPIRED = (ActionState.EXPIRED, "expired")
 WITHDRAWN = (ActionState.WITHDRAWN, "withdrawn")
 SUPERSEDED = (ActionState.SUPERSEDED, "superseded")
 OUTCOME_UNKNOWN = (ActionState.FAILED, "outcome_unknown")
+
+
+# ---- what goes and what ends -----------------------------------------------------------------------------------------
+
+REFUSED = (ActionState.REFUSED, "bad_arguments")
+REACHED = directory("kadikoy", "besiktas", reach={RESTAURANT: ["besiktas"]})
+NOT_REACHED = directory("kadikoy", "besiktas")
+Case = tuple[list[OutboxRow], Moment, list[int], dict[int, tuple[ActionState, str]]]
+
+
+def case(*rows: OutboxRow, go: list[int], end: dict[int, tuple[ActionState, str]] | None = None, **moment: Any) -> Case:
+    """These rows at this moment: which may be sent, and which end. The others wait."""
+    return list(rows), view(**moment), go, end or {}
+
+
+CASES = {
+    # a bad row
+    "it holds up no lane": case(row(ACCEPT, preparing_time=0), row(ACCEPT, 2), go=[2], end={1: REFUSED}),
+    "a bad cancel supersedes nothing": case(row(ACCEPT), row(CANCEL, 2, reason_id=9), go=[1], end={2: REFUSED}),
+    **{
+        f"the POS calls it sent, next at {at}": case(
+            row(ACCEPT, state=ActionState.SENDING, next_attempt_utc=at, tried=False),
+            row(ON_THE_WAY, 2),
+            go=[2],
+            end={1: REFUSED},
+        )
+        for at in (None, NOW - MINUTE, SOON)
+    },
+    # withdrawn
+    "withdrawn in time": case(row(ACCEPT, withdraw=True), go=[], end={1: WITHDRAWN}),
+    "withdrawn too late": case(row(ACCEPT, withdraw=True, created_utc=LONG_AGO), go=[], end={1: WITHDRAWN}),
+    "in doubt, it waits for a poll": case(unresolved(COMPLETE, withdraw=True), go=[]),
+    "in doubt, it is due": case(unresolved(COMPLETE, withdraw=True, next_attempt_utc=NOW), go=[1]),
+    # too old
+    **{
+        f"{action} in doubt is too old, next at {at}": case(
+            unresolved(action, created_utc=LONG_AGO, next_attempt_utc=at), go=[], end={1: OUTCOME_UNKNOWN}
+        )
+        for action in ACTIONS
+        for at in (None, NOW - MINUTE, SOON)
+    },
+    # a cancel
+    "a cancel goes past others": case(row(ACCEPT), row(COMPLETE, 2), row(CANCEL, 3), go=[2], end={1: SUPERSEDED}),
+    "a cancel supersedes nothing later": case(row(CANCEL), row(ACCEPT, 2), row(ON_THE_WAY, 3), go=[1]),
+    "a cancel of another order": case(row(ACCEPT, payment_key=OTHER_KEY), row(CANCEL, 2), go=[1, 2]),
+    "a cancel waits for what is on the wire": case(unresolved(ACCEPT), row(CANCEL, 2), on_wire={1}, go=[]),
+    "a withdrawn cancel": case(row(ACCEPT), row(CANCEL, 2, withdraw=True), go=[1], end={2: WITHDRAWN}),
+    "an expired cancel": case(row(ACCEPT), row(CANCEL, 2, created_utc=LONG_AGO), go=[1], end={2: EXPIRED}),
+    # toggles
+    **{
+        f"of {older} and {newer} the newest": case(
+            row(older), unresolved(newer, 2), row(older, 3), row(newer, 4),
+            go=[4], end=dict.fromkeys((1, 2, 3), SUPERSEDED),
+        )
+        for older, newer in (
+            (OPEN, CLOSE), (CLOSE, OPEN), (OPEN, OPEN), (ACTIVATE, DEACTIVATE), (DEACTIVATE, DEACTIVATE),
+        )
+    },
+    "a toggle on the wire is waited for": case(unresolved(OPEN), row(CLOSE, 2), on_wire={1}, go=[]),
+    "a newer toggle that ends unsent": case(
+        row(OPEN), row(CLOSE, 2, withdraw=True), row(CLOSE, 3, created_utc=LONG_AGO),
+        go=[1], end={2: WITHDRAWN, 3: EXPIRED},
+    ),
+    "toggles of different things": case(
+        row(OPEN), row(CLOSE, 2, restaurant_id=OTHER_RESTAURANT), row(ACTIVATE, 3), row(DEACTIVATE, 4, food_id=1006),
+        go=[1, 2, 3, 4],
+    ),
+    "toggles of one food on two menus": case(
+        row(ACTIVATE, account="kadikoy"),
+        row(DEACTIVATE, 2, account="besiktas"),
+        row(ACTIVATE, 3, restaurant_id=RESTAURANT),
+        directory=REACHED, go=[1, 3], end={2: SUPERSEDED},
+    ),
+    # a lane
+    "one row of an order at a time": case(row(ACCEPT), row(ON_THE_WAY, 2), row(COMPLETE, 3), go=[1]),
+    "a retry holds its lane": case(row(ACCEPT, next_attempt_utc=SOON), row(COMPLETE, 2), go=[]),
+    "a retry in doubt holds its lane": case(unresolved(ACCEPT, next_attempt_utc=SOON), row(COMPLETE, 2), go=[]),
+    "what waits for a poll holds its lane": case(unresolved(ACCEPT), row(COMPLETE, 2), go=[]),
+    "what is on the wire holds its lane": case(unresolved(ACCEPT), row(COMPLETE, 2), on_wire={1}, go=[]),
+    "an acknowledgement holds its lane": case(row(ACCEPT), row(COMPLETE, 2), taken={order_lane(KEY)}, go=[]),
+    "another order's lane": case(row(ACCEPT), taken={order_lane(OTHER_KEY)}, go=[1]),
+    "a row ends in a held lane": case(
+        row(ACCEPT, created_utc=LONG_AGO), taken={order_lane(KEY)}, go=[], end={1: EXPIRED}
+    ),
+    "no row on the wire ends by itself": case(
+        unresolved(ACCEPT, created_utc=LONG_AGO, withdraw=True), row(CANCEL, 2), on_wire={1}, go=[]
+    ),
+    "a lower id that was committed later": case(
+        row(COMPLETE, 4), unresolved(CANCEL, 5, next_attempt_utc=SOON), go=[]
+    ),
+    # the time of a retry
+    **{
+        f"a retry, {make.__name__}, at {at}": case(make(COMPLETE, next_attempt_utc=at), go=heads)
+        for make in (row, unresolved)
+        for at, heads in ((NOW - MINUTE, [1]), (NOW, [1]), (NOW + MOMENT, []))
+    },
+    "the longest wait": case(row(CANCEL, next_attempt_utc=NOW + LONGEST_WAIT), go=[]),
+    "a longer one: the clock was set back": case(row(CANCEL, next_attempt_utc=NOW + LONGEST_WAIT + MOMENT), go=[1]),
+    # whose it is
+    "a restaurant of no account": case(
+        row(OPEN), directory=NOT_REACHED, go=[], end={1: (ActionState.REFUSED, "restaurant_unknown")}
+    ),
+    "a food of no account": case(
+        row(ACTIVATE), directory=NOT_REACHED, go=[], end={1: (ActionState.REFUSED, "account_needed")}
+    ),
+    "a food of a restaurant of no account": case(
+        row(ACTIVATE, restaurant_id=RESTAURANT), directory=NOT_REACHED,
+        go=[], end={1: (ActionState.REFUSED, "restaurant_unknown")},
+    ),
+    "retried by hand, its restaurant left": case(
+        row(OPEN, expires_utc=SOON), directory=NOT_REACHED, go=[], end={1: OUTCOME_UNKNOWN}
+    ),
+    "in doubt, its restaurant left": case(unresolved(OPEN), directory=NOT_REACHED, go=[]),
+    "an order's row needs no restaurants": case(
+        row(ACCEPT), directory=directory("kadikoy", "besiktas", complete=False), go=[1]
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("rows, moment, goes, ended", CASES.values(), ids=CASES)
+def test_a_row_goes_or_ends_or_waits(
+    rows: list[OutboxRow], moment: Moment, goes: list[int], ended: dict[int, tuple[ActionState, str]]
+) -> None:
+    made = plan(rows, moment)
+    assert (sorted(going(made)), ends(made)) == (goes, ended)
 
 
 # ---- arguments -------------------------------------------------------------------------------------------------------
@@ -119,11 +244,6 @@ def test_the_least_and_the_greatest_argument_are_taken(action: Action, column: s
     assert [argument_problem(row(action, **{column: number})) for number in bounds] == [None, None]
 
 
-def test_a_bad_row_holds_up_no_lane_and_a_bad_cancel_supersedes_nothing() -> None:
-    assert going(plan([row(ACCEPT, 1, preparing_time=0), row(ACCEPT, 2)], view())) == [2]
-    assert going(plan([row(ACCEPT, 1), row(CANCEL, 2, reason_id=9)], view())) == [1]
-
-
 # ---- expiry ----------------------------------------------------------------------------------------------------------
 
 
@@ -153,20 +273,6 @@ def test_a_row_that_was_sent_and_lost_its_age_ends_unknown(action: Action, creat
     assert ends(plan([unresolved], view())) == {1: OUTCOME_UNKNOWN}
 
 
-@pytest.mark.parametrize("next_attempt", [None, NOW - MINUTE, SOON])
-def test_a_row_that_the_pos_itself_calls_sent_is_refused(next_attempt: datetime | None) -> None:
-    called_sent = row(ACCEPT, state=ActionState.SENDING, next_attempt_utc=next_attempt, tried=False)
-    made = plan([called_sent, row(ON_THE_WAY, 2)], view())
-    assert (going(made), ends(made)) == ([2], {1: (ActionState.REFUSED, "bad_arguments")})
-
-
-@pytest.mark.parametrize("next_attempt", [None, NOW - MINUTE, SOON])
-@pytest.mark.parametrize("action", ACTIONS)
-def test_an_unresolved_row_that_is_too_old_stays_unknown(action: Action, next_attempt: datetime | None) -> None:
-    made = plan([unresolved(action, created_utc=LONG_AGO, next_attempt_utc=next_attempt)], view())
-    assert (going(made), ends(made)) == ([], {1: OUTCOME_UNKNOWN})
-
-
 @pytest.mark.parametrize(
     "one",
     [row(ACCEPT), unresolved(ACCEPT), row(ACCEPT, next_attempt_utc=NOW + LONGEST_WAIT)],
@@ -186,18 +292,6 @@ def test_the_outbox_is_read_again_with_the_earliest_of_all() -> None:
 
 
 # ---- withdrawing -----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("created", [NOW, LONG_AGO], ids=["in time", "too old"])
-def test_a_waiting_row_is_given_back(created: datetime) -> None:
-    made = plan([row(ACCEPT, withdraw=True, created_utc=created)], view())
-    assert (going(made), ends(made)) == ([], {1: WITHDRAWN})
-
-
-@pytest.mark.parametrize("next_attempt, heads", [(None, []), (NOW, [1])], ids=["waits for a look", "is due"])
-def test_what_may_have_had_its_effect_cannot_be_given_back(next_attempt: datetime | None, heads: list[int]) -> None:
-    made = plan([unresolved(COMPLETE, withdraw=True, next_attempt_utc=next_attempt)], view())
-    assert (going(made), ends(made)) == (heads, {})
 
 
 @pytest.mark.parametrize(
@@ -230,11 +324,6 @@ def test_a_row_that_was_retried_by_hand_stays_unknown_when_its_order_refuses_it(
     assert (made and (made.state, made.code)) == expected
 
 
-def test_a_row_that_was_retried_by_hand_stays_unknown_when_its_restaurant_is_gone() -> None:
-    moment = view(directory=directory("kadikoy", "besiktas"))
-    assert ends(plan([row(OPEN, expires_utc=SOON)], moment)) == {1: OUTCOME_UNKNOWN}
-
-
 # ---- superseding -----------------------------------------------------------------------------------------------------
 
 
@@ -261,101 +350,7 @@ def test_a_cancel_supersedes_what_leads_to_the_kitchen_or_the_door(
     assert ends(made) == ({} if expected is None else {1: expected})
 
 
-@pytest.mark.parametrize(
-    "rows, on_wire, goes, ended",
-    [
-        ([row(ACCEPT, 1), row(COMPLETE, 2), row(CANCEL, 3)], set(), [2], {1: SUPERSEDED}),
-        ([row(CANCEL, 1), row(ACCEPT, 2), row(ON_THE_WAY, 3)], set(), [1], {}),
-        ([row(ACCEPT, 1, payment_key=OTHER_KEY), row(CANCEL, 2)], set(), [1, 2], {}),
-        ([unresolved(ACCEPT, 1), row(CANCEL, 2)], {1}, [], {}),
-        ([row(ACCEPT, 1), row(CANCEL, 2, withdraw=True)], set(), [1], {2: WITHDRAWN}),
-        ([row(ACCEPT, 1), row(CANCEL, 2, created_utc=LONG_AGO)], set(), [1], {2: EXPIRED}),
-    ],
-    ids=["past others", "nothing later", "another order", "on the wire", "withdrawn", "expired"],
-)
-def test_a_cancel_supersedes_only_what_is_before_it_and_only_while_it_is_valid(
-    rows: list[OutboxRow], on_wire: set[int], goes: list[int], ended: dict[int, object]
-) -> None:
-    made = plan(rows, view(on_wire=on_wire))
-    assert (sorted(going(made)), ends(made)) == (goes, ended)
-
-
-@pytest.mark.parametrize(
-    "older, newer", [(OPEN, CLOSE), (CLOSE, OPEN), (OPEN, OPEN), (ACTIVATE, DEACTIVATE), (DEACTIVATE, DEACTIVATE)]
-)
-def test_of_several_toggles_the_newest_goes(older: Action, newer: Action) -> None:
-    made = plan([row(older, 1), unresolved(newer, 2), row(older, 3), row(newer, 4)], view())
-    assert (going(made), ends(made)) == ([4], {1: SUPERSEDED, 2: SUPERSEDED, 3: SUPERSEDED})
-
-
-def test_a_toggle_on_the_wire_is_waited_for() -> None:
-    made = plan([unresolved(OPEN, 1), row(CLOSE, 2)], view(on_wire={1}))
-    assert (going(made), ends(made)) == ([], {})
-
-
-def test_a_toggle_is_not_superseded_by_one_that_ends_unsent() -> None:
-    made = plan([row(OPEN, 1), row(CLOSE, 2, withdraw=True), row(CLOSE, 3, created_utc=LONG_AGO)], view())
-    assert (going(made), ends(made)) == ([1], {2: WITHDRAWN, 3: EXPIRED})
-
-
-def test_toggles_of_different_things_do_not_touch_each_other() -> None:
-    rows = [
-        row(OPEN, 1),
-        row(CLOSE, 2, restaurant_id=OTHER_RESTAURANT),
-        row(ACTIVATE, 3),
-        row(DEACTIVATE, 4, food_id=1006),
-    ]
-    made = plan(rows, view())
-    assert (sorted(going(made)), ends(made)) == ([1, 2, 3, 4], {})
-
-
 # ---- lanes -----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "first, moment",
-    [
-        pytest.param(row(ACCEPT, next_attempt_utc=SOON), view(), id="waits for its retry"),
-        pytest.param(unresolved(ACCEPT, next_attempt_utc=SOON), view(), id="unresolved, waits for its retry"),
-        pytest.param(unresolved(ACCEPT), view(), id="waits for a poll"),
-        pytest.param(unresolved(ACCEPT), view(on_wire={1}), id="on the wire"),
-        pytest.param(row(ACCEPT), view(taken={order_lane(KEY)}), id="an acknowledgement is on the wire"),
-    ],
-)
-def test_a_row_that_waits_holds_its_lane(first: OutboxRow, moment: Moment) -> None:
-    made = plan([first, row(COMPLETE, 2)], moment)
-    assert (going(made), ends(made)) == ([], {})
-
-
-def test_rows_of_one_order_go_one_after_another() -> None:
-    assert going(plan([row(ACCEPT, 1), row(ON_THE_WAY, 2), row(COMPLETE, 3)], view())) == [1]
-
-
-def test_a_lane_that_is_taken_does_not_keep_a_row_from_ending() -> None:
-    assert ends(plan([row(ACCEPT, created_utc=LONG_AGO)], view(taken={order_lane(KEY)}))) == {1: EXPIRED}
-
-
-def test_another_orders_lane_is_no_hindrance() -> None:
-    assert going(plan([row(ACCEPT)], view(taken={order_lane(OTHER_KEY)}))) == [1]
-
-
-@pytest.mark.parametrize(
-    "at, heads", [(NOW - MINUTE, [1]), (NOW, [1]), (NOW + MOMENT, [])], ids=["past", "now", "soon"]
-)
-@pytest.mark.parametrize("make", [row, unresolved])
-def test_a_retry_leaves_when_its_time_has_come(make: Callable[..., OutboxRow], at: datetime, heads: list[int]) -> None:
-    assert going(plan([make(COMPLETE, next_attempt_utc=at)], view())) == heads
-
-
-def test_a_time_further_away_than_any_wait_comes_from_a_clock_that_was_set_back() -> None:
-    assert going(plan([row(CANCEL, next_attempt_utc=NOW + LONGEST_WAIT)], view())) == []
-    assert going(plan([row(CANCEL, next_attempt_utc=NOW + LONGEST_WAIT + MOMENT)], view())) == [1]
-
-
-def test_a_row_on_the_wire_does_not_end_by_itself() -> None:
-    late = unresolved(ACCEPT, 1, created_utc=LONG_AGO, withdraw=True)
-    made = plan([late, row(CANCEL, 2)], view(on_wire={1}))
-    assert (going(made), ends(made)) == ([], {})
 
 
 def test_a_head_names_its_row_its_lane_and_its_account() -> None:
@@ -366,17 +361,6 @@ def test_a_head_names_its_row_its_lane_and_its_account() -> None:
         Head(rows[1], ("restaurant", RESTAURANT), "besiktas"),
         Head(rows[2], ("food kadikoy", "1005"), "kadikoy"),
     ]
-
-
-def test_a_food_of_two_menus_is_two_foods() -> None:
-    known = directory("kadikoy", "besiktas", reach={RESTAURANT: ["besiktas"]})
-    rows = [
-        row(ACTIVATE, 1, account="kadikoy"),
-        row(DEACTIVATE, 2, account="besiktas"),
-        row(ACTIVATE, 3, restaurant_id=RESTAURANT),
-    ]
-    made = plan(rows, view(directory=known))
-    assert (going(made), ends(made)) == ([1, 3], {2: SUPERSEDED})
 
 
 # ---- whose restaurant, whose menu ------------------------------------------------------------------------------------
@@ -456,19 +440,6 @@ def test_a_food_has_its_menu(known: Directory, columns: dict[str, Any], account:
     assert known.of_food(replace(row(ACTIVATE), **columns)) == account
 
 
-@pytest.mark.parametrize(
-    "one, code",
-    [
-        pytest.param(row(OPEN), "restaurant_unknown", id="restaurant"),
-        pytest.param(row(ACTIVATE), "account_needed", id="food"),
-        pytest.param(row(ACTIVATE, restaurant_id=RESTAURANT), "restaurant_unknown", id="food of a restaurant"),
-    ],
-)
-def test_what_is_nobodys_is_refused_unsent(one: OutboxRow, code: str) -> None:
-    made = plan([one], view(directory=directory("kadikoy", "besiktas")))
-    assert (going(made), ends(made)) == ([], {1: (ActionState.REFUSED, code)})
-
-
 def test_a_food_that_was_sent_keeps_the_lane_of_its_account_when_that_is_gone() -> None:
     """It blocks what comes after it in that menu, and nothing of another's."""
     gone = unresolved(ACTIVATE, account="besiktas", next_attempt_utc=NOW)
@@ -488,10 +459,6 @@ def test_until_the_restaurants_are_known_a_row_waits_and_expires(one: OutboxRow)
     made = plan([one], early)
     assert (going(made), ends(made), made.due) == ([], {}, expiry(one, early))
     assert ends(plan([one], replace(early, now=NOW + VALID))) == {1: EXPIRED}
-
-
-def test_an_orders_row_needs_no_directory() -> None:
-    assert going(plan([row(ACCEPT)], view(directory=directory("kadikoy", "besiktas", complete=False)))) == [1]
 
 
 # ---- any outbox ------------------------------------------------------------------------------------------------------
@@ -554,16 +521,6 @@ def test_whatever_is_in_the_outbox_a_row_goes_in_its_turn_or_ends_by_a_reason_or
     assert (sorted(going(again)), ends(again)) == (sorted(going(made)), {}), "a verdict is final"
     cancelled = plan([*rows, row(ACCEPT, 101), row(CANCEL, 102)], moment)
     assert (101 in going(cancelled), ends(cancelled)[101]) == (False, SUPERSEDED)
-
-
-def test_a_lower_id_that_was_committed_later_does_not_overtake_an_unresolved_row() -> None:
-    made = plan([row(COMPLETE, 4), unresolved(CANCEL, 5, next_attempt_utc=SOON)], view())
-    assert (going(made), ends(made)) == ([], {})
-
-
-def test_an_unresolved_row_is_not_refused_because_its_restaurant_left_the_list() -> None:
-    made = plan([unresolved(Action.OPEN_RESTAURANT)], view(directory=directory("a", "b")))
-    assert ends(made) == {}
 
 
 @given(outboxes())

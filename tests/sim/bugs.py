@@ -844,8 +844,8 @@ _TESTS: dict[str, list[tuple[str, str]]] = {
         ("a_toggle_replaces_those_of_another_menu", "test_a_head_names_its_row_its_lane_and_its_account"),
         ("valid_minutes_are_seconds", "test_a_row_is_valid_for_a_time_and_expires_at_its_end"),
         ("a_cancel_replaces_nothing", "test_a_cancel_supersedes_what_leads_to_the_kitchen_or_the_door"),
-        ("every_toggle_is_sent", "test_of_several_toggles_the_newest_goes"),
-        ("nothing_can_be_asked_back", "test_a_waiting_row_is_given_back"),
+        ("every_toggle_is_sent", "test_a_row_goes_or_ends_or_waits"),
+        ("nothing_can_be_asked_back", "test_a_row_goes_or_ends_or_waits"),
         ("what_is_unresolved_expires", "test_a_row_is_valid_for_a_time_and_expires_at_its_end"),
     ],
     "tests/rules/test_retry.py": [
