@@ -1,6 +1,5 @@
 """Where the configuration is searched, and which source takes precedence."""
 
-import os
 import re
 from pathlib import Path
 
@@ -142,13 +141,6 @@ def test_settings_made_by_hand_do_not_read_the_environment(monkeypatch: pytest.M
         accounts=[{"name": "a", "app_secret_key": APP, "rest_secret_key": REST}],  # type: ignore[arg-type]
     )
     assert by_hand.language == "tr"
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root can read everything")
-def test_a_file_without_read_permission_is_named(write: Write) -> None:
-    file = write()
-    file.chmod(0)
-    assert "Permission denied" in problems(file)
 
 
 def test_each_of_many_accounts_has_its_own_secrets(tmp_path: Path):

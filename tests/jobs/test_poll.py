@@ -371,25 +371,6 @@ async def test_a_poll_that_brings_nothing_commits_twice_and_reads_once(shop: Sho
     assert due(shop) == text_of(shop.clock.now() + timedelta(seconds=SLOT_S))
 
 
-@pytest.mark.interface("Limits")
-async def test_an_account_keeps_its_cooldown_over_a_restart_and_under_another_name(open_shop: OpenShop):
-    first = await open_shop()
-    await first.poll()
-    await first.crash()
-    shop = await open_shop("renamed", secrets={"renamed": "sandbox-kadikoy-secret"})
-    assert (await shop.tick()).again_in == pytest.approx(SLOT_S, abs=0.01)
-    assert [row["name"] for row in shop.rows("SELECT name FROM delivery_accounts")] == ["renamed"]
-
-
-async def test_of_two_daemons_on_one_database_only_one_polls(open_shop: OpenShop):
-    first, second = await open_shop(), await open_shop()
-    for _ in range(5):
-        await asyncio.gather(first.tick(), second.tick())
-        await asyncio.sleep(SLOT_S)
-    assert len(first.calls("get_current")) == 5
-    assert {call.http_status for call in first.calls("get_current")} == {200}
-
-
 @pytest.mark.interface("Endpoints 6")
 @pytest.mark.parametrize(
     "fault",

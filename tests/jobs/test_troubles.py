@@ -22,22 +22,6 @@ from orderbridge.texts import sentence
 from orderbridge_sandbox import Fault
 
 
-def refuse_everything_but_login(shop: Shop) -> None:
-    """Fresh tokens are worth nothing."""
-    for operation in ("accept", "get_restaurants", "get_current"):
-        shop.world.faults.add(Fault.unauthorized(operation, times=None))
-
-
-async def test_many_401s_of_one_moment_cost_one_login(shop: Shop):
-    rows = [shop.act("accept", await shop.taken_in()) for _ in range(8)]
-    refuse_everything_but_login(shop)
-    before = len(shop.calls("login"))
-    await shop.drain()
-    assert len(shop.calls("login")) == before + 1
-    shop.world.faults.clear()
-    assert {(await shop.verdict(row))["state"] for row in rows} == {"done"}
-
-
 async def test_a_login_that_a_row_found_refused_is_in_the_database_with_the_next_poll(shop: Shop):
     shop.world.refuse_account("kadikoy")
     shop.act("deactivate_food", food_id=1001)

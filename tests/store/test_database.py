@@ -569,17 +569,6 @@ def test_a_file_that_is_no_database_is_refused_and_closed(tmp_path):
     assert [file.name for file in tmp_path.iterdir()] == ["menu.db"]
 
 
-def test_a_missing_folder_is_named_with_the_remedy(tmp_path):
-    assert "Create the folder" in remedy(f"sqlite:///{tmp_path}/missing/pos.db")
-    assert not (tmp_path / "missing").exists()
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root can write everywhere")
-def test_a_folder_without_write_permission_is_named_with_the_remedy(tmp_path):
-    tmp_path.chmod(0o500)
-    assert "let this user write" in remedy(f"sqlite:///{tmp_path}/pos.db")
-
-
 def test_a_place_where_wal_does_not_work_is_refused(tmp_path):
     """What a network file system cannot do, SQLite's lockless file access cannot do either."""
     error = remedy(f"sqlite:///file:{tmp_path}/pos.db?vfs=unix-none&uri=true")

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Collection
+from concurrent.futures import Future, ThreadPoolExecutor
 from random import Random
 from typing import Any
 
@@ -11,7 +12,6 @@ from sqlalchemy import insert, select, update
 from structlog.testing import capture_logs
 from tests.jobs.conftest import OpenShop
 from tests.jobs.shop import BASE_URL, FakeClock, Shop, text_of
-from tests.jobs.test_watchdog import _OnTheSpot, never
 
 from orderbridge import config
 from orderbridge.daemon import Daemon
@@ -42,6 +42,19 @@ SOON_S = 5.0  # in which a change is picked up
 NAMES = ("kadikoy", "besiktas", "chain")
 
 pytestmark = pytest.mark.plays_daemon
+
+
+class OnTheSpot(ThreadPoolExecutor):
+    """Another thread's time is not simulated."""
+
+    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        future.set_result(fn(*args, **kwargs))
+        return future
+
+
+async def never(*_: object) -> None:
+    await asyncio.Event().wait()
 
 
 class Town:
@@ -114,7 +127,7 @@ def on_virtual_time(monkeypatch: pytest.MonkeyPatch, clock: FakeClock) -> None:
 
 @pytest.fixture
 async def town(open_shop: OpenShop, on_virtual_time: None) -> Town:
-    asyncio.get_running_loop().set_default_executor(_OnTheSpot())
+    asyncio.get_running_loop().set_default_executor(OnTheSpot())
     return Town(await open_shop(*NAMES))
 
 
