@@ -11,7 +11,7 @@ from sqlalchemy import Connection, event
 from sqlalchemy.exc import OperationalError
 from structlog.testing import capture_logs
 from tests.jobs.conftest import OpenShop
-from tests.jobs.shop import START, Shop, text_of
+from tests.jobs.shop import START, Shop, listing, text_of
 
 from orderbridge.jobs import poll
 from orderbridge.jobs.acknowledge import Polled
@@ -516,6 +516,17 @@ async def begin(shop: Shop, *names: str) -> list[asyncio.Task[Polled]]:
         polls.append(asyncio.create_task(shop.tick(name)))
         await asyncio.sleep(0.1)
     return polls
+
+
+async def test_an_account_whose_poll_hangs_keeps_no_other_waiting(open_shop: OpenShop):
+    shop = await open_shop("kadikoy", "besiktas")
+    shop.world.faults.add(Fault.hang("get_current", account="kadikoy"))
+    hanging = asyncio.create_task(shop.poll("kadikoy"))
+    await asyncio.sleep(1)
+    assert (await shop.poll("besiktas")).ok
+    assert shop.clock.monotonic() < 2
+    assert not hanging.done()
+    assert not (await hanging).ok
 
 
 @pytest.mark.parametrize("end", ["answered", "cut", "cancelled"])
