@@ -72,24 +72,6 @@ async def test_a_week_in_which_no_daemon_ran_or_the_line_was_dead_ends_nothing(o
     assert await swept(again) == (0, 0)
 
 
-async def test_good_polls_count_what_lies_between_them_and_an_outage_counts_as_little(shop: Shop):
-    def listened() -> float:
-        return float(shop.one("SELECT listened_seconds FROM delivery_accounts")["listened_seconds"])
-
-    began = shop.clock.monotonic()
-    for _ in range(41):
-        assert (await shop.poll()).ok
-    assert 0 <= shop.clock.monotonic() - began - listened() < 1
-    before = listened()
-    shop.line.cut.add("get_current")
-    await shop.poll()
-    await asyncio.sleep(2 * DAY_S)
-    shop.line.cut.clear()
-    await shop.account.renew()
-    await shop.poll()
-    assert 0 < listened() - before < 90
-
-
 async def test_the_hours_are_configured(open_shop: OpenShop):
     shop = await open_shop(orders={"silence_hours": 2})
     await taken_over(shop)
@@ -103,18 +85,6 @@ async def silent(shop: Shop, **changes: Any) -> Any:
     listen(shop, DAY_S)
     assert await swept(shop) == (1, 0)
     return order
-
-
-@pytest.mark.parametrize("status_id", [1, 2], ids=["the same", "another status"])
-async def test_a_later_delivery_takes_the_silence_back(shop: Shop, status_id: int):
-    order = await silent(shop)
-    order.acknowledged = False
-    shop.world.change_status(order.key, status_id)
-    assert (await shop.poll()).acknowledged == 1
-    stored = shop.order(order)
-    assert (stored["ended_utc"], stored["ended_by"], stored["status_id"]) == (None, None, status_id)
-    assert (stored["revision"], stored["last_change"]) == (3, "status")
-    assert await swept(shop) == (0, 0), "it counts anew"
 
 
 async def test_a_sweep_while_a_list_is_taken_in_is_taken_back_where_the_till_sees_it(
