@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
-from tests.marketplace.sessions import MINUTES, a_session
+from tests.marketplace.sessions import AT_ONCE, MINUTES, a_session
 
 from orderbridge.errors import LoginRefused, MarketplaceError, NotSent, ServiceFailed, Unauthorized, UnknownOutcome
 from orderbridge.marketplace import session as module
@@ -177,6 +177,18 @@ async def test_a_failure_goes_to_everybody_and_the_next_one_tries_again(error: E
     assert await asyncio.gather(*tasks, return_exceptions=True) == [error] * 3
     login.error = None
     assert await session.token() == token("t2")
+
+
+async def test_no_login_is_tried_while_the_line_waits(login: Login) -> None:
+    session = a_session(login, waits=replace(AT_ONCE, unsent=lambda times: 60.0))
+    login.error = NotSent("dns_failed")
+    login.go_on.set()
+    codes = []
+    for _ in range(2):  # an action that was claimed before the poll failed
+        with pytest.raises(NotSent) as caught:
+            await session.token()
+        codes.append(caught.value.code)
+    assert (codes, login.calls) == (["dns_failed", "login_failed"], 1)
 
 
 async def test_one_who_gives_up_does_not_take_the_login_along(login: Login) -> None:

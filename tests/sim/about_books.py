@@ -63,7 +63,7 @@ class AnswersAreTakenIn(Invariant):
             return
         pair, life = (facts["account"], facts["owner"]), self.sim.life.number
         if self._strangers.get(pair) == life:
-            self.broken(f"{pair[0]} tells twice that it gets orders of {pair[1]}")
+            self.broken(f"{pair[0]} logs twice that it is delivered orders of {pair[1]}")
         self._strangers[pair] = life
 
     def leaving(self, call: Call) -> None:
@@ -79,22 +79,22 @@ class AnswersAreTakenIn(Invariant):
     def _check(self, answer: Call, key: str, document: Document) -> None:
         stored = self.rows("SELECT payload, account, ended_utc FROM delivery_orders WHERE payment_key = ?", key)
         if not stored:
-            self.broken(f"#{answer.number} delivered {key}, and it is not there")
+            self.broken(f"#{answer.number} delivered {key}, and delivery_orders has no such order")
         elif stored[0]["account"] != answer.account:
             if self._strangers.get((answer.account, stored[0]["account"])) != answer.life and self._is_late(
                 answer, key
             ):
-                self.broken(f"#{answer.number} delivered {key}, which is another account's, and nobody was told")
+                self.broken(f"#{answer.number} delivered {key}, which is another account's, and no error was logged")
         elif stored[0]["payload"] is None and stored[0]["ended_utc"] is not None:
             return  # retention has blanked it since
         elif stored[0]["payload"] != document.text:
-            self.broken(f"#{answer.number} delivered {key}, and an older document is there")
+            self.broken(f"#{answer.number} delivered {key}, and delivery_orders has an older document")
         elif self.sim.disk_took - self._disk_took[answer.account] >= LEFT_FOR_ACKNOWLEDGING_S:
             return  # it may have been too late for an acknowledgement: the disk was slow
         elif self._flown.get(key, -1.0) < answer.left_at and not self.is_unresolved(key):
             self._silent[key] += 1  # an acknowledgement takes it back
             if self._silent[key] > MOST_SILENT:
-                self.broken(f"#{answer.number} delivered {key} again, and it is not acknowledged")
+                self.broken(f"#{answer.number} delivered {key} again, which was stored before and never acknowledged")
 
     def _is_late(self, answer: Call, key: str) -> bool:
         """Two that are delivered an order at the same moment: the second one sees whose it is at its next poll."""
@@ -110,10 +110,12 @@ class AnswersAreTakenIn(Invariant):
         missing = document.value.get("payment_key") is None
         reason = "payment_key_missing" if missing else "payment_key_invalid"
         if len(kept) != 1:
-            self.broken(f"#{answer.number} delivered a document that is no order, and it is kept {len(kept)} times")
+            self.broken(
+                f"#{answer.number} delivered a document without a usable key; delivery_quarantine has it {len(kept)} times, not once"
+            )
         elif kept[0]["reason"] != reason or kept[0]["payment_key"] is not None or kept[0]["resolved_utc"] is not None:
             self.broken(
-                f"#{answer.number} delivered a document that is no order, and {kept[0]['reason']} is the reason"
+                f"#{answer.number} delivered a document without a usable key; delivery_quarantine has the reason {kept[0]['reason']}"
             )
 
 
@@ -145,9 +147,11 @@ class QuarantineCounts(Invariant):
             # It waits for its turn to be written, and a clock that is set meanwhile says nothing.
             fresh = timedelta() <= now - time_of(told[1]) < _seconds(TAKES_S) or self._is_set()
             if told != (times, seen) and not (told[0] == times + 1 and fresh):
-                self.broken(f"{name}: document {row['id']} was seen {times} times until {seen}, and now it is {told}")
+                self.broken(
+                    f"{name}: document {row['id']} had times_seen {times} and last_seen_utc {seen}, and now has {told}"
+                )
             if row["first_seen_utc"] != self._first.setdefault(row["id"], row["last_seen_utc"]):
-                self.broken(f"{name}: document {row['id']} was first seen at {self._first[row['id']]}")
+                self.broken(f"{name}: first_seen_utc of document {row['id']} is no longer {self._first[row['id']]}")
             self._kept[row["id"]] = told
 
     def _is_set(self) -> bool:
@@ -171,9 +175,9 @@ class PollsAreNoted(Invariant):
         if row["next_poll_utc"] is None or time_of(row["next_poll_utc"]) < now + _seconds(
             TIMEOUT_S + COOLDOWN_S - SLACK_S
         ):
-            self.broken(f"#{call.number} leaves, and the next poll is noted for {row['next_poll_utc']}")
+            self.broken(f"#{call.number} leaves, and next_poll_utc is {row['next_poll_utc']}, too early")
         if abs(time_of(row["last_poll_utc"]) - now) > _seconds(WITHIN_S):
-            self.broken(f"#{call.number} leaves, and the last poll is noted for {row['last_poll_utc']}")
+            self.broken(f"#{call.number} leaves, and last_poll_utc is {row['last_poll_utc']}, not now")
 
     def _check_pace(self, call: Call) -> None:
         """It does not come late either: see `_longest_s`."""
@@ -181,7 +185,9 @@ class PollsAreNoted(Invariant):
         if last is None or last[0].life != call.life or self.sim.disturbed[call.account] >= last[0].left_at:
             return
         if call.left_at > last[0].ended_at + self._longest_s(call.account):
-            self.broken(f"#{call.number} polls {call.left_at - last[0].ended_at:.0f} s after #{last[0].number}")
+            self.broken(
+                f"#{call.number} polls {call.left_at - last[0].ended_at:.0f} s after the end of #{last[0].number}: late"
+            )
 
     def _longest_s(self, account: str) -> float:
         """From the end of a poll to the next one: the acknowledgements have 15 s, and then it is its turn.
@@ -221,20 +227,20 @@ class PollsAreNoted(Invariant):
         after = (time_of(row["next_poll_utc"]) - then).total_seconds()
         most = math.inf if call.status == 401 else COOLDOWN_S + SLACK_S  # after a 401 comes a login
         if not COOLDOWN_S <= after <= most:
-            self.broken(f"#{call.number} is answered, and the next poll is noted for {after:.2f} s later")
+            self.broken(f"#{call.number} is answered, and next_poll_utc is {after:.2f} s later")
         told = row["state"], row["last_error"] is None
         if call.argument:  # a list of one status
             if time_of(row["last_poll_ok_utc"] or NEVER) > then - _seconds(SLACK_S):
-                self.broken(f"#{call.number} is a part of a list, and counts as a good poll")
+                self.broken(f"#{call.number} is a list of one status, and counts as a good poll")
             return
         if call.is_heard and told != ("ok", True):
-            self.broken(f"#{call.number} went well, and of {call.account} stands {told} {row['last_error']}")
+            self.broken(f"#{call.number} is a good poll, and {call.account} has {told} {row['last_error']}")
         if call.is_heard and not _seconds(-SLACK_S) <= time_of(row["last_poll_ok_utc"] or NEVER) - then <= _seconds(
             WITHIN_S + 15.0
         ):
-            self.broken(f"#{call.number} went well at {then}, and {row['last_poll_ok_utc']} is noted")
+            self.broken(f"#{call.number} is a good poll at {then}, and last_poll_ok_utc is {row['last_poll_ok_utc']}")
         if not call.is_heard and told[0] not in {"failing", "login_refused"}:
-            self.broken(f"#{call.number} failed, and of {call.account} stands {told}")
+            self.broken(f"#{call.number} failed, and {call.account} has {told}")
 
     def _row(self, account: str) -> Any:
         return self.rows("SELECT * FROM delivery_accounts WHERE name = ?", account)[0]
@@ -294,7 +300,7 @@ class AutoAccepts(Invariant):
             self.sim.technician.is_refusing or self.sim.plan.broken_disk > 0
         )  # two errors in a row; the log says so
         if found != wanted and not (may_lack and not found):
-            self.broken(f"{name} of order {order['payment_key']}: it accepts {found} and not {wanted}")
+            self.broken(f"{name} of order {order['payment_key']}: its automatic accepts are {found}, expected {wanted}")
 
 
 class TillsSeeWhatIsSo(Invariant):
@@ -323,13 +329,13 @@ class TillsSeeWhatIsSo(Invariant):
             shown = [dict(row) for row in self.rows(f"SELECT * FROM {view} ORDER BY payment_key")]
             for row in shown:
                 if view == "delivery_open_orders" and row.pop("needs_answer_since") != self._waits_since(row):
-                    self.broken(f"order {row['payment_key']}: who waits for an answer is told wrongly")
+                    self.broken(f"order {row['payment_key']}: its needs_answer_since is wrong")
             if shown != [row for row in orders if holds(row)]:
-                self.broken(f"{view} shows {[row['payment_key'] for row in shown]}")
+                self.broken(f"{view} shows the wrong orders or columns: {[row['payment_key'] for row in shown]}")
         for row in orders:
             written = self.sim.till.taken_over.get(row["payment_key"], (0, None))
             if (row["pos_revision"], row["pos_reference"]) != written:
-                self.broken(f"the till wrote {written} on order {row['payment_key']}, and it is otherwise")
+                self.broken(f"the till wrote {written} to order {row['payment_key']}, and it has other values")
 
     def _waits_since(self, row: dict[str, Any]) -> str | None:
         """An accept or a cancel that waits, is under way or is done has answered."""
@@ -379,7 +385,7 @@ class ListsAreRead(Invariant):
     def _compare(self, table: str, columns: str, wanted: set[tuple[Any, ...]]) -> None:
         found = {tuple(row) for row in self.rows(f"SELECT {columns} FROM delivery_{table}")}
         if found != wanted:
-            self.broken(f"delivery_{table} holds {sorted(found)}")
+            self.broken(f"delivery_{table} has {sorted(found)}, expected {sorted(wanted)}")
 
     def _check_statuses(self) -> None:
         for row in self.rows("SELECT * FROM delivery_restaurants"):
@@ -388,9 +394,9 @@ class ListsAreRead(Invariant):
             if self.sim.now() - self._changed.get(row["id"], 0.0) > STATUSES_EVERY_S and row["status"] != (
                 "Open" if is_open else "Closed"
             ):
-                self.broken(f"{row['id']} is open: {is_open}, and {row['status']} stands there")
+                self.broken(f"{row['id']} has the status {row['status']}, and is open at the service: {is_open}")
             if not asked or asked > _seconds(STATUSES_EVERY_S + LISTS_AFTER_S):
-                self.broken(f"the status of {row['id']} is as old as {asked}")
+                self.broken(f"the status of {row['id']} was read {asked} ago")
 
 
 def _seconds(seconds: float) -> timedelta:

@@ -102,7 +102,9 @@ class ColumnsSayWhatIsSo(Invariant):
         wanted |= {"status": self._word(document.status), "ended_by": ENDS.get(document.status or 0)}
         if apart := [name for name in sorted(state) if state[name] != wanted[name]]:
             name = apart[0]
-            self.broken(f"#{call.number} acknowledges {call.argument}: {name} is {state[name]!r}, not {wanted[name]!r}")
+            self.broken(
+                f"#{call.number} acknowledges {call.argument}: {name} is {state[name]!r}, expected {wanted[name]!r}"
+            )
 
     def ended(self, call: Call) -> None:
         if call.operation in ORDER_OPERATIONS:
@@ -420,12 +422,12 @@ class ColumnsSayWhatIsSo(Invariant):
         ends = {one["id"]: status_in(json.loads(one["payload"])) in ENDS for one in all_kept}
         newest = max(all_kept, key=lambda one: (ends[one["id"]], one["last_seen_utc"], one["id"]))
         if newest["id"] != kept:
-            self.broken(f"order {key} was taken in by document {kept}, and a newer one was kept")
+            self.broken(f"order {key} was stored from document {kept} of the quarantine, which has a newer one")
         self._states[key] = after = self._look(key) or {}
         self._new_events(key)
         self._oks[key].clear()  # of before there was an order that it could be noted of
         if after.get("payload") != before["payload"]:
-            self.broken(f"order {key} was taken in from quarantine, and another document is there")
+            self.broken(f"order {key} was stored from the quarantine, and has another document")
 
     def replayed(self, key: str) -> None:
         """The journal has brought an order back, or a newer document of it: never an older one."""
@@ -434,7 +436,7 @@ class ColumnsSayWhatIsSo(Invariant):
             call.documents[key].text for call in reversed(self.sim.calls) if call.is_heard and key in call.documents
         )
         if before is not None and before["payload"] == next(lists, None) and after != before:
-            self.broken(f"order {key} was replayed, and its newest document was there")
+            self.broken(f"order {key} was changed by a replay, although it had its newest document")
         self._states[key] = after
         self._new_events(key)
         self._oks[key].clear()
@@ -447,7 +449,7 @@ class ColumnsSayWhatIsSo(Invariant):
             if after == before:
                 continue
             if before["ended_utc"] is None or after != _blank(before):
-                self.broken(f"order {key} has changed, and a customer was erased")
+                self.broken(f"erasing a customer changed order {key} in another way")
             self._states[key] = _blank(before)
 
     # ---- all of them -------------------------------------------------------------------------------------------------
@@ -484,7 +486,9 @@ class ColumnsSayWhatIsSo(Invariant):
         before = text_of(self.sim.clock.now() - timedelta(seconds=IN_TIME_S))  # a note waits for its turn, and the disk
         late = [key for key, oks in self._oks.items() if oks and oks[-1][0] < before]
         if quiet > IN_TIME_S and not self.sim.refused and late:
-            self.broken(f"{late[0]} was acknowledged at {self._oks[late[0]][-1][0]}, and that is not noted")
+            self.broken(
+                f"{late[0]} was acknowledged at {self._oks[late[0]][-1][0]}, and acknowledged_utc is not written"
+            )
         sweep = QUIET_SWEEP_S if self.sim.plan.kind == "day" else LOUD_SWEEP_S
         then = self.sim.clock.now() - timedelta(seconds=sweep + IN_TIME_S / 2)
         opening = self.sim.clock.true() - timedelta(seconds=self.sim.now())
@@ -493,9 +497,9 @@ class ColumnsSayWhatIsSo(Invariant):
             return
         for key, state in self._states.items():
             if self._must_have_ended(key, state, sweep):
-                self.broken(f"order {key} is open, and silent since {state['changed_utc']}")
+                self.broken(f"order {key} is still open, without news since {state['changed_utc']}")
             if self._is_old(state, shown) and state["ordered_at"] and state["payload"] is not None:
-                self.broken(f"order {key} ended at {state['ended_utc']}, and still names its customer")
+                self.broken(f"order {key} ended at {state['ended_utc']}, and its customer's data is still there")
 
     def _take_over_unheard(self) -> None:
         """The power failed during a commit, which may be on the disk: nobody has heard of it."""
@@ -513,7 +517,7 @@ class ColumnsSayWhatIsSo(Invariant):
         found = {row["payment_key"]: self._with_lines(row) for row in self.rows("SELECT * FROM delivery_orders")}
         for key in sorted(found.keys() | self._states.keys()):
             if found.get(key) != self._states.get(key):
-                self.broken(f"order {key} has changed, and no statement named it")
+                self.broken(f"order {key} has changed without a statement that names it")
 
 
 def _contents(document: Document) -> State:
@@ -564,8 +568,8 @@ def _nearest(steps: list[Step], before: State, after: State, events: list[Event]
     ways = []
     for step in [*steps, Step("nothing", before, [])]:
         apart = [name for name in sorted(after) if after[name] != step.state.get(name)]
-        said = [f"{name} is {after[name]!r} and not {step.state.get(name)!r}" for name in apart[:4]]
+        said = [f"{name} is {after[name]!r}, expected {step.state.get(name)!r}" for name in apart[:4]]
         if step.events != events:
-            said.append(f"its story is {events} and not {step.events}")
-        ways.append((len(apart), f"after {step.why} " + ", ".join(said)))
+            said.append(f"its new events are {events}, expected {step.events}")
+        ways.append((len(apart), f"(compared with {step.why}) " + ", ".join(said)))
     return min(ways, key=lambda way: way[0])[1]

@@ -69,9 +69,9 @@ class MarkIsBehind(Invariant):
 
     def logged(self, _: str, event: str, facts: dict[str, Any], __: str) -> None:
         if event == "database.older_copy":
-            self.broken(f"an older copy is told of, and there is none: {facts}")
+            self.broken(f"an older copy is reported, and none was put back: {facts}")
 
     def restarted(self, _: "Life") -> None:
         path = self.sim.path.with_name(f"{self.sim.path.name}.last-word")
         if path.exists() and high_water.read_mark(path) is None:
-            self.broken("the mark cannot be read any more")
+            self.broken("the high-water mark cannot be read")

@@ -35,7 +35,7 @@ class OneActs(Invariant):
         bucket = bucket_of(call.account, BUCKETS)
         (row,) = self.rows("SELECT replica FROM delivery_buckets WHERE bucket = ?", bucket)
         if row["replica"] != replica:
-            self.broken(f"#{call.number} of {call.account} leaves {replica}; its bucket is {row['replica']}'s")
+            self.broken(f"#{call.number} of {call.account} leaves {replica}, and {row['replica']} holds its bucket")
 
 
 class TheReplacedIsSilent(Invariant):
@@ -83,7 +83,7 @@ class EqualShares(Invariant):
         held = {row["replica"]: row["held"] for row in self.rows(query)}
         shares = [held.get(name_of(life), 0) for life in fleet.at_work()]
         if shares and (sum(shares) != BUCKETS or max(shares) - min(shares) > 1):
-            self.broken(f"the replicas have {shares} buckets")
+            self.broken(f"the replicas have {shares} buckets, not equal shares")
 
 
 class TakenOver(Invariant):
@@ -99,4 +99,4 @@ class TakenOver(Invariant):
             could = max(sim.disturbed.get(row["name"], 0.0), sim.fleet.changed_at) + TAKEN_OVER_S
             late = min(self.seconds_since(row["next_poll_utc"]), sim.now() - could)
             if late > POLLED_S:
-                self.broken(f"nobody polls {row['name']}, {late:.1f} s after somebody could")
+                self.broken(f"no replica polls {row['name']}, {late:.1f} s after one should")

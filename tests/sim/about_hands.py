@@ -62,7 +62,7 @@ class ClosuresEnd(Invariant):
 
     def _check_end(self, closure: sqlite3.Row, end: sqlite3.Row) -> None:
         if self._ends.setdefault(closure["id"], end["id"]) != end["id"]:
-            self.broken(f"closure {closure['id']} ends by row {self._ends[closure['id']]}, and by row {end['id']}")
+            self.broken(f"closure {closure['id']} is ended by row {self._ends[closure['id']]} and by row {end['id']}")
         wanted = ACTIONS[Action(closure["action"])].ended_by
         same = ("restaurant_id", "food_id", "account")
         if end["action"] != wanted or [end[name] for name in same] != [closure[name] for name in same]:
@@ -93,7 +93,7 @@ class ClosuresEnd(Invariant):
         if self.sim.jumped_since(self.sim.till.written.get(closure["id"], 0.0)):
             return
         if all(newer["state"] not in {"done", "pending", "sending"} for newer in self._newer(closure)):
-            self.broken(f"closure {closure['id']} ({closure['action']}) ended {late:.0f} s ago, and is not over")
+            self.broken(f"closure {closure['id']} ({closure['action']}) should have ended {late:.0f} s ago")
 
     def _newer(self, closure: sqlite3.Row) -> list[sqlite3.Row]:
         """The newer rows of its lane."""
@@ -125,17 +125,19 @@ class BoardKeepsItsWord(Invariant):
         button = " ".join(str(tap.values.get(name)) for name in ("action", "payment_key", "restaurant_id", "food_id"))
         button += f" {tap.values.get('account')} {tap.values['tries']}"
         if self._rows.setdefault(button, tap.row) != tap.row:
-            self.broken(f"tablet {tap.tablet} taps {button}: row {tap.row}, and before it was {self._rows[button]}")
+            self.broken(
+                f"tablet {tap.tablet} taps {button}: it made row {tap.row}, and before row {self._rows[button]}"
+            )
         self._tapped_at[tap.row] = min(tap.at, self._tapped_at.get(tap.row, math.inf))
         found = self.rows("SELECT * FROM delivery_actions WHERE id = ?", tap.row)
         if not found:
-            self.broken(f"tablet {tap.tablet} was shown row {tap.row}, which is not there")
+            self.broken(f"tablet {tap.tablet} was shown row {tap.row}, which does not exist")
             return
         names = ("action", "payment_key", "restaurant_id", "food_id")
         if any(found[0][name] != tap.values.get(name) for name in names):
-            self.broken(f"tablet {tap.tablet} taps {button}, and row {tap.row} is a {found[0]['action']}")
+            self.broken(f"tablet {tap.tablet} taps {button}, and row {tap.row} is {found[0]['action']}")
         if found[0]["valid_until_minutes"] is not None and tap.values["action"] not in CLOSURES:
-            self.broken(f"row {tap.row} ({found[0]['action']}) ends by itself")
+            self.broken(f"row {tap.row} ({found[0]['action']}) has valid_until_minutes")
 
     def leaving(self, call: Any) -> None:
         """A step that a tablet can take back waits until it cannot any more."""

@@ -50,12 +50,12 @@ class HealthSaysWhatIsSo(Invariant):
     def logged(self, _: str, event: str, facts: dict[str, Any], __: str) -> None:
         key = (str(facts.get("code")), str(facts.get("subject")))
         if event == "daemon.hung":
-            self.broken(f"the watchdog ends one that works: {facts}")
+            self.broken(f"the watchdog ends a daemon that works: {facts}")
         if event == "problem.began":
             self._open.add(key)
         elif event == "problem.ended":
             if key not in self._open:
-                self.broken(f"{key} ends and never began")
+                self.broken(f"problem.ended is logged for {key}, and problem.began never was")
             self._open.discard(key)
 
     def crashed(self, _: "Life") -> None:
@@ -80,10 +80,10 @@ class HealthSaysWhatIsSo(Invariant):
         lately = self._answered_since(border)
         for key, since in self._so.items():
             if since < border and key not in self._open and key[1] not in lately:
-                self.broken(f"{key} is so since {since:.0f}, and the log does not say it")
+                self.broken(f"the problem {key} exists since {since:.0f}, and problem.began is not logged")
         for key, since in self._not_so.items():
             if since < border and key[1] not in lately:
-                self.broken(f"{key} is no longer so since {since:.0f}, and the log has not ended it")
+                self.broken(f"the problem {key} is over since {since:.0f}, and problem.ended is not logged")
 
     def _answered_since(self, moment: float) -> set[str]:
         """Orders to which an answer came, or came to nothing: between two ticks the log may have said the opposite."""

@@ -36,7 +36,7 @@ class StoredBeforeAcknowledged(Invariant):
     def connected(self, connection: sqlite3.Connection) -> None:
         synchronous = connection.execute("PRAGMA synchronous").fetchone()[0]
         if synchronous < 2 or connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
-            self.broken(f"a commit may be lost with the power: synchronous is {synchronous}")
+            self.broken(f"a power loss may lose a commit: synchronous is {synchronous}")
 
     def leaving(self, call: Call) -> None:
         if call.operation != "acknowledge":
@@ -45,11 +45,11 @@ class StoredBeforeAcknowledged(Invariant):
         stored = self.rows("SELECT payload FROM delivery_orders WHERE payment_key = ?", order.key)
         kept = self.rows("SELECT payload FROM delivery_quarantine WHERE payment_key = ?", order.key)
         if not stored and not kept:
-            self.broken(f"#{call.number} acknowledges {order.key}, which is not on disk")
+            self.broken(f"#{call.number} acknowledges {order.key}, which is not stored")
         elif (answer := self._answers.get(call.account)) is None or order.key not in answer.documents:
             self.broken(f"#{call.number} acknowledges {order.key}, which was not delivered")
         elif not any(row["payload"] == answer.documents[order.key].text for row in [*stored, *kept]):
-            self.broken(f"#{call.number} acknowledges {order.key}, whose document is not on disk")
+            self.broken(f"#{call.number} acknowledges {order.key}, whose document is not stored")
 
     def restarted(self, _: "Life") -> None:
         self._look()
@@ -65,7 +65,7 @@ class StoredBeforeAcknowledged(Invariant):
         stored = {row["payment_key"] for row in self.rows(whole)}
         stored |= {row["payment_key"] for row in self.rows("SELECT payment_key FROM delivery_quarantine")}
         if lost := sorted(acknowledged - stored):
-            self.broken(f"acknowledged and lost: {lost}")
+            self.broken(f"these orders were acknowledged, and their documents are lost: {lost}")
 
 
 class OnlyDelivered(Invariant):
@@ -119,7 +119,7 @@ class OnlyDelivered(Invariant):
         key, now = call.argument, self.sim.now()
         answer = self._answers.get(call.account)
         if answer is None or answer.life != call.life or answer.reached is None:
-            self.broken(f"#{call.number} acknowledges without a list")
+            self.broken(f"#{call.number} acknowledges before this process got a list")
             return
         delivered = dict(answer.reached.delivered)
         if key not in delivered:
@@ -128,7 +128,7 @@ class OnlyDelivered(Invariant):
         before = self._told[answer.number, key]
         repeat = ACKNOWLEDGE_TIMEOUT_S if before else 0.0  # after a 401
         if now > answer.ended_at + ACKNOWLEDGE_WITHIN_S + repeat + 0.1:
-            self.broken(f"#{call.number} acknowledges {now - answer.ended_at:.1f} s after the answer")
+            self.broken(f"#{call.number} acknowledges {now - answer.ended_at:.1f} s after the list's answer: too late")
         if before and not (len(before) == 1 and before[0].status == 401):
             self.broken(f"#{call.number} acknowledges {key} again after #{before[-1].number}")
         before.append(call)
@@ -143,7 +143,9 @@ class OnlyDelivered(Invariant):
         stored = self.rows("SELECT status_id, account FROM delivery_orders WHERE payment_key = ?", key)
         read = answer.documents[key].status if key in answer.documents else None  # a document may say it unreadably
         if stored and stored[0]["status_id"] not in (delivered[key], read):
-            self.broken(f"#{call.number} acknowledges {key}: stored {stored[0][0]}, delivered {delivered[key]}")
+            self.broken(
+                f"#{call.number} acknowledges {key}: stored is status {stored[0][0]}, delivered was {delivered[key]}"
+            )
 
     def ended(self, call: Call) -> None:
         if call.operation == "get_current" and call.is_heard:
@@ -154,7 +156,7 @@ class OnlyDelivered(Invariant):
                 self._actions[call.argument] = self.sim.now()
         took = call.ended_at - call.left_at
         if call.operation == "acknowledge" and call.ended != "crashed" and took > ACKNOWLEDGE_TIMEOUT_S + 0.1:
-            self.broken(f"#{call.number} acknowledges for {took:.1f} s")
+            self.broken(f"#{call.number} is an acknowledgement and lasted {took:.1f} s: too long")
         # The service marks what the order has at that moment. Our own action must not be what changed it meanwhile.
         if call.operation == "acknowledge" and call.reached and call.reached.effect:
             self._check_effect(call)
@@ -168,7 +170,7 @@ class OnlyDelivered(Invariant):
             return
         history = self.sim.world.orders[call.argument].history
         if all(change.by == "pos" for change in history if change.at >= answer.reached.at):
-            self.broken(f"#{call.number} acknowledged {call.reached.status_before}, delivered was {delivered}")
+            self.broken(f"#{call.number} acknowledged status {call.reached.status_before}, delivered was {delivered}")
 
 
 class NoneStarves(Invariant):
@@ -189,7 +191,7 @@ class NoneStarves(Invariant):
         for account in self.sim.plan.accounts if accounts > 1 else ():
             since = max(self._good.get(account, 0.0), self.sim.disturbed.get(account, 0.0) + UNDISTURBED_S)
             if self.sim.now() - since > most and account not in self.sim.refused:
-                self.broken(f"no poll of {account} has come through since {since:.0f}")
+                self.broken(f"{account} has had no good poll since {since:.0f}")
 
 
 class Cooldown(Invariant):

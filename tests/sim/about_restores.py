@@ -43,7 +43,7 @@ class AnOlderCopyIsTold(Invariant):
 
     def logged(self, _: str, event: str, facts: dict[str, Any], __: str) -> None:
         if event == "database.older_copy" and self.sim.restorer.last is None:
-            self.broken(f"an older copy is told of, and none was put back: {facts}")
+            self.broken(f"an older copy is reported, and none was put back: {facts}")
         if event == "daemon.started":
             self._since = self.sim.now()
             self._check_file()
@@ -56,11 +56,11 @@ class AnOlderCopyIsTold(Invariant):
         self.rows("PRAGMA ignore_check_constraints = ON")  # of rows that a till wrote past them
         (damage,) = self.rows("PRAGMA integrity_check(1)")
         if damage[0] != "ok":
-            self.broken(f"a daemon works on a file that is damaged: {damage[0]}")
+            self.broken(f"the daemon started on a damaged file: {damage[0]}")
 
     def _check_devices(self) -> None:
         if self.rows("SELECT 1 FROM delivery_board_devices WHERE id = ? AND revoked_utc IS NULL", ANOTHER_DEVICE):
-            self.broken("a tablet that was revoked is admitted again")
+            self.broken("a revoked tablet is admitted again")
 
     def tick(self) -> None:
         life = self.sim.life
@@ -71,9 +71,9 @@ class AnOlderCopyIsTold(Invariant):
             return
         settled_at = self.sim.restorer.settled_at
         if settled_at is None and not self._is_open:
-            self.broken("an older copy was put back, and nobody is told")
+            self.broken("an older copy was put back, and no problem says so")
         if settled_at is not None and settled_at < border and self._is_open:
-            self.broken("somebody has looked at what is missing, and it is still told")
+            self.broken("the older copy was confirmed, and the problem is still open")
 
     def leaving(self, call: Call) -> None:
         if call.operation not in ACTIONS or not self._lacks:

@@ -64,7 +64,7 @@ class RowsEnd(Invariant):
             if there == life:
                 self._too_old[row["id"]] = since, life
                 if self.sim.now() - since > EXPIRES_WITHIN_S:
-                    self.broken(f"row {row['id']} ({row['action']}) is past its time, and {row['state']}")
+                    self.broken(f"row {row['id']} ({row['action']}) has expired, and its state is {row['state']}")
 
     def _is_on_the_wire(self, row: sqlite3.Row) -> bool:
         begun = "SELECT 1 FROM delivery_action_attempts WHERE action_id = ? AND finished_utc IS NULL"
@@ -75,7 +75,7 @@ class RowsEnd(Invariant):
         for row in self.rows("SELECT * FROM delivery_actions WHERE state = 'sending'"):
             quiet_since = self.sim.disturbed.get(account_of(self.sim, row) or "", self.sim.now())
             if self.sim.now() - max(quiet_since, self.sim.till.written.get(row["id"], 0.0)) > UNDISTURBED_S:
-                self.broken(f"row {row['id']} ({row['action']}) is still unresolved")
+                self.broken(f"row {row['id']} ({row['action']}) is still unresolved, although the line works")
 
     def restarted(self, _: "Life") -> None:
         self._look()
@@ -93,7 +93,7 @@ class RowsEnd(Invariant):
                 self.broken(f"row {row} has disappeared")
         for row, end in self._ends.items():
             if states.get(row) != end:
-                self.broken(f"row {row} was {end} and is {states.get(row)}")
+                self.broken(f"row {row} had ended as {end}, and now is {states.get(row)}")
         self._ends = {row: state for row, state in states.items() if state in FINAL}
 
     def finish(self) -> None:
@@ -105,11 +105,11 @@ class RowsEnd(Invariant):
             if row["state"] not in FINAL:
                 self.broken(about)
             elif row["state"] == "done" and row["known_by"] not in {"answer", "poll", "status", "refusal"}:
-                self.broken(f"{about}, and nobody says how that is known")
+                self.broken(f"{about} without known_by")
             elif row["state"] != "done" and not (row["error_code"] and row["error_text"]):
-                self.broken(f"{about} without a reason")
+                self.broken(f"{about} without error_code and error_text")
             elif not row["finished_utc"]:
-                self.broken(f"{about} without a time")
+                self.broken(f"{about} without finished_utc")
 
 
 class LaneOrder(Invariant):
@@ -128,7 +128,7 @@ class LaneOrder(Invariant):
             return
         flying = self._flying.get(lane)
         if flying is not None and not flying.ended:
-            self.broken(f"#{call.number} beside #{flying.number} in one lane")
+            self.broken(f"#{call.number} leaves while #{flying.number} of the same lane is on the wire")
         self._flying[lane] = call
         if call.lane is not None:
             self._check_turn(call)
@@ -152,7 +152,7 @@ class LaneOrder(Invariant):
         if len(of_lane) > 1:  # of two accounts that reach one restaurant, whose rows were claimed together
             of_lane = [row for row in of_lane if account_of(self.sim, row) == call.account]
         if len(of_lane) != 1 or of_lane[0]["action"] != call.operation:
-            self.broken(f"#{call.number} {call.operation} left, and no row is marked as sent")
+            self.broken(f"#{call.number} {call.operation} left, and no row is in the state sending for it")
             return
         call.row = row = of_lane[0]["id"]
         claimed = self._claimed.setdefault(row, self.sim.now())
@@ -172,13 +172,13 @@ class LaneOrder(Invariant):
     def _check_order(self, call: Call, row: int) -> None:
         by = self._overtaken.get(row)
         if by is not None:
-            self.broken(f"#{by.number} sent row {by.row}, and after it #{call.number} sends row {row}")
+            self.broken(f"#{by.number} sent row {by.row}, and #{call.number} sends the older row {row} after it")
 
     def finish(self) -> None:
         for row, by in self._overtaken.items():
             state = self.rows("SELECT state FROM delivery_actions WHERE id = ?", row)[0]["state"]
             if state == "done":
-                self.broken(f"#{by.number} sent row {by.row} before row {row}, which was done")
+                self.broken(f"#{by.number} sent row {by.row} before the older row {row}, which then became done")
 
 
 _TOGETHER = {
@@ -215,10 +215,14 @@ class NothingTwice(Invariant):
             waited = self.sim.now() - last.ended_at
             jumped = self.sim.jumped_since(last.ended_at)  # we wait by the clock
             if not jumped and waited < 2 * COOLDOWN_S and not self._was_looked_up(call.argument, last):
-                self.broken(f"#{call.number} sends row {call.row} again {waited:.1f} s after silence, without a look")
+                self.broken(
+                    f"#{call.number} sends row {call.row} again {waited:.1f} s after an unknown outcome, and no list came between"
+                )
             poll = self._polls.get(call.account)
             if poll is not None and not poll.ended and last.ended_at < poll.left_at < self.sim.now() - CLAIM_S:
-                self.broken(f"#{call.number} sends row {call.row} again, and #{poll.number} may show the first request")
+                self.broken(
+                    f"#{call.number} sends row {call.row} again, while poll #{poll.number} may still show its effect"
+                )
         before.append(call)
 
     def retried(self, row: int) -> None:
@@ -274,11 +278,11 @@ class MayLeave(Invariant):
         claimed_at = self.sim.now() - age
         read_at = claimed_at - (CLAIM_S if shaky else 1.0) - (UNREAD_S if self.sim.plan.slow_disk else 0.0)
         if by := self._replaced(row, call.account, read_at):
-            self.broken(f"#{call.number} sends row {row['id']} ({row['action']}), and row {by} takes its place")
+            self.broken(f"#{call.number} sends row {row['id']} ({row['action']}), which the newer row {by} supersedes")
         if row["id"] in self._doubtful:
             return
         if self.sim.till.withdrawn.get(row["id"], claimed_at) < claimed_at - A_MOMENT_S:
-            self.broken(f"#{call.number} sends row {row['id']}, which was asked back")
+            self.broken(f"#{call.number} sends row {row['id']}, which was withdrawn")
         if row["payment_key"] is not None:
             self._check_order(call, row)
 
@@ -305,8 +309,8 @@ class MayLeave(Invariant):
         shown = order[0]["service_status_id"] if order else None
         what = f"#{call.number} sends row {row['id']} ({row['action']})"
         if not order:
-            self.broken(f"{what} of an order that is not known")
+            self.broken(f"{what} of an unknown order")
         elif shown == TARGET[row["action"]] or shown in {5, 6}:
-            self.broken(f"{what}, and the service has shown {shown}")
+            self.broken(f"{what}, and the marketplace had shown the status {shown}")
         elif row["action"] == "on_the_way" and order[0]["courier_type"] in {"come_get", "platform_courier"}:
-            self.broken(f"{what}, and {order[0]['courier_type']} brings it")
+            self.broken(f"{what}, and its courier type is {order[0]['courier_type']}")

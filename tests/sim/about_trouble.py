@@ -25,7 +25,7 @@ class OneHarmsItself(Invariant):
 
     def logged(self, level: str, event: str, facts: dict[str, Any], _: str) -> None:
         if event in self.never or event.startswith(("Task exception", "Exception in callback")):
-            self.broken(f"{event} {facts.get('error', '')}")
+            self.broken(f"the log has {event} {facts.get('error', '')}")
 
     def tick(self) -> None:
         now = self.sim.now()
@@ -52,7 +52,7 @@ class OneHarmsItself(Invariant):
                 if not isinstance(order.placed.get("payment_key"), str) or len(order.key) != 36:
                     continue
                 if not self.is_unresolved(key):
-                    self.broken(f"order {key} of {account} has not come in since {at:.0f}")
+                    self.broken(f"order {key} of {account}, placed at {at:.0f}, is not acknowledged")
 
     def _is_stored(self, order: Order) -> bool:
         """As it is: on a slow disk there may be no time left for its acknowledgement."""
@@ -65,7 +65,7 @@ class OneHarmsItself(Invariant):
             written = self.sim.till.written.get(row["id"], now)
             account = account_of(self.sim, row)
             if account in well and now - written > IN_TIME_S and not self._waits_for_another(row):
-                self.broken(f"row {row['id']} of {account} waits since {written:.0f}")
+                self.broken(f"row {row['id']} of {account}, written at {written:.0f}, is still pending")
 
     def _waits_for_another(self, row: sqlite3.Row) -> bool:
         return bool(
@@ -122,7 +122,7 @@ class SilenceIsAnAlarm(Invariant):
         alarm = facts.get("action") == "accept"
         alarm = alarm or (facts.get("action") == "on_the_way" and facts.get("code") == "outcome_unknown")
         if alarm and level != "error":
-            self.broken(f"{event} of {facts['action']} {facts['id']} is told as {level}")
+            self.broken(f"{event} of {facts['action']} {facts['id']} is logged with the level {level}")
         if facts.get("action") == "accept":
             self._accepts[facts["id"]] = event
 
@@ -138,14 +138,14 @@ class SilenceIsAnAlarm(Invariant):
         for what, waiting in (("failure", self._failing), ("recovery", self._to_recover)):
             for account, (since, life) in waiting.items():
                 if self.sim.now() - since > HASTE_S + 25.0 and self.sim.life and self.sim.life.number == life:
-                    self.broken(f"{what} of {account} at {since:.0f} is not in the log")
+                    self.broken(f"the {what} of {account} at {since:.0f} is not logged")
 
     def finish(self) -> None:
         rows = self.rows("SELECT id, state FROM delivery_actions WHERE action = 'accept'")
         for row in rows:
             silent = row["state"] in {"expired", "failed"} and row["id"] not in self._accepts
             if silent and not any(call.ended == "crashed" for call in self.sim.calls) and self.sim.lives == 1:
-                self.broken(f"accept {row['id']} is {row['state']} and nobody was told")
+                self.broken(f"accept {row['id']} is {row['state']}, and the log does not say so")
 
 
 class NothingLeaks(Invariant):
@@ -167,11 +167,11 @@ class NothingLeaks(Invariant):
         self._seen = len(orders)
         for private in [*secrets, *self._customers]:
             if private in line:
-                self.broken(f"{event} shows {private!r}")
+                self.broken(f"the log line {event} contains {private!r}")
 
     def finish(self) -> None:
         files = [path for path in sorted(self.sim.path.parent.rglob("*")) if path.is_file()]
         content = b"".join(file.read_bytes() for file in files)
         for secret in [APP_SECRET, *(f"sandbox-{name}-secret" for name in self.sim.plan.accounts), *self.sim.tokens]:
             if secret.encode() in content:
-                self.broken("a secret or a token is readable in the database")
+                self.broken("a file beside the database contains a secret or a token")

@@ -57,7 +57,7 @@ class Verdicts(Invariant):
         if call.row is not None and call.whole and call.reached is not None:
             self._check_arguments(call)
         if call.reached is not None and call.reached.error in {"eksik alan", "URL hatalı"} and call.argument:
-            self.broken(f"#{call.number} {call.operation} is wrong in itself: {call.reached.error}")
+            self.broken(f"#{call.number} {call.operation} is malformed: {call.reached.error}")
 
     def logged(self, _: str, event: str, facts: dict[str, Any], __: str) -> None:
         word = event.removeprefix("action.")
@@ -88,15 +88,17 @@ class Verdicts(Invariant):
         if call.operation in ORDER_OPERATIONS - {"cancel"} and not self.sim.plan.broken_disk:
             for poll in self._qualified(before):
                 if self._seen(poll, call.argument) == CANCELED and poll.ended_at < call.left_at - CLAIM_S:
-                    self.broken(f"#{call.number} is sent again, and #{poll.number} showed its order cancelled")
+                    self.broken(f"#{call.number} is sent again, and #{poll.number} had shown its order cancelled")
         if call.operation not in RESTAURANT_OPERATIONS or not before or before[-1].outcome != "unknown":
             return
         asked = [c for c in self.sim.calls if c.operation == "get_restaurant_status" and c.argument == call.argument]
         looks = self._looks_at(call.argument, before[-1])
         if looks and looks[-1] is asked[-1] and looks[-1].data == RESTAURANT_TARGET[call.operation]:
-            self.broken(f"#{call.number} is sent again, and #{looks[-1].number} showed it done")
+            self.broken(f"#{call.number} is sent again, and #{looks[-1].number} had shown it done")
         if not any(c.left_at >= before[-1].ended_at for c in asked):
-            self.broken(f"#{call.number} is sent again after #{before[-1].number}, and nobody asked")
+            self.broken(
+                f"#{call.number} is sent again after #{before[-1].number}, and the restaurant's status was not read before"
+            )
 
     def _looks_at(self, restaurant: str, since: Call) -> list[Call]:
         return [look for look in self._asked[restaurant] if look.left_at >= since.ended_at]
@@ -106,7 +108,7 @@ class Verdicts(Invariant):
         body = call.reached.body if call.reached else None
         for operation, column in (("accept", "preparing_time"), ("cancel", "reason_id")):
             if call.operation == operation and body != {column: row[column]}:
-                self.broken(f"#{call.number} says {body}, row {row['id']} asked for {row[column]}")
+                self.broken(f"#{call.number} sends {body}, and row {row['id']} has {row[column]}")
 
     # ---- ends --------------------------------------------------------------------------------------------------------
 
@@ -161,7 +163,7 @@ class Verdicts(Invariant):
             if last != "ok" or row["http_status"] != 200:
                 self._wrong(row, f"and the last answer was {last}, HTTP {row['http_status']}")
         elif not self._lost_an_answer(row) and not (calls and self._is_proved(row, calls)):
-            self._wrong(row, "and nothing has shown it")
+            self._wrong(row, "and no later list, status or menu proves it")
 
     def _is_proved(self, row: sqlite3.Row, calls: list[Call]) -> bool:
         """A look begun after the last request, as the table in section 4 wants it."""
@@ -212,7 +214,7 @@ class Verdicts(Invariant):
 
     def _check_already(self, row: sqlite3.Row) -> None:
         if row["known_by"] == "answer":
-            self._wrong(row, "and nothing was asked")
+            self._wrong(row, "and no request was sent")
         key, target = row["payment_key"], TARGET.get(row["action"])
         listed = any(
             status == target
@@ -238,11 +240,11 @@ class Verdicts(Invariant):
                 for call in self.sim.calls
             )
             if not shown and not ours:
-                self._wrong(row, "and nothing has shown that")
+                self._wrong(row, "and no list and no cancel of ours shows the order cancelled")
         elif heard:
             self._check_answered_no(row, calls)
         elif any(call.counts for call in calls[self._spent.get(row["id"], 0) :]):
-            self._wrong(row, "and the service has not said so")
+            self._wrong(row, "and no answer refused it")
         else:
             self._check_refused_here(row)
 
@@ -257,15 +259,15 @@ class Verdicts(Invariant):
             self._wrong(row, f"and the service said {_code_of(last)}")
         doubt = any(call.outcome in {"failed", "unknown"} for call in calls[:-1])
         if doubt and row["action"] not in ORDER_OPERATIONS and _code_of(last) == "refused":
-            self._wrong(row, "for an unknown reason, after a doubt")
+            self._wrong(row, "by an unknown error, after an unknown outcome")
         if doubt and row["action"] in ORDER_OPERATIONS:
             seen = [self._seen(poll, row["payment_key"]) for poll in self._qualified(calls)]
             if not seen or seen[-1] is None or seen[-1] in PROVED_BY[row["action"]]:
-                self._wrong(row, f"after a doubt, and the last list showed {seen[-1:]}")
+                self._wrong(row, f"after an unknown outcome, and the last list showed {seen[-1:]}")
 
     def _check_refused_here(self, row: sqlite3.Row) -> None:
         if not self._is_refused_here(row, row["error_code"]):
-            self._wrong(row, "and there is no reason for it")
+            self._wrong(row, "and its error_code is not true")
 
     def _is_refused_here(self, row: sqlite3.Row, code: str) -> bool:
         """Whether it is true what this code says of a row that is not sent."""
@@ -304,9 +306,9 @@ class Verdicts(Invariant):
         codes = ("order_unknown", "order_completed", "courier_not_restaurant", "restaurant_unknown", "account_needed")
         over = over or bool(row["expires_utc"] and any(self._is_refused_here(row, code) for code in codes))
         if row["error_code"] not in {"outcome_unknown", "service_error"} or not doubt:
-            self._wrong(row, "and nothing was in doubt")
+            self._wrong(row, "and no request had an unknown outcome")
         elif not (used_up or over or refused):
-            self._wrong(row, f"after {counted} requests")
+            self._wrong(row, f"after only {counted} requests")
         elif row["error_code"] == "service_error" and not used_up:
             self._wrong(row, "before its resends are used up")
         unknown = any(call.outcome == "unknown" for call in calls)
@@ -325,7 +327,7 @@ class Verdicts(Invariant):
         if sent:
             self._wrong(row, f"and #{sent[0].number} was sent ({sent[0].outcome})")
         if row["state"] == "withdrawn" and not row["withdraw"]:
-            self._wrong(row, "and nobody asked for it")
+            self._wrong(row, "and withdraw is 0")
         jumped = self.sim.jumped_since(self.sim.till.written.get(row["id"], 0.0))
         if row["state"] != "expired" or jumped:
             return
@@ -344,15 +346,15 @@ class Verdicts(Invariant):
             found = self.rows(by, row["food_id"], row["id"]) if row["action"] in FOOD_OPERATIONS else []
             later = [one for one in found if one_menu(self.sim, one, row)]
         if not later:
-            self._wrong(row, "and nothing newer takes its place")
+            self._wrong(row, "and no newer row supersedes it")
 
     # ---- columns -----------------------------------------------------------------------------------------------------
 
     def _check_columns(self, row: sqlite3.Row, calls: list[Call]) -> None:
         if (row["error_code"] is None) != (not row["error_text"]):
-            self.sim.violated("4", f"row {row['id']} is {row['state']}, and its words are {row['error_text']!r}")
+            self.sim.violated("4", f"row {row['id']} is {row['state']}, and its error_text is {row['error_text']!r}")
         if row["next_attempt_utc"] is not None or row["finished_utc"] is None:
-            self._wrong(row, f"finished {row['finished_utc']}, next attempt {row['next_attempt_utc']}")
+            self._wrong(row, f"with finished_utc {row['finished_utc']} and next_attempt_utc {row['next_attempt_utc']}")
         elif not self.sim.jumped_since(self.sim.now() - SHAKY_S):
             age = self.seconds_since(row["finished_utc"])
             if not -0.1 < age < (SHAKY_S if self.sim.plan.slow_disk or self.sim.plan.broken_disk else 1.0):
@@ -367,9 +369,9 @@ class Verdicts(Invariant):
         tried = self.rows("SELECT * FROM delivery_action_attempts WHERE action_id = ? AND spent = 0", row["id"])
         lost = sum(attempt["error_code"] == "stopped_while_sending" for attempt in tried)
         if not row["attempts"] - lost <= counted <= row["attempts"] + lost:
-            self._wrong(row, f"after {counted} requests, and counts {row['attempts']}")
+            self._wrong(row, f"after {counted} requests, and its attempts are {row['attempts']}")
         if row["attempts"] != sum(attempt["outcome"] not in NO_ATTEMPT for attempt in tried):
-            self._wrong(row, f"and counts {row['attempts']} of {len(tried)} attempts")
+            self._wrong(row, f"and its attempts are {row['attempts']} of {len(tried)} rows")
 
     def _check_attempts(self, row: sqlite3.Row) -> None:
         """In the end each answer that was written is the one that came."""
@@ -384,7 +386,7 @@ class Verdicts(Invariant):
         came = Counter(call.status for call in self._of_row[row["id"]] if call.counts)
         noted = Counter(attempt["http_status"] for attempt in tried if attempt["outcome"] not in NO_ATTEMPT)
         if came != noted:
-            self._wrong(row, f"its answers were {dict(came)}, noted are {dict(noted)}")
+            self._wrong(row, f"its answers were {dict(came)}, delivery_action_attempts has {dict(noted)}")
 
     def _check_waiting(self, number: int) -> None:
         (row,) = self.rows("SELECT * FROM delivery_actions WHERE id = ?", number)
@@ -393,9 +395,9 @@ class Verdicts(Invariant):
         if row["state"] in {"pending", "sending"} and row["state"] != state:
             self._wrong(row, f"and should be {state}")
         if row["state"] == "pending" and row["next_attempt_utc"] is None:
-            self._wrong(row, "and does not say when it is tried again")
+            self._wrong(row, "and next_attempt_utc is empty")
         if not (row["error_code"] and row["error_text"]):
-            self._wrong(row, "and does not say for what it waits")
+            self._wrong(row, "and error_code or error_text is empty")
         self._check_count(row, calls)
 
     def _check_order(self, row: sqlite3.Row) -> None:
@@ -406,20 +408,23 @@ class Verdicts(Invariant):
         order = stored[0]
         story = "SELECT 1 FROM delivery_order_events WHERE payment_key = ? AND event = ?"
         if not self.rows(story, row["payment_key"], f"{row['action']}.{row['state']}"):
-            self._wrong(row, "and the order's story does not say so")
+            self._wrong(row, "and delivery_order_events has no line of it")
         doubtful = "status_doubtful" in (order["problem"] or "").split(",")
         if row["state"] == "refused" and row["http_status"] is not None and not doubtful:
-            self._wrong(row, "and the order's status is not doubted")
+            self._wrong(row, "and the order's problem lacks status_doubtful")
         if row["state"] != "done" or row["error_code"] is not None:
             return
         reached = PROVED_BY[row["action"]] if row["known_by"] == "poll" else {TARGET[row["action"]]}
         if order["status_id"] not in reached:
-            self._wrong(row, f"and the order is {order['status_id']}")
+            self._wrong(row, f"and the order has the status {order['status_id']}")
         if row["known_by"] in {"answer", "poll"} and (doubtful or order["service_status_id"] not in reached):
-            self._wrong(row, f"and the order is in doubt ({order['problem']}, {order['service_status_id']})")
+            self._wrong(
+                row,
+                f"and the order has the problem {order['problem']} and service_status_id {order['service_status_id']}",
+            )
         ended_by = {5: "completed", 6: "cancelled"}.get(order["status_id"])
         if ended_by is not None and (order["ended_by"] != ended_by or not order["ended_utc"]):
-            self._wrong(row, f"and the order is ended by {order['ended_by']}")
+            self._wrong(row, f"and the order's ended_by is {order['ended_by']}")
 
 
 def _code_of(call: Call) -> str:

@@ -206,7 +206,7 @@ class TokensInTime(Invariant):
         if call.token == self._texts.get(call.account):
             self._check_token(call)
         elif self._is_over(call):
-            self.broken(f"#{call.number} goes with a token that was refused before")
+            self.broken(f"#{call.number} is sent with a token that was refused before")
 
     def _is_over(self, call: Call) -> bool:
         """A poll was refused with it. Where another call was, it may have been the call that was refused."""
@@ -220,7 +220,7 @@ class TokensInTime(Invariant):
     def _check_login(self, call: Call) -> None:
         flying = self._flying.get(call.account)
         if flying is not None and not flying.ended and flying.life == call.life:
-            self.broken(f"#{call.number} logs in beside #{flying.number}")
+            self.broken(f"#{call.number} logs in while login #{flying.number} is on the wire")
         self._flying[call.account] = call
         refused = self._refused[call.account]
         if refused and refused[-1].life == call.life:
@@ -231,7 +231,9 @@ class TokensInTime(Invariant):
             return
         received, until = self._until[call.account]
         if self.sim.clock.now() < until - (until - received) / 24 - timedelta(seconds=1):
-            self.broken(f"#{call.number} logs in, and the token of #{self._token[call.account].number} is good")
+            self.broken(
+                f"#{call.number} logs in, although the token of login #{self._token[call.account].number} is valid"
+            )
 
     def _check_token(self, call: Call) -> None:
         received, until = self._until[call.account]
@@ -241,12 +243,12 @@ class TokensInTime(Invariant):
         fresh = tried is not None and tried.life == call.life and self.sim.now() - tried.left_at < late + 1.0
         # A poll that is answered 401 costs its slot. Any other request has its repeat.
         if self.sim.clock.now() > until + timedelta(seconds=1) and (call.operation == "get_current" or not fresh):
-            self.broken(f"#{call.number} goes with a token that is over")
+            self.broken(f"#{call.number} is sent with an expired token")
         calm = self.sim.now() - self.sim.disturbed.get(call.account, 0.0) > late + QUIET_S
         if late > min(5.0, (until - received).total_seconds() / 48) and not fresh and calm:
-            self.broken(f"#{call.number} goes {late:.0f} s after its token was to be renewed")
+            self.broken(f"#{call.number} is sent {late:.0f} s after its token should have been renewed")
         if self._is_over(call):
-            self.broken(f"#{call.number} goes with a token that was refused before")
+            self.broken(f"#{call.number} is sent with a token that was refused before")
 
     def ended(self, call: Call) -> None:
         if call.operation == "login":

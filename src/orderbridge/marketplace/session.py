@@ -233,9 +233,10 @@ class Session:
 
     async def _log_in(self) -> Token:
         wait = self._login_at - self._clock.monotonic()
-        if wait > 0:
-            waiting = NotSent("login_failed", Message("net.login_waits"))
-            raise self._refused_until_then() if self._credentials_refused else waiting
+        if wait > 0 and self._credentials_refused:
+            raise self._refused_until_then()
+        if max(wait, self._line.wait()) > 0:  # an action may have been claimed before the wait began
+            raise NotSent("login_failed", Message("net.login_waits"))
         try:
             token = await self._obtain()
         except MarketplaceError as error:
