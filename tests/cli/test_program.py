@@ -67,14 +67,14 @@ FURTHER = [
 
 
 @pytest.mark.parametrize("arguments", MISTAKES, ids=" ".join)
-def test_wrong_usage_is_said_and_ends_with_2(arguments, run):
+def test_wrong_usage_is_reported_and_ends_with_2(arguments, run):
     ended = run(*arguments)
     assert (ended.code, ended.out) == (2, "")
     assert "Usage: orderbridge" in ended.err
     assert "Error: " in ended.err
 
 
-def test_of_wrong_usage_nothing_is_said_in_english_to_a_turk(command, monkeypatch):
+def test_of_wrong_usage_nothing_is_reported_in_english_to_a_turk(command, monkeypatch):
     monkeypatch.setenv("LC_ALL", "tr_TR.UTF-8")
     english = {arguments: ENGLISH.findall(command(*arguments).err) for arguments in [*MISTAKES, *FURTHER]}
     assert {arguments: words for arguments, words in english.items() if words} == {}
@@ -161,9 +161,9 @@ def test_the_configuration_is_shown_key_by_key_and_the_environment_wins(run, pat
         "accounts[0].name = kadikoy",
         "accounts[0].app_secret_key = ***",
     } <= set(lines)
-    told = run("check", "--settings", "--json").json
-    assert told == run("config", "show", "--json").json
-    assert (told["accounts"][0]["name"], told["marketplace"]["timeout_seconds"]) == ("kadikoy", 20)
+    shown = run("check", "--settings", "--json").json
+    assert shown == run("config", "show", "--json").json
+    assert (shown["accounts"][0]["name"], shown["marketplace"]["timeout_seconds"]) == ("kadikoy", 20)
 
 
 # ---- the entry point -------------------------------------------------------------------------------------------------
@@ -216,7 +216,7 @@ def test_a_database_without_our_tables_names_the_command_that_makes_them(words, 
     assert "Run `orderbridge db upgrade`" in ended.err
 
 
-def test_a_database_that_somebody_holds_is_said_without_a_traceback(run, configure, pos):
+def test_a_database_that_another_program_holds_is_reported_without_a_traceback(run, configure, pos):
     configure(document(database='url = "sqlite:///pos.db"\nbusy_timeout_seconds = 0.05'))
     pos.execute("BEGIN IMMEDIATE")
     ended = run("food", "on", "55")
@@ -242,7 +242,7 @@ def test_the_ddl_is_printed_without_asking_the_database(url, word, run, configur
     assert not path.exists()
 
 
-def test_each_command_is_where_the_program_looks_for_it():
+def test_each_command_is_where_the_program_searches_for_it():
     for name, commands in MODULES.items():
         module = import_module(name)
         assert tuple(command.name for command in module.COMMANDS) == commands
@@ -256,25 +256,27 @@ WITHOUT_ZONES = f"import sys; sys.modules['tzdata'] = None; {PROGRAM}"
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "code, environment, said",
+    "code, environment, sentence",
     [
         (PROGRAM, {"PYTHONIOENCODING": "iso-8859-1"}, "yaziliyor"),
         (PROGRAM, {"PYTHONIOENCODING": "iso-8859-9"}, "yazılıyor"),
         (WITHOUT_ZONES, {"PYTHONTZPATH": "/nowhere"}, "apt install tzdata"),
     ],
 )
-def test_on_a_poor_machine_there_is_a_sentence_and_no_traceback(code, environment, said, pos, configure, config_file):
+def test_on_a_poor_machine_there_is_a_sentence_and_no_traceback(
+    code, environment, sentence, pos, configure, config_file
+):
     pos.close()
     configure(document().replace('"en"', '"tr"'))
     arguments = [sys.executable, "-c", code, "check", "--config", config_file]
     env = os.environ | environment
     ended = subprocess.run(arguments, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=env)
     out = ended.stdout.decode(environment.get("PYTHONIOENCODING", "utf-8"))
-    assert said in out
+    assert sentence in out
     assert "Traceback" not in out
 
 
-def test_too_many_files_are_told_whatever_they_came_out_as(run, monkeypatch):
+def test_too_many_files_are_reported_whatever_they_came_out_as(run, monkeypatch):
     cause = OSError(errno.EMFILE, "Too many open files")
 
     def fail(*_, **__):

@@ -330,9 +330,9 @@ class Shop:
     def calls(self, operation: str) -> list[CallRecord]:
         return self.world.calls(operation)
 
-    def told(self, *operations: str) -> list[str]:
+    def operations(self, *names: str) -> list[str]:
         """The names of these operations' calls, in the order of their arrival."""
-        return [call.operation for call in self.world.calls() if call.operation in operations]
+        return [call.operation for call in self.world.calls() if call.operation in names]
 
 
 def settings_for(path: Path, *names: str, **changes: Any) -> config.Settings:

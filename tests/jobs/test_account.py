@@ -28,7 +28,7 @@ def kept_token(shop: Shop) -> str:
 # ---- logging in ------------------------------------------------------------------------------------------------------
 
 
-async def test_a_login_whose_token_never_works_is_told_and_each_login_is_followed_by_a_poll(shop: Shop):
+async def test_a_login_whose_token_never_works_is_reported_and_each_login_is_followed_by_a_poll(shop: Shop):
     shop.world.faults.add(Fault.unauthorized("get_current", times=None))
     with capture_logs() as lines:
         for _ in range(14):
@@ -140,7 +140,7 @@ async def test_a_kept_token_that_has_run_out_is_not_used(open_shop: OpenShop):
     await asyncio.sleep(DAY_S + 1)
     shop = await open_shop()
     assert (await shop.poll()).ok
-    assert shop.told("login", "get_current") == ["login", "get_current", "login", "get_current"]
+    assert shop.operations("login", "get_current") == ["login", "get_current", "login", "get_current"]
 
 
 @pytest.mark.interface("Authentication 4")
@@ -157,7 +157,7 @@ async def test_a_login_that_ends_the_old_token_costs_no_call_its_answer(shop: Sh
 # ---- the line --------------------------------------------------------------------------------------------------------
 
 
-async def test_a_line_that_is_down_is_tried_with_growing_waits_and_its_recovery_is_told(shop: Shop):
+async def test_a_line_that_is_down_is_tried_with_growing_waits_and_its_recovery_is_reported(shop: Shop):
     await shop.poll()
     shop.line.cut = {"*"}
     await asyncio.sleep(60)

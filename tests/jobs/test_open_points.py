@@ -284,7 +284,7 @@ def covered(day: Day) -> list[Order]:
     return [order for order in day.placed if order.restaurant_id == USKUDAR or not first_only]
 
 
-def told(day: Day) -> dict[str, int]:
+def last_shown(day: Day) -> dict[str, int]:
     """The service's last word about each order's status: in a list, or by its OK to an action."""
     words: dict[str, int] = {}
     for call in day.shop.world.calls():
@@ -295,7 +295,7 @@ def told(day: Day) -> dict[str, int]:
 
 
 def assert_each_order_is_stored_as_the_service_showed_it(day: Day) -> None:
-    words = told(day)
+    words = last_shown(day)
     # With another time zone than the configured one its orders look hours old, until that is noticed (timezone_wrong).
     doubts = {"status_doubtful", *(["late"] if "timezone" in day.setting.options else [])}
     assert day.shop.count("delivery_orders") == len(covered(day)) == len(words)

@@ -194,7 +194,7 @@ async def test_no_row_overtakes_an_older_one_of_its_lane_that_is_not_read_yet(
     await cycle(shop)
     assert [shop.row(row)["state"] for row in older] == ["superseded", "done", "superseded"]
     assert [shop.row(row)["state"] for row in newer] == ["done"] * 3
-    assert shop.told("on_the_way", "complete") == ["on_the_way", "complete"]
+    assert shop.operations("on_the_way", "complete") == ["on_the_way", "complete"]
     assert shop.calls("accept") == []
 
 

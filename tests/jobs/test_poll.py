@@ -71,7 +71,7 @@ async def test_an_acknowledged_order_stays_away_until_its_status_changes(shop: S
 @pytest.mark.parametrize(
     "words, tables",
     [
-        pytest.param(LOCKED, ["delivery_orders"], id="somebody holds the database"),
+        pytest.param(LOCKED, ["delivery_orders"], id="another program holds the database"),
         pytest.param(FULL, ["delivery_orders", "delivery_quarantine"], id="the disk is full"),
     ],
 )
@@ -176,10 +176,10 @@ async def test_a_noted_poll_whose_token_is_lost_meanwhile_does_not_leave_after_a
 
     shop.polls.reserve = lose_token
     await shop.poll()
-    assert shop.told("login", "get_current") == ["login", "get_current"]
+    assert shop.operations("login", "get_current") == ["login", "get_current"]
     shop.polls.reserve = reserve
     await shop.poll()
-    assert shop.told("login", "get_current") == ["login", "get_current", "login", "get_current"]
+    assert shop.operations("login", "get_current") == ["login", "get_current", "login", "get_current"]
 
 
 async def test_the_last_notes_of_acknowledgements_wait_for_no_others(shop: Shop):
@@ -284,7 +284,7 @@ SOMEBODY = {
 
 @pytest.mark.plays_daemon
 @pytest.mark.parametrize("did", SOMEBODY.values(), ids=SOMEBODY)
-async def test_what_somebody_did_to_an_order_is_found_although_its_bytes_came_before(shop: Shop, did: str):
+async def test_what_another_client_did_to_an_order_is_found_although_its_bytes_came_before(shop: Shop, did: str):
     order, beside = await shop.taken_in(), await shop.taken_in()
     shop.till.execute(f"{did} WHERE payment_key = ?", (order.key,))
     for one in (order, beside):
@@ -349,11 +349,11 @@ async def test_the_next_account_takes_over_when_the_owner_has_left_the_configura
 async def test_the_cooldown_is_noted_before_the_request_leaves_and_again_after_the_answer(shop: Shop):
     noted: list[str] = []
 
-    async def look() -> None:
+    async def note() -> None:
         noted.append(due(shop))
         await asyncio.sleep(3)
 
-    shop.line.when_leaving("get_current", look)
+    shop.line.when_leaving("get_current", note)
     await shop.poll()
     assert noted == [from_start(20 + SLOT_S)]
     assert due(shop) == from_start(3 + SLOT_S)
@@ -419,7 +419,7 @@ async def test_after_a_401_the_next_slot_logs_in_and_polls(shop: Shop):
     shop.world.end_tokens()
     failed = await shop.poll()
     assert not failed.ok
-    assert shop.told("login", "get_current") == ["login", "get_current", "get_current"]
+    assert shop.operations("login", "get_current") == ["login", "get_current", "get_current"]
     assert failed.again_in == pytest.approx(SLOT_S)
     assert (await shop.poll()).acknowledged == 1
     assert len(shop.calls("login")) == 2

@@ -12,7 +12,7 @@ from orderbridge.store import orders
 from orderbridge_sandbox import Fault, When
 
 
-async def test_a_change_by_somebody_else_before_the_acknowledgement_is_the_blind_spot(shop: Shop):
+async def test_a_change_by_another_client_before_the_acknowledgement_is_the_blind_spot(shop: Shop):
     """PUT success names no status. What is noted is what was delivered, and the next change brings the order again."""
     order = shop.place()
 
@@ -72,8 +72,8 @@ async def test_a_row_that_is_superseded_while_the_list_is_taken_in_withholds_the
     shop.world.faults.add(Fault.drop("accept", when=When.BEFORE))
     accept = shop.act("accept", order)
     await shop.drain()
-    looks = shop.pollers["kadikoy"].intake.reconciler
-    resolve = looks.resolve
+    reconciler = shop.pollers["kadikoy"].intake.reconciler
+    resolve = reconciler.resolve
 
     async def superseded_meanwhile(*given: Any, **named: Any) -> None:
         monkeypatch.undo()
@@ -81,7 +81,7 @@ async def test_a_row_that_is_superseded_while_the_list_is_taken_in_withholds_the
         shop.act("cancel", order)
         await shop.drain()
 
-    monkeypatch.setattr(looks, "resolve", superseded_meanwhile)
+    monkeypatch.setattr(reconciler, "resolve", superseded_meanwhile)
     polled = await shop.poll()
     assert (polled.delivered, polled.withheld, polled.acknowledged) == (1, 1, 0)
     await shop.verdict(accept)
@@ -104,7 +104,7 @@ async def test_a_cancel_does_not_overtake_an_accept_whose_end_is_not_written_yet
     monkeypatch.setattr(shop.outbox.writer, "end", held_by_a_till)
     await shop.verdict(cancel)
     assert (shop.row(accept)["state"], shop.row(cancel)["state"]) == ("superseded", "done")
-    assert shop.told("accept", "cancel") == ["accept", "cancel"]
+    assert shop.operations("accept", "cancel") == ["accept", "cancel"]
 
 
 async def test_a_clock_that_is_set_while_rows_are_read_expires_none(shop: Shop, monkeypatch: pytest.MonkeyPatch):

@@ -41,8 +41,8 @@ async def test_what_belongs_to_no_account_is_asked_for_once(open_shop: OpenShop)
     came = [await read_lists(account, shop.database, shop.names, common) for account in shop.accounts.values()]
     assert came == [False, True]  # the first one failed on the way, so the second one asked
     assert await read_lists(shop.account, shop.database, shop.names, common)
-    told = shop.told("get_restaurants", "get_cancel_reasons", "get_variables")
-    assert told == [*["get_restaurants", "get_cancel_reasons", "get_variables"] * 2, "get_restaurants"]
+    asked = shop.operations("get_restaurants", "get_cancel_reasons", "get_variables")
+    assert asked == [*["get_restaurants", "get_cancel_reasons", "get_variables"] * 2, "get_restaurants"]
     await asyncio.sleep(COMMON_S)
     assert await read_lists(shop.account, shop.database, shop.names, common)
     assert len(shop.calls("get_variables")) == 3
@@ -139,23 +139,23 @@ async def test_since_when_and_by_whom_a_restaurant_is_closed_is_noted(shop: Shop
     await lists(shop)
     seen = []
 
-    async def look() -> None:
+    async def read() -> None:
         await read_statuses(shop.account, shop.database, shop.clock)
         seen.append(tuple(shop.one("SELECT status, status_by, status_since_utc FROM delivery_restaurants").values()))
 
-    await look()
+    await read()
     opened = text_of(shop.clock.now())
     shop.act("close_restaurant", restaurant_id=KADIKOY, created_by="Ayşe")
     await shop.drain()
     closed = text_of(shop.clock.now())
     await asyncio.sleep(300)
-    await look()
+    await read()
     row = shop.act("open_restaurant", restaurant_id=KADIKOY)
     await shop.drain()
-    await look()
+    await read()
     shop.world.close_restaurant(KADIKOY)
     await asyncio.sleep(300)
-    await look()
+    await read()
     assert seen[:2] == [("Open", "platform", opened), ("Closed", "Ayşe", closed)]
     assert [one[:2] for one in seen[2:]] == [("Open", f"row {row}"), ("Closed", "platform")]
     assert seen[3][2] == text_of(shop.clock.now())

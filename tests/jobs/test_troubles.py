@@ -68,13 +68,13 @@ async def test_an_order_that_another_account_brought_in_meanwhile_is_no_refused_
     order = shop.place()
     await shop.poll("kadikoy")
     shop.world.faults.add(listing(order.document, account="besiktas"))
-    true, looks = orders.stored, 0
+    true, reads = orders.stored, 0
 
     def too_early(connection: Connection, keys: Iterable[str]) -> dict[str, Stored]:
-        nonlocal looks
+        nonlocal reads
         wanted = list(keys)
-        looks += bool(wanted)
-        return {} if wanted and looks == 1 else true(connection, wanted)
+        reads += bool(wanted)
+        return {} if wanted and reads == 1 else true(connection, wanted)
 
     monkeypatch.setattr(orders, "stored", too_early)
     await shop.poll("besiktas")
@@ -170,7 +170,7 @@ async def test_an_ok_whose_note_a_trigger_refuses_harms_no_other(shop: Shop):
     assert [line["event"] for line in logs if line["log_level"] == "error"] == ["order.database_refused"]
 
 
-async def test_a_till_that_holds_the_file_for_minutes_is_told_once_and_so_is_its_end(shop: Shop):
+async def test_a_till_that_holds_the_file_for_minutes_is_reported_once_and_so_is_its_end(shop: Shop):
     rows = [shop.act("accept", await shop.taken_in()) for _ in range(2)]
     with capture_logs() as logs:
         shop.till.execute("BEGIN IMMEDIATE")
@@ -221,11 +221,11 @@ async def test_a_full_disk_is_not_called_over_where_nothing_had_to_be_written(
             for _ in range(5):
                 await shop.outbox.safe_cycle()
         assert (await shop.verdict(row))["state"] == "done"
-    told = [line["event"] for line in logs if line["event"].startswith("database.")]
-    assert told == ["database.failed", "database.recovered"]
+    logged = [line["event"] for line in logs if line["event"].startswith("database.")]
+    assert logged == ["database.failed", "database.recovered"]
 
 
-async def test_verdicts_that_a_till_keeps_from_being_written_are_told_once_and_tried_together(shop: Shop):
+async def test_verdicts_that_a_till_keeps_from_being_written_are_reported_once_and_tried_together(shop: Shop):
     rows = [shop.act("accept", await shop.taken_in()) for _ in range(3)]
     await shop.outbox.tick()
     shop.till.execute("BEGIN IMMEDIATE")
@@ -238,8 +238,8 @@ async def test_verdicts_that_a_till_keeps_from_being_written_are_told_once_and_t
         await asyncio.sleep(STUCK_S)
         await shop.drain()
     assert {shop.row(row)["state"] for row in rows} == {"done"}
-    told = [(line["event"], line["rows"]) for line in logs if line["event"].startswith("action.verdicts")]
-    assert told == [("action.verdicts_wait", 3), ("action.verdicts_written", 3)]
+    logged = [(line["event"], line["rows"]) for line in logs if line["event"].startswith("action.verdicts")]
+    assert logged == [("action.verdicts_wait", 3), ("action.verdicts_written", 3)]
     for row in rows:
         await shop.verdict(row)
     assert {shop.end(row) for row in rows} == {("done", None, "answer")}

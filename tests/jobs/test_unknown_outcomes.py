@@ -12,7 +12,7 @@ from orderbridge_sandbox import Fault, When
 # ---- accept and on_the_way -------------------------------------------------------------------------------------------
 
 
-async def test_after_a_start_the_first_poll_is_the_look(shop: Shop, open_shop: OpenShop):
+async def test_after_a_start_the_first_poll_is_the_check(shop: Shop, open_shop: OpenShop):
     row = await asked(shop, "accept")
     shop.world.faults.add(Fault.drop("accept", when=When.AFTER))
     await shop.drain()
@@ -38,7 +38,7 @@ async def test_a_poll_that_fails_is_not_waited_for(shop: Shop, open_shop: OpenSh
     assert (shop.end(row), len(shop.calls("accept"))) == (("done", None, "answer"), 2)
 
 
-async def test_a_look_that_never_leaves_keeps_no_row_beyond_its_time(shop: Shop, open_shop: OpenShop):
+async def test_a_poll_that_never_leaves_keeps_no_row_beyond_its_time(shop: Shop, open_shop: OpenShop):
     row = await asked(shop, "accept")
     shop.world.faults.add(Fault.drop("accept"))
     await shop.drain()

@@ -95,7 +95,7 @@ async def test_a_row_that_waits_for_a_retry_holds_its_lane_and_no_other(shop: Sh
     assert shop.row(first)["attempts"] == 1
     assert shop.calls("on_the_way") == []
     assert (await shop.verdict(second))["state"] == "done"
-    assert shop.told("accept", "on_the_way")[-2:] == ["accept", "on_the_way"]
+    assert shop.operations("accept", "on_the_way")[-2:] == ["accept", "on_the_way"]
 
 
 async def test_no_more_rows_are_claimed_than_can_be_sent_at_once(open_shop: OpenShop):
@@ -167,8 +167,8 @@ async def test_a_restaurant_is_asked_for_its_status_at_once(shop: Shop, when: Wh
     shop.world.faults.add(Fault.drop(action, when=when))
     known_by = (await shop.verdict(row))["known_by"]
     ask = "get_restaurant_status"
-    told = {When.BEFORE: ("answer", [action, ask, ask, action]), When.AFTER: ("status", [action, ask])}
-    assert (known_by, shop.told(action, ask)) == told[when]
+    expected = {When.BEFORE: ("answer", [action, ask, ask, action]), When.AFTER: ("status", [action, ask])}
+    assert (known_by, shop.operations(action, ask)) == expected[when]
     assert shop.calls(ask)[0].at - shop.calls(action)[0].at <= timedelta(seconds=0.1)
 
 
@@ -219,8 +219,8 @@ async def test_a_verdict_that_cannot_be_written_harms_no_other_and_takes_no_plac
             await asyncio.sleep(REFUSED_S / 2)
             await shop.outbox.tick()
     assert (shop.row(stuck)["state"], shop.row(fine)["state"]) == ("sending", "done")
-    told = [(line["event"], line["id"]) for line in logs if "id" in line]
-    assert sorted(told) == [("action.database_refused", stuck), ("action.done", fine)]
+    logged = [(line["event"], line["id"]) for line in logs if "id" in line]
+    assert sorted(logged) == [("action.database_refused", stuck), ("action.done", fine)]
     shop.till.execute("DROP TRIGGER no")
     assert (await shop.verdict(stuck, within_s=REFUSED_S + 1))["state"] == "done"
     assert len(shop.calls("accept")) == 2

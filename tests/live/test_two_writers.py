@@ -120,7 +120,7 @@ def nothing_is_lost(pos: Pos, placed: list[Order]) -> None:
         assert row["pos_revision"] > 0
 
 
-async def test_a_lock_that_outlasts_the_busy_timeout_is_told_once_and_passes(
+async def test_a_lock_that_outlasts_the_busy_timeout_is_reported_once_and_passes(
     configuration: Path, till: Till, world: World
 ):
     be_impatient(configuration)
@@ -139,8 +139,8 @@ async def test_a_lock_that_outlasts_the_busy_timeout_is_told_once_and_passes(
         row = till.accept(known)
         await until(lambda: till.state(row) == "done")
         assert await ended(daemon, signal.SIGTERM) == 0
-    said = [line for line in alarms if HELD in line.get("remedy", "")]
-    assert [(line["event"], line["level"]) for line in said] == [("database.failed", "error")], alarms
+    logged = [line for line in alarms if HELD in line.get("remedy", "")]
+    assert [(line["event"], line["level"]) for line in logged] == [("database.failed", "error")], alarms
     assert crashes(configuration) == []
 
 

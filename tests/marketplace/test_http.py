@@ -9,7 +9,6 @@ import re
 import socket
 import threading
 import traceback
-import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -18,10 +17,9 @@ import h11
 import httpx
 import pytest
 from tests.marketplace.servers import PATIENCE_S, Certificates, Line, Server, Talk, http_answer, serving, skip
-from tests.wording import says
 
 from orderbridge import __version__
-from orderbridge.errors import ConfigError, MarketplaceError, NotSent, UnknownOutcome
+from orderbridge.errors import MarketplaceError, NotSent, UnknownOutcome
 from orderbridge.net.connection import _AT_ONCE
 from orderbridge.net.http import Answer, Connections, Wire
 from orderbridge.texts import sentence
@@ -175,23 +173,6 @@ async def test_a_connection_on_which_more_came_than_was_read_is_not_used_again(w
 # ---- what certainly never left
 
 
-async def test_nobody_listens_at_any_address(make_wire: MakeWire, monkeypatch: pytest.MonkeyPatch) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-        found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (host, port)) for host in ("127.0.0.1", "127.0.0.2")]
-        monkeypatch.setattr(socket, "getaddrinfo", lambda *args, **kwargs: found)
-        assert await not_sent(put(make_wire(f"https://service.invalid:{port}"))) == "connection_refused"
-
-
-async def test_a_name_that_nobody_knows(make_wire: MakeWire, monkeypatch: pytest.MonkeyPatch) -> None:
-    def unknown_name(*args: Any, **kwargs: Any) -> None:
-        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
-
-    monkeypatch.setattr(socket, "getaddrinfo", unknown_name)
-    assert await not_sent(put(make_wire("https://service.invalid"))) == "dns_failed"
-
-
 async def test_a_name_that_is_looked_up_for_ever(make_wire: MakeWire, monkeypatch: pytest.MonkeyPatch) -> None:
     """One look-up for each name, however many callers; and the error names the silent name server."""
     over, asked = threading.Event(), []
@@ -323,26 +304,6 @@ async def test_without_time_and_after_the_end_nothing_is_sent(make_wire: MakeWir
 
 
 # ---- what may have left
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [
-        f"{CUSTOMER} in no HTTP\r\n\r\n".encode(),
-        f"HTTP/1.1 200 OK\r\n{CUSTOMER}\r\n\r\n".encode(),
-        b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n",
-        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
-        http_answer(OK, head="Content-Encoding: gzip\r\n"),
-        http_answer(gzip.compress(OK)[:-9], head="Content-Encoding: gzip\r\n"),
-        http_answer(zlib.compress(OK), head="Content-Encoding: deflate\r\n"),
-        http_answer(OK, head="Content-Encoding: br\r\n"),
-    ],
-    ids=["no http", "no header", "no length", "no chunk", "not packed", "packed and cut", "deflate", "br"],
-)
-async def test_an_answer_that_is_none(answer: bytes, wired: Wired) -> None:
-    talk, _ = answering(answer)
-    async with wired(talk) as (wire, _):
-        assert await unknown(put(wire)) == "broken_answer"
 
 
 async def test_the_timeout_of_one_request_goes_before_the_wires(wired: Wired) -> None:
@@ -648,15 +609,6 @@ async def test_authorities_of_the_environment_are_trusted(
 def test_only_https(url: str) -> None:
     with pytest.raises(ValueError, match="https"):
         Wire(base_url=url, timeout_s=1)
-
-
-@pytest.mark.parametrize("content", [None, "", "no certificate"], ids=["missing", "empty", "text"])
-def test_an_authority_file_that_is_none(content: str | None, tmp_path: Path) -> None:
-    path = tmp_path / "ca.pem"
-    if content is not None:
-        path.write_text(content)
-    with pytest.raises(ConfigError, check=says("ca_file")):
-        Wire(base_url="https://x", timeout_s=1, ca_file=path)
 
 
 async def test_an_unforeseen_error_of_the_system_is_an_unknown_outcome_and_a_mistake_of_ours_stays_one(

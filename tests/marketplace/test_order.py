@@ -257,7 +257,7 @@ def test_notes_and_directions_are_never_cut() -> None:
     assert (delivered.problems, facts.note, facts.address_description, facts.items[0].note) == ((), long, long, long)
 
 
-def test_a_problem_is_told_once_however_often_it_occurs() -> None:
+def test_a_problem_is_reported_once_however_often_it_occurs() -> None:
     assert read(order(foods=[food(price="x", quantity="y")] * 50)).problems == (
         "not_a_number:foods.price",
         "not_a_number:foods.quantity",
@@ -290,5 +290,5 @@ def test_items_notes_and_money_are_printed_anew_and_nothing_else(changes: dict[s
 
 
 @pytest.mark.parametrize("payload", [None, "[]", '{"no": "key"}'])
-def test_what_was_printed_of_a_document_that_is_gone_nobody_knows(payload: str | None) -> None:
+def test_what_was_printed_of_a_document_that_is_gone_is_unknown(payload: str | None) -> None:
     assert differs(read(order()), payload, payment_codes=CODES) == Differs.PRINT

@@ -1,6 +1,7 @@
 """One status for each account."""
 
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -15,44 +16,30 @@ def problem(code: Code, account: str | None = None, level: int = 1, behind: Code
     return Problem(code, account or "", NOON, severity, level=level, account=account, behind=behind)
 
 
-def test_where_nothing_is_wrong_each_account_is_green() -> None:
-    assert account_statuses(BOTH, []) == dict.fromkeys(BOTH, WELL)
+REFUSED, QUARANTINED = problem(Code.LOGIN_REFUSED, "moda"), problem(Code.QUARANTINED, "moda")
+FULL, CLOCK = problem(Code.DATABASE_FULL), problem(Code.CLOCK_WRONG)
+WAITING = [problem(Code.UNANSWERED, "moda", level=level) for level in (2, 4, 3)]
+BEHIND = problem(Code.UNANSWERED, "moda", behind=Code.LINE_DNS)
+NOT_ASKED = problem(Code.NO_GOOD_POLL, "moda", behind=Code.NO_GOOD_POLL)
 
 
-@pytest.mark.parametrize("code, lamp", [(Code.QUARANTINED, Lamp.YELLOW), (Code.LOGIN_REFUSED, Lamp.RED)])
-def test_a_problem_of_one_account_is_nobody_elses(code: Code, lamp: Lamp) -> None:
-    shown = account_statuses(BOTH, [problem(code, "moda")])
-    assert shown["kadikoy"] == WELL
-    assert (shown["moda"].lamp, shown["moda"].problem) == (lamp, problem(code, "moda"))
-
-
-def test_a_problem_of_all_is_everybodys() -> None:
-    shown = account_statuses(BOTH, [problem(Code.DATABASE_FULL)])
-    assert [shown[account].lamp for account in BOTH] == [Lamp.RED, Lamp.RED]
-
-
-def test_the_worst_is_shown() -> None:
-    found = [
-        problem(Code.CLOCK_WRONG),
-        problem(Code.UNANSWERED, "moda", level=2),
-        problem(Code.UNANSWERED, "moda", level=4),
-        problem(Code.UNANSWERED, "moda", level=3),
-        problem(Code.QUARANTINED, "moda"),
-    ]
-    shown = account_statuses(BOTH, found)
-    assert shown["moda"].problem == found[2]
-    assert shown["kadikoy"].problem == found[0]
-
-
-def test_what_follows_from_a_cause_lights_nothing() -> None:
-    assert account_statuses(["moda"], [problem(Code.UNANSWERED, "moda", behind=Code.LINE_DNS)])["moda"] == WELL
-
-
-def test_an_account_that_was_not_asked_since_the_start_is_not_green() -> None:
-    silent = problem(Code.NO_GOOD_POLL, "moda", behind=Code.NO_GOOD_POLL)
-    assert account_statuses(BOTH, [silent]) == {"kadikoy": WELL, "moda": STARTING}
-    assert account_statuses(BOTH, [silent, problem(Code.LOGIN_REFUSED, "moda")])["moda"].lamp == Lamp.RED
-
-
-def test_an_account_that_is_not_configured_has_none() -> None:
-    assert account_statuses(["moda"], [problem(Code.LOGIN_REFUSED, "kadikoy")]) == {"moda": WELL}
+@pytest.mark.parametrize(
+    "found, kadikoy, moda",
+    [
+        pytest.param([], WELL, WELL, id="nothing is wrong"),
+        pytest.param([QUARANTINED], WELL, (Lamp.YELLOW, QUARANTINED), id="a warning of one account"),
+        pytest.param([REFUSED], WELL, (Lamp.RED, REFUSED), id="a severe problem of one account"),
+        pytest.param([FULL], (Lamp.RED, FULL), (Lamp.RED, FULL), id="a problem of all"),
+        pytest.param(
+            [CLOCK, *WAITING, QUARANTINED], (Lamp.YELLOW, CLOCK), (Lamp.RED, WAITING[1]), id="the worst is shown"
+        ),
+        pytest.param([BEHIND], WELL, WELL, id="what follows from a cause"),
+        pytest.param([NOT_ASKED], WELL, STARTING, id="not asked since the start"),
+        pytest.param([NOT_ASKED, REFUSED], WELL, (Lamp.RED, REFUSED), id="not asked since the start, and refused"),
+        pytest.param([problem(Code.LOGIN_REFUSED, "sisli")], WELL, WELL, id="of an account that is not configured"),
+    ],
+)
+def test_each_account_shows_its_worst_problem(found: list[Problem], kadikoy: Any, moda: Any) -> None:
+    for name, expected in (("kadikoy", kadikoy), ("moda", moda)):
+        shown = account_statuses(BOTH, found)[name]
+        assert (shown if isinstance(expected, type(WELL)) else (shown.lamp, shown.problem)) == expected

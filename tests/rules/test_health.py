@@ -27,8 +27,8 @@ def problems(facts: Facts, limits: Thresholds, now: datetime) -> list[Problem]:
 
 
 def found(limits: Thresholds = LIMITS, **facts: Any) -> list[tuple[str, str, Severity]]:
-    told = problems(Facts(**{"accounts": (WELL,)} | facts), limits, NOW)
-    return [(one.code, one.subject, one.severity) for one in told]
+    made = problems(Facts(**{"accounts": (WELL,)} | facts), limits, NOW)
+    return [(one.code, one.subject, one.severity) for one in made]
 
 
 def received(**changes: Any) -> tuple[Received, ...]:
@@ -117,7 +117,7 @@ def test_an_account_has_one_code(changes: dict[str, Any], code: Code | None, sev
 
 
 @pytest.mark.parametrize("state", ["login_refused", "unreachable", "failing", "ok"])
-def test_once_the_daemon_is_silent_nobody_polls_whatever_was_wrong_before(state: str):
+def test_once_the_daemon_is_silent_no_one_polls_whatever_was_wrong_before(state: str):
     """Of another program that looks: `status` says the same as the view."""
     last = Polling("kadikoy", state, OLD, OLD)
     assert [code for code, *_ in found(accounts=(last,), is_silent=True)] == [Code.NOT_POLLING]
@@ -126,7 +126,7 @@ def test_once_the_daemon_is_silent_nobody_polls_whatever_was_wrong_before(state:
 
 @pytest.mark.parametrize("state", ["login_refused", "unreachable", "failing", "ok", "new"])
 @pytest.mark.parametrize("ago", [20, 240], ids=["was polled in time", "is late"])
-def test_once_no_daemon_runs_nobody_polls_whatever_was_planned(ago: int, state: str):
+def test_once_no_daemon_runs_no_one_polls_whatever_was_planned(ago: int, state: str):
     polled = NOW - timedelta(seconds=ago)
     last = Polling("kadikoy", state, polled, polled, next_poll_utc=NOW + timedelta(seconds=10))
     assert found(accounts=(last,), is_gone=True) == [(Code.NOT_POLLING, "kadikoy", Severity.SEVERE)]
@@ -353,7 +353,7 @@ def test_a_database_that_takes_nothing_is_one_problem(code: Code):
     assert found(**facts) == [(code, "", Severity.SEVERE)]
 
 
-def test_where_nobody_minds_that_no_till_takes_over_an_answer_is_waited_for_all_the_same():
+def test_where_no_one_minds_that_no_till_takes_over_an_answer_is_waited_for_all_the_same():
     limits = replace(LIMITS, not_taken_over=None)
     facts = {"received": received(taken_over=False)}
     assert found(limits, **facts) == [(Code.UNANSWERED, "k", Severity.SEVERE)]
@@ -369,8 +369,8 @@ def test_where_the_board_is_the_till_an_answer_is_waited_for_and_what_needs_none
             row(Code.CANCELLATION_UNSEEN, "k", OLD, "kadikoy", by=limits),
         ),
     }
-    told = problems(Facts(accounts=(WELL,), **facts), limits, NOW)
-    shown = {one.code: one.facts.get("by") for one in told}
+    made = problems(Facts(accounts=(WELL,), **facts), limits, NOW)
+    shown = {one.code: one.facts.get("by") for one in made}
     assert shown == {Code.UNANSWERED: None, Code.NOT_TAKEN_OVER: "board", Code.CANCELLATION_UNSEEN: "board"}
     for code in (Code.NOT_TAKEN_OVER, Code.CANCELLATION_UNSEEN):
         for language in ("tr", "en"):
@@ -425,7 +425,7 @@ def test_an_order_is_due_when_its_time_has_come(scheduled_for: str | None, due: 
 @pytest.mark.parametrize(
     "left, lamp_of_others",
     [("kadikoy", Lamp.GREEN), ("an account that has left", Lamp.RED)],
-    ids=["of a branch", "of nobody"],
+    ids=["of a branch", "of no branch"],
 )
 def test_a_till_that_takes_nothing_over_is_its_own_branchs_alone(left: str, lamp_of_others: Lamp) -> None:
     moda = replace(WELL, name="moda")

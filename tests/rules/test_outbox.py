@@ -266,7 +266,7 @@ def test_a_row_is_valid_for_a_time_and_expires_at_its_end(one: OutboxRow, valid:
     assert (going(made), ends(made)) == ([], {1: OUTCOME_UNKNOWN if one.expires_utc else EXPIRED})
 
 
-@pytest.mark.parametrize("created", [None, FAR_AHEAD], ids=["no age", "a year that nobody means"])
+@pytest.mark.parametrize("created", [None, FAR_AHEAD], ids=["no age", "a year that no one means"])
 @pytest.mark.parametrize("action", ACTIONS)
 def test_a_row_that_was_sent_and_lost_its_age_ends_unknown(action: Action, created: datetime | None) -> None:
     unresolved = row(action, state=ActionState.SENDING, created_utc=created, tried=True)
@@ -375,15 +375,17 @@ TWO = {RESTAURANT: ["kadikoy"], OTHER_RESTAURANT: ["besiktas", "kadikoy"]}
         pytest.param(directory("kadikoy", "besiktas", reach=TWO), "kadikoy", "kadikoy", id="the named one reaches it"),
         pytest.param(directory("kadikoy", reach=TWO), None, "kadikoy", id="one that has left reaches nothing"),
         pytest.param(directory("kadikoy", "moda", reach=TWO), "moda", "kadikoy", id="the named one does not reach it"),
-        pytest.param(directory("kadikoy", "moda"), "moda", "moda", id="nobody reaches it, one is named"),
+        pytest.param(directory("kadikoy", "moda"), "moda", "moda", id="no account reaches it, one is named"),
         pytest.param(
             directory("kadikoy", "moda", default="kadikoy"), "moda", "moda", id="the named one, not the default"
         ),
-        pytest.param(directory("kadikoy", "moda", default="moda"), None, "moda", id="nobody reaches it: the default"),
+        pytest.param(
+            directory("kadikoy", "moda", default="moda"), None, "moda", id="no account reaches it: the default"
+        ),
         pytest.param(
             directory("kadikoy", default="kadikoy"), "gone", "kadikoy", id="the named one has left: the default"
         ),
-        pytest.param(directory("kadikoy", "moda"), None, Refusal("restaurant_unknown"), id="nobody reaches it"),
+        pytest.param(directory("kadikoy", "moda"), None, Refusal("restaurant_unknown"), id="no account reaches it"),
         pytest.param(directory("kadikoy", "moda"), "gone", Refusal("restaurant_unknown"), id="the named one has left"),
         pytest.param(directory("kadikoy", "moda", complete=False), None, None, id="not known yet"),
     ],
@@ -414,7 +416,10 @@ def test_a_restaurant_has_its_account(known: Directory, named: str | None, accou
         ),
         pytest.param(directory("a", "b", complete=False), {"restaurant_id": RESTAURANT}, None, id="not known yet"),
         pytest.param(
-            directory("a", "b"), {"restaurant_id": RESTAURANT}, Refusal("restaurant_unknown"), id="a branch of nobody"
+            directory("a", "b"),
+            {"restaurant_id": RESTAURANT},
+            Refusal("restaurant_unknown"),
+            id="a branch of no account",
         ),
         pytest.param(
             directory("a", default="a", reach={RESTAURANT: ["b"]}),

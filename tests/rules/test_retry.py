@@ -67,7 +67,7 @@ DOUBTS = [UNKNOWN, FAILED]
 NO_ATTEMPTS = [UNAUTHORIZED, RATE_LIMITED, NOT_SENT]
 
 ACCEPT, ON_THE_WAY, COMPLETE, CANCEL = Action.ACCEPT, Action.ON_THE_WAY, Action.COMPLETE, Action.CANCEL
-WAITED_FOR = [ACCEPT, ON_THE_WAY]  # a look comes before the resend
+WAITED_FOR = [ACCEPT, ON_THE_WAY]  # a poll comes before the resend
 ORDERS, FOODS, RESTAURANTS = sorted(ORDER_ACTIONS), sorted(FOOD_ACTIONS), sorted(RESTAURANT_ACTIONS)
 ACTIONS = list(Action)
 
@@ -455,15 +455,15 @@ def test_a_poll_that_does_not_prove_it_done_hurries_its_resend_and_ends_a_row_wi
 
 # ---- whole lives -----------------------------------------------------------------------------------------------------
 
-NONE = object()  # no look came
+NONE = object()  # no poll came
 outcomes = st.sampled_from(Outcome)
-looks = st.just(NONE) | st.sampled_from([None, 1, 2, 16, NEEDS_PAYMENT, 6])
+polls = st.just(NONE) | st.sampled_from([None, 1, 2, 16, NEEDS_PAYMENT, 6])
 orders = st.builds(
     lambda status_id, acknowledged: shown_as(status_id, acknowledged_status_id=acknowledged),
     st.sampled_from([1, 2, 16]),
     st.sampled_from([None, 1, 2, 16]),
 )
-meetings = st.lists(st.tuples(outcomes, looks, st.sampled_from(["Open", "Closed", None])), min_size=1, max_size=25)
+meetings = st.lists(st.tuples(outcomes, polls, st.sampled_from(["Open", "Closed", None])), min_size=1, max_size=25)
 
 
 @dataclass
@@ -477,7 +477,7 @@ class Life:
 
 
 def live(action: Action, order: Stored, met: Sequence[tuple[Outcome, object, str | None]]) -> Life:
-    """Play a row as its daemon does: send, decide, look; until it ends or what it meets is used up."""
+    """Play a row as its daemon does: send, decide, poll; until it ends or what it meets is used up."""
     life = Life([])
     for outcome, seen, status in met:
         step = next_request(action, life.history)
@@ -494,14 +494,14 @@ def live(action: Action, order: Stored, met: Sequence[tuple[Outcome, object, str
             return life
         if action in ORDER_ACTIONS and is_uncertain(life.history):
             if isinstance(made, AwaitPoll) and seen is NONE:
-                return life  # it is never sent again: only a look or its expiry ends it
+                return life  # it is never sent again: only a poll or its expiry ends it
             if seen is not NONE:
                 life.seen = seen
                 word = looked(action, life.history, order, seen if isinstance(seen, int) else None)
                 if isinstance(word, Verdict):
                     life.verdict = word
                     return life
-                assert not isinstance(made, AwaitPoll), "the look that was awaited must end the row"
+                assert not isinstance(made, AwaitPoll), "the poll that was awaited must end the row"
     return life
 
 

@@ -201,18 +201,18 @@ async def test_of_many_that_come_at_once_the_lists_are_read_one_after_another(to
 
 async def test_how_many_polls_leave_in_a_second_follows_who_is_at_work(town: Town, monkeypatch: pytest.MonkeyPatch):
     """Two accounts that count here as if they were thousands."""
-    told: list[int | None] = []
+    rates: list[int | None] = []
     monkeypatch.setattr(cooldown, "MIN_TOGETHER", 0.01)
     monkeypatch.setattr(cooldown, "AT_A_MOMENT", 0)
     monkeypatch.setattr(cooldown, "EVEN", 30.2)  # so that an account counts as one in a second
-    monkeypatch.setattr(town.shop._wire, "poll_evenly", told.append)
+    monkeypatch.setattr(town.shop._wire, "poll_evenly", rates.append)
     town.put("kadikoy")
     town.put("besiktas")
     async with running(town.new_daemon()):
-        assert told[-1] == 3
+        assert rates[-1] == 3
         town.write("besiktas", enabled=0)
         await asyncio.sleep(SOON_S)
-        assert told[-1] == 2
+        assert rates[-1] == 2
 
 
 async def test_new_secrets_are_used_and_the_cooldown_of_the_old_ones_does_not_concern_them(town: Town):
@@ -226,7 +226,7 @@ async def test_new_secrets_are_used_and_the_cooldown_of_the_old_ones_does_not_co
 
 
 @pytest.mark.parametrize("values", [{"sealed": "rubbish"}, {"sealed": None}, {"key_id": "0" * 16}, {"sealed": ""}])
-async def test_a_row_that_cannot_be_read_harms_only_its_own_account_and_is_told(town: Town, values: dict[str, Any]):
+async def test_a_row_that_cannot_be_read_harms_only_its_own_account_and_is_reported(town: Town, values: dict[str, Any]):
     town.put("kadikoy")
     town.put("besiktas")
     town.write("besiktas", **values)
@@ -252,7 +252,7 @@ async def test_an_account_at_work_goes_on_when_its_row_becomes_unreadable(town: 
         assert town.polls("kadikoy") >= heard + 2
 
 
-async def test_accounts_that_were_noted_at_another_address_are_told_once(town: Town):
+async def test_accounts_that_were_noted_at_another_address_are_reported_once(town: Town):
     """A replica with another base_url would poll another service, with cooldowns that the others do not know."""
     town.put("kadikoy")
     town.write("kadikoy", fingerprint="of another address")
@@ -361,8 +361,8 @@ async def test_a_replica_that_was_replaced_sends_nothing_and_ends_and_the_next_d
     assert [line["reason"] for line in lines if line["event"] == "daemon.fenced"] == [Message("fleet.fenced")]
     assert [line for line in lines if line["event"] == "job.crashed"] == []
     (counted,) = metrics.readings(WRITES_FENCED)
-    told = town.new_daemon(metrics).own_problems.problems()
-    assert [(one.code, one.count) for one in told if one.code == Code.WRITES_FENCED] == [
+    problems = town.new_daemon(metrics).own_problems.problems()
+    assert [(one.code, one.count) for one in problems if one.code == Code.WRITES_FENCED] == [
         ("writes_fenced", counted.value)
     ]
     assert counted.value >= 1
@@ -381,8 +381,8 @@ async def test_what_only_one_replica_knows_the_lead_tells(town: Town):
         other.own_problems.begin(Code.CREDENTIALS_SHARED, "kadikoy", account="kadikoy", count=3)
         other.own_problems.begin(Code.CLOCK_WRONG, offset="+90")
         await asyncio.sleep(15.0)
-        told = {(one.code, one.subject, one.account) for one in lead.report.problems}
-        assert {(Code.CREDENTIALS_SHARED, "kadikoy", "kadikoy"), (Code.CLOCK_WRONG, "two 22", None)} <= told
+        problems = {(one.code, one.subject, one.account) for one in lead.report.problems}
+        assert {(Code.CREDENTIALS_SHARED, "kadikoy", "kadikoy"), (Code.CLOCK_WRONG, "two 22", None)} <= problems
         other.own_problems.end(Code.CREDENTIALS_SHARED, "kadikoy")
         other.own_problems.end(Code.CLOCK_WRONG)
         await asyncio.sleep(15.0)
@@ -402,13 +402,13 @@ async def test_what_a_reload_has_mended_the_lead_tells_no_more(town: Town):
     assert database.read_now(lambda tx: [*lead.others(tx)]) == []
 
 
-async def test_the_lead_gives_its_place_when_what_it_looks_at_is_written(town: Town, monkeypatch: pytest.MonkeyPatch):
+async def test_the_lead_gives_its_place_when_what_it_checks_is_written(town: Town, monkeypatch: pytest.MonkeyPatch):
     town.daemon.roster.membership = shares = Shares(0)
-    looked, look = asyncio.Event(), town.daemon.health.check
+    checked, check = asyncio.Event(), town.daemon.health.check
 
     async def slowly() -> Any:
-        await looked.wait()
-        return await look()
+        await checked.wait()
+        return await check()
 
     async with running(town.daemon):
         await asyncio.sleep(6.0)
@@ -417,7 +417,7 @@ async def test_the_lead_gives_its_place_when_what_it_looks_at_is_written(town: T
         shares.excess = {0}
         await asyncio.sleep(6.0)
         assert shares.given == []
-        looked.set()
+        checked.set()
         await asyncio.sleep(3.0)
         assert shares.given == [0]
 
