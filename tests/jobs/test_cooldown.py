@@ -8,8 +8,6 @@ from structlog.testing import capture_logs
 from tests.jobs.conftest import OpenShop
 from tests.jobs.shop import COOLDOWN_S, Shop
 
-from orderbridge_sandbox import Fault
-
 NAMES = ("kadikoy", "besiktas", "chain")
 
 
@@ -43,24 +41,3 @@ async def test_accounts_with_one_cooldown_are_polled_in_turn_and_the_log_names_t
     shown = shop.rows("SELECT state, polled_in_turn_with FROM delivery_accounts")
     assert {row["state"] for row in shown} == {"ok"}
     assert {frozenset(row["polled_in_turn_with"].split(", ")) for row in shown} == {frozenset(NAMES)}
-
-
-@pytest.mark.parametrize("scope", ["application", "address"])
-async def test_with_the_scope_configured_no_poll_is_answered_429(open_shop: OpenShop, scope: str):
-    shop = await open_shop(*NAMES, cooldown_scope=scope)
-    shop.world.set_options(cooldown_scope=scope)
-    with capture_logs() as lines:
-        await play(shop, 600.0)
-    assert [line for line in lines if line["event"] == "cooldown.shared"] == []
-    calls = shop.calls("get_current")
-    assert {call.http_status for call in calls} == {200}
-    assert {call.account for call in calls} == set(NAMES)
-
-
-async def test_a_429_to_one_account_while_the_others_do_well_changes_nothing(open_shop: OpenShop):
-    shop = await open_shop(*NAMES)
-    shop.world.faults.add(Fault.too_many("get_current", account="besiktas", times=None))
-    with capture_logs() as lines:
-        await play(shop, 600.0)
-    assert [line for line in lines if line["event"].startswith("cooldown.")] == []
-    assert len([call for call in shop.calls("get_current") if call.account == "kadikoy"]) == 20

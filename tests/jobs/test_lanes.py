@@ -95,4 +95,4 @@ class LanesBesideAMemoryThatForgetsNothing(RuleBasedStateMachine):
 
 
 TestAnyStory = LanesBesideAMemoryThatForgetsNothing.TestCase
-TestAnyStory.settings = settings(deadline=None, max_examples=50)  # a busy machine is no failure
+TestAnyStory.settings = settings(max_examples=min(50, settings.default.max_examples))

@@ -49,25 +49,6 @@ async def test_the_menu_is_stored_whatever_its_shape(open_shop: OpenShop, shape:
     assert noted(shop) == (text_of(began + EVERY), text_of(began), None)
 
 
-@pytest.mark.interface("Limits")
-async def test_it_is_requested_once_in_half_an_hour_also_after_a_restart(open_shop: OpenShop, shop: Shop):
-    await read(shop)
-    await asyncio.sleep(600)
-    assert await read(shop) == pytest.approx(EVERY_S - 600)
-    again = await open_shop()
-    assert await read(again) == pytest.approx(EVERY_S - 600)
-    await asyncio.sleep(EVERY_S - 600)
-    assert await read(again) == EVERY_S
-    assert len(shop.calls("get_foods")) == 2
-
-
-async def test_of_two_at_once_one_asks(open_shop: OpenShop, shop: Shop):
-    other = await open_shop()
-    waits = await asyncio.gather(read(shop), read(other))
-    assert waits == pytest.approx([EVERY_S, EVERY_S])
-    assert len(shop.calls("get_foods")) == 1
-
-
 FAULTS = {
     "429": Fault(operation="get_foods", status=429, times=None),
     "500": Fault(operation="get_foods", status=500, times=None),
@@ -102,16 +83,6 @@ async def test_a_request_that_never_left_costs_nothing_of_the_limit(shop: Shop):
     assert await read(shop) == AGAIN_S, "the account waits for its line"
     await asyncio.sleep(AGAIN_S)
     assert await read(shop) == EVERY_S
-
-
-async def test_an_answer_without_a_food_changes_nothing(shop: Shop):
-    await read(shop)
-    before = shown(shop)
-    shop.world.foods = {}
-    await asyncio.sleep(EVERY_S)
-    await read(shop)
-    assert (shown(shop), noted(shop)[2]) == (before, "malformed_data")
-    assert shop.rows("SELECT 1 FROM delivery_foods WHERE gone_utc IS NOT NULL") == []
 
 
 async def test_what_changed_is_an_event(shop: Shop):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from orderbridge_sandbox import World, rules, service
+from orderbridge_sandbox import World, service
 from orderbridge_sandbox.scenery import BESIKTAS, KADIKOY
 
 BODIES = {"accept": {"preparing_time": 25}, "cancel": {"reason_id": 3}}
@@ -194,12 +194,6 @@ async def test_the_id_of_needs_payment_can_be_chosen(world, pos):
     world.change_status(order.key, 9)
     [listed] = await pos.poll()
     assert (listed["status_id"], listed["status_text"]) == (9, "Ödeme Bekleniyor")
-
-
-def test_the_table_knows_no_other_move():
-    moves = {(operation.value, status): target for (status, operation), target in rules.TRANSITIONS.items()}
-    named = {move: target for move, target in ALLOWED.items() if move[1] not in (7, 42)}
-    assert moves == named | {("cancel", rules.OTHER): 6}
 
 
 async def test_whoever_reads_the_ledger_meets_no_call_that_is_being_answered(world, pos, monkeypatch):

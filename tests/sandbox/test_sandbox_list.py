@@ -60,22 +60,6 @@ async def test_an_order_repeats_until_it_is_acknowledged(world, pos, clock):
     assert await pos.poll() == []
 
 
-@pytest.mark.interface("Order statuses", "Acknowledgement rules 3", "Events")
-async def test_a_change_of_status_brings_an_acknowledged_order_back(world, pos, clock):
-    order = world.place_order(restaurant_id=KADIKOY, document={"courier_type": "restaurant"})
-    await pos.put(f"/orders/success/{order.key}")
-    await pos.put(f"/orders/accept/{order.key}", {"preparing_time": 20})
-    [again] = await pos.poll()
-    assert (again["status_id"], again["status_text"]) == (2, "Onaylandı")
-    await pos.put(f"/orders/success/{order.key}")
-    clock.advance(30)
-    assert await pos.poll() == []
-    await pos.put(f"/orders/ontheway/{order.key}")
-    clock.advance(30)
-    [again] = await pos.poll()
-    assert (again["status_id"], again["status_text"]) == (16, "Restoran Kuryeye Verildi")
-
-
 @pytest.mark.interface("Endpoints 7")
 async def test_an_acknowledgement_marks_the_status_of_its_own_moment(world, pos):
     """The list showed 1, the acknowledgement comes after the customer's cancellation: the POS never sees the 6."""
@@ -229,7 +213,7 @@ async def test_a_lone_surrogate_survives_as_its_escape(world, pos):
     assert json.loads(answer.content)["data"][0]["note"] == "\ud83d"
 
 
-@pytest.mark.interface("Order transitions")
+@pytest.mark.interface("Order transitions", "Acknowledgement rules 3")
 @pytest.mark.parametrize("status_id", [3, 7, 42, 99])
 async def test_an_order_can_be_moved_to_a_status_that_has_no_row(world, pos, clock, status_id: int):
     """COMPLETE_NEEDS_PAYMENT and whatever else there may be: who moves an order there is not shown."""
