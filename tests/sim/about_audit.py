@@ -1,4 +1,4 @@
-"""The program's own audit finds nothing that the simulation has not found."""
+"""The program's audit finds no broken promise."""
 
 from datetime import UTC, datetime
 

@@ -1,4 +1,4 @@
-"""The contract, docs/design.md: what else stands in the tables, and the columns that are the till's."""
+"""The database contract (docs/design.md): tables other than orders and actions, and the till's own columns."""
 
 import math
 from collections import Counter
@@ -19,10 +19,10 @@ from orderbridge_sandbox.scenery import KADIKOY
 if TYPE_CHECKING:
     from tests.sim.life import Life
 
-WITHIN_S = 10.0  # what is to be noted waits for a slow disk at most
-SLACK_S = 0.5  # two clocks never run alike
+WITHIN_S = 10.0  # a write on a slow disk may take this long
+SLACK_S = 0.5  # two clocks differ
 LISTS_AFTER_S = 2 * LISTS_EVERY_S + 30.0  # of a start without trouble
-TAKES_S = 60.0  # a unit of work, while a till holds the file
+TAKES_S = 60.0  # the longest unit of work, while a till locks the file
 MOST_SILENT = 2  # deliveries: an acknowledgement can be lost
 LOOK_EVERY = 20  # ticks
 NEVER = "2000-01-01"
@@ -30,16 +30,16 @@ KEPT = "SELECT id, times_seen, last_seen_utc, first_seen_utc FROM delivery_quara
 
 
 class AnswersAreTakenIn(Invariant):
-    """When an account's next poll leaves, all that its last one brought is in the tables, and whose it is, is clear."""
+    """When an account's next poll leaves, all orders of the last list are stored or reported as another account's."""
 
     promise = "1 and 7"
 
     def __init__(self) -> None:
         self._answers: dict[str, Call] = {}
-        self._disk_took: dict[str, float] = {}  # account: until its last answer was in
-        self._silent: Counter[str] = Counter()  # order: how often it was delivered in a row and not acknowledged
-        self._flown: dict[str, float] = {}  # order: when a request of it last left or ended
-        self._strangers: dict[tuple[str, str], int] = {}  # account and owner: told in which life
+        self._disk_took: dict[str, float] = {}  # by account: `disk_took` when its last answer came
+        self._silent: Counter[str] = Counter()  # by order: deliveries in a row without an acknowledgement
+        self._flown: dict[str, float] = {}  # by order: when a request of it last left or ended
+        self._strangers: dict[tuple[str, str], int] = {}  # by account and owner: the life that logged it
 
     def crashed(self, _: "Life") -> None:
         self._answers.clear()
@@ -90,14 +90,14 @@ class AnswersAreTakenIn(Invariant):
         elif stored[0]["payload"] != document.text:
             self.broken(f"#{answer.number} delivered {key}, and delivery_orders has an older document")
         elif self.sim.disk_took - self._disk_took[answer.account] >= LEFT_FOR_ACKNOWLEDGING_S:
-            return  # it may have been too late for an acknowledgement: the disk was slow
+            return  # on a slow disk it may have been too late to acknowledge
         elif self._flown.get(key, -1.0) < answer.left_at and not self.is_unresolved(key):
-            self._silent[key] += 1  # an acknowledgement takes it back
+            self._silent[key] += 1  # an acknowledgement sets it to 0
             if self._silent[key] > MOST_SILENT:
                 self.broken(f"#{answer.number} delivered {key} again, which was stored before and never acknowledged")
 
     def _is_late(self, answer: Call, key: str) -> bool:
-        """Two that are delivered an order at the same moment: the second one sees whose it is at its next poll."""
+        """Two accounts may get an order at the same moment: the second one learns of the owner at its next poll."""
         query = "SELECT received_utc FROM delivery_orders WHERE payment_key = ?"
         return bool(self.rows(query, key)[0][0] < text_of(self.sim.clock.now() - timedelta(seconds=self._age(answer))))
 
@@ -120,7 +120,7 @@ class AnswersAreTakenIn(Invariant):
 
 
 class QuarantineCounts(Invariant):
-    """A document that is no order is kept once, and each of its deliveries is counted, at its time."""
+    """A document without a usable key is kept once, and each of its deliveries is counted."""
 
     promise = "7"
 
@@ -130,7 +130,7 @@ class QuarantineCounts(Invariant):
         self._touched = False
 
     def restarted(self, _: "Life") -> None:
-        """The power may have failed during a commit that is on the disk all the same."""
+        """Power may have failed during a commit that reached the disk."""
         if self.sim.power is not None:
             self._kept = {row["id"]: (row["times_seen"], row["last_seen_utc"]) for row in self.rows(KEPT)}
 
@@ -144,7 +144,7 @@ class QuarantineCounts(Invariant):
         for row in self.rows(KEPT):
             times, seen = self._kept.get(row["id"], (0, ""))
             told = row["times_seen"], row["last_seen_utc"]
-            # It waits for its turn to be written, and a clock that is set meanwhile says nothing.
+            # It may be written later, and the clock may be set meanwhile.
             fresh = timedelta() <= now - time_of(told[1]) < _seconds(TAKES_S) or self._is_set()
             if told != (times, seen) and not (told[0] == times + 1 and fresh):
                 self.broken(
@@ -159,7 +159,7 @@ class QuarantineCounts(Invariant):
 
 
 class PollsAreNoted(Invariant):
-    """The next poll's time is on disk before the request leaves, and again when the answer is in; so is how it went."""
+    """next_poll_utc is committed before a poll leaves and after its answer, and so is the poll's result."""
 
     promise = "3"
 
@@ -180,7 +180,7 @@ class PollsAreNoted(Invariant):
             self.broken(f"#{call.number} leaves, and last_poll_utc is {row['last_poll_utc']}, not now")
 
     def _check_pace(self, call: Call) -> None:
-        """It does not come late either: see `_longest_s`."""
+        """No poll is later than `_longest_s`."""
         last = self._last.get(call.account)
         if last is None or last[0].life != call.life or self.sim.disturbed[call.account] >= last[0].left_at:
             return
@@ -190,10 +190,10 @@ class PollsAreNoted(Invariant):
             )
 
     def _longest_s(self, account: str) -> float:
-        """From the end of a poll to the next one: the acknowledgements have 15 s, and then it is its turn.
+        """The longest time from the end of a poll to the next one: 15 s for acknowledgements, and the cooldown.
 
-        Accounts that share a cooldown wait for their turn, in which each of the others may meet a timeout; and for one
-        turn more while it is found out. A poll is noted before it leaves, so that it waits for what others write on a
+        Accounts that share a cooldown are polled in turn, and each of the others may meet a timeout. Finding out that they
+        share it takes one turn more. A poll is written before it leaves, so it waits for other writes on a slow disk.
         slow disk.
         """
         plan = self.sim.plan
@@ -247,7 +247,7 @@ class PollsAreNoted(Invariant):
 
 
 class AutoAccepts(Invariant):
-    """The row is written with the order: in status 1, not scheduled, without a problem; and no other is."""
+    """An automatic accept is written with each order in status 1 that is not scheduled and has no problem; no other is."""
 
     promise = "contract"
 
@@ -268,13 +268,13 @@ class AutoAccepts(Invariant):
             self._check(name, self.rows("SELECT * FROM delivery_orders WHERE payment_key = ?", key)[0])
 
     def released(self, key: str, _: int = 0) -> None:
-        """Nothing is accepted by itself that somebody takes in by hand."""
+        """An order that a command stores is not accepted automatically."""
         self._seen.add(key)
 
     replayed = released
 
     def _usual(self, order: Any) -> int | None:
-        """The minutes of the account, by the orders that it received in the last hour, this one among them."""
+        """The account's minutes, by its orders of the last hour, this one included."""
         if not self.sim.plan.more.steps:
             return 20
         lately = (
@@ -292,7 +292,7 @@ class AutoAccepts(Invariant):
         if settings.auto_accept and order["status_id"] == 1 and not (order["scheduled_for"] or hinder):
             minutes = self._usual(order) if rule is None else rule or None
         made = self.rows("SELECT * FROM delivery_actions WHERE request_id = ?", f"auto:{order['payment_key']}")
-        self.sim.till.written |= {row["id"]: self.sim.now() for row in made}  # as if the till had written it
+        self.sim.till.written |= {row["id"]: self.sim.now() for row in made}  # counts as the till's
         columns = ("action", "payment_key", "preparing_time", "created_by")
         found = [tuple(row[column] for column in columns) for row in made]
         wanted = [] if minutes is None else [("accept", order["payment_key"], minutes, "orderbridge")]
@@ -304,7 +304,7 @@ class AutoAccepts(Invariant):
 
 
 class TillsSeeWhatIsSo(Invariant):
-    """The three views hold the orders that they should, and the till's two columns are what the till has written."""
+    """The three views show the right orders, and the till's columns hold what the till wrote."""
 
     promise = "contract"
     views: ClassVar[dict[str, Callable[[dict[str, Any]], bool]]] = {
@@ -324,7 +324,7 @@ class TillsSeeWhatIsSo(Invariant):
     def finish(self) -> None:
         orders = [dict(row) for row in self.rows("SELECT * FROM delivery_orders ORDER BY payment_key")]
         for row in orders:
-            del row["silence_from"], row["service_key"]  # which no till asks for
+            del row["silence_from"], row["service_key"]  # not in the views
         for view, holds in self.views.items():
             shown = [dict(row) for row in self.rows(f"SELECT * FROM {view} ORDER BY payment_key")]
             for row in shown:
@@ -338,14 +338,14 @@ class TillsSeeWhatIsSo(Invariant):
                 self.broken(f"the till wrote {written} to order {row['payment_key']}, and it has other values")
 
     def _waits_since(self, row: dict[str, Any]) -> str | None:
-        """An accept or a cancel that waits, is under way or is done has answered."""
+        """None if an accept or a cancel is pending, sending or done."""
         asked = self.rows("SELECT action, state FROM delivery_actions WHERE payment_key = ?", row["payment_key"])
         answers = {one["state"] for one in asked if one["action"] in {"accept", "cancel"}}
         return None if row["status_id"] != 1 or answers & {"pending", "sending", "done"} else row["received_utc"]
 
 
 class ListsAreRead(Invariant):
-    """Reasons, methods and restaurants are what the service says, and each restaurant's status is its last word."""
+    """The lists of reasons, methods and restaurants, and the restaurants' statuses, are those of the marketplace."""
 
     promise = "contract"
 

@@ -1,7 +1,7 @@
-"""The contract, docs/design.md, Database contract: each commit changes an order as one of few things does, in every column of it.
+"""The contract, docs/design.md, Database contract: each commit changes an order in a permitted way, in all its columns.
 
-After each commit the orders that it wrote are read again. What became of each must be what a delivery, an OK, a
-verdict or the time makes of what was there before: all columns, the lines, the options, and the story.
+After each commit the orders that it wrote are read again. The change must be the one that a delivery, an OK, a verdict
+or the time makes of the former values: in all columns, lines, options and events.
 """
 
 import json
@@ -25,9 +25,9 @@ State = dict[str, Any]  # the daemon's columns of an order, its lines and its op
 Event = tuple[str, str, int | None, str | None, str | None]  # at_utc, event, status_id, status, detail
 
 OF_THE_POS = ("pos_revision", "pos_reference", "pos_total")
-BOOKKEEPING = ("silence_from", "service_key", "start_utc")  # judged by what it brings about
+BOOKKEEPING = ("silence_from", "service_key", "start_utc")  # judged by their effects
 DOUBT = "status_doubtful"
-LATE = "late"  # of the clocks, which are not judged here
+LATE = "late"  # depends on the clocks, which are not judged here
 NAMES_A_CUSTOMER = (
     "note",
     "customer_name",
@@ -42,15 +42,15 @@ NAMES_A_CUSTOMER = (
     "payload",
 )
 LOOK_AT_ALL, LOOK_FOR_LATE = 100, 5  # ticks
-TAKING_IN_S = 20.0  # with acknowledgements that nobody answers, and a slow disk
-BEGUN_BEFORE_S = 0.5  # a poll begins when it is noted, and leaves a moment later
-SWEEP_TAKES = timedelta(minutes=1)  # a sweep looks first, and waits for its turn to write
+TAKING_IN_S = 20.0  # with acknowledgements that time out, and a slow disk
+BEGUN_BEFORE_S = 0.5  # a poll begins with its commit, and leaves a moment later
+SWEEP_TAKES = timedelta(minutes=1)  # a sweep reads first, and may wait before it writes
 
 _TAKEN = "SELECT payment_key, account FROM delivery_orders WHERE pos_revision > 0 AND ended_utc IS NULL"
 
 
 class Step(NamedTuple):
-    """One thing that may happen to an order, and what it makes of it."""
+    """One permitted change of an order, with the values after it."""
 
     why: str
     state: State
@@ -58,30 +58,30 @@ class Step(NamedTuple):
 
 
 class ColumnsSayWhatIsSo(Invariant):
-    """What is written of an order, in each commit, is what has happened to it, in every column."""
+    """Each commit writes what has happened to an order, in every column."""
 
     promise = "contract"
 
     def __init__(self) -> None:
         self._states: dict[str, State] = {}
-        self._told: dict[str, int] = defaultdict(int)  # order: the last line of its story
+        self._told: dict[str, int] = defaultdict(int)  # by order: its last event
         self._touched: set[str] = set()
         self._outbox_touched = False
         self._unfinished: set[int] = set()
         self._newest_row = 0
         self._answers: dict[str, Call] = {}  # by account: the latest list that came in whole
-        self._oks: dict[str, list[tuple[str, int | None]]] = defaultdict(list)  # not noted yet
+        self._oks: dict[str, list[tuple[str, int | None]]] = defaultdict(list)  # not written yet
         self._flying: Counter[str] = Counter()
-        self._busy: dict[str, float] = {}  # order: when a row of it was last sent or unresolved
-        self._flown: dict[str, float] = {}  # order: when a request of it last ended
+        self._busy: dict[str, float] = {}  # by order: when a row of it was last sent or unresolved
+        self._flown: dict[str, float] = {}  # by order: when a request of it last ended
         self._ticks = 0
-        # By account: seconds between good polls, outages left out; at least, and at most: it may be polled in turn with others.
+        # By account: seconds between good polls without outages: the least and the most, as it may be polled in turn.
         self._least: dict[str, float] = defaultdict(float)
         self._most: dict[str, float] = defaultdict(float)
-        self._heard: dict[str, tuple[int, float]] = {}  # account: life and end of the last good poll
-        # By order: what was listened when it last had news, or was taken over.
+        self._heard: dict[str, tuple[int, float]] = {}  # by account: life and end of the last good poll
+        # By order: the seconds above when it last changed or was taken over.
         self._quiet_from: dict[str, tuple[float, float]] = {}
-        self._quiet_since: dict[str, float] = {}  # the same, as the simulation's time
+        self._quiet_since: dict[str, float] = {}  # the same, in the simulation's time
         self._restarts: list[float] = []
         self._taken: set[str] = set()
 
@@ -94,10 +94,10 @@ class ColumnsSayWhatIsSo(Invariant):
             self._check_acknowledged(call, self._answers[call.account].documents.get(call.argument))
 
     def _check_acknowledged(self, call: Call, document: Document | None) -> None:
-        """What is acknowledged is what stands there, also where nothing had to be written."""
+        """What is acknowledged is stored, also if nothing had to be written."""
         state = self._states.get(call.argument)
         if document is None or state is None:
-            return  # told by StoredBeforeAcknowledged
+            return  # StoredBeforeAcknowledged reports this
         wanted = state | _contents(document) | {"status_id": document.status, "service_status_id": document.status}
         wanted |= {"status": self._word(document.status), "ended_by": ENDS.get(document.status or 0)}
         if apart := [name for name in sorted(state) if state[name] != wanted[name]]:
@@ -137,7 +137,7 @@ class ColumnsSayWhatIsSo(Invariant):
         self._oks.clear()
 
     def statement(self, sql: str, parameters: Any) -> None:
-        """Something is about to be written. What it names is looked at after the commit."""
+        """A statement is about to write. The orders that it names are checked after the commit."""
         self._outbox_touched |= "delivery_actions" in sql
         if "delivery_order" in sql:
             many = parameters if isinstance(parameters, list) else [parameters]
@@ -175,9 +175,7 @@ class ColumnsSayWhatIsSo(Invariant):
             return
         self._states[key] = after
         in_part = name == "Intake._write_least" and self.sim.plan.broken_disk > 0
-        if (
-            self.sim.technician.is_refusing or in_part
-        ):  # what was to be written is there in part: the next delivery heals it
+        if self.sim.technician.is_refusing or in_part:  # only a part was written; the next delivery completes it
             self._oks[key].clear()
             return
         if before == after and not events and not rows:
@@ -193,7 +191,7 @@ class ColumnsSayWhatIsSo(Invariant):
             self.broken(f"{name} of order {key}: {_nearest(steps, before or {}, after, events)}")
 
     def _steps(self, key: str, before: State | None, after: State, rows: list[sqlite3.Row]) -> Iterator[Step]:
-        """All that may have happened."""
+        """All permitted changes."""
         if before is None:
             for call in self._answers.values():
                 if key in call.documents:
@@ -203,7 +201,7 @@ class ColumnsSayWhatIsSo(Invariant):
             yield self._verdicts(key, before, rows)
             return
         configured = {account.name for account in self.sim.settings.accounts}
-        is_moved = before["account"] not in configured and after["account"] in configured  # its own was taken out
+        is_moved = before["account"] not in configured and after["account"] in configured  # its account was removed
         if is_moved:
             before = before | {"account": after["account"]}
             yield Step("another account", before, [])
@@ -229,7 +227,7 @@ class ColumnsSayWhatIsSo(Invariant):
         return Step("a new order", state, [(now, "received", document.status, state["status"], None)])
 
     def _deliveries(self, key: str, before: State, call: Call, *, is_moved: bool) -> Iterator[Step]:
-        """Promise 2: the poll's word about the status counts, or an action of ours was in the way.
+        """Promise 2: the delivered status counts, unless an action of ours was on the wire.
 
         An order that moves to another account is written, although nothing has changed.
         """
@@ -244,11 +242,11 @@ class ColumnsSayWhatIsSo(Invariant):
             yield self._delivery_that_does_not_count(before, document)
 
     def _may_be_claimed(self, key: str) -> bool:
-        """A row of it waits: while it is claimed, which takes its time on a slow disk, it has the order's lane."""
+        """Whether a row of it is pending: its claim holds the lane, and takes long on a slow disk."""
         return bool(self.rows("SELECT 1 FROM delivery_actions WHERE payment_key = ? AND state = 'pending'", key))
 
     def _is_unchanged(self, before: State, document: Document) -> bool:
-        """Nothing is written: not even a line of the story."""
+        """Whether nothing is written, not even an event."""
         same = before["payload_hash"] == document.hash
         same_status = before["status_id"] == document.status == before["service_status_id"]
         return same and same_status and before["ended_by"] != "silence" and DOUBT not in before["problem"]
@@ -267,7 +265,7 @@ class ColumnsSayWhatIsSo(Invariant):
         return Step("a delivery", state, [(self._now(), change or "delivered", *_shown(state), None)])
 
     def _is_taken_in(self, key: str, call: Call) -> bool:
-        """Another account's list has the order, too, and may still hold its lane."""
+        """Whether another account's list has the order, too, and may still hold its lane."""
         others = [other for other in self._answers.values() if other.account != call.account]
         return any(key in other.documents and other.ended_at > call.ended_at - TAKING_IN_S for other in others)
 
@@ -292,7 +290,7 @@ class ColumnsSayWhatIsSo(Invariant):
         return Step(" and ".join(f"{row['action']}.{row['state']}" for row in rows), state, events)
 
     def _made_by(self, key: str, account: str, row: sqlite3.Row) -> int | None:
-        """The status that a row's end writes: what it asked for, or what its account's look showed."""
+        """The status that a row's end writes: the action's target, or the one that a list showed."""
         if row["state"] != "done" or row["error_code"] == "already":
             return None
         look = self._answers.get(account)
@@ -320,17 +318,17 @@ class ColumnsSayWhatIsSo(Invariant):
             yield Step("retention", _blank(before), [])
 
     def _may_end(self, key: str, before: State, now: datetime) -> bool:
-        """A till has taken it over, its time has come, and for so long its account has listened in vain."""
+        """Whether a till has taken it over, it is due, and its account was polled for so long without news of it."""
         listened = self._most[before["account"]] - self._quiet_from.get(key, (0.0, 0.0))[1]
         (order,) = self.rows("SELECT pos_revision, start_utc FROM delivery_orders WHERE payment_key = ?", key)
         is_scheduled = before["scheduled_for"] is not None and order["start_utc"] is not None
         later = is_scheduled and time_of(order["start_utc"]) > now
         taken = order["pos_revision"] > 0
-        enough = self._silence_s() - listening_s(len(self.sim.plan.accounts))  # the poll that is being taken in
+        enough = self._silence_s() - listening_s(len(self.sim.plan.accounts))  # the poll that is being stored
         return before["ended_utc"] is None and taken and not later and listened >= enough
 
     def _must_have_ended(self, key: str, state: State, sweep: float) -> bool:
-        """Two sweeps, one begins to count and one ends it; and each restart meanwhile puts the next one off."""
+        """Whether two sweeps have passed: one begins to count and one ends it. Each restart delays the next one."""
         listened = self._least[state["account"]] - self._quiet_from.get(key, (0.0, 0.0))[0]
         restarts = sum(at > self._quiet_since.get(key, 0.0) for at in self._restarts)
         enough = self._silence_s() + (2 + restarts) * sweep + listening_s(1)
@@ -374,7 +372,7 @@ class ColumnsSayWhatIsSo(Invariant):
         return {"ended_by": ended_by, "ended_utc": self._now() if ended_by else None}
 
     def _news(self, before: State, change: str, now: str = "") -> State:
-        """What a till should see is one revision more."""
+        """A change for the till raises the revision."""
         if not change:
             return {}
         return {"revision": before["revision"] + 1, "last_change": change, "changed_utc": now or self._now()}
@@ -407,7 +405,7 @@ class ColumnsSayWhatIsSo(Invariant):
         found = self.rows(query, key, self._told[key])
         if found:
             self._told[key] = found[-1]["id"]
-        found = [row for row in found if row["event"] != "start"]  # which only the time brings about
+        found = [row for row in found if row["event"] != "start"]  # made by the time alone
         return [tuple(row[column] for column in ("at_utc", "event", "status_id", "status", "detail")) for row in found]
 
     # ---- by hand -----------------------------------------------------------------------------------------------------
@@ -416,7 +414,7 @@ class ColumnsSayWhatIsSo(Invariant):
         self._unfinished.add(row)
 
     def released(self, key: str, kept: int) -> None:
-        """`quarantine retry` has taken it in: the document that was kept is the one that stands there."""
+        """`quarantine retry` has stored it, from the newest document in quarantine."""
         (before,) = self.rows("SELECT payload FROM delivery_quarantine WHERE id = ?", kept)
         all_kept = self.rows("SELECT * FROM delivery_quarantine WHERE payment_key = ? AND payload > ''", key)
         ends = {one["id"]: status_in(json.loads(one["payload"])) in ENDS for one in all_kept}
@@ -425,12 +423,12 @@ class ColumnsSayWhatIsSo(Invariant):
             self.broken(f"order {key} was stored from document {kept} of the quarantine, which has a newer one")
         self._states[key] = after = self._look(key) or {}
         self._new_events(key)
-        self._oks[key].clear()  # of before there was an order that it could be noted of
+        self._oks[key].clear()  # they are older than the stored order
         if after.get("payload") != before["payload"]:
             self.broken(f"order {key} was stored from the quarantine, and has another document")
 
     def replayed(self, key: str) -> None:
-        """The journal has brought an order back, or a newer document of it: never an older one."""
+        """A replay has stored an order or a newer document of it, never an older one."""
         before, after = self._states.get(key), self._look(key) or {}
         lists = (
             call.documents[key].text for call in reversed(self.sim.calls) if call.is_heard and key in call.documents
@@ -443,7 +441,7 @@ class ColumnsSayWhatIsSo(Invariant):
         self._quiet_from[key] = self._listened(self._states[key]["account"])
 
     def erased(self) -> None:
-        """`erase` has blanked the ended orders of one customer, and nothing else."""
+        """`erase` has blanked the ended orders of one customer, and no others."""
         for key, before in self._states.items():
             after = self._look(key)
             if after == before:
@@ -481,9 +479,11 @@ class ColumnsSayWhatIsSo(Invariant):
         self._look_for_late()
 
     def _look_for_late(self) -> None:
-        """What has to come comes: the note of an OK with the next poll, what the time brings with the next sweep."""
+        """An OK is written with the next poll at the latest, and changes by time with the next sweep."""
         quiet = self.sim.now() - max(self.sim.disturbed.values())
-        before = text_of(self.sim.clock.now() - timedelta(seconds=IN_TIME_S))  # a note waits for its turn, and the disk
+        before = text_of(
+            self.sim.clock.now() - timedelta(seconds=IN_TIME_S)
+        )  # a write may wait for others and for the disk
         late = [key for key, oks in self._oks.items() if oks and oks[-1][0] < before]
         if quiet > IN_TIME_S and not self.sim.refused and late:
             self.broken(
@@ -502,7 +502,7 @@ class ColumnsSayWhatIsSo(Invariant):
                 self.broken(f"order {key} ended at {state['ended_utc']}, and its customer's data is still there")
 
     def _take_over_unheard(self) -> None:
-        """The power failed during a commit, which may be on the disk: nobody has heard of it."""
+        """Power failed during a commit, which may have reached the disk unseen."""
         touched, self._touched = self._touched, set()
         for key in sorted(touched):
             self._new_events(key)
@@ -511,7 +511,7 @@ class ColumnsSayWhatIsSo(Invariant):
                 self._quiet_from[key], self._quiet_since[key] = self._listened(found["account"]), self.sim.now()
 
     def _look_at_all(self) -> None:
-        """What no statement of ours named has not changed."""
+        """No order has changed without a statement that names it."""
         if not self._states:
             return
         found = {row["payment_key"]: self._with_lines(row) for row in self.rows("SELECT * FROM delivery_orders")}
@@ -528,7 +528,7 @@ def _contents(document: Document) -> State:
 
 
 def _differ(before: State, after: State) -> bool:
-    """Whether something that a till shows is different, the status aside."""
+    """Whether something that a till shows differs, except the status."""
     apart = {"status_id", "status", "status_text", "service_status_id", "payload", "payload_hash", "problem"}
     apart |= {"remarks", "ended_by", "ended_utc"}
     return before["payload"] is None or any(after[name] != before[name] for name in after.keys() - apart)
@@ -538,7 +538,7 @@ PRINTED = ("note", "amount_due", "total", "discount", "courier_fee", "order_tip"
 
 
 def _print(before: State, after: State) -> State:
-    """Items, notes and money are printed anew."""
+    """A change of items, notes or money sets contents_revision, so that the kitchen prints again."""
     same = before["payload"] is not None and all(after[name] == before[name] for name in PRINTED)
     return {} if same else {"contents_revision": before["revision"] + 1}
 
@@ -559,12 +559,12 @@ def _without_note(line: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _same(expected: list[Event], found: list[Event]) -> bool:
-    """Rows that end together are written in any order."""
+    """Rows that end together may be written in any order."""
     return sorted(map(repr, expected)) == sorted(map(repr, found))
 
 
 def _nearest(steps: list[Step], before: State, after: State, events: list[Event]) -> str:
-    """The step that comes nearest to what is there, and what is different."""
+    """The permitted change with the fewest differences, and these differences."""
     ways = []
     for step in [*steps, Step("nothing", before, [])]:
         apart = [name for name in sorted(after) if after[name] != step.state.get(name)]

@@ -1,4 +1,4 @@
-"""What stands beside the database: the journal and the mark hold what they should, also after a power loss."""
+"""The files beside the database: the journal and the high-water mark, also after a power loss."""
 
 from datetime import date, timedelta
 from typing import TYPE_CHECKING, Any
@@ -19,9 +19,9 @@ class JournalHolds(Invariant):
 
     def __init__(self) -> None:
         self._answers: dict[str, Call] = {}  # by account: the latest list that came in whole
-        self._acknowledged: dict[tuple[str, str], tuple[int, date]] = {}  # order and document: request and day
-        self._last: dict[str, str] = {}  # by order: the document that came last
-        self._blank: set[tuple[str, str]] = set()  # order and document: a daemon that knows it writes it no more
+        self._acknowledged: dict[tuple[str, str], tuple[int, date]] = {}  # by order and document: request and day
+        self._last: dict[str, str] = {}  # by order: its newest document
+        self._blank: set[tuple[str, str]] = set()  # orders and documents that the daemon does not write again
         self._today = date.min
 
     def ended(self, call: Call) -> None:
@@ -37,7 +37,7 @@ class JournalHolds(Invariant):
                 self._acknowledged.setdefault((call.argument, document.text), (call.number, today))
 
     def erased(self) -> None:
-        """What names an erased customer is no longer in it."""
+        """An erased customer's data is no longer in it."""
         folder = self.sim.settings.journal
         entries = journal.entries(journal.files(folder)) if folder is not None else ()
         blank = {entry.payment_key for entry in entries if entry is not None and entry.digest is None}
@@ -55,7 +55,7 @@ class JournalHolds(Invariant):
         held = {(entry.payment_key, journal.document(entry)) for entry in entries}
         self._today = max(
             self._today, self.sim.clock.now().date()
-        )  # retention goes by the latest that a clock has shown
+        )  # retention uses the latest time that a clock has shown
         kept = self._today - timedelta(days=self.sim.plan.more.retention_days)
         for (key, text), (number, day) in self._acknowledged.items():
             if day >= kept and (key, text.encode()) not in held:
@@ -63,7 +63,7 @@ class JournalHolds(Invariant):
 
 
 class MarkIsBehind(Invariant):
-    """The mark is whole, and never ahead of the tables: nobody is told of an older copy where none was put back."""
+    """The mark can be read, and is never ahead of the tables: no older copy is reported if none was put back."""
 
     promise = "mark"
 

@@ -1,4 +1,4 @@
-"""What replicas promise each other: one acts for an account, and another takes its place in time."""
+"""Replicas: one acts for each account, and another takes over in time."""
 
 from tests.sim.invariant import Invariant
 from tests.sim.life import LIFE, Life
@@ -12,7 +12,7 @@ from orderbridge_fleet.buckets import bucket_of
 from orderbridge_fleet.replica import BEAT_S, READ_S
 
 GRACE_S = 5.0  # docs/design.md
-# The server ends a silent session, another replica waits for it, and a call of its own may take its time.
+# The server ends a silent session, another replica waits for that, and its own call takes time.
 TAKEN_OVER_S = SILENT_S + GRACE_S + 2 * BEAT_S + READ_S + CALL_S
 POLLED_S = 3.0  # for a login
 
@@ -39,7 +39,7 @@ class OneActs(Invariant):
 
 
 class TheReplacedIsSilent(Invariant):
-    """Once a bucket was taken from a replica that had not released it, that replica commits nothing any more."""
+    """A replica commits nothing after another one has taken a bucket that it had not released."""
 
     promise = "fleet"
 
@@ -68,7 +68,7 @@ class TheReplacedIsSilent(Invariant):
 
 
 class EqualShares(Invariant):
-    """Replicas that nothing hinders have the same number of buckets."""
+    """Healthy replicas hold equal numbers of buckets."""
 
     promise = "fleet"
 
@@ -87,7 +87,7 @@ class EqualShares(Invariant):
 
 
 class TakenOver(Invariant):
-    """Where a replica is well, each account is polled: also those of another one that is not."""
+    """While one replica is healthy, each account is polled, also those of a replica that is not."""
 
     promise = "fleet"
 

@@ -1,4 +1,4 @@
-"""What the board and the ends of closures promise."""
+"""The board's buttons, and the ends of closures."""
 
 import math
 import sqlite3
@@ -15,7 +15,7 @@ from orderbridge.model import Action
 if TYPE_CHECKING:
     from tests.sim.life import Life
 
-ENDS_WITHIN_S = 2 * CLOSURES_EVERY_S + 60.0  # with a till that holds the file, and a slow disk
+ENDS_WITHIN_S = 2 * CLOSURES_EVERY_S + 60.0  # with a till that locks the file, and a slow disk
 A_MOMENT = timedelta(seconds=0.1)
 CLOSED = "SELECT * FROM delivery_actions WHERE state = 'done' AND valid_until_minutes IS NOT NULL"
 NEWER = "SELECT * FROM delivery_actions WHERE id > ? AND action IN (?, ?) AND (food_id = ? OR restaurant_id = ?)"
@@ -24,7 +24,7 @@ OURS = "SELECT * FROM delivery_actions WHERE request_id LIKE 'board:%' OR reques
 
 
 class ClosuresEnd(Invariant):
-    """A closure ends at its time, once, unless something newer has been said of its restaurant or food."""
+    """A closure ends at its time, once, unless a newer row about its restaurant or food was done."""
 
     promise = "closures"
 
@@ -56,7 +56,7 @@ class ClosuresEnd(Invariant):
                 self._check_late(closure)
 
     def _due(self, closure: sqlite3.Row) -> Any:
-        """Its minutes count from its INSERT; those of a row that was sent once more, from its end."""
+        """Its minutes count from its INSERT; those of a retried row from its outcome."""
         since = closure["created_utc"] if closure["expires_utc"] is None else closure["finished_utc"]
         return time_of(since) + timedelta(minutes=closure["valid_until_minutes"])
 
@@ -104,7 +104,7 @@ class ClosuresEnd(Invariant):
 
 
 class BoardKeepsItsWord(Invariant):
-    """A button is one row, however often and on however many tablets it is tapped; what a tablet was shown stays."""
+    """A button makes one row, on however many tablets it is tapped, and that row stays."""
 
     promise = "board"
 
@@ -113,7 +113,7 @@ class BoardKeepsItsWord(Invariant):
         self._tapped_at: dict[int | None, float] = {}  # by row
 
     def committed(self, name: str) -> None:
-        """The rows that the program has written for a tablet, or for the end of a closure, count as the till's."""
+        """Rows that the program writes for a tablet or for a closure's end count as the till's."""
         written = self.sim.till.written
         if name in {"BoardPages._tap", "Closures.carry_out"}:
             for row in self.rows(OURS):
@@ -140,7 +140,7 @@ class BoardKeepsItsWord(Invariant):
             self.broken(f"row {tap.row} ({found[0]['action']}) has valid_until_minutes")
 
     def leaving(self, call: Any) -> None:
-        """A step that a tablet can take back waits until it cannot any more."""
+        """A step that a tablet can take back is not sent before that time is over."""
         waited = self.sim.now() - self._tapped_at.get(call.row, -math.inf)
         if waited < held_s(call.operation) - A_MOMENT.total_seconds() and not self.sim.jumped_since(
             self.sim.now() - waited

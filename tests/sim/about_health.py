@@ -1,4 +1,4 @@
-"""Promise 8: what is wrong with an order is told by the log within the health look's time, and so is its end."""
+"""Promise 8: the log says within the health check's interval when a problem of an order begins and ends."""
 
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from tests.sim.life import Life
 
 A_DAY_S = 24 * HOUR
-LOOKS_S = MINUTE  # a slow disk, and the town's own look every half minute
+LOOKS_S = MINUTE  # a slow disk, and the judge's own interval of half a minute
 
 OPEN = "SELECT * FROM delivery_orders WHERE ended_utc IS NULL AND status_id = 1 AND changed_utc > ?"
 ANSWERS = "SELECT * FROM delivery_actions WHERE action IN ('accept', 'cancel') ORDER BY id"
@@ -36,13 +36,13 @@ Key = tuple[str, str]  # code, subject
 
 
 class HealthSaysWhatIsSo(Invariant):
-    """The problems that the log has begun and not ended are those that the tables show."""
+    """The log's open problems are those that the tables show."""
 
     promise = "8"
 
     def __init__(self) -> None:
         self._open: set[Key] = set()
-        self._so: dict[Key, float] = {}  # since when it has been so at each look
+        self._so: dict[Key, float] = {}  # since when each check has shown it
         self._not_so: dict[Key, float] = {}
         self._born = 0.0
         self._process = 1
@@ -62,7 +62,7 @@ class HealthSaysWhatIsSo(Invariant):
         self._open.clear()
 
     def restarted(self, life: "Life") -> None:
-        if life.process != self._process:  # over a reload the log goes on
+        if life.process != self._process:  # a reload continues the log
             self._open.clear()
         self._process, self._born = life.process, self.sim.now()
 
@@ -86,12 +86,12 @@ class HealthSaysWhatIsSo(Invariant):
                 self.broken(f"the problem {key} is over since {since:.0f}, and problem.ended is not logged")
 
     def _answered_since(self, moment: float) -> set[str]:
-        """Orders to which an answer came, or came to nothing: between two ticks the log may have said the opposite."""
+        """Orders that were answered lately: the log may have changed between two ticks."""
         since = self._ago(self.sim.now() - moment)
         return {row["payment_key"] for row in self.rows(ANSWERED, since, since)}
 
     def _truth(self) -> tuple[set[Key], set[Key]]:
-        """What is wrong; and what neither begins nor ends now, for it follows from what is wrong with its account."""
+        """The problems; and those that neither begin nor end now, because their account has a problem."""
         unseen = {("cancellation_unseen", row["payment_key"]) for row in self.rows(CANCELLED, self._ago(UNSEEN_S))}
         not_taken = {("not_taken_over", row["account"]) for row in self.rows(NOT_TAKEN, self._ago(NOT_TAKEN_OVER_S))}
         found: set[Key] = unseen | not_taken
@@ -113,7 +113,7 @@ class HealthSaysWhatIsSo(Invariant):
         return found, unknown
 
     def _answers(self) -> dict[str, Any]:
-        """By order: its newest accept, or a newer cancel that is unfinished, and not for too long."""
+        """By order: its newest accept, or a newer cancel that is unfinished for a short time only."""
         since = self._ago(CANCEL_ANSWERS_S)
         return {
             row["payment_key"]: row
@@ -122,7 +122,7 @@ class HealthSaysWhatIsSo(Invariant):
         }
 
     def _waits(self, row: Any) -> bool:
-        """A customer, for an answer that a till could give."""
+        """Whether a customer waits for an answer that a till could give."""
         is_due = (row["start_utc"] or "") <= text_of(self.sim.clock.now())
         waits_s = UNANSWERED_S if is_due else SCHEDULED_S
         return row["pos_revision"] > 0 and row["received_utc"] < self._ago(waits_s)

@@ -1,4 +1,4 @@
-"""Promises 1 to 3: what is stored, what is acknowledged, and when is asked."""
+"""Promises 1 to 3: storing, acknowledging and polling."""
 
 import sqlite3
 from collections import defaultdict
@@ -12,17 +12,17 @@ from tests.sim.line import ORDER_OPERATIONS, Call
 if TYPE_CHECKING:
     from tests.sim.life import Life
 
-LATE, FINDING_OUT = 1.1, 3  # cooldowns: of one round, and until it is known that they are shared
+LATE, FINDING_OUT = 1.1, 3  # cooldowns: of one round, and to find out that accounts share one
 
 
 def keep_latest(answers: dict[str, Call], call: Call) -> None:
-    """The latest list of its account. A replica that was paused hears an older one late."""
+    """Keep the latest list of an account. A paused replica gets an older one late."""
     if call.account not in answers or answers[call.account].number < call.number:
         answers[call.account] = call
 
 
 class StoredBeforeAcknowledged(Invariant):
-    """An acknowledgement leaves only when the order is on disk, document and all; and it stays there."""
+    """An acknowledgement leaves only after the order and its document were committed, and they stay."""
 
     promise = "1"
 
@@ -69,18 +69,20 @@ class StoredBeforeAcknowledged(Invariant):
 
 
 class OnlyDelivered(Invariant):
-    """Only what the latest answer delivered is acknowledged, once, in time, and never beside an action of ours."""
+    """Only orders of the latest list are acknowledged, once, in time, and never beside an action of ours."""
 
     promise = "2"
 
     def __init__(self) -> None:
         self._answers: dict[str, Call] = {}  # by account: the latest list that came in whole
         self._told: dict[tuple[int, str], list[Call]] = defaultdict(list)
-        self._open: list[Call] = []  # acknowledgements on the wire, and some that were
+        self._open: list[Call] = []  # acknowledgements on the wire, and some that have ended
         self._actions: dict[str, float] = {}  # when an action of that order last ended
         self._flying: dict[str, int] = defaultdict(int)
         self._unresolved: dict[int, str] = {}
-        self._given_up: dict[str, float] = {}  # order: when an unresolved row of it ended by no answer and no look
+        self._given_up: dict[
+            str, float
+        ] = {}  # by order: when an unresolved row of it ended without an answer or a list
         self._outbox_touched = False
 
     def restored(self) -> None:
@@ -141,7 +143,9 @@ class OnlyDelivered(Invariant):
         if rows := self.rows(sending, key):
             self.broken(f"#{call.number} acknowledges {key}: row {rows[0]['id']} is unresolved")
         stored = self.rows("SELECT status_id, account FROM delivery_orders WHERE payment_key = ?", key)
-        read = answer.documents[key].status if key in answer.documents else None  # a document may say it unreadably
+        read = (
+            answer.documents[key].status if key in answer.documents else None
+        )  # the document's status may be unreadable
         if stored and stored[0]["status_id"] not in (delivered[key], read):
             self.broken(
                 f"#{call.number} acknowledges {key}: stored is status {stored[0][0]}, delivered was {delivered[key]}"
@@ -157,7 +161,7 @@ class OnlyDelivered(Invariant):
         took = call.ended_at - call.left_at
         if call.operation == "acknowledge" and call.ended != "crashed" and took > ACKNOWLEDGE_TIMEOUT_S + 0.1:
             self.broken(f"#{call.number} is an acknowledgement and lasted {took:.1f} s: too long")
-        # The service marks what the order has at that moment. Our own action must not be what changed it meanwhile.
+        # The service acknowledges the status of that moment, which no action of ours may have changed meanwhile.
         if call.operation == "acknowledge" and call.reached and call.reached.effect:
             self._check_effect(call)
 
@@ -174,7 +178,7 @@ class OnlyDelivered(Invariant):
 
 
 class NoneStarves(Invariant):
-    """Accounts that share a cooldown are polled in turn: each comes through, once in as many cooldowns as they are."""
+    """Of n accounts that share a cooldown, each has a good poll in about n cooldowns."""
 
     promise = "3"
 
@@ -195,7 +199,7 @@ class NoneStarves(Invariant):
 
 
 class Cooldown(Invariant):
-    """The next poll leaves when the previous answer, or failure after sending, is 30 s old. Over crashes, too."""
+    """A poll leaves at least 30 s after the end of the last one, also after a crash."""
 
     promise = "3"
 
@@ -208,7 +212,7 @@ class Cooldown(Invariant):
         last = self._last.get(call.account)
         if last is not None and not last.never_left:
             ended = last.ended_at if last.ended else self.sim.now()
-            if last.life != call.life:  # a replica that was paused ends it when it goes on
+            if last.life != call.life:  # a paused replica ends it when it continues
                 ended = min(ended, last.left_at + TIMEOUT_S)
             forgiven = last.process != call.process and self._set_forward(last.left_at)
             if call.left_at < ended + COOLDOWN_S and not forgiven:
@@ -216,5 +220,5 @@ class Cooldown(Invariant):
         self._last[call.account] = call
 
     def _set_forward(self, since: float) -> bool:
-        """The clock was set forward, and the daemon was down in between: that may cost one 429."""
+        """Whether the clock was set forward while the daemon was down, which may cost one 429."""
         return any(by > 0 and since <= at <= self.sim.now() for at, by in self.sim.plan.jumps)

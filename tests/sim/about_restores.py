@@ -1,4 +1,4 @@
-"""An older copy of the database that was put back: it is told, and nothing is sent, acknowledged or admitted again."""
+"""An older copy of the database was put back: it is reported, and nothing is sent, acknowledged or admitted again."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -11,20 +11,20 @@ from tests.sim.restoring import ANOTHER_DEVICE
 if TYPE_CHECKING:
     from tests.sim.life import Life
 
-TOLD_S = LOUD_HEALTH_S + 30.0  # a slow disk, and the town's own look every half minute
+TOLD_S = LOUD_HEALTH_S + 30.0  # a slow disk, and the judge's own interval of half a minute
 CODE = "database_restored"
 
 
 class AnOlderCopyIsTold(Invariant):
-    """It is told, until somebody has looked; without one nothing is told. What it would repeat is not repeated."""
+    """It is reported until it is confirmed, and repeats nothing. Without one nothing is reported."""
 
     promise = "restore"
 
     def __init__(self) -> None:
-        self._lacks: bool | None = None  # something that the mark knew; None: it was not looked at yet
+        self._lacks: bool | None = None  # something that the mark knew; None: not checked yet
         self._is_open = False
-        self._since = 0.0  # the daemon works
-        self._by_hand: set[int] = set()  # rows that somebody has sent once more
+        self._since = 0.0  # when the daemon started
+        self._by_hand: set[int] = set()  # retried rows
 
     def restored(self) -> None:
         self._lacks = None
@@ -53,7 +53,7 @@ class AnOlderCopyIsTold(Invariant):
             self._is_open = event == "problem.began"
 
     def _check_file(self) -> None:
-        self.rows("PRAGMA ignore_check_constraints = ON")  # of rows that a till wrote past them
+        self.rows("PRAGMA ignore_check_constraints = ON")  # a till wrote rows without these checks
         (damage,) = self.rows("PRAGMA integrity_check(1)")
         if damage[0] != "ok":
             self.broken(f"the daemon started on a damaged file: {damage[0]}")
@@ -80,13 +80,13 @@ class AnOlderCopyIsTold(Invariant):
             return
         for row in self.rows("SELECT id, request_id FROM delivery_actions WHERE state = 'sending'"):
             if row["id"] in self._by_hand or row["request_id"].startswith("auto:"):
-                continue  # an order that is delivered as a new one is accepted as one
+                continue  # an order that comes as a new one is accepted again
             if row["request_id"] in self.sim.restorer.rows:
                 self.broken(f"#{call.number} leaves, and row {row['id']} of an older copy is sent again")
 
 
 class StoredAgain(StoredBeforeAcknowledged):
-    """What was acknowledged is on disk, as ever; after an older copy as soon as the journal was replayed."""
+    """What was acknowledged is stored; after an older copy, once the journal was replayed."""
 
     def _look(self) -> None:
         if self.sim.restorer.is_whole:

@@ -1,4 +1,4 @@
-"""Promises 4 to 6: each row of the outbox ends, in its turn, and nothing is sent twice."""
+"""Promises 4 to 6: each row of the outbox ends, in order, and nothing is sent twice."""
 
 import sqlite3
 from collections import defaultdict
@@ -13,24 +13,26 @@ if TYPE_CHECKING:
     from tests.sim.life import Life
 
 MOST_REQUESTS = 4
-EXPIRES_WITHIN_S = 100.0  # with a till that holds the file, a slow disk, and the outbox's rare looks around
+EXPIRES_WITHIN_S = 100.0  # with a till that locks the file, a slow disk, and a slow outbox cycle
 A_MOMENT_S = 0.002  # times have three decimals
 DEFINITE = {200, 400, 403, 404, 422}
 
 
 class RowsEnd(Invariant):
-    """Every row ends, with words for the cashier; none disappears, and no end is taken back."""
+    """Every row ends with a text for the cashier; none disappears, and no end is changed."""
 
     promise = "4"
 
     def __init__(self) -> None:
         self._ends: dict[int, str] = {}
         self._sent: set[int] = set()
-        self._too_old: dict[int, tuple[float, int]] = {}  # row: since when it waits past its time, in which life
+        self._too_old: dict[
+            int, tuple[float, int]
+        ] = {}  # by row: since when it waits after its expiry, and in which life
         self._ticks = 0
 
     def leaving(self, call: Call) -> None:
-        """The first request of a row leaves before it is too old."""
+        """The first request of a row leaves before the row expires."""
         if (
             call.row is None
             or call.row in self._sent
@@ -47,11 +49,13 @@ class RowsEnd(Invariant):
         self._look_for_expired()
         if self._ticks % 20 == 0:
             self._look()
-        if self._ticks % 4 == 0 and not self.sim.plan.poison:  # beside a document without a key absence says nothing
+        if (
+            self._ticks % 4 == 0 and not self.sim.plan.poison
+        ):  # an order's document without a key looks as if it were missing
             self._look_for_forgotten()
 
     def _look_for_expired(self) -> None:
-        """A row that waits or is unresolved ends when its time is over, on a dead line, too."""
+        """A pending or unresolved row ends when it expires, also without a line."""
         life = self.sim.life.number if self.sim.life else 0
         waiting = self.rows("SELECT * FROM delivery_actions WHERE state IN ('pending', 'sending')")
         before, self._too_old = self._too_old, {}
@@ -71,7 +75,7 @@ class RowsEnd(Invariant):
         return row["state"] == "sending" and bool(self.rows(begun, row["id"]))
 
     def _look_for_forgotten(self) -> None:
-        """What is unresolved is sent again or looked for as soon as the line is well."""
+        """An unresolved row is sent again or looked up as soon as the line works."""
         for row in self.rows("SELECT * FROM delivery_actions WHERE state = 'sending'"):
             quiet_since = self.sim.disturbed.get(account_of(self.sim, row) or "", self.sim.now())
             if self.sim.now() - max(quiet_since, self.sim.till.written.get(row["id"], 0.0)) > UNDISTURBED_S:
@@ -113,14 +117,14 @@ class RowsEnd(Invariant):
 
 
 class LaneOrder(Invariant):
-    """In a lane one request at a time, by the rows' ids among those that were there when the lane was free."""
+    """A lane has one request at a time, in the order of the ids that were there when the lane became free."""
 
     promise = "5"
 
     def __init__(self) -> None:
         self._flying: dict[tuple[str, str], Call] = {}
-        self._claimed: dict[int, float] = {}  # row: when its first request left
-        self._overtaken: dict[int, Call] = {}  # it must end unsent: superseded, withdrawn
+        self._claimed: dict[int, float] = {}  # by row: when its first request left
+        self._overtaken: dict[int, Call] = {}  # by row: the newer row's request; it must end unsent
 
     def leaving(self, call: Call) -> None:
         lane = call.lane or (("order", call.argument) if call.operation == "acknowledge" else None)
@@ -149,7 +153,7 @@ class LaneOrder(Invariant):
             for row in self.rows(marked, call.argument)
             if row["action"] in _TOGETHER[column] and row["id"] not in flying and self._is_of(call, row)
         ]
-        if len(of_lane) > 1:  # of two accounts that reach one restaurant, whose rows were claimed together
+        if len(of_lane) > 1:  # whether two accounts reach one restaurant, and their rows were claimed together
             of_lane = [row for row in of_lane if account_of(self.sim, row) == call.account]
         if len(of_lane) != 1 or of_lane[0]["action"] != call.operation:
             self.broken(f"#{call.number} {call.operation} left, and no row is in the state sending for it")
@@ -165,7 +169,7 @@ class LaneOrder(Invariant):
                 self._overtaken.setdefault(other["id"], call)
 
     def _is_of(self, call: Call, row: sqlite3.Row) -> bool:
-        """A food is one of its account's: another account's menu may have the same id."""
+        """Whether the account has this food: another account's menu may have the same id."""
         account = next(a for a in self.sim.world.scenery.accounts if a.name == call.account)
         return call.operation not in FOOD_OPERATIONS or is_on_menu(account, row)
 
@@ -189,14 +193,14 @@ _TOGETHER = {
 
 
 class NothingTwice(Invariant):
-    """After a definite answer nothing is sent again; all requests of a row are four; accept is looked up before."""
+    """Nothing is sent again after a definite answer, nor more than four times; an accept is looked up first."""
 
     promise = "6"
 
     def __init__(self) -> None:
         self._of_row: dict[int, list[Call]] = defaultdict(list)
         self._lists: dict[str, list[Call]] = defaultdict(list)  # by account
-        self._polls: dict[str, Call] = {}  # account: its latest poll
+        self._polls: dict[str, Call] = {}  # by account: its latest poll
 
     def leaving(self, call: Call) -> None:
         if call.operation == "get_current":
@@ -213,7 +217,7 @@ class NothingTwice(Invariant):
         last = before[-1] if before else None
         if last is not None and call.operation in {"accept", "on_the_way"} and self._unknown(last):
             waited = self.sim.now() - last.ended_at
-            jumped = self.sim.jumped_since(last.ended_at)  # we wait by the clock
+            jumped = self.sim.jumped_since(last.ended_at)  # the wait uses the clock
             if not jumped and waited < 2 * COOLDOWN_S and not self._was_looked_up(call.argument, last):
                 self.broken(
                     f"#{call.number} sends row {call.row} again {waited:.1f} s after an unknown outcome, and no list came between"
@@ -244,18 +248,18 @@ class NothingTwice(Invariant):
             self._lists[call.account].append(call)
 
     def _was_looked_up(self, key: str, last: Call) -> bool:
-        """A list since then shows the order, or would show it: a part of a list, or a document without a key, does not."""
+        """Whether a later list shows the order or would show it. One of one status, or with a keyless document, may not."""
         since = [one for one in self._lists[last.account] if one.left_at >= last.ended_at]
         return any(key in one.documents or not (one.argument or one.bad) for one in since)
 
 
 class MayLeave(Invariant):
-    """What was asked back, what something newer replaces, and what is done or over already does not leave."""
+    """A row that was withdrawn, superseded, or whose order shows its target or has ended, is not sent."""
 
     promise = "6"
 
     def __init__(self) -> None:
-        self._doubtful: set[int] = set()  # rows whose earlier request may have had its effect
+        self._doubtful: set[int] = set()  # rows whose earlier request may have succeeded
 
     def ended(self, call: Call) -> None:
         if call.row is not None and call.outcome in {"unknown", "failed"}:
@@ -287,7 +291,7 @@ class MayLeave(Invariant):
             self._check_order(call, row)
 
     def _replaced(self, row: sqlite3.Row, account: str, read_at: float) -> int | None:
-        """The newer row that supersedes this one, and that was there when the outbox was read."""
+        """The newer row that supersedes this one and existed when the outbox was read."""
         if row["action"] in {"accept", "on_the_way"}:
             column, by = "payment_key", {"cancel"}
         else:

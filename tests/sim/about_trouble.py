@@ -1,4 +1,4 @@
-"""Promises 7 to 9: trouble stays where it is, is told, and tells nothing that is secret."""
+"""Promises 7 to 9: a fault harms only its own account or order, is reported, and reveals no secret."""
 
 import math
 import sqlite3
@@ -18,7 +18,7 @@ HASTE_S = 5.0  # "within seconds"
 
 
 class OneHarmsItself(Invariant):
-    """Whatever is wrong with one order, row or account: the others go on. Nothing ends in an error of ours."""
+    """A fault of one order, row or account does not stop the others, and is no bug of ours."""
 
     promise = "7"
     never = ("job.crashed", "outbox.crashed", "action.crashed")
@@ -55,7 +55,7 @@ class OneHarmsItself(Invariant):
                     self.broken(f"order {key} of {account}, placed at {at:.0f}, is not acknowledged")
 
     def _is_stored(self, order: Order) -> bool:
-        """As it is: on a slow disk there may be no time left for its acknowledgement."""
+        """Whether its newest status is stored: a slow disk may leave no time for its acknowledgement."""
         status = order.status_id if len(order.history) > 1 else status_in(order.document)
         stored = "SELECT 1 FROM delivery_orders WHERE payment_key = ? AND status_id IS ?"
         return bool(self.rows(stored, order.key, status))
@@ -78,12 +78,12 @@ class OneHarmsItself(Invariant):
 
 
 class SilenceIsAnAlarm(Invariant):
-    """A poll that fails, a refused login, an accept that came to nothing: the log says so within seconds."""
+    """A failed poll, a refused login and a failed accept are logged within seconds."""
 
     promise = "8"
 
     def __init__(self) -> None:
-        self._failing: dict[str, tuple[float, int]] = {}  # account: since when, in which life; not told yet
+        self._failing: dict[str, tuple[float, int]] = {}  # by account: since when and in which life; not logged yet
         self._told: dict[str, tuple[int, str]] = {}
         self._to_recover: dict[str, tuple[float, int]] = {}
         self._accepts: dict[int, str] = {}
@@ -93,7 +93,7 @@ class SilenceIsAnAlarm(Invariant):
             good = call.status == 200 and call.whole and call.ended == "answered"
             told = self._told.get(call.account, (0, ""))[0] == call.life
             if good and told:
-                self._to_recover.setdefault(call.account, (math.inf, call.life))  # until what it brought is stored
+                self._to_recover.setdefault(call.account, (math.inf, call.life))  # until its orders are stored
             elif not good and not told:
                 self._failing.setdefault(call.account, (self.sim.now(), call.life))
         if call.operation == "login" and call.status == 401 and call.whole and call.ended == "answered":
@@ -110,7 +110,7 @@ class SilenceIsAnAlarm(Invariant):
             self._told.pop(account, None)
         elif event == "orders.polled" and account in self._to_recover:
             self._to_recover[account] = (self.sim.now(), life)
-        elif event == "job.database_failed":  # a list that could not be written is no good poll
+        elif event == "job.database_failed":  # a list that could not be stored is no good poll
             self._to_recover.pop(str(facts["job"]).removeprefix("poll "), None)
         elif event == "login.refused" and level == "error":
             self._failing.pop(f"login {account}", None)
@@ -118,7 +118,7 @@ class SilenceIsAnAlarm(Invariant):
             self._heard_end(level, event, facts)
 
     def _heard_end(self, level: str, event: str, facts: dict[str, Any]) -> None:
-        """A customer who was not answered, a courier of whom nobody knows: somebody has to look."""
+        """An unanswered customer or an unknown courier is an error in the log."""
         alarm = facts.get("action") == "accept"
         alarm = alarm or (facts.get("action") == "on_the_way" and facts.get("code") == "outcome_unknown")
         if alarm and level != "error":
@@ -149,7 +149,7 @@ class SilenceIsAnAlarm(Invariant):
 
 
 class NothingLeaks(Invariant):
-    """HTTPS only, to the configured host only (the line checks that); no secret and no customer in a log or a file."""
+    """No secret and no customer's data in a log line, no secret in a file. The line checks the host."""
 
     promise = "9"
 

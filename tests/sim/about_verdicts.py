@@ -1,6 +1,6 @@
-"""Promises 4 and 6: each verdict is what was seen on the line, and the columns say so.
+"""Promises 4 and 6: each verdict follows from the requests and answers, and its columns agree.
 
-What may be said is worked out from the requests, their answers and the service's own orders, by docs/design.md, Behaviour.
+The permitted verdicts follow from the requests, their answers and the service's own orders (docs/design.md, Behaviour).
 """
 
 import sqlite3
@@ -16,7 +16,7 @@ RESTAURANT_TARGET = {"open_restaurant": "Open", "close_restaurant": "Closed"}
 SUPERSEDED_BY_CANCEL = {"accept", "on_the_way"}
 ALL_REQUESTS = 4
 CANCELED = 6
-SHAKY_S = 30.0  # from a verdict to its line in the log, when others of its batch fail in between
+SHAKY_S = 30.0  # from a verdict to its log line, if other rows of its batch fail
 WORDS = {
     "URL hatalı": "bad_url_id",
     "sipariş bulunamadı": "order_not_found",
@@ -28,17 +28,17 @@ NO_ATTEMPT = {"unauthorized", "rate_limited", "not_sent"}
 
 
 class Verdicts(Invariant):
-    """A row's end, how that is known, and what it does to its order, in one transaction."""
+    """A row's end, its known_by and its effect on the order, in one transaction."""
 
     promise = "6"
 
     def __init__(self) -> None:
         self._of_row: dict[int, list[Call]] = defaultdict(list)
         self._polls: dict[str, list[Call]] = defaultdict(list)
-        self._asked: dict[str, list[Call]] = defaultdict(list)  # restaurant: looks at its status
+        self._asked: dict[str, list[Call]] = defaultdict(list)  # by restaurant: reads of its status
         self._menus: dict[str, list[Call]] = defaultdict(list)
         self._told: set[int] = set()
-        self._spent: dict[int, int] = {}  # row: requests from before somebody had it sent once more
+        self._spent: dict[int, int] = {}  # by row: requests before it was retried
 
     # ---- what happens ------------------------------------------------------------------------------------------------
 
@@ -83,7 +83,7 @@ class Verdicts(Invariant):
     # ---- before and while it is sent ---------------------------------------------------------------------------------
 
     def _check_sending(self, call: Call) -> None:
-        """Restaurants are asked before anything is sent again, and nothing is sent for an order that a list showed cancelled."""
+        """A restaurant's status is read before a request is repeated; nothing is sent for an order that a list showed cancelled."""
         before = self._of_row[call.row or 0][:-1]
         if call.operation in ORDER_OPERATIONS - {"cancel"} and not self.sim.plan.broken_disk:
             for poll in self._qualified(before):
@@ -138,11 +138,11 @@ class Verdicts(Invariant):
         self.broken(f"{what}, {why}")
 
     def _in_doubt(self, row: sqlite3.Row, calls: list[Call]) -> bool:
-        """It may have had its effect: a request without a definite answer, or a crash before one was written."""
+        """Whether a request had no definite answer, or a crash came before it was written."""
         return any(call.outcome in {"failed", "unknown"} for call in calls) or self._lost_an_answer(row)
 
     def _qualified(self, calls: list[Call]) -> list[Call]:
-        """The good polls that began after the row's last request had ended. A list of one status may lack the order."""
+        """The good polls that began after the row's last request. A list of one status counts only if it has the order."""
         if not calls:
             return []
         last = calls[-1]
@@ -166,7 +166,7 @@ class Verdicts(Invariant):
             self._wrong(row, "and no later list, status or menu proves it")
 
     def _is_proved(self, row: sqlite3.Row, calls: list[Call]) -> bool:
-        """A look begun after the last request, as the table in section 4 wants it."""
+        """Whether a list, status or menu that was read after the last request proves it (docs/design.md, Behaviour)."""
         if not self._in_doubt(row, calls):
             return False
         if row["known_by"] == "status" and row["food_id"] is not None:
@@ -184,7 +184,7 @@ class Verdicts(Invariant):
         return active is not None and calls[-1].outcome == "no" and bool(seen) and seen[-1] not in active
 
     def _shown_of_food(self, last: Call) -> set[str]:
-        """The food's statuses by the newest sign since that request: a menu, or the OK to another row of ours."""
+        """The food's statuses by the newest menu, or OK to another row of ours, after that request."""
         signs = [
             (menu.left_at, {status for food, status in menu.data if food == last.argument})
             for menu in self._menus[last.account]
@@ -198,7 +198,7 @@ class Verdicts(Invariant):
         return max((one for one in signs if one[0] >= last.ended_at), default=(0.0, set()))[1]
 
     def _other_end(self, row: sqlite3.Row) -> bool:
-        """Whether a complete, beside this cancel, is done or may be, and the other way round."""
+        """Whether the order's complete may have succeeded beside this cancel, or the other way round."""
         other = "SELECT * FROM delivery_actions WHERE payment_key = ? AND action = ? AND state IN ('done', 'failed')"
         end = {"complete": "cancel", "cancel": "complete"}[row["action"]]
         return any(
@@ -208,7 +208,7 @@ class Verdicts(Invariant):
         )
 
     def _lost_an_answer(self, row: sqlite3.Row) -> bool:
-        """A crash between an answer and its being written: what the daemon knows is less than what was on the line."""
+        """Whether a crash came before an answer was written, so that the daemon knows less than this judge."""
         lost = "SELECT 1 FROM delivery_action_attempts WHERE action_id = ? AND error_code = 'stopped_while_sending'"
         return bool(self.rows(lost, row["id"]))
 
@@ -270,7 +270,7 @@ class Verdicts(Invariant):
             self._wrong(row, "and its error_code is not true")
 
     def _is_refused_here(self, row: sqlite3.Row, code: str) -> bool:
-        """Whether it is true what this code says of a row that is not sent."""
+        """Whether this code is a true reason for a row that was not sent."""
         order = self.rows("SELECT * FROM delivery_orders WHERE payment_key = ?", row["payment_key"])
         match code:
             case "order_unknown":
@@ -322,7 +322,7 @@ class Verdicts(Invariant):
         return bool(self._qualified(calls))
 
     def _check_unsent(self, row: sqlite3.Row, calls: list[Call]) -> None:
-        """Expired or withdrawn: no request of it left that was answered otherwise than 401 or 429."""
+        """Expired or withdrawn: no request left, except ones that were answered 401 or 429."""
         sent = [call for call in calls if call.counts]
         if sent:
             self._wrong(row, f"and #{sent[0].number} was sent ({sent[0].outcome})")
@@ -374,7 +374,7 @@ class Verdicts(Invariant):
             self._wrong(row, f"and its attempts are {row['attempts']} of {len(tried)} rows")
 
     def _check_attempts(self, row: sqlite3.Row) -> None:
-        """In the end each answer that was written is the one that came."""
+        """In the end the written answers are those that came."""
         tried = self.rows("SELECT * FROM delivery_action_attempts WHERE action_id = ? ORDER BY attempt", row["id"])
         jumped = self.sim.jumped_since(self.sim.till.written.get(row["id"], 0.0))
         if any(attempt["finished_utc"] is None or attempt["outcome"] is None for attempt in tried):
@@ -401,9 +401,9 @@ class Verdicts(Invariant):
         self._check_count(row, calls)
 
     def _check_order(self, row: sqlite3.Row) -> None:
-        """What the verdict does to its order."""
+        """The verdict's effect on its order."""
         stored = self.rows("SELECT * FROM delivery_orders WHERE payment_key = ?", row["payment_key"])
-        if not stored or self.sim.technician.is_refusing:  # the verdict stands without it
+        if not stored or self.sim.technician.is_refusing:  # the verdict is valid without it
             return
         order = stored[0]
         story = "SELECT 1 FROM delivery_order_events WHERE payment_key = ? AND event = ?"
@@ -428,5 +428,5 @@ class Verdicts(Invariant):
 
 
 def _code_of(call: Call) -> str:
-    """The error_code of an answer that says no; `refused`: an error that the interface does not name."""
+    """The error_code of a refusal; `refused`: an error that docs/interface.md does not name."""
     return WORDS.get(call.reached.error if call.reached and call.whole else "", "refused")

@@ -1,6 +1,6 @@
-"""Promises 4 and 6 in time, and the login: how long is waited between two requests, no less and not much more.
+"""The waits of promises 4 and 6 and of the login: no shorter and not much longer than promised.
 
-The waits stand here as docs/design.md, Behaviour, gives them, and as the configuration of the simulation leaves them.
+The waits are those of docs/design.md, Behaviour, with the simulation's configuration.
 """
 
 from collections import defaultdict
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 JITTER = 1.5  # "with jitter": half as long again at most
 LATE_S = 20.0  # a poll and its acknowledgement may hold the lane meanwhile
 LATE_ON_A_SLOW_DISK_S = 60.0
-QUIET_S = 45.0  # without faults; then no wait of the account's line is left
+QUIET_S = 45.0  # without faults; the account's line no longer waits then
 A_MOMENT_S = 0.05
 LOOKED_AT = {"accept", "on_the_way"}
 
 
 class Waits(Invariant):
-    """Between two requests of a row lies the wait that the first one's answer asks for."""
+    """Between two requests of a row is the wait that the first one's answer asks for."""
 
     promise = "6"
 
@@ -52,17 +52,17 @@ class Waits(Invariant):
             self.sim.violated("4", f"#{call.number} sends row {call.row} only {waited:.0f} s after #{last.number}")
 
     def _is_lost(self, call: Call, last: Call) -> bool:
-        """A crash came between the answer and its note: nobody knows that there was one."""
+        """Whether a crash came before the answer was written, so that it is unknown."""
         lost = "SELECT 1 FROM delivery_action_attempts WHERE action_id = ? AND error_code = 'stopped_while_sending'"
         return last.life != call.life and bool(self.rows(lost, call.row))
 
     def _notes(self, row: int) -> int:
-        """The attempts in the books. A crash between note and request leaves one more: it counts, and waits longer."""
+        """The written attempts. A crash before the request leaves one more, which counts, so that the wait is longer."""
         found = self.rows("SELECT count(*) FROM delivery_action_attempts WHERE action_id = ?", row)
         return int(found[0][0])
 
     def _wait(self, before: list[Call]) -> tuple[float, float | None]:
-        """The least and the most seconds after the last of these requests; None: that hangs on something else."""
+        """The least and the most seconds after the last of these requests; None: it depends on other things."""
         last = before[-1]
         after = RETRY_WAITS_S[min(max(sum(call.counts for call in before), 1), 3) - 1]
         match last.outcome:
@@ -81,7 +81,7 @@ class Waits(Invariant):
         return 0.0, None
 
     def _is_repeat(self, first: Call, second: Call) -> bool:
-        """The one repeat with a new token, which was refused, too: that counts as a refused login."""
+        """Whether the repeat with a new token was refused, too, which counts as a refused login."""
         if not first.outcome == second.outcome == "unauthorized" or first.life != second.life:
             return False
         between = self.sim.calls[first.number : second.number - 1]
@@ -97,7 +97,7 @@ class Waits(Invariant):
         return LATE_ON_A_SLOW_DISK_S if self.sim.plan.slow_disk else LATE_S
 
     def _undisturbed_since(self, last: Call) -> bool:
-        """Nothing went wrong since, and the daemon that waits is the one that sent it."""
+        """Whether there was no fault since, and the same daemon still runs."""
         same = self.sim.life is not None and self.sim.life.alive and self.sim.life.number == last.life
         return same and self.sim.disturbed.get(last.account, 0.0) <= last.left_at
 
@@ -126,20 +126,20 @@ class Waits(Invariant):
         recent.append(call.ended_at)
         while recent[0] < call.ended_at - 60.0:
             recent.pop(0)
-        # On a slow disk one more may have begun before the last one failed.
+        # On a slow disk another one may have begun before the last one failed.
         if len(recent) > TRIES_A_MINUTE * (2 if self.sim.plan.slow_disk else 1):
             self.sim.violated("7", f"{call.operation} of {call.account} {len(recent)} times a minute on a dead line")
 
 
 class LeavesSoon(Invariant):
-    """A row leaves as soon as it is there and its lane is free."""
+    """A row is sent as soon as it exists and its lane is free."""
 
     promise = "4"
 
     def __init__(self) -> None:
         self._seen: set[int] = set()
-        self._busy: dict[tuple[str, str], float] = {}  # lane: when something of it last ended
-        # Account: when its last list came. Orders hold lanes until they are taken in; foods wait for their restaurants.
+        self._busy: dict[tuple[str, str], float] = {}  # by lane: when a request of it last ended
+        # By account: when its last list came. Orders hold lanes until they are stored; foods wait for restaurants.
         self._listed: dict[str, float] = {}
         self._born: float = 0.0
 
@@ -170,7 +170,7 @@ class LeavesSoon(Invariant):
             self.broken(f"#{call.number} sends row {call.row} {now - free:.1f} s after it could have")
 
     def _held_up(self, call: Call, written: float) -> bool:
-        """By what no request shows: a row before it that ended unsent, or by a look."""
+        """Whether an earlier row held the lane, and ended without a request or by a list."""
         column = {"order": "payment_key", "restaurant": "restaurant_id"}.get((call.lane or ("", ""))[0], "food_id")
         before = f"SELECT max(finished_utc) FROM delivery_actions WHERE {column} = ? AND id < ?"
         (ended,) = self.rows(before, call.argument, call.row)[0]
@@ -180,19 +180,19 @@ class LeavesSoon(Invariant):
 
 
 class TokensInTime(Invariant):
-    """One login at a time, when one is needed and not otherwise; what is known to be over is not sent."""
+    """One login at a time, and only if one is needed; an expired or refused token is not sent."""
 
     promise = "login"
 
     def __init__(self) -> None:
-        self._token: dict[str, Call] = {}  # account: the login that gave the current token, also of an earlier life
+        self._token: dict[str, Call] = {}  # by account: the login of the current token, also of an earlier life
         self._texts: dict[str, str] = {}
-        self._until: dict[str, tuple[datetime, datetime]] = {}  # received, and known to be over
+        self._until: dict[str, tuple[datetime, datetime]] = {}  # when it came and when it expires
         self._needed: set[str] = set()  # accounts whose next login has a reason
         self._flying: dict[str, Call] = {}
         self._refused: dict[str, list[Call]] = defaultdict(list)
-        self._over: dict[str, float] = {}  # token: since when it is known to be refused
-        self._denied: dict[tuple[str, str, str], Call] = {}  # the same call, when it was last answered 401
+        self._over: dict[str, float] = {}  # by token: since when it is known to be refused
+        self._denied: dict[tuple[str, str, str], Call] = {}  # by call: its last one that was answered 401
 
     def leaving(self, call: Call) -> None:
         if call.operation == "login":
@@ -209,11 +209,11 @@ class TokensInTime(Invariant):
             self.broken(f"#{call.number} is sent with a token that was refused before")
 
     def _is_over(self, call: Call) -> bool:
-        """A poll was refused with it. Where another call was, it may have been the call that was refused."""
+        """Whether a poll was refused with it. Another call's 401 may concern the call alone."""
         return self.sim.now() > self._over.get(call.token, 1e12) + A_MOMENT_S
 
     def _has_jumped(self, account: str) -> bool:
-        """Our clock was set since this account's token was got, which goes by it."""
+        """Whether our clock was set after this account's last login."""
         login = self._token.get(account)
         return self.sim.jumped_since(login.left_at if login is not None else 0.0)
 
@@ -262,14 +262,14 @@ class TokensInTime(Invariant):
                 self._needed.add(call.account)
         elif call.outcome in {"ok", "no"}:
             self._refused[call.account].clear()
-            self._over.pop(call.token, None)  # it was the call that was refused
+            self._over.pop(call.token, None)  # only the call was refused
 
     def _login_ended(self, call: Call) -> None:
         if call.outcome == "unauthorized":
             self._refused[call.account].append(call)
         granted = call.outcome == "ok" and call.whole and call.reached is not None
         if not granted:
-            # Whether it was a renewal or not: the next try has the same reason. A crash or a lost answer: as good as none.
+            # The next try has the same reason; a crash or a lost answer counts as no login.
             self._needed.add(call.account)
             return
         text = next(reversed([text for text, name in self.sim.tokens.items() if name == call.account]))
@@ -278,7 +278,7 @@ class TokensInTime(Invariant):
         self._until[call.account] = self._known_end(text)
 
     def _known_end(self, text: str) -> tuple[datetime, datetime]:
-        """What the daemon can know: what the answer says, read in its own zone, or a day."""
+        """The expiry that the daemon knows: the answer's, read in its zone, at most a day."""
         now = self.sim.clock.now()
         day = now + timedelta(hours=24)
         expires = self.sim.world.tokens[text].expires if text in self.sim.world.tokens else None
@@ -291,7 +291,7 @@ class TokensInTime(Invariant):
         return now, min(until, day) if until > now else day
 
     def crashed(self, _: "Life") -> None:
-        """What was granted and not yet kept is lost."""
+        """A token that was not stored yet is lost."""
         self._refused.clear()
         for account, login in self._token.items():
             if self.sim.now() - login.ended_at < LATE_ON_A_SLOW_DISK_S:
@@ -299,7 +299,7 @@ class TokensInTime(Invariant):
 
     def restarted(self, life: "Life") -> None:
         self._refused.clear()
-        self._over.clear()  # the next life knows only the text that was kept
+        self._over.clear()  # the next life knows only the stored token
         if self.sim.plan.broken_disk or self.sim.plan.locks:
             self._needed |= set(self._token)
         for account, (_, until) in self._until.items():

@@ -1,8 +1,8 @@
-"""How long things may take, in seconds: asked of the program's own constants, in this one place.
+"""Limits of time in seconds, from the program's own constants.
 
-What a judge adds to a bound (a slow disk, a till that holds the file) stands where it is judged. What docs/design.md
-promises in numbers (the cooldown, the acknowledgement's 10 s) stands here in numbers: a constant that is changed by mistake
-must not change its judge.
+A judge adds its own tolerance for a slow disk or a till that locks the file. What docs/design.md promises in numbers is a
+number here, too (the cooldown, the acknowledgement's 10 s): a constant that is changed by mistake must not change its
+judge.
 """
 
 from tests.jobs.shop import COOLDOWN_S, TIMEOUT_S

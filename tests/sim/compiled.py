@@ -1,7 +1,7 @@
-"""Statements that are compiled once for all lives: each engine would compile the same ones anew.
+"""Compiles statements once for all lives, because each engine would compile them again.
 
-What a database is told is made from them, so a bug that is planted must meet none that were compiled without it, and
-leave none behind: tests.sim.planting gives it a place of its own.
+A planted bug must not meet statements that were compiled without it, nor leave its own behind: tests.sim.planting gives
+it a cache of its own.
 """
 
 from typing import Any
@@ -12,16 +12,16 @@ from orderbridge.store.database import Database
 
 
 class Compiled:
-    """A dialect, which keeps how values are converted, and what was compiled for it."""
+    """A dialect, which keeps how values are converted, with its compiled statements."""
 
     def __init__(self) -> None:
         engine = create_engine("sqlite://")
-        engine.connect().close()  # it asks the driver then what it can do
+        engine.connect().close()  # the dialect asks the driver for its features here
         self._dialect = engine.dialect
         self._statements: dict[Any, Any] = {}
 
     def share(self, database: Database) -> None:
-        """This database compiles nothing that another one has compiled."""
+        """Let this database use what another one has compiled."""
         database.engine.dialect = self._dialect
         database.engine.update_execution_options(compiled_cache=self._statements)
 
@@ -30,5 +30,5 @@ _kept = Compiled()
 
 
 def share_compiled(database: Database) -> None:
-    """This database compiles nothing that another one of this process has compiled."""
+    """Let this database use what another one of this process has compiled."""
     _kept.share(database)

@@ -1,7 +1,7 @@
-"""Scripted corners: situations that chance rarely brings about, each played for sure within some simulated minutes.
+"""Scripted corners: situations that chance rarely brings, each played within some simulated minutes.
 
-A corner is a short script of what customers, till, line and clock do. It is watched by the same invariants as everything
-else. A seed chooses its corner by its number, and, as ever, all latencies.
+A corner is a short script of what customers, till, line and clock do. The same judges watch it as any other plan. A
+seed chooses its corner by its number, and all latencies.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ CANCELED = 6
 
 
 class Script:
-    """What a corner can do, and wait for. Without a corner nothing is asked of it."""
+    """What a corner can do and wait for."""
 
     def __init__(self, sim: "Sim") -> None:
         self._sim = sim
@@ -34,12 +34,12 @@ class Script:
     # ---- what a corner does ------------------------------------------------------------------------------------------
 
     async def order(self) -> str:
-        """A customer orders; the key of the order, as soon as it is acknowledged."""
+        """A customer orders. Returns the order's key once it is acknowledged."""
         (key,) = await self.orders(1)
         return key
 
     async def orders(self, count: int) -> list[str]:
-        """So many customers order at one moment; the keys of their orders, as soon as they are acknowledged."""
+        """So many customers order at one moment. Returns the orders' keys once all are acknowledged."""
         document = {"scheduled_date": "", "courier_type": "restaurant"}
         orders = [self._sim.world.place_order(restaurant_id=KADIKOY, document=document) for _ in range(count)]
         for order in orders:
@@ -50,7 +50,7 @@ class Script:
         return [order.key for order in orders]
 
     def act(self, action: str, **columns: object) -> int:
-        """The till writes a row; its id."""
+        """The till writes a row. Returns its id."""
         row = self._sim.till.insert({"action": action} | columns)
         assert row is not None
         return row
@@ -59,7 +59,7 @@ class Script:
         self._sim.till.ask_back("id = :id", {"id": row})
 
     def panel(self, key: str, status: int) -> None:
-        """Somebody at the service moves an order."""
+        """The marketplace's panel changes an order's status."""
         self._sim.world.change_status(key, status)
         self._sim.trace.note("panel", "changes", key=key, status=status)
 
@@ -71,7 +71,7 @@ class Script:
         self._slow_list = seconds
 
     def within(self, unit: str, seconds: float, act: Callable[[], None]) -> None:
-        """The next transaction of that name takes so long to begin, and in the middle of it somebody acts."""
+        """The next transaction of that name begins late, and another one acts in between."""
         self._slow_unit = unit, seconds, act
 
     def hide_key(self, key: str, *, hidden: bool) -> None:
@@ -92,12 +92,12 @@ class Script:
             await asyncio.sleep(LOOK_S)
 
     async def at(self, second: float) -> None:
-        """A second from the start."""
+        """Wait for this second of the simulation."""
         assert self._sim.now() < second, "the corner is late"
         await asyncio.sleep(second - self._sim.now())
 
     async def acknowledged(self, key: str) -> None:
-        """The service has handed out what it has of an order, and nothing is on the wire."""
+        """Wait until the order is acknowledged and nothing is on the wire."""
         order = self._sim.world.orders[key]
         await self.until(lambda: order.acknowledged and all(call.ended for call in self._sim.calls))
 
@@ -105,7 +105,7 @@ class Script:
         await asyncio.sleep(seconds)
 
     async def listed(self) -> float:
-        """The second at which the next list comes in."""
+        """Wait for the next list. Returns its second."""
         known = self._lists()
         await self.until(lambda: self._lists() > known)
         return self._sim.now()
@@ -114,17 +114,17 @@ class Script:
         return sum(call.operation == "get_current" and bool(call.ended) for call in self._sim.calls)
 
     async def answered(self, operation: str) -> None:
-        """The last request of an operation has ended."""
+        """Wait until the last request of an operation has ended."""
         await self.until(lambda: any(call.operation == operation for call in self._sim.calls))
         await self.until(lambda: all(call.ended for call in self._sim.calls if call.operation == operation))
 
     async def ended(self, row: int) -> None:
-        """A row has its verdict."""
+        """Wait for a row's verdict."""
         query = "SELECT finished_utc FROM delivery_actions WHERE id = ?"
         await self.until(lambda: self._sim.till.connection.execute(query, (row,)).fetchone()[0] is not None)
 
     def check(self) -> None:
-        """All that was to go wrong did."""
+        """Check that all planned faults occurred."""
         left = [operation for operation, faults in self._faults.items() if faults]
         assert not left, f"no request met what was to meet {left}"
         assert self._slow_unit is None, "nobody acted within a transaction"
@@ -150,14 +150,14 @@ class Script:
 
 @dataclass(frozen=True, slots=True)
 class Corner:
-    """One situation. `seconds`: when nothing goes wrong any more."""
+    """One situation. `seconds`: when the faults end."""
 
     play: Callable[[Script], Awaitable[None]]
     seconds: float
     accounts: tuple[str, ...] = ("kadikoy",)
-    hangs: tuple[tuple[float, float, str], ...] = ()  # from, to, and whose requests nobody answers
+    hangs: tuple[tuple[float, float, str], ...] = ()  # from, to, and the account whose requests are not answered
     jumps: tuple[tuple[float, float], ...] = ()
-    batch: int = 0  # orders and rows in one question; 0: hundreds, as it is
+    batch: int = 0  # orders and rows in one query; 0: the program's own, hundreds
     silence_hours: float = 24.0
 
 
@@ -207,7 +207,7 @@ async def a_cancel_is_refused_beside_a_complete_of_ours(script: Script) -> None:
     key = await script.order()
     await script.ended(script.act("accept", payment_key=key, preparing_time=20))
     await script.acknowledged(key)
-    script.panel(key, 16)  # nobody has shown us that when complete leaves
+    script.panel(key, 16)  # unknown to the daemon when complete leaves
     script.meets("complete", "done_silence")
     script.act("complete", payment_key=key)
     script.meets("cancel", "http_500")
@@ -246,7 +246,7 @@ async def the_program_ends_while_a_row_is_on_the_wire(script: Script) -> None:
 
 @corner(jumps=((100.0, -7200.0),))
 async def the_clock_is_set_back_while_a_row_waits(script: Script) -> None:
-    """By two hours; the row is to wait for half a minute."""
+    """Set back by two hours; the row should wait for half a minute."""
     key = await script.order()
     await script.at(90.0)
     script.meets("accept", "http_429")
@@ -255,7 +255,7 @@ async def the_clock_is_set_back_while_a_row_waits(script: Script) -> None:
 
 @corner()
 async def accepts_are_answered_500_502_and_429(script: Script) -> None:
-    """The first is sent again after seconds, the second after a look, and the third is too old before it may be."""
+    """The first is sent again after seconds, the second after a list, and the third expires before it may be sent."""
     first, second, third = [await script.order() for _ in range(3)]
     script.meets("accept", "http_500")
     await script.ended(script.act("accept", payment_key=first, preparing_time=20))
@@ -278,7 +278,7 @@ async def a_complete_is_lost_and_no_list_tells_of_it(script: Script) -> None:
 
 @corner()
 async def rows_are_written_while_an_accept_waits(script: Script) -> None:
-    """Of one order on_the_way, which waits behind it; of the other one cancel, which takes its place."""
+    """An on_the_way waits behind one order's accept; a cancel supersedes the other's."""
     first, second = await script.order(), await script.order()
     script.meets("accept", "http_429", "http_429")
     accept = script.act("accept", payment_key=first, preparing_time=20)
@@ -293,13 +293,13 @@ async def rows_are_written_while_an_accept_waits(script: Script) -> None:
 
 @corner(batch=2)
 async def a_list_longer_than_one_question_shows_orders_in_doubt(script: Script) -> None:
-    """Their accepts never came, and may have: the list shows that, but until they are answered nothing is told of it."""
+    """Their accepts may have succeeded: the list shows that they did not."""
     keys = await script.orders(5)
     script.meets("accept", *["lost" for _ in keys])
     rows = [script.act("accept", payment_key=key, preparing_time=20) for key in keys]
     await script.answered("accept")
     for key in keys:
-        for status in (16, 1):  # there and back, so that the list shows it again
+        for status in (16, 1):  # changed and changed back, so that the list shows it again
             script.panel(key, status)
     for row in rows:
         await script.ended(row)
@@ -319,7 +319,7 @@ async def a_row_is_too_old_before_its_turn_comes(script: Script) -> None:
 async def an_order_is_shown_again_as_it_was_and_then_never_again(script: Script) -> None:
     key = await script.order()
     for _ in range(2):
-        for status in (99, 1):  # there and back between two lists
+        for status in (99, 1):  # changed and changed back between two lists
             script.panel(key, status)
         await script.listed()
         await script.rest(5.0)
@@ -327,7 +327,7 @@ async def an_order_is_shown_again_as_it_was_and_then_never_again(script: Script)
 
 @corner(seconds=5 * MINUTE)
 async def a_list_shows_an_order_in_doubt_without_its_key(script: Script) -> None:
-    """Its accept is done, and nothing has shown that: a list that lacks the key must not prove the opposite."""
+    """Its accept succeeded unseen: a list without its key must not prove the opposite."""
     key = await script.order()
     script.meets("accept", "done_silence")
     accept = script.act("accept", payment_key=key, preparing_time=20)
@@ -369,7 +369,7 @@ async def a_customer_cancels_while_a_complete_is_in_doubt(script: Script) -> Non
 
 @corner(seconds=6 * MINUTE)
 async def a_list_is_too_large_and_comes_in_parts(script: Script) -> None:
-    """No part of it counts as a good poll, or shows what became of a complete."""
+    """A list of one status is no good poll, and proves nothing about a complete."""
     key = await script.order()
     await script.ended(script.act("accept", payment_key=key, preparing_time=20))
     await script.ended(script.act("on_the_way", payment_key=key))

@@ -1,4 +1,4 @@
-"""The database of one life, without its threads: its queue, its slow and broken moments, the points of a crash."""
+"""The database of one life, without threads: its queue, slow and failing work, and the points of a crash."""
 
 import asyncio
 import heapq
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from tests.sim.life import Life
 
 T = TypeVar("T")
-BUSY_TIMEOUT_S = 5.0  # how long the real database's threads wait for a till
+BUSY_TIMEOUT_S = 5.0  # the real database's threads wait so long for a till
 
 
 class SimDatabase(Database):
-    """The database as its threads work: first come, first served, urgent work first, one transaction at a time."""
+    """The database as its threads work: one transaction at a time, urgent work first."""
 
     def __init__(self, life: "Life") -> None:
         super().__init__(
@@ -58,7 +58,7 @@ class SimDatabase(Database):
         return await self._write_queue.put(work, urgent=urgent)
 
     async def read(self, work: Work[T], *, snapshot: bool = False) -> T:
-        """`snapshot` changes nothing: nobody else writes while one reads."""
+        """`snapshot` changes nothing: there is no other writer during a read."""
         del snapshot
         return await self._read_queue.put(work, urgent=False)
 
@@ -81,7 +81,7 @@ class SimDatabase(Database):
         return result
 
     def _survive(self, call: Callable[[], T]) -> T:
-        """The power may fail in the middle of a write, or of a flush: SQLite hears of an error then, and nobody of it."""
+        """Power may fail during a write or a flush. SQLite gets an error then, which reaches no other code."""
         if self._sim.power is None:
             return call()
         self._sim.power.fails = self._fails
@@ -111,7 +111,7 @@ class SimDatabase(Database):
 
 
 class _Queue:
-    """Units of work in the order in which a thread would take them. One that was begun is not cancelled."""
+    """Units of work in the order of the threads. One that has begun is not cancelled."""
 
     def __init__(self, database: SimDatabase, perform: Callable[[Work[Any]], Any]) -> None:
         self._life = database._life
@@ -169,7 +169,7 @@ class _Queue:
 
 
 def _name_of(work: Any) -> str:
-    """`Intake._write` for the unit of work that this method hands over."""
+    """The name of a unit of work, such as `Intake._write`."""
     while isinstance(work, partial) or work.__qualname__.startswith("write_group."):
         if isinstance(work, partial):
             work = work.func

@@ -1,4 +1,4 @@
-"""A blocking call of the program, in a thread of its own that takes simulated time: one thread runs at a time."""
+"""Runs a blocking call of the program in its own thread, which takes simulated time. One thread runs at a time."""
 
 import asyncio
 import threading
@@ -15,7 +15,7 @@ _here = threading.local()
 
 
 class Errand:
-    """A call on its way. It and the loop hand each other the turn, so that the same seed gives the same trace."""
+    """A running call. It and the loop run in turn, so that the same seed gives the same trace."""
 
     def __init__(self, call: Callable[[], Any]) -> None:
         self._call = call
@@ -26,7 +26,7 @@ class Errand:
         self._error: BaseException | None = None
 
     async def run(self) -> Any:
-        """Its result. Its process may end meanwhile: then the call sees that it is no more."""
+        """The call's result. If its process ends meanwhile, the call raises Crashed."""
         loop = asyncio.get_running_loop()
         thread = threading.Thread(target=copy_context().run, args=(self._body, loop), daemon=True)
         thread.start()

@@ -1,7 +1,7 @@
-"""A fleet: two or three services on one simulated server (tests.sim.server), and what happens to them.
+"""A fleet: two or three replicas on one simulated server (tests.sim.server), and their faults.
 
-A process is killed, told to end or paused, its line to the server is cut, its session ends, the server restarts, and all
-are replaced by a newer version one after another. A paused process does nothing at all, and then goes on with what it
+A process is killed, stopped or paused, its connection to the server is cut, its session ends, the server restarts, and
+a rolling restart replaces all by a newer version. A paused process does nothing, and then continues.
 had in hand.
 """
 
@@ -44,9 +44,9 @@ T = TypeVar("T")
 KEY = bytes(range(32))
 FLEET = {"accounts": "database", "master_key": "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="}
 WRITERS = 4
-LOOK_S = 1.0  # between two looks at who is polled
-ROLL_S = 20.0  # from one replica's end to the next one's, in a rolling restart
-# What a next version may do, as CONTRIBUTING.md has it.
+LOOK_S = 1.0  # between two checks of the polls
+ROLL_S = 20.0  # between two replicas' ends in a rolling restart
+# What a next version may change (CONTRIBUTING.md).
 NEWER = (
     "ALTER TABLE delivery_orders ADD COLUMN made_up VARCHAR(20) DEFAULT 'x'",
     "ALTER TABLE delivery_actions ADD COLUMN made_up INTEGER",
@@ -62,15 +62,15 @@ class Fleet:
         self._chance = sim.plan.stream("fleet")
         self.skews = [self._chance.uniform(-3.0, 3.0) for _ in range(sim.plan.more.replicas)]
         self.places: dict[int, Life] = {}
-        self.changed_at = 0.0  # when something last happened to a replica
-        self._lit: dict[Life, Blow] = {}  # what waits for a point
+        self.changed_at = 0.0  # when a replica last had a fault
+        self._lit: dict[Life, Blow] = {}  # faults that wait for a point of their process
         self._frozen: dict[Life, deque[asyncio.Handle]] = {}
         self._loop: SimLoop = asyncio.get_running_loop()  # type: ignore[assignment]
         self._open_accounts()
         self.server = Server(sim)
 
     def _open_accounts(self) -> None:
-        """Our tables, and the accounts."""
+        """Create the tables and the accounts."""
         sim = self._sim
         database = Database(sim.settings.database.url, busy_timeout_s=0.0, inline=True)
         share_compiled(database)
@@ -104,7 +104,7 @@ class Fleet:
         getattr(self, f"_{blow.what}")(life, blow.seconds)
 
     def comes_to(self, life: "Life", point: str) -> None:
-        """A point at which something may happen to it."""
+        """A point at which a fault may begin."""
         blow = self._lit.get(life)
         if blow is not None and point.startswith(blow.point) and not self._sim.is_calm:
             del self._lit[life]
@@ -118,7 +118,7 @@ class Fleet:
         self._sim.agenda.after(seconds, act)
 
     def _kill(self, life: "Life", seconds: float) -> None:
-        """The process ends. Some machines end with it, so that the server is told nothing."""
+        """The process ends. With some, the machine ends, so that the server does not notice."""
         if life.alive:
             life.kill("kill", seconds)
 
@@ -136,7 +136,7 @@ class Fleet:
             self._after(seconds, lambda: self._go_on(life))
 
     def _stands(self, handle: asyncio.Handle) -> bool:
-        """Whether the process that would do this is paused."""
+        """Whether the handle's process is paused."""
         life = handle._context.get(LIFE)  # type: ignore[attr-defined]
         if life not in self._frozen:
             return False
@@ -152,7 +152,7 @@ class Fleet:
             self._loop.stands = None
 
     def end(self) -> None:
-        """Nobody is paused any more."""
+        """Continue all paused processes."""
         for life in list(self._frozen):
             self._go_on(life)
 
@@ -165,7 +165,7 @@ class Fleet:
 
     def _heal(self) -> None:
         self._note()
-        self._sim.woken()  # the listening session is made anew, and looks
+        self._sim.woken()  # the listening session reconnects and reads
 
     def _session(self, life: "Life", _: float) -> None:
         self.server.end_all_of(life)
@@ -180,7 +180,7 @@ class Fleet:
         self._heal()
 
     def _roll(self, _: "Life", seconds: float) -> None:
-        """A newer version: the first one upgrades the tables, and those of the version before work on."""
+        """A rolling restart: the first new one upgrades the tables while the old ones still work."""
         for number in range(self._sim.plan.more.replicas):
             self._after(number * ROLL_S, partial(self._replace, number, seconds))
 
@@ -213,7 +213,7 @@ class Fleet:
         self._note()
 
     def killed(self, life: "Life") -> None:
-        """Its machine may be gone, too."""
+        """The process was killed, perhaps with its machine."""
         self._go_on(life)
         self._note()
         if self._chance.random() < 0.6:
@@ -227,13 +227,13 @@ class Fleet:
         self._note()
 
     def wake(self) -> None:
-        """A notification goes to all who listen."""
+        """Notify all listening replicas."""
         for life in list(self.places.values()):
             if life.alive and not self.server.is_cut(life):
                 life.wake()
 
     def at_work(self) -> "list[Life]":
-        """Those that nothing hinders."""
+        """The healthy replicas."""
         return [
             life
             for life in self.places.values()
@@ -260,7 +260,7 @@ class Skewed:
 
 
 class FleetLine(Line):
-    """A way out whose connections are made anew: before the first byte it is asked again whether it may leave."""
+    """A line that reconnects for each request, and asks again before the first byte whether it may leave."""
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         trail = request.extensions["trail"]
@@ -274,7 +274,7 @@ class FleetLine(Line):
 
 
 class FleetDatabase(SimDatabase):
-    """One replica's sessions on the server: several transactions at once, each of which may be lost at any point."""
+    """One replica's sessions on the server: several transactions at once, each of which may fail at any point."""
 
     def __init__(self, life: "Life") -> None:
         super().__init__(life)
@@ -315,7 +315,7 @@ class FleetDatabase(SimDatabase):
                 await asyncio.sleep(self._sim.disk_takes(lambda: ""))
                 await self._travel()
                 result = self._commit(mine, work)
-            await self._travel()  # else nobody knows that it is committed
+            await self._travel()  # a fault here leaves the commit unknown
             return result
 
     def _commit(self, mine: Transaction, work: Work[T]) -> T:
@@ -348,7 +348,7 @@ class FleetDatabase(SimDatabase):
 
 
 class SimMembership(Membership):
-    """The membership of a database that is one of PostgreSQL's to it."""
+    """A membership on a database that seems to be PostgreSQL."""
 
     def __init__(self, database: Database) -> None:
         def worker(_: Connection) -> str:
@@ -367,7 +367,7 @@ def _number(_: int) -> int:
 
 
 def in_place(sim: "Sim") -> "Iterator[tuple[Any, str, Any]]":
-    """What a replica asks of its server and its machine is answered by the simulation: owner, name, and by what."""
+    """The functions that the simulation replaces: owner, name, replacement."""
     assert sim.fleet is not None
     for function in server.IN_PLACE:
         yield advisory_locks, function.__name__, function

@@ -1,6 +1,6 @@
-"""People with the program's commands, and tablets with its board.
+"""People who run the program's commands, and tablets with its board.
 
-Commands run as they do on a command line, from click down. Taps are requests to the board's own routes, within the
+Commands run from click down. Taps are requests to the board's routes, in the process that holds the lead.
 process that is at work.
 """
 
@@ -63,7 +63,7 @@ class Tap:
 
 
 class Hands:
-    """What the plan's hands do, each at its time."""
+    """Runs the plan's commands and taps, each at its time."""
 
     def __init__(self, sim: "Sim") -> None:
         self._sim = sim
@@ -98,13 +98,13 @@ class Hands:
                 command.main(words, obj=_Commands(self._sim), standalone_mode=False)
         except SystemExit as end:
             code = int(end.code or 0)
-        except (click.ClickException, DBAPIError):  # a till holds the file, or a trigger refuses it
+        except (click.ClickException, DBAPIError):  # a till locks the file, or a trigger refuses the write
             code = 1
         self._sim.trace.note("hand", " ".join([str(command.name), *words]), code=code)
         return code, said.getvalue()
 
     def run_for_json(self, command: click.Command, *words: str) -> Any:
-        """The same, with what it printed. None: it failed."""
+        """The same. Returns the parsed output, or None if it failed."""
         _, said = self._run(command, *words, "--json")
         return json.loads(said) if said else None
 
@@ -112,7 +112,7 @@ class Hands:
         return self._sim.till.connection.execute(sql).fetchall()
 
     def _close(self) -> None:
-        """`orderbridge close --for 1`, or `food off`; some without an end, some taken back by the other one."""
+        """A closure or a sold-out food, some without an end, some ended by the opposite command."""
         chance = self._random
         account = chance.choice(self._sim.plan.accounts)
         restaurant = chance.choice(RESTAURANTS[account])
@@ -131,7 +131,7 @@ class Hands:
         self._sim.till.insert(values)
 
     def _withdraw(self) -> None:
-        """`orderbridge actions withdraw ID`, of a row that waits, or of a closure's end."""
+        """`orderbridge actions withdraw ID`, of a pending row or of a closure's end."""
         if rows := [row["id"] for row in self._select(CLOSURES)]:
             row = self._random.choice(rows)
             if self._run(action_commands.actions, "withdraw", str(row))[0] == 0:
@@ -178,7 +178,7 @@ class Hands:
 
 
 class Tablets:
-    """Two tablets that show the board. Each tap is a task of the process that answers it."""
+    """Two tablets that show the board. Each tap is a task of the process that serves it."""
 
     NAMES = ("one", "two")
 
@@ -188,7 +188,7 @@ class Tablets:
         self._cookies: dict[str, str] = {}
 
     def tap(self) -> None:
-        """A button, once or twice at the same moment, on one tablet or on both."""
+        """Tap a button, once or twice at the same moment, on one tablet or on both."""
         life = self._sim.life
         if life is None or not life.alive or not life.started:
             return
@@ -261,7 +261,7 @@ class Tablets:
             self._cookies[name] = response.headers["set-cookie"].partition(";")[0].partition("=")[2]
 
     async def _ask(self, life: "Life", tablet: str, what: str, values: dict[str, Any] | None = None) -> Any:
-        """What the board answers; None: it refused, or could not."""
+        """The board's answer; None: an error."""
         response = await self._served(life, tablet, what, values)
         if response.status_code == 200:
             if what == "back" and values is not None:
@@ -281,11 +281,11 @@ class Tablets:
 
 
 def held_s(action: str) -> float:
-    """For how long a tap is held back."""
+    """Seconds before a tapped action may be sent."""
     return HOLD.total_seconds() if action in HELD else 0.0
 
 
 def _raise(task: asyncio.Task[None]) -> None:
-    """A bug of a tablet's must not pass unseen."""
+    """Raise an error of a tablet's task, which would be unseen otherwise."""
     if not task.cancelled():
         task.result()

@@ -1,4 +1,4 @@
-"""`./run sim --bugs`: the simulation finds each planted bug in time, and so does the unit test that is named beside it."""
+"""`./run sim --bugs`: the simulation finds each planted bug in time, and its unit test fails with it."""
 
 import os
 import sys
@@ -15,7 +15,7 @@ from tests.sim.planting import plant
 
 WITHIN_S = 120.0  # of the processor
 ROOT = Path(__file__).parents[2]
-NO_WARNING = "ignore::pytest.PytestAssertRewriteWarning"  # the modules that are planted are loaded before
+NO_WARNING = "ignore::pytest.PytestAssertRewriteWarning"  # the modules with planted bugs are already loaded
 
 
 def hunt(names: Iterable[str]) -> int:
@@ -34,7 +34,7 @@ def hunt(names: Iterable[str]) -> int:
 
 
 def _in_its_own_process(look: Any, name: str) -> tuple[bool, float]:
-    """Whether a bug is found by this, and the seconds of the processor. What is planted stays in that process."""
+    """Run in another process, where the bug stays. Returns whether it was found, and the processor seconds."""
     context = get_context("fork")
     answers = context.SimpleQueue()
     process = context.Process(target=_planted, args=(look, name, answers))

@@ -1,8 +1,8 @@
-"""The promises of README.md, each as something that watches a simulation and says what was broken.
+"""The judges: each watches a simulation for a broken promise of README.md.
 
-An invariant hears of what happens: a request leaves and ends, a line is logged, a transaction is committed, the daemon
-crashes and is started again, time passes (`tick`), all is settled (`finish`). What is true it asks of the sandbox;
-what is on disk, of a connection of its own, which sees only what was committed.
+A judge is called when a request leaves or ends, a line is logged, a transaction is committed, the daemon crashes or
+starts, at intervals (`tick`) and at the end (`finish`). The truth comes from the sandbox; the committed rows come
+from a connection of its own.
 """
 
 import sqlite3
@@ -16,9 +16,9 @@ from orderbridge_sandbox.state import Account, Order
 if TYPE_CHECKING:
     from tests.sim.simulation import Sim
 
-UNDISTURBED_S = 400.0  # what goes wrong may have its consequences for so long: a login refused thrice, two cooldowns
+UNDISTURBED_S = 400.0  # a fault may have effects for so long: a login refused three times, two cooldowns
 IN_TIME_S = 100.0  # three polls
-CLAIM_S = 12.0  # from reading the outbox to sending, when a till holds the file in between
+CLAIM_S = 12.0  # from reading the outbox to sending, if a till locks the file in between
 
 
 class Invariant:
@@ -31,15 +31,15 @@ class Invariant:
         self.sim.violated(self.promise, text)
 
     def rows(self, sql: str, *values: object) -> list[sqlite3.Row]:
-        """What is committed."""
+        """The committed rows."""
         return self.sim.read(sql, values)
 
     def seconds_since(self, text: str) -> float:
-        """By the daemon's clock, from the time that a column says."""
+        """Seconds since the time in a column, by the daemon's clock."""
         return (self.sim.clock.now() - time_of(text)).total_seconds()
 
     def is_unresolved(self, key: str) -> bool:
-        """Whether a row of that order is on the wire, or nobody knows yet what became of it."""
+        """Whether a row of that order is on the wire or unresolved."""
         return bool(self.rows("SELECT 1 FROM delivery_actions WHERE payment_key = ? AND state = 'sending'", key))
 
 
@@ -49,7 +49,7 @@ def time_of(text: str) -> datetime:
 
 
 def past_its_time(row: sqlite3.Row, now: datetime) -> float:
-    """For how many seconds a row has been too old to be sent; less than 0: it is not."""
+    """Seconds since a row expired; negative: it has not."""
     if row["expires_utc"] is not None:  # it was retried by hand
         return (now - time_of(row["expires_utc"])).total_seconds()
     usual = ACCEPT_VALID_MINUTES if row["action"] == "accept" else VALID_MINUTES
@@ -64,12 +64,12 @@ def changed_at(sim: "Sim", order: Order) -> float:
 
 
 def one_menu(sim: "Sim", one: sqlite3.Row, other: sqlite3.Row) -> bool:
-    """Whether the foods of two rows may be on one menu of the daemon's accounts: a food id of it is one food there."""
+    """Whether the foods of two rows may be one food on a menu of the daemon's accounts."""
     return _is_one_place(one, other) or bool(_menus_with(sim, one) & _menus_with(sim, other))
 
 
 def in_one_lane(sim: "Sim", sent: sqlite3.Row, by: str, other: sqlite3.Row) -> bool:
-    """Whether another row of the food is in the lane of the account that sends a row: it is reached by no other one."""
+    """Whether another row of the food is in the lane of the account that sends a row, as no other account reaches it."""
     return _is_one_place(sent, other) or _menus_with(sim, other) == {by}
 
 

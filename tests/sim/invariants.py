@@ -52,16 +52,16 @@ WATCHING_RESTORES = (AnOlderCopyIsTold, StoredAgain, OnlyDelivered, Cooldown, Jo
 
 
 def watching(*promises: str) -> list[Invariant]:
-    """One of each that finds one of these promises broken, for one simulation."""
+    """New judges of these promises, for one simulation."""
     return [invariant() for invariant in dict.fromkeys(one for promise in promises for one in WATCHING[promise])]
 
 
 def invariants_of(plan: Plan) -> list[Invariant]:
-    """What watches this plan. Most invariants expect that each account has a cooldown of its own."""
+    """The judges of this plan. Most expect that each account has its own cooldown."""
     if plan.kind == "fleet":
         promises = ("5", "1", "2", "fleet", "9", "1, 2 and 6", "audit")
         return [*watching(*promises), Cooldown(), RowsEnd(), NothingTwice(), MayLeave()]
-    if plan.kind == "restore":  # most of the others expect that what is committed stays
+    if plan.kind == "restore":  # most of the others expect that committed rows stay
         return [invariant() for invariant in WATCHING_RESTORES]
     if plan.kind == "crowd":
         return [Cooldown(), NoneStarves(), NothingLeaks()]

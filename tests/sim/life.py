@@ -1,7 +1,7 @@
-"""One process of the real program, as `orderbridge run` runs it, until it stops or is killed at a named point.
+"""One process of the real program, as `orderbridge run` starts it, until it stops or is killed at a named point.
 
-Everything of one process belongs to a Life: the service, and the daemons that it builds one after another, each with a
-number of its own. When it ends nothing of it has an effect any more: its tasks are cancelled, its transaction is rolled
+A Life holds all of one process: the service, and the daemons that it builds one after another, each with a number. When
+it ends, its tasks are cancelled, its transaction is rolled back, and its requests are never answered.
 back, its requests are never answered.
 """
 
@@ -55,20 +55,20 @@ class SimDaemon(Daemon):
 
 
 async def at_once(call: Callable[[], T], *, unwanted: object = None) -> T:
-    """In the place of store.workers.detached: another thread's time is not simulated."""
+    """Replaces store.workers.detached: other threads' time is not simulated."""
     del unwanted
     return call()
 
 
 def open_database(*_: object, **__: object) -> SimDatabase:
-    """In the place of store.database.open_database."""
+    """Replaces store.database.open_database."""
     life = LIFE.get()
     assert life is not None
     return life.new_database()
 
 
 async def unasked(*_: object, **__: object) -> None:
-    """In the place of observe.liveness.answer and Listening.run: no real socket has a part in it."""
+    """Replaces observe.liveness.answer and Listening.run, because there are no sockets."""
     await asyncio.Event().wait()
 
 
@@ -79,16 +79,16 @@ class Life:
         self.sim = sim
         self.process = process
         self.clock = sim.clock  # the machine's
-        self.number = 0  # of the daemon that works
+        self.number = 0  # of the current daemon
         self.alive = True
-        self.started = False  # that daemon is
+        self.started = False  # whether that daemon is
         self.died = asyncio.Event()
         self.down = 2.0  # seconds until the next process is started in its place
         self.tasks: dict[asyncio.Task[Any], None] = {}
         self.daemon: SimDaemon | None = None
         self.wake: Callable[[], None] = lambda: None
         self.service = Service(sim.settings, sim.load)
-        self.board: ASGIApp | None = None  # its routes, since a tablet asked
+        self.board: ASGIApp | None = None  # its routes, from a tablet's first request on
         self._databases: list[SimDatabase] = []
         self._heard: dict[int, tuple[Context, Callable[[], object]]] = {}
 
@@ -100,12 +100,12 @@ class Life:
         return Line(self) if self.sim.fleet is None else self.sim.fleet.new_line(self)
 
     def begin(self, daemon: SimDaemon) -> None:
-        """It has the right to work, and begins."""
+        """A daemon has the lead, and begins to work."""
         self.daemon, self.started = daemon, False
         self.sim.begin(self)
 
     def point(self, name: str) -> None:
-        """A place where the program may end."""
+        """A point at which the program may be killed."""
         if not self.alive:
             raise Crashed
         if self.sim.fleet is not None:
@@ -130,7 +130,7 @@ class Life:
         self.signal(signal.SIGTERM)
 
     async def run(self) -> str:
-        """How it ended: crashed, stopped, or what the program itself ended with."""
+        """Run to the end. Returns crashed, stopped, or the program's error."""
         context = Context()
         context.run(LIFE.set, self)
         main = asyncio.get_running_loop().create_task(self.service.run(), context=context)
@@ -145,7 +145,7 @@ class Life:
         return ending
 
     def hear(self, number: int, handler: Callable[[], object], *arguments: object) -> None:
-        """In the place of the loop's add_signal_handler."""
+        """Replaces the loop's add_signal_handler."""
         assert not arguments
         self._heard[number] = copy_context(), handler
 
@@ -157,7 +157,7 @@ class Life:
     def ended(self, task: asyncio.Task[Any]) -> None:
         del self.tasks[task]
         if not self.alive and not task.cancelled():
-            task.exception()  # looked at: of the dead nothing is news
+            task.exception()  # retrieved, so that asyncio does not log it
 
     async def _bury(self, *more: asyncio.Future[Any]) -> None:
         if self.daemon is not None:
@@ -172,7 +172,7 @@ class Life:
 
 
 def new_task(loop: asyncio.AbstractEventLoop, coro: Any, **options: Any) -> asyncio.Task[Any]:
-    """A task belongs to the life that it was made in."""
+    """Create a task that belongs to the current life."""
     context = options.get("context")
     life = (context or copy_context()).get(LIFE)
     task = asyncio.Task(coro, loop=loop, **options)
@@ -185,7 +185,7 @@ def new_task(loop: asyncio.AbstractEventLoop, coro: Any, **options: Any) -> asyn
 
 
 def hear(number: int, handler: Callable[[], object], *arguments: object) -> None:
-    """A signal is for the process that asks to hear it."""
+    """Register a handler for the current process."""
     life = LIFE.get()
     assert life is not None
     life.hear(number, handler, *arguments)

@@ -1,6 +1,6 @@
-"""The line between one daemon and the service: latency, and every way in which a request or its answer can go wrong.
+"""The line between one daemon and the service: latency, and all faults of requests and answers.
 
-The service does not notice when a client gives up: what has reached it is carried out, in a task of nobody's.
+The service carries out each request that reaches it, also if the client has given up.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from tests.sim.simulation import Sim
 
 HOST = "sandbox.test"
-TARGET = {"accept": 2, "on_the_way": 16, "complete": 5, "cancel": 6}  # the status that each asks for
+TARGET = {"accept": 2, "on_the_way": 16, "complete": 5, "cancel": 6}  # the status that each sets
 ORDER_OPERATIONS = set(TARGET)
 FOOD_OPERATIONS = {"activate_food", "deactivate_food"}
 RESTAURANT_OPERATIONS = {"open_restaurant", "close_restaurant"}
@@ -43,7 +43,7 @@ _ELSEWHERE = "http://elsewhere.test/orders"
 
 @dataclass(slots=True, eq=False)
 class Call:
-    """One request of a daemon, and what became of it."""
+    """One request of a daemon, with its answer."""
 
     number: int
     life: int
@@ -53,17 +53,17 @@ class Call:
     left_at: float
     process: int = 0
     fault: str = ""
-    reached: CallRecord | None = None  # the service's own line about it
+    reached: CallRecord | None = None  # the service's own record of it
     status: int | None = None  # of the answer that the daemon got
-    whole: bool = False  # the answer is the service's own, word for word
+    whole: bool = False  # the service's own answer came whole
     ended: str = ""  # answered, refused, reset, given_up, crashed
     ended_at: float = 0.0
     row: int | None = None  # of the outbox
-    documents: dict[str, Document] = field(default_factory=dict)  # of a list: what it says of each order
-    bad: list[Document] = field(default_factory=list)  # and what is no order
+    documents: dict[str, Document] = field(default_factory=dict)  # of a list: its documents by order
+    bad: list[Document] = field(default_factory=list)  # and those without a usable key
     token: str = ""
-    said: str = ""  # what the answer means by docs/interface.md: ok, no, unauthorized, wait, failed, unknown
-    data: Any = None  # of a good answer, when it is a word; of a menu, its foods and their statuses
+    said: str = ""  # the answer's meaning by docs/interface.md: ok, no, unauthorized, wait, failed, unknown
+    data: Any = None  # of a good answer: its word; of a menu: the foods' statuses
 
     @property
     def lane(self) -> tuple[str, str] | None:
@@ -75,7 +75,7 @@ class Call:
 
     @property
     def is_heard(self) -> bool:
-        """The daemon got the service's own OK, word for word."""
+        """Whether the daemon got the service's own OK, whole."""
         return self.ended == "answered" and self.status == 200 and self.whole
 
     @property
@@ -84,7 +84,7 @@ class Call:
 
     @property
     def outcome(self) -> str:
-        """What the daemon can know of it: what was said, unknown, or unsent; empty while it is on the wire."""
+        """The outcome that the daemon can know: the answer's meaning, unknown or unsent; empty while it is on the wire."""
         if self.ended == "answered":
             return self.said
         return "unsent" if self.never_left else "unknown" if self.ended else ""
@@ -105,7 +105,7 @@ class Service:
         self._lists = sim.plan.stream("lists")
 
     def asked(self, call: Call, request: httpx.Request, after_s: float) -> Awaitable[httpx.Response]:
-        """Have it carried out after `after_s`, whatever becomes of who asked."""
+        """Carry the request out after `after_s`, also if the client ends meanwhile."""
         task = Context().run(asyncio.get_running_loop().create_task, self._perform(call, request, after_s))
         self._running.add(task)
         task.add_done_callback(self._running.discard)
@@ -130,7 +130,7 @@ class Service:
         return response
 
     def _said_twice(self, response: httpx.Response) -> httpx.Response:
-        """Some lists hold an order a second time, as it was before."""
+        """Some lists hold an order a second time, in its former state."""
         more, chance = self._sim.plan.more, self._lists
         listed = list(documents_in(response.content))
         moved = [document.value for document in listed if document.status in {2, 6, 16}]
@@ -149,7 +149,7 @@ class Service:
 
 
 class Weather:
-    """Which fault meets which request. Nothing goes wrong any more after `calm_at`."""
+    """Chooses the fault of each request. There are none after `calm_at`."""
 
     def __init__(self, sim: "Sim", random: Random) -> None:
         self._sim = sim
@@ -159,7 +159,7 @@ class Weather:
         self._weights = list(accumulate(KINDS.values()))
 
     def fault(self, call: Call) -> str:
-        chance = self._random.random()  # drawn always: a fault more must not move all the others
+        chance = self._random.random()  # always drawn, so that one fault more does not change the others
         which = self._random.choices(self._names, cum_weights=self._weights)[0]
         if self._sim.is_calm:
             return ""
@@ -180,18 +180,18 @@ class Weather:
         return 0.01 + self._random.random() ** 4 / 2
 
     def of_a_list(self) -> float:
-        """A long list takes its time on the way back, and what it says is as old as that."""
+        """A list may take seconds on its way back, and shows the state of its departure."""
         slow = self._lists.random() < self._sim.plan.more.slow_lists
         by_chance = self._lists.uniform(0.5, 8.0) if slow and not self._sim.is_calm else 0.0
         return by_chance + self._sim.script.list_takes()
 
     def long(self) -> float:
-        """Some of these are longer than every patience."""
+        """Seconds; some exceed every timeout."""
         return self._random.uniform(0.5, 30.0)
 
 
 class Line(httpx.AsyncBaseTransport):
-    """One daemon's way out."""
+    """One daemon's transport."""
 
     def __init__(self, life: "Life") -> None:
         self._life = life
@@ -232,7 +232,7 @@ class Line(httpx.AsyncBaseTransport):
         self._sim.tell("ended", call)
 
     def _keeps_waiting(self, call: Call) -> bool:
-        """A login that failed: its account waits for minutes, for nothing."""
+        """A failed login, after which the account waits for minutes."""
         return call.operation == "login" and call.status is not None and call.said != "ok"
 
     async def _travel(self, call: Call, request: httpx.Request) -> httpx.Response:
@@ -264,7 +264,7 @@ class Line(httpx.AsyncBaseTransport):
         return answer
 
     def _quoted(self, call: Call) -> httpx.Response:
-        """An answer that says whom it is about, and what it was asked with."""
+        """An answer that quotes the request and its customer."""
         orders = self._sim.world.orders
         order = orders.get(call.argument) or next(reversed(orders.values()), None)
         customer = order.placed.get("customer") if order else None
@@ -276,7 +276,7 @@ REFUSALS = {"URL hatalı", "sipariş bulunamadı", "ürün bulunamadı", "restor
 
 
 def meaning(answer: httpx.Response) -> tuple[str, object]:
-    """What an answer says, by docs/interface.md and docs/design.md alone, and the word in it; the daemon has its own reading."""
+    """The meaning of an answer by docs/interface.md and docs/design.md, and its word; independent of the program's code."""
     try:
         body = json.loads(answer.content)
     except ValueError:
@@ -338,7 +338,7 @@ def _json(status: int, body: object, **headers: str) -> httpx.Response:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What happens to one request: does it reach the service, how late, and what comes back."""
+    """The fault of one request: whether and when it reaches the service, and what comes back."""
 
     reaches: bool = True
     answer: Callable[[httpx.Response], Awaitable[httpx.Response]] = _as_it_is

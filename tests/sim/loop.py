@@ -1,6 +1,6 @@
-"""The loop of a simulation: a virtual one on which nothing can come from outside, so that nobody is asked whether it has.
+"""The simulation's event loop: virtual time, and no input from outside.
 
-There are no sockets and no threads here. Each turn of asyncio's own loop asks the system for both.
+asyncio's own loop asks the system for sockets and threads in each turn; here are none.
 """
 
 import asyncio
@@ -14,11 +14,13 @@ from tests.jobs.virtual import VirtualLoop
 
 
 class SimLoop(VirtualLoop):
-    """Calls what a VirtualLoop calls, in the same order and at the same times."""
+    """Runs the same callbacks as a VirtualLoop, in the same order and at the same times."""
 
     _ready: deque[asyncio.Handle]
     _scheduled: list[asyncio.TimerHandle]
-    stands: Callable[[asyncio.Handle], bool] | None = None  # whether what would do this is paused, and does it later
+    stands: Callable[[asyncio.Handle], bool] | None = (
+        None  # whether the handle's process is paused; it keeps the handle for later
+    )
 
     def _run_once(self) -> None:
         ready, scheduled = self._ready, self._scheduled
@@ -42,7 +44,7 @@ class SimLoop(VirtualLoop):
         return handle
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """It stays in the heap until its time, which comes soon enough."""
+        """Leave a cancelled handle in the heap until its time."""
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         """An error in a callback is the simulation's own, and ends it."""

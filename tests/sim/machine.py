@@ -1,4 +1,4 @@
-"""The machine around a simulation: the loop, other threads, the clock, the certificates, the log."""
+"""The machine of a simulation: loop, threads, clock, certificates and log."""
 
 import asyncio
 import contextlib
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from tests.sim.invariant import Invariant
 
 T = TypeVar("T")
-# Nothing happens in most of a day, and looking costs the day.
+# Most of a day is idle, and each check costs time.
 QUIET_FLOOR_S, QUIET_CLOCK_WATCH_S = 60.0, 15.0
 QUIET_ASK_S, QUIET_GUARD_S = 5.0, 60.0
 QUIET_STARTS_S = 60.0  # of a day: a third of its reads ask for orders that begin
 
 
 class _Inline(ThreadPoolExecutor):
-    """Another thread's time is not simulated."""
+    """Runs a thread's work at once: its time is not simulated."""
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
         future: Future[T] = Future()
@@ -47,7 +47,7 @@ class _Inline(ThreadPoolExecutor):
 
 @contextlib.contextmanager
 def _surroundings(sim: Sim) -> Iterator[None]:
-    """What the program asks of the machine is answered by the simulation."""
+    """Replace what the program asks of the machine."""
 
     class Now:
         @staticmethod
@@ -65,7 +65,9 @@ def _surroundings(sim: Sim) -> Iterator[None]:
         stack.enter_context(patch("orderbridge.service.liveness.answer", unasked))
         stack.enter_context(patch.object(Listening, "run", unasked))
         stack.enter_context(patch.object(SystemClock, "now", lambda _: sim.clock.now()))  # of commands
-        stack.enter_context(patch("orderbridge.rules.problems.FLAP_LIMIT", 10**6))  # each problem is judged by its name
+        stack.enter_context(
+            patch("orderbridge.rules.problems.FLAP_LIMIT", 10**6)
+        )  # each problem is reported under its own name
         stack.enter_context(patch("orderbridge.jobs.health_check.ALIKE_LIMIT", 10**6))
         if sim.plan.more.batch:
             for name in ("store.rows.BATCH", "jobs.intake.CHUNK"):
@@ -95,7 +97,7 @@ def _surroundings(sim: Sim) -> Iterator[None]:
 
 @functools.cache
 def _freeze_what_is_loaded() -> None:
-    """The modules live as long as the process: its garbage is not to be sought in them again and again."""
+    """Take the loaded modules out of the garbage collector's search."""
     gc.collect()
     gc.freeze()
 
@@ -121,7 +123,7 @@ def simulate(plan: Plan, folder: Path, invariants: "list[Invariant]") -> Sim:
 
 
 async def _end_all() -> None:
-    """What still travels is no news for the next simulation."""
+    """Cancel all tasks that are left, so that the next simulation does not see them."""
     left = asyncio.all_tasks() - {asyncio.current_task()}
     for task in left:
         task.cancel()

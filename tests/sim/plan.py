@@ -1,6 +1,6 @@
-"""Everything that a seed decides: how long, how many, which faults and when.
+"""The plan of a simulation, which the seed decides: lengths, counts, faults and their times.
 
-Each part has a stream of chances of its own, so that one request more does not change the customers that follow.
+Each part has its own stream of random numbers, so that one request more does not change the customers that follow.
 """
 
 from collections.abc import Callable
@@ -11,12 +11,12 @@ from random import Random
 from tests.sim.corners import corner_of
 
 MINUTE, HOUR = 60.0, 3600.0
-ACCEPT_STEPS = ((0, 20), (3, 45), (6, 0))  # orders of the last hour, and minutes
+ACCEPT_STEPS = ((0, 20), (3, 45), (6, 0))  # by orders of the last hour: minutes
 QUIET_SWEEP_S, LOUD_SWEEP_S = 1800.0, 120.0  # of a day, and of the others
 QUIET_HEALTH_S, LOUD_HEALTH_S = 900.0, 10.0
 SLOWEST_S = 3.0  # a unit of work on a slow disk
 
-# What meets a request, and how often in relation to the others. See tests.sim.line for what each does.
+# The faults of requests with their weights. tests.sim.line has what each does.
 KINDS = {
     "refused": 6,
     "lost": 6,
@@ -42,10 +42,10 @@ KINDS = {
     "token_lost": 4,
     "said_no": 1,
     "quotes": 2,
-    "too_large": 0,  # only in a corner: the next lists come in parts
+    "too_large": 0,  # only in a corner: the next lists must be read by status
 }
-OUTAGES = ("refused", "lost", "http_503", "done_502")  # what meets every request for a while
-# What meets the outbox alone for a while: rows come to their second, third and fourth request.
+OUTAGES = ("refused", "lost", "http_503", "done_502")  # faults of all requests for a while
+# Faults of actions alone for a while, so that rows need their second, third and fourth request.
 ILLNESSES = ("http_500", "done_500", "http_429", "done_silence", "http_502", "done_reset", "token_lost")
 # What triggers of the POS refuse for a while.
 REFUSING = ("new_orders", "orders", "some_orders", "contents", "accepts", "outbox", "quarantine", "all")
@@ -93,8 +93,8 @@ CRASH_POINTS = (
     "statement",
     "",
 )
-# Where the power fails. A till flushes what it writes, and so what the daemon wrote before: a lost commit shows at once
-# or not at all.
+# Points at which power fails. A till's flush also flushes what the daemon wrote before, so a lost commit shows at once
+# or never.
 POWER_POINTS = (
     "disk write",
     "disk sync",
@@ -107,18 +107,18 @@ POWER_POINTS = (
 )
 
 
-# How an older copy is put back: with the service stopped, killed (with or without the -wal that it left, or with one of
-# the copy's own), or at work.
+# How an older copy is put back: the service is stopped, killed (with or without its -wal, or with the copy's own), or
+# running.
 RESTORES = ("by_command", "without_a_wal", "beside_a_wal", "with_its_wal", "under_the_daemon")
 
 
 class Crashed(BaseException):
-    """The program is no more. Nothing catches it on its way out."""
+    """The program was killed. Only the simulation catches this."""
 
 
 @dataclass(frozen=True, slots=True)
 class Crash:
-    """The program ends at the `skip`th next point of that name after `at`, and is started again `down` seconds later."""
+    """The program is killed at the `skip`th point of that name after `at`, and starts again `down` seconds later."""
 
     at: float
     point: str
@@ -128,7 +128,7 @@ class Crash:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """From, to, and what: the account whose login is refused, or how the line is down; and for whose rows alone."""
+    """A span of time with a fault: the account whose login is refused, or the line's fault; `account`: for it alone."""
 
     start: float
     end: float
@@ -138,9 +138,9 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Blow:
-    """Something happens to a replica, or to the server of all. `seconds`: for so long. See tests.sim.fleet.
+    """A fault of a replica or of the server, for `seconds` (tests.sim.fleet).
 
-    `point`: it waits until the replica comes to a point of that name.
+    `point`: it begins when the replica reaches a point of that name.
     """
 
     at: float
@@ -152,7 +152,7 @@ class Blow:
 
 @dataclass(frozen=True, slots=True)
 class Restore:
-    """A copy is made, later put back in that way, the journal replayed then or not, and somebody confirms it."""
+    """A copy is made and later put back; the journal is replayed or not; then the restore is confirmed."""
 
     copy_at: float
     at: float
@@ -163,30 +163,30 @@ class Restore:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class More:
-    """What a seed decides about the documents, and about what the time brings."""
+    """The seed's choices about documents, changes by time, and other programs."""
 
-    edits: float  # of an order, that its contents change, and its status there and back
-    odd: float  # of an order, that numbers are texts, options a list, and so on
-    twice: float  # of a list, that an order is in it with an earlier status, too
-    shared: bool  # two accounts reach one restaurant
-    rule: int | None  # minutes with which one restaurant accepts by itself, where the others do; 0: it does not
-    silence_hours: float  # in minutes nobody would wait for a day
+    edits: float  # probability that an order's contents change
+    odd: float  # probability that an order has numbers as texts, options as a list, and so on
+    twice: float  # probability that a list also has an order with an earlier status
+    shared: bool  # whether two accounts reach one restaurant
+    rule: int | None  # the automatic accept's minutes of one restaurant; 0: none
+    silence_hours: float  # shortened to minutes
     retention_days: int
-    late: tuple[tuple[float, float], ...]  # one more jump of the clock, over an order's end
-    standby: bool = False  # a second daemon waits for its turn
-    reloads: tuple[tuple[float, str], ...] = ()  # SIGHUP: the configuration is the same, another, or bad
+    late: tuple[tuple[float, float], ...]  # one more jump of the clock, beyond an order's end
+    standby: bool = False  # a second daemon waits for the lead
+    reloads: tuple[tuple[float, str], ...] = ()  # SIGHUP with the same configuration, another or a bad one
     refusing: tuple[Span, ...] = ()  # triggers of the POS: see tests.sim.technician
-    by_hand: tuple[float, ...] = ()  # somebody has a failed row sent once more
-    hangs: tuple[Span, ...] = ()  # an account's requests, which nobody answers
-    crowd: float = 0.0  # of the orders, that they come at one moment
-    slow_lists: float = 0.0  # of a list, that it is seconds on its way back
-    batch: int = 0  # orders and rows in one question or transaction; 0: hundreds, as it is
-    replicas: int = 0  # services that share the accounts; 0: one service alone, on a file
+    by_hand: tuple[float, ...] = ()  # times at which a failed row is retried
+    hangs: tuple[Span, ...] = ()  # spans in which an account's requests are not answered
+    crowd: float = 0.0  # share of the orders that come at one moment
+    slow_lists: float = 0.0  # probability that a list takes seconds on its way back
+    batch: int = 0  # orders and rows in one query or transaction; 0: the program's own, hundreds
+    replicas: int = 0  # replicas that share the accounts; 0: one service, on a file
     blows: tuple[Blow, ...] = ()
     restores: tuple[Restore, ...] = ()
     hands: tuple[tuple[float, str], ...] = ()  # commands and taps: see tests.sim.hands
-    away: tuple[Span, ...] = ()  # accounts that a reload takes out of the configuration, and another one puts back
-    steps: bool = False  # accepts by themselves go by the orders of the last hour
+    away: tuple[Span, ...] = ()  # spans in which an account is not in the configuration
+    steps: bool = False  # automatic accepts depend on the orders of the last hour
 
 
 PLAIN = More(edits=0.0, odd=0.0, twice=0.0, shared=False, rule=None, silence_hours=24, retention_days=90, late=())
@@ -202,58 +202,58 @@ class Plan:
     accounts: tuple[str, ...]
     orders: int
     auto_accept: bool
-    fault_rate: float  # of a request, to be met by a fault
-    mischief: float  # of a moment, that the till or somebody else acts in it
-    slow_disk: float  # of a unit of work, to take long
-    broken_disk: float  # of a unit of work, to fail
-    poison: float  # of an order, that its document is none
-    strange: float  # of an order, that its document is odd
-    meddling: float  # of an order, that somebody else changes its status
-    locks: int  # how often the till holds the whole file
+    fault_rate: float  # probability of a fault, for each request
+    mischief: float  # probability that the till or another program acts at a critical moment
+    slow_disk: float  # probability that a unit of work is slow
+    broken_disk: float  # probability that a unit of work fails
+    poison: float  # probability that an order's document has no usable key
+    strange: float  # probability that an order's document is unusual
+    meddling: float  # probability that the panel changes an order's status
+    locks: int  # how often the till locks the file
     crashes: tuple[Crash, ...]
     stops: tuple[float, ...]  # orderly ones
     outages: tuple[Span, ...]
     illnesses: tuple[Span, ...]
     refusals: tuple[Span, ...]
-    jumps: tuple[tuple[float, float], ...]  # when, and by how many seconds the clock is set
+    jumps: tuple[tuple[float, float], ...]  # times, and the seconds by which the clock is set
     options: tuple[tuple[str, object], ...]  # of the sandbox
     more: "More"
 
     @property
     def pace(self) -> float:
-        """How fast kitchen and couriers are: a storm's are in a hurry, so that its hour holds a day's work."""
+        """The pace of kitchen and couriers: a storm's hour has a day's work."""
         paces = {"day": 1.0, "storm": 0.15, "hands": 0.1}
         return paces.get(self.kind, 0.05)
 
     @property
     def restless(self) -> bool:
-        """Whether the daemon looks around as often as it really does. It finds nothing, and takes its time."""
+        """Whether the daemon's regular checks keep their real intervals, although they find nothing."""
         return self.kind == "fleet" or (self.seed % 10 == 1 and not self.scripted)
 
     @property
     def scripted(self) -> bool:
-        """Whether everybody does what the seed's corner says, and nothing else."""
+        """Whether people do only what the seed's corner says."""
         return self.kind == "corner"
 
     @property
     def forgets(self) -> bool:
-        """Whether what is not flushed is lost with the power."""
+        """Whether a power loss loses unflushed writes."""
         return self.kind == "power"
 
     @property
     def in_turn(self) -> int:
-        """How many accounts share one cooldown."""
+        """The number of accounts that share one cooldown."""
         return 1 if dict(self.options).get("cooldown_scope", "credential") == "credential" else len(self.accounts)
 
     @property
     def configured_scope(self) -> str:
-        """`cooldown_scope` of the configuration: the service's own, or `auto` has to find it out."""
+        """`cooldown_scope` of the configuration: the service's, or `auto`."""
         scope = str(dict(self.options).get("cooldown_scope", "credential"))
         return scope if self.in_turn == 1 or self.seed % 5 == 2 else "auto"
 
     @property
     def few_places(self) -> bool:
-        """Whether only two rows may be on the wire at a time: one for each of two accounts."""
+        """Whether only two rows may be on the wire at a time, one for each account."""
         return len(self.accounts) == 2 and (self.seed % 2 == 0 or self.scripted)
 
     def stream(self, name: str) -> Random:
@@ -261,7 +261,7 @@ class Plan:
 
 
 def plan_for(seed: int, kind: str = "") -> Plan:
-    """Of ten seeds one is a restaurant's day, two are storms, two are busy hands, and the others squalls."""
+    """The plan of a seed. Of ten seeds one is a day, two are storms, two are hands, and the others squalls."""
     chance = Random(f"{seed} plan")
     kind = kind or {0: "day", 1: "storm", 5: "storm", 3: "hands", 7: "hands"}.get(seed % 10, "squall")
     return _with_others(_with_more(MADE[kind](seed, chance), Random(f"{seed} more")), Random(f"{seed} others"))
@@ -283,13 +283,13 @@ def _with_more(plan: Plan, chance: Random) -> Plan:
         retention_days=1,
         late=((plan.seconds * 0.6, late),) if late else (),
     )
-    if plan.kind == "restore":  # a clock that is set says nothing about a copy's age
+    if plan.kind == "restore":  # a set clock hides a copy's age
         return replace(plan, more=replace(more, restores=plan.more.restores, late=()), jumps=())
     return replace(plan, more=more, refusals=() if shared else plan.refusals, jumps=plan.jumps + more.late)
 
 
 def _with_others(plan: Plan, chance: Random) -> Plan:
-    """Other processes, and other people with a hand in the database."""
+    """Add other processes and people that use the database."""
     if plan.kind in {"crowd", "corner", "fleet"}:
         return plan
     more = replace(
@@ -315,7 +315,7 @@ def _with_others(plan: Plan, chance: Random) -> Plan:
 
 
 def _day(seed: int, chance: Random, share: float = 1.0) -> Plan:
-    """A restaurant's day, or that share of one."""
+    """A restaurant's day, or a part of one."""
     length = 14 * HOUR * share
     return Plan(
         seed=seed,
@@ -344,7 +344,7 @@ def _day(seed: int, chance: Random, share: float = 1.0) -> Plan:
 
 
 def _squall(seed: int, chance: Random) -> Plan:
-    """Ten minutes in which everything goes wrong at once: cheap, so that there can be many."""
+    """Ten minutes with all kinds of faults: cheap, so that many can be played."""
     length = 10 * MINUTE
     accounts = chance.choice((("kadikoy",), ("kadikoy",), ("kadikoy", "besiktas")))
     return Plan(
@@ -374,7 +374,7 @@ def _squall(seed: int, chance: Random) -> Plan:
 
 
 def _power(seed: int, chance: Random) -> Plan:
-    """A squall on a disk that forgets, whose power fails again and again."""
+    """A squall with several power losses, on a disk that loses unflushed writes."""
     squall = _squall(seed, chance)
     crashes = []
     for at in _times(chance, chance.choice((3, 6, 12)), squall.seconds):
@@ -407,7 +407,7 @@ def _restore(seed: int, chance: Random) -> Plan:
 
 
 def _crowd(seed: int, chance: Random) -> Plan:
-    """Half an hour of polls of five accounts to which the service gives one cooldown, and a few crashes."""
+    """Half an hour of five accounts that share one cooldown, with a few crashes."""
     quiet = _squall(seed, chance)
     length = 30 * MINUTE
     return replace(
@@ -435,7 +435,7 @@ def _crowd(seed: int, chance: Random) -> Plan:
 
 
 def _fleet(seed: int, chance: Random) -> Plan:
-    """Ten minutes of two or three replicas to which things happen; with every third seed at a service that is well."""
+    """Ten minutes of two or three replicas with faults; for each third seed the marketplace has none."""
     squall = _squall(seed, chance)
     replicas = chance.choice((2, 2, 3))
     return replace(
@@ -484,7 +484,7 @@ def _hands(seed: int, chance: Random) -> Plan:
 
 
 def _corner(seed: int, chance: Random) -> Plan:
-    """Some minutes by a script: nothing is left to chance but the latencies."""
+    """Some minutes by a script: only the latencies are random."""
     _, corner = corner_of(seed)
     return replace(
         _crowd(seed, chance),
@@ -542,7 +542,7 @@ def _times(chance: Random, count: int, length: float) -> tuple[float, ...]:
 
 
 def _crashes(chance: Random, count: int, length: float) -> tuple[Crash, ...]:
-    """Among them, for some seeds, one inside the first migration and one at a later start."""
+    """Crashes; for some seeds one inside the first migration and one at a later start."""
     made = [
         Crash(at, chance.choice(CRASH_POINTS), chance.choice((0, 0, 1, 3)), chance.choice((0.1, 2.0, 10.0, 60.0)))
         for at in _times(chance, count, length)
@@ -555,7 +555,7 @@ def _crashes(chance: Random, count: int, length: float) -> tuple[Crash, ...]:
 
 
 def _long_ones(chance: Random, length: float) -> tuple[Crash, ...]:
-    """Of ten squalls two end with the daemon down for longer than an accept, or than any action, is valid."""
+    """Outages longer than an accept, or any action, is valid: at the end of two squalls in ten."""
     down = chance.choice((11 * MINUTE, 125 * MINUTE, *[0.0] * 8))
     point = chance.choice(("reached accept", "leaving", "reached", ""))
     return (Crash(chance.uniform(length / 2, length), point, 0, down),) if down else ()
@@ -579,7 +579,7 @@ def _jumps(chance: Random, count: int, length: float) -> tuple[tuple[float, floa
 
 
 def _options(chance: Random) -> tuple[tuple[str, object], ...]:
-    """What docs/interface.md leaves open: a client that is right works with every setting."""
+    """The options that docs/interface.md leaves open: a correct client works with each."""
     drawn = {
         "disallowed": chance.choice(("refused", "not_found")),
         "list_order": chance.choice(("oldest_first", "newest_first", "shuffled")),
@@ -592,7 +592,7 @@ def _options(chance: Random) -> tuple[tuple[str, object], ...]:
     return tuple(drawn.items())
 
 
-# A day is long, and in most of it nothing happens. A storm is shorter, and everything goes wrong.
+# A day is long and mostly idle. A storm is shorter, with all kinds of faults.
 MADE: dict[str, Callable[[int, Random], Plan]] = {
     "day": _day,
     "morning": partial(_day, share=0.15),

@@ -1,6 +1,6 @@
-"""Planting a bug: something of the program does for the length of a test what it must not do.
+"""Plants a bug: replaces a part of the program for the length of a test.
 
-What is replaced are functions, methods and values with a meaning of their own, never their wording.
+It replaces functions, methods and values by name, never source text.
 """
 
 import sys
@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from tests.sim import compiled
 
-# What is replaced: a function in every module that knows it, or the member of an owner. And by what: a function that
-# gets the true one as its first argument, or a value.
+# The target: a function in each module that imports it, or an owner and a member's name. The replacement: a value, or a
+# function that gets the original as its first argument.
 Plant = tuple[Any, Any]
 
 
@@ -38,7 +38,7 @@ def always(result: object) -> Callable[..., Any]:
 
 
 def nothing(*_: Any, **__: Any) -> None:
-    """Replaces a function by one that does nothing."""
+    """Do nothing."""
 
 
 async def idle(*_: Any, **__: Any) -> None:

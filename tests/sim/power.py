@@ -1,8 +1,8 @@
-"""A disk that forgets: what was not flushed is lost or torn when the power fails, in whole sectors and in any order.
+"""A disk that loses unflushed writes when power fails, in whole sectors and in any order.
 
-Files are written to the machine's own disk as ever. Beside it stands what would be left of them: of each file what was
-flushed, and the writes since; of each folder the names that were flushed, and those since. When the power comes back,
-what is left is put in the files' place.
+Files are written to the machine's own disk. Beside it, this module keeps what would be left: of each file the flushed
+contents and the writes since; of each folder the flushed names and the changes since. When power returns, the files are
+replaced by what is left.
 """
 
 import contextlib
@@ -19,13 +19,13 @@ from unittest.mock import patch
 from tests.sim.vfs import vfs
 
 SECTOR = 512
-SHARES = (0.0, 0.5, 0.9, 1.0)  # of the sectors that were not flushed, how many are there all the same
-NAMES = 8  # changes of one: file systems flush their names every few seconds, whether they are asked or not
-SHM = "-shm"  # what is in it is memory, and nobody flushes it
+SHARES = (0.0, 0.5, 0.9, 1.0)  # shares of the unflushed sectors that survive
+NAMES = 8  # unflushed changes of one: file systems flush names every few seconds
+SHM = "-shm"  # memory, which is never flushed
 
 
 class File:
-    """What was flushed of a file, and what was written since: where, and what; or where it was cut."""
+    """A file's flushed contents, and the writes and truncations since."""
 
     def __init__(self, flushed: bytes = b"") -> None:
         self._flushed = bytearray(flushed)
@@ -43,7 +43,7 @@ class File:
         self._since.clear()
 
     def left(self, chance: Random) -> bytes:
-        """What is found when the power comes back."""
+        """The contents when power returns."""
         left, share = bytearray(self._flushed), chance.choice(SHARES)
         for at, data in self._since:
             for begin, part in [(at, None)] if data is None else _sectors(at, data):
@@ -66,18 +66,18 @@ def _sectors(at: int, data: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 class Disk:
-    """What would be left of the files in a folder."""
+    """The files of a folder as they would be left."""
 
     def __init__(self, folder: Path, chance: Random) -> None:
         self._folder = folder
         self._chance = chance
-        self._now: dict[str, File | None] = {}  # as programs see it; None: a folder
+        self._now: dict[str, File | None] = {}  # as programs see them; None: a folder
         self._flushed: dict[str, File | None] = {}
-        self._since: dict[str, deque[tuple[bool, File | None]]] = {}  # whether it was there, and as what
+        self._since: dict[str, deque[tuple[bool, File | None]]] = {}  # whether it existed, and as what
         self._descriptors: dict[int, File | str] = {}  # a folder's path
         self._left: dict[str, bytes | None] = {}
-        self.is_dark = False  # the power has failed: whatever is written now is not there when it comes back
-        self.fails: Callable[[str], bool] = lambda _: False  # asked before each write and flush of SQLite
+        self.is_dark = False  # power has failed: later writes are lost
+        self.fails: Callable[[str], bool] = lambda _: False  # called before each write and flush of SQLite
 
     # ---- files and names ---------------------------------------------------------------------------------------------
 
@@ -85,7 +85,7 @@ class Disk:
         return path.startswith(f"{self._folder}/")
 
     def file_at(self, path: str) -> File:
-        """The file; a new one if there is none."""
+        """The file at a path, created if missing."""
         file = self._now.get(path)
         if file is None:
             file = File()
@@ -100,7 +100,7 @@ class Disk:
             self.flush_names(path)
 
     def flush_names(self, path: str) -> None:
-        """All names in the folder of this file are on the disk."""
+        """Flush all names in this file's folder."""
         self._flush_names_in(path.rpartition("/")[0])
 
     def _flush_names_in(self, folder: str) -> None:
@@ -118,7 +118,7 @@ class Disk:
             self._settle(path, *states.popleft())
 
     def _settle(self, path: str, is_there: bool, file: File | None) -> None:
-        """The name is on the disk, or no longer."""
+        """Flush one name."""
         self._flushed.pop(path, None)
         if is_there:
             self._flushed[path] = file
@@ -126,7 +126,7 @@ class Disk:
     # ---- the power -----------------------------------------------------------------------------------------------------
 
     def cut(self) -> None:
-        """The power fails."""
+        """Power fails."""
         self.is_dark, self._left = True, {}
         for path in sorted({*self._flushed, *self._since}):
             states = [(path in self._flushed, self._flushed.get(path)), *self._since.get(path, ())]
@@ -135,7 +135,7 @@ class Disk:
                 self._left[path] = None if file is None else file.left(self._chance)
 
     def put_back(self) -> None:
-        """The power is back. Nobody has a file open."""
+        """Power is back. No file is open."""
         assert not vfs().open_files, "somebody has a file open over a power loss"
         for path in sorted(self._folder.iterdir()):
             if path.name.endswith(SHM) and self._chance.random() < 0.5:
@@ -158,7 +158,7 @@ class Disk:
 
     @contextlib.contextmanager
     def serving(self) -> Iterator[None]:
-        """Whoever writes in the folder, with SQLite or with `os`, writes to this disk."""
+        """Let all writes in the folder, by SQLite or `os`, go to this disk."""
         with contextlib.ExitStack() as stack:
             stack.enter_context(vfs().serving(self))
             for name, told in _TOLD.items():

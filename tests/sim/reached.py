@@ -1,7 +1,7 @@
-"""Which rare states a search has come to: a table of cells, and how many seeds must fill each of them.
+"""The rare states that a search has reached: a table of cells, and how many seeds must fill each.
 
-A cell is a group and a name, such as `end` and `failed service_error poll`. What the rules can produce is in `POSSIBLE`;
-a search prints first what stayed empty.
+A cell is a group and a name, such as `end` and `failed service_error poll`. `POSSIBLE` has what the rules can produce; a
+search prints the empty cells first.
 """
 
 import contextlib
@@ -23,20 +23,20 @@ if TYPE_CHECKING:
 
 Cell = tuple[str, str]
 
-# Problems that no simulation can have, because what they are about is not there.
+# Problems that no simulation has, because their subject is not simulated.
 NOT_SIMULATED = {
-    # There is no name lookup, no certificate and no proxy: the line is simulated above the socket.
+    # No name lookup, certificate or proxy: the line is simulated above the socket.
     *(Code.LINE_DNS, Code.LINE_TLS, Code.LINE_PROXY, Code.CLOCK_WRONG),
-    # No page is served at an address, no alarm command is run, and no file of the last word is written.
+    # No page at an address, no alarm command, and no status file.
     *(Code.PAGE_NOT_SERVED, Code.CERTIFICATE_REFUSED, Code.CERTIFICATE_ENDS),
     *(Code.ALARM_FAILING, Code.LAST_WORD_NOT_WRITTEN, Code.LOG_NOT_READ, Code.HEALTHCHECK_TAKEN),
-    # The disk has room, may be written, and says what its settings are; the journal can be written.
+    # The disk has room and can be written; so can the journal.
     *(Code.NOT_DURABLE, Code.DATABASE_FULL, Code.DATABASE_READ_ONLY, Code.DATABASE_SLOW),
     *(Code.WAL_LARGE, Code.VIEW_BROKEN, Code.JOURNAL_NOT_WRITTEN, Code.WRITES_FENCED, Code.ACCOUNT_UNREADABLE),
-    # Each account has a restaurant, and lists come whole.
+    # Each account has a restaurant, and each list is whole.
     *(Code.NO_RESTAURANT, Code.LIST_FULL),
 }
-# How a row ends: state, code, known_by. First what ends it unsent, then what an answer, a status or a poll decides.
+# How a row ends: state, code, known_by. First the ends without a request, then those by an answer, a status or a poll.
 _ENDS = {(end.state.value, end.code or "-", "-") for end in ENDS.values()} | {
     *(("refused", code, "-") for code in ("order_unknown", "order_cancelled", "order_completed")),
     *(("refused", code, "-") for code in ("courier_not_restaurant", "account_needed", "restaurant_unknown")),
@@ -49,7 +49,7 @@ _ENDS = {(end.state.value, end.code or "-", "-") for end in ENDS.values()} | {
     *(("failed", "service_error", known_by) for known_by in ("-", "poll", "status")),
     *(("failed", "outcome_unknown", known_by) for known_by in ("-", "poll")),
 }
-# Tills check what they write, and the daemon sends only ids that it has read: no field is missing, no id is none.
+# The daemon sends only ids that it has read, so no field is missing and no id is empty.
 _UNREACHED = {("refused", "missing_field", "answer"), ("refused", "bad_url_id", "answer")}
 COMMANDS = (
     *(
@@ -86,7 +86,7 @@ POSSIBLE: tuple[Cell, ...] = (
     *(("hand", name) for name in COMMANDS),
     *(("tap", action.value) for action in Action),
 )
-# Measured: in so many seeds of a kind a cell stays empty once in ten million times, unless what leads to it is gone.
+# Measured: with so many seeds of a kind, a cell stays empty by chance once in ten million searches.
 WITHIN: dict[str, dict[int, tuple[Cell, ...]]] = {
     "squall": {
         20: (
@@ -211,13 +211,13 @@ _LINE = re.compile(
 
 
 def cells_of(sim: "Sim") -> Counter[Cell]:
-    """The cells that a simulation came to, from its database and its trace."""
+    """The cells that a simulation reached, from its database and its trace."""
     cells = Counter(_in_the_trace(sim.trace.lines))
     for fault, name in RESTARTS.items():
         if sim.trace.faults[fault] and sim.lives > 1:
             cells["restart", name] += 1
     with contextlib.closing(sqlite3.connect(sim.path)) as connection, contextlib.suppress(sqlite3.OperationalError):
-        cells += Counter(_in_the_tables(connection))  # where a promise broke at once there may be no tables yet
+        cells += Counter(_in_the_tables(connection))  # if a promise broke at once, there may be no tables yet
     return cells
 
 
@@ -258,7 +258,7 @@ def _in_the_tables(connection: sqlite3.Connection) -> Iterator[Cell]:
 
 
 def table(cells: Counter[Cell]) -> str:
-    """Lines for a reader: what stayed empty, then what was reached and how often."""
+    """Lines for a reader: the empty cells, then the reached ones with counts."""
     empty: dict[str, list[str]] = {}
     filled: dict[str, list[str]] = {}
     for group, name in POSSIBLE:
@@ -272,7 +272,7 @@ def table(cells: Counter[Cell]) -> str:
 
 
 def missing(kind: str, seeds: int, cells: Counter[Cell]) -> list[str]:
-    """The cells that so many seeds of a kind must reach, and did not."""
+    """The empty cells that so many seeds of a kind should have reached."""
     return [
         f"{group}: {name} (a {kind} of {within} reaches it)"
         for within, names in WITHIN.get(kind, {}).items()

@@ -1,6 +1,6 @@
-"""What the tables should say of a document: written from docs/design.md, Behaviour, and the POS guide.
+"""The expected columns of a document, written from docs/design.md, Behaviour, and the POS guide.
 
-The program's own reading has no part in it. It knows the documents of this town; where those grow, this grows.
+It uses no code of the program, and knows only the simulation's documents.
 """
 
 import hashlib
@@ -11,24 +11,24 @@ from dataclasses import dataclass, field
 from decimal import ROUND_HALF_EVEN, Decimal
 from typing import Any
 
-SUMMED = {"foods", "foods.option_groups", "foods.option_groups.options"}  # what is not read is in no sum
-# What neither a kitchen nor a cashier needs.
+SUMMED = {"foods", "foods.option_groups", "foods.option_groups.options"}  # unreadable amounts are in no sum
+# Neither a kitchen nor a cashier needs these.
 MINOR = {"id", "status_text", "restaurant_name", "discount", "courier_type", "courier_fee", "order_tip", "date"} | {
     "customer", "customer.name", "customer.phone", "foods.id", "foods.food_id", "foods.option_groups.id",
     "foods.option_groups.name", "foods.option_groups.type", "foods.option_groups.options.id",
 }  # fmt: skip
 JUST_NOTED = {"text_cut", "amount_rounded"}
-NO_LIST = "none"  # a word that says as much as null
+NO_LIST = "none"  # a word that means null
 LONGEST = 255  # names and codes
 STATUS_WORDS = {1: "RECEIVED", 2: "CONFIRMED", 5: "COMPLETE_WITH_PAYMENT", 6: "CANCELED", 16: "IN_DELIVERY"}
 ENDS = {5: "completed", 6: "cancelled"}
-# Of the service's list: a name, its remark, its code.
+# From the service's list: name, remark, code.
 PAYMENT = {
     "Nakit": ("", "CASH"),
     "Kredi Kartı": ("(pre-paid)", "CREDIT_CARD"),
     "Banka Kartı": ("(pre-paid)", "DEBIT_CARD"),
 }
-# What a text means as a number; a str is the problem. Any other text of the town is a JSON number.
+# The number that a text means; a str: the problem. Any other text is a JSON number.
 SAID = {
     "": None,
     "12,50": Decimal("12.50"),
@@ -87,13 +87,13 @@ class Document:
 
 
 def status_in(document: Mapping[str, Any]) -> int | None:
-    """The status that can be read: text is read as a number, other things not at all."""
+    """The readable status: text is read as a number, anything else as none."""
     status = document.get("status_id")
     return int(status) if isinstance(status, str) else status if isinstance(status, int) else None
 
 
 def documents_in(body: bytes) -> Iterator[Document]:
-    """The documents of a list that the service itself has made."""
+    """The documents of a list that the service made itself."""
     text = body.decode()
     at = text.index("[") + 1
     while text[at] != "]":
@@ -103,7 +103,7 @@ def documents_in(body: bytes) -> Iterator[Document]:
 
 
 def furthest(listed: list[Document], needs_payment: int | None) -> dict[str, Document]:
-    """What a list says of each order: once, however often it is in it."""
+    """Each order of a list once, with its furthest status."""
     rank = {1: 1, 2: 2, 16: 3, needs_payment: 4, 5: 5, 6: 6}
     chosen: dict[str, Document] = {}
     for document in listed:
@@ -115,7 +115,7 @@ def furthest(listed: list[Document], needs_payment: int | None) -> dict[str, Doc
 
 @dataclass(slots=True)
 class Reading:
-    """What the tables should say of one document, its status aside."""
+    """The expected columns of one document, except its status."""
 
     status_text: str | None = None
 
@@ -200,7 +200,7 @@ class Reading:
 
 
 def read(document: Document) -> Reading:
-    """What the tables should say of it."""
+    """The expected columns of a document."""
     made, value = Reading(), document.value
     columns = made.columns
     if document.status is None:
@@ -209,7 +209,7 @@ def read(document: Document) -> Reading:
     columns["order_number"] = made.integer(value.get("id"), "id")
     for name, column in ORDER_TEXTS.items():
         columns[column] = made.text(value.get(name), name)
-    if (columns["scheduled_for"] or "") <= (columns["ordered_at"] or ""):  # both as the town writes them
+    if (columns["scheduled_for"] or "") <= (columns["ordered_at"] or ""):  # both in the simulation's format
         columns["scheduled_for"] = None
     columns["note"] = made.text(value.get("note"), "note", longest=None)
     for name in ("total", "discount", "courier_fee", "order_tip"):
@@ -235,7 +235,7 @@ def read(document: Document) -> Reading:
 
 
 def _wrong_sums(made: Reading) -> Iterator[str]:
-    """Amounts that no reading of the interface explains, a cent for each rounding aside."""
+    """Amounts that no reading of the interface explains, with a cent for each rounding."""
     paid = made.columns
     for line_no, *_, price, quantity, total in made.lines:
         chosen = [option for option in made.options if option[0] == line_no and option[-3:] != (None, None, None)]
@@ -259,7 +259,7 @@ def _wrong_sums(made: Reading) -> Iterator[str]:
 
 
 def _payment_code(name: str | None) -> str | None:
-    """A name counts with its remark and without it. With another remark it is another thing: the till has to ask."""
+    """The code of a name, with or without its remark. With another remark it is unknown."""
     wanted = (name or "").strip()
     if wanted in {code for _, code in PAYMENT.values()}:
         return wanted
@@ -312,7 +312,7 @@ def _read_line(made: Reading, line_no: int, food: Mapping[str, Any]) -> None:
 
 
 def plain(columns: Mapping[str, Any] | tuple[tuple[str, Any], ...]) -> dict[str, Any]:
-    """A row as it can be compared: SQLite's NUMERIC is a double, exact after ROUND."""
+    """A row for comparison: SQLite's NUMERIC is a double, exact after rounding."""
     return {name: _exact(value) if name in MONEY else value for name, value in dict(columns).items()}
 
 

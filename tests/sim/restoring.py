@@ -1,7 +1,7 @@
-"""Older copies of the database that somebody makes and puts back, and what he does after that.
+"""Older copies of the database: making them, putting them back, and what a technician does then.
 
-The service is stopped for it, or killed, or goes on working. While files are put back the till is closed, as
-docs/operations.md asks. A file that is overwritten in place under a daemon needs two processes: tests/live has that.
+The service is stopped for it, killed, or keeps running. The till is closed meanwhile, as docs/operations.md asks. A file
+that is overwritten in place under a daemon needs two processes (tests/live).
 """
 
 import asyncio
@@ -33,26 +33,26 @@ if TYPE_CHECKING:
     from tests.sim.simulation import Sim
 
 AGAIN_S = 5.0
-NOTED_S = 2.0  # until the mark knows what was written
+NOTED_S = 2.0  # until the mark includes the last writes
 REPLAYED_AFTER_S = 60.0
 ANOTHER_DEVICE = "second"
 
 
 class Restorer:
-    """The technician at the files."""
+    """The technician who makes copies and puts them back."""
 
     def __init__(self, sim: "Sim") -> None:
         self._sim = sim
         self._agenda = Agenda(sim)
-        self._copies: dict[float, Path] = {}  # by the time of each
-        self._now: Restore | None = None  # to be put back as soon as no process runs
+        self._copies: dict[float, Path] = {}  # by their times
+        self._now: Restore | None = None  # to be put back once no process runs
         self._tasks: list[asyncio.Task[None]] = []
-        self.last: Restore | None = None  # that was put back
-        self.events: frozenset[int] = frozenset()  # that the mark knew then
-        self.rows: frozenset[str] = frozenset()  # of the outbox, by their keys, that were there then
-        self.settled_at: float | None = 0.0  # nothing is missing, or somebody has said so; None: not yet
-        self.is_whole = True  # what was missing came back from the journal
-        self.takes_file = False  # the daemon loses its file, and ends
+        self.last: Restore | None = None  # the last one that was put back
+        self.events: frozenset[int] = frozenset()  # events that the mark included then
+        self.rows: frozenset[str] = frozenset()  # request_ids of the outbox's rows then
+        self.settled_at: float | None = 0.0  # when it was complete or confirmed; None: not yet
+        self.is_whole = True  # whether the journal's documents were replayed
+        self.takes_file = False  # whether the daemon loses its file, and ends
 
     def begin(self) -> None:
         for restore in self._sim.plan.more.restores:
@@ -118,12 +118,12 @@ class Restorer:
             life.kill("older copy", AGAIN_S)
 
     def explains(self, ending: str) -> bool:
-        """Whether the daemon had to end so: its file was taken, or is no database any more."""
+        """Whether this end was expected: the daemon's file was replaced, or is no database."""
         is_mixed = self.last is not None and self.last.way == "beside_a_wal"
         return (ending == "FileLost" and self.takes_file) or (ending == "Unusable" and is_mixed)
 
     async def between_lives(self, ending: str) -> None:
-        """No process has the file open."""
+        """Put the copy back now: no process has the file open."""
         if ending == "Unusable" and self.last is not None:
             self._now = replace(self.last, way="mended")
         restore = self._now
@@ -143,7 +143,7 @@ class Restorer:
             self._note_what_is_there()
         wal = Path(f"{path}-wal").read_bytes() if restore.way == "beside_a_wal" else b""
         self._sim.close()
-        self._sim.till.lose_power()  # the last one to close the file takes its -wal away
+        self._sim.till.lose_power()  # the last connection that closes removes the -wal
         if restore.way == "by_command":
             backup.restore(copy, path)
         else:
@@ -182,7 +182,7 @@ class Restorer:
         assert folder is not None
         try:
             database = sim.technician.database()
-        except Unusable:  # the file is no database any more: see `explains`
+        except Unusable:  # the file is no database: see `explains`
             return
         with closing(database):
             try:

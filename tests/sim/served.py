@@ -1,11 +1,11 @@
-"""What the service says to one request, asked as a server asks it."""
+"""Asks the sandbox's application as a server does."""
 
 import httpx
 from starlette.types import ASGIApp, Message, Scope
 
 
 async def served(app: ASGIApp, request: httpx.Request) -> httpx.Response:
-    """What the service says. Both sides have their bodies whole: the line cuts and delays what is to be cut and late."""
+    """The service's answer to one request. Bodies are whole; the line cuts and delays them."""
     scope: Scope = {
         "type": "http",
         "asgi": {"version": "3.0"},

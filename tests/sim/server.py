@@ -1,7 +1,7 @@
-"""The server of a fleet, as a replica sees it: sessions with locks that die with them, and open transactions.
+"""A fleet's database server as a replica sees it: sessions, their locks, and open transactions.
 
-The tables are in the simulation's SQLite file. What SQLite has not is here: locks that belong to a session, a session
-that the server ends when it is silent, a transaction that holds a replica's row, an answer that comes late or never.
+The tables are in the simulation's SQLite file. Here is what SQLite lacks: locks of a session, a silent session that the
+server ends, a transaction that locks a replica's row, and late or lost answers.
 """
 
 import itertools
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 
 Key = tuple[int, int]  # the class of a lock, and its number
 
-STUCK_S = 5.0  # a transaction that is older is ended by a replica that waits for it
-LOST_S = 20.0  # until a session notices that its server is gone: tcp_user_timeout
+STUCK_S = 5.0  # a waiting replica ends an older transaction
+LOST_S = 20.0  # until a session notices a lost server: tcp_user_timeout
 LOOK_S = 0.05
 _OPEN = "UPDATE delivery_guard SET open = open + 1"
 _CLOSE = "UPDATE delivery_guard SET open = open - 1"
@@ -49,7 +49,7 @@ _RAISES_EPOCH = "UPDATE delivery_replicas SET epoch="
 
 
 def lost(said: str) -> OperationalError:
-    """A session that is no more."""
+    """The error of a session that has ended."""
     return OperationalError("?", None, sqlite3.OperationalError(said), connection_invalidated=True)
 
 
@@ -59,7 +59,7 @@ class Session:
     def __init__(self, number: int, life: "Life", now: float) -> None:
         self.number, self.life, self.heard = number, life, now
         self.locks: set[Key] = set()
-        self.silent_s = math.inf  # until the server ends it
+        self.silent_s = math.inf  # seconds of silence until the server ends it
         self.is_over = False
 
     def set(self, sql: str) -> None:
@@ -68,7 +68,7 @@ class Session:
 
 
 class Transaction:
-    """An open one of a replica. The replica's row is locked until it ends."""
+    """An open transaction of a replica. It locks the replica's row."""
 
     def __init__(self, life: "Life", now: float, silent_s: float) -> None:
         self.life, self.began = life, now
@@ -77,7 +77,7 @@ class Transaction:
 
 
 class Server:
-    """What all replicas see of one another."""
+    """The server that all replicas share."""
 
     def __init__(self, sim: "Sim") -> None:
         self._sim = sim
@@ -89,7 +89,7 @@ class Server:
         self._open: dict[str, list[Transaction]] = defaultdict(list)  # by replica
         self._beginning: Transaction | None = None
         self.is_down = False
-        self.cut: dict[int, float] = {}  # process: until when nothing comes through
+        self.cut: dict[int, float] = {}  # by process: when its cut ends
         self._engine = create_engine(
             f"sqlite:///{sim.path}",
             poolclass=StaticPool,
@@ -111,18 +111,18 @@ class Server:
     # ---- the line ----------------------------------------------------------------------------------------------------
 
     def latency(self) -> float:
-        """Of half a round trip: now and then a packet is sent again."""
+        """Seconds of half a round trip; sometimes a packet is resent."""
         return 0.3 if self._chance.random() < 0.002 and not self._sim.is_calm else 0.002
 
     def is_slow_back(self) -> bool:
-        """Whether the time of a round trip passes after the server has done its part: then that can be lost on us."""
+        """Whether the delay comes after the server's part, so that the answer may be lost."""
         return self._chance.random() < 0.5
 
     def is_cut(self, life: "Life") -> bool:
         return self._sim.now() < self.cut.get(life.process, 0.0)
 
     def travel(self, life: "Life", until: float) -> None:
-        """A round trip of a blocking call; it fails at `until`."""
+        """Wait for a round trip of a blocking call. It fails at `until`."""
         errand.rest(2 * self.latency())
         self.look(life, until)
 
@@ -134,7 +134,7 @@ class Server:
             errand.rest(min(self.cut[life.process], until) - self._sim.now() + 1e-3)
         if not life.alive:
             raise Crashed
-        # After a pause the answer may be read before the timer cuts.
+        # After a pause the answer may be read before the timer ends the call.
         if self._sim.now() > until and self._chance.random() < 0.5:
             raise lost("late")
         if self.is_down:
@@ -148,7 +148,7 @@ class Server:
         return session
 
     def sweep(self) -> None:
-        """End what has been silent for too long."""
+        """End sessions that were silent for too long."""
         now = self._sim.now()
         for session in [one for one in self._sessions.values() if one.heard + one.silent_s < now]:
             self.end(session)
@@ -169,7 +169,7 @@ class Server:
         session.locks.clear()
 
     def end_all_of(self, life: "Life | None" = None) -> None:
-        """Its process has ended, or the server itself has."""
+        """End all sessions of a process that has ended, or of the server."""
         for session in [one for one in self._sessions.values() if life in {None, one.life}]:
             self.end(session)
         for transaction in self._transactions():
@@ -193,7 +193,7 @@ class Server:
 
     @contextmanager
     def transaction(self, life: "Life") -> Iterator[Transaction]:
-        """One of a replica, from its fence on. In the middle of a COPY it is not idle to the server."""
+        """A replica's transaction, from its fence on."""
         silent_s = math.inf if self._chance.random() < 0.4 else SILENT_S
         one = Transaction(life, self._sim.now(), silent_s)
         try:
@@ -203,7 +203,7 @@ class Server:
 
     @contextmanager
     def beginning(self, one: Transaction) -> Iterator[None]:
-        """The fence asks for the epoch, and locks its row."""
+        """The fence reads the epoch, and locks the replica's row."""
         self._beginning = one
         try:
             yield
@@ -211,7 +211,7 @@ class Server:
             self._beginning = None
 
     def epoch_of(self, connection: Connection, replica: str) -> int | None:
-        """In the place of advisory_locks.epoch_of."""
+        """Replaces advisory_locks.epoch_of."""
         if self._beginning is not None:
             self._open[replica].append(self._beginning)
         query = "SELECT epoch FROM delivery_replicas WHERE replica = ?"
@@ -231,7 +231,7 @@ class Server:
 
 
 class LockConnection:
-    """The session that holds a replica's locks, as its side sees it."""
+    """A replica's connection of the session that holds its locks."""
 
     def __init__(self, server: Server, life: "Life", until: Callable[[], float]) -> None:
         self._server, self._life, self._until = server, life, until
@@ -259,12 +259,12 @@ class LockConnection:
             case "BEGIN":
                 self.ask(lambda _: None)
                 self._begin()
-            case "ROLLBACK":  # a lock that another transaction holds was waited for
+            case "ROLLBACK":  # after a wait for another transaction's lock
                 self._rollback()
                 errand.rest(LOCK_S)
             case "COMMIT":
                 self._commit()
-                self._server.travel(self._life, self._until())  # else nobody knows that it is committed
+                self._server.travel(self._life, self._until())  # a fault here leaves the commit unknown
             case _:
                 return self._perform(lambda tables: tables.exec_driver_sql(sql, values).freeze()())
         return None
@@ -318,7 +318,7 @@ class LockConnection:
         return self._server.tables.execute(statement, values)
 
     def invalidate(self) -> None:
-        """Hang up. The server hears of it, unless the line is cut."""
+        """Close the connection. The server notices, unless the line is cut."""
         if not self._server.is_cut(self._life) and self._life.alive:
             self._server.end(self.session)
 
@@ -327,7 +327,7 @@ class LockConnection:
 
 
 class LockSession:
-    """In the place of advisory_locks.LockSession."""
+    """Replaces advisory_locks.LockSession."""
 
     def __init__(self, *_: object) -> None:
         life = LIFE.get()

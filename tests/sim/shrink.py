@@ -1,6 +1,6 @@
-"""Makes a plan that breaks a promise small: knobs off, then events, orders and seconds fewer, while it breaks the same one.
+"""Makes a plan that breaks a promise small: fewer knobs, events, orders and seconds, as long as it breaks the same one.
 
-What is left is printed as Python that stands alone:
+The small plan is printed as Python:
 
     ./run sim --shrink 1002 >plan.py    (or what a search has printed)
     ./run sim --plan plan.py
@@ -23,12 +23,12 @@ from tests.sim.plan import PLAIN, More, Plan, plan_for
 
 MINUTES = 3.0  # of processor time
 FEW_ORDERS, SHORT_S = (0, 1, 2, 4, 8, 16, 32), (60.0, 120.0, 300.0, 600.0, 1800.0)
-_OFF: dict[str, Any] = {"auto_accept": False, "locks": 0}  # and a chance is 0, events are none
+_OFF: dict[str, Any] = {"auto_accept": False, "locks": 0}  # and probabilities 0, events none
 _NO_KNOBS = {"seed", "kind", "seconds", "accounts", "orders", "more"}
 
 
 class Limit(Invariant):
-    """Ends a simulation that is not worth its time any more."""
+    """A limit of a simulation's processor and real time."""
 
     def __init__(self, seconds: float, deadline: float, clock: Callable[[], float]) -> None:
         self._seconds, self._deadline, self._clock = seconds, deadline, clock
@@ -41,7 +41,7 @@ class Limit(Invariant):
 
 
 def quiet(seed: int, kind: str) -> Plan:
-    """The seed's plan with every knob off and one account: as long, and with as many orders."""
+    """The seed's plan with all knobs off and one account, with the same length and number of orders."""
     plan = plan_for(seed, kind)
     return replace(plan, accounts=plan.accounts[:1], more=PLAIN, **{name: _off(plan, name) for name in _knobs(plan)})
 
@@ -52,7 +52,7 @@ def promise_of(violations: Sequence[str]) -> str:
 
 
 class Shrinker:
-    """Tries smaller plans until none breaks the promise, or the time is over."""
+    """Tries smaller plans until none breaks the promise, or until the time is over."""
 
     def __init__(self, watchers: Callable[[Plan], list[Invariant]], minutes: float = MINUTES) -> None:
         self._watchers = watchers
@@ -71,7 +71,7 @@ class Shrinker:
         return plan
 
     def _breaks(self, plan: Plan, longest: float) -> tuple[str, float]:
-        """The promise that it breaks, and when. A plan with which nothing can be played breaks none."""
+        """The promise that the plan breaks, and when. A plan that cannot be played breaks none."""
         limit = Limit(longest, self._deadline, time.process_time)
         with tempfile.TemporaryDirectory(prefix="orderbridge-sim-") as folder:
             try:
@@ -86,7 +86,7 @@ class Shrinker:
     def _still_breaks(self, plan: Plan) -> bool:
         if time.process_time() > self._deadline:
             return False
-        # It may break later than the larger plan, but not to know it costs the whole time.
+        # It may break later than the larger plan; playing on would cost the whole time.
         promise, at = self._breaks(plan, 2 * self._longest + 300.0)
         if promise == self._promise:
             self._longest = at
@@ -97,7 +97,7 @@ class Shrinker:
         return next((one for one in candidates if one != plan and self._still_breaks(one)), plan)
 
     def _without_knobs(self, plan: Plan) -> Plan:
-        """All that are left at once, then half of them, and so on: most have nothing to do with it."""
+        """Turn off all knobs at once, then half of them, and so on: most do not matter."""
         one_account = replace(plan, accounts=plan.accounts[:1])
         plan = self._first(plan, iter([one_account]))
         knobs = [(False, name) for name in _knobs(plan)] + [(True, one.name) for one in fields(More)]
@@ -116,7 +116,7 @@ class Shrinker:
         return plan
 
     def _without(self, plan: Plan, things: list[Any], left: Callable[[Plan, Sequence[Any]], Plan]) -> Plan:
-        """Without as many of the things as can be spared: they are tried in parts that grow smaller."""
+        """Leave out as many of the things as possible, in parts that become smaller."""
         size = len(things)
         while size:
             for start in range(0, len(things), size):
@@ -172,7 +172,7 @@ def _round(value: Any) -> Any:
 
 
 def as_python(plan: Plan) -> str:
-    """The plan as lines that can be pasted: only what differs from a quiet one."""
+    """The plan as Python: what differs from a quiet one."""
     calm = quiet(plan.seed, plan.kind)
     own = {name: repr(value) for name, value in _differing(plan, calm) if name != "more"}
     more = ", ".join(f"{name}={value!r}" for name, value in _differing(plan.more, PLAIN))

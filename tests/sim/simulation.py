@@ -1,6 +1,6 @@
-"""One simulation: the plan, the town, the service, and the daemon's lives on one file.
+"""One simulation: the plan, the people, the service, and the daemon's lives on one file.
 
-What is simulated is below and around the daemon: the clock, the line to the service, the threads of the database.
+Simulated are the clock, the line to the service and the database's threads.
 """
 
 import asyncio
@@ -38,13 +38,13 @@ if TYPE_CHECKING:
     from tests.sim.invariant import Invariant
 
 WATCH_S = 0.05
-TICK_S = 30.0  # between two looks of the invariants
-PATIENCE_S = 20 * MINUTE  # a point that does not come: the next one will do
+TICK_S = 30.0  # between two checks by the judges
+PATIENCE_S = 20 * MINUTE  # if a point does not come, any point will do
 STOP_S = 60.0
-LONG_S = 10 * MINUTE  # the daemon is down for longer than an accept is valid
+LONG_S = 10 * MINUTE  # longer than an accept is valid
 SETTLED_S = 3 * MINUTE
-POWER_FAILS = 0.85  # of the ends of a program, on a disk that forgets
-HEARD = (  # what an invariant can hear of
+POWER_FAILS = 0.85  # share of a program's ends that are power losses, in the kind power
+HEARD = (  # the methods of a judge
     "leaving",
     "ended",
     "logged",
@@ -68,7 +68,7 @@ HEARD = (  # what an invariant can hear of
 
 
 class Sim:
-    """One simulation: the plan, the town, the service, and the daemon's lives on one file."""
+    """One simulation: the plan, the people, the service, and the daemon's lives on one file."""
 
     def __init__(self, plan: Plan, folder: Path, invariants: "list[Invariant]") -> None:
         self.plan = plan
@@ -78,9 +78,9 @@ class Sim:
         self.clock = FakeClock()
         self.trace = Trace(self.now)
         self._committed: sqlite3.Connection | None = None
-        self._telling = 0  # events, one within another
+        self._telling = 0  # nested events
         self._judges_error: Exception | None = None
-        self._has_worked = False  # a daemon: our tables are there
+        self._has_worked = False  # whether a daemon has worked, so that the tables exist
         self.over = asyncio.Event()
         self.violations: list[str] = []
         self.calls: list[Call] = []
@@ -88,14 +88,14 @@ class Sim:
         self.orders_at: dict[str, float] = {}
         self.disturbed: dict[str, float] = {}
         self.refused: set[str] = set()
-        self.taken_out: set[str] = set()  # accounts that once were not in the configuration
+        self.taken_out: set[str] = set()  # accounts that were out of the configuration at some time
         self.life: Life | None = None
         self.processes: list[Life] = []
         self.started = 0  # processes
         self.lives = 0  # daemons that began to work
-        self.built = 0  # daemons that were built: one that waits for its turn is one, too
+        self.built = 0  # daemons that were built, including one that waits for the lead
         self.ended_at = 0.0
-        self.stopping_at = 0.0  # in order: what a till writes from then on waits for the next start
+        self.stopping_at = 0.0  # the time of the stop: later rows of the till wait for the next start
         self.world = World(
             scenery_for(plan),
             clock=self.clock.true,
@@ -135,13 +135,13 @@ class Sim:
     # ---- what everybody asks -----------------------------------------------------------------------------------------
 
     def now(self) -> float:
-        """The true time, in seconds from the start."""
+        """The true time in seconds since the start."""
         return self.clock.monotonic()
 
     def read(self, sql: str, values: tuple[object, ...]) -> list[sqlite3.Row]:
-        """What is committed, for all that judge: with a connection each they would read each page two dozen times.
+        """The committed rows, on one connection for all judges.
 
-        What they hear of is told to all before anybody can write again: they share one snapshot, until it is told.
+        During an event all judges share one snapshot.
         """
         if self._committed is None:
             how: dict[str, Any] = {"timeout": 0, "cached_statements": 512, "check_same_thread": False}
@@ -172,7 +172,7 @@ class Sim:
         try:
             for listener in self._listeners.get(what, ()):
                 listener(*about)
-        except Exception as error:  # the program would take it for its own
+        except Exception as error:  # else the program would handle a judge's error as its own
             self._judges_error = error
             self.over.set()
             raise
@@ -182,7 +182,7 @@ class Sim:
                 self._committed.execute("COMMIT")
 
     def disturb(self, account: str, seconds: float = 0.0) -> None:
-        """Something goes wrong for an account, for so long; empty: for all."""
+        """Note a fault of an account for so long; empty: of all."""
         alone = account in self.plan.accounts and not self.plan.more.shared
         for name in (account,) if alone else self.plan.accounts:
             self.disturbed[name] = max(self.disturbed.get(name, 0.0), self.now() + seconds)
@@ -193,13 +193,13 @@ class Sim:
         self.over.set()
 
     def jumped_since(self, moment: float) -> bool:
-        """Whether our clock was set since then."""
+        """Whether the clock was set since then."""
         return any(moment <= at <= self.now() for at, _ in self.plan.jumps)
 
     # ---- chances -----------------------------------------------------------------------------------------------------
 
     def disk_takes(self, unit: Callable[[], str]) -> float:
-        """Seconds until a unit of work, of that name, begins."""
+        """Seconds until a unit of work of that name begins."""
         slow = self._disk.random() < self.plan.slow_disk
         usual = self._disk.uniform(0.05, SLOWEST_S) if slow and not self.is_calm else 0.002
         takes = usual + self.script.unit_takes(unit)
@@ -214,7 +214,7 @@ class Sim:
         return breaks
 
     def moment(self, name: str, about: str) -> None:
-        """A moment at which it hurts most when somebody else does something."""
+        """A critical moment, at which another program may act."""
         if self.plan.mischief and self._mischief.random() < self.plan.mischief and not self.is_calm:
             if self._mischief.random() < 0.15:
                 self.till.think_better()
@@ -225,7 +225,7 @@ class Sim:
                 self.till.hurry()
 
     def fuse_burns(self, point: str) -> float | None:
-        """Whether the program ends at this point, and for how many seconds."""
+        """The seconds for which the program is down if it is killed at this point; None: it is not."""
         if not self._crashes or self.is_calm:
             return None
         crash = self._crashes[0]
@@ -243,7 +243,7 @@ class Sim:
         return crash.down
 
     def light_fuse(self, point: str, down: float) -> None:
-        """The program is to end at the next point of that name."""
+        """Kill the program at the next point of that name."""
         self._crashes.append(Crash(self.now(), point, 0, down))
 
     def _next_crash(self) -> None:
@@ -258,12 +258,12 @@ class Sim:
         return self.power is not None and self.power.is_dark
 
     def hurry_disk(self, connection: sqlite3.Connection) -> None:
-        """What is written need not be flushed where no power fails."""
+        """Without power losses, writes need not be flushed."""
         if self.power is None:
             connection.execute("PRAGMA synchronous = OFF")
 
     def may_lose_power(self) -> None:
-        """The program has ended: with the machine, or alone."""
+        """The program has ended, perhaps with the machine's power."""
         if self.power is not None and self._mischief.random() < POWER_FAILS:
             self.trace.fault("power_lost")
             self.power.cut()
@@ -296,9 +296,9 @@ class Sim:
         self.tokens |= {text: token.account.name for text, token in self.world.tokens.items()}
 
     def woken(self) -> None:
-        """Somebody committed: the watch on SQLite's counter sees it within its interval.
+        """A commit: the watch on SQLite's counter sees it within its interval.
 
-        It sees the daemon's own commits, too, which a server does not tell: only a restless one is woken by those.
+        It also sees the daemon's own commits; only a restless plan is woken by those.
         """
         if not self._wake_waits:
             self._wake_waits = True
@@ -313,14 +313,14 @@ class Sim:
             self.life.wake()
 
     async def watch(self, wake: Callable[[], None]) -> None:
-        """In the place of Database.watch, which would look at the file 20 times a second."""
+        """Replaces Database.watch, which would read the file 20 times a second."""
         life = LIFE.get()
         assert life is not None
         life.wake = wake
         await asyncio.Event().wait()
 
     def write(self, line: str) -> None:
-        """The log's stream."""
+        """The log's stream: a line goes to the trace and the judges."""
         life = LIFE.get()
         if not line.strip() or (life is not None and not life.alive):
             return
@@ -341,7 +341,7 @@ class Sim:
     # ---- the run -----------------------------------------------------------------------------------------------------
 
     async def play(self) -> None:
-        """From the opening until everything is settled, or a promise is broken."""
+        """Play until all is settled, or a promise is broken."""
         self.customers.begin()
         self.till.begin()
         self.technician.begin()
@@ -388,7 +388,7 @@ class Sim:
             await corner.play(self.script)
 
     async def _live(self, place: int) -> None:
-        """One place for a process: when one has ended, the next one is started there."""
+        """Run processes one after another, as systemd does."""
         while not self.over.is_set():
             self.started += 1
             life = Life(self, self.started)
@@ -402,7 +402,7 @@ class Sim:
             self._regain_power()
             self.trace.note("end", f"life {life.number} {ending}")
             self.disturb("")
-            # At the start a database that cannot be opened ends the program: systemd starts it anew.
+            # A database that cannot be opened ends a start, and systemd starts the program again.
             explained = ending in {"crashed", "stopped"} or self.restorer.explains(ending)
             is_away = self.fleet is not None and self.fleet.server.is_down  # a reload is a start, too
             if not explained and (ending != "OperationalError" or (life.started and not is_away)):
@@ -442,14 +442,14 @@ class Sim:
             self.life.signal(signal.SIGTERM)
 
     def _reload(self, how: str) -> None:
-        """SIGHUP: with the configuration as it was, with another one, or with one that cannot be read."""
+        """SIGHUP with the same configuration, another one, or an unreadable one."""
         self.trace.fault("reload", how=how)
         self._reloads = how
         if self.life is not None:
             self.life.signal(signal.SIGHUP)
 
     def take_out(self, span: Span) -> None:
-        """Somebody takes an account out of the configuration, and reloads."""
+        """Remove an account from the configuration, and reload."""
         self.taken_out.add(span.what)
         self.disturb(span.what, span.end - self.now())
         self._configure([one for one in self._all_accounts if one.name != span.what])
@@ -463,7 +463,7 @@ class Sim:
         self._reload("same")
 
     def load(self) -> config.Settings:
-        """What the configuration says now."""
+        """The current configuration."""
         if self._reloads == "bad":
             raise ConfigError("config.no_extension", name="7")
         self.disturb("")
@@ -516,7 +516,7 @@ class Sim:
     async def _stop_in_order(self) -> None:
         self.trace.note("stop", "in order")
         self.stopping_at = self.now()
-        for life in sorted(self.processes, key=lambda life: life.number):  # one that waits must not take over
+        for life in sorted(self.processes, key=lambda life: life.number):  # the waiting one must not take over
             life.down = 1e9
             life.signal(signal.SIGTERM)
         began = self.now()

@@ -1,4 +1,4 @@
-"""The technician: triggers of the POS that refuse what the daemon writes, and the commands that are run by hand."""
+"""The technician: triggers that refuse the daemon's writes, and commands run by hand."""
 
 import sqlite3
 from datetime import timedelta
@@ -19,11 +19,11 @@ from orderbridge.store.database import Database
 if TYPE_CHECKING:
     from tests.sim.simulation import Sim
 
-LOOKS_EVERY_S = 2 * MINUTE  # into quarantine
+LOOKS_EVERY_S = 2 * MINUTE  # between two reads of the quarantine
 AGAIN_S = REFUSED_AGAIN_S + 5.0
 _NOT_THE_TILLS = "NEW.pos_revision = OLD.pos_revision AND NEW.pos_reference IS OLD.pos_reference"
 _NEW_ORDER = ("INSERT ON delivery_orders", "1")
-# What is refused: each a moment on a table, and a condition.
+# The triggers: the table and moment, and a condition.
 TRIGGERS: dict[str, tuple[tuple[str, str], ...]] = {
     "new_orders": (_NEW_ORDER,),
     "orders": (_NEW_ORDER, ("UPDATE ON delivery_orders", _NOT_THE_TILLS)),
@@ -40,18 +40,18 @@ TRIGGERS["all"] = (*TRIGGERS["orders"], *TRIGGERS["outbox"], *TRIGGERS["quaranti
 
 
 class Technician:
-    """Somebody with the program's commands, on a connection of his own."""
+    """A person who runs the program's commands, with a connection of their own."""
 
     def __init__(self, sim: "Sim") -> None:
         self._sim = sim
         self._random = sim.plan.stream("technician")
         self._agenda = Agenda(sim)
         self._refused_until = -1.0
-        self.released: set[str] = set()  # orders that came out of quarantine
+        self.released: set[str] = set()  # orders stored from quarantine
 
     @property
     def is_refusing(self) -> bool:
-        """A trigger is there, or was a moment ago."""
+        """Whether a trigger exists, or existed a moment ago."""
         return self._sim.now() <= self._refused_until
 
     def begin(self) -> None:
@@ -117,7 +117,7 @@ class Technician:
         database = self.database()
         try:
             won = database.write_now(lambda tx: actions.retry(tx, row["id"], expires))
-        except sqlalchemy.exc.DBAPIError:  # a till holds the file, or a trigger refuses it
+        except sqlalchemy.exc.DBAPIError:  # a till locks the file, or a trigger refuses the write
             return
         finally:
             database.close()
@@ -128,7 +128,7 @@ class Technician:
             self._sim.woken()
 
     def _look(self) -> None:
-        """`orderbridge quarantine retry`, of what only the database had refused."""
+        """`orderbridge quarantine retry`, of documents that the database had refused."""
         self._agenda.after(LOOKS_EVERY_S, self._look)
         kept = self._sim.till.connection.execute(
             "SELECT id FROM delivery_quarantine WHERE resolved_utc IS NULL AND payment_key IS NOT NULL"
@@ -138,7 +138,7 @@ class Technician:
         database = self.database()
         try:
             reimport = Reimport(database, self._sim.settings, self._sim.clock.now())
-            for row in self._random.sample(kept, len(kept)):  # whichever comes first, the newest of its order counts
+            for row in self._random.sample(kept, len(kept)):  # in any order: the newest document of an order counts
                 self._release(reimport, row["id"])
         except OperationalError:  # a till holds the file
             return
@@ -150,7 +150,7 @@ class Technician:
             self.note_released(made.id, made.payment_key, made.outcome)
 
     def note_released(self, row_id: int, key: str | None, outcome: str) -> None:
-        """What became of a document of quarantine."""
+        """Note the outcome of a retried document."""
         self._sim.trace.note("hand", "quarantine retry", id=row_id, outcome=outcome)
         if key is not None and outcome in WRITTEN:
             self.released.add(key)

@@ -1,4 +1,4 @@
-"""A check that cannot fail proves nothing: each bug planted here must be found by its promise.
+"""Each planted bug must be found by the judge of its promise, so that no judge passes everything.
 
 In its corner, or within a few seeds.
 """
@@ -53,7 +53,7 @@ def test_a_planted_bug_leaves_no_compiled_statement_behind(tmp_path: Path):
 
 
 def _written(folder: Path) -> object:
-    """What a life writes for a moment."""
+    """The lines that a life writes for a moment."""
     database = Database(f"sqlite:///{folder}/pos.db", inline=True)
     share_compiled(database)
     try:

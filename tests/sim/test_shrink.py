@@ -1,4 +1,4 @@
-"""A plan that breaks a promise is made small, stands alone as Python, and breaks the same promise."""
+"""A plan that breaks a promise becomes small Python that breaks the same promise."""
 
 import subprocess
 import sys

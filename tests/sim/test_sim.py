@@ -63,9 +63,7 @@ def test_every_promise_is_kept_where_the_power_fails(play, seed: int):
     assert sim.trace.faults["power_lost"] > 2
 
 
-@pytest.mark.parametrize(
-    "seed", [3, 14]
-)  # while the daemon works and when it was killed; beside a -wal that is not its
+@pytest.mark.parametrize("seed", [3, 14])  # while the daemon runs, and after a kill; beside a foreign -wal
 def test_nothing_is_repeated_where_an_older_copy_is_put_back(play, seed: int):
     sim = play(seed, "restore")
     assert sim.violations == []
@@ -110,7 +108,7 @@ def test_a_cooldown_that_is_not_found_to_be_shared_is_found_by_the_invariant(
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_every_promise_is_kept_on_a_morning(tmp_path: Path):
-    """Of a day's pace: its illness ends tokens again and again."""
+    """A day's pace; its faults end tokens again and again."""
     plan = plan_for(30, "morning")
     sim = simulate(plan, tmp_path, invariants_of(plan))
     assert sim.violations == []

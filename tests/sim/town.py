@@ -1,4 +1,4 @@
-"""Everybody around the daemon: customers, the service's own people, and the till with its cooks and couriers."""
+"""The people around the daemon: customers, the marketplace's panel, and the till with cooks and couriers."""
 
 import asyncio
 import contextlib
@@ -55,7 +55,7 @@ STRANGE: tuple[dict[str, Any], ...] = (
     {"payment_method": "CASH"},
     {"scheduled_date": "2026-03-03 12:00:00"},
 )
-# Each is a document that can be shown, with a number as text, an option as a list, and so on.
+# Unusual documents that can still be shown: a number as text, an option as a list, and so on.
 ODD: tuple[dict[str, Any], ...] = (
     {"total": "1.234,50", "courier_fee": "12,50", "order_tip": "10.00"},
     {"total": "1,234", "discount": ""},
@@ -98,7 +98,7 @@ ODD: tuple[dict[str, Any], ...] = (
 
 
 def scenery_for(plan: Plan) -> Scenery:
-    """One food id is on two menus. Where two accounts share a restaurant, the second one reaches the first one's, too."""
+    """The sandbox's scenery. One food id is on two menus; with a shared restaurant the second account reaches the first's, too."""
     twice = tuple(replace(food, menu="besiktas") for food in DEFAULT_SCENERY.foods if food.menu == "kadikoy")
     scenery = replace(DEFAULT_SCENERY, foods=DEFAULT_SCENERY.foods + twice)
     if not plan.more.shared:
@@ -111,7 +111,7 @@ def scenery_for(plan: Plan) -> Scenery:
 
 
 NEVER = "12345678-1234-4234-8234-123456789012"
-# Rows that slip past the constraints, on a connection that does not check them.
+# Rows that violate constraints, written on a connection that does not check them.
 WRONG: tuple[tuple[str, dict[str, Any]], ...] = (
     ("dance", {"food_id": 1}),
     ("dance", {"payment_key": NEVER}),
@@ -123,7 +123,7 @@ WRONG: tuple[tuple[str, dict[str, Any]], ...] = (
 
 
 class Agenda:
-    """What somebody will do, and when. `hurry` does the next thing now."""
+    """Planned acts with their times. `hurry` runs the next one now."""
 
     def __init__(self, sim: "Sim") -> None:
         self._sim = sim
@@ -153,11 +153,11 @@ class Agenda:
         except sqlite3.OperationalError as error:
             if "no such table" not in str(error) and not self._sim.is_dark:
                 raise
-            self.after(1.0, act)  # the daemon has not made them yet, or the machine is off
+            self.after(1.0, act)  # there are no tables yet, or the machine is off
 
 
 class Customers:
-    """They order, and some of them change their minds; the service's people and couriers change orders, too."""
+    """Customers order and cancel; the panel and couriers change orders, too."""
 
     def __init__(self, sim: "Sim") -> None:
         self._sim = sim
@@ -207,15 +207,15 @@ class Customers:
             order.placed = order.placed | {"scheduled_date": "2026-03-04 20:00:00"}
 
     def _flip_some(self) -> None:
-        """What has ended by silence is heard of again."""
+        """Deliver an order again that ended by silence."""
         for order in list(self._sim.world.orders.values()):
             if self._edits.random() < 0.5:
                 self._flip(order)
 
     def _flip(self, order: Order) -> None:
-        """Somebody at the panel makes a mistake and takes it back: the order is delivered again as it was.
+        """The panel changes an order and changes it back, so that it is delivered again unchanged.
 
-        Or it is open again after its end, or back at its beginning.
+        Or it reopens an ended order, or sets one back to its first status.
         """
         world, status = self._sim.world, order.status_id
         if status == ENDED_BY_MISTAKE:
@@ -226,7 +226,7 @@ class Customers:
         self._sim.trace.note("panel", "flips", key=order.key, status=order.status_id)
 
     def _edit(self, order: Order) -> None:
-        """The customer or the service changes what is in an order. It is delivered again with its next status."""
+        """Change an order's contents. It is delivered again with its next status."""
         chance, placed = self._edits, order.placed
         foods = placed.get("foods")
         some = [food for food in foods if isinstance(food, dict)] if isinstance(foods, list) else []
@@ -246,7 +246,7 @@ class Customers:
         self._sim.trace.note("customer", "edits", key=order.key)
 
     def meddle(self, key: str) -> None:
-        """Somebody else changes an order."""
+        """Another program or the panel changes an order's status."""
         world = self._sim.world
         order = world.orders.get(key)
         if order is None or order.status_id in ENDED:
@@ -262,7 +262,7 @@ class Customers:
 
 
 class Till:
-    """A POS with its own connection: it takes orders over and writes what kitchen and couriers do into the outbox."""
+    """A POS with its own connection: it takes orders over, and writes what kitchen and couriers do into the outbox."""
 
     def __init__(self, sim: "Sim") -> None:
         self._sim = sim
@@ -271,11 +271,11 @@ class Till:
         self._looking = False
         self._connection: sqlite3.Connection | None = None
         self.locked_until = 0.0
-        self.written: dict[int, float] = {}  # row: when it was committed
-        self.taken_over: dict[str, tuple[int, str | None]] = {}  # order: pos_revision and pos_reference
+        self.written: dict[int, float] = {}  # by row: when it was committed
+        self.taken_over: dict[str, tuple[int, str | None]] = {}  # by order: pos_revision and pos_reference
         self._uncommitted_orders: dict[str, tuple[int, str | None]] = {}
-        self.withdrawn: dict[int, float] = {}  # row: when it was asked back
-        self.wrong: set[int] = set()  # rows that slipped past the constraints
+        self.withdrawn: dict[int, float] = {}  # by row: when it was withdrawn
+        self.wrong: set[int] = set()  # rows that violate constraints
         self._uncommitted: list[int] = []
 
     def begin(self) -> None:
@@ -313,7 +313,7 @@ class Till:
             self._connection.close()
 
     def lose_power(self) -> None:
-        """What is not committed never was."""
+        """Lose what is not committed."""
         self.close()
         self._connection, self.locked_until = None, 0.0
         self._uncommitted, self._uncommitted_orders = [], {}
@@ -322,7 +322,7 @@ class Till:
         self._agenda.hurry()
 
     def notice(self) -> None:
-        """The daemon has committed something: look soon."""
+        """The daemon has committed: read soon."""
         if not self._looking:
             self._looking = True
             self._agenda.after(self._random.uniform(0.1, 4.0), self._look)
@@ -352,7 +352,7 @@ class Till:
             self.notice()
 
     def _cook(self, key: str, status: int | None) -> None:
-        """What this order will go through, decided when it is taken over."""
+        """Plan the steps of an order when it is taken over."""
         chance, pace = self._random, self._sim.plan.pace
         kind = chance.random()
         accept = chance.uniform(2, 120) * pace
@@ -405,7 +405,7 @@ class Till:
         return row
 
     def _think_again(self, action: str, row: int, columns: dict[str, object]) -> None:
-        """Somebody asks the row back, or cancels over it, while it may be waiting for its next try."""
+        """Withdraw the row or cancel its order later, while it may be waiting for its next try."""
         chance = self._random
         what, wait = chance.random(), chance.uniform(0, 40)
         if what < 0.06:
@@ -414,10 +414,10 @@ class Till:
             self._agenda.after(wait, lambda: self.act("cancel", payment_key=columns["payment_key"]))
 
     def think_better(self) -> None:
-        """A row that waits is asked back, at the worst moment."""
+        """Withdraw a waiting row at a critical moment."""
         if self.connection.in_transaction:
             return
-        with contextlib.suppress(sqlite3.OperationalError):  # the tables are not there yet, or the file is held
+        with contextlib.suppress(sqlite3.OperationalError):  # there are no tables yet, or the file is locked
             waiting = self.connection.execute(
                 "SELECT id FROM delivery_actions WHERE state = 'pending' AND withdraw = 0"
             )
@@ -461,7 +461,7 @@ class Till:
         restaurant = chance.choice(RESTAURANTS[account])
         times = chance.choice((1, 1, 2, 3))
         if chance.random() < 0.5:
-            # Closed for a while only: nobody could order any more.
+            # Closed for a while only, so that orders continue.
             self.act("close_restaurant", restaurant_id=restaurant)
             for _ in range(times):
                 self._agenda.after(chance.uniform(0, 60), lambda: self.act("open_restaurant", restaurant_id=restaurant))
@@ -471,7 +471,7 @@ class Till:
             self.act(action, food_id=FOODS[account], restaurant_id=restaurant)
 
     def _blunder(self) -> None:
-        """Rows that can never succeed; one of them slips past the constraints."""
+        """Write rows that can never succeed; one violates a constraint."""
         match self._random.randrange(7):
             case 0:
                 self.act("accept", payment_key=NOBODYS_KEY)
@@ -491,7 +491,7 @@ class Till:
                 self.connection.execute("PRAGMA ignore_check_constraints = OFF")
 
     def _write_twice(self) -> None:
-        """A POS that does not know whether its row was written writes it again, with its own key."""
+        """Write a row twice with the same request_id, as a POS does that lost the answer."""
         columns = {"restaurant_id": RESTAURANTS[self._sim.plan.accounts[0]][0], "request_id": f"r-{len(self.written)}"}
         self.act("open_restaurant", **columns)
         with contextlib.suppress(sqlite3.IntegrityError):
@@ -499,7 +499,7 @@ class Till:
             self._sim.violated("6", "two rows with one request_id")
 
     def left_alone(self, seconds: float) -> None:
-        """The daemon is down for so long, and the till goes on."""
+        """The till works on while the daemon is down for so long."""
         chance = self._random
         try:
             rows = self.connection.execute("SELECT payment_key FROM delivery_open_orders ORDER BY received_utc DESC")
@@ -512,7 +512,7 @@ class Till:
         self._agenda.after(chance.uniform(0, seconds), self._toggle)
 
     def _lock(self) -> None:
-        """The till forgets a transaction for a while: nobody else can write."""
+        """The till leaves a transaction open, so that no other program can write."""
         if self.connection.in_transaction:
             return
         with contextlib.suppress(sqlite3.OperationalError):

@@ -1,4 +1,4 @@
-"""What happened, one line each. The same seed gives the same text, byte for byte: no real time, no address, no set."""
+"""The trace: one line for each event. The same seed gives the same bytes: no real time, no address, no set."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -19,7 +19,7 @@ class Trace:
         self.lines.append(" ".join(parts))
 
     def fault(self, name: str, **facts: object) -> None:
-        """A line about something that was made to go wrong."""
+        """Note an injected fault."""
         self.faults[name] += 1
         self.note("fault", name, **facts)
 

@@ -1,4 +1,4 @@
-"""Promises 1, 2 and 6 in the end: the tables against what is so."""
+"""Promises 1, 2 and 6 at the end: the tables against the truth."""
 
 import sqlite3
 from collections import defaultdict
@@ -12,12 +12,12 @@ from orderbridge_sandbox.state import Order
 
 
 class TruthInTheEnd(Invariant):
-    """When all is settled, the tables say what is so: each order once, its status, and each row's verdict."""
+    """At the end the tables have the truth: each order once, its status, and each row's verdict."""
 
     promise = "1, 2 and 6"
 
     def __init__(self) -> None:
-        self._unwritten: set[str] = set()  # orders whose part of a verdict the database refused: the verdict stands
+        self._unwritten: set[str] = set()  # orders that the database did not let a verdict update
         self._unstored: set[str] = (
             set()
         )  # orders that neither the tables nor quarantine took: not acknowledged, and told
@@ -51,10 +51,10 @@ class TruthInTheEnd(Invariant):
         if row["state"] == "done" and order is not None:
             target = TARGET[row["action"]]
             reached = {change.status_id for change in order.history}
-            # A look that shows it further on proves it, too.
+            # A list that shows a later status proves it, too.
             further = row["action"] == "accept" and 16 in reached
-            # What was acknowledged unseen, or completed by somebody else, is missing from the list, and after a refusal
-            # its absence is taken for the end that was asked for.
+            # An order that was acknowledged unseen or completed elsewhere is missing from the list, and after a refusal its
+            # absence proves the requested end.
             ended_by_others = order.status_id == 5 and order.history[-1].by != "pos"
             unseen = row["known_by"] == "refusal" and (
                 ended_by_others or self._changed_between(order) or self._was_refused_by_others(row["id"])
@@ -70,7 +70,7 @@ class TruthInTheEnd(Invariant):
             self.broken(f"{about}, and #{effects[0].number} did it")
 
     def _was_refused_by_others(self, row: int) -> bool:
-        """The refusal that decided was not the service's own: nothing tells it from one."""
+        """Whether the deciding refusal was injected, which the daemon cannot know."""
         return any(call.row == row and call.outcome == "no" and not call.whole for call in self.sim.calls)
 
     def _check_order(self, order: Order, *, uncertain: bool) -> None:
@@ -109,7 +109,7 @@ class TruthInTheEnd(Invariant):
         self.broken(f"order {order.key} is {order.status_id}, and {stored[0]['status_id']} is stored")
 
     def _was_the_last_of_its_life(self, poll: Call) -> bool:
-        """The daemon crashed before the account's next poll, so that what was not acknowledged need not be stored."""
+        """Whether the daemon crashed before the account's next poll: unacknowledged orders need not be stored then."""
         return not any(
             call.operation == "get_current" and (call.account, call.life) == (poll.account, poll.life)
             for call in self.sim.calls
@@ -117,7 +117,7 @@ class TruthInTheEnd(Invariant):
         )
 
     def _changed_between(self, order: Order) -> bool:
-        """The interface's blind spot: somebody else changed it between list and acknowledgement."""
+        """Whether it was changed elsewhere between list and acknowledgement, which the interface hides."""
         for call in self.sim.calls:
             if call.operation == "acknowledge" and call.argument == order.key and call.reached and call.reached.effect:
                 answers = [
@@ -136,5 +136,5 @@ class TruthInTheEnd(Invariant):
 
 
 def _changed_after(order: Order, call: Call) -> bool:
-    """Somebody else took it back before we looked."""
+    """Whether it was changed back elsewhere before the next list."""
     return call.reached is not None and any(c.by != "pos" and c.at >= call.reached.at for c in order.history)

@@ -1,7 +1,7 @@
-"""SQLite's way to a disk that forgets: a VFS that tells the disk what is written and what is flushed.
+"""A VFS that reports SQLite's writes and flushes to the simulated disk (tests.sim.power).
 
 It is a copy of the machine's own VFS, made with ctypes in the library that Python's sqlite3 uses: nothing is compiled.
-What it opens has a copy of the true methods, of which those that write, cut, flush and close tell the disk first.
+Each open file has a copy of the original methods; those that write, truncate, flush and close report to the disk first.
 """
 
 import _sqlite3
@@ -59,7 +59,7 @@ class _Methods(ctypes.Structure):
 
 
 def missing() -> str:
-    """Why there can be no such VFS here; empty if there can."""
+    """Why the VFS cannot be made on this machine; empty if it can."""
     try:
         library = ctypes.CDLL(_sqlite3.__file__)
         library.sqlite3_libversion.restype = ctypes.c_char_p
@@ -77,16 +77,16 @@ class Vfs:
         self._library.sqlite3_vfs_find.restype = ctypes.POINTER(_Vfs)
         self._true = self._library.sqlite3_vfs_find(None)
         self._disk: Disk | None = None
-        self._open: dict[int, File] = {}  # by the address of SQLite's own
-        self._names_too: dict[int, str] = {}  # address: the path whose folder the first flush flushes, too
-        self._copies: dict[int, _Methods] = {}  # by the address of the true methods
+        self._open: dict[int, File] = {}  # by the address of SQLite's file
+        self._names_too: dict[int, str] = {}  # by address: the path whose folder the first flush also flushes
+        self._copies: dict[int, _Methods] = {}  # by the address of the original methods
         self._own = _Vfs.from_buffer_copy(self._true.contents)
         self._own.name, self._own.next = NAME, None
         self._own.open, self._own.delete = _Open(self._opened), _Delete(self._deleted)
 
     @contextlib.contextmanager
     def serving(self, disk: "Disk") -> Iterator[None]:
-        """All that SQLite opens in the disk's folder is on that disk."""
+        """Let all that SQLite opens in the disk's folder be on that disk."""
         self._disk = disk
         self._library.sqlite3_vfs_register(ctypes.byref(self._own), 1)
         try:
@@ -109,7 +109,7 @@ class Vfs:
             self._open[file] = self._disk.file_at(path)
             if flags & (JOURNAL | WAL):
                 self._names_too[file] = path
-            methods = ctypes.c_void_p.from_address(file)  # the first that a file holds is a pointer to its methods
+            methods = ctypes.c_void_p.from_address(file)  # a file begins with a pointer to its methods
             methods.value = ctypes.addressof(self._copy_of(int(methods.value or 0)))
         return result
 
@@ -155,7 +155,7 @@ class Vfs:
         return truncate
 
     def _flushed(self, file: int, _: int) -> int:
-        """Nothing is flushed to the machine's own disk: this disk is all that counts."""
+        """Flush to the simulated disk only."""
         if self._disk is not None:
             if self._disk.fails("disk sync"):
                 return FAILED
