@@ -113,7 +113,7 @@ async def look(alarms: Watched, found: list[Problem], monotonic: float) -> None:
 # ---- the command -----------------------------------------------------------------------------------------------------
 
 
-async def test_it_is_told_the_beginning_the_escalation_and_the_end(program: Write, monkeypatch: pytest.MonkeyPatch):
+async def test_the_beginning_the_escalation_and_the_end_are_reported(program: Write, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("ORDERBRIDGE_ACCOUNTS__0__APP_SECRET_KEY", "hush")
     monkeypatch.setenv("ALARM_TO", "chef@example.org")
     path = program("")
@@ -232,7 +232,7 @@ async def failure_of(path: Path, limit_s: float) -> str:
     return str(reason)
 
 
-async def test_what_could_not_be_told_is_told_again_less_and_less_often(commands: Commands):
+async def test_a_failed_report_is_repeated_less_and_less_often(commands: Commands):
     alarms, commands.fails = Watched("x"), True
     await look(alarms, [SEVERE], 0.0)
     assert alarms.heard() == {}  # after a restart it is sent again
@@ -252,7 +252,7 @@ async def test_what_could_not_be_told_is_told_again_less_and_less_often(commands
     assert len(commands.heard) == before
 
 
-async def test_a_command_that_can_neither_be_started_nor_killed_is_told(monkeypatch: pytest.MonkeyPatch):
+async def test_a_command_that_neither_starts_nor_ends_has_failed(monkeypatch: pytest.MonkeyPatch):
     over = threading.Event()
     monkeypatch.setattr(Command, "run", lambda *_: over.wait())
     monkeypatch.setattr("orderbridge.jobs.alarms.MARGIN_S", -0.9)
@@ -309,7 +309,7 @@ async def test_a_flood_of_output_goes_nowhere_and_what_it_leaves_behind_goes_wit
     await gone(child_of(path))
 
 
-async def test_many_that_fail_at_once_are_told_again_as_soon_as_one_and_fill_no_log(commands: Commands):
+async def test_many_failed_reports_are_repeated_together_and_fill_no_log(commands: Commands):
     alarms, commands.fails = Watched("mail", command_severity="severe"), True
     several = [replace(SEVERE, code=code) for code in list(Code)[:12]]
     with capture_logs() as lines:
@@ -346,7 +346,7 @@ async def test_what_was_reported_by_the_daemon_before_is_not_reported_again(comm
     assert alarms.heard() == {}
 
 
-async def test_what_was_told_stays_known_while_something_newer_is_not_yet(commands: Commands):
+async def test_what_was_reported_stays_known_while_something_newer_waits(commands: Commands):
     noted: list[object] = []
     alarms = Watched("alarm", on_sent=lambda: noted.append(alarms.heard()))
     milder = replace(SEVERE, severity=Severity.WARNING)
@@ -491,7 +491,7 @@ async def test_one_that_hangs_holds_nothing_up_not_even_the_end(listener: Listen
         ("https://[", False),
     ],
 )
-def test_a_ping_goes_where_nobody_can_read_it(value: str, right: bool):
+def test_a_ping_goes_only_to_a_private_address(value: str, right: bool):
     if right:
         assert "example/a" not in repr(config.Alarms(ping_url=value))
         return

@@ -261,9 +261,7 @@ async def two(sandbox: Sandbox, url: str, pos: Pos, world: World) -> list[Order]
     return orders
 
 
-async def test_a_cancellation_that_a_trigger_refuses_is_not_acknowledged_and_shown_as_far_as_it_goes(
-    sandbox: Sandbox, url: str, pos: Pos, world: World, two: list[Order]
-):
+async def test_a_cancellation_that_a_trigger_refuses_is_not_acknowledged(sandbox, url, pos, world, two):
     refused, other = two
     refuse(pos, "UPDATE ON delivery_orders", f"NEW.payment_key = '{refused.key}' AND NEW.note <> OLD.note")
     for order in two:
@@ -279,9 +277,7 @@ async def test_a_cancellation_that_a_trigger_refuses_is_not_acknowledged_and_sho
 
 
 @pytest.mark.parametrize("url", [pytest.param(SMALL_PACKETS, marks=pytest.mark.mariadb)], indirect=True)
-async def test_a_document_larger_than_the_servers_packet_harms_only_itself_and_is_told_by_name(
-    sandbox: Sandbox, url: str, pos: Pos, world: World
-):
+async def test_a_document_larger_than_the_servers_packet_harms_only_itself(sandbox, url, pos, world):
     limit = one(pos, "SELECT @@max_allowed_packet AS n")["n"]
     assert limit <= 2 * 1024 * 1024, "a list of many megabytes takes its time"
     known, _ = world.place_order(restaurant_id=KADIKOY), world.place_order(restaurant_id=KADIKOY)
@@ -366,7 +362,7 @@ async def test_a_row_whose_change_a_trigger_refuses_harms_only_itself(refused_st
         await until(lambda: state(pos, last) == "done")
 
 
-async def test_a_look_that_cannot_end_one_row_ends_the_others(sandbox, url, pos, world, two):
+async def test_a_poll_that_cannot_end_one_row_ends_the_others(sandbox, url, pos, world, two):
     world.faults.add(Fault.drop("accept", when=When.BEFORE, times=2))
     refused, free = (accept(pos, order) for order in two)
     refuse(
@@ -523,7 +519,7 @@ def test_a_document_of_an_order_that_a_till_holds_stays_in_quarantine(url: str, 
 
 
 @servers
-def test_a_look_judges_by_what_is_committed_when_it_holds_the_order(url: str, pos: Pos):
+def test_a_poll_judges_by_what_is_committed_when_it_holds_the_order(url: str, pos: Pos):
     put_order(pos, status_id=1, service_status_id=1)
     row_id = put(pos, "delivery_actions", action="accept", payment_key=KEY, preparing_time=25)
     pos.execute("UPDATE delivery_actions SET state = 'sending' WHERE id = ?", (row_id,))

@@ -60,9 +60,7 @@ async def test_a_stop_does_not_wait_for_lists_that_hang_and_is_no_crash(settings
     assert (events[-1], "job.crashed" in events) == ("daemon.stopped", False)
 
 
-async def test_the_end_of_a_closure_that_a_trigger_refuses_is_a_problem(
-    settings, world: World, till: Till, monkeypatch
-):
+async def test_a_refused_end_of_a_closure_is_a_problem(settings, world: World, till: Till, monkeypatch):
     monkeypatch.setattr(upkeep, "CLOSURES_S", 0.1)
     for name in ("CLOSURES_S", "IDLE_S"):
         monkeypatch.setattr(closures, name, 0.1)
@@ -124,7 +122,7 @@ async def test_of_many_menus_a_few_are_read_at_once(settings, world: World, monk
         goes_on.set()
 
 
-async def test_of_two_that_meet_the_same_trouble_none_is_told_without_words(settings, monkeypatch):
+async def test_two_failures_by_one_cause_leave_no_unretrieved_error(settings, monkeypatch):
     """A file that is taken away is met by the watch over it, and by what the outbox still has to write."""
     unheard: list[object] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: unheard.append(context))
@@ -188,7 +186,7 @@ async def test_a_background_task_that_fails_ends_the_daemon_with_its_error(setti
             await Daemon(settings).run()
 
 
-async def test_one_transaction_reads_all_that_is_looked_at_every_few_seconds(settings: config.Settings):
+async def test_one_transaction_reads_all_for_the_frequent_check(settings: config.Settings):
     daemon, units = Daemon(settings), []
     daemon.database.write_now(schema.upgrade)
     await daemon.restore_check.start()

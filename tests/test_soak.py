@@ -42,7 +42,7 @@ def test_one_descriptor_more_for_a_moment_is_no_growth():
     assert grown(flat) == {}
 
 
-def test_a_process_is_looked_at_from_outside():
+def test_a_process_is_measured_from_outside():
     found = look(os.getpid())
     assert found.memory_mb > 1
     assert found.descriptors >= 3

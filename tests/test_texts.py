@@ -80,7 +80,7 @@ def keys_said() -> set[str]:
     }
 
 
-def test_what_only_commands_say_is_said_by_no_daemon() -> None:
+def test_the_commands_sentences_are_used_by_no_daemon() -> None:
     """It is not read ahead, and a daemon that has no descriptor left could not say it."""
     commands = ("orderbridge/cli/", "orderbridge_certify/", "orderbridge_fleet/cli/", "orderbridge_sandbox/")
     daemon = {word for file in source() if not file.startswith(commands) for word in literals(file)}
@@ -201,7 +201,7 @@ def test_a_sentence_says_the_same_in_both_languages() -> None:
     assert wrong(SENTENCES, fault) == {}
 
 
-def test_a_whole_sentence_ends_and_turkish_looks_like_it() -> None:
+def test_a_whole_sentence_ends_and_turkish_has_its_letters() -> None:
     def fault(said: dict[str, str]) -> str | None:
         if not all(sentence.endswith((".", "?", "}", ":", "--wait")) for sentence in said.values()):
             return "does not end"
@@ -288,7 +288,7 @@ def test_what_people_read_stands_in_both_languages_and_not_in_the_program() -> N
     assert [(file, text) for file, text in sentences if text.partition("  [")[0] not in known] == []
 
 
-def test_what_is_said_has_a_sentence() -> None:
+def test_every_used_key_has_a_sentence() -> None:
     assert len(keys_said()) > 5
     assert SENTENCES.keys() >= keys_said()
 
@@ -347,7 +347,7 @@ def test_every_promised_code_has_its_own_words() -> None:
     assert [code for code in PROMISED if f"({code})" in text(code, "en")] == [], "the general sentence"
 
 
-def test_a_technical_code_is_told_in_the_words_of_a_plain_one() -> None:
+def test_a_technical_code_has_the_words_of_a_plain_one() -> None:
     assert set(SAME.values()) <= VERDICTS.keys()
     assert [code for code, plain in SAME.items() if text(code, "tr") != text(plain, "tr")] == []
 
@@ -378,6 +378,6 @@ def test_bad_arguments_names_the_argument_and_its_problem(facts: dict[str, str],
     "state, final",
     [(None, True), (ActionState.FAILED, True), (ActionState.PENDING, False), (ActionState.SENDING, False)],
 )
-def test_a_server_error_that_is_still_retried_is_told_as_such(state: ActionState | None, final: bool) -> None:
+def test_a_server_error_that_is_still_retried_says_so(state: ActionState | None, final: bool) -> None:
     assert (text("service_error", "en", state=state) == text("service_error", "en")) is final
     assert ("retried" in text("service_error", "en", state=state)) is not final

@@ -134,9 +134,7 @@ async def test_what_two_tablets_put_away_and_bring_back_at_once_is_one_or_the_ot
 # ---- a tablet that was away ----------------------------------------------------------------------------------------------
 
 
-async def test_the_taps_of_a_tablet_that_was_away_for_ten_minutes_make_nothing_double_and_tell_what_became_of_it(
-    branch: Branch,
-):
+async def test_taps_after_ten_minutes_offline_are_not_doubled_and_get_the_verdict(branch: Branch):
     """It shows what was: others have answered, refused, cancelled and changed its orders meanwhile."""
     away, other = [await branch.paired(name) for name in ("Tezgâh", "Mutfak")]
     orders = [await branch.order() for _ in range(4)]
@@ -175,9 +173,7 @@ async def test_the_taps_of_a_tablet_that_was_away_for_ten_minutes_make_nothing_d
 
 
 @pytest.mark.parametrize("ends", ["before the row", "after the row"])
-async def test_a_tap_that_the_daemon_ends_under_is_told_no_success_and_the_next_one_is_the_same_row(
-    branch: Branch, monkeypatch: pytest.MonkeyPatch, ends: str
-):
+async def test_a_tap_during_the_daemons_end_has_no_success_and_its_repetition_no_second_row(branch, monkeypatch, ends):
     tablet = await branch.paired("Tezgâh")
     order, shown = await brought_to(branch, tablet, "on_the_way")
     values = tap(shown, "on_the_way")

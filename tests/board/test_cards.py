@@ -67,7 +67,7 @@ def test_a_till_that_takes_over_ends_the_bell_beside_it():
 @pytest.mark.parametrize(
     "status_id, status", [(2, "CONFIRMED"), (16, "IN_DELIVERY"), (None, "UNKNOWN"), (9, "COMPLETE_NEEDS_PAYMENT")]
 )
-def test_an_order_that_asks_nobody_rings_where_the_board_is_the_till_until_it_is_seen(status_id, status):
+def test_an_order_without_a_question_rings_on_a_board_that_is_the_till_until_seen(status_id, status):
     assert not cards.rings(order(status_id, status), [], BESIDE)
     assert cards.rings(order(status_id, status), [], TILL)
     assert not cards.rings(order(status_id, status, pos_revision=1), [], TILL)
@@ -199,7 +199,7 @@ def test_who_waits_for_an_answer_and_why(changes, rows, mode, wanted):
     assert cards.answer(order(**changes), rows, mode) == wanted
 
 
-def test_a_cancellation_by_somebody_else_stops_the_kitchen_and_our_own_does_not():
+def test_only_a_cancellation_by_others_stops_the_kitchen():
     gone = order(6, "CANCELED", ended_by="cancelled", revision=2)
     assert cards.is_stopped(gone, [], [])
     assert cards.sounds(gone, [], BESIDE, NOW, []) == [Sound.CANCELLED]
@@ -238,7 +238,7 @@ def test_what_is_ordered_for_later_is_not_overdue_before():
     assert cards.due(order(**CONFIRMED, scheduled=NOW), [accepted()]) == NOW + 20 * MINUTE
 
 
-def test_an_overdue_order_is_heard_until_somebody_says_that_it_was_seen():
+def test_an_overdue_order_sounds_until_it_is_marked_as_seen():
     seen, late = order(**CONFIRMED, pos_revision=1), NOW + 20 * MINUTE
     assert cards.sounds(seen, [accepted()], BESIDE, late, []) == []
     assert cards.sounds(seen, [accepted()], BESIDE, late + MINUTE, []) == [Sound.OVERDUE]
@@ -266,7 +266,7 @@ def test_a_scheduled_order_is_heard_when_the_kitchen_should_begin_until_a_hand_h
         (TILL, {"ended_by": "cancelled"}, False),
     ],
 )
-def test_other_contents_after_the_take_over_are_told_where_the_board_is_the_till(mode, changes, wanted):
+def test_changed_contents_are_shown_where_the_board_is_the_till(mode, changes, wanted):
     seen = order(**{**CONFIRMED, "revision": 2, "pos_revision": 1, "last_change": LastChange.CONTENTS} | changes)
     assert cards.is_changed(seen, mode) is wanted
 
@@ -300,7 +300,7 @@ def test_the_row_that_waits_is_shown_before_newer_ones_that_are_over():
 # ---- who hears -------------------------------------------------------------------------------------------------------
 
 
-def test_nobody_hears_once_the_last_tablet_was_silent_for_a_while():
+def test_the_board_is_unheard_once_the_last_tablet_was_silent_for_a_while():
     audience = Audience(100.0)
     assert not audience.is_deaf(100.0 + SURE_S - 1)  # tablets come back by themselves
     assert audience.is_deaf(100.0 + SURE_S)

@@ -60,7 +60,7 @@ async def test_who_sends_no_host_is_no_browser_and_hears_how_we_are_and_nothing_
 @pytest.mark.parametrize(
     "raw", [b"rubbish\r\n\r\n", b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", b"\x16\x03\x01\r\n\r\n"]
 )
-async def test_what_is_no_http_is_told_so_with_the_headers_of_every_answer(raw: bytes, tablet: Tablet):
+async def test_what_is_no_http_gets_the_headers_of_every_answer(raw: bytes, tablet: Tablet):
     answer = answer_of(await sent(tablet.address, raw))
     assert answer.status == 400
     assert all(header in answer.head for header in HEADERS)
@@ -136,7 +136,7 @@ async def test_a_body_that_is_no_small_object_is_refused_with_a_sentence(body, t
     assert (await tablet.post("act", b" " * 5000)).status == 413
 
 
-async def test_a_chunked_body_has_the_same_limit_and_half_a_body_is_told_to_nobody(tablet: Tablet, caplog):
+async def test_a_chunked_body_has_the_same_limit_and_half_a_body_is_no_error(tablet: Tablet, caplog):
     head = tablet._raw("POST /board/here", b"", {"content_length": None, "transfer_encoding": "chunked"})
     chunk = b"400\r\n" + b" " * 1024 + b"\r\n"
     assert answer_of(await sent(tablet.address, head + chunk * 5)).status == 413
@@ -179,7 +179,7 @@ def a_code(connection, role: str = ACT) -> str:
 # ---- devices ---------------------------------------------------------------------------------------------------------
 
 
-async def test_a_code_makes_one_device_with_a_cookie_that_nobody_else_can_read(shop: Shop, address: Address):
+async def test_a_code_makes_one_device_with_a_private_cookie(shop: Shop, address: Address):
     first = shop.database.write_now(a_code)
     code = shop.database.write_now(a_code)  # the first is void
     page = Tablet(address)
@@ -242,7 +242,7 @@ async def test_a_name_is_needed_and_costs_no_try(values, shop: Shop, address: Ad
     assert [one["name"] for one in shop.database.read_now(devices.listed)] == ["x" * devices.LONGEST_NAME]
 
 
-async def test_who_may_look_may_not_act(shop: Shop, address: Address):
+async def test_a_read_only_device_may_not_act(shop: Shop, address: Address):
     looks = Tablet(address, shop.pair(LOOK))
     for name in ("state", "menu", "technician"):
         assert (await looks.get(f"/board/{name}")).status == 200
@@ -305,9 +305,7 @@ async def test_a_customer_is_shown_on_a_touch_alone_and_of_an_open_order(shop: S
 
 
 @pytest.mark.parametrize("role, status", [(LOOK, 403), (LOOK_CUSTOMERS, 200), (ACT, 200)])
-async def test_a_tablet_that_only_looks_shows_customers_where_it_was_paired_so(
-    role, status, shop: Shop, address: Address
-):
+async def test_a_read_only_tablet_shows_customers_if_paired_so(role, status, shop: Shop, address: Address):
     order_with_customer(shop)
     tablet = Tablet(address, shop.pair(role))
     assert (await tablet.get("/board/state")).data["customers"] is (status == 200)
@@ -340,9 +338,7 @@ async def test_one_that_waits_for_another_says_so(shop: Shop, tablet: Tablet):
     assert (await tablet.post("act", {})).status == 503
 
 
-async def test_without_a_database_what_is_wrong_is_told_to_whom_it_was_told_before(
-    shop: Shop, tablet: Tablet, monkeypatch
-):
+async def test_without_a_database_known_devices_still_get_the_problems(shop: Shop, tablet: Tablet, monkeypatch):
     from orderbridge.rules.problems import Code, Problem, Severity
 
     shop.problems = [Problem(Code.DATABASE_LOST, "", CLOCK.now(), Severity.SEVERE)]
@@ -361,9 +357,7 @@ async def test_without_a_database_what_is_wrong_is_told_to_whom_it_was_told_befo
     assert (await tablet.get("/board/state")).status == 200
 
 
-async def test_of_a_database_that_says_nothing_the_page_hears_before_it_gives_up(
-    shop: Shop, tablet: Tablet, monkeypatch
-):
+async def test_a_silent_database_is_reported_to_the_page(shop: Shop, tablet: Tablet, monkeypatch):
     monkeypatch.setattr(pages, "WITHIN_S", 0.05)
     never = asyncio.Event()
     monkeypatch.setattr(shop.database, "read", lambda *_, **__: never.wait())

@@ -268,14 +268,14 @@ def test_whatever_is_shown_makes_another_version(database, pos):
     assert len(set(versions)) == len(CHANGES) + 1
 
 
-def test_a_row_that_came_and_ended_between_two_looks_is_seen_though_the_clock_was_set_back(database, pos):
+def test_a_row_that_came_and_ended_between_two_reads_is_seen_with_a_clock_set_back(database, pos):
     put_action(pos, state="done", finished_utc=MOMENT)
     version = database.read_now(queries.version)
     put_action(pos, request_id="b", state="done", finished_utc=time_text(NOW - HOUR))
     assert database.read_now(queries.version) != version
 
 
-def test_an_order_that_came_and_was_cancelled_between_two_looks_is_seen(database, pos):
+def test_an_order_that_came_and_was_cancelled_between_two_reads_is_seen(database, pos):
     version = database.read_now(queries.version)
     put_order(pos, ended_utc=MOMENT, ended_by="cancelled", status_id=6)
     put(pos, "delivery_order_events", payment_key=KEY, at_utc=MOMENT, event="cancelled")

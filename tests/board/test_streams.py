@@ -32,16 +32,14 @@ async def hearing(tablet: Tablet) -> AsyncIterator[Ear]:
         yield ear
 
 
-async def test_what_a_till_writes_is_told_soon(shop: Shop, tablet: Tablet):
+async def test_what_a_till_writes_is_sent_soon(shop: Shop, tablet: Tablet):
     put_order(shop.pos)
     async with hearing(tablet) as ear:
         shop.pos.execute("UPDATE delivery_orders SET pos_revision = 1")
         assert await ear.news() == "changed"
 
 
-async def test_a_state_between_two_looks_that_find_the_same_is_not_the_last_word(
-    shop: Shop, tablet: Tablet, monkeypatch: pytest.MonkeyPatch
-):
+async def test_a_state_between_two_equal_reads_is_corrected(shop: Shop, tablet: Tablet, monkeypatch):
     """A row that is being sent, and waits again a moment later: else the page says for good that it is being sent."""
     put_order(shop.pos)
     put_action(shop.pos)
@@ -56,7 +54,7 @@ async def test_a_state_between_two_looks_that_find_the_same_is_not_the_last_word
         assert await ear.news() == "changed"
 
 
-async def test_what_the_program_knows_is_told_soon(shop: Shop, tablet: Tablet):
+async def test_what_the_program_knows_is_sent_soon(shop: Shop, tablet: Tablet):
     async with hearing(tablet) as ear:
         for problems in ([Problem(Code.DATABASE_LOST, "", CLOCK.now(), Severity.SEVERE)], []):
             shop.problems = problems
@@ -69,7 +67,7 @@ async def test_what_the_program_knows_is_told_soon(shop: Shop, tablet: Tablet):
         assert await ear.news() == "changed"
 
 
-async def test_an_order_that_becomes_overdue_is_told_though_nothing_is_written(shop: Shop, tablet: Tablet):
+async def test_an_order_that_becomes_overdue_is_sent_without_a_write(shop: Shop, tablet: Tablet):
     put_order(shop.pos, status_id=2, status="CONFIRMED")
     put_action(shop.pos, state="done", preparing_time=20, finished_utc=f"{CLOCK.now():%Y-%m-%d %H:%M:%S}.000")
     async with hearing(tablet) as ear:
@@ -81,7 +79,7 @@ async def test_an_order_that_becomes_overdue_is_told_though_nothing_is_written(s
     assert order["sounds"] == ["overdue"]
 
 
-async def test_the_time_to_begin_is_told_and_sounds_until_it_was_seen_whichever_page_asks(shop: Shop, tablet: Tablet):
+async def test_the_time_to_begin_sounds_on_every_page_until_it_was_seen(shop: Shop, tablet: Tablet):
     begin = f"{CLOCK.now() + timedelta(minutes=20):%Y-%m-%d %H:%M:%S}.000"
     put_order(
         shop.pos, status_id=2, status="CONFIRMED", pos_revision=1, scheduled_for="2026-03-01 23:59", start_utc=begin
@@ -99,9 +97,7 @@ async def test_the_time_to_begin_is_told_and_sounds_until_it_was_seen_whichever_
     assert order["sounds"] == []
 
 
-async def test_a_moment_that_one_page_has_read_before_and_another_after_is_told(
-    shop: Shop, tablet: Tablet, monkeypatch: pytest.MonkeyPatch
-):
+async def test_a_change_by_time_reaches_a_page_that_read_before_it(shop: Shop, tablet: Tablet, monkeypatch):
     """Otherwise the first tablet would show a removed card for good."""
     monkeypatch.setattr(cards, "HOLD", timedelta(minutes=20))
     key = put_order(shop.pos, status_id=2, status="CONFIRMED")
@@ -125,7 +121,7 @@ class Later(SystemClock):
         return super().now() + timedelta(minutes=30)
 
 
-async def test_what_comes_together_with_a_beat_is_told(shop: Shop, monkeypatch):
+async def test_a_change_together_with_a_beat_is_sent(shop: Shop, monkeypatch):
     """An order that is stored as the ten seconds end: with a beat alone it would not ring before the next one."""
     told = changes.Changes(shop.daemon, began=1)
     listener = changes.Listener("x")
@@ -159,7 +155,7 @@ async def test_nothing_new_is_a_beat(tablet: Tablet, monkeypatch):
     assert heard[-1] == "beat"
 
 
-async def test_a_look_that_fails_is_not_the_last(shop: Shop, tablet: Tablet, monkeypatch):
+async def test_after_a_failed_read_the_next_one_follows(shop: Shop, tablet: Tablet, monkeypatch):
     async with hearing(tablet) as ear:
         monkeypatch.setattr(shop.database, "read", broken)
         assert await ear.news() == "changed"
@@ -171,7 +167,7 @@ async def broken(_: object) -> None:
     raise RuntimeError
 
 
-async def test_a_database_that_says_nothing_is_told_and_asked_once(shop: Shop, tablet: Tablet, monkeypatch):
+async def test_a_silent_database_is_reported_and_asked_once(shop: Shop, tablet: Tablet, monkeypatch):
     monkeypatch.setattr(changes, "WITHIN_S", 0.05)
     read, said, asked = shop.database.read, asyncio.Event(), []
 

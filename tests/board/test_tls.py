@@ -100,7 +100,7 @@ async def test_a_bad_certificate_leaves_the_old_one_and_a_good_one_is_taken_at_a
 
 
 @pytest.mark.parametrize("bad", ["rubbish", None])
-async def test_a_certificate_that_cannot_be_used_at_the_start_is_told_as_that(bad, shop, tmp_path: Path):
+async def test_an_unusable_certificate_at_the_start_is_reported(bad, shop, tmp_path: Path):
     """Whatever is wrong with it: also a file that cannot be read is no matter of the address."""
     file = tmp_path / "board.pem"
     if bad is not None:

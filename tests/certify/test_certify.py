@@ -138,7 +138,7 @@ def without_times(report: Any) -> Any:
     return [without_times(one) for one in report] if isinstance(report, list) else report
 
 
-def test_a_person_is_asked_and_the_answer_is_told_as_such(shop: Shops) -> None:
+def test_a_person_is_asked_and_the_answer_is_reported_as_such(shop: Shops) -> None:
     asked: list[str] = []
 
     def answer(sentence: str, is_question: bool) -> str:
@@ -251,7 +251,7 @@ def test_a_till_whose_printer_is_elsewhere_is_not_seen_at_it(tmp_path: Path) -> 
     assert set(verdicts(report).values()) == {"NOT SEEN"}
 
 
-def test_a_till_that_cannot_be_started_is_told(tmp_path: Path) -> None:
+def test_a_till_that_cannot_be_started_is_reported(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, check=says(r"/no/such/till \(")):
         Shop(tmp_path).certify("takes_over", start="/no/such/till")
 
@@ -275,7 +275,7 @@ def test_a_bad_till_fails_at_its_own_criterion_and_nowhere_else(shop: Shops, fau
 
 @pytest.mark.slow
 @pytest.mark.parametrize("fault, verdict", [("none", "PASS"), ("writes_newest", "FAIL")])
-def test_a_till_that_looks_seldom_is_met_while_it_waits_to_write(shop: Shops, fault: str, verdict: str) -> None:
+def test_a_till_that_reads_seldom_is_met_while_it_waits_to_write(shop: Shops, fault: str, verdict: str) -> None:
     """As the guide's own does, every two seconds."""
     report = shop(f"{fault}:2").certify("revision_read", within_s=5)
     assert verdicts(report) == {"revision_read.revision_that_was_read": verdict}
@@ -283,7 +283,7 @@ def test_a_till_that_looks_seldom_is_met_while_it_waits_to_write(shop: Shops, fa
 
 @pytest.mark.slow
 @pytest.mark.parametrize("fault, failing", [("none:1", set()), ("deferred_begin:1", {"others_write.waits_its_turn"})])
-def test_a_till_that_looks_now_and_then_waits_its_turn_or_is_turned_away(shop, fault, failing):
+def test_a_till_that_reads_now_and_then_waits_or_is_refused(shop, fault, failing):
     """Turned away by a lock it takes the order a round later: the one sign of it, when it reckons quickly.
 
     On a slow machine it may be turned away several times: it has the time for that. The lock may also be over before

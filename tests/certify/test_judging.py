@@ -62,7 +62,7 @@ def test_a_judge_says(judge: Judge, what: Seen, verdict: str) -> None:
     assert judge(what).verdict == verdict
 
 
-def test_an_order_that_was_not_taken_over_is_told_once() -> None:
+def test_an_order_that_was_not_taken_over_is_reported_once() -> None:
     scenario = next(one for one in SCENARIOS if one.name == "problem")
     judged = scenario.judged(seen(Order(letter="A", visible_s=1.0)))
     assert [(name, one.verdict, one.why) for name, one in judged.items()] == [

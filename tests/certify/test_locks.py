@@ -51,5 +51,5 @@ def test_another_roles_lock_is_seen_without_any_right(url: str) -> None:
 
 @pytest.mark.mariadb
 @pytest.mark.parametrize("kind", [MARIADB])
-def test_without_the_right_process_it_is_told_that_nothing_is_seen(url: str) -> None:
+def test_without_the_right_process_nothing_is_seen(url: str) -> None:
     assert longest_seen(url) is None

@@ -64,9 +64,7 @@ def test_errors_are_in_the_language_of_the_configuration(write: Write, monkeypat
         pytest.param(b"app_secret_key = abcd", "the key's name", id="named"),
     ],
 )
-def test_a_bad_secret_file_is_an_error_that_names_it(
-    content: bytes | None, problem: str, write: Write, tmp_path: Path
-) -> None:
+def test_a_bad_secret_file_is_named(content: bytes | None, problem: str, write: Write, tmp_path: Path) -> None:
     if content is not None:
         (tmp_path / "app").write_bytes(content)
     error = problems(write(document(accounts=APP_FILE)))

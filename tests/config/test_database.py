@@ -38,9 +38,7 @@ def test_a_database_address_gets_its_place_and_its_driver(given: str, kept: str,
         ("write it as %40", ["mysql://u:hunter/22@x@h/d"]),  # the @ that ends the password may be either
     ],
 )
-def test_an_address_that_cannot_be_right_is_refused_without_showing_it(
-    error: str, urls: list[str], write: Write
-) -> None:
+def test_a_wrong_address_is_refused_without_showing_it(error: str, urls: list[str], write: Write) -> None:
     for url in urls:
         found = problems(write(document(more=f'[database]\nurl = "{url}"')))
         assert error in found

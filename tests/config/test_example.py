@@ -32,9 +32,7 @@ def test_a_small_file_is_enough_and_the_rest_has_the_documented_defaults(write: 
     assert settings.warnings == ()
 
 
-def test_the_example_works_for_the_sandbox_as_it_stands_and_reaches_every_restaurant(
-    write: Write, tmp_path: Path
-) -> None:
+def test_the_example_works_for_the_sandbox_and_reaches_every_restaurant(write: Write, tmp_path: Path) -> None:
     """An order that the sandbox places by itself arrives, wherever it is placed; each with one account."""
     write("a certificate", "sandbox-data/ca.pem")
     settings = load(write(EXAMPLE.read_text("utf-8")), environ={})

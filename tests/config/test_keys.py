@@ -139,9 +139,7 @@ CASES = {
 
 @pytest.mark.interface("Conventions")
 @pytest.mark.parametrize("text, key, remedy", CASES.values(), ids=CASES)
-def test_what_cannot_be_right_is_refused_with_its_key_and_remedy(
-    text: str, key: str, remedy: str, write: Write
-) -> None:
+def test_a_wrong_value_is_refused_with_its_key_and_remedy(text: str, key: str, remedy: str, write: Write) -> None:
     error = problems(write(text))
     assert key in error.splitlines()[1]
     assert remedy in error

@@ -126,9 +126,7 @@ def test_the_environment_alone_is_enough() -> None:
         ("ACCOUNTS__0__NAM", "x", "(ORDERBRIDGE_ACCOUNTS__0__NAM): there is no such key"),
     ],
 )
-def test_a_wrong_variable_is_an_error_that_names_it_and_not_its_value(
-    name: str, value: str, error: str, write: Write
-) -> None:
+def test_an_error_names_a_wrong_variable_and_not_its_value(name: str, value: str, error: str, write: Write) -> None:
     found = problems(write(), {f"ORDERBRIDGE_{name}": value})
     assert error in found
     assert "sixty" not in found

@@ -76,9 +76,7 @@ def test_a_configuration_that_is_mounted_alone(write: Write, tmp_path: Path, mon
         assert ("is mounted as a single file" in "\n".join(load(file, environ={}).warnings)) is wanted
 
 
-def test_a_journal_whose_disk_hangs_holds_up_no_start(
-    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_hanging_journal_delays_no_start(write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     answers = threading.Event()
     monkeypatch.setattr(settings, "TEST_S", 0.01)
     monkeypatch.setattr(os.path, "lexists", lambda path: answers.wait() if path == tmp_path else Path(path).exists())

@@ -95,9 +95,7 @@ def test_a_phone_rings_at_the_beginning_and_is_quiet_at_the_end(receiver: Receiv
 
 
 @pytest.mark.parametrize("script", ["webhook", "ntfy", "mail"])
-def test_an_alarm_that_reached_no_person_is_no_success_and_without_an_address_it_says_what_to_set(
-    script: str, receiver: Receiver
-):
+def test_an_alarm_that_reached_no_person_has_failed(script: str, receiver: Receiver):
     failed = alarm(script)
     assert (failed.returncode != 0, "set ALARM_" in failed.stderr) == (True, True)
     receiver.answers = 500

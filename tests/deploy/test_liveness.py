@@ -73,9 +73,7 @@ async def asked(name: str, say: str) -> None:
             await asyncio.sleep(0.01)
 
 
-async def test_the_daemon_answers_while_it_lives_and_the_next_one_waits_for_its_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_daemon_answers_and_the_next_one_waits_for_its_name(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(liveness, "AGAIN_S", 0.01)
     name = name_of(tmp_path / "config.toml")
     assert ask(name).startswith("dead: ")
@@ -194,9 +192,7 @@ async def test_a_marketplace_that_is_down_hangs_nothing(sandbox: Sandbox, till: 
         assert armed["poll kadikoy"] > daemon._clock.monotonic() + 8 * 3600
 
 
-async def test_a_lock_that_a_till_holds_hangs_nothing(
-    sandbox: Sandbox, till: Till, world: World, monkeypatch: pytest.MonkeyPatch
-):
+async def test_a_lock_of_a_till_hangs_nothing(sandbox: Sandbox, till: Till, world: World, monkeypatch):
     monkeypatch.setattr(module, "ANSWER_EVERY_S", 0.01)
     heard: list[float] = []
     settings = settings_for(sandbox, till)
@@ -247,9 +243,7 @@ async def until_alive(configuration: Path) -> None:
             await asyncio.sleep(0.05)
 
 
-async def test_one_that_hangs_says_so_and_feeds_no_watchdog(
-    configuration: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-):
+async def test_a_hung_daemon_reports_it_and_feeds_no_watchdog(configuration: Path, monkeypatch, tmp_path: Path):
     fed: list[str] = []
     monkeypatch.setattr(systemd, "notify", lambda message: fed.append(message) or True)
     monkeypatch.setattr(service, "ALIVE_S", 0.01)

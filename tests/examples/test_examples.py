@@ -324,9 +324,7 @@ NO = "Platform bu siparişi bulamadı. Siparişi platformun panelinden kontrol e
 
 
 @pytest.mark.parametrize("language", LANGUAGES, ids=lambda language: language.__name__)
-def test_a_mini_pos_does_its_whole_job(
-    language: Callable[[Path], list[str]], tmp_path: Path, request: pytest.FixtureRequest
-):
+def test_a_mini_pos_does_its_job(language: Callable[[Path], list[str]], tmp_path: Path, request: pytest.FixtureRequest):
     command = language(tmp_path)  # first: a skip needs no daemon
     shop: Shop = request.getfixturevalue("shop")
     till = Till(command, shop.path)

@@ -89,13 +89,13 @@ def test_a_line_separator_within_a_text_of_json_is_none():
     ids=["cells", "open quote", "behind a quote", "rounded", "behind a line break", "behind sep", "no JSON", "cut",
          "list", "deep"],
 )  # fmt: skip
-def test_what_is_wrong_is_told_with_the_line_where_it_begins(data, number, key):
+def test_an_error_names_the_line_where_it_begins(data, number, key):
     (wrong,) = [line for line in lines(data.encode()) if line.problem]
     assert (wrong.number, wrong.values) == (number, {})
     assert wrong.problem == say(key, column="rest_secret_key", count=3)
 
 
-def test_an_unknown_key_is_named_only_if_it_looks_like_one():
+def test_an_unknown_key_is_named_only_if_it_can_be_one():
     (line,) = lines(json.dumps(GOOD | {"app_secret_key_file": "x", "geheim-4711-secret": 1}).encode())
     assert line.problem is not None
     assert "(app_secret_key_file, ?)" in line.problem
@@ -118,7 +118,7 @@ def test_an_unknown_key_is_named_only_if_it_looks_like_one():
     ids=["empty", "blank", "list", "UTF-16", "Turkish Windows", "no head", "half a head", "another column", "twice",
          "rubbish"],
 )  # fmt: skip
-def test_a_file_that_cannot_be_read_is_told_whole(data, said):
+def test_an_unreadable_file_is_refused_whole(data, said):
     with pytest.raises(ConfigError, check=says(said)):
         lines(data)
 
@@ -164,7 +164,7 @@ def test_whatever_is_read_each_line_is_an_account_or_has_a_problem(data):
 
 
 @given(st.lists(OBJECTS, min_size=1, max_size=3))
-def test_whatever_json_says_it_is_told_in_words(objects):
+def test_any_json_is_an_account_or_has_a_problem(objects):
     found = _found(SETTINGS, lines("\n".join(map(json.dumps, objects)).encode()))
     assert len(found.accounts) + len(found.wrong) == len(objects)
 

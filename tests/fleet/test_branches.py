@@ -50,7 +50,7 @@ def test_without_a_lamp_a_problem_says_why(severity, colour):
     assert found == [Branch("a", colour, NOW, "x", "cause", "remedy")]
 
 
-def test_of_several_problems_the_worst_is_told():
+def test_of_several_problems_the_worst_counts():
     several = [told(severity="warning", level=9, code="w"), told(level=1, code="x"), told(level=2, code="y")]
     for given in (several, several[::-1]):
         (found,) = ranked({"a": None}, [], given)

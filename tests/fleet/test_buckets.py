@@ -112,9 +112,7 @@ def test_one_alone_takes_all(count: int):
         (Bucket(None, "alive"), GRACE_S, False),
     ],
 )
-def test_a_bucket_is_free_once_it_was_given_back_or_its_holder_has_had_time_to_come_back(
-    bucket: Bucket, seconds: float, taken: bool
-):
+def test_a_bucket_is_free_once_released_or_after_the_grace_period(bucket: Bucket, seconds: float, taken: bool):
     seen = Seen({0: bucket}, frozenset({"me", "alive"}), {"gone": 3, "alive": 1, "me": 0})
     assert share(replace(seen, alive=frozenset({"me"})), "me", {0: seconds}).take == (
         {0: bucket.noted} if taken else {}

@@ -121,9 +121,7 @@ def mutilated(draw: st.DrawFn) -> str:
 
 @examples(75)
 @given(neighbours=st.lists(grammar.orders(), min_size=1, max_size=4), bad=mutilated(), data=st.data())
-def test_one_mutilated_element_leaves_all_others_as_they_are(
-    neighbours: list[str], bad: str, data: st.DataObject
-) -> None:
+def test_one_mutilated_element_changes_no_other(neighbours: list[str], bad: str, data: st.DataObject) -> None:
     place = data.draw(st.integers(0, len(neighbours)))
     without = read_listing(samples.listing(*neighbours))
     documents = read_listing(samples.listing(*neighbours[:place], bad, *neighbours[place:]))
@@ -246,9 +244,7 @@ def runner() -> Iterator[asyncio.Runner]:
 
 @examples(80)
 @given(told=answers, calls=st.lists(st.sampled_from(CALLS), min_size=1, max_size=3))
-def test_any_answers_to_a_login_and_to_calls_end_in_a_value_or_an_error(
-    runner: asyncio.Runner, told: list[tuple[int, bytes]], calls: list[Any]
-) -> None:
+def test_any_answers_end_in_a_value_or_an_error(runner, told, calls):
     """Within a bounded number of requests: one login and the call, once more of each after a 401, a probe, a login."""
     line: Any = Told(told)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.live.test_file_lost import move_all, stopped
 from tests.test_alarms import Listener
-from tests.test_daemon import Till, ended, log_of, process, until
+from tests.test_daemon import ended, log_of, process, until
 
 from orderbridge_sandbox import World
 from orderbridge_sandbox.scenery import KADIKOY
@@ -36,9 +36,7 @@ def heard(configuration: Path) -> Callable[[], list[list[str]]]:
     return lines
 
 
-async def test_a_problem_is_told_once_over_a_restart_and_so_is_its_end(
-    configuration: Path, heard: Callable[[], list[list[str]]], till: Till
-):
+async def test_a_problem_and_its_end_are_reported_once_over_a_restart(configuration, heard, till):
     secret = configuration.with_name("rest")
     right = secret.read_text()
     secret.write_text("another")
@@ -58,9 +56,7 @@ async def test_a_problem_is_told_once_over_a_restart_and_so_is_its_end(
     assert heard().count(began) == 1
 
 
-async def test_a_file_that_was_taken_away_is_told_and_its_end_once_it_is_back(
-    configuration: Path, heard: Callable[[], list[list[str]]], till: Till, world: World
-):
+async def test_a_removed_file_is_reported_and_so_is_its_return(configuration, heard, till, world):
     order = world.place_order(restaurant_id=KADIKOY)
     async with process(configuration) as daemon:
         await until(lambda: order.acknowledged and "daemon.started" in log_of(configuration))

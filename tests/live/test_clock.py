@@ -39,9 +39,7 @@ def set_clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Set:
     return set_clock
 
 
-async def test_a_clock_that_is_set_forward_and_back_stops_nothing(
-    configuration: Path, till: Till, world: World, set_clock: Set
-):
+async def test_a_clock_set_forward_and_back_stops_nothing(configuration, till, world, set_clock):
     first = world.place_order(restaurant_id=KADIKOY)
     async with process(configuration) as daemon:
         await until(lambda: first.acknowledged)
@@ -69,9 +67,7 @@ def set_cooldown(configuration: Path, world: World, seconds: float) -> None:
     )
 
 
-async def test_a_clock_that_is_set_forward_before_a_reload_lets_no_poll_leave_early(
-    configuration: Path, till: Till, world: World, set_clock: Set
-):
+async def test_a_clock_set_forward_before_a_reload_makes_no_early_poll(configuration, till, world, set_clock):
     set_cooldown(configuration, world, 4.0)
     async with process(configuration) as daemon:
         await until(lambda: till.path.exists() and world.calls("get_current"))
@@ -84,9 +80,7 @@ async def test_a_clock_that_is_set_forward_before_a_reload_lets_no_poll_leave_ea
     assert {call.http_status for call in world.calls("get_current")} == {200}
 
 
-async def test_a_clock_that_is_a_day_ahead_costs_a_login_and_no_more(
-    configuration: Path, till: Till, world: World, set_clock: Set
-):
+async def test_a_clock_a_day_ahead_costs_only_a_login(configuration: Path, till: Till, world: World, set_clock: Set):
     """By our clock the token is over; the new one counts from now on."""
     first = world.place_order(restaurant_id=KADIKOY)
     async with process(configuration) as daemon:

@@ -80,9 +80,7 @@ def stored(path: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("how", LOST)
-async def test_nothing_is_acknowledged_into_a_file_that_nobody_will_open(
-    how: str, configuration: Path, till: Till, world: World
-):
+async def test_nothing_is_acknowledged_into_a_lost_file(how: str, configuration: Path, till: Till, world: World):
     first = world.place_order(restaurant_id=KADIKOY)
     async with process(configuration) as daemon:
         await until(lambda: first.acknowledged)
@@ -110,9 +108,7 @@ async def test_nothing_is_acknowledged_into_a_file_that_nobody_will_open(
 
 
 @pytest.mark.parametrize("how", ["removed", "a backup in its place"])
-async def test_of_a_batch_that_is_being_acknowledged_the_rest_is_not(
-    how: str, configuration: Path, till: Till, world: World
-):
+async def test_the_rest_of_a_batch_is_not_acknowledged(how: str, configuration: Path, till: Till, world: World):
     placed = [world.place_order(restaurant_id=KADIKOY) for _ in range(40)]
     world.faults.add(Fault.delay("acknowledge", UNTIL_CLEARED_S, times=None))
     async with process(configuration) as daemon:

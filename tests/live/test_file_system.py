@@ -56,7 +56,9 @@ def till(disk: Disk) -> Till:
     return Till(disk.place / "pos.db")
 
 
-async def test_a_full_disk_is_told_once_and_loses_nothing(configuration: Path, disk: Disk, till: Till, world: World):
+async def test_a_full_disk_is_reported_once_and_loses_nothing(
+    configuration: Path, disk: Disk, till: Till, world: World
+):
     first = world.place_order(restaurant_id=KADIKOY)
     async with process(configuration) as daemon:
         await until(lambda: first.acknowledged)
@@ -78,9 +80,7 @@ async def test_a_full_disk_is_told_once_and_loses_nothing(configuration: Path, d
     }
 
 
-async def test_a_read_only_file_system_is_said_at_the_start_and_nothing_is_asked(
-    configuration: Path, disk: Disk, till: Till, world: World
-):
+async def test_a_read_only_file_system_is_refused_at_the_start(configuration, disk, till, world):
     """As after a fault of the disk and a reboot."""
     first = world.place_order(restaurant_id=KADIKOY)
     async with process(configuration) as daemon:

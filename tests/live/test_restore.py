@@ -65,7 +65,7 @@ async def test_a_restore_of_an_older_copy_under_load_loses_nothing(configuration
     assert taken_over == [], "all of them are shown to the till"
 
 
-async def test_a_folder_that_cannot_be_made_is_told_and_orders_go_on(configuration: Path, till: Till, world: World):
+async def test_without_a_journals_folder_orders_go_on(configuration: Path, till: Till, world: World):
     till.path.with_name("pos.db.documents").write_text("in the way")
     order = world.place_order(restaurant_id=KADIKOY)
     async with process(configuration) as daemon:

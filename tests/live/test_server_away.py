@@ -90,9 +90,7 @@ def stop(server: Server) -> None:
     server.stop(signal.SIGINT if server.url.startswith("postgresql") else signal.SIGTERM)
 
 
-async def test_a_server_that_is_restarted_again_and_again_loses_nothing(
-    settled: Path, server: Server, pos: Pos, world: World
-):
+async def test_repeated_restarts_of_the_server_lose_nothing(settled: Path, server: Server, pos: Pos, world: World):
     placed: list[Order] = []
     async with process(settled) as daemon:
         for _ in range(3):
@@ -116,7 +114,7 @@ async def test_a_server_that_is_restarted_again_and_again_loses_nothing(
     assert 429 not in {call.http_status for call in world.calls()}
 
 
-async def test_a_server_that_is_away_for_a_while_is_told_twice(settled: Path, server: Server, pos: Pos, world: World):
+async def test_an_absent_server_is_reported_twice(settled: Path, server: Server, pos: Pos, world: World):
     """Once when it goes, once when it is back. What the service answered meanwhile is not forgotten."""
     hold_up(settled, 30.0)  # while the server stops; a poll that it caught on the way is made again after that
     first = world.place_order(restaurant_id=KADIKOY)
@@ -148,9 +146,7 @@ async def test_a_server_that_is_away_for_a_while_is_told_twice(settled: Path, se
     assert [line for line in log_of(settled).splitlines() if "Traceback" in line] == []
 
 
-async def test_a_stop_while_the_server_is_away_is_a_stop_in_order(
-    settled: Path, server: Server, pos: Pos, world: World
-):
+async def test_a_stop_without_the_server_is_in_order(settled: Path, server: Server, pos: Pos, world: World):
     first = world.place_order(restaurant_id=KADIKOY)
     async with process(settled) as daemon:
         await until(lambda: first.acknowledged)
@@ -171,9 +167,7 @@ async def test_without_its_server_the_daemon_does_not_start_and_says_why(settled
     server.start()
 
 
-async def test_who_waits_goes_on_waiting_while_the_server_is_away(
-    settled: Path, server: Server, pos: Pos, world: World
-):
+async def test_a_waiting_daemon_waits_on_without_the_server(settled: Path, server: Server, pos: Pos, world: World):
     """And of the two one works when it is back: the right is asked for again."""
     async with process(settled) as first, process(settled) as second:
         await until(lambda: told(settled, "daemon.started") and told(settled, "daemon.waiting"))
@@ -190,9 +184,7 @@ async def test_who_waits_goes_on_waiting_while_the_server_is_away(
 
 
 @pytest.mark.parametrize("kind_of_server", [POSTGRESQL], indirect=True)
-async def test_a_server_that_takes_no_writes_is_told_with_the_remedy(
-    settled: Path, server: Server, pos: Pos, world: World
-):
+async def test_a_server_without_writes_is_reported_with_the_remedy(settled, server, pos, world):
     """As after a failover, when the address still leads to what has become a standby."""
     first = world.place_order(restaurant_id=KADIKOY)
     async with process(settled) as daemon:
@@ -212,9 +204,7 @@ async def test_a_server_that_takes_no_writes_is_told_with_the_remedy(
     assert "accepts no writes" in told(settled, "database.failed")[0]["remedy"]
 
 
-async def test_a_server_that_says_nothing_does_not_keep_the_daemon_from_ending(
-    settled: Path, server: Server, pos: Pos, world: World, monkeypatch: pytest.MonkeyPatch
-):
+async def test_a_silent_server_does_not_delay_the_end(settled, server, pos, world, monkeypatch):
     monkeypatch.setattr(daemon, "STOP_S", 0.5)
     monkeypatch.setattr(workers, "LEAVE_WITHIN_S", 0.5)
     first = world.place_order(restaurant_id=KADIKOY)
@@ -233,9 +223,7 @@ async def test_a_server_that_says_nothing_does_not_keep_the_daemon_from_ending(
 
 
 @pytest.mark.parametrize("within", [60.0, 0.3], ids=["it speaks again", "it stays silent"])
-async def test_a_reload_meets_a_server_that_says_nothing_and_stops_nobody(
-    within: float, settled: Path, server: Server, pos: Pos, world: World, monkeypatch: pytest.MonkeyPatch
-):
+async def test_a_reload_with_a_silent_server_changes_nothing(within, settled, server, pos, world, monkeypatch):
     monkeypatch.setattr(service, "OPEN_WITHIN_S", within)
     settings = config.load(settled, environ={})
     running = service.Service(settings, lambda: settings)
@@ -275,9 +263,7 @@ UNSAFE = {
 }
 
 
-async def test_a_server_that_stops_writing_to_disk_is_told_and_nothing_is_acknowledged_until_it_does_again(
-    settled: Path, server: Server, pos: Pos, world: World
-):
+async def test_while_a_server_does_not_write_to_disk_nothing_is_acknowledged(settled, server, pos, world):
     statement, unsafe, safe = UNSAFE[databases.POSTGRESQL if "postgresql" in server.url else databases.MARIADB]
 
     def set_to(value: str) -> None:
@@ -309,7 +295,7 @@ async def test_a_server_that_stops_writing_to_disk_is_told_and_nothing_is_acknow
     assert len(told(settled, "database.safe_durability")) == 1
 
 
-async def test_a_stop_does_not_wait_for_a_server_that_has_never_said_a_word(settled: Path, server: Server, pos: Pos):
+async def test_a_stop_does_not_wait_for_a_server_that_never_answered(settled: Path, server: Server, pos: Pos):
     with server.frozen():
         async with process(settled) as daemon:
             await until(lambda: has_signal_handlers(daemon.pid))

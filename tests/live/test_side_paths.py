@@ -19,7 +19,7 @@ def asks_for(configuration: Path, base_url: str) -> None:
     configuration.write_text(re.sub(r"cooldown_seconds = .*", "", text).replace(f"= {TIMEOUT_S}", "= 1"))
 
 
-async def test_a_log_that_nobody_reads_holds_up_no_order_and_no_end(configuration: Path, world: World):
+async def test_an_unread_log_delays_no_order_and_no_end(configuration: Path, world: World):
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     while True:
@@ -41,7 +41,7 @@ async def test_a_log_that_nobody_reads_holds_up_no_order_and_no_end(configuratio
         os.close(writer)
 
 
-async def test_who_has_the_daemons_name_is_told_until_it_has_it(configuration: Path, world: World):
+async def test_another_owner_of_the_daemons_name_is_reported(configuration: Path, world: World):
     with socket.socket(socket.AF_UNIX) as squatter:
         squatter.bind(f"\0{name_of(configuration)}")
         squatter.listen()

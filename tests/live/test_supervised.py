@@ -49,9 +49,7 @@ async def supervisor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIt
     supervisor.close()
 
 
-async def test_a_reload_is_said_as_one_each_time_and_never_as_an_end(
-    configuration: Path, supervisor: Supervisor, world: World
-):
+async def test_a_reload_is_reported_as_one_and_never_as_an_end(configuration, supervisor, world):
     async with process(configuration) as daemon:
         await until(lambda: supervisor.listen() == ["READY=1"])
         for number in (1, 2):

@@ -120,9 +120,7 @@ def nothing_is_lost(pos: Pos, placed: list[Order]) -> None:
         assert row["pos_revision"] > 0
 
 
-async def test_a_lock_that_outlasts_the_busy_timeout_is_reported_once_and_passes(
-    configuration: Path, till: Till, world: World
-):
+async def test_a_lock_beyond_the_busy_timeout_is_reported_once(configuration: Path, till: Till, world: World):
     be_impatient(configuration)
     known = place(world)
     async with process(configuration) as daemon:

@@ -79,7 +79,7 @@ BLIND_SPOTS = {
 
 
 @pytest.mark.parametrize("scene, blind_spots", BLIND_SPOTS.values(), ids=BLIND_SPOTS)
-def test_with_one_change_by_somebody_else_only_the_blind_spots_remain(scene: Scene, blind_spots: set[str], monkeypatch):
+def test_with_one_change_by_others_only_the_blind_spots_remain(scene: Scene, blind_spots: set[str], monkeypatch):
     scene = scene._replace(rows=1, crashes=0, others=1, all_faults=False)
     found = explore(Machine(deeper(scene), monkeypatch), kinds=20)
     assert set(found.wrong) == blind_spots, found.told()

@@ -46,9 +46,7 @@ def test_a_librarys_line_has_the_same_form_with_its_loggers_name_and_the_time_in
         *((f"{name}.impl.QueuePool", "error", "critical") for name in logs.RESETS),
     ],
 )
-def test_of_a_library_only_what_is_logged_nowhere_else_is_a_line(
-    name: str, quiet: str, heard: str, start: Started
-) -> None:
+def test_a_library_logs_only_what_nothing_else_logs(name: str, quiet: str, heard: str, start: Started) -> None:
     """An error that a driver repeats was expected, or is logged where it is met; its own line names the server."""
     stream = start(level="debug")
     getattr(logging.getLogger(name), quiet)("error ignored (host=db user=pos)")
@@ -57,9 +55,7 @@ def test_of_a_library_only_what_is_logged_nowhere_else_is_a_line(
     assert only(stream)["event"] == "trouble"
 
 
-def test_configuring_again_takes_the_place_of_what_was_and_nothing_below_the_level_is_written(
-    start: Started, log: Any
-) -> None:
+def test_configuring_again_replaces_the_stream_and_the_level(start: Started, log: Any) -> None:
     before = start("journal", level="warning")
     log.warning("first")
     stream = start("json", level="error")
@@ -84,9 +80,7 @@ def test_configuring_again_takes_the_place_of_what_was_and_nothing_below_the_lev
         ("console", io.StringIO, {}, "20", False),
     ],
 )
-def test_the_form_follows_the_stream(
-    form: str, stream: type[io.StringIO], environ: dict[str, str], begins: str, colours: bool, start: Started, log: Any
-) -> None:
+def test_the_form_follows_the_stream(form, stream, environ, begins, colours, start, log):
     written = start(form, stream=stream(), **environ)
     log.info("orders.polled", new=3)
     assert "orders.polled" in written.getvalue()
@@ -95,9 +89,7 @@ def test_the_form_follows_the_stream(
 
 
 @pytest.mark.parametrize("matches", [True, False])
-def test_auto_is_the_journals_form_when_stderr_is_the_journal(
-    matches: bool, log: Any, tmp_path: Path, start: Started
-) -> None:
+def test_auto_is_the_journals_form_for_the_journal(matches: bool, log: Any, tmp_path: Path, start: Started) -> None:
     start()  # for what it puts back
     file = tmp_path / "journal"
     with file.open("w", encoding="utf-8") as stream:

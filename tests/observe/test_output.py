@@ -41,9 +41,7 @@ def until_stuck(writer: Output) -> None:
 
 
 @pytest.mark.parametrize("blocks", [True, False])
-def test_a_reader_that_stops_holds_up_no_writer_and_hears_what_it_missed(
-    blocks: bool, pipe: tuple[int, TextIO]
-) -> None:
+def test_a_stopped_reader_delays_no_writer_and_learns_what_it_missed(blocks: bool, pipe: tuple[int, TextIO]) -> None:
     writer, number = Output(pipe[1], MOST), pipe[1].fileno()
     os.set_blocking(number, False)
     filling = fcntl.fcntl(number, fcntl.F_GETPIPE_SZ)
@@ -85,9 +83,7 @@ def test_what_the_system_refuses_is_counted_too(pipe: tuple[int, TextIO]) -> Non
     assert os.read(pipe[0], 65536) == b"again\n"
 
 
-def test_the_end_of_the_process_waits_for_it_but_not_for_long(
-    pipe: tuple[int, TextIO], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_end_of_the_process_waits_briefly_for_output(pipe: tuple[int, TextIO], monkeypatch) -> None:
     writer = Output(pipe[1], MOST)
     monkeypatch.setattr(sys, "stderr", writer)
     click.echo("last words, with ş", err=True)

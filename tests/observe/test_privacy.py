@@ -103,9 +103,7 @@ class Unprintable:
         raise RuntimeError(SECRET)
 
 
-def test_a_line_that_cannot_be_written_is_not_printed_bare(
-    start: Started, log: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_unwritable_line_is_not_printed_bare(start: Started, log: Any, capsys: pytest.CaptureFixture[str]) -> None:
     stream = start()
     log.info("tick", fact=Unprintable(), token=SECRET)
     assert stream.getvalue() == "A log line of orderbridge.test could not be written.\n"

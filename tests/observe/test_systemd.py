@@ -24,9 +24,7 @@ def test_a_message_arrives_at_the_socket(is_abstract: bool, tmp_path: Path) -> N
         assert supervisor.recv(100) == b"READY=1"
 
 
-def test_a_supervisor_that_does_not_read_keeps_no_caller_waiting(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_supervisor_that_does_not_read_delays_no_caller(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(systemd, "WITHIN_S", 0.01)
     address = tmp_path / "notify"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as supervisor:
@@ -38,9 +36,7 @@ def test_a_supervisor_that_does_not_read_keeps_no_caller_waiting(
         assert not notify(f"{systemd.STATUS}green", environ={"NOTIFY_SOCKET": str(address)})
 
 
-def test_a_line_for_the_journal_begins_with_its_priority_and_elsewhere_with_itself(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_a_line_for_the_journal_begins_with_its_priority(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with (tmp_path / "journal").open("w") as journal:
         monkeypatch.setattr("sys.stderr", journal)
         status = (tmp_path / "journal").stat()

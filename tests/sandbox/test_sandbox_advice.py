@@ -110,7 +110,7 @@ async def test_what_is_acknowledged_unseen(world, pos, listed):
     assert codes(world) == ["acknowledged_unseen"]
 
 
-async def test_an_order_that_somebody_else_brings_is_not_on_the_way(world, pos):
+async def test_an_order_with_another_courier_is_not_on_the_way(world, pos):
     order = world.place_order(restaurant_id=KADIKOY, document={"courier_type": "come_get", "status_id": 2})
     await pos.poll()
     await pos.put(f"/orders/success/{order.key}")

@@ -48,7 +48,7 @@ async def test_this_very_document_can_be_placed(http, pos):
     assert (order["note"], order["courier_type"], "foods" in order) == ("ç", "drone", False)
 
 
-async def test_somebody_else_changes_the_status(world, http):
+async def test_another_client_changes_the_status(world, http):
     order = world.place_order()
     await http.post(f"{ORDERS}/{order.key}/acknowledge")
     answer = await http.post(f"{ORDERS}/{order.key}/status", json={"status_id": 42, "status_text": "Yolda"})
@@ -145,7 +145,7 @@ async def test_it_answers_no_other_page(origin, status, world, named):
 
 @pytest.mark.parametrize("kind", [None, "text/plain", "application/x-www-form-urlencoded", "application/jsonx"])
 @pytest.mark.parametrize("method, path", [("POST", ORDERS), ("PATCH", OPTIONS), ("DELETE", "/_sandbox/faults")])
-async def test_it_takes_only_what_is_said_to_be_json(method, path, kind, world, http):
+async def test_only_a_body_declared_as_json_is_read(method, path, kind, world, http):
     headers = {} if kind is None else {"Content-Type": kind}
     answer = await http.request(method, path, content=b'{"cooldown_seconds": 1}', headers=headers)
     assert (answer.status_code, "Content-Type: application/json" in answer.json()["error"]) == (415, True)

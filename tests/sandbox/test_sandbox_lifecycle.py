@@ -62,7 +62,7 @@ async def test_the_moves_are_those_of_the_specification(world, pos, operation: s
     ],
     ids=["as unknown", "OK without effect", "409"],
 )
-async def test_a_move_that_is_not_allowed_can_be_answered_in_other_ways(
+async def test_a_forbidden_move_can_be_answered_in_other_ways(
     world, pos, operation, status, target, options, status_code, envelope
 ):
     world.set_options(**options)
@@ -165,7 +165,7 @@ async def test_an_unknown_order_and_one_of_another_account_are_not_found(world, 
 
 @pytest.mark.interface("Errors")
 @pytest.mark.parametrize("operation", ["accept", "cancel"])
-async def test_the_body_is_checked_before_the_order_is_looked_up(pos, operation: str):
+async def test_the_body_is_checked_before_the_order_is_read(pos, operation: str):
     assert (await pos.put(f"/orders/{PATHS[operation]}/{NOBODY}", {})).status_code == 422
 
 

@@ -171,7 +171,7 @@ def test_beyond_loopback_it_says_what_that_means_and_what_it_prints_is_in_the_ce
     assert base_url.endswith(f"https://pos.lan:{sandbox.port}")
 
 
-def test_the_switches_that_are_turned_are_told(directory):
+def test_changed_switches_are_reported(directory):
     world = World.default(options=Options().changed({"trouble_every": 3, "line": "silent"}), report=lambda _: None)
     assert "switches        trouble_every=3 line=silent" in introduction(Sandbox(world, directory=directory))
 

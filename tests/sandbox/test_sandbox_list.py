@@ -119,9 +119,7 @@ async def test_a_call_inside_the_cooldown_is_refused(pos, clock, seconds: float,
 
 @pytest.mark.interface("Limits")
 @pytest.mark.parametrize("restarts, status", [(False, 200), (True, 429)], ids=["default", "switched on"])
-async def test_the_cooldown_counts_from_the_last_accepted_call_unless_switched(
-    world, pos, clock, restarts: bool, status: int
-):
+async def test_the_cooldown_counts_from_the_last_accepted_call(world, pos, clock, restarts: bool, status: int):
     world.set_options(cooldown_restarts_on_429=restarts)
     await pos.poll()
     clock.advance(20)

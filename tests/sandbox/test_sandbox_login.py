@@ -107,7 +107,7 @@ async def test_an_earlier_token_can_end_with_a_new_login(world, pos, chain):
 
 
 @pytest.mark.interface("Access token")
-async def test_the_expiry_can_be_told_in_a_wrong_zone(world, pos):
+async def test_the_expiry_can_be_in_a_wrong_zone(world, pos):
     world.set_options(expiration_timezone="America/New_York")
     answer = await pos.login()
     assert answer.json()["data"]["expiration_date"] == "2026-03-02 07:00:00"

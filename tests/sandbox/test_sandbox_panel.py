@@ -92,7 +92,7 @@ async def test_a_field_that_no_order_has_is_kept_when_it_is_wanted(http):
     assert ("extra" in order["document"], order["document"]["customer"]["vip"]) == (False, True)
 
 
-def test_every_command_is_told_in_both_languages():
+def test_every_command_has_words_in_both_languages():
     parts = [command.words[name] for command in COMMANDS for name in command.parts or {}]
     texts = [(one["en"], one["tr"]) for one in [*(command.words for command in COMMANDS), *parts]]
     assert [pair for pair in texts if not all(pair)] == []
@@ -151,9 +151,7 @@ async def test_a_food_of_the_menu_changes_and_placed_orders_stay(world, http, po
 
 
 @pytest.mark.parametrize("again", [False, True])
-async def test_the_platform_changes_a_placed_order_and_lists_it_again_only_by_the_switch(
-    world, http, pos, clock, again
-):
+async def test_the_platform_changes_an_order_and_lists_it_again_by_the_switch(world, http, pos, clock, again):
     world.set_options(changed_are_listed_again=again)
     order = world.place_order(restaurant_id=KADIKOY)
     await pos.poll()

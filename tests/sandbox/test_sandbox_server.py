@@ -96,9 +96,7 @@ def test_the_base_url_can_have_a_path(tmp_path):
     ],
     ids=["dropped before", "dropped after", "truncated"],
 )
-def test_a_dropped_connection_closes_without_a_byte_and_a_truncated_answer_in_the_middle(
-    sandbox, client, fault, status_id, said
-):
+def test_a_dropped_connection_has_no_byte_and_a_truncated_one_some(sandbox, client, fault, status_id, said):
     order = sandbox.world.place_order(restaurant_id=KADIKOY)
     sandbox.world.faults.add(fault)
     with pytest.raises(httpx.RemoteProtocolError, match=said):
@@ -153,7 +151,7 @@ def test_stopping_is_quick_while_a_call_is_under_way(tmp_path, fault):
     assert len(failures) == 1
 
 
-def test_a_taken_port_and_a_foreign_address_are_told(sandbox, tmp_path):
+def test_a_taken_port_and_a_foreign_address_are_errors(sandbox, tmp_path):
     with pytest.raises(CannotListen, match=f"127.0.0.1:{sandbox.port} is in use: .*--listen"):
         Sandbox(World.default(), directory=tmp_path, port=sandbox.port).start()
     with pytest.raises(CannotListen, match=r"203\.0\.113\.1:0"):

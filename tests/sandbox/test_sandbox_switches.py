@@ -176,7 +176,7 @@ def test_the_platform_moves_on_what_it_brings(world, clock, courier, life, seen)
     assert statuses == seen
 
 
-def test_the_platform_cancels_what_nobody_answers(world, clock):
+def test_the_platform_cancels_unanswered_orders(world, clock):
     world.set_options(cancel_unanswered_seconds=600)
     waiting, accepted = world.place_order(), world.place_order()
     world.change_status(accepted.key, 2)
@@ -304,7 +304,7 @@ async def test_a_fault_can_be_of_some_calls_and_of_some_time(world, clock, pos, 
 # ---- pace and clock --------------------------------------------------------------------------------------------------
 
 
-async def test_orders_by_themselves_can_go_only_where_somebody_sees_them(world, clock, http):
+async def test_automatic_orders_can_go_only_to_accounts_that_are_logged_in(world, clock, http):
     world.set_options(orders_per_minute=60, orders_where="logged_in")
     clock.advance(30)
     assert world.tick() == []

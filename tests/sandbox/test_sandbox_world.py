@@ -114,7 +114,7 @@ def test_the_seed_and_the_clock_decide_everything(clock):
     assert orders(7) != orders(8)
 
 
-def test_a_token_that_a_client_kept_is_nobodys_after_a_restart(clock):
+def test_a_kept_token_is_invalid_after_a_restart(clock):
     before, anew = (World.default(clock=clock, seed=7) for _ in range(2))
     kept = before.issue_token(before.scenery.accounts[0])
     anew.issue_token(anew.scenery.accounts[1])
@@ -199,7 +199,7 @@ def test_the_ticker_keeps_its_pace_whatever_its_steps_up_to_max_orders(world, cl
     assert len(world.orders) == placed
 
 
-def test_nobody_orders_when_everything_is_closed(world, clock):
+def test_no_order_comes_when_everything_is_closed(world, clock):
     world.set_options(orders_per_minute=60)
     for key in world.restaurants:
         world.close_restaurant(key)
@@ -224,7 +224,7 @@ async def test_the_ledger_keeps_every_call(world, pos, clock):
     assert world.calls("accept", account="chain") == []
 
 
-async def test_nothing_told_is_secret(clock, http):
+async def test_no_reported_line_is_secret(clock, http):
     told: list[str] = []
     world = World.default(clock=clock, report=told.append)
     world.cancel_by_customer(world.place_order(restaurant_id=KADIKOY).key)
@@ -234,7 +234,7 @@ async def test_nothing_told_is_secret(clock, http):
     ]
 
 
-async def test_each_call_is_told_in_one_line(world, pos):
+async def test_each_call_is_reported_in_one_line(world, pos):
     told: list[str] = []
     world.report = told.append
     order = world.place_order(restaurant_id=KADIKOY)

@@ -72,9 +72,7 @@ async def becomes(address: Address, path: str, status: int) -> None:
             await asyncio.sleep(0.05)
 
 
-async def test_ready_once_an_account_was_polled_and_a_reload_keeps_the_address_or_takes_the_new_one(
-    configuration: Path, world: World
-):
+async def test_ready_after_a_poll_and_at_the_new_address_after_a_reload(configuration: Path, world: World):
     world.faults.add(Fault(operation="get_current", status=500, times=None))
     first = listening_at(configuration, free_address())
     async with process(configuration) as daemon:
@@ -152,9 +150,7 @@ async def serving(configuration: Path) -> AsyncIterator[Service]:
 
 
 @pytest.mark.parametrize("within_s", [3600.0, 0.0], ids=["in time", "too long"])
-async def test_a_start_is_not_held_up_by_the_page_and_one_that_waits_does_not_hide_it(
-    within_s: float, configuration: Path, monkeypatch: pytest.MonkeyPatch
-):
+async def test_the_page_delays_no_start_and_a_slow_start_does_not_hide_it(within_s, configuration, monkeypatch):
     address, hangs, goes_on = listening_at(configuration, free_address()), asyncio.Event(), asyncio.Event()
     upgrade, load, loaded_first = Daemon._upgrade, listening._load, []
 
@@ -179,9 +175,7 @@ async def test_a_start_is_not_held_up_by_the_page_and_one_that_waits_does_not_hi
     assert loaded_first == [not within_s]
 
 
-async def test_a_page_that_tablets_cannot_load_is_an_alarm_everywhere_until_it_is_over(
-    configuration: Path, till: Till, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+async def test_a_page_that_does_not_load_is_an_alarm_everywhere(configuration, till, tmp_path, monkeypatch):
     """A certificate that is not there, an address that is taken, a certificate that has ended: orders come in."""
     monkeypatch.setattr(upkeep, "HEALTH_S", 0.1)
     pair = tmp_path / "board.pem"

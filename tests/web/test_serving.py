@@ -261,9 +261,7 @@ def descriptors() -> int:
     return sum(1 for _ in Path("/proc/self/fd").iterdir())
 
 
-async def test_a_client_that_opens_many_and_sends_nothing_takes_its_own_places_alone(
-    process: Process, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+async def test_a_client_with_many_idle_connections_uses_only_its_own_places(process, tmp_path, monkeypatch):
     monkeypatch.setattr(server, "HANDSHAKE_S", 3600.0)
     made = make_certificates(tmp_path / "tls")
     files = {"certificate": made.server_file, "certificate_key": made.server_file}

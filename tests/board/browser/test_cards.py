@@ -116,7 +116,7 @@ async def test_of_however_much_all_can_be_read_and_the_buttons_are_within_reach(
     await tablet.shows(order, "Kabul (25 dk): tamam")
 
 
-async def test_how_long_an_order_waits_is_said_by_a_figure_a_word_and_a_colour(counter: Counter, till: Till):
+async def test_how_long_an_order_waits_is_shown_by_a_figure_a_word_and_a_colour(counter: Counter, till: Till):
     order = await counter.order()
     tablet = await counter.tablet()
     found: dict[str, set[str]] = {}
@@ -142,9 +142,7 @@ async def test_how_long_an_order_waits_is_said_by_a_figure_a_word_and_a_colour(c
     await tablet.hears("overdue")
 
 
-async def test_a_cancelled_order_stays_until_a_hand_has_touched_it_and_a_customer_until_the_order_ends(
-    counter: Counter, world: World
-):
+async def test_a_cancelled_order_stays_until_touched_and_a_customer_until_the_order_ends(counter, world):
     order = await counter.order(
         customer={"name": "Deneme", "phone": "+905000000000"}, address={"address": "Lale Sokak"}
     )
@@ -218,9 +216,7 @@ async def test_sold_out_and_closed_from_the_board(counter: Counter, till: Till, 
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-async def test_everybody_can_read_and_reach_every_screen_in_both_languages(
-    scheme: str, counter: Counter, till: Till, world: World
-):
+async def test_every_screen_is_readable_in_both_languages(scheme: str, counter: Counter, till: Till, world: World):
     """axe finds nothing, what is tapped is large enough, nothing is cut off, and nothing comes from elsewhere."""
     from axe_playwright_python.base import AXE_FILE_PATH  # what carries axe-core
 

@@ -99,9 +99,7 @@ async def test_a_cancel_is_confirmed_elsewhere_and_what_lies_below_takes_no_seco
     assert [row["reason_id"] for row in await asyncio.to_thread(till.rows, ROWS)] == [3]
 
 
-async def test_each_button_has_its_own_place_and_the_next_step_is_not_taken_by_the_same_tap(
-    counter: Counter, world: World
-):
+async def test_each_button_has_its_own_place_and_one_tap_is_one_step(counter: Counter, world: World):
     order = await counter.order()
     tablet = await held(counter, order)
     card = tablet.card(order)
@@ -166,7 +164,7 @@ async def test_what_was_cancelled_is_called_by_its_number_and_a_touch_leads_to_i
     await call.wait_for(state="detached")
 
 
-async def test_the_worst_is_said_in_two_lines_with_a_way_to_be_quiet_and_all_of_it_at_a_touch(counter: Counter):
+async def test_the_worst_problem_has_two_lines_a_mute_button_and_its_whole_text_at_a_touch(counter: Counter):
     """On the narrowest screen, too."""
     tablet = await counter.tablet()
     await tablet.page.route("**/board/state*", worse)

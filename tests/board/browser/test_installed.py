@@ -8,13 +8,12 @@ from pathlib import Path
 
 import pytest
 from tests.board.browser.conftest import FLAGS
-from tests.board.browser.counter import CHROMIUM, Browser, Counter, Tablet, async_playwright, opened
-from tests.test_daemon import WITHIN_S, Till
+from tests.board.browser.counter import CHROMIUM, Counter, Tablet, async_playwright, opened
+from tests.test_daemon import WITHIN_S
 from tests.web.test_service import free_address
 
 from orderbridge import config
 from orderbridge_board import shell
-from orderbridge_sandbox import Sandbox
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.slow]
 
@@ -194,9 +193,7 @@ async def test_it_can_be_installed(counter: Counter):
     assert {one["errorId"] for one in errors["installabilityErrors"]} <= {"in-incognito"}
 
 
-async def test_where_there_are_no_service_workers_the_page_works_as_ever(
-    sandbox: Sandbox, till: Till, chromium: Browser
-):
+async def test_where_there_are_no_service_workers_the_page_works_as_ever(sandbox, till, chromium):
     """On a plain line in the local network there are none; with a certificate that is not trusted they are refused."""
     host, port = free_address()
     web = config.Web(listen=f"{host}:{port}", board="beside", hosts=("kasa",))

@@ -66,9 +66,7 @@ async def test_a_rush_fits_on_each_glass(counter: Counter, document: dict[str, A
         assert not await tablet.page.evaluate(WIDER), (width, height)
 
 
-async def test_what_is_new_has_more_room_than_what_is_cooked_and_gaps_close_while_hands_are_at_work(
-    counter: Counter, till: Till
-):
+async def test_new_orders_have_more_room_and_gaps_close_during_taps(counter: Counter, till: Till):
     tablet = await counter.tablet(viewport={"width": 1280, "height": 800})
     await tablet.page.clock.install()
     await tablet.arm()
@@ -134,7 +132,7 @@ async def test_the_head_says_that_it_lives_who_is_open_and_who_can_be_heard(coun
     await tablet.page.locator("#heard", has_text="açık").wait_for()
 
 
-async def test_a_connection_that_is_refused_is_said_at_once(counter: Counter):
+async def test_a_refused_connection_is_shown_at_once(counter: Counter):
     """With a clock that stands still: nothing waits for a second, let alone for the silence that makes cards grey."""
     tablet = await counter.tablet()
     await tablet.page.clock.install()

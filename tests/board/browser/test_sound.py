@@ -39,7 +39,7 @@ HIDE = """(state) => {
 }"""
 
 
-async def test_a_new_order_rings_everywhere_until_somebody_has_it(counter: Counter, till: Till):
+async def test_a_new_order_rings_everywhere_until_it_is_taken(counter: Counter, till: Till):
     """The till, or a hand on one tablet: both are silent."""
     assert changes.POLL_S <= 0.5  # what makes a second of it
     tablets = [await counter.tablet("Tezgâh"), await counter.tablet("Mutfak")]
@@ -136,7 +136,7 @@ async def test_the_sound_needs_one_touch_or_the_flag(counter: Counter):
         await kiosk.close()
 
 
-async def test_what_cannot_be_heard_is_said_on_the_tablet_and_known_to_the_daemon(counter: Counter, monkeypatch):
+async def test_a_silent_tablet_shows_it_and_the_daemon_knows_it(counter: Counter, monkeypatch):
     assert watch.HEARD_S + watch.CHECK_S <= 15.0
     monkeypatch.setattr(upkeep, "HEALTH_S", 0.2)
     monkeypatch.setattr(watch, "HEARD_S", 6.0)  # a tablet says every 5 s that it is there

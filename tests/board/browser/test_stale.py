@@ -77,7 +77,7 @@ async def test_without_a_sign_of_life_it_says_so_and_sounds(counter: Counter, mo
     await tablet.is_silent()
 
 
-async def test_a_change_that_nobody_told_is_seen_with_the_next_beat(counter: Counter, monkeypatch: pytest.MonkeyPatch):
+async def test_a_change_without_an_event_is_seen_with_the_next_beat(counter: Counter, monkeypatch: pytest.MonkeyPatch):
     async def beat(*_: object) -> bool:
         await asyncio.sleep(0.1)
         return False
@@ -157,7 +157,7 @@ async def fails(*_: object, **__: object) -> None:
     raise OperationalError("", {}, Exception())
 
 
-async def test_a_page_that_is_not_the_daemons_any_more_is_loaded_anew_once_nobody_touches_it(counter: Counter):
+async def test_an_outdated_page_is_loaded_anew_once_it_is_not_touched(counter: Counter):
     tablet = await counter.tablet()
     await tablet.page.clock.install()
     await tablet.arm()

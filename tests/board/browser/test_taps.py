@@ -80,9 +80,7 @@ async def test_a_rush_is_all_there_and_a_touch_on_the_bar_shows_it(counter: Coun
 
 
 @on_each_database
-async def test_twenty_taps_on_two_tablets_are_one_row_and_show_the_verdict_when_it_is_known(
-    counter: Counter, till: Till, world: World
-):
+async def test_twenty_taps_on_two_tablets_are_one_row_with_one_verdict(counter: Counter, till: Till, world: World):
     tablets = [await counter.armed("Tezgâh"), await counter.armed("Mutfak")]
     order = await counter.order()
     for what, words in (("accept", "Kabul (25 dk)"), ("on_the_way", "Yola çıktı")):
@@ -123,7 +121,7 @@ async def verdict(tablet: Tablet) -> str:
     return await tablet.page.locator(".card .verdict").text_content() or ""
 
 
-async def test_what_the_service_refuses_is_said_and_can_be_tried_again(counter: Counter, till: Till, world: World):
+async def test_a_refusal_is_shown_and_can_be_tried_again(counter: Counter, till: Till, world: World):
     """The next tap is another row."""
     tablet = await counter.armed()
     order = await counter.order()
@@ -193,9 +191,7 @@ async def test_what_moved_under_a_point_takes_no_touch_there_until_it_was_seen(c
 
 
 @pytest.mark.parametrize("courier", ["come_get", "platform_courier"])
-async def test_what_others_carry_is_put_away_on_every_tablet_asks_nobody_and_comes_back(
-    counter: Counter, world: World, courier: str
-):
+async def test_what_others_carry_is_put_away_on_every_tablet(counter: Counter, world: World, courier: str):
     tablet, other = await counter.armed(), await counter.armed("Mutfak")
     order = await counter.order(courier_type=courier)
     await tablet.accept(order)
@@ -225,9 +221,7 @@ async def test_what_was_completed_elsewhere_is_put_away(counter: Counter):
 
 
 @pytest.mark.parametrize("what", ["on_the_way", "complete"])
-async def test_what_cannot_be_undone_is_taken_back_on_its_own_button_and_was_never_sent(
-    counter: Counter, till: Till, world: World, monkeypatch: pytest.MonkeyPatch, what: str
-):
+async def test_a_final_action_is_taken_back_before_it_is_sent(counter, till, world, monkeypatch, what):
     """On another tablet, too; and when the moment is over it is sent once."""
     tablet, other = await counter.armed(), await counter.armed("Mutfak")
     order = await counter.order()
@@ -408,7 +402,7 @@ async def test_a_tap_that_came_to_nothing_says_so_until_the_next_and_holds_no_bu
     await tablet.page.wait_for_selector(ENABLED.format("complete"))
 
 
-async def test_who_may_only_look_is_offered_no_touch(counter: Counter, till: Till, world: World):
+async def test_a_read_only_tablet_has_no_buttons(counter: Counter, till: Till, world: World):
     tablet = await counter.tablet()
     await asyncio.to_thread(till.plant, "UPDATE delivery_board_devices SET role = 'look'")
     await tablet.arm()

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.board.browser.counter import Browser, Counter, Tablet, opened
+from tests.board.browser.counter import Counter, Tablet, opened
 from tests.store.samples import in_its_place, put_action, put_document
 from tests.store.samples import opened as file_opened
 from tests.test_daemon import (  # one name after another: they are fixtures
@@ -50,9 +50,7 @@ AMOUNTS = ("cash", "prepaid", "tips")  # on the page
 COUNTS = ("orders", "completed", "unfinished", "cancelled", "never_taken_over")
 
 
-async def test_it_says_what_status_and_day_say(
-    sandbox: Sandbox, till: Till, world: World, chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+async def test_the_page_equals_status_and_day(sandbox, till, world, chromium, tmp_path, monkeypatch):
     monkeypatch.setattr(upkeep, "HEALTH_S", 0.2)
     monkeypatch.setattr(watch, "COUNT_S", 0.2)
     accounts = settings_for(sandbox, till, *ACCOUNTS).accounts

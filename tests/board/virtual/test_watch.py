@@ -45,7 +45,7 @@ async def told_after(watch: BoardWatch, known: DaemonProblems) -> float:
     return waited
 
 
-async def test_that_nobody_hears_is_told_within_15_s_and_ends_when_somebody_does(shop: Shop):
+async def test_an_unheard_board_is_reported_within_15_s_and_ends_with_a_listener(shop: Shop):
     known = known_of(shop)
     watch, audience = watch_of(shop, known)
     assert await told_after(watch, known) == SURE_S  # after a start tablets come back by themselves
@@ -57,7 +57,7 @@ async def test_that_nobody_hears_is_told_within_15_s_and_ends_when_somebody_does
 
 
 @pytest.mark.plays_daemon
-async def test_nobody_has_to_hear_where_everything_is_closed(shop: Shop):
+async def test_a_closed_restaurant_needs_no_listener(shop: Shop):
     known = known_of(shop)
     watch, _ = watch_of(shop, known)
     shop.till.execute(

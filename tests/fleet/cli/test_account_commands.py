@@ -70,7 +70,7 @@ def test_an_account_is_added_by_files(add, run):
     assert listed(run) == {"kadikoy": True}
 
 
-def test_what_is_there_is_replaced_only_when_that_is_said(add, run, pos):
+def test_an_account_is_replaced_only_with_the_option(add, run, pos):
     add()
     refused = add("kadikoy", "--auto-accept-minutes", 5)
     assert (refused.code, "give --replace" in refused.err) == (1, True)
@@ -176,7 +176,7 @@ def test_a_secrets_file_that_is_not_there_is_named(run, tmp_path):
 # ---- beside the file -------------------------------------------------------------------------------------------------
 
 
-def test_in_file_mode_accounts_can_be_prepared_and_that_nobody_polls_them_is_said(add, run, configure):
+def test_in_file_mode_prepared_accounts_are_not_polled_yet(add, run, configure):
     configure(FILE)
     ended = add("moda")
     assert (ended.code, "not polled yet" in ended.err) == (0, True)
@@ -258,7 +258,7 @@ def test_an_account_that_does_not_open_is_shown_with_its_remedy(add, run, tmp_pa
     assert "Add that key again" in shown["remedy"]
 
 
-def test_nobody_is_told_as_that(run):
+def test_an_unknown_account_is_an_error(run):
     for words in (("show",), ("enable",), ("disable",), ("remove",)):
         ended = run("accounts", *words, "nobody")
         assert (ended.code, "No such account" in ended.err) == (1, True)
@@ -336,7 +336,7 @@ def test_a_busy_account_is_removed_only_by_force(busy, counted, add, run, pos):
     assert listed(run) == {"moda": True}
 
 
-def test_what_is_over_keeps_nobody(add, run, pos):
+def test_ended_orders_and_rows_keep_no_account(add, run, pos):
     add()
     put_order(pos, account="kadikoy", ended_utc=NOW_TEXT)
     put_action(pos, state="done")
@@ -400,7 +400,7 @@ def test_every_wrong_line_is_named_and_nothing_is_written(bring, run, configure)
     assert listed(run) == {"file": True, "kadikoy": True}
 
 
-def test_the_right_lines_are_taken_when_that_is_said(bring, run, configure):
+def test_the_right_lines_are_taken_with_the_option(bring, run, configure):
     configure(document(more=FLEET, accounts=account("file")))
     bring(csv_of("kadikoy;kadikoys;secret;"))
     ended = bring(WRONG, "--skip-wrong", "--json")
@@ -555,7 +555,7 @@ def test_accounts_of_the_file_are_branches_too(three, run, pos, configure):
     assert {one["account"] for one in shown["branches"]} == {"file", "kadikoy", "moda", "sisli", "closed"}
 
 
-def test_it_is_told_in_the_chosen_language_with_its_own_numbers(run, bring, configure, pos):
+def test_branches_are_listed_in_the_chosen_language_with_its_numbers(run, bring, configure, pos):
     configure(document(more=FLEET, accounts=" ").replace('"en"', '"tr"'))
     bring(csv_of(*(f"branch-{number:05};app;rest-{number};" for number in range(1001))))
     alive(pos)

@@ -62,9 +62,7 @@ def play(tmp_path: Path, configure: Configure):
         ("address", ("kadikoy", "besiktas"), "address", "warning"),
     ],
 )
-def test_it_tells_whose_cooldown_it_is(
-    run: Run, pos, play: Play, scope: str, names: tuple[str, ...], found: str, level: str
-):
+def test_the_scope_of_the_cooldown_is_found(run, pos, play, scope, names, found, level):
     play(scope, *names)
     ended = run("accounts", "cooldown", "--json")
     assert (ended.code, [(one["check"], one["level"]) for one in ended.json]) == (0, [(f"cooldown {found}", level)])

@@ -112,7 +112,7 @@ def test_the_board_is_refused_together_with_it(kind: str, write: Write) -> None:
     assert 'write board = "off"' in said
 
 
-def test_of_a_word_that_nobody_knows_only_that_is_told(write: Write) -> None:
+def test_an_unknown_word_is_the_only_error(write: Write) -> None:
     said = problems(write(document(more='[fleet]\naccounts = "db"\n[web]\nboard = "till"', accounts="")))
     assert [line.partition(" ")[0] for line in said.replace("  ", "").splitlines()[1:]] == ["fleet.accounts"]
 

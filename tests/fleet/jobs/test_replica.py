@@ -226,7 +226,7 @@ async def test_new_secrets_are_used_and_the_cooldown_of_the_old_ones_does_not_co
 
 
 @pytest.mark.parametrize("values", [{"sealed": "rubbish"}, {"sealed": None}, {"key_id": "0" * 16}, {"sealed": ""}])
-async def test_a_row_that_cannot_be_read_harms_only_its_own_account_and_is_reported(town: Town, values: dict[str, Any]):
+async def test_an_unreadable_row_harms_only_its_own_account_and_is_reported(town: Town, values: dict[str, Any]):
     town.put("kadikoy")
     town.put("besiktas")
     town.write("besiktas", **values)
@@ -252,7 +252,7 @@ async def test_an_account_at_work_goes_on_when_its_row_becomes_unreadable(town: 
         assert town.polls("kadikoy") >= heard + 2
 
 
-async def test_accounts_that_were_noted_at_another_address_are_reported_once(town: Town):
+async def test_accounts_noted_at_another_address_are_reported_once(town: Town):
     """A replica with another base_url would poll another service, with cooldowns that the others do not know."""
     town.put("kadikoy")
     town.write("kadikoy", fingerprint="of another address")
@@ -341,9 +341,7 @@ def test_a_lease_ends_before_the_server_ends_the_session_and_before_another_repl
     assert f"SET idle_session_timeout = '{advisory_locks.SILENT_S}s'" in membership.SETTINGS
 
 
-async def test_a_replica_that_was_replaced_sends_nothing_and_ends_and_the_next_daemon_of_the_process_tells_it(
-    town: Town,
-):
+async def test_a_replaced_replica_sends_nothing_and_ends_and_its_next_daemon_reports_it(town: Town):
     town.put("chain")
     metrics = Metrics()
     daemon = town.new_daemon(metrics)
@@ -402,7 +400,7 @@ async def test_what_a_reload_has_mended_the_lead_tells_no_more(town: Town):
     assert database.read_now(lambda tx: [*lead.others(tx)]) == []
 
 
-async def test_the_lead_gives_its_place_when_what_it_checks_is_written(town: Town, monkeypatch: pytest.MonkeyPatch):
+async def test_the_lead_gives_its_place_after_its_check_is_written(town: Town, monkeypatch: pytest.MonkeyPatch):
     town.daemon.roster.membership = shares = Shares(0)
     checked, check = asyncio.Event(), town.daemon.health.check
 
@@ -447,9 +445,7 @@ async def test_what_another_replica_had_on_the_wire_is_recovered_before_anything
 
 
 @pytest.mark.parametrize("change", [{"auto_accept_minutes": 20}, None], ids=["edited", "removed"])
-async def test_a_bucket_waits_for_what_an_account_that_is_being_changed_has_on_the_wire(
-    town: Town, change: dict[str, int] | None
-):
+async def test_a_bucket_waits_for_requests_of_a_changed_account(town: Town, change: dict[str, int] | None):
     """The next replica would take the accept for one of unknown outcome, and the till's cancel would overtake it."""
     town.put("chain")
     town.daemon.roster.membership = shares = Shares(*buckets("chain"))

@@ -222,7 +222,7 @@ def standby_of(settled: Path) -> dict[str, Any] | None:
     return json.loads(said.stdout)["failover"]  # type: ignore[no-any-return]
 
 
-def test_an_asynchronous_standby_is_named_as_one_and_what_may_not_be_seen_is_said(pair: Pair):
+def test_an_asynchronous_standby_is_named_and_so_are_missing_rights(pair: Pair):
     on(pair.primary, "ALTER SYSTEM RESET synchronous_standby_names", "SELECT pg_reload_conf()", "CREATE ROLE pos LOGIN")
     found = {}
     for user in ("postgres", "pos"):
@@ -255,7 +255,7 @@ def beaten(membership: Membership) -> Beat | None:
     return None
 
 
-def test_a_commit_whose_wait_for_the_standby_somebody_ended_has_failed(pair: Pair):
+def test_a_commit_whose_wait_for_the_standby_was_cancelled_has_failed(pair: Pair):
     """The server says that it is done and warns that no standby has it: such an order must not be acknowledged."""
     with contextlib.closing(Database(database_address(pair.url), inline=True)) as database:
         database.write_now(lambda tx: tx.exec_driver_sql("CREATE TABLE t (a INTEGER)"))

@@ -103,7 +103,7 @@ def test_a_replica_whose_master_key_opens_no_account_does_not_begin(url: str, tm
         "UPDATE delivery_fleet SET buckets = 128",
     ],
 )
-def test_tables_that_somebody_has_emptied_or_altered_are_made_good(damage: str, fleet: Fleet):
+def test_emptied_or_altered_tables_are_restored(damage: str, fleet: Fleet):
     with rig.till(fleet, PAUSE_S):
         fleet.say(damage)
         rig.until(lambda: sum(fleet.log(number).count("daemon.started") for number in (0, 1)) > 2)
@@ -112,7 +112,7 @@ def test_tables_that_somebody_has_emptied_or_altered_are_made_good(damage: str, 
 
 
 @pytest.mark.slow
-def test_a_dump_that_is_put_back_under_a_replica_is_told(fleet: Fleet):
+def test_a_dump_restored_under_a_replica_is_reported(fleet: Fleet):
     """It takes its place from a replica, which had looked at the tables before, and has to look again as another one.
 
     One alone: what a second one wrote meanwhile might be more than what the dump lacks.

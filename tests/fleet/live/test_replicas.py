@@ -141,7 +141,7 @@ async def test_a_server_that_is_restarted_finds_everybody_in_their_place_again(o
         assert not first.has_said("over")
 
 
-async def test_a_server_that_says_nothing_hangs_nobody(own: str, own_server: Server):
+async def test_a_silent_server_hangs_no_replica(own: str, own_server: Server):
     async with two(own) as (first, second):
         with own_server.frozen():
             await until(lambda: first.has_said("lost") and second.has_said("lost"))

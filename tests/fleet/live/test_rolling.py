@@ -26,9 +26,7 @@ NEWER = (
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", SERVERS)
-async def test_a_daemon_works_on_while_a_newer_one_has_changed_the_schema(
-    kind: str, configuration: Path, world: World, request: pytest.FixtureRequest
-):
+async def test_a_daemon_works_on_after_a_newer_one_changed_the_schema(kind, configuration, world, request):
     server = request.getfixturevalue(f"{kind}_server")
     with databases.own_database(server, f"obs_rolling_{os.getpid()}") as url:
         name(configuration, url)

@@ -140,7 +140,7 @@ def test_a_text_in_another_accounts_row_does_not_open(database, pos):
     assert broken(database) == {"kadikoy": Fault.DAMAGED}
 
 
-def test_with_another_master_key_every_row_is_told_as_that(database):
+def test_with_another_master_key_every_row_has_an_unknown_key(database):
     put(database, account())
     assert broken(database, ONLY_NEW) == {"kadikoy": Fault.KEY_UNKNOWN, "besiktas": Fault.KEY_UNKNOWN}
 
@@ -301,7 +301,7 @@ def test_what_does_not_open_is_put_anew(database):
     assert names(read(database, ONLY_NEW)) == ["kadikoy"]
 
 
-def test_a_table_that_somebody_has_emptied_is_begun_anew(database, pos):
+def test_an_emptied_table_is_begun_anew(database, pos):
     pos.execute("DELETE FROM delivery_fleet")
     put(database, account())
     assert (names(read(database)), read(database).version) == (["kadikoy"], 1)

@@ -267,9 +267,7 @@ def test_one_that_comes_back_too_late_hears_it_from_its_beat(replica, database: 
         first.beat()
 
 
-def test_a_daemon_that_works_alone_was_quicker_than_a_replica_that_lost_its_session(
-    replica, database: Database, url: str
-):
+def test_a_single_daemon_takes_over_from_a_replica_without_a_session(replica, database: Database, url: str):
     first = replica().joined()
     kill(database, first)
     alone = LeaderLock(Database(url, inline=True))
@@ -294,7 +292,7 @@ MAKE = (
 DROP = "DROP TRIGGER refuse ON delivery_buckets; DROP FUNCTION refuse"
 
 
-def test_a_trigger_that_lets_no_bucket_change_hands_costs_nobody_what_he_has(replica, database: Database):
+def test_a_trigger_that_refuses_a_transfer_costs_no_held_bucket(replica, database: Database):
     first, second = replica().joined(), replica().joined()
     settle(first, second)
     database.write_now(lambda tx: tx.exec_driver_sql(MAKE))
@@ -346,7 +344,7 @@ def test_a_transaction_that_began_before_the_take_over_ends_before_it(replica, d
         first.write("b")
 
 
-def test_several_that_vanished_in_a_transaction_cost_nobody_his_own_session(replica, database: Database):
+def test_replicas_that_vanished_in_a_transaction_cost_no_other_session(replica, database: Database):
     """To wait for each of them in one beat would take longer than a beat may, and the session would be cut."""
     vanished = [replica().joined() for _ in range(4)]
     last = replica().joined()
