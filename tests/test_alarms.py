@@ -121,21 +121,21 @@ async def test_the_beginning_the_escalation_and_the_end_are_reported(program: Wr
     for at, found in enumerate(([replace(SEVERE, severity=Severity.WARNING)], [SEVERE], [SEVERE], [])):
         alarms.see(found, at * PAUSE_S)
         await quiet(alarms)
-    told = heard(path)
+    noticed = heard(path)
     since = "2026-03-01T12:00:00Z"
-    assert [one["arguments"] for one in told] == [
+    assert [one["arguments"] for one in noticed] == [
         ["--loud", "began", "login_refused", "kadıköy", since, "warning", "1"],
         ["--loud", "escalated", "login_refused", "kadıköy", since, "severe", "1"],
         ["--loud", "ended", "login_refused", "kadıköy", since, "severe", "1"],
     ]
-    document = json.loads(told[2]["stdin"])
+    document = json.loads(noticed[2]["stdin"])
     expected = {"event": "ended", "code": "login_refused", "subject": "kadıköy", "account": "kadıköy", "since": since}
     expected |= {"count": 1, "seconds": round(3 * PAUSE_S)}
     assert {name: document[name] for name in expected} == expected
     assert document["cause"].startswith("The marketplace does not accept")
-    assert "Ayşe" not in str(told), "what an answer said is nobody's business"
-    assert told[0]["environ"]["ALARM_TO"] == "chef@example.org"
-    assert "hush" not in str(told)
+    assert "Ayşe" not in str(noticed), "what an answer said is nobody's business"
+    assert noticed[0]["environ"]["ALARM_TO"] == "chef@example.org"
+    assert "hush" not in str(noticed)
 
 
 async def test_where_only_severe_problems_are_sent_one_that_is_severe_no_more_is_over(commands: Commands):

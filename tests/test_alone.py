@@ -37,11 +37,8 @@ def configuration(world: World, tmp_path: Path) -> Iterator[Path]:
         (site / name).symlink_to(ROOT / "src" / name)
     (tmp_path / "migrations").symlink_to(ROOT / "migrations")
     with Sandbox(world, directory=tmp_path / "sandbox") as sandbox:
-        addresses = {
-            "base_url": sandbox.base_url,
-            "ca_file": sandbox.ca_file,
-            "database": f'"sqlite:///{tmp_path}/pos.db"',
-        }
+        addresses = {"base_url": sandbox.base_url, "ca_file": sandbox.ca_file}
+        addresses["database"] = f'"sqlite:///{tmp_path}/pos.db"'
         file = tmp_path / "orderbridge.toml"
         file.write_text(CONFIGURATION.format(language="en", cooldown=2.0, **addresses))
         file.chmod(0o600)

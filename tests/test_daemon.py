@@ -16,12 +16,14 @@ from typing import Any, TypeVar
 from weakref import WeakKeyDictionary, WeakSet
 
 import pytest
+from sqlalchemy.exc import OperationalError
 from structlog.testing import capture_logs
 from tests.jobs.shop import settings_for as offline
 from tests.store.samples import KEY, in_its_place
 
 from orderbridge import config
 from orderbridge.daemon import Daemon
+from orderbridge.errors import ConfigError
 from orderbridge.jobs import timetable
 from orderbridge.jobs.audit import audit
 from orderbridge.marketplace.client import Client
@@ -340,7 +342,7 @@ def lines_of(configuration: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in whole.splitlines() if line.startswith("{")]
 
 
-def told(configuration: Path, event: str) -> list[dict[str, Any]]:
+def logged(configuration: Path, event: str) -> list[dict[str, Any]]:
     """The lines of one kind."""
     return [line for line in lines_of(configuration) if line["event"] == event]
 
@@ -442,14 +444,14 @@ async def test_a_sighup_that_comes_while_the_program_starts_is_heard(configurati
 
 async def test_a_sighup_reads_changed_secrets_and_begins_no_open_problem_again(configuration, till, world, tmp_path):
     def refused(event: str) -> int:
-        return len([line for line in told(configuration, f"problem.{event}") if line["code"] == "login_refused"])
+        return len([line for line in logged(configuration, f"problem.{event}") if line["code"] == "login_refused"])
 
     (tmp_path / "rest").write_text("no longer right")
     order = world.place_order(restaurant_id=KADIKOY)
     async with process(configuration) as daemon:
         await until(lambda: refused("began"))
         daemon.send_signal(signal.SIGHUP)
-        await until(lambda: len(told(configuration, "daemon.started")) == 2)
+        await until(lambda: len(logged(configuration, "daemon.started")) == 2)
         (tmp_path / "rest").write_text("sandbox-kadikoy-secret")
         daemon.send_signal(signal.SIGHUP)
         await until(lambda: refused("ended") and order.acknowledged)
@@ -487,7 +489,7 @@ async def test_a_sighup_with_a_configuration_that_cannot_be_used_changes_nothing
             configuration.write_text(good)
             spoil(configuration, how)
             daemon.send_signal(signal.SIGHUP)
-            await until(lambda number=number: len(told(configuration, "config.reload_failed")) == number)
+            await until(lambda number=number: len(logged(configuration, "config.reload_failed")) == number)
             order = world.place_order(restaurant_id=KADIKOY)
             await until(lambda order=order: order.acknowledged)
             assert till.status(order) == 1
@@ -512,23 +514,28 @@ async def test_a_reload_whose_files_are_on_a_disk_that_hangs_holds_up_no_order(s
     await task
 
 
-async def test_a_reload_that_fails_changes_nothing_and_the_next_one_works(sandbox, till, world, monkeypatch):
-    said: list[str] = []
-    monkeypatch.setattr(systemd, "notify", lambda message: said.append(message) or True)
+@pytest.mark.parametrize(
+    "error", [KeyError("a bug"), ConfigError("fleet.strange_key"), OperationalError("", {}, Exception())], ids=type
+)
+async def test_a_reload_that_fails_changes_nothing_and_the_next_one_works(error, sandbox, till, world, monkeypatch):
+    printed: list[str] = []
+    monkeypatch.setattr(systemd, "notify", lambda message: printed.append(message) or True)
     settings, loads = settings_for(sandbox, till), []
 
     def load() -> config.Settings:
         loads.append(len(loads))
-        return {}[0] if len(loads) == 1 else settings
+        if len(loads) == 1:
+            raise error
+        return settings
 
     running = Service(settings, load)
     with capture_logs() as logs:
         task = begun(running.run())
-        await until(lambda: systemd.READY in said)
-        said.clear()
+        await until(lambda: systemd.READY in printed)
+        printed.clear()
         running._reload()
         await until(running._reloading.done)
-        assert systemd.READY in said  # otherwise systemd would wait for it, and then stop the service
+        assert systemd.READY in printed  # otherwise systemd would wait for it, and then stop the service
         assert "config.reload_failed" in [line["event"] for line in logs]
         running._reload()
         await until(lambda: [line["event"] for line in logs].count("daemon.started") == 2)

@@ -27,10 +27,8 @@ def test_every_column_that_names_a_customer_is_named():
 def test_the_days_and_sizes_are_those_of_the_program():
     orders = config.Orders()
     rows = [line for line in PAGE.splitlines() if line.startswith("| ")]
-    assert {int(day) for line in rows for day in re.findall(r"\b\d+\b", line)} == {
-        orders.retention_days,
-        orders.records_days,
-    }
+    days = {int(day) for line in rows for day in re.findall(r"\b\d+\b", line)}
+    assert days == {orders.retention_days, orders.records_days}
     text = PAGE.rsplit("|\n\n", maxsplit=1)[-1]
     for number in (keys.MIN_RECORDS_DAYS, retention.SWEEP, erase.REWRITTEN_BYTES // 1024**2):
         assert re.search(rf"\b{number}\b", text)

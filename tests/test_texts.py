@@ -143,7 +143,7 @@ OPTIONS = {
 
 
 def test_every_option_has_its_help_in_both_languages() -> None:
-    known = {said["en"] for key, said in SENTENCES.items() if key.startswith("options.")}
+    known = {by_language["en"] for key, by_language in SENTENCES.items() if key.startswith("options.")}
     options = [
         (path, one) for path, command in COMMANDS.items() for one in command.params if isinstance(one, click.Option)
     ]
@@ -165,8 +165,8 @@ def test_help_has_no_english_in_turkish(monkeypatch: pytest.MonkeyPatch) -> None
 def test_every_command_that_is_recommended_does_something() -> None:
     named = {
         named
-        for said in SENTENCES.values()
-        for text in said.values()
+        for by_language in SENTENCES.values()
+        for text in by_language.values()
         for named in re.findall(r"`orderbridge ([^`]*)`", text)
     }
     for words in named:
@@ -187,25 +187,25 @@ def has_words(sentence: str) -> bool:
 
 
 def test_a_sentence_says_the_same_in_both_languages() -> None:
-    def fault(said: dict[str, str]) -> str | None:
-        if said.keys() != set(LANGUAGES):
+    def fault(by_language: dict[str, str]) -> str | None:
+        if by_language.keys() != set(LANGUAGES):
             return "a language is missing"
-        if not all(sentence and sentence == sentence.strip(" ") for sentence in said.values()):
+        if not all(sentence and sentence == sentence.strip(" ") for sentence in by_language.values()):
             return "empty, or blanks around it"
-        if said["tr"] == said["en"] and has_words(said["en"]):
+        if by_language["tr"] == by_language["en"] and has_words(by_language["en"]):
             return "not translated"
-        if placeholders(said["tr"]) != placeholders(said["en"]):
+        if placeholders(by_language["tr"]) != placeholders(by_language["en"]):
             return "other facts"
-        return "English with a Turkish letter" if TURKISH.search(said["en"]) else None
+        return "English with a Turkish letter" if TURKISH.search(by_language["en"]) else None
 
     assert wrong(SENTENCES, fault) == {}
 
 
 def test_a_whole_sentence_ends_and_turkish_has_its_letters() -> None:
-    def fault(said: dict[str, str]) -> str | None:
-        if not all(sentence.endswith((".", "?", "}", ":", "--wait")) for sentence in said.values()):
+    def fault(by_language: dict[str, str]) -> str | None:
+        if not all(sentence.endswith((".", "?", "}", ":", "--wait")) for sentence in by_language.values()):
             return "does not end"
-        is_turkish = TURKISH.search(said["tr"]) or not has_words(said["tr"])
+        is_turkish = TURKISH.search(by_language["tr"]) or not has_words(by_language["tr"])
         return None if is_turkish else "no Turkish letter in a whole sentence: misspelt"
 
     assert wrong((key for key in SENTENCES if not key.startswith(PARTS)), fault) == {}
@@ -213,7 +213,7 @@ def test_a_whole_sentence_ends_and_turkish_has_its_letters() -> None:
 
 def test_turkish_says_platform_mod_mesaj_and_ileri_tarihli() -> None:
     """In the sentences and on every Turkish page, those that are made from words.toml included."""
-    texts = {key: said["tr"] for key, said in SENTENCES.items()}
+    texts = {key: by_language["tr"] for key, by_language in SENTENCES.items()}
     texts |= {page: (DOCS / page).read_text() for page in PAGES}
     found = {where: FOREIGN.findall(text) for where, text in texts.items()}
     assert {where: words for where, words in found.items() if words} == {}
@@ -276,7 +276,7 @@ def _literals(tree: ast.AST) -> Iterator[str]:
 
 
 def test_what_people_read_stands_in_both_languages_and_not_in_the_program() -> None:
-    helps = {said["en"] for key, said in SENTENCES.items() if key.startswith(("options.", "headings."))}
+    helps = {by_language["en"] for key, by_language in SENTENCES.items() if key.startswith(("options.", "headings."))}
     known = {*KNOWN, *helps}
     sentences = [
         (file, text)
@@ -294,15 +294,15 @@ def test_every_used_key_has_a_sentence() -> None:
 
 
 def test_a_verdict_is_what_happened_and_what_to_do() -> None:
-    sentences = [one for said in VERDICTS.values() for one in said.values()]
+    sentences = [one for by_language in VERDICTS.values() for one in by_language.values()]
     assert [one for one in sentences if not 2 <= len(re.findall(r"\.(?: |$)", one)) <= 3] == []
 
 
 def test_every_problem_has_its_cause_and_its_remedy() -> None:
     for code, language in product(Code, LANGUAGES):
-        said = SENTENCES[f"health.{code}.cause"][language], SENTENCES[f"health.{code}.remedy"][language]
-        facts = {name: f"<{name}>" for sentence in said for name in placeholders(sentence)}
-        assert problem_text(code, language, **facts) == tuple(sentence.format_map(facts) for sentence in said)
+        by_language = SENTENCES[f"health.{code}.cause"][language], SENTENCES[f"health.{code}.remedy"][language]
+        facts = {name: f"<{name}>" for sentence in by_language for name in placeholders(sentence)}
+        assert problem_text(code, language, **facts) == tuple(sentence.format_map(facts) for sentence in by_language)
 
 
 def test_of_a_line_that_is_dead_the_reason_says_what_to_do() -> None:
@@ -353,13 +353,13 @@ def test_a_technical_code_has_the_words_of_a_plain_one() -> None:
 
 
 def test_an_unknown_code_still_gives_a_sentence_that_carries_it() -> None:
-    said = "Something unexpected happened (no_such_code). Report this code to technical support."
-    assert text("no_such_code", "en") == said
+    by_language = "Something unexpected happened (no_such_code). Report this code to technical support."
+    assert text("no_such_code", "en") == by_language
     assert "(no_such_code)" in text("no_such_code", "tr")
 
 
 @pytest.mark.parametrize(
-    "facts, said",
+    "facts, by_language",
     [
         ({"argument": "food_id", "problem": "missing"}, "food_id is missing. Correct it and send it again."),
         ({"argument": "reason_id", "problem": "is 9"}, "reason_id is 9. Correct it and send it again."),
@@ -368,8 +368,8 @@ def test_an_unknown_code_still_gives_a_sentence_that_carries_it() -> None:
     ],
     ids=["a known problem", "other words", "a missing fact is no error", "a brace is only a brace"],
 )
-def test_bad_arguments_names_the_argument_and_its_problem(facts: dict[str, str], said: str) -> None:
-    assert text("bad_arguments", "en", **facts) == said
+def test_bad_arguments_names_the_argument_and_its_problem(facts: dict[str, str], by_language: str) -> None:
+    assert text("bad_arguments", "en", **facts) == by_language
     turkish = text("bad_arguments", "tr", argument="preparing_time", problem="missing")
     assert turkish == "preparing_time alanı boş. Düzeltip yeniden gönderin."
 

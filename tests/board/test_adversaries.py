@@ -153,14 +153,11 @@ async def test_taps_after_ten_minutes_offline_are_not_doubled_and_get_the_verdic
     await until(lambda: branch.till.status(gone[0]) == 6)
     before = [await rows(branch, order) for order in orders]
 
-    answers = [
-        await away.post("act", tap(shown, "accept", preparing_time=20)) for _, shown in (accepted, refused, finished)
-    ]
+    taps = [tap(shown, "accept", preparing_time=20) for _, shown in (accepted, refused, finished)]
+    answers = [await away.post("act", one) for one in taps]
     assert [answer.status for answer in answers] == [200] * 3
-    told = [
-        (answer.data["row"]["state"], answer.data["row"]["by"], answer.data["row"]["minutes"]) for answer in answers
-    ]
-    assert told == [("done", "Mutfak", 40), ("refused", "Mutfak", 40), ("done", "Mutfak", 40)]
+    reported = [tuple(answer.data["row"][name] for name in ("state", "by", "minutes")) for answer in answers]
+    assert reported == [("done", "Mutfak", 40), ("refused", "Mutfak", 40), ("done", "Mutfak", 40)]
     assert [await rows(branch, order) for order in orders] == before
 
     assert (await away.post("act", tap(gone[1], "accept", preparing_time=20))).status == 200

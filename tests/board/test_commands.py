@@ -31,10 +31,8 @@ def test_a_tablet_is_listed_and_revoked(run: Run, pos: sqlite3.Connection):
     assert "No tablet is paired" in run("board", "devices").err
     moment = "2026-03-01 12:00:00.000"
     row = ("a1", "Counter", devices.ACT, "hash", moment, moment)
-    pos.execute(
-        "INSERT INTO delivery_board_devices (id, name, role, cookie_hash, paired_utc, seen_utc) VALUES (?,?,?,?,?,?)",
-        row,
-    )
+    columns = "id, name, role, cookie_hash, paired_utc, seen_utc"
+    pos.execute(f"INSERT INTO delivery_board_devices ({columns}) VALUES (?,?,?,?,?,?)", row)
     (one,) = run("board", "devices", "--json").json
     assert (one["id"], one["name"], one["role"]) == ("a1", "Counter", devices.ACT)
     assert "hash" not in run("board", "devices").out

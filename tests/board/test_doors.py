@@ -38,10 +38,8 @@ async def test_the_name_in_an_absolute_address_or_none_opens_nothing(tablet: Tab
     line = "GET http://127.0.0.1/board/state HTTP/1.1\r\n"
     cookie = f"Cookie: {door.COOKIE}={tablet.cookie}\r\nConnection: close\r\n\r\n"
     raws = [line + "Host: evil.example\r\n" + cookie, "GET /board/state HTTP/1.0\r\n" + cookie]
-    raws += [
-        "GET /board/state HTTP/1.1\r\n" + cookie,
-        "GET /board/state HTTP/1.1\r\nHost: localhost\r\nHost: x\r\n" + cookie,
-    ]
+    hosts = "Host: localhost\r\nHost: x\r\n"
+    raws += [f"GET /board/state HTTP/1.1\r\n{host}{cookie}" for host in ("", hosts)]
     assert [answer_of(await sent(tablet.address, raw.encode())).status for raw in raws] == [400] * 4
 
 
@@ -98,9 +96,9 @@ FOREIGN = {
 @pytest.mark.parametrize("changes", [{name: one} for name, values in FOREIGN.items() for one in values], ids=str)
 async def test_what_a_foreign_page_could_send_is_refused(changes, tablet: Tablet):
     authority = f"127.0.0.1:{tablet.address[1]}"
-    told = {name: value and value.format(authority=authority) for name, value in changes.items()}
+    reported = {name: value and value.format(authority=authority) for name, value in changes.items()}
     for name in TOLD:
-        answer = await tablet.post(name, {}, **told)
+        answer = await tablet.post(name, {}, **reported)
         assert answer.status in {403, 415}, answer
         assert answer.data["text"]
 
@@ -187,14 +185,14 @@ async def test_a_code_makes_one_device_with_a_private_cookie(shop: Shop, address
         assert (await page.post("pair", {"code": first, "name": "x"})).status == 403
     answer = await page.post("pair", {"code": f" {code[:4]} {code[4:]}", "name": "  Tezgâh\t\x00\x1b[31m\u202e 1 "})
     assert answer.status == 200
-    (said,) = [line for line in answer.head.splitlines() if line.startswith("set-cookie")]
-    assert {"httponly", "samesite=strict", "path=/"} <= set(said.replace(" ", "").split(";"))
-    assert "secure" not in said
+    (message,) = [line for line in answer.head.splitlines() if line.startswith("set-cookie")]
+    assert {"httponly", "samesite=strict", "path=/"} <= set(message.replace(" ", "").split(";"))
+    assert "secure" not in message
     assert (await page.post("pair", {"code": code, "name": "x"})).status == 403
     (device,) = shop.database.read_now(devices.listed)
     assert device["name"] == "Tezgâh [31m 1"
     stored = json.dumps([tuple(row) for row in shop.pos.execute("SELECT * FROM delivery_board_devices")])
-    cookie = said.split("=", 1)[1].split(";")[0]
+    cookie = message.split("=", 1)[1].split(";")[0]
     assert len(cookie) >= 43
     assert cookie not in stored.lower()
 
@@ -276,9 +274,7 @@ async def test_that_a_device_was_there_is_written_now_and_then(shop: Shop, table
     assert (await tablet.post("here", {})).status == 200
     assert seen() == paired
     shop.database.write_now(lambda tx: devices.note_seen(tx, "x", CLOCK.now()))
-    shop.database.write_now(
-        lambda tx: tx.exec_driver_sql("UPDATE delivery_board_devices SET seen_utc = '2020-01-01 00:00:00.000'")
-    )
+    shop.pos.execute("UPDATE delivery_board_devices SET seen_utc = '2020-01-01 00:00:00.000'")
     assert (await tablet.post("here", {})).status == 200
     assert seen() >= paired
 

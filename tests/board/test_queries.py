@@ -388,9 +388,8 @@ def test_a_switch_works_again_and_again_and_after_weeks(database, pos):
         assert row["state"] == "pending"
         assert shown(database, at) == (off, tries, "pending")
         tapped.append(row["id"])
-        pos.execute(
-            "UPDATE delivery_actions SET state = 'done', finished_utc = ? WHERE id = ?", (time_text(at), row["id"])
-        )
+        done = "UPDATE delivery_actions SET state = 'done', finished_utc = ? WHERE id = ?"
+        pos.execute(done, (time_text(at), row["id"]))
         assert shown(database, at)[:2] == (action is Action.DEACTIVATE_FOOD, row["id"])
         at += DAY * (20 if action is Action.ACTIVATE_FOOD else 1)
     assert len(set(tapped)) == 3

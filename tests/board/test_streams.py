@@ -81,9 +81,8 @@ async def test_an_order_that_becomes_overdue_is_sent_without_a_write(shop: Shop,
 
 async def test_the_time_to_begin_sounds_on_every_page_until_it_was_seen(shop: Shop, tablet: Tablet):
     begin = f"{CLOCK.now() + timedelta(minutes=20):%Y-%m-%d %H:%M:%S}.000"
-    put_order(
-        shop.pos, status_id=2, status="CONFIRMED", pos_revision=1, scheduled_for="2026-03-01 23:59", start_utc=begin
-    )
+    times = {"scheduled_for": "2026-03-01 23:59", "start_utc": begin}
+    put_order(shop.pos, status_id=2, status="CONFIRMED", pos_revision=1, **times)
     async with hearing(tablet) as ear:
         (order,) = (await tablet.get("/board/state")).data["orders"]
         assert order["sounds"] == []
@@ -123,21 +122,21 @@ class Later(SystemClock):
 
 async def test_a_change_together_with_a_beat_is_sent(shop: Shop, monkeypatch):
     """An order that is stored as the ten seconds end: with a beat alone it would not ring before the next one."""
-    told = changes.Changes(shop.daemon, began=1)
+    reported = changes.Changes(shop.daemon, began=1)
     listener = changes.Listener("x")
-    said: list[str] = []
+    printed: list[str] = []
 
     async def send(message: Message) -> None:
-        said.append(message.get("body", b"").decode().partition("\n")[0])
-        listener.gone = len(said) > 3
+        printed.append(message.get("body", b"").decode().partition("\n")[0])
+        listener.gone = len(printed) > 3
 
     async def both(*_: object, **__: object) -> None:
         listener.news.set()
 
     monkeypatch.setattr(changes.asyncio, "wait", both)
     scope = {"state": {"connection": Server()}}
-    await changes.Stream(told, listener)(scope, asyncio.Event().wait, send)
-    assert said[1:4] == ["event: changed"] * 3
+    await changes.Stream(reported, listener)(scope, asyncio.Event().wait, send)
+    assert printed[1:4] == ["event: changed"] * 3
 
 
 class Server:
@@ -169,11 +168,11 @@ async def broken(_: object) -> None:
 
 async def test_a_silent_database_is_reported_and_asked_once(shop: Shop, tablet: Tablet, monkeypatch):
     monkeypatch.setattr(changes, "WITHIN_S", 0.05)
-    read, said, asked = shop.database.read, asyncio.Event(), []
+    read, printed, asked = shop.database.read, asyncio.Event(), []
 
     async def silent(work: object, **options: object) -> object:
         asked.append(work)
-        await said.wait()
+        await printed.wait()
         return await read(work, **options)
 
     async with hearing(tablet) as ear:
@@ -182,7 +181,7 @@ async def test_a_silent_database_is_reported_and_asked_once(shop: Shop, tablet: 
         shop.problems = [Problem(Code.DATABASE_LOST, "", CLOCK.now(), Severity.SEVERE)]
         assert await ear.news() == "changed"  # a change by time alone is sent meanwhile
         assert len(asked) == 1
-        said.set()
+        printed.set()
         assert await ear.news() == "changed"
 
 
@@ -215,9 +214,8 @@ async def test_a_stream_that_is_not_read_is_dropped_without_a_word(shop: Shop, t
     monkeypatch.setattr(changes, "BEAT_S", 0.0)
     listeners: list[changes.Listener] = []
     listen = changes.Changes.listen
-    monkeypatch.setattr(
-        changes.Changes, "listen", lambda self, device: listeners.append(made := listen(self, device)) or made
-    )
+    hears = lambda self, device: listeners.append(made := listen(self, device)) or made  # noqa: E731
+    monkeypatch.setattr(changes.Changes, "listen", hears)
     left: list[object] = []
     leave = changes.Changes.leave
     monkeypatch.setattr(changes.Changes, "leave", lambda self, one: left.append(one) or leave(self, one))

@@ -77,13 +77,13 @@ async def test_a_bad_certificate_leaves_the_old_one_and_a_good_one_is_taken_at_a
     renewed = make_certificates(tmp_path).server_file.read_text()
     with capture_logs() as lines:
 
-        def told(event: str) -> int:
+        def reported(event: str) -> int:
             return sum(line["event"] == event for line in lines)
 
         for number, bad in enumerate(("rubbish", first[0] + "".join(renewed.partition(head)[1:])), 1):
             other.write_text(bad)
             listening.use(encrypted(other))
-            await until(lambda number=number: told("web.certificate_refused") == number)
+            await until(lambda number=number: reported("web.certificate_refused") == number)
             assert problems_of(listening) == [("certificate_refused", "warning")]
             assert (await asked(listening, made, "GET /livez")).text == "alive\n"
         listening.use(encrypted(make_certificates(tmp_path / "x", line=Line.EXPIRED).server_file))
@@ -95,7 +95,7 @@ async def test_a_bad_certificate_leaves_the_old_one_and_a_good_one_is_taken_at_a
         async with asyncio.timeout(60):
             while not await works(listening, made):  # noqa: ASYNC110 - a thread reads it
                 await asyncio.sleep(0.01)
-        assert not told("web.not_listening")
+        assert not reported("web.not_listening")
         await until(lambda: problems_of(listening) == [])
 
 

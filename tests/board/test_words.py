@@ -14,21 +14,28 @@ BESIDE_A_TILL = {"link_pos", "answer_at_till", "pos_seen", "pos_never"}  # shown
 
 def test_the_boards_words_stand_in_both_languages_and_name_every_problem_of_an_order():
     found = words()
-    assert {key for key, said in found.items() if set(said) != {"tr", "en"} or not all(said.values())} == set()
-    facts = {key: {frozenset(re.findall(r"{(\w+)}", one)) for one in said.values()} for key, said in found.items()}
+    assert {
+        key for key, by_language in found.items() if set(by_language) != {"tr", "en"} or not all(by_language.values())
+    } == set()
+    facts = {
+        key: {frozenset(re.findall(r"{(\w+)}", one)) for one in by_language.values()}
+        for key, by_language in found.items()
+    }
     assert [key for key, named in facts.items() if len(named) > 1] == []
     assert {f"problem_{code}" for code in build.problem_codes()} - found.keys() == set()
 
 
 def test_the_boards_turkish_uses_the_same_words_as_the_other_sentences():
-    found = {key: FOREIGN.findall(said["tr"]) for key, said in words().items()}
+    found = {key: FOREIGN.findall(by_language["tr"]) for key, by_language in words().items()}
     assert {key: foreign for key, foreign in found.items() if foreign} == {}
 
 
 def test_where_the_board_is_the_till_no_sentence_is_about_a_till():
     shown = {
-        key: said for word in ("verdicts", "arguments", "health", "line") for key, said in SENTENCES.of(word).items()
+        key: by_language
+        for word in ("verdicts", "arguments", "health", "line")
+        for key, by_language in SENTENCES.of(word).items()
     }
     own = {key.removesuffix("_by_board") for key in shown if key.endswith("_by_board")}
-    found = {key: said for key, said in (shown | words()).items() if key not in own | BESIDE_A_TILL}
-    assert [key for key, said in found.items() if TILL.search(" ".join(said.values()))] == []
+    found = {key: by_language for key, by_language in (shown | words()).items() if key not in own | BESIDE_A_TILL}
+    assert [key for key, by_language in found.items() if TILL.search(" ".join(by_language.values()))] == []

@@ -28,7 +28,7 @@ class Shop:
 
     def __init__(self, folder: Path, fault: str = "none", url: str | None = None) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        self.folder, self.said = folder, list[str]()
+        self.folder, self.printed = folder, list[str]()
         self.url = url or f"sqlite:///{folder}/till.db"
         self.till = [sys.executable, str(TILL), self.url, str(folder / "tickets"), fault]
         self.watch = [*self.till, "watch"]
@@ -47,7 +47,7 @@ class Shop:
         self._watching = self._watching or subprocess.Popen(self.watch, stdout=subprocess.DEVNULL)
 
     def _tell(self, line: str) -> None:
-        self.said.append(line)
+        self.printed.append(line)
         self.start()
 
     @property
@@ -61,8 +61,8 @@ class Shop:
             url=self.url,
             terms=Terms(**{"pace": PACE, "within_s": WITHIN_S, **terms}),
             only=only,
-            operator=operator or Command(self.operator, self.said.append),
-            echo=self.said.append if start else self._tell,
+            operator=operator or Command(self.operator, self.printed.append),
+            echo=self.printed.append if start else self._tell,
             start=start,
         )
         passed = certify(wanted)

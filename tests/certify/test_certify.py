@@ -64,11 +64,11 @@ def test_a_till_that_never_takes_over_fails_there_alone(shop: Shops) -> None:
     here = shop("never_takes_over")
     report = here.certify("takes_over", "accept", "letters", within_s=0.5, pace=0.005)
     assert failed(report) == {"takes_over.taken_over"}
-    told = " ".join(here.said)
-    assert f"Does it open this database: {here.folder}/till.db?" in told
-    assert "Test a corrected till with a new --folder" in told
-    assert "orderbridge db grants ROLE" in told
-    assert "If the till has a database user" not in told  # a file has no users
+    reported = " ".join(here.printed)
+    assert f"Does it open this database: {here.folder}/till.db?" in reported
+    assert "Test a corrected till with a new --folder" in reported
+    assert "orderbridge db grants ROLE" in reported
+    assert "If the till has a database user" not in reported  # a file has no users
     assert verdicts(report)["accept.one_accept"] == "NOT SEEN"
 
 
@@ -103,8 +103,8 @@ def test_ctrl_c_says_that_the_same_command_goes_on(shop: Shops) -> None:
     with here.started("takes_over", "lock") as running:
         here.until_taken(1)
         running.send_signal(signal.SIGINT)
-        said = running.communicate()[1]
-    assert (running.returncode, said.strip()) == (1, "Stopped. The same command continues from here.")
+        message = running.communicate()[1]
+    assert (running.returncode, message.strip()) == (1, "Stopped. The same command continues from here.")
 
 
 def test_another_certificate_in_the_same_folder_is_refused(shop: Shops) -> None:
@@ -146,17 +146,17 @@ def test_a_person_is_asked_and_the_answer_is_reported_as_such(shop: Shops) -> No
         return "yes" if is_question else "skip"
 
     report = shop().certify("takes_over", "prepaid", "closed", operator=Person(answer))
-    told = verdicts(report)
-    assert (told["prepaid.collects_nothing"], told["closed.one_close"]) == ("BY A PERSON", "NOT SEEN")
+    reported = verdicts(report)
+    assert (reported["prepaid.collects_nothing"], reported["closed.one_close"]) == ("BY A PERSON", "NOT SEEN")
     assert report["verdict"] == "PASS"
     assert re.search(r"what to collect for order \d+\?", " ".join(asked))
 
 
 def test_a_person_is_asked_what_the_command_cannot_judge(shop: Shops) -> None:
     here = shop()
-    hands = Command(here.operator, here.said.append, Person(lambda _, is_question: "yes" if is_question else "skip"))
-    told = verdicts(here.certify("problem", "prepaid", operator=hands))
-    assert (told["problem.ticket_problem"], told["prepaid.collects_nothing"]) == ("BY A PERSON", "PASS")
+    hands = Command(here.operator, here.printed.append, Person(lambda _, is_question: "yes" if is_question else "skip"))
+    reported = verdicts(here.certify("problem", "prepaid", operator=hands))
+    assert (reported["problem.ticket_problem"], reported["prepaid.collects_nothing"]) == ("BY A PERSON", "PASS")
 
 
 @pytest.mark.parametrize("code, able", [(0, True), (1, True), (64, False)])
@@ -164,9 +164,9 @@ def test_a_command_says_with_64_that_it_cannot(code: int, able: bool) -> None:
     hands = Command(f"{sys.executable} -c 'import sys; print(sys.argv[1:]); sys.exit({code})'", lambda _: None)
     done = hands.do("accept", "key", "25", about="")
     assert (done.able, done.output) == (able, "['accept', 'key', '25']\n")
-    told: list[str] = []
-    assert not Command("/no/such/command", told.append).do("accept", "key", about="").able
-    assert told == ["accept: FileNotFoundError"]
+    reported: list[str] = []
+    assert not Command("/no/such/command", reported.append).do("accept", "key", about="").able
+    assert reported == ["accept: FileNotFoundError"]
 
 
 @pytest.fixture
@@ -192,10 +192,12 @@ BY_DATABASE = "takes_over cancelled_after revision_read prepaid letters others_w
 def test_a_good_till_passes_on_each_database(url: str | None, shop: Shops) -> None:
     """On a server what only a file does is not seen. There the till's rights are spoken of, too."""
     here = shop("none", url)
-    told = verdicts(here.certify(*BY_DATABASE))
-    assert any("orderbridge db grants ROLE" in said for said in here.said) == (url is not None)
+    reported = verdicts(here.certify(*BY_DATABASE))
+    assert any("orderbridge db grants ROLE" in message for message in here.printed) == (url is not None)
     unseen = {"others_write.waits_its_turn"} if url else set()
-    assert {name: verdict for name, verdict in told.items() if verdict != "PASS"} == dict.fromkeys(unseen, "NOT SEEN")
+    assert {name: verdict for name, verdict in reported.items() if verdict != "PASS"} == dict.fromkeys(
+        unseen, "NOT SEEN"
+    )
 
 
 MINI_POS = Path(__file__).parents[2] / "docs" / "examples" / "python" / "pos.py"
@@ -207,8 +209,8 @@ def test_the_guides_mini_pos_passes_whole(tmp_path: Path) -> None:
     with Shop(tmp_path) as here:
         here.till = [*quick_mini_pos(tmp_path), str(tmp_path / "till.db")]
         report = here.certify(within_s=5, start=here.operator)
-    told = {name: verdict for name, verdict in verdicts(report).items() if verdict != "PASS"}
-    assert told == {"problem.ticket_problem": "NOT SEEN", "prepaid.books_total": "NOT SEEN"}
+    reported = {name: verdict for name, verdict in verdicts(report).items() if verdict != "PASS"}
+    assert reported == {"problem.ticket_problem": "NOT SEEN", "prepaid.books_total": "NOT SEEN"}
 
 
 def quick_mini_pos(folder: Path, *changes: tuple[str, str]) -> list[str]:

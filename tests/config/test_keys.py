@@ -46,6 +46,12 @@ def shop(lines: str) -> str:
     return document(accounts=account(more=lines))
 
 
+def steps(values: str, more: str = "") -> str:
+    return shop(f"auto_accept_steps = {values}\n{more}")
+
+
+OTHER_DEFAULT = account("besiktas", "other", "default = true")
+RESTAURANT = '[[accounts.restaurants]]\nid = "11111111-1111-4111-8111-111111111111"\n'
 CASES = {
     "plain http": (document(url="http://api.example.com"), "marketplace.base_url", "https://"),
     "plain http, loopback": (document(url="http://127.0.0.1:8080"), "marketplace.base_url", "https://"),
@@ -97,42 +103,22 @@ CASES = {
     "long account name": (document(accounts=account("a" * 65)), "accounts[0].name", "not an account name"),
     "same name twice": (document(accounts=account() + account(rest="other")), "accounts", "'kadikoy' is used twice"),
     "same secrets twice": (document(accounts=account() + account("besiktas")), "accounts", "'kadikoy' and 'besiktas'"),
-    "two defaults": (
-        shop("default = true") + account("besiktas", "other", "default = true"),
-        "accounts",
-        "(kadikoy, besiktas); keep one",
-    ),
+    "two defaults": (shop("default = true") + OTHER_DEFAULT, "accounts", "(kadikoy, besiktas); keep one"),
     "empty secret": (document(accounts=account(rest=" ")), "accounts[0].rest_secret_key", "is empty"),
     "two lines in a secret": (document(accounts=account(rest="a\\nb")), "accounts[0].rest_secret_key", "line break"),
     "auto-accept in no time": (shop("auto_accept_minutes = 0"), "auto_accept_minutes", "1 or more"),
     "auto-accept in two days": (shop("auto_accept_minutes = 2880"), "auto_accept_minutes", "1440"),
-    "no steps": (shop("auto_accept_steps = []"), "auto_accept_steps", "must begin with 0 orders"),
-    "steps from the fifth order on": (
-        shop("auto_accept_steps = [[5, 20], [9, 0]]"),
-        "auto_accept_steps",
-        "begin with 0",
-    ),
-    "unsorted steps": (shop("auto_accept_steps = [[0, 20], [9, 30], [5, 0]]"), "auto_accept_steps", "must grow"),
-    "the same step twice": (shop("auto_accept_steps = [[0, 20], [9, 30], [9, 0]]"), "auto_accept_steps", "must grow"),
-    "steps without an end": (shop("auto_accept_steps = [[0, 20], [9, 30]]"), "auto_accept_steps", "end with a step"),
-    "steps that end twice": (
-        shop("auto_accept_steps = [[0, 20], [9, 0], [12, 0]]"),
-        "auto_accept_steps",
-        "only the last",
-    ),
-    "negative orders": (shop("auto_accept_steps = [[-1, 20], [9, 0]]"), "auto_accept_steps[0][0]", "0 or more"),
-    "negative minutes": (shop("auto_accept_steps = [[0, -20], [9, 0]]"), "auto_accept_steps[0][1]", "0 or more"),
-    "a step of two days": (shop("auto_accept_steps = [[0, 2880], [9, 0]]"), "auto_accept_steps[0][1]", "1440 or less"),
-    "steps and minutes": (
-        shop("auto_accept_steps = [[0, 20], [9, 0]]\nauto_accept_minutes = 20"),
-        "accounts[0]",
-        "keep one",
-    ),
-    "restaurant listed twice": (
-        shop('[[accounts.restaurants]]\nid = "11111111-1111-4111-8111-111111111111"\n' * 2),
-        "accounts[0].restaurants",
-        "listed twice",
-    ),
+    "no steps": (steps("[]"), "auto_accept_steps", "must begin with 0 orders"),
+    "steps from the fifth order on": (steps("[[5, 20], [9, 0]]"), "auto_accept_steps", "begin with 0"),
+    "unsorted steps": (steps("[[0, 20], [9, 30], [5, 0]]"), "auto_accept_steps", "must grow"),
+    "the same step twice": (steps("[[0, 20], [9, 30], [9, 0]]"), "auto_accept_steps", "must grow"),
+    "steps without an end": (steps("[[0, 20], [9, 30]]"), "auto_accept_steps", "end with a step"),
+    "steps that end twice": (steps("[[0, 20], [9, 0], [12, 0]]"), "auto_accept_steps", "only the last"),
+    "negative orders": (steps("[[-1, 20], [9, 0]]"), "auto_accept_steps[0][0]", "0 or more"),
+    "negative minutes": (steps("[[0, -20], [9, 0]]"), "auto_accept_steps[0][1]", "0 or more"),
+    "a step of two days": (steps("[[0, 2880], [9, 0]]"), "auto_accept_steps[0][1]", "1440 or less"),
+    "steps and minutes": (steps("[[0, 20], [9, 0]]", "auto_accept_minutes = 20"), "accounts[0]", "keep one"),
+    "restaurant listed twice": (shop(RESTAURANT * 2), "accounts[0].restaurants", "listed twice"),
     "restaurant id": (shop('[[accounts.restaurants]]\nid = "17"'), "restaurants[0].id", "not a restaurant id"),
 }
 

@@ -438,15 +438,15 @@ def shows_what_has_changed(till: Till, shop: Shop) -> None:
 def takes_back(till: Till, shop: Shop) -> None:
     """What needs no daemon: the tickets and the sums, a doubled click, what cannot be, and a row taken back."""
     doubtful, called_off = shop.key("doubtful"), shop.key("called_off")
-    told, untold, unknown, none, *clicked = till.say(
+    reported, untold, unknown, none, *clicked = till.say(
         f"ticket {called_off}",
         f"ticket {shop.key('sold_out')}",
         f"collect {shop.key('refused')}",
         f"collect {shop.key('sold_out')}",
         *[f"accept {doubtful} 20"] * 2,
     )
-    assert told.splitlines()[0].endswith(f"NEW {shop.reference('called_off')}")
-    assert told.endswith(f"STOP {shop.reference('called_off')}\n  cancelled: do not cook it, do not send it out")
+    assert reported.splitlines()[0].endswith(f"NEW {shop.reference('called_off')}")
+    assert reported.endswith(f"STOP {shop.reference('called_off')}\n  cancelled: do not cook it, do not send it out")
     assert (untold, unknown, none) == ("", "ask", "0.00")
     assert sorted(clicked) == ["", "asked already: pending"]
     no_courier, no_reason, no_verb = (

@@ -102,7 +102,7 @@ def test_an_unknown_key_is_named_only_if_it_can_be_one():
 
 
 @pytest.mark.parametrize(
-    "data, said",
+    "data, message",
     [
         (b"", "is empty"),
         (b"\xef\xbb\xbf \r\n", "is empty"),
@@ -118,8 +118,8 @@ def test_an_unknown_key_is_named_only_if_it_can_be_one():
     ids=["empty", "blank", "list", "UTF-16", "Turkish Windows", "no head", "half a head", "another column", "twice",
          "rubbish"],
 )  # fmt: skip
-def test_an_unreadable_file_is_refused_whole(data, said):
-    with pytest.raises(ConfigError, check=says(said)):
+def test_an_unreadable_file_is_refused_whole(data, message):
+    with pytest.raises(ConfigError, check=says(message)):
         lines(data)
 
 

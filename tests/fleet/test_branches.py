@@ -15,19 +15,15 @@ def lit(account: str, lamp: Lamp, since: datetime = NOW) -> Branch:
     return Branch(account, lamp, since, "code", "sentence", None)
 
 
-def told(account: str = "a", severity: str = "severe", level: int = 1, code: str = "x") -> OpenProblem:
+def problem(account: str = "a", severity: str = "severe", level: int = 1, code: str = "x") -> OpenProblem:
     return OpenProblem(account, severity, level, NOW, code, "cause", "remedy")
 
 
 def test_red_goes_before_dark_before_yellow_before_green():
     lamps = [lit("a", Lamp.GREEN), lit("b", Lamp.YELLOW), lit("d", Lamp.RED)]
     found = ranked(dict.fromkeys("abcd"), lamps, [])
-    assert [(one.account, one.lamp) for one in found] == [
-        ("d", Lamp.RED),
-        ("c", None),
-        ("b", Lamp.YELLOW),
-        ("a", Lamp.GREEN),
-    ]
+    lit_up = [("d", Lamp.RED), ("c", None), ("b", Lamp.YELLOW), ("a", Lamp.GREEN)]
+    assert [(one.account, one.lamp) for one in found] == lit_up
     assert [one.is_well for one in found] == [False, False, False, True]
 
 
@@ -41,17 +37,19 @@ def test_a_dark_one_is_as_old_as_the_account():
 
 
 def test_whoever_is_not_known_any_more_is_left_out():
-    assert ranked({"a": None}, [lit("a", Lamp.GREEN), lit("gone", Lamp.RED)], [told("left")]) == [lit("a", Lamp.GREEN)]
+    assert ranked({"a": None}, [lit("a", Lamp.GREEN), lit("gone", Lamp.RED)], [problem("left")]) == [
+        lit("a", Lamp.GREEN)
+    ]
 
 
 @pytest.mark.parametrize("severity, colour", [("severe", Lamp.RED), ("warning", Lamp.YELLOW)])
 def test_without_a_lamp_a_problem_says_why(severity, colour):
-    found = ranked({"a": EARLIER}, [], [told(severity=severity)])
+    found = ranked({"a": EARLIER}, [], [problem(severity=severity)])
     assert found == [Branch("a", colour, NOW, "x", "cause", "remedy")]
 
 
 def test_of_several_problems_the_worst_counts():
-    several = [told(severity="warning", level=9, code="w"), told(level=1, code="x"), told(level=2, code="y")]
+    several = [problem(severity="warning", level=9, code="w"), problem(level=1, code="x"), problem(level=2, code="y")]
     for given in (several, several[::-1]):
         (found,) = ranked({"a": None}, [], given)
         assert (found.code, found.lamp) == ("y", Lamp.RED)
@@ -59,4 +57,4 @@ def test_of_several_problems_the_worst_counts():
 
 def test_a_lamp_goes_before_a_problem():
     """It is the daemon's own word on all of them."""
-    assert ranked({"a": None}, [lit("a", Lamp.GREEN)], [told()]) == [lit("a", Lamp.GREEN)]
+    assert ranked({"a": None}, [lit("a", Lamp.GREEN)], [problem()]) == [lit("a", Lamp.GREEN)]

@@ -114,16 +114,13 @@ def test_one_alone_takes_all(count: int):
 )
 def test_a_bucket_is_free_once_released_or_after_the_grace_period(bucket: Bucket, seconds: float, taken: bool):
     seen = Seen({0: bucket}, frozenset({"me", "alive"}), {"gone": 3, "alive": 1, "me": 0})
-    assert share(replace(seen, alive=frozenset({"me"})), "me", {0: seconds}).take == (
-        {0: bucket.noted} if taken else {}
-    )
+    found = share(replace(seen, alive=frozenset({"me"})), "me", {0: seconds})
+    assert found.take == ({0: bucket.noted} if taken else {})
 
 
 def test_the_ceiling_goes_to_those_who_have_most_then_by_name():
     assert quotas({"a": 0, "b": 30, "c": 34}, 64) == {"c": 22, "a": 21, "b": 21}
-    assert quotas({"a": 0, "b": 0, "c": 0, "d": 0, "e": 0, "f": 0}, 64) == dict.fromkeys("abcd", 11) | dict.fromkeys(
-        "ef", 10
-    )
+    assert quotas(dict.fromkeys("abcdef", 0), 64) == dict.fromkeys("abcd", 11) | dict.fromkeys("ef", 10)
     assert quotas({}, 64) == {}
 
 

@@ -20,7 +20,7 @@ def loaded(text: str, place: Path, environ: dict[str, str] | None = None) -> con
     """With a key in the place of the one that is mounted."""
     (place / "master.key").write_bytes(b64encode(bytes(range(32))))
     (place / "master.key").chmod(0o600)
-    (place / "config.toml").write_text(re.sub(r'"/run/\w+/master.key"', f'"{place}/master.key"', text))
+    (place / "config.toml").write_text(re.sub(r'"/(?:run|etc)/\w+/master.key"', f'"{place}/master.key"', text))
     return config.load(place / "config.toml", environ=environ or {})
 
 
@@ -33,6 +33,13 @@ def test_the_configuration_for_kubernetes_loads(tmp_path: Path):
     assert settings.fleet.from_database
     assert settings.database.url == "postgresql+psycopg://u@/d?host=a,b"
     assert f"containerPort: {settings.web.listen.rpartition(':')[2]}" in KUBERNETES
+
+
+def test_the_configuration_of_the_page_loads(tmp_path: Path):
+    (block,) = re.findall(r"```toml\n(.*?)```", (DEPLOY.parent / "docs" / "fleet.md").read_text("utf-8"), re.DOTALL)
+    settings = loaded(block, tmp_path)
+    assert settings.fleet.from_database
+    assert "host=db-a,db-b" in settings.database.url
 
 
 def test_the_configuration_for_compose_loads(tmp_path: Path):

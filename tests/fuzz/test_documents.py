@@ -243,10 +243,10 @@ def runner() -> Iterator[asyncio.Runner]:
 
 
 @examples(80)
-@given(told=answers, calls=st.lists(st.sampled_from(CALLS), min_size=1, max_size=3))
-def test_any_answers_end_in_a_value_or_an_error(runner, told, calls):
+@given(replies=answers, calls=st.lists(st.sampled_from(CALLS), min_size=1, max_size=3))
+def test_any_answers_end_in_a_value_or_an_error(runner, replies, calls):
     """Within a bounded number of requests: one login and the call, once more of each after a 401, a probe, a login."""
-    line: Any = Told(told)
+    line: Any = Told(replies)
 
     async def obtain() -> Token:
         grant = await login(line, app_secret_key="an app's secret", rest_secret_key="a branch's secret")

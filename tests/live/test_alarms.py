@@ -30,8 +30,8 @@ def heard(configuration: Path) -> Callable[[], list[list[str]]]:
 
     def lines() -> list[list[str]]:
         path = folder / "heard"
-        told = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-        return [words for process, *words in told if not Path(f"/proc/{process}").exists()]
+        reported = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+        return [words for process, *words in reported if not Path(f"/proc/{process}").exists()]
 
     return lines
 

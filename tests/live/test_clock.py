@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.test_daemon import Till, ended, process, told, until
+from tests.test_daemon import Till, ended, logged, process, until
 
 from orderbridge_sandbox import World
 from orderbridge_sandbox.scenery import KADIKOY
@@ -50,14 +50,14 @@ async def test_a_clock_set_forward_and_back_stops_nothing(configuration, till, w
             # The till's own clock is as it was: an accept of it would be an hour old, and expire.
             row = till.run("INSERT INTO delivery_actions (action, food_id) VALUES ('deactivate_food', 1001)")
             await until(lambda row=row: till.state(row) == "done")
-            await until(lambda jumps=jumps: len(told(configuration, "clock.jumped")) == jumps)
+            await until(lambda jumps=jumps: len(logged(configuration, "clock.jumped")) == jumps)
             polls = len(world.calls("get_current"))
             await until(lambda polls=polls: len(world.calls("get_current")) >= polls + 2)
         assert await ended(daemon, signal.SIGTERM) == 0
-    assert [round(line["seconds"], -1) for line in told(configuration, "clock.jumped")] == [3600, -3600]
+    assert [round(line["seconds"], -1) for line in logged(configuration, "clock.jumped")] == [3600, -3600]
     assert {call.http_status for call in world.calls()} <= {200, None}
     assert len(world.calls("login")) == 1, "the token has a day, and its hour of spare is not up"
-    assert told(configuration, "job.crashed") == []
+    assert logged(configuration, "job.crashed") == []
 
 
 def set_cooldown(configuration: Path, world: World, seconds: float) -> None:
@@ -74,7 +74,7 @@ async def test_a_clock_set_forward_before_a_reload_makes_no_early_poll(configura
         await until(lambda: till.rows("SELECT 1 FROM delivery_accounts WHERE state = 'ok'"))
         set_clock(3600)
         daemon.send_signal(signal.SIGHUP)
-        await until(lambda: len(told(configuration, "daemon.started")) == 2)
+        await until(lambda: len(logged(configuration, "daemon.started")) == 2)
         await until(lambda: len(world.calls("get_current")) >= 2)
         assert await ended(daemon, signal.SIGTERM) == 0
     assert {call.http_status for call in world.calls("get_current")} == {200}

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.test_daemon import Till, ended, log_of, process, told, until
+from tests.test_daemon import Till, ended, log_of, logged, process, until
 
 from orderbridge_sandbox import World
 from orderbridge_sandbox.scenery import KADIKOY
@@ -64,7 +64,7 @@ async def test_a_full_disk_is_reported_once_and_loses_nothing(
         await until(lambda: first.acknowledged)
         disk.fill()
         late = [world.place_order(restaurant_id=KADIKOY, document={"note": "x" * 20_000}) for _ in range(20)]
-        await until(lambda: told(configuration, "database.failed"))
+        await until(lambda: logged(configuration, "database.failed"))
         acknowledged = {order.key for order in late if order.acknowledged}
         assert acknowledged <= {row["payment_key"] for row in till.rows("SELECT payment_key FROM delivery_orders")}
         assert len(acknowledged) < len(late)
@@ -72,10 +72,10 @@ async def test_a_full_disk_is_reported_once_and_loses_nothing(
         await until(lambda: all(order.acknowledged for order in late))
         row = till.accept(late[-1])
         await until(lambda: till.state(row) == "done")
-        await until(lambda: told(configuration, "database.recovered"))
+        await until(lambda: logged(configuration, "database.recovered"))
         assert await ended(daemon, signal.SIGTERM) == 0
     assert len(till.rows("SELECT 1 FROM delivery_orders")) == 21
-    assert {line["remedy"] for line in told(configuration, "database.failed")} == {
+    assert {line["remedy"] for line in logged(configuration, "database.failed")} == {
         "The disk is full or failing: make room."
     }
 

@@ -6,7 +6,7 @@ import signal
 from pathlib import Path
 
 from tests.live.test_file_lost import stored
-from tests.test_daemon import COMMAND, Till, ended, log_of, process, told, until
+from tests.test_daemon import COMMAND, Till, ended, log_of, logged, process, until
 
 from orderbridge.store import journal
 from orderbridge_sandbox import World
@@ -53,10 +53,10 @@ async def test_a_restore_of_an_older_copy_under_load_loses_nothing(configuration
         await until(lambda: "database_restored" in log_of(configuration))
         new = world.place_order(restaurant_id=KADIKOY)
         await until(lambda: new.acknowledged)  # nothing is held up
-        code, said = await command(configuration, "db", "replay")
-        assert code == 0, said
+        code, message = await command(configuration, "db", "replay")
+        assert code == 0, message
         assert acknowledged <= stored(till.path)
-        await until(lambda: any(line["code"] == "database_restored" for line in told(configuration, "problem.ended")))
+        await until(lambda: any(line["code"] == "database_restored" for line in logged(configuration, "problem.ended")))
         await until(lambda: all(order.acknowledged for order in placed))
         assert await ended(daemon, signal.SIGTERM) == 0
     assert {order.key for order in placed} <= in_journal(till.path)
@@ -70,6 +70,8 @@ async def test_without_a_journals_folder_orders_go_on(configuration: Path, till:
     order = world.place_order(restaurant_id=KADIKOY)
     async with process(configuration) as daemon:
         await until(lambda: order.acknowledged)
-        await until(lambda: any(line["code"] == "journal_not_written" for line in told(configuration, "problem.began")))
+        await until(
+            lambda: any(line["code"] == "journal_not_written" for line in logged(configuration, "problem.began"))
+        )
         assert await ended(daemon, signal.SIGTERM) == 0
-    assert len(told(configuration, "journal.failed")) == 1
+    assert len(logged(configuration, "journal.failed")) == 1

@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy import create_engine, text
 from tests import databases
 from tests.databases import Server
-from tests.test_daemon import COMMAND, UNTIL_CLEARED_S, WITHIN_S, begun, ended, hold_up, log_of, process, told, until
+from tests.test_daemon import COMMAND, UNTIL_CLEARED_S, WITHIN_S, begun, ended, hold_up, log_of, logged, process, until
 
 from orderbridge import config, daemon, service
 from orderbridge.daemon import Daemon
@@ -126,7 +126,7 @@ async def test_an_absent_server_is_reported_twice(settled: Path, server: Server,
         stop(server)
         polls = len(world.calls("get_current"))
         late = world.place_order(restaurant_id=KADIKOY)
-        await until(lambda: told(settled, "database.failed"))
+        await until(lambda: logged(settled, "database.failed"))
         world.faults.clear()
         await asyncio.sleep(AWAY_S)
         assert len(world.calls("get_current")) <= polls + 1
@@ -134,15 +134,15 @@ async def test_an_absent_server_is_reported_twice(settled: Path, server: Server,
         server.start()
         await until(lambda: late.acknowledged)
         await until(lambda: pos.state(first) == "done")
-        await until(lambda: told(settled, "database.recovered"))
+        await until(lambda: logged(settled, "database.recovered"))
         assert await ended(daemon, signal.SIGTERM) == 0
     assert pos.stored() == {first.key: 2, late.key: 1}
     assert len(world.calls("accept")) == 1
     assert 429 not in {call.http_status for call in world.calls()}
-    (line,) = told(settled, "database.failed")
+    (line,) = logged(settled, "database.failed")
     assert "that the server runs" in line["remedy"]
-    assert [len(told(settled, event)) for event in ("wake.lost", "database.recovered")] == [1, 1]
-    assert len(told(settled, "action.verdicts_wait")) <= 1
+    assert [len(logged(settled, event)) for event in ("wake.lost", "database.recovered")] == [1, 1]
+    assert len(logged(settled, "action.verdicts_wait")) <= 1
     assert [line for line in log_of(settled).splitlines() if "Traceback" in line] == []
 
 
@@ -151,9 +151,9 @@ async def test_a_stop_without_the_server_is_in_order(settled: Path, server: Serv
     async with process(settled) as daemon:
         await until(lambda: first.acknowledged)
         stop(server)
-        await until(lambda: told(settled, "database.failed"))
+        await until(lambda: logged(settled, "database.failed"))
         assert await ended(daemon, signal.SIGTERM) == 0
-    assert told(settled, "daemon.stopped")
+    assert logged(settled, "daemon.stopped")
     server.start()
     assert pos.stored() == {first.key: 1}
 
@@ -170,9 +170,9 @@ async def test_without_its_server_the_daemon_does_not_start_and_says_why(settled
 async def test_a_waiting_daemon_waits_on_without_the_server(settled: Path, server: Server, pos: Pos, world: World):
     """And of the two one works when it is back: the right is asked for again."""
     async with process(settled) as first, process(settled) as second:
-        await until(lambda: told(settled, "daemon.started") and told(settled, "daemon.waiting"))
+        await until(lambda: logged(settled, "daemon.started") and logged(settled, "daemon.waiting"))
         stop(server)
-        await until(lambda: told(settled, "database.failed"))
+        await until(lambda: logged(settled, "database.failed"))
         await asyncio.sleep(AWAY_S)
         server.start()
         order = world.place_order(restaurant_id=KADIKOY)
@@ -192,16 +192,16 @@ async def test_a_server_without_writes_is_reported_with_the_remedy(settled, serv
         pos.run("ALTER SYSTEM SET default_transaction_read_only = on")
         pos.run("SELECT pg_reload_conf()")
         late = world.place_order(restaurant_id=KADIKOY)
-        await until(lambda: told(settled, "database.failed"))
+        await until(lambda: logged(settled, "database.failed"))
         pos.run("ALTER SYSTEM RESET default_transaction_read_only")
         was_acknowledged = late.acknowledged and late.key not in pos.stored()
         pos.run("SELECT pg_reload_conf()")
         await until(lambda: late.acknowledged)
-        await until(lambda: told(settled, "database.recovered"))
+        await until(lambda: logged(settled, "database.recovered"))
         assert await ended(daemon, signal.SIGTERM) == 0
     assert not was_acknowledged
     assert pos.stored() == {first.key: 1, late.key: 1}
-    assert "accepts no writes" in told(settled, "database.failed")[0]["remedy"]
+    assert "accepts no writes" in logged(settled, "database.failed")[0]["remedy"]
 
 
 async def test_a_silent_server_does_not_delay_the_end(settled, server, pos, world, monkeypatch):
@@ -275,7 +275,7 @@ async def test_while_a_server_does_not_write_to_disk_nothing_is_acknowledged(set
     async with process(settled) as daemon:
         await until(lambda: first.acknowledged)
         set_to(unsafe)
-        await until(lambda: told(settled, "database.unsafe_durability"))
+        await until(lambda: logged(settled, "database.unsafe_durability"))
         late = world.place_order(restaurant_id=KADIKOY)
         await until(lambda: late.key in pos.stored())
         polls = len(world.calls("get_current"))
@@ -283,16 +283,16 @@ async def test_while_a_server_does_not_write_to_disk_nothing_is_acknowledged(set
         status = await asyncio.create_subprocess_exec(
             *(COMMAND, "--config", settled, "status"), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
         )
-        said, _ = await status.communicate()
+        message, _ = await status.communicate()
         acknowledged = late.acknowledged
         set_to(safe)
         await until(lambda: late.acknowledged)
         assert await ended(daemon, signal.SIGTERM) == 0
     assert not acknowledged
     assert status.returncode == 1
-    assert b"no order is acknowledged" in said
-    assert [line["level"] for line in told(settled, "database.unsafe_durability")] == ["error"]
-    assert len(told(settled, "database.safe_durability")) == 1
+    assert b"no order is acknowledged" in message
+    assert [line["level"] for line in logged(settled, "database.unsafe_durability")] == ["error"]
+    assert len(logged(settled, "database.safe_durability")) == 1
 
 
 async def test_a_stop_does_not_wait_for_a_server_that_never_answered(settled: Path, server: Server, pos: Pos):
@@ -300,7 +300,7 @@ async def test_a_stop_does_not_wait_for_a_server_that_never_answered(settled: Pa
         async with process(settled) as daemon:
             await until(lambda: has_signal_handlers(daemon.pid))
             assert await ended(daemon, signal.SIGTERM) == 0
-    assert told(settled, "daemon.started") == []
+    assert logged(settled, "daemon.started") == []
 
 
 def has_signal_handlers(pid: int) -> bool:
@@ -320,9 +320,9 @@ async def test_a_stop_does_not_wait_for_the_lock_on_the_schema(settled: Path, se
         other.detach()  # its lock goes with it
         other.execute(text(LOCKS[other.dialect.name.replace("mysql", databases.MARIADB)]))
         async with process(settled) as daemon:
-            await until(lambda: told(settled, "schema.waiting"))
+            await until(lambda: logged(settled, "schema.waiting"))
             assert await ended(daemon, signal.SIGTERM) == 0
-        assert len(told(settled, "schema.waiting")) == 1
+        assert len(logged(settled, "schema.waiting")) == 1
     async with process(settled) as daemon:
-        await until(lambda: told(settled, "daemon.started"))
+        await until(lambda: logged(settled, "daemon.started"))
         assert await ended(daemon, signal.SIGTERM) == 0

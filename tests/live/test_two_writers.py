@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from tests.store.samples import Pos, one, put_action, rows
-from tests.test_daemon import WITHIN_S, Till, ended, hold_up, lines_of, process, told, until
+from tests.test_daemon import WITHIN_S, Till, ended, hold_up, lines_of, process, until
 from tests.test_daemon_databases import url
 
 from orderbridge_sandbox import World
@@ -128,11 +128,11 @@ async def test_a_lock_beyond_the_busy_timeout_is_reported_once(configuration: Pa
         with held(till):
             late = place(world)
             polls = len(world.calls("get_current"))
-            await until(lambda: told(configuration, "database.failed"))
+            await until(lambda: logged(configuration, "database.failed"))
             await asyncio.sleep(3)  # many more tries, of the poll and of the outbox
             assert len(world.calls("get_current")) <= polls + 2
             assert not late.acknowledged
-        await until(lambda: late.acknowledged and told(configuration, "database.recovered"))
+        await until(lambda: late.acknowledged and logged(configuration, "database.recovered"))
         alarms = [line for line in lines_of(configuration) if line["level"] in {"warning", "error"}]
         row = till.accept(known)
         await until(lambda: till.state(row) == "done")

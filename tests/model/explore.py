@@ -19,7 +19,7 @@ class Found:
     settled: int = 0
     wrong: dict[str, list[str]] = field(default_factory=dict)
 
-    def told(self) -> str:
+    def report(self) -> str:
         lines = []
         for words, trace in self.wrong.items():
             lines += [f"{words}:", *(f"  {number}. {step}" for number, step in enumerate(trace, start=1))]

@@ -53,7 +53,7 @@ def test_without_anybody_else_nothing_ends_wrong(scene: Scene, monkeypatch: pyte
     """
     found = explore(Machine(deeper(scene), monkeypatch))
     sys.stdout.write(f" {found.states} states")  # shown with -s
-    assert found.wrong == {}, found.told()
+    assert found.wrong == {}, found.report()
     assert found.settled > 1
 
 
@@ -63,7 +63,7 @@ def test_a_row_whose_resends_are_used_up_ends_true(status: int, monkeypatch: pyt
     monkeypatch.setattr(retry, "MAX_RESENDS", 1)
     scene = Scene(rows=1, faults=3, crashes=0, status=status, all_faults=False)
     found = explore(Machine(deeper(scene), monkeypatch))
-    assert found.wrong == {}, found.told()
+    assert found.wrong == {}, found.report()
 
 
 BLIND_SPOTS = {
@@ -82,11 +82,11 @@ BLIND_SPOTS = {
 def test_with_one_change_by_others_only_the_blind_spots_remain(scene: Scene, blind_spots: set[str], monkeypatch):
     scene = scene._replace(rows=1, crashes=0, others=1, all_faults=False)
     found = explore(Machine(deeper(scene), monkeypatch), kinds=20)
-    assert set(found.wrong) == blind_spots, found.told()
+    assert set(found.wrong) == blind_spots, found.report()
 
 
 def test_what_a_request_can_do_that_lands_after_we_gave_up_on_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """The other thing that no client can exclude, and why an acknowledgement is waited for and not repeated."""
     scene = Scene(rows=1, faults=1, crashes=0, late=1, all_faults=False)
     found = explore(Machine(scene, monkeypatch), kinds=20)
-    assert set(found.wrong) == {LATE}, found.told()
+    assert set(found.wrong) == {LATE}, found.report()

@@ -183,4 +183,4 @@ def test_the_model_finds_what_a_guard_is_there_for(plant: Plant, scene: Scene, f
     machine = Machine(scene, monkeypatch)
     plant(monkeypatch)
     found = explore(machine, kinds=20 if scene.others or scene.late else 1)
-    assert any(finds in words for words in found.wrong), found.told() or f"nothing in {found.states} states"
+    assert any(finds in words for words in found.wrong), found.report() or f"nothing in {found.states} states"

@@ -17,24 +17,21 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_every_order_comes_to_its_end_and_the_file_tells_it(tmp_path: Path) -> None:
     database = tmp_path / "demo.db"
-    said: list[str] = []
+    message: list[str] = []
 
-    code = demo.play(3, database, said.append)
+    code = demo.play(3, database, message.append)
 
-    assert code == 0, "\n".join(said)
+    assert code == 0, "\n".join(message)
     assert database.stat().st_mode & 0o007 == 0, "customers' data, for nobody else"
     with closing(sqlite3.connect(database)) as connection:
         statuses = connection.execute("SELECT status, pos_reference FROM delivery_orders ORDER BY pos_reference")
-        assert statuses.fetchall() == [
-            ("COMPLETE_WITH_PAYMENT", "A-1"),
-            ("COMPLETE_WITH_PAYMENT", "A-2"),
-            ("CANCELED", "A-3"),
-        ]
+        done = "COMPLETE_WITH_PAYMENT"
+        assert statuses.fetchall() == [(done, "A-1"), (done, "A-2"), ("CANCELED", "A-3")]
         verdicts = connection.execute("SELECT DISTINCT state, known_by FROM delivery_actions").fetchall()
         assert verdicts == [("done", "answer")]
         not_acknowledged = "SELECT count(*) FROM delivery_orders WHERE acknowledged_utc IS NULL"
         assert connection.execute(not_acknowledged).fetchone() == (0,)
-    assert any("accept A-1, preparing_time 25" in line for line in said)
+    assert any("accept A-1, preparing_time 25" in line for line in message)
     demo.play(1, database, lambda _: None)
     with closing(sqlite3.connect(database)) as connection:
         assert connection.execute("SELECT count(*) FROM delivery_orders").fetchone() == (4,), "others than before"

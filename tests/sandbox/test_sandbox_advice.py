@@ -34,7 +34,7 @@ async def acknowledged(pos, listed):
 
 
 @pytest.mark.parametrize(
-    "method, path, status, code, said",
+    "method, path, status, code, message",
     [
         ("GET", "/orders", 404, "unknown_path", "The service has no such path."),
         ("GET", "/orders/accept", 404, "unknown_path", "The service has no such path."),
@@ -43,12 +43,12 @@ async def acknowledged(pos, listed):
         ("PATCH", "/orders/get-current", 405, "unknown_method", "This path is called with GET."),
     ],
 )
-async def test_a_call_to_what_is_not_there_is_kept(world, pos, method, path, status, code, said):
+async def test_a_call_to_what_is_not_there_is_kept(world, pos, method, path, status, code, message):
     answer = await pos.http.request(method, path, headers=pos.headers, json={"app_secret_key": "secret"})
     line = world.calls()[-1]
     assert (line.operation, line.method, line.path, line.account) == ("unknown", method, path, "kadikoy")
     assert (answer.status_code, line.http_status, line.answered_at is not None) == (status, status, True)
-    assert [(one.code, one.text) for one in line.advice] == [(code, said)]
+    assert [(one.code, one.text) for one in line.advice] == [(code, message)]
     assert line.body is None
 
 
@@ -180,5 +180,7 @@ async def test_advice_is_in_the_language_of_the_switch_and_on_the_control_interf
 
 def test_every_advice_is_in_both_languages():
     assert [
-        code for code, said in words()["advice"].items() if said.keys() != {"en", "tr"} or said["en"] == said["tr"]
+        code
+        for code, message in words()["advice"].items()
+        if message.keys() != {"en", "tr"} or message["en"] == message["tr"]
     ] == []

@@ -44,7 +44,7 @@ def turn(sandbox: Sandbox, line: str, seconds: float = 0) -> None:
 
 
 @pytest.mark.parametrize(
-    "line, error, said",
+    "line, error, message",
     [
         ("refused", httpx.ConnectError, "refused"),
         ("silent", httpx.ConnectTimeout, "timed out"),
@@ -55,10 +55,10 @@ def turn(sandbox: Sandbox, line: str, seconds: float = 0) -> None:
         ("untrusted", httpx.ConnectError, "unable to get local issuer|certificate signature failure|self.signed"),
     ],
 )
-def test_the_line_is_bad_and_good_again(sandbox, client, line, error, said):
+def test_the_line_is_bad_and_good_again(sandbox, client, line, error, message):
     assert client.get(OPTIONS).status_code == 200  # and keeps its connection, which ends with the good line
     turn(sandbox, line)
-    with pytest.raises(error, match=said):
+    with pytest.raises(error, match=message):
         client.get(OPTIONS, timeout=0.5 if line == "silent" else WITHIN_S)
     turn(sandbox, "good")
     assert client.get(OPTIONS).json()["line"] == "good"

@@ -14,7 +14,7 @@ NOBODY = "99999999-9999-4999-8999-999999999999"
 
 
 @pytest.mark.parametrize(
-    "method, path, body, status, said",
+    "method, path, body, status, message",
     [
         ("POST", "/orders", {"colour": 1}, 400, "no such field: colour; there are count, restaurant_id, document, unk"),
         ("POST", "/orders", {"restaurant_id": NOBODY}, 400, f"no such restaurant: {NOBODY}; there are {KADIKOY}"),
@@ -68,11 +68,11 @@ NOBODY = "99999999-9999-4999-8999-999999999999"
         ("DELETE", "/orders", None, 405, "/_sandbox/orders takes GET, POST, not DELETE"),
     ],
 )
-async def test_a_mistake_is_named(world, http, method, path, body, status, said):
+async def test_a_mistake_is_named(world, http, method, path, body, status, message):
     key = world.place_order(restaurant_id=KADIKOY).key
     answer = await http.request(method, "/_sandbox" + path.replace("{key}", key), json=body)
     assert (answer.status_code, len(world.orders)) == (status, 1)
-    assert said in answer.json()["error"]
+    assert message in answer.json()["error"]
 
 
 async def test_what_is_no_command_answers_no_stranger_either(http):

@@ -228,8 +228,8 @@ def is_clean(text: str) -> bool:
 
 
 async def test_no_canary_comes_out_of_the_interface_the_control_interface_or_the_log(folder, world, clock, pos):
-    told: list[str] = []
-    world.report = told.append
+    reported: list[str] = []
+    world.report = reported.append
     world.play = Play(read(write(folder, *canaries())), faster=1000)
     clock.advance(3600)
     world.tick()
@@ -238,7 +238,7 @@ async def test_no_canary_comes_out_of_the_interface_the_control_interface_or_the
     seen += [await pos.http.get(f"/_sandbox/{path}") for path in ("orders", "scenery", "ledger", "options", "faults")]
     seen += [await pos.http.get(f"/_sandbox/orders/{order}") for order in world.orders]
     assert [answer.status_code for answer in seen] == [200] * len(seen)
-    assert [text for text in (*(answer.text for answer in seen), *told) if not is_clean(text)] == []
+    assert [text for text in (*(answer.text for answer in seen), *reported) if not is_clean(text)] == []
     assert is_clean(repr(list(world.orders.values()))), "nor is it kept"
 
 

@@ -88,7 +88,7 @@ def test_the_base_url_can_have_a_path(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "fault, status_id, said",
+    "fault, status_id, message",
     [
         (Fault.drop("accept", when=When.BEFORE), 1, "without sending a response"),
         (Fault.drop("accept", when=When.AFTER), 2, "without sending a response"),
@@ -96,10 +96,10 @@ def test_the_base_url_can_have_a_path(tmp_path):
     ],
     ids=["dropped before", "dropped after", "truncated"],
 )
-def test_a_dropped_connection_has_no_byte_and_a_truncated_one_some(sandbox, client, fault, status_id, said):
+def test_a_dropped_connection_has_no_byte_and_a_truncated_one_some(sandbox, client, fault, status_id, message):
     order = sandbox.world.place_order(restaurant_id=KADIKOY)
     sandbox.world.faults.add(fault)
-    with pytest.raises(httpx.RemoteProtocolError, match=said):
+    with pytest.raises(httpx.RemoteProtocolError, match=message):
         client.put(f"/orders/accept/{order.key}", json={"preparing_time": 5})
     assert order.status_id == status_id
     assert client.get("/orders/variables").status_code == 200
@@ -273,16 +273,16 @@ def test_who_stops_reading_the_terminal_does_not_stop_the_service(monkeypatch):
 @pytest.mark.skipif(os.name != "posix", reason="signals")
 @pytest.mark.parametrize("quiet", [False, True])
 def test_the_terminal_says_what_happens_unless_it_is_to_be_quiet(tmp_path, quiet):
-    world, said = World.default(), []
+    world, message = World.default(), []
 
     def say(line: str) -> None:
-        said.append(line)
+        message.append(line)
         if line.endswith("/_sandbox/orders"):  # the last line of the introduction
             world.place_order(restaurant_id=KADIKOY)
             os.kill(os.getpid(), signal.SIGTERM)
 
     serve(world, directory=tmp_path, port=0, say=say, quiet=quiet)
-    placed = [line for line in said if "order.placed" in line]
+    placed = [line for line in message if "order.placed" in line]
     assert len(placed) == (0 if quiet else 1)
     assert quiet or re.fullmatch(r"\d\d:\d\d:\d\d order.placed number=100001 restaurant='Örnek .*' status=1", placed[0])
 

@@ -27,15 +27,14 @@ def test_each_switch_stands_in_the_table_with_a_sentence_in_each_language():
 @pytest.mark.parametrize("name", SWITCHES)
 def test_the_default_of_a_switch_can_be_set_from_a_text_and_from_json(name):
     switch = SWITCHES[name]
-    default = (
-        "none" if switch.default is None else str(switch.default).lower() if switch.type is bool else switch.default
-    )
+    default = "none" if switch.default is None else switch.default
+    default = str(default).lower() if switch.type is bool else default
     assert settings_from([f"{name}={default}"]) == {name: getattr(Options(), name)}
     assert getattr(Options().changed({name: switch.default}), name) == switch.default
 
 
 @pytest.mark.parametrize(
-    "text, said",
+    "text, message",
     [
         ("colour=1", "no such option: colour; there are orders_per_minute, "),
         ("colour", "write NAME=VALUE"),
@@ -45,8 +44,8 @@ def test_the_default_of_a_switch_can_be_set_from_a_text_and_from_json(name):
         ("line=bent", "line: 'bent'; expected: good, refused, "),
     ],
 )
-def test_a_setting_that_will_not_do_is_refused_by_name(text, said):
-    with pytest.raises(BadOption, match=said):
+def test_a_setting_that_will_not_do_is_refused_by_name(text, message):
+    with pytest.raises(BadOption, match=message):
         settings_from([text])
 
 
@@ -59,7 +58,7 @@ UNPLAYABLE = [
 
 
 @pytest.mark.parametrize(
-    "change, said",
+    "change, message",
     [
         ({"error_order": "token url"}, "error_order: .* these six words"),
         ({"trouble_operation": "acept"}, "no such operation: acept"),
@@ -67,8 +66,8 @@ UNPLAYABLE = [
     ],
     ids=str,
 )
-def test_a_value_that_cannot_be_played_is_refused_by_name(world, change, said):
-    with pytest.raises(BadOption, match=said):
+def test_a_value_that_cannot_be_played_is_refused_by_name(world, change, message):
+    with pytest.raises(BadOption, match=message):
         world.set_options(**change)
     assert world.options == Options()
 
@@ -320,9 +319,8 @@ def test_orders_can_be_of_one_kind(world, courier):
     world.set_options(orders_courier=courier)
     documents = [world.place_order().document for _ in range(20)]
     assert {document["courier_type"] for document in documents} == {courier}
-    assert {document["shipping_method"] for document in documents} == {
-        "pickup" if courier == "come_get" else "delivery"
-    }
+    method = "pickup" if courier == "come_get" else "delivery"
+    assert {document["shipping_method"] for document in documents} == {method}
 
 
 async def test_the_platforms_clock_can_be_wrong(world, clock, pos):

@@ -225,18 +225,18 @@ async def test_the_ledger_keeps_every_call(world, pos, clock):
 
 
 async def test_no_reported_line_is_secret(clock, http):
-    told: list[str] = []
-    world = World.default(clock=clock, report=told.append)
+    reported: list[str] = []
+    world = World.default(clock=clock, report=reported.append)
     world.cancel_by_customer(world.place_order(restaurant_id=KADIKOY).key)
-    assert told == [
+    assert reported == [
         "order.placed number=100001 restaurant='Örnek Lokanta Kadıköy' status=1",
         "order.changed number=100001 status=6 by=customer",
     ]
 
 
 async def test_each_call_is_reported_in_one_line(world, pos):
-    told: list[str] = []
-    world.report = told.append
+    reported: list[str] = []
+    world.report = reported.append
     order = world.place_order(restaurant_id=KADIKOY)
     await pos.get("/orders/variables")
     await pos.poll()
@@ -245,7 +245,7 @@ async def test_each_call_is_reported_in_one_line(world, pos):
     await pos.get("/foods/get-foods")
     await pos.get("/foods/get-foods")
     await pos.get("/foods")
-    assert told[1:] == [
+    assert reported[1:] == [
         "call.answered operation=get_variables account=kadikoy http=200",
         "call.answered operation=get_current account=kadikoy http=200 orders=1",
         "call.answered operation=acknowledge account=kadikoy order=100001 http=200 status=1>1",

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from tests.databases import free_port
-from tests.test_daemon import COMMAND, Till, begun, ended, failed, log_of, process, running, settings_for, told, until
+from tests.test_daemon import COMMAND, Till, begun, ended, failed, log_of, logged, process, running, settings_for, until
 from tests.web.asking import asked, rest_of
 
 from orderbridge import config, service
@@ -84,32 +84,32 @@ async def test_ready_after_a_poll_and_at_the_new_address_after_a_reload(configur
         await becomes(first, "/readyz", 200)
         reader, writer = await asyncio.open_connection(*first)
         daemon.send_signal(signal.SIGHUP)
-        await until(lambda: len(told(configuration, "daemon.started")) == 2)
+        await until(lambda: len(logged(configuration, "daemon.started")) == 2)
         writer.write(b"GET /livez HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")
         assert (await rest_of(reader)).endswith(b"alive\n")
         writer.close()
         polls = polled(await metrics_of(first))
         second = listening_at(configuration, free_address())
         daemon.send_signal(signal.SIGHUP)
-        await until(lambda: len(told(configuration, "daemon.started")) == 3)
+        await until(lambda: len(logged(configuration, "daemon.started")) == 3)
         await becomes(second, "/readyz", 200)
         assert await status_of(first, "/livez") == 0
         assert polled(await metrics_of(second)) >= polls > 0  # a reload resets nothing
         await asyncio.to_thread(configuration.write_text, "rubbish")
         daemon.send_signal(signal.SIGHUP)
-        await until(lambda: told(configuration, "config.reload_failed"))
+        await until(lambda: logged(configuration, "config.reload_failed"))
         await becomes(second, "/readyz", 200)
         assert await ended(daemon, signal.SIGTERM) == 0
 
 
 async def metrics_of(address: Address) -> str:
-    status, _, said = await asked(address, "/metrics")
+    status, _, message = await asked(address, "/metrics")
     assert status == 200
-    return said
+    return message
 
 
-def polled(said: str) -> float:
-    return float(re.findall(r'orderbridge_polls_total\{account="kadikoy",result="ok"\} (\S+)', said)[0])
+def polled(message: str) -> float:
+    return float(re.findall(r'orderbridge_polls_total\{account="kadikoy",result="ok"\} (\S+)', message)[0])
 
 
 async def test_one_that_waits_for_another_is_alive_and_not_ready(configuration: Path, world: World):
@@ -124,8 +124,8 @@ async def test_one_that_waits_for_another_is_alive_and_not_ready(configuration: 
             await until(lambda: "daemon.waiting" in log_of(configuration))
             assert await is_alive(other)
             assert await is_alive(configuration)
-            status, _, said = await asked(second, "/readyz")
-            assert (status, json.loads(said)["working"]) == (503, False)
+            status, _, message = await asked(second, "/readyz")
+            assert (status, json.loads(message)["working"]) == (503, False)
             assert "orderbridge_working 0.0" in await metrics_of(second)
             assert await ended(one, signal.SIGTERM) == 0
             await becomes(second, "/readyz", 200)
@@ -182,7 +182,7 @@ async def test_a_page_that_does_not_load_is_an_alarm_everywhere(configuration, t
     names = f'board = "beside"\ncertificate = "{pair}"\ncertificate_key = "{pair}"'
     address = listening_at(configuration, free_address(), names)
 
-    async def said(path: str) -> str:
+    async def message(path: str) -> str:
         heard = await asyncio.open_connection(*address, ssl=ssl._create_unverified_context())
         heard[1].write(f"GET {path} HTTP/1.1\r\nHost: {address[0]}\r\nConnection: close\r\n\r\n".encode())
         answer = await rest_of(heard[0])
@@ -199,9 +199,9 @@ async def test_a_page_that_does_not_load_is_an_alarm_everywhere(configuration, t
         service._reload()
         await until(lambda: open_problems(till) == [("certificate_ends", "severe")])
         async with asyncio.timeout(150):  # the page reads what the next health check finds
-            while '"certificate_ends":1' not in await said("/readyz"):  # noqa: ASYNC110 - another task
+            while '"certificate_ends":1' not in await message("/readyz"):  # noqa: ASYNC110 - another task
                 await asyncio.sleep(0.05)
-        assert 'code="certificate_ends"' in await said("/metrics")
+        assert 'code="certificate_ends"' in await message("/metrics")
         status = await asyncio.create_subprocess_exec(
             COMMAND, "--config", configuration, "status", "--json", stdout=asyncio.subprocess.PIPE
         )

@@ -298,9 +298,9 @@ async def test_an_address_that_is_taken_is_logged_once_and_tried_again(process: 
         listening = Listening(process, at(f"{host}:{port}"))
         async with running(listening):
             await until(lambda: len(tries) > 5)
-            told = [line for line in lines if line["event"] == "web.not_listening"]
-            assert [(line["log_level"], bool(line["remedy"])) for line in told] == [("error", True)]
-            assert told[0]["listen"] == f"{host}:{port}"
+            reported = [line for line in lines if line["event"] == "web.not_listening"]
+            assert [(line["log_level"], bool(line["remedy"])) for line in reported] == [("error", True)]
+            assert reported[0]["listen"] == f"{host}:{port}"
             other.close()
             await until(lambda: listening.addresses)
             assert (await asked((host, port), "/livez"))[0] == 200

@@ -60,7 +60,7 @@ class Tablet:
         self.page = page
         self.address = address
         self.complaints: list[str] = []
-        self.said: list[str] = []
+        self.printed: list[str] = []
         self.asked: list[str] = []
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
         page.on("console", self._said)
@@ -68,7 +68,7 @@ class Tablet:
 
     def _said(self, message: Any) -> None:
         """That it wants a touch is no complaint; nor is a line that was cut."""
-        self.said.append(message.text)
+        self.printed.append(message.text)
         if not any(known in message.text for known in ("AudioContext was not allowed", "net::ERR_", "status of 503")):
             self.complaints.append(message.text)
 

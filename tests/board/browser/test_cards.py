@@ -291,7 +291,7 @@ async def a_stranger_can(counter: Counter, tablet: Tablet, axe: str, scheme: str
     await is_sound(stranger)
     await stranger.page.click("#arm")
     await stranger.page.locator("#awake", has_text="This connection cannot keep the screen on").wait_for()
-    assert [said for said in stranger.complaints if not any(code in said for code in ("401", "403"))] == []
+    assert [message for message in stranger.complaints if not any(code in message for code in ("401", "403"))] == []
     assert all(url.startswith(counter.address) for url in [*tablet.asked, *stranger.asked])
 
 

@@ -144,7 +144,7 @@ async def test_three_ways_to_wait_have_three_words_and_colours(counter: Counter,
         age = tablet.page.locator(f"{tablet.card(order)} .age", has_text=words)
         await age.wait_for()
         ages[words] = await age.text_content() or ""
-    assert [said[0].isdigit() for said in ages.values()] == [False, True, True]  # since when its customer waits
+    assert [message[0].isdigit() for message in ages.values()] == [False, True, True]  # since when its customer waits
     assert len({await tablet.page.evaluate(HEAD, tablet.card(order)) for order in orders}) == 3
     await tablet.page.locator(".call.fresh", has_text="YENİ 2").wait_for()
     world.faults.clear()

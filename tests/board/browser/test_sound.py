@@ -65,8 +65,8 @@ async def test_a_new_order_rings_everywhere_until_it_is_taken(counter: Counter, 
         await tablet.shows(other, "Kabul (25 dk): tamam")
         for _ in range(2):  # every card anew, and again
             await tablet.page.click("#language")
-        said = await tablet.page.evaluate("alerts")
-        assert said == [
+        message = await tablet.page.evaluate("alerts")
+        assert message == [
             f"Yeni sipariş {one.number}" for one in (order, other)
         ]  # once an order, however often it is painted
         assert tablet.complaints == []
@@ -120,10 +120,12 @@ async def test_the_sound_needs_one_touch_or_the_flag(counter: Counter):
     tablet = await counter.tablet()
     await tablet.page.add_init_script(TELL)
     await tablet.open()
-    await until(lambda: tablet.said.count("suspended arm") > 4)  # a second and a half: longer than it tries by itself
-    assert "running arm" not in tablet.said
+    await until(
+        lambda: tablet.printed.count("suspended arm") > 4
+    )  # a second and a half: longer than it tries by itself
+    assert "running arm" not in tablet.printed
     await tablet.page.mouse.click(640, 450)
-    await until(lambda: tablet.said[-1] == "running cards")
+    await until(lambda: tablet.printed[-1] == "running cards")
     await counter.order()
     await tablet.hears("new")
     async with async_playwright() as playwright:

@@ -64,9 +64,9 @@ async def test_without_a_sign_of_life_it_says_so_and_sounds(counter: Counter, mo
     moments.append(datetime.now(ZONE))
     await tablet.page.clock.fast_forward(600_000)  # ten minutes: of when it is shown is not now
     await tablet.page.locator("#bar.red", has_text="Tablet bilgisayara ulaşamıyor").wait_for()
-    said = await tablet.page.locator("#bar").text_content()
-    assert said is not None
-    assert any(f"Gösterilen: saat {moment:%H:%M}" in said for moment in moments)
+    message = await tablet.page.locator("#bar").text_content()
+    assert message is not None
+    assert any(f"Gösterilen: saat {moment:%H:%M}" in message for moment in moments)
     assert await is_grey(tablet)
     looks = "() => getComputedStyle(document.querySelector('.card')).filter"
     assert await tablet.page.evaluate(looks) == "grayscale(1)"

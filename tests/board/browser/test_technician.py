@@ -64,7 +64,7 @@ async def test_the_page_equals_status_and_day(sandbox, till, world, chromium, tm
         after = await asked(tablet)
         while True:  # until no problem begins between the commands: on a slow machine board_unheard may
             before = after
-            status, day = await asyncio.gather(told(path, "status"), told(path, "day"))
+            status, day = await asyncio.gather(reported(path, "status"), reported(path, "day"))
             await tablet.open("status")
             await tablet.page.wait_for_selector(".strip rect.good", state="attached")
             texts = await tablet.page.locator(".problem").all_text_contents()
@@ -109,7 +109,7 @@ def configured(sandbox: Sandbox, till: Till, folder: Path) -> Path:
     return path
 
 
-async def told(configuration: Path, name: str) -> dict[str, Any]:
+async def reported(configuration: Path, name: str) -> dict[str, Any]:
     command = [COMMAND, "--config", configuration, name, "--json"]
     found = await asyncio.to_thread(subprocess.run, command, capture_output=True, check=False)
     return dict(json.loads(found.stdout))
@@ -130,9 +130,8 @@ def at(moment: str | None) -> datetime | None:
 
 def says_the_same(before: dict[str, Any], after: dict[str, Any], status: dict[str, Any], day: dict[str, Any]) -> None:
     facts = ("code", "subject", "severity", "count", "cause", "remedy")
-    listed = [
-        [(*(one[fact] for fact in facts), at(one["since"])) for one in found["problems"]] for found in (after, status)
-    ]
+    both = (after["problems"], status["problems"])
+    listed = [[(*(one[fact] for fact in facts), at(one["since"])) for one in found] for found in both]
     assert listed[0] == listed[1]
     assert {one[0] for one in listed[0]} >= PLANTED
     shown, known = ({one["name"]: one for one in found["accounts"]} for found in (after, status))

@@ -129,7 +129,7 @@ def test_no_option_takes_a_secret_itself(run):
 
 
 @pytest.mark.parametrize(
-    "name, options, said",
+    "name, options, message",
     [
         ("Kadikoy", (), "is not an account name"),
         ("../x", (), "is not an account name"),
@@ -139,26 +139,28 @@ def test_no_option_takes_a_secret_itself(run):
         ("kadikoy", ("--restaurant", RESTAURANT, "--restaurant", RESTAURANT), "is listed twice"),
     ],
 )
-def test_what_can_never_be_right_is_refused(name, options, said, add, run):
+def test_what_can_never_be_right_is_refused(name, options, message, add, run):
     ended = add(name, *options)
-    assert (ended.code, said in ended.err) == (78, True)
+    assert (ended.code, message in ended.err) == (78, True)
     assert listed(run) == {}
 
 
 @pytest.mark.parametrize(
-    "cell, said",
+    "cell, message",
     [('"a\nb"', "contains a line break"), ('"a\r\nb"', "contains a line break"), ("a\0b", "control character")],
     ids=["line break", "of Windows", "nul"],
 )
-def test_a_secret_with_a_line_break_in_it_is_refused(cell, said, bring):
+def test_a_secret_with_a_line_break_in_it_is_refused(cell, message, bring):
     ended = bring(csv_of(f"kadikoy;{cell};c;", "moda;x;y;"))
-    assert (ended.code, ended.err.startswith("line 2: app_secret_key: "), said in ended.err) == (1, True, True)
+    assert (ended.code, ended.err.startswith("line 2: app_secret_key: "), message in ended.err) == (1, True, True)
 
 
-@pytest.mark.parametrize("secret, said", [(" ", "is empty"), ("a\0b", "control character"), ("'quoted'", "quotation")])
-def test_a_secret_that_is_none_is_refused(secret, said, add):
+@pytest.mark.parametrize(
+    "secret, message", [(" ", "is empty"), ("a\0b", "control character"), ("'quoted'", "quotation")]
+)
+def test_a_secret_that_is_none_is_refused(secret, message, add):
     ended = add(secrets=(secret, "b"))
-    assert (ended.code, said in ended.err) == (78, True)
+    assert (ended.code, message in ended.err) == (78, True)
 
 
 def test_secrets_of_another_account_are_refused(add, run):
@@ -237,14 +239,8 @@ def test_a_database_without_the_tables_says_so(run, path):
 def test_the_list_shows_how_each_was_polled(add, run, pos):
     add()
     fingerprint = pos.execute("SELECT fingerprint FROM delivery_account_settings").fetchone()[0]
-    put(
-        pos,
-        "delivery_accounts",
-        fingerprint=fingerprint,
-        name="kadikoy",
-        state="login_refused",
-        last_poll_ok_utc=NOW_TEXT,
-    )
+    values = {"state": "login_refused", "last_poll_ok_utc": NOW_TEXT}
+    put(pos, "delivery_accounts", fingerprint=fingerprint, name="kadikoy", **values)
     (one,) = run("accounts", "list", "--json").json
     assert (one["state"], one["last_poll_ok_utc"]) == ("login_refused", NOW_TEXT)
     assert "login refused" in run("accounts", "list").out
@@ -393,9 +389,9 @@ def test_every_wrong_line_is_named_and_nothing_is_written(bring, run, configure)
     bring(csv_of("kadikoy;kadikoys;secret;"))
     ended = bring(WRONG)
     assert (ended.code, ended.out) == (1, "")
-    said = {int(line.split()[1].rstrip(":")): line for line in ended.err.splitlines() if line.startswith("line ")}
-    assert said.keys() == TOLD.keys()
-    assert {number: TOLD[number] for number in said if TOLD[number] not in said[number]} == {}
+    message = {int(line.split()[1].rstrip(":")): line for line in ended.err.splitlines() if line.startswith("line ")}
+    assert message.keys() == TOLD.keys()
+    assert {number: TOLD[number] for number in message if TOLD[number] not in message[number]} == {}
     assert "nothing was written" in ended.err
     assert listed(run) == {"file": True, "kadikoy": True}
 
@@ -488,9 +484,8 @@ def alive(pos: sqlite3.Connection, seconds: int = 60) -> None:
 
 
 def light(pos: sqlite3.Connection, name: str, colour: str = "green", code: str | None = None) -> None:
-    pos.execute(
-        "INSERT INTO delivery_lamps VALUES (?, ?, ?, ?, ?, ?)", (name, colour, NOW_TEXT, code, f"It is {colour}.", None)
-    )
+    row = (name, colour, NOW_TEXT, code, f"It is {colour}.", None)
+    pos.execute("INSERT INTO delivery_lamps VALUES (?, ?, ?, ?, ?, ?)", row)
 
 
 @pytest.fixture
@@ -512,11 +507,8 @@ def test_ill_branches_have_a_line_each_the_worst_first(three, run, pos):
     assert second.startswith("yellow  moda ")
     assert last == "1 of 3 well"
     shown = run("status", "--branches", "--json").json
-    assert (shown["well"], shown["accounts"], [one["account"] for one in shown["branches"]]) == (
-        1,
-        3,
-        ["sisli", "moda"],
-    )
+    assert (shown["well"], shown["accounts"]) == (1, 3)
+    assert [one["account"] for one in shown["branches"]] == ["sisli", "moda"]
     assert shown["branches"][0]["code"] == "unreachable"
 
 
@@ -656,7 +648,7 @@ def test_a_food_is_for_an_account_of_the_database_that_is_there(run, add):
 
 def test_no_command_shows_a_secret(add, bring, run, tmp_path):
     shown = [add(), add("moda", secrets=(SECRETS[0], "short")), bring(csv_of(f"uskudar;{SECRETS[0]};{SECRETS[1]};"))]
-    words = (
+    lines = (
         "list",
         "list --json",
         "show kadikoy",
@@ -665,7 +657,7 @@ def test_no_command_shows_a_secret(add, bring, run, tmp_path):
         "key --rotate",
         "remove moda",
     )
-    shown += [run("accounts", *line.split()) for line in words]
+    shown += [run("accounts", *line.split()) for line in lines]
     shown += [run(*line.split()) for line in ("check --settings", "status", "status --json", "check", "check --json")]
     shown += [bring(csv_of(f"x;{SECRETS[0]};'{SECRETS[1]}';")), bring(f"{SECRETS[0]};{SECRETS[1]}")]
     printed = "".join(ended.out + ended.err for ended in shown)

@@ -224,6 +224,6 @@ def test_each_replica_is_named_with_its_share(run: Run, play, database: Database
         other.beat()
         one.beat(one.beat().excess)
         other.beat()
-        said = next(line["detail"] for line in run("check", "--json").json if line["check"] == "worker")
-    assert [part.rpartition(": ")[2] for part in said.split("; ")] == ["32/64", "32/64"]
-    assert f", PID {os.getpid()}: " in said
+        message = next(line["detail"] for line in run("check", "--json").json if line["check"] == "worker")
+    assert [part.rpartition(": ")[2] for part in message.split("; ")] == ["32/64", "32/64"]
+    assert f", PID {os.getpid()}: " in message

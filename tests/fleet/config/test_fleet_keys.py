@@ -29,9 +29,9 @@ def test_with_a_database_of_accounts_the_file_may_have_none(write: Write) -> Non
 
 @pytest.mark.parametrize("scheme", ["mysql", "mariadb", "mysql+pymysql", "mariadb+mysqldb"])
 def test_replicas_on_mariadb_are_refused(scheme: str, write: Write) -> None:
-    said = problems(write(fleet(f'master_key = "{KEY}"\n[database]\nurl = "{scheme}://pos:hunter22@db/pos"')))
-    assert "needs PostgreSQL" in said
-    assert "hunter22" not in said
+    message = problems(write(fleet(f'master_key = "{KEY}"\n[database]\nurl = "{scheme}://pos:hunter22@db/pos"')))
+    assert "needs PostgreSQL" in message
+    assert "hunter22" not in message
 
 
 def test_the_file_may_have_some_beside_it_and_none_is_the_default_for_being_alone(write: Write) -> None:
@@ -62,9 +62,9 @@ def test_the_environment_is_enough(write: Write) -> None:
 
 def test_two_sources_of_the_master_key_are_an_error_that_names_both(write: Write, tmp_path: Path) -> None:
     write(KEY, "credentials/master_key")
-    said = problems(write(fleet(f'master_key = "{KEY}"')), {"CREDENTIALS_DIRECTORY": str(tmp_path / "credentials")})
-    assert "fleet.master_key" in said
-    assert "more than once (master_key, systemd credential master_key)" in said
+    message = problems(write(fleet(f'master_key = "{KEY}"')), {"CREDENTIALS_DIRECTORY": str(tmp_path / "credentials")})
+    assert "fleet.master_key" in message
+    assert "more than once (master_key, systemd credential master_key)" in message
 
 
 def test_in_file_mode_it_may_be_there_already_and_must_be_right(write: Write) -> None:
@@ -88,11 +88,11 @@ def test_in_file_mode_it_may_be_there_already_and_must_be_right(write: Write) ->
     ids=["none", "empty", "blank", "short", "second", "sign", "nul", "letter", "no file"],
 )
 def test_a_master_key_that_is_none_is_an_error_that_names_the_remedy_and_no_key(lines: str, problem: str, write: Write):
-    said = problems(write(fleet(lines)))
-    (line,) = said.splitlines()[1:]
+    message = problems(write(fleet(lines)))
+    (line,) = message.splitlines()[1:]
     assert line.strip().startswith("fleet.master_key")
     assert problem in line
-    assert KEY[:16] not in said
+    assert KEY[:16] not in message
 
 
 def test_the_same_key_twice_is_one() -> None:
@@ -107,14 +107,14 @@ def test_a_new_key_is_one_and_another_each_time() -> None:
 
 @pytest.mark.parametrize("kind", ["beside", "till"])
 def test_the_board_is_refused_together_with_it(kind: str, write: Write) -> None:
-    said = problems(write(fleet(f'master_key = "{KEY}"\n[web]\nboard = "{kind}"')))
-    assert said.splitlines()[1].strip().startswith("web (")
-    assert 'write board = "off"' in said
+    message = problems(write(fleet(f'master_key = "{KEY}"\n[web]\nboard = "{kind}"')))
+    assert message.splitlines()[1].strip().startswith("web (")
+    assert 'write board = "off"' in message
 
 
 def test_an_unknown_word_is_the_only_error(write: Write) -> None:
-    said = problems(write(document(more='[fleet]\naccounts = "db"\n[web]\nboard = "till"', accounts="")))
-    assert [line.partition(" ")[0] for line in said.replace("  ", "").splitlines()[1:]] == ["fleet.accounts"]
+    message = problems(write(document(more='[fleet]\naccounts = "db"\n[web]\nboard = "till"', accounts="")))
+    assert [line.partition(" ")[0] for line in message.replace("  ", "").splitlines()[1:]] == ["fleet.accounts"]
 
 
 def test_the_master_key_is_never_shown(write: Write) -> None:
@@ -133,8 +133,8 @@ def test_a_file_with_the_master_key_that_everybody_can_read_is_a_warning(write: 
 
 def test_a_master_key_file_that_everybody_can_read_is_a_warning(write: Write, tmp_path: Path) -> None:
     write(KEY, "master.key").chmod(0o644)
-    (said,) = load(write(fleet('master_key_file = "master.key"')), environ={}).warnings
-    assert f"chmod 0600 {tmp_path}/master.key" in said
+    (message,) = load(write(fleet('master_key_file = "master.key"')), environ={}).warnings
+    assert f"chmod 0600 {tmp_path}/master.key" in message
 
 
 def test_settings_made_by_hand_are_checked_the_same() -> None:

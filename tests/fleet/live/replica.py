@@ -33,7 +33,7 @@ def say(**what: object) -> None:
 def beat_on(membership: Membership, ended: threading.Event) -> None:
     """Work until it is fenced or told to end. Excess buckets are released with the next beat."""
     excess: frozenset[int] = frozenset()
-    told: object = None
+    reported: object = None
     while not ended.is_set():
         try:
             beat = membership.beat(excess)
@@ -45,7 +45,7 @@ def beat_on(membership: Membership, ended: threading.Event) -> None:
                 os._exit(3)
         else:
             excess = beat.excess
-            if told != (told := (len(beat.held), len(beat.replicas))):
+            if reported != (reported := (len(beat.held), len(beat.replicas))):
                 say(held=len(beat.held), replicas=len(beat.replicas), name=membership.name)
         ended.wait(0.0 if excess else BEAT_S)
 

@@ -20,7 +20,7 @@ from sqlalchemy import Connection, NullPool, create_engine, text
 from sqlalchemy.exc import DBAPIError, InvalidRequestError
 from tests import databases
 from tests.databases import Pair, on
-from tests.test_daemon import COMMAND, ended, process, told, until
+from tests.test_daemon import COMMAND, ended, logged, process, until
 
 from orderbridge.config.addresses import database_address
 from orderbridge.errors import Message
@@ -189,7 +189,7 @@ async def test_a_primary_is_lost_and_its_standby_takes_over(how: str, settled: P
     till = Till(pair)
     async with process(settled) as daemon:
         with Load(world, till) as load:
-            await until(lambda: told(settled, "daemon.started"))
+            await until(lambda: logged(settled, "daemon.started"))
             await at_work(load, till)
             assert (standby_of(settled) or {})["is_safe"]
             with contextlib.ExitStack() as stack:
@@ -218,8 +218,8 @@ def lose(pair: Pair, how: str, stack: contextlib.ExitStack) -> None:
 
 def standby_of(settled: Path) -> dict[str, Any] | None:
     """What `status` says of it."""
-    said = subprocess.run([COMMAND, "--config", settled, "status", "--json"], check=False, capture_output=True)
-    return json.loads(said.stdout)["failover"]  # type: ignore[no-any-return]
+    printed = subprocess.run([COMMAND, "--config", settled, "status", "--json"], check=False, capture_output=True)
+    return json.loads(printed.stdout)["failover"]  # type: ignore[no-any-return]
 
 
 def test_an_asynchronous_standby_is_named_and_so_are_missing_rights(pair: Pair):

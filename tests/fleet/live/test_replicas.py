@@ -29,20 +29,20 @@ class Replica:
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self.process = process
-        self.said: list[dict[str, Any]] = []
+        self.lines: list[dict[str, Any]] = []
         self._listening = asyncio.create_task(self._listen())
 
     async def _listen(self) -> None:
         assert self.process.stdout
         async for line in self.process.stdout:
-            self.said.append(json.loads(line))
+            self.lines.append(json.loads(line))
 
     @property
     def held(self) -> int | None:
-        return next((one["held"] for one in reversed(self.said) if "held" in one), None)
+        return next((one["held"] for one in reversed(self.lines) if "held" in one), None)
 
     def has_said(self, word: str) -> bool:
-        return any(word in one for one in self.said)
+        return any(word in one for one in self.lines)
 
     def tell(self, line: str) -> None:
         assert self.process.stdin
@@ -132,8 +132,8 @@ async def test_a_server_that_is_restarted_finds_everybody_in_their_place_again(o
         for one in (first, second):
             one.tell("write x" if one is first else "write y")
         await until(lambda: first.has_said("written") or first.has_said("failed"))
-        first.said.clear()
-        second.said.clear()
+        first.lines.clear()
+        second.lines.clear()
         async with replica(own) as third:  # when it has its share, both have read the new server's tables
             await until(lambda: third.held == 21)
             await until(lambda: sorted((first.held or 0, second.held or 0)) == [21, 22])
@@ -145,10 +145,10 @@ async def test_a_silent_server_hangs_no_replica(own: str, own_server: Server):
     async with two(own) as (first, second):
         with own_server.frozen():
             await until(lambda: first.has_said("lost") and second.has_said("lost"))
-            first.said.clear()
+            first.lines.clear()
             await until(lambda: first.has_said("lost"))  # also to make a session
-        first.said.clear()
-        second.said.clear()
+        first.lines.clear()
+        second.lines.clear()
         async with replica(own) as third:
             await until(lambda: third.held == 21)
         assert (first.process.returncode, second.process.returncode) == (None, None)

@@ -9,7 +9,7 @@ from sqlalchemy import create_engine, text
 from tests import databases
 from tests.databases import SERVERS
 from tests.live.test_server_away import Pos
-from tests.test_daemon import ended, process, told, until
+from tests.test_daemon import ended, logged, process, until
 
 from orderbridge_sandbox import World
 from orderbridge_sandbox.scenery import KADIKOY
@@ -57,7 +57,7 @@ async def over_a_newer_schema(configuration: Path, url: str, world: World) -> No
         await until(lambda: pos.stored()[before.key] == before.status_id)
         assert await ended(daemon, signal.SIGTERM) == 0
         pos.close()
-    assert told(configuration, "job.crashed") == []
-    assert told(configuration, "database.failed") == []
+    assert logged(configuration, "job.crashed") == []
+    assert logged(configuration, "database.failed") == []
     async with process(configuration) as daemon:
         assert await ended(daemon) == 78, "an older program does not start on a newer schema"
