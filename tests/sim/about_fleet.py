@@ -1,5 +1,6 @@
 """Replicas: one acts for each account, and another takes over in time."""
 
+from tests.jobs.shop import COOLDOWN_S
 from tests.sim.invariant import Invariant
 from tests.sim.life import LIFE, Life
 from tests.sim.line import Call
@@ -87,7 +88,10 @@ class EqualShares(Invariant):
 
 
 class TakenOver(Invariant):
-    """While one replica is healthy, each account is polled, also those of a replica that is not."""
+    """While one replica is healthy, each account is polled, also those of a replica that is not.
+
+    The first polls of accounts that no replica polled for a cooldown are spread over one (rules/cooldown.py).
+    """
 
     promise = "fleet"
 
@@ -97,6 +101,7 @@ class TakenOver(Invariant):
             return
         for row in self.rows("SELECT name, next_poll_utc FROM delivery_accounts WHERE next_poll_utc IS NOT NULL"):
             could = max(sim.disturbed.get(row["name"], 0.0), sim.fleet.changed_at) + TAKEN_OVER_S
-            late = min(self.seconds_since(row["next_poll_utc"]), sim.now() - could)
-            if late > POLLED_S:
+            due, could_for = self.seconds_since(row["next_poll_utc"]), sim.now() - could
+            late = min(due, could_for)
+            if late > POLLED_S + (COOLDOWN_S if due - could_for > COOLDOWN_S else 0.0):
                 self.broken(f"no replica polls {row['name']}, {late:.1f} s after one should")

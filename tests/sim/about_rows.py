@@ -131,11 +131,18 @@ class LaneOrder(Invariant):
         if lane is None:
             return
         flying = self._flying.get(lane)
-        if flying is not None and not flying.ended:
+        if flying is not None and not flying.ended and not self._is_unheard(flying):
             self.broken(f"#{call.number} leaves while #{flying.number} of the same lane is on the wire")
         self._flying[lane] = call
         if call.lane is not None:
             self._check_turn(call)
+
+    def _is_unheard(self, call: Call) -> bool:
+        """Whether it was answered to a replica that is paused: the one in its place cannot know of it."""
+        fleet, lives = self.sim.fleet, self.sim.processes
+        if fleet is None or call.reached is None:
+            return False
+        return any(life.process == call.process and fleet.is_paused(life) for life in lives)
 
     def retried(self, row: int) -> None:
         self._claimed.pop(row, None)

@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import Callable
 from contextvars import copy_context
+from functools import partial
 from typing import Any, Self, TypeVar
 
 from tests.sim.plan import Crashed
@@ -70,16 +71,19 @@ def rest(seconds: float) -> None:
         errand.rest(seconds)
 
 
+def _left_behind(unwanted: Callable[[Any], object] | None, done: asyncio.Task[Any]) -> None:
+    """The caller no longer waits: an error is no news."""
+    if not done.cancelled() and done.exception() is None and unwanted is not None:
+        unwanted(done.result())
+
+
 async def detached(call: Callable[[], T], *, unwanted: Callable[[T], object] | None = None) -> T:
     """In the place of store.workers.detached."""
     task = asyncio.ensure_future(Errand(call).run())
     try:
         return await asyncio.shield(task)  # type: ignore[no-any-return]
     except asyncio.CancelledError:
-        if unwanted is not None:
-            task.add_done_callback(
-                lambda done: None if done.cancelled() or done.exception() else unwanted(done.result())
-            )
+        task.add_done_callback(partial(_left_behind, unwanted))
         raise
 
 

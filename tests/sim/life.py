@@ -15,6 +15,7 @@ from starlette.types import ASGIApp
 from tests.jobs.shop import BASE_URL, TIMEOUT_S
 from tests.sim.disk import SimDatabase
 from tests.sim.line import Line
+from tests.sim.loop import SimLoop
 from tests.sim.plan import Crashed
 
 from orderbridge import config
@@ -171,11 +172,23 @@ class Life:
             database.close()
 
 
-def new_task(loop: asyncio.AbstractEventLoop, coro: Any, **options: Any) -> asyncio.Task[Any]:
+class SimTask(asyncio.Task[Any]):
+    """A task whose place in a set depends on when it was created, not on its address."""
+
+    def __init__(self, number: int, coro: Any, **options: Any) -> None:
+        self._number = number
+        super().__init__(coro, name=f"Task-{number}", **options)
+
+    def __hash__(self) -> int:
+        return self._number
+
+
+def new_task(loop: SimLoop, coro: Any, **options: Any) -> asyncio.Task[Any]:
     """Create a task that belongs to the current life."""
     context = options.get("context")
     life = (context or copy_context()).get(LIFE)
-    task = asyncio.Task(coro, loop=loop, **options)
+    loop.tasks += 1
+    task = SimTask(loop.tasks, coro, loop=loop, **options)
     if life is not None:
         life.tasks[task] = None
         task.add_done_callback(life.ended)

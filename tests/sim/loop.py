@@ -18,6 +18,7 @@ class SimLoop(VirtualLoop):
 
     _ready: deque[asyncio.Handle]
     _scheduled: list[asyncio.TimerHandle]
+    tasks = 0  # created so far
     stands: Callable[[asyncio.Handle], bool] | None = (
         None  # whether the handle's process is paused; it keeps the handle for later
     )

@@ -324,7 +324,7 @@ class Sim:
         life = LIFE.get()
         if not line.strip() or (life is not None and not life.alive):
             return
-        facts = json.loads(line)
+        facts = json.loads(line.replace(f"{self.path.parent}/", ""))  # which is another one each time
         facts.pop("time")
         level, event = facts.pop("level"), facts.pop("event")
         self.trace.note("log", f"{level} {event}", **{name: facts[name] for name in facts if name != "traceback"})
