@@ -216,6 +216,8 @@ def test_after_the_status_of_a_restaurant_the_resend_waits(action: Action, numbe
     assert resend_at(history, now=NOW, policy=CALM) == NOW + timedelta(seconds=wait)
     ended = [*history[:-1], replace(history[-1], ended_utc=NOW - timedelta(seconds=1))]
     assert resend_at(ended, now=NOW, policy=CALM) == NOW + timedelta(seconds=wait - 1)
+    set_back = [*history[:-1], replace(history[-1], ended_utc=NOW + timedelta(hours=2))]
+    assert resend_at(set_back, now=NOW, policy=CALM) == NOW
 
 
 @pytest.mark.parametrize("no_attempt", NO_ATTEMPTS)

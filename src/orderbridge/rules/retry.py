@@ -218,8 +218,9 @@ def longest_wait(retry_waits: Sequence[float], cooldown: float) -> timedelta:
 
 
 def resend_at(history: Sequence[Attempt], *, now: datetime, policy: RetryPolicy) -> datetime:
-    """When to send again if the restaurant's status shows no effect."""
-    return (history[-1].ended_utc or now) + _wait(history, policy)
+    """When to send again if the restaurant's status shows no effect. At once if the clock was set back meanwhile."""
+    ended = history[-1].ended_utc or now
+    return ended + _wait(history, policy) if ended <= now else now
 
 
 def _gave_up(history: Sequence[Attempt], not_done: KnownBy | None) -> Verdict:
