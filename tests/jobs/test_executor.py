@@ -9,6 +9,7 @@ from tests.jobs.shop import FakeClock, Shop
 
 from orderbridge.errors import FileLost
 from orderbridge.jobs.executor import AHEAD_S, QUICK_S, WAIT_S, Slots
+from orderbridge.rules.outbox_rows import order_lane
 from orderbridge_sandbox import Fault
 
 
@@ -82,6 +83,24 @@ async def test_a_row_that_waits_for_a_place_is_not_sent_any_more_when_the_daemon
     await asyncio.sleep(30)
     assert [shop.row(one)["state"] for one in (hanging, ahead)] == ["done", "pending"]
     assert len(shop.calls("deactivate_food")) == 1
+
+
+async def test_a_row_holds_its_lane_until_its_outcome_is_on_disk(shop: Shop, monkeypatch: pytest.MonkeyPatch):
+    order = await shop.taken_in()
+    row, run = shop.act("accept", order), shop.database.run
+    later = shop.act("on_the_way", order)
+    held = []
+
+    async def noted(work: Any, **how: Any) -> Any:
+        done = await run(work, **how)
+        held.append((order_lane(order.key) in shop.context.lanes.taken(), shop.row(row)["state"]))
+        return done
+
+    monkeypatch.setattr(shop.database, "run", noted)
+    await shop.outbox.tick()
+    await shop.outbox.quiet()
+    assert held[:2] == [(True, "sending"), (True, "done")]
+    assert shop.row(later)["state"] == "pending"
 
 
 @pytest.mark.parametrize("transaction", [1, 2], ids=["claim", "outcome"])

@@ -1,8 +1,12 @@
-"""What is requested after a list could not be read."""
+"""What is requested after a list could not be read, and which list proves that an order is absent."""
+
+from typing import Any
 
 import pytest
+from tests.rules.builders import document
 
 from orderbridge.errors import MarketplaceError, NotSent, RateLimited, ServiceFailed, Unauthorized, UnknownOutcome
+from orderbridge.rules.deliveries import is_whole
 from orderbridge.rules.lifecycle import Statuses
 from orderbridge.rules.poll_ends import ListRequest
 
@@ -58,3 +62,19 @@ def test_the_configured_status_is_asked_for_and_from_the_second_round_on_the_can
     first = ListRequest().failed(UnknownOutcome("body_too_large"), Statuses(7))
     assert first.left == (1, 2, 16, 7)
     assert ListRequest((), first.rounds).failed(UnknownOutcome("body_too_large"), Statuses()).left == (1, 2, 16, 6)
+
+
+@pytest.mark.parametrize(
+    "keys, how, whole",
+    [
+        (["a", "b"], {}, True),
+        (["a", None], {}, False),
+        (["a", "b"], {"asked": 1}, False),
+        (["a", "b"], {"list_limit": 2}, False),
+    ],
+    ids=["whole", "a document without a key", "one status", "cut"],
+)
+def test_only_a_whole_list_of_orders_with_keys_proves_that_an_order_is_absent(
+    keys: list[str | None], how: dict[str, Any], whole: bool
+) -> None:
+    assert is_whole([document(1, key=key) for key in keys], **how) is whole

@@ -223,3 +223,12 @@ def test_a_row_that_may_not_leave_now_is_offered_again() -> None:
     assert queue.ends() == []
     assert queue.accounts.take(1, Counter(), 1, lambda _: True, lambda _: False) == []
     assert [entry.row.id for entry in queue.accounts.take(1, Counter(), 1, lambda _: True, lambda _: True)] == [1]
+
+
+def test_one_account_takes_no_more_places_than_it_may() -> None:
+    queue = Queue(view(directory=directory("kadikoy", "besiktas")))
+    for number, account in enumerate(("kadikoy", "kadikoy", "besiktas"), 1):
+        queue.put(row(Action.DEACTIVATE_FOOD, number, food_id=number, account=account))
+    assert queue.ends() == []
+    taken = queue.accounts.take(3, Counter(), 1, lambda _: True, lambda _: True)
+    assert [entry.row.id for entry in taken] == [1, 3]

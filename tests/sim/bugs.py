@@ -1,11 +1,12 @@
 """The bugs that the simulation must find: one or more for each invariant.
 
 Each has the promise whose invariant finds it, the corner or the seed that shows it, what it replaces by what, and in
-FOUND_BY a unit test that finds it, too. `./run sim --bugs` tries them all.
+found_by.toml a unit test that finds it, too. `./run sim --bugs` tries them all.
 """
 
 import asyncio
 import os
+import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -31,6 +32,7 @@ from orderbridge.jobs import acknowledge, outcome_writer
 from orderbridge.jobs import intake as jobs_intake
 from orderbridge.jobs.acknowledge import Acknowledger
 from orderbridge.jobs.closures import Closures
+from orderbridge.jobs.executor import Executor
 from orderbridge.jobs.intake import Intake
 from orderbridge.jobs.journal_writer import Journal
 from orderbridge.jobs.lanes import Lanes
@@ -97,6 +99,7 @@ CANCELLED = "a_customer_cancels_while_a_complete_is_in_doubt"
 KEYLESS = "a_list_shows_an_order_in_doubt_without_its_key"
 ON_ITS_WAY = "an_accept_in_doubt_may_be_sent_again_while_a_list_is_on_its_way"
 PARTS = "a_list_is_too_large_and_comes_in_parts"
+TWO_ENDS = "an_order_that_was_completed_is_cancelled"
 TOO_OLD = "a_row_is_too_old_before_its_turn_comes"
 WAITING = "rows_are_written_while_an_accept_waits"
 
@@ -150,10 +153,6 @@ def muted(event: str) -> Plant:
         return true(self, method, name, facts)
 
     return (structlog.BoundLoggerBase, "_process_event"), process
-
-
-def waits(*seconds: float) -> Plant:
-    return (OutcomeWriter, "_policy"), lambda true, self: replace(true(self), retry_waits=seconds)
 
 
 def without_epoch(_: Any, connection: Any, replica: str, noted: str | None, wanted: Any) -> Any:
@@ -227,9 +226,9 @@ bugs(
 
 
 @bug("1 and 7", (Intake, "take_in"), EXPIRY)
-async def a_bad_document_stops_the_poll(true: Any, self: Intake, documents: Any, *rest: Any) -> None:
+async def a_bad_document_stops_the_poll(true: Any, self: Intake, documents: Any, *rest: Any, **how: Any) -> None:
     if all(document.reason is None for document in documents):
-        await true(self, documents, *rest)
+        await true(self, documents, *rest, **how)
 
 
 @bug("1 and 7", deliveries.sort, LOST)
@@ -325,7 +324,11 @@ bugs(
         lambda true, self, places, on_wire, _, *rest: true(self, places, on_wire, places, *rest),
         HANGS,
     ),
-    all_waits_are_the_longest=(*waits(60.0, 60.0, 60.0), FAILURES),
+    all_waits_are_the_longest=(
+        (OutcomeWriter, "_policy"),
+        lambda true, self: replace(true(self), retry_waits=(60.0, 60.0, 60.0)),
+        FAILURES,
+    ),
     what_was_on_the_wire_at_a_crash_is_forgotten=(unfinished.unfinished_attempts, always([]), CRASH),
 )
 bugs(
@@ -336,6 +339,13 @@ bugs(
         WAITING,
     ),
 )
+
+
+@bug("5", (Executor, "write"))
+async def the_next_row_leaves_before_the_verdict(true: Any, self: Executor, result: Any) -> Any:
+    self._context.lanes.free_after_action(result.claim.lane)
+    self._queue.drop(result.claim.row.id)
+    return await true(self, result)
 
 
 @bug("5", (Acknowledger, "finish"), 1003)
@@ -372,7 +382,6 @@ bugs(
 )
 bugs(
     "6",
-    all_waits_are_the_first=(*waits(2.0, 2.0, 2.0), LOST),
     a_fifth_request=(retry.counted, lambda true, history: true(history) - 1, CRASH),
     a_502_is_a_plain_failure=(
         (answers, "_STATUSES"),
@@ -490,11 +499,6 @@ def an_end_is_taken_back(true: Any, tx: Any, ends: Any, now: Any) -> Any:
     return true(tx, ends, now)
 
 
-@bug("6", actions.finish, 1003)
-def an_end_does_not_say_how_it_is_known(true: Any, tx: Any, ends: Any, now: Any) -> Any:
-    return true(tx, [(row, replace(end, verdict=replace(end.verdict, known_by=None))) for row, end in ends], now)
-
-
 @bug("6", outbox_rows.unsent_end, EXPIRY)
 def what_is_unresolved_expires(true: Any, row: Any, later: Any, view: Any) -> Any:
     made = true(row, later, view)
@@ -548,7 +552,7 @@ async def sending_an_accept_crashes(true: Any, self: Client, action: Action, *re
     await true(self, action, *rest)
 
 
-@bug("7", unfinished.newest, 1004)
+@bug("7", unfinished._timed, 1004)
 def a_bad_row_stops_the_outbox(true: Any, *of: Any) -> Any:
     found = true(*of)
     assert not found.unreadable
@@ -601,6 +605,11 @@ bugs(
 )
 bugs(
     "contract",
+    another_end_keeps_the_first=(
+        orders._end,
+        lambda true, known, ended_by, now: {} if known.ended_by and ended_by else true(known, ended_by, now),
+        TWO_ENDS,
+    ),
     a_verdict_does_not_write_the_status=(orders.set_status, nothing, LOST),
     the_lines_stay_as_they_were=(
         lifecycle.merge,
@@ -686,18 +695,17 @@ class _Forgetful:
         return nothing if name in self._left_out else getattr(os, name)
 
 
-def flushed(how: str) -> tuple[Plant, ...]:
-    """The product sets `synchronous` so, and takes that for durable. No judge looks at the setting."""
+def _synchronous_normal(true: Any, timeout_s: float, connection: Any, record: Any) -> None:
+    true(timeout_s, connection, record)
+    connection.execute("PRAGMA synchronous = NORMAL")
 
-    def prepare(true: Any, timeout_s: float, connection: Any, record: Any) -> None:
-        true(timeout_s, connection, record)
-        connection.execute(f"PRAGMA synchronous = {how}")
 
-    return (
-        (sqlite._prepare_connection, prepare),
-        ((sqlite, "SYNCHRONOUS_FULL"), 0),
-        ((StoredBeforeAcknowledged, "connected"), nothing),
-    )
+# The product takes the setting for durable, and no judge looks at it.
+_FLUSHED_LATER = (
+    (sqlite._prepare_connection, _synchronous_normal),
+    ((sqlite, "SYNCHRONOUS_FULL"), 0),
+    ((StoredBeforeAcknowledged, "connected"), nothing),
+)
 
 
 async def _later(true: Any, self: Journal, notes: Any) -> Any:
@@ -708,9 +716,7 @@ async def _later(true: Any, self: Journal, notes: Any) -> Any:
 BUGS |= {
     name: Bug(promise, 1, plants, "power")
     for name, promise, plants in (
-        ("a_commit_is_flushed_later", "1", flushed("NORMAL")),
-        ("a_commit_is_never_flushed", "1", flushed("OFF")),
-        ("the_mark_is_ahead_of_what_was_flushed", "mark", flushed("NORMAL")),
+        ("a_commit_is_flushed_later", "1", _FLUSHED_LATER),
         ("a_line_of_the_journal_is_not_flushed", "journal", (((journal, "os"), _Forgetful("fdatasync")),)),
         ("the_name_of_the_journal_is_not_flushed", "journal", (((journal, "sync_folder"), nothing),)),
         ("the_journal_is_not_waited_for", "journal", (((Journal, "_write"), _later),)),
@@ -765,182 +771,8 @@ bugs(
 )
 
 # The unit test that finds a bug, too. `./run sim --bugs` plants it and runs the test.
-_TESTS: dict[str, list[tuple[str, str]]] = {
-    "tests/board/test_cards.py": [
-        ("each_tap_is_a_row", "test_a_button_is_one_row_and_the_next_try_another"),
-    ],
-    "tests/jobs/test_closures.py": [
-        ("a_closure_does_not_end", "test_a_closure_ends_at_the_promised_time_and_once"),
-    ],
-    "tests/jobs/test_lanes.py": [
-        ("acknowledged_beside_an_action", "TestAnyStory"),
-    ],
-    "tests/jobs/test_poll.py": [
-        (
-            "an_order_of_another_account_is_not_told",
-            "test_a_delivery_by_another_account_is_neither_merged_nor_acknowledged",
-        ),
-        ("an_acknowledgement_leaves_late", "test_no_acknowledgement_leaves_later_than_ten_seconds_after_the_answer"),
-        (
-            "what_did_not_change_is_not_acknowledged",
-            "test_an_acknowledgement_is_sent_once_and_what_did_not_arrive_is_delivered_again",
-        ),
-    ],
-    "tests/jobs/test_replay.py": [
-        ("a_replay_stores_nothing", "test_what_came_after_the_copy_is_back_as_it_was_and_the_till_sees_it"),
-    ],
-    "tests/jobs/test_restore_check.py": [
-        ("an_older_copy_is_polled_for_at_once", "test_polls_are_held_until_the_last_ones_cooldown_is_over"),
-        ("what_an_older_copy_had_to_send_is_sent", "test_what_the_copy_had_to_send_is_not_sent"),
-        ("nobody_can_confirm_a_restore", "test_an_older_copy_is_told_with_what_it_lacks"),
-        ("a_revoked_tablet_comes_back", "test_a_device_that_was_revoked_after_the_copy_stays_revoked"),
-    ],
-    "tests/marketplace/test_answers.py": [
-        ("a_502_is_a_plain_failure", "test_these_statuses_need_no_envelope"),
-    ],
-    "tests/marketplace/test_client.py": [
-        ("acknowledged_again_after_a_failure", "test_an_action_is_a_put"),
-        ("every_order_is_cancelled_for_reason_1", "test_an_action_is_a_put"),
-    ],
-    "tests/marketplace/test_http.py": [
-        ("redirects_are_followed", "test_a_request_arrives_as_it_was_meant"),
-    ],
-    "tests/marketplace/test_payment.py": [
-        ("prepaid_orders_are_collected_again", "test_the_amount_due"),
-        ("any_remark_of_a_payment_is_dropped", "test_a_name_counts_with_or_without_its_remark_but_not_with_another"),
-    ],
-    "tests/marketplace/test_session.py": [
-        ("a_login_for_each_request", "test_the_token_is_obtained_once_and_kept"),
-        ("a_refused_token_is_used_again", "test_ten_at_once_are_one_login"),
-    ],
-    "tests/rules/test_closures.py": [
-        ("a_closure_ends_at_once", "test_the_next_step"),
-        ("a_closure_ends_beside_something_newer", "test_the_next_step"),
-    ],
-    "tests/rules/test_cooldown.py": [
-        ("the_poll_waits_twice_as_long", "test_accounts_of_the_configured_scope_are_polled_in_turn_and_never_meet_429"),
-        (
-            "the_next_poll_leaves_after_a_second",
-            "test_accounts_of_the_configured_scope_are_polled_in_turn_and_never_meet_429",
-        ),
-    ],
-    "tests/rules/test_health.py": [
-        (
-            "an_accept_that_failed_is_no_problem",
-            "test_what_an_older_copy_had_still_to_send_is_behind_the_one_alarm_about_the_copy",
-        ),
-    ],
-    "tests/rules/test_lifecycle.py": [
-        ("everything_is_sent", "test_an_order_that_is_over_is_not_asked_about"),
-        ("a_status_that_does_not_fit_is_refused", "test_a_status_that_merely_does_not_fit_is_no_reason_to_refuse"),
-        ("a_doubt_never_goes", "test_refused_contents_leave_the_status_and_say_so_once"),
-        ("an_echo_is_news", "test_a_till_is_told_the_most_important_news"),
-        ("the_lines_stay_as_they_were", "test_a_word_that_counts_is_believed_whatever_was_stored"),
-    ],
-    "tests/rules/test_outbox.py": [
-        ("no_row_is_ever_too_old", "test_a_clock_may_be_thousands_of_years_wrong"),
-        ("valid_minutes_are_ignored", "test_a_row_is_valid_for_a_time_and_expires_at_its_end"),
-        ("the_newest_row_goes_first", "test_a_cancel_supersedes_what_leads_to_the_kitchen_or_the_door"),
-        ("a_toggle_replaces_those_of_another_menu", "test_a_head_names_its_row_its_lane_and_its_account"),
-        ("valid_minutes_are_seconds", "test_a_row_is_valid_for_a_time_and_expires_at_its_end"),
-        ("a_cancel_replaces_nothing", "test_a_cancel_supersedes_what_leads_to_the_kitchen_or_the_door"),
-        ("every_toggle_is_sent", "test_a_row_goes_or_ends_or_waits"),
-        ("nothing_can_be_asked_back", "test_a_row_goes_or_ends_or_waits"),
-        ("what_is_unresolved_expires", "test_a_row_is_valid_for_a_time_and_expires_at_its_end"),
-    ],
-    "tests/rules/test_retry.py": [
-        ("a_cancelled_order_is_not_seen_by_a_row_in_doubt", "test_a_cancelled_order_refuses_everything_else"),
-        ("a_fifth_request", "test_a_request_that_may_have_had_its_effect_leaves_doubt_and_counts"),
-        ("a_refusal_is_tried_again", "test_a_first_refusal_is_definite"),
-        (
-            "what_waits_for_a_look_is_sent",
-            "test_a_refusal_after_doubt_of_an_order_waits_for_a_poll_and_of_all_else_is_definite",
-        ),
-        (
-            "a_row_fails_while_the_login_is_refused",
-            "test_a_429_waits_for_the_cooldown_and_a_dead_line_until_it_is_tried_again",
-        ),
-        ("a_429_is_not_waited_out", "test_a_429_waits_for_the_cooldown_and_a_dead_line_until_it_is_tried_again"),
-        (
-            "a_refusal_after_doubt_waits_for_no_look",
-            "test_a_refusal_after_doubt_of_an_order_waits_for_a_poll_and_of_all_else_is_definite",
-        ),
-        (
-            "silence_counts_as_done",
-            "test_a_5xx_is_retried_after_growing_waits_and_silence_too_where_no_poll_and_no_status_shows_more",
-        ),
-        (
-            "an_accept_is_sent_again_without_a_look",
-            "test_a_5xx_is_retried_after_growing_waits_and_silence_too_where_no_poll_and_no_status_shows_more",
-        ),
-        ("absence_alone_proves_a_complete", "test_a_poll_proves_what_the_table_says"),
-    ],
-    "tests/rules/test_statuses.py": [
-        ("a_list_shows_an_order_twice_and_the_last_one_counts", "test_an_order_listed_twice_is_the_furthest_one"),
-    ],
-    "tests/rules/test_tokens.py": [
-        ("a_refused_login_is_tried_again_at_once", "test_refused_logins_wait_longer_up_to_a_quarter_of_an_hour"),
-        ("a_time_zone_is_believed", "test_the_service_is_believed_up_to_a_day"),
-    ],
-    "tests/store/test_accounts.py": [
-        (
-            "the_next_poll_is_not_noted_when_the_answer_is_in",
-            "test_the_answer_ends_the_reservation_sooner_for_its_account_alone",
-        ),
-        ("a_restart_forgets_the_cooldown", "test_an_account_that_was_polled_before_waits"),
-        ("the_token_is_kept_readable", "test_a_token_comes_back_as_it_was_and_a_newer_one_takes_its_place"),
-        ("the_kept_token_is_not_used", "test_a_token_comes_back_as_it_was_and_a_newer_one_takes_its_place"),
-    ],
-    "tests/store/test_actions.py": [
-        ("a_verdict_has_no_words", "test_a_verdict_ends_an_unfinished_row_with_its_reason"),
-        (
-            "a_cancel_is_proved_by_absence_beside_our_own_complete",
-            "test_an_end_that_we_brought_about_or_may_have_is_found",
-        ),
-        (
-            "a_withdraw_between_reading_and_claiming_is_not_seen",
-            "test_a_row_that_was_asked_back_meanwhile_is_not_started",
-        ),
-        ("an_end_is_taken_back", "test_a_row_that_has_ended_stays_as_it_is"),
-        ("an_end_does_not_say_how_it_is_known", "test_a_verdict_ends_an_unfinished_row_with_its_reason"),
-        ("a_done_row_does_not_name_its_proof", "test_a_verdict_ends_an_unfinished_row_with_its_reason"),
-        ("a_row_disappears", "test_a_verdict_ends_an_unfinished_row_with_its_reason"),
-    ],
-    "tests/store/test_closures.py": [
-        ("the_end_of_a_closure_is_lost", "test_the_opposite_row_names_the_same_subject_and_is_written_once"),
-    ],
-    "tests/store/test_durability.py": [
-        ("a_commit_is_never_flushed", "test_a_sqlite_connection_that_does_not_wait_for_the_disk_is_found"),
-        ("a_commit_is_flushed_later", "test_a_sqlite_connection_that_does_not_wait_for_the_disk_is_found"),
-    ],
-    "tests/store/test_high_water.py": [
-        ("an_older_copy_is_not_noticed", "test_tables_are_an_older_copy_when_their_generation_is_below_the_mark"),
-    ],
-    "tests/store/test_leader.py": [
-        ("two_daemons_work_at_once", "test_one_has_it_and_the_other_waits"),
-    ],
-    "tests/store/test_orders.py": [
-        ("an_order_is_acknowledged_and_not_written", "test_a_new_order_is_stored_whole"),
-        ("the_document_is_not_kept", "test_a_new_order_is_stored_whole"),
-        ("acknowledged_while_unresolved", "test_an_order_with_an_unresolved_row_is_found_in_any_number_of_keys"),
-        (
-            "of_a_long_list_only_the_last_unresolved_rows_are_seen",
-            "test_an_order_with_an_unresolved_row_is_found_in_any_number_of_keys",
-        ),
-        (
-            "a_verdict_does_not_write_the_status",
-            "test_a_verdict_writes_the_status_of_its_order_and_the_same_again_is_no_revision",
-        ),
-        ("an_ok_is_not_noted", "test_what_is_noted_is_noted_for_one_order_alone"),
-        ("a_new_status_is_not_written", "test_a_delivery_with_another_status_is_a_revision_and_writes_no_line"),
-        ("the_column_of_the_till_is_written", "test_a_delivery_with_another_status_is_a_revision_and_writes_no_line"),
-    ],
-    "tests/store/test_quarantine.py": [
-        ("a_document_that_is_no_order_is_forgotten", "test_a_document_is_kept_whole_with_its_reason"),
-        ("a_document_is_counted_twice", "test_a_document_is_kept_whole_with_its_reason"),
-    ],
-    "tests/store/test_reference.py": [
-        ("the_status_of_a_restaurant_is_not_written", "test_a_restaurant_keeps_its_status_and_gets_its_newest_name"),
-    ],
+FOUND_BY = {
+    bug: f"{file}::{test}"
+    for file, tests in tomllib.loads(Path(__file__).with_name("found_by.toml").read_text()).items()
+    for bug, test in tests.items()
 }
-FOUND_BY = {bug: f"{file}::{test}" for file, tests in _TESTS.items() for bug, test in tests}

@@ -325,6 +325,15 @@ async def an_order_is_shown_again_as_it_was_and_then_never_again(script: Script)
         await script.rest(5.0)
 
 
+@corner(seconds=3 * MINUTE)
+async def an_order_that_was_completed_is_cancelled(script: Script) -> None:
+    key = await script.order()
+    for action, columns in (("accept", {"preparing_time": 20}), ("on_the_way", {}), ("complete", {})):
+        await script.ended(script.act(action, payment_key=key, **columns))
+    script.panel(key, CANCELED)
+    await script.acknowledged(key)
+
+
 @corner(seconds=5 * MINUTE)
 async def a_list_shows_an_order_in_doubt_without_its_key(script: Script) -> None:
     """Its accept succeeded unseen: a list without its key must not prove the opposite."""

@@ -263,13 +263,16 @@ def test_a_status_that_does_not_count_is_withheld_but_the_contents_are_stored(da
     assert story(pos)[1:] == [(LATER_TEXT, "status_withheld", 6, "CANCELED", None)]
 
 
-def test_a_delivered_end_ends_the_order_and_the_same_end_again_keeps_its_time(database, pos):
+def test_a_delivered_end_ends_the_order_and_only_the_same_end_again_keeps_its_time(database, pos):
     insert(database, arrival(), arrival(OTHER, 6, status="CANCELED", ended_by=EndedBy.CANCELLED))
     deliver(database, CANCELED, status_changed=True, ended_by=EndedBy.CANCELLED, last_change=LastChange.CANCELLED)
     assert cells(pos, "ended_utc ended_by last_change") == (LATER_TEXT, "cancelled", "cancelled")
     again = arrival(OTHER, 6, status="CANCELED", ended_by=EndedBy.CANCELLED)
     deliver(database, again, ended_by=EndedBy.CANCELLED)
     assert cells(pos, "ended_utc", OTHER) == (NOW_TEXT,)
+    another = arrival(OTHER, 5, status="COMPLETE_WITH_PAYMENT", ended_by=EndedBy.COMPLETED)
+    deliver(database, another, status_changed=True, ended_by=EndedBy.COMPLETED, last_change=LastChange.ENDED)
+    assert cells(pos, "ended_utc ended_by", OTHER) == (LATER_TEXT, "completed")
 
 
 def test_a_delivery_takes_an_end_by_silence_back(database, pos):
