@@ -28,7 +28,16 @@ from tests.rules.builders import (
     view,
 )
 
-from orderbridge.model import CANCELED, COMPLETE_WITH_PAYMENT, CONFIRMED, Action, ActionState, OutboxRow, Verdict
+from orderbridge.model import (
+    CANCELED,
+    COMPLETE_WITH_PAYMENT,
+    CONFIRMED,
+    Action,
+    ActionState,
+    KnownBy,
+    OutboxRow,
+    Verdict,
+)
 from orderbridge.rules.lifecycle import Refusal
 from orderbridge.rules.outbox_rows import Directory, argument_problem, expiry, has_changed, order_end, order_lane
 
@@ -322,6 +331,7 @@ def test_a_row_that_was_retried_by_hand_stays_unknown_when_its_order_refuses_it(
 ) -> None:
     made = order_end(row(action, expires_utc=SOON, owner=shown and "kadikoy", service_status_id=shown))
     assert (made and (made.state, made.code)) == expected
+    assert made is None or (made.code == "already") is (made.known_by == KnownBy.POLL)
 
 
 # ---- superseding -----------------------------------------------------------------------------------------------------

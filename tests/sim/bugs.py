@@ -37,7 +37,6 @@ from orderbridge.jobs.intake import Intake
 from orderbridge.jobs.journal_writer import Journal
 from orderbridge.jobs.lanes import Lanes
 from orderbridge.jobs.outbox import Outbox
-from orderbridge.jobs.outcome_writer import OutcomeWriter
 from orderbridge.jobs.reconciler import Reconciler
 from orderbridge.jobs.reimport import Fate, Reimport
 from orderbridge.jobs.restore_check import RestoreCheck
@@ -323,11 +322,6 @@ bugs(
         (AccountQueues, "take"),
         lambda true, self, places, on_wire, _, *rest: true(self, places, on_wire, places, *rest),
         HANGS,
-    ),
-    all_waits_are_the_longest=(
-        (OutcomeWriter, "_policy"),
-        lambda true, self: replace(true(self), retry_waits=(60.0, 60.0, 60.0)),
-        FAILURES,
     ),
     what_was_on_the_wire_at_a_crash_is_forgotten=(unfinished.unfinished_attempts, always([]), CRASH),
 )

@@ -3,15 +3,17 @@
 In its corner, or within a few seeds.
 """
 
+import re
 from pathlib import Path
 
 import pytest
 from sqlalchemy import String, literal, select
 from tests.jobs.shop import START
 from tests.sim import vfs
-from tests.sim.bugs import BUGS, Bug
+from tests.sim.bugs import BUGS, FOUND_BY, Bug
 from tests.sim.compiled import share_compiled
 from tests.sim.corners import CORNERS
+from tests.sim.hunt import ROOT
 from tests.sim.invariants import WATCHING
 from tests.sim.planting import nothing, plant
 
@@ -36,6 +38,12 @@ def test_a_planted_bug_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path,
 def test_each_corner_and_each_invariant_has_its_bug():
     assert {bug.where for bug in BUGS.values() if isinstance(bug.where, str)} == set(CORNERS)
     assert {bug.promise for bug in BUGS.values()} == {*WATCHING, "restore"}
+
+
+def test_each_bug_has_its_unit_test():
+    assert FOUND_BY.keys() == BUGS.keys()
+    named = [test.split("::") for test in FOUND_BY.values()]
+    assert [name for file, name in named if not re.search(rf"(def|class) {name}\b", (ROOT / file).read_text())] == []
 
 
 def test_a_planted_bug_meets_no_statement_that_was_compiled_without_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
