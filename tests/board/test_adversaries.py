@@ -14,7 +14,7 @@ from tests.board.tablets import Tablet
 from tests.test_daemon import Till, certificates, sandbox, until, world
 
 from orderbridge_board import cards, pages
-from orderbridge_sandbox import Fault, Sandbox
+from orderbridge_sandbox import Sandbox
 from orderbridge_sandbox.state import Order
 
 __all__ = ["certificates", "sandbox", "world"]
@@ -23,7 +23,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 FINAL = ("done", "refused", "failed", "expired", "superseded", "withdrawn")
 ROWS = "SELECT * FROM delivery_actions WHERE payment_key = ? ORDER BY id"
-HOLDS_MS = (0, 0, 10, 20, 30, 40, 60, 80)  # about as long as a request and its answer
 
 
 @pytest.fixture(params=databases.KINDS)
@@ -82,38 +81,6 @@ async def brought_to(branch: Branch, tablet: Tablet, action: str) -> tuple[Order
 # ---- two tablets ---------------------------------------------------------------------------------------------------------
 
 
-async def test_of_an_accept_and_a_cancel_at_once_the_cancel_counts_and_both_cards_say_so(branch: Branch):
-    tablets = [await branch.paired(name) for name in ("Tezgâh", "Mutfak")]
-    order, shown = await brought_to(branch, tablets[0], "accept")
-    taps = [tap(shown, "accept", preparing_time=20), tap(shown, "cancel", reason_id=3)]
-    answers = await asyncio.gather(*(one.post("act", values) for one, values in zip(tablets, taps, strict=True)))
-    assert [answer.status for answer in answers] == [200, 200]
-    found = {row["action"]: row["state"] for row in await rows(branch, order)}
-    assert found["cancel"] == "done"
-    assert found["accept"] in {"done", "superseded", "refused"}
-    assert order.status_id == 6
-    for tablet in tablets:
-        assert [one["key"] for one in (await tablet.get("/board/state")).data["orders"]] == []
-
-
-async def test_a_tap_and_its_taking_back_at_the_moment_it_is_claimed_end_one_way(branch: Branch, monkeypatch):
-    """Sent or withdrawn, never both; and who takes it back hears which."""
-    tablet, other = [await branch.paired(name) for name in ("Tezgâh", "Mutfak")]
-    for hold_ms in HOLDS_MS:
-        order, shown = await brought_to(branch, tablet, "complete")
-        before = len(branch.world.calls("complete"))
-        monkeypatch.setattr(cards, "HOLD", timedelta(milliseconds=hold_ms))
-        row_id = (await tablet.post("act", tap(shown, "complete"))).data["row"]["id"]
-        answers = await asyncio.gather(*(one.post("back", {"id": row_id}) for one in (tablet, other)))
-        monkeypatch.setattr(cards, "HOLD", timedelta(0))
-        row = (await rows(branch, order))[-1]
-        sent = len(branch.world.calls("complete")) - before
-        was_taken = 200 in {answer.status for answer in answers}
-        assert (row["state"], sent) == (("withdrawn", 0) if was_taken else ("done", 1)), hold_ms
-        for answer in answers:
-            assert answer.status == 200 or (answer.status, answer.data["error"]) == (409, "too_late")
-
-
 async def test_what_two_tablets_put_away_and_bring_back_at_once_is_one_or_the_other(branch: Branch):
     tablets = [await branch.paired(name) for name in ("Tezgâh", "Mutfak")]
     _, shown = await brought_to(branch, tablets[0], "on_the_way")
@@ -129,41 +96,6 @@ async def test_what_two_tablets_put_away_and_bring_back_at_once_is_one_or_the_ot
         assert states[0] == states[1]
         assert listed[0] == listed[1]
         assert len(states[0]) + len(listed[0]) == 1  # never nowhere
-
-
-# ---- a tablet that was away ----------------------------------------------------------------------------------------------
-
-
-async def test_taps_after_ten_minutes_offline_are_not_doubled_and_get_the_verdict(branch: Branch):
-    """It shows what was: others have answered, refused, cancelled and changed its orders meanwhile."""
-    away, other = [await branch.paired(name) for name in ("Tezgâh", "Mutfak")]
-    orders = [await branch.order() for _ in range(4)]
-    accepted, refused, gone, finished = [(order, await card(away, order)) for order in orders]
-
-    for order, shown in (accepted, finished):
-        assert (await other.post("act", tap(shown, "accept", preparing_time=40))).status == 200
-        await rows(branch, order)
-    for step in ("on_the_way", "complete"):
-        await other.post("act", tap(await card(other, finished[0]), step))
-        await rows(branch, finished[0])
-    branch.world.faults.add(Fault.error("accept", 400, "invalid_status", "Bu sipariş kabul edilemez"))
-    await other.post("act", tap(refused[1], "accept", preparing_time=40))
-    await rows(branch, refused[0])
-    branch.world.cancel_by_customer(gone[0].key)
-    await until(lambda: branch.till.status(gone[0]) == 6)
-    before = [await rows(branch, order) for order in orders]
-
-    taps = [tap(shown, "accept", preparing_time=20) for _, shown in (accepted, refused, finished)]
-    answers = [await away.post("act", one) for one in taps]
-    assert [answer.status for answer in answers] == [200] * 3
-    reported = [tuple(answer.data["row"][name] for name in ("state", "by", "minutes")) for answer in answers]
-    assert reported == [("done", "Mutfak", 40), ("refused", "Mutfak", 40), ("done", "Mutfak", 40)]
-    assert [await rows(branch, order) for order in orders] == before
-
-    assert (await away.post("act", tap(gone[1], "accept", preparing_time=20))).status == 200
-    assert [row["state"] for row in await rows(branch, gone[0])] == ["refused"]
-    assert (await card(away, gone[0]))["stop"] is True  # what it shows next, whatever it has tapped
-    assert not [call for call in branch.world.calls("accept") if gone[0].key in call.path]
 
 
 # ---- a daemon that ends --------------------------------------------------------------------------------------------------
