@@ -11,7 +11,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from tests.cli.setups import HOLD, program
 from tests.cli.shell import APP, REST, Configure, Ended, account, document
 from tests.databases import POSTGRESQL, SERVERS, empty, free_port, own_database, poor_user
 from tests.store.samples import NOW_TEXT, opened, put, rows
@@ -210,15 +209,6 @@ def test_the_path_is_doubted_only_where_nothing_ever_worked(worked, said, run, s
     ended = run("check", "--json")
     assert (ended.code, said in said_of(ended, "service")) == (69, True)
     assert ("path" in said_of(ended, "service")) != worked
-
-
-def test_who_holds_the_file_is_named(run, configure, sandbox, pos, path):
-    set_up(configure, sandbox, database='url = "sqlite:///pos.db"\nbusy_timeout_seconds = 0.05')
-    with program(HOLD, path) as till:
-        ended = run("check", "--json")
-    assert "Another program holds the database" in said_of(ended, "database")
-    assert f"PID {till.pid} (" in said_of(ended, "locked", "warning")
-    assert said_of(ended, "account kadikoy", "ok")  # what else is wrong is seen at once
 
 
 # ---- servers ---------------------------------------------------------------------------------------------------------

@@ -12,6 +12,21 @@ from orderbridge.store import orders
 from orderbridge_sandbox import Fault, When
 
 
+async def test_a_row_given_up_while_the_list_is_on_its_way_withholds_the_status(shop: Shop):
+    shop.world.faults.add(Fault.drop("acknowledge", when=When.BEFORE))
+    order = shop.place()
+    await shop.poll()
+    shop.world.faults.add(Fault.drop("accept", when=When.BEFORE))
+    row = shop.act("accept", order, valid_minutes=1)
+    await shop.drain()
+    shop.world.faults.add(Fault.error("get_current", 500, "hata"))
+    await shop.poll()  # no look
+    shop.line.when_answered("get_current", shop.drain)
+    polled = await shop.poll()
+    assert shop.end(row) == ("failed", "outcome_unknown", None)
+    assert (polled.delivered, polled.withheld, polled.acknowledged) == (1, 1, 0)
+
+
 async def test_a_change_by_another_client_before_the_acknowledgement_is_the_blind_spot(shop: Shop):
     """PUT success names no status. What is noted is what was delivered, and the next change brings the order again."""
     order = shop.place()

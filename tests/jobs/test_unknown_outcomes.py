@@ -25,6 +25,16 @@ async def test_after_a_start_the_first_poll_is_the_check(shop: Shop, open_shop: 
     assert (shop.end(row), len(shop.calls("accept"))) == (("done", None, "poll"), 1)
 
 
+async def test_a_poll_that_is_under_way_is_waited_for(shop: Shop):
+    row = await asked(shop, "accept")
+    shop.world.faults.add(Fault.drop("accept", when=When.AFTER))
+    await shop.drain()
+    await asyncio.sleep(300)
+    shop.line.when_answered("get_current", shop.drain)
+    await shop.poll()
+    assert (shop.end(row), len(shop.calls("accept"))) == (("done", None, "poll"), 1)
+
+
 async def test_a_poll_that_fails_is_not_waited_for(shop: Shop, open_shop: OpenShop):
     row = await asked(shop, "accept")
     shop.world.faults.add(Fault.drop("accept"))

@@ -1,6 +1,7 @@
 """The outbox with the sandbox: every row ends, no answered one is sent again, unknown outcomes are resolved."""
 
 import asyncio
+from collections import Counter
 from datetime import timedelta
 from typing import Any
 
@@ -113,6 +114,19 @@ async def test_no_more_rows_are_claimed_than_can_be_sent_at_once(open_shop: Open
 
 
 # ---- refused ---------------------------------------------------------------------------------------------------------
+
+
+async def test_an_account_whose_service_hangs_leaves_places_for_the_others(open_shop: OpenShop):
+    shop = await open_shop("kadikoy", "besiktas", "chain", actions={"max_in_flight": 4})
+    shop.world.faults.add(Fault.delay("deactivate_food", 5, times=None))
+    for name, first in (("kadikoy", 1001), ("besiktas", 2001), ("chain", 3001)):
+        for food in range(first, first + 4):
+            shop.act("deactivate_food", food_id=food, account=name)
+        await shop.outbox.tick()
+    await asyncio.sleep(1)
+    assert Counter(call.account for call in shop.calls("deactivate_food")) == {"kadikoy": 2, "besiktas": 2}
+    await shop.drain()
+    assert shop.rows("SELECT DISTINCT state FROM delivery_actions") == [{"state": "done"}]
 
 
 @pytest.mark.interface("Endpoints 10", "Endpoints 14", "Endpoints 15")

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import insert, select, update
+from sqlalchemy.exc import OperationalError
 from structlog.testing import capture_logs
 from tests.jobs.conftest import OpenShop
 from tests.jobs.shop import BASE_URL, FakeClock, Shop, text_of
@@ -306,6 +307,25 @@ async def test_only_accounts_of_its_own_buckets_are_polled(town: Town):
         assert town.polls("besiktas") >= 1
 
 
+async def test_a_bucket_is_given_back_when_nothing_of_it_is_in_flight(town: Town):
+    town.put("chain")
+    town.put("kadikoy")
+    town.daemon.roster.membership = shares = Shares(*buckets("chain", "kadikoy"))
+    answered = asyncio.Event()
+    async with running(town.daemon):
+        await asyncio.sleep(35.0)
+        town.shop.line.when_leaving("get_current", answered.wait)
+        while len(town.shop.line._leaving["get_current"]):  # noqa: ASYNC110 - a poll takes it with it
+            await asyncio.sleep(0.5)
+        shares.excess = set(shares.mine)  # one of the two is on the wire, and its answer does not come
+        await asyncio.sleep(3.0)
+        assert len(shares.given) == 1
+        answered.set()
+        await asyncio.sleep(2.0)
+        assert sorted(shares.given) == sorted(buckets("chain", "kadikoy"))
+        assert town.at_work == set()
+
+
 async def test_a_bucket_that_comes_back_can_be_given_again(town: Town):
     town.put("chain")
     town.daemon.roster.membership = shares = Shares(*buckets("chain"))
@@ -339,6 +359,33 @@ def test_a_lease_ends_before_the_server_ends_the_session_and_before_another_repl
     """The numbers are those of docs/design.md."""
     assert (replica.LEASE_S, advisory_locks.SILENT_S, shares.GRACE_S) == (4.5, 6, 5.0)
     assert f"SET idle_session_timeout = '{advisory_locks.SILENT_S}s'" in membership.SETTINGS
+
+
+async def test_nothing_leaves_when_the_server_was_not_heard_for_long(town: Town):
+    town.put("chain")
+    town.daemon.roster.membership = shares = Shares(*buckets("chain"))
+    async with running(town.daemon):
+        await asyncio.sleep(35.0)
+        heard = town.polls("chain")
+
+        def silent(*_: object, **__: object) -> Beat:
+            raise OperationalError("SELECT", None, Exception("no answer"))
+
+        shares.beat, beat = silent, shares.beat  # type: ignore[method-assign]
+        await asyncio.sleep(replica.LEASE_S + 1.0)
+        assert not town.daemon.roster.may_send()
+        assert town.daemon.database.trouble, "it is told, although all that is read and written goes well"
+        await asyncio.sleep(40.0)
+        assert town.polls("chain") == heard
+        assert town.state("chain") == "ok"  # it is the database's trouble, and not the service's
+        for food in (11, 12):  # one is tried, the other one waits behind it
+            row = town.shop.act("deactivate_food", food_id=food, account="chain")
+            await asyncio.sleep(5.0)
+            assert town.shop.row(row)["error_code"] == "held_back"
+        shares.beat = beat  # type: ignore[method-assign]
+        await asyncio.sleep(10.0)
+        assert not town.daemon.database.trouble
+        assert town.polls("chain") > heard
 
 
 async def test_a_replaced_replica_sends_nothing_and_ends_and_its_next_daemon_reports_it(town: Town):
