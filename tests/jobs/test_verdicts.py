@@ -268,5 +268,7 @@ async def test_the_rows_of_an_account_that_left_wait_and_expire(open_shop: OpenS
     await shop.drain()
     assert shop.row(row)["state"] == "pending"
     await asyncio.sleep(600)
-    await shop.drain()
+    with capture_logs() as lines:
+        await shop.drain()
     assert shop.end(row) == ("expired", "account_missing", None)
+    assert [line["log_level"] for line in lines if line["event"] == "action.expired"] == ["error"]  # a customer waits
