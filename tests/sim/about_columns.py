@@ -566,7 +566,7 @@ def _same(expected: list[Event], found: list[Event]) -> bool:
 def _nearest(steps: list[Step], before: State, after: State, events: list[Event]) -> str:
     """The permitted change with the fewest differences, and these differences."""
     ways = []
-    for step in [*steps, Step("nothing", before, [])]:
+    for step in steps or [Step("no change", before, [])]:
         apart = [name for name in sorted(after) if after[name] != step.state.get(name)]
         said = [f"{name} is {after[name]!r}, expected {step.state.get(name)!r}" for name in apart[:4]]
         if step.events != events:
