@@ -1,7 +1,7 @@
-"""The number of files and functions that one order, one action and one login use (tests/walk.py lists them)."""
+"""The number of files and functions that one order, one action and one login use (benchmarks/walk.py lists them)."""
 
 import pytest
-from tests.walk import files_of, steps_of
+from benchmarks.walk import files_of, steps_of
 
 # A few more than were counted: what the SQLite file is asked differs a little from run to run.
 MOST = {"order": (46, 240), "action": (41, 255), "token": (31, 118)}

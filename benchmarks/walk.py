@@ -2,8 +2,7 @@
 
 A daemon and the sandbox run in this process, over HTTPS on a SQLite file, and `sys.setprofile` records each function of
 `src/orderbridge` that is called for the one thing. What else goes on is left out: a context variable follows the work
-through tasks, timers and the database's threads. It is here and not in benchmarks/ because test_walk.py holds the
-number of files and functions down.
+through tasks, timers and the database's threads. tests/test_walk.py holds the number of files and functions down.
 
     order     from the first bytes read of its list to its noted acknowledgement
     action    from the outbox's wake to the verdict on disk
@@ -22,6 +21,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.soak import CONFIGURATION
 
@@ -147,7 +148,7 @@ def _act(folder: Path, action: str, key: str) -> None:
 
 def steps_of(name: str) -> dict[CodeType, int]:
     """The same, with a sandbox and a folder of its own."""
-    world = World.default(options=Options(cooldown_seconds=COOLDOWN_S), report=lambda line: None)
+    world = World.default(options=Options(cooldown_seconds=COOLDOWN_S), report=lambda _: None)
     with tempfile.TemporaryDirectory() as folder, Sandbox(world, directory=Path(folder)) as sandbox:
         return asyncio.run(walked(name, Path(folder), world, sandbox))
 
