@@ -7,7 +7,7 @@ from datetime import datetime
 
 import pytest
 
-from orderbridge_sandbox import ConnectionDropped, Fault, FaultKind, When
+from orderbridge_sandbox import Fault, FaultKind, When
 from orderbridge_sandbox.faults import BadFault, FaultScript
 from orderbridge_sandbox.scenery import KADIKOY
 
@@ -30,24 +30,6 @@ async def test_a_false_answer_comes_before_or_after_the_effect(world, pos, order
     assert order.status_id == status_id
     [line] = world.calls("accept")
     assert (line.http_status, line.fault, line.effect) == (500, "answer", status_id == 2)
-
-
-@pytest.mark.parametrize(
-    "fault, status_id",
-    [
-        (Fault.drop("accept", when=When.BEFORE), 1),
-        (Fault.drop("accept", when=When.AFTER), 2),
-        (Fault(operation="accept", kind=FaultKind.TRUNCATE, size=5), 2),
-    ],
-)
-async def test_a_dropped_connection_is_an_exception_without_a_socket(world, pos, order, fault, status_id):
-    world.faults.add(fault)
-    with pytest.raises(ConnectionDropped):
-        await accept(pos, order)
-    assert order.status_id == status_id
-    [line] = world.calls("accept")
-    assert line.fault == fault.kind
-    assert fault.kind == "truncate" or (line.http_status, line.answered_at) == (None, None)
 
 
 async def given_up(world, pos, order):

@@ -102,6 +102,9 @@ def test_a_dropped_connection_has_no_byte_and_a_truncated_one_some(sandbox, clie
     with pytest.raises(httpx.RemoteProtocolError, match=message):
         client.put(f"/orders/accept/{order.key}", json={"preparing_time": 5})
     assert order.status_id == status_id
+    [line] = sandbox.world.calls("accept")
+    assert line.fault == fault.kind
+    assert fault.kind == "truncate" or (line.http_status, line.answered_at) == (None, None)
     assert client.get("/orders/variables").status_code == 200
 
 

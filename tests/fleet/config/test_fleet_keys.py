@@ -4,7 +4,7 @@ import base64
 from pathlib import Path
 
 import pytest
-from tests.config.documents import APP, REST, Write, account, document, problems
+from tests.config.documents import Write, account, document, problems
 
 from orderbridge.config import Settings, load, shown
 from orderbridge.config.keys import new_master_key, parsed
@@ -140,10 +140,3 @@ def test_a_master_key_file_that_everybody_can_read_is_a_warning(write: Write, tm
 def test_settings_made_by_hand_are_checked_the_same() -> None:
     with pytest.raises(ValueError, match="master_key"):
         Settings(marketplace={"base_url": "https://a"}, fleet={"accounts": "database"})
-
-
-def test_an_account_of_the_file_has_the_fingerprint_that_it_always_had(write: Write) -> None:
-    """The cooldown and the kept token hang on it."""
-    only = load(write(), environ={}).accounts[0]
-    again = type(only)(name="other", app_secret_key=APP, rest_secret_key=REST).at("https://api.example.com")
-    assert (only.fingerprint, again.fingerprint) == (again.fingerprint, only.fingerprint)
