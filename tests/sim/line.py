@@ -115,18 +115,19 @@ class Service:
         await asyncio.sleep(after_s)
         response = await served(self._app, request)
         call.reached = self._sim.world.ledger[-1]
+        if call.operation == "login":
+            self._sim.learn_tokens()
+        if call.operation == "get_current" and response.status_code == 200:
+            response = self._said_twice(response)
+            self._keep(call, response.content)
         self._sim.trace.note(
             "service",
             f"#{call.number} {call.operation}",
             http=response.status_code,
             effect=call.reached.effect or None,
             status=call.reached.status_after,
+            lists=",".join(f"{key[:8]}:{document.status}" for key, document in call.documents.items()) or None,
         )
-        if call.operation == "login":
-            self._sim.learn_tokens()
-        if call.operation == "get_current" and response.status_code == 200:
-            response = self._said_twice(response)
-            self._keep(call, response.content)
         return response
 
     def _said_twice(self, response: httpx.Response) -> httpx.Response:

@@ -26,7 +26,7 @@ from tests.sim.power import Disk
 from tests.sim.restoring import Restorer
 from tests.sim.technician import Technician
 from tests.sim.town import Agenda, Customers, Till, scenery_for
-from tests.sim.trace import Trace
+from tests.sim.trace import BROKEN, Trace
 
 from orderbridge import config
 from orderbridge.errors import ConfigError
@@ -189,7 +189,7 @@ class Sim:
 
     def violated(self, promise: str, text: str) -> None:
         self.violations.append(f"promise {promise}: {text}")
-        self.trace.note("BROKEN", f"promise {promise}: {text}")
+        self.trace.note(BROKEN, f"promise {promise}: {text}")
         self.over.set()
 
     def jumped_since(self, moment: float) -> bool:
