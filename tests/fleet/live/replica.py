@@ -3,7 +3,6 @@
     python -m tests.fleet.live.replica URL
 
 Each line of its output is JSON: `held` (how many buckets), `lost` (the server did not answer), `over` (and it ends with 3).
-What it is told: `write KEY` writes an order, `hold KEY` does so in a transaction that stays open until the next line.
 It gives everything back when its input ends, or at SIGTERM.
 """
 
@@ -12,12 +11,9 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable
 from functools import partial
 
-from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
-from tests.store.test_database import insert
 
 from orderbridge.errors import Fenced
 from orderbridge.store.database import Database
@@ -50,24 +46,6 @@ def beat_on(membership: Membership, ended: threading.Event) -> None:
         ended.wait(0.0 if excess else BEAT_S)
 
 
-def obey(database: Database, line: str, wait: Callable[[], object]) -> None:
-    word, key = line.split()
-
-    def work(connection: Connection) -> None:
-        insert(connection, key)
-        if word == "hold":
-            say(open=key)
-            wait()
-
-    try:
-        database.write_now(work)
-        say(written=key)
-    except Fenced:
-        say(fenced=key)
-    except DBAPIError as error:
-        say(failed=key, error=type(error.orig).__name__)
-
-
 def main(url: str) -> None:
     database = Database(url, inline=True)
     membership = Membership(database)
@@ -85,8 +63,7 @@ def main(url: str) -> None:
         os._exit(0)
 
     signal.signal(signal.SIGTERM, end)
-    for line in iter(sys.stdin.readline, ""):
-        obey(database, line, sys.stdin.readline)
+    sys.stdin.read()
     end()
 
 

@@ -1,19 +1,16 @@
-"""Replicas as processes on real servers: one is killed, paused, cut off or stopped, and others take its buckets."""
+"""Replicas as processes on a real server that says nothing for a while."""
 
 import asyncio
 import contextlib
 import json
-import signal
 import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import create_engine, make_url, text
 from tests import databases
 from tests.databases import Server
-from tests.live.test_server_away import stop
 from tests.test_daemon import until
 
 from orderbridge.store import schema
@@ -44,10 +41,6 @@ class Replica:
     def has_said(self, word: str) -> bool:
         return any(word in one for one in self.lines)
 
-    def tell(self, line: str) -> None:
-        assert self.process.stdin
-        self.process.stdin.write(f"{line}\n".encode())
-
     async def end(self) -> None:
         if self.process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
@@ -76,13 +69,6 @@ async def two(url: str) -> AsyncIterator[tuple[Replica, Replica]]:
             yield first, second
 
 
-@pytest.fixture
-def url(postgresql_database: Database) -> str:
-    """A database of its own, with our tables."""
-    databases.empty(postgresql_database)
-    return postgresql_database.engine.url.render_as_string(hide_password=False)
-
-
 @pytest.fixture(scope="module")
 def own_server() -> Iterator[Server]:
     with databases.own_postgresql_server() as server:
@@ -96,49 +82,6 @@ def own(own_server: Server) -> Iterator[str]:
         database.write_now(schema.upgrade)
         database.close()
         yield url
-
-
-def keys(url: str) -> set[str]:
-    engine = create_engine(url)
-    with engine.connect() as connection:
-        found = set(connection.execute(text("SELECT payment_key FROM delivery_orders")).scalars())
-    engine.dispose()
-    return found
-
-
-async def test_one_that_is_stopped_in_a_transaction_is_replaced_and_writes_nothing_when_it_goes_on(url: str):
-    """The server ends its sessions; also the one in which it was stopped while it wrote, whatever it is called there."""
-    url = make_url(url).update_query_dict({"application_name": "till"}).render_as_string(hide_password=False)
-    async with two(url) as (first, second):
-        first.tell("hold mine")
-        await until(lambda: first.has_said("open"))
-        first.process.send_signal(signal.SIGSTOP)
-        await until(lambda: second.held == ALL)
-        second.tell("write theirs")
-        await until(lambda: second.has_said("written"))
-        first.tell("go on")
-        first.tell("write late")
-        first.process.send_signal(signal.SIGCONT)
-        assert await first.process.wait() == 3
-        assert not first.has_said("written")
-    assert keys(url) == {"theirs"}
-
-
-async def test_a_server_that_is_restarted_finds_everybody_in_their_place_again(own: str, own_server: Server):
-    async with two(own) as (first, second):
-        stop(own_server)
-        await until(lambda: first.has_said("lost") and second.has_said("lost"))
-        own_server.start()
-        for one in (first, second):
-            one.tell("write x" if one is first else "write y")
-        await until(lambda: first.has_said("written") or first.has_said("failed"))
-        first.lines.clear()
-        second.lines.clear()
-        async with replica(own) as third:  # when it has its share, both have read the new server's tables
-            await until(lambda: third.held == 21)
-            await until(lambda: sorted((first.held or 0, second.held or 0)) == [21, 22])
-        assert (first.process.returncode, second.process.returncode) == (None, None)
-        assert not first.has_said("over")
 
 
 async def test_a_silent_server_hangs_no_replica(own: str, own_server: Server):
