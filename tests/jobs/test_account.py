@@ -28,6 +28,19 @@ def kept_token(shop: Shop) -> str:
 # ---- logging in ------------------------------------------------------------------------------------------------------
 
 
+async def test_an_account_whose_new_tokens_do_not_work_either_is_refused(shop: Shop):
+    """Only polls: each token has waited for its slot, and no other client is the cause."""
+    shop.world.faults.add(
+        *(Fault.unauthorized(name, times=None) for name in ("get_current", "get_restaurants", "get_cancel_reasons"))
+    )
+    with capture_logs() as lines:
+        for _ in range(2):
+            await shop.poll()
+    assert [line["event"] for line in lines].count("login.refused") == 1
+    assert shop.account.session.is_refused()
+    assert shop.account.session.early_ends() == 0
+
+
 async def test_a_login_whose_token_never_works_is_reported_and_each_login_is_followed_by_a_poll(shop: Shop):
     shop.world.faults.add(Fault.unauthorized("get_current", times=None))
     with capture_logs() as lines:

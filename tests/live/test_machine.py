@@ -1,30 +1,16 @@
-"""Faults of the machine: no descriptors, a dead network, a kill."""
+"""Faults of the machine: no descriptors, and a kill."""
 
 import asyncio
-import contextlib
 import resource
 import signal
-import socket
-from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
-import pytest
 from tests.test_daemon import Till, ended, log_of, process, until
 
-from orderbridge_sandbox import Fault, Sandbox, World
+from orderbridge_sandbox import Fault, World
 from orderbridge_sandbox.scenery import KADIKOY
 from orderbridge_sandbox.state import Order
-
-
-@pytest.fixture
-def sandbox(world: World, certificates: Path) -> Iterator[Sandbox]:
-    """On a port that stays ours while the sandbox is away: another test would get it, or a client."""
-    with socket.socket() as kept:
-        kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        kept.bind(("127.0.0.1", 0))
-        with Sandbox(world, directory=certificates, port=kept.getsockname()[1]) as sandbox:
-            yield sandbox
 
 
 def limit(pid: int, kind: int, soft: int) -> tuple[int, int]:
@@ -48,42 +34,6 @@ async def test_without_descriptors_it_waits_and_goes_on(configuration: Path, til
         assert await ended(daemon, signal.SIGTERM) == 0
     assert till.status(late) == 1
     assert "poll.recovered" in log_of(configuration)
-
-
-@contextlib.contextmanager
-def served_again(world: World, sandbox: Sandbox, port: int) -> Iterator[None]:
-    with Sandbox(world, directory=sandbox.ca_file.parent, port=port):
-        yield
-
-
-async def test_a_line_that_is_cut_and_comes_back(configuration: Path, till: Till, world: World, sandbox: Sandbox):
-    port = sandbox.port
-    first = world.place_order(restaurant_id=KADIKOY)
-    async with process(configuration) as daemon:
-        await until(lambda: first.acknowledged)
-        sandbox.stop()
-        row = till.accept(first)
-        await until(lambda: till.one("SELECT state FROM delivery_accounts")["state"] == "unreachable")
-        await until(lambda: till.state(row) == "pending")  # between two tries to connect
-        with served_again(world, sandbox, port):
-            await until(lambda: till.state(row) == "done")
-            await until(lambda: till.one("SELECT state FROM delivery_accounts")["state"] == "ok")
-            assert await ended(daemon, signal.SIGTERM) == 0
-    assert "poll.recovered" in log_of(configuration)
-
-
-async def test_a_line_that_swallows_everything(configuration: Path, till: Till, world: World, sandbox: Sandbox):
-    port = sandbox.port
-    async with process(configuration) as daemon:
-        await until(lambda: world.calls("get_current"))
-        sandbox.stop()
-        with socket.create_server(("127.0.0.1", port)):  # it takes the connection and never answers
-            await until(lambda: till.one("SELECT state FROM delivery_accounts")["state"] == "unreachable")
-        with served_again(world, sandbox, port):
-            late = world.place_order(restaurant_id=KADIKOY)
-            await until(lambda: late.acknowledged)
-            assert await ended(daemon, signal.SIGTERM) == 0
-    assert till.status(late) == 1
 
 
 async def test_kills_at_random_moments_lose_nothing(configuration: Path, till: Till, world: World):
