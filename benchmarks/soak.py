@@ -34,7 +34,7 @@ from orderbridge_sandbox.scenery import APP_SECRET, KADIKOY
 
 COOLDOWN_S = 0.3
 ORDERS_PER_MINUTE = 200.0
-LOOK_S = 2.0
+SAMPLE_S = 2.0
 SAY_S = 60.0
 POS_S = 0.1
 END_WITHIN_S = 120.0
@@ -68,7 +68,7 @@ format = "json"
 
 
 @dataclass(frozen=True)
-class Look:
+class Sample:
     """What a process holds at one moment."""
 
     at: float
@@ -77,28 +77,30 @@ class Look:
     threads: int
 
 
-def look(pid: int) -> Look:
+def sample_of(pid: int) -> Sample:
     place = Path(f"/proc/{pid}")
     resident = int((place / "statm").read_text().split()[1]) * PAGE_MB
-    return Look(time.monotonic(), resident, len(list((place / "fd").iterdir())), len(list((place / "task").iterdir())))
+    return Sample(
+        time.monotonic(), resident, len(list((place / "fd").iterdir())), len(list((place / "task").iterdir()))
+    )
 
 
-def growth(looks: Sequence[Look], what: str) -> tuple[float, float]:
-    """By how much it grew after the warm-up, by a straight line through the looks; and its mean."""
-    began, ended = looks[0].at, looks[-1].at
-    late = [look for look in looks if look.at >= began + WARM_UP * (ended - began)]
-    values = [float(getattr(look, what)) for look in late]
+def growth(samples: Sequence[Sample], what: str) -> tuple[float, float]:
+    """By how much it grew after the warm-up, by a straight line through the samples; and its mean."""
+    began, ended = samples[0].at, samples[-1].at
+    late = [sample for sample in samples if sample.at >= began + WARM_UP * (ended - began)]
+    values = [float(getattr(sample, what)) for sample in late]
     mean = sum(values) / len(values)
     if not late[1:]:
         return 0.0, mean
-    return linear_regression([look.at for look in late], values).slope * (late[-1].at - late[0].at), mean
+    return linear_regression([sample.at for sample in late], values).slope * (late[-1].at - late[0].at), mean
 
 
-def grown(looks: Sequence[Look]) -> dict[str, float]:
+def grown(samples: Sequence[Sample]) -> dict[str, float]:
     """What grew by more than it may, and by how much."""
     found = {}
     for what, share in MAY_GROW.items():
-        by, mean = growth(looks, what)
+        by, mean = growth(samples, what)
         if by > share * mean:
             found[what] = by
     return found
@@ -190,12 +192,12 @@ class Log:
 
     def _count(self, line: bytes) -> None:
         try:
-            said = json.loads(line)
+            read = json.loads(line)
         except ValueError:
             self.troubles["no JSON"] += 1
             return
-        if said["level"] in {"warning", "error", "critical"}:
-            self.troubles[said["event"]] += 1
+        if read["level"] in {"warning", "error", "critical"}:
+            self.troubles[read["event"]] += 1
 
 
 class Soak:
@@ -218,7 +220,7 @@ class Soak:
         self.world = world
         self.customers = Customers(world, per_minute)
         self.pos = Pos(self.database)
-        self.looks: list[Look] = []
+        self.samples: list[Sample] = []
         self.refused = 0  # answers 429
         self._heard = 0
 
@@ -245,7 +247,7 @@ class Soak:
             daemon.send_signal(signal.SIGTERM)
             code = daemon.wait(END_WITHIN_S)
         self._say()
-        wrong = [f"{what} grew by {by:.2f} in the second half" for what, by in grown(self.looks).items()]
+        wrong = [f"{what} grew by {by:.2f} in the second half" for what, by in grown(self.samples).items()]
         wrong += [f"{unfinished} orders did not come to their end"] if unfinished else []
         wrong += [f"{self.refused} polls inside the cooldown"] if self.refused else []
         wrong += [f"the daemon ended with {code}"] if code else []
@@ -258,7 +260,7 @@ class Soak:
             return list(map(str, database.read_now(lambda tx: audit(tx, settings, always)).findings))
 
     def _wait_for_tables(self, daemon: subprocess.Popen[bytes]) -> None:
-        while not self.world.wait_for(lambda: bool(self.world.calls("get_current")), timeout=LOOK_S):
+        while not self.world.wait_for(lambda: bool(self.world.calls("get_current")), timeout=SAMPLE_S):
             if daemon.poll() is not None:
                 raise SystemExit(self.log.path.read_text())
 
@@ -266,12 +268,12 @@ class Soak:
         end = time.monotonic() + seconds
         say = time.monotonic()
         while time.monotonic() < end and daemon.poll() is None:
-            self.looks.append(look(daemon.pid))
+            self.samples.append(sample_of(daemon.pid))
             self._hear()
             if time.monotonic() >= say:
                 say += SAY_S
                 self._say()
-            time.sleep(LOOK_S)
+            time.sleep(SAMPLE_S)
 
     def _finish(self, daemon: subprocess.Popen[bytes]) -> int:
         """Wait until all that was placed has ended; returns how many have not."""
@@ -279,7 +281,7 @@ class Soak:
         while (left := self.customers.placed - self._count("delivery_orders WHERE status_id = 5")) > 0:
             if time.monotonic() > deadline or daemon.poll() is not None:
                 break
-            time.sleep(LOOK_S)
+            time.sleep(SAMPLE_S)
         self._hear()
         return left
 
@@ -298,8 +300,8 @@ class Soak:
         return sum(file.stat().st_size for file in self.database.parent.glob("pos.db*"))
 
     def _say(self) -> None:
-        now, orders = self.looks[-1], self._count("delivery_orders")
-        minutes = (now.at - self.looks[0].at) / 60
+        now, orders = self.samples[-1], self._count("delivery_orders")
+        minutes = (now.at - self.samples[0].at) / 60
         say(
             f"{minutes:6.1f} min  memory {now.memory_mb:6.1f} MB  descriptors {now.descriptors:3}  threads {now.threads:2}"
             f"  database {self._size() / 1024 / max(orders, 1):5.1f} KB/order"
@@ -324,7 +326,7 @@ def main() -> int:
         wrong = soak.run(asked.hours * 3600)
     say("\nin the second half, by a straight line:")
     for what in MAY_GROW:
-        by, mean = growth(soak.looks, what)
+        by, mean = growth(soak.samples, what)
         say(f"  {what:12} {mean:8.2f} on average, grew by {by:+.2f}")
     for event, times in soak.log.troubles.most_common():
         say(f"  {times} x {event}")

@@ -21,8 +21,8 @@ from orderbridge import hiding
 from orderbridge.store import schema
 from orderbridge.store.database import Database
 
-# A busy machine is no failed property: hypothesis measures no time here, and what it looks at is the same in each run.
-# Who searches (ORDERBRIDGE_TEST_FUZZ) looks somewhere else each time. The quick ring looks at a few examples only.
+# A busy machine is no failed property: hypothesis measures no time here, and its examples are the same in each run.
+# A search (ORDERBRIDGE_TEST_FUZZ) has other examples each time. The quick ring has only a few.
 PATIENT = {
     "deadline": None,
     "suppress_health_check": [HealthCheck.too_slow],
@@ -39,7 +39,7 @@ LOOK_AFTER = (20_000, 10, 10)  # objects more than before; what a test leaves is
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """From here on there is garbage to look for, and none of it among the tests."""
+    """Collect garbage from here on, but not among the tests."""
     gc.freeze()
     gc.set_threshold(*LOOK_AFTER)
     gc.enable()

@@ -105,7 +105,7 @@ def commands(monkeypatch: pytest.MonkeyPatch) -> Commands:
     return commands
 
 
-async def look(alarms: Watched, found: list[Problem], monotonic: float) -> None:
+async def check(alarms: Watched, found: list[Problem], monotonic: float) -> None:
     alarms.see(found, monotonic)
     await alarms.close()  # until all that waits is sent
 
@@ -133,7 +133,7 @@ async def test_the_beginning_the_escalation_and_the_end_are_reported(program: Wr
     expected |= {"count": 1, "seconds": round(3 * PAUSE_S)}
     assert {name: document[name] for name in expected} == expected
     assert document["cause"].startswith("The marketplace does not accept")
-    assert "Ayşe" not in str(noticed), "what an answer said is nobody's business"
+    assert "Ayşe" not in str(noticed), "an answer is private"
     assert noticed[0]["environ"]["ALARM_TO"] == "chef@example.org"
     assert "hush" not in str(noticed)
 
@@ -141,7 +141,7 @@ async def test_the_beginning_the_escalation_and_the_end_are_reported(program: Wr
 async def test_where_only_severe_problems_are_sent_one_that_is_severe_no_more_is_over(commands: Commands):
     alarms = Watched("x", command_severity="severe")
     for at, severity in enumerate((Severity.SEVERE, Severity.WARNING, Severity.SEVERE)):
-        await look(alarms, [ONE, replace(SEVERE, severity=severity)], at * PAUSE_S)
+        await check(alarms, [ONE, replace(SEVERE, severity=severity)], at * PAUSE_S)
     assert commands() == [(event, "login_refused") for event in ("began", "ended", "began")]
 
 
@@ -153,12 +153,12 @@ async def test_of_one_code_one_message_a_minute_has_all_orders(commands: Command
     alarms, found = Watched("x"), list[Problem]()
     for second in range(0, 121, 2):  # a new order each 2 s
         found.append(of_order(second))
-        await look(alarms, found, float(second))
+        await check(alarms, found, float(second))
     assert [document["count"] for document in commands.heard] == [1, 30, 30]
 
 
 @pytest.mark.parametrize(
-    "looks, sent",
+    "checks, sent",
     [
         ([[0], [0, 1], [0], [0]], []),  # began and ended
         ([[0], [0, 1], [0, (1, 2)], [0, (1, 2)]], [("began", 2)]),  # began and got worse
@@ -167,16 +167,18 @@ async def test_of_one_code_one_message_a_minute_has_all_orders(commands: Command
     ],
     ids=str,
 )
-async def test_what_changed_within_the_minute_is_one_event(looks: list[list[Any]], sent: list[Any], commands: Commands):
+async def test_what_changed_within_the_minute_is_one_event(
+    checks: list[list[Any]], sent: list[Any], commands: Commands
+):
     alarms = Watched("x")
-    for at, found in enumerate([*looks, looks[-1]]):
+    for at, found in enumerate([*checks, checks[-1]]):
         numbers = [one if isinstance(one, tuple) else (one, 1) for one in found]
-        await look(alarms, [of_order(number, level=level) for number, level in numbers], (0.0, 10, 20, 30, 60)[at])
+        await check(alarms, [of_order(number, level=level) for number, level in numbers], (0.0, 10, 20, 30, 60)[at])
     assert [(one["event"], one["level"]) for one in commands.heard[1:]] == sent
 
 
 async def test_many_alike_are_one_message(commands: Commands):
-    await look(Watched("x"), [replace(SEVERE, subject=f"a{number}") for number in range(150)], 0.0)
+    await check(Watched("x"), [replace(SEVERE, subject=f"a{number}") for number in range(150)], 0.0)
     (one,) = commands.heard
     assert (one["event"], one["subject"], one["count"]) == ("began", "a0, a1, a2, a3, a4 …", 150)
 
@@ -234,21 +236,21 @@ async def failure_of(path: Path, limit_s: float) -> str:
 
 async def test_a_failed_report_is_repeated_less_and_less_often(commands: Commands):
     alarms, commands.fails = Watched("x"), True
-    await look(alarms, [SEVERE], 0.0)
+    await check(alarms, [SEVERE], 0.0)
     assert alarms.heard() == {}  # after a restart it is sent again
     tries = []
     for second in range(1, 20_000, 5):
         before = len(commands.heard)
-        await look(alarms, [SEVERE], float(second))
+        await check(alarms, [SEVERE], float(second))
         tries += [second] * (len(commands.heard) - before)
     assert tries[:3] == [61, 181, 421]
     assert max(later - sooner for sooner, later in pairwise(tries)) <= LONGEST_S + 5
     assert set(commands()) == {("began", "login_refused")}
     commands.fails = False
-    await look(alarms, [SEVERE], 30_000.0)
+    await check(alarms, [SEVERE], 30_000.0)
     assert alarms.heard() == {SEVERE.key: SEVERE.rank}
     before = len(commands.heard)
-    await look(alarms, [SEVERE], 60_000.0)
+    await check(alarms, [SEVERE], 60_000.0)
     assert len(commands.heard) == before
 
 
@@ -264,19 +266,19 @@ async def test_a_command_that_neither_starts_nor_ends_has_failed(monkeypatch: py
 
 
 @pytest.mark.parametrize(
-    "looks, then",
+    "checks, then",
     [
         ([(30.0, []), (600.0, [])], [("ended", "login_refused")]),
         ([(10.0, [SEVERE, ONE]), (15.0, [SEVERE, ONE])], [("began", "clock_wrong"), ("began", "login_refused")]),
     ],
     ids=["what is over does not begin", "the others are sent at the next check"],
 )
-async def test_after_a_failure_once_it_works_again(looks: list[Any], then: list[tuple[str, str]], commands: Commands):
+async def test_after_a_failure_once_it_works_again(checks: list[Any], then: list[tuple[str, str]], commands: Commands):
     alarms, commands.fails = Watched("x"), True
-    await look(alarms, [SEVERE], 0.0)
+    await check(alarms, [SEVERE], 0.0)
     commands.fails = False
-    for at, found in looks:
-        await look(alarms, found, at)
+    for at, found in checks:
+        await check(alarms, found, at)
     assert commands() == [("began", "login_refused"), *then]
 
 
@@ -318,7 +320,7 @@ async def test_many_failed_reports_are_repeated_together_and_fill_no_log(command
     assert [one["log_level"] for one in lines] == ["error", *["debug"] * 11]
     commands.fails = False
     with capture_logs() as lines:
-        await look(alarms, several, AGAIN_S)
+        await check(alarms, several, AGAIN_S)
     assert ([one["failures"] for one in lines], len(alarms.heard())) == ([12], 12)
 
 
@@ -329,7 +331,7 @@ async def test_a_stop_waits_for_a_moment_and_leaves_nothing(program: Write, monk
     alarms.see([ONE], 0.0)
     await until(lambda: child_of(path))
     alarms.see([], 1.0)
-    assert alarms.heard() == {}, "its end still waits, so it counts as not told"
+    assert alarms.heard() == {}, "its end still waits, so it counts as not reported"
     async with asyncio.timeout(LONG_S):
         await alarms.close()
     await gone(child_of(path))
@@ -339,9 +341,9 @@ async def test_a_stop_waits_for_a_moment_and_leaves_nothing(program: Write, monk
 async def test_what_was_reported_by_the_daemon_before_is_not_reported_again(commands: Commands):
     alarms = Watched("x")
     alarms.remember([SEVERE, ONE], 0.0)
-    await look(alarms, [SEVERE, ONE], 1.0)
+    await check(alarms, [SEVERE, ONE], 1.0)
     assert commands() == []
-    await look(alarms, [], 2.0)
+    await check(alarms, [], 2.0)
     assert sorted(commands()) == [("ended", "clock_wrong"), ("ended", "login_refused")]
     assert alarms.heard() == {}
 
@@ -350,12 +352,12 @@ async def test_what_was_reported_stays_known_while_something_newer_waits(command
     noted: list[object] = []
     alarms = Watched("alarm", on_sent=lambda: noted.append(alarms.heard()))
     milder = replace(SEVERE, severity=Severity.WARNING)
-    await look(alarms, [milder], 0.0)
-    assert noted == [{milder.key: milder.rank}], "at once, and not at the next look"
+    await check(alarms, [milder], 0.0)
+    assert noted == [{milder.key: milder.rank}], "at once, and not at the next check"
     alarms.see([SEVERE], PAUSE_S)
-    assert alarms.heard() == {milder.key: milder.rank}, "a daemon that is killed now has told the beginning"
+    assert alarms.heard() == {milder.key: milder.rank}, "a daemon that is killed now has reported the beginning"
     await quiet(alarms)
-    await look(alarms, [], 2 * PAUSE_S)
+    await check(alarms, [], 2 * PAUSE_S)
     assert noted[1:] == [{SEVERE.key: SEVERE.rank}, {}]
 
 

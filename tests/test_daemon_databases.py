@@ -186,7 +186,7 @@ async def test_a_reload_lets_no_daemon_that_waits_come_in_between(sandbox, url, 
 
 async def test_a_commit_of_the_till_wakes_the_outbox(sandbox, url, pos, world, monkeypatch):
     for room in (outbox, outbox_reader):
-        monkeypatch.setattr(room, "FLOOR_S", 3600.0)  # it does not look by itself
+        monkeypatch.setattr(room, "FLOOR_S", 3600.0)  # it does not read by itself
     async with running(sandbox, url, cooldown_s=3600):  # and no poll wakes it
         await until(lambda: world.calls("get_current"))
         for food in range(1001, 1006):
@@ -488,7 +488,7 @@ def test_a_poll_judges_by_what_is_committed_when_it_holds_the_order(url: str, po
     put(pos, "delivery_action_attempts", action_id=row_id, attempt=1, outcome="unknown", **times)
     database, clock = Database(url, inline=True), SystemClock()
     unresolved = partial(database.read, read_unresolved)
-    looks = Reconciler("kadikoy", Context.of(offline(url), database, clock), unresolved)
+    reconciler = Reconciler("kadikoy", Context.of(offline(url), database, clock), unresolved)
     rows, _ = database.read_now(unfinished.read_unfinished)
 
     def acknowledged(_: object, __: object, statement: str, *___: object) -> None:
@@ -496,7 +496,7 @@ def test_a_poll_judges_by_what_is_committed_when_it_holds_the_order(url: str, po
             pos.execute("UPDATE delivery_orders SET acknowledged_status_id = 1")
 
     event.listen(database.engine, "before_cursor_execute", acknowledged)
-    database.write_now(lambda tx: looks.post({}, tx, rows))
+    database.write_now(lambda tx: reconciler.post({}, tx, rows))
     database.close()
     found = one(pos, "SELECT next_attempt_utc FROM delivery_actions WHERE id = ?", row_id)
     assert found["next_attempt_utc"], "its absence from the list says that it was not done"

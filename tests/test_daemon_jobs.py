@@ -197,7 +197,7 @@ async def test_one_transaction_reads_all_for_the_frequent_check(settings: config
         connection.execute(insert(tables.events).values(payment_key="k", at_utc=datetime.now(UTC), event="received"))
     daemon.database.on_work = lambda doing, *_: units.append(doing)
     await daemon.upkeep.check()
-    assert units == ["read", "write"], "what somebody else has written makes the next generation"
+    assert units == ["read", "write"], "what another program has written makes the next generation"
     await daemon.upkeep.check()
     assert units == ["read", "write", "read"]
     await daemon.restore_check._file.close(within_s=WITHIN_S)

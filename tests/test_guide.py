@@ -58,10 +58,10 @@ def test_every_table_of_the_contract_is_described():
 
 @pytest.mark.parametrize("table", build.contract(), ids=lambda table: table.name)
 def test_every_column_is_described_and_the_columns_of_the_pos_are_there(table):
-    said = build.WORDS["tables"][table.name]
+    described = build.WORDS["tables"][table.name]
     names = [column.name for column in table.columns]
-    assert sorted(said["columns"]) == sorted(names)
-    assert set(said.get("POS", ())) <= set(names)
+    assert sorted(described["columns"]) == sorted(names)
+    assert set(described.get("POS", ())) <= set(names)
 
 
 @pytest.mark.parametrize(

@@ -3,14 +3,14 @@
 import os
 
 import pytest
-from benchmarks.soak import Look, grown, look
+from benchmarks.soak import Sample, grown, sample_of
 
 
-def looks(memory: float = 0.0, descriptors: float = 0.0, threads: float = 0.0, warm_up: float = 0.0) -> list[Look]:
-    """An hour in looks; each thing grows by so much in its second half, and memory by `warm_up` in the first."""
-    half = [Look(minute, 80 + warm_up * minute / 30, 20, 5) for minute in range(30)]
+def samples(memory: float = 0.0, descriptors: float = 0.0, threads: float = 0.0, warm_up: float = 0.0) -> list[Sample]:
+    """An hour in samples; each thing grows by so much in its second half, and memory by `warm_up` in the first."""
+    half = [Sample(minute, 80 + warm_up * minute / 30, 20, 5) for minute in range(30)]
     return half + [
-        Look(
+        Sample(
             30 + minute,
             80 + warm_up + memory * minute / 30,
             20 + round(descriptors * minute / 30),
@@ -33,17 +33,17 @@ def looks(memory: float = 0.0, descriptors: float = 0.0, threads: float = 0.0, w
     ],
 )
 def test_what_grows_after_the_warm_up_is_found(changes: dict[str, float], found: set[str]):
-    assert grown(looks(**changes)).keys() == found
+    assert grown(samples(**changes)).keys() == found
 
 
 def test_one_descriptor_more_for_a_moment_is_no_growth():
-    flat = looks()
-    flat[-1] = Look(60, 80, 21, 5)
+    flat = samples()
+    flat[-1] = Sample(60, 80, 21, 5)
     assert grown(flat) == {}
 
 
 def test_a_process_is_measured_from_outside():
-    found = look(os.getpid())
+    found = sample_of(os.getpid())
     assert found.memory_mb > 1
     assert found.descriptors >= 3
     assert found.threads >= 1

@@ -137,7 +137,7 @@ UNBROKEN = {
     Code.CREDENTIALS_SHARED: "the login is made anew; when that fails it is login_refused",
     Code.CLOCK_WRONG: "orders still come in",
     Code.TIMEZONE_WRONG: "orders still come in",
-    Code.RESTAURANT_CLOSED: "somebody has closed it",
+    Code.RESTAURANT_CLOSED: "a person has closed it",
     Code.WAL_LARGE: "orders still come in",
     Code.LAST_WORD_NOT_WRITTEN: "orders still come in",
     Code.NO_RESTAURANT: "no order was ever to come",

@@ -241,12 +241,12 @@ async def test_a_name_is_needed_and_costs_no_try(values, shop: Shop, address: Ad
 
 
 async def test_a_read_only_device_may_not_act(shop: Shop, address: Address):
-    looks = Tablet(address, shop.pair(LOOK))
+    reader = Tablet(address, shop.pair(LOOK))
     for name in ("state", "menu", "technician"):
-        assert (await looks.get(f"/board/{name}")).status == 200
-    assert (await looks.post("here", {"audible": True})).status == 200
+        assert (await reader.get(f"/board/{name}")).status == 200
+    assert (await reader.post("here", {"audible": True})).status == 200
     for name in ("act", "back", "seen"):
-        assert (await looks.post(name, {"subjects": ["x"], "id": 1})).status == 403
+        assert (await reader.post(name, {"subjects": ["x"], "id": 1})).status == 403
     stranger = Tablet(address, "x" * 43)
     for name in ASKED:
         assert (await stranger.get(f"/board/{name}")).status == 401

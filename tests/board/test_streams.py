@@ -26,9 +26,9 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @contextlib.asynccontextmanager
 async def hearing(tablet: Tablet) -> AsyncIterator[Ear]:
-    """Its stream, once it has told all that was there."""
+    """Its stream, after the events of all that was there."""
     async with tablet.stream() as ear:
-        assert [await ear.news(), await ear.news()] == ["changed"] * 2  # at once, and the first look
+        assert [await ear.news(), await ear.news()] == ["changed"] * 2  # at once, and after the first read
         yield ear
 
 
@@ -46,11 +46,11 @@ async def test_a_state_between_two_equal_reads_is_corrected(shop: Shop, tablet: 
     async with hearing(tablet) as ear:
         monkeypatch.setattr(changes, "POLL_S", 60)
         shop.pos.execute("UPDATE delivery_orders SET pos_revision = 1")
-        assert await ear.news() == "changed"  # the last look for now
+        assert await ear.news() == "changed"  # the last read for now
         shop.pos.execute("UPDATE delivery_actions SET attempts = 1")
         await tablet.get("/board/state")
         shop.pos.execute("UPDATE delivery_actions SET attempts = 0")
-        await tablet.post("seen", {"subjects": []})  # it looks soon
+        await tablet.post("seen", {"subjects": []})  # it reads soon
         assert await ear.news() == "changed"
 
 
@@ -105,11 +105,11 @@ async def test_a_change_by_time_reaches_a_page_that_read_before_it(shop: Shop, t
         assert (await tablet.post("seen", {"subjects": [cards.silence_of("handed", key)]})).status == 200
         assert await ear.news() == "changed"
         monkeypatch.setattr(changes, "POLL_S", 60)
-        await tablet.post("seen", {"subjects": []})  # the last look for now
+        await tablet.post("seen", {"subjects": []})  # the last read for now
         assert len((await tablet.get("/board/state")).data["orders"]) == 1
         shop.clock = Later()
         assert (await other.get("/board/state")).data["orders"] == []
-        await other.post("seen", {"subjects": []})  # it looks again
+        await other.post("seen", {"subjects": []})  # it reads again
         assert await ear.news() == "changed"
 
 

@@ -27,7 +27,7 @@ def url(kind: str, request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 def longest_seen(url: str) -> float | None:
-    """While another user holds a lock until it was seen for four looks, or cannot be."""
+    """While another user holds a lock until four checks have seen it, or cannot be."""
     theirs, over = create_engine(url, poolclass=NullPool), time.monotonic() + 30
     rights = [f"GRANT SELECT ON {theirs.url.database}.* TO {{name}}"] if theirs.dialect.name != POSTGRESQL else []
     with databases.poor_user(url, *rights) as mine:

@@ -1,7 +1,7 @@
 """A till for the tests: a correct one, and eleven with one fault each. Plain DB-API, as a POS developer writes it.
 
     python till.py URL FOLDER FAULT watch           runs until it is ended; FAULT: none, or a key of OWN; holds_lock:3
-                                                    holds it 3 s, with another :3 it looks every 3 s
+                                                    holds it 3 s, with another :3 it reads every 3 s
     python till.py URL FOLDER FAULT VERB ARGS       its buttons: what --hands of certify is given
 
 It accepts by itself, and what else happens is a button's.
@@ -89,13 +89,13 @@ class Till:
     def watch(self) -> None:
         for _ in itertools.count():
             try:
-                self.look()
+                self.read()
             except Exception as error:  # noqa: BLE001 - the next round tries again, as tills do
                 if "delivery_new_orders" not in str(error) and "locked" not in str(error):
                     sys.stderr.write(f"till: {type(error).__name__}: {error}\n")
             time.sleep(self.turn_s)
 
-    def look(self) -> None:
+    def read(self) -> None:
         if self.fault == "never_takes_over":
             return
         for key, text in self.waiting:

@@ -247,16 +247,16 @@ async def test_a_hung_daemon_reports_it_and_feeds_no_watchdog(configuration: Pat
     fed: list[str] = []
     monkeypatch.setattr(systemd, "notify", lambda message: fed.append(message) or True)
     monkeypatch.setattr(service, "ALIVE_S", 0.01)
-    looks: list[Daemon] = []
-    monkeypatch.setattr(Daemon, "hung", lambda daemon: looks.append(daemon) or "poll kadikoy is overdue by 9 s")
+    checks: list[Daemon] = []
+    monkeypatch.setattr(Daemon, "hung", lambda daemon: checks.append(daemon) or "poll kadikoy is overdue by 9 s")
     settings = config.load(configuration, environ={})
     work = service.Service(settings, lambda: settings)
     with capture_logs() as lines:
         task = begun(work.run())
         await until(lambda: "daemon.hung" in [line["event"] for line in lines])
         fed.clear()
-        enough = len(looks) + 10
-        await until(lambda: len(looks) > enough)
+        enough = len(checks) + 10
+        await until(lambda: len(checks) > enough)
         assert systemd.ALIVE not in fed
         async with asyncio.timeout(WITHIN_S):
             while not (await asyncio.to_thread(ask, name_of(configuration))).startswith("hung: poll kadikoy"):

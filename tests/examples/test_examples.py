@@ -265,7 +265,7 @@ class Till:
         """The output of each step of a person, all at once."""
         return [ended(process) for process in [self.start(*words.split()) for words in steps]]
 
-    def look(self) -> list[str]:
+    def output(self) -> list[str]:
         """The till's whole output, each message in one piece with the lines below it."""
         return sorted(re.split(r"\n(?! )", ended(self.start("--orders", 0))))
 
@@ -360,7 +360,7 @@ def goes_on(till: Till, shop: Shop) -> None:
     )  # a minute ago, by another
     refused, sold_out = shop.reference("refused"), shop.reference("sold_out")
     output = [
-        piece for piece in till.look() if not piece.startswith("lamp ")
+        piece for piece in till.output() if not piece.startswith("lamp ")
     ]  # it is dark until the daemon's first check
     assert output == sorted(
         [
@@ -411,7 +411,7 @@ def shows_what_has_changed(till: Till, shop: Shop) -> None:
     plain, refused, later, called_off, changed = map(
         shop.reference, ("plain", "refused", "later", "called_off", "changed")
     )
-    assert till.look() == sorted(
+    assert till.output() == sorted(
         [
             "lamp yellow, kadikoy: Bakın. Arayın.",
             *(f"STOP {one}\n  cancelled: do not cook it, do not send it out" for one in (called_off, later)),

@@ -16,7 +16,7 @@ NAMES = "abcdef"
 
 
 @st.composite
-def looks(draw: st.DrawFn) -> Seen:
+def surveys(draw: st.DrawFn) -> Seen:
     """Some replicas, and any of them holding any bucket; others were given back, or their holder has vanished."""
     alive = draw(st.sets(st.sampled_from(NAMES), min_size=1))
     gone = sorted({"x", "y", "z"} - draw(st.sets(st.sampled_from("xyz"))))
@@ -55,7 +55,7 @@ def after(seen: Seen, done: Mapping[str, Share]) -> Seen:
     return replace(seen, buckets=buckets)
 
 
-@given(looks())
+@given(surveys())
 def test_all_of_them_come_to_fair_shares_and_stay_there(seen: Seen):
     for _ in range(3):  # their own are locked again; the excess is given; it is taken
         seen = after(seen, everybody(seen, waited(seen)))
@@ -65,14 +65,14 @@ def test_all_of_them_come_to_fair_shares_and_stay_there(seen: Seen):
     assert all(one == Share() for one in everybody(seen, waited(seen)).values())
 
 
-@given(looks())
+@given(surveys())
 def test_nothing_is_taken_twice_nor_from_one_who_has_it(seen: Seen):
     taken = [number for one in everybody(seen, waited(seen)).values() for number in one.take]
     assert len(taken) == len(set(taken))
     assert all(seen.buckets[number].holder is None for number in taken)
 
 
-@given(looks())
+@given(surveys())
 def test_no_more_moves_than_a_fair_share_needs(seen: Seen):
     """Who has its share or less keeps all; of who has more, only what is too much."""
     mine, least = held(seen), len(seen.buckets) // len(seen.alive)
@@ -83,7 +83,7 @@ def test_no_more_moves_than_a_fair_share_needs(seen: Seen):
         assert not (one.take and one.excess)
 
 
-@given(looks())
+@given(surveys())
 def test_who_has_most_gives_from_the_end_and_the_choice_stays_while_it_is_given(seen: Seen):
     for who, one in everybody(seen, waited(seen)).items():
         if len(one.excess) > 1:

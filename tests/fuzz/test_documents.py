@@ -46,7 +46,7 @@ NOW = datetime(2026, 3, 4, 12, tzinfo=UTC)
 GOOD = grammar.write(samples.order(payment_key=samples.OTHER_KEY))
 
 
-def said(error: MarketplaceError) -> None:
+def can_be_reported(error: MarketplaceError) -> None:
     """An error can be logged and stored, whatever was in the answer."""
     assert type(error) in ENDS
     assert re.fullmatch("[a-z_]+", error.code)
@@ -81,7 +81,7 @@ def test_any_answer_to_a_poll_is_a_list_or_an_error(body: bytes, status: int) ->
     try:
         documents = read_listing(body, http_status=status)
     except MarketplaceError as error:
-        said(error)
+        can_be_reported(error)
         assert error.http_status == status
         return
     for document in documents:
@@ -175,7 +175,7 @@ def test_any_answer_is_a_value_or_an_error(body: bytes, status: int) -> None:
     try:
         data = read_envelope(status, body)
     except MarketplaceError as error:
-        said(error)
+        can_be_reported(error)
         return
     for read in READERS:
         try:
@@ -198,7 +198,7 @@ def test_any_members_under_any_status_are_judged(members: object, status: int) -
     try:
         judge(status, members)
     except MarketplaceError as error:
-        said(error)
+        can_be_reported(error)
     else:
         assert 200 <= status < 300
 
@@ -267,10 +267,10 @@ def test_any_answers_end_in_a_value_or_an_error(runner, replies, calls):
 
 
 @examples(75)
-@given(said=grammar.texts | st.none(), later=st.timedeltas(timedelta(0), timedelta(days=400)))
-def test_any_text_for_a_tokens_end_gives_one_within_a_day(said: str | None, later: timedelta) -> None:
+@given(written=grammar.texts | st.none(), later=st.timedeltas(timedelta(0), timedelta(days=400)))
+def test_any_text_for_a_tokens_end_gives_one_within_a_day(written: str | None, later: timedelta) -> None:
     now = NOW + later
-    assert now < expires(said, now, ZoneInfo("Europe/Istanbul")) <= now + VALIDITY
+    assert now < expires(written, now, ZoneInfo("Europe/Istanbul")) <= now + VALIDITY
 
 
 # ---- no end, and no bounds -------------------------------------------------------------------------------------------
@@ -278,8 +278,8 @@ def test_any_text_for_a_tokens_end_gives_one_within_a_day(said: str | None, late
 N = 50_000
 LONG = {
     "brackets of two kinds": '{"status": true, "data": [' + "[" * N + "{[}" * N + "]}",
-    "brackets that nobody closes": '{"status": true, "data": [' + "[{" * N,
-    "brackets that nobody opened": '{"status": true, "data": [' + "{" * N + "]}" * N,
+    "brackets without an end": '{"status": true, "data": [' + "[{" * N,
+    "brackets without a beginning": '{"status": true, "data": [' + "{" * N + "]}" * N,
     "broken members": '{"status": true, ' + '"a": nul,\n' * 2 * N + '"data": []}',
     "broken elements": '{"status": true, "data": [' + "nul,\n" * N + "0]}",
     "accents on one letter": '{"status": false, "error": "a' + "\u0300\u0316" * 2 * N + '"}',

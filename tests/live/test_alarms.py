@@ -46,9 +46,9 @@ async def test_a_problem_and_its_end_are_reported_once_over_a_restart(configurat
             lambda: began in heard() and till.rows("SELECT 1 FROM delivery_alarms WHERE code = 'login_refused'")
         )
         assert await ended(daemon, signal.SIGTERM) == 0
-    looks = log_of(configuration).count("problem.began")
+    begun = log_of(configuration).count("problem.began")
     async with process(configuration) as daemon:
-        await until(lambda: log_of(configuration).count("problem.began") > looks)
+        await until(lambda: log_of(configuration).count("problem.began") > begun)
         await asyncio.to_thread(secret.write_text, right)
         daemon.send_signal(signal.SIGHUP)
         await until(lambda: ["ended", "login_refused", "kadikoy"] in heard())

@@ -91,9 +91,9 @@ async def test_a_read_only_file_system_is_refused_at_the_start(configuration, di
     disk.mount("remount,ro")
     async with process(configuration) as daemon:
         await until(lambda: daemon.returncode is not None)
-    said = log_of(configuration).splitlines()[-1]
+    message = log_of(configuration).splitlines()[-1]
     assert daemon.returncode == 1
-    assert "let this user write" in said.lower()
+    assert "let this user write" in message.lower()
     assert "Traceback" not in log_of(configuration)
     assert (len(world.calls()), late.acknowledged) == (asked, False)
     disk.mount("remount,rw")

@@ -44,7 +44,7 @@ class Row(NamedTuple):
     verdict: Verdict | None = None
     effects: int = 0  # how often the service did what a request of this row asked
     doubted: bool = False  # a request or an answer of it was lost, or answered 5xx
-    definite: bool = False  # the service said OK or no, and the daemon has read it
+    definite: bool = False  # the service answered yes or no, and the daemon has read it
 
 
 def new_row(number: int, action: Action) -> Row:

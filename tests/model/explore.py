@@ -67,7 +67,7 @@ class _Map:
 def explore(machine: Machine, *, kinds: int = 1) -> Found:
     """Breadth first, so that the first trace of a kind is a shortest one. It ends after `kinds` kinds of mistakes.
 
-    What comes after a mistake is not explored: it would only be told again.
+    What comes after a mistake is not explored: it would only repeat the mistake.
     """
     found = Found()
     start = first(machine.scene)

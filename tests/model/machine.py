@@ -110,12 +110,12 @@ class Survey(NamedTuple):
 
 
 class Wire(NamedTuple):
-    """A row's request. `said`: what the service made of it; "" while it is under way."""
+    """A row's request. `reply`: the service's decision; "" while the request is under way."""
 
     row: OutboxRow
     history: tuple[Attempt, ...]
     number: int
-    said: str = ""
+    reply: str = ""
 
 
 class Left(NamedTuple):
@@ -146,7 +146,7 @@ class State(NamedTuple):
     wire: Wire | None
     late: tuple[int, ...]  # rows whose request is still somewhere
     late_ack: bool
-    lied: bool  # the service said OK and did nothing
+    lied: bool  # the service answered OK and did nothing
     ended_by_others: bool
     left: Left
 
@@ -155,7 +155,7 @@ HELD = slice(State._fields.index("order"), State._fields.index("wire") + 1)
 """What the daemon, its database and its memory have of a state; the rest is the world's."""
 
 LATE = "an acknowledgement that was given up arrives after all, when the order has moved on"
-BETWEEN = "somebody else changes the order between the list and its acknowledgement"
+BETWEEN = "another client changes the order between the list and its acknowledgement"
 
 NextRequest = tuple[str, State, str]
 """What happened, what is then, and what is wrong with it ("" when nothing is)."""
@@ -357,7 +357,7 @@ class Daemon:
 
     @played_once
     def sort(self, state: State, poll: Poll) -> State:
-        """The list is here: the lane, the look, what is new."""
+        """The list is here: take the lane, resolve the rows, sort the orders."""
         self.put(state)
         answer = self._answer(state, poll)
         answer.held = {key for key in answer.good if self.lanes.hold_for_poll(key, state.began)}
@@ -433,12 +433,12 @@ class Daemon:
         outbox.queue.ends()
         taken = outbox.queue.accounts.take(8, Counter(), 8, lambda _: True, outbox._may_leave)
         wire = state.wire
-        for entry, said in outbox.writer.claim(self.books, taken):
-            if isinstance(said, Claim):
-                wire = Wire(said.row, said.history, said.number)
+        for entry, reply in outbox.writer.claim(self.books, taken):
+            if isinstance(reply, Claim):
+                wire = Wire(reply.row, reply.history, reply.number)
             else:
                 self.lanes.free(entry.lane)
-                outbox.executor.not_claimed(entry, said)
+                outbox.executor.not_claimed(entry, reply)
         return self.take(state, wire=wire, survey=None)
 
     @played_once
@@ -523,7 +523,7 @@ class Machine:
                 again = Books(state.order, state.rows)
                 books.retry(again, row.row.id)
                 after = state._replace(rows=tuple(again.rows[number] for number in sorted(again.rows)))
-                yield f"somebody retries row {row.row.id}", _spend(after, "retries"), ""
+                yield f"a person retries row {row.row.id}", _spend(after, "retries"), ""
 
     def _others(self, state: State) -> Iterator[NextRequest]:
         if state.left.others:
@@ -533,7 +533,7 @@ class Machine:
                     after = _spend(_moved(state, became), "others")._replace(ended_by_others=became not in ACTIVE)
                     if after.poll is not None and after.poll.stage != "asked":
                         after = after._replace(poll=after.poll._replace(overtaken=True))
-                    yield f"somebody else does {action}: the order is in {became}", after, ""
+                    yield f"another client does {action}: the order is in {became}", after, ""
 
     def _time(self, state: State) -> Iterator[NextRequest]:
         for row in state.rows:
@@ -564,8 +564,8 @@ class Machine:
         for number in state.late:
             if not state.left.late:
                 break
-            after, said = self._lands(state._replace(late=_without(state.late, number)), number)
-            yield f"the lost request of row {number} arrives after all: {said}", _spend(after, "late"), ""
+            after, reply = self._lands(state._replace(late=_without(state.late, number)), number)
+            yield f"the lost request of row {number} arrives after all: {reply}", _spend(after, "late"), ""
         if state.late_ack and state.left.late:
             after = _spend(state._replace(acked=True, late_ack=False), "late")
             yield "the lost acknowledgement arrives after all", after, LATE if self._swallowed(state, None) else ""
@@ -579,9 +579,9 @@ class Machine:
 
     def _request(self, state: State, wire: Wire) -> Iterator[NextRequest]:
         number = wire.row.id
-        if not wire.said:
-            after, said = self._lands(state, number)
-            yield f"the request of row {number} arrives: {said}", after._replace(wire=wire._replace(said=said)), ""
+        if not wire.reply:
+            after, reply = self._lands(state, number)
+            yield f"the request of row {number} arrives: {reply}", after._replace(wire=wire._replace(reply=reply)), ""
             if state.left.faults:
                 for attempt, words in BEFORE[: None if self.scene.all_faults else 2]:
                     lost = attempt.outcome == Outcome.UNKNOWN
@@ -589,13 +589,13 @@ class Machine:
                     after = after._replace(late=(*after.late, number) if lost and state.left.late else after.late)
                     yield f"the request of row {number} {words}", _spend(after, "faults"), ""
             return
-        answer = ANSWERS[wire.said]
+        answer = ANSWERS[wire.reply]
         after = _doubted(state, number, answer)
         if answer.outcome in {Outcome.OK, Outcome.REFUSED}:
             after = after._replace(
                 rows=tuple(row._replace(definite=row.definite or row.row.id == number) for row in after.rows)
             )
-        yield f"row {number} is answered: {wire.said}", self.daemon.settle(after, wire, answer), ""
+        yield f"row {number} is answered: {wire.reply}", self.daemon.settle(after, wire, answer), ""
         if state.left.faults:
             for attempt, words in AFTER:
                 after = self.daemon.settle(_doubted(state, number, attempt), wire, attempt)
@@ -608,8 +608,8 @@ class Machine:
             after = _moved(state, became)
             done = row._replace(effects=row.effects + 1)
             return after._replace(rows=tuple(done if old is row else old for old in after.rows)), "ok"
-        said = self.scene.when_not_allowed
-        return state._replace(lied=state.lied or said == "ok"), said
+        reply = self.scene.when_not_allowed
+        return state._replace(lied=state.lied or reply == "ok"), reply
 
     # ---- the poll
 
@@ -672,12 +672,12 @@ class Machine:
         if wire is not None:
             before = _doubted(before, wire.row.id, Attempt(Outcome.UNKNOWN))
             ways = [(ways[0][0], before, "")]
-            if not wire.said:
-                after, said = self._lands(before, wire.row.id)
-                ways.append((f"{ways[0][0]}; the request of row {wire.row.id} arrives: {said}", after, ""))
+            if not wire.reply:
+                after, reply = self._lands(before, wire.row.id)
+                ways.append((f"{ways[0][0]}; the request of row {wire.row.id} arrives: {reply}", after, ""))
         if before.poll is not None and before.poll.stage == "acking":
             words, wrong = "; the acknowledgement arrives", self._swallowed(before, before.poll)
-            ways += [(said + words, after._replace(acked=True), wrong) for said, after, _ in ways]
+            ways += [(reply + words, after._replace(acked=True), wrong) for reply, after, _ in ways]
         for words, after, wrong in ways:
             yield words, self.daemon.restart(after), wrong
 

@@ -7,8 +7,8 @@ from orderbridge.actions import ACTIONS
 from orderbridge.model import CANCELED, COMPLETE_WITH_PAYMENT, Action, ActionState, KnownBy
 
 # The blind spots of the interface: errors that need a change by another client, and that no client could avoid.
-UNSEEN = "somebody else ends the order, and no list shows it"
-OTHER_END = "somebody else ends the order, and the refusal of ours is taken for its repetition"
+UNSEEN = "another client ends the order, and no list shows it"
+OTHER_END = "another client ends the order, and the refusal of ours is taken for its repetition"
 
 
 def settled(machine: Machine, state: State) -> bool:
@@ -38,7 +38,7 @@ def _wrong_row(state: State, row: Row) -> str:
             by_refusal = verdict.known_by == KnownBy.REFUSAL and state.ended_by_others
             return OTHER_END if by_refusal else f"{ends}, and the order was never there"
         case ActionState.REFUSED if verdict.code == "order_cancelled":
-            return "" if CANCELED in state.been else f"{ends}, and nobody cancelled"
+            return "" if CANCELED in state.been else f"{ends}, and it was not cancelled"
         case ActionState.REFUSED if verdict.code == "order_completed" and row.doubted:
             return ""  # retried by hand, and nothing can be asked any more
         case ActionState.REFUSED | ActionState.EXPIRED | ActionState.WITHDRAWN:
@@ -53,7 +53,7 @@ def _wrong_row(state: State, row: Row) -> str:
 
 def _wrong_order(state: State) -> str:
     stored = None if state.order is None else state.order.status_id
-    if stored == state.status or state.lied or _told_to_look(state):
+    if stored == state.status or state.lied or _left_to_a_person(state):
         return ""
     if state.order is None and state.status in {CANCELED, COMPLETE_WITH_PAYMENT}:
         return ""  # over before we ever heard of it
@@ -62,8 +62,8 @@ def _wrong_order(state: State) -> str:
     return f"in the end the order is in {state.status} and stored is {stored}"
 
 
-def _told_to_look(state: State) -> bool:
-    """An end that no list shows, brought about by a row of ours that ends `outcome_unknown`: look at the panel."""
+def _left_to_a_person(state: State) -> bool:
+    """An end that no list shows, brought about by a row of ours that ends `outcome_unknown`: a person must read the panel."""
     return any(
         row.verdict is not None
         and row.verdict.code == "outcome_unknown"

@@ -49,7 +49,7 @@ SCENES = {
 def test_without_anybody_else_nothing_ends_wrong(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every trace can end; the stored status is the service's; every verdict is true; no status is swallowed.
 
-    An OK to what is not allowed is the service's lie: stored is what it said. Nothing else comes of it.
+    An OK to what is not allowed is the service's lie: stored is what it answered. Nothing else comes of it.
     """
     found = explore(Machine(deeper(scene), monkeypatch))
     sys.stdout.write(f" {found.states} states")  # shown with -s

@@ -22,7 +22,7 @@ def test_every_order_comes_to_its_end_and_the_file_tells_it(tmp_path: Path) -> N
     code = demo.play(3, database, message.append)
 
     assert code == 0, "\n".join(message)
-    assert database.stat().st_mode & 0o007 == 0, "customers' data, for nobody else"
+    assert database.stat().st_mode & 0o007 == 0, "customers' data, private"
     with closing(sqlite3.connect(database)) as connection:
         statuses = connection.execute("SELECT status, pos_reference FROM delivery_orders ORDER BY pos_reference")
         done = "COMPLETE_WITH_PAYMENT"

@@ -94,5 +94,5 @@ async def asked(address: tuple[str, int], path: str, method: str = "GET", host: 
     """Status, head and body."""
     head = f"{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nContent-Length: {len(body)}\r\n\r\n"
     answer = await sent(address, head.encode() + body)
-    said, _, content = answer.partition(b"\r\n\r\n")
-    return int(said.split()[1]), said.decode().lower(), content.decode()
+    lines, _, content = answer.partition(b"\r\n\r\n")
+    return int(lines.split()[1]), lines.decode().lower(), content.decode()

@@ -89,14 +89,14 @@ async def test_a_card_says_all_that_a_kitchen_needs(counter: Counter, till: Till
     assert "Dikkat: tutarlar birbirini tutmuyor" in (await first.locator(".problem").first.text_content() or "")
     assert await first.locator(".note").text_content() == HOSTILE
     assert await tablet.page.locator(".card img").count() == 0
-    looks = await tablet.page.evaluate(
+    style = await tablet.page.evaluate(
         """() => ({
           bold: [...document.querySelectorAll(".note, .itemnote")].map((one) => Number(getComputedStyle(one).fontWeight)),
           in: document.querySelector(".options li").getBoundingClientRect().x - document.querySelector(".what").getBoundingClientRect().x,
         })"""
     )
-    assert looks["in"] > 20
-    assert min(looks["bold"]) >= 700
+    assert style["in"] > 20
+    assert min(style["bold"]) >= 700
     assert tablet.complaints == []
 
 

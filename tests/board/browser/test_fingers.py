@@ -33,8 +33,8 @@ IN_SIGHT = """(card) => {
   return top >= document.querySelector("#top").getBoundingClientRect().bottom && bottom <= innerHeight;
 }"""
 BAR = """() => {
-  const [top, said, mute] = ["#top", "#bar .text", "#mute"].map((one) => document.querySelector(one).getBoundingClientRect());
-  return { lines: Math.round(said.height / parseFloat(getComputedStyle(document.querySelector("#bar")).lineHeight)),
+  const [top, shown, mute] = ["#top", "#bar .text", "#mute"].map((one) => document.querySelector(one).getBoundingClientRect());
+  return { lines: Math.round(shown.height / parseFloat(getComputedStyle(document.querySelector("#bar")).lineHeight)),
     mute: [mute.width, mute.height], inside: mute.right <= innerWidth && mute.bottom <= top.bottom && mute.top >= top.top };
 }"""
 WRONG = {"subject": "", "since": None, "count": 1, "remedy": "Kasayı yeniden başlatın ve teknik desteği arayın. " * 4}
@@ -173,10 +173,10 @@ async def test_the_worst_problem_has_two_lines_a_mute_button_and_its_whole_text_
     for size in ({"width": 1280, "height": 800}, {"width": 360, "height": 740}):
         await tablet.page.set_viewport_size(size)
         await bar.wait_for()
-        looks = await tablet.page.evaluate(BAR)
-        assert looks["lines"] <= 2, looks
-        assert min(looks["mute"]) >= 48, looks
-        assert looks["inside"], looks
+        bar = await tablet.page.evaluate(BAR)
+        assert bar["lines"] <= 2, bar
+        assert min(bar["mute"]) >= 48, bar
+        assert bar["inside"], bar
     assert (
         await tablet.page.locator("#bar .more").text_content() == "+2"
     )  # without board_unheard: this tablet's sound is on

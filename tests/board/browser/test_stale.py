@@ -68,8 +68,8 @@ async def test_without_a_sign_of_life_it_says_so_and_sounds(counter: Counter, mo
     assert message is not None
     assert any(f"Gösterilen: saat {moment:%H:%M}" in message for moment in moments)
     assert await is_grey(tablet)
-    looks = "() => getComputedStyle(document.querySelector('.card')).filter"
-    assert await tablet.page.evaluate(looks) == "grayscale(1)"
+    style = "() => getComputedStyle(document.querySelector('.card')).filter"
+    assert await tablet.page.evaluate(style) == "grayscale(1)"
     await tablet.hears("line")
     await counter.start()
     while await is_grey(tablet):

@@ -244,20 +244,20 @@ async def test_a_final_action_is_taken_back_before_it_is_sent(counter, till, wor
     assert (states[0], len(states)) == ("withdrawn", 2)
 
 
-@pytest.mark.parametrize("how", ["nobody listens", "nobody answers"])
+@pytest.mark.parametrize("how", ["nothing listens", "nothing answers"])
 async def test_a_tap_on_a_dead_daemon_says_so_within_a_second_and_its_button_lives(counter: Counter, how: str):
     """The bar says on which orders."""
     tablet = await counter.armed()
     orders = [await counter.order(), await counter.order()]
     button = tablet.page.locator(f"{tablet.card(orders[0])} [data-do=accept]")
-    await tablet.page.route("**/board/act*", lambda route: route.abort() if how == "nobody listens" else None)
+    await tablet.page.route("**/board/act*", lambda route: route.abort() if how == "nothing listens" else None)
     await button.click()
     assert await tablet.page.evaluate(UNTIL_IT_SAYS_SO) < 1000
     assert await button.is_enabled()
     bar = tablet.page.locator("#bar.red", has_text=f"1 siparişte dokunuş yazılamadı: #{orders[0].number}")
     await bar.wait_for()
     await tablet.page.unroute_all(behavior="ignoreErrors")
-    if how == "nobody listens":
+    if how == "nothing listens":
         await button.click()
         await tablet.shows(orders[0], "Kabul (25 dk): tamam")
         await bar.wait_for(state="hidden")

@@ -256,7 +256,7 @@ def test_an_account_that_does_not_open_is_shown_with_its_remedy(add, run, tmp_pa
 
 def test_an_unknown_account_is_an_error(run):
     for words in (("show",), ("enable",), ("disable",), ("remove",)):
-        ended = run("accounts", *words, "nobody")
+        ended = run("accounts", *words, "unknown")
         assert (ended.code, "No such account" in ended.err) == (1, True)
 
 
@@ -280,8 +280,8 @@ def test_accounts_are_disabled_and_enabled(add, run):
 
 def test_of_several_names_one_that_is_not_there_stops_all(add, run):
     add()
-    assert run("accounts", "remove", "kadikoy", "nobody").code == 1
-    assert run("accounts", "disable", "kadikoy", "nobody").code == 1
+    assert run("accounts", "remove", "kadikoy", "unknown").code == 1
+    assert run("accounts", "disable", "kadikoy", "unknown").code == 1
     assert listed(run) == {"kadikoy": True}
 
 
@@ -639,7 +639,7 @@ def test_check_without_a_fleet_says_nothing_of_it(run, configure):
 
 def test_a_food_is_for_an_account_of_the_database_that_is_there(run, add):
     add()
-    assert "No such account" in run("food", "on", 55, "--account", "nobody").err
+    assert "No such account" in run("food", "on", 55, "--account", "unknown").err
     assert run("food", "on", 55, "--account", "kadikoy").code == 0
 
 

@@ -374,7 +374,7 @@ async def test_nothing_leaves_when_the_server_was_not_heard_for_long(town: Town)
         shares.beat, beat = silent, shares.beat  # type: ignore[method-assign]
         await asyncio.sleep(replica.LEASE_S + 1.0)
         assert not town.daemon.roster.may_send()
-        assert town.daemon.database.trouble, "it is told, although all that is read and written goes well"
+        assert town.daemon.database.trouble, "reported although reads and writes work"
         await asyncio.sleep(40.0)
         assert town.polls("chain") == heard
         assert town.state("chain") == "ok"  # it is the database's trouble, and not the service's

@@ -1,6 +1,6 @@
 """The primary is lost under load and its synchronous standby is promoted: the fleet goes on.
 
-No order that was acknowledged is lost, no action is sent twice, and nobody restarts anything.
+No order that was acknowledged is lost, no action is sent twice, and no person restarts anything.
 """
 
 import asyncio

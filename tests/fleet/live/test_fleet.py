@@ -113,7 +113,7 @@ def test_emptied_or_altered_tables_are_restored(damage: str, fleet: Fleet):
 
 @pytest.mark.slow
 def test_a_dump_restored_under_a_replica_is_reported(fleet: Fleet):
-    """It takes its place from a replica, which had looked at the tables before, and has to look again as another one.
+    """It takes its place from a replica, which had read the tables before and must read them again.
 
     One alone: what a second one wrote meanwhile might be more than what the dump lacks.
     """

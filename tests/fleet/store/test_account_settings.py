@@ -214,7 +214,9 @@ def test_what_changes_nothing_leaves_the_version_and_the_row(database, pos):
     before = rows(pos, "SELECT * FROM delivery_account_settings ORDER BY name")
     again = put(database, account("besiktas", auto_accept_minutes=5), account())
     assert (again.added, again.altered, sorted(again.unchanged)) == ((), (), ["besiktas", "kadikoy"])
-    assert enable(database, "kadikoy") == remove(database, "nobody") == enable(database, "nobody", enabled=False) == []
+    assert (
+        enable(database, "kadikoy") == remove(database, "unknown") == enable(database, "unknown", enabled=False) == []
+    )
     assert rows(pos, "SELECT * FROM delivery_account_settings ORDER BY name") == before
     assert read(database).version == 1
 

@@ -147,7 +147,7 @@ def test_a_daemon_that_works_alone_and_replicas_keep_each_other_out(replica, alo
 
 
 def test_of_many_that_try_at_once_either_replicas_get_in_or_one_alone(replica, alone: LeaderLock):
-    """Each looks for the other after it has taken its own, so that no order of things lets both in."""
+    """Each takes its own lock first and then checks the other, so no order of events lets both in."""
     others = [replica() for _ in range(3)]
 
     with ThreadPoolExecutor(4) as threads:
@@ -224,7 +224,7 @@ def test_a_bucket_whose_holder_vanished_is_taken_after_a_grace_and_that_one_is_o
 
 
 def test_one_that_has_just_taken_a_bucket_has_the_whole_grace_too(replica, database: Database):
-    """It took the bucket and lost its session between two looks of another one."""
+    """It took the bucket and lost its session between two beats of another one."""
     first, second, third = replica().joined(), replica().joined(), replica().joined()
     settle(first, second, third)
     theirs = first.beat()
@@ -243,7 +243,7 @@ def test_one_that_has_just_taken_a_bucket_has_the_whole_grace_too(replica, datab
 
 
 def test_the_grace_begins_when_the_server_is_back(replica, database: Database):
-    """Nobody could look while it was away: a bucket seen free just before may have found its holder since."""
+    """No replica could read the locks while the server was away: a free bucket may have its holder again."""
     first, second = replica().joined(), replica().joined()
     first.beat()
     first.beat(*first.excess)
