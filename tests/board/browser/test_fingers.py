@@ -173,10 +173,10 @@ async def test_the_worst_problem_has_two_lines_a_mute_button_and_its_whole_text_
     for size in ({"width": 1280, "height": 800}, {"width": 360, "height": 740}):
         await tablet.page.set_viewport_size(size)
         await bar.wait_for()
-        bar = await tablet.page.evaluate(BAR)
-        assert bar["lines"] <= 2, bar
-        assert min(bar["mute"]) >= 48, bar
-        assert bar["inside"], bar
+        measured = await tablet.page.evaluate(BAR)
+        assert measured["lines"] <= 2, measured
+        assert min(measured["mute"]) >= 48, measured
+        assert measured["inside"], measured
     assert (
         await tablet.page.locator("#bar .more").text_content() == "+2"
     )  # without board_unheard: this tablet's sound is on
