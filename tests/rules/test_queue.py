@@ -196,6 +196,18 @@ def test_when_a_menu_becomes_known_no_row_overtakes_one_that_is_held() -> None:
     assert [(one.row.id, one.account) for one in queue.accounts.rows("besiktas")] == [(2, "besiktas")]
 
 
+def test_a_row_on_the_wire_at_the_end_of_its_closure_is_not_due_again_and_again() -> None:
+    queue = Queue(view(directory=directory("kadikoy", reach={RESTAURANT: ["kadikoy"]})))
+    queue.put(row(Action.CLOSE_RESTAURANT, 1, restaurant_id=RESTAURANT, valid_until_minutes=15, created_utc=NOW))
+    queue.ends()
+    queue.accounts.take(1, Counter(), 1, lambda _: True, lambda _: True)
+    queue.view.now += timedelta(minutes=16)
+    assert queue.ends() == []
+    due = queue.due()
+    assert due is not None
+    assert due > queue.view.now
+
+
 def test_an_order_ends_the_row_that_goes_first_and_no_other() -> None:
     queue = Queue(view(directory=directory("kadikoy")))
     sent, waiting = (row(Action.CANCEL, 1, state=ActionState.SENDING), row(Action.COMPLETE, 2))

@@ -387,7 +387,7 @@ class Queue:
             self._line_up(head, stood=stood)
 
     def _come_due_at(self, at: datetime | None, row_id: int) -> None:
-        if at is not None:
+        if at is not None and at > self.view.now:
             heapq.heappush(self._waiting, (at, row_id))
 
     def _begin_end(self, entry: Entry, verdict: Verdict, made: list[tuple[OutboxRow, Verdict]]) -> None:
