@@ -34,8 +34,8 @@ class SimDatabase(Database):
         )
         self._life = life
         self._sim = life.sim
-        self._write_queue = _Queue(self, self.write_now)
-        self._read_queue = _Queue(self, self.read_now)
+        self._writers: Any = _Queue(life, writes=True)
+        self._readers: Any = _Queue(life, writes=False)
         self._working = ""
         share_compiled(self)
         sqlalchemy.event.listen(self.engine, "connect", self._connected)
@@ -54,13 +54,8 @@ class SimDatabase(Database):
         else:
             self._life.point("statement")
 
-    async def run(self, work: Work[T], *, urgent: bool = False) -> T:
-        return await self._write_queue.put(work, urgent=urgent)
-
-    async def read(self, work: Work[T], *, snapshot: bool = False) -> T:
-        """`snapshot` changes nothing: there is no other writer during a read."""
-        del snapshot
-        return await self._read_queue.put(work, urgent=False)
+    async def hear(self) -> None:
+        """Its queues never hang."""
 
     def write_now(self, work: Work[T]) -> T:
         name = self._working = _name_of(work)
@@ -103,7 +98,9 @@ class SimDatabase(Database):
             return True
         return False
 
-    def read_now(self, work: Work[T]) -> T:
+    def read_now(self, work: Work[T], *, snapshot: bool = False) -> T:
+        """`snapshot` changes nothing: nobody else writes while one reads."""
+        del snapshot
         self._working = ""
         if self._sim.disk_breaks():
             raise OperationalError("SELECT", None, _disk_error())
@@ -111,24 +108,26 @@ class SimDatabase(Database):
 
 
 class _Queue:
-    """Units of work in the order of the threads. One that has begun is not cancelled."""
+    """In the place of store.workers.Workers: units of work in the order of the threads. One that has begun is not cancelled."""
 
-    def __init__(self, database: SimDatabase, perform: Callable[[Work[Any]], Any]) -> None:
-        self._life = database._life
-        self._sim = database._sim
-        self._writes = perform == database.write_now
-        self._perform = perform
-        self._waiting: list[tuple[int, int, Work[Any], asyncio.Future[Any]]] = []
+    def __init__(self, life: "Life", *, writes: bool) -> None:
+        self._life = life
+        self._sim = life.sim
+        self._writes = writes
+        self._waiting: list[tuple[int, int, Callable[[], Any], asyncio.Future[Any]]] = []
         self._order = itertools.count()
         self._locked_since: float | None = None
 
-    async def put(self, work: Work[T], *, urgent: bool) -> T:
+    async def submit(self, call: Callable[[], T], *, urgent: bool) -> T:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
-        heapq.heappush(self._waiting, (0 if urgent else 1, next(self._order), work, future))
+        heapq.heappush(self._waiting, (0 if urgent else 1, next(self._order), call, future))
         if len(self._waiting) == 1:
             loop.call_later(self._takes(), self._next)
         return await future
+
+    def close(self) -> None:
+        """What waits is lost with the life."""
 
     def _next(self) -> None:
         loop = asyncio.get_running_loop()
@@ -136,9 +135,9 @@ class _Queue:
             return
         if self._writes and self._waits_for_till(loop):
             return
-        _, _, work, future = heapq.heappop(self._waiting)
+        _, _, call, future = heapq.heappop(self._waiting)
         try:
-            result = self._perform(work)
+            result = call()
         except Crashed:
             return
         except BaseException as error:  # noqa: BLE001 - it belongs to the caller, whatever it is
@@ -170,11 +169,12 @@ class _Queue:
 
 def _name_of(work: Any) -> str:
     """The name of a unit of work, such as `Intake._write`."""
-    while isinstance(work, partial) or work.__qualname__.startswith("write_group."):
+    while isinstance(work, partial) or work.__qualname__.startswith(("write_group.", "Database.")):
         if isinstance(work, partial):
             work = work.func
         else:
-            work = work.__closure__[work.__code__.co_freevars.index("work")].cell_contents
+            names = work.__code__.co_freevars
+            work = work.__closure__[names.index("work" if "work" in names else "call")].cell_contents
     return str(work.__qualname__).partition(".<locals>")[0]
 
 

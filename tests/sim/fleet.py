@@ -27,7 +27,7 @@ from tests.sim.server import LOST_S, LockSession, Server, Transaction, lost
 from orderbridge import config, service
 from orderbridge.errors import HELD_BACK, NotSent
 from orderbridge.store import schema
-from orderbridge.store.database import Database, Work
+from orderbridge.store.database import Database
 from orderbridge_fleet import account_changes, advisory_locks, membership, replica
 from orderbridge_fleet.account_settings import MasterKeys
 from orderbridge_fleet.membership import Membership
@@ -283,6 +283,7 @@ class FleetDatabase(SimDatabase):
             file.close()
         assert life.sim.fleet is not None
         self._server = life.sim.fleet.server
+        self._writers, self._readers = _Sessions(self, writes=True), _Sessions(self, writes=False)
         self._slots = asyncio.Semaphore(WRITERS)
         self._touches_outbox = False
 
@@ -290,42 +291,31 @@ class FleetDatabase(SimDatabase):
         self._touches_outbox |= "delivery_actions" in of[2] and not of[2].startswith("SELECT")
         super()._statement(*of)
 
-    async def run(self, work: Work[T], *, urgent: bool = False) -> T:
-        del urgent
-        return await asyncio.shield(asyncio.ensure_future(self._write(work)))
-
-    async def read(self, work: Work[T], *, snapshot: bool = False) -> T:
-        del snapshot
-        return await asyncio.shield(asyncio.ensure_future(self._read(work)))
-
-    async def _read(self, work: Work[T]) -> T:
+    async def perform(self, call: Callable[[], T], *, writes: bool) -> T:
+        """A unit of work on one of the sessions."""
         async with self._slots:
             await self._travel()
-            result = self.read_now(work)
-            await self._travel()
-            return result
-
-    async def _write(self, work: Work[T]) -> T:
-        async with self._slots:
-            await self._travel()
-            with self._server.transaction(self._life) as mine:
-                with self._server.beginning(mine), self.engine.connect() as connection:
-                    self.fence(connection)
-                self._life.point("within a transaction")
-                await asyncio.sleep(self._sim.disk_takes(lambda: ""))
-                await self._travel()
-                result = self._commit(mine, work)
+            if writes:
+                with self._server.transaction(self._life) as mine:
+                    with self._server.beginning(mine), self.engine.connect() as connection:
+                        self.fence(connection)
+                    self._life.point("within a transaction")
+                    await asyncio.sleep(self._sim.disk_takes(lambda: ""))
+                    await self._travel()
+                    result = self._commit(mine, call)
+            else:
+                result = call()
             await self._travel()  # a fault here leaves the commit unknown
             return result
 
-    def _commit(self, mine: Transaction, work: Work[T]) -> T:
+    def _commit(self, mine: Transaction, call: Callable[[], T]) -> T:
         self._server.sweep()
         if mine.is_over:
             self._sim.trace.note("server", "ended the transaction", of=f"life {self._life.number}")
             raise lost("the session has ended")
         fence, self.fence = self.fence, lambda _: None
         try:
-            result = self.write_now(work)
+            result = call()
         finally:
             self.fence = fence
         self._sim.moment("between units of work", "")
@@ -345,6 +335,20 @@ class FleetDatabase(SimDatabase):
             await asyncio.sleep(until - self._sim.now() + 1e-3)
         if self._server.is_down:
             raise lost("connection refused")
+
+
+class _Sessions:
+    """In the place of store.workers.Workers: what has begun is not cancelled."""
+
+    def __init__(self, database: FleetDatabase, *, writes: bool) -> None:
+        self._database, self._writes = database, writes
+
+    async def submit(self, call: Callable[[], T], *, urgent: bool) -> T:
+        del urgent
+        return await asyncio.shield(asyncio.ensure_future(self._database.perform(call, writes=self._writes)))
+
+    def close(self) -> None:
+        """What waits is lost with the life."""
 
 
 class SimMembership(Membership):

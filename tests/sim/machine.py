@@ -30,7 +30,7 @@ T = TypeVar("T")
 # Most of a day is idle, and each check costs time.
 QUIET_FLOOR_S, QUIET_CLOCK_WATCH_S = 60.0, 15.0
 QUIET_ASK_S, QUIET_GUARD_S = 5.0, 60.0
-QUIET_STARTS_S = 60.0  # of a day: a third of its reads ask for orders that begin
+QUIET_STARTS_S, QUIET_NOTE_S = 60.0, 60.0  # of a day: a third of its reads ask for orders that begin
 
 
 class _Inline(ThreadPoolExecutor):
@@ -86,10 +86,13 @@ def _surroundings(sim: Sim) -> Iterator[None]:
             stack.enter_context(patch("orderbridge.jobs.upkeep.HEALTH_S", health))
             if sim.plan.kind == "day":
                 stack.enter_context(patch("orderbridge.jobs.upkeep.STARTS_S", QUIET_STARTS_S))
+                stack.enter_context(patch("orderbridge.jobs.restore_check.NOTE_EVERY_S", QUIET_NOTE_S))
         for owner, name, other in () if sim.fleet is None else fleet.in_place(sim):
             stack.enter_context(patch.object(owner, name, other))
         if sim.power is not None:
             stack.enter_context(sim.power.serving())
+        else:
+            stack.enter_context(patch("os.fsync", lambda _: None))
         hiding.forget_all()
         logs.configure(level="info", format="json", stream=sim, environ={})  # type: ignore[arg-type]
         yield
