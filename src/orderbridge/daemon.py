@@ -132,7 +132,7 @@ class Daemon:
 
     def _refused(self) -> int:
         """The number of outbox rows that the database refuses."""
-        return self.outbox.refused() + len(self.upkeep.closures.refused)
+        return self.outbox.refused() + len(self.upkeep.closures.refused) + self._kept.holds_rows
 
     def _fence(self, connection: Connection) -> None:
         try:

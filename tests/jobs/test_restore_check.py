@@ -288,6 +288,48 @@ async def test_of_an_older_copy_a_row_is_sent_only_where_it_is_certainly_new(
     assert (await again.verdict(new))["state"] == "done", "what a till writes now is sent"
 
 
+async def test_a_copy_that_is_put_back_twice_is_still_told(open_shop: OpenShop, restore: Restore):
+    """A person has not confirmed the first time, and since then nothing has changed."""
+    shop = await open_shop()
+    await begun(shop)
+    shop.back_up()
+    await shop.taken_in()
+    await asyncio.sleep(NOTE_EVERY_S)
+    for _ in range(2):
+        shop = await restore(shop)
+        assert len((await begun(shop)).problems()) == 1
+
+
+async def test_no_row_is_sent_while_the_database_refuses_to_end_those_of_the_copy(shop: Shop, restore: Restore):
+    await begun(shop)
+    orders = [await shop.taken_in(), await shop.taken_in()]
+    row = shop.act("accept", orders[0])
+    shop.till.execute(
+        "CREATE TRIGGER no BEFORE UPDATE ON delivery_actions WHEN NEW.error_code = 'outcome_unknown'"
+        " BEGIN SELECT raise(ABORT, 'no'); END"
+    )
+    shop.back_up()
+    assert (await shop.verdict(row))["state"] == "done"
+    await asyncio.sleep(NOTE_EVERY_S)
+    again = await restore(shop)
+    await asyncio.sleep(1)
+    new = again.act("accept", orders[1])
+    for _ in range(2):  # also after a restart
+        check = RestoreCheck(again.context, again.accounts)
+        await check.start()
+        assert again.context.own_problems.has(Code.DATABASE_RESTORED)
+        await again.drain()
+        await check.check()
+        await again.drain()
+        assert [again.row(one)["state"] for one in (row, new)] == ["pending", "pending"]
+    again.till.execute("DROP TRIGGER no")
+    await check.check()
+    await again.drain()
+    assert again.end(row) == ("failed", "outcome_unknown", None)
+    assert again.end(new)[0] == "done"
+    assert len([call for call in again.calls("accept") if call.argument == orders[0].key]) == 1
+
+
 async def test_polls_are_held_until_the_last_ones_cooldown_is_over(shop: Shop, restore: Restore):
     """Though the copy knows of no poll, and the mark may not know of the last one; and polls alone are no alarm."""
     keeper = await begun(shop)

@@ -175,7 +175,7 @@ class Outbox:
         """Write the ends of rows that are not sent, and send the rows that may be sent."""
         done = CycleResult(settled=self.executor.settled)
         self.executor.settled = 0
-        if self.executor.is_stopping:
+        if self.executor.is_stopping or self._context.kept.holds_rows:
             return done
         self.set_now()
         for row_id in self.queue.come_back(self._clock.monotonic()):

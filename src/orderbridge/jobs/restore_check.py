@@ -182,6 +182,7 @@ class RestoreCheck:
             with suppress(DBAPIError, Over):
                 if await self._is_older(self._began, late, at_start=True):
                     self._report(await self._withhold(found, late))
+                    before = self._kept.high_water
         if found is None or before is None or replace(found, at=before.at) == before:
             return
         with suppress(DBAPIError, Over):  # others report it
@@ -197,7 +198,10 @@ class RestoreCheck:
         if before is not None and await self._is_older(found, before, at_start=at_start):
             self._noted = None  # before another note, which the next transaction causes
             self._report(await self._withhold(found, before))
+            if self._kept.holds_rows:
+                return
             found = (await self._database.read(lambda tx: high_water.reach(tx, self._clock.now(), before)))[0] or found
+        self._kept.holds_rows = False  # also when a command has ended them
         if self._database.file is not None:
             self._noted = found = high_water.beside(found, self._noted, self._database.file.wal())
         self._kept.high_water = found
@@ -225,7 +229,10 @@ class RestoreCheck:
         until = now + timedelta(seconds=self._hold_s(before))
         withheld = await self._database.run(lambda tx: high_water.withhold(tx, found, before, seen, until, error_text))
         older = await self._database.read(high_water.older)
-        if withheld is not None:
+        held, self._kept.holds_rows = self._kept.holds_rows, withheld is not None and withheld.rows is None
+        if self._kept.holds_rows:  # so that the next check repeats this
+            self._kept.high_water = replace(before, generation=max(before.generation, found.generation + 1))
+        if withheld is not None and not (held and self._kept.holds_rows):
             log = _log.info if older is None else _log.error
             log(
                 "database.older_copy",

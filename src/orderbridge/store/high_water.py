@@ -39,11 +39,13 @@ from sqlalchemy import (
     table,
     update,
 )
+from sqlalchemy.exc import DBAPIError
 
 from orderbridge.clock import SystemClock
 from orderbridge.model import ActionState
 from orderbridge.mounts import give_to_owner_of
 from orderbridge.store.accounts import held, hold, versions
+from orderbridge.store.failures import is_broken, is_refusal
 from orderbridge.store.own_tables import books, devices, fleet, pairing
 from orderbridge.store.rows import batches
 from orderbridge.store.tables import (
@@ -142,7 +144,8 @@ class HighWater:
     """The high-water mark. `accounts`: versions by name.
 
     `devices`: the ids of the board's devices. `paired` and `revoked`: how many there were in all. `wal`: the salts of
-    SQLite's -wal. `in_file`: the generation that the file without that -wal has at least.
+    SQLite's -wal. `in_file`: the generation that the file without that -wal has at least. `is_older`: the tables are an
+    older copy that nobody has confirmed.
     """
 
     database: str
@@ -157,6 +160,7 @@ class HighWater:
     at: AwareDatetime
     wal: str | None = None
     in_file: int = 0
+    is_older: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,9 +179,12 @@ class Older:
 
 @dataclass(frozen=True, slots=True)
 class Withheld:
-    """What was withheld from an older copy: unsent rows, held accounts, revoked devices."""
+    """What was withheld from an older copy: unsent rows, held accounts, revoked devices.
 
-    rows: int
+    `rows`: None if the database refuses to end them.
+    """
+
+    rows: int | None
     accounts: tuple[str, ...]
     devices: int
 
@@ -239,6 +246,7 @@ def reach(connection: Connection, now: datetime, before: HighWater | None) -> tu
         at=now,
         wal=last.wal if last else None,
         in_file=last.in_file if last else 0,
+        is_older=row.older_since_utc is not None,
     )
     return mark, _older(connection, row)
 
@@ -327,16 +335,19 @@ def withhold(
 ) -> Withheld | None:
     """Make an older copy safe. None: another process has done so. `poll_from`: no poll leaves before.
 
-    The tables are noted as an older copy if they lack anything besides polls, or if a closure's end is planned.
+    The tables are noted as an older copy if they lack anything besides polls, if a closure's end is planned, or if the
+    tables before them were noted. If the rows cannot be ended, the generation stays, and the next check repeats this.
     """
     above = max(found.generation, mark.generation) + 1
-    taken = update(books).where(books.c.id == found.database, books.c.generation == found.generation)
-    if not connection.execute(taken.values(generation=above)).rowcount:
+    ours = update(books).where(books.c.id == found.database)
+    if not connection.execute(ours.where(books.c.generation == found.generation).values(generation=above)).rowcount:
         return None
     if poll_from > seen.since:  # a command may have found the copy, and the daemon starts after it
         too_early = or_(accounts.c.next_poll_utc.is_(None), accounts.c.next_poll_utc < poll_from)
         connection.execute(update(accounts).where(too_early).values(next_poll_utc=poll_from))
     rows = _end_rows(connection, mark.at, seen.since, error_text)
+    if rows is None:
+        connection.execute(ours.values(generation=found.generation))
     closed = connection.execute(select(actions.c.id).where(literal_column(PLANNED)).limit(1)).first()
     names: tuple[str, ...] = ()
     revoked = 0
@@ -345,20 +356,30 @@ def withhold(
             names = hold(connection, mark.accounts, mark.accounts_version, seen.since)
         revoked = _revoke_others(connection, mark.devices, seen.since)
     lacks_events = found.event < mark.event or found.database != mark.database
-    if lacks_events or seen.missing or rows or names or revoked or closed:
+    if lacks_events or mark.is_older or seen.missing or rows != 0 or names or revoked or closed:
         values = {"missing": seen.missing, "missing_numbers": seen.numbers, "last_known_utc": seen.last_known}
         connection.execute(update(books).values(older_since_utc=seen.since, **values))
     return Withheld(rows, names, revoked)
 
 
-def _end_rows(connection: Connection, written: datetime, now: datetime, error_text: str) -> int:
-    """End rows older than the mark; newer rows of a till are sent. Impossible times are ignored."""
+def _end_rows(connection: Connection, written: datetime, now: datetime, error_text: str) -> int | None:
+    """End rows older than the mark; newer rows of a till are sent. Impossible times are ignored.
+
+    None: a trigger or a constraint of the POS refuses it.
+    """
     # In one statement instead of verdicts (jobs.outcome_writer), because some rows may be unreadable. The log's
     # `database.older_copy` has their number.
     is_new = and_(actions.c.created_utc > written, actions.c.created_utc <= now)
     ended = {"state": ActionState.FAILED, "error_code": "outcome_unknown", "error_text": error_text}
     in_copy = or_(actions.c.created_utc.is_(None), ~is_new)
-    return connection.execute(update(actions).where(unfinished, in_copy).values(finished_utc=now, **ended)).rowcount
+    statement = update(actions).where(unfinished, in_copy).values(finished_utc=now, **ended)
+    try:
+        with connection.begin_nested():
+            return connection.execute(statement).rowcount
+    except DBAPIError as error:
+        if not is_refusal(error) and not is_broken(error):
+            raise
+        return None
 
 
 def _revoke_others(connection: Connection, ids: tuple[str, ...], now: datetime) -> int:
