@@ -6,7 +6,7 @@ from tests.sim.about_orders import StoredBeforeAcknowledged
 from tests.sim.invariant import Invariant
 from tests.sim.line import ACTIONS, Call
 from tests.sim.plan import LOUD_HEALTH_S
-from tests.sim.restoring import ANOTHER_DEVICE
+from tests.sim.restoring import ANOTHER_DEVICE, sent
 
 if TYPE_CHECKING:
     from tests.sim.life import Life
@@ -25,6 +25,7 @@ class AnOlderCopyIsTold(Invariant):
         self._is_open = False
         self._since = 0.0  # when the daemon started
         self._by_hand: set[int] = set()  # retried rows
+        self._sent_since: set[str] = set()  # rows that left after the copy was made
 
     def restored(self) -> None:
         self._lacks = None
@@ -40,6 +41,8 @@ class AnOlderCopyIsTold(Invariant):
         if self._lacks is None:
             there = {row[0] for row in self.rows("SELECT id FROM delivery_order_events")}
             self._lacks = not self.sim.restorer.events <= there
+            in_copy = sent(self.sim, "~")
+            self._sent_since = {key for key, times in self.sim.restorer.sent.items() if times > in_copy.get(key, 0)}
 
     def logged(self, _: str, event: str, facts: dict[str, Any], __: str) -> None:
         if event == "database.older_copy" and self.sim.restorer.last is None:
@@ -76,12 +79,13 @@ class AnOlderCopyIsTold(Invariant):
             self.broken("the older copy was confirmed, and the problem is still open")
 
     def leaving(self, call: Call) -> None:
-        if call.operation not in ACTIONS or not self._lacks:
+        if call.operation not in ACTIONS:
             return
+        withheld = self._sent_since | (self.sim.restorer.rows if self._lacks else frozenset())
         for row in self.rows("SELECT id, request_id FROM delivery_actions WHERE state = 'sending'"):
             if row["id"] in self._by_hand or row["request_id"].startswith("auto:"):
                 continue  # an order that comes as a new one is accepted again
-            if row["request_id"] in self.sim.restorer.rows:
+            if row["request_id"] in withheld:
                 self.broken(f"#{call.number} leaves, and row {row['id']} of an older copy is sent again")
 
 

@@ -107,6 +107,8 @@ POWER_POINTS = (
 )
 
 
+# Where the program ends that makes an older copy safe.
+WITHHELD = tuple(f"{when} commit RestoreCheck._withhold" for when in ("before", "after"))
 # How an older copy is put back: the service is stopped, killed (with or without its -wal, or with the copy's own), or
 # running.
 RESTORES = ("by_command", "without_a_wal", "beside_a_wal", "with_its_wal", "under_the_daemon")
@@ -159,6 +161,7 @@ class Restore:
     way: str
     replay: str
     confirmed_after: float
+    crash: str = ""  # where the program that finds the copy is killed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -401,6 +404,10 @@ def _restore(seed: int, chance: Random) -> Plan:
                 chance.choice((90.0, 200.0)),
             )
         )
+    if chance.random() < 0.3:
+        restores[0] = replace(restores[0], crash=chance.choice(WITHHELD))
+    if len(restores) > 1 and chance.random() < 0.3:  # the same copy again
+        restores[1] = replace(restores[1], copy_at=restores[0].copy_at + 0.001)
     return replace(
         squall, kind="restore", orders=20, locks=0, broken_disk=0.0, more=replace(PLAIN, restores=tuple(restores))
     )

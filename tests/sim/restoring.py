@@ -23,7 +23,7 @@ from orderbridge.cli.database_commands import MARGIN
 from orderbridge.errors import Unusable
 from orderbridge.jobs.context import Context
 from orderbridge.jobs.reimport import UNFINISHED, Reimport, find, replay
-from orderbridge.jobs.restore_check import RestoreCheck
+from orderbridge.jobs.restore_check import NOTE_EVERY_S, RestoreCheck
 from orderbridge.store import accounts, backup, high_water, journal
 from orderbridge.store.dialects.sqlite_file import BESIDE
 from orderbridge.store.leader import LeaderLock
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from tests.sim.simulation import Sim
 
 AGAIN_S = 5.0
-NOTED_S = 2.0  # until the mark includes the last writes
 REPLAYED_AFTER_S = 60.0
 ANOTHER_DEVICE = "second"
 
@@ -50,6 +49,7 @@ class Restorer:
         self.last: Restore | None = None  # the last one that was put back
         self.events: frozenset[int] = frozenset()  # events that the mark included then
         self.rows: frozenset[str] = frozenset()  # request_ids of the outbox's rows then
+        self.sent: dict[str, int] = {}  # the number of their attempts that the mark included then
         self.settled_at: float | None = 0.0  # when it was complete or confirmed; None: not yet
         self.is_whole = True  # whether the journal's documents were replayed
         self.takes_file = False  # whether the daemon loses its file, and ends
@@ -156,15 +156,22 @@ class Restorer:
                 shutil.copyfile(f"{copy}{suffix}", new)
                 new.replace(f"{path}{suffix}")
         self.last, self.settled_at, self.is_whole = restore, None, False
+        self._sim.technician.mend_copy()
+        if restore.crash:
+            self._sim.light_fuse(restore.crash, NOTE_EVERY_S)
         self._sim.tell("restored")
         if restore.replay == "beside":
             self._agenda.after(REPLAYED_AFTER_S, self._start_replay)
         self._agenda.after(restore.confirmed_after, self._confirm)
 
     def _note_what_is_there(self) -> None:
-        known = self._sim.clock.now() - timedelta(seconds=NOTED_S)
-        events = self._sim.read("SELECT id FROM delivery_order_events WHERE at_utc < ?", (text_of(known),))
-        self.events = frozenset(row[0] for row in events)
+        lag_s = high_water.LAG_S if self._sim.plan.slow_disk else NOTE_EVERY_S + 1.0
+        known = (text_of(self._sim.clock.now() - timedelta(seconds=lag_s)),)
+        events = frozenset(
+            row[0] for row in self._sim.read("SELECT id FROM delivery_order_events WHERE at_utc < ?", known)
+        )
+        self.events = events if self.settled_at is not None else events | self.events
+        self.sent = sent(self._sim, *known)
         self.rows = frozenset(row[0] for row in self._sim.read("SELECT request_id FROM delivery_actions", ()))
 
     # ---- commands ----------------------------------------------------------------------------------------------------
@@ -196,7 +203,7 @@ class Restorer:
                 found = find(journal.files(folder), since)
                 done = list(replay(Reimport(database, sim.settings, sim.clock.now()), found))
                 left = any(one.fate in UNFINISHED for one in done)
-                if not left and not database.read_now(accounts.held):
+                if older is not None and not left and not database.read_now(accounts.held):
                     database.write_now(high_water.settle)
                     self.settled_at = sim.now()
             except DBAPIError:  # a till holds the file
@@ -216,13 +223,23 @@ class Restorer:
         self._write(self._settle, self._confirm)
 
     def _settle(self, connection: Any) -> None:
+        if high_water.older(connection) is not None:  # else it was not found yet, or the replay has settled it
+            self.settled_at = self._sim.now()
         high_water.settle(connection)
         accounts.release(connection, self._sim.clock.now())
         self._sim.trace.note("hand", "db confirm-restore")
-        self.settled_at = self._sim.now()
 
     def close(self) -> None:
         for task in self._tasks:
             task.cancel()
         with suppress(OSError):
             self._sim.path.with_name("put-back").unlink()
+
+
+def sent(sim: "Sim", before: str) -> dict[str, int]:
+    """How often each row of the outbox had been sent before a time."""
+    query = (
+        "SELECT request_id, count(*) FROM delivery_actions JOIN delivery_action_attempts ON action_id = id"
+        " WHERE started_utc < ? GROUP BY request_id"
+    )
+    return dict(map(tuple, sim.read(query, (before,))))

@@ -244,7 +244,8 @@ class Sim:
 
     def light_fuse(self, point: str, down: float) -> None:
         """Kill the program at the next point of that name."""
-        self._crashes.append(Crash(self.now(), point, 0, down))
+        self._crashes.insert(0, Crash(self.now(), point, 0, down))
+        self._skip = 0
 
     def _next_crash(self) -> None:
         self._crashes.pop(0)

@@ -76,8 +76,7 @@ class Technician:
                 " BEGIN SELECT raise(ABORT, 'the POS says no'); END"
             )
         self._sim.trace.fault("database_refuses", what=span.what)
-        self._refused_until = max(self._refused_until, span.end + AGAIN_S)
-        self._sim.disturb("", span.end + AGAIN_S - self._sim.now())
+        self._refuse_until(span.end)
         self._agenda.at(span.end, partial(self._allow, span.what))
 
     def _allow(self, what: str) -> None:
@@ -87,9 +86,19 @@ class Technician:
             return
         for number in range(len(TRIGGERS[what])):
             till.execute(f"DROP TRIGGER IF EXISTS refuses_{what}_{number}")
-        self._refused_until = max(self._refused_until, self._sim.now() + AGAIN_S)
-        self._sim.disturb("", AGAIN_S)
+        self._refuse_until(self._sim.now())
         self._sim.trace.note("pos", "refuses no more", what=what)
+
+    def mend_copy(self) -> None:
+        """A copy that was put back has the triggers of its time."""
+        for span in self._sim.plan.more.refusing:
+            if span.end <= self._sim.now():
+                self._refuse_until(self._sim.now() + MINUTE)
+                self._agenda.after(MINUTE, partial(self._allow, span.what))
+
+    def _refuse_until(self, end: float) -> None:
+        self._refused_until = max(self._refused_until, end + AGAIN_S)
+        self._sim.disturb("", end + AGAIN_S - self._sim.now())
 
     # ---- commands ----------------------------------------------------------------------------------------------------
 
