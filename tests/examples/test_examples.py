@@ -5,7 +5,6 @@ integration installs it.
 """
 
 import fcntl
-import json
 import os
 import re
 import select
@@ -27,7 +26,8 @@ import pytest
 
 from orderbridge_sandbox import Fault, Options, Sandbox, World
 from orderbridge_sandbox.commands import change_order
-from orderbridge_sandbox.scenery import APP_SECRET, KADIKOY
+from orderbridge_sandbox.demo import CONFIGURATION
+from orderbridge_sandbox.scenery import KADIKOY
 from orderbridge_sandbox.state import Order
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
@@ -160,24 +160,13 @@ class Shop:
 
 
 def place(world: World, food_id: int, payment_method: str, amount: str, **facts: str) -> Order:
-    food = {
-        "id": "1",
-        "food_id": food_id,
-        "name": "Kuşbaşılı Pide",
-        "price": str(Decimal(amount) / 2),
-        "quantity": 2,
-        "total": amount,
-    }
+    """Two of one food. Each line has an option and a note."""
     option = {"id": 31, "name": "Kaşar", "price": "0.00"}
     group = {"id": 3, "name": "Ekstra", "type": "multi", "operation": "+", "options": option}
-    document: dict[str, Any] = {
-        "courier_type": "restaurant",
-        "payment_method": payment_method,
-        "scheduled_date": "",
-        "note": "",
-        "total": Decimal(amount),
-        "foods": [food | {"note": "Acısız", "option_groups": [group]}],
-    }
+    food = {"id": "1", "food_id": food_id, "name": "Kuşbaşılı Pide", "note": "Acısız", "option_groups": [group]}
+    food |= {"price": str(Decimal(amount) / 2), "quantity": 2, "total": amount}
+    document = {"courier_type": "restaurant", "payment_method": payment_method, "scheduled_date": "", "note": ""}
+    document |= {"total": Decimal(amount), "foods": [food]}
     return world.place_order(restaurant_id=KADIKOY, document=document | facts)
 
 
@@ -199,29 +188,13 @@ def placed(world: World) -> dict[str, Order]:
 
 @pytest.fixture
 def shop(tmp_path: Path) -> Iterator[Shop]:
-    world = World.default(
-        options=Options(cooldown_seconds=0.5, changed_are_listed_again=True), report=lambda line: None
-    )
+    options = Options(cooldown_seconds=0.5, changed_are_listed_again=True)
+    world = World.default(options=options, report=lambda line: None)
     orders, path = placed(world), tmp_path / "pos.db"
     with Sandbox(world, directory=tmp_path) as sandbox, (tmp_path / "log").open("wb") as log:
         configuration = tmp_path / "orderbridge.toml"
-        configuration.write_text(
-            f"""
-            language = "tr"
-            [marketplace]
-            base_url = {json.dumps(sandbox.base_url)}
-            ca_file = {json.dumps(str(sandbox.ca_file))}
-            cooldown_seconds = 0.5
-            [database]
-            url = {json.dumps(f"sqlite:///{path}")}
-            [[accounts]]
-            name = "kadikoy"
-            app_secret_key = "{APP_SECRET}"
-            rest_secret_key = "sandbox-kadikoy-secret"
-            [web]
-            listen = ""
-            """
-        )
+        addresses = {"base_url": sandbox.base_url, "ca_file": sandbox.ca_file, "database": f'"sqlite:///{path}"'}
+        configuration.write_text(CONFIGURATION.format(language="tr", cooldown=0.5, **addresses))
         configuration.chmod(0o600)
         daemon = subprocess.Popen([COMMAND, "--config", configuration, "run"], stdout=log, stderr=log)
         try:
@@ -337,10 +310,8 @@ def test_a_mini_pos_does_its_job(language: Callable[[Path], list[str]], tmp_path
 
 
 def takes_over_and_dies(till: Till, shop: Shop) -> None:
-    assert sorted(output.split(":")[0] for output in till.say(*[f"food_off {SOLD_OUT} {KADIKOY}"] * 2)) == [
-        "",
-        "asked already",
-    ]
+    answers = till.say(*[f"food_off {SOLD_OUT} {KADIKOY}"] * 2)
+    assert sorted(answer.split(":")[0] for answer in answers) == ["", "asked already"]
     till.die_at_the_printer(shop)
 
 
@@ -352,16 +323,13 @@ def goes_on(till: Till, shop: Shop) -> None:
     """It prints what it took over, what may be on paper already as such, and each verdict and change."""
     shop.until(NOTHING_WAITS)
     ((begun,),) = shop.rows("SELECT payment_key FROM till_papers WHERE paper = 'begun'")
-    assert shop.rows("SELECT ticket FROM till_papers WHERE kind = 'SOLD OUT'") == [
-        (f"SOLD OUT {ticket(shop, 'sold_out')}",)
-    ]
-    shop.write(
-        "UPDATE till_papers SET since = since - 61, till = 'K2' WHERE paper = 'begun'"
-    )  # a minute ago, by another
+    ((paper,),) = shop.rows("SELECT ticket FROM till_papers WHERE kind = 'SOLD OUT'")
+    assert paper == f"SOLD OUT {ticket(shop, 'sold_out')}"
+    # A minute ago, by another.
+    shop.write("UPDATE till_papers SET since = since - 61, till = 'K2' WHERE paper = 'begun'")
     refused, sold_out = shop.reference("refused"), shop.reference("sold_out")
-    output = [
-        piece for piece in till.output() if not piece.startswith("lamp ")
-    ]  # it is dark until the daemon's first check
+    # The lamp is dark until the daemon's first check.
+    output = [piece for piece in till.output() if not piece.startswith("lamp ")]
     assert output == sorted(
         [
             *(
@@ -392,9 +360,8 @@ def person_acts(till: Till, shop: Shop) -> None:
     until(lambda: all(shop.orders[name].acknowledged for name in ("changed", "called_off")))
     change_order(shop.world, shop.key("changed"), {"note": "Kapıya bırakın"})
     shop.world.cancel_by_customer(shop.key("called_off"))
-    shop.until(
-        "SELECT 1 WHERE (SELECT count(*) FROM delivery_orders WHERE pos_revision < revision AND pos_revision > 0) = 4"
-    )
+    changed = "SELECT count(*) FROM delivery_orders WHERE pos_revision < revision AND pos_revision > 0"
+    shop.until(f"SELECT 1 WHERE ({changed}) = 4")
     shop.until(NOTHING_WAITS)
     assert shop.orders["plain"].status_id == 5
     assert shop.orders["later"].reason_id == 3

@@ -4,14 +4,14 @@ import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from sqlalchemy import Connection, insert, update
 from tests import databases
-from tests.cli.shell import APP, Configure, Ended, Run, account, document
+from tests.cli.shell import APP, Configure, Ended, Run, account
+from tests.fleet.cli.test_cooldown import COOLDOWN_S, OTHER_APP, SCENERY, market
 
 from orderbridge import config
 from orderbridge.clock import SystemClock
@@ -24,10 +24,7 @@ from orderbridge_fleet import account_changes
 from orderbridge_fleet.account_settings import MasterKeys
 from orderbridge_fleet.membership import Membership
 from orderbridge_sandbox import Options, Sandbox, World
-from orderbridge_sandbox.scenery import DEFAULT_SCENERY
 
-COOLDOWN_S = 2  # of real time: three polls have to lie within it on a busy machine
-OTHER_APP = "sandbox-other-secret"
 MASTER = new_master_key()
 NAMES = ("besiktas", "chain", "kadikoy")
 WITHIN_S = 60.0
@@ -52,11 +49,8 @@ def database(kind: str, path: Path, request: pytest.FixtureRequest) -> Iterator[
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[Sandbox]:
     """Accounts of one application share a cooldown; Beşiktaş is of another one."""
-    listed = tuple(
-        replace(one, app_secret_key=OTHER_APP) if one.name == "besiktas" else one for one in DEFAULT_SCENERY.accounts
-    )
     options = Options(cooldown_scope="application", cooldown_seconds=COOLDOWN_S)
-    with Sandbox(World(replace(DEFAULT_SCENERY, accounts=listed), options=options), directory=tmp_path) as sandbox:
+    with Sandbox(World(SCENERY, options=options), directory=tmp_path) as sandbox:
         yield sandbox
 
 
@@ -67,16 +61,11 @@ def play(world: Sandbox, database: Database, configure: Configure, tmp_path: Pat
     def play(*names: str, in_file: str = " ", key: str = MASTER) -> World:
         (tmp_path / "master.key").write_text(key)
         (tmp_path / "master.key").chmod(0o600)
-        market = f'ca_file = "{world.ca_file}"\ncooldown_seconds = {COOLDOWN_S}\ntimeout_seconds = 20'
         url = database.engine.url.render_as_string(hide_password=False)
         fleet = '[fleet]\naccounts = "database"\nmaster_key_file = "master.key"\n'
         listed = [made(name).at(world.base_url) for name in names]
         database.write_now(lambda tx: account_changes.put(tx, keys(), listed, SystemClock().now()))
-        configure(
-            document(
-                base_url=world.base_url, marketplace=market, database=f'url = "{url}"', more=fleet, accounts=in_file
-            )
-        )
+        configure(market(world, database=f'url = "{url}"', more=fleet, accounts=in_file))
         return world.world
 
     return play

@@ -20,21 +20,30 @@ from orderbridge_sandbox.scenery import DEFAULT_SCENERY
 
 COOLDOWN_S = 2  # of real time, and no less: three polls have to lie within it on a busy machine
 OTHER_APP = "sandbox-other-secret"
+# Accounts of one application, and Beşiktaş of another one.
+SCENERY = replace(
+    DEFAULT_SCENERY,
+    accounts=tuple(
+        replace(one, app_secret_key=OTHER_APP) if one.name == "besiktas" else one for one in DEFAULT_SCENERY.accounts
+    ),
+)
 Play = Callable[..., Sandbox]
+
+
+def market(sandbox: Sandbox, **parts: str) -> str:
+    """A configuration for this service."""
+    lines = f'ca_file = "{sandbox.ca_file}"\ncooldown_seconds = {COOLDOWN_S}\ntimeout_seconds = 20'
+    return document(base_url=sandbox.base_url, marketplace=lines, **parts)
 
 
 @pytest.fixture
 def play(tmp_path: Path, configure: Configure):
-    """A service with that scope, and a configuration with these accounts; Beşiktaş is of another application."""
-    accounts = tuple(
-        replace(one, app_secret_key=OTHER_APP) if one.name == "besiktas" else one for one in DEFAULT_SCENERY.accounts
-    )
+    """A service with that scope, and a configuration with these accounts."""
     running: list[Sandbox] = []
 
     def play(scope: str, *names: str) -> Sandbox:
         options = Options(cooldown_scope=scope, cooldown_seconds=COOLDOWN_S)
-        world = World(replace(DEFAULT_SCENERY, accounts=accounts), options=options)
-        sandbox = Sandbox(world, directory=tmp_path)
+        sandbox = Sandbox(World(SCENERY, options=options), directory=tmp_path)
         sandbox.__enter__()
         running.append(sandbox)
         listed = "".join(
@@ -42,8 +51,7 @@ def play(tmp_path: Path, configure: Configure):
             f'rest_secret_key = "sandbox-{name}-secret"\n'
             for name in names
         )
-        market = f'ca_file = "{sandbox.ca_file}"\ncooldown_seconds = {COOLDOWN_S}\ntimeout_seconds = 20'
-        configure(document(base_url=sandbox.base_url, marketplace=market, accounts=listed))
+        configure(market(sandbox, accounts=listed))
         return sandbox
 
     yield play
