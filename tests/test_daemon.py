@@ -392,10 +392,6 @@ SPOILED = {
 }
 
 
-def spoil(configuration: Path, how: str) -> None:
-    configuration.write_text(SPOILED[how](configuration.read_text()))
-
-
 async def test_a_sighup_while_the_right_to_work_is_asked_for_is_not_forgotten(sandbox, till, monkeypatch):
     former, new = (settings_for(sandbox, till, name) for name in ("besiktas", "kadikoy"))
     asked, answered, at_work = threading.Event(), threading.Event(), []
@@ -442,24 +438,6 @@ async def test_a_sighup_that_comes_while_the_program_starts_is_heard(configurati
         assert await ended(daemon, signal.SIGTERM) == 0
 
 
-async def test_a_sighup_reads_changed_secrets_and_begins_no_open_problem_again(configuration, till, world, tmp_path):
-    def refused(event: str) -> int:
-        return len([line for line in logged(configuration, f"problem.{event}") if line["code"] == "login_refused"])
-
-    (tmp_path / "rest").write_text("no longer right")
-    order = world.place_order(restaurant_id=KADIKOY)
-    async with process(configuration) as daemon:
-        await until(lambda: refused("began"))
-        daemon.send_signal(signal.SIGHUP)
-        await until(lambda: len(logged(configuration, "daemon.started")) == 2)
-        (tmp_path / "rest").write_text("sandbox-kadikoy-secret")
-        daemon.send_signal(signal.SIGHUP)
-        await until(lambda: refused("ended") and order.acknowledged)
-        assert await ended(daemon, signal.SIGTERM) == 0
-    assert (refused("began"), refused("ended"), till.status(order)) == (1, 1, 1)
-    assert "sandbox-kadikoy-secret" not in log_of(configuration)
-
-
 async def test_a_sighup_finishes_what_is_in_flight_and_goes_on(configuration, till, world, tmp_path):
     hold_up(configuration)
     order = world.place_order(restaurant_id=KADIKOY)
@@ -485,9 +463,8 @@ async def test_a_sighup_with_a_configuration_that_cannot_be_used_changes_nothing
     good = configuration.read_text()
     async with process(configuration) as daemon:
         await until(lambda: world.calls("get_current"))
-        for number, how in enumerate(SPOILED, start=1):
-            configuration.write_text(good)
-            spoil(configuration, how)
+        for number, spoiled in enumerate(SPOILED.values(), start=1):
+            configuration.write_text(spoiled(good))
             daemon.send_signal(signal.SIGHUP)
             await until(lambda number=number: len(logged(configuration, "config.reload_failed")) == number)
             order = world.place_order(restaurant_id=KADIKOY)

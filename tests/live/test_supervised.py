@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.test_daemon import ended, process, until
+from tests.test_daemon import ended, log_of, logged, process, until
 
 from orderbridge_sandbox import World
 from orderbridge_sandbox.scenery import KADIKOY
@@ -83,20 +83,26 @@ async def test_a_storm_of_reloads_ends_ready_and_at_work(configuration: Path, su
     assert 429 not in {call.http_status for call in world.calls()}
 
 
-async def test_the_status_is_the_worst_of_what_is_wrong_and_green_again(configuration: Path, supervisor: Supervisor):
+async def test_changed_secrets_end_a_problem_that_no_reload_began_again(configuration, supervisor, till, world):
+    """And the status is the worst problem until then."""
     secret = configuration.with_name("rest")
     right = secret.read_text()
     secret.write_text("another")
+    order = world.place_order(restaurant_id=KADIKOY)
+    refused = "red: kadikoy: The marketplace does not accept"
     async with process(configuration) as daemon:
-        await until(
-            lambda: (
-                supervisor.listen() and supervisor.status.startswith("red: kadikoy: The marketplace does not accept")
-            )
-        )
+        await until(lambda: supervisor.listen() and supervisor.status.startswith(refused))
+        daemon.send_signal(signal.SIGHUP)
+        await until(lambda: len(logged(configuration, "daemon.started")) == 2)
         await asyncio.to_thread(secret.write_text, right)
         daemon.send_signal(signal.SIGHUP)
         await until(lambda: supervisor.listen() and supervisor.status == "green: 1 accounts polled")
+        await until(lambda: order.acknowledged)
         assert await ended(daemon, signal.SIGTERM) == 0
+    lines = [*logged(configuration, "problem.began"), *logged(configuration, "problem.ended")]
+    assert [line["event"] for line in lines if line["code"] == "login_refused"] == ["problem.began", "problem.ended"]
+    assert till.status(order) == 1
+    assert right not in log_of(configuration)
 
 
 async def test_one_that_waits_for_another_is_ready_and_alive(configuration: Path, supervisor: Supervisor, monkeypatch):
