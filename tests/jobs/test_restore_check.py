@@ -148,6 +148,26 @@ async def test_an_older_copy_beside_the_wal_of_a_newer_file_is_refused(shop: Sho
         Database(shop.settings.database.url, inline=True).close()
 
 
+async def test_a_copy_that_was_made_safe_before_a_crash_keeps_its_own_wal(
+    shop: Shop, restore: Restore, monkeypatch: pytest.MonkeyPatch
+):
+    """The mark is still the one of the newer file then."""
+    await begun(shop)
+    shop.back_up()
+    await shop.taken_in()
+    await asyncio.sleep(NOTE_EVERY_S)
+    again = await restore(shop)
+    with monkeypatch.context() as crashed:
+        crashed.setattr(high_water, "write_document", lambda *_: None)
+        await begun(again)
+    await begun(again)
+    files = {path: path.read_bytes() for path in (again.path, again.path.with_name("pos.db-wal"))}
+    await again.crash()
+    for path, content in files.items():
+        path.write_bytes(content)
+    Database(shop.settings.database.url, inline=True).close()
+
+
 async def test_a_copy_of_the_same_moment_is_no_older_one(shop: Shop, restore: Restore):
     keeper = await begun(shop)
     await shop.taken_in()

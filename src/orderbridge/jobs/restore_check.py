@@ -82,11 +82,16 @@ class RestoreCheck:
         hold, self._began = 0.0, found
         if found is not None and mark is not None and high_water.is_behind(found, mark):
             hold = self._hold_s(mark)
-        else:
+        elif found is not None and mark is not None and self._is_of_tables(mark, found):
             self._noted = mark
         self._database.on_written = self.written
         await self.check(at_start=True)
         return hold
+
+    def _is_of_tables(self, mark: HighWater, found: HighWater) -> bool:
+        """Whether the mark is certainly of these tables: a crash may have come after an older copy was made safe."""
+        file = self._database.file
+        return found.generation == mark.generation or (file is not None and file.wal() == mark.wal)
 
     def _hold_s(self, mark: HighWater) -> float:
         market = self._settings.marketplace
