@@ -177,7 +177,7 @@ class SimTask(asyncio.Task[Any]):
 
     def __init__(self, number: int, coro: Any, **options: Any) -> None:
         self._number = number
-        super().__init__(coro, name=f"Task-{number}", **options)
+        super().__init__(coro, name=options.pop("name", None) or f"Task-{number}", **options)
 
     def __hash__(self) -> int:
         return self._number
