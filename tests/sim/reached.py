@@ -32,7 +32,7 @@ NOT_SIMULATED = {
     *(Code.ALARM_FAILING, Code.LAST_WORD_NOT_WRITTEN, Code.LOG_NOT_READ, Code.HEALTHCHECK_TAKEN),
     # The disk has room and can be written; so can the journal.
     *(Code.NOT_DURABLE, Code.DATABASE_FULL, Code.DATABASE_READ_ONLY, Code.DATABASE_SLOW),
-    *(Code.WAL_LARGE, Code.VIEW_BROKEN, Code.JOURNAL_NOT_WRITTEN, Code.WRITES_FENCED, Code.ACCOUNT_UNREADABLE),
+    *(Code.WAL_LARGE, Code.VIEW_BROKEN, Code.JOURNAL_NOT_WRITTEN, Code.ACCOUNT_UNREADABLE),
     # Each account has a restaurant, and each list is whole.
     *(Code.NO_RESTAURANT, Code.LIST_FULL),
 }
@@ -201,7 +201,33 @@ WITHIN: dict[str, dict[int, tuple[Cell, ...]]] = {
         ),
     },
     "power": {50: (("restart", "after a loss of power"),)},
+    "fleet": {
+        20: (
+            *(("attempt", name) for name in ("ok", "refused")),
+            *(("attempts of a row", name) for name in ("0", "1")),
+            *(("end", name) for name in ("done - answer", "refused courier_not_restaurant -")),
+            *(("last change", name) for name in ("cancelled", "ended", "status")),
+            *(("order ended by", name) for name in ("cancelled", "completed")),
+            ("problem", "writes_fenced"),
+            ("restart", "after a crash"),
+        ),
+        50: (
+            ("attempt", "unknown"),
+            *(("end", name) for name in ("refused bad_arguments -", "superseded superseded -")),
+            ("last change", "new"),
+            *(("problem", name) for name in ("database_failing", "poll_failing")),
+        ),
+        100: (
+            ("attempts of a row", "2"),
+            *(("end", name) for name in ("done already poll", "withdrawn withdrawn -")),
+            ("problem", "line_timeout"),
+            ("restart", "after a stop"),
+        ),
+    },
 }
+# A storm has the faults of a squall and more orders, a day ten times its orders.
+_steps = WITHIN["squall"]
+WITHIN |= {"storm": dict(zip((50, 100, 200, 500, 1000), _steps.values(), strict=False)), "day": {20: _steps[20]}}
 _LINE = re.compile(
     r" *[\d.]+ (?:log +\w+ (?P<event>[\w.]+)(?: code=(?P<code>\w+))?"
     r"|hand +(?P<hand>accounts|copies|erase|replay|\w+ [\w-]+)"
