@@ -66,9 +66,6 @@ class Watched(Alarms):
         self._open_problems.check(found, monotonic)
         self.check(self._open_problems, (), monotonic)
 
-    def remember(self, reported: list[Problem], monotonic: float) -> None:
-        self._open_problems.remember(reported, monotonic)
-
     def heard(self) -> dict[Key, Rank]:
         return self._open_problems.heard()
 
@@ -336,16 +333,6 @@ async def test_a_stop_waits_for_a_moment_and_leaves_nothing(program: Write, monk
         await alarms.close()
     await gone(child_of(path))
     assert len(heard(path)) == 1
-
-
-async def test_what_was_reported_by_the_daemon_before_is_not_reported_again(commands: Commands):
-    alarms = Watched("x")
-    alarms.remember([SEVERE, ONE], 0.0)
-    await check(alarms, [SEVERE, ONE], 1.0)
-    assert commands() == []
-    await check(alarms, [], 2.0)
-    assert sorted(commands()) == [("ended", "clock_wrong"), ("ended", "login_refused")]
-    assert alarms.heard() == {}
 
 
 async def test_what_was_reported_stays_known_while_something_newer_waits(commands: Commands):
