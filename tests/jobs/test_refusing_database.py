@@ -168,14 +168,6 @@ async def test_what_cannot_even_be_shown_is_left_to_the_service_and_kept_in_quar
 # ---- a new order -------------------------------------------------------------------------------------------------------
 
 
-async def test_a_new_order_that_a_trigger_leaves_out_without_a_word_is_not_lost(shop: Shop):
-    left_out, fine = shop.place(), shop.place()
-    refuse(shop, "INSERT ON delivery_orders", LEFT_OUT, when=f"NEW.payment_key = '{left_out.key}'")
-    await shop.poll()
-    assert shop.one("SELECT payment_key FROM delivery_quarantine")["payment_key"] == left_out.key
-    assert shop.order(fine)["acknowledged_status_id"] == 1
-
-
 @pytest.mark.parametrize("raises", [RAISES[0], LEFT_OUT])
 async def test_an_order_that_nothing_holds_is_not_acknowledged_and_told_once(shop: Shop, raises: str):
     order = shop.place()

@@ -200,19 +200,6 @@ async def test_without_a_word_of_its_own_nothing_is_told(shop: Shop, restore: Re
     assert again.word.is_dir() or json.loads(again.word.read_text())["event"] < word["event"]
 
 
-@pytest.mark.plays_daemon
-async def test_lines_of_stories_that_were_deleted_are_no_older_copy(shop: Shop, clock: FakeClock, open_shop: OpenShop):
-    keeper = await begun(shop)
-    await shop.taken_in()
-    await keeper.check.check()
-    await shop.poll()
-    shop.till.execute("DELETE FROM delivery_order_events")
-    await keeper.check.check()
-    assert keeper.problems() == []
-    await shop.taken_in()
-    assert (await begun(shop)).problems() == []
-
-
 @pytest.mark.parametrize("missing", [[], [1]], ids=["on purpose", "for one that was lost"])
 async def test_a_new_database_on_purpose_is_no_older_copy_and_one_for_a_lost_one_is(
     missing: list[int], shop: Shop, open_shop: OpenShop, empty_file: Path
