@@ -103,18 +103,3 @@ async def test_changed_secrets_end_a_problem_that_no_reload_began_again(configur
     assert [line["event"] for line in lines if line["code"] == "login_refused"] == ["problem.began", "problem.ended"]
     assert till.status(order) == 1
     assert right not in log_of(configuration)
-
-
-async def test_one_that_waits_for_another_is_ready_and_alive(configuration: Path, supervisor: Supervisor, monkeypatch):
-    async with process(configuration) as first:
-        await until(lambda: supervisor.listen() == ["READY=1"])
-        monkeypatch.setenv("NOTIFY_SOCKET", str(configuration.parent / "other"))
-        other = Supervisor(configuration.parent / "other")
-        async with process(configuration) as second:
-            await until(lambda: other.listen() == ["READY=1"] and other.alive)
-            assert other.status == "waiting: another daemon is working on this database"
-            second.send_signal(signal.SIGHUP)
-            await until(lambda: other.listen()[1:] and other.heard[-1] == "READY=1" and len(other.heard) >= 3)
-            assert await ended(second, signal.SIGTERM) == 0
-        assert await ended(first, signal.SIGTERM) == 0
-        other.close()

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from tests.databases import free_port
+from tests.live.test_supervised import Supervisor
 from tests.test_daemon import COMMAND, Till, begun, ended, failed, log_of, logged, process, running, settings_for, until
 from tests.web.asking import asked, rest_of
 
@@ -112,13 +113,16 @@ def polled(message: str) -> float:
     return float(re.findall(r'orderbridge_polls_total\{account="kadikoy",result="ok"\} (\S+)', message)[0])
 
 
-async def test_one_that_waits_for_another_is_alive_and_not_ready(configuration: Path, world: World):
+async def test_a_waiting_daemon_is_alive_and_ready_for_systemd_alone(configuration, tmp_path, monkeypatch):
+    """Else systemd would end it, and a load balancer would send it clients."""
+    supervisor = Supervisor(tmp_path / "notify")
     first = listening_at(configuration, free_address())
     async with process(configuration) as one:
         await becomes(first, "/readyz", 200)
         other = configuration.with_name("other.toml")
         await asyncio.to_thread(lambda: other.write_text(configuration.read_text()))
         second = listening_at(other, free_address())
+        monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
         async with process(other) as two:
             await becomes(second, "/livez", 200)
             await until(lambda: "daemon.waiting" in log_of(configuration))
@@ -127,9 +131,14 @@ async def test_one_that_waits_for_another_is_alive_and_not_ready(configuration: 
             status, _, message = await asked(second, "/readyz")
             assert (status, json.loads(message)["working"]) == (503, False)
             assert "orderbridge_working 0.0" in await metrics_of(second)
+            await until(lambda: supervisor.listen() == ["READY=1"] and supervisor.alive)
+            assert supervisor.status == "waiting: another daemon is working on this database"
+            two.send_signal(signal.SIGHUP)
+            await until(lambda: len(supervisor.listen()) >= 3 and supervisor.heard[-1] == "READY=1")
             assert await ended(one, signal.SIGTERM) == 0
             await becomes(second, "/readyz", 200)
             assert await ended(two, signal.SIGTERM) == 0
+    supervisor.close()
 
 
 def open_problems(till: Till) -> list[tuple[str, str]]:
