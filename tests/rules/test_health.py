@@ -256,7 +256,7 @@ ALL_WAITING: dict[str, Any] = {
     "changes",
     [
         {"state": "login_refused"},
-        {"state": "unreachable", "last_error": "dns_failed"},
+        {"state": "unreachable", "last_error": "dns_failed", "last_poll_ok_utc": OLD},
         {"last_poll_utc": OLD, "last_poll_ok_utc": OLD},
     ],
 )
@@ -265,6 +265,13 @@ def test_what_waits_behind_an_account_that_is_cut_off_is_no_problem_of_its_own(c
     (one,) = problems(facts, LIMITS, NOW)
     behind = {(other.code, other.behind) for other in all_problems(facts, LIMITS, NOW) if other != one}
     assert behind == {(code, one.code) for code in (Code.UNANSWERED, Code.ACCEPT_FAILED, Code.NOT_ACKNOWLEDGED)}
+
+
+def test_an_outage_that_is_only_a_warning_yet_suppresses_no_severe_problem():
+    facts = Facts((replace(WELL, state="unreachable", last_error="dns_failed"),), **ALL_WAITING)
+    shown = {(one.code, one.severity) for one in problems(facts, LIMITS, NOW)}
+    severe = {Code.UNANSWERED, Code.ACCEPT_FAILED, Code.NOT_ACKNOWLEDGED}
+    assert shown == {(Code.LINE_DNS, Severity.WARNING)} | {(code, Severity.SEVERE) for code in severe}
 
 
 @pytest.mark.parametrize("error, code", [("service_error", Code.POLL_FAILING), ("rate_limited", Code.COOLDOWN_TAKEN)])

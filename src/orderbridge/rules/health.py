@@ -6,7 +6,7 @@ Rules of this file:
 
 - One cause is one problem. An account that is not polled has one code. An order that was not taken over does not count
   as unanswered as well, and an order with a failed accept has only that problem.
-- A problem that follows from another one is suppressed: `behind` names the other.
+- A problem that follows from another one is suppressed: `behind` names the other. A warning suppresses no severe one.
 """
 
 from collections import Counter
@@ -310,8 +310,16 @@ def _with_causes(found: list[Problem], refused: Collection[str], unattended: Col
             return Code.DATABASE_RESTORED
         return page if Cause.PAGE in behind else None
 
+    severe = {(one.code, one.account) for one in found if one.severity == _SEVERE}
+
+    def hides(code: Code | None, one: Problem) -> bool:
+        """Whether it suppresses the problem. A warning suppresses no severe one: the lamp would become yellow."""
+        return code is not None and (
+            one.severity != _SEVERE or not severe.isdisjoint({(code, one.account), (code, None)})
+        )
+
     causes = map(cause, found)
-    return [one if code is None else replace(one, behind=code) for one, code in zip(found, causes, strict=True)]
+    return [replace(one, behind=code) if hides(code, one) else one for one, code in zip(found, causes, strict=True)]
 
 
 def _is_newer(one: Problem, poll: Problem) -> bool:
