@@ -9,10 +9,9 @@ from orderbridge.jobs.accounts_at_work import LEAVE_S
 from orderbridge.store.own_tables import BUCKETS
 from orderbridge_fleet.advisory_locks import BUCKETS as LOCKS
 from orderbridge_fleet.advisory_locks import CALL_S, SILENT_S
-from orderbridge_fleet.buckets import bucket_of
+from orderbridge_fleet.buckets import GRACE_S, bucket_of
 from orderbridge_fleet.replica import BEAT_S, READ_S
 
-GRACE_S = 5.0  # docs/design.md
 # The server ends a silent session, another replica waits for that, and its own call takes time.
 TAKEN_OVER_S = SILENT_S + GRACE_S + 2 * BEAT_S + READ_S + CALL_S
 POLLED_S = 3.0  # for a login

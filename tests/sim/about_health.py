@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Any
 from tests.jobs.shop import text_of
 from tests.sim.bounds import CANCEL_ANSWERS_S, LATE_S, NOT_TAKEN_OVER_S, SCHEDULED_S, UNANSWERED_S, UNSEEN_S
 from tests.sim.invariant import Invariant
-from tests.sim.plan import HOUR, LOUD_HEALTH_S, MINUTE, QUIET_HEALTH_S
+from tests.sim.plan import LOUD_HEALTH_S, MINUTE, QUIET_HEALTH_S
+
+from orderbridge.store.problem_queries import REMEMBERED
 
 if TYPE_CHECKING:
     from tests.sim.life import Life
 
-A_DAY_S = 24 * HOUR
+A_DAY_S = REMEMBERED.total_seconds()
 LOOKS_S = MINUTE  # a slow disk, and the judge's own interval of half a minute
 
 OPEN = "SELECT * FROM delivery_orders WHERE ended_utc IS NULL AND status_id = 1 AND changed_utc > ?"

@@ -7,11 +7,12 @@ from tests.sim.invariant import Invariant
 from tests.sim.line import ACTIONS, Call
 from tests.sim.plan import LOUD_HEALTH_S
 from tests.sim.restoring import ANOTHER_DEVICE, sent
+from tests.sim.simulation import TICK_S
 
 if TYPE_CHECKING:
     from tests.sim.life import Life
 
-TOLD_S = LOUD_HEALTH_S + 30.0  # a slow disk, and the judge's own interval of half a minute
+TOLD_S = LOUD_HEALTH_S + TICK_S  # a slow disk, and the judge's own interval
 CODE = "database_restored"
 
 

@@ -9,10 +9,12 @@ from tests.sim.bounds import UNREAD_S
 from tests.sim.invariant import CLAIM_S, UNDISTURBED_S, Invariant, account_of, in_one_lane, is_on_menu, past_its_time
 from tests.sim.line import ACTIONS, FOOD_OPERATIONS, ORDER_OPERATIONS, TARGET, Call
 
+from orderbridge.rules.retry import MAX_RESENDS
+
 if TYPE_CHECKING:
     from tests.sim.life import Life
 
-MOST_REQUESTS = 4
+MOST_REQUESTS = 1 + MAX_RESENDS
 EXPIRES_WITHIN_S = 100.0  # with a till that locks the file, a slow disk, and a slow outbox cycle
 A_MOMENT_S = 0.002  # times have three decimals
 DEFINITE = {200, 400, 403, 404, 422}
@@ -101,19 +103,16 @@ class RowsEnd(Invariant):
         self._ends = {row: state for row, state in states.items() if state in FINAL}
 
     def finish(self) -> None:
+        """All rows have ended, with a text; the audit finds an end without code, proof or time."""
         self._look()
         for row in self.rows("SELECT * FROM delivery_actions"):
+            about = f"row {row['id']} ({row['action']}) is {row['state']}"
             if self.sim.till.written.get(row["id"], 0.0) >= self.sim.stopping_at:
                 continue
-            about = f"row {row['id']} ({row['action']}) is {row['state']}"
             if row["state"] not in FINAL:
                 self.broken(about)
-            elif row["state"] == "done" and row["known_by"] not in {"answer", "poll", "status", "refusal"}:
-                self.broken(f"{about} without known_by")
-            elif row["state"] != "done" and not (row["error_code"] and row["error_text"]):
-                self.broken(f"{about} without error_code and error_text")
-            elif not row["finished_utc"]:
-                self.broken(f"{about} without finished_utc")
+            elif row["state"] != "done" and not row["error_text"]:
+                self.broken(f"{about} without error_text")
 
 
 class LaneOrder(Invariant):

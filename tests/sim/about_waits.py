@@ -13,6 +13,8 @@ from tests.sim.bounds import LOGIN_REFUSALS_S, RETRY_WAITS_S, TRIES_A_MINUTE
 from tests.sim.invariant import Invariant
 from tests.sim.line import RESTAURANT_OPERATIONS, Call
 
+from orderbridge.rules.tokens import VALIDITY
+
 if TYPE_CHECKING:
     from tests.sim.life import Life
 
@@ -281,7 +283,7 @@ class TokensInTime(Invariant):
     def _known_end(self, text: str) -> tuple[datetime, datetime]:
         """The expiry that the daemon knows: the answer's, read in its zone, at most a day."""
         now = self.sim.clock.now()
-        day = now + timedelta(hours=24)
+        day = now + VALIDITY
         expires = self.sim.world.tokens[text].expires if text in self.sim.world.tokens else None
         if expires is None:
             return now, day
