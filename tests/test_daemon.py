@@ -355,21 +355,32 @@ async def ended(started: asyncio.subprocess.Process, by: signal.Signals | None =
         return await started.wait()
 
 
-async def test_a_sigterm_finishes_what_is_in_flight_starts_nothing_new_and_exits_0(configuration, till, world):
+async def test_a_sighup_and_a_sigterm_finish_what_is_in_flight(configuration, till, world):
+    """After a SIGHUP the next daemon goes on with the same token. After a SIGTERM nothing new leaves."""
     hold_up(configuration)
-    order = world.place_order(restaurant_id=KADIKOY)
-    world.faults.add(Fault.delay("accept", UNTIL_CLEARED_S))
+    order = world.place_order(restaurant_id=KADIKOY, document={"courier_type": "restaurant"})
     async with process(configuration) as daemon:
         await until(lambda: order.acknowledged)
-        row = till.accept(order)
+        world.faults.add(Fault.delay("accept", UNTIL_CLEARED_S))
+        accept = till.accept(order)
         await until(lambda: world.calls("accept"))
+        daemon.send_signal(signal.SIGHUP)
+        await until(lambda: len(logged(configuration, "daemon.stopping")) == 1)
+        world.faults.clear()
+        await until(lambda: len(logged(configuration, "daemon.started")) == 2)
+        assert (till.state(accept), till.status(order)) == ("done", 2)
+        world.faults.add(Fault.delay("on_the_way", UNTIL_CLEARED_S))
+        on_the_way = till.act("on_the_way", order)
+        await until(lambda: world.calls("on_the_way"))
         daemon.send_signal(signal.SIGTERM)
-        await until(lambda: "daemon.stopping" in log_of(configuration))
-        late = till.act("on_the_way", order)
+        await until(lambda: len(logged(configuration, "daemon.stopping")) == 2)
+        late = till.act("complete", order)
         world.faults.clear()
         assert await ended(daemon) == 0
-    assert (till.state(row), till.status(order), order.status_id) == ("done", 2, 2)
-    assert (len(world.calls("accept")), till.state(late), world.calls("on_the_way")) == (1, "pending", [])
+    assert (till.state(on_the_way), till.status(order), order.status_id) == ("done", 16, 16)
+    assert (till.state(late), world.calls("complete")) == ("pending", [])
+    assert [len(world.calls(operation)) for operation in ("accept", "on_the_way", "login")] == [1, 1, 1]
+    assert 429 not in {call.http_status for call in world.calls()}
 
 
 async def opened(pipe: Path) -> int:
@@ -436,27 +447,6 @@ async def test_a_sighup_that_comes_while_the_program_starts_is_heard(configurati
         await until(lambda: order.acknowledged or daemon.returncode is not None)
         assert daemon.returncode is None, log_of(configuration)
         assert await ended(daemon, signal.SIGTERM) == 0
-
-
-async def test_a_sighup_finishes_what_is_in_flight_and_goes_on(configuration, till, world, tmp_path):
-    hold_up(configuration)
-    order = world.place_order(restaurant_id=KADIKOY)
-    world.faults.add(Fault.delay("accept", UNTIL_CLEARED_S))
-    async with process(configuration) as daemon:
-        await until(lambda: order.acknowledged)
-        row = till.accept(order)
-        await until(lambda: world.calls("accept"))
-        daemon.send_signal(signal.SIGHUP)
-        await until(lambda: "daemon.stopping" in log_of(configuration))
-        world.faults.clear()
-        await until(lambda: log_of(configuration).count("daemon.started") == 2)
-        assert (till.state(row), till.status(order)) == ("done", 2)
-        row = till.act("on_the_way", order)
-        await until(lambda: till.state(row) in {"done", "refused"})
-        assert await ended(daemon, signal.SIGTERM) == 0
-    assert len(world.calls("accept")) == 1
-    assert len(world.calls("login")) == 1
-    assert 429 not in {call.http_status for call in world.calls()}
 
 
 async def test_a_sighup_with_a_configuration_that_cannot_be_used_changes_nothing(configuration, till, world):
