@@ -146,25 +146,20 @@ async def test_an_absent_server_is_reported_twice(settled: Path, server: Server,
     assert [line for line in log_of(settled).splitlines() if "Traceback" in line] == []
 
 
-async def test_a_stop_without_the_server_is_in_order(settled: Path, server: Server, pos: Pos, world: World):
+async def test_without_the_server_a_stop_is_in_order_and_a_start_says_why_not(settled, server, pos, world):
     first = world.place_order(restaurant_id=KADIKOY)
     async with process(settled) as daemon:
         await until(lambda: first.acknowledged)
         stop(server)
         await until(lambda: logged(settled, "database.failed"))
         assert await ended(daemon, signal.SIGTERM) == 0
-    assert logged(settled, "daemon.stopped")
-    server.start()
-    assert pos.stored() == {first.key: 1}
-
-
-async def test_without_its_server_the_daemon_does_not_start_and_says_why(settled: Path, server: Server, pos: Pos):
-    stop(server)
     async with process(settled) as daemon:
         assert await ended(daemon) == 1
-    assert "does not answer" in log_of(settled)
-    assert "that the server runs" in log_of(settled)
+    reason = log_of(settled).rpartition("daemon.stopped")[2]
+    assert "does not answer" in reason
+    assert "that the server runs" in reason
     server.start()
+    assert pos.stored() == {first.key: 1}
 
 
 async def test_a_waiting_daemon_waits_on_without_the_server(settled: Path, server: Server, pos: Pos, world: World):
