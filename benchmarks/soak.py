@@ -30,7 +30,8 @@ from orderbridge.config import load
 from orderbridge.jobs.audit import audit
 from orderbridge.store.database import Database
 from orderbridge_sandbox import Options, Sandbox, World
-from orderbridge_sandbox.scenery import APP_SECRET, KADIKOY
+from orderbridge_sandbox.demo import CONFIGURATION
+from orderbridge_sandbox.scenery import KADIKOY
 
 COOLDOWN_S = 0.3
 ORDERS_PER_MINUTE = 200.0
@@ -45,26 +46,19 @@ say = partial(print, flush=True)
 
 PAGE_MB = os.sysconf("SC_PAGE_SIZE") / 1024**2
 
-CONFIGURATION = """
-language = "en"
-[marketplace]
-base_url = {base_url}
-ca_file = {ca_file}
-cooldown_seconds = {cooldown}
-[database]
-url = {database}
+MORE = """
 [actions]
 retry_waits_seconds = [0.1, 0.2, 0.3]
-[[accounts]]
-name = "kadikoy"
-app_secret_key = {app_secret}
-rest_secret_key = "sandbox-kadikoy-secret"
-[web]
-listen = ""
 [log]
 level = "info"
 format = "json"
 """
+
+
+def configuration_of(sandbox: Sandbox, folder: Path, cooldown_s: float) -> str:
+    """The demo's, with quick retries and a log to read."""
+    addresses = {"base_url": sandbox.base_url, "ca_file": sandbox.ca_file, "database": f'"sqlite:///{folder}/pos.db"'}
+    return CONFIGURATION.format(language="en", cooldown=cooldown_s, **addresses) + MORE
 
 
 @dataclass(frozen=True)
@@ -206,15 +200,7 @@ class Soak:
     def __init__(self, folder: Path, world: World, sandbox: Sandbox, per_minute: float) -> None:
         self.database = folder / "pos.db"
         self.configuration = folder / "orderbridge.toml"
-        self.configuration.write_text(
-            CONFIGURATION.format(
-                base_url=json.dumps(sandbox.base_url),
-                ca_file=json.dumps(str(sandbox.ca_file)),
-                cooldown=COOLDOWN_S,
-                database=json.dumps(f"sqlite:///{self.database}"),
-                app_secret=json.dumps(APP_SECRET),
-            )
-        )
+        self.configuration.write_text(configuration_of(sandbox, folder, COOLDOWN_S))
         self.configuration.chmod(0o600)
         self.log = Log(folder / "log")
         self.world = world

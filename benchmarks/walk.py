@@ -24,7 +24,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from benchmarks.soak import CONFIGURATION
+from benchmarks.soak import configuration_of
 
 from orderbridge import config
 from orderbridge.daemon import Daemon
@@ -38,7 +38,7 @@ from orderbridge.net.connection import Connection
 from orderbridge.observe import logs
 from orderbridge.store import workers
 from orderbridge_sandbox import Options, Sandbox, World
-from orderbridge_sandbox.scenery import APP_SECRET, KADIKOY
+from orderbridge_sandbox.scenery import KADIKOY
 
 say = functools.partial(print, flush=True)
 
@@ -117,9 +117,8 @@ def recorded(walk: Walk) -> Iterator[None]:
 
 async def walked(name: str, folder: Path, world: World, sandbox: Sandbox) -> dict[CodeType, int]:
     """The functions of that walk in the order of their first calls, and how often each was called."""
-    file, values = folder / "orderbridge.toml", {"base_url": sandbox.base_url, "ca_file": str(sandbox.ca_file)}
-    values |= {"database": f"sqlite:///{folder}/pos.db", "app_secret": APP_SECRET}
-    file.write_text(CONFIGURATION.format(cooldown=COOLDOWN_S, **{key: f'"{value}"' for key, value in values.items()}))
+    file = folder / "orderbridge.toml"
+    file.write_text(configuration_of(sandbox, folder, COOLDOWN_S))
     walk = Walk(name)
     with recorded(walk):
         daemon = Daemon(config.load(file, environ={}))
