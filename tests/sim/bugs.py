@@ -224,7 +224,7 @@ bugs(
 )
 
 
-@bug("1 and 7", (Intake, "take_in"), EXPIRY)
+@bug("1 and 7", (Intake, "take_in"), 1003)
 async def a_bad_document_stops_the_poll(true: Any, self: Intake, documents: Any, *rest: Any, **how: Any) -> None:
     if all(document.reason is None for document in documents):
         await true(self, documents, *rest, **how)
@@ -335,10 +335,12 @@ bugs(
 )
 
 
-@bug("5", (Executor, "write"))
+@bug("5", (Executor, "write"), 1021)
 async def the_next_row_leaves_before_the_verdict(true: Any, self: Executor, result: Any) -> Any:
-    self._context.lanes.free_after_action(result.claim.lane)
-    self._queue.drop(result.claim.row.id)
+    if result.attempt is not None and result.attempt.outcome == Outcome.OK:
+        self._context.lanes.free_after_action(result.claim.lane)
+        self._queue.drop(result.claim.row.id)
+        self._moved()
     return await true(self, result)
 
 
