@@ -32,7 +32,6 @@ from orderbridge.jobs import acknowledge, outcome_writer
 from orderbridge.jobs import intake as jobs_intake
 from orderbridge.jobs.acknowledge import Acknowledger
 from orderbridge.jobs.closures import Closures
-from orderbridge.jobs.executor import Executor
 from orderbridge.jobs.intake import Intake
 from orderbridge.jobs.journal_writer import Journal
 from orderbridge.jobs.lanes import Lanes
@@ -333,15 +332,6 @@ bugs(
         WAITING,
     ),
 )
-
-
-@bug("5", (Executor, "write"), 1021)
-async def the_next_row_leaves_before_the_verdict(true: Any, self: Executor, result: Any) -> Any:
-    if result.attempt is not None and result.attempt.outcome == Outcome.OK:
-        self._context.lanes.free_after_action(result.claim.lane)
-        self._queue.drop(result.claim.row.id)
-        self._moved()
-    return await true(self, result)
 
 
 @bug("5", (Acknowledger, "finish"), 1003)
