@@ -35,11 +35,11 @@ class AnOlderCopyIsTold(Invariant):
     def retried(self, row: int) -> None:
         self._by_hand.add(row)
 
-    def restarted(self, life: "Life") -> None:
+    def restarted(self, _: "Life") -> None:
         self._is_open = False
-        if self.sim.restorer.last is None:
-            return
-        if self._lacks is None:
+
+    def _compare(self) -> None:
+        if self.sim.restorer.last is not None and self._lacks is None:
             there = {row[0] for row in self.rows("SELECT id FROM delivery_order_events")}
             self._lacks = not self.sim.restorer.events <= there
             in_copy = sent(self.sim, "~")
@@ -51,6 +51,7 @@ class AnOlderCopyIsTold(Invariant):
         if event == "daemon.started":
             self._since = self.sim.now()
             self._check_file()
+            self._compare()  # before the start the file may be no database
             if self._lacks:
                 self._check_devices()
         if facts.get("code") == CODE:
