@@ -151,7 +151,7 @@ async def test_an_older_copy_beside_the_wal_of_a_newer_file_is_refused(shop: Sho
 async def test_a_copy_that_was_made_safe_before_a_crash_keeps_its_own_wal(
     shop: Shop, restore: Restore, monkeypatch: pytest.MonkeyPatch
 ):
-    """The mark is still the one of the newer file then."""
+    """The mark is still the one of the newer file then, and the last poll may not be in the tables."""
     await begun(shop)
     shop.back_up()
     await shop.taken_in()
@@ -160,7 +160,7 @@ async def test_a_copy_that_was_made_safe_before_a_crash_keeps_its_own_wal(
     with monkeypatch.context() as crashed:
         crashed.setattr(high_water, "write_document", lambda *_: None)
         await begun(again)
-    await begun(again)
+    assert await Keeper(again).check.start() > 0
     files = {path: path.read_bytes() for path in (again.path, again.path.with_name("pos.db-wal"))}
     await again.crash()
     for path, content in files.items():

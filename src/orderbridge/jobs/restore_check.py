@@ -80,18 +80,19 @@ class RestoreCheck:
         self._was_lost = any(row["code"] == Code.DATABASE_LOST for row in heard)
         found, _ = await self._database.read(lambda tx: high_water.reach(tx, self._clock.now(), mark))
         hold, self._began = 0.0, found
-        if found is not None and mark is not None and high_water.is_behind(found, mark):
-            hold = self._hold_s(mark)
-        elif found is not None and mark is not None and self._is_of_tables(mark, found):
-            self._noted = mark
+        if found is not None and mark is not None:
+            if high_water.is_behind(found, mark) or self._is_of_others(mark, found):
+                hold = self._hold_s(mark)
+            else:
+                self._noted = mark
         self._database.on_written = self.written
         await self.check(at_start=True)
         return hold
 
-    def _is_of_tables(self, mark: HighWater, found: HighWater) -> bool:
-        """Whether the mark is certainly of these tables: a crash may have come after an older copy was made safe."""
+    def _is_of_others(self, mark: HighWater, found: HighWater) -> bool:
+        """Whether the mark may be of newer tables: an older copy was made safe, and a crash came before its mark."""
         file = self._database.file
-        return found.generation == mark.generation or (file is not None and file.wal() == mark.wal)
+        return file is not None and found.generation != mark.generation and file.wal() != mark.wal
 
     def _hold_s(self, mark: HighWater) -> float:
         market = self._settings.marketplace
