@@ -159,7 +159,10 @@ class OnlyDelivered(Invariant):
             if not call.never_left:
                 self._actions[call.argument] = self.sim.now()
         took = call.ended_at - call.left_at
-        if call.operation == "acknowledge" and call.ended != "crashed" and took > ACKNOWLEDGE_TIMEOUT_S + 0.1:
+        fleet = self.sim.fleet
+        was_paused = fleet is not None and fleet.went_on.get(call.process, -1.0) >= call.left_at
+        is_late = took > ACKNOWLEDGE_TIMEOUT_S + 0.1 and not was_paused
+        if call.operation == "acknowledge" and call.ended != "crashed" and is_late:
             self.broken(f"#{call.number} is an acknowledgement and lasted {took:.1f} s: too long")
         # The service acknowledges the status of that moment, which no action of ours may have changed meanwhile.
         if call.operation == "acknowledge" and call.reached and call.reached.effect:

@@ -63,6 +63,7 @@ class Fleet:
         self.skews = [self._chance.uniform(-3.0, 3.0) for _ in range(sim.plan.more.replicas)]
         self.places: dict[int, Life] = {}
         self.changed_at = 0.0  # when a replica last had a fault
+        self.went_on: dict[int, float] = {}  # process: when its last pause ended
         self._lit: dict[Life, Blow] = {}  # faults that wait for a point of their process
         self._frozen: dict[Life, deque[asyncio.Handle]] = {}
         self._loop: SimLoop = asyncio.get_running_loop()  # type: ignore[assignment]
@@ -146,6 +147,7 @@ class Fleet:
     def _go_on(self, life: "Life") -> None:
         if life in self._frozen:
             self._loop._ready.extend(self._frozen.pop(life))
+            self.went_on[life.process] = self._sim.now()
             self._sim.trace.note("goes on", f"life {life.number}")
             self._note()
         if not self._frozen:
