@@ -154,14 +154,6 @@ async def test_a_list_holds_only_orders_within_reach(world, pos, chain):
 
 
 @pytest.mark.interface("Endpoints 6")
-async def test_a_list_can_cover_the_first_restaurant_only(world, chain):
-    world.set_options(list_covers="first")
-    first = world.place_order(restaurant_id=USKUDAR)
-    world.place_order(restaurant_id=ATASEHIR)
-    assert keys(await chain.poll()) == [first.key]
-
-
-@pytest.mark.interface("Endpoints 6")
 @pytest.mark.parametrize(
     "order, expected", [("oldest_first", [1, 2, 3]), ("newest_first", [3, 2, 1])], ids=["oldest", "newest"]
 )
