@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.sim.bounds import CLOSURES_EVERY_S
 from tests.sim.hands import Tap, held_s
-from tests.sim.invariant import Invariant, one_menu, time_of
+from tests.sim.invariant import Invariant, in_one_lane, one_menu, time_of
 
 from orderbridge.actions import ACTIONS, CLOSURES
 from orderbridge.model import Action
@@ -80,10 +80,17 @@ class ClosuresEnd(Invariant):
         ):
             self.broken(f"row {end['id']} ends closure {closure['id']}, whose end was withdrawn")
         for newer in self._newer(closure):  # one that was done before was sent before, in another lane
-            if newer["id"] > end["id"] or newer["state"] != "done":
+            if newer["id"] > end["id"] or newer["state"] != "done" or not self._is_of_one_lane(closure, newer):
                 continue
             if closure["finished_utc"] <= newer["finished_utc"] < end["created_utc"]:
                 self.broken(f"row {end['id']} ends closure {closure['id']}, and row {newer['id']} is newer")
+
+    def _is_of_one_lane(self, closure: sqlite3.Row, newer: sqlite3.Row) -> bool:
+        """Whether it certainly is: where two accounts reach a restaurant, its foods are in the lane of one of them."""
+        return closure["food_id"] is None or any(
+            in_one_lane(self.sim, closure, name, newer) and in_one_lane(self.sim, newer, name, closure)
+            for name in self.sim.plan.accounts
+        )
 
     def _check_late(self, closure: sqlite3.Row) -> None:
         late = (self.sim.clock.now() - self._due(closure)).total_seconds()

@@ -17,6 +17,7 @@ class TruthInTheEnd(Invariant):
     promise = "1, 2 and 6"
 
     def __init__(self) -> None:
+        self._failed: list[Call] = []  # lists that the database could not store
         self._unwritten: set[str] = set()  # orders that the database did not let a verdict update
         self._unstored: set[str] = (
             set()
@@ -25,6 +26,9 @@ class TruthInTheEnd(Invariant):
     def logged(self, _: str, event: str, facts: dict[str, Any], __: str) -> None:
         if event == "action.order_not_written":
             self._unwritten.add(facts["payment_key"])
+        if event == "job.database_failed":
+            polls = [call for call in self.sim.calls if call.operation == "get_current"]
+            self._failed += [call for call in polls if facts["job"] == f"poll {call.account}"][-1:]
         if event in {"order.lost_sight_of", "order.not_stored"}:
             self._unstored.add(facts["payment_key"])
 
@@ -87,7 +91,9 @@ class TruthInTheEnd(Invariant):
         if len(stored) != 1:
             completed_elsewhere = order.status_id == 5 and order.history[-1].by != "pos"
             acknowledged = any((call.operation, call.argument) == ("acknowledge", order.key) for call in self.sim.calls)
-            cut_off = not acknowledged and all(map(self._was_the_last_of_its_life, lists))
+            cut_off = not acknowledged and all(
+                one in self._failed or self._was_the_last_of_its_life(one) for one in lists
+            )
             unstored = order.key in self._unstored or cut_off
             if order.status_id != 5 or (lists and not (completed_elsewhere and unstored)):
                 self.broken(f"order {order.key} is there {len(stored)} times")
