@@ -190,7 +190,7 @@ def bugs_of_fleet(**of: tuple[Any, ...]) -> None:
 bugs_of_fleet(
     a_transaction_is_not_fenced=(1, ((Membership, "fence"), nothing)),
     the_lease_is_not_checked_before_sending=(1, ((Replica, "may_send"), always(result=True))),
-    the_lease_is_longer_than_the_silence=(1, ((fleet_replica, "LEASE_S"), 60.0)),
+    the_lease_is_longer_than_the_silence=(4, ((fleet_replica, "LEASE_S"), 60.0)),
     the_lease_is_not_renewed=(
         4,
         ((Replica, "may_send"), lambda true, self: true(self) and self._clock.monotonic() < 120),
@@ -608,7 +608,7 @@ bugs(
         lambda true, name, codes: true(name and name.split("(")[0], codes),
         1018,
     ),
-    a_doubt_never_goes=(lifecycle.without_doubt, lambda _, problem: problem, 1006),
+    a_doubt_never_goes=(lifecycle.without_doubt, lambda _, problem: problem, 1007),
     silence_ends_nothing=(order_times.silent, always([]), SHOWN_AGAIN),
     an_ok_is_not_noted=(orders.mark_acknowledged, nothing, SHOWN_AGAIN),
     a_list_shows_an_order_twice_and_the_last_one_counts=(
