@@ -82,6 +82,21 @@ def test_before_the_daemon_starts_it_sees_what_the_daemon_would(run, pos, path, 
     assert one(pos, "SELECT state, error_code FROM delivery_actions") == ("failed", "outcome_unknown")
 
 
+def test_no_mark_follows_a_damaged_file(run, pos, path, folder):
+    mark = path.with_name("pos.db.last-word")
+    mark.write_text("{}")
+    put(folder, KEYS[0])
+    (page,) = one(pos, "SELECT rootpage FROM sqlite_master WHERE name = 'delivery_board_devices'")
+    (size,) = one(pos, "PRAGMA page_size")
+    pos.close()
+    with path.open("r+b") as file:
+        file.seek((page - 1) * size)
+        file.write(b"U" * size)
+    ended = run("db", "replay")
+    assert (ended.code, "is damaged" in ended.err) == (1, True)
+    assert mark.read_text() == "{}"
+
+
 def test_of_a_file_that_is_named_all_is_taken_in(run, pos, folder, tmp_path):
     put(folder, KEYS[0])
     (file,) = journal.files(folder)

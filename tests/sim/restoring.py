@@ -188,10 +188,11 @@ class Restorer:
         folder = sim.settings.journal
         assert folder is not None
         try:
-            database = sim.technician.database()
-        except Unusable:  # the file is no database: see `explains`
+            with closing(sim.technician.database()) as database:
+                database.check_intact()
+        except Unusable:  # the file is damaged, or no database: see `explains`
             return
-        with closing(database):
+        with closing(sim.technician.database()) as database:
             try:
                 with closing(LeaderLock(database)) as leader:
                     if leader.take():

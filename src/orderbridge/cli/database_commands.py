@@ -157,6 +157,7 @@ def _replay_journal(context: Context) -> bool:
 def _replay(context: Context, paths: list[Path], since: datetime | None, *, whole: bool, machine: bool) -> bool:
     """Replay the files (`whole`) or only what is newer than the copy. Returns whether an order was left out."""
     with context.current() as database:
+        database.check_intact()  # the mark must not follow a damaged file
         _note_older_copy(context, database)
         older = database.read_now(high_water.older)
         end = None if whole or older is None or older.last_known is None else older.last_known - MARGIN
