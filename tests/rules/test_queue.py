@@ -188,12 +188,25 @@ def test_when_a_menu_becomes_known_no_row_overtakes_one_that_is_held() -> None:
     queue.put(row(Action.ACTIVATE_FOOD, 2, food_id=7, restaurant_id=RESTAURANT))
     queue.direct(directory("besiktas", "kadikoy", reach={RESTAURANT: ["besiktas", "kadikoy"]}))
     assert queue.ends() == []
-    assert queue.accounts.rows("besiktas") == []
     queue.give_back(1, state=ActionState.SENDING, tried=True, next_attempt_utc=NOW)
     assert [one.id for one, _ in queue.ends()] == [1], "the newer row takes its place"
     queue.drop(1)
     queue.ends()
     assert [(one.row.id, one.account) for one in queue.accounts.rows("besiktas")] == [(2, "besiktas")]
+
+
+def test_a_row_that_comes_after_its_menu_is_known_waits_for_one_that_is_held_in_the_former_lane() -> None:
+    queue = Queue(view(directory=directory("besiktas", "kadikoy", reach={RESTAURANT: ["kadikoy"]}, complete=False)))
+    queue.put(row(Action.DEACTIVATE_FOOD, 1, food_id=7, restaurant_id=RESTAURANT))
+    queue.ends()
+    queue.accounts.take(1, Counter(), 1, lambda _: True, lambda _: True)
+    queue.direct(directory("besiktas", "kadikoy", reach={RESTAURANT: ["besiktas", "kadikoy"]}))
+    queue.put(row(Action.ACTIVATE_FOOD, 2, food_id=7, restaurant_id=RESTAURANT))
+    queue.ends()
+    assert queue.accounts.rows("besiktas") == []
+    queue.drop(1)
+    queue.ends()
+    assert [one.row.id for one in queue.accounts.rows("besiktas")] == [2]
 
 
 def test_a_row_on_the_wire_at_the_end_of_its_closure_is_not_due_again_and_again() -> None:

@@ -215,9 +215,19 @@ class Queue:
             refusal = "bad_arguments"
         if row.state != ActionState.PENDING:
             refusal = None  # a sent row ends only by an answer, a poll or its expiry
-        lane = lane_of(row, account) if refusal is None else ("refused", str(row.id))
+        lane = self._lane(row, account) if refusal is None else ("refused", str(row.id))
         self._add(Entry(row, account, lane, refusal, expiry(row, self.view).timestamp(), seen=seen))
         return True
+
+    def _lane(self, row: OutboxRow, account: str | None) -> Lane:
+        """The row's lane, or the former one while a held row of the same lane is still there."""
+        lane = lane_of(row, account)
+        for former in self._undirected:
+            for entry in self._lanes.get(former, ()):
+                owner = account_of(entry.row, self.view.directory)
+                if not isinstance(owner, Refusal) and lane_of(entry.row, owner) == lane:
+                    return former
+        return lane
 
     def drop(self, row_id: int) -> None:
         """Remove a row that ended or is gone."""
