@@ -446,8 +446,8 @@ class Sim:
         """SIGHUP with the same configuration, another one, or an unreadable one."""
         self.trace.fault("reload", how=how)
         self._reloads = how
-        if self.life is not None:
-            self.life.signal(signal.SIGHUP)
+        for life in self.processes:  # one that waits for its turn, too
+            life.signal(signal.SIGHUP)
 
     def take_out(self, span: Span) -> None:
         """Remove an account from the configuration, and reload."""
