@@ -92,7 +92,7 @@ class RestoreCheck:
     def _is_of_others(self, mark: HighWater, found: HighWater) -> bool:
         """Whether the mark may be of newer tables: an older copy was made safe, and a crash came before its mark."""
         file = self._database.file
-        return file is not None and found.generation != mark.generation and file.wal() != mark.wal
+        return file is not None and found.generation == mark.generation + 1 and file.wal() != mark.wal
 
     def _hold_s(self, mark: HighWater) -> float:
         market = self._settings.marketplace
@@ -202,7 +202,6 @@ class RestoreCheck:
         if found is None:
             return
         if before is not None and await self._is_older(found, before, at_start=at_start):
-            self._noted = None  # before another note, which the next transaction causes
             self._report(await self._withhold(found, before))
             if self._kept.holds_rows:
                 return
@@ -234,6 +233,8 @@ class RestoreCheck:
         error_text = text("outcome_unknown", self._settings.language)
         until = now + timedelta(seconds=self._hold_s(before))
         withheld = await self._database.run(lambda tx: high_water.withhold(tx, found, before, seen, until, error_text))
+        if withheld is not None:  # else another check was first. This comes before the note that the write causes
+            self._noted = None
         older = await self._database.read(high_water.older)
         held, self._kept.holds_rows = self._kept.holds_rows, withheld is not None and withheld.rows is None
         if self._kept.holds_rows:  # so that the next check repeats this
