@@ -492,7 +492,7 @@ class Till:
 
     def _write_twice(self) -> None:
         """Write a row twice with the same request_id, as a POS does that lost the answer."""
-        columns = {"restaurant_id": RESTAURANTS[self._sim.plan.accounts[0]][0], "request_id": f"r-{len(self.written)}"}
+        columns = {"restaurant_id": RESTAURANTS[self._sim.plan.accounts[0]][0], "request_id": f"r-{self._sim.now()}"}
         self.act("open_restaurant", **columns)
         with contextlib.suppress(sqlite3.IntegrityError):
             self.act("open_restaurant", **columns)
