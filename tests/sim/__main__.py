@@ -17,7 +17,7 @@ from itertools import count, islice
 from pathlib import Path
 
 from tests.sim import reached
-from tests.sim.invariants import invariants_of
+from tests.sim.judges import judges_of
 from tests.sim.machine import simulate
 from tests.sim.plan import MADE, Plan, plan_for
 from tests.sim.shrink import MINUTES, Limit, Shrinker, as_python, promise_of
@@ -41,13 +41,13 @@ def main() -> int:
     if asked.plan is not None:
         return _replay(runpy.run_path(asked.plan)["PLAN"])
     if asked.bugs is not None:
-        from tests.sim import bugs, hunt
+        from tests.sim import bugs, planted_search
 
-        return 1 if hunt.hunt(asked.bugs or bugs.BUGS) else 0
+        return 1 if planted_search.search(asked.bugs or bugs.BUGS) else 0
     if asked.seed is not None:
         return _replay(plan_for(asked.seed, asked.kind))
     if asked.shrink is not None:
-        return _shrink(plan_for(asked.shrink, asked.kind), Shrinker(invariants_of))
+        return _shrink(plan_for(asked.shrink, asked.kind), Shrinker(judges_of))
     deadline = time.monotonic() + asked.minutes * 60 if asked.minutes else float("inf")
     if asked.minutes and not asked.seeds:
         return _search(_of_the_commit(asked.kind), asked.jobs, deadline)
@@ -59,7 +59,7 @@ def main() -> int:
 def _replay(plan: Plan) -> int:
     began = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="orderbridge-sim-") as folder:
-        sim = simulate(plan, Path(folder), invariants_of(plan))
+        sim = simulate(plan, Path(folder), judges_of(plan))
     sys.stdout.write(sim.trace.text())
     for violation in sim.violations:
         sys.stderr.write(f"{violation}\n")
@@ -109,7 +109,7 @@ def _summary(seed: Seed, deadline: float) -> Summary | None:
     plan, limit = plan_for(*seed), Limit(float("inf"), deadline, time.monotonic)
     with tempfile.TemporaryDirectory(prefix="orderbridge-sim-") as folder:
         try:
-            sim = simulate(plan, Path(folder), [*invariants_of(plan), limit])
+            sim = simulate(plan, Path(folder), [*judges_of(plan), limit])
         except Exception as error:
             error.add_note(f"seed {plan.seed} ({plan.kind})")
             raise
@@ -140,7 +140,7 @@ def _search(seeds: Iterable[Seed], jobs: int, deadline: float = float("inf")) ->
     left = time.process_time() + MINUTES * 60
     for summary in broken.values():
         sys.stdout.write(f"\n# seed {summary.seed} ({summary.kind}), made small:\n")
-        _shrink(plan_for(summary.seed, summary.kind), Shrinker(invariants_of, (left - time.process_time()) / 60))
+        _shrink(plan_for(summary.seed, summary.kind), Shrinker(judges_of, (left - time.process_time()) / 60))
     return 1 if broken or missing else 0
 
 

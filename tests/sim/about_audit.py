@@ -3,12 +3,12 @@
 from datetime import UTC, datetime
 
 from sqlalchemy import create_engine
-from tests.sim.invariant import Invariant
+from tests.sim.judge import Judge
 
 from orderbridge.jobs.audit import audit
 
 
-class AuditFindsNothing(Invariant):
+class AuditFindsNothing(Judge):
     """`orderbridge audit` over the tables, at the end."""
 
     promise = "audit"

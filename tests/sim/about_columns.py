@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tests.jobs.shop import text_of
 from tests.sim.bounds import DATES_SHOW, listening_s
-from tests.sim.invariant import IN_TIME_S, Invariant, time_of
+from tests.sim.judge import IN_TIME_S, Judge, time_of
 from tests.sim.line import ORDER_OPERATIONS, TARGET, Call
 from tests.sim.plan import LOUD_SWEEP_S, QUIET_SWEEP_S
 from tests.sim.reading import ENDS, LINE_COLUMNS, OPTION_COLUMNS, STATUS_WORDS, Document, plain, read, status_in
@@ -57,7 +57,7 @@ class Step(NamedTuple):
     events: list[Event]
 
 
-class ColumnsSayWhatIsSo(Invariant):
+class ColumnsAreRight(Judge):
     """Each commit writes what has happened to an order, in every column."""
 
     promise = "contract"

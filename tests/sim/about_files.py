@@ -3,7 +3,7 @@
 from datetime import date, timedelta
 from typing import TYPE_CHECKING, Any
 
-from tests.sim.invariant import Invariant
+from tests.sim.judge import Judge
 from tests.sim.line import Call
 
 from orderbridge.store import high_water, journal
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from tests.sim.life import Life
 
 
-class JournalHolds(Invariant):
+class JournalHolds(Judge):
     """Each document is in the journal before its order is acknowledged, and stays there."""
 
     promise = "journal"
@@ -62,7 +62,7 @@ class JournalHolds(Invariant):
                 self.broken(f"#{number} acknowledged {key}, whose document is not in the journal")
 
 
-class MarkIsBehind(Invariant):
+class MarkIsNeverAhead(Judge):
     """The mark can be read, and is never ahead of the tables: no older copy is reported if none was put back."""
 
     promise = "mark"

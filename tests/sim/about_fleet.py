@@ -1,7 +1,7 @@
 """Replicas: one acts for each account, and another takes over in time."""
 
 from tests.jobs.shop import COOLDOWN_S
-from tests.sim.invariant import Invariant
+from tests.sim.judge import Judge
 from tests.sim.life import LIFE, Life
 from tests.sim.line import Call
 
@@ -23,7 +23,7 @@ def name_of(life: Life | None) -> str | None:
     return membership.name if membership else None
 
 
-class OneActs(Invariant):
+class OneActs(Judge):
     """A request leaves only from the replica that the table has for its account's bucket."""
 
     promise = "fleet"
@@ -38,7 +38,7 @@ class OneActs(Invariant):
             self.broken(f"#{call.number} of {call.account} leaves {replica}, and {row['replica']} holds its bucket")
 
 
-class TheReplacedIsSilent(Invariant):
+class ReplacedCommitsNothing(Judge):
     """A replica commits nothing after another one has taken a bucket that it had not released."""
 
     promise = "fleet"
@@ -67,7 +67,7 @@ class TheReplacedIsSilent(Invariant):
             self.broken(f"{name} commits for {replica}, which was replaced")
 
 
-class EqualShares(Invariant):
+class EqualShares(Judge):
     """Healthy replicas hold equal numbers of buckets."""
 
     promise = "fleet"
@@ -86,7 +86,7 @@ class EqualShares(Invariant):
             self.broken(f"the replicas have {shares} buckets, not equal shares")
 
 
-class TakenOver(Invariant):
+class TakenOver(Judge):
     """While one replica is healthy, each account is polled, also those of a replica that is not.
 
     The first polls of accounts that no replica polled for a cooldown are spread over one (rules/cooldown.py).

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.sim.bounds import CLOSURES_EVERY_S
 from tests.sim.hands import Tap, held_s
-from tests.sim.invariant import Invariant, in_one_lane, one_menu, time_of
+from tests.sim.judge import Judge, in_one_lane, one_menu, time_of
 
 from orderbridge.actions import ACTIONS, CLOSURES
 from orderbridge.model import Action
@@ -23,7 +23,7 @@ BY_REQUEST = "SELECT * FROM delivery_actions WHERE request_id = ?"
 OURS = "SELECT * FROM delivery_actions WHERE request_id LIKE 'board:%' OR request_id LIKE 'until:%'"
 
 
-class ClosuresEnd(Invariant):
+class ClosuresEnd(Judge):
     """A closure ends at its time, once, unless a newer row about its restaurant or food was done."""
 
     promise = "closures"
@@ -110,7 +110,7 @@ class ClosuresEnd(Invariant):
         return [row for row in found if closure["food_id"] is None or one_menu(self.sim, closure, row)]
 
 
-class BoardKeepsItsWord(Invariant):
+class TapsAreRows(Judge):
     """A button makes one row, on however many tablets it is tapped, and that row stays."""
 
     promise = "board"

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.jobs.shop import text_of
 from tests.sim.bounds import CANCEL_ANSWERS_S, LATE_S, NOT_TAKEN_OVER_S, SCHEDULED_S, UNANSWERED_S, UNSEEN_S
-from tests.sim.invariant import Invariant
+from tests.sim.judge import Judge
 from tests.sim.plan import LOUD_HEALTH_S, MINUTE, QUIET_HEALTH_S
 
 from orderbridge.store.problem_queries import REMEMBERED
@@ -37,7 +37,7 @@ CODES = {"not_taken_over", "unanswered", "accept_failed", "cancellation_unseen",
 Key = tuple[str, str]  # code, subject
 
 
-class HealthSaysWhatIsSo(Invariant):
+class ProblemsAreLogged(Judge):
     """The log's open problems are those that the tables show."""
 
     promise = "8"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tests.jobs.shop import COOLDOWN_S, TIMEOUT_S
 from tests.sim.bounds import ACKNOWLEDGE_TIMEOUT_S, ACKNOWLEDGE_WITHIN_S
-from tests.sim.invariant import UNDISTURBED_S, Invariant
+from tests.sim.judge import UNDISTURBED_S, Judge
 from tests.sim.line import ORDER_OPERATIONS, Call
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ def keep_latest(answers: dict[str, Call], call: Call) -> None:
         answers[call.account] = call
 
 
-class StoredBeforeAcknowledged(Invariant):
+class StoredBeforeAcknowledged(Judge):
     """An acknowledgement leaves only after the order and its document were committed, and they stay."""
 
     promise = "1"
@@ -68,7 +68,7 @@ class StoredBeforeAcknowledged(Invariant):
             self.broken(f"these orders were acknowledged, and their documents are lost: {lost}")
 
 
-class OnlyDelivered(Invariant):
+class OnlyDelivered(Judge):
     """Only orders of the latest list are acknowledged, once, in time, and never beside an action of ours."""
 
     promise = "2"
@@ -180,7 +180,7 @@ class OnlyDelivered(Invariant):
             self.broken(f"#{call.number} acknowledged status {call.reached.status_before}, delivered was {delivered}")
 
 
-class NoneStarves(Invariant):
+class EachIsPolled(Judge):
     """Of n accounts that share a cooldown, each has a good poll in about n cooldowns."""
 
     promise = "3"
@@ -201,7 +201,7 @@ class NoneStarves(Invariant):
                 self.broken(f"{account} has had no good poll since {since:.0f}")
 
 
-class Cooldown(Invariant):
+class Cooldown(Judge):
     """A poll leaves at least 30 s after the end of the last one, also after a crash."""
 
     promise = "3"

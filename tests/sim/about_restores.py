@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from tests.sim.about_orders import StoredBeforeAcknowledged
-from tests.sim.invariant import Invariant
+from tests.sim.judge import Judge
 from tests.sim.line import ACTIONS, Call
 from tests.sim.plan import LOUD_HEALTH_S
 from tests.sim.restoring import ANOTHER_DEVICE, sent
@@ -16,7 +16,7 @@ TOLD_S = LOUD_HEALTH_S + TICK_S  # a slow disk, and the judge's own interval
 CODE = "database_restored"
 
 
-class AnOlderCopyIsTold(Invariant):
+class OlderCopyIsReported(Judge):
     """It is reported until it is confirmed, and repeats nothing. Without one nothing is reported."""
 
     promise = "restore"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tests.jobs.shop import COOLDOWN_S, FINAL
 from tests.sim.bounds import UNREAD_S
-from tests.sim.invariant import CLAIM_S, UNDISTURBED_S, Invariant, account_of, in_one_lane, is_on_menu, past_its_time
+from tests.sim.judge import CLAIM_S, UNDISTURBED_S, Judge, account_of, in_one_lane, is_on_menu, past_its_time
 from tests.sim.line import ACTIONS, FOOD_OPERATIONS, ORDER_OPERATIONS, TARGET, Call
 
 from orderbridge.rules.retry import MAX_RESENDS
@@ -20,7 +20,7 @@ A_MOMENT_S = 0.002  # times have three decimals
 DEFINITE = {200, 400, 403, 404, 422}
 
 
-class RowsEnd(Invariant):
+class RowsEnd(Judge):
     """Every row ends with a text for the cashier; none disappears, and no end is changed."""
 
     promise = "4"
@@ -115,7 +115,7 @@ class RowsEnd(Invariant):
                 self.broken(f"{about} without error_text")
 
 
-class LaneOrder(Invariant):
+class LaneOrder(Judge):
     """A lane has one request at a time, in the order of the ids that were there when the lane became free."""
 
     promise = "5"
@@ -198,7 +198,7 @@ _TOGETHER = {
 }
 
 
-class NothingTwice(Invariant):
+class NothingTwice(Judge):
     """Nothing is sent again after a definite answer, nor more than four times; an accept is looked up first."""
 
     promise = "6"
@@ -259,7 +259,7 @@ class NothingTwice(Invariant):
         return any(key in one.documents or not (one.argument or one.bad) for one in since)
 
 
-class MayLeave(Invariant):
+class MayBeSent(Judge):
     """A row that was withdrawn, superseded, or whose order shows its target or has ended, is not sent."""
 
     promise = "6"

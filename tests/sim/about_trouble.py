@@ -4,7 +4,7 @@ import math
 import sqlite3
 from typing import TYPE_CHECKING, Any
 
-from tests.sim.invariant import IN_TIME_S, UNDISTURBED_S, Invariant, account_of, changed_at
+from tests.sim.judge import IN_TIME_S, UNDISTURBED_S, Judge, account_of, changed_at
 from tests.sim.line import Call
 from tests.sim.reading import status_in
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 HASTE_S = 5.0  # "within seconds"
 
 
-class OneHarmsItself(Invariant):
+class FaultsStayApart(Judge):
     """A fault of one order, row or account does not stop the others, and is no bug of ours."""
 
     promise = "7"
@@ -77,7 +77,7 @@ class OneHarmsItself(Invariant):
         )
 
 
-class SilenceIsAnAlarm(Invariant):
+class FailuresAreLogged(Judge):
     """A failed poll, a refused login and a failed accept are logged within seconds."""
 
     promise = "8"
@@ -148,7 +148,7 @@ class SilenceIsAnAlarm(Invariant):
                 self.broken(f"accept {row['id']} is {row['state']}, and the log does not say so")
 
 
-class NothingLeaks(Invariant):
+class NothingLeaks(Judge):
     """No secret and no customer's data in a log line, no secret in a file. The line checks the host."""
 
     promise = "9"

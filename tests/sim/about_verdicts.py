@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 from typing import Any
 
 from tests.jobs.shop import FINAL
-from tests.sim.invariant import CLAIM_S, Invariant, one_menu, past_its_time, time_of
+from tests.sim.judge import CLAIM_S, Judge, one_menu, past_its_time, time_of
 from tests.sim.line import FOOD_OPERATIONS, ORDER_OPERATIONS, RESTAURANT_OPERATIONS, TARGET, Call
 
 PROVED_BY = {"accept": {2, 16}, "on_the_way": {16}, "complete": {5}, "cancel": {6}}
@@ -27,7 +27,7 @@ WORDS = {
 NO_ATTEMPT = {"unauthorized", "rate_limited", "not_sent"}
 
 
-class Verdicts(Invariant):
+class Verdicts(Judge):
     """A row's end, its known_by and its effect on the order, in one transaction."""
 
     promise = "6"

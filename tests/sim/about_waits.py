@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 
 from tests.jobs.shop import COOLDOWN_S
 from tests.sim.bounds import LOGIN_REFUSALS_S, RETRY_WAITS_S, TRIES_A_MINUTE
-from tests.sim.invariant import Invariant
+from tests.sim.judge import Judge
 from tests.sim.line import RESTAURANT_OPERATIONS, Call
 
 from orderbridge.rules.tokens import VALIDITY
@@ -27,7 +27,7 @@ ASKED_A_MINUTE = 30  # with the till's toggles and their resends
 LOOKED_AT = {"accept", "on_the_way"}
 
 
-class Waits(Invariant):
+class Waits(Judge):
     """Between two requests of a row is the wait that the first one's answer asks for."""
 
     promise = "6"
@@ -134,7 +134,7 @@ class Waits(Invariant):
             self.sim.violated("7", f"{call.operation} of {call.account} {len(recent)} times a minute on {line}")
 
 
-class LeavesSoon(Invariant):
+class IsSentSoon(Judge):
     """A row is sent as soon as it exists and its lane is free."""
 
     promise = "4"
@@ -182,7 +182,7 @@ class LeavesSoon(Invariant):
         return self.sim.now() - self.seconds_since(ended) > written
 
 
-class TokensInTime(Invariant):
+class TokensInTime(Judge):
     """One login at a time, and only if one is needed; an expired or refused token is not sent."""
 
     promise = "login"

@@ -1,6 +1,6 @@
-"""The bugs that the simulation must find: one or more for each invariant.
+"""The bugs that the simulation must find: one or more for each judge.
 
-Each has the promise whose invariant finds it, the corner or the seed that shows it, what it replaces by what, and in
+Each has the promise whose judge finds it, the corner or the seed that shows it, what it replaces by what, and in
 found_by.toml a unit test that finds it, too. `./run sim --bugs` tries them all.
 """
 
@@ -19,8 +19,8 @@ import structlog
 from sqlalchemy import delete, select, update
 from tests.sim.about_orders import StoredBeforeAcknowledged
 from tests.sim.corners import seed_of
-from tests.sim.invariant import Invariant
-from tests.sim.invariants import WATCHING_RESTORES, watching
+from tests.sim.judge import Judge
+from tests.sim.judges import WATCHING_RESTORES, watching
 from tests.sim.machine import simulate
 from tests.sim.plan import Plan, plan_for
 from tests.sim.planting import Plant, always, idle, nothing
@@ -121,9 +121,9 @@ class Bug:
         """Whether its promise is found broken. It must be planted."""
         return self.is_found(simulate(plan, folder, self.watchers()).violations)
 
-    def watchers(self) -> list[Invariant]:
+    def watchers(self) -> list[Judge]:
         if self.kind == "restore":
-            return [invariant() for invariant in WATCHING_RESTORES]
+            return [judge() for judge in WATCHING_RESTORES]
         return watching("5", self.promise)
 
     def is_found(self, violations: list[str]) -> bool:

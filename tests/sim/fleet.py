@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import httpx
 from sqlalchemy import Connection
-from tests.sim import errand, server
+from tests.sim import blocking_call, server
 from tests.sim.compiled import share_compiled
 from tests.sim.disk import SimDatabase
 from tests.sim.life import LIFE
@@ -380,10 +380,10 @@ def in_place(sim: "Sim") -> "Iterator[tuple[Any, str, Any]]":
     yield advisory_locks, "epoch_of", sim.fleet.server.epoch_of
     yield membership, "LockSession", LockSession
     yield membership, "SystemClock", lambda: sim.clock
-    yield membership, "threading", SimpleNamespace(Lock=errand.Lock)
+    yield membership, "threading", SimpleNamespace(Lock=blocking_call.Lock)
     yield membership, "secrets", SimpleNamespace(randbits=_number)
     yield membership, "socket", SimpleNamespace(gethostname=lambda: "machine")
     yield membership, "os", SimpleNamespace(getpid=lambda: 1)
     yield replica, "Membership", SimMembership
-    yield replica, "detached", errand.detached
-    yield service, "detached", errand.detached
+    yield replica, "detached", blocking_call.detached
+    yield service, "detached", blocking_call.detached

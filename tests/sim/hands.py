@@ -20,9 +20,9 @@ import httpx
 from sqlalchemy.exc import DBAPIError, OperationalError
 from starlette.applications import Starlette
 from tests.sim.life import LIFE
+from tests.sim.people import FOODS, RESTAURANTS, Agenda
 from tests.sim.plan import MINUTE
 from tests.sim.served import served
-from tests.sim.town import FOODS, RESTAURANTS, Agenda
 
 from orderbridge.cli import action_commands, common, erase, order_commands
 from orderbridge.jobs.reimport import WRITTEN, Reimport, find, replay

@@ -24,7 +24,7 @@ from orderbridge.store.database import Database
 from orderbridge.web.listening import Listening
 
 if TYPE_CHECKING:
-    from tests.sim.invariant import Invariant
+    from tests.sim.judge import Judge
 
 T = TypeVar("T")
 # Most of a day is idle, and each check costs time.
@@ -105,7 +105,7 @@ def _freeze_what_is_loaded() -> None:
     gc.freeze()
 
 
-def simulate(plan: Plan, folder: Path, invariants: "list[Invariant]") -> Sim:
+def simulate(plan: Plan, folder: Path, judges: "list[Judge]") -> Sim:
     """Play one plan to its end on a file in `folder`."""
     _freeze_what_is_loaded()
     loop = SimLoop()
@@ -114,7 +114,7 @@ def simulate(plan: Plan, folder: Path, invariants: "list[Invariant]") -> Sim:
     loop.add_signal_handler = hear  # type: ignore[method-assign]
     asyncio.set_event_loop(loop)
     try:
-        sim = loop.run_until_complete(_build(plan, folder, invariants))
+        sim = loop.run_until_complete(_build(plan, folder, judges))
         with _surroundings(sim):
             loop.run_until_complete(sim.play())
             loop.run_until_complete(_end_all())
@@ -133,5 +133,5 @@ async def _end_all() -> None:
     await asyncio.gather(*left, return_exceptions=True)
 
 
-async def _build(plan: Plan, folder: Path, invariants: "list[Invariant]") -> Sim:
-    return Sim(plan, folder, invariants)
+async def _build(plan: Plan, folder: Path, judges: "list[Judge]") -> Sim:
+    return Sim(plan, folder, judges)

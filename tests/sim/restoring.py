@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import insert, update
 from sqlalchemy.exc import DBAPIError
 from tests.jobs.shop import text_of
+from tests.sim.people import Agenda
 from tests.sim.plan import Restore
-from tests.sim.town import Agenda
 
 from orderbridge.cli.database_commands import MARGIN
 from orderbridge.errors import Unusable

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, Result, ScalarResult, StaticPool, create_engine
 from sqlalchemy.exc import OperationalError
-from tests.sim import errand
+from tests.sim import blocking_call
 from tests.sim.life import LIFE
 from tests.sim.plan import Crashed
 
@@ -123,7 +123,7 @@ class Server:
 
     def travel(self, life: "Life", until: float) -> None:
         """Wait for a round trip of a blocking call. It fails at `until`."""
-        errand.rest(2 * self.latency())
+        blocking_call.rest(2 * self.latency())
         self.look(life, until)
 
     def look(self, life: "Life", until: float) -> None:
@@ -131,7 +131,7 @@ class Server:
         while self.is_cut(life):
             if self._sim.now() >= until:
                 raise lost("cut")
-            errand.rest(min(self.cut[life.process], until) - self._sim.now() + 1e-3)
+            blocking_call.rest(min(self.cut[life.process], until) - self._sim.now() + 1e-3)
         if not life.alive:
             raise Crashed
         # After a pause the answer may be read before the timer ends the call.
@@ -261,7 +261,7 @@ class LockConnection:
                 self._begin()
             case "ROLLBACK":  # after a wait for another transaction's lock
                 self._rollback()
-                errand.rest(LOCK_S)
+                blocking_call.rest(LOCK_S)
             case "COMMIT":
                 self._commit()
                 self._server.travel(self._life, self._until())  # a fault here leaves the commit unknown
@@ -378,7 +378,7 @@ def join(connection: LockConnection, number: int) -> bool:
         return connection.server.lock(session, (REPLICAS, number))
 
     if not connection.ask(take):
-        errand.rest(LOCK_S)
+        blocking_call.rest(LOCK_S)
         raise OperationalError("?", None, sqlite3.OperationalError("database is locked"))
     return True
 

@@ -7,7 +7,7 @@ The small plan is printed as Python:
 
 As a test: the same lines, and
 
-    assert simulate(PLAN, tmp_path, invariants_of(PLAN)).violations == []
+    assert simulate(PLAN, tmp_path, judges_of(PLAN)).violations == []
 """
 
 import tempfile
@@ -17,7 +17,7 @@ from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tests.sim.invariant import Invariant
+from tests.sim.judge import Judge
 from tests.sim.machine import simulate
 from tests.sim.plan import PLAIN, More, Plan, plan_for
 
@@ -27,7 +27,7 @@ _OFF: dict[str, Any] = {"auto_accept": False, "locks": 0}  # and probabilities 0
 _NO_KNOBS = {"seed", "kind", "seconds", "accounts", "orders", "more"}
 
 
-class Limit(Invariant):
+class Limit(Judge):
     """A limit of a simulation's processor and real time."""
 
     def __init__(self, seconds: float, deadline: float, clock: Callable[[], float]) -> None:
@@ -54,7 +54,7 @@ def promise_of(violations: Sequence[str]) -> str:
 class Shrinker:
     """Tries smaller plans until none breaks the promise, or until the time is over."""
 
-    def __init__(self, watchers: Callable[[Plan], list[Invariant]], minutes: float = MINUTES) -> None:
+    def __init__(self, watchers: Callable[[Plan], list[Judge]], minutes: float = MINUTES) -> None:
         self._watchers = watchers
         self._deadline = time.process_time() + minutes * 60
         self._promise = ""

@@ -21,11 +21,11 @@ from tests.sim.fleet import Fleet
 from tests.sim.hands import Hands
 from tests.sim.life import LIFE, Life
 from tests.sim.line import Call, Service, Weather, read_request
+from tests.sim.people import Agenda, Customers, Till, scenery_for
 from tests.sim.plan import ACCEPT_STEPS, HOUR, MINUTE, SLOWEST_S, Crash, Crashed, Plan, Span
 from tests.sim.power import Disk
 from tests.sim.restoring import Restorer
 from tests.sim.technician import Technician
-from tests.sim.town import Agenda, Customers, Till, scenery_for
 from tests.sim.trace import BROKEN, Trace
 
 from orderbridge import config
@@ -35,7 +35,7 @@ from orderbridge_sandbox.options import Options
 from orderbridge_sandbox.scenery import KADIKOY
 
 if TYPE_CHECKING:
-    from tests.sim.invariant import Invariant
+    from tests.sim.judge import Judge
 
 WATCH_S = 0.05
 TICK_S = 30.0  # between two checks by the judges
@@ -70,7 +70,7 @@ HEARD = (  # the methods of a judge
 class Sim:
     """One simulation: the plan, the people, the service, and the daemon's lives on one file."""
 
-    def __init__(self, plan: Plan, folder: Path, invariants: "list[Invariant]") -> None:
+    def __init__(self, plan: Plan, folder: Path, judges: "list[Judge]") -> None:
         self.plan = plan
         self.path = folder / "pos.db"
         self.settings = _settings_of(plan, self.path)
@@ -123,14 +123,14 @@ class Sim:
         self._reloads = ""
         self._secrets = {account["secret"]: account["name"] for account in _secrets(plan)}
         self._listeners: dict[str, list[Callable[..., None]]] = {}
-        self._listen(invariants)
+        self._listen(judges)
 
-    def _listen(self, invariants: "list[Invariant]") -> None:
-        for invariant in invariants:
-            invariant.sim = self
+    def _listen(self, judges: "list[Judge]") -> None:
+        for judge in judges:
+            judge.sim = self
             for heard in HEARD:
-                if hasattr(invariant, heard):
-                    self._listeners.setdefault(heard, []).append(getattr(invariant, heard))
+                if hasattr(judge, heard):
+                    self._listeners.setdefault(heard, []).append(getattr(judge, heard))
 
     # ---- what everybody asks -----------------------------------------------------------------------------------------
 

@@ -9,8 +9,8 @@ import sqlalchemy
 from sqlalchemy.exc import OperationalError
 from tests.sim.bounds import REFUSED_AGAIN_S
 from tests.sim.compiled import share_compiled
+from tests.sim.people import Agenda
 from tests.sim.plan import MINUTE, Span
-from tests.sim.town import Agenda
 
 from orderbridge.jobs.reimport import WRITTEN, Reimport, release
 from orderbridge.store import actions

@@ -13,8 +13,8 @@ from tests.sim import vfs
 from tests.sim.bugs import BUGS, FOUND_BY, Bug
 from tests.sim.compiled import share_compiled
 from tests.sim.corners import CORNERS
-from tests.sim.hunt import ROOT
-from tests.sim.invariants import WATCHING
+from tests.sim.judges import WATCHING
+from tests.sim.planted_search import ROOT
 from tests.sim.planting import nothing, plant
 
 from orderbridge.store.database import Database
@@ -35,7 +35,7 @@ def test_a_planted_bug_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path,
     pytest.fail("not found")
 
 
-def test_each_corner_and_each_invariant_has_its_bug():
+def test_each_corner_and_each_judge_has_its_bug():
     assert {bug.where for bug in BUGS.values() if isinstance(bug.where, str)} == set(CORNERS)
     assert {bug.promise for bug in BUGS.values()} == {*WATCHING, "restore"}
 

@@ -11,7 +11,7 @@ import pytest
 from tests.sim import __main__ as command
 from tests.sim import reached
 from tests.sim.bugs import BUGS
-from tests.sim.invariants import invariants_of
+from tests.sim.judges import judges_of
 from tests.sim.machine import simulate
 from tests.sim.plan import MADE, Crash, Plan, plan_for
 from tests.sim.planting import plant
@@ -30,7 +30,7 @@ def test_a_search_ends_with_a_small_plan_that_breaks_the_same_promise(
 ):
     bug = BUGS["a_document_that_is_no_order_is_forgotten"]
     plant(monkeypatch, *bug.plants)
-    monkeypatch.setattr(command, "invariants_of", lambda _: bug.watchers())
+    monkeypatch.setattr(command, "judges_of", lambda _: bug.watchers())
     monkeypatch.setattr(sys, "argv", f"sim --seeds {bug.where} --kind squall --jobs 1".split())
     assert command.main() == 1
     found, _, python = capsys.readouterr().out.partition("# promise")
@@ -45,7 +45,7 @@ def test_a_search_ends_with_a_small_plan_that_breaks_the_same_promise(
 def test_events_go_until_only_those_that_break_it_are_left(monkeypatch: pytest.MonkeyPatch):
     crashes = tuple(Crash(float(at), "leaving", 0, 2.0) for at in range(30, 37))
     guilty = {crashes[2], crashes[5]}
-    shrinker = Shrinker(invariants_of)
+    shrinker = Shrinker(judges_of)
 
     def breaks(plan: Plan, _: float) -> tuple[str, float]:
         is_broken = guilty <= set(plan.crashes) and plan.orders >= 2 and plan.more.edits
@@ -60,7 +60,7 @@ def test_events_go_until_only_those_that_break_it_are_left(monkeypatch: pytest.M
 
 
 def test_a_plan_that_breaks_nothing_stays_as_it_is(monkeypatch: pytest.MonkeyPatch):
-    shrinker = Shrinker(invariants_of)
+    shrinker = Shrinker(judges_of)
     monkeypatch.setattr(shrinker, "_breaks", lambda *_: ("", 0.0))
     assert shrinker.shrink(plan_for(3, "squall")) == plan_for(3, "squall")
 

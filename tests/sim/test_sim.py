@@ -14,8 +14,8 @@ from sqlalchemy.exc import OperationalError
 from tests.sim import vfs
 from tests.sim.corners import CORNERS, seed_of
 from tests.sim.disk import SimDatabase
-from tests.sim.invariant import Invariant
-from tests.sim.invariants import invariants_of
+from tests.sim.judge import Judge
+from tests.sim.judges import judges_of
 from tests.sim.line import FAULTS
 from tests.sim.machine import simulate
 from tests.sim.plan import KINDS, MADE, plan_for
@@ -35,7 +35,7 @@ def play(tmp_path_factory: pytest.TempPathFactory):
     def play(seed: int, kind: str) -> Sim:
         if (seed, kind) not in played:
             folder = tmp_path_factory.mktemp(f"{kind}-{seed}")
-            played[seed, kind] = simulate(plan_for(seed, kind), folder, invariants_of(plan_for(seed, kind)))
+            played[seed, kind] = simulate(plan_for(seed, kind), folder, judges_of(plan_for(seed, kind)))
         return played[seed, kind]
 
     return play
@@ -98,12 +98,12 @@ def test_nobody_starves_where_five_accounts_share_a_cooldown(play, seed: int):
     assert {call.account for call in sim.calls if call.status == 429} >= {"besiktas"}
 
 
-def test_a_cooldown_that_is_not_found_to_be_shared_is_found_by_the_invariant(
+def test_a_cooldown_that_is_not_found_to_be_shared_is_found_by_the_judge(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ):
     monkeypatch.setattr(cooldown, "LIMITED_IN_A_ROW", 1_000_000)
     plan = plan_for(1, "crowd")
-    sim = simulate(plan, tmp_path, invariants_of(plan))
+    sim = simulate(plan, tmp_path, judges_of(plan))
     assert any("has come through" in violation for violation in sim.violations)
 
 
@@ -112,7 +112,7 @@ def test_a_cooldown_that_is_not_found_to_be_shared_is_found_by_the_invariant(
 def test_every_promise_is_kept_on_a_morning(tmp_path: Path):
     """A day's pace; its faults end tokens again and again."""
     plan = plan_for(30, "morning")
-    sim = simulate(plan, tmp_path, invariants_of(plan))
+    sim = simulate(plan, tmp_path, judges_of(plan))
     assert sim.violations == []
     assert sim.trace.faults["token_lost"] > 0
 
@@ -153,7 +153,7 @@ def test_a_limit_ends_a_simulation_in_which_no_start_succeeds(monkeypatch: pytes
 
 
 def test_an_error_of_a_judge_is_not_taken_for_one_of_the_program(tmp_path: Path):
-    class Wrong(Invariant):
+    class Wrong(Judge):
         def committed(self, _: str) -> None:
             raise sqlite3.OperationalError("no such table")
 

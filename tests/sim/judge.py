@@ -21,7 +21,7 @@ IN_TIME_S = 100.0  # three polls
 CLAIM_S = 12.0  # from reading the outbox to sending, if a till locks the file in between
 
 
-class Invariant:
+class Judge:
     """One promise, or a part of one."""
 
     promise = ""

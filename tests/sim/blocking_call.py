@@ -15,7 +15,7 @@ ASK_AGAIN_S = 0.01
 _here = threading.local()
 
 
-class Errand:
+class BlockingCall:
     """A running call. It and the loop run in turn, so that the same seed gives the same trace."""
 
     def __init__(self, call: Callable[[], Any]) -> None:
@@ -45,7 +45,7 @@ class Errand:
         return self._result
 
     def _body(self, loop: asyncio.AbstractEventLoop) -> None:
-        _here.errand = self
+        _here.call = self
         asyncio._set_running_loop(loop)  # for the simulation's clock
         try:
             self._result = self._call()
@@ -66,9 +66,9 @@ class Errand:
 
 def rest(seconds: float) -> None:
     """Let simulated time pass in a blocking call. On the loop's own thread none may."""
-    errand: Errand | None = getattr(_here, "errand", None)
-    if errand is not None:
-        errand.rest(seconds)
+    call: BlockingCall | None = getattr(_here, "call", None)
+    if call is not None:
+        call.rest(seconds)
 
 
 def _left_behind(unwanted: Callable[[Any], object] | None, done: asyncio.Task[Any]) -> None:
@@ -79,7 +79,7 @@ def _left_behind(unwanted: Callable[[Any], object] | None, done: asyncio.Task[An
 
 async def detached(call: Callable[[], T], *, unwanted: Callable[[T], object] | None = None) -> T:
     """In the place of store.workers.detached."""
-    task = asyncio.ensure_future(Errand(call).run())
+    task = asyncio.ensure_future(BlockingCall(call).run())
     try:
         return await asyncio.shield(task)  # type: ignore[no-any-return]
     except asyncio.CancelledError:
@@ -88,7 +88,7 @@ async def detached(call: Callable[[], T], *, unwanted: Callable[[T], object] | N
 
 
 class Lock:
-    """In the place of threading.Lock, for errands."""
+    """In the place of threading.Lock, for blocking calls."""
 
     def __init__(self) -> None:
         self._is_held = False

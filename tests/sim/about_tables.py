@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from tests.jobs.shop import COOLDOWN_S, TIMEOUT_S, text_of
 from tests.sim.bounds import LEFT_FOR_ACKNOWLEDGING_S, LISTS_EVERY_S, STATUSES_EVERY_S
-from tests.sim.invariant import Invariant, time_of
+from tests.sim.judge import Judge, time_of
 from tests.sim.line import ORDER_OPERATIONS, RESTAURANT_OPERATIONS, Call
 from tests.sim.plan import ACCEPT_STEPS
 from tests.sim.reading import Document
@@ -29,7 +29,7 @@ NEVER = "2000-01-01"
 KEPT = "SELECT id, times_seen, last_seen_utc, first_seen_utc FROM delivery_quarantine WHERE payload <> ''"
 
 
-class AnswersAreTakenIn(Invariant):
+class ListsAreStored(Judge):
     """When an account's next poll leaves, all orders of the last list are stored or reported as another account's."""
 
     promise = "1 and 7"
@@ -119,7 +119,7 @@ class AnswersAreTakenIn(Invariant):
             )
 
 
-class QuarantineCounts(Invariant):
+class QuarantineCounts(Judge):
     """A document without a usable key is kept once, and each of its deliveries is counted."""
 
     promise = "7"
@@ -158,7 +158,7 @@ class QuarantineCounts(Invariant):
         return self.sim.jumped_since(self.sim.now() - TAKES_S)
 
 
-class PollsAreNoted(Invariant):
+class PollsAreWritten(Judge):
     """next_poll_utc is committed before a poll leaves and after its answer, and so is the poll's result."""
 
     promise = "3"
@@ -246,7 +246,7 @@ class PollsAreNoted(Invariant):
         return self.rows("SELECT * FROM delivery_accounts WHERE name = ?", account)[0]
 
 
-class AutoAccepts(Invariant):
+class AutoAccepts(Judge):
     """An automatic accept is written with each order in status 1 that is not scheduled and has no problem; no other is."""
 
     promise = "contract"
@@ -303,7 +303,7 @@ class AutoAccepts(Invariant):
             self.broken(f"{name} of order {order['payment_key']}: its automatic accepts are {found}, expected {wanted}")
 
 
-class TillsSeeWhatIsSo(Invariant):
+class ViewsAreRight(Judge):
     """The three views show the right orders, and the till's columns hold what the till wrote."""
 
     promise = "contract"
@@ -344,7 +344,7 @@ class TillsSeeWhatIsSo(Invariant):
         return None if row["status_id"] != 1 or answers & {"pending", "sending", "done"} else row["received_utc"]
 
 
-class ListsAreRead(Invariant):
+class ReferenceIsRead(Judge):
     """The lists of reasons, methods and restaurants, and the restaurants' statuses, are those of the marketplace."""
 
     promise = "contract"

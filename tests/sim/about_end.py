@@ -4,14 +4,14 @@ import sqlite3
 from collections import defaultdict
 from typing import Any
 
-from tests.sim.invariant import Invariant
+from tests.sim.judge import Judge
 from tests.sim.line import TARGET, Call
 from tests.sim.reading import status_in
 
 from orderbridge_sandbox.state import Order
 
 
-class TruthInTheEnd(Invariant):
+class TruthAtTheEnd(Judge):
     """At the end the tables have the truth: each order once, its status, and each row's verdict."""
 
     promise = "1, 2 and 6"

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 NO_WARNING = "ignore::pytest.PytestAssertRewriteWarning"  # the modules with planted bugs are already loaded
 
 
-def hunt(names: Iterable[str]) -> int:
+def search(names: Iterable[str]) -> int:
     """Print how each bug is found. Returns how many are not."""
     missed = 0
     for name in names:

@@ -1,0 +1,68 @@
+"""All judges, by promise."""
+
+from tests.sim.about_audit import AuditFindsNothing
+from tests.sim.about_columns import ColumnsAreRight
+from tests.sim.about_end import TruthAtTheEnd
+from tests.sim.about_files import JournalHolds, MarkIsNeverAhead
+from tests.sim.about_fleet import EqualShares, OneActs, ReplacedCommitsNothing, TakenOver
+from tests.sim.about_hands import ClosuresEnd, TapsAreRows
+from tests.sim.about_health import ProblemsAreLogged
+from tests.sim.about_orders import Cooldown, EachIsPolled, OnlyDelivered, StoredBeforeAcknowledged
+from tests.sim.about_restores import OlderCopyIsReported, StoredAgain
+from tests.sim.about_rows import LaneOrder, MayBeSent, NothingTwice, RowsEnd
+from tests.sim.about_tables import (
+    AutoAccepts,
+    ListsAreStored,
+    PollsAreWritten,
+    QuarantineCounts,
+    ReferenceIsRead,
+    ViewsAreRight,
+)
+from tests.sim.about_trouble import FailuresAreLogged, FaultsStayApart, NothingLeaks
+from tests.sim.about_verdicts import Verdicts
+from tests.sim.about_waits import IsSentSoon, TokensInTime, Waits
+from tests.sim.judge import Judge
+from tests.sim.plan import Plan
+
+# LaneOrder finds promise 5 broken, and which row a request is for: the others ask that.
+WATCHING: dict[str, tuple[type[Judge], ...]] = {
+    "5": (LaneOrder,),
+    "1": (StoredBeforeAcknowledged,),
+    "1 and 7": (ListsAreStored,),
+    "2": (OnlyDelivered,),
+    "3": (Cooldown, PollsAreWritten, EachIsPolled),
+    "4": (RowsEnd, Waits, IsSentSoon, Verdicts),
+    "6": (Verdicts, NothingTwice, MayBeSent, Waits),
+    "7": (FaultsStayApart, QuarantineCounts),
+    "8": (FailuresAreLogged, ProblemsAreLogged),
+    "9": (NothingLeaks,),
+    "login": (TokensInTime,),
+    "contract": (ColumnsAreRight, AutoAccepts, ViewsAreRight, ReferenceIsRead),
+    "closures": (ClosuresEnd,),
+    "board": (TapsAreRows,),
+    "1, 2 and 6": (TruthAtTheEnd,),
+    "audit": (AuditFindsNothing,),
+    "fleet": (OneActs, EqualShares, TakenOver, ReplacedCommitsNothing),
+    "journal": (JournalHolds,),
+    "mark": (MarkIsNeverAhead,),
+}
+
+
+WATCHING_RESTORES = (OlderCopyIsReported, StoredAgain, OnlyDelivered, Cooldown, JournalHolds, NothingLeaks)
+
+
+def watching(*promises: str) -> list[Judge]:
+    """New judges of these promises, for one simulation."""
+    return [judge() for judge in dict.fromkeys(one for promise in promises for one in WATCHING[promise])]
+
+
+def judges_of(plan: Plan) -> list[Judge]:
+    """The judges of this plan. Most expect that each account has its own cooldown."""
+    if plan.kind == "fleet":
+        promises = ("5", "1", "2", "fleet", "9", "1, 2 and 6", "audit")
+        return [*watching(*promises), Cooldown(), RowsEnd(), NothingTwice(), MayBeSent()]
+    if plan.kind == "restore":  # most of the others expect that committed rows stay
+        return [judge() for judge in WATCHING_RESTORES]
+    if plan.kind == "crowd":
+        return [Cooldown(), EachIsPolled(), NothingLeaks()]
+    return watching(*(promise for promise in WATCHING if promise != "fleet"))
