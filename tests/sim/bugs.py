@@ -92,6 +92,7 @@ HANGS = "the_service_hangs_for_one_of_two_accounts"
 LONG_LIST = "a_list_longer_than_one_question_shows_orders_in_doubt"
 LOST = "a_complete_is_lost_and_no_list_tells_of_it"
 REFUSED = "a_cancel_is_refused_beside_a_complete_of_ours"
+SHARED = "an_order_is_listed_for_two_accounts"
 SHOWN_AGAIN = "an_order_is_shown_again_as_it_was_and_then_never_again"
 CANCELLED = "a_customer_cancels_while_a_complete_is_in_doubt"
 KEYLESS = "a_list_shows_an_order_in_doubt_without_its_key"
@@ -219,7 +220,7 @@ bugs(
         SHOWN_AGAIN,
     ),
     a_document_that_is_no_order_is_forgotten=(quarantine.keep, always(result=False), 1003),
-    an_order_of_another_account_is_not_told=(*muted("order.foreign_delivery"), 1008),
+    an_order_of_another_account_is_not_told=(*muted("order.foreign_delivery"), SHARED),
 )
 
 

@@ -159,6 +159,7 @@ class Corner:
     jumps: tuple[tuple[float, float], ...] = ()
     batch: int = 0  # orders and rows in one query; 0: the program's own, hundreds
     silence_hours: float = 24.0
+    shared: bool = False  # whether two accounts reach one restaurant
 
 
 CORNERS: dict[str, Corner] = {}
@@ -171,9 +172,11 @@ def corner(
     jumps: tuple[tuple[float, float], ...] = (),
     batch: int = 0,
     silence_hours: float = 24.0,
+    *,
+    shared: bool = False,
 ) -> Callable[[Callable[[Script], Awaitable[None]]], None]:
     def enter(play: Callable[[Script], Awaitable[None]]) -> None:
-        CORNERS[play.__name__] = Corner(play, seconds, accounts, hangs, jumps, batch, silence_hours)
+        CORNERS[play.__name__] = Corner(play, seconds, accounts, hangs, jumps, batch, silence_hours, shared)
 
     return enter
 
@@ -386,3 +389,10 @@ async def a_list_is_too_large_and_comes_in_parts(script: Script) -> None:
     await script.listed()
     script.meets("complete", "done_silence")
     await script.ended(script.act("complete", payment_key=key))
+
+
+@corner(accounts=("kadikoy", "besiktas"), shared=True)
+async def an_order_is_listed_for_two_accounts(script: Script) -> None:
+    """Its first acknowledgements are lost, so that the second account gets it, too."""
+    script.meets("acknowledge", "lost", "lost")
+    await script.order()

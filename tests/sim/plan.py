@@ -511,6 +511,7 @@ def _corner(seed: int, chance: Random) -> Plan:
             hangs=tuple(Span(*span) for span in corner.hangs),
             batch=corner.batch,
             silence_hours=corner.silence_hours,
+            shared=corner.shared,
         ),
     )
 

@@ -155,6 +155,9 @@ class Sim:
             if self._has_worked or "no such table" not in str(error):
                 raise
             return []
+        except sqlite3.DatabaseError as error:
+            self.violated("restore", f"the database file is damaged: {error}")
+            return []
 
     def close(self) -> None:
         if self.fleet is not None:

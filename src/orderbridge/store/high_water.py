@@ -145,7 +145,7 @@ class HighWater:
 
     `devices`: the ids of the board's devices. `paired` and `revoked`: how many there were in all. `wal`: the salts of
     SQLite's -wal. `in_file`: the generation that the file without that -wal has at least. `is_older`: the tables are an
-    older copy that nobody has confirmed.
+    unconfirmed older copy.
     """
 
     database: str
