@@ -137,8 +137,8 @@ async def test_a_lock_beyond_the_busy_timeout_is_reported_once(configuration: Pa
         row = till.accept(known)
         await until(lambda: till.state(row) == "done")
         assert await ended(daemon, signal.SIGTERM) == 0
-    logged = [line for line in alarms if HELD in line.get("remedy", "")]
-    assert [(line["event"], line["level"]) for line in logged] == [("database.failed", "error")], alarms
+    about_locks = [line for line in alarms if HELD in line.get("remedy", "")]
+    assert [(line["event"], line["level"]) for line in about_locks] == [("database.failed", "error")], alarms
     assert crashes(configuration) == []
 
 

@@ -735,8 +735,8 @@ BUGS |= {
         ("a_revoked_tablet_comes_back", "restore", 1, high_water._revoke_others, always(0)),
         ("nobody_can_confirm_a_restore", "restore", 1, high_water.settle, always(result=False)),
         ("an_older_copy_is_polled_for_at_once", "3", 2, (RestoreCheck, "_hold_s"), always(0.0)),
-        ("a_copy_takes_the_wal_of_a_newer_file", "restore", 14, sqlite_checks.refuse_foreign_wal, nothing),
-        ("a_replay_stores_nothing", "1", 1, (Reimport, "store"), always(Fate.KNOWN)),
+        ("a_copy_takes_the_wal_of_a_newer_file", "restore", 23, sqlite_checks.refuse_foreign_wal, nothing),
+        ("a_replay_stores_nothing", "1", 10, (Reimport, "store"), always(Fate.KNOWN)),
     )
 }
 # ---- commands, tablets, closures with an end -------------------------------------------------------------------------

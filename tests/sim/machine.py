@@ -116,8 +116,10 @@ def simulate(plan: Plan, folder: Path, judges: "list[Judge]") -> Sim:
     try:
         sim = loop.run_until_complete(_build(plan, folder, judges))
         with _surroundings(sim):
-            loop.run_until_complete(sim.play())
-            loop.run_until_complete(_end_all())
+            try:
+                loop.run_until_complete(sim.play())
+            finally:
+                loop.run_until_complete(_end_all())
         sim.close()
         return sim
     finally:

@@ -104,7 +104,7 @@ def test_a_cooldown_that_is_not_found_to_be_shared_is_found_by_the_judge(
     monkeypatch.setattr(cooldown, "LIMITED_IN_A_ROW", 1_000_000)
     plan = plan_for(1, "crowd")
     sim = simulate(plan, tmp_path, judges_of(plan))
-    assert any("has come through" in violation for violation in sim.violations)
+    assert any("has had no good poll" in violation for violation in sim.violations)
 
 
 @pytest.mark.slow
