@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from tests.store.samples import Pos, one, put_action, rows
-from tests.test_daemon import WITHIN_S, Till, ended, hold_up, lines_of, process, until
+from tests.test_daemon import WITHIN_S, Till, ended, hold_up, lines_of, logged, process, until
 from tests.test_daemon_databases import url
 
 from orderbridge_sandbox import World

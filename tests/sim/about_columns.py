@@ -481,10 +481,9 @@ class ColumnsAreRight(Judge):
     def _look_for_late(self) -> None:
         """An OK is written with the next poll at the latest, and changes by time with the next sweep."""
         quiet = self.sim.now() - max(self.sim.disturbed.values())
-        before = text_of(
-            self.sim.clock.now() - timedelta(seconds=IN_TIME_S)
-        )  # a write may wait for others and for the disk
-        late = [key for key, oks in self._oks.items() if oks and oks[-1][0] < before]
+        # A write may wait for others and for the disk. An order in quarantine has no acknowledged_utc.
+        before = text_of(self.sim.clock.now() - timedelta(seconds=IN_TIME_S))
+        late = [key for key, oks in self._oks.items() if key in self._states and oks and oks[-1][0] < before]
         if quiet > IN_TIME_S and not self.sim.refused and late:
             self.broken(
                 f"{late[0]} was acknowledged at {self._oks[late[0]][-1][0]}, and acknowledged_utc is not written"
