@@ -19,9 +19,8 @@ class TruthAtTheEnd(Judge):
     def __init__(self) -> None:
         self._failed: list[Call] = []  # lists that the database could not store
         self._unwritten: set[str] = set()  # orders that the database did not let a verdict update
-        self._unstored: set[str] = (
-            set()
-        )  # orders that neither the tables nor quarantine took: not acknowledged, and told
+        # Orders that neither the tables nor quarantine took: reported and not acknowledged.
+        self._unstored: set[str] = set()
 
     def logged(self, _: str, event: str, facts: dict[str, Any], __: str) -> None:
         if event == "action.order_not_written":
@@ -95,8 +94,12 @@ class TruthAtTheEnd(Judge):
                 one in self._failed or self._was_the_last_of_its_life(one) for one in lists
             )
             unstored = order.key in self._unstored or cut_off
+            # A clock that was set ahead may be believed for two days, which a retention of one day exceeds.
+            blanked = "SELECT 1 FROM delivery_quarantine WHERE payment_key = ? AND payload = ''"
+            if self.sim.jumped_since(0.0) and self.rows(blanked, order.key):
+                return
             if order.status_id != 5 or (lists and not (completed_elsewhere and unstored)):
-                self.broken(f"order {order.key} is there {len(stored)} times")
+                self.broken(f"delivery_orders has order {order.key} {len(stored)} times")
             return
         events = self.rows(
             "SELECT 1 FROM delivery_order_events WHERE payment_key = ? AND event = 'received'", order.key
