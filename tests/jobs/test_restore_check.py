@@ -7,6 +7,7 @@ import sqlite3
 import stat
 import threading
 from contextlib import closing, nullcontext
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -146,6 +147,24 @@ async def test_an_older_copy_beside_the_wal_of_a_newer_file_is_refused(shop: Sho
     shop.path.with_name("pos.db-wal").write_bytes(wal)
     with pytest.raises(Unusable, match="foreign_wal") if is_older else nullcontext():
         Database(shop.settings.database.url, inline=True).close()
+
+
+async def test_a_check_that_comes_after_another_one_keeps_what_is_known_of_the_wal(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+):
+    keeper = await begun(shop)
+    for _ in range(2):
+        await shop.taken_in()
+        await keeper.check.check()
+        assert shop.one("PRAGMA wal_checkpoint(RESTART)")["busy"] == 0
+    await shop.taken_in()
+    await keeper.check.check()
+    mark = keeper.kept.high_water
+    assert mark is not None
+    keeper.kept.high_water = replace(mark, generation=mark.generation + 9)
+    monkeypatch.setattr(high_water, "withhold", lambda *_: None)  # the other one has made the copy safe
+    await keeper.check.check()
+    assert 0 < mark.in_file <= keeper.kept.high_water.in_file
 
 
 async def test_a_copy_that_was_made_safe_before_a_crash_keeps_its_own_wal(
