@@ -78,21 +78,6 @@ async def test_a_row_whose_verdict_is_written_while_lost_ones_are_looked_for_is_
     assert shop.one("SELECT outcome FROM delivery_action_attempts") == {"outcome": "ok"}
 
 
-async def test_a_row_that_expires_while_the_list_is_on_its_way_withholds_the_status(shop: Shop):
-    shop.world.faults.add(Fault.drop("acknowledge", when=When.BEFORE))
-    order = shop.place()
-    await shop.poll()
-    shop.world.faults.add(Fault.drop("accept", when=When.BEFORE))
-    row = shop.act("accept", order, valid_minutes=1)
-    await shop.drain()
-    shop.world.faults.add(Fault.error("get_current", 500, "hata"))
-    await shop.poll()
-    shop.line.when_answered("get_current", shop.drain)
-    polled = await shop.poll()
-    assert shop.end(row) == ("failed", "outcome_unknown", None)
-    assert (polled.delivered, polled.withheld, polled.acknowledged) == (1, 1, 0)
-
-
 async def test_a_row_that_is_superseded_while_the_list_is_taken_in_withholds_the_status(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ):
