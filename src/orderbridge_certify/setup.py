@@ -118,7 +118,7 @@ def running(database: str, *, seed: int, pace: float) -> Iterator[Setup]:
 LOG = "till.log"
 # A word that certify writes in an order's note, to recognize the order's papers.
 WORD = re.compile(r"certify-[0-9a-f]{8}")
-COPY = re.compile("copy|nüsha", re.IGNORECASE)
+COPY = re.compile(r"copy|nüsha|\bstop\b", re.IGNORECASE)  # a STOP slip may show the note, too
 EMPTY_LINES = re.compile(r"\n{2,}")
 STOP_WITHIN = 200  # characters between the word STOP and the order's number or reference
 CHUNK = 65_536
@@ -224,7 +224,7 @@ class Started:
         return "\n".join(printer.text for printer in self._printers).strip()
 
     def papers(self, word: str) -> list[bool]:
-        """For each paper with this word, whether a line above it marks it as a possible second copy."""
+        """For each paper with this word, whether a line above it marks it as a possible second copy or as a STOP slip."""
         found = []
         for printer in self._printers:
             text, begun = printer.text, 0

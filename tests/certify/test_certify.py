@@ -20,6 +20,7 @@ from tests.wording import says
 from orderbridge.errors import ConfigError
 from orderbridge_certify import printing
 from orderbridge_certify.driver import Command, Operator, Person
+from orderbridge_certify.setup import Started
 
 Shops = Callable[..., Shop]
 # Which criteria each bad till fails, and no others. It meets its own scenarios and one other; ORDERBRIDGE_TEST_WHOLE: all.
@@ -222,6 +223,14 @@ def quick_mini_pos(folder: Path, *changes: tuple[str, str]) -> list[str]:
     copy = folder / "pos.py"
     copy.write_text(text, "utf-8")
     return [sys.executable, str(copy)]
+
+
+def test_a_stop_slip_with_the_note_is_no_unmarked_copy(tmp_path: Path) -> None:
+    till = Started(r"printf 'A-1\ncertify-00000001\nSTOP A-1\ncertify-00000001\n'", tmp_path)
+    till.start()
+    till.until_quiet()
+    assert till.papers("certify-00000001") == [False, True]
+    till.close()
 
 
 BAD_PRINTERS = {
