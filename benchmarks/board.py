@@ -4,12 +4,12 @@
     .venv/bin/python benchmarks/board.py quiet [ROUNDS]       # from an answer until two tablets are silent
     .venv/bin/python benchmarks/board.py idle [SECONDS]       # the daemon's processor time, with and without a tablet
 
-`./run test browser` brings what drives Chromium. PostgreSQL takes part where ORDERBRIDGE_TEST_POSTGRES_URL names one.
+`./run test browser` installs the driver of Chromium. quiet and idle also use the server in ORDERBRIDGE_TEST_POSTGRES_URL.
 
-paint: the sandbox, a daemon in this process on SQLite, one page. A repaint is all cards anew, layout included, as after a
-change of language. The heap is read after a collection, with the board empty.
-quiet: the program as a process, two pages. Each page notes every 5 ms whether anything is played or heard (AnalyserNode);
-a round begins when both ring, and ends with the last moment at which one of them was heard.
+paint: the sandbox, a daemon in this process on SQLite, and one page. A repaint draws all cards again, with layout, as after
+a change of language. The heap is read after a garbage collection, while the board is empty.
+quiet: the daemon as a process, and two pages. Each page notes every 5 ms whether it plays a sound (AnalyserNode). A round
+begins when both ring, and ends when both have become silent.
 """
 
 import asyncio
@@ -103,7 +103,7 @@ class Shop:
         self.process = process
 
     def command(self, *words: str) -> str:
-        """The lines that it prints."""
+        """Run a command of orderbridge and return what it prints."""
         whole = [rig.COMMAND, "--config", self.configuration, *words]
         return subprocess.check_output(whole, text=True, stderr=subprocess.DEVNULL)
 
@@ -166,7 +166,7 @@ CHOSEN = """() => {
 }"""
 TAKE = "UPDATE delivery_orders SET pos_revision = revision WHERE payment_key = :key"
 WRITTEN = "SELECT created_utc FROM delivery_actions WHERE payment_key = :key"
-LATEST_S = 0.8  # a random wait after both ring, so that rounds begin at different points of the polling interval
+MAX_WAIT_S = 0.8  # a random wait after both ring, so that rounds begin at different points of the polling interval
 
 
 def by_a_tap(_: Shop, pages: list[Page], key: str) -> float:
@@ -223,7 +223,7 @@ def one_round(shop: Shop, pages: list[Page], act: Callable[[Shop, list[Page], st
     key = shop.world.place_order(restaurant_id=KADIKOY).key
     for page in pages:
         page.wait_for_function(RINGS, arg="new")
-    time.sleep(chance.uniform(0, LATEST_S))
+    time.sleep(chance.uniform(0, MAX_WAIT_S))
     begin = act(shop, pages, key)
     for page in pages:
         page.wait_for_function(QUIET)
@@ -237,7 +237,7 @@ SETTLED_S = 10.0
 
 
 def idle(seconds: float) -> None:
-    """Five open orders without a tap, at the service's cooldown, with no, one and two tablets."""
+    """Measure five open orders without a tap, at the marketplace's cooldown, with no, one and two tablets."""
     with sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
         for url in filter(None, ["sqlite", POSTGRES_URL]):

@@ -20,7 +20,7 @@ from pathlib import Path
 from beside import OtherEnd, cpu_s, daemon, other_end, percentile, rss_mib, stores, table
 from ingest import STATES, Bare, Ours, measure
 from many import accounts
-from rig import MOST_S, address, until
+from rig import LIMIT_S, address, until
 from sqlalchemy import Engine, TextClause, create_engine, make_url, text
 from sqlalchemy.exc import DBAPIError
 
@@ -58,7 +58,7 @@ def _scalar(engine: Engine, query: TextClause) -> int:
 
 def peer(python: Path, *arguments: object) -> tuple[float, float]:
     command = [python, HERE / "peers.py", *map(str, arguments)]
-    told = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, timeout=MOST_S).stdout
+    told = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, timeout=LIMIT_S).stdout
     spent = json.loads(told.splitlines()[-1])
     return spent["wall"], spent["cpu"]
 
@@ -129,7 +129,7 @@ def _shown(found: list[float]) -> list[str]:
 
 def _arrived(end: OtherEnd, number: int) -> int:
     """When the PUT with this number arrived, in the machine's monotonic nanoseconds."""
-    over = time.monotonic() + MOST_S
+    over = time.monotonic() + LIMIT_S
     while time.monotonic() < over:
         for path, at in end.ask("/__seen")["puts"]:
             if path.endswith(f"/{number}"):

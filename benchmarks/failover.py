@@ -2,10 +2,10 @@
 
     python benchmarks/failover.py [--accounts 60] [--cooldown 4] [--replicas 2] [quiet | killed | silent]...
 
-quiet: nothing happens. killed: the primary is, by -9. silent: its processes stand still and its port answers nobody.
-After killed or silent there is no standby left, so one of them is the last. The database is a pair of PostgreSQL servers
-of its own, the service the sandbox; orders arrive all the time, and a till accepts each. Lateness: of a poll, in seconds,
-after its account's cooldown was over. What replicas do to each other is benchmarks/fleet.py's.
+quiet: nothing happens. killed: the primary is killed by SIGKILL. silent: its processes are stopped, and its port does not
+answer. Name only one of killed and silent, as the last, because it leaves no standby. The benchmark starts its own pair of
+PostgreSQL servers and the sandbox; orders arrive all the time, and a till accepts each. The lateness of a poll is the
+number of seconds after its account's cooldown was over. benchmarks/fleet.py measures failures of replicas.
 """
 
 import argparse
@@ -54,7 +54,7 @@ format = "json"
 """
 ACTIONS = {"accept", "on_the_way", "complete", "cancel"}
 SETTLED = 3  # rounds of polls before and after
-MOST_S = 180.0
+LIMIT_S = 180.0
 TOO_EARLY, ACCEPTED = 429, 2  # an HTTP status, an order's status
 
 
@@ -143,14 +143,14 @@ class Shop:
 def until(condition: Callable[[], object], what: str) -> float:
     began = time.monotonic()
     while not condition():
-        if time.monotonic() > began + MOST_S:
+        if time.monotonic() > began + LIMIT_S:
             raise SystemExit(f"stopped: {what} took too long")
         time.sleep(0.1)
     return time.monotonic() - began
 
 
 def rounds(world: World, accounts: int, count: int) -> None:
-    """Wait until each account was polled this number of times more."""
+    """Wait until each account was polled `count` more times."""
     before = Counter(call.account for call in world.calls("get_current"))
     names = [one.name for one in world.scenery.accounts][:accounts]
 
@@ -162,7 +162,7 @@ def rounds(world: World, accounts: int, count: int) -> None:
 
 
 def lateness(calls: list[CallRecord], first: int, cooldown_s: float) -> list[float]:
-    """The lateness of each poll after this call that followed an answered poll of its account."""
+    """The lateness of each poll from the call `first` on whose account had an answered poll before it."""
     last: dict[str, CallRecord] = {}
     found = []
     for place, call in enumerate(calls):

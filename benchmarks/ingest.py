@@ -1,11 +1,12 @@
 """Measures the storing of one get-current answer, from the body's bytes to the return of the last COMMIT.
 
-It is compared with the bare driver, which upserts the same values of the same orders into three tables of its own, in one
-transaction, by executemany (SQLite, MariaDB) or COPY and merge (PostgreSQL); and with one `json.loads` of the body,
-the floor for an unchanged list. `first`: empty tables. `again`: the same bytes. `some`: 1 % with another status.
+It is compared with the bare driver, which upserts the same values of the same orders into three tables of its own. It does
+this in one transaction, by executemany (SQLite, MariaDB) or by COPY and merge (PostgreSQL). It is also compared with one
+`json.loads` of the body, the least that an unchanged list can take. `first`: empty tables. `again`: the same bytes.
+`some`: 1 % with another status.
 
-Of orderbridge, `read_listing(body)` and `Intake.take_in(documents, …)` are timed, without acknowledgements, because the
-bare driver sends none, either.
+Of orderbridge, `read_listing(body)` and `Intake.take_in(documents, …)` are timed. Acknowledgements are not, because the
+bare driver sends none.
 """
 
 import asyncio
@@ -128,20 +129,20 @@ _AMOUNTS = {"total", "tip", "price"}
 
 def rows_of(listed: list[dict[str, Any]]) -> list[list[tuple[Any, ...]]]:
     """The same values as tuples, one list for each table."""
-    told, items, options = [], [], []
+    stored, items, options = [], [], []
     for one in listed:
         key, who, where = one["payment_key"], one["customer"], one["address"]
         texts = [one[name] for name in ("status_text", "shipping_method", "payment_method", "note", "discount", "date")]
         texts += [one[name] for name in ("restaurant_id", "restaurant_name", "courier_type", "scheduled_date")]
         texts += [str(one["courier_fee"]), *who.values(), *where.values()]
-        told.append((key, one["id"], one["status_id"], *texts, one["total"], one["order_tip"]))
+        stored.append((key, one["id"], one["status_id"], *texts, one["total"], one["order_tip"]))
         for line, food in enumerate(one["foods"]):
             plain = [food[name] for name in ("id", "food_id", "name", "note", "price", "quantity", "total")]
             items.append((key, line, *plain))
             for place, group in enumerate(food["option_groups"]):
                 of_group = [group[name] for name in ("id", "name", "type", "operation")]
                 options.append((key, line, place, *of_group, *group["options"].values()))
-    return [told, items, options]
+    return [stored, items, options]
 
 
 def _make(connection: Connection) -> None:
@@ -181,7 +182,7 @@ def _copy_and_merge(cursor: Any, lists: list[list[tuple[Any, ...]]]) -> None:
 
 
 class Bare:
-    """The bare driver."""
+    """Stores a list of orders with the database driver alone."""
 
     def __init__(self, url: str) -> None:
         engine = create_engine(url)
@@ -226,7 +227,7 @@ class Bare:
 
 
 class Ours:
-    """The intake as the daemon builds it, for an account without acknowledgements."""
+    """Stores a list of orders with the daemon's intake, for an account that acknowledges nothing."""
 
     def __init__(self, url: str) -> None:
         self._loop = asyncio.new_event_loop()
@@ -272,19 +273,19 @@ class Ours:
 
 
 def measure(takers: dict[str, Bare | Ours], rounds: int, number: int = 1000) -> dict[str, dict[str, float]]:
-    """The median seconds of each in each state. They alternate, and the first round is a warm-up."""
+    """The median seconds of each of `takers` in each state. They alternate, and the first round is a warm-up."""
     listed = orders(number)
     first = body(listed)
     for one in listed[::100]:
         one["status_id"], one["status_text"] = 2, "Hazırlanıyor"
     bodies = dict(zip(STATES, (first, first, body(listed)), strict=True))
     found: dict[str, dict[str, list[float]]] = {name: {state: [] for state in STATES} for name in takers}
-    for turn in range(rounds + 1):
+    for number_of_round in range(rounds + 1):
         for name, take in takers.items():
             take.wipe()
             for state, raw in bodies.items():
                 spent = take(raw)
-                if turn:
+                if number_of_round:
                     found[name][state].append(spent)
     parsing = []
     for _ in range(7):

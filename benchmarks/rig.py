@@ -17,7 +17,7 @@ from orderbridge_sandbox.scenery import APP_SECRET
 
 COMMAND = Path(sys.executable).with_name("orderbridge")
 REST_SECRET = "sandbox-kadikoy-secret"
-MOST_S = 120.0
+LIMIT_S = 120.0
 SETTINGS = """
 [marketplace]
 base_url = "{base_url}"
@@ -35,14 +35,14 @@ board = "{board}"
 """
 
 
-def asked_or_all(urls: list[str] | None) -> list[str]:
-    """The requested addresses; by default SQLite, and the servers of the environment."""
+def database_urls(urls: list[str] | None) -> list[str]:
+    """The requested URLs; by default SQLite and the servers that the environment names."""
     return urls or ["sqlite", *filter(None, [databases.POSTGRES_URL, databases.MARIADB_URL])]
 
 
 @contextlib.contextmanager
 def address(url: str, name: str) -> Iterator[str]:
-    """A database of this name on the server, dropped at the end; for "sqlite" a file."""
+    """The URL of a new database of this name on the server, dropped at the end; for "sqlite" of a temporary file."""
     if url == "sqlite":
         with tempfile.TemporaryDirectory() as folder:
             yield f"sqlite:///{folder}/pos.db"
@@ -80,8 +80,8 @@ def daemon(url: str, sandbox: Sandbox, folder: Path, cooldown_s: float, listen: 
 
 def until(condition: Callable[[], object], step_s: float = 0.05) -> None:
     """Wait for the condition, for two minutes at most."""
-    over = time.monotonic() + MOST_S
+    deadline = time.monotonic() + LIMIT_S
     while not condition():
-        if time.monotonic() > over:
+        if time.monotonic() > deadline:
             raise SystemExit("stopped: it took too long")
         time.sleep(step_s)

@@ -40,7 +40,7 @@ SAY_S = 60.0
 POS_S = 0.1
 END_WITHIN_S = 120.0
 WARM_UP = 0.5  # of the time: caches fill, and the first of everything is loaded
-MAY_GROW = {"memory_mb": 0.05, "descriptors": 0.1, "threads": 0.1}  # of the mean, over what comes after the warm-up
+MAY_GROW = {"memory_mb": 0.05, "descriptors": 0.1, "threads": 0.1}  # by this share of the mean, after the warm-up
 
 say = partial(print, flush=True)
 
@@ -56,7 +56,7 @@ format = "json"
 
 
 def configuration_of(sandbox: Sandbox, folder: Path, cooldown_s: float) -> str:
-    """The demo's, with quick retries and a log to read."""
+    """The demo's configuration, with quick retries and a JSON log."""
     addresses = {"base_url": sandbox.base_url, "ca_file": sandbox.ca_file, "database": f'"sqlite:///{folder}/pos.db"'}
     return CONFIGURATION.format(language="en", cooldown=cooldown_s, **addresses) + MORE
 
@@ -80,7 +80,7 @@ def sample_of(pid: int) -> Sample:
 
 
 def growth(samples: Sequence[Sample], what: str) -> tuple[float, float]:
-    """By how much it grew after the warm-up, by a straight line through the samples; and its mean."""
+    """By how much a value grew after the warm-up, from a straight line through the samples; and its mean."""
     began, ended = samples[0].at, samples[-1].at
     late = [sample for sample in samples if sample.at >= began + WARM_UP * (ended - began)]
     values = [float(getattr(sample, what)) for sample in late]
@@ -91,7 +91,7 @@ def growth(samples: Sequence[Sample], what: str) -> tuple[float, float]:
 
 
 def grown(samples: Sequence[Sample]) -> dict[str, float]:
-    """What grew by more than it may, and by how much."""
+    """The values that grew by more than MAY_GROW, and by how much."""
     found = {}
     for what, share in MAY_GROW.items():
         by, mean = growth(samples, what)
@@ -101,18 +101,18 @@ def grown(samples: Sequence[Sample]) -> dict[str, float]:
 
 
 class Customers(threading.Thread):
-    """Place orders at the pace, and forget those that ended: the sandbox must not become slow."""
+    """Place orders at a constant rate, and remove ended ones from the sandbox, which would become slow."""
 
     def __init__(self, world: World, per_minute: float) -> None:
         super().__init__(name="customers", daemon=True)
         self.placed = 0
-        self.enough = threading.Event()
+        self.stop = threading.Event()
         self._world = world
         self._between = 60 / per_minute
 
     def run(self) -> None:
         due = time.monotonic()
-        while not self.enough.wait(max(due - time.monotonic(), 0.0)):
+        while not self.stop.wait(max(due - time.monotonic(), 0.0)):
             self._world.place_order(restaurant_id=KADIKOY, document={"courier_type": "restaurant"})
             self.placed += 1
             due += self._between
@@ -124,24 +124,24 @@ class Customers(threading.Thread):
             ended = [
                 key for key, order in self._world.orders.items() if order.acknowledged and order.status_id in (5, 6)
             ]
-            for key in ended[:-100]:  # what ended just now may still be asked for
+            for key in ended[:-100]:  # the last ones may still be requested
                 del self._world.orders[key]
 
 
 class Pos(threading.Thread):
-    """Take each order over and bring it to its end, as a till does: plain SQL on the file."""
+    """Take each order over and complete it, as a till does, with plain SQL on the file."""
 
     FOLLOWING = {1: "accept", 2: "on_the_way", 16: "complete"}  # noqa: RUF012 - never changed
 
     def __init__(self, path: Path) -> None:
         super().__init__(name="pos", daemon=True)
-        self.left = threading.Event()
+        self.stop = threading.Event()
         self.locked = 0
         self._path = path
 
     def run(self) -> None:
         with contextlib.closing(sqlite3.connect(self._path, isolation_level=None, timeout=10)) as connection:
-            while not self.left.wait(POS_S):
+            while not self.stop.wait(POS_S):
                 try:
                     self._round(connection)
                 except sqlite3.OperationalError:  # the daemon held the file, or has not made its tables yet
@@ -208,7 +208,7 @@ class Soak:
         self.pos = Pos(self.database)
         self.samples: list[Sample] = []
         self.refused = 0  # answers 429
-        self._heard = 0
+        self._last_call = 0
 
     @contextlib.contextmanager
     def daemon(self) -> Iterator[subprocess.Popen[bytes]]:
@@ -220,27 +220,27 @@ class Soak:
                 started.kill()
 
     def run(self, seconds: float) -> list[str]:
-        """Run that long. Returns what is wrong, in sentences."""
+        """Run that long and return what is wrong, in sentences."""
         with self.daemon() as daemon:
             self._wait_for_tables(daemon)
             self.customers.start()
             self.pos.start()
             self._watch(daemon, seconds)
-            self.customers.enough.set()
+            self.customers.stop.set()
             unfinished = self._finish(daemon)
-            self.pos.left.set()
+            self.pos.stop.set()
             self.pos.join()
             daemon.send_signal(signal.SIGTERM)
             code = daemon.wait(END_WITHIN_S)
         self._say()
         wrong = [f"{what} grew by {by:.2f} in the second half" for what, by in grown(self.samples).items()]
-        wrong += [f"{unfinished} orders did not come to their end"] if unfinished else []
+        wrong += [f"{unfinished} orders did not end"] if unfinished else []
         wrong += [f"{self.refused} polls inside the cooldown"] if self.refused else []
         wrong += [f"the daemon ended with {code}"] if code else []
         return wrong + self._broken()
 
     def _broken(self) -> list[str]:
-        """What contradicts the promises."""
+        """The rows that contradict a promise."""
         with contextlib.closing(Database(f"sqlite:///{self.database}", inline=True)) as database:
             settings, always = load(self.configuration), datetime(2000, 1, 1, tzinfo=UTC)
             return list(map(str, database.read_now(lambda tx: audit(tx, settings, always)).findings))
@@ -255,27 +255,27 @@ class Soak:
         say = time.monotonic()
         while time.monotonic() < end and daemon.poll() is None:
             self.samples.append(sample_of(daemon.pid))
-            self._hear()
+            self._count_refused()
             if time.monotonic() >= say:
                 say += SAY_S
                 self._say()
             time.sleep(SAMPLE_S)
 
     def _finish(self, daemon: subprocess.Popen[bytes]) -> int:
-        """Wait until all that was placed has ended; returns how many have not."""
+        """Wait until all placed orders have ended; return how many have not."""
         deadline = time.monotonic() + END_WITHIN_S
         while (left := self.customers.placed - self._count("delivery_orders WHERE status_id = 5")) > 0:
             if time.monotonic() > deadline or daemon.poll() is not None:
                 break
             time.sleep(SAMPLE_S)
-        self._hear()
+        self._count_refused()
         return left
 
-    def _hear(self) -> None:
-        """The ledger forgets old calls: they are counted as they come."""
+    def _count_refused(self) -> None:
+        """Count the refused calls since the last time; the ledger forgets old calls."""
         with self.world.lock:
-            new = list(takewhile(lambda call: call.number > self._heard, reversed(self.world.ledger)))
-        self._heard = max((call.number for call in new), default=self._heard)
+            new = list(takewhile(lambda call: call.number > self._last_call, reversed(self.world.ledger)))
+        self._last_call = max((call.number for call in new), default=self._last_call)
         self.refused += sum(call.http_status == HTTPStatus.TOO_MANY_REQUESTS for call in new)
 
     def _count(self, of: str) -> int:

@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from rig import MOST_S, address, asked_or_all, daemon, until
+from rig import LIMIT_S, address, daemon, database_urls, until
 
 from orderbridge_sandbox import Options, Sandbox, World
 from orderbridge_sandbox.scenery import KADIKOY
@@ -58,7 +58,7 @@ class Till:
         self._waits: list[float] = []
         self._ready = threading.Event()
         threading.Thread(target=self._read, daemon=True).start()
-        self._ready.wait(MOST_S)
+        self._ready.wait(LIMIT_S)
 
     def _read(self) -> None:
         for line in self._process.stdout or ():
@@ -125,7 +125,7 @@ def main() -> None:
     parser.add_argument("--orders", type=int, default=1000)
     parser.add_argument("--rounds", type=int, default=5)
     asked = parser.parse_args()
-    for url in asked_or_all(asked.urls):
+    for url in database_urls(asked.urls):
         with address(url, f"obs_writers_{os.getpid()}") as own:
             measure(own, asked.orders, asked.rounds)
 

@@ -1,12 +1,12 @@
 """./run walk order|action|token: lists the files and functions that one order, one action or one login uses.
 
-A daemon and the sandbox run in this process, over HTTPS on a SQLite file, and `sys.setprofile` records each function of
-`src/orderbridge` that is called for the one thing. What else goes on is left out: a context variable follows the work
-through tasks, timers and the database's threads. tests/test_walk.py holds the number of files and functions down.
+A daemon and the sandbox run in this process, over HTTPS on a SQLite file. `sys.setprofile` records each function of
+`src/orderbridge` that is called for the order, action or login. Other work is not recorded: a context variable follows
+the recorded work through tasks, timers and database threads. tests/test_walk.py limits the number of files and functions.
 
-    order     from the first bytes read of its list to its noted acknowledgement
-    action    from the outbox's wake to the verdict on disk
-    token     from the poll that lacks one to the token that is kept
+    order     from the first bytes of the list that contains it to the stored acknowledgement
+    action    from the wake-up of the outbox to the committed result
+    token     from the poll that has no token to the stored token
 """
 
 import asyncio
@@ -44,7 +44,8 @@ say = functools.partial(print, flush=True)
 
 COOLDOWN_S = 0.5
 SOURCE = str(Path(logs.__file__).parents[1])
-# The coroutine that does it, what begins the record where that is later, and the coroutine whose return ends it.
+# The coroutine to record, the function whose call begins the record (None: the coroutine's own), and the coroutine whose
+# return ends it.
 WALKS: dict[str, tuple[Any, Any, Any]] = {
     "order": (Poller.tick, Connection.read, Intake.take_in),
     "action": (Outbox.run, None, Executor.write),
@@ -54,10 +55,10 @@ _work: contextvars.ContextVar[object] = contextvars.ContextVar("work", default=N
 
 
 class Walk:
-    """Records one walk: from `ready` on, where it begins, until it ends."""
+    """Records one walk. It begins with the first matching call after `ready` is set."""
 
     def __init__(self, name: str) -> None:
-        self.does, self._begins, self.ends = WALKS[name]
+        self.root, self._begins, self.ends = WALKS[name]
         self.ready, self.over = threading.Event(), asyncio.Event()
         self._is_on, self._work = False, object()
         self.steps: dict[CodeType, int] = {}
@@ -71,7 +72,7 @@ class Walk:
             and _work.get() is self._work
         ):
             self._is_on |= self._begins is None or code is self._begins.__code__
-            # Where a coroutine goes on, it is on a later line.
+            # A coroutine that resumes is on a later line than its first.
             is_call = frame.f_lineno == code.co_firstlineno and not code.co_name.startswith("<")
             if self._is_on and is_call and not self.over.is_set():
                 self.steps[code] = self.steps.get(code, 0) + 1
@@ -79,7 +80,7 @@ class Walk:
     def follow(self, method: Any) -> Any:
         @functools.wraps(method)
         async def followed(*args: Any, **named: Any) -> Any:
-            if method is self.does:  # timers that it starts keep it; what they begin later is no part of the next one
+            if method is self.root:  # a timer of an earlier call keeps its own value
                 self._work = object()
                 _work.set(self._work)
             result = await method(*args, **named)
@@ -92,8 +93,8 @@ class Walk:
 
 @contextlib.contextmanager
 def recorded(walk: Walk) -> Iterator[None]:
-    """While `walk` records: its coroutines are followed, and a database's thread works in its caller's context."""
-    followed = {method: method.__qualname__.split(".") for method in {walk.does, walk.ends}}
+    """Let `walk` record: follow its coroutines, and run the work of database threads in the caller's context."""
+    followed = {method: method.__qualname__.split(".") for method in {walk.root, walk.ends}}
     submit, leave = workers.Workers.submit, workers.LeftBehind.submit
 
     def followed_call(call: Any) -> Any:
@@ -116,7 +117,7 @@ def recorded(walk: Walk) -> Iterator[None]:
 
 
 async def walked(name: str, folder: Path, world: World, sandbox: Sandbox) -> dict[CodeType, int]:
-    """The functions of that walk in the order of their first calls, and how often each was called."""
+    """The functions of that walk in the order of their first calls, with the number of their calls."""
     file = folder / "orderbridge.toml"
     file.write_text(configuration_of(sandbox, folder, COOLDOWN_S))
     walk = Walk(name)
@@ -125,7 +126,7 @@ async def walked(name: str, folder: Path, world: World, sandbox: Sandbox) -> dic
         running = asyncio.create_task(daemon.run())
         if name == "token":
             walk.ready.set()
-        else:  # the first ones fill caches
+        else:  # a first order and action fill the caches
             key = world.place_order(restaurant_id=KADIKOY).key
             await asyncio.to_thread(world.wait_for, lambda: world.orders[key].acknowledged, timeout=30)
             _act(folder, "accept", key)
@@ -146,7 +147,7 @@ def _act(folder: Path, action: str, key: str) -> None:
 
 
 def steps_of(name: str) -> dict[CodeType, int]:
-    """The same, with a sandbox and a folder of its own."""
+    """Record that walk with a sandbox and a folder of its own."""
     world = World.default(options=Options(cooldown_seconds=COOLDOWN_S), report=lambda _: None)
     with tempfile.TemporaryDirectory() as folder, Sandbox(world, directory=Path(folder)) as sandbox:
         return asyncio.run(walked(name, Path(folder), world, sandbox))

@@ -1,4 +1,4 @@
-"""delivery_closures knows the default account, and rows that were committed late.
+"""Change the view delivery_closures: it uses the default account, and a row that was committed late counts as newer.
 
 Revision ID: 0013
 Revises: 0012

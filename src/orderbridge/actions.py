@@ -17,9 +17,9 @@ No other module names a single action. The table is read by:
     the board              the buttons, and the actions that answer a customer
 
 A request whose answer is lost may have had its effect (docs/design.md, Unknown outcomes). `Evidence` names what shows
-whether it had: this decides whether the request is sent again, and what a refusal of the second request means. Two
-columns interpret the status that a poll shows of an order: in `proves_done` the action is certainly done, in
-`proves_undone` it certainly is not.
+its effect. It decides whether the request is sent again, and what a refusal of the second request means. Two columns
+interpret the status that a poll shows of an order: with a status in `proves_done` the action is certainly done, with one
+in `proves_undone` it certainly is not.
 
 To add an action, add a member to model.Action and a row here. A new argument also needs a column in model.OutboxRow and
 in store.tables, with a migration. The program does not start while a member has no row, or a row contradicts itself.

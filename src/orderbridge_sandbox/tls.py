@@ -50,7 +50,7 @@ def make_certificates(
     line: Line = Line.GOOD,
     clock: Clock = system_clock,
 ) -> Certificates:
-    """Write a certificate for the names, or the bad one for the line, and an authority if there is none."""
+    """Write a certificate for the names (a bad one if `line` requires it), and an authority if there is none."""
     directory.mkdir(parents=True, exist_ok=True)
     now = clock()
     ca, ca_key = _authority(directory, names, now)

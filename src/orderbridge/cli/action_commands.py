@@ -24,14 +24,14 @@ from orderbridge.texts import say
 
 LISTED = "id created_utc action payment_key restaurant_id food_id state attempts error_code known_by".split()
 WAIT_STEP_S = 0.1
-MOST_WAIT_S = 86_400
+MAX_WAIT_S = 86_400
 ID = click.IntRange(1, 2**63 - 1)
 
 
 WAITING = (
     click.Option(["--wait"], is_flag=True, help="Wait for the outcome; exit code 1 unless `done`."),
     click.Option(
-        ["--timeout"], type=click.IntRange(0, MOST_WAIT_S), default=60, show_default=True, help="Seconds to wait."
+        ["--timeout"], type=click.IntRange(0, MAX_WAIT_S), default=60, show_default=True, help="Seconds to wait."
     ),
     click.Option(["--json", "as_json"], is_flag=True, help="Machine-readable output."),
 )

@@ -1,7 +1,7 @@
 """`orderbridge support-bundle` writes a ZIP with what support needs, without customers' data and secrets.
 
-Each part is made on its own. about.json names the parts that failed, for want of a daemon, a database or a
-configuration. The archive is made in memory, so that a full disk leaves no partial file.
+A part that fails, for example without a daemon, a database or a configuration, does not stop the others; about.json names
+it. The archive is made in memory, so that a full disk leaves no partial file.
 """
 
 import io
@@ -171,8 +171,8 @@ def _metrics(context: Context) -> str:
         return say("bundle.no_metrics") + "\n"
     unverified = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     unverified.check_hostname, unverified.verify_mode = False, ssl.CERT_NONE
-    asked = Request(f"{web.scheme}://{web.listen}/metrics", headers={"Host": "localhost"})  # noqa: S310 - ours
-    with build_opener(ProxyHandler({}), HTTPSHandler(context=unverified)).open(asked, timeout=METRICS_S) as answer:
+    request = Request(f"{web.scheme}://{web.listen}/metrics", headers={"Host": "localhost"})  # noqa: S310 - ours
+    with build_opener(ProxyHandler({}), HTTPSHandler(context=unverified)).open(request, timeout=METRICS_S) as answer:
         return str(answer.read(LOG_BYTES).decode("utf-8", "replace"))
 
 
