@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import itertools
 import sqlite3
 from collections.abc import Callable
 from contextvars import Context
@@ -275,6 +276,7 @@ class Till:
         self.taken_over: dict[str, tuple[int, str | None]] = {}  # by order: pos_revision and pos_reference
         self._uncommitted_orders: dict[str, tuple[int, str | None]] = {}
         self.withdrawn: dict[int, float] = {}  # by row: when it was withdrawn
+        self._twice = itertools.count()
         self.wrong: set[int] = set()  # rows that violate constraints
         self._uncommitted: list[int] = []
 
@@ -492,7 +494,10 @@ class Till:
 
     def _write_twice(self) -> None:
         """Write a row twice with the same request_id, as a POS does that lost the answer."""
-        columns = {"restaurant_id": RESTAURANTS[self._sim.plan.accounts[0]][0], "request_id": f"r-{self._sim.now()}"}
+        columns = {
+            "restaurant_id": RESTAURANTS[self._sim.plan.accounts[0]][0],
+            "request_id": f"twice-{next(self._twice)}",
+        }
         self.act("open_restaurant", **columns)
         with contextlib.suppress(sqlite3.IntegrityError):
             self.act("open_restaurant", **columns)
