@@ -17,10 +17,7 @@ def food(**changes: Any) -> dict[str, Any]:
         "food_id": 55, "name": "Adana Dürüm", "note": "acısız", "price": 110.25, "quantity": 2, "total": 235.5,
         "option_groups": [
             {
-                "id": 3,
-                "name": "İçecek",
-                "type": "multi",
-                "operation": "+",
+                "id": 3, "name": "İçecek", "type": "multi", "operation": "+",
                 "options": {"id": 7, "name": "Ayran", "price": 15},
             }
         ],
@@ -37,13 +34,8 @@ def order(**changes: Any) -> dict[str, Any]:
         "order_tip": 5,
         "customer": {"name": "Ayşe Yılmaz", "phone": "+905550001122"},
         "address": {
-            "address": "Moda Caddesi",
-            "description": "mavi kapı",
-            "apartment_no": "4",
-            "building_no": "12",
-            "neighborhood_name": "Caferağa",
-            "district_name": "Kadıköy",
-            "city_name": "İstanbul",
+            "address": "Moda Caddesi", "description": "mavi kapı", "apartment_no": "4", "building_no": "12",
+            "neighborhood_name": "Caferağa", "district_name": "Kadıköy", "city_name": "İstanbul",
         },
         "foods": [food()],
     } | changes  # fmt: skip

@@ -192,19 +192,51 @@ async def test_many_logins_go_a_few_at_a_time(wire: Wire, service: Service) -> N
 
 # ---- ends that are not OK
 
+PAGE = b"<html><body><h1>Sorry</h1></body></html>"
+ANSWERS: list[tuple[int, bytes, type[MarketplaceError]]] = [
+    (200, failure("olmaz", "başka bir sebep"), Refused), (500, failure("eksik alan"), Refused), (401, b"", Unauthorized),
+    (200, failure("yetkisiz erişim"), Unauthorized), (200, failure("çok fazla istek"), RateLimited), (429, b"", RateLimited),
+    (500, PAGE, ServiceFailed), (502, PAGE, UnknownOutcome), (200, PAGE, UnknownOutcome), (204, b"", UnknownOutcome),
+    (302, b"", UnknownOutcome), (404, PAGE, UnknownOutcome),
+]  # fmt: skip
 
-@pytest.mark.parametrize("kind", [OverflowError, RecursionError, KeyError, MemoryError, UnicodeError])
-async def test_whatever_a_parser_raises_is_a_broken_answer_of_that_call(
-    kind: type[Exception], client: Client, service: Service, monkeypatch: pytest.MonkeyPatch
+
+@pytest.mark.interface("Endpoints 1", "Authentication 2")
+@pytest.mark.parametrize("status, body, kind", ANSWERS)
+async def test_an_answer_is_the_same_to_every_operation_and_asked_for_once(
+    status: int, body: bytes, kind: type[MarketplaceError], wire: Wire, service: Service
+) -> None:
+    """Only a 401 is: after one login, and not of a poll, whose cooldown runs, and not of a login."""
+    keys = {"app_secret_key": "a", "rest_secret_key": "b"}
+    calls = {**REPEATED, "poll": lambda client: client.current_orders(), "login": lambda _: login(wire, **keys)}
+    for name, call in calls.items():
+        service.answers, service.seen, service.logged_in = [(status, body)] * 2, [], 0
+        caught = await error_of(call(Client(wire, a_session(service.log_in, token=Token("t0", NOW, NOW)))))
+        again = kind is Unauthorized and name in REPEATED
+        assert (type(caught), caught.http_status, service.logged_in) == (kind, status, again), name
+        assert [one.split()[-1] for one in service.seen] == (["t0", "t1"][: 1 + again] if name != "login" else ["None"])
+        assert not again or caught.code == "not_permitted"
+
+
+@pytest.mark.interface("Endpoints 2", "Endpoints 3", "Endpoints 12", "Endpoints 13")
+@every_repeated
+async def test_after_a_401_one_login_and_one_repeat_do(name: str, client: Client, service: Service) -> None:
+    service.answers = [DENIED, (200, success(READS[name][2] if name in READS else "OK"))]
+    await REPEATED[name](client)
+    assert [one.split()[-1] for one in service.seen] == ["t0", "t1"]
+
+
+async def test_a_reader_that_fails_is_a_broken_answer_of_that_call(
+    client: Client, service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def parse(_: object) -> None:
-        raise kind("what the answer says")
+        raise OverflowError("what the answer says")
 
     monkeypatch.setattr("orderbridge.marketplace.client.read_restaurants", parse)
     service.answers = [(200, success([])), (200, success([{"id": 1, "reason": "x"}]))]
     caught = await error_of(client.restaurants())
     assert (type(caught), caught.code, caught.http_status) == (UnknownOutcome, "broken_answer", 200)
-    assert caught.detail == f"{kind.__name__} in parse"
+    assert caught.detail == "OverflowError in parse"
     assert await client.cancel_reasons()
 
 
@@ -223,16 +255,7 @@ async def test_success_with_other_data_is_success_and_said_once_per_operation(cl
 
 @pytest.mark.parametrize(
     "key, segment",
-    [
-        ("..", "%2E%2E"),
-        ("a/b", "a%2Fb"),
-        ("a?b#c", "a%3Fb%23c"),
-        ("a b", "a%20b"),
-        ("%2F", "%252F"),
-        ("ş", "%C5%9F"),
-        ("\ud800", "%3F"),
-        ("a\r\nb", "a%0D%0Ab"),
-    ],
+    [("..", "%2E%2E"), ("a/b?c#d", "a%2Fb%3Fc%23d"), ("%2F ş", "%252F%20%C5%9F"), ("\ud800\r\n", "%3F%0D%0A")],
 )
 async def test_an_id_stays_one_segment_of_the_path(key: str, segment: str, client: Client, service: Service) -> None:
     service.answers = [(403, failure("URL hatalı"))] * 2
@@ -282,46 +305,24 @@ async def test_the_end_of_a_login_is_never_the_end_of_the_call_unless_it_was_not
 
 
 async def test_the_poll_is_not_repeated_but_the_next_has_a_good_token(client: Client, service: Service) -> None:
-    service.answers = [DENIED, (200, listing())]
+    """One that is refused straight after its login is never NotSent: its cooldown runs."""
+    service.answers = [DENIED, (200, listing()), DENIED, DENIED]
     caught = await error_of(client.current_orders())
     assert (type(caught), caught.code, caught.http_status) == (Unauthorized, "unauthorized", 401)
     assert (service.seen, service.logged_in) == (["GET /api/orders/get-current t0"], 0)
     await client.be_ready()
     assert await client.current_orders() == ()
     assert (service.seen[1:], service.logged_in) == (["GET /api/orders/get-current t1"], 1)
-
-
-async def test_a_poll_that_is_refused_straight_after_its_login_says_so(client: Client, service: Service) -> None:
-    """It is never NotSent: its cooldown runs."""
-    service.answers = [DENIED, DENIED]
     await error_of(client.current_orders())
     await client.be_ready()
     caught = await error_of(client.current_orders())
     assert (type(caught), caught.code, caught.http_status) == (Unauthorized, "login_refused", 401)
 
 
-@pytest.mark.interface("Authentication 2")
-async def test_a_poll_without_a_token_is_not_sent(client: Client, session: Session, service: Service) -> None:
-    session.forget()
-    service.logins = [UnknownOutcome("timeout")]
-    caught = await error_of(client.current_orders())
-    assert (type(caught), caught.code, service.seen) == (NotSent, "login_failed", [])
-
-
 # ---- the acknowledgement's five seconds
 
 
-async def test_an_acknowledgement_has_its_own_time(client: Client, service: Service) -> None:
-    async def too_late() -> None:
-        skip(5)
-        await asyncio.Event().wait()
-
-    service.before_answer = too_late
-    caught = await error_of(client.acknowledge(KEY, timeout_s=5))
-    assert (type(caught), caught.code) == (UnknownOutcome, "timeout")
-
-
-async def test_its_time_is_for_the_repeat_too(client: Client, service: Service) -> None:
+async def test_an_acknowledgement_has_its_own_time_for_its_repeat_too(client: Client, service: Service) -> None:
     service.answers = [DENIED]
 
     async def in_time_for_one() -> None:
@@ -334,7 +335,7 @@ async def test_its_time_is_for_the_repeat_too(client: Client, service: Service) 
     assert len(service.seen) == 2
 
 
-async def test_its_time_is_for_the_login_too_and_others_keep_that_login(
+async def test_an_acknowledgement_has_its_own_time_for_the_login_too_and_others_keep_that_login(
     client: Client, session: Session, service: Service
 ) -> None:
     go_on = asyncio.Event()

@@ -9,18 +9,17 @@ import re
 import socket
 import threading
 import traceback
+import tracemalloc
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-import h11
 import httpx
 import pytest
 from tests.marketplace.servers import PATIENCE_S, Certificates, Line, Server, Talk, http_answer, serving, skip
 
 from orderbridge import __version__
 from orderbridge.errors import MarketplaceError, NotSent, UnknownOutcome
-from orderbridge.net.connection import _AT_ONCE
 from orderbridge.net.http import Answer, Connections, Wire
 from orderbridge.texts import sentence
 
@@ -118,6 +117,7 @@ async def test_a_request_arrives_as_it_was_meant(serve: Serve, make_wire: MakeWi
         sent = {"headers": {"Access-Token": TOKEN}, "json": {"preparing_time": 5}, "params": {"x": "1"}}
         answer = await make_wire(server.url + "/api/v1/").request("PUT", "/orders/accept/a%2Fb", **sent)
     assert answer == Answer(200, OK)
+    assert "OK" not in repr(answer)
     head = seen[0].decode().split("\r\n")
     assert head[0] == "PUT /api/v1/orders/accept/a%2Fb?x=1 HTTP/1.1"
     assert head[-1] == '{"preparing_time":5}'
@@ -142,12 +142,31 @@ async def test_a_put_without_a_body_says_so_and_an_empty_packed_body_is_empty(wi
 
 
 @pytest.mark.interface("Limits")
-async def test_the_largest_body_is_32_megabytes(wired: Wired) -> None:
+async def test_the_largest_body_is_32_megabytes_unpacked_and_no_memory_is_taken_for_more(wired: Wired) -> None:
     limit = 32 * 1024 * 1024
-    talk, _ = answering(http_answer(b" " * limit), http_answer(b" " * (limit + 1)))
+    bomb = http_answer(gzip.compress(b" " * 2 * limit), head="Content-Encoding: gzip\r\n")
+    talk, _ = answering(http_answer(b" " * limit), http_answer(b" " * (limit + 1)), bomb)
     async with wired(talk) as (wire, _):
         assert len((await put(wire)).body) == limit
         assert await unknown(put(wire)) == "body_too_large"
+        tracemalloc.start()
+        try:
+            assert await unknown(put(wire)) == "body_too_large"
+            assert tracemalloc.get_traced_memory()[1] < 1.4 * limit
+        finally:
+            tracemalloc.stop()
+
+
+async def test_a_redirect_is_not_followed_and_what_says_it_is_packed_and_is_not_is_no_answer(
+    serve: Serve, wired: Wired
+) -> None:
+    async with serve(Line.never) as elsewhere:
+        moved = http_answer(b"", status="307 Moved", head=f"Location: {elsewhere.url}/x\r\n")
+        talk, _ = answering(moved, http_answer(OK, head="Content-Encoding: gzip\r\n"))
+        async with wired(talk) as (wire, _):
+            assert (await put(wire)).status == 307
+            assert await unknown(put(wire)) == "broken_answer"
+        assert elsewhere.connections == 0
 
 
 async def test_what_follows_a_packed_body_is_left(wired: Wired) -> None:
@@ -282,21 +301,18 @@ async def test_a_handshake_cut_off_from_outside_leaves_no_connection(make_wire: 
             gc.enable()
 
 
-@pytest.mark.parametrize("value", ["a\nb", "a\x00b", "şifre", "a\ud800"], ids=["line", "nul", "letters", "surrogate"])
-async def test_a_header_that_cannot_be_written(value: str, wired: Wired) -> None:
+async def test_a_header_that_cannot_be_written(wired: Wired) -> None:
     talk, seen = answering(http_answer(OK))
     async with wired(talk) as (wire, _):
-        call = wire.request("PUT", "/x", headers={"Access-Token": TOKEN + value})
-        assert await not_sent(call) == "bad_request"
+        for value in ("a\nb", "a\x00b", "şifre", "a\ud800"):
+            call = wire.request("PUT", "/x", headers={"Access-Token": TOKEN + value})
+            assert await not_sent(call) == "bad_request"
     assert seen == []
 
 
-@pytest.mark.parametrize("url", ["https://", "https://.", "https://" + "x" * 70, "https://[", "https://a:99999"])
-async def test_an_address_that_is_none(url: str, make_wire: MakeWire) -> None:
-    assert await not_sent(put(make_wire(url))) in ("bad_request", "unreachable", "dns_failed")
-
-
 async def test_without_time_and_after_the_end_nothing_is_sent(make_wire: MakeWire) -> None:
+    for url in ("https://", "https://.", "https://" + "x" * 70, "https://[", "https://a:99999"):
+        assert await not_sent(put(make_wire(url))) in ("bad_request", "unreachable", "dns_failed")
     wire = make_wire("https://127.0.0.1:1")
     assert await not_sent(put(wire, timeout_s=0)) == "connect_timeout"
     await wire.close()
@@ -304,11 +320,6 @@ async def test_without_time_and_after_the_end_nothing_is_sent(make_wire: MakeWir
 
 
 # ---- what may have left
-
-
-async def test_the_timeout_of_one_request_goes_before_the_wires(wired: Wired) -> None:
-    async with wired(Line.never, timeout_s=3 * PATIENCE_S) as (wire, _):
-        assert await unknown(put(wire, timeout_s=PATIENCE_S)) == "timeout"
 
 
 async def test_a_body_that_drips(wired: Wired) -> None:
@@ -321,38 +332,9 @@ async def test_a_body_that_drips(wired: Wired) -> None:
             skip(PATIENCE_S / 10)
             await asyncio.sleep(0)
 
-    async with wired(talk) as (wire, _):
-        error = await error_of(put(wire))
+    async with wired(talk, timeout_s=3 * PATIENCE_S) as (wire, _):
+        error = await error_of(put(wire, timeout_s=PATIENCE_S))
     assert (error.code, error.began) == ("timeout", True)
-
-
-async def test_an_answer_in_tiny_chunks_lets_others_have_their_turn(wired: Wired, monkeypatch) -> None:
-    chunks, at_once, most = 20_000, 0, 0
-    read = h11.Connection.next_event
-
-    def counted(connection: h11.Connection) -> Any:
-        nonlocal at_once, most
-        at_once += 1
-        most = max(most, at_once)
-        return read(connection)
-
-    async def others() -> None:
-        nonlocal at_once
-        while True:
-            at_once = 0
-            await asyncio.sleep(0)
-
-    async def talk(line: Line) -> None:
-        await line.request()
-        head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
-        await line.send(head + b"1\r\nx\r\n" * chunks + b"0\r\n\r\n")
-
-    monkeypatch.setattr(h11.Connection, "next_event", counted)
-    beside = asyncio.create_task(others())
-    async with wired(talk) as (wire, _):
-        assert (await put(wire)).body == b"x" * chunks
-    beside.cancel()
-    assert most <= 2 * _AT_ONCE
 
 
 # ---- connections
@@ -444,24 +426,6 @@ async def test_a_connection_closed_under_a_request_is_not_tried_again(wired: Wir
         assert server.connections == 1
 
 
-async def test_a_hundred_cancelled_requests_leave_a_wire_that_works(wired: Wired) -> None:
-
-    async def talk(line: Line) -> None:
-        while await line.request():
-            await line.send(http_answer(OK))
-
-    async with wired(talk) as (wire, _):
-        for turn in range(20):
-            tasks = [asyncio.create_task(put(wire)) for _ in range(5)]
-            for _ in range(turn):
-                await asyncio.sleep(0)
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-        answers = await asyncio.gather(*[put(wire) for _ in range(10)])
-        assert {answer.status for answer in answers} == {200}
-
-
 async def test_closing_ends_idle_connections_and_a_request_under_way_survives_it(wired: Wired) -> None:
     asked, go_on, closed = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
@@ -536,19 +500,6 @@ async def test_a_proxy_is_given_its_password_and_the_service_is_not(wired: Wired
     assert b"authorization" not in seen[0].lower()
 
 
-async def test_a_failure_before_the_request_names_the_proxy(make_wire: MakeWire, monkeypatch) -> None:
-    monkeypatch.setenv("HTTPS_PROXY", "http://user:geheim@127.0.0.1:1")
-    caught = await error_of(put(make_wire("https://service.invalid")))
-    assert caught.code == "connection_refused"
-    assert sentence(caught.detail).endswith("(proxy 127.0.0.1:1 from HTTPS_PROXY)")
-
-
-async def test_what_fails_behind_a_proxy_may_have_left(wired: Wired, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with wired(Line.never) as (wire, _), proxy(monkeypatch, tunnel):
-        assert await unknown(put(wire)) == "timeout"
-        await wire.close()
-
-
 @pytest.mark.parametrize(
     "answer, code, reason",
     [
@@ -579,6 +530,7 @@ async def test_what_a_proxy_refuses_never_left(
     async with proxy(monkeypatch, talk):
         caught = await error_of(put(make_wire("https://service.invalid")))
     assert (type(caught), caught.code, caught.reason) == (NotSent, code, reason)
+    assert "from HTTPS_PROXY" in sentence(caught.detail)
     assert "geheim" not in str(caught)
 
 
@@ -624,7 +576,3 @@ async def test_an_unforeseen_error_of_the_system_is_an_unknown_outcome_and_a_mis
     assert (type(caught), caught.code, caught.detail) == (UnknownOutcome, "connection_lost", "OSError")
     with pytest.raises(KeyError):
         await put(wire)
-
-
-def test_an_answer_does_not_show_its_body() -> None:
-    assert CUSTOMER not in repr(Answer(200, CUSTOMER.encode()))

@@ -1,12 +1,18 @@
 """The parsing of get-current: a bad element affects only itself; bad syntax around it fails the poll."""
 
 import hashlib
+from collections.abc import Iterator
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tests.marketplace.samples import KEY, OTHER_KEY, failure, listing, order, text
 
 from orderbridge.errors import MarketplaceError, UnknownOutcome
-from orderbridge.marketplace.documents import read_listing, read_order
+from orderbridge.marketplace import documents
+from orderbridge.marketplace.documents import Seen, read_listing, read_order
+from orderbridge.marketplace.scan import MAX_WINDOW
+from orderbridge.model import Document
 
 GOOD = text(order())
 
@@ -37,10 +43,9 @@ def test_a_document_is_the_text_that_was_received() -> None:
         '{"note": "]}\\" {[", "x": {"data": [1, [2]]}, "status": true, "data": [%s], "total": 1}',
         '\ufeff{"status": true, "data": [%s]}',
         '{"data": 5, "status": false, "status": true, "data": [%s]}',
-        '{"x": {nonsense], [, "status": true, "data": [%s]}'.replace("{nonsense], [", "{nonsense}"),
+        '{"x": {nonsense}, "status": true, "data": [%s]}',
         '{"status": true, "data": [%s], "\\u0064ebug": ' + "[" * 5000 + "]" * 5000 + "}",
     ],
-    ids=["data first", "spaces", "brackets in strings", "mark", "keys twice", "broken neighbour", "deep neighbour"],
 )
 def test_the_envelope_may_come_in_many_forms(body: str) -> None:
     documents = read_listing((body % GOOD).encode())
@@ -114,26 +119,19 @@ def test_a_list_that_was_cut_off_is_never_taken_for_a_list_and_an_element_that_w
 @pytest.mark.parametrize(
     "status, body, code",
     [
-        (401, failure("yetkisiz erişim"), "unauthorized"),
-        (500, b'{"status": true, "data": [', "service_error"),
-        (500, listing(), "service_error"),
-        (200, b"<html>", "no_envelope"),
-        (200, b"", "no_envelope"),
-        (302, listing(), "no_envelope"),
-        (404, listing(GOOD), "no_envelope"),
-        (200, b'{"status": false, "data": [{}]}', "refused"),
-        (200, b'{"status": false, "data": {"a": 1}}', "refused"),
+        (401, failure("yetkisiz erişim"), "unauthorized"), (500, b'{"status": true, "data": [', "service_error"),
+        (500, listing(), "service_error"), (200, b"<html>", "no_envelope"), (302, listing(), "no_envelope"),
+        (404, listing(GOOD), "no_envelope"), (200, b'{"status": false, "data": [{}]}', "refused"),
         (200, b'{"data": [{}]}', "no_envelope"),
     ],
-)
+)  # fmt: skip
 def test_an_error_is_the_error_that_it_is_elsewhere(status: int, body: bytes, code: str) -> None:
     assert poll_error(body, status).code == code
 
 
 @pytest.mark.parametrize(
     "served, as_sent",
-    [(KEY.upper(), KEY.upper()), (f" {KEY}\t", None), (f" {KEY.upper()}", KEY.upper()), (KEY, None)],
-    ids=["upper", "spaces", "both", "plain"],
+    [(KEY.upper(), KEY.upper()), (f" {KEY}\t", None), (f" {KEY.upper()}\u00a0", KEY.upper()), (KEY, None)],
 )
 def test_the_key_is_written_one_way_and_kept_as_it_was_sent(served: str, as_sent: str | None) -> None:
     [document] = read_listing(listing(text(order(payment_key=served))))
@@ -158,14 +156,121 @@ def test_the_status_is_a_whole_number_or_unknown(served: str, status_id: int | N
     assert ("status_unreadable" in read_order(document, payment_codes={}).problems) is (status_id is None)
 
 
-def test_a_raw_line_break_in_a_text_is_read() -> None:
+def test_a_raw_line_break_is_read_and_bytes_that_are_no_utf8_are_replaced() -> None:
     element = '{"payment_key": "%s", "foods": [], "note": "first\nsecond\ttab"}' % KEY
     (document,) = read_listing(listing(element))
     assert read_order(document, payment_codes={}).facts.note == "first\nsecond\ttab"
-
-
-def test_bytes_that_are_no_utf8_are_replaced_and_documents_do_not_show_customers() -> None:
     (document,) = read_listing(listing(GOOD).replace("ş".encode(), b"\xff"))
     assert ("Ay\ufffde" in document.payload, document.reason) == (True, None)
-    (document,) = read_listing(listing(GOOD))
-    assert "Ayşe" not in repr(document)
+    assert "Ayşe" not in repr(read_listing(listing(GOOD)))
+
+
+# ---- large and odd elements ------------------------------------------------------------------------------------------
+
+SMALL = '{"payment_key": "%s", "status_id": 1}' % KEY
+ORDER = '{"payment_key": "%s", "x": %%s}' % KEY
+
+
+@pytest.mark.parametrize(
+    "inside, reason",
+    [
+        ("[" * 99 + "]" * 99, None), ("[" * 100 + "]" * 100, "not_json"), ("[" * 5000 + "]" * 5000, "not_json"),
+        ("[%s1]" % ("1," * 99_000), None), ("[%s1]" % ("1," * 100_001), "not_json"),
+        ("[%s[]]" % ("[]," * 60_000), "not_json"), ('"%s"' % ("[,]" * 300_000), None),
+    ],
+    ids=["100 deep", "101 deep", "deeper", "many values", "too many values", "too many lists", "a long text"],
+)  # fmt: skip
+@pytest.mark.parametrize("before", [SMALL, "{5}"], ids=["after a good one", "after a broken one"])
+def test_an_element_beyond_all_measure_is_set_aside_alone(before: str, inside: str, reason: str | None) -> None:
+    _, document, after = read_listing(listing(before, ORDER % inside, SMALL))
+    assert (document.reason, after.reason) == (reason, None)
+    assert len(document.raw) == len(ORDER % inside)
+
+
+@pytest.mark.parametrize("length", [MAX_WINDOW - 200, MAX_WINDOW, MAX_WINDOW + 1, 3 * MAX_WINDOW])
+def test_orders_of_any_length_are_cut_alike(length: int) -> None:
+    element = ORDER % f'"ş{"x" * length}🌯"'
+    documents = read_listing(listing(SMALL, element, SMALL, element))
+    assert [document.payload for document in documents] == [SMALL, element, SMALL, element]
+    assert [document.payment_key for document in documents] == [KEY] * 4
+
+
+def test_no_text_of_a_whole_body_is_kept() -> None:
+    """A single letter beyond Latin-1 would make two or four bytes of each of its characters."""
+    documents = read_listing(listing(*[ORDER % '"🌯"'] * 10))
+    assert all(type(document.raw) is bytes and "🌯" in document.payload for document in documents)
+
+
+# ---- a repeated list: what is equal byte by byte is not decoded again, and nothing else changes ---------------------
+
+OTHER = text(order(payment_key=OTHER_KEY.upper(), status_id=2, note="🌯 ]}"))
+
+BAD = '{"payment_key": "x"}'
+
+
+def forget(monkeypatch: pytest.MonkeyPatch, most: int = 100) -> Seen:
+    seen = Seen(most)
+    monkeypatch.setattr(documents, "_SEEN", seen)
+    return seen
+
+
+@pytest.fixture
+def decoded(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    elements: list[str] = []
+    true = documents._document
+
+    def document(raw: bytes, value: object) -> Document:
+        elements.append(raw.decode())
+        return true(raw, value)
+
+    monkeypatch.setattr(documents, "_document", document)
+    return elements
+
+
+def test_an_element_that_comes_again_is_the_same_document_and_not_decoded(decoded: list[str]) -> None:
+    first = read_listing(listing(GOOD, OTHER))
+    decoded.clear()
+    assert read_listing(listing(OTHER, GOOD)) == (first[1], first[0])
+    assert decoded == []
+    read_listing(listing(BAD))
+    decoded.clear()
+    read_listing(listing(BAD))
+    assert decoded == [BAD], "what is no order is not remembered"
+    around = read_listing(listing("5", GOOD, " {} ", OTHER))
+    assert [document.payload for document in around] == ["5", GOOD, "{}", OTHER]
+    assert GOOD not in decoded, "what stands before it and behind it does not matter"
+
+
+def test_so_many_are_remembered_and_no_more_and_no_customer(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = forget(monkeypatch, most=2)
+    read_listing(listing(*[text(order(payment_key=KEY[:-1] + digit)) for digit in "0123456789"]))
+    assert len(seen._known) == 2
+    assert "Ayşe" not in repr(seen._known)
+
+
+@settings(deadline=None)
+@given(data=st.data())
+def test_a_list_reads_the_same_whatever_was_read_before(data: st.DataObject) -> None:
+    """Lists damaged here and there, one after another: each is what it is to a reader without memory."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        bodies = []
+        for _ in range(data.draw(st.integers(1, 4))):
+            body = bytearray(listing(*data.draw(st.lists(st.sampled_from([GOOD, OTHER, "7"]), max_size=3))))
+            for _ in range(data.draw(st.integers(0, 2))):
+                at = data.draw(st.integers(0, len(body) - 1))
+                damage = data.draw(st.sampled_from([b"", b"}", b"{", b'"', b",", b"2"]))
+                body[at : at + data.draw(st.integers(0, 3))] = damage
+            bodies.append(bytes(body))
+        alone = []
+        for body in bodies:
+            forget(monkeypatch)
+            alone.append(listing_or_code(body))
+        forget(monkeypatch)
+        assert [listing_or_code(body) for body in bodies] == alone
+
+
+def listing_or_code(body: bytes) -> object:
+    try:
+        return read_listing(body)
+    except MarketplaceError as error:
+        return error.code

@@ -75,6 +75,7 @@ SHAPES: dict[str, tuple[Any, Any]] = {
         [{"restaurant_id": 5, "name": "Kadıköy", "menu": {"Çorbalar": [SOUP], "Kebaplar": [KEBAB]}}],
         GROUPED,
     ),
+    "six levels": ([{"x": [{"1": {"foods": [{"id": RESTAURANT, "name": "Kadıköy", "menu": [SOUP, [KEBAB]]}]}}]}], FLAT),
     "a food with foods inside": ([SOUP | {"goes_with": [KEBAB]}], FLAT[:1]),
     "a name that is empty": ([SOUP | {"name": " "}], [(1, None, None, "active")]),
     "an unknown status": ([SOUP | {"status": "SOLD"}], [(1, "Ezogelin", None, None)]),
@@ -117,13 +118,10 @@ def test_an_answer_without_a_food_is_an_error(data):
     assert raised.value.code == "malformed_data"
 
 
-@pytest.mark.parametrize("body", [b"", b"<html>", b'{"status": true, "data": [', b'{"status": true, "data": {"a": ]}}'])
-def test_what_is_no_json_is_an_error(body):
-    with pytest.raises(MarketplaceError):
-        read_menu(200, body)
-
-
-def test_an_error_of_the_marketplace_stays_what_it_is():
+def test_what_is_no_menu_is_the_error_that_it_is():
+    for body in (b"", b"<html>", b'{"status": true, "data": [', b'{"status": true, "data": {"a": ]}}'):
+        with pytest.raises(MarketplaceError):
+            read_menu(200, body)
     with pytest.raises(RateLimited):
         read_menu(200, json.dumps({"status": False, "error": "çok fazla istek"}).encode())
 
@@ -139,45 +137,6 @@ def test_a_menu_with_very_many_values_is_read_element_by_element():
     body = json.dumps({"status": True, "data": groups}).encode().replace(b'"food_id": 101,', b'"food_id": 01,')
     cut = read_menu(200, body)
     assert (len(cut.foods), cut.is_whole) == (299 * 99, False), "a broken element harms itself alone"
-
-
-# ---- any nesting -----------------------------------------------------------------------------------------------------
-
-NAMES = st.text(st.characters(codec="utf-8", categories=["L"]), min_size=1, max_size=8)
-WRAPS = st.sampled_from(["list", "object", "category", "restaurant", "numbers"])
-
-
-@st.composite
-def shapes(draw: st.DrawFn) -> tuple[Any, set[int]]:
-    """A menu of any shape, and the ids in it."""
-    ids = draw(st.sets(st.integers(1, 2**63 - 1), min_size=1, max_size=8))
-
-    def nested(some: list[int], depth: int) -> Any:
-        if len(some) == 1 and (depth == 0 or draw(st.booleans())):
-            return {"food_id": draw(st.sampled_from([some[0], str(some[0])])), "name": draw(NAMES)}
-        cut = draw(st.integers(0, len(some))) if depth else 0
-        parts = [part for part in (some[:cut], some[cut:]) if part]
-        inner = [nested(part, depth - 1) for part in parts] if depth else [nested([one], 0) for one in some]
-        match draw(WRAPS):
-            case "list":
-                return inner
-            case "object":
-                return {"foods": inner, "count": len(inner)}
-            case "category":
-                return {"id": draw(st.integers(1, 99)), "name": draw(NAMES), "status": "ACTIVE", "items": inner}
-            case "restaurant":
-                return {"id": RESTAURANT, "name": draw(NAMES), "menu": inner}
-            case _:
-                return {str(number): one for number, one in enumerate(inner)}
-
-    return nested(sorted(ids), draw(st.integers(0, 5))), ids
-
-
-@given(shapes())
-def test_every_food_is_found_however_it_is_nested(shape: tuple[Any, set[int]]):
-    data, ids = shape
-    found = menu(data)
-    assert ({food.food_id for food in found.foods}, found.is_whole) == (ids, True)
 
 
 ANYTHING = st.recursive(

@@ -73,9 +73,7 @@ ROWS: dict[str, tuple[dict[str, Any], dict[str, Any], str, str]] = {
     "a name of 300 letters": (one(name=LONG), {"names": [LONG[:255]]}, "", "text_cut:foods.name"),
     "food_id 0": (one(food_id=0), {"food_id": 0}, "", "not_positive:foods.food_id"),
     "one and a half": (one(quantity=1.5, total=180), {"quantity": Decimal("1.5")}, "total_mismatch:total", ""),
-    "one and a half as a text": (
-        one(quantity="1,5", total=180) | {"total": 180}, {"quantity": Decimal("1.5")}, "", "",
-    ),
+    "one and a half as a text": (one(quantity="1,5", total=180) | {"total": 180}, {"quantity": Decimal("1.5")}, "", ""),
     "a quantity with a word": (one(quantity="2 adet"), {"quantity": None}, "not_a_number:foods.quantity", ""),
     "a quantity of nothing": (one(quantity=0, total=0) | {"total": 0}, {"quantity": 0}, "not_positive:foods.quantity", ""),
     "a quantity below nothing": (one(quantity=-1, total=-120) | {"total": -120}, {"quantity": -1},
@@ -188,9 +186,7 @@ ROWS: dict[str, tuple[dict[str, Any], dict[str, Any], str, str]] = {
     "a method as an object": ({"payment_method": {"key": "CASH"}}, {"payment_code": None}, "not_text:payment_method", ""),
     "a status as a text": ({"status_id": "1"}, {"total": 180}, "", ""),
     "a number as a text": ({"id": "n-1"}, {"order_number": None}, "", "not_a_number:id"),
-    "a restaurant in capitals and braces": (
-        {"restaurant_id": f"{{{KEY.upper()}}}"}, {"restaurant_id": KEY}, "", "",
-    ),
+    "a restaurant in capitals and braces": ({"restaurant_id": f"{{{KEY.upper()}}}"}, {"restaurant_id": KEY}, "", ""),
     # what a printer or a terminal obeys
     "control characters": (
         {"note": "bebek\x1bp\x00\x19\u009b2J\x07 uyuyor\r\nkapı\ttekrar\n", "customer": {"name": "\x1b@Ayşe"}},

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import gc
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -146,16 +145,6 @@ async def test_a_poll_that_is_refused_with_a_token_just_obtained_refuses_the_acc
     assert round(max(session.paused(polls=True), 0.0)) == (30 if refused else 0)
 
 
-async def test_a_refused_token_is_given_to_nobody_else(login: Login) -> None:
-    session = a_session(login, token=token("old"))
-    login.error = NotSent("dns_failed")
-    login.go_on.set()
-    with pytest.raises(NotSent):
-        await session.replace(token("old"), "call")
-    login.error = None
-    assert await session.token() == token("t2")
-
-
 async def test_while_it_is_renewed_the_old_one_stays_in_use(login: Login) -> None:
     session = a_session(login, token=token("old"))
     renewal = asyncio.create_task(session.renew())
@@ -177,6 +166,10 @@ async def test_a_failure_goes_to_everybody_and_the_next_one_tries_again(error: E
     assert await asyncio.gather(*tasks, return_exceptions=True) == [error] * 3
     login.error = None
     assert await session.token() == token("t2")
+    login.error = error
+    assert await asyncio.gather(session.replace(token("t2"), "call"), return_exceptions=True) == [error]
+    login.error = None
+    assert await session.token() == token("t4"), "the refused one is given to no other"
 
 
 async def test_no_login_is_tried_while_the_line_waits(login: Login) -> None:
@@ -201,22 +194,6 @@ async def test_one_who_gives_up_does_not_take_the_login_along(login: Login) -> N
     login.go_on.set()
     assert await second == token("t1")
     assert login.calls == 1
-
-
-async def test_a_login_that_fails_with_nobody_left_is_no_news(login: Login, caplog: pytest.LogCaptureFixture) -> None:
-    """Otherwise the event loop complains of an exception that was never retrieved."""
-    session = a_session(login)
-    only = asyncio.create_task(session.token())
-    await login.begun.wait()
-    only.cancel()
-    login.error = NotSent("dns_failed")
-    login.go_on.set()
-    with pytest.raises(asyncio.CancelledError):
-        await only
-    await login.over.wait()
-    await asyncio.sleep(0)  # its end is seen
-    gc.collect()
-    assert caplog.records == []
 
 
 async def test_closing_ends_the_login_and_tells_those_who_wait(login: Login) -> None:

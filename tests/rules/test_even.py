@@ -65,14 +65,7 @@ def test_a_cold_start_lays_even_layers_as_fast_as_its_logins_may_go(count: int) 
     assert fleet.fullest(last + 1, last + 129) <= 1.2
 
 
-def test_with_kept_tokens_all_are_polled_within_one_round() -> None:
-    fleet = Fleet(10_000, kept=10_000)
-    assert max(fleet.first) < fleet.cooldowns.round_s + 0.5
-    fleet.run(130, soon(Random(1)))
-    assert fleet.fullest(0, 129) <= 1.2
-
-
-def test_some_without_a_token_make_the_others_no_later() -> None:
+def test_accounts_without_a_token_make_those_with_one_no_later() -> None:
     fleet = Fleet(10_000, kept=9_000)
     assert max(fleet.first[:9_000]) < fleet.cooldowns.round_s + 0.5
     fleet.run(200, soon(Random(1)))
@@ -96,15 +89,6 @@ def test_what_has_heaped_up_is_level_again_two_rounds_later(trouble: Answer) -> 
     fleet.run(53, trouble)
     fleet.run(180, well)
     assert fleet.fullest(53 + 2 * fleet.cooldowns.round_s, 179) <= 1.2
-
-
-def test_a_line_that_comes_back_for_all_of_them_at_once_is_level_again_two_rounds_later() -> None:
-    """Nothing was answered for long: all are due, and leave as fast as one process asks."""
-    fleet = Fleet(4000, kept=4000)
-    fleet.run(50, soon(Random(3)))
-    fleet._events = [(100 + place / 450, who) for place, (_, who) in enumerate(fleet._events)]
-    fleet.run(240, soon(Random(3)))
-    assert fleet.fullest(109 + 2 * fleet.cooldowns.round_s, 239) <= 1.2
 
 
 def test_who_leaves_gives_its_place_back() -> None:

@@ -51,28 +51,18 @@ def test_a_poll_is_late_after_three_cooldowns(seconds: float, late: float):
     assert late_after(seconds) == timedelta(seconds=late)
 
 
-@pytest.mark.parametrize(
-    "first, expected",
-    [(NOW + timedelta(seconds=15), []), (NOW - timedelta(seconds=2), []), (NOW - MINUTE, [Code.NOT_POLLING])],
-    ids=["is still to come", "is just leaving", "did not come"],
-)
-def test_an_account_whose_first_poll(first: datetime, expected: list[Code]):
-    """The first polls of several accounts are spread over the cooldown."""
-    new = Polling("besiktas", "new", next_poll_utc=first)
-    assert [code for code, _, _ in found(accounts=(WELL, new))] == expected
-
-
 @pytest.mark.parametrize("state", ["ok", "failing", "new"])
 @pytest.mark.parametrize("is_silent", [False, True], ids=["has given a sign", "is about to"])
+@pytest.mark.parametrize("left", [None, OLD], ids=["of a new account", "after a restart"])
 @pytest.mark.parametrize(
-    "planned, expected",
-    [(15, []), (-2, []), (-60, [Code.NOT_POLLING]), (86400, [Code.NOT_POLLING])],
-    ids=["is still to come", "is just leaving", "did not come", "was planned by a clock that jumped"],
+    "planned, expected", [(15, []), (-2, []), (-60, [Code.NOT_POLLING]), (86400, [Code.NOT_POLLING])]
 )
-def test_after_a_restart_an_account_whose_poll(planned: int, expected: list[Code], is_silent: bool, state: str):
-    """The daemon before has polled it, a while ago; the new one is no worse for that."""
-    left = replace(WELL, name="moda", state=state, last_poll_utc=OLD, last_poll_ok_utc=OLD)
-    account = replace(left, next_poll_utc=NOW + timedelta(seconds=planned))
+def test_a_first_poll_may_be_planned_and_is_late_when_it_did_not_come(
+    planned: int, expected: list[Code], left: datetime | None, is_silent: bool, state: str
+):
+    """The first polls of several accounts are spread over the cooldown. A day ahead: the clock jumped."""
+    state = state if left else "new"
+    account = Polling("moda", state, left, left, next_poll_utc=NOW + timedelta(seconds=planned))
     assert [code for code, _, _ in found(accounts=(WELL, account), is_silent=is_silent)] == expected
 
 
@@ -116,30 +106,16 @@ def test_an_account_has_one_code(changes: dict[str, Any], code: Code | None, sev
     assert found(accounts=(replace(WELL, **changes), replace(WELL, name="moda"))) == expected
 
 
-@pytest.mark.parametrize("state", ["login_refused", "unreachable", "failing", "ok"])
-def test_once_the_daemon_is_silent_no_one_polls_whatever_was_wrong_before(state: str):
-    """Of another program that looks: `status` says the same as the view."""
-    last = Polling("kadikoy", state, OLD, OLD)
-    assert [code for code, *_ in found(accounts=(last,), is_silent=True)] == [Code.NOT_POLLING]
-    assert found(is_silent=True) == [], "a sign that is late, and a poll that was just made"
-
-
 @pytest.mark.parametrize("state", ["login_refused", "unreachable", "failing", "ok", "new"])
-@pytest.mark.parametrize("ago", [20, 240], ids=["was polled in time", "is late"])
-def test_once_no_daemon_runs_no_one_polls_whatever_was_planned(ago: int, state: str):
-    polled = NOW - timedelta(seconds=ago)
-    last = Polling("kadikoy", state, polled, polled, next_poll_utc=NOW + timedelta(seconds=10))
-    assert found(accounts=(last,), is_gone=True) == [(Code.NOT_POLLING, "kadikoy", Severity.SEVERE)]
-
-
-def test_accounts_that_share_a_cooldown_may_wait_for_each_other():
-    late = NOW - timedelta(seconds=150)
-    two = [replace(WELL, name=name, last_poll_utc=late, last_poll_ok_utc=late) for name in ("a", "b")]
-    assert [code for code, _, _ in found(accounts=tuple(two))] == [Code.NOT_POLLING] * 2
-    in_turn = tuple(replace(one, in_turn_with="a, b") for one in two)
-    assert found(accounts=in_turn) == []
-    later = tuple(replace(one, last_poll_ok_utc=NOW - timedelta(seconds=181)) for one in in_turn)
-    assert [code for code, _, _ in found(accounts=later)][:2] == [Code.NO_GOOD_POLL] * 2
+def test_once_the_daemon_is_silent_or_gone_no_one_polls_whatever_was_wrong_before(state: str):
+    """Of another program that looks: `status` says the same as the view."""
+    if state != "new":
+        last = Polling("kadikoy", state, OLD, OLD)
+        assert [code for code, *_ in found(accounts=(last,), is_silent=True)] == [Code.NOT_POLLING]
+    assert found(is_silent=True) == [], "a sign that is late, and a poll that was just made"
+    for polled in (NOW - timedelta(seconds=20), OLD):
+        last = Polling("kadikoy", state, polled, polled, next_poll_utc=NOW + timedelta(seconds=10))
+        assert found(accounts=(last,), is_gone=True) == [(Code.NOT_POLLING, "kadikoy", Severity.SEVERE)]
 
 
 @pytest.mark.parametrize("accounts", [2, 100], ids=["two", "more than the column names"])
@@ -152,6 +128,8 @@ def test_of_a_group_as_many_count_as_are_there_and_not_as_many_as_are_named(acco
         return {code for code, _, _ in found(accounts=tuple(group))}
 
     assert codes(NOW - whole_round) == set()
+    alone = tuple(replace(WELL, name=name, last_poll_utc=NOW - whole_round) for name in ("a", "b"))
+    assert [code for code, *_ in found(accounts=alone)] == [Code.NOT_POLLING] * 2
     assert codes(NOW - whole_round - timedelta(seconds=1)) == {Code.NO_GOOD_POLL}
 
 
@@ -196,19 +174,14 @@ def test_a_problem_gets_worse_the_longer_a_customer_waits(red: timedelta, steps:
     "error, code, why",
     [
         ("dns_failed: gaierror: Name or service not known", Code.LINE_DNS, "gaierror: Name or service not known"),
-        ("tls_failed: SSLError", Code.LINE_TLS, "SSLError"),
-        ("tls_expired: issued by X", Code.LINE_TLS, "issued by X"),
+        ("tls_failed: SSLError", Code.LINE_TLS, "SSLError"), ("tls_expired: issued by X", Code.LINE_TLS, "issued by X"),
         ("connection_refused: Errno 111", Code.LINE_REFUSED, "Errno 111"),
-        ("service_silent: after 20.0 s", Code.LINE_TIMEOUT, "after 20.0 s"),
-        ("here_files: Errno 24", Code.UNREACHABLE, None),
-        ("connect_timeout: after 20.0 s", Code.LINE_TIMEOUT, "after 20.0 s"),
-        ("proxy_unreachable: ConnectionRefusedError", Code.LINE_PROXY, "ConnectionRefusedError"),
+        ("service_silent: after 20 s", Code.LINE_TIMEOUT, "after 20 s"), ("here_files: Errno 24", Code.UNREACHABLE, None),
+        ("connect_timeout: after 20 s", Code.LINE_TIMEOUT, "after 20 s"),
         ("proxy_refused: the proxy answered 407", Code.LINE_PROXY, "the proxy answered 407"),
-        ("proxy_invalid: HTTPS_PROXY names no proxy", Code.LINE_PROXY, "HTTPS_PROXY names no proxy"),
-        ("login_failed: service_error", Code.UNREACHABLE, None),
-        (None, Code.UNREACHABLE, None),
+        ("login_failed: service_error", Code.UNREACHABLE, None), (None, Code.UNREACHABLE, None),
     ],
-)
+)  # fmt: skip
 def test_a_dead_line_says_where_it_is_dead(error: str | None, code: Code, why: str | None):
     account = replace(WELL, state="unreachable", last_error=error)
     (one,) = problems(Facts((account,)), LIMITS, NOW)
@@ -228,9 +201,8 @@ def test_the_address_is_doubted_only_where_nothing_ever_worked(error: str, state
 def test_a_token_that_was_over_after_an_outage_is_no_more_than_a_poll_that_is_still_to_come():
     account = replace(WELL, state="failing", last_error="token_over: Invalid or expired access token")
     assert found(accounts=(account,)) == []
-    (one,) = problems(Facts((replace(account, last_poll_ok_utc=OLD),)), LIMITS, NOW)
-    assert (one.code, one.severity) == (Code.POLL_FAILING, Severity.WARNING)
-    assert "the next poll logs in again" in problem_text(one.code, "en", **one.facts)[1]
+    late = found(accounts=(replace(account, last_poll_ok_utc=OLD),))
+    assert late == [(Code.POLL_FAILING, "kadikoy", Severity.WARNING)]
 
 
 def row(
@@ -264,7 +236,10 @@ def test_what_waits_behind_an_account_that_is_cut_off_is_no_problem_of_its_own(c
     facts = Facts((replace(WELL, **changes), replace(WELL, name="moda")), **ALL_WAITING)
     (one,) = problems(facts, LIMITS, NOW)
     behind = {(other.code, other.behind) for other in all_problems(facts, LIMITS, NOW) if other != one}
-    assert behind == {(code, one.code) for code in (Code.UNANSWERED, Code.ACCEPT_FAILED, Code.NOT_ACKNOWLEDGED)}
+    of_account = {Code.UNANSWERED, Code.ACCEPT_FAILED, Code.NOT_ACKNOWLEDGED}
+    assert behind == {(code, one.code) for code in of_account}
+    of_another = Facts((replace(WELL, name="moda", **changes),), **ALL_WAITING)
+    assert {one.code for one in problems(of_another, LIMITS, NOW)} == of_account | {one.code}
 
 
 def test_an_outage_that_is_only_a_warning_yet_suppresses_no_severe_problem():
@@ -284,6 +259,8 @@ def test_what_has_failed_since_the_last_good_poll_is_behind_a_service_that_gives
         return {"received": accept, "found": (unknown, row(Code.NOT_ACKNOWLEDGED, "kadikoy", OLD, "kadikoy", 50))}
 
     assert [one for one, *_ in found(accounts=(failing,), **failed(NOW))] == [code]
+    unanswered = found(accounts=(failing,), received=received(account="kadikoy"))
+    assert {one for one, *_ in unanswered} == {code, Code.UNANSWERED}, "a till could answer"
     before = {one for one, *_ in found(accounts=(failing,), **failed(OLD - MINUTE))}
     assert before == {code, Code.ACCEPT_FAILED, Code.OUTCOME_UNKNOWN}
     never = replace(failing, last_poll_ok_utc=None)
@@ -294,14 +271,11 @@ def test_what_has_failed_since_the_last_good_poll_is_behind_a_service_that_gives
 @pytest.mark.parametrize(
     "changes",
     [
-        {"state": "failing", "last_error": "rate_limited"},
-        {"state": "failing", "last_error": "unauthorized"},
-        {"state": "login_refused"},
-        {"state": "unreachable", "last_error": "dns_failed"},
-        {"last_poll_utc": OLD},
+        {"state": "failing", "last_error": "rate_limited"}, {"state": "failing", "last_error": "unauthorized"},
+        {"state": "login_refused"}, {"state": "unreachable", "last_error": "dns_failed"}, {"last_poll_utc": OLD},
     ],
-    ids=lambda changes: "-".join(str(value) for value in changes.values()),
-)
+    ids=str,
+)  # fmt: skip
 def test_an_accept_that_became_too_late_while_no_daemon_worked_follows_from_no_line_and_no_service(
     changes: dict[str, Any], accept: ActionState
 ):
@@ -314,14 +288,6 @@ def test_an_accept_that_became_too_late_while_no_daemon_worked_follows_from_no_l
     ]
 
 
-def test_an_order_that_a_till_could_answer_is_its_own_cause_whatever_the_service_does():
-    failing = replace(WELL, state="failing", last_poll_ok_utc=OLD)
-    assert {code for code, *_ in found(accounts=(failing,), received=received(account="kadikoy"))} == {
-        Code.POLL_FAILING,
-        Code.UNANSWERED,
-    }
-
-
 def test_an_order_of_which_the_database_takes_no_news_is_that_and_nothing_else():
     outdated = (row(Code.CONTENTS_OUTDATED, "k", NOW),)
     facts = {"refused": frozenset("k"), "found": outdated}
@@ -330,16 +296,6 @@ def test_an_order_of_which_the_database_takes_no_news_is_that_and_nothing_else()
         assert found(received=waiting, **facts) == [(Code.CONTENTS_OUTDATED, "k", Severity.SEVERE)]
     assert len(found(received=received(payment_key="other"), **facts)) == 2
     assert len(found(received=received(), found=outdated)) == 2, "its status is known"
-
-
-def test_another_accounts_orders_are_not_behind_it():
-    facts = Facts((replace(WELL, name="moda", state="login_refused"),), **ALL_WAITING)
-    assert {one.code for one in problems(facts, LIMITS, NOW)} == {
-        Code.LOGIN_REFUSED,
-        Code.UNANSWERED,
-        Code.ACCEPT_FAILED,
-        Code.NOT_ACKNOWLEDGED,
-    }
 
 
 @pytest.mark.parametrize(
@@ -407,15 +363,8 @@ def test_each_fact_has_its_code(facts: dict[str, Any], problem: tuple[Any, ...])
 def test_the_severe_come_first_and_then_the_oldest():
     older = OLD - MINUTE
     both = Problem(Code.QUARANTINED, "", older, Severity.WARNING), row(Code.CANCELLATION_UNSEEN, "x", older)
-    assert [code for code, *_ in found(found=(*both[:1], *known(Code.DATABASE_FULL)))] == [
-        Code.DATABASE_FULL,
-        Code.QUARANTINED,
-    ]
-    assert [code for code, _, _ in found(found=both, received=received())] == [
-        Code.CANCELLATION_UNSEEN,
-        Code.UNANSWERED,
-        Code.QUARANTINED,
-    ]
+    in_order = [Code.CANCELLATION_UNSEEN, Code.UNANSWERED, Code.QUARANTINED]
+    assert [code for code, _, _ in found(found=both, received=received())] == in_order
 
 
 @pytest.mark.parametrize(

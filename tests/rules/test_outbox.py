@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -39,7 +39,20 @@ from orderbridge.model import (
     Verdict,
 )
 from orderbridge.rules.lifecycle import Refusal
-from orderbridge.rules.outbox_rows import Directory, argument_problem, expiry, has_changed, order_end, order_lane
+from orderbridge.rules.outbox_rows import (
+    ENDS,
+    Cause,
+    Directory,
+    Standing,
+    argument_problem,
+    end_by,
+    expiry,
+    has_changed,
+    order_end,
+    order_lane,
+    refused_unsent,
+    standing_of,
+)
 
 ACCEPT, ON_THE_WAY, COMPLETE, CANCEL = Action.ACCEPT, Action.ON_THE_WAY, Action.COMPLETE, Action.CANCEL
 OPEN, CLOSE = Action.OPEN_RESTAURANT, Action.CLOSE_RESTAURANT
@@ -68,8 +81,6 @@ WITHDRAWN = (ActionState.WITHDRAWN, "withdrawn")
 SUPERSEDED = (ActionState.SUPERSEDED, "superseded")
 OUTCOME_UNKNOWN = (ActionState.FAILED, "outcome_unknown")
 
-
-# ---- what goes and what ends -----------------------------------------------------------------------------------------
 
 REFUSED = (ActionState.REFUSED, "bad_arguments")
 REACHED = directory("kadikoy", "besiktas", reach={RESTAURANT: ["besiktas"]})
@@ -100,7 +111,17 @@ CASES = {
     "withdrawn too late": case(row(ACCEPT, withdraw=True, created_utc=LONG_AGO), go=[], end={1: WITHDRAWN}),
     "in doubt, it waits for a poll": case(unresolved(COMPLETE, withdraw=True), go=[]),
     "in doubt, it is due": case(unresolved(COMPLETE, withdraw=True, next_attempt_utc=NOW), go=[1]),
+    # retried by hand
+    "retried by hand and withdrawn": case(row(OPEN, withdraw=True, expires_utc=SOON), go=[], end={1: OUTCOME_UNKNOWN}),
+    "retried by hand and too old": case(row(COMPLETE, expires_utc=NOW), go=[], end={1: OUTCOME_UNKNOWN}),
     # too old
+    **{
+        f"{action} in doubt has lost its age: {at}": case(
+            unresolved(action, created_utc=at), go=[], end={1: OUTCOME_UNKNOWN}
+        )
+        for action in (ACCEPT, OPEN, ACTIVATE)
+        for at in (None, FAR_AHEAD)
+    },
     **{
         f"{action} in doubt is too old, next at {at}": case(
             unresolved(action, created_utc=LONG_AGO, next_attempt_utc=at), go=[], end={1: OUTCOME_UNKNOWN}
@@ -149,14 +170,12 @@ CASES = {
     "an acknowledgement holds its lane": case(row(ACCEPT), row(COMPLETE, 2), taken={order_lane(KEY)}, go=[]),
     "another order's lane": case(row(ACCEPT), taken={order_lane(OTHER_KEY)}, go=[1]),
     "a row ends in a held lane": case(
-        row(ACCEPT, created_utc=LONG_AGO), taken={order_lane(KEY)}, go=[], end={1: EXPIRED}
+        row(ACCEPT, created_utc=LONG_AGO), taken={order_lane(KEY)}, go=[], end={1: EXPIRED},
     ),
     "no row on the wire ends by itself": case(
-        unresolved(ACCEPT, created_utc=LONG_AGO, withdraw=True), row(CANCEL, 2), on_wire={1}, go=[]
+        unresolved(ACCEPT, created_utc=LONG_AGO, withdraw=True), row(CANCEL, 2), on_wire={1}, go=[],
     ),
-    "a lower id that was committed later": case(
-        row(COMPLETE, 4), unresolved(CANCEL, 5, next_attempt_utc=SOON), go=[]
-    ),
+    "a lower id that was committed later": case(row(COMPLETE, 4), unresolved(CANCEL, 5, next_attempt_utc=SOON), go=[]),
     # the time of a retry
     **{
         f"a retry, {make.__name__}, at {at}": case(make(COMPLETE, next_attempt_utc=at), go=heads)
@@ -167,21 +186,21 @@ CASES = {
     "a longer one: the clock was set back": case(row(CANCEL, next_attempt_utc=NOW + LONGEST_WAIT + MOMENT), go=[1]),
     # whose it is
     "a restaurant of no account": case(
-        row(OPEN), directory=NOT_REACHED, go=[], end={1: (ActionState.REFUSED, "restaurant_unknown")}
+        row(OPEN), directory=NOT_REACHED, go=[], end={1: (ActionState.REFUSED, "restaurant_unknown")},
     ),
     "a food of no account": case(
-        row(ACTIVATE), directory=NOT_REACHED, go=[], end={1: (ActionState.REFUSED, "account_needed")}
+        row(ACTIVATE), directory=NOT_REACHED, go=[], end={1: (ActionState.REFUSED, "account_needed")},
     ),
     "a food of a restaurant of no account": case(
         row(ACTIVATE, restaurant_id=RESTAURANT), directory=NOT_REACHED,
         go=[], end={1: (ActionState.REFUSED, "restaurant_unknown")},
     ),
     "retried by hand, its restaurant left": case(
-        row(OPEN, expires_utc=SOON), directory=NOT_REACHED, go=[], end={1: OUTCOME_UNKNOWN}
+        row(OPEN, expires_utc=SOON), directory=NOT_REACHED, go=[], end={1: OUTCOME_UNKNOWN},
     ),
     "in doubt, its restaurant left": case(unresolved(OPEN), directory=NOT_REACHED, go=[]),
     "an order's row needs no restaurants": case(
-        row(ACCEPT), directory=directory("kadikoy", "besiktas", complete=False), go=[1]
+        row(ACCEPT), directory=directory("kadikoy", "besiktas", complete=False), go=[1],
     ),
 }  # fmt: skip
 
@@ -196,40 +215,23 @@ def test_a_row_goes_or_ends_or_waits(
 
 # ---- arguments -------------------------------------------------------------------------------------------------------
 
-
-@pytest.mark.parametrize("action", ACTIONS)
-def test_a_row_with_what_its_action_needs_goes(action: Action) -> None:
-    assert argument_problem(row(action)) is None
-    assert going(plan([row(action)], view())) == [1]
-
-
 WRONG = {
-    ("payment_key", CANCEL): ("",),
-    ("preparing_time", ACCEPT): (None, 0, 1441, "25"),
-    ("reason_id", CANCEL): (None, 0, 9),
-    ("restaurant_id", OPEN): (None,),
-    ("restaurant_id", CLOSE): ("",),
-    ("food_id", ACTIVATE): (None, "1005", 0),
-    ("food_id", DEACTIVATE): (None,),
-    ("valid_minutes", CLOSE): (0, -5, 10081),
-    ("valid_until_minutes", CLOSE): (0, 10081, "30"),
-    ("valid_until_minutes", OPEN): (30,),
-    ("created_utc", CLOSE): (None, FAR_AHEAD),
-}
+    **{("payment_key", action): (None, "") for action in sorted(ORDER_ACTIONS)},
+    ("preparing_time", ACCEPT): (None, 0, 1441, "25"), ("reason_id", CANCEL): (None, 0, 9),
+    ("restaurant_id", OPEN): (None, ""), ("restaurant_id", CLOSE): (None, ""),
+    ("food_id", ACTIVATE): (None, "1005", 0), ("food_id", DEACTIVATE): (None,),
+    ("valid_minutes", CLOSE): (0, -5, 10081), ("valid_until_minutes", CLOSE): (0, 10081, "30"),
+    ("valid_until_minutes", OPEN): (30,), ("created_utc", CLOSE): (None, FAR_AHEAD),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "argument, action, wrong",
-    [
-        *(("payment_key", action, None) for action in sorted(ORDER_ACTIONS)),
-        *((*of, wrong) for of, several in WRONG.items() for wrong in several),
-    ],
-)
-def test_what_slips_past_the_constraints_is_refused_and_named(argument: str, action: Action, wrong: object) -> None:
-    bad = row(action, **{argument: wrong})
-    assert argument_problem(bad) == argument
-    made = plan([bad], view())
-    assert (going(made), ends(made)) == ([], {1: (ActionState.REFUSED, "bad_arguments")})
+@pytest.mark.parametrize("of", WRONG, ids=str)
+def test_what_slips_past_the_constraints_is_refused_and_named(of: tuple[str, Action]) -> None:
+    for wrong in WRONG[of]:
+        bad = row(of[1], **{of[0]: wrong})
+        assert argument_problem(bad) == of[0]
+        made = plan([bad], view())
+        assert (going(made), ends(made)) == ([], {1: (ActionState.REFUSED, "bad_arguments")})
 
 
 def test_a_clock_may_be_thousands_of_years_wrong() -> None:
@@ -275,43 +277,15 @@ def test_a_row_is_valid_for_a_time_and_expires_at_its_end(one: OutboxRow, valid:
     assert (going(made), ends(made)) == ([], {1: OUTCOME_UNKNOWN if one.expires_utc else EXPIRED})
 
 
-@pytest.mark.parametrize("created", [None, FAR_AHEAD], ids=["no age", "a year that no one means"])
-@pytest.mark.parametrize("action", ACTIONS)
-def test_a_row_that_was_sent_and_lost_its_age_ends_unknown(action: Action, created: datetime | None) -> None:
-    unresolved = row(action, state=ActionState.SENDING, created_utc=created, tried=True)
-    assert ends(plan([unresolved], view())) == {1: OUTCOME_UNKNOWN}
-
-
-@pytest.mark.parametrize(
-    "one",
-    [row(ACCEPT), unresolved(ACCEPT), row(ACCEPT, next_attempt_utc=NOW + LONGEST_WAIT)],
-    ids=["waiting", "unresolved", "waiting for longer than it is valid"],
-)
-def test_the_outbox_is_read_again_with_the_expiry_at_the_latest(one: OutboxRow) -> None:
-    assert plan([one], view()).due == expiry(one, view())
-
-
 def test_the_outbox_is_read_again_with_the_earliest_of_all() -> None:
     rows = [row(CANCEL, 1, next_attempt_utc=SOON), row(OPEN, 2), row(ACTIVATE, 3, valid_minutes=5)]
     assert plan(rows, view()).due == SOON
     assert plan(rows[1:], view()).due == NOW + 4 * MINUTE
     assert plan([], view()).due is None
+    for one in (row(ACCEPT), unresolved(ACCEPT), row(ACCEPT, next_attempt_utc=NOW + LONGEST_WAIT)):
+        assert plan([one], view()).due == expiry(one, view())
     behind = [row(COMPLETE, 1), row(COMPLETE, 2, valid_minutes=2)]
     assert plan(behind, view()).due == NOW + MINUTE
-
-
-# ---- withdrawing -----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "columns", [{"withdraw": True, "expires_utc": SOON}, {"expires_utc": NOW}], ids=["withdrawal requested", "too old"]
-)
-@pytest.mark.parametrize("action", ACTIONS)
-def test_a_row_that_was_retried_by_hand_stays_unknown_when_it_is_not_sent_again(
-    action: Action, columns: dict[str, Any]
-) -> None:
-    made = plan([row(action, **columns)], view())
-    assert (going(made), ends(made)) == ([], {1: OUTCOME_UNKNOWN})
 
 
 @pytest.mark.parametrize(
@@ -340,19 +314,12 @@ def test_a_row_that_was_retried_by_hand_stays_unknown_when_its_order_refuses_it(
 @pytest.mark.parametrize(
     "first, expected",
     [
-        (row(ACCEPT), SUPERSEDED),
-        (unresolved(ACCEPT), SUPERSEDED),
-        (row(ON_THE_WAY), SUPERSEDED),
-        (unresolved(ON_THE_WAY), SUPERSEDED),
-        (row(COMPLETE), None),
-        (unresolved(COMPLETE), None),
-        (row(CANCEL), None),
-        (row(ACCEPT, withdraw=True), WITHDRAWN),
-        (row(ACCEPT, created_utc=LONG_AGO), EXPIRED),
-        (unresolved(ACCEPT, created_utc=LONG_AGO), OUTCOME_UNKNOWN),
+        *((make(action), SUPERSEDED) for make in (row, unresolved) for action in (ACCEPT, ON_THE_WAY)),
+        (row(COMPLETE), None), (unresolved(COMPLETE), None), (row(CANCEL), None), (row(ACCEPT, withdraw=True), WITHDRAWN),
+        (row(ACCEPT, created_utc=LONG_AGO), EXPIRED), (unresolved(ACCEPT, created_utc=LONG_AGO), OUTCOME_UNKNOWN),
     ],
     ids=lambda one: f"{one.action} {one.state}" if isinstance(one, OutboxRow) else str(one),
-)
+)  # fmt: skip
 def test_a_cancel_supersedes_what_leads_to_the_kitchen_or_the_door(
     first: OutboxRow, expected: tuple[ActionState, str] | None
 ) -> None:
@@ -376,28 +343,23 @@ def test_a_head_names_its_row_its_lane_and_its_account() -> None:
 # ---- whose restaurant, whose menu ------------------------------------------------------------------------------------
 
 TWO = {RESTAURANT: ["kadikoy"], OTHER_RESTAURANT: ["besiktas", "kadikoy"]}
+UNKNOWN_RESTAURANT, NEEDS_ACCOUNT = Refusal("restaurant_unknown"), Refusal("account_needed")
+BRANCH = {"restaurant_id": RESTAURANT}
 
 
 @pytest.mark.parametrize(
     "known, named, account",
     [
-        pytest.param(directory("kadikoy", "besiktas", reach=TWO), None, "besiktas", id="the first that reaches it"),
-        pytest.param(directory("kadikoy", "besiktas", reach=TWO), "kadikoy", "kadikoy", id="the named one reaches it"),
-        pytest.param(directory("kadikoy", reach=TWO), None, "kadikoy", id="one that has left reaches nothing"),
-        pytest.param(directory("kadikoy", "moda", reach=TWO), "moda", "kadikoy", id="the named one does not reach it"),
-        pytest.param(directory("kadikoy", "moda"), "moda", "moda", id="no account reaches it, one is named"),
-        pytest.param(
-            directory("kadikoy", "moda", default="kadikoy"), "moda", "moda", id="the named one, not the default"
-        ),
-        pytest.param(
-            directory("kadikoy", "moda", default="moda"), None, "moda", id="no account reaches it: the default"
-        ),
-        pytest.param(
-            directory("kadikoy", default="kadikoy"), "gone", "kadikoy", id="the named one has left: the default"
-        ),
-        pytest.param(directory("kadikoy", "moda"), None, Refusal("restaurant_unknown"), id="no account reaches it"),
-        pytest.param(directory("kadikoy", "moda"), "gone", Refusal("restaurant_unknown"), id="the named one has left"),
-        pytest.param(directory("kadikoy", "moda", complete=False), None, None, id="not known yet"),
+        (directory("kadikoy", "besiktas", reach=TWO), None, "besiktas"),  # the first that reaches it
+        (directory("kadikoy", "besiktas", reach=TWO), "kadikoy", "kadikoy"),  # the named one, which reaches it, too
+        (directory("kadikoy", reach=TWO), None, "kadikoy"),  # one that has left reaches nothing
+        (directory("kadikoy", "moda", reach=TWO), "moda", "kadikoy"),  # the named one does not reach it
+        (directory("kadikoy", "moda", default="kadikoy"), "moda", "moda"),  # none reaches it: the named one
+        (directory("kadikoy", "moda", default="moda"), None, "moda"),  # or the default
+        (directory("kadikoy", default="kadikoy"), "gone", "kadikoy"),
+        (directory("kadikoy", "moda"), None, UNKNOWN_RESTAURANT),
+        (directory("kadikoy", "moda"), "gone", UNKNOWN_RESTAURANT),
+        (directory("kadikoy", "moda", complete=False), None, None),  # not known yet
     ],
 )
 def test_a_restaurant_has_its_account(known: Directory, named: str | None, account: str | Refusal | None) -> None:
@@ -407,48 +369,19 @@ def test_a_restaurant_has_its_account(known: Directory, named: str | None, accou
 @pytest.mark.parametrize(
     "known, columns, account",
     [
-        pytest.param(directory(), {}, "kadikoy", id="the only account"),
-        pytest.param(directory("a", "b", default="b"), {}, "b", id="the default"),
-        pytest.param(directory("a", "b"), {}, Refusal("account_needed"), id="two, and no default"),
-        pytest.param(directory("a", "b", default="b"), {"account": "a"}, "a", id="the named one"),
-        pytest.param(directory("a", "b", default="b"), {"account": "c"}, Refusal("account_needed"), id="a wrong name"),
-        pytest.param(
-            directory("a", "b", default="b", reach={RESTAURANT: ["a"]}),
-            {"restaurant_id": RESTAURANT},
-            "a",
-            id="a branch",
-        ),
-        pytest.param(
-            directory("a", "b", reach={RESTAURANT: ["a", "b"]}),
-            {"restaurant_id": RESTAURANT, "account": "b"},
-            "b",
-            id="a branch and a name",
-        ),
-        pytest.param(directory("a", "b", complete=False), {"restaurant_id": RESTAURANT}, None, id="not known yet"),
-        pytest.param(
-            directory("a", "b"),
-            {"restaurant_id": RESTAURANT},
-            Refusal("restaurant_unknown"),
-            id="a branch of no account",
-        ),
-        pytest.param(
-            directory("a", default="a", reach={RESTAURANT: ["b"]}),
-            {"restaurant_id": RESTAURANT},
-            Refusal("restaurant_unknown"),
-            id="a branch of an account that has left: the default has another menu",
-        ),
-        pytest.param(
-            directory("a", default="a", reach={RESTAURANT: ["b"]}, complete=False),
-            {"restaurant_id": RESTAURANT},
-            None,
-            id="a branch of an account that has left, and the default's list is not read yet",
-        ),
-        pytest.param(
-            directory("a", default="a", complete=False),
-            {"restaurant_id": RESTAURANT},
-            None,
-            id="a branch that no list has shown yet: it may be of an account that has left",
-        ),
+        (directory(), {}, "kadikoy"),  # the only one
+        (directory("a", "b", default="b"), {}, "b"),
+        (directory("a", "b"), {}, NEEDS_ACCOUNT),
+        (directory("a", "b", default="b"), {"account": "a"}, "a"),
+        (directory("a", "b", default="b"), {"account": "c"}, NEEDS_ACCOUNT),
+        (directory("a", "b", default="b", reach={RESTAURANT: ["a"]}), BRANCH, "a"),
+        (directory("a", "b", reach={RESTAURANT: ["a", "b"]}), BRANCH | {"account": "b"}, "b"),
+        (directory("a", "b", complete=False), BRANCH, None),
+        (directory("a", "b"), BRANCH, UNKNOWN_RESTAURANT),
+        # of an account that has left: the default has another menu
+        (directory("a", default="a", reach={RESTAURANT: ["b"]}), BRANCH, UNKNOWN_RESTAURANT),
+        (directory("a", default="a", reach={RESTAURANT: ["b"]}, complete=False), BRANCH, None),
+        (directory("a", default="a", complete=False), BRANCH, None),  # it may be of an account that has left
     ],
 )
 def test_a_food_has_its_menu(known: Directory, columns: dict[str, Any], account: str | Refusal | None) -> None:
@@ -460,12 +393,6 @@ def test_a_food_that_was_sent_keeps_the_lane_of_its_account_when_that_is_gone() 
     gone = unresolved(ACTIVATE, account="besiktas", next_attempt_utc=NOW)
     (head,) = plan([gone], view(directory=directory("kadikoy", "moda"))).heads
     assert (head.lane, head.account) == (("food besiktas", "1005"), "besiktas")
-
-
-def test_a_restaurants_row_goes_to_the_account_that_it_names() -> None:
-    known = directory("kadikoy", "besiktas", reach={RESTAURANT: ["kadikoy", "besiktas"]})
-    (head,) = plan([row(OPEN, account="besiktas")], view(directory=known)).heads
-    assert head.account == "besiktas"
 
 
 @pytest.mark.parametrize("one", [row(OPEN), row(ACTIVATE, restaurant_id=RESTAURANT)], ids=["restaurant", "food"])
@@ -538,45 +465,34 @@ def test_whatever_is_in_the_outbox_a_row_goes_in_its_turn_or_ends_by_a_reason_or
     assert (101 in going(cancelled), ends(cancelled)[101]) == (False, SUPERSEDED)
 
 
-@given(outboxes())
-def test_things_do_not_touch_each_other(outbox: tuple[list[OutboxRow], Moment]) -> None:
-    rows, moment = outbox
-    made = plan(rows, moment)
-    apart = [plan([one for one in rows if thing(one) == about], moment) for about in {thing(one) for one in rows}]
-    assert sorted(going(made)) == sorted(number for part in apart for number in going(part))
-    assert ends(made) == {number: end for part in apart for number, end in ends(part).items()}
+# ---- the standing of a row -------------------------------------------------------------------------------------------
+
+STAND = {
+    Standing.WAITING: row(CANCEL), Standing.RETRIED: row(CANCEL, expires_utc=NOW), Standing.UNRESOLVED: unresolved(CANCEL),
+}  # fmt: skip
 
 
-@given(outboxes())
-def test_rows_of_one_thing_leave_in_the_order_of_their_ids(outbox: tuple[list[OutboxRow], Moment]) -> None:
-    rows, _ = outbox
-    rows = [replace(one, state=ActionState.PENDING) for one in rows]
-    moment, sent = view(now=SOON), list[OutboxRow]()
-    while rows:
-        made = plan(rows, moment)
-        sent += [head.row for head in made.heads]
-        gone = {*going(made), *ends(made)}
-        assert gone, "an outbox that nothing holds up must run empty"
-        rows = [one for one in rows if one.id not in gone]
-    for about in {thing(one) for one in sent}:
-        ids = [one.id for one in sent if thing(one) == about]
-        assert ids == sorted(ids)
+@pytest.mark.parametrize("standing", STAND)
+@pytest.mark.parametrize("cause", Cause)
+def test_a_row_that_may_have_had_its_effect_never_ends_as_unsent(standing: Standing, cause: Cause) -> None:
+    assert (standing_of(STAND[standing]), STAND[standing].state) == (standing, standing.state)
+    end = end_by(STAND[standing], cause)
+    assert (end is None) == (standing is Standing.UNRESOLVED and cause in {Cause.WITHDRAWN, Cause.REFUSED})
+    unsent = {ActionState.WITHDRAWN, ActionState.EXPIRED, ActionState.REFUSED}
+    assert end is None or end.state == ActionState.SUPERSEDED or (end.state in unsent) == (standing is Standing.WAITING)
+    assert (Standing.ON_THE_WIRE, cause) not in ENDS, "only its answer ends a row on the wire"
+    cancelled = Verdict(ActionState.REFUSED, "order_cancelled")
+    assert refused_unsent(STAND[standing], "order_cancelled") == cancelled, "whatever a row had, its order is over"
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"state": ActionState.SENDING}, {"withdraw": True}, {"created_utc": NOW}, {"next_attempt_utc": NOW},
-        {"expires_utc": NOW}, {"owner": "besiktas"}, {"service_status_id": CONFIRMED},
-        {"courier_type": "platform_courier"},
-    ],
-    ids=str,
-)  # fmt: skip
+CHANGES: list[dict[str, Any]] = [
+    {"state": ActionState.SENDING}, {"withdraw": True}, {"created_utc": NOW}, {"next_attempt_utc": NOW},
+    {"expires_utc": NOW}, {"owner": "besiktas"}, {"service_status_id": CONFIRMED}, {"courier_type": "platform_courier"},
+]  # fmt: skip
+NO_CHANGES: list[dict[str, Any]] = [{"attempts": 1}, {"waits_for": "timeout"}, {"service_status_id": 99}]
+
+
+@pytest.mark.parametrize("changes", [*CHANGES, *NO_CHANGES], ids=str)
 def test_a_row_has_changed_when_something_else_is_decided_by_it(changes: dict[str, Any]) -> None:
     known = row(ON_THE_WAY if "courier_type" in changes else ACCEPT)
-    assert has_changed(known, replace(known, **changes))
-
-
-@pytest.mark.parametrize("changes", [{"attempts": 1}, {"waits_for": "timeout"}, {"service_status_id": 99}], ids=str)
-def test_what_decides_nothing_changes_no_row(changes: dict[str, Any]) -> None:
-    assert not has_changed(row(ACCEPT), replace(row(ACCEPT), **changes))
+    assert has_changed(known, replace(known, **changes)) == (changes in CHANGES)

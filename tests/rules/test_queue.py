@@ -5,48 +5,39 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.rules.builders import ARGUMENTS, NOW, RESTAURANT, Plan, directory, plan, row, view
+from tests.rules.builders import ARGUMENTS, NOW, RESTAURANT, Plan, directory, plan, row, unresolved, view
 
 from orderbridge.model import CANCELED, Action, ActionState, OutboxRow, Verdict
+from orderbridge.rules.outbox_rows import Directory, Standing
 from orderbridge.rules.queue import Queue
 
 KEYS = ("5f0c1c9e-0b7a-4c53-9d3b-1f8f4a6c2e10", "a27b6a31-44a0-4c6c-8a55-6e0d7f7f9b02")
 SECOND = timedelta(seconds=1)
 
-rows = st.builds(
-    lambda number, action, where, ago, changes: row(
-        action, number, **where(action), created_utc=NOW - ago * SECOND, **changes
-    ),
-    st.integers(1, 12),
-    st.sampled_from(list(Action)),
-    st.sampled_from(
-        [
-            lambda action: {"payment_key": KEYS[0], "owner": "kadikoy"} if "payment_key" in ARGUMENTS[action] else {},
-            lambda action: {"payment_key": KEYS[1], "owner": "kadikoy"} if "payment_key" in ARGUMENTS[action] else {},
-            lambda action: {"food_id": 7} if "food_id" in ARGUMENTS[action] else {},
-            lambda action: {"restaurant_id": RESTAURANT} if "food_id" in ARGUMENTS[action] else {},
-        ]
-    ),
-    st.sampled_from([0, 1, 30, 300, 550, 599, 700]),
-    st.sampled_from(
-        [
-            {},
-            {},
-            {},
-            {"withdraw": True},
-            {"state": ActionState.SENDING, "tried": True},
-            {"state": ActionState.SENDING, "tried": True, "next_attempt_utc": NOW + 30 * SECOND},
-            {"state": ActionState.SENDING, "tried": False},
-            {"next_attempt_utc": NOW + 60 * SECOND},
-            {"next_attempt_utc": NOW + timedelta(days=9)},
-            {"expires_utc": NOW + 90 * SECOND},
-            {"valid_minutes": 1},
-            {"valid_minutes": 0},
-        ]
-    ),
-)
+WHERE: list[dict[str, Any]] = [
+    *({"payment_key": key, "owner": "kadikoy"} for key in KEYS), {"food_id": 7},
+    {"food_id": 1005, "restaurant_id": RESTAURANT},
+]  # fmt: skip
+SENT: dict[str, Any] = {"state": ActionState.SENDING, "tried": True}
+CHANGES: list[dict[str, Any]] = [
+    {}, {"withdraw": True}, SENT, SENT | {"next_attempt_utc": NOW + 30 * SECOND}, SENT | {"tried": False},
+    {"next_attempt_utc": NOW + 60 * SECOND}, {"next_attempt_utc": NOW + timedelta(days=9)},
+    {"expires_utc": NOW + 90 * SECOND}, {"valid_minutes": 1}, {"valid_minutes": 0},
+]  # fmt: skip
+
+
+@st.composite
+def some_row(draw: st.DrawFn) -> OutboxRow:
+    action, ago = draw(st.sampled_from(list(Action))), draw(st.sampled_from([0, 1, 30, 300, 550, 599, 700]))
+    where = draw(st.sampled_from([one for one in WHERE if ARGUMENTS[action].keys() & one.keys()] or [{}]))
+    changes = draw(st.sampled_from(CHANGES) | st.just({}))
+    return row(action, draw(st.integers(1, 12)), **where, created_utc=NOW - ago * SECOND, **changes)
+
+
+rows = some_row()
 events = st.lists(
     st.one_of(
         st.tuples(st.just("put"), rows),
@@ -143,9 +134,68 @@ def test_a_queue_decides_what_a_new_one_with_the_same_rows_decides(
     both.ask()
 
 
+KADIKOY = directory()
+FOOD_SEVEN: dict[str, Any] = {"food_id": 7, "restaurant_id": RESTAURANT}
+
+
+def queue_of(*rows: OutboxRow, known: Directory = KADIKOY) -> Queue:
+    queue = Queue(view(directory=known))
+    for one in rows:
+        queue.put(one)
+    return queue
+
+
+def ended(queue: Queue) -> list[int]:
+    return [one.id for one, _ in queue.ends()]
+
+
+def taken(queue: Queue, places: int = 9, may_leave: bool = True) -> list[int]:
+    queue.ends()
+    entries = queue.accounts.take(places, Counter(), places, lambda _: True, lambda _: may_leave)
+    return [entry.row.id for entry in entries]
+
+
+def standing(queue: Queue, row_id: int) -> Standing:
+    entry = queue.get(row_id)
+    assert entry is not None
+    return entry.standing
+
+
+def test_a_row_that_is_taken_is_on_the_wire_until_it_is_given_back() -> None:
+    queue = queue_of(row(Action.ACCEPT, 1), unresolved(Action.OPEN_RESTAURANT, 2, next_attempt_utc=NOW + SECOND))
+    assert (standing(queue, 1), standing(queue, 2), queue.unresolved) == (Standing.WAITING, Standing.UNRESOLVED, {2})
+    assert taken(queue, may_leave=False) == [], "it is offered again"
+    assert (taken(queue), queue.on_wire(), taken(queue)) == ([1], {1}, [])
+    queue.give_back(1, state=ActionState.SENDING, tried=True)
+    assert (standing(queue, 1), queue.on_wire(), queue.unresolved) == (Standing.UNRESOLVED, frozenset(), {1, 2})
+
+
+def test_a_row_that_was_put_aside_comes_back_at_its_time() -> None:
+    one = row(Action.ACCEPT, 1)
+    queue = queue_of(one)
+    queue.put_aside(1, 5.0)
+    assert (taken(queue), queue.back_at(), queue.come_back(4.9)) == ([], 5.0, [])
+    assert (queue.come_back(5.0), taken(queue)) == ([1], [1])
+    queue = queue_of(one)
+    queue.put_aside(1, 5.0)
+    queue.drop(1)
+    queue.put(one)
+    assert taken(queue) == [1]
+    queue.come_back(6.0)
+    assert standing(queue, 1) is Standing.ON_THE_WIRE, "it was put in anew"
+
+
+def test_an_end_that_is_put_aside_stays_one_and_supersedes_nothing() -> None:
+    queue = queue_of(row(Action.ACCEPT, 1), row(Action.CANCEL, 2, withdraw=True))
+    assert ended(queue) == [2]
+    queue.put_aside(2, 5.0)
+    assert (standing(queue, 2), ended(queue), taken(queue)) == (Standing.ENDING, [], [1])
+    queue.come_back(5.0)
+    assert ended(queue) == [2]
+
+
 def test_a_row_that_is_put_in_anew_was_seen_all_the_same() -> None:
-    queue = Queue(view(directory=directory("kadikoy")))
-    one = row(Action.ACCEPT, 1, payment_key=KEYS[0], owner="kadikoy")
+    queue, one = queue_of(), row(Action.ACCEPT, 1)
     queue.put(one, 7)
     queue.put(replace(one, withdraw=True))
     known = queue.get(1)
@@ -154,106 +204,80 @@ def test_a_row_that_is_put_in_anew_was_seen_all_the_same() -> None:
 
 
 def test_a_row_that_was_sent_by_an_account_that_left_waits_for_its_time() -> None:
-    queue = Queue(view(directory=directory("kadikoy", complete=True)))
-    sent = {"state": ActionState.SENDING, "tried": True, "next_attempt_utc": NOW}
-    queue.put(row(Action.OPEN_RESTAURANT, 1, restaurant_id=RESTAURANT, account="", **sent))
-    assert queue.ends() == []
-    assert queue.accounts.take(1, Counter(), 1, lambda _: True, lambda _: True) == []
+    sent = unresolved(Action.OPEN_RESTAURANT, 1, account="", next_attempt_utc=NOW)
+    queue = queue_of(sent, known=directory("kadikoy"))
+    assert (ended(queue), taken(queue)) == ([], [])
 
 
 def test_a_row_that_is_about_to_end_supersedes_no_other() -> None:
-    queue = Queue(view(directory=directory("kadikoy")))
-    older, newer = (row(Action.DEACTIVATE_FOOD, number, food_id=7, account="kadikoy") for number in (1, 2))
-    queue.put(older)
-    queue.ends()
-    queue.accounts.take(1, Counter(), 1, lambda _: True, lambda _: True)
-    queue.put(replace(newer, withdraw=True))
-    assert [one.id for one, _ in queue.ends()] == [2]  # a till holds it: that is not written yet
+    queue = queue_of(row(Action.DEACTIVATE_FOOD, 1))
+    assert taken(queue) == [1]
+    queue.put(row(Action.DEACTIVATE_FOOD, 2, withdraw=True))
+    assert ended(queue) == [2]  # a till holds it: that is not written yet
     queue.give_back(1, next_attempt_utc=NOW)
-    assert queue.ends() == []
+    assert ended(queue) == []
 
 
 def test_a_food_whose_menu_is_not_known_yet_supersedes_none_of_another_restaurant() -> None:
-    queue = Queue(view(directory=directory("kadikoy", "besiktas", complete=False)))
-    for number, restaurant in enumerate((RESTAURANT, KEYS[0]), 1):
-        queue.put(row(Action.DEACTIVATE_FOOD, number, food_id=7, restaurant_id=restaurant))
-    assert queue.ends() == []
+    foods = [
+        row(Action.DEACTIVATE_FOOD, number, restaurant_id=one) for number, one in enumerate((RESTAURANT, KEYS[0]), 1)
+    ]
+    assert ended(queue_of(*foods, known=directory("kadikoy", "besiktas", complete=False))) == []
 
 
-def test_when_a_menu_becomes_known_no_row_overtakes_one_that_is_held() -> None:
-    queue = Queue(view(directory=directory("besiktas", "kadikoy", reach={RESTAURANT: ["kadikoy"]}, complete=False)))
-    queue.put(row(Action.DEACTIVATE_FOOD, 1, food_id=7, restaurant_id=RESTAURANT))
-    queue.ends()
-    queue.accounts.take(1, Counter(), 1, lambda _: True, lambda _: True)
-    queue.put(row(Action.ACTIVATE_FOOD, 2, food_id=7, restaurant_id=RESTAURANT))
-    queue.direct(directory("besiktas", "kadikoy", reach={RESTAURANT: ["besiktas", "kadikoy"]}))
-    assert queue.ends() == []
+@pytest.mark.parametrize("comes_after", [False, True], ids=["before its menu is known", "after"])
+def test_no_row_overtakes_one_that_is_held_in_the_former_lane(comes_after: bool) -> None:
+    """A list shows that another account reaches the restaurant first."""
+    before = directory("besiktas", "kadikoy", reach={RESTAURANT: ["kadikoy"]}, complete=False)
+    after = directory("besiktas", "kadikoy", reach={RESTAURANT: ["besiktas", "kadikoy"]})
+    queue = queue_of(row(Action.DEACTIVATE_FOOD, 1, **FOOD_SEVEN), known=before)
+    assert taken(queue) == [1]
+    newer = row(Action.ACTIVATE_FOOD, 2, **FOOD_SEVEN)
+    if comes_after:
+        queue.direct(after)
+        queue.put(newer)
+    else:
+        queue.put(newer)
+        queue.direct(after)
+    assert (ended(queue), queue.accounts.rows("besiktas")) == ([], [])
     queue.give_back(1, state=ActionState.SENDING, tried=True, next_attempt_utc=NOW)
-    assert [one.id for one, _ in queue.ends()] == [1], "the newer row takes its place"
+    assert ended(queue) == [1], "the newer row takes its place"
     queue.drop(1)
     queue.ends()
     assert [(one.row.id, one.account) for one in queue.accounts.rows("besiktas")] == [(2, "besiktas")]
 
 
-def test_a_row_that_comes_after_its_menu_is_known_waits_for_one_that_is_held_in_the_former_lane() -> None:
-    queue = Queue(view(directory=directory("besiktas", "kadikoy", reach={RESTAURANT: ["kadikoy"]}, complete=False)))
-    queue.put(row(Action.DEACTIVATE_FOOD, 1, food_id=7, restaurant_id=RESTAURANT))
-    queue.ends()
-    queue.accounts.take(1, Counter(), 1, lambda _: True, lambda _: True)
-    queue.direct(directory("besiktas", "kadikoy", reach={RESTAURANT: ["besiktas", "kadikoy"]}))
-    queue.put(row(Action.ACTIVATE_FOOD, 2, food_id=7, restaurant_id=RESTAURANT))
-    queue.ends()
-    assert queue.accounts.rows("besiktas") == []
-    queue.drop(1)
-    queue.ends()
-    assert [one.row.id for one in queue.accounts.rows("besiktas")] == [2]
-
-
 def test_a_row_on_the_wire_at_the_end_of_its_closure_is_not_due_again_and_again() -> None:
-    queue = Queue(view(directory=directory("kadikoy", reach={RESTAURANT: ["kadikoy"]})))
-    queue.put(row(Action.CLOSE_RESTAURANT, 1, restaurant_id=RESTAURANT, valid_until_minutes=15, created_utc=NOW))
-    queue.ends()
-    queue.accounts.take(1, Counter(), 1, lambda _: True, lambda _: True)
+    queue = queue_of(row(Action.CLOSE_RESTAURANT, 1, valid_until_minutes=15, created_utc=NOW))
+    assert taken(queue) == [1]
     queue.view.now += timedelta(minutes=16)
-    assert queue.ends() == []
+    assert ended(queue) == []
     due = queue.due()
     assert due is not None
     assert due > queue.view.now
 
 
 def test_an_order_ends_the_row_that_goes_first_and_no_other() -> None:
-    queue = Queue(view(directory=directory("kadikoy")))
-    sent, waiting = (row(Action.CANCEL, 1, state=ActionState.SENDING), row(Action.COMPLETE, 2))
-    for one in (sent, waiting):
-        queue.put(replace(one, service_status_id=CANCELED))
+    cancelled = {"service_status_id": CANCELED}
+    waiting = row(Action.COMPLETE, 2, **cancelled)
+    queue = queue_of(row(Action.CANCEL, 1, state=ActionState.SENDING, **cancelled), waiting)
     assert queue.ends() == []
     queue.drop(1)
-    assert queue.ends() == [
-        (replace(waiting, service_status_id=CANCELED), Verdict(ActionState.REFUSED, "order_cancelled"))
-    ]
+    assert queue.ends() == [(waiting, Verdict(ActionState.REFUSED, "order_cancelled"))]
 
 
 def test_a_row_of_an_unknown_order_ends_and_one_that_was_sent_waits_for_its_order() -> None:
-    queue = Queue(view(directory=directory("kadikoy")))
     unknown = row(Action.ACCEPT, 1, owner=None)
-    queue.put(unknown)
-    queue.put(row(Action.ACCEPT, 2, owner=None, payment_key=KEYS[1], state=ActionState.SENDING, next_attempt_utc=NOW))
+    sent = row(Action.ACCEPT, 2, owner=None, payment_key=KEYS[1], state=ActionState.SENDING, next_attempt_utc=NOW)
+    queue = queue_of(unknown, sent)
     assert queue.ends() == [(unknown, Verdict(ActionState.REFUSED, "order_unknown"))]
-    assert queue.accounts.take(2, Counter(), 2, lambda _: True, lambda _: True) == []
-
-
-def test_a_row_that_may_not_leave_now_is_offered_again() -> None:
-    queue = Queue(view(directory=directory("kadikoy")))
-    queue.put(row(Action.ACCEPT, 1))
-    assert queue.ends() == []
-    assert queue.accounts.take(1, Counter(), 1, lambda _: True, lambda _: False) == []
-    assert [entry.row.id for entry in queue.accounts.take(1, Counter(), 1, lambda _: True, lambda _: True)] == [1]
+    assert taken(queue) == []
 
 
 def test_one_account_takes_no_more_places_than_it_may() -> None:
-    queue = Queue(view(directory=directory("kadikoy", "besiktas")))
-    for number, account in enumerate(("kadikoy", "kadikoy", "besiktas"), 1):
-        queue.put(row(Action.DEACTIVATE_FOOD, number, food_id=number, account=account))
-    assert queue.ends() == []
-    taken = queue.accounts.take(3, Counter(), 1, lambda _: True, lambda _: True)
-    assert [entry.row.id for entry in taken] == [1, 3]
+    foods = enumerate(("kadikoy", "kadikoy", "besiktas"), 1)
+    rows = [row(Action.DEACTIVATE_FOOD, number, food_id=number, account=account) for number, account in foods]
+    queue = queue_of(*rows, known=directory("kadikoy", "besiktas"))
+    assert ended(queue) == []
+    entries = queue.accounts.take(3, Counter(), 1, lambda _: True, lambda _: True)
+    assert [entry.row.id for entry in entries] == [1, 3]

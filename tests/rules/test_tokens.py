@@ -19,29 +19,19 @@ moments = st.datetimes(datetime(2020, 1, 1), datetime(2040, 1, 1), timezones=st.
 texts = st.none() | st.text(max_size=30) | st.datetimes().map(lambda at: f"{at:%Y-%m-%d %H:%M:%S}")
 
 
-@pytest.mark.interface("Access token", "Limits")
+@pytest.mark.interface("Access token", "Limits", "Authentication 1")
 @pytest.mark.parametrize(
     "said, validity",
     [
-        pytest.param("2026-03-05 15:00:00", DAY, id="the usual day"),
-        pytest.param("2026-03-04 20:00:00", 5 * HOUR, id="a shorter one, in the service's time zone"),
-        pytest.param("2026-03-04 15:00:01", timedelta(seconds=1), id="one second"),
-        pytest.param("2026-03-05 15:00:01", DAY, id="a second more than a day"),
-        pytest.param("2036-01-01 00:00:00", DAY, id="years"),
-        pytest.param("2026-03-04 15:00:00", DAY, id="past on receipt"),
-        pytest.param("2026-03-04 12:00:00", DAY, id="past, as a wrong time zone makes it"),
-        pytest.param("tomorrow", DAY, id="unreadable"),
-        pytest.param("", DAY, id="empty"),
-        pytest.param(None, DAY, id="missing"),
-        pytest.param("0001-01-01 00:00:00", DAY, id="before time began in UTC"),
+        ("2026-03-05 15:00:00", DAY), ("2026-03-05 15:00:01", DAY), ("2036-01-01 00:00:00", DAY),
+        ("2026-03-04 20:00:00", 5 * HOUR), ("2026-03-04 15:00:01", timedelta(seconds=1)),
+        ("2026-03-04 15:00:00", DAY), ("2026-03-04 12:00:00", DAY),  # past on receipt, as a wrong time zone makes it
+        ("tomorrow", DAY), ("", DAY), (None, DAY), ("0001-01-01 00:00:00", DAY),
     ],
-)
+)  # fmt: skip
 def test_the_service_is_believed_up_to_a_day(said: str | None, validity: timedelta) -> None:
-    assert expires(said, NOW, ISTANBUL) == NOW + validity
-
-
-def test_the_end_of_a_token_is_told_in_utc() -> None:
-    assert expires("2026-03-04 20:00:00", NOW, ISTANBUL).tzinfo is UTC
+    until = expires(said, NOW, ISTANBUL)
+    assert (until, until.tzinfo) == (NOW + validity, UTC)
 
 
 @pytest.mark.interface("Authentication 1")
@@ -50,25 +40,12 @@ def test_a_validity_is_never_past_and_never_over_a_day(said: str | None, receive
     assert received < expires(said, received, zone) <= received + DAY
 
 
-@pytest.mark.interface("Access token")
-@given(received=moments, zone=zones, ahead=st.timedeltas(timedelta(seconds=1), DAY))
-def test_a_readable_time_within_the_day_is_taken_as_it_is(received: datetime, zone: ZoneInfo, ahead: timedelta) -> None:
-    # In UTC: where clocks are put back, a local time may be two moments.
-    said = (received + ahead).replace(microsecond=0)
-    until = expires(f"{said:%Y-%m-%d %H:%M:%S}", received, ZoneInfo("UTC"))
-    assert until == (said if said > received else received + DAY)
-
-
-@pytest.mark.interface("Authentication 1")
-def test_a_day_old_token_is_renewed_an_hour_ahead() -> None:
-    assert renew_at(NOW, NOW + DAY) == NOW + 23 * HOUR
-
-
 @given(issued=moments, validity=st.timedeltas(timedelta(seconds=1), DAY))
 def test_a_token_is_renewed_within_its_life(issued: datetime, validity: timedelta) -> None:
     at = renew_at(issued, issued + validity)
     assert issued < at < issued + validity
     assert issued + validity - at <= HOUR
+    assert renew_at(NOW, NOW + DAY) == NOW + 23 * HOUR
 
 
 @pytest.mark.parametrize("refusals, wait", [(1, 60), (2, 120), (3, 300), (4, 600), (5, 900), (6, 900), (5000, 900)])
@@ -78,14 +55,7 @@ def test_refused_logins_wait_longer_up_to_a_quarter_of_an_hour(refusals: int, wa
 
 @pytest.mark.parametrize("failures, wait", [(1, 1), (2, 2), (3, 4), (4, 4), (5000, 4)])
 def test_a_dead_line_is_tried_every_five_seconds_at_least(failures: int, wait: float) -> None:
-    assert (line_wait(failures, 0), line_wait(failures, 1) <= 5) == (wait, True)
-
-
-@given(failures=st.integers(1, 100), chance=st.floats(0, 1))
-def test_chance_spreads_a_wait_by_a_quarter_at_most(failures: int, chance: float) -> None:
-    assert (
-        line_wait(failures, 0) <= line_wait(failures, chance) <= line_wait(failures, 1) == line_wait(failures, 0) * 1.25
-    )
+    assert (line_wait(failures, 0), line_wait(failures, 1)) == (wait, wait * 1.25)
 
 
 @given(received=moments, ahead=st.timedeltas(-2 * DAY, 2 * DAY), hours=st.integers(-12, 14))

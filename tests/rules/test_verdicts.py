@@ -55,19 +55,10 @@ def test_an_end_that_stands_there_is_none_anew() -> None:
     assert alive == becomes(16, "IN_DELIVERY", None, ends=True, problem=None)
 
 
-@pytest.mark.parametrize(
-    "decision, doubtful",
-    [
-        (Verdict(REFUSED, "order_not_found", KnownBy.ANSWER, None, 404), True),
-        (AwaitPoll("order_not_found"), True),
-        (Verdict(REFUSED, "order_unknown"), False),
-        (UNKNOWN, False),
-        (RetryAt(NOW), False),
-    ],
-    ids=str,
-)
-def test_the_services_refusal_makes_the_stored_status_doubtful(decision: Decision, doubtful: bool) -> None:
-    assert doubts_status(decision) is doubtful
+def test_the_services_refusal_makes_the_stored_status_doubtful() -> None:
+    refused, waiting = Verdict(REFUSED, "order_not_found", KnownBy.ANSWER, None, 404), AwaitPoll("order_not_found")
+    others = [Verdict(REFUSED, "order_unknown"), UNKNOWN, RetryAt(NOW)]
+    assert [doubts_status(one) for one in (refused, waiting, *others)] == [True, True, False, False, False]
 
 
 @pytest.mark.parametrize("action", Action)
