@@ -11,7 +11,7 @@ from orderbridge import config
 from orderbridge.config.keys import new_master_key
 from orderbridge.errors import ConfigError
 from orderbridge.texts import say
-from orderbridge_fleet.cli.account_import import KEYS, Line, _found, lines
+from orderbridge_fleet.cli.account_import import KEYS, _found, lines
 
 HEAD = "name,app_secret_key,rest_secret_key"
 GOOD = {"name": "kadikoy", "app_secret_key": "a", "rest_secret_key": "b"}
@@ -50,10 +50,6 @@ def test_an_account_is_read(data):
     assert values(data) == [GOOD]
 
 
-def test_a_value_in_quotes_may_hold_the_delimiter_and_quotes():
-    assert values(f'{HEAD}\nkadikoy,"a,""x""",b\n')[0]["app_secret_key"] == 'a,"x"'
-
-
 @pytest.mark.parametrize(
     "word, meant",
     [("DOĞRU", "true"), ("YANLIŞ", "false"), ("TRUE", "true"), ("Evet", "true"), ("hayır", "false"), ("0", "0")],
@@ -62,14 +58,13 @@ def test_a_spreadsheet_says_true_in_its_own_language(word, meant):
     assert values(f"{HEAD},auto_accept_scheduled\nkadikoy,a,b,{word}\n")[0]["auto_accept_scheduled"] == meant
 
 
-def test_json_has_lists_too():
-    rules = [{"id": "77c1f0de-54a3-4b0e-9d7c-2f6b1a8e4c33", "auto_accept_minutes": 5}]
-    assert values(json.dumps(GOOD | {"restaurants": rules}))[0]["restaurants"] == rules
-
-
-def test_a_line_separator_within_a_text_of_json_is_none():
+def test_a_text_may_hold_what_separates_others():
     text = json.dumps(GOOD | {"app_secret_key": "a\u2028b"}, ensure_ascii=False)
     assert [one["app_secret_key"] for one in values(f"{text}\n{text}")] == ["a\u2028b"] * 2
+    assert values(f'{HEAD}\nkadikoy,"a,""x""",b\n')[0]["app_secret_key"] == 'a,"x"'
+    assert values(f"{HEAD}\nkadikoy,a\0x,b\n")[0]["app_secret_key"] == "a\0x"
+    rules = [{"id": "77c1f0de-54a3-4b0e-9d7c-2f6b1a8e4c33", "auto_accept_minutes": 5}]
+    assert values(json.dumps(GOOD | {"restaurants": rules}))[0]["restaurants"] == rules
 
 
 @pytest.mark.parametrize(
@@ -121,14 +116,6 @@ def test_an_unknown_key_is_named_only_if_it_can_be_one():
 def test_an_unreadable_file_is_refused_whole(data, message):
     with pytest.raises(ConfigError, check=says(message)):
         lines(data)
-
-
-def test_a_line_has_what_it_says():
-    assert lines(f"{HEAD}\nkadikoy,a,b".encode()) == [Line(2, GOOD)]
-
-
-def test_a_nul_is_no_end():
-    assert values(f"{HEAD}\nkadikoy,a\0x,b\n")[0]["app_secret_key"] == "a\0x"
 
 
 # ---- anything at all -------------------------------------------------------------------------------------------------

@@ -82,29 +82,23 @@ def test_rows_of_each_kind_come_by_id_and_finished_ones_do_not(database, pos):
 
 
 @only(SQLITE)
-@pytest.mark.parametrize("action", ["dance", ""])
-def test_a_word_that_slipped_through_harms_only_its_row(action, database, pos):
+def test_what_slipped_through_harms_only_its_row(database, pos):
     pos.execute("PRAGMA ignore_check_constraints = ON")
-    bad = put(pos, "delivery_actions", payment_key=KEY, action=action)
+    bad = [put(pos, "delivery_actions", payment_key=KEY, action=action) for action in ("dance", "")]
     good = put_action(pos)
     found, unreadable = database.read_now(unfinished.read_unfinished)
-    assert ([row.id for row in found], unreadable) == ([good], [bad])
-
-
-@only(SQLITE)
-@pytest.mark.parametrize(
-    "column, cell, read_as",
-    [
-        ("preparing_time", "soon", "soon"),
-        ("created_utc", "yesterday", None),
-        ("expires_utc", "never", None),
-        ("withdraw", 2, True),
-    ],
-)
-def test_a_cell_that_slipped_through_is_read_as_it_is(column, cell, read_as, database, pos):
-    pos.execute("PRAGMA ignore_check_constraints = ON")
-    put_action(pos, **{column: cell})
-    assert getattr(read_one(database), column) == read_as
+    assert ([row.id for row in found], unreadable) == ([good], bad)
+    cells = [("preparing_time", "soon", "soon"), ("created_utc", "yesterday", None)]
+    for column, cell, read_as in [*cells, ("expires_utc", "never", None), ("withdraw", 2, True)]:
+        pos.execute("DELETE FROM delivery_actions")
+        put_action(pos, **{column: cell})
+        assert getattr(read_one(database), column) == read_as
+    pos.execute(
+        "INSERT INTO delivery_actions (action, payment_key, account, created_by)"
+        " VALUES ('complete', ?, CAST(x'6BFF' AS TEXT), CAST(x'FE' AS TEXT))",
+        (KEY,),
+    )
+    assert [row.account for row in read(database)] == [None, "k\ufffd"]
 
 
 NO_TIMES = {POSTGRESQL: ["infinity", "-infinity", "0044-03-15 BC", "12026-01-01"], MARIADB: ["0000-00-00 00:00:00"]}
@@ -120,17 +114,6 @@ def test_a_time_that_only_the_server_knows_does_not_stop_the_reading(kind, datab
     assert (last.id, last.created_utc) == (good, NOW)
 
 
-@only(SQLITE)
-def test_bytes_that_are_no_utf8_do_not_stop_the_reading(database, pos):
-    pos.execute(
-        "INSERT INTO delivery_actions (action, payment_key, account, created_by)"
-        " VALUES ('complete', ?, CAST(x'6BFF' AS TEXT), CAST(x'FE' AS TEXT))",
-        (KEY,),
-    )
-    good = put_action(pos)
-    assert [(row.id, row.account) for row in read(database)] == [(1, "k\ufffd"), (good, None)]
-
-
 # ---- start, record, forget_attempts -----------------------------------------------------------------------------------
 
 
@@ -143,7 +126,6 @@ def start(database: Database, row: OutboxRow, attempt: int = 1) -> bool:
     return True
 
 
-@pytest.fixture
 def started_twice(database: Database, pos: Pos) -> int:
     """The id of a row that is unresolved, with two attempts."""
     row_id = put_action(pos)
@@ -164,49 +146,39 @@ def test_a_start_marks_the_row_as_sent_and_notes_the_attempt_and_a_second_one_lo
     assert attempts(pos) == [{"action_id": row.id, "attempt": 1, "started_utc": NOW_TEXT, "spent": 0} | empty]
 
 
-@pytest.mark.parametrize("state", FINAL)
-def test_a_row_that_has_ended_meanwhile_is_not_started(state, database, pos):
-    put_action(pos)
-    row = read_one(database)
-    pos.execute("UPDATE delivery_actions SET state = ?", (state.value,))
-    assert not start(database, row)
-    assert attempts(pos) == []
-
-
 def test_a_row_that_was_asked_back_meanwhile_is_not_started(database, pos):
     put_action(pos)
     row = read_one(database)
     pos.execute("UPDATE delivery_actions SET withdraw = 1")
     assert not start(database, row)
     assert action_row(pos, row.id)["state"] == "pending"
-    assert start(database, read_one(database))  # by one who has seen it
+    seen = read_one(database)
+    for state in FINAL:
+        pos.execute("UPDATE delivery_actions SET state = ?", (state.value,))
+        assert not start(database, seen)
+    assert attempts(pos) == []
+    pos.execute("UPDATE delivery_actions SET state = 'pending'")
+    assert start(database, seen)  # by one who has seen it
 
 
-def test_the_end_of_an_attempt_is_recorded(started_twice, database, pos):
-    before = action_row(pos, started_twice)
-    ends = [(started_twice, 1, replace(TIMEOUT, http_status=502))]
-    database.write_now(lambda tx: actions.record(tx, ends, LATER))
-    first, second = attempts(pos)
+def test_the_end_of_an_attempt_is_recorded_and_one_that_never_left_leaves_no_trace(database, pos):
+    row_id = started_twice(database, pos)
+    before = action_row(pos, row_id)
+
+    def record(number: int, attempt: Attempt) -> list[Row]:
+        database.write_now(lambda tx: actions.record(tx, [(row_id, number, attempt)], LATER))
+        return attempts(pos)
+
+    first, second = record(1, replace(TIMEOUT, http_status=502))
     assert (first["finished_utc"], first["outcome"], first["http_status"]) == (LATER_TEXT, "unknown", 502)
     assert (first["error_code"], first["detail"]) == ("timeout", "no answer within 20 s")
     assert second["finished_utc"] is None
-    assert action_row(pos, started_twice) == before
-    ends = [(started_twice, 2, Attempt(Outcome.OK, None, 200))]
-    database.write_now(lambda tx: actions.record(tx, ends, LATER))
-    assert (attempts(pos)[1]["outcome"], attempts(pos)[1]["detail"]) == ("ok", None)
-
-
-@pytest.mark.parametrize(
-    "forget",
-    [
-        lambda tx, row_id: actions.forget_attempts(tx, [(row_id, 2)]),
-        lambda tx, row_id: actions.record(tx, [(row_id, 2, Attempt(Outcome.NOT_SENT, "dns_failed"))], LATER),
-    ],
-    ids=["forget_attempts", "record of what never left"],
-)
-def test_an_attempt_that_never_left_leaves_no_trace(forget, started_twice, database, pos):
-    database.write_now(lambda tx: forget(tx, started_twice))
-    assert [row["attempt"] for row in attempts(pos)] == [1]
+    assert action_row(pos, row_id) == before
+    first, second = record(2, Attempt(Outcome.OK, None, 200))
+    assert (second["outcome"], second["detail"]) == ("ok", None)
+    assert record(2, Attempt(Outcome.NOT_SENT, "dns_failed")) == [first]
+    database.write_now(lambda tx: actions.forget_attempts(tx, [(row_id, 1)]))
+    assert attempts(pos) == []
 
 
 # ---- histories ------------------------------------------------------------------------------------------------------
@@ -258,16 +230,15 @@ def test_a_verdict_ends_an_unfinished_row_with_its_reason(state, database, pos):
     assert difference(before, after) <= OF_A_VERDICT
 
 
-@pytest.mark.parametrize("state", UNFINISHED)
-@pytest.mark.parametrize("at, text", [(LATER, LATER_TEXT), (None, None)], ids=["until a time", "until a look"])
-def test_a_row_waits_with_the_reason(state, at, text, database, pos):
-    row_id = put_action(pos, state="sending")
-    before = action_row(pos, row_id)
-    database.write_now(lambda tx: postpone(tx, row_id, state, at))
-    after = action_row(pos, row_id)
-    assert (after["state"], after["next_attempt_utc"], after["attempts"]) == (state, text, 1)
-    assert (after["error_code"], after["error_text"], after["http_status"]) == ("timeout", "Biraz bekleyin.", None)
-    assert difference(before, after) <= OF_A_VERDICT - {"finished_utc", "known_by"}
+def test_a_row_waits_with_the_reason(database, pos):
+    for state, at in ((state, at) for state in UNFINISHED for at in (LATER, None)):
+        row_id = put_action(pos, state="sending")
+        before = action_row(pos, row_id)
+        database.write_now(lambda tx, row_id=row_id, state=state, at=at: postpone(tx, row_id, state, at))
+        after = action_row(pos, row_id)
+        assert (after["state"], after["next_attempt_utc"], after["attempts"]) == (state, at and LATER_TEXT, 1)
+        assert (after["error_code"], after["error_text"], after["http_status"]) == ("timeout", "Biraz bekleyin.", None)
+        assert difference(before, after) <= OF_A_VERDICT - {"finished_utc", "known_by"}
 
 
 def test_a_row_that_was_not_tried_says_what_it_waits_for(database, pos):
@@ -279,40 +250,35 @@ def test_a_row_that_was_not_tried_says_what_it_waits_for(database, pos):
     assert action_row(pos, other) == before[1]
 
 
-@pytest.mark.parametrize("state", UNFINISHED)
-def test_an_unfinished_row_can_be_asked_back(state, database, pos):
-    row_id = put_action(pos, state=state.value)
-    before = action_row(pos, row_id)
-    assert database.write_now(lambda tx: actions.ask_back(tx, row_id))
-    after = action_row(pos, row_id)
-    assert (after["withdraw"], difference(before, after)) == (1, {"withdraw"})
+def test_an_unfinished_row_can_be_asked_back(database, pos):
+    for state in UNFINISHED:
+        row_id = put_action(pos, state=state.value)
+        before = action_row(pos, row_id)
+        assert database.write_now(lambda tx, row_id=row_id: actions.ask_back(tx, row_id))
+        after = action_row(pos, row_id)
+        assert (after["withdraw"], difference(before, after)) == (1, {"withdraw"})
 
 
 TRANSITIONS = {"finish": finish, "postpone": postpone, "explain": explain, "ask_back": actions.ask_back}
 
 
-@pytest.mark.parametrize("state", FINAL)
 @pytest.mark.parametrize("transition", TRANSITIONS.values(), ids=TRANSITIONS)
-def test_a_row_that_has_ended_stays_as_it_is(transition, state, database, pos):
-    row_id = put_action(pos, state=state.value)
-    before = action_row(pos, row_id)
-    assert not database.write_now(lambda tx: transition(tx, row_id))
-    assert action_row(pos, row_id) == before
-
-
-def test_a_row_that_waits_already_is_not_postponed(database, pos):
-    row_id = put_action(pos)
-    before = action_row(pos, row_id)
-    database.write_now(lambda tx: postpone(tx, row_id))
-    assert action_row(pos, row_id) == before
+def test_a_row_that_has_ended_stays_as_it_is(transition, database, pos):
+    for state in FINAL:
+        row_id = put_action(pos, state=state.value)
+        before = action_row(pos, row_id)
+        assert not database.write_now(lambda tx, row_id=row_id: transition(tx, row_id))
+        assert action_row(pos, row_id) == before
 
 
 @pytest.mark.parametrize("transition", TRANSITIONS.values(), ids=TRANSITIONS)
-def test_a_transition_touches_one_row(transition, database, pos):
+def test_a_transition_touches_one_row_and_none_that_waits_already_is_postponed(transition, database, pos):
     first, second = (put_action(pos, state="sending") for _ in range(2))
-    before = action_row(pos, second)
+    waiting = put_action(pos)
+    before = action_row(pos, second), action_row(pos, waiting)
     database.write_now(lambda tx: transition(tx, first))
-    assert action_row(pos, second) == before
+    database.write_now(lambda tx: postpone(tx, waiting))
+    assert (action_row(pos, second), action_row(pos, waiting)) == before
 
 
 # ---- retry -----------------------------------------------------------------------------------------------------------
@@ -351,13 +317,14 @@ def test_the_attempts_before_a_retry_are_spent_and_those_of_other_rows_are_not(d
     assert [action_row(pos, row_id)["attempts"] for row_id in (retried, other)] == [0, 0]
 
 
-@pytest.mark.parametrize("state", [state for state in ActionState if state != ActionState.FAILED])
-def test_only_a_failed_row_is_retried(state, database, pos):
-    row_id = put_action(pos, state=state.value)
-    put_attempt(pos, row_id)
-    before = action_row(pos, row_id), attempts(pos)
-    assert not retry(database, row_id)
-    assert (action_row(pos, row_id), attempts(pos)) == before
+def test_only_a_failed_row_is_retried(database, pos):
+    for state in ActionState:
+        if state != ActionState.FAILED:
+            row_id = put_action(pos, state=state.value)
+            put_attempt(pos, row_id)
+            before = action_row(pos, row_id), attempts(pos)
+            assert not retry(database, row_id)
+            assert (action_row(pos, row_id), attempts(pos)) == before
 
 
 # ---- ends, add ------------------------------------------------------------------------------------------------------

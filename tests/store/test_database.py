@@ -18,12 +18,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, event, select, text
+from sqlalchemy import Connection, event, make_url, select, text
 from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError
 from tests.databases import MARIADB, POSTGRESQL, SERVERS, SQLITE, only, own_database, own_postgresql
 from tests.store.samples import (
     KEY,
-    NO_PARENT,
     NOW,
     OTHER,
     TWICE,
@@ -31,14 +30,13 @@ from tests.store.samples import (
     key,
     opened,
     order_row,
-    put_action,
     put_order,
     rows,
 )
 
 from orderbridge.config.addresses import database_address
 from orderbridge.errors import Fenced, StoreError
-from orderbridge.store import actions, tables, unfinished, workers
+from orderbridge.store import tables, workers
 from orderbridge.store.database import Database, open_database
 from orderbridge.store.dialects import sqlite
 from orderbridge.store.failures import is_broken, is_busy
@@ -102,19 +100,6 @@ async def test_work_is_committed_when_it_returns_and_rolled_back_whole_when_it_r
     with pytest.raises(DBAPIError, match=r"no such table|does not exist|doesn't exist"):
         await either.read(lambda tx: tx.execute(text("SELECT * FROM nowhere")))
     assert await either.read(count) == 1
-
-
-async def test_inline_work_runs_on_the_spot_and_other_work_beside_the_event_loop(database, threaded):
-    before = set(threading.enumerate())  # one that an earlier test left may end meanwhile
-    for does in (database.run, database.read):
-        assert await does(lambda _: threading.current_thread()) is threading.current_thread()
-    assert set(threading.enumerate()) <= before
-    writer = await threaded.run(lambda _: threading.current_thread())
-    reader = await threaded.read(lambda _: threading.current_thread())
-    assert threading.current_thread() not in {writer, reader}
-    if threaded.dialect.one_writer:
-        assert writer is not reader
-        assert await threaded.run(lambda _: threading.current_thread()) is writer
 
 
 def closed(_: Connection) -> None:
@@ -184,14 +169,6 @@ async def test_urgent_work_overtakes_what_waits_and_that_of_a_cancelled_caller_i
     assert ([type(end) for end in ends if end], errors) == ([asyncio.CancelledError], [])
 
 
-async def test_reading_does_not_wait_for_a_writer(threaded):
-    gate = Gate()
-    held = await gate.hold(threaded)
-    assert await asyncio.wait_for(threaded.read(count), WITHIN_S) == 0
-    gate.opened.set()
-    await held
-
-
 @pytest.mark.parametrize("hangs", [False, True])
 async def test_at_the_end_a_thread_that_was_left_behind_has_a_moment_and_no_more(
     hangs: bool, monkeypatch: pytest.MonkeyPatch
@@ -248,14 +225,6 @@ async def test_closing_does_not_wait_for_ever_for_a_server_that_does_not_answer(
     assert len(closed) == 1, "its connection is not left to the garbage collector"
 
 
-async def test_closing_waits_for_one_thread_as_long_as_for_all_of_them(monkeypatch):
-    monkeypatch.setattr(workers, "LEAVE_WITHIN_S", WITHIN_S)
-    waited: list[float | None] = []
-    monkeypatch.setattr(threading.Thread, "join", lambda _, timeout=None: waited.append(timeout))
-    workers.Workers(4, "db-test").close()
-    assert min(filter(None, waited)) > WITHIN_S / 2
-
-
 def test_what_comes_when_the_loop_is_closed_is_closed_itself():
     """A database that opens at last, after the program has ended its loop: its connections are closed all the same."""
     go_on, unwanted = threading.Event(), []
@@ -286,14 +255,6 @@ async def test_every_connection_is_safe(threaded):
     assert await threaded.run(ask) == await threaded.read(ask) == PRAGMAS
 
 
-def test_a_commit_is_on_disk_and_an_item_without_its_order_is_refused(database):
-    assert database.check_durability() is None
-    with pytest.raises(IntegrityError, match=NO_PARENT):
-        database.write_now(
-            lambda tx: tx.execute(text(f"INSERT INTO delivery_order_items (payment_key, line_no) VALUES ('{KEY}', 1)"))
-        )
-
-
 @only(SQLITE)
 def test_a_second_writer_meets_the_first_at_its_beginning(path, database, pos):
     quick = Database(f"sqlite:///{path}", inline=True, busy_timeout_s=0.05)
@@ -307,15 +268,6 @@ def test_a_second_writer_meets_the_first_at_its_beginning(path, database, pos):
     pos.execute("ROLLBACK")
     assert quick.write_now(insert) == KEY
     quick.close()
-
-
-def test_a_till_reads_while_we_write(database, pos):
-    def work(connection: Connection) -> list[Any]:
-        insert(connection)
-        return rows(pos, "SELECT * FROM delivery_orders")
-
-    assert database.write_now(work) == []
-    assert len(rows(pos, "SELECT * FROM delivery_orders")) == 1
 
 
 @only(SQLITE)
@@ -448,19 +400,6 @@ def test_a_statement_waits_two_seconds_for_a_row_that_a_till_holds(database, pos
     assert database.write_now(lambda tx: tx.execute(tables.orders.update().values(note="x"))).rowcount == 1
 
 
-@only(*SERVERS)
-def test_an_open_insert_of_a_till_stops_neither_reading_nor_claiming(database, pos, url):
-    put_order(pos)
-    put_action(pos, "complete")
-    with Pos.at(url) as other:
-        other.execute("BEGIN")
-        put_action(other, "complete")
-        (row,), _ = database.read_now(unfinished.read_unfinished)
-        database.write_now(lambda tx: actions.start(tx, [(row, 1)], NOW))
-        other.execute("COMMIT")
-    assert len(database.read_now(unfinished.read_unfinished)[0]) == 2
-
-
 @pytest.mark.postgresql
 def test_a_postgresql_that_does_not_write_to_disk_is_refused():
     with own_postgresql("fsync=off") as url:
@@ -479,43 +418,22 @@ def test_a_postgresql_database_that_is_not_utf8_is_refused(postgresql_server):
 NOTE = "acısız 🌶, ğüşiöç"
 
 
-@pytest.mark.mariadb
-def test_on_mariadb_every_letter_is_kept_whatever_the_address_says(mariadb_server: str):
-    with own_database(mariadb_server, f"obs_charset_{os.getpid()}", " CHARACTER SET utf8mb4") as url:
-        assert [_kept(f"{url}?charset={charset}") for charset in ("utf8", "latin1")] == [NOTE, NOTE]
-        assert "parameter that the driver does not know" in remedy(f"{url}?bogus=x")
-
-
-@pytest.mark.postgresql
-def test_on_postgresql_every_letter_is_kept_whatever_the_database_says(postgresql_server: str):
-    with own_database(postgresql_server, f"obs_encoding_{os.getpid()}") as url:
-        database = Database(url, inline=True)
-        name = database.engine.url.database
-        database.write_now(lambda tx: tx.exec_driver_sql(f"ALTER DATABASE {name} SET client_encoding = 'WIN1254'"))
-        database.close()
-        assert _kept(url) == NOTE
-
-
-def _kept(url: str) -> str:
-    database = open_database(url, inline=True)
-    database.write_now(
-        lambda tx: tx.exec_driver_sql(
-            "CREATE OR REPLACE TABLE notes (note TEXT)" if "mysql" in url else "CREATE TABLE notes (note TEXT)"
-        )
-    )
-    database.write_now(lambda tx: tx.execute(text("INSERT INTO notes VALUES (:note)"), {"note": NOTE}))
-    kept = database.read_now(lambda tx: tx.exec_driver_sql("SELECT note FROM notes").scalar())
-    database.close()
-    return str(kept)
-
-
-def test_a_fault_of_the_program_is_not_called_a_wrong_address(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    def stumble(*_: Any, **__: Any) -> None:
-        raise TypeError("'NoneType' object is not iterable")
-
-    monkeypatch.setattr(Database, "read_now", stumble)
-    with pytest.raises(TypeError, match="not iterable"):
-        open_database(f"sqlite:///{tmp_path}/pos.db", inline=True)
+@only(*SERVERS)
+def test_every_letter_is_kept_whatever_the_address_or_the_database_says(kind: str, request: pytest.FixtureRequest):
+    utf8 = {POSTGRESQL: "", MARIADB: " CHARACTER SET utf8mb4"}[kind]
+    with own_database(request.getfixturevalue(f"{kind}_server"), f"obs_letters_{os.getpid()}", utf8) as url:
+        if kind == POSTGRESQL:
+            with Pos.at(url) as pos:
+                pos.execute(f"ALTER DATABASE {make_url(url).database} SET client_encoding = 'WIN1254'")
+        else:
+            assert "parameter that the driver does not know" in remedy(f"{url}?bogus=x")
+        for address in [url] if kind == POSTGRESQL else [f"{url}?charset=utf8", f"{url}?charset=latin1"]:
+            database = open_database(address, inline=True)
+            for statement in ("DROP TABLE IF EXISTS notes", "CREATE TABLE notes (note TEXT)"):
+                database.write_now(lambda tx, statement=statement: tx.exec_driver_sql(statement))
+            database.write_now(lambda tx: tx.execute(text("INSERT INTO notes VALUES (:note)"), {"note": NOTE}))
+            assert database.read_now(lambda tx: tx.exec_driver_sql("SELECT note FROM notes").scalar()) == NOTE
+            database.close()
 
 
 @only(*SERVERS)
@@ -558,7 +476,8 @@ def remedy(url: str, **how: Any) -> str:
     return sentence(caught.value)
 
 
-def test_a_file_that_is_no_database_is_refused_and_closed(tmp_path):
+def test_a_file_that_is_no_database_or_on_a_disk_without_wal_is_refused_and_closed(tmp_path):
+    """What a network file system cannot do, SQLite's lockless file access cannot do either."""
     path = tmp_path / "menu.db"
     path.write_text("Adana Dürüm 110,25\n" * 100, "utf-8")
     error = remedy(f"sqlite:///{path}")
@@ -567,10 +486,6 @@ def test_a_file_that_is_no_database_is_refused_and_closed(tmp_path):
     assert "database.url" in error
     assert path.read_text("utf-8").startswith("Adana")
     assert [file.name for file in tmp_path.iterdir()] == ["menu.db"]
-
-
-def test_a_place_where_wal_does_not_work_is_refused(tmp_path):
-    """What a network file system cannot do, SQLite's lockless file access cannot do either."""
     error = remedy(f"sqlite:///file:{tmp_path}/pos.db?vfs=unix-none&uri=true")
     assert "cannot use WAL" in error
     assert "local disk" in error
@@ -579,28 +494,21 @@ def test_a_place_where_wal_does_not_work_is_refused(tmp_path):
 LOCK = Path(__file__).parents[2] / "requirements.lock"
 
 
-@pytest.mark.parametrize(
-    "url, module",
-    [
-        ("postgresql+psycopg://pos:hunter22@db.example/pos", "psycopg"),
-        ("mysql+pymysql://pos:hunter22@db.example/pos", "pymysql"),
-        ("mariadb+pymysql://pos:hunter22@db.example/pos", "pymysql"),
-    ],
-    ids=["postgresql", "mysql", "mariadb"],
-)
-def test_a_driver_that_is_not_installed_is_named_with_the_command_that_brings_it(url, module, monkeypatch):
+@pytest.mark.parametrize("scheme", ["postgresql+psycopg", "mysql+pymysql", "mariadb+pymysql"])
+def test_a_driver_that_is_not_installed_is_named_with_the_command_that_brings_it(scheme, monkeypatch):
+    module = scheme.partition("+")[2]
     for name in [name for name in sys.modules if name == module or name.startswith(f"{module}.")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, module, None)
-    error = remedy(url)
+    error = remedy(f"{scheme}://pos:hunter22@db.example/pos")
     assert "pip install --require-hashes --no-deps -r requirements.lock" in error
     assert re.search(rf"^{module}==", LOCK.read_text(), re.MULTILINE)
     assert "hunter22" not in error
 
 
-@pytest.mark.parametrize("url", ["", "nonsense", "pos.db", "nosuch://db.example/pos"])
-def test_an_address_that_cannot_be_read_comes_with_an_example(url):
-    assert "Example: sqlite:///orderbridge.db" in remedy(url)
+def test_an_address_that_cannot_be_read_comes_with_an_example():
+    for url in ("", "nonsense", "pos.db", "nosuch://db.example/pos"):
+        assert "Example: sqlite:///orderbridge.db" in remedy(url)
 
 
 def test_a_file_that_a_till_holds_is_tried_again_and_again(tmp_path, monkeypatch):

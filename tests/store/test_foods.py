@@ -53,25 +53,21 @@ def test_a_menu_is_stored_and_the_same_again_changes_nothing(database, pos):
     assert shown(pos, "seen_utc") != dict.fromkeys(before, (before[1][-1],)), "the sign is newer"
 
 
-def test_a_new_name_tells_the_old_one_and_a_missing_one_keeps_it(database, pos):
-    whole(database, food(1, "Adana"), food(2))
-    assert whole(database, food(1, "Adana Dürüm"), food(2, None, category=None), began=NOW + DAY) == [("renamed", 1)]
-    assert shown(pos) == {
-        1: ("Adana Dürüm", "active", "menu", "renamed", "Adana"),
-        2: ("Çorba", "active", "menu", "new", None),
-    }
+def test_a_new_name_tells_the_old_one_and_a_missing_one_keeps_it_and_another_category_is_no_event(database, pos):
+    whole(database, food(1, "Adana"), food(2), food(3))
+    changed = shown(pos, "changed_utc")[3]
+    listed = [food(1, "Adana Dürüm"), food(2, None, category=None)]
+    listed.append(food(3, category="Başlangıç", price=Decimal(20), payload="[]"))
+    assert whole(database, *listed, began=NOW + DAY) == [("renamed", 1)]
+    assert (shown(pos)[1], shown(pos)[2]) == (
+        ("Adana Dürüm", "active", "menu", "renamed", "Adana"),
+        ("Çorba", "active", "menu", "new", None),
+    )
     assert shown(pos, "category")[2] == ("Çorbalar",)
+    assert (shown(pos, "category, payload")[3], shown(pos, "changed_utc")[3]) == (("Başlangıç", "[]"), changed)
 
 
-def test_another_category_or_price_is_stored_and_is_no_event(database, pos):
-    whole(database, food(1))
-    before = shown(pos, "changed_utc")
-    assert whole(database, food(1, category="Başlangıç", price=Decimal(20), payload="[]"), began=NOW + DAY) == []
-    assert shown(pos, "category, payload") == {1: ("Başlangıç", "[]")}
-    assert shown(pos, "changed_utc") == before
-
-
-def test_a_food_that_the_menu_lacks_is_gone_and_comes_back(database, pos):
+def test_a_food_that_the_menu_lacks_is_gone_and_comes_back_or_is_deleted_long_after(database, pos):
     whole(database, food(1), food(2))
     put(pos, "delivery_foods", account="another", food_id=3, source="menu", seen_utc=at(NOW), changed_utc=at(NOW))
     assert whole(database, food(1), began=NOW + DAY) == [("gone", 2)]
@@ -79,15 +75,11 @@ def test_a_food_that_the_menu_lacks_is_gone_and_comes_back(database, pos):
     assert whole(database, food(1), began=NOW + 2 * DAY) == [], "it goes once"
     assert whole(database, food(1), food(2), began=NOW + 3 * DAY) == [("back", 2)]
     assert shown(pos, "gone_utc, last_change")[2] == (None, "back")
-
-
-def test_a_food_that_went_long_ago_is_deleted(database, pos):
-    whole(database, food(1), food(2))
-    whole(database, food(1), began=NOW + DAY)
-    whole(database, food(1), began=NOW + foods.KEPT)
-    assert set(shown(pos)) == {1, 2}
-    whole(database, food(1), began=NOW + foods.KEPT + 2 * DAY)
-    assert set(shown(pos)) == {1}
+    whole(database, food(1), began=NOW + 4 * DAY)
+    whole(database, food(1), began=NOW + foods.KEPT + 3 * DAY)
+    assert 2 in shown(pos)
+    whole(database, food(1), began=NOW + foods.KEPT + 5 * DAY)
+    assert 2 not in shown(pos)
 
 
 def at(moment: datetime) -> str:
@@ -137,7 +129,7 @@ def test_an_order_brings_the_foods_that_are_not_known(database, pos):
     assert shown(pos)[7] == ("Dürüm", "active", "menu", "new", None)
 
 
-def test_a_food_that_no_menu_has_is_listed_for_a_week_after_its_last_order(database):
+def test_a_food_that_no_menu_has_is_listed_for_a_week_and_deleted_long_after_its_last_order(database, pos):
     def listed(now: datetime) -> list[int]:
         return [one["food_id"] for one in database.read_now(lambda tx: foods.on_sale(tx, now))]
 
@@ -145,13 +137,9 @@ def test_a_food_that_no_menu_has_is_listed_for_a_week_after_its_last_order(datab
     assert (listed(NOW + 7 * DAY), listed(NOW + 8 * DAY)) == ([7], [])
     order_of(database, OTHER, 7, now=NOW + 2 * DAY)
     assert listed(NOW + 8 * DAY) == [7]
-
-
-def test_a_food_that_no_menu_has_does_not_go_and_is_deleted_long_after_its_last_order(database, pos):
-    order_of(database, KEY, 7)
-    assert whole(database, food(1), began=NOW + foods.KEPT) == [("new", 1)]
+    assert whole(database, food(1), began=NOW + 2 * DAY + foods.KEPT) == [("new", 1)]
     assert shown(pos, "gone_utc, last_change")[7] == (None, "new")
-    whole(database, food(1), began=NOW + foods.KEPT + DAY)
+    whole(database, food(1), began=NOW + foods.KEPT + 3 * DAY)
     assert set(shown(pos)) == {1}
 
 

@@ -92,31 +92,26 @@ def test_what_is_counted(database, pos):
 
 def test_a_clock_that_went_back_takes_the_count_of_a_scheduled_order_back(database, pos):
     put_silent(pos, start_utc=LATER_TEXT)
-    assert end_silent(database) == []
-    assert count(database) == [KEY]
+    assert (end_silent(database), count(database), count(database)) == ([], [KEY], [])
     assert order_row(pos)["silence_from"] is None
-    assert count(database) == []
 
 
-@pytest.mark.parametrize(
-    "news, kept",
-    [
-        (lambda tx, known: orders.update_delivered(tx, known, arrival(status_id=2), CHANGED, NOW), None),
-        (lambda tx, known: orders.update_delivered(tx, known, arrival(status_id=1), SAME, NOW), 3600),
-        (lambda tx, known: orders.set_status(tx, [became(known, 2)], NOW), None),
-        (lambda tx, known: orders.set_status(tx, [became(known, 6)], NOW), None),
-        (lambda tx, known: orders.adopt(tx, KEY, "besiktas"), None),
-        (lambda tx, known: accounts.adopt_orphans(tx, ["besiktas"]), None),
-    ],
-    ids=["another status", "an echo", "a verdict", "an end", "another account's delivery", "another account"],
-)
-def test_news_end_a_silence(news, kept, database, pos):
-    database.write_now(lambda tx: orders.insert_new(tx, "kadikoy", [arrival()], NOW))
-    pos.execute("UPDATE delivery_orders SET pos_revision = 1, silence_from = 3600, restaurant_id = 'r'")
+def test_news_end_a_silence(database, pos):
     put(pos, "delivery_restaurants", account="besiktas", id="r")
-    known = database.read_now(lambda tx: orders.stored(tx, [KEY]))[KEY]
-    database.write_now(lambda tx: news(tx, known))
-    assert order_row(pos)["silence_from"] == kept
+    for number, (news, kept) in enumerate(
+        [
+            (lambda tx, known: orders.update_delivered(tx, known, arrival(key(0), 2), CHANGED, NOW), None),
+            (lambda tx, known: orders.update_delivered(tx, known, arrival(key(1), 1), SAME, NOW), 3600),
+            (lambda tx, known: orders.set_status(tx, [became(known, 2)], NOW), None),
+            (lambda tx, known: orders.set_status(tx, [became(known, 6)], NOW), None),
+            (lambda tx, known: orders.adopt(tx, key(4), "besiktas"), None),
+            (lambda tx, known: accounts.adopt_orphans(tx, ["besiktas"]), None),
+        ]
+    ):
+        put_silent(pos, key(number), status_id=1, service_status_id=1, restaurant_id="r")
+        known = database.read_now(lambda tx, number=number: orders.stored(tx, [key(number)]))[key(number)]
+        database.write_now(lambda tx, news=news, known=known: news(tx, known))
+        assert order_row(pos, key(number))["silence_from"] == kept
 
 
 CHANGED = Change(True, True, Differs.NOTHING, False, None, LastChange.STATUS, None)
@@ -144,19 +139,19 @@ def test_an_order_that_was_listened_for_a_day_long_ends_with_its_status_as_it_wa
     assert tuple(story.values()) == (NOW_TEXT, "ended", "RECEIVED", "silence")
 
 
-NOT_SILENT: dict[str, dict[str, object]] = {
-    "less than a day of listening": {"changed_utc": "2016-03-01 12:00:00.000", "silence_from": 9 * DAY_S + 1},
-    "not counted yet": {"changed_utc": "2016-03-01 12:00:00.000", "silence_from": None},
-    "not taken over": {"pos_revision": 0, "changed_utc": "2016-03-01 12:00:00.000"},
-    "scheduled for tomorrow": {"start_utc": LATER_TEXT},
-    "ended already": {"ended_utc": "2026-02-27 12:00:00.000", "ended_by": "completed"},
-    "of an account that does not listen": {"account": "besiktas"},
-}
-
-
 def test_an_order_that_is_not_silent_stays_as_it_is(database, pos):
     put(pos, "delivery_accounts", fingerprint="e" * 64, name="besiktas")
-    for number, columns in enumerate(NOT_SILENT.values()):
+    long_ago = {"changed_utc": "2016-03-01 12:00:00.000"}
+    for number, columns in enumerate(
+        [
+            long_ago | {"silence_from": 9 * DAY_S + 1},  # listened for less than a day
+            long_ago | {"silence_from": None},
+            long_ago | {"pos_revision": 0},
+            {"start_utc": LATER_TEXT},
+            {"ended_utc": "2026-02-27 12:00:00.000", "ended_by": "completed"},
+            {"account": "besiktas"},  # which does not listen
+        ]
+    ):
         put_silent(pos, key(number), **columns)
     before = rows(pos, "SELECT * FROM delivery_orders")
     assert end_silent(database) == []
@@ -185,11 +180,3 @@ def test_an_order_that_is_just_being_delivered_does_not_end(database, pos):
     assert end_silent(database) == [OTHER]
     pos.execute("COMMIT")
     assert end_silent(database) == []
-
-
-def test_silent_orders_end_in_short_transactions(database, pos):
-    pos.execute("BEGIN")
-    for number in range(order_times.SWEEP + 3):
-        put_silent(pos, key(number))
-    pos.execute("COMMIT")
-    assert [len(end_silent(database)) for _ in range(3)] == [order_times.SWEEP, 3, 0]

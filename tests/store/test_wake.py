@@ -8,14 +8,13 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from sqlalchemy import create_engine
 from tests.databases import MARIADB, POSTGRESQL, SERVERS, SQLITE, only
 from tests.store.samples import KEY, NOW, Pos, end_session, opened, put_action, put_order
 
 from orderbridge.model import ActionState, Verdict
 from orderbridge.store import actions, unfinished
 from orderbridge.store.database import Database
-from orderbridge.store.dialects import postgresql, servers, sqlite
+from orderbridge.store.dialects import postgresql, sqlite
 
 SOON_S = 60.0  # a bound for a busy machine; the watch asks every 50 ms
 QUIET_S = 4 * sqlite.WATCH_S
@@ -40,10 +39,6 @@ class Bell:
             return False
         self._rung.clear()
         return True
-
-
-def names_in(folder: Path) -> list[str]:
-    return [file.name for file in folder.iterdir()]
 
 
 @contextlib.asynccontextmanager
@@ -84,32 +79,6 @@ async def test_what_is_no_commit_does_not_wake(bell, pos):
     assert not await bell.rings(QUIET_S)
     pos.execute("ROLLBACK")
     assert not await bell.rings(QUIET_S)
-
-
-@contextlib.asynccontextmanager
-async def held_whole(path: Path, database: Database) -> AsyncIterator[tuple[Bell, "asyncio.Task[None]"]]:
-    """A POS has the file for itself, so that there is no log to watch."""
-    database.close()
-    bell = Bell()
-    with opened(path) as pos:
-        pos.execute("PRAGMA locking_mode = EXCLUSIVE")
-        put_order(pos, KEY)
-        watch = asyncio.create_task(database.watch(bell.ring))
-        assert not await bell.rings(QUIET_S)
-        yield bell, watch
-
-
-@only(SQLITE)
-async def test_the_watch_gives_its_connection_back(database, path: Path, tmp_path: Path):
-    bell = Bell()
-    watch = asyncio.create_task(database.watch(bell.ring))
-    await bell.rings()
-    watch.cancel()
-    await asyncio.gather(watch, return_exceptions=True)
-    database.close()
-    with opened(path) as last:  # the last one to leave takes the log along
-        last.execute("SELECT * FROM delivery_orders").fetchall()
-    assert names_in(tmp_path) == [path.name]
 
 
 # ---- SQLite: the notice and the counter ------------------------------------------------------------------------------
@@ -200,7 +169,13 @@ async def test_a_system_without_notices_is_watched_by_the_clock(monkeypatch, dat
 @only(SQLITE)
 @pytest.mark.usefixtures("by_notices")
 async def test_a_log_that_appears_later_is_watched_from_then_on(path: Path, database):
-    async with held_whole(path, database) as (bell, watch):
+    database.close()
+    bell = Bell()
+    with opened(path) as pos:  # a POS has the file for itself, so that there is no log to watch
+        pos.execute("PRAGMA locking_mode = EXCLUSIVE")
+        put_order(pos, KEY)
+        watch = asyncio.create_task(database.watch(bell.ring))
+        assert not await bell.rings(QUIET_S)
         assert not watch.done()
     assert await bell.rings()
     assert not await bell.rings(QUIET_S)
@@ -208,20 +183,6 @@ async def test_a_log_that_appears_later_is_watched_from_then_on(path: Path, data
         put_action(pos)
     assert await bell.rings()
     watch.cancel()
-
-
-@only(SQLITE)
-async def test_a_till_that_commits_without_a_pause_wakes_seldom_and_with_its_last_commit(database, pos):
-    async with watching(database) as bell:
-        began, bell.times = time.monotonic(), 0
-        for _ in range(300):
-            put_action(pos, "activate_food")
-            await asyncio.sleep(0)
-        took = time.monotonic() - began
-        await bell.rings(0)
-        put_action(pos, "activate_food")
-        assert await bell.rings()
-        assert bell.times <= took / sqlite.REST_S + 2
 
 
 @only(SQLITE)
@@ -246,26 +207,18 @@ async def test_what_is_written_and_not_committed_does_not_keep_the_loop_busy(mon
 
 
 @only(SERVERS[0])
-async def test_a_statement_that_writes_500_rows_wakes_once(bell, pos):
+async def test_many_rows_of_a_statement_wake_once_and_what_the_daemon_itself_writes_does_not(bell, pos, database):
     bell.times = 0
     pos.execute(
         "INSERT INTO delivery_actions (action, food_id) SELECT 'activate_food', n FROM generate_series(1, 500) AS n"
     )
     assert await bell.rings()
+    (row, *_), _ = database.read_now(unfinished.read_unfinished)
+    database.write_now(lambda tx: actions.start(tx, [(row, 1)], NOW))
+    end = actions.End(Verdict(ActionState.DONE), None, 1)
+    assert database.write_now(lambda tx: actions.finish(tx, [(row.id, end)], NOW))
     assert not await bell.rings(QUIET_S)
     assert bell.times == 1
-
-
-@only(SERVERS[0])
-async def test_what_the_daemon_itself_writes_does_not_wake(bell, pos, database):
-    row_id = put_action(pos)
-    assert await bell.rings()
-    (row,), _ = database.read_now(unfinished.read_unfinished)
-    database.write_now(lambda tx: actions.start(tx, [(row, 1)], NOW))
-    assert database.write_now(
-        lambda tx: actions.finish(tx, [(row_id, actions.End(Verdict(ActionState.DONE), None, 1))], NOW)
-    )
-    assert not await bell.rings(QUIET_S)
 
 
 # ---- servers that go and come ----------------------------------------------------------------------------------------
@@ -290,19 +243,6 @@ async def test_a_watch_that_was_cut_off_comes_back_and_asks_at_once(database, ki
     assert await bell.rings()
     put_action(pos)
     assert await bell.rings()
-    watch.cancel()
-    await asyncio.gather(watch, return_exceptions=True)
-
-
-@only(*SERVERS)
-async def test_a_server_that_is_not_there_is_tried_again(database, closed_port, monkeypatch):
-    nowhere = create_engine(database.engine.url.set(host="127.0.0.1", port=closed_port, query={}))
-    bell = Bell()
-    monkeypatch.setattr(servers, "AGAIN_S", 0.001)
-    monkeypatch.setattr(servers, "AGAIN_AT_MOST_S", 0.004)
-    watch = asyncio.create_task(database.dialect.watch(nowhere, bell.ring))
-    assert not await bell.rings(QUIET_S)
-    assert not watch.done()
     watch.cancel()
     await asyncio.gather(watch, return_exceptions=True)
 

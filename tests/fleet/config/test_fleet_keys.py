@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tests.config.documents import Write, account, document, problems
 
-from orderbridge.config import Settings, load, shown
+from orderbridge.config import load, shown
 from orderbridge.config.keys import new_master_key, parsed
 
 KEY, OLD = (base64.b64encode(bytes([first, *range(31)])).decode() for first in (200, 201))
@@ -16,15 +16,14 @@ def fleet(lines: str = "", **more: str) -> str:
     return document(more=f'[fleet]\naccounts = "database"\n{lines}', **{"accounts": "", **more})
 
 
-def test_without_a_word_accounts_are_the_files(write: Write) -> None:
+def test_with_a_database_of_accounts_the_file_may_have_none_and_one_is_not_the_default(write: Write) -> None:
     made = load(write(), environ={}).fleet
     assert (made.from_database, made.master_keys) == (False, ())
-
-
-def test_with_a_database_of_accounts_the_file_may_have_none(write: Write) -> None:
     settings = load(write(fleet(f'master_key = "{KEY}"')), environ={})
     assert (settings.fleet.from_database, settings.accounts) == (True, ())
     assert settings.fleet.master_keys == (base64.b64decode(KEY),)
+    settings = load(write(fleet(f'master_key = "{KEY}"', accounts=account())), environ={})
+    assert ([one.name for one in settings.accounts], settings.default_account) == (["kadikoy"], None)
 
 
 @pytest.mark.parametrize("scheme", ["mysql", "mariadb", "mysql+pymysql", "mariadb+mysqldb"])
@@ -32,12 +31,6 @@ def test_replicas_on_mariadb_are_refused(scheme: str, write: Write) -> None:
     message = problems(write(fleet(f'master_key = "{KEY}"\n[database]\nurl = "{scheme}://pos:hunter22@db/pos"')))
     assert "needs PostgreSQL" in message
     assert "hunter22" not in message
-
-
-def test_the_file_may_have_some_beside_it_and_none_is_the_default_for_being_alone(write: Write) -> None:
-    settings = load(write(fleet(f'master_key = "{KEY}"', accounts=account())), environ={})
-    assert [one.name for one in settings.accounts] == ["kadikoy"]
-    assert settings.default_account is None
 
 
 def test_the_master_key_comes_from_a_file_beside_the_configuration(write: Write, tmp_path: Path) -> None:
@@ -49,20 +42,11 @@ def test_the_master_key_comes_from_a_file_beside_the_configuration(write: Write,
     assert settings.source.origins["fleet.master_key"] == str(tmp_path / "secrets/master.key")
 
 
-def test_the_master_key_can_be_a_systemd_credential(write: Write, tmp_path: Path) -> None:
+def test_the_master_key_can_be_a_systemd_credential_and_two_sources_are_an_error(write: Write, tmp_path: Path) -> None:
     write(KEY, "credentials/master_key")
-    settings = load(write(fleet()), environ={"CREDENTIALS_DIRECTORY": str(tmp_path / "credentials")})
-    assert settings.fleet.master_keys == (base64.b64decode(KEY),)
-
-
-def test_the_environment_is_enough(write: Write) -> None:
-    environ = {"ORDERBRIDGE_FLEET__ACCOUNTS": "database", "ORDERBRIDGE_FLEET__MASTER_KEY": KEY}
-    assert load(write(document(accounts="")), environ=environ).fleet.from_database
-
-
-def test_two_sources_of_the_master_key_are_an_error_that_names_both(write: Write, tmp_path: Path) -> None:
-    write(KEY, "credentials/master_key")
-    message = problems(write(fleet(f'master_key = "{KEY}"')), {"CREDENTIALS_DIRECTORY": str(tmp_path / "credentials")})
+    environ = {"CREDENTIALS_DIRECTORY": str(tmp_path / "credentials")}
+    assert load(write(fleet()), environ=environ).fleet.master_keys == (base64.b64decode(KEY),)
+    message = problems(write(fleet(f'master_key = "{KEY}"')), environ)
     assert "fleet.master_key" in message
     assert "more than once (master_key, systemd credential master_key)" in message
 
@@ -95,14 +79,11 @@ def test_a_master_key_that_is_none_is_an_error_that_names_the_remedy_and_no_key(
     assert KEY[:16] not in message
 
 
-def test_the_same_key_twice_is_one() -> None:
-    assert len(parsed(f"{KEY}\n{KEY}\n{OLD}")) == 2
-
-
-def test_a_new_key_is_one_and_another_each_time() -> None:
+def test_a_new_key_is_one_and_another_each_time_and_the_same_twice_is_one() -> None:
     made = {parsed(new_master_key()) for _ in range(10)}
     assert len(made) == 10
     assert {len(key) for (key,) in made} == {32}
+    assert len(parsed(f"{KEY}\n{KEY}\n{OLD}")) == 2
 
 
 @pytest.mark.parametrize("kind", ["beside", "till"])
@@ -125,18 +106,10 @@ def test_the_master_key_is_never_shown(write: Write) -> None:
     assert shown(load(write(), environ={}))["fleet"]["master_key"] is None
 
 
-def test_a_file_with_the_master_key_that_everybody_can_read_is_a_warning(write: Write) -> None:
+def test_a_file_with_the_master_key_that_everybody_can_read_is_a_warning(write: Write, tmp_path: Path) -> None:
     file = write(fleet(f'master_key = "{KEY}"'))
     file.chmod(0o644)
     assert [f"chmod o-r {file}" in warning for warning in load(file, environ={}).warnings] == [True]
-
-
-def test_a_master_key_file_that_everybody_can_read_is_a_warning(write: Write, tmp_path: Path) -> None:
     write(KEY, "master.key").chmod(0o644)
     (message,) = load(write(fleet('master_key_file = "master.key"')), environ={}).warnings
     assert f"chmod 0600 {tmp_path}/master.key" in message
-
-
-def test_settings_made_by_hand_are_checked_the_same() -> None:
-    with pytest.raises(ValueError, match="master_key"):
-        Settings(marketplace={"base_url": "https://a"}, fleet={"accounts": "database"})
