@@ -76,9 +76,6 @@ def _shrink(plan: Plan, shrinker: Shrinker) -> int:
     return 1
 
 
-# ---- a search --------------------------------------------------------------------------------------------------------
-
-
 def _of_the_commit(kind: str) -> Iterator[Seed]:
     """Seeds that nobody has played: without a history, those of the day. Each second one is of the next kind."""
     try:

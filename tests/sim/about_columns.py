@@ -29,18 +29,9 @@ BOOKKEEPING = ("silence_from", "service_key", "start_utc")  # judged by their ef
 DOUBT = "status_doubtful"
 LATE = "late"  # depends on the clocks, which are not judged here
 NAMES_A_CUSTOMER = (
-    "note",
-    "customer_name",
-    "customer_phone",
-    "address",
-    "address_description",
-    "apartment_no",
-    "building_no",
-    "neighborhood_name",
-    "district_name",
-    "city_name",
-    "payload",
-)
+    "note customer_name customer_phone address address_description apartment_no building_no"
+    " neighborhood_name district_name city_name payload"
+).split()
 LOOK_AT_ALL, LOOK_FOR_LATE = 100, 5  # ticks
 TAKING_IN_S = 20.0  # with acknowledgements that time out, and a slow disk
 BEGUN_BEFORE_S = 0.5  # a poll begins with its commit, and leaves a moment later
@@ -84,8 +75,6 @@ class ColumnsAreRight(Judge):
         self._quiet_since: dict[str, float] = {}  # the same, in the simulation's time
         self._restarts: list[float] = []
         self._taken: set[str] = set()
-
-    # ---- what happens ------------------------------------------------------------------------------------------------
 
     def leaving(self, call: Call) -> None:
         if call.operation in ORDER_OPERATIONS:
@@ -164,8 +153,6 @@ class ColumnsAreRight(Judge):
         self._busy |= dict.fromkeys(sending | {row["payment_key"] for row in ended}, self.sim.now())
         return ended
 
-    # ---- one order after one commit ----------------------------------------------------------------------------------
-
     def _check(self, name: str, key: str, rows: list[sqlite3.Row]) -> None:
         before, after = self._states.get(key), self._look(key)
         events = self._new_events(key)
@@ -214,8 +201,6 @@ class ColumnsAreRight(Judge):
         yield from self._by_time(key, before, after)
         if self.is_unresolved(key):
             yield Step("a doubt", before | {"problem": before["problem"] | {DOUBT}}, [])
-
-    # ---- a delivery --------------------------------------------------------------------------------------------------
 
     def _arrival(self, call: Call, document: Document) -> Step:
         now = self._now()
@@ -276,8 +261,6 @@ class ColumnsAreRight(Judge):
         told = (self._now(), "status_withheld", document.status, self._word(document.status), None)
         return Step("a delivery beside an action", state, [told])
 
-    # ---- a verdict ---------------------------------------------------------------------------------------------------
-
     def _verdicts(self, key: str, before: State, rows: list[sqlite3.Row]) -> Step:
         state, events = before, list[Event]()
         for row in rows:
@@ -306,8 +289,6 @@ class ColumnsAreRight(Judge):
             return state
         change = {5: "ended", 6: "cancelled"}.get(status, "status")
         return state | self._news(before, change)
-
-    # ---- the time ----------------------------------------------------------------------------------------------------
 
     def _by_time(self, key: str, before: State, after: State) -> Iterator[Step]:
         if after["ended_by"] == "silence" and self._may_end(key, before, self.sim.clock.now()):
@@ -345,8 +326,6 @@ class ColumnsAreRight(Judge):
     def _is_old(self, before: State, now: datetime) -> bool:
         border = now - timedelta(days=self.sim.settings.orders.retention_days)
         return before["ended_utc"] is not None and time_of(before["ended_utc"]) < border
-
-    # ---- details -----------------------------------------------------------------------------------------------------
 
     def _now(self) -> str:
         return text_of(self.sim.clock.now())
@@ -408,8 +387,6 @@ class ColumnsAreRight(Judge):
         found = [row for row in found if row["event"] != "start"]  # made by the time alone
         return [tuple(row[column] for column in ("at_utc", "event", "status_id", "status", "detail")) for row in found]
 
-    # ---- by hand -----------------------------------------------------------------------------------------------------
-
     def retried(self, row: int) -> None:
         self._unfinished.add(row)
 
@@ -449,8 +426,6 @@ class ColumnsAreRight(Judge):
             if before["ended_utc"] is None or after != _blank(before):
                 self.broken(f"erasing a customer changed order {key} in another way")
             self._states[key] = _blank(before)
-
-    # ---- all of them -------------------------------------------------------------------------------------------------
 
     def tick(self) -> None:
         self._ticks += 1

@@ -56,7 +56,7 @@ class JournalHolds(Judge):
         self._today = max(
             self._today, self.sim.clock.now().date()
         )  # retention uses the latest time that a clock has shown
-        kept = self._today - timedelta(days=self.sim.plan.more.retention_days)
+        kept = self._today - timedelta(days=self.sim.plan.retention_days)
         for (key, text), (number, day) in self._acknowledged.items():
             if day >= kept and (key, text.encode()) not in held:
                 self.broken(f"#{number} acknowledged {key}, whose document is not in the journal")

@@ -9,15 +9,11 @@ from tests.sim.bounds import UNREAD_S
 from tests.sim.judge import CLAIM_S, UNDISTURBED_S, Judge, account_of, in_one_lane, is_on_menu, past_its_time
 from tests.sim.line import ACTIONS, FOOD_OPERATIONS, ORDER_OPERATIONS, TARGET, Call
 
-from orderbridge.rules.retry import MAX_RESENDS
-
 if TYPE_CHECKING:
     from tests.sim.life import Life
 
-MOST_REQUESTS = 1 + MAX_RESENDS
 EXPIRES_WITHIN_S = 100.0  # with a till that locks the file, a slow disk, and a slow outbox cycle
 A_MOMENT_S = 0.002  # times have three decimals
-DEFINITE = {200, 400, 403, 404, 422}
 
 
 class RowsEnd(Judge):
@@ -77,11 +73,13 @@ class RowsEnd(Judge):
         return row["state"] == "sending" and bool(self.rows(begun, row["id"]))
 
     def _look_for_forgotten(self) -> None:
-        """An unresolved row is sent again or looked up as soon as the line works."""
-        for row in self.rows("SELECT * FROM delivery_actions WHERE state = 'sending'"):
-            quiet_since = self.sim.disturbed.get(account_of(self.sim, row) or "", self.sim.now())
-            if self.sim.now() - max(quiet_since, self.sim.till.written.get(row["id"], 0.0)) > UNDISTURBED_S:
-                self.broken(f"row {row['id']} ({row['action']}) is still unresolved, although the line works")
+        """A row is sent, sent again or looked up as soon as the line works."""
+        for row in self.rows("SELECT * FROM delivery_actions WHERE state IN ('pending', 'sending')"):
+            account = account_of(self.sim, row) or ""
+            quiet_since = self.sim.disturbed.get(account, self.sim.now())
+            waits = self.sim.now() - max(quiet_since, self.sim.till.written.get(row["id"], self.sim.now()))
+            if waits > UNDISTURBED_S and account not in self.sim.refused:
+                self.broken(f"row {row['id']} ({row['action']}) is still {row['state']}, although the line works")
 
     def restarted(self, _: "Life") -> None:
         self._look()
@@ -103,16 +101,13 @@ class RowsEnd(Judge):
         self._ends = {row: state for row, state in states.items() if state in FINAL}
 
     def finish(self) -> None:
-        """All rows have ended, with a text; the audit finds an end without code, proof or time."""
+        """All rows have ended; the audit finds an end without code, proof or time."""
         self._look()
         for row in self.rows("SELECT * FROM delivery_actions"):
-            about = f"row {row['id']} ({row['action']}) is {row['state']}"
             if self.sim.till.written.get(row["id"], 0.0) >= self.sim.stopping_at:
                 continue
             if row["state"] not in FINAL:
-                self.broken(about)
-            elif row["state"] != "done" and not row["error_text"]:
-                self.broken(f"{about} without error_text")
+                self.broken(f"row {row['id']} ({row['action']}) is {row['state']}")
 
 
 class LaneOrder(Judge):
@@ -198,13 +193,13 @@ _TOGETHER = {
 }
 
 
-class NothingTwice(Judge):
-    """Nothing is sent again after a definite answer, nor more than four times; an accept is looked up first."""
+class LookedUpFirst(Judge):
+    """After an unknown outcome a list comes before an accept is sent again."""
 
     promise = "6"
 
     def __init__(self) -> None:
-        self._of_row: dict[int, list[Call]] = defaultdict(list)
+        self._last: dict[int, Call] = {}  # by row
         self._lists: dict[str, list[Call]] = defaultdict(list)  # by account
         self._polls: dict[str, Call] = {}  # by account: its latest poll
 
@@ -213,14 +208,7 @@ class NothingTwice(Judge):
             self._polls[call.account] = call
         if call.operation not in ACTIONS or call.row is None:
             return
-        before = self._of_row[call.row]
-        for earlier in before:
-            if earlier.status in DEFINITE and earlier.whole and self._recorded(earlier, call):
-                self.broken(f"#{call.number} sends row {call.row} again after #{earlier.number} HTTP {earlier.status}")
-        counted = [c for c in before if not c.never_left and c.status not in (401, 429)]
-        if len(counted) >= MOST_REQUESTS:
-            self.broken(f"#{call.number} is request {len(counted) + 1} of row {call.row}")
-        last = before[-1] if before else None
+        last, self._last[call.row] = self._last.get(call.row), call
         if last is not None and call.operation in {"accept", "on_the_way"} and self._unknown(last):
             waited = self.sim.now() - last.ended_at
             jumped = self.sim.jumped_since(last.ended_at)  # the wait uses the clock
@@ -233,18 +221,9 @@ class NothingTwice(Judge):
                 self.broken(
                     f"#{call.number} sends row {call.row} again, while poll #{poll.number} may still show its effect"
                 )
-        before.append(call)
 
     def retried(self, row: int) -> None:
-        self._of_row[row].clear()
-
-    def _recorded(self, earlier: Call, now: Call) -> bool:
-        return earlier.life == now.life or bool(
-            self.rows(
-                "SELECT 1 FROM delivery_action_attempts WHERE action_id = ? AND spent = 0 AND outcome IN ('ok', 'refused')",
-                now.row,
-            )
-        )
+        self._last.pop(row, None)
 
     def _unknown(self, call: Call) -> bool:
         return call.ended in {"given_up", "reset"} or call.status in {502, 504}

@@ -275,7 +275,7 @@ class AutoAccepts(Judge):
 
     def _usual(self, order: Any) -> int | None:
         """The account's minutes, by its orders of the last hour, this one included."""
-        if not self.sim.plan.more.steps:
+        if not self.sim.plan.steps:
             return 20
         lately = (
             "SELECT count(*) FROM delivery_orders WHERE account = ? AND received_utc BETWEEN ? AND ?"
@@ -287,7 +287,7 @@ class AutoAccepts(Judge):
 
     def _check(self, name: str, order: Any) -> None:
         settings, minutes = self.sim.plan, None
-        rule = settings.more.rule if order["restaurant_id"] == KADIKOY else None
+        rule = settings.rule if order["restaurant_id"] == KADIKOY else None
         hinder = [code for code in (order["problem"] or "").split(",") if code and "total_mismatch" not in code]
         if settings.auto_accept and order["status_id"] == 1 and not (order["scheduled_for"] or hinder):
             minutes = self._usual(order) if rule is None else rule or None

@@ -1,10 +1,9 @@
 """Promises 7 to 9: a fault harms only its own account or order, is reported, and reveals no secret."""
 
 import math
-import sqlite3
 from typing import TYPE_CHECKING, Any
 
-from tests.sim.judge import IN_TIME_S, UNDISTURBED_S, Judge, account_of, changed_at
+from tests.sim.judge import IN_TIME_S, UNDISTURBED_S, Judge, changed_at
 from tests.sim.line import Call
 from tests.sim.reading import status_in
 
@@ -18,7 +17,7 @@ HASTE_S = 5.0  # "within seconds"
 
 
 class FaultsStayApart(Judge):
-    """A fault of one order, row or account does not stop the others, and is no bug of ours."""
+    """A fault of one order or account does not stop the others' orders, and is no bug of ours."""
 
     promise = "7"
     never = ("job.crashed", "outbox.crashed", "action.crashed")
@@ -36,7 +35,6 @@ class FaultsStayApart(Judge):
         ]
         if well:
             self._orders_come_in(well, now)
-            self._rows_leave(well, now)
 
     def _orders_come_in(self, well: list[str], now: float) -> None:
         world = self.sim.world
@@ -60,22 +58,6 @@ class FaultsStayApart(Judge):
         stored = "SELECT 1 FROM delivery_orders WHERE payment_key = ? AND status_id IS ?"
         return bool(self.rows(stored, order.key, status))
 
-    def _rows_leave(self, well: list[str], now: float) -> None:
-        for row in self.rows("SELECT * FROM delivery_actions WHERE state = 'pending' ORDER BY id"):
-            written = self.sim.till.written.get(row["id"], now)
-            account = account_of(self.sim, row)
-            if account in well and now - written > IN_TIME_S and not self._waits_for_another(row):
-                self.broken(f"row {row['id']} of {account}, written at {written:.0f}, is still pending")
-
-    def _waits_for_another(self, row: sqlite3.Row) -> bool:
-        return bool(
-            self.rows(
-                "SELECT 1 FROM delivery_actions WHERE payment_key = ? AND id <> ? AND state IN ('pending', 'sending')",
-                row["payment_key"],
-                row["id"],
-            )
-        )
-
 
 class FailuresAreLogged(Judge):
     """A failed poll, a refused login and a failed accept are logged within seconds."""
@@ -86,7 +68,6 @@ class FailuresAreLogged(Judge):
         self._failing: dict[str, tuple[float, int]] = {}  # by account: since when and in which life; not logged yet
         self._told: dict[str, tuple[int, str]] = {}
         self._to_recover: dict[str, tuple[float, int]] = {}
-        self._accepts: dict[int, str] = {}
 
     def ended(self, call: Call) -> None:
         if call.operation == "get_current" and call.ended != "crashed":
@@ -123,8 +104,6 @@ class FailuresAreLogged(Judge):
         alarm = alarm or (facts.get("action") == "on_the_way" and facts.get("code") == "outcome_unknown")
         if alarm and level != "error":
             self.broken(f"{event} of {facts['action']} {facts['id']} is logged with the level {level}")
-        if facts.get("action") == "accept":
-            self._accepts[facts["id"]] = event
 
     def crashed(self, _: "Life") -> None:
         self._failing.clear()
@@ -139,13 +118,6 @@ class FailuresAreLogged(Judge):
             for account, (since, life) in waiting.items():
                 if self.sim.now() - since > HASTE_S + 25.0 and self.sim.life and self.sim.life.number == life:
                     self.broken(f"the {what} of {account} at {since:.0f} is not logged")
-
-    def finish(self) -> None:
-        rows = self.rows("SELECT id, state FROM delivery_actions WHERE action = 'accept'")
-        for row in rows:
-            silent = row["state"] in {"expired", "failed"} and row["id"] not in self._accepts
-            if silent and not any(call.ended == "crashed" for call in self.sim.calls) and self.sim.lives == 1:
-                self.broken(f"accept {row['id']} is {row['state']}, and the log does not say so")
 
 
 class NothingLeaks(Judge):

@@ -3,6 +3,7 @@
 The waits are those of docs/design.md, Behaviour, with the simulation's configuration.
 """
 
+import math
 from collections import defaultdict
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
@@ -69,6 +70,8 @@ class Waits(Judge):
         last = before[-1]
         after = RETRY_WAITS_S[min(max(sum(call.counts for call in before), 1), 3) - 1]
         match last.outcome:
+            case "ok" | "no":
+                return math.inf, None
             case "wait":
                 return COOLDOWN_S, COOLDOWN_S * JITTER
             case "failed":
@@ -103,24 +106,6 @@ class Waits(Judge):
         """Whether there was no fault since, and the same daemon still runs."""
         same = self.sim.life is not None and self.sim.life.alive and self.sim.life.number == last.life
         return same and self.sim.disturbed.get(last.account, 0.0) <= last.left_at
-
-    def tick(self) -> None:
-        for row in self.rows("SELECT id FROM delivery_actions WHERE state IN ('pending', 'sending')"):
-            before = self._of_row.get(row["id"])
-            if not before or not before[-1].ended or self.sim.jumped_since(before[-1].left_at):
-                continue
-            if self._notes(row["id"]) > len(before):
-                continue
-            most = self._wait(before)[1]
-            waited = self.sim.now() - before[-1].ended_at
-            resends = sum(call.counts for call in before) <= len(RETRY_WAITS_S)
-            if most is None or not resends or not self._undisturbed_since(before[-1]):
-                continue
-            if waited > most + self._patience() and not self._is_asked_about(before[-1]):
-                self.sim.violated("4", f"row {row['id']} is not sent again {waited:.0f} s after #{before[-1].number}")
-
-    def _is_asked_about(self, last: Call) -> bool:
-        return last.operation in RESTAURANT_OPERATIONS and last.outcome == "unknown"
 
     def ended(self, call: Call) -> None:
         most, line = ASKED_A_MINUTE, "a line that is well"

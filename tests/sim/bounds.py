@@ -22,15 +22,11 @@ from orderbridge.store.retention import SLACK
 MINUTE = 60.0
 ALARMS = Alarms()
 
-# ---- promised in numbers ---------------------------------------------------------------------------------------------
-
 ACKNOWLEDGE_WITHIN_S = 10.0  # of the answer, or it is dropped
 ACKNOWLEDGE_TIMEOUT_S = 5.0
 ACCEPT_VALID_MINUTES, VALID_MINUTES = 10, 120
 RETRY_WAITS_S = (2.0, 10.0, 60.0)  # after the first, second and third 5xx
 LOGIN_REFUSALS_S = (60.0, 60.0, 90.0)  # at least, after each refusal: growing waits of minutes
-
-# ---- the program's own -----------------------------------------------------------------------------------------------
 
 LATE_S = late_after(COOLDOWN_S).total_seconds()  # without a good poll
 UNANSWERED_S = FIRST_STEPS[0].total_seconds()

@@ -663,7 +663,7 @@ def the_column_of_the_till_is_written(true: Any, tx: Any, known: Any, *rest: Any
     tx.execute(update(tables.orders).where(mine).values(pos_revision=0))
 
 
-@bug("audit", (actions, "finish"))
+@bug("6", (actions, "finish"))
 def a_done_row_does_not_name_its_proof(true: Any, connection: Any, ends: Any, now: Any) -> Any:
     unproved = [(row, replace(end, verdict=replace(end.verdict, known_by=None))) for row, end in ends]
     return true(connection, unproved, now)
@@ -758,8 +758,4 @@ bugs(
 )
 
 # The unit test that finds a bug, too. `./run sim --bugs` plants it and runs the test.
-FOUND_BY = {
-    bug: f"{file}::{test}"
-    for file, tests in tomllib.loads(Path(__file__).with_name("found_by.toml").read_text()).items()
-    for bug, test in tests.items()
-}
+FOUND_BY = tomllib.loads(Path(__file__).with_name("found_by.toml").read_text())

@@ -8,7 +8,9 @@ import asyncio
 from collections import defaultdict, deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from tests.sim.plan import MINUTE, Span
 
 from orderbridge_sandbox.scenery import BESIKTAS, KADIKOY
 
@@ -18,7 +20,6 @@ if TYPE_CHECKING:
 
 LOOK_S = 0.1
 PATIENCE_S = 200.0
-MINUTE = 60.0
 CANCELED = 6
 
 
@@ -30,8 +31,6 @@ class Script:
         self._faults: dict[str, deque[str]] = defaultdict(deque)  # operation: what its next requests meet
         self._slow_list = 0.0
         self._slow_unit: tuple[str, float, Callable[[], None]] | None = None
-
-    # ---- what a corner does ------------------------------------------------------------------------------------------
 
     async def order(self) -> str:
         """A customer orders. Returns the order's key once it is acknowledged."""
@@ -83,8 +82,6 @@ class Script:
     def crash_at(self, point: str, down: float) -> None:
         self._sim.light_fuse(point, down)
 
-    # ---- what it waits for -------------------------------------------------------------------------------------------
-
     async def until(self, is_so: Callable[[], bool]) -> None:
         began = self._sim.now()
         while not is_so():
@@ -129,8 +126,6 @@ class Script:
         assert not left, f"no request met what was to meet {left}"
         assert self._slow_unit is None, "nobody acted within a transaction"
 
-    # ---- what the simulation asks ------------------------------------------------------------------------------------
-
     def fault(self, call: "Call") -> str:
         faults = self._faults[call.operation]
         return faults.popleft() if faults else ""
@@ -150,33 +145,18 @@ class Script:
 
 @dataclass(frozen=True, slots=True)
 class Corner:
-    """One situation. `seconds`: when the faults end."""
+    """One situation, and what its plan has beside the script."""
 
     play: Callable[[Script], Awaitable[None]]
-    seconds: float
-    accounts: tuple[str, ...] = ("kadikoy",)
-    hangs: tuple[tuple[float, float, str], ...] = ()  # from, to, and the account whose requests are not answered
-    jumps: tuple[tuple[float, float], ...] = ()
-    batch: int = 0  # orders and rows in one query; 0: the program's own, hundreds
-    silence_hours: float = 24.0
-    shared: bool = False  # whether two accounts reach one restaurant
+    changes: dict[str, Any]
 
 
 CORNERS: dict[str, Corner] = {}
 
 
-def corner(
-    seconds: float = 4 * MINUTE,
-    accounts: tuple[str, ...] = ("kadikoy",),
-    hangs: tuple[tuple[float, float, str], ...] = (),
-    jumps: tuple[tuple[float, float], ...] = (),
-    batch: int = 0,
-    silence_hours: float = 24.0,
-    *,
-    shared: bool = False,
-) -> Callable[[Callable[[Script], Awaitable[None]]], None]:
+def corner(**changes: Any) -> Callable[[Callable[[Script], Awaitable[None]]], None]:
     def enter(play: Callable[[Script], Awaitable[None]]) -> None:
-        CORNERS[play.__name__] = Corner(play, seconds, accounts, hangs, jumps, batch, silence_hours, shared)
+        CORNERS[play.__name__] = Corner(play, changes)
 
     return enter
 
@@ -226,7 +206,7 @@ async def a_row_is_asked_back_between_reading_and_claiming(script: Script) -> No
     await script.ended(row)
 
 
-@corner(accounts=("kadikoy", "besiktas"), hangs=((100.0, 150.0, "kadikoy"),))
+@corner(accounts=("kadikoy", "besiktas"), hangs=(Span(100.0, 150.0, "kadikoy"),))
 async def the_service_hangs_for_one_of_two_accounts(script: Script) -> None:
     """There are two places on the wire: one of each account."""
     await script.at(101.0)

@@ -60,7 +60,7 @@ class Fleet:
     def __init__(self, sim: "Sim") -> None:
         self._sim = sim
         self._chance = sim.plan.stream("fleet")
-        self.skews = [self._chance.uniform(-3.0, 3.0) for _ in range(sim.plan.more.replicas)]
+        self.skews = [self._chance.uniform(-3.0, 3.0) for _ in range(sim.plan.replicas)]
         self.places: dict[int, Life] = {}
         self.changed_at = 0.0  # when a replica last had a fault
         self.went_on: dict[int, float] = {}  # process: when its last pause ended
@@ -86,14 +86,12 @@ class Fleet:
 
     def begin(self) -> None:
         self._look()
-        for blow in self._sim.plan.more.blows:
+        for blow in self._sim.plan.blows:
             self._sim.agenda.at(blow.at, partial(self._strike, blow))
 
     def _look(self) -> None:
         self._sim.tell("looked")
         self._after(LOOK_S, self._look)
-
-    # ---- what happens to them ----------------------------------------------------------------------------------------
 
     def _strike(self, blow: "Blow") -> None:
         life = self.places[blow.place]
@@ -183,7 +181,7 @@ class Fleet:
 
     def _roll(self, _: "Life", seconds: float) -> None:
         """A rolling restart: the first new one upgrades the tables while the old ones still work."""
-        for number in range(self._sim.plan.more.replicas):
+        for number in range(self._sim.plan.replicas):
             self._after(number * ROLL_S, partial(self._replace, number, seconds))
 
     def _replace(self, place: int, seconds: float) -> None:
@@ -200,8 +198,6 @@ class Fleet:
     def _columns(self) -> set[str]:
         found = self.server.tables.exec_driver_sql("PRAGMA table_info(delivery_orders)")
         return {str(row[1]) for row in found}
-
-    # ---- what a life asks --------------------------------------------------------------------------------------------
 
     def new_database(self, life: "Life") -> SimDatabase:
         return FleetDatabase(life)

@@ -20,9 +20,9 @@ import httpx
 from sqlalchemy.exc import DBAPIError, OperationalError
 from starlette.applications import Starlette
 from tests.sim.life import LIFE
+from tests.sim.line import served
 from tests.sim.people import FOODS, RESTAURANTS, Agenda
 from tests.sim.plan import MINUTE
-from tests.sim.served import served
 
 from orderbridge.cli import action_commands, common, erase, order_commands
 from orderbridge.jobs.reimport import WRITTEN, Reimport, find, replay
@@ -81,13 +81,11 @@ class Hands:
             "tap": self._tablets.tap,
             "withdraw": self._withdraw,
         }
-        for at, what in self._sim.plan.more.hands:
+        for at, what in self._sim.plan.hands:
             self._agenda.at(at, acts[what])
-        for span in self._sim.plan.more.away:
+        for span in self._sim.plan.away:
             self._agenda.at(span.start, partial(self._sim.take_out, span))
             self._agenda.at(span.end, self._sim.put_back)
-
-    # ---- commands ----------------------------------------------------------------------------------------------------
 
     def _run(self, command: click.Command, *words: str) -> tuple[int, str]:
         """Run a command. Returns its exit code and what it printed."""

@@ -9,7 +9,7 @@ from tests.sim.about_hands import ClosuresEnd, TapsAreRows
 from tests.sim.about_health import ProblemsAreLogged
 from tests.sim.about_orders import Cooldown, EachIsPolled, OnlyDelivered, StoredBeforeAcknowledged
 from tests.sim.about_restores import OlderCopyIsReported, StoredAgain
-from tests.sim.about_rows import LaneOrder, MayBeSent, NothingTwice, RowsEnd
+from tests.sim.about_rows import LaneOrder, LookedUpFirst, MayBeSent, RowsEnd
 from tests.sim.about_tables import (
     AutoAccepts,
     ListsAreStored,
@@ -29,10 +29,10 @@ WATCHING: dict[str, tuple[type[Judge], ...]] = {
     "5": (LaneOrder,),
     "1": (StoredBeforeAcknowledged,),
     "1 and 7": (ListsAreStored,),
-    "2": (OnlyDelivered,),
+    "2": (OnlyDelivered, AuditFindsNothing),
     "3": (Cooldown, PollsAreWritten, EachIsPolled),
-    "4": (RowsEnd, Waits, IsSentSoon, Verdicts),
-    "6": (Verdicts, NothingTwice, MayBeSent, Waits),
+    "4": (RowsEnd, Waits, IsSentSoon, Verdicts, AuditFindsNothing),
+    "6": (Verdicts, LookedUpFirst, MayBeSent, Waits, AuditFindsNothing),
     "7": (FaultsStayApart, QuarantineCounts),
     "8": (FailuresAreLogged, ProblemsAreLogged),
     "9": (NothingLeaks,),
@@ -41,7 +41,6 @@ WATCHING: dict[str, tuple[type[Judge], ...]] = {
     "closures": (ClosuresEnd,),
     "board": (TapsAreRows,),
     "1, 2 and 6": (TruthAtTheEnd,),
-    "audit": (AuditFindsNothing,),
     "fleet": (OneActs, EqualShares, TakenOver, ReplacedCommitsNothing),
     "journal": (JournalHolds,),
     "mark": (MarkIsNeverAhead,),
@@ -59,8 +58,8 @@ def watching(*promises: str) -> list[Judge]:
 def judges_of(plan: Plan) -> list[Judge]:
     """The judges of this plan. Most expect that each account has its own cooldown."""
     if plan.kind == "fleet":
-        promises = ("5", "1", "2", "fleet", "9", "1, 2 and 6", "audit")
-        return [*watching(*promises), Cooldown(), RowsEnd(), NothingTwice(), MayBeSent()]
+        promises = ("5", "1", "2", "fleet", "9", "1, 2 and 6")
+        return [*watching(*promises), Cooldown(), RowsEnd(), LookedUpFirst(), MayBeSent()]
     if plan.kind == "restore":  # most of the others expect that committed rows stay
         return [judge() for judge in WATCHING_RESTORES]
     if plan.kind == "crowd":

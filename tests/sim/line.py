@@ -14,9 +14,8 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 import httpx
-from tests.sim.plan import KINDS
+from starlette.types import ASGIApp
 from tests.sim.reading import Document, documents_in, furthest
-from tests.sim.served import served
 
 from orderbridge.errors import NotSent, UnknownOutcome
 from orderbridge.rules.tokens import REFUSAL_WAITS
@@ -95,6 +94,12 @@ class Call:
         return self.outcome not in {"unsent", "unauthorized", "wait"}
 
 
+async def served(app: ASGIApp, request: httpx.Request) -> httpx.Response:
+    response = await httpx.ASGITransport(app).handle_async_request(request)
+    await response.aread()
+    return response
+
+
 class Service:
     """The sandbox behind the line."""
 
@@ -132,10 +137,10 @@ class Service:
 
     def _said_twice(self, response: httpx.Response) -> httpx.Response:
         """Some lists hold an order a second time, in its former state."""
-        more, chance = self._sim.plan.more, self._lists
+        chance = self._lists
         listed = list(documents_in(response.content))
         moved = [document.value for document in listed if document.status in {2, 6, 16}]
-        if not moved or chance.random() >= more.twice:
+        if not moved or chance.random() >= self._sim.plan.twice:
             return response
         before = chance.choice(moved) | {"status_id": 1, "status_text": "Yeni Sipariş"}
         texts = [document.text for document in listed]
@@ -156,8 +161,8 @@ class Weather:
         self._sim = sim
         self._random = random
         self._lists = sim.plan.stream("slow lists")
-        self._names = list(KINDS)
-        self._weights = list(accumulate(KINDS.values()))
+        self._names = list(FAULTS)
+        self._weights = list(accumulate(fault.weight for fault in FAULTS.values()))
 
     def fault(self, call: Call) -> str:
         chance = self._random.random()  # always drawn, so that one fault more does not change the others
@@ -166,7 +171,7 @@ class Weather:
             return ""
         if scripted := self._sim.script.fault(call):
             return scripted
-        for span in self._sim.plan.more.hangs:
+        for span in self._sim.plan.hangs:
             if span.start <= call.left_at < span.end and span.what == call.account:
                 return "lost"
         for span in self._sim.plan.outages:
@@ -182,7 +187,7 @@ class Weather:
 
     def of_a_list(self) -> float:
         """A list may take seconds on its way back, and shows the state of its departure."""
-        slow = self._lists.random() < self._sim.plan.more.slow_lists
+        slow = self._lists.random() < self._sim.plan.slow_lists
         by_chance = self._lists.uniform(0.5, 8.0) if slow and not self._sim.is_calm else 0.0
         return by_chance + self._sim.script.list_takes()
 
@@ -341,6 +346,7 @@ def _json(status: int, body: object, **headers: str) -> httpx.Response:
 class Fault:
     """The fault of one request: whether and when it reaches the service, and what comes back."""
 
+    weight: int = 0
     reaches: bool = True
     answer: Callable[[httpx.Response], Awaitable[httpx.Response]] = _as_it_is
     before: Callable[[], None] | None = None
@@ -354,31 +360,31 @@ _NO = {"status": False, "error": "bugün olmaz", "message": "not today"}
 _WAIT = {"status": False, "error": "çok fazla istek", "message": "30"}
 
 FAULTS = {
-    "refused": Fault(reaches=False, before=_refuse),
-    "lost": Fault(reaches=False, answer=_never),
-    "reset": Fault(reaches=False, answer=_reset),
-    "done_silence": Fault(answer=_never),
-    "done_reset": Fault(answer=_reset),
-    "slow": Fault(slow_there=True),
-    "slow_answer": Fault(slow_back=True),
-    "http_429": Fault(reaches=False, answer=_instead(429, _WAIT)),
-    "http_500": Fault(reaches=False, answer=_instead(500)),
-    "done_500": Fault(answer=_instead(500, {"status": False, "error": "server"})),
-    "http_503": Fault(reaches=False, answer=_instead(503, _HTML)),
-    "http_502": Fault(reaches=False, answer=_instead(502, _HTML)),
-    "done_502": Fault(answer=_instead(502, _HTML)),
-    "http_504": Fault(reaches=False, answer=_instead(504)),
-    "page_200": Fault(reaches=False, answer=_instead(200, _HTML)),
-    "done_page_200": Fault(answer=_instead(200, _HTML)),
-    "page_404": Fault(reaches=False, answer=_instead(404, _HTML)),
-    "truncated": Fault(answer=_cut),
-    "wrong_json": Fault(reaches=False, answer=_instead(200, ["maintenance"])),
-    "empty": Fault(reaches=False, answer=_instead(200)),
-    "redirect": Fault(reaches=False, answer=_instead(307, Location=_ELSEWHERE)),
-    "token_lost": Fault(loses_token=True),
-    "said_no": Fault(reaches=False, answer=_instead(422, _NO)),
-    "quotes": Fault(reaches=False, quotes=True),
-    "too_large": Fault(answer=_too_large),
+    "refused": Fault(6, reaches=False, before=_refuse),
+    "lost": Fault(6, reaches=False, answer=_never),
+    "reset": Fault(5, reaches=False, answer=_reset),
+    "done_silence": Fault(8, answer=_never),
+    "done_reset": Fault(6, answer=_reset),
+    "slow": Fault(5, slow_there=True),
+    "slow_answer": Fault(5, slow_back=True),
+    "http_429": Fault(4, reaches=False, answer=_instead(429, _WAIT)),
+    "http_500": Fault(5, reaches=False, answer=_instead(500)),
+    "done_500": Fault(3, answer=_instead(500, {"status": False, "error": "server"})),
+    "http_503": Fault(3, reaches=False, answer=_instead(503, _HTML)),
+    "http_502": Fault(3, reaches=False, answer=_instead(502, _HTML)),
+    "done_502": Fault(3, answer=_instead(502, _HTML)),
+    "http_504": Fault(2, reaches=False, answer=_instead(504)),
+    "page_200": Fault(2, reaches=False, answer=_instead(200, _HTML)),
+    "done_page_200": Fault(2, answer=_instead(200, _HTML)),
+    "page_404": Fault(2, reaches=False, answer=_instead(404, _HTML)),
+    "truncated": Fault(4, answer=_cut),
+    "wrong_json": Fault(2, reaches=False, answer=_instead(200, ["maintenance"])),
+    "empty": Fault(2, reaches=False, answer=_instead(200)),
+    "redirect": Fault(2, reaches=False, answer=_instead(307, Location=_ELSEWHERE)),
+    "token_lost": Fault(4, loses_token=True),
+    "said_no": Fault(1, reaches=False, answer=_instead(422, _NO)),
+    "quotes": Fault(2, reaches=False, quotes=True),
+    "too_large": Fault(0, answer=_too_large),  # only in a corner: the next lists must be read by status
 }
 
 

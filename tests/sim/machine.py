@@ -69,9 +69,9 @@ def _surroundings(sim: Sim) -> Iterator[None]:
             patch("orderbridge.rules.problems.FLAP_LIMIT", 10**6)
         )  # each problem is reported under its own name
         stack.enter_context(patch("orderbridge.jobs.health_check.ALIKE_LIMIT", 10**6))
-        if sim.plan.more.batch:
+        if sim.plan.batch:
             for name in ("store.rows.BATCH", "jobs.intake.CHUNK"):
-                stack.enter_context(patch(f"orderbridge.{name}", sim.plan.more.batch))
+                stack.enter_context(patch(f"orderbridge.{name}", sim.plan.batch))
         if not sim.plan.restless:
             stack.enter_context(patch("orderbridge.jobs.outbox.FLOOR_S", QUIET_FLOOR_S))
             stack.enter_context(patch("orderbridge.jobs.outbox_reader.FLOOR_S", QUIET_FLOOR_S))

@@ -2,12 +2,12 @@
 
 import asyncio
 import contextlib
-import itertools
 import sqlite3
 from collections.abc import Callable
 from contextvars import Context
 from dataclasses import replace
 from decimal import Decimal
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from tests.jobs.shop import text_of
@@ -102,7 +102,7 @@ def scenery_for(plan: Plan) -> Scenery:
     """The sandbox's scenery. One food id is on two menus; with a shared restaurant the second account reaches the first's, too."""
     twice = tuple(replace(food, menu="besiktas") for food in DEFAULT_SCENERY.foods if food.menu == "kadikoy")
     scenery = replace(DEFAULT_SCENERY, foods=DEFAULT_SCENERY.foods + twice)
-    if not plan.more.shared:
+    if not plan.shared:
         return scenery
     also = {"besiktas": (BESIKTAS, KADIKOY)}
     accounts = scenery.accounts
@@ -171,8 +171,8 @@ class Customers:
         together = self._edits.uniform(0, plan.seconds * 0.7)
         for _ in range(plan.orders):
             alone = self._random.uniform(0, plan.seconds * 0.97)
-            self._agenda.at(together if self._edits.random() < plan.more.crowd else alone, self._order)
-        for at, _ in plan.more.late:
+            self._agenda.at(together if self._edits.random() < plan.crowd else alone, self._order)
+        for at in plan.late:
             self._agenda.at(at + 1.3 * LOUD_SWEEP_S, self._flip_some)
 
     def _order(self) -> None:
@@ -194,17 +194,17 @@ class Customers:
                 self._agenda.after(wait, lambda: self.meddle(order.key))
 
     def _make_odd(self, order: Order) -> None:
-        chance, more = self._edits, self._sim.plan.more
-        if chance.random() < more.odd:
+        chance, plan = self._edits, self._sim.plan
+        if chance.random() < plan.odd:
             order.placed = order.placed | chance.choice(ODD)
             if isinstance(order.placed.get("payment_key"), str) and chance.random() < 0.2:
                 order.placed = order.placed | {"payment_key": order.placed["payment_key"].upper()}
-        if chance.random() < more.edits:
+        if chance.random() < plan.edits:
             for _ in range(2):
                 wait = chance.expovariate(1 / 300) * self._sim.plan.pace
                 self._agenda.after(wait, lambda: self._edit(order))
             self._agenda.at(chance.uniform(self._sim.now(), self._sim.plan.seconds), lambda: self._flip(order))
-        if more.late and chance.random() < 0.2:
+        if plan.late and chance.random() < 0.2:
             order.placed = order.placed | {"scheduled_date": "2026-03-04 20:00:00"}
 
     def _flip_some(self) -> None:
@@ -252,7 +252,7 @@ class Customers:
         order = world.orders.get(key)
         if order is None or order.status_id in ENDED:
             return
-        if self._edits.random() < self._sim.plan.more.edits:
+        if self._edits.random() < self._sim.plan.edits:
             self._edit(order)
         status = self._random.choice((6, 6, 6, 2, 2, 16, 5, 7, 99))
         if status == 6:
@@ -276,9 +276,9 @@ class Till:
         self.taken_over: dict[str, tuple[int, str | None]] = {}  # by order: pos_revision and pos_reference
         self._uncommitted_orders: dict[str, tuple[int, str | None]] = {}
         self.withdrawn: dict[int, float] = {}  # by row: when it was withdrawn
-        self._twice = itertools.count()
         self.wrong: set[int] = set()  # rows that violate constraints
         self._uncommitted: list[int] = []
+        self._twice = count()  # several may be written at one moment
 
     def begin(self) -> None:
         plan, chance = self._sim.plan, self._random
@@ -290,7 +290,7 @@ class Till:
             self._agenda.at(chance.uniform(0, plan.seconds), self._toggle)
         for _ in range(max(2, plan.orders // 20)):
             self._agenda.at(chance.uniform(0, plan.seconds), self._blunder)
-        for span in plan.more.hangs:
+        for span in plan.hangs:
             for number in range(6):
                 self._agenda.at(span.start + number % 2, lambda of=span.what, n=number: self._switch(of, n))
             for other in sorted(set(plan.accounts) - {span.what}):
@@ -494,10 +494,7 @@ class Till:
 
     def _write_twice(self) -> None:
         """Write a row twice with the same request_id, as a POS does that lost the answer."""
-        columns = {
-            "restaurant_id": RESTAURANTS[self._sim.plan.accounts[0]][0],
-            "request_id": f"twice-{next(self._twice)}",
-        }
+        columns = {"restaurant_id": RESTAURANTS[self._sim.plan.accounts[0]][0], "request_id": f"r-{next(self._twice)}"}
         self.act("open_restaurant", **columns)
         with contextlib.suppress(sqlite3.IntegrityError):
             self.act("open_restaurant", **columns)

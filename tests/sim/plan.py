@@ -8,42 +8,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from random import Random
 
-from tests.sim.corners import corner_of
-
 MINUTE, HOUR = 60.0, 3600.0
 ACCEPT_STEPS = ((0, 20), (3, 45), (6, 0))  # by orders of the last hour: minutes
 QUIET_SWEEP_S, LOUD_SWEEP_S = 1800.0, 120.0  # of a day, and of the others
 QUIET_HEALTH_S, LOUD_HEALTH_S = 900.0, 10.0
 SLOWEST_S = 3.0  # a unit of work on a slow disk
 
-# The faults of requests with their weights. tests.sim.line has what each does.
-KINDS = {
-    "refused": 6,
-    "lost": 6,
-    "reset": 5,
-    "done_silence": 8,
-    "done_reset": 6,
-    "slow": 5,
-    "slow_answer": 5,
-    "http_429": 4,
-    "http_500": 5,
-    "done_500": 3,
-    "http_503": 3,
-    "http_502": 3,
-    "done_502": 3,
-    "http_504": 2,
-    "page_200": 2,
-    "done_page_200": 2,
-    "page_404": 2,
-    "truncated": 4,
-    "wrong_json": 2,
-    "empty": 2,
-    "redirect": 2,
-    "token_lost": 4,
-    "said_no": 1,
-    "quotes": 2,
-    "too_large": 0,  # only in a corner: the next lists must be read by status
-}
 OUTAGES = ("refused", "lost", "http_503", "done_502")  # faults of all requests for a while
 # Faults of actions alone for a while, so that rows need their second, third and fourth request.
 ILLNESSES = ("http_500", "done_500", "http_429", "done_silence", "http_502", "done_reset", "token_lost")
@@ -51,48 +21,17 @@ ILLNESSES = ("http_500", "done_500", "http_429", "done_silence", "http_502", "do
 REFUSING = ("new_orders", "orders", "some_orders", "contents", "accepts", "outbox", "quarantine", "all")
 BLOWS = ("kill", "stop", "reload", "pause", "pause", "pause", "cut", "cut", "session", "restart")  # of a fleet
 BLOW_POINTS = (
-    "",
-    "",
-    "connecting",
-    "connecting",
-    "within a transaction",
-    "within a transaction",
-    "after commit Polls",
-    "after commit Claims",
-    "after commit",
-    "before commit",
-    "reached",
-    "answered",
-)
+    "||connecting|connecting|within a transaction|within a transaction"
+    "|after commit Polls|after commit Claims|after commit|before commit|reached|answered"
+).split("|")
 CRASH_POINTS = (
-    "leaving acknowledge",
-    "leaving accept",
-    "leaving get_current",
-    "leaving",
-    "reached acknowledge",
-    "reached accept",
-    "reached on_the_way",
-    "reached complete",
-    "reached cancel",
-    "reached get_current",
-    "reached",
-    "answered acknowledge",
-    "answered accept",
-    "answered complete",
-    "answered get_current",
-    "answered",
-    "before commit Intake",
-    "before commit Claims",
-    "before commit Executor",
-    "before commit",
-    "after commit Intake",
-    "after commit Claims.claim",
-    "after commit Executor",
-    "after commit Poller._reserve",
-    "after commit",
-    "statement",
-    "",
-)
+    "leaving acknowledge|leaving accept|leaving get_current|leaving"
+    "|reached acknowledge|reached accept|reached on_the_way|reached complete|reached cancel|reached get_current|reached"
+    "|answered acknowledge|answered accept|answered complete|answered get_current|answered"
+    "|before commit Intake|before commit Claims|before commit Executor|before commit"
+    "|after commit Intake|after commit Claims.claim|after commit Executor|after commit Poller._reserve|after commit"
+    "|statement|"
+).split("|")
 # Points at which power fails. A till's flush also flushes what the daemon wrote before, so a lost commit shows at once
 # or never.
 POWER_POINTS = (
@@ -165,17 +104,38 @@ class Restore:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class More:
-    """The seed's choices about documents, changes by time, and other programs."""
+class Plan:
+    """One simulation. What is left out is off."""
 
-    edits: float  # probability that an order's contents change
-    odd: float  # probability that an order has numbers as texts, options as a list, and so on
-    twice: float  # probability that a list also has an order with an earlier status
-    shared: bool  # whether two accounts reach one restaurant
-    rule: int | None  # the automatic accept's minutes of one restaurant; 0: none
-    silence_hours: float  # shortened to minutes
-    retention_days: int
-    late: tuple[tuple[float, float], ...]  # one more jump of the clock, beyond an order's end
+    seed: int
+    kind: str  # one of MADE
+    seconds: float
+    accounts: tuple[str, ...] = ("kadikoy",)
+    orders: int = 0
+    auto_accept: bool = False
+    fault_rate: float = 0.0  # probability of a fault, for each request
+    mischief: float = 0.0  # probability that the till or another program acts at a critical moment
+    slow_disk: float = 0.0  # probability that a unit of work is slow
+    broken_disk: float = 0.0  # probability that a unit of work fails
+    poison: float = 0.0  # probability that an order's document has no usable key
+    strange: float = 0.0  # probability that an order's document is unusual
+    meddling: float = 0.0  # probability that the panel changes an order's status
+    locks: int = 0  # how often the till locks the file
+    crashes: tuple[Crash, ...] = ()
+    stops: tuple[float, ...] = ()  # orderly ones
+    outages: tuple[Span, ...] = ()
+    illnesses: tuple[Span, ...] = ()
+    refusals: tuple[Span, ...] = ()
+    jumps: tuple[tuple[float, float], ...] = ()  # times, and the seconds by which the clock is set
+    options: tuple[tuple[str, object], ...] = ()  # of the sandbox
+    edits: float = 0.0  # probability that an order's contents change
+    odd: float = 0.0  # probability that an order has numbers as texts, options as a list, and so on
+    twice: float = 0.0  # probability that a list also has an order with an earlier status
+    shared: bool = False  # whether two accounts reach one restaurant
+    rule: int | None = None  # the automatic accept's minutes of one restaurant; 0: none
+    silence_hours: float = 24  # shortened to minutes
+    retention_days: int = 90
+    late: tuple[float, ...] = ()  # a jump of the clock beyond an order's end
     standby: bool = False  # a second daemon waits for the lead
     reloads: tuple[tuple[float, str], ...] = ()  # SIGHUP with the same configuration, another or a bad one
     refusing: tuple[Span, ...] = ()  # triggers of the POS: see tests.sim.technician
@@ -190,37 +150,6 @@ class More:
     hands: tuple[tuple[float, str], ...] = ()  # commands and taps: see tests.sim.hands
     away: tuple[Span, ...] = ()  # spans in which an account is not in the configuration
     steps: bool = False  # automatic accepts depend on the orders of the last hour
-
-
-PLAIN = More(edits=0.0, odd=0.0, twice=0.0, shared=False, rule=None, silence_hours=24, retention_days=90, late=())
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """One simulation."""
-
-    seed: int
-    kind: str  # one of MADE
-    seconds: float
-    accounts: tuple[str, ...]
-    orders: int
-    auto_accept: bool
-    fault_rate: float  # probability of a fault, for each request
-    mischief: float  # probability that the till or another program acts at a critical moment
-    slow_disk: float  # probability that a unit of work is slow
-    broken_disk: float  # probability that a unit of work fails
-    poison: float  # probability that an order's document has no usable key
-    strange: float  # probability that an order's document is unusual
-    meddling: float  # probability that the panel changes an order's status
-    locks: int  # how often the till locks the file
-    crashes: tuple[Crash, ...]
-    stops: tuple[float, ...]  # orderly ones
-    outages: tuple[Span, ...]
-    illnesses: tuple[Span, ...]
-    refusals: tuple[Span, ...]
-    jumps: tuple[tuple[float, float], ...]  # times, and the seconds by which the clock is set
-    options: tuple[tuple[str, object], ...]  # of the sandbox
-    more: "More"
 
     @property
     def pace(self) -> float:
@@ -265,18 +194,19 @@ class Plan:
 
 def plan_for(seed: int, kind: str = "") -> Plan:
     """The plan of a seed. Of ten seeds one is a day, two are storms, two are hands, and the others squalls."""
-    chance = Random(f"{seed} plan")
     kind = kind or {0: "day", 1: "storm", 5: "storm", 3: "hands", 7: "hands"}.get(seed % 10, "squall")
-    return _with_others(_with_more(MADE[kind](seed, chance), Random(f"{seed} more")), Random(f"{seed} others"))
-
-
-def _with_more(plan: Plan, chance: Random) -> Plan:
-    if plan.kind in {"crowd", "corner", "fleet"}:
+    plan = MADE[kind](seed, Random(f"{seed} plan"))
+    if kind in {"crowd", "corner", "fleet"}:
         return plan
+    return _with_others(_with_changes(plan, Random(f"{seed} more")), Random(f"{seed} others"))
+
+
+def _with_changes(plan: Plan, chance: Random) -> Plan:
+    """Add choices about documents and changes by time."""
     shared = len(plan.accounts) > 1 and chance.random() < 0.75
     late = chance.choice((0.0, 0.0, 0.0, 0.0, 7200.0, 90000.0)) if plan.kind != "day" else 0.0
-    more = replace(
-        plan.more,
+    made = replace(
+        plan,
         edits=chance.choice((0.0, 0.3, 0.6)),
         odd=chance.choice((0.0, 0.3)),
         twice=chance.choice((0.0, 0.3)),
@@ -284,19 +214,19 @@ def _with_more(plan: Plan, chance: Random) -> Plan:
         rule=chance.choice((None, 35, 0)),
         silence_hours=chance.choice((1, 2) if plan.kind == "day" else (0.05, 1)),
         retention_days=1,
-        late=((plan.seconds * 0.6, late),) if late else (),
+        refusals=() if shared and plan.kind != "restore" else plan.refusals,
     )
     if plan.kind == "restore":  # a set clock hides a copy's age
-        return replace(plan, more=replace(more, restores=plan.more.restores, late=()), jumps=())
-    return replace(plan, more=more, refusals=() if shared else plan.refusals, jumps=plan.jumps + more.late)
+        return replace(made, jumps=())
+    at = (plan.seconds * 0.6,) if late else ()
+    return replace(made, late=at, jumps=plan.jumps + tuple((one, late) for one in at))
 
 
 def _with_others(plan: Plan, chance: Random) -> Plan:
     """Add other processes and people that use the database."""
-    if plan.kind in {"crowd", "corner", "fleet"}:
-        return plan
-    more = replace(
-        plan.more,
+    many = len(plan.accounts) > 1
+    made = replace(
+        plan,
         standby=chance.random() < 0.3 and plan.kind not in {"power", "restore"},
         reloads=tuple(
             (at, chance.choice(("same", "other", "bad")))
@@ -304,17 +234,17 @@ def _with_others(plan: Plan, chance: Random) -> Plan:
         ),
         refusing=_spans(chance, chance.choice((0, 0, 0, 1, 2)), plan.seconds * 0.8, 3 * MINUTE, REFUSING),
         by_hand=_times(chance, chance.choice((0, 3, 6)), plan.seconds),
-        hangs=()
-        if plan.more.shared or len(plan.accounts) < 2
-        else _spans(chance, 1, plan.seconds * 0.7, plan.seconds * 0.3, plan.accounts),
+        hangs=_spans(chance, 1, plan.seconds * 0.7, plan.seconds * 0.3, plan.accounts)
+        if many and not plan.shared
+        else (),
         crowd=chance.choice((0.0, 0.0, 0.5, 0.9)),
         slow_lists=chance.choice((0.0, 0.3)),
         batch=chance.choice((0, 0, 3)),
     )
     scope = chance.choice(("credential", "credential", "application", "address"))
-    options = plan.options if len(plan.accounts) < 2 else (*plan.options, ("cooldown_scope", scope))
+    options = (*plan.options, ("cooldown_scope", scope)) if many else plan.options
     slow_disk = chance.choice((plan.slow_disk, plan.slow_disk, plan.slow_disk, plan.slow_disk, 0.6))
-    return replace(plan, more=more, options=options, slow_disk=plan.slow_disk if plan.kind == "day" else slow_disk)
+    return replace(made, options=options, slow_disk=plan.slow_disk if plan.kind == "day" else slow_disk)
 
 
 def _day(seed: int, chance: Random, share: float = 1.0) -> Plan:
@@ -342,7 +272,6 @@ def _day(seed: int, chance: Random, share: float = 1.0) -> Plan:
         refusals=_spans(chance, chance.randrange(2), length, HOUR, ("kadikoy",)),
         jumps=_jumps(chance, chance.choice((0, 0, 1)), length),
         options=_options(chance),
-        more=PLAIN,
     )
 
 
@@ -372,7 +301,6 @@ def _squall(seed: int, chance: Random) -> Plan:
         refusals=_spans(chance, chance.choice((0, 0, 1)), length, MINUTE, accounts),
         jumps=_jumps(chance, chance.choice((0, 0, 0, 1)), length),
         options=_options(chance),
-        more=PLAIN,
     )
 
 
@@ -408,32 +336,19 @@ def _restore(seed: int, chance: Random) -> Plan:
         restores[0] = replace(restores[0], crash=chance.choice(WITHHELD))
     if len(restores) > 1 and chance.random() < 0.3:  # the same copy again
         restores[1] = replace(restores[1], copy_at=restores[0].copy_at + 0.001)
-    return replace(
-        squall, kind="restore", orders=20, locks=0, broken_disk=0.0, more=replace(PLAIN, restores=tuple(restores))
-    )
+    return replace(squall, kind="restore", orders=20, locks=0, broken_disk=0.0, restores=tuple(restores))
 
 
 def _crowd(seed: int, chance: Random) -> Plan:
     """Half an hour of five accounts that share one cooldown, with a few crashes."""
-    quiet = _squall(seed, chance)
     length = 30 * MINUTE
-    return replace(
-        quiet,
+    return Plan(
+        seed=seed,
         kind="crowd",
         seconds=length,
         accounts=("kadikoy", "besiktas", "chain", "uskudar", "atasehir"),
-        orders=0,
-        fault_rate=0.0,
-        mischief=0.0,
-        slow_disk=0.0,
-        broken_disk=0.0,
-        locks=0,
         crashes=_crashes(chance, chance.randrange(2), length),
         stops=_times(chance, chance.randrange(2), length / 2),
-        outages=(),
-        illnesses=(),
-        refusals=(),
-        jumps=(),
         options=(
             ("cooldown_scope", chance.choice(("application", "address"))),
             ("cooldown_restarts_on_429", chance.random() < 0.5),
@@ -458,7 +373,8 @@ def _fleet(seed: int, chance: Random) -> Plan:
         outages=(),
         refusals=(),
         jumps=(),
-        more=replace(PLAIN, replicas=replicas, blows=_blows(chance, replicas, squall.seconds)),
+        replicas=replicas,
+        blows=_blows(chance, replicas, squall.seconds),
     )
 
 
@@ -486,34 +402,15 @@ def _hands(seed: int, chance: Random) -> Plan:
     hands = [(at, busy.choices(HANDS, (8, 1, 2, 1, 10, 2))[0]) for at in _times(busy, busy.choice((15, 40)), length)]
     many = len(plain.accounts) > 1 and busy.random() < 0.5
     away = _spans(busy, 1, length * 0.6, 5 * MINUTE, plain.accounts) if many else ()
-    more = replace(PLAIN, hands=tuple(hands), away=away, steps=busy.random() < 0.5)
-    return replace(plain, kind="hands", seconds=length, orders=16, more=more)
+    steps = busy.random() < 0.5
+    return replace(plain, kind="hands", seconds=length, orders=16, hands=tuple(hands), away=away, steps=steps)
 
 
-def _corner(seed: int, chance: Random) -> Plan:
+def _corner(seed: int, _: Random) -> Plan:
     """Some minutes by a script: only the latencies are random."""
-    _, corner = corner_of(seed)
-    return replace(
-        _crowd(seed, chance),
-        kind="corner",
-        seconds=corner.seconds,
-        accounts=corner.accounts,
-        auto_accept=False,
-        poison=0.0,
-        strange=0.0,
-        meddling=0.0,
-        crashes=(),
-        stops=(),
-        jumps=corner.jumps,
-        options=(),
-        more=replace(
-            PLAIN,
-            hangs=tuple(Span(*span) for span in corner.hangs),
-            batch=corner.batch,
-            silence_hours=corner.silence_hours,
-            shared=corner.shared,
-        ),
-    )
+    from tests.sim.corners import corner_of
+
+    return replace(Plan(seed=seed, kind="corner", seconds=4 * MINUTE), **corner_of(seed)[1].changes)
 
 
 def _storm(seed: int, chance: Random) -> Plan:
@@ -541,7 +438,6 @@ def _storm(seed: int, chance: Random) -> Plan:
         refusals=_spans(chance, chance.choice((0, 0, 1)), length, length / 4, accounts),
         jumps=_jumps(chance, chance.choice((0, 0, 0, 2)), length),
         options=_options(chance),
-        more=PLAIN,
     )
 
 

@@ -79,8 +79,6 @@ class Disk:
         self.is_dark = False  # power has failed: later writes are lost
         self.fails: Callable[[str], bool] = lambda _: False  # called before each write and flush of SQLite
 
-    # ---- files and names ---------------------------------------------------------------------------------------------
-
     def has(self, path: str) -> bool:
         return path.startswith(f"{self._folder}/")
 
@@ -123,8 +121,6 @@ class Disk:
         if is_there:
             self._flushed[path] = file
 
-    # ---- the power -----------------------------------------------------------------------------------------------------
-
     def cut(self) -> None:
         """Power fails."""
         self.is_dark, self._left = True, {}
@@ -153,8 +149,6 @@ class Disk:
         self._now = {path: None if content is None else File(content) for path, content in self._left.items()}
         self._flushed = dict(self._now)
         self.is_dark = False
-
-    # ---- what programs call --------------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
     def serving(self) -> Iterator[None]:

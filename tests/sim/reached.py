@@ -37,6 +37,7 @@ NOT_SIMULATED = {
     *(Code.NO_RESTAURANT, Code.LIST_FULL),
 }
 # How a row ends: state, code, known_by. First the ends without a request, then those by an answer, a status or a poll.
+# The daemon sends only ids that it has read, so that missing_field and bad_url_id cannot be answered.
 _ENDS = {(end.state.value, end.code or "-", "-") for end in ENDS.values()} | {
     *(("refused", code, "-") for code in ("order_unknown", "order_cancelled", "order_completed")),
     *(("refused", code, "-") for code in ("courier_not_restaurant", "account_needed", "restaurant_unknown")),
@@ -44,37 +45,22 @@ _ENDS = {(end.state.value, end.code or "-", "-") for end in ENDS.values()} | {
     ("done", "already", "poll"),
     *(("done", "-", known_by) for known_by in ("answer", "poll", "status", "refusal")),
     *(("refused", code, "answer") for code in ("refused", "order_not_found", "food_not_found", "restaurant_not_found")),
-    *(("refused", code, "answer") for code in ("missing_field", "bad_url_id")),
     *(("refused", code, "poll") for code in ("refused", "order_not_found", "order_cancelled")),
     *(("failed", "service_error", known_by) for known_by in ("-", "poll", "status")),
     *(("failed", "outcome_unknown", known_by) for known_by in ("-", "poll")),
 }
-# The daemon sends only ids that it has read, so no field is missing and no id is empty.
-_UNREACHED = {("refused", "missing_field", "answer"), ("refused", "bad_url_id", "answer")}
 COMMANDS = (
-    *(
-        "accounts",
-        "actions retry",
-        "actions withdraw",
-        "board pair",
-        "copies",
-        "db confirm-restore",
-        "db replay",
-        "erase",
-    ),
-    *("quarantine retry", "replay"),
-)
+    "accounts, actions retry, actions withdraw, board pair, copies, db confirm-restore, db replay, erase,"
+    " quarantine retry, replay"
+).split(", ")
 BY_PEOPLE = {"hand": "hand", "tap": "tap", "way": "older copy put back"}
 RESTARTS = {"crash": "after a crash", "stop": "after a stop", "power_lost": "after a loss of power"}
-REASONS = ("database_refused", "not_an_object", "not_json", "payment_key_invalid", "payment_key_missing")
 
 POSSIBLE: tuple[Cell, ...] = (
-    *(("end", " ".join(end)) for end in sorted(_ENDS - _UNREACHED)),
+    *(("end", " ".join(end)) for end in sorted(_ENDS)),
     *(("attempt", outcome.value) for outcome in Outcome),
     *(("attempts of a row", str(count)) for count in range(MAX_RESENDS + 2)),
-    *(
-        ("quarantine", reason) for reason in REASONS if reason not in {"not_an_object", "not_json"}
-    ),  # lists hold objects
+    *(("quarantine", reason) for reason in ("database_refused", "payment_key_invalid", "payment_key_missing")),
     *(("order ended by", end.value) for end in EndedBy),
     *(("last change", change.value) for change in LastChange),
     *(("problem", code.value) for code in Code if code not in NOT_SIMULATED),
@@ -86,148 +72,98 @@ POSSIBLE: tuple[Cell, ...] = (
     *(("hand", name) for name in COMMANDS),
     *(("tap", action.value) for action in Action),
 )
-# Measured: with so many seeds of a kind, a cell stays empty by chance once in ten million searches.
-WITHIN: dict[str, dict[int, tuple[Cell, ...]]] = {
-    "squall": {
-        20: (
-            *(("attempt", name) for name in ("ok", "refused")),
-            *(("attempts of a row", name) for name in ("0", "1")),
-            *(
-                ("end", name)
-                for name in (
-                    "done - answer",
-                    "refused courier_not_restaurant -",
-                    "superseded superseded -",
-                    "withdrawn withdrawn -",
-                )
-            ),
-            *(("last change", name) for name in ("cancelled", "ended")),
-            *(("order ended by", name) for name in ("cancelled", "completed")),
-            ("problem", "unanswered"),
-        ),
-        50: (
-            ("attempt", "unknown"),
-            ("attempts of a row", "2"),
-            *(
-                ("end", name)
-                for name in (
-                    "done - poll",
-                    "done already poll",
-                    "refused order_not_found answer",
-                    "refused refused answer",
-                )
-            ),
-            *(("last change", name) for name in ("new", "status")),
-            *(("problem", name) for name in ("line_timeout", "poll_failing")),
-            ("restart", "after a crash"),
-        ),
-        100: (
-            ("attempt", "service_failed"),
-            ("attempts of a row", "3"),
-            *(
-                ("end", name)
-                for name in (
-                    "failed outcome_unknown poll",
-                    "refused account_needed -",
-                    "refused bad_arguments -",
-                    "refused food_not_found answer",
-                    "refused order_cancelled -",
-                )
-            ),
-            ("last change", "contents"),
-            ("order ended by", "silence"),
-            *(("problem", name) for name in ("cooldown_taken", "outcome_unknown", "quarantined", "unreachable")),
-            ("restart", "take-over by the one that waited"),
-        ),
-        200: (
-            ("attempt", "rate_limited"),
-            ("attempts of a row", "4"),
-            *(
-                ("end", name)
-                for name in (
-                    "expired expired -",
-                    "failed outcome_unknown -",
-                    "refused order_cancelled poll",
-                    "refused order_unknown -",
-                )
-            ),
-            ("hand", "actions retry"),
-            ("quarantine", "payment_key_invalid"),
-        ),
-        500: (
-            ("attempt", "unauthorized"),
-            *(("end", name) for name in ("done - refusal", "refused restaurant_not_found answer")),
-            *(
-                ("problem", name)
-                for name in (
-                    "accept_failed",
-                    "cooldown_shared",
-                    "learned_otherwise",
-                    "line_refused",
-                    "login_refused",
-                    "not_acknowledged",
-                    "timezone_wrong",
-                )
-            ),
-            *(("quarantine", name) for name in ("database_refused", "payment_key_missing")),
-        ),
-        1000: (
-            *(
-                ("end", name)
-                for name in (
-                    "done - status",
-                    "expired not_permitted -",
-                    "refused order_completed -",
-                    "refused restaurant_unknown -",
-                )
-            ),
-            ("hand", "quarantine retry"),
-            *(("problem", name) for name in ("credentials_shared", "not_written", "undecided")),
-        ),
-    },
-    "hands": {
-        100: (
-            ("closure", "ended"),
-            *(("hand", name) for name in ("actions withdraw", "board pair")),
-            ("tap", "deactivate_food"),
-        ),
-        500: (*(("hand", name) for name in ("actions retry", "quarantine retry", "replay")), ("tap", "cancel")),
-    },
-    # By their plans: a restore has one or two of the five ways, a power has three losses or more.
-    "restore": {
-        100: (
-            *(("older copy put back", way) for way in (*RESTORES, "noticed")),
-            *(("hand", name) for name in ("db confirm-restore", "db replay")),
-        ),
-    },
-    "power": {50: (("restart", "after a loss of power"),)},
-    "fleet": {
-        20: (
-            *(("attempt", name) for name in ("ok", "refused")),
-            *(("attempts of a row", name) for name in ("0", "1")),
-            *(("end", name) for name in ("done - answer", "refused courier_not_restaurant -")),
-            *(("last change", name) for name in ("cancelled", "ended", "status")),
-            *(("order ended by", name) for name in ("cancelled", "completed")),
-            ("problem", "writes_fenced"),
-            ("restart", "after a crash"),
-        ),
-        50: (
-            ("attempt", "unknown"),
-            *(("end", name) for name in ("refused bad_arguments -", "superseded superseded -")),
-            ("last change", "new"),
-            *(("problem", name) for name in ("database_failing", "poll_failing")),
-        ),
-        100: (
-            ("attempts of a row", "2"),
-            *(("end", name) for name in ("done already poll", "withdrawn withdrawn -")),
-            ("problem", "line_timeout"),
-            ("restart", "after a stop"),
-        ),
-    },
-}
+# Measured: with so many seeds of a kind, a cell stays empty by chance once in ten million searches. By their plans a restore
+# has one or two of the five ways, and a power has three losses or more.
+_WITHIN = """
+squall 20
+  attempt: ok, refused
+  attempts of a row: 0, 1
+  end: done - answer, refused courier_not_restaurant -, superseded superseded -, withdrawn withdrawn -
+  last change: cancelled, ended
+  order ended by: cancelled, completed
+  problem: unanswered
+squall 50
+  attempt: unknown
+  attempts of a row: 2
+  end: done - poll, done already poll, refused order_not_found answer, refused refused answer
+  last change: new, status
+  problem: line_timeout, poll_failing
+  restart: after a crash
+squall 100
+  attempt: service_failed
+  attempts of a row: 3
+  end: failed outcome_unknown poll, refused account_needed -, refused bad_arguments -, refused food_not_found answer, refused order_cancelled -
+  last change: contents
+  order ended by: silence
+  problem: cooldown_taken, outcome_unknown, quarantined, unreachable
+  restart: take-over by the one that waited
+squall 200
+  attempt: rate_limited
+  attempts of a row: 4
+  end: expired expired -, failed outcome_unknown -, refused order_cancelled poll, refused order_unknown -
+  hand: actions retry
+  quarantine: payment_key_invalid
+squall 500
+  attempt: unauthorized
+  end: done - refusal, refused restaurant_not_found answer
+  problem: accept_failed, cooldown_shared, learned_otherwise, line_refused, login_refused, not_acknowledged, timezone_wrong
+  quarantine: database_refused, payment_key_missing
+squall 1000
+  end: done - status, expired not_permitted -, refused order_completed -, refused restaurant_unknown -
+  hand: quarantine retry
+  problem: credentials_shared, not_written, undecided
+hands 100
+  closure: ended
+  hand: actions withdraw, board pair
+  tap: deactivate_food
+hands 500
+  hand: actions retry, quarantine retry, replay
+  tap: cancel
+restore 100
+  older copy put back: by_command, without_a_wal, beside_a_wal, with_its_wal, under_the_daemon, noticed
+  hand: db confirm-restore, db replay
+power 50
+  restart: after a loss of power
+fleet 20
+  attempt: ok, refused
+  attempts of a row: 0, 1
+  end: done - answer, refused courier_not_restaurant -
+  last change: cancelled, ended, status
+  order ended by: cancelled, completed
+  problem: writes_fenced
+  restart: after a crash
+fleet 50
+  attempt: unknown
+  end: refused bad_arguments -, superseded superseded -
+  last change: new
+  problem: database_failing, poll_failing
+fleet 100
+  attempts of a row: 2
+  end: done already poll, withdrawn withdrawn -
+  problem: line_timeout
+  restart: after a stop
+"""
+
+
+def _within(text: str) -> dict[str, dict[int, tuple[Cell, ...]]]:
+    """By kind and number of seeds: the cells of the lines that follow."""
+    made: dict[str, dict[int, tuple[Cell, ...]]] = {}
+    steps: dict[int, tuple[Cell, ...]] = {}
+    for line in text.strip().splitlines():
+        group, _, names = line.strip().partition(": ")
+        if names:
+            steps[max(steps)] += tuple((group, name) for name in names.split(", "))
+        else:
+            kind, seeds = group.split()
+            steps = made.setdefault(kind, {})
+            steps[int(seeds)] = ()
+    return made
+
+
+WITHIN = _within(_WITHIN)
 # A storm has the faults of a squall and more orders, a day ten times its orders.
-_steps = WITHIN["squall"]
-WITHIN |= {"storm": dict(zip((50, 100, 200, 500, 1000), _steps.values(), strict=False)), "day": {20: _steps[20]}}
+_squall = WITHIN["squall"]
+WITHIN |= {"storm": dict(zip((50, 100, 200, 500, 1000), _squall.values(), strict=False)), "day": {20: _squall[20]}}
 _LINE = re.compile(
     r" *[\d.]+ (?:log +\w+ (?P<event>[\w.]+)(?: code=(?P<code>\w+))?"
     r"|hand +(?P<hand>accounts|copies|erase|replay|\w+ [\w-]+)"

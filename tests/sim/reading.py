@@ -38,28 +38,11 @@ SAID = {
     "%10": "not_a_number",
 }
 MONEY = {"amount_due", "total", "discount", "courier_fee", "order_tip", "price"}
-ORDER_TEXTS = {
-    "restaurant_id": "restaurant_id",
-    "restaurant_name": "restaurant_name",
-    "shipping_method": "shipping_method",
-    "payment_method": "payment_method",
-    "courier_type": "courier_type",
-    "date": "ordered_at",
-    "scheduled_date": "scheduled_for",
-}
+SAME_NAME = "restaurant_id restaurant_name shipping_method payment_method courier_type".split()
+ORDER_TEXTS = {name: name for name in SAME_NAME} | {"date": "ordered_at", "scheduled_date": "scheduled_for"}
 ADDRESS_TEXTS = ("address", "apartment_no", "building_no", "neighborhood_name", "district_name", "city_name")
 LINE_COLUMNS = ("line_no", "item_id", "food_id", "name", "note", "price", "quantity", "total")
-OPTION_COLUMNS = (
-    "line_no",
-    "option_no",
-    "group_id",
-    "group_name",
-    "type",
-    "operation",
-    "option_id",
-    "option_name",
-    "price",
-)
+OPTION_COLUMNS = tuple("line_no option_no group_id group_name type operation option_id option_name price".split())
 
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _DECODER = json.JSONDecoder(parse_float=Decimal)
@@ -127,8 +110,6 @@ class Reading:
 
     def note(self, code: str, name: str) -> None:
         (self.remarks if name in MINOR or code in JUST_NOTED else self.problems).add(f"{code}:{name}")
-
-    # ---- one value ---------------------------------------------------------------------------------------------------
 
     def text(self, value: Any, name: str, longest: int | None = LONGEST) -> str | None:
         if value is None:

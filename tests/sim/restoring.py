@@ -55,13 +55,11 @@ class Restorer:
         self.takes_file = False  # whether the daemon loses its file, and ends
 
     def begin(self) -> None:
-        for restore in self._sim.plan.more.restores:
+        for restore in self._sim.plan.restores:
             self._agenda.at(restore.copy_at, partial(self._copy, restore))
             self._agenda.at(restore.at, partial(self._put_back, restore))
-        if self._sim.plan.more.restores:
+        if self._sim.plan.restores:
             self._agenda.at(0.0, self._pair)
-
-    # ---- copies ------------------------------------------------------------------------------------------------------
 
     def _copy(self, restore: Restore) -> None:
         self._sim.read("SELECT 1 FROM delivery_orders", ())  # else the daemon has not made the tables yet
@@ -97,8 +95,6 @@ class Restorer:
                 database.write_now(work)
             except DBAPIError:  # a till holds the file
                 self._agenda.after(AGAIN_S, again)
-
-    # ---- an older copy -----------------------------------------------------------------------------------------------
 
     def _put_back(self, restore: Restore) -> None:
         life = self._sim.life
@@ -173,8 +169,6 @@ class Restorer:
         self.events = events if self.settled_at is not None else events | self.events
         self.sent = sent(self._sim, *known)
         self.rows = frozenset(row[0] for row in self._sim.read("SELECT request_id FROM delivery_actions", ()))
-
-    # ---- commands ----------------------------------------------------------------------------------------------------
 
     def _start_replay(self) -> None:
         if self._sim.life is None or not self._sim.life.started or self.takes_file or self._now is not None:

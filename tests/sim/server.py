@@ -108,8 +108,6 @@ class Server:
         """Buckets may have moved."""
         self._sim.tell("moved")
 
-    # ---- the line ----------------------------------------------------------------------------------------------------
-
     def latency(self) -> float:
         """Seconds of half a round trip; sometimes a packet is resent."""
         return 0.3 if self._chance.random() < 0.002 and not self._sim.is_calm else 0.002
@@ -139,8 +137,6 @@ class Server:
             raise lost("late")
         if self.is_down:
             raise lost("connection refused")
-
-    # ---- sessions and locks ------------------------------------------------------------------------------------------
 
     def new_session(self, life: "Life") -> Session:
         session = Session(next(self._numbers), life, self._sim.now())
@@ -188,8 +184,6 @@ class Server:
 
     def owner(self, key: Key) -> Session | None:
         return self._owners.get(key)
-
-    # ---- transactions ------------------------------------------------------------------------------------------------
 
     @contextmanager
     def transaction(self, life: "Life") -> Iterator[Transaction]:
@@ -349,9 +343,6 @@ class LockSession:
     def limited(self) -> Iterator[None]:
         self._until = self._life.sim.now() + CALL_S
         yield
-
-
-# ---- in the place of advisory_locks' functions -------------------------------------------------------------------------
 
 
 def survey(connection: LockConnection) -> list[Row]:

@@ -19,12 +19,12 @@ from typing import Any
 
 from tests.sim.judge import Judge
 from tests.sim.machine import simulate
-from tests.sim.plan import PLAIN, More, Plan, plan_for
+from tests.sim.plan import Plan, plan_for
 
 MINUTES = 3.0  # of processor time
 FEW_ORDERS, SHORT_S = (0, 1, 2, 4, 8, 16, 32), (60.0, 120.0, 300.0, 600.0, 1800.0)
-_OFF: dict[str, Any] = {"auto_accept": False, "locks": 0}  # and probabilities 0, events none
-_NO_KNOBS = {"seed", "kind", "seconds", "accounts", "orders", "more"}
+_OFF = {one.name: one.default for one in fields(Plan)}
+KNOBS = tuple(name for name in _OFF if name not in {"seed", "kind", "seconds", "accounts", "orders"})
 
 
 class Limit(Judge):
@@ -43,7 +43,7 @@ class Limit(Judge):
 def quiet(seed: int, kind: str) -> Plan:
     """The seed's plan with all knobs off and one account, with the same length and number of orders."""
     plan = plan_for(seed, kind)
-    return replace(plan, accounts=plan.accounts[:1], more=PLAIN, **{name: _off(plan, name) for name in _knobs(plan)})
+    return Plan(seed=seed, kind=kind, seconds=plan.seconds, accounts=plan.accounts[:1], orders=plan.orders)
 
 
 def promise_of(violations: Sequence[str]) -> str:
@@ -100,19 +100,17 @@ class Shrinker:
         """Turn off all knobs at once, then half of them, and so on: most do not matter."""
         one_account = replace(plan, accounts=plan.accounts[:1])
         plan = self._first(plan, iter([one_account]))
-        knobs = [(False, name) for name in _knobs(plan)] + [(True, one.name) for one in fields(More)]
-        return self._without(plan, knobs, _with_off)
+        return self._without(plan, list(KNOBS), lambda one, off: replace(one, **{name: _OFF[name] for name in off}))
 
     def _with_fewer_events(self, plan: Plan) -> Plan:
-        for of_more, name in _events(plan):
-            owner = plan.more if of_more else plan
-            events = list(getattr(owner, name))
+        for name in KNOBS:
+            events = getattr(plan, name)
+            if isinstance(events, tuple) and len(events) > 1:
 
-            def left(plan: Plan, gone: Sequence[Any], name: str = name, of_more: bool = of_more) -> Plan:
-                kept = tuple(one for one in getattr(plan.more if of_more else plan, name) if one not in gone)
-                return _changed(plan, of_more, {name: kept})
+                def left(plan: Plan, gone: Sequence[Any], name: str = name) -> Plan:
+                    return replace(plan, **{name: tuple(one for one in getattr(plan, name) if one not in gone)})
 
-            plan = self._without(plan, events, left)
+                plan = self._without(plan, list(events), left)
         return plan
 
     def _without(self, plan: Plan, things: list[Any], left: Callable[[Plan, Sequence[Any]], Plan]) -> Plan:
@@ -133,31 +131,6 @@ class Shrinker:
         return self._first(plan, iter([_round(plan)]))
 
 
-def _knobs(plan: Plan) -> list[str]:
-    return [one.name for one in fields(plan) if one.name not in _NO_KNOBS]
-
-
-def _off(plan: Plan, name: str) -> Any:
-    return _OFF.get(name, () if isinstance(getattr(plan, name), tuple) else 0.0)
-
-
-def _with_off(plan: Plan, knobs: Sequence[tuple[bool, str]]) -> Plan:
-    of_more = {name: getattr(PLAIN, name) for is_more, name in knobs if is_more}
-    own = {name: _off(plan, name) for is_more, name in knobs if not is_more}
-    return replace(plan, more=replace(plan.more, **of_more), **own)
-
-
-def _events(plan: Plan) -> list[tuple[bool, str]]:
-    """The fields that hold more than one event."""
-    found = [(False, name) for name in _knobs(plan)] + [(True, one.name) for one in fields(More)]
-    values = ((of_more, name, getattr(plan.more if of_more else plan, name)) for of_more, name in found)
-    return [(of_more, name) for of_more, name, value in values if isinstance(value, tuple) and len(value) > 1]
-
-
-def _changed(plan: Plan, of_more: bool, values: dict[str, Any]) -> Plan:
-    return replace(plan, more=replace(plan.more, **values)) if of_more else replace(plan, **values)
-
-
 def _round(value: Any) -> Any:
     if isinstance(value, float):
         return round(value, 1) if value > 1 else value
@@ -168,36 +141,21 @@ def _round(value: Any) -> Any:
     return value
 
 
-# ---- as Python -------------------------------------------------------------------------------------------------------
-
-
 def as_python(plan: Plan) -> str:
     """The plan as Python: what differs from a quiet one."""
-    calm = quiet(plan.seed, plan.kind)
-    own = {name: repr(value) for name, value in _differing(plan, calm) if name != "more"}
-    more = ", ".join(f"{name}={value!r}" for name, value in _differing(plan.more, PLAIN))
-    if more:
-        own["more"] = f"replace(PLAIN, {more})"
-    names = sorted({"PLAIN"} & {more and "PLAIN"} | set(_types_in(plan)) | set(_types_in(plan.more)))
+    own = "".join(f"    {name}={getattr(plan, name)!r},\n" for name in knobs_on(plan))
+    names = sorted(set(_types_in(plan)))
     imports = f"from tests.sim.plan import {', '.join(names)}\n" if names else ""
-    changes = "".join(f"    {name}={value},\n" for name, value in own.items())
     return (
         f"from dataclasses import replace\n\n{imports}from tests.sim.shrink import quiet\n\n"
-        f"PLAN = replace(\n    quiet({plan.seed}, {plan.kind!r}),\n{changes})\n"
+        f"PLAN = replace(\n    quiet({plan.seed}, {plan.kind!r}),\n{own})\n"
     )
 
 
 def knobs_on(plan: Plan) -> list[str]:
     """What differs from a quiet plan, by name."""
     calm = quiet(plan.seed, plan.kind)
-    return [name for name, _ in (*_differing(plan, calm), *_differing(plan.more, PLAIN)) if name != "more"]
-
-
-def _differing(one: Any, other: Any) -> Iterator[tuple[str, Any]]:
-    for field in fields(one):
-        value = getattr(one, field.name)
-        if value != getattr(other, field.name):
-            yield field.name, value
+    return [name for name in _OFF if getattr(plan, name) != getattr(calm, name)]
 
 
 def _types_in(owner: Any) -> Iterator[str]:

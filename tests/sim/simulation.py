@@ -44,27 +44,6 @@ STOP_S = 60.0
 LONG_S = 10 * MINUTE  # longer than an accept is valid
 SETTLED_S = 3 * MINUTE
 POWER_FAILS = 0.85  # share of a program's ends that are power losses, in the kind power
-HEARD = (  # the methods of a judge
-    "leaving",
-    "ended",
-    "logged",
-    "statement",
-    "committed",
-    "connected",
-    "crashed",
-    "restarted",
-    "retried",
-    "released",
-    "restored",
-    "replayed",
-    "erased",
-    "tapped",
-    "looked",
-    "moved",
-    "passed",
-    "tick",
-    "finish",
-)
 
 
 class Sim:
@@ -111,7 +90,7 @@ class Sim:
         self.restorer = Restorer(self)
         self.hands = Hands(self)
         self.script = Script(self)
-        self.fleet = Fleet(self) if plan.more.replicas else None
+        self.fleet = Fleet(self) if plan.replicas else None
         self._mischief = plan.stream("mischief")
         self._disk = plan.stream("disk")
         self.disk_took = 0.0  # seconds, of all units of work
@@ -128,11 +107,9 @@ class Sim:
     def _listen(self, judges: "list[Judge]") -> None:
         for judge in judges:
             judge.sim = self
-            for heard in HEARD:
-                if hasattr(judge, heard):
-                    self._listeners.setdefault(heard, []).append(getattr(judge, heard))
-
-    # ---- what everybody asks -----------------------------------------------------------------------------------------
+            for name in dir(judge):
+                if not name.startswith("_") and callable(getattr(judge, name)):
+                    self._listeners.setdefault(name, []).append(getattr(judge, name))
 
     def now(self) -> float:
         """The true time in seconds since the start."""
@@ -186,7 +163,7 @@ class Sim:
 
     def disturb(self, account: str, seconds: float = 0.0) -> None:
         """Note a fault of an account for so long; empty: of all."""
-        alone = account in self.plan.accounts and not self.plan.more.shared
+        alone = account in self.plan.accounts and not self.plan.shared
         for name in (account,) if alone else self.plan.accounts:
             self.disturbed[name] = max(self.disturbed.get(name, 0.0), self.now() + seconds)
 
@@ -198,8 +175,6 @@ class Sim:
     def jumped_since(self, moment: float) -> bool:
         """Whether the clock was set since then."""
         return any(moment <= at <= self.now() for at, _ in self.plan.jumps)
-
-    # ---- chances -----------------------------------------------------------------------------------------------------
 
     def disk_takes(self, unit: Callable[[], str]) -> float:
         """Seconds until a unit of work of that name begins."""
@@ -254,8 +229,6 @@ class Sim:
         self._crashes.pop(0)
         self._skip = self._crashes[0].skip if self._crashes else 0
 
-    # ---- the power ---------------------------------------------------------------------------------------------------
-
     @property
     def is_dark(self) -> bool:
         """Whether the machine is off."""
@@ -277,8 +250,6 @@ class Sim:
         if self.power is not None and self.is_dark:
             self.close()
             self.power.put_back()
-
-    # ---- what the daemon does ----------------------------------------------------------------------------------------
 
     def new_call(self, life: Life, request: httpx.Request) -> Call:
         if not life.alive:
@@ -342,8 +313,6 @@ class Sim:
     def isatty(self) -> bool:
         return False
 
-    # ---- the run -----------------------------------------------------------------------------------------------------
-
     async def play(self) -> None:
         """Play until all is settled, or a promise is broken."""
         self.customers.begin()
@@ -354,7 +323,7 @@ class Sim:
         self.restorer.begin()
         self.hands.begin()
         self._schedule()
-        places = self.plan.more.replicas or 1 + self.plan.more.standby
+        places = self.plan.replicas or 1 + self.plan.standby
         lives = [asyncio.ensure_future(self._live(place)) for place in range(places)]
         script = asyncio.ensure_future(self._until_settled())
         corner = asyncio.ensure_future(self._play_corner())
@@ -431,7 +400,7 @@ class Sim:
         plan = self.plan
         for at in plan.stops:
             self.agenda.at(at, self._stop)
-        for at, how in plan.more.reloads:
+        for at, how in plan.reloads:
             self.agenda.at(at, partial(self._reload, how))
         for at, by in plan.jumps:
             self.agenda.at(at, partial(self._jump, by))
@@ -536,20 +505,20 @@ def _settings_of(plan: Plan, path: Path) -> config.Settings:
         "cooldown_scope": plan.configured_scope,
     }
     journal = {"journal": "auto"} if plan.kind in {"power", "restore", "hands"} else {}
-    changes["orders"] = {"retention_days": plan.more.retention_days} | journal
-    if plan.more.hands:
+    changes["orders"] = {"retention_days": plan.retention_days} | journal
+    if plan.hands:
         changes["web"] = {"listen": "127.0.0.1:8484", "board": "beside"}
     if plan.auto_accept:
-        if plan.more.steps:
+        if plan.steps:
             changes["auto_accept_steps"] = ACCEPT_STEPS
         else:
             changes["auto_accept_minutes"] = 20
-        if plan.more.rule is not None:
-            changes["restaurants"] = [{"id": KADIKOY, "auto_accept_minutes": plan.more.rule or None}]
+        if plan.rule is not None:
+            changes["restaurants"] = [{"id": KADIKOY, "auto_accept_minutes": plan.rule or None}]
     if plan.few_places:
         changes["actions"] = {"max_in_flight": 2}
     plain = settings_for(path, *plan.accounts, **changes)
-    orders = plain.orders.model_copy(update={"silence_hours": plan.more.silence_hours})  # the key takes whole hours
+    orders = plain.orders.model_copy(update={"silence_hours": plan.silence_hours})  # the key takes whole hours
     return plain.model_copy(update={"orders": orders})
 
 

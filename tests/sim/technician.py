@@ -55,15 +55,13 @@ class Technician:
         return self._sim.now() <= self._refused_until
 
     def begin(self) -> None:
-        more = self._sim.plan.more
-        for span in more.refusing:
+        plan = self._sim.plan
+        for span in plan.refusing:
             self._agenda.at(span.start, partial(self._refuse, span))
-        for at in more.by_hand:
+        for at in plan.by_hand:
             self._agenda.at(at, self._retry_action)
-        if more.refusing:
+        if plan.refusing:
             self._agenda.after(LOOKS_EVERY_S, self._look)
-
-    # ---- triggers ----------------------------------------------------------------------------------------------------
 
     def _refuse(self, span: Span) -> None:
         till = self._sim.till.connection
@@ -91,7 +89,7 @@ class Technician:
 
     def mend_copy(self) -> None:
         """A copy that was put back has the triggers of its time."""
-        for span in self._sim.plan.more.refusing:
+        for span in self._sim.plan.refusing:
             if span.end <= self._sim.now():
                 self._refuse_until(self._sim.now() + MINUTE)
                 self._agenda.after(MINUTE, partial(self._allow, span.what))
@@ -99,8 +97,6 @@ class Technician:
     def _refuse_until(self, end: float) -> None:
         self._refused_until = max(self._refused_until, end + AGAIN_S)
         self._sim.disturb("", end + AGAIN_S - self._sim.now())
-
-    # ---- commands ----------------------------------------------------------------------------------------------------
 
     def database(self) -> Database:
         database = Database(self._sim.settings.database.url, busy_timeout_s=0.0, inline=True)

@@ -48,13 +48,13 @@ def test_events_go_until_only_those_that_break_it_are_left(monkeypatch: pytest.M
     shrinker = Shrinker(judges_of)
 
     def breaks(plan: Plan, _: float) -> tuple[str, float]:
-        is_broken = guilty <= set(plan.crashes) and plan.orders >= 2 and plan.more.edits
+        is_broken = guilty <= set(plan.crashes) and plan.orders >= 2 and plan.edits
         return ("promise 1" if is_broken else ""), 100.0
 
     monkeypatch.setattr(shrinker, "_breaks", breaks)
     loud = replace(plan_for(3, "squall"), crashes=crashes)
-    small = shrinker.shrink(replace(loud, more=replace(loud.more, edits=0.6)))
-    assert (set(small.crashes), small.orders, small.more.edits) == (guilty, 2, 0.6)
+    small = shrinker.shrink(replace(loud, edits=0.6))
+    assert (set(small.crashes), small.orders, small.edits) == (guilty, 2, 0.6)
     assert set(knobs_on(small)) == {"crashes", "orders", "edits", "seconds"}
     assert read_back(as_python(small)) == small
 

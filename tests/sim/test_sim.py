@@ -16,9 +16,8 @@ from tests.sim.corners import CORNERS, seed_of
 from tests.sim.disk import SimDatabase
 from tests.sim.judge import Judge
 from tests.sim.judges import judges_of
-from tests.sim.line import FAULTS
 from tests.sim.machine import simulate
-from tests.sim.plan import KINDS, MADE, plan_for
+from tests.sim.plan import MADE, plan_for
 from tests.sim.shrink import Limit
 from tests.sim.simulation import Sim
 
@@ -159,10 +158,6 @@ def test_an_error_of_a_judge_is_not_taken_for_one_of_the_program(tmp_path: Path)
 
     with pytest.raises(sqlite3.OperationalError):
         simulate(plan_for(2, "squall"), tmp_path, [Wrong()])
-
-
-def test_the_faults_of_the_plan_are_all_played():
-    assert FAULTS.keys() == KINDS.keys()
 
 
 def test_a_crash_in_the_first_migration_leaves_a_file_that_the_next_start_uses(play):

@@ -100,8 +100,6 @@ class Vfs:
     def open_files(self) -> int:
         return len(self._open)
 
-    # ---- what SQLite calls -------------------------------------------------------------------------------------------
-
     def _opened(self, _: int, name: int | None, file: int, flags: int, out: int | None) -> int:
         result = int(self._true.contents.open(ctypes.addressof(self._true.contents), name, file, flags, out))
         path = ctypes.string_at(name).decode() if name else ""
