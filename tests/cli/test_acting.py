@@ -180,7 +180,7 @@ def test_waiting_is_given_up_after_the_timeout(run, daemon):
     assert (run("food", "on", 55).code, daemon.slept) == (0, 0), "without --wait"
     ended = run("complete", KEY, "--wait", "--timeout", 5)
     assert (ended.code, ended.out) == (1, "2 complete: pending\n")
-    assert ended.err == "No verdict after 5 seconds. Is `orderbridge run` running? The row waits on.\n"
+    assert ended.err == "No result after 5 seconds. Is `orderbridge run` running? The row keeps waiting.\n"
     assert daemon.slept == pytest.approx(5)
     daemon.verdict = "error_code = 'unreachable', error_text = 'Platforma ulaşılamıyor.'"
     ended = run("complete", KEY, "--wait", "--timeout", 1)

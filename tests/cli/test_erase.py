@@ -74,7 +74,7 @@ def test_a_journal_that_cannot_be_written_leaves_all_as_it_is_so_that_it_can_be_
 def test_without_rewriting_the_file_it_says_that_bytes_may_be_left(run, customer):
     ended = run("erase", "--phone", "05551234567", "--yes", "--no-rewrite")
     assert ended.code == 0
-    assert "old bytes may be left" in ended.err
+    assert "old data may be left" in ended.err
     assert run("erase", "--phone", "05551234567", "--yes", "--rewrite").code == 0
 
 

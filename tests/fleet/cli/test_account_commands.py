@@ -67,7 +67,7 @@ def csv_of(*lines: str) -> str:
 def test_an_account_is_replaced_only_with_the_option(add, run, pos):
     add()
     refused = add("kadikoy", "--auto-accept-minutes", 5)
-    assert (refused.code, "give --replace" in refused.err) == (1, True)
+    assert (refused.code, "add --replace" in refused.err) == (1, True)
     assert run("accounts", "show", "kadikoy", "--json").json["auto_accept_minutes"] is None
     assert add("kadikoy", "--auto-accept-minutes", 5, "--replace").out == "kadikoy: changed.\n"
     assert run("accounts", "show", "kadikoy", "--json").json["auto_accept_minutes"] == 5
@@ -156,7 +156,7 @@ def test_an_account_moves_from_the_file_into_the_database(add, bring, run, confi
     """It is first imported as it is, then removed from the file, so that no order is missed."""
     configure(document(more=FLEET, accounts=account() + account("moda", "other")))
     moved = add(secrets=("sandbox-app-secret", "sandbox-kadikoy-secret"))
-    assert (moved.code, "1 of them stand in the configuration file" in moved.err) == (0, True)
+    assert (moved.code, "1 of them are in the configuration file" in moved.err) == (0, True)
     line = "moda;sandbox-app-secret;other;"
     assert bring(csv_of(line)).code == 0
     assert "line 2 has it, too" in bring(csv_of(line, line)).err
@@ -357,7 +357,7 @@ def test_a_rotation_says_when_the_old_line_may_go_and_without_it_an_account_does
     assert (shown["fault"], "Add that key again" in shown["remedy"]) == ("key_unknown", True)
     (tmp_path / "master.key").write_text(f"{new}\n{MASTER}\n")
     ended = run("accounts", "key", "--rotate")
-    assert (ended.code, "2 now, 0 before" in ended.out, "the others may go" in ended.out) == (0, True, True)
+    assert (ended.code, "2 now, 0 before" in ended.out, "other lines may be removed" in ended.out) == (0, True, True)
     assert "0 now, 2 before" in run("accounts", "key", "--rotate").out
     (tmp_path / "master.key").write_text(f"{new}\n")
     assert "fault" not in run("accounts", "show", "kadikoy", "--json").json

@@ -149,7 +149,7 @@ def test_accounts_that_are_refused_or_disabled_are_named_and_not_asked(run: Run,
     before = len(world.calls())
     ended = run("accounts", "cooldown", "--json")
     assert found(ended) == (1, [("cooldown", "failed")])
-    assert "in a fleet into the database" in ended.json[0]["remedy"]
+    assert "of a fleet, into the database" in ended.json[0]["remedy"]
     assert len(world.calls()) == before
 
 
