@@ -208,10 +208,10 @@ def add_once(books: Books, request_id: str, **values: Any) -> None:
     books.rows[number] = new_row(number, values["action"])
 
 
-def retry(books: Books, row_id: int) -> None:
+def retry(books: Books, row_id: int, expires: datetime = LATER) -> None:
     row = books.rows[row_id]
     spent = tuple(None if attempt is None else replace(attempt, spent=True) for attempt in row.attempts)
-    books.change(row_id, state=ActionState.PENDING, withdraw=False, next_attempt_utc=None, expires_utc=LATER)
+    books.change(row_id, state=ActionState.PENDING, withdraw=False, next_attempt_utc=None, expires_utc=expires)
     books.rows[row_id] = books.rows[row_id]._replace(attempts=spent, verdict=None, definite=False)
 
 

@@ -83,7 +83,6 @@ class Scene(NamedTuple):
     withdrawals: int = 0
     retries: int = 0  # `actions retry`
     late: int = 0  # requests that land after we gave up on them
-    actions: tuple[Action, ...] = ACTIONS
     status: int = RECEIVED  # in which we first hear of the order
     auto_accept: bool = False
     lists_cancelled: bool = False  # docs/interface.md does not count them among the active ones
@@ -515,7 +514,7 @@ class Machine:
 
     def _till(self, state: State) -> Iterator[NextRequest]:
         if state.order is not None and len(state.rows) < self.scene.rows:
-            for action in self.scene.actions:
+            for action in ACTIONS:
                 row = new_row(len(state.rows) + 1, action)
                 yield f"the till writes row {row.row.id}: {action}", state._replace(rows=(*state.rows, row)), ""
         for row in state.rows:

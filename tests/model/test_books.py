@@ -21,7 +21,7 @@ from orderbridge.store.database import Database
 STATUSES = (1, 2, 16, 5, 6)
 ACTIONS = (Action.ACCEPT, Action.ON_THE_WAY, Action.COMPLETE, Action.CANCEL)
 STATES = (ActionState.DONE, ActionState.REFUSED, ActionState.FAILED, ActionState.EXPIRED)
-DOUBLES: Any = SimpleNamespace(**vars(books.ACTIONS) | vars(books.ORDERS))
+DOUBLES: Any = SimpleNamespace(**vars(books.ACTIONS) | vars(books.ORDERS), retry=books.retry)
 REAL: Any = SimpleNamespace(**vars(unfinished) | vars(actions) | vars(orders))
 
 
@@ -91,6 +91,8 @@ def _to_a_row(store: Any, connection: Any, chance: Random) -> None:
     else:
         end = End(Verdict(chance.choice(STATES), "code", KnownBy.POLL), None, 0)
         store.finish(connection, [(row.id, end)], NOW)
+        if end.verdict.state == ActionState.FAILED and row.id not in {row_id for row_id, _ in begun}:
+            store.retry(connection, row.id, LATER)
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -107,24 +109,3 @@ def test_the_books_keep_what_the_store_keeps(seed: int, database: Database) -> N
         any_call(DOUBLES, double, ours)
         database.write_now(lambda tx: any_call(REAL, tx, theirs))
         assert seen(DOUBLES, double) == database.read_now(lambda tx: seen(REAL, tx))
-
-
-def test_a_retried_row_waits_and_its_attempts_are_spent(database: Database) -> None:
-    failed = Verdict(ActionState.FAILED, "outcome_unknown")
-    new = Arrival(order_shown(1), "RECEIVED", None)
-    double = Books(None, [new_row(1, Action.COMPLETE)])
-    books.insert_new(double, ACCOUNT, [new], NOW)
-    database.write_now(lambda tx: orders.insert_new(tx, ACCOUNT, [new], NOW))
-    database.write_now(lambda tx: actions.add(tx, action=Action.COMPLETE, payment_key=KEY))
-
-    def fail(store: Any, connection: Any) -> None:
-        ((row,), _) = store.read_unfinished(connection)
-        store.start(connection, [(row, 1)], NOW)
-        store.record(connection, [(1, 1, Attempt(Outcome.UNKNOWN, "timeout"))], NOW)
-        store.finish(connection, [(1, End(failed, None, 1))], NOW)
-
-    fail(DOUBLES, double)
-    database.write_now(lambda tx: fail(REAL, tx))
-    books.retry(double, 1)
-    database.write_now(lambda tx: actions.retry(tx, 1, LATER))
-    assert seen(DOUBLES, double) == database.read_now(lambda tx: seen(REAL, tx))
