@@ -2,11 +2,8 @@
 
 import asyncio
 import contextlib
-import errno
 import json
-import subprocess
 import sys
-import threading
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -22,7 +19,6 @@ from orderbridge.clock import SystemClock
 from orderbridge.jobs import alarms as alarms_module
 from orderbridge.jobs.alarms import AGAIN_S, FAIL_EVERY_S, LONGEST_S, PAUSE_S, WELL_EVERY_S, Alarms, Command, Ping
 from orderbridge.rules.problems import Code, Key, OpenProblems, Problem, Rank, Severity
-from orderbridge.texts import say
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 ONE = Problem(Code.CLOCK_WRONG, "", NOON, Severity.WARNING, detail="Ayşe Yılmaz", facts={"offset": "+120"})
@@ -135,23 +131,8 @@ async def test_the_beginning_the_escalation_and_the_end_are_reported(program: Wr
     assert "hush" not in str(noticed)
 
 
-async def test_where_only_severe_problems_are_sent_one_that_is_severe_no_more_is_over(commands: Commands):
-    alarms = Watched("x", command_severity="severe")
-    for at, severity in enumerate((Severity.SEVERE, Severity.WARNING, Severity.SEVERE)):
-        await check(alarms, [ONE, replace(SEVERE, severity=severity)], at * PAUSE_S)
-    assert commands() == [(event, "login_refused") for event in ("began", "ended", "began")]
-
-
 def of_order(number: int, **changes: Any) -> Problem:
     return replace(SEVERE, code=Code.UNANSWERED, subject=f"order-{number}", **changes)
-
-
-async def test_of_one_code_one_message_a_minute_has_all_orders(commands: Commands):
-    alarms, found = Watched("x"), list[Problem]()
-    for second in range(0, 121, 2):  # a new order each 2 s
-        found.append(of_order(second))
-        await check(alarms, found, float(second))
-    assert [document["count"] for document in commands.heard] == [1, 30, 30]
 
 
 @pytest.mark.parametrize(
@@ -172,12 +153,6 @@ async def test_what_changed_within_the_minute_is_one_event(
         numbers = [one if isinstance(one, tuple) else (one, 1) for one in found]
         await check(alarms, [of_order(number, level=level) for number, level in numbers], (0.0, 10, 20, 30, 60)[at])
     assert [(one["event"], one["level"]) for one in commands.heard[1:]] == sent
-
-
-async def test_many_alike_are_one_message(commands: Commands):
-    await check(Watched("x"), [replace(SEVERE, subject=f"a{number}") for number in range(150)], 0.0)
-    (one,) = commands.heard
-    assert (one["event"], one["subject"], one["count"]) == ("began", "a0, a1, a2, a3, a4 …", 150)
 
 
 HANGS = "subprocess.Popen([sys.executable, '-S', '-c', 'import time; time.sleep(1000)'])"
@@ -251,34 +226,6 @@ async def test_a_failed_report_is_repeated_less_and_less_often(commands: Command
     assert len(commands.heard) == before
 
 
-async def test_a_command_that_neither_starts_nor_ends_has_failed(monkeypatch: pytest.MonkeyPatch):
-    over = threading.Event()
-    monkeypatch.setattr(Command, "run", lambda *_: over.wait())
-    monkeypatch.setattr("orderbridge.jobs.alarms.MARGIN_S", -0.9)
-    alarms = Watched("x", command_timeout_seconds=1)
-    alarms.see([SEVERE], 0.0)
-    await quiet(alarms)
-    over.set()
-    assert alarms.failure == say("log.command_late", seconds="0.1")
-
-
-@pytest.mark.parametrize(
-    "checks, then",
-    [
-        ([(30.0, []), (600.0, [])], [("ended", "login_refused")]),
-        ([(10.0, [SEVERE, ONE]), (15.0, [SEVERE, ONE])], [("began", "clock_wrong"), ("began", "login_refused")]),
-    ],
-    ids=["what is over does not begin", "the others are sent at the next check"],
-)
-async def test_after_a_failure_once_it_works_again(checks: list[Any], then: list[tuple[str, str]], commands: Commands):
-    alarms, commands.fails = Watched("x"), True
-    await check(alarms, [SEVERE], 0.0)
-    commands.fails = False
-    for at, found in checks:
-        await check(alarms, found, at)
-    assert commands() == [("began", "login_refused"), *then]
-
-
 async def gone(process: int) -> None:
     await until(lambda: state_of(process) in {"Z", "X", ""})
 
@@ -346,14 +293,6 @@ async def test_what_was_reported_stays_known_while_something_newer_waits(command
     await quiet(alarms)
     await check(alarms, [], 2 * PAUSE_S)
     assert noted[1:] == [{SEVERE.key: SEVERE.rank}, {}]
-
-
-def test_after_the_end_nothing_is_started(program: Write):
-    path = program("")
-    command = Command([str(path)], 30)
-    command.end()
-    assert command.run([], b"{}") == "not started: the program is stopping"
-    assert not heard(path)
 
 
 # ---- the ping --------------------------------------------------------------------------------------------------------
@@ -454,20 +393,6 @@ async def test_a_ping_that_fails_is_one_line_of_the_log(answer, reason, listener
     await ping.close()
 
 
-async def test_one_that_hangs_holds_nothing_up_not_even_the_end(listener: Listener):
-    listener.answer = b""
-    ping = Ping(listener.url, clock=Clock())
-    ping.polled()
-    await until(lambda: listener.heard)
-    async with asyncio.timeout(LONG_S):
-        ping.checked(severe=True)  # one at a time
-        await ping.close()
-    assert len(listener.heard) == 1
-
-
-# ---- the configuration -----------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     "value, right",
     [
@@ -486,14 +411,3 @@ def test_a_ping_goes_only_to_a_private_address(value: str, right: bool):
         return
     with pytest.raises(ValueError, match="https://"):
         config.Alarms(ping_url=value)
-
-
-def test_one_that_cannot_be_waited_for_has_failed_and_is_killed(program: Write, monkeypatch: pytest.MonkeyPatch):
-    """As the wait itself may fail where a library makes up the time."""
-
-    def broken(*_: object, **__: object) -> None:
-        raise OSError(errno.EINVAL, "Invalid argument")
-
-    monkeypatch.setattr(subprocess.Popen, "communicate", broken)
-    command = Command([str(program("import time; time.sleep(600)"))], 1.0)
-    assert command.run([], b"{}") == "interrupted: Invalid argument"

@@ -3,41 +3,35 @@
 import asyncio
 import contextlib
 import os
-import threading
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
 from random import Random
-from typing import Any
 
-import pymysql
 import pytest
 from sqlalchemy import event
 from structlog.testing import capture_logs
 from tests import databases
 from tests.jobs.shop import TickedOutbox
 from tests.store.samples import KEY, Pos, one, put, put_order, rows
-from tests.test_daemon import UNTIL_CLEARED_S, begun, certificates, sandbox, settings_for, until, world
+from tests.test_daemon import UNTIL_CLEARED_S, certificates, sandbox, settings_for, until, world
 from tests.test_daemon import running as daemon_of
 
-from orderbridge import config, service
+from orderbridge import config
 from orderbridge.clock import SystemClock
 from orderbridge.daemon import Daemon
 from orderbridge.jobs import outbox, outbox_reader
 from orderbridge.jobs.account import Roster
 from orderbridge.jobs.context import Context
 from orderbridge.jobs.reconciler import Reconciler, read_unresolved
-from orderbridge.jobs.reimport import Reimport, release
 from orderbridge.rules import tokens
 from orderbridge.store import schema, unfinished
 from orderbridge.store.database import Database
 from orderbridge.store.ddl import time_text
-from orderbridge.store.dialects import mysql
-from orderbridge.store.leader import LeaderLock
 from orderbridge.texts import sentence
-from orderbridge_sandbox import Fault, Sandbox, When, World
+from orderbridge_sandbox import Fault, Sandbox, World
 from orderbridge_sandbox.scenery import KADIKOY
 from orderbridge_sandbox.state import Order
 
@@ -116,72 +110,6 @@ async def test_an_order_comes_in_and_the_tills_words_go_out(sandbox, url, pos, w
     assert stored == {"status_id": 5, "ended_by": "completed", "pos_reference": "A-1042"}
     assert rows(pos, "SELECT * FROM delivery_open_orders") == []
     assert {call.http_status for call in world.calls()} <= {200, None}, "no 401, and no 429"
-
-
-@pytest.mark.parametrize("url", databases.SERVERS[:1], indirect=True)
-async def test_a_sequence_that_was_set_back_costs_no_order(sandbox: Sandbox, url: str, pos: Pos, world: World):
-    async with running(sandbox, url):
-        world.place_order(restaurant_id=KADIKOY)
-        await until(lambda: rows(pos, "SELECT 1 FROM delivery_new_orders"))
-        pos.execute("SELECT setval(pg_get_serial_sequence('delivery_order_events', 'id'), 1, false)")
-        placed = world.place_order(restaurant_id=KADIKOY)
-        await until(lambda: placed.acknowledged)
-    assert len(rows(pos, "SELECT 1 FROM delivery_new_orders")) == 2
-    assert rows(pos, "SELECT 1 FROM delivery_quarantine") == []
-
-
-@pytest.mark.parametrize("url", databases.SERVERS[1:], indirect=True)
-async def test_a_daemon_with_nothing_to_do_asks_little(sandbox: Sandbox, url: str, world: World):
-    """A provider's MAX_QUERIES_PER_HOUR: each part's own pace is what a sum over an hour would need."""
-    async with running(sandbox, url, cooldown_s=3600) as daemon:
-        await until(lambda: world.calls("get_current"))
-        await until(lambda: daemon.outbox.reader.floor == outbox_reader.IDLE_FLOOR_S)
-        with asked(daemon) as statements:
-            daemon.database.read_now(lambda tx: tx.exec_driver_sql("SELECT 1").scalar())
-        assert statements == ["SELECT 1"]  # and no COMMIT, no ROLLBACK
-    assert 3600 / mysql.IDLE_POLL_S < 4000
-
-
-@contextlib.contextmanager
-def asked(daemon: Daemon) -> Iterator[list[str]]:
-    """What goes over the line meanwhile, as the driver sends it."""
-    statements: list[str] = []
-    with pytest.MonkeyPatch.context() as patch:
-        send = pymysql.connections.Connection._execute_command
-
-        def reported(connection: Any, command: int, sql: Any) -> Any:
-            if sql and threading.current_thread() is threading.main_thread():  # a ping is no question
-                statements.append(sql.decode() if isinstance(sql, bytes) else str(sql))
-            return send(connection, command, sql)
-
-        patch.setattr(pymysql.connections.Connection, "_execute_command", reported)
-        yield statements
-
-
-async def test_a_reload_lets_no_daemon_that_waits_come_in_between(sandbox, url, world, monkeypatch):
-    settings, asking = settings_for(sandbox, None, url=url), Database(url, inline=True)
-    other, taken = LeaderLock(asking), []
-
-    class Watched(Daemon):
-        async def run(self) -> None:
-            taken.append(other.take())
-            await super().run()
-            taken.append(other.take())
-
-    monkeypatch.setattr(service, "Daemon", Watched)
-    running = service.Service(settings, lambda: settings)
-    task = begun(running.run())
-    await until(lambda: world.calls("get_current"))
-    running._reload()
-    await until(lambda: len(taken) == 3)  # the first has begun and ended, the second has begun
-    polls = len(world.calls("get_current"))
-    await until(lambda: len(world.calls("get_current")) > polls or taken[-1])
-    running._end()
-    await task
-    assert taken == [False] * 4
-    assert other.take()
-    other.close()
-    asking.close()
 
 
 async def test_a_commit_of_the_till_wakes_the_outbox(sandbox, url, pos, world, monkeypatch):
@@ -273,26 +201,6 @@ async def test_a_document_larger_than_the_servers_packet_harms_only_itself(sandb
     assert "database.failed" not in {line["event"] for line in logs}
 
 
-LEAVING_OUT = {
-    databases.SQLITE: ["CREATE TRIGGER no BEFORE {event} BEGIN SELECT raise(IGNORE); END"],
-    databases.POSTGRESQL: [
-        "CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN RETURN NULL; END$$",
-        "CREATE TRIGGER no BEFORE {event} FOR EACH ROW EXECUTE FUNCTION no()",
-    ],
-}
-
-
-@pytest.mark.parametrize("number", [1, 3])
-async def test_what_a_trigger_leaves_out_without_a_word_is_not_taken_for_stored(number, sandbox, url, pos, world):
-    for statement in LEAVING_OUT.get(pos.kind) or pytest.skip("its triggers cannot leave a row out"):
-        pos.execute(statement.format(event="INSERT ON delivery_orders"))
-    orders = [world.place_order(restaurant_id=KADIKOY) for _ in range(number)]
-    async with running(sandbox, url):
-        await until(lambda: all(order.acknowledged for order in orders))
-    kept = rows(pos, "SELECT payment_key FROM delivery_quarantine")
-    assert {row["payment_key"] for row in kept} == {order.key for order in orders}
-
-
 def accept(pos: Pos, order: Order) -> int:
     return put(pos, "delivery_actions", action="accept", payment_key=order.key, preparing_time=25)
 
@@ -325,16 +233,6 @@ async def test_a_row_whose_change_a_trigger_refuses_harms_only_itself(refused_st
     async with running(sandbox, url):  # a row on the wire does not prevent a start
         last = put(pos, "delivery_actions", action="complete", payment_key=two[1].key)
         await until(lambda: state(pos, last) == "done")
-
-
-async def test_a_poll_that_cannot_end_one_row_ends_the_others(sandbox, url, pos, world, two):
-    world.faults.add(Fault.drop("accept", when=When.BEFORE, times=2))
-    refused, free = (accept(pos, order) for order in two)
-    ends = f"NEW.id = {refused} AND OLD.state = 'sending' AND NEW.state <> 'sending'"
-    refuse(pos, "UPDATE ON delivery_actions", ends)
-    async with running(sandbox, url):
-        await until(lambda: state(pos, free) == "done")
-    assert state(pos, refused) == "sending"
 
 
 def status(pos: Pos, order: Order) -> int | None:
@@ -418,20 +316,6 @@ async def test_oks_are_noted_beside_an_order_that_a_till_holds(sandbox: Sandbox,
     assert held.acknowledged
 
 
-@servers
-async def test_an_ok_that_a_till_held_up_is_noted_before_the_end(sandbox: Sandbox, url: str, pos: Pos, world: World):
-    world.faults.add(Fault.delay("acknowledge", UNTIL_CLEARED_S))
-    order = world.place_order(restaurant_id=KADIKOY)
-    with capture_logs() as logs:
-        async with running(sandbox, url, cooldown_s=3600):  # no other poll notes it
-            await until(lambda: world.calls("acknowledge"))
-            with holding(url, HOLD_ORDER, order.key):
-                world.faults.clear()
-                await until(lambda: "database.mark_failed" in [line["event"] for line in logs])
-            assert noted(pos, order) is None
-    assert noted(pos, order) == 1
-
-
 def noted(pos: Pos, order: Order) -> int | None:
     found = one(pos, "SELECT acknowledged_status_id FROM delivery_orders WHERE payment_key = ?", order.key)
     return found["acknowledged_status_id"]
@@ -460,23 +344,6 @@ async def test_a_row_expires_by_the_servers_clock(minutes: int, url: str, pos: P
     due = outbox.queue.due()
     assert due is not None
     assert abs(due - clock.now() - timedelta(minutes=10)) < timedelta(minutes=1)
-
-
-@servers
-def test_a_document_of_an_order_that_a_till_holds_stays_in_quarantine(url: str, pos: Pos):
-    document = f'{{"payment_key": "{KEY}", "status_id": 1}}'
-    put_order(pos)
-    kept = {"payment_key": KEY, "payload": document, "payload_hash": "0", "reason": "database_refused"}
-    times = {"first_seen_utc": "2026-03-01 12:01:00.000", "last_seen_utc": "2026-03-01 12:01:00.000"}
-    row_id = put(pos, "delivery_quarantine", account="kadikoy", **kept, **times)
-    database = Database(url, inline=True)
-    try:
-        for outcome, till in (("waits", holding(url, HOLD_ORDER, KEY)), ("updated", contextlib.nullcontext())):
-            with till:
-                (released,) = release(Reimport(database, offline(url), datetime.now(UTC)), row_id)
-            assert released.outcome == outcome
-    finally:
-        database.close()
 
 
 @servers

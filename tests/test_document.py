@@ -2,11 +2,10 @@
 
 import tomllib
 from pathlib import Path
-from typing import get_type_hints
 
 import pytest
 
-from orderbridge.document import Facts, Field, Item, Option, ValueKind, columns_of, fields_of
+from orderbridge.document import Facts, Field, Item, Option, columns_of, fields_of
 from orderbridge.marketplace import documents
 from orderbridge.store import orders, retention
 from orderbridge.store.tables import metadata
@@ -30,21 +29,6 @@ def test_a_field_is_read_and_written_and_has_its_words(rows: type[Facts], one: F
     assert (one.path is None) == is_made
     assert is_made or f"{within}{one.path}" in {label for _, _, label, _ in plan}
     assert all(WORDS[TABLES[rows]]["columns"][one.column])
-
-
-def test_a_kind_and_a_type_say_the_same() -> None:
-    """mypy sees that a field's type is what its function returns; here, that its function says its kind."""
-    names = {ValueKind.WHOLE: "int", ValueKind.MONEY: "Decimal"}
-    for rows in TABLES:
-        hints = get_type_hints(rows)
-        for one in fields_of(rows):
-            assert names.get(one.kind, "str") in str(hints[one.column]), one.column
-
-
-def test_a_group_s_fields_stand_before_those_of_its_options() -> None:
-    """The reader puts them together in that order."""
-    inside = [bool(one.path and "." in one.path) for one in fields_of(Option)]
-    assert inside == sorted(inside)
 
 
 def test_what_names_a_customer_is_blanked() -> None:

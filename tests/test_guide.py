@@ -13,7 +13,6 @@ import pytest
 from docs import build
 from tests.store.samples import KEY, in_its_place, put_order
 
-from orderbridge import config
 from orderbridge.rules.lifecycle import NEEDS_PAYMENT, STATUS_NAMES
 from orderbridge.store import tables
 
@@ -94,12 +93,6 @@ def test_everything_has_words_in_both_languages():
 def test_the_picture_shows_every_status():
     shown = {status for start, end, _ in build.order_arrows() for status in (start, end)}
     assert shown == {"[*]", *STATUS_NAMES.values(), NEEDS_PAYMENT}
-
-
-def test_the_times_in_the_guides_are_the_defaults():
-    actions, orders = config.Actions(), config.Orders()
-    assert (actions.accept_valid_minutes, actions.valid_minutes) == (10, 120)
-    assert (orders.silence_hours, orders.retention_days) == (24, 90)
 
 
 # ---- the two say the same ----------------------------------------------------------------------------------------------

@@ -305,12 +305,6 @@ def test_every_problem_has_its_cause_and_its_remedy() -> None:
         assert problem_text(code, language, **facts) == tuple(sentence.format_map(facts) for sentence in by_language)
 
 
-def test_of_a_line_that_is_dead_the_reason_says_what_to_do() -> None:
-    cause, remedy = problem_text("line_tls", "en", reason="tls_expired", why="issued by CN=X")
-    assert "issued by CN=X" in cause
-    assert remedy == say("line.tls_expired", "en")
-
-
 @pytest.mark.parametrize(
     "environ, language",
     [
@@ -324,14 +318,6 @@ def test_of_a_line_that_is_dead_the_reason_says_what_to_do() -> None:
 )
 def test_before_a_configuration_is_read_the_environment_says_the_language(environ, language):
     assert language_of(environ) == language
-
-
-def test_technicians_read_the_language_of_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(texts, "_spoken", "en")
-    assert say("database.unknown") == "Check database.url."
-    texts.speak("tr")
-    assert say("database.unknown") == "database.url değerini kontrol edin."
-    assert say("database.unknown", "en") == "Check database.url."
 
 
 PROMISED = (
@@ -350,28 +336,6 @@ def test_every_promised_code_has_its_own_words() -> None:
 def test_a_technical_code_has_the_words_of_a_plain_one() -> None:
     assert set(SAME.values()) <= VERDICTS.keys()
     assert [code for code, plain in SAME.items() if text(code, "tr") != text(plain, "tr")] == []
-
-
-def test_an_unknown_code_still_gives_a_sentence_that_carries_it() -> None:
-    by_language = "Something unexpected happened (no_such_code). Report this code to technical support."
-    assert text("no_such_code", "en") == by_language
-    assert "(no_such_code)" in text("no_such_code", "tr")
-
-
-@pytest.mark.parametrize(
-    "facts, by_language",
-    [
-        ({"argument": "food_id", "problem": "missing"}, "food_id is missing. Correct it and send it again."),
-        ({"argument": "reason_id", "problem": "is 9"}, "reason_id is 9. Correct it and send it again."),
-        ({}, "? ?. Correct it and send it again."),
-        ({"argument": "{code}", "problem": "missing"}, "{code} is missing. Correct it and send it again."),
-    ],
-    ids=["a known problem", "other words", "a missing fact is no error", "a brace is only a brace"],
-)
-def test_bad_arguments_names_the_argument_and_its_problem(facts: dict[str, str], by_language: str) -> None:
-    assert text("bad_arguments", "en", **facts) == by_language
-    turkish = text("bad_arguments", "tr", argument="preparing_time", problem="missing")
-    assert turkish == "preparing_time alanı boş. Düzeltip yeniden gönderin."
 
 
 @pytest.mark.parametrize(

@@ -36,26 +36,6 @@ def heard(configuration: Path) -> Callable[[], list[list[str]]]:
     return lines
 
 
-async def test_a_problem_and_its_end_are_reported_once_over_a_restart(configuration, heard, till):
-    secret = configuration.with_name("rest")
-    right = secret.read_text()
-    secret.write_text("another")
-    began = ["began", "login_refused", "kadikoy"]
-    async with process(configuration) as daemon:
-        await until(
-            lambda: began in heard() and till.rows("SELECT 1 FROM delivery_alarms WHERE code = 'login_refused'")
-        )
-        assert await ended(daemon, signal.SIGTERM) == 0
-    begun = log_of(configuration).count("problem.began")
-    async with process(configuration) as daemon:
-        await until(lambda: log_of(configuration).count("problem.began") > begun)
-        await asyncio.to_thread(secret.write_text, right)
-        daemon.send_signal(signal.SIGHUP)
-        await until(lambda: ["ended", "login_refused", "kadikoy"] in heard())
-        assert await ended(daemon, signal.SIGTERM) == 0
-    assert heard().count(began) == 1
-
-
 async def test_a_removed_file_is_reported_and_so_is_its_return(configuration, heard, till, world):
     order = world.place_order(restaurant_id=KADIKOY)
     async with process(configuration) as daemon:

@@ -5,9 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.test_daemon import Till, ended, logged, process, until
+from tests.test_daemon import ended, logged, process, until
 
-from orderbridge_sandbox import World
 from orderbridge_sandbox.scenery import KADIKOY
 
 LIBRARY = "faketime/libfaketimeMT.so.1"
@@ -58,37 +57,3 @@ async def test_a_clock_set_forward_and_back_stops_nothing(configuration, till, w
     assert {call.http_status for call in world.calls()} <= {200, None}
     assert len(world.calls("login")) == 1, "the token has a day, and its hour of spare is not up"
     assert logged(configuration, "job.crashed") == []
-
-
-def set_cooldown(configuration: Path, world: World, seconds: float) -> None:
-    world.set_options(cooldown_seconds=seconds)
-    configuration.write_text(
-        configuration.read_text().replace("cooldown_seconds = 0.2", f"cooldown_seconds = {seconds}")
-    )
-
-
-async def test_a_clock_set_forward_before_a_reload_makes_no_early_poll(configuration, till, world, set_clock):
-    set_cooldown(configuration, world, 4.0)
-    async with process(configuration) as daemon:
-        await until(lambda: till.path.exists() and world.calls("get_current"))
-        await until(lambda: till.rows("SELECT 1 FROM delivery_accounts WHERE state = 'ok'"))
-        set_clock(3600)
-        daemon.send_signal(signal.SIGHUP)
-        await until(lambda: len(logged(configuration, "daemon.started")) == 2)
-        await until(lambda: len(world.calls("get_current")) >= 2)
-        assert await ended(daemon, signal.SIGTERM) == 0
-    assert {call.http_status for call in world.calls("get_current")} == {200}
-
-
-async def test_a_clock_a_day_ahead_costs_only_a_login(configuration: Path, till: Till, world: World, set_clock: Set):
-    """By our clock the token is over; the new one counts from now on."""
-    first = world.place_order(restaurant_id=KADIKOY)
-    async with process(configuration) as daemon:
-        await until(lambda: first.acknowledged)
-        set_clock(25 * 3600)
-        await until(lambda: len(world.calls("login")) == 2)
-        late = world.place_order(restaurant_id=KADIKOY)
-        await until(lambda: late.acknowledged)
-        assert await ended(daemon, signal.SIGTERM) == 0
-    assert len(world.calls("login")) == 2
-    assert 429 not in {call.http_status for call in world.calls()}

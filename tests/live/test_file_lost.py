@@ -11,10 +11,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.test_daemon import UNTIL_CLEARED_S, Till, ended, log_of, process, until
+from tests.test_daemon import Till, ended, log_of, process, until
 
-from orderbridge.jobs.acknowledge import PARALLEL_ACKNOWLEDGEMENTS
-from orderbridge_sandbox import Fault, World
+from orderbridge_sandbox import World
 from orderbridge_sandbox.scenery import KADIKOY
 from orderbridge_sandbox.state import Order
 
@@ -105,35 +104,6 @@ async def test_nothing_is_acknowledged_into_a_lost_file(how: str, configuration:
         await until(lambda: all(order.acknowledged for order in late))
         assert await ended(daemon, signal.SIGTERM) == 0
     assert {order.key for order in late} <= stored(till.path)
-
-
-@pytest.mark.parametrize("how", ["removed", "a backup in its place"])
-async def test_the_rest_of_a_batch_is_not_acknowledged(how: str, configuration: Path, till: Till, world: World):
-    placed = [world.place_order(restaurant_id=KADIKOY) for _ in range(40)]
-    world.faults.add(Fault.delay("acknowledge", UNTIL_CLEARED_S, times=None))
-    async with process(configuration) as daemon:
-        await until(lambda: len(world.calls("acknowledge")) == PARALLEL_ACKNOWLEDGEMENTS)
-        with stopped(daemon):
-            LOST[how](till.path)
-        world.faults.clear()
-        assert await ended(daemon) == 1
-    assert sum(order.acknowledged for order in placed) == PARALLEL_ACKNOWLEDGEMENTS, (
-        "what was on the wire, and nothing after it"
-    )
-
-
-async def test_an_action_is_not_sent_from_a_file_that_was_taken_away(configuration: Path, till: Till, world: World):
-    order = world.place_order(restaurant_id=KADIKOY)
-    async with process(configuration) as daemon:
-        await until(lambda: order.acknowledged)
-        with till.connection() as connection:  # opened before, as a till's is
-            restore(till.path)
-            connection.execute(
-                "INSERT INTO delivery_actions (action, payment_key, preparing_time) VALUES ('accept', ?, 25)",
-                (order.key,),
-            )
-        assert await ended(daemon) == 1
-    assert world.calls("accept") == []
 
 
 async def test_no_second_daemon_works_beside_the_first_over_a_reload(configuration: Path, till: Till, world: World):

@@ -1,39 +1,15 @@
-"""Faults of the machine: no descriptors, and a kill."""
+"""The process is killed at random moments."""
 
 import asyncio
-import resource
 import signal
 from pathlib import Path
 from random import Random
 
 from tests.test_daemon import Till, ended, log_of, process, until
 
-from orderbridge_sandbox import Fault, World
+from orderbridge_sandbox import World
 from orderbridge_sandbox.scenery import KADIKOY
 from orderbridge_sandbox.state import Order
-
-
-def limit(pid: int, kind: int, soft: int) -> tuple[int, int]:
-    """Set one limit of a running process; returns what it was."""
-    before = resource.prlimit(pid, kind)
-    resource.prlimit(pid, kind, (soft, before[1]))
-    return before
-
-
-async def test_without_descriptors_it_waits_and_goes_on(configuration: Path, till: Till, world: World):
-    first = world.place_order(restaurant_id=KADIKOY)
-    async with process(configuration) as daemon:
-        await until(lambda: first.acknowledged and till.one("SELECT state FROM delivery_accounts")["state"] == "ok")
-        before = limit(daemon.pid, resource.RLIMIT_NOFILE, 3)
-        world.faults.add(Fault.drop("get_current", times=9))  # each open connection would serve poll after poll
-        await until(lambda: till.one("SELECT state FROM delivery_accounts")["state"] == "unreachable")
-        world.faults.clear()
-        late = world.place_order(restaurant_id=KADIKOY)
-        resource.prlimit(daemon.pid, resource.RLIMIT_NOFILE, before)
-        await until(lambda: late.acknowledged)
-        assert await ended(daemon, signal.SIGTERM) == 0
-    assert till.status(late) == 1
-    assert "poll.recovered" in log_of(configuration)
 
 
 async def test_kills_at_random_moments_lose_nothing(configuration: Path, till: Till, world: World):

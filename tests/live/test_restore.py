@@ -63,15 +63,3 @@ async def test_a_restore_of_an_older_copy_under_load_loses_nothing(configuration
     assert len(world.calls("accept")) == 1
     taken_over = till.rows("SELECT payment_key FROM delivery_orders WHERE pos_revision > 0")
     assert taken_over == [], "all of them are shown to the till"
-
-
-async def test_without_a_journals_folder_orders_go_on(configuration: Path, till: Till, world: World):
-    till.path.with_name("pos.db.documents").write_text("in the way")
-    order = world.place_order(restaurant_id=KADIKOY)
-    async with process(configuration) as daemon:
-        await until(lambda: order.acknowledged)
-        await until(
-            lambda: any(line["code"] == "journal_not_written" for line in logged(configuration, "problem.began"))
-        )
-        assert await ended(daemon, signal.SIGTERM) == 0
-    assert len(logged(configuration, "journal.failed")) == 1

@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy import create_engine, text
 from tests import databases
 from tests.databases import Server
-from tests.test_daemon import COMMAND, UNTIL_CLEARED_S, WITHIN_S, begun, ended, hold_up, log_of, logged, process, until
+from tests.test_daemon import UNTIL_CLEARED_S, WITHIN_S, begun, ended, hold_up, log_of, logged, process, until
 
 from orderbridge import config, daemon, service
 from orderbridge.daemon import Daemon
@@ -146,59 +146,6 @@ async def test_an_absent_server_is_reported_twice(settled: Path, server: Server,
     assert [line for line in log_of(settled).splitlines() if "Traceback" in line] == []
 
 
-async def test_without_the_server_a_stop_is_in_order_and_a_start_says_why_not(settled, server, pos, world):
-    first = world.place_order(restaurant_id=KADIKOY)
-    async with process(settled) as daemon:
-        await until(lambda: first.acknowledged)
-        stop(server)
-        await until(lambda: logged(settled, "database.failed"))
-        assert await ended(daemon, signal.SIGTERM) == 0
-    async with process(settled) as daemon:
-        assert await ended(daemon) == 1
-    reason = log_of(settled).rpartition("daemon.stopped")[2]
-    assert "does not answer" in reason
-    assert "that the server runs" in reason
-    server.start()
-    assert pos.stored() == {first.key: 1}
-
-
-async def test_a_waiting_daemon_waits_on_without_the_server(settled: Path, server: Server, pos: Pos, world: World):
-    """And of the two one works when it is back: the right is asked for again."""
-    async with process(settled) as first, process(settled) as second:
-        await until(lambda: logged(settled, "daemon.started") and logged(settled, "daemon.waiting"))
-        stop(server)
-        await until(lambda: logged(settled, "database.failed"))
-        await asyncio.sleep(AWAY_S)
-        server.start()
-        order = world.place_order(restaurant_id=KADIKOY)
-        await until(lambda: order.acknowledged)
-        assert (first.returncode, second.returncode) == (None, None)
-        assert {await ended(first, signal.SIGTERM), await ended(second, signal.SIGTERM)} == {0}
-    assert pos.stored() == {order.key: 1}
-    assert 429 not in {call.http_status for call in world.calls()}
-
-
-@pytest.mark.parametrize("kind_of_server", [POSTGRESQL], indirect=True)
-async def test_a_server_without_writes_is_reported_with_the_remedy(settled, server, pos, world):
-    """As after a failover, when the address still leads to what has become a standby."""
-    first = world.place_order(restaurant_id=KADIKOY)
-    async with process(settled) as daemon:
-        await until(lambda: first.acknowledged)
-        pos.run("ALTER SYSTEM SET default_transaction_read_only = on")
-        pos.run("SELECT pg_reload_conf()")
-        late = world.place_order(restaurant_id=KADIKOY)
-        await until(lambda: logged(settled, "database.failed"))
-        pos.run("ALTER SYSTEM RESET default_transaction_read_only")
-        was_acknowledged = late.acknowledged and late.key not in pos.stored()
-        pos.run("SELECT pg_reload_conf()")
-        await until(lambda: late.acknowledged)
-        await until(lambda: logged(settled, "database.recovered"))
-        assert await ended(daemon, signal.SIGTERM) == 0
-    assert not was_acknowledged
-    assert pos.stored() == {first.key: 1, late.key: 1}
-    assert "accepts no writes" in logged(settled, "database.failed")[0]["remedy"]
-
-
 async def test_a_silent_server_does_not_delay_the_end(settled, server, pos, world, monkeypatch):
     monkeypatch.setattr(daemon, "STOP_S", 0.5)
     monkeypatch.setattr(workers, "LEAVE_WITHIN_S", 0.5)
@@ -250,58 +197,6 @@ async def left_behind() -> None:
     for thread in threading.enumerate():
         if thread.name == "db-detached":
             await asyncio.to_thread(thread.join, WITHIN_S)
-
-
-UNSAFE = {
-    databases.POSTGRESQL: ("ALTER SYSTEM SET fsync = {}", "off", "on"),
-    databases.MARIADB: ("SET GLOBAL innodb_flush_log_at_trx_commit = {}", "2", "1"),
-}
-
-
-async def test_while_a_server_does_not_write_to_disk_nothing_is_acknowledged(settled, server, pos, world):
-    statement, unsafe, safe = UNSAFE[databases.POSTGRESQL if "postgresql" in server.url else databases.MARIADB]
-
-    def set_to(value: str) -> None:
-        pos.run(statement.format(value))
-        if "ALTER" in statement:
-            pos.run("SELECT pg_reload_conf()")
-
-    first = world.place_order(restaurant_id=KADIKOY)
-    async with process(settled) as daemon:
-        await until(lambda: first.acknowledged)
-        set_to(unsafe)
-        await until(lambda: logged(settled, "database.unsafe_durability"))
-        late = world.place_order(restaurant_id=KADIKOY)
-        await until(lambda: late.key in pos.stored())
-        polls = len(world.calls("get_current"))
-        await until(lambda: len(world.calls("get_current")) > polls + 2)
-        status = await asyncio.create_subprocess_exec(
-            *(COMMAND, "--config", settled, "status"), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
-        )
-        message, _ = await status.communicate()
-        acknowledged = late.acknowledged
-        set_to(safe)
-        await until(lambda: late.acknowledged)
-        assert await ended(daemon, signal.SIGTERM) == 0
-    assert not acknowledged
-    assert status.returncode == 1
-    assert b"no order is acknowledged" in message
-    assert [line["level"] for line in logged(settled, "database.unsafe_durability")] == ["error"]
-    assert len(logged(settled, "database.safe_durability")) == 1
-
-
-async def test_a_stop_does_not_wait_for_a_server_that_never_answered(settled: Path, server: Server, pos: Pos):
-    with server.frozen():
-        async with process(settled) as daemon:
-            await until(lambda: has_signal_handlers(daemon.pid))
-            assert await ended(daemon, signal.SIGTERM) == 0
-    assert logged(settled, "daemon.started") == []
-
-
-def has_signal_handlers(pid: int) -> bool:
-    """Whether the program has come as far as to take SIGHUP for itself."""
-    (line,) = (line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("SigCgt"))
-    return bool(int(line.split()[1], 16) & 1 << signal.SIGHUP - 1)
 
 
 LOCKS = {

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 from tests.test_daemon import ended, log_of, logged, process, until
 
-from orderbridge_sandbox import World
 from orderbridge_sandbox.scenery import KADIKOY
 
 
@@ -66,21 +65,6 @@ async def test_a_reload_is_reported_as_one_and_never_as_an_end(configuration, su
         *("READY", "RELOADING", "READY", "RELOADING", "READY", "STOPPING")
     ]
     assert set(supervisor.heard[5:]) == {"STOPPING=1"}
-
-
-async def test_a_storm_of_reloads_ends_ready_and_at_work(configuration: Path, supervisor: Supervisor, world: World):
-    async with process(configuration) as daemon:
-        await until(lambda: supervisor.listen() == ["READY=1"])
-        for _ in range(30):
-            daemon.send_signal(signal.SIGHUP)
-            await asyncio.sleep(0.03)
-            supervisor.listen()
-        order = world.place_order(restaurant_id=KADIKOY)
-        await until(lambda: supervisor.listen()[-1] == "READY=1" and order.acknowledged)
-        assert "STOPPING=1" not in supervisor.heard
-        assert await ended(daemon, signal.SIGTERM) == 0
-    assert len(world.calls("login")) == 1
-    assert 429 not in {call.http_status for call in world.calls()}
 
 
 async def test_changed_secrets_end_a_problem_that_no_reload_began_again(configuration, supervisor, till, world):
