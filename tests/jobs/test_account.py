@@ -10,7 +10,6 @@ from tests.jobs.conftest import OpenShop
 from tests.jobs.shop import Shop
 
 from orderbridge.hiding import forget_all, without_secrets
-from orderbridge.jobs.lists import Common, read_lists, read_statuses
 from orderbridge_sandbox import Fault
 from orderbridge_sandbox.scenery import APP_SECRET
 
@@ -28,19 +27,6 @@ def kept_token(shop: Shop) -> str:
 # ---- logging in ------------------------------------------------------------------------------------------------------
 
 
-async def test_an_account_whose_new_tokens_do_not_work_either_is_refused(shop: Shop):
-    """Only polls: each token has waited for its slot, and no other client is the cause."""
-    shop.world.faults.add(
-        *(Fault.unauthorized(name, times=None) for name in ("get_current", "get_restaurants", "get_cancel_reasons"))
-    )
-    with capture_logs() as lines:
-        for _ in range(2):
-            await shop.poll()
-    assert [line["event"] for line in lines].count("login.refused") == 1
-    assert shop.account.session.is_refused()
-    assert shop.account.session.early_ends() == 0
-
-
 async def test_a_login_whose_token_never_works_is_reported_and_each_login_is_followed_by_a_poll(shop: Shop):
     shop.world.faults.add(Fault.unauthorized("get_current", times=None))
     with capture_logs() as lines:
@@ -52,24 +38,6 @@ async def test_a_login_whose_token_never_works_is_reported_and_each_login_is_fol
     assert max(after - before for before, after in itertools.pairwise(polls)) < timedelta(seconds=32)
     shop.world.faults.clear()
     assert (await shop.poll()).ok
-
-
-async def test_a_401_of_each_call_once_stops_no_poll(shop: Shop):
-    """The lists first, then the poll: every login succeeds, and the account is not refused."""
-    await shop.poll()
-    lists = ("get_restaurants", "get_cancel_reasons", "get_variables", "get_restaurant_status")
-    for operation in ("get_current", *lists):
-        shop.world.faults.add(Fault.unauthorized(operation))
-    with capture_logs() as lines:
-        common = Common(shop.clock)
-        for _ in range(5):
-            await read_lists(shop.account, shop.database, shop.names, common)
-            await read_statuses(shop.account, shop.database, shop.clock)
-            await shop.poll()
-    assert (await shop.poll()).ok
-    assert "login.refused" not in [line["event"] for line in lines]
-    polls = [call.at for call in shop.calls("get_current")]
-    assert max(after - before for before, after in itertools.pairwise(polls)) < timedelta(seconds=32)
 
 
 async def test_credentials_that_work_again_end_the_refusal(shop: Shop):
@@ -154,20 +122,6 @@ async def test_a_kept_token_that_has_run_out_is_not_used(open_shop: OpenShop):
     shop = await open_shop()
     assert (await shop.poll()).ok
     assert shop.operations("login", "get_current") == ["login", "get_current", "login", "get_current"]
-
-
-@pytest.mark.interface("Authentication 4")
-async def test_a_login_that_ends_the_old_token_costs_no_call_its_answer(shop: Shop):
-    shop.world.set_options(new_login_ends_old_token=True)
-    order = await shop.taken_in()
-    await shop.account.renew()
-    row = shop.act("accept", order)
-    await shop.drain()
-    assert shop.row(row)["state"] == "done"
-    assert (await shop.poll()).acknowledged == 1
-
-
-# ---- the line --------------------------------------------------------------------------------------------------------
 
 
 async def test_a_line_that_is_down_is_tried_with_growing_waits_and_its_recovery_is_reported(shop: Shop):

@@ -9,13 +9,11 @@ from structlog.testing import capture_logs
 from tests.jobs.conftest import OpenShop, Restore
 from tests.jobs.shop import START, Shop, roster_of, text_of
 
-from orderbridge.jobs import closures as job
 from orderbridge.jobs.audit import audit
 from orderbridge.jobs.closures import Closures
 from orderbridge.jobs.context import Context
 from orderbridge.jobs.restore_check import RestoreCheck
-from orderbridge.store import actions, closures, high_water
-from orderbridge_sandbox import Fault
+from orderbridge.store import closures, high_water
 from orderbridge_sandbox.scenery import KADIKOY
 
 pytestmark = pytest.mark.plays_daemon
@@ -84,9 +82,6 @@ def is_open(daemon: Daemon) -> bool:
     return KADIKOY in daemon.shop.world.open_restaurants
 
 
-# ---- the end ---------------------------------------------------------------------------------------------------------
-
-
 async def test_a_closure_ends_at_the_promised_time_and_once(daemon: Daemon):
     until = in_minutes(daemon, 30)
     row = await daemon.close()
@@ -110,90 +105,7 @@ async def test_a_closure_ends_at_the_promised_time_and_once(daemon: Daemon):
     assert (checked.actions, checked.findings) == (2, [])
 
 
-async def test_a_sold_out_food_of_one_menu_comes_back(open_shop: OpenShop):
-    daemon = Daemon(await open_shop("kadikoy", "besiktas"))
-    row = await daemon.close(5, "deactivate_food", account="kadikoy")
-    other = daemon.asked("deactivate_food", account="besiktas")  # the same number of another menu
-    daemon.shop.till.execute(
-        "UPDATE delivery_actions SET state = 'done', finished_utc = created_utc WHERE id = ?", (other,)
-    )
-    await daemon.run(6)
-    (written,) = daemon.written()
-    assert (written["action"], written["food_id"], written["account"]) == ("activate_food", FOOD, "kadikoy")
-    assert (written["request_id"], written["state"]) == (f"until:{row}", "done")
-    assert [one for one, _ in daemon.closures_shown()] == [other]
-
-
-@pytest.mark.parametrize("late", ["login", "line"])
-async def test_a_row_that_waits_at_its_end_expires_and_nothing_is_opened(daemon: Daemon, late: str):
-    if late == "login":
-        daemon.shop.world.refuse_account("kadikoy")
-        daemon.shop.world.end_tokens("kadikoy")
-    else:
-        daemon.shop.line.cut = {"*"}
-    row = await daemon.close()
-    await daemon.run(29.5)
-    assert daemon.shop.row(row)["state"] == "pending"
-    await daemon.run(0.6)
-    assert daemon.shop.end(row)[:2] == ("expired", "expired")
-    daemon.shop.line.cut = set()
-    await daemon.run(60)
-    assert (daemon.written(), daemon.closures_shown(), is_open(daemon)) == ([], [], True)
-
-
-async def test_the_minutes_of_a_retried_row_count_from_its_outcome(daemon: Daemon):
-    daemon.shop.world.faults.add(Fault(operation="deactivate_food", status=500, times=4))
-    row = await daemon.close(10, "deactivate_food")
-    await daemon.run(10)
-    assert (daemon.shop.row(row)["state"], daemon.until(row)) == ("failed", None)
-    await daemon.run(20)
-    assert daemon.written() == []
-    expires = daemon.shop.clock.now() + timedelta(hours=2)
-    await daemon.shop.database.run(lambda tx: actions.retry(tx, row, expires))
-    await daemon.shop.drain()
-    assert (daemon.shop.row(row)["state"], daemon.until(row)) == ("done", in_minutes(daemon, 10))
-
-
-# ---- taken back ------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("error", ["refused", "withdrawn", "failed"])
-async def test_a_closure_that_never_began_has_no_end(daemon: Daemon, error: str):
-    if error == "refused":
-        daemon.shop.world.faults.add(Fault.error("deactivate_food", 404, "ürün bulunamadı"))
-    if error == "failed":
-        daemon.shop.world.faults.add(Fault(operation="deactivate_food", status=500, times=None))
-    row = await daemon.close(30, "deactivate_food", withdraw=int(error == "withdrawn"))
-    await daemon.run(60)
-    assert (daemon.shop.row(row)["state"], daemon.until(row), daemon.written()) == (error, None, [])
-
-
 # ---- once, whatever happens ------------------------------------------------------------------------------------------
-
-
-async def test_a_daemon_that_was_off_at_the_end_makes_up_for_it_at_its_start(open_shop: OpenShop):
-    shop = await open_shop()
-    await Daemon(shop).close()
-    await shop.crash()
-    await asyncio.sleep(2 * 3600)
-    daemon = Daemon(await open_shop())
-    await daemon.run(1)
-    assert [one["state"] for one in daemon.written()] == ["done"]
-
-
-async def test_a_commit_that_fails_leaves_both_or_neither(open_shop: OpenShop):
-    shop = await open_shop()
-    daemon = Daemon(shop)
-    row = await daemon.close()
-    mend = shop.fail_commits("disk I/O error", "delivery_actions")
-    await asyncio.sleep(31 * MINUTE_S)
-    await daemon.closures.follow()
-    assert (daemon.written(), daemon.until(row) is None) == ([], False)
-    mend()
-    await shop.crash()
-    daemon = Daemon(await open_shop())
-    await daemon.run(5)
-    assert len(daemon.written()) == 1
 
 
 @pytest.mark.parametrize("first", ["another daemon", "withdraw"])
@@ -209,12 +121,6 @@ async def test_what_was_decided_by_an_older_reading_is_not_written(daemon: Daemo
     before = len(daemon.written())
     assert await shop.database.run(lambda tx: daemon.closures.carry_out(tx, plans)) == []
     assert len(daemon.written()) == before
-
-
-async def test_the_next_check_is_earlier_while_an_end_is_planned(daemon: Daemon):
-    assert await daemon.closures.follow() == job.IDLE_S
-    await daemon.close()
-    assert await daemon.closures.follow() == job.CLOSURES_S < job.IDLE_S
 
 
 async def test_only_the_lead_ends_closures(shop: Shop):
@@ -259,16 +165,6 @@ async def test_a_trigger_of_a_pos_harms_only_its_own_closure_and_is_reported(dae
     await daemon.run(1)
     assert [one["action"] for one in daemon.written()] == ["activate_food", "open_restaurant"]
     assert not daemon.closures.refused
-
-
-async def test_ends_that_wait_for_newer_rows_hold_up_no_other(daemon: Daemon, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(job, "MOST", 1)
-    await daemon.close()
-    await daemon.close(30, "deactivate_food")
-    await asyncio.sleep(31 * MINUTE_S)
-    daemon.asked("close_restaurant")  # not sent yet
-    await daemon.closures.follow()
-    assert [one["action"] for one in daemon.written()] == ["activate_food"]
 
 
 # ---- an older copy ---------------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ import asyncio
 import sqlite3
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from email.utils import format_datetime
 
 import pytest
@@ -12,14 +12,9 @@ from sqlalchemy import event
 from sqlalchemy.exc import OperationalError
 from tests.jobs.shop import Shop
 
-from orderbridge.jobs.daemon_problems import BUSY, DATE_EVERY_S, FENCED, LOG_STUCK_S, SLOW_WITHIN_S, has_lasted
+from orderbridge.jobs.daemon_problems import BUSY, DATE_EVERY_S, LOG_STUCK_S, SLOW_WITHIN_S
 from orderbridge.jobs.health_check import VIEWS_S, Checkup
-from orderbridge.jobs.lists import BELIEVED_AFTER, Common, read_lists
-from orderbridge.rules.problems import SOON, Code, Page, Problem, Severity
-from orderbridge.store.dialects.face import TroubleKind
-from orderbridge_sandbox import Fault
-
-NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+from orderbridge.rules.problems import Code, Problem
 
 
 def names(found: Sequence[Problem]) -> list[tuple[str, str]]:
@@ -34,23 +29,6 @@ async def fail(shop: Shop, error: Exception) -> None:
 
     with pytest.raises(OperationalError):
         await shop.database.run(work)
-
-
-async def test_how_late_it_is_by_the_service_does_not_follow_our_own_clock(shop: Shop):
-    known = shop.checkup().own_problems
-    assert known.service_now() is None
-    known.heard_date(date_of(shop, 0))
-    before = known.service_now()
-    shop.clock.ahead += timedelta(days=730)
-    await asyncio.sleep(60)
-    assert known.service_now() == before + timedelta(seconds=60)
-
-
-async def test_a_disk_that_became_read_only_under_the_file(shop: Shop):
-    checkup = shop.checkup()
-    shop.database.dialect = replace(shop.database.dialect, disk=lambda _: TroubleKind.READ_ONLY)
-    await fail(shop, sqlite3.OperationalError("disk I/O error"))
-    assert names(await checkup.check()) == [("database_read_only", "")]
 
 
 async def test_a_view_that_cannot_be_read(shop: Shop):
@@ -80,33 +58,6 @@ async def test_a_select_that_is_kept_open_lets_the_log_grow_and_afterwards_it_sh
     assert shop.database.file.log_size() <= 16 * 1024 * 1024
 
 
-async def test_a_replica_that_was_replaced_tells_it_for_an_hour(shop: Shop):
-    checkup, at = shop.checkup(), shop.clock.now()
-    for _ in range(3):
-        checkup.own_problems.kept.metrics.fenced(at)
-    (found,) = await checkup.check()
-    assert (found.code, found.severity, found.since, found.count) == ("writes_fenced", "warning", at, 3)
-    await asyncio.sleep(FENCED.total_seconds() - 10.0)
-    assert ("writes_fenced", "") in names(await checkup.check())
-    await asyncio.sleep(20.0)
-    assert ("writes_fenced", "") not in names(await checkup.check())
-
-
-async def test_a_certificate_is_told_when_its_last_days_begin_and_when_it_has_ended(shop: Shop):
-    """The daemon goes on working, without a reload."""
-    checkup, first = shop.checkup(), shop.clock.now()
-    checkup.own_problems.kept.page = lambda: Page(is_served=True, has_board=True, ends=first + SOON)
-    assert await checkup.check() == []
-    await asyncio.sleep(60)
-    (soon,) = await checkup.check()
-    shop.clock.ahead += SOON
-    (over,) = await checkup.check()
-    assert [(one.code, one.severity, one.since) for one in (soon, over)] == [
-        (Code.CERTIFICATE_ENDS, "warning", first),
-        (Code.CERTIFICATE_ENDS, "severe", first + SOON),
-    ]
-
-
 @pytest.mark.parametrize(
     "words, code",
     [
@@ -129,23 +80,6 @@ class Held(Exception):
     """A server's lock timeout, as its driver reports it."""
 
     sqlstate = "55P03"
-
-
-async def test_a_table_that_nobody_may_even_read(shop: Shop, monkeypatch: pytest.MonkeyPatch):
-    """A server's LOCK TABLE: rows that a till holds keep no look from reading."""
-    checkup = shop.checkup()
-    await shop.taken_in()
-
-    async def held(_: object) -> None:
-        raise OperationalError("SELECT", None, Held())
-
-    with monkeypatch.context() as patched:
-        patched.setattr(shop.database, "read", held)
-        for expected in ([], [], [("database_busy", "")]):
-            assert names(await checkup.check()) == expected
-            await asyncio.sleep(5)
-    await checkup.check()
-    assert names(await checkup.check()) == []
 
 
 async def test_a_table_into_which_nobody_may_write(shop: Shop):
@@ -256,7 +190,6 @@ async def test_a_clock_that_is_wrong_by_the_services_date(behind: float, wrong: 
 
 UNREADABLE = (
     "",
-    "soon",
     "Mon, 01 Jan 2026 00:00:00 +99999999999999999999",
     "Mon, " + "9" * 5000 + " Jan 2026 00:00:00 GMT",
     "\udcff, \x00",
@@ -289,18 +222,6 @@ async def test_tokens_that_die_young_are_somebody_elses_logins(shop: Shop):
     assert names(await checkup.check()) == []
 
 
-async def test_secrets_that_reach_no_restaurant_are_a_warning_once_that_is_believed(shop: Shop):
-    checkup, common = shop.checkup(), Common(shop.clock)
-    shop.world.faults.add(
-        Fault(operation="get_restaurants", status=200, body=b'{"status": true, "data": []}', times=BELIEVED_AFTER)
-    )
-    seen = []
-    for _ in range(BELIEVED_AFTER + 1):
-        await read_lists(shop.account, shop.database, shop.names, common)
-        seen.append([(one.code, one.account, one.severity) for one in await checkup.check()])
-    assert seen == [[], [], [("no_restaurant", "kadikoy", "warning")], []]
-
-
 async def test_what_is_asked_of_others(shop: Shop, monkeypatch: pytest.MonkeyPatch):
     checkup = shop.checkup()
     await shop.poll()
@@ -311,10 +232,3 @@ async def test_what_is_asked_of_others(shop: Shop, monkeypatch: pytest.MonkeyPat
     await asyncio.sleep(BUSY.total_seconds())
     found = await checkup.check()
     assert [one.facts for one in found if one.code == Code.HEALTHCHECK_TAKEN] == [{"holder": "PID 7"}]
-
-
-@pytest.mark.parametrize("back", [1, -1], ids=["later", "a clock that was set back"])
-def test_a_till_may_hold_the_database_for_a_moment(back: int):
-    held, full = (Problem(code, "", NOON, Severity.SEVERE) for code in (Code.DATABASE_BUSY, Code.DATABASE_FULL))
-    assert [has_lasted(one, NOON + back * (BUSY - timedelta(seconds=1))) for one in (held, full)] == [False, True]
-    assert has_lasted(held, NOON + back * BUSY)

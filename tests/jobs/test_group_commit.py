@@ -2,13 +2,14 @@
 
 import asyncio
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from sqlalchemy import Connection, event, text
-from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError
+from sqlalchemy.exc import IntegrityError, OperationalError
 
 from orderbridge.store.database import Database
 from orderbridge.store.group_commit import GROUP_SIZE, GroupCommit, LeftOut, write_batch, write_group
@@ -18,14 +19,6 @@ from orderbridge.store.group_commit import GROUP_SIZE, GroupCommit, LeftOut, wri
 def database(tmp_path: Path) -> Iterator[Database]:
     database = Database(f"sqlite:///{tmp_path}/pos.db", inline=True)
     database.write_now(lambda tx: tx.execute(text("CREATE TABLE kept (number INTEGER PRIMARY KEY)")))
-    yield database
-    database.close()
-
-
-@pytest.fixture
-def away() -> Iterator[Database]:
-    """A server that is away."""
-    database = Database("postgresql+psycopg://pos@127.0.0.1:1/pos", inline=True)
     yield database
     database.close()
 
@@ -94,33 +87,11 @@ async def test_a_note_waits_no_longer_than_it_may(database: Database) -> None:
     assert loop.time() - began < 0.3
 
 
-async def test_who_may_not_wait_does_not(database: Database) -> None:
-    began = asyncio.get_running_loop().time()
-    await group_of(database).add(1)
-    assert (asyncio.get_running_loop().time(), kept(database)) == (began, [1])
-
-
-async def test_a_note_that_is_refused_fails_alone(database: Database) -> None:
+async def test_a_note_that_is_refused_or_left_out_fails_alone(database: Database) -> None:
     group = group_of(database, wait_s=0.1)
     database.write_now(lambda tx: insert(tx, [2]))
-    ended = await asyncio.gather(*(group.add(number) for number in (1, 2, 3)), return_exceptions=True)
-    assert [type(one) for one in ended] == [str, IntegrityError, str]
-    assert kept(database) == [1, 2, 3]
-
-
-async def test_a_note_that_was_left_out_is_told_so(database: Database) -> None:
-    group = group_of(database, wait_s=0.1)
-    ended = await asyncio.gather(group.add(-1), group.add(1), return_exceptions=True)
-    assert [type(one) for one in ended] == [LeftOut, str]
-
-
-async def test_a_caller_that_is_cancelled_takes_no_note_back(database: Database) -> None:
-    group = group_of(database, wait_s=0.1)
-    gone = group.add(1)
-    await asyncio.sleep(0.05)
-    gone.cancel()
-    await group.add(2)
-    await group.add(3)
+    ended = await asyncio.gather(*(group.add(number) for number in (1, 2, 3, -1)), return_exceptions=True)
+    assert [type(one) for one in ended] == [str, IntegrityError, str, LeftOut]
     assert kept(database) == [1, 2, 3]
 
 
@@ -144,37 +115,20 @@ async def test_what_is_put_off_is_written_later_and_its_caller_waits(database: D
     assert asked == [[7, 8]], "nobody waits for it any more"
 
 
-async def test_a_server_that_is_away_is_asked_once_for_a_group(away: Database) -> None:
-    asked: list[object] = []
-    event.listen(away.engine, "do_connect", lambda *_: asked.append(1))
-    group = group_of(away, wait_s=0.01)
-    ended = await asyncio.gather(*(group.add(number) for number in (1, 2, 3)), return_exceptions=True)
-    assert [type(one) for one in ended] == [OperationalError] * 3
-    assert len(asked) == 1
-
-
 def sixths(_: Connection, numbers: Sequence[int]) -> list[int]:
     return [6 // number for number in numbers]
+
+
+async def test_a_server_that_is_away_is_asked_once_for_a_group() -> None:
+    asked: list[object] = []
+    with closing(Database("postgresql+psycopg://pos@127.0.0.1:1/pos", inline=True)) as away:
+        event.listen(away.engine, "do_connect", lambda *_: asked.append(1))
+        group = group_of(away, wait_s=0.01)
+        ended = await asyncio.gather(*(group.add(number) for number in (1, 2, 3)), return_exceptions=True)
+        assert ([type(one) for one in ended], len(asked)) == ([OperationalError] * 3, 1)
+        assert (await write_batch(away, sixths, [1, 2, 3]), len(asked)) == (([], []), 2)
 
 
 async def test_of_a_batch_what_is_to_blame_fails_alone(database: Database) -> None:
     written, failed = await write_batch(database, sixths, [1, 0, 3])
     assert (written, [(number, type(error)) for number, error in failed]) == ([6, 2], [(0, ZeroDivisionError)])
-
-
-async def test_of_a_batch_a_server_that_is_away_is_asked_once(away: Database) -> None:
-    asked: list[object] = []
-    event.listen(away.engine, "do_connect", lambda *_: asked.append(1))
-    assert await write_batch(away, sixths, [1, 2, 3]) == ([], [])
-    assert len(asked) == 1
-
-
-async def test_one_note_that_fails_is_not_tried_twice(database: Database) -> None:
-    tried: list[int] = []
-
-    def fail(_: Connection, numbers: Sequence[int]) -> list[int]:
-        tried.extend(numbers)
-        raise IntegrityError("", {}, Exception())
-
-    written, failed = await write_batch(database, fail, [1])
-    assert (written, [isinstance(error, DBAPIError) for _, error in failed], tried) == ([], [True], [1])

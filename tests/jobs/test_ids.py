@@ -9,7 +9,6 @@ import pytest
 from tests.jobs.conftest import OpenShop
 from tests.jobs.shop import Shop
 
-from orderbridge.jobs.lists import Common, read_lists
 from orderbridge_sandbox import World
 from orderbridge_sandbox.scenery import DEFAULT_SCENERY
 
@@ -45,30 +44,3 @@ async def test_an_order_lives_its_whole_life(shop: Shop):
         assert (shop.row(row)["state"], order.status_id) == ("done", status_id)
     assert {call.argument for call in shop.world.calls() if order.key in call.argument.lower()} == {order.key.upper()}
     assert len(order.acknowledgements) == 1
-
-
-async def test_an_order_is_called_as_sent_by_the_next_daemon_too(shop: Shop, open_shop: OpenShop):
-    order = await shop.taken_in(restaurant_id=LETTERS)
-    row = shop.act("cancel", order)
-    await shop.close()
-    again = await open_shop()
-    await again.drain()
-    assert (again.row(row)["state"], order.status_id) == ("done", 6)
-
-
-async def test_an_order_that_comes_in_another_form_is_the_same_order(shop: Shop):
-    order = await shop.taken_in(restaurant_id=LETTERS)
-    shop.world.set_options(ids_in_capitals=False)
-    shop.world.change_status(order.key, 2)
-    await shop.poll()
-    assert shop.rows("SELECT payment_key, status_id, service_key FROM delivery_orders") == [
-        {"payment_key": order.key, "status_id": 2, "service_key": None}
-    ]
-
-
-async def test_a_food_of_such_a_restaurant_is_called_by_its_own_number(shop: Shop):
-    await read_lists(shop.account, shop.database, ("kadikoy",), Common(shop.clock))
-    row = shop.act("deactivate_food", food_id=1005, restaurant_id=LETTERS)
-    await shop.drain()
-    assert shop.end(row) == ("done", None, "answer")
-    assert [call.argument for call in shop.calls("deactivate_food")] == [str(shop.row(row)["food_id"])]

@@ -64,31 +64,6 @@ async def test_what_comes_again_unchanged_is_not_written_again(shop: Shop, kept:
     assert [entry.status_id for entry in entries(folder)] == [1, 2]
 
 
-async def test_what_was_stored_and_not_written_by_a_crash_is_written_with_the_next_poll(
-    shop: Shop, kept: Journal, folder: Path
-):
-    """Stored, unchanged, and about to be acknowledged by a daemon that knows nothing of the last one."""
-    shop.world.faults.add(Fault(operation="acknowledge", status=500))
-    shop.place()
-    await shop.poll()
-    journal.files(folder)[0].unlink()
-    kept._known.clear()
-    assert (await shop.poll()).acknowledged == 1
-    assert len(entries(folder)) == 1
-
-
-async def test_a_list_is_one_write(shop: Shop, kept: Journal, folder: Path, monkeypatch: pytest.MonkeyPatch):
-    written: list[int] = []
-    append = journal.append
-    monkeypatch.setattr(journal, "append", lambda *all: (written.append(len(all[1])), append(*all)))
-    for _ in range(30):
-        shop.place()
-    assert (await shop.poll()).acknowledged == 30
-    assert written == [30]
-    await shop.poll()
-    assert written == [30], "nothing new came"
-
-
 @pytest.fixture
 def full(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """A disk that is full as long as the list has something in it."""

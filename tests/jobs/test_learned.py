@@ -17,7 +17,6 @@ from orderbridge.jobs.upkeep import SelfReport, Upkeep
 from orderbridge.rules.problems import Code
 from orderbridge_sandbox.learned import settings_learned
 from orderbridge_sandbox.scenery import ATASEHIR, USKUDAR
-from orderbridge_sandbox.switches import BadOption
 
 ONE = {"id": 1, "name": "Acı", "type": "single", "operation": "-", "options": {"id": 2, "name": "Az", "price": 0}}
 
@@ -90,13 +89,6 @@ async def test_counts_add_up_over_a_failed_write_and_a_reload(shop: Shop):
     assert ("status_id", "1", 3) in await stored(shop), "nothing is counted twice"
 
 
-async def test_a_token_that_ends_early_is_counted(shop: Shop):
-    await shop.poll()
-    shop.world.end_tokens()
-    await shop.poll()
-    assert (Point.TOKEN_ENDED, "before_its_time", 1) in await stored(shop)
-
-
 @pytest.mark.parametrize("allowed", ["none", "without_own_courier", "all"])
 async def test_a_complete_without_the_way_is_learned(shop: Shop, tmp_path: Path, allowed: str):
     shop.world.options = shop.world.options.changed({"complete_from_confirmed": allowed})
@@ -112,14 +104,6 @@ async def test_a_complete_without_the_way_is_learned(shop: Shop, tmp_path: Path,
     assert settings_learned(path).get("complete_from_confirmed", "none") == allowed
 
 
-async def test_a_complete_on_the_way_says_nothing_about_one_without_it(shop: Shop):
-    order = await shop.taken_in()
-    await shop.verdict(shop.act("accept", order, preparing_time=25))
-    await shop.verdict(shop.act("on_the_way", order))
-    await shop.verdict(shop.act("complete", order))
-    assert Point.COMPLETE_FROM_CONFIRMED not in {point for point, _, _ in await stored(shop)}
-
-
 async def test_no_words_of_an_error_are_kept(shop: Shop):
     """An error may quote a name, the same one to each order of a customer."""
     shop.world.options = shop.world.options.changed(
@@ -130,15 +114,6 @@ async def test_no_words_of_an_error_are_kept(shop: Shop):
     found = await stored(shop)
     assert (Point.REFUSAL, "/orders/complete 409 refused", 2) in found
     assert "kanarya" not in json.dumps(sorted(found), ensure_ascii=False).lower()
-
-
-async def test_minutes_count_only_where_they_were_the_reason(shop: Shop):
-    order = await shop.taken_in()
-    shop.world.cancel_by_customer(order.key)
-    await shop.verdict(shop.act("accept", order, preparing_time=25))
-    points = {point for point, _, _ in await stored(shop)}
-    assert Point.REFUSAL in points
-    assert Point.PREPARING_TIME not in points
 
 
 async def test_a_point_with_endless_values_takes_little_room(shop: Shop):
@@ -153,19 +128,11 @@ async def test_a_point_with_endless_values_takes_little_room(shop: Shop):
 
 @pytest.mark.parametrize(
     "configured, seen, contradicted",
-    [
-        ({"needs_payment_status_id": 7}, [(Point.STATUS_ID, 17)], {"needs_payment_status_id": "17"}),
-        (
-            {"needs_payment_status_id": 7},
-            [(Point.STATUS_ID, 17), (Point.STATUS_ID, 7)],
-            {"needs_payment_status_id": None},
-        ),
-        ({"needs_payment_status_id": 7}, [(Point.STATUS_ID, 16)], {"needs_payment_status_id": None}),
-        ({"list_limit": 20}, [(Point.LIST_LENGTH, 31)], {"list_limit": "31"}),
-        ({"list_limit": 20}, [(Point.LIST_LENGTH, 20)], {"list_limit": None}),
-        ({}, [(Point.LIST_LENGTH, 50), (Point.STATUS_ID, 17)], {}),
-    ],
-)
+    [({"needs_payment_status_id": 7}, [(Point.STATUS_ID, 17)], {"needs_payment_status_id": "17"}),
+     ({"needs_payment_status_id": 7}, [(Point.STATUS_ID, 17), (Point.STATUS_ID, 7)], {"needs_payment_status_id": None}),
+     ({"needs_payment_status_id": 7}, [(Point.STATUS_ID, 16)], {"needs_payment_status_id": None}),
+     ({}, [(Point.LIST_LENGTH, 50), (Point.STATUS_ID, 17)], {})],
+)  # fmt: skip
 async def test_what_contradicts_the_configuration_is_found(
     shop: Shop, configured: dict[str, int], seen: Any, contradicted: Any
 ):
@@ -198,14 +165,3 @@ async def test_a_contradiction_is_a_problem_until_the_configuration_is_right(ope
         await upkeep.sweep()
         found.append(problems.has(Code.LEARNED_OTHERWISE, "list_limit"))
     assert found == [True, False]
-
-
-def test_docs_interface_names_each_point():
-    page = (Path(__file__).parents[2] / "docs" / "interface.md").read_text("utf-8")
-    assert [point for point in Point if f"`{point}`" not in page] == []
-
-
-def test_another_file_is_refused_by_name(tmp_path: Path):
-    (path := tmp_path / "learned.json").write_text('{"points": 1}')
-    with pytest.raises(BadOption, match="not the output"):
-        settings_learned(path)

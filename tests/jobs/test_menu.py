@@ -1,7 +1,6 @@
 """The menu, read from the sandbox in each shape, and what it proves about a food's row."""
 
 import asyncio
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,13 +8,11 @@ from sqlalchemy.exc import IntegrityError
 from structlog.testing import capture_logs
 from tests.jobs.conftest import OpenShop
 from tests.jobs.shop import Shop, text_of
-from tests.jobs.test_reference import lists
 
 from orderbridge.jobs.menu import AGAIN_S, EVERY, LONGEST, read_menu
 from orderbridge.store import foods
 from orderbridge_sandbox import Fault, When
 from orderbridge_sandbox.options import MenuShape
-from orderbridge_sandbox.scenery import KADIKOY
 
 EVERY_S, LONGEST_S = EVERY.total_seconds(), LONGEST.total_seconds()
 
@@ -98,37 +95,6 @@ async def test_what_changed_is_an_event(shop: Shop):
     assert gone == {"food_id": 1001, "last_change": "gone"}
 
 
-async def test_a_list_at_a_usual_page_size_shows_no_food_as_gone(shop: Shop):
-    (menu, _), one = next(iter(shop.world.foods.items()))
-    shop.world.foods = {(menu, number): replace(one, id=number) for number in range(1, 51)}
-    await read(shop)
-    shop.world.foods = {(menu, number): replace(one, id=number) for number in range(2, 52)}
-    await asyncio.sleep(EVERY_S)
-    await read(shop)
-    assert shop.rows("SELECT 1 FROM delivery_foods WHERE gone_utc IS NOT NULL") == []
-    assert shop.count("delivery_foods") == 51
-
-
-async def test_a_menu_with_a_food_that_cannot_be_identified_shows_no_food_as_gone(shop: Shop):
-    await read(shop)
-    body = b'{"status": true, "data": [{"food_id": 1001, "name": "Tarhana"}, {"food_id": null, "name": "Ayran"}]}'
-    shop.world.faults.add(Fault(operation="get_foods", status=200, body=body))
-    await asyncio.sleep(EVERY_S)
-    await read(shop)
-    assert shop.one("SELECT name, old_name FROM delivery_foods WHERE last_change = 'renamed'") == {
-        "name": "Tarhana",
-        "old_name": "Mercimek Çorbası",
-    }
-    assert shop.rows("SELECT 1 FROM delivery_foods WHERE gone_utc IS NOT NULL") == []
-
-
-async def test_an_account_that_waits_for_its_login_reserves_nothing(shop: Shop):
-    shop.world.faults.add(Fault(operation="login", status=401, times=None))
-    await shop.poll()
-    assert await read(shop) == AGAIN_S
-    assert noted(shop) == (None, None, None)
-
-
 async def test_a_food_that_an_order_brings_at_the_same_moment_costs_no_menu(shop: Shop, monkeypatch):
     take_in, failed = foods.take_in, []
 
@@ -141,16 +107,6 @@ async def test_a_food_that_an_order_brings_at_the_same_moment_costs_no_menu(shop
     monkeypatch.setattr(foods, "take_in", collides)
     await read(shop)
     assert len(shown(shop)) == 12
-
-
-async def test_the_row_of_a_food_asks_for_no_restaurants_status(shop: Shop):
-    asked: list[tuple[str, str]] = []
-    shop.outbox.executor.on_restaurant = lambda *who: asked.append(who)
-    await lists(shop)
-    rows = [shop.act("deactivate_food", food_id=1001, restaurant_id=KADIKOY)]
-    rows.append(shop.act("close_restaurant", restaurant_id=KADIKOY))
-    assert [(await shop.verdict(row_id))["state"] for row_id in rows] == ["done", "done"]
-    assert asked == [("kadikoy", KADIKOY)]
 
 
 # ---- a row in doubt --------------------------------------------------------------------------------------------------
@@ -166,17 +122,6 @@ async def test_a_menu_that_was_requested_after_the_attempt_proves_it(shop: Shop)
     assert (await shop.verdict(row_id))["state"] == "done"
     assert shop.end(row_id) == ("done", None, "status")
     assert len(shop.calls("deactivate_food")) == 1
-
-
-async def test_a_menu_that_shows_the_other_status_leads_to_a_resend(shop: Shop):
-    shop.world.faults.add(Fault.drop("deactivate_food", when=When.BEFORE, times=1))
-    row_id = shop.act("deactivate_food", food_id=1001)
-    await shop.drain()
-    await asyncio.sleep(1)
-    await read(shop)
-    await shop.verdict(row_id)
-    assert shop.end(row_id) == ("done", None, "answer")
-    assert shop.one("SELECT status FROM delivery_foods WHERE food_id = 1001") == {"status": "inactive"}
 
 
 async def test_a_menu_from_before_the_attempt_proves_nothing(shop: Shop):

@@ -60,19 +60,6 @@ async def delivered_between_good_ones(shop: Shop, *documents: Document) -> None:
 
 
 @pytest.mark.interface("Order")
-@pytest.mark.parametrize("served", VALUES)
-async def test_a_mutilated_status_is_an_unknown_one(shop: Shop, served: str):
-    order = usual(shop)
-    await delivered_between_good_ones(shop, mutilated(order.document, "status_id", VALUES[served]))
-    stored = shop.order(order)
-    number = 7 if served == "number" else None
-    assert (stored["status"], stored["status_id"], stored["acknowledged_status_id"]) == ("UNKNOWN", number, number)
-    assert stored["acknowledged_utc"] is not None
-    assert stored["problem"] == (None if number else "status_unreadable")
-    assert stored["ended_utc"] is None
-
-
-@pytest.mark.interface("Order")
 @pytest.mark.parametrize("served", [*VALUES, "empty text", "no uuid"])
 async def test_an_order_without_a_usable_key_is_set_aside_whole_and_comes_in_when_it_has_one(shop: Shop, served: str):
     order = usual(shop)
@@ -88,29 +75,6 @@ async def test_an_order_without_a_usable_key_is_set_aside_whole_and_comes_in_whe
     assert shop.count("delivery_orders") == 2
     await shop.poll()
     assert shop.order(order)["acknowledged_status_id"] == 1
-
-
-# ---- what docs/interface.md does not name --------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("both", [True, False], ids=["in both ways", "in capitals alone"])
-async def test_a_key_in_capitals_is_the_same_key(shop: Shop, both: bool):
-    order = usual(shop)
-    capitals = mutilated(order.document, "payment_key", order.key.upper())
-    await delivered_between_good_ones(shop, *([order.document] if both else []), capitals)
-    assert shop.order(order)["revision"] == 1
-    assert (shop.count("delivery_orders"), shop.count("delivery_quarantine")) == (3, 0)
-    assert [call.argument.lower() for call in shop.calls("acknowledge")].count(order.key) == 1
-
-
-async def test_a_field_that_is_read_again_heals_its_order(shop: Shop):
-    order = usual(shop)
-    await delivered_between_good_ones(shop, mutilated(order.document, "total", "pahalı"))
-    order.acknowledged = False
-    await shop.poll()
-    stored = shop.order(order)
-    assert (stored["problem"], stored["revision"], stored["last_change"]) == (None, 2, "contents")
-    assert stored["amount_due"] is not None or stored["payment_code"] is None
 
 
 async def test_what_reads_as_an_order_is_accepted_by_itself_and_what_was_guessed_is_not(open_shop: OpenShop):
@@ -138,14 +102,3 @@ async def test_what_reads_as_an_order_is_accepted_by_itself_and_what_was_guessed
     lines = "SELECT quantity FROM delivery_order_items WHERE payment_key = ?"
     assert [row["quantity"] for row in shop.rows(lines, placed["half"].key)] == [1.5]
     assert len(shop.rows(lines, placed["by number"].key)) == 2
-
-
-@pytest.mark.interface("Endpoints 9")
-@pytest.mark.parametrize("courier", ["restaurant", "", None, "RESTAURANT", "kurye", "come_get", "Come_Get "])
-async def test_only_a_courier_known_to_be_anothers_refuses_on_the_way_unsent(shop: Shop, courier: str | None):
-    order = await shop.taken_in(status_id=2, courier_type=courier)
-    row = shop.act("on_the_way", order)
-    await shop.drain()
-    is_others = courier is not None and courier.startswith(("come", "Come"))
-    assert len(shop.calls("on_the_way")) == (not is_others)
-    assert (shop.row(row)["error_code"] == "courier_not_restaurant") == is_others

@@ -16,7 +16,7 @@ from tests.jobs.conftest import OpenShop
 from tests.jobs.shop import Shop
 
 from orderbridge.jobs.lists import Common, read_lists
-from orderbridge_sandbox import Fault, Options, When, World
+from orderbridge_sandbox import Options, World
 from orderbridge_sandbox.options import Connections, Coverage, Pace, Trouble
 from orderbridge_sandbox.rules import ORDER_NOT_FOUND
 from orderbridge_sandbox.scenery import ATASEHIR, USKUDAR
@@ -265,7 +265,7 @@ def test_each_switch_of_the_sandbox_is_turned() -> None:
     assert {field.name for field in fields(Options)} - turned == NO_OPEN_POINTS
 
 
-@pytest.mark.interface("Order transitions", "Errors", "Limits")
+@pytest.mark.interface("Order transitions", "Errors", "Limits", "Authentication 4")
 @pytest.mark.parametrize("setting", SETTINGS.values(), ids=SETTINGS)
 async def test_a_day_comes_out_the_same(open_shop: OpenShop, world: World, setting: Setting):
     world.set_options(**setting.options)
@@ -333,22 +333,3 @@ def assert_the_list_is_never_asked_for_in_its_cooldown(day: Day) -> None:
         assert before.answered_at is not None
         assert (after.at - before.answered_at).total_seconds() >= 30
     assert [call.http_status for call in calls].count(429) == 1, "the stranger's, and no other"
-
-
-@pytest.mark.interface("Limits")
-@pytest.mark.parametrize("when", When)
-@pytest.mark.parametrize("action, before", [("accept", 1), ("on_the_way", 2), ("complete", 16), ("cancel", 1)])
-@pytest.mark.parametrize("list_order", ["oldest_first", "newest_first"])
-async def test_a_short_list_makes_no_verdict_wrong(shop: Shop, list_order: str, action: str, before: int, when: When):
-    """An answer is lost, and the next list has only room for others: that proves less, and never the contrary."""
-    shop.world.set_options(list_limit=1, list_order=list_order)
-    order = await shop.taken_in(status_id=before)
-    for _ in range(5):
-        shop.place()
-    shop.world.faults.add(Fault.drop(action, when=when))
-    row = await shop.verdict(shop.act(action, order))
-    assert (row["state"], row["error_code"]) in {ALLOWED, NEVER_CLEAR}
-    assert order.status_id == TARGETS[action]
-    for _ in range(10):
-        await shop.poll()
-    assert shop.order(order)["status_id"] == TARGETS[action]

@@ -11,10 +11,7 @@ from tests.jobs.shop import Shop
 from orderbridge.jobs import outcome_writer
 from orderbridge.jobs.outbox_reader import FLOOR_S
 from orderbridge.model import Action
-from orderbridge.store import actions
 from orderbridge.store.unfinished import PAGE
-from orderbridge_sandbox import Fault, When
-from orderbridge_sandbox.scenery import BESIKTAS
 
 pytestmark = pytest.mark.plays_daemon
 
@@ -112,61 +109,6 @@ async def test_what_is_asked_back_ends_at_once_however_many_wait(open_shop: Open
     shop.till.execute("UPDATE delivery_actions SET withdraw = 1 WHERE id = ?", (row,))
     await cycle(shop)
     assert shop.row(row)["state"] == "withdrawn"
-
-
-@pytest.mark.parametrize("beside", [0, 300])
-async def test_what_a_look_makes_of_a_row_is_seen_with_the_next_wake(open_shop: OpenShop, beside: int):
-    shop = await open_shop("kadikoy", "besiktas")
-    shop.world.refuse_account("besiktas")
-    row = shop.act("accept", await shop.taken_in())
-    shop.world.faults.add(Fault.drop("accept", when=When.BEFORE))
-    await cycle(shop)
-    insert_foods(shop, beside, "besiktas")
-    await shop.poll()  # it shows that nothing was done
-    await cycle(shop)
-    assert shop.row(row)["state"] == "done"
-
-
-async def test_a_row_that_is_deleted_is_forgotten(open_shop: OpenShop):
-    shop = await open_shop("kadikoy", "besiktas")
-    shop.world.refuse_account("besiktas")
-    insert_foods(shop, 3, "besiktas")
-    await cycle(shop)
-    shop.till.execute("DELETE FROM delivery_actions WHERE food_id = 2")
-    await cycle(shop)
-    assert len(shop.outbox.queue) == 2
-    shop.till.execute("DELETE FROM delivery_actions")
-    await asyncio.sleep(FLOOR_S)
-    await cycle(shop, woken=False)
-    assert len(shop.outbox.queue) == 0
-
-
-async def test_an_order_that_another_account_takes_over_goes_with_it(open_shop: OpenShop):
-    shop = await open_shop("kadikoy", "besiktas")
-    order = shop.place(restaurant_id=BESIKTAS)
-    await shop.poll("besiktas")
-    shop.till.execute("UPDATE delivery_orders SET account = 'gone'")
-    row = shop.act("accept", order)
-    await cycle(shop)
-    assert shop.row(row)["state"] == "pending"
-    shop.till.execute("UPDATE delivery_orders SET account = 'besiktas'")
-    await asyncio.sleep(FLOOR_S)
-    await cycle(shop, woken=False)
-    assert (shop.row(row)["state"], shop.calls("accept")[0].account) == ("done", "besiktas")
-
-
-async def test_many_rows_are_claimed_and_written_in_few_transactions(shop: Shop, monkeypatch: pytest.MonkeyPatch):
-    for food in range(1001, 1009):
-        shop.act("deactivate_food", food_id=food)
-    started: list[int] = []
-    ended: list[int] = []
-    start, finish = actions.start, actions.finish
-    monkeypatch.setattr(actions, "start", lambda tx, rows, now: (started.append(len(rows)), start(tx, rows, now)))
-    monkeypatch.setattr(actions, "finish", lambda tx, ends, now: (ended.append(len(ends)), finish(tx, ends, now))[1])
-    await shop.drain()
-    assert shop.rows("SELECT DISTINCT state FROM delivery_actions") == [{"state": "done"}]
-    assert (len(started), sum(started), sum(ended)) == (1, 8, 8)
-    assert len(ended) < 8
 
 
 @pytest.mark.parametrize("from_the_start", [True, False])

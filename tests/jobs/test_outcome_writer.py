@@ -67,13 +67,6 @@ async def test_a_row_that_has_changed_since_is_decided_again(shop: Shop, change:
     assert shop.calls("accept") == []
 
 
-async def test_what_of_an_order_decides_nothing_is_no_change(shop: Shop):
-    order = await shop.taken_in(status_id=2)
-    entry = await read(shop, shop.act("complete", order))
-    await shop.database.run(lambda tx: tx.exec_driver_sql("UPDATE delivery_orders SET service_status_id = 16"))
-    assert isinstance(await claimed(shop, entry), Claim)
-
-
 async def test_a_row_that_is_gone_is_forgotten(shop: Shop):
     entry = await an_accept(shop)
     await shop.database.run(lambda tx: tx.exec_driver_sql("DELETE FROM delivery_actions"))

@@ -26,8 +26,8 @@ def test_no_second_has_more_than_is_allowed(per_second: int, gaps: list[float]) 
         assert now - left[place] >= 1 - 1e-6
 
 
-def a_wire() -> Wire:
-    return Wire(base_url="https://service.invalid", timeout_s=10, requests_per_second=500)
+def a_wire(per_second: int = 500) -> Wire:
+    return Wire(base_url="https://service.invalid", timeout_s=10, requests_per_second=per_second)
 
 
 async def leave(pace: Pace, importance: Importance, left: list[tuple[float, Importance]]) -> None:
@@ -50,17 +50,6 @@ async def test_what_a_customer_waits_for_goes_before_polls_and_polls_before_list
     assert moments[-1] == pytest.approx((1220 - 50) / 451, abs=0.01), "what may leave, leaves"
 
 
-async def test_an_action_is_not_kept_for_the_next_group_of_polls() -> None:
-    pace, left = Pace(500), []
-    async with asyncio.TaskGroup() as tasks:
-        for _ in range(200):
-            tasks.create_task(leave(pace, Importance.POLL, left))
-        await asyncio.sleep(0.01)
-        began = asyncio.get_running_loop().time()
-        await pace.admit(Importance.ACTION)
-        assert asyncio.get_running_loop().time() - began <= 1 / 451
-
-
 async def test_who_waits_in_vain_is_told_in_its_own_time_and_takes_nobodys_place() -> None:
     pace, left = Pace(1), []
     await pace.admit(Importance.POLL)
@@ -70,16 +59,6 @@ async def test_who_waits_in_vain_is_told_in_its_own_time_and_takes_nobodys_place
     assert "requests_per_second" in line_remedy(error.value)
     assert asyncio.get_running_loop().time() == pytest.approx(0.5)
     await waiting
-    assert left == [(pytest.approx(1.0), Importance.POLL)]
-
-
-async def test_who_was_cancelled_takes_nobodys_place() -> None:
-    pace, left = Pace(1), []
-    await pace.admit(Importance.POLL)
-    gone = asyncio.create_task(leave(pace, Importance.ACTION, left))
-    await asyncio.sleep(0.1)
-    gone.cancel()
-    await leave(pace, Importance.POLL, left)
     assert left == [(pytest.approx(1.0), Importance.POLL)]
 
 
@@ -143,13 +122,9 @@ async def test_polls_that_have_heaped_up_for_a_moment_leave_evenly() -> None:
     assert max(await polls(wire, 50)) == 0
 
 
-def a_quick_wire() -> Wire:
-    return Wire(base_url="https://service.invalid", timeout_s=10, requests_per_second=2000)
-
-
 async def test_polls_that_are_overdue_do_not_all_open_their_connections_at_once() -> None:
     """Of a replica's place that is taken over thousands are."""
-    wire = a_quick_wire()
+    wire = a_wire(2000)
     left = await polls(wire, 1000)
     assert max(sum(since <= one < since + 1 for one in left) for since in left) <= CATCH_UP_PER_S
     wire.poll_evenly(800)
@@ -159,28 +134,9 @@ async def test_polls_that_are_overdue_do_not_all_open_their_connections_at_once(
     assert max(left) <= MAX_EVEN_S + 2000 / 900
 
 
-async def test_beside_polls_that_are_overdue_an_action_leaves_at_once() -> None:
-    wire = a_quick_wire()
-    async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(polls(wire, 1000))
-        await asyncio.sleep(0.1)
-        began = asyncio.get_running_loop().time()
-        await wire.pace.admit(Importance.ACTION)
-        assert asyncio.get_running_loop().time() == began
-
-
 async def test_at_a_stop_no_poll_waits_for_its_turn_any_more() -> None:
-    wire = a_quick_wire()
+    wire = a_wire(2000)
     waiting = asyncio.create_task(polls(wire, 5000))
     await asyncio.sleep(0.1)
     wire.hurry()
     assert max(await waiting) == pytest.approx(0.1)
-
-
-async def test_for_evenness_alone_a_poll_waits_a_second_and_no_longer() -> None:
-    """After half a minute without processor time all are due: then the line is as long as the process's own pace makes it."""
-    wire = a_wire()
-    wire.poll_evenly(100)
-    left = await polls(wire, 500)
-    assert sum(at < MAX_EVEN_S for at in left) <= 100
-    assert max(left) <= MAX_EVEN_S + 400 / 451

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import json
 from datetime import timedelta
 from typing import Any
 
@@ -12,6 +11,7 @@ from sqlalchemy.exc import OperationalError
 from structlog.testing import capture_logs
 from tests.jobs.conftest import OpenShop
 from tests.jobs.shop import START, Shop, listing, text_of
+from tests.jobs.test_health import open_codes
 
 from orderbridge.jobs import poll
 from orderbridge.jobs.acknowledge import Polled
@@ -29,10 +29,6 @@ def due(shop: Shop) -> str:
     return str(shop.one("SELECT next_poll_utc FROM delivery_accounts")["next_poll_utc"])
 
 
-def from_start(seconds: float) -> str:
-    return text_of(START + timedelta(seconds=seconds))
-
-
 def is_read(connection: Connection) -> bool:
     return bool(connection.get_execution_options().get("orderbridge_read"))
 
@@ -43,18 +39,6 @@ def deliver_again(order: Order) -> None:
 
 
 # ---- bringing in -----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.interface("Restaurant status")
-async def test_an_order_comes_in_whole(shop: Shop):
-    order = await shop.taken_in(note="Zil bozuk 🔔", payment_method="Nakit", scheduled_date="2026-03-02 18:00:00")
-    document, stored = order.document, shop.order(order)
-    assert (stored["order_number"], stored["ordered_at"]) == (document["id"], document["date"])
-    assert (stored["status_id"], stored["status"], stored["service_status_id"]) == (1, "RECEIVED", 1)
-    assert (stored["payment_code"], stored["amount_due"]) == ("CASH", stored["total"])
-    assert (stored["note"], stored["scheduled_for"]) == ("Zil bozuk 🔔", "2026-03-02 18:00:00")
-    assert json.loads(stored["payload"])["payment_key"] == order.key
-    assert (stored["revision"], stored["last_change"], stored["problem"]) == (1, "new", None)
 
 
 @pytest.mark.interface("Acknowledgement rules 2", "Acknowledgement rules 3")
@@ -182,16 +166,6 @@ async def test_a_noted_poll_whose_token_is_lost_meanwhile_does_not_leave_after_a
     assert shop.operations("login", "get_current") == ["login", "get_current", "login", "get_current"]
 
 
-async def test_the_last_notes_of_acknowledgements_wait_for_no_others(shop: Shop):
-    """Of sixteen one is answered while the note of the others is fresh."""
-    for _ in range(16):
-        shop.place()
-    shop.world.faults.add(Fault.delay("acknowledge", 0.1))
-    assert (await shop.poll()).acknowledged == 16
-    assert shop.clock.now() == max(call.answered_at for call in shop.calls("acknowledge"))
-    assert not shop.rows("SELECT 1 FROM delivery_orders WHERE acknowledged_utc IS NULL")
-
-
 async def test_an_acknowledgement_without_an_answer_keeps_only_its_own_lane(shop: Shop):
     silent, answered = shop.place(), shop.place()
     shop.world.faults.add(Fault.hang("acknowledge", argument=silent.key))
@@ -203,9 +177,6 @@ async def test_an_acknowledgement_without_an_answer_keeps_only_its_own_lane(shop
     await polling
     await shop.drain()
     assert shop.row(held)["state"] == "done"
-
-
-# ---- our actions and the poll's word ---------------------------------------------------------------------------------
 
 
 async def test_a_list_made_before_our_action_and_read_after_it_does_not_overwrite_it(shop: Shop):
@@ -253,23 +224,7 @@ async def test_bad_documents_are_kept_and_the_good_ones_of_their_list_go_through
     assert [(row["times_seen"], row["resolved_utc"]) for row in kept] == [(2, None)] * 2
     assert all(row["payload"] for row in kept)
     assert [line["event"] for line in lines].count("order.quarantined") == 2
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        pytest.param(b'{"status": true, "data": {"a": 1}}', id="data is no list"),
-        pytest.param(b'{"status": false, "error": "bakim"}', id="a refusal"),
-    ],
-)
-async def test_an_answer_that_is_no_list_is_a_failed_poll(shop: Shop, body: bytes):
-    shop.world.faults.add(Fault(operation="get_current", status=200, body=body))
-    polled = await shop.poll()
-    assert (polled.ok, polled.delivered, shop.count("delivery_quarantine")) == (False, 0, 0)
-    account = shop.one("SELECT state, last_error, last_poll_ok_utc FROM delivery_accounts")
-    assert account["state"] == "failing"
-    assert account["last_error"]
-    assert account["last_poll_ok_utc"] is None
+    assert ("quarantined", "") in open_codes(shop)
 
 
 SOMEBODY = {
@@ -346,19 +301,6 @@ async def test_the_next_account_takes_over_when_the_owner_has_left_the_configura
 # ---- the cooldown ----------------------------------------------------------------------------------------------------
 
 
-async def test_the_cooldown_is_noted_before_the_request_leaves_and_again_after_the_answer(shop: Shop):
-    noted: list[str] = []
-
-    async def note() -> None:
-        noted.append(due(shop))
-        await asyncio.sleep(3)
-
-    shop.line.when_leaving("get_current", note)
-    await shop.poll()
-    assert noted == [from_start(20 + SLOT_S)]
-    assert due(shop) == from_start(3 + SLOT_S)
-
-
 async def test_a_poll_that_brings_nothing_commits_twice_and_reads_once(shop: Shop):
     """Most polls of a day are such, and each commit costs a small machine a flush of its disk."""
     await shop.poll()
@@ -396,34 +338,6 @@ async def test_a_failed_poll_is_not_repeated_and_the_next_one_keeps_the_cooldown
     assert second.at - ended >= timedelta(seconds=30)
     assert second.at - first.at <= timedelta(seconds=20 + SLOT_S + 0.1)
     assert shop.order(order)["acknowledged_status_id"] == 1
-
-
-async def test_a_refused_connection_does_not_use_up_the_slot(shop: Shop):
-    order = shop.place()
-    await shop.account.session.token()
-    shop.line.cut = {"*"}
-    waits = [(await shop.poll()).again_in for _ in range(4)]
-    assert waits[0] <= 1.25
-    assert max(waits) <= 5
-    assert shop.one("SELECT state FROM delivery_accounts")["state"] == "unreachable"
-    shop.line.cut = set()
-    assert (await shop.poll()).acknowledged == 1
-    assert shop.clock.monotonic() < 20
-    assert shop.order(order)["revision"] == 1
-
-
-@pytest.mark.interface("Endpoints 6")
-async def test_after_a_401_the_next_slot_logs_in_and_polls(shop: Shop):
-    order = await shop.taken_in()
-    shop.world.change_status(order.key, 2)
-    shop.world.end_tokens()
-    failed = await shop.poll()
-    assert not failed.ok
-    assert shop.operations("login", "get_current") == ["login", "get_current", "get_current"]
-    assert failed.again_in == pytest.approx(SLOT_S)
-    assert (await shop.poll()).acknowledged == 1
-    assert len(shop.calls("login")) == 2
-    assert shop.calls("login")[-1].at == shop.calls("get_current")[-1].at
 
 
 @pytest.mark.parametrize("jump", [timedelta(days=-1), timedelta(days=1)], ids=["back", "forward"])
@@ -471,15 +385,6 @@ async def test_an_account_can_accept_by_itself(
     assert order.preparing_time == minutes
 
 
-async def test_an_order_is_accepted_by_itself_only_when_it_is_first_seen(open_shop: OpenShop):
-    shop = await open_shop(auto_accept_minutes=20)
-    order = shop.place()
-    shop.world.faults.add(Fault(operation="acknowledge", status=500, times=2))
-    await shop.poll()
-    await shop.poll()
-    assert (shop.count("delivery_actions"), shop.order(order)["acknowledged_utc"]) == (1, None)
-
-
 async def test_the_services_own_words_are_kept_for_the_technician_and_out_of_the_log(shop: Shop):
     shop.world.faults.add(Fault.error("get_current", 500, "hata", "Ayşe Yılmaz 0532 000 00 00"))
     with capture_logs() as lines:
@@ -516,17 +421,6 @@ async def begin(shop: Shop, *names: str) -> list[asyncio.Task[Polled]]:
         polls.append(asyncio.create_task(shop.tick(name)))
         await asyncio.sleep(0.1)
     return polls
-
-
-async def test_an_account_whose_poll_hangs_keeps_no_other_waiting(open_shop: OpenShop):
-    shop = await open_shop("kadikoy", "besiktas")
-    shop.world.faults.add(Fault.hang("get_current", account="kadikoy"))
-    hanging = asyncio.create_task(shop.poll("kadikoy"))
-    await asyncio.sleep(1)
-    assert (await shop.poll("besiktas")).ok
-    assert shop.clock.monotonic() < 2
-    assert not hanging.done()
-    assert not (await hanging).ok
 
 
 @pytest.mark.parametrize("end", ["answered", "cut", "cancelled"])

@@ -80,30 +80,6 @@ async def test_a_note_that_was_long_on_its_way_to_the_disk_covers_the_whole_poll
     assert min(book.column("next_poll_utc").values()) >= text_of(clock.now() + LONGEST)
 
 
-async def test_only_a_note_before_a_request_is_made_anew(notes: Polls, book: Book):
-    later = START + timedelta(seconds=12)
-    book.database.write_now(lambda tx: accounts.note_poll(tx, "kadikoy", next_poll_utc=later))
-    real = book.database.run
-
-    async def run(work: Any, **options: Any) -> Any:
-        done = await real(work, **options)
-        await asyncio.sleep(25.0)
-        return done
-
-    book.database.run = run  # type: ignore[method-assign]
-    assert await asyncio.gather(notes.reserve("kadikoy"), notes.succeeded(good("moda"))) == [later, None]
-    assert book.column("next_poll_utc")["kadikoy"] == text_of(later)
-    assert book.column("next_poll_utc")["moda"] == text_of(START + timedelta(seconds=30))
-
-
-async def test_one_that_may_not_leave_yet_keeps_none_of_the_others(notes: Polls, book: Book):
-    later = START + timedelta(seconds=12)
-    book.database.write_now(lambda tx: accounts.note_poll(tx, "kadikoy", next_poll_utc=later))
-    assert await asyncio.gather(*map(notes.reserve, NAMES)) == [None, later, None]
-    assert book.column("next_poll_utc")["kadikoy"] == text_of(later)
-    assert book.column("last_poll_utc")["kadikoy"] is None
-
-
 async def test_a_note_from_a_clock_that_was_ahead_is_cut(notes: Polls, book: Book):
     far = START + timedelta(days=2)
     book.database.write_now(lambda tx: accounts.note_poll(tx, "kadikoy", next_poll_utc=far))

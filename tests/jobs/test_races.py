@@ -27,23 +27,6 @@ async def test_a_row_given_up_while_the_list_is_on_its_way_withholds_the_status(
     assert (polled.delivered, polled.withheld, polled.acknowledged) == (1, 1, 0)
 
 
-async def test_a_change_by_another_client_before_the_acknowledgement_is_the_blind_spot(shop: Shop):
-    """PUT success names no status. What is noted is what was delivered, and the next change brings the order again."""
-    order = shop.place()
-
-    async def moves_on() -> None:
-        shop.world.change_status(order.key, 2)
-
-    shop.line.when_leaving("acknowledge", moves_on)
-    await shop.poll()
-    assert (await shop.poll()).delivered == 0
-    stored = shop.order(order)
-    assert (stored["status_id"], stored["acknowledged_status_id"]) == (1, 1)
-    shop.world.change_status(order.key, 16)
-    await shop.poll()
-    assert shop.order(order)["status_id"] == 16
-
-
 async def test_the_lane_is_held_until_the_acknowledgement_is_noted(shop: Shop, monkeypatch: pytest.MonkeyPatch):
     """What goes next may be judged by it: an accept's absence from a list, for one."""
     held = []
@@ -76,31 +59,6 @@ async def test_a_row_whose_verdict_is_written_while_lost_ones_are_looked_for_is_
     monkeypatch.setattr(shop.database, "read", slowly)
     await shop.outbox.recover()
     assert shop.one("SELECT outcome FROM delivery_action_attempts") == {"outcome": "ok"}
-
-
-async def test_a_row_that_is_superseded_while_the_list_is_taken_in_withholds_the_status(
-    shop: Shop, monkeypatch: pytest.MonkeyPatch
-):
-    shop.world.faults.add(Fault.drop("acknowledge", when=When.BEFORE))
-    order = shop.place()
-    await shop.poll()
-    shop.world.faults.add(Fault.drop("accept", when=When.BEFORE))
-    accept = shop.act("accept", order)
-    await shop.drain()
-    reconciler = shop.pollers["kadikoy"].intake.reconciler
-    resolve = reconciler.resolve
-
-    async def superseded_meanwhile(*given: Any, **named: Any) -> None:
-        monkeypatch.undo()
-        await resolve(*given, **named)
-        shop.act("cancel", order)
-        await shop.drain()
-
-    monkeypatch.setattr(reconciler, "resolve", superseded_meanwhile)
-    polled = await shop.poll()
-    assert (polled.delivered, polled.withheld, polled.acknowledged) == (1, 1, 0)
-    await shop.verdict(accept)
-    assert shop.end(accept)[0] == "superseded"
 
 
 async def test_a_cancel_does_not_overtake_an_accept_whose_end_is_not_written_yet(

@@ -8,6 +8,7 @@ from tests.jobs.shop import Shop, text_of
 
 from orderbridge.actions import Subject
 from orderbridge.jobs.lists import COMMON_S, Common, read_lists, read_statuses
+from orderbridge.rules.problems import Code
 from orderbridge_sandbox import Fault
 from orderbridge_sandbox.scenery import ATASEHIR, KADIKOY, USKUDAR
 
@@ -58,19 +59,6 @@ async def test_a_list_that_another_account_writes_at_the_same_moment_is_left_to_
     assert [shop.count(name) for name in ("delivery_restaurants", table)] == [1, 0]
 
 
-@pytest.mark.parametrize("operation", ["get_variables", "login"])
-async def test_what_could_not_be_read_keeps_what_was_there(shop: Shop, operation: str):
-    await lists(shop)
-    before = [shop.rows(f"SELECT * FROM {table}") for table in LISTS]
-    shop.world.faults.add(Fault(operation=operation, status=500))
-    if operation == "login":
-        shop.world.end_tokens()
-    assert not await lists(shop)
-    assert [shop.rows(f"SELECT * FROM {table}") for table in LISTS] == before
-    await asyncio.sleep(60)
-    assert await lists(shop)
-
-
 SHORTER = {
     "get_restaurants": b'[{"id": "%s", "name": ""}]' % USKUDAR.encode(),
     "get_cancel_reasons": b'[{"id": 1, "reason": ""}]',
@@ -105,25 +93,9 @@ async def test_a_list_without_what_was_known_is_asked_again_before_it_is_believe
     row = shop.act("close_restaurant", restaurant_id=ATASEHIR)
     await shop.drain()
     assert shop.row(row)["state"] == "done", "a restaurant that was reached once is asked about"
-    assert shop.account.reaches_none == (operation == "get_restaurants" and answers is EMPTY)
+    found = {one.code for one in shop.context.own_problems.problems([shop.account])}
+    assert (Code.NO_RESTAURANT in found) == (operation == "get_restaurants" and answers is EMPTY)
     assert (after == before) == (operation == "get_restaurants" or answers is EMPTY)
-
-
-async def test_a_restaurant_that_another_account_reaches_leaves_the_one_that_lists_it_no_longer(open_shop: OpenShop):
-    shop = await open_shop("chain", "kadikoy")
-    await lists(shop)
-    common = Common(shop.clock)
-    body = b'{"status": true, "data": [{"id": "%s", "name": "New name"}]}' % USKUDAR.encode()
-    shop.world.faults.add(Fault(operation="get_restaurants", status=200, body=body, times=None))
-    for name in ("chain", "kadikoy", "chain", "chain"):
-        await read_lists(shop.accounts[name], shop.database, shop.names, common)
-    reached = shop.rows("SELECT account, id, name FROM delivery_restaurants ORDER BY account, id")
-    assert [(row["account"], row["id"]) for row in reached] == [
-        ("chain", USKUDAR),
-        ("chain", ATASEHIR),
-        ("kadikoy", USKUDAR),
-    ]
-    assert reached[0]["name"] == "New name"
 
 
 async def test_a_restaurant_whose_row_is_being_sent_is_not_asked_beside_it(open_shop: OpenShop):

@@ -43,14 +43,6 @@ async def cancelled(shop: Shop) -> Order:
 # ---- the automatic accept ----------------------------------------------------------------------------------------------
 
 
-async def test_a_broken_trigger_on_the_outbox_keeps_no_order_out(open_shop: OpenShop):
-    shop = await open_shop(auto_accept_minutes=20)
-    order = shop.place()
-    refuse(shop, "INSERT ON delivery_actions", NO_SUCH_TABLE)
-    await shop.poll()
-    assert shop.order(order)["acknowledged_status_id"] == 1
-
-
 @pytest.mark.parametrize("raises", RAISES)
 async def test_an_order_whose_automatic_accept_is_refused_comes_in_without_it(open_shop: OpenShop, raises: str):
     shop = await open_shop(auto_accept_minutes=20)
@@ -115,26 +107,6 @@ async def test_a_known_order_whose_new_lines_are_refused_keeps_the_old_ones_and_
     allow(shop)
     await shop.poll()
     assert open_codes(shop) == []
-
-
-async def test_what_was_refused_is_told_once_and_written_whole_when_the_database_takes_it(shop: Shop):
-    order = await cancelled(shop)
-    refuse(shop, "UPDATE OF note ON delivery_orders", when="NEW.note <> OLD.note")
-    with capture_logs() as lines:
-        for _ in range(3):
-            await shop.poll()
-        revision = shop.order(order)["revision"]
-        allow(shop)
-        assert (await shop.poll()).acknowledged == 1
-    stored = shop.order(order)
-    assert (stored["note"], stored["problem"]) == ("without onions", None)
-    assert (revision, stored["revision"], stored["last_change"]) == (2, 3, "contents")
-    assert order.acknowledged
-    assert told(lines, "order.update_refused", "order.written_after_all") == [
-        "order.update_refused",
-        "order.written_after_all",
-    ]
-    assert shop.story(order).count("database_refused") == 1
 
 
 @pytest.mark.parametrize("raises", [*RAISES, LEFT_OUT])
@@ -265,26 +237,6 @@ async def test_a_row_that_was_on_the_wire_in_a_crash_is_recovered_when_the_datab
     assert shop.end((await shop.verdict(row))["id"])[0] == "done"
     await shop.poll()
     assert (open_codes(shop), len(shop.calls("accept"))) == ([], 1)
-
-
-@pytest.mark.plays_daemon
-async def test_a_row_whose_waiting_could_not_be_said_is_no_longer_refused_once_it_is(shop: Shop):
-    shop.world.refuse_account("kadikoy")
-    shop.act("deactivate_food", food_id=1007)
-    for _ in range(3):  # from now on the next login is minutes away
-        await shop.drain()
-        await asyncio.sleep(shop.account.paused())
-    await shop.drain()
-    shop.till.execute("DELETE FROM delivery_actions")
-    row = shop.act("deactivate_food", food_id=1007)
-    refuse(shop, "UPDATE ON delivery_actions")
-    await shop.drain()
-    assert shop.account.paused() > 120
-    assert (shop.outbox.refused(), shop.row(row)["error_code"]) == (1, None)
-    allow(shop)
-    await asyncio.sleep(60)
-    await shop.drain()
-    assert (shop.outbox.refused(), shop.row(row)["error_code"]) == (0, "login_refused")
 
 
 def line(quantity: int) -> dict[str, Any]:

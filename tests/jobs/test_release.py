@@ -1,6 +1,5 @@
 """Documents in quarantine are stored once their cause is corrected."""
 
-import asyncio
 from collections.abc import Callable
 from datetime import timedelta
 
@@ -54,16 +53,6 @@ async def refused(shop: Shop, refuse: Refuse) -> Order:
     return order
 
 
-@pytest.mark.parametrize("minutes, problem", [(5, None), (180, "late")])
-async def test_an_order_that_waited_in_quarantine_is_late_by_its_own_time(
-    shop: Shop, refuse: Refuse, minutes: int, problem: str | None
-):
-    order = await refused(shop, refuse)
-    await asyncio.sleep(60 * minutes)
-    assert outcomes(shop) == [Fate.TAKEN_IN]
-    assert shop.order(order)["problem"] == problem
-
-
 async def test_an_order_that_only_the_database_refused_is_taken_in_whole(shop: Shop, refuse: Refuse):
     order = await refused(shop, refuse)
     assert (await shop.poll()).delivered == 0  # it was acknowledged: the service does not bring it again
@@ -75,34 +64,6 @@ async def test_an_order_that_only_the_database_refused_is_taken_in_whole(shop: S
     assert resolved(shop) == [True]
     assert release_all(shop) == []
     assert shop.end((await shop.verdict(shop.act("accept", order)))["id"])[0] == "done"
-
-
-async def refused_change(shop: Shop, refuse: Refuse) -> Order:
-    """A known order of which the database refused what is new."""
-    order = await shop.taken_in()
-    mend = refuse("UPDATE OF status_id")
-    order.acknowledged = False
-    order.document["note"] = "az tuzlu"
-    assert (await shop.poll()).quarantined == 1
-    mend()
-    return order
-
-
-async def test_newer_news_of_the_order_count(shop: Shop, refuse: Refuse):
-    order = await refused_change(shop, refuse)
-    assert shop.end((await shop.verdict(shop.act("accept", order)))["id"])[0] == "done"
-    shop.till.execute("UPDATE delivery_quarantine SET resolved_utc = NULL")
-    assert outcomes(shop) == [Fate.SUPERSEDED]
-    assert shop.order(order)["status"] == "CONFIRMED"
-    assert resolved(shop) == [True]
-
-
-async def test_an_action_without_a_verdict_goes_before(shop: Shop, refuse: Refuse):
-    order = await refused_change(shop, refuse)
-    row = shop.act("accept", order)
-    shop.till.execute("UPDATE delivery_actions SET state = 'sending' WHERE id = ?", (row,))
-    assert outcomes(shop) == [Fate.WAITS]
-    assert resolved(shop) == [False]
 
 
 @pytest.mark.parametrize("payload", ['{"id": 7}', "[1]", '{"payment_key": "7"}', '{"a": 1]', ""])
@@ -117,8 +78,6 @@ async def test_what_is_no_order_still_stays_and_says_why(shop: Shop, payload: st
 
 
 # ---- several documents of one order ----------------------------------------------------------------------------------
-
-KEPT = "account, payment_key, payload, payload_hash, reason, first_seen_utc, last_seen_utc"
 
 
 async def refused_and_cancelled(shop: Shop, refuse: Refuse) -> Order:
@@ -172,19 +131,6 @@ async def test_while_the_newest_is_refused_or_unreadable_no_older_one_is_taken_i
     shop.till.execute("UPDATE delivery_quarantine SET payload = '[' WHERE id = 2")
     assert {(one.outcome, one.reason) for one in retry(shop, 1)} == {(Fate.REFUSED, "not_json")}
     assert (shop.count("delivery_orders"), resolved(shop)) == (0, [False, False])
-
-
-async def test_what_a_poll_has_stored_since_is_newer_than_what_every_account_kept(shop: Shop, refuse: Refuse):
-    order = await refused(shop, refuse)
-    shop.till.execute(
-        f"INSERT INTO delivery_quarantine ({KEPT}) SELECT 'besiktas', {KEPT.partition(', ')[2]} FROM delivery_quarantine"
-    )
-    shop.world.cancel_by_customer(order.key)
-    assert (await shop.poll()).new == 1
-    assert resolved(shop) == [True, True]
-    shop.till.execute("UPDATE delivery_quarantine SET resolved_utc = NULL")
-    assert set(outcomes(shop)) == {Fate.SUPERSEDED}
-    assert (shop.order(order)["status"], resolved(shop)) == ("CANCELED", [True, True])
 
 
 async def test_an_order_that_was_kept_for_longer_than_an_order_lasts_is_not_printed_any_more(

@@ -1,7 +1,6 @@
 """The journal replayed over an older copy: everything is restored, nothing is sent, nothing newer is overwritten."""
 
 import asyncio
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -75,20 +74,6 @@ async def test_nothing_is_sent_and_nothing_is_accepted_twice(shop: Shop, folder:
     assert (again.order(order)["status"], len(again.calls("accept"))) == ("CONFIRMED", 1)
 
 
-async def test_an_order_that_is_as_it_was_before_its_cancellation_stays_open(shop: Shop, folder: Path):
-    """Somebody at the panel cancels it and takes that back: its document is the earlier one, byte for byte."""
-    order = await shop.taken_in()
-    await shop.drain()
-    await shop.poll()
-    for status in (6, 2):
-        shop.world.change_status(order.key, status)
-        await shop.poll()
-    before = shop.order(order)
-    assert before["ended_by"] is None
-    assert fates(shop, folder) == {order.key: Fate.KNOWN}
-    assert shop.order(order) == before
-
-
 async def test_a_change_that_the_copy_lacks_is_taken_in(shop: Shop, folder: Path, restore: Restore):
     order = await shop.taken_in(note="acılı")
     shop.till.execute("UPDATE delivery_orders SET pos_revision = revision")
@@ -126,31 +111,6 @@ async def test_what_was_blanked_or_damaged_is_said_and_an_older_document_serves(
     done = replay(again, folder)
     assert (done[blanked.key].fate, done[changed.key].fate) == (Fate.BLANKED, Fate.TAKEN_IN)
     assert find(journal.files(folder)).torn == 1
-
-
-async def test_of_a_damaged_document_the_status_still_counts(shop: Shop, folder: Path, restore: Restore):
-    """Its line says that the order was cancelled: no till prints it."""
-    shop.back_up()
-    order = await shop.taken_in()
-    shop.world.cancel_by_customer(order.key)
-    await shop.poll()
-    (file,) = journal.files(folder)
-    first, last = file.read_bytes().splitlines(keepends=True)
-    file.write_bytes(first + last.replace(b'"status_id\\":', b'"status_xx\\":'))
-    again = await restore(shop)
-    assert fates(again, folder) == {order.key: Fate.TAKEN_IN}
-    assert (again.order(order)["status"], again.rows("SELECT 1 FROM delivery_new_orders")) == ("CANCELED", [])
-
-
-async def test_an_order_of_long_ago_that_is_scheduled_for_later_is_new(
-    shop: Shop, folder: Path, clock, restore: Restore
-):
-    shop.back_up()
-    order = await shop.taken_in(scheduled_date="2026-03-09 19:00:00")
-    clock.ahead += timedelta(days=3)
-    again = await restore(shop)
-    assert fates(again, folder) == {order.key: Fate.TAKEN_IN}
-    assert again.one("SELECT payment_key FROM delivery_new_orders")["payment_key"] == order.key
 
 
 @pytest.mark.plays_daemon

@@ -13,7 +13,6 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from sqlalchemy import event
 from structlog.testing import capture_logs
 from tests.jobs.conftest import OpenShop, Restore
 from tests.jobs.shop import BASE_URL, FakeClock, Shop, text_of
@@ -26,7 +25,6 @@ from orderbridge.rules.problems import Code, Problem
 from orderbridge.store import accounts, high_water
 from orderbridge.store.database import Database
 from orderbridge.store.problem_rows import HeardFile
-from orderbridge_sandbox.scenery import KADIKOY
 
 
 class Keeper:
@@ -59,6 +57,7 @@ async def test_an_older_copy_is_told_with_what_it_lacks(shop: Shop, restore: Res
     shop.back_up()
     lost = [await shop.taken_in(), await shop.taken_in()]
     await keeper.check.check()
+    assert stat.S_IMODE(keeper.word.stat().st_mode) == 0o600
     numbers = [shop.order(order)["order_number"] for order in (first, *lost)]
     again = await restore(shop)
     with capture_logs() as logs:
@@ -82,32 +81,6 @@ async def test_the_journal_knows_better_than_a_word_of_before_the_copy(shop: Sho
     await asyncio.sleep(1)
     await shop.taken_in()
     assert [one.count for one in (await begun(await restore(shop))).problems()] == [1]
-
-
-async def test_what_went_to_quarantine_is_not_missing(shop: Shop):
-    shop.till.execute("CREATE TRIGGER no BEFORE INSERT ON delivery_orders BEGIN SELECT raise(ABORT, 'no'); END")
-    await begun(shop)
-    await shop.taken_in()
-    assert (await begun(shop)).problems() == []
-
-
-async def test_what_the_copy_had_to_send_is_not_sent(shop: Shop, restore: Restore):
-    """It may have been sent after the copy was made. What a till writes now is new."""
-    keeper = await begun(shop)
-    orders = [await shop.taken_in(), await shop.taken_in()]
-    row = shop.act("accept", orders[0])
-    shop.back_up()
-    assert (await shop.verdict(row))["state"] == "done"
-    await keeper.check.check()
-    again = await restore(shop)
-    await asyncio.sleep(1)
-    new = again.act("accept", orders[1])
-    await begun(again)
-    await again.outbox.recover()
-    await again.drain()
-    assert again.end(row) == ("failed", "outcome_unknown", None)
-    assert again.end(new)[0] == "done"
-    assert len([call for call in again.calls("accept") if call.argument == orders[0].key]) == 1
 
 
 async def test_it_is_seen_while_the_daemon_runs(shop: Shop):
@@ -187,16 +160,6 @@ async def test_a_copy_that_was_made_safe_before_a_crash_keeps_its_own_wal(
     Database(shop.settings.database.url, inline=True).close()
 
 
-async def test_a_copy_of_the_same_moment_is_no_older_one(shop: Shop, restore: Restore):
-    keeper = await begun(shop)
-    await shop.taken_in()
-    await keeper.check.check()
-    shop.back_up()
-    await shop.poll()
-    await keeper.check.check()
-    assert (await begun(await restore(shop))).problems() == []
-
-
 @pytest.mark.parametrize("how", ["no word", "rubbish", "a word of another database", "a folder", "31 MB"])
 async def test_without_a_word_of_its_own_nothing_is_told(shop: Shop, restore: Restore, how: str):
     keeper = await begun(shop)
@@ -235,52 +198,6 @@ async def test_a_new_database_on_purpose_is_no_older_copy_and_one_for_a_lost_one
     assert [one.count for one in (await begun(again)).problems()] == missing
 
 
-async def test_a_look_that_finds_nothing_new_asks_one_question_and_writes_nothing(shop: Shop):
-    keeper = await begun(shop)
-    await shop.taken_in()
-    await keeper.check.check()
-    asked: list[str] = []
-    event.listen(shop.database.engine, "before_cursor_execute", lambda *call: asked.append(call[2]))
-    before = keeper.word.stat().st_ino
-    await shop.database.read(keeper.check.read)
-    await keeper.check.follow()
-    assert len(asked) == 1
-    assert keeper.word.stat().st_ino == before
-
-
-async def test_the_mark_is_for_its_owner_alone_and_a_clock_that_was_set_back_is_no_older_copy(
-    shop: Shop, clock: FakeClock
-):
-    keeper = await begun(shop)
-    await shop.taken_in()
-    await keeper.check.check()
-    assert stat.S_IMODE(keeper.word.stat().st_mode) == 0o600
-    clock.ahead -= timedelta(days=1)
-    await keeper.check.check()
-    shop.place()
-    while not (await shop.poll()).acknowledged:  # a clock that was set costs a wait
-        pass
-    await keeper.check.check()
-    assert keeper.problems() == []
-    assert (await begun(shop)).problems() == []
-
-
-@pytest.mark.parametrize("action", ["deactivate_food", "close_restaurant"])
-async def test_a_row_of_a_food_or_a_restaurant_in_the_copy_is_not_sent_again(shop: Shop, restore: Restore, action: str):
-    """It writes no event: the copy lacks nothing else, and the row was done after it was made."""
-    await begun(shop)
-    await shop.taken_in()
-    row = shop.act(action, **({"food_id": 1001} if action == "deactivate_food" else {"restaurant_id": KADIKOY}))
-    shop.back_up()
-    assert (await shop.verdict(row))["state"] == "done"
-    await asyncio.sleep(NOTE_EVERY_S)  # and the daemon is killed, so nothing is noted at the end
-    again = await restore(shop)
-    keeper = await begun(again)
-    assert (await again.verdict(row))["error_code"] == "outcome_unknown"
-    assert len(again.calls(action)) == 1
-    assert len(keeper.problems()) == 1
-
-
 MARK_S = -60.0  # the mark was written a minute ago
 
 
@@ -312,18 +229,6 @@ async def test_of_an_older_copy_a_row_is_sent_only_where_it_is_certainly_new(
     assert (again.end(row)[1] == "outcome_unknown") is not is_sent
     new = again.act("activate_food", food_id=1002)
     assert (await again.verdict(new))["state"] == "done", "what a till writes now is sent"
-
-
-async def test_a_copy_that_is_put_back_twice_is_still_told(open_shop: OpenShop, restore: Restore):
-    """A person has not confirmed the first time, and since then nothing has changed."""
-    shop = await open_shop()
-    await begun(shop)
-    shop.back_up()
-    await shop.taken_in()
-    await asyncio.sleep(NOTE_EVERY_S)
-    for _ in range(2):
-        shop = await restore(shop)
-        assert len((await begun(shop)).problems()) == 1
 
 
 async def test_no_row_is_sent_while_the_database_refuses_to_end_those_of_the_copy(shop: Shop, restore: Restore):
@@ -370,18 +275,6 @@ async def test_polls_are_held_until_the_last_ones_cooldown_is_over(shop: Shop, r
     await again.poll()
     assert [call.http_status for call in again.calls("get_current")] == [200, 200]
     assert await Keeper(again).check.start() == 0, "nothing is held where nothing was put back"
-
-
-async def test_polls_are_held_where_a_command_has_found_the_copy_first(shop: Shop, restore: Restore):
-    """`db restore` makes the copy safe, and the daemon that starts after it sees no older copy."""
-    await begun(shop)
-    shop.back_up()
-    await shop.poll()
-    again = await restore(shop)
-    await begun(again)
-    assert await Keeper(again).check.start() == 0
-    assert 49 < (await again.tick()).again_in <= 50
-    assert len(again.calls("get_current")) == 1
 
 
 async def test_an_account_that_was_changed_after_the_copy_waits_for_a_person(shop: Shop, restore: Restore):
@@ -439,9 +332,6 @@ async def test_a_device_that_was_revoked_after_the_copy_stays_revoked(shop: Shop
     assert again.database.write_now(pair) is None
 
 
-# ---- the file ----------------------------------------------------------------------------------------------------------
-
-
 async def test_a_file_whose_disk_hangs_is_told_and_nobody_waits_for_it(shop: Shop, monkeypatch: pytest.MonkeyPatch):
     """Of what waits meanwhile only the newest is written."""
     gate, entered, written = threading.Event(), threading.Event(), []
@@ -467,22 +357,5 @@ async def test_a_file_whose_disk_hangs_is_told_and_nobody_waits_for_it(shop: Sho
     assert [one["event"] for one in written[-1:]] == [keeper.kept.high_water.event]
     assert len(written) == 2
     monkeypatch.undo()
-    keeper.check.check_file()
-    assert not keeper.known.has(Code.LAST_WORD_NOT_WRITTEN)
-
-
-async def test_a_file_that_cannot_be_written_is_told_and_stops_nothing(shop: Shop, monkeypatch: pytest.MonkeyPatch):
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    keeper = await begun(shop)
-    monkeypatch.setattr(high_water, "write_document", full)
-    await shop.taken_in()
-    await keeper.check.check()
-    keeper.check.check_file()
-    (problem,) = [one for one in keeper.known.problems() if one.code == Code.LAST_WORD_NOT_WRITTEN]
-    assert problem.facts["error"] == "No space left on device"
-    monkeypatch.undo()
-    await keeper.check.check()
     keeper.check.check_file()
     assert not keeper.known.has(Code.LAST_WORD_NOT_WRITTEN)

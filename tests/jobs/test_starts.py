@@ -54,14 +54,6 @@ async def test_the_moment_is_an_event_once_also_after_a_time_without_a_daemon(op
     assert [line["at_utc"] for line in lines] == [text_of(shop.clock.now())]
 
 
-async def test_an_order_that_is_over_does_not_begin(shop: Shop):
-    order = await shop.taken_in(scheduled_date=WANTED)
-    shop.world.cancel_by_customer(order.key)
-    await shop.poll()
-    await asyncio.sleep(timedelta(hours=4).total_seconds())
-    assert follow(shop) == []
-
-
 async def test_where_it_is_wanted_the_till_confirms_the_start(shop: Shop):
     order = await shop.taken_in(scheduled_date=WANTED)
     shop.till.execute("UPDATE delivery_orders SET pos_revision = revision")

@@ -5,20 +5,15 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection
 from tests.jobs.conftest import OpenShop
-from tests.jobs.shop import Shop, listing, text_of
+from tests.jobs.shop import Shop, listing
 
 from orderbridge.jobs.upkeep import Swept, sweep, today
-from orderbridge.store import order_times, reference
 
 pytestmark = pytest.mark.plays_daemon
 
 HOUR_S = 3600.0
 DAY_S = 24 * HOUR_S
-PRIVATE = (
-    "customer_name", "customer_phone", "address", "address_description", "apartment_no", "building_no", "payload",
-)  # fmt: skip
 
 
 async def swept(shop: Shop) -> tuple[int, int]:
@@ -33,14 +28,6 @@ async def sweep_at(shop: Shop, service_now: datetime | None) -> Swept:
     return await sweep(shop.database, shop.settings, shop.clock, late)
 
 
-async def taken_over(shop: Shop, **changes: Any) -> Any:
-    """An order that a till has taken over, and whose silence is being counted."""
-    order = await shop.taken_in(**changes)
-    shop.till.execute("UPDATE delivery_orders SET pos_revision = revision")
-    await swept(shop)
-    return order
-
-
 def listen(shop: Shop, seconds: float, name: str = "kadikoy") -> None:
     """The account has polled for so long without a sign of the order."""
     listened = "UPDATE delivery_accounts SET listened_seconds = listened_seconds + ? WHERE name = ?"
@@ -48,62 +35,6 @@ def listen(shop: Shop, seconds: float, name: str = "kadikoy") -> None:
 
 
 # ---- silence ---------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("years", [10, -10])
-async def test_a_clock_that_jumps_ends_nothing(shop: Shop, years: int):
-    await taken_over(shop)
-    shop.clock.ahead = timedelta(days=365 * years)
-    assert await swept(shop) == (0, 0)
-    listen(shop, DAY_S)
-    assert await swept(shop) == (1, 0)
-
-
-async def test_a_week_in_which_no_daemon_ran_or_the_line_was_dead_ends_nothing(open_shop: OpenShop):
-    shop = await open_shop()
-    await taken_over(shop)
-    await asyncio.sleep(7 * DAY_S)
-    again = await open_shop()
-    again.line.cut.add("*")
-    await again.poll()
-    await asyncio.sleep(7 * DAY_S)
-    again.line.cut.clear()
-    assert (await again.poll()).ok
-    assert await swept(again) == (0, 0)
-
-
-async def test_the_hours_are_configured(open_shop: OpenShop):
-    shop = await open_shop(orders={"silence_hours": 2})
-    await taken_over(shop)
-    listen(shop, 2 * HOUR_S)
-    assert await swept(shop) == (1, 0)
-
-
-async def silent(shop: Shop, **changes: Any) -> Any:
-    """An order that has ended by silence."""
-    order = await taken_over(shop, **changes)
-    listen(shop, DAY_S)
-    assert await swept(shop) == (1, 0)
-    return order
-
-
-async def test_a_sweep_while_a_list_is_taken_in_is_taken_back_where_the_till_sees_it(
-    shop: Shop, monkeypatch: pytest.MonkeyPatch
-):
-    order = await taken_over(shop)
-    listen(shop, DAY_S)
-    codes = reference.payment_codes
-
-    def meanwhile(connection: Connection) -> dict[str, str]:
-        now, silence = shop.clock.now(), timedelta(days=1)
-        assert shop.database.write_now(lambda tx: order_times.end_silent(tx, [order.key], now=now, silence=silence))
-        return codes(connection)
-
-    monkeypatch.setattr(reference, "payment_codes", meanwhile)
-    shop.world.faults.add(listing({**order.document, "more": 1}))  # the same, in other bytes
-    await shop.poll()
-    stored = shop.order(order)
-    assert (stored["ended_utc"], stored["revision"], stored["last_change"]) == (None, 3, "status")
 
 
 @pytest.mark.parametrize("what", ["ended_utc", "silence_from", "payload"])
@@ -121,6 +52,15 @@ async def test_an_order_whose_end_a_trigger_refuses_harms_no_other(shop: Shop, w
     await swept(shop)
     one = "payload" if what == "payload" else "ended_utc"
     assert shop.order(kept)[one] != shop.order(swept_away)[one]
+
+
+async def test_the_hours_of_silence_are_configured(open_shop: OpenShop):
+    shop = await open_shop(orders={"silence_hours": 2})
+    await shop.taken_in()
+    shop.till.execute("UPDATE delivery_orders SET pos_revision = revision")
+    await swept(shop)
+    listen(shop, 2 * HOUR_S)
+    assert await swept(shop) == (1, 0)
 
 
 # ---- retention -------------------------------------------------------------------------------------------------------
@@ -158,19 +98,6 @@ async def test_a_delivery_after_the_customer_was_forgotten_is_stored_whole_befor
     assert order.acknowledged
     assert shop.order(order)["customer_name"] == order.document["customer"]["name"]
     assert shop.order(order)["payload"]
-
-
-async def test_documents_in_quarantine_are_blanked_and_closed_too(open_shop: OpenShop):
-    shop = await open_shop(orders={"retention_days": 90})
-    shop.world.faults.add(listing({"payment_key": "7", "customer": {"name": "Ayşe"}}))
-    await shop.poll()
-    await asyncio.sleep(90 * DAY_S)
-    assert await swept(shop) == (0, 0)
-    await asyncio.sleep(1)
-    assert await swept(shop) == (0, 1)
-    kept = shop.one("SELECT * FROM delivery_quarantine")
-    assert (kept["payload"], kept["resolved_utc"]) == ("", text_of(shop.clock.now()))
-    assert await swept(shop) == (0, 0)
 
 
 async def test_a_clock_set_ahead_before_the_first_order_blanks_nothing(open_shop: OpenShop):

@@ -116,17 +116,6 @@ async def test_one_that_leaves_while_it_runs_goes_on_to_its_end_and_is_not_calle
     assert (job.at, other.at, timetable.in_flight(vital=True)) == ([0.0], [], set())
 
 
-async def test_one_that_leaves_and_comes_back_does_not_run_beside_itself(timetable: Timetable, clock: FakeClock):
-    job = Calls(clock, 1000.0, None, takes=10.0)
-    timetable.start()
-    timetable.plan("poll", 0.0, job)
-    await asyncio.sleep(1)
-    timetable.leave("poll")
-    timetable.plan("poll", 0.0, job)
-    await asyncio.sleep(60)
-    assert (job.at, job.most_at_once) == ([0.0, 10.0], 1)
-
-
 async def test_after_the_close_nothing_is_called(timetable: Timetable, clock: FakeClock):
     job = Calls(clock, 1.0, 1.0)
     timetable.start()
@@ -191,27 +180,6 @@ async def test_a_lost_file_is_told_elsewhere_and_nothing_is_tried_again(timetabl
     assert job.at == [0.0]
 
 
-async def test_a_job_that_hangs_holds_up_no_other(timetable: Timetable, clock: FakeClock):
-    other = Calls(clock, *[30.0] * 9)
-    timetable.start()
-    timetable.plan("lists", 0.0, Calls(clock, takes=1e9))
-    timetable.plan("poll", 0.0, other)
-    await asyncio.sleep(100)
-    assert other.at == [0.0, 30.0, 60.0, 90.0]
-
-
-async def test_a_cancelled_run_after_the_close_is_no_news(timetable: Timetable, clock: FakeClock):
-    with capture_logs() as lines:
-        timetable.start()
-        timetable.plan("lists", 0.0, Calls(clock, takes=1e9))
-        await asyncio.sleep(1)
-        timetable.close()
-        for task in timetable.in_flight(vital=False):
-            task.cancel()
-        await asyncio.sleep(60)
-    assert lines == []
-
-
 # ---- clocks ----------------------------------------------------------------------------------------------------------
 
 
@@ -235,20 +203,6 @@ async def test_a_clock_that_is_set_delays_a_job_by_a_second_and_is_told(timetabl
     assert all(29.9 <= later - sooner <= 31.1 for sooner, later in zip(job.at, job.at[1:], strict=False))
     assert len(job.at) == 8
     assert [(line["event"], line["seconds"]) for line in lines] == [("clock.jumped", by) for by in HOURS]
-
-
-async def test_small_steps_back_delay_a_job_by_a_second_each_and_are_no_news(timetable: Timetable, clock: FakeClock):
-    job = Calls(clock, *[30.0] * 20)
-    timetable.start()
-    watch = asyncio.ensure_future(watched(timetable))
-    timetable.plan("poll", 0.0, job)
-    with capture_logs() as lines:
-        for _ in range(10):
-            await asyncio.sleep(10)
-            clock.ahead -= timedelta(seconds=1.9)
-            timetable._ahead -= 1.9
-    watch.cancel()
-    assert (len(job.at), lines) == (4, [])
 
 
 async def test_a_loop_that_stood_still_drops_no_job(timetable: Timetable, clock: FakeClock):

@@ -17,7 +17,7 @@ from orderbridge.errors import Over
 from orderbridge.jobs.outbox_reader import FLOOR_S
 from orderbridge.jobs.postponed import STUCK_S
 from orderbridge.model import Stored
-from orderbridge.store import actions, orders, quarantine
+from orderbridge.store import actions, orders
 from orderbridge.texts import sentence
 from orderbridge_sandbox import Fault
 
@@ -29,18 +29,6 @@ async def test_a_login_that_a_row_found_refused_is_in_the_database_with_the_next
     assert (await shop.tick()).again_in > 0
     assert (len(shop.calls("login")), shop.calls("get_current")) == (1, [])
     assert shop.one("SELECT state FROM delivery_accounts")["state"] == "login_refused"
-
-
-async def test_a_document_that_not_even_quarantine_takes_harms_only_itself(shop: Shop, monkeypatch: pytest.MonkeyPatch):
-    good = shop.place()
-
-    def refuse(*_: Any, **__: Any) -> bool:
-        raise OperationalError("INSERT", None, sqlite3.OperationalError("no"))
-
-    monkeypatch.setattr(quarantine, "keep", refuse)
-    shop.world.faults.add(listing(7, good.document))
-    assert (await shop.poll()).ok
-    assert shop.order(good)["acknowledged_status_id"] == 1
 
 
 async def test_an_acknowledgement_on_the_wire_is_waited_for_when_the_intake_fails(
@@ -92,24 +80,6 @@ async def test_a_lost_token_row_costs_no_action_its_outcome(shop: Shop, monkeypa
     shop.world.end_tokens("kadikoy")
     await shop.drain()
     assert shop.end(row) == ("done", None, "answer")
-
-
-async def test_a_till_that_holds_the_file_is_waited_for_once_and_not_for_each_order(shop: Shop):
-    placed = [shop.place() for _ in range(5)]
-
-    async def hold() -> None:
-        shop.till.execute("BEGIN IMMEDIATE")
-
-    shop.line.when_answered("get_current", hold)
-    # The account's state cannot be written either, so the tick ends in an error, and the daemon makes another one.
-    with contextlib.suppress(OperationalError):
-        await shop.poll()
-    shop.till.execute("ROLLBACK")
-    assert shop.database.trouble._failures < len(placed)
-    assert shop.calls("acknowledge") == []
-    await asyncio.sleep(60)
-    await shop.poll()
-    assert {shop.order(order)["acknowledged_status_id"] for order in placed} == {1}
 
 
 async def test_an_ok_that_could_not_be_noted_is_noted_at_the_next_poll(shop: Shop):
@@ -207,24 +177,6 @@ async def test_a_database_that_is_read_and_not_written_is_not_tried_without_a_pa
     work.cancel()
 
 
-async def test_a_full_disk_is_not_called_over_where_nothing_had_to_be_written(
-    shop: Shop, monkeypatch: pytest.MonkeyPatch
-):
-    row = shop.act("accept", await shop.taken_in())
-
-    def full(*_: object) -> bool:
-        raise OperationalError("UPDATE", {}, sqlite3.OperationalError("database or disk is full"))
-
-    with capture_logs() as logs:
-        with monkeypatch.context() as patched:
-            patched.setattr(actions, "start", full)
-            for _ in range(5):
-                await shop.outbox.safe_cycle()
-        assert (await shop.verdict(row))["state"] == "done"
-    logged = [line["event"] for line in logs if line["event"].startswith("database.")]
-    assert logged == ["database.failed", "database.recovered"]
-
-
 async def test_verdicts_that_a_till_keeps_from_being_written_are_reported_once_and_tried_together(shop: Shop):
     rows = [shop.act("accept", await shop.taken_in()) for _ in range(3)]
     await shop.outbox.tick()
@@ -244,14 +196,3 @@ async def test_verdicts_that_a_till_keeps_from_being_written_are_reported_once_a
         await shop.verdict(row)
     assert {shop.end(row) for row in rows} == {("done", None, "answer")}
     assert len(shop.calls("accept")) == 3
-
-
-async def test_many_oks_are_noted_in_few_transactions(shop: Shop, monkeypatch: pytest.MonkeyPatch):
-    placed = [shop.place() for _ in range(50)]
-    shop.world.faults.add(Fault.delay("acknowledge", 0.02, times=None))  # eight answers, again and again
-    batches, true = [], orders.mark_acknowledged
-    monkeypatch.setattr(orders, "mark_acknowledged", lambda tx, marks: (batches.append(len(marks)), true(tx, marks)))
-    await shop.poll()
-    assert sum(batches) == 50
-    assert len(batches) <= 3, "a till on the same file waits for each"
-    assert {shop.order(order)["acknowledged_status_id"] for order in placed} == {1}

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 from tests.jobs.conftest import OpenShop
-from tests.jobs.shop import Shop
+from tests.jobs.shop import NEEDED, Shop
 
-from orderbridge.jobs.postponed import REFUSED_S
 from orderbridge_sandbox import Fault, When, World
 from orderbridge_sandbox.scenery import KADIKOY
 
@@ -25,8 +24,6 @@ ABOUT: dict[str, dict[str, object]] = {
     "activate_food": {"food_id": FOOD},
     "deactivate_food": {"food_id": FOOD},
 }
-RESTAURANT_ACTIONS = ["open_restaurant", "close_restaurant"]
-FOOD_ACTIONS = ["activate_food", "deactivate_food"]
 ACTIONS = [*BEFORE, *ABOUT]
 
 
@@ -55,14 +52,7 @@ def is_so(world: World, action: str) -> bool:
             return order.status_id == TARGET[action]
 
 
-def effects(shop: Shop, action: str) -> int:
-    return sum(call.effect or call.status_before != call.status_after for call in shop.calls(action))
-
-
-# ---- done ------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.interface("Restaurant status", "Menu item status", "Endpoints 9", "Order transitions")
+@pytest.mark.interface("Restaurant status", "Menu item status", "Endpoints 9", "Endpoints 11", "Cancel reason")
 @pytest.mark.parametrize("action", ACTIONS)
 async def test_each_action_is_carried_out_and_an_order_gets_its_status_with_the_verdict(shop: Shop, action: str):
     row = await asked(shop, action)
@@ -72,7 +62,8 @@ async def test_each_action_is_carried_out_and_an_order_gets_its_status_with_the_
     assert (written["attempts"], written["error_code"], written["error_text"]) == (1, None, None)
     assert written["finished_utc"] is not None
     assert is_so(shop.world, action)
-    assert len(shop.calls(action)) == 1
+    (call,) = shop.calls(action)
+    assert (call.body or {}) == NEEDED.get(action, {})
     attempt = shop.one("SELECT * FROM delivery_action_attempts")
     assert (attempt["action_id"], attempt["attempt"], attempt["outcome"]) == (row, 1, "ok")
     for order in shop.world.orders.values():
@@ -81,36 +72,6 @@ async def test_each_action_is_carried_out_and_an_order_gets_its_status_with_the_
         ended = {"complete": ("ended", "completed"), "cancel": ("cancelled", "cancelled")}
         assert (stored["last_change"], stored["ended_by"]) == ended.get(action, ("status", None))
         assert shop.story(order) == ["received", "acknowledged", f"{action}.done"]
-
-
-# ---- the order of things ---------------------------------------------------------------------------------------------
-
-
-async def test_a_row_that_waits_for_a_retry_holds_its_lane_and_no_other(shop: Shop):
-    order, other = await shop.taken_in(), await shop.taken_in()
-    shop.world.faults.add(Fault(operation="accept", status=500, argument=order.key))
-    first, second = shop.act("accept", order), shop.act("on_the_way", order)
-    third = shop.act("accept", other)
-    await shop.drain()
-    assert [shop.row(row)["state"] for row in (first, second, third)] == ["sending", "pending", "done"]
-    assert shop.row(first)["attempts"] == 1
-    assert shop.calls("on_the_way") == []
-    assert (await shop.verdict(second))["state"] == "done"
-    assert shop.operations("accept", "on_the_way")[-2:] == ["accept", "on_the_way"]
-
-
-async def test_no_more_rows_are_claimed_than_can_be_sent_at_once(open_shop: OpenShop):
-    shop = await open_shop(actions={"max_in_flight": 3})
-    placed = [shop.place() for _ in range(8)]
-    await shop.poll()
-    rows = [shop.act("accept", order) for order in placed]
-    shop.world.faults.add(Fault.delay("accept", 5, times=None))
-    await shop.outbox.tick()
-    await asyncio.sleep(1)
-    assert len(shop.calls("accept")) == 3
-    assert [shop.row(row)["state"] for row in rows] == ["sending"] * 3 + ["pending"] * 5
-    await shop.drain()
-    assert {shop.row(row)["state"] for row in rows} == {"done"}
 
 
 # ---- refused ---------------------------------------------------------------------------------------------------------
@@ -149,9 +110,6 @@ async def test_after_a_definite_no_the_status_of_the_order_is_doubtful_until_the
     assert (shop.row(row)["state"], shop.order(order)["problem"]) == ("refused", None)
 
 
-# ---- waiting ---------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("cut, code", [({"*"}, "unreachable"), (set(), "login_refused")], ids=["line", "login"])
 async def test_a_row_that_was_not_even_tried_says_for_what_it_waits(cut: set[str], code: str, shop: Shop):
     await shop.poll()
@@ -186,7 +144,50 @@ async def test_a_restaurant_is_asked_for_its_status_at_once(shop: Shop, when: Wh
     assert shop.calls(ask)[0].at - shop.calls(action)[0].at <= timedelta(seconds=0.1)
 
 
-# ---- never sent ------------------------------------------------------------------------------------------------------
+async def test_after_a_start_the_first_poll_is_the_check(shop: Shop, open_shop: OpenShop):
+    row = await asked(shop, "accept")
+    shop.world.faults.add(Fault.drop("accept", when=When.AFTER))
+    await shop.drain()
+    await shop.crash()
+    await asyncio.sleep(300)
+    shop = await open_shop()
+    await shop.drain()
+    assert (shop.row(row)["state"], len(shop.calls("accept"))) == ("sending", 1)
+    await shop.poll()
+    assert (shop.end(row), len(shop.calls("accept"))) == (("done", None, "poll"), 1)
+
+
+async def test_a_poll_that_is_under_way_is_waited_for(shop: Shop):
+    row = await asked(shop, "accept")
+    shop.world.faults.add(Fault.drop("accept", when=When.AFTER))
+    await shop.drain()
+    await asyncio.sleep(300)
+    shop.line.when_answered("get_current", shop.drain)
+    await shop.poll()
+    assert (shop.end(row), len(shop.calls("accept"))) == (("done", None, "poll"), 1)
+
+
+async def test_a_poll_that_never_leaves_keeps_no_row_beyond_its_time(shop: Shop, open_shop: OpenShop):
+    row = await asked(shop, "accept")
+    shop.world.faults.add(Fault.drop("accept"))
+    await shop.drain()
+    await shop.crash()
+    await asyncio.sleep(300)
+    shop = await open_shop(secrets={"kadikoy": "mistyped"})
+    await shop.drain()  # it waits for the first poll
+    await shop.verdict(row, within_s=301)
+    assert shop.end(row)[:2] == ("failed", "outcome_unknown")
+
+
+async def test_a_restaurant_that_stays_mute_stays_unknown(shop: Shop):
+    row = await asked(shop, "open_restaurant")
+    shop.world.faults.add(
+        Fault.drop("open_restaurant", times=None, when=When.AFTER),
+        Fault(operation="get_restaurant_status", status=500, times=None),
+    )
+    await shop.verdict(row)
+    assert (shop.end(row), len(shop.calls("open_restaurant"))) == (("failed", "outcome_unknown", None), 4)
+    assert shop.row(row)["attempts"] == 4
 
 
 async def test_a_cancelled_order_ends_its_other_rows(shop: Shop):
@@ -199,45 +200,6 @@ async def test_a_cancelled_order_ends_its_other_rows(shop: Shop):
     await shop.drain()
     assert [shop.end(row)[:2] for row in rows] == [("refused", "order_cancelled")] * 3
     assert (shop.order(order)["ended_by"], shop.calls("complete")) == ("cancelled", [])
-
-
-# ---- crashes and locks -----------------------------------------------------------------------------------------------
-
-
-async def test_a_verdict_that_cannot_be_written_is_written_later_and_nothing_is_sent_again(shop: Shop):
-    row = await asked(shop, "accept")
-    (order,) = shop.world.orders.values()
-
-    async def hold() -> None:
-        shop.till.execute("BEGIN IMMEDIATE")
-
-    shop.line.when_answered("accept", hold)
-    await shop.drain()
-    assert (shop.row(row)["state"], shop.order(order)["status_id"]) == ("sending", 1)
-    shop.till.execute("ROLLBACK")
-    await shop.verdict(row, within_s=10)
-    assert (shop.end(row), len(shop.calls("accept"))) == (("done", None, "answer"), 1)
-
-
-async def test_a_verdict_that_cannot_be_written_harms_no_other_and_takes_no_place(open_shop: OpenShop):
-    shop = await open_shop(actions={"max_in_flight": 1})
-    order, other = await shop.taken_in(), await shop.taken_in()
-    stuck, fine = shop.act("accept", order), shop.act("accept", other)
-    shop.till.execute(
-        f"CREATE TRIGGER no BEFORE UPDATE ON delivery_actions WHEN NEW.id = {stuck} AND NEW.state = 'done'"
-        " BEGIN SELECT raise(ABORT, 'no'); END"
-    )
-    with capture_logs() as logs:
-        await shop.drain()
-        for _ in range(10):
-            await asyncio.sleep(REFUSED_S / 2)
-            await shop.outbox.tick()
-    assert (shop.row(stuck)["state"], shop.row(fine)["state"]) == ("sending", "done")
-    logged = [(line["event"], line["id"]) for line in logs if "id" in line]
-    assert sorted(logged) == [("action.database_refused", stuck), ("action.done", fine)]
-    shop.till.execute("DROP TRIGGER no")
-    assert (await shop.verdict(stuck, within_s=REFUSED_S + 1))["state"] == "done"
-    assert len(shop.calls("accept")) == 2
 
 
 async def test_a_failure_of_ours_in_one_row_harms_no_other(shop: Shop, monkeypatch: pytest.MonkeyPatch):
@@ -254,9 +216,6 @@ async def test_a_failure_of_ours_in_one_row_harms_no_other(shop: Shop, monkeypat
     bad, good = shop.act("deactivate_food", food_id=FOOD), shop.act("accept", order)
     await shop.drain()
     assert (shop.row(bad)["state"], shop.row(good)["state"]) == ("sending", "done")
-
-
-# ---- whose it is -----------------------------------------------------------------------------------------------------
 
 
 async def test_the_rows_of_an_account_that_left_wait_and_expire(open_shop: OpenShop):

@@ -4,7 +4,6 @@ The till is the stock sqlite3 driver, and beside each wrong row stands a right o
 way. tests/store/test_tables.py has what the database refuses.
 """
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -12,11 +11,9 @@ from tests.jobs.shop import Shop
 from tests.store.samples import DAEMONS
 
 from orderbridge.texts import SENTENCES
-from orderbridge_sandbox import Fault
 
 pytestmark = pytest.mark.plays_daemon
 
-NOBODY = "00000000-0000-4000-8000-000000000000"
 FOOD = 1005
 HUGE = "k" * 1_000_000
 NOT_UTF8 = "Gül\N{LATIN SMALL LETTER S WITH CEDILLA}ah".encode("cp1254")
@@ -59,13 +56,7 @@ async def with_a_right_one_beside(shop: Shop, columns: Columns) -> Columns:
     return shop.row(wrong)
 
 
-# ---- refused by the daemon -------------------------------------------------------------------------------------------
-
 REFUSED: dict[str, tuple[Columns, str]] = {
-    "an unknown order": ({"action": "complete", "payment_key": NOBODY}, "order_unknown"),
-    "an unknown food": ({"action": "deactivate_food", "food_id": 999_999}, "food_not_found"),
-    "an unknown restaurant": ({"action": "open_restaurant", "restaurant_id": NOBODY}, "restaurant_not_found"),
-    "an unknown account": ({"action": "deactivate_food", "food_id": FOOD, "account": "Kadıköy"}, "account_needed"),
     "an account as bytes": ({"action": "deactivate_food", "food_id": FOOD, "account": b"kadikoy"}, "account_needed"),
     "an account of a megabyte": ({"action": "deactivate_food", "food_id": FOOD, "account": HUGE}, "account_needed"),
     "a time of its own, in words": (
@@ -118,15 +109,6 @@ async def test_a_row_that_the_pos_calls_sent_is_refused_and_holds_nobody(shop: S
     assert (shop.row(behind)["state"], shop.calls("on_the_way")) == ("done", [])
 
 
-async def test_a_row_that_waits_for_a_look_is_none_that_the_pos_calls_sent(shop: Shop):
-    row = shop.act("cancel", await shop.taken_in())
-    shop.world.faults.add(Fault.drop("cancel"), Fault.error("cancel", 404, "sipariş bulunamadı"))
-    await shop.drain()
-    await asyncio.sleep(5)
-    await shop.drain()
-    assert (shop.row(row)["state"], shop.row(row)["next_attempt_utc"]) == ("sending", None)
-
-
 @pytest.mark.parametrize(
     "columns",
     [
@@ -139,19 +121,6 @@ async def test_a_next_attempt_that_is_no_time_counts_for_none(shop: Shop, column
     row = await with_a_right_one_beside(shop, food | columns)
     assert (await shop.verdict(row["id"]))["state"] == "done"
 
-
-@pytest.mark.parametrize("state", ["done", "superseded"])
-async def test_a_row_that_the_pos_itself_calls_finished_is_not_sent(shop: Shop, state: str):
-    row = await with_a_right_one_beside(shop, {"action": "deactivate_food", "food_id": FOOD, "state": state})
-    assert (row["state"], shop.calls("deactivate_food")) == (state, [])
-
-
-async def test_a_row_that_is_withdrawn_as_it_is_written_is_not_sent(shop: Shop):
-    row = await with_a_right_one_beside(shop, {"action": "deactivate_food", "food_id": FOOD, "withdraw": 1})
-    assert (row["state"], shop.calls("deactivate_food")) == ("withdrawn", [])
-
-
-# ---- what slipped past the constraints, as on a server that does not check them --------------------------------------
 
 SLIPPED: dict[str, tuple[Columns, str]] = {
     "no order": ({"action": "complete"}, "payment_key is missing."),
