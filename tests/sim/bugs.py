@@ -546,7 +546,7 @@ def a_bad_row_stops_the_outbox(true: Any, *of: Any) -> Any:
     return found
 
 
-@bug("7", (Queue, "__init__"), CLOCK)
+@bug("4", (Queue, "__init__"), CLOCK)
 def a_time_from_before_the_clock_was_set_back_is_believed(true: Any, self: Queue, view: Any) -> None:
     view.longest_wait = timedelta(days=30)
     true(self, view)
