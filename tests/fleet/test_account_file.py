@@ -118,8 +118,6 @@ def test_an_unreadable_file_is_refused_whole(data, message):
         lines(data)
 
 
-# ---- anything at all -------------------------------------------------------------------------------------------------
-
 SETTINGS = config.Settings(
     marketplace={"base_url": "https://api.example.com"}, fleet={"accounts": "database", "master_key": new_master_key()}
 )

@@ -4,7 +4,6 @@ import base64
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 from sqlalchemy import event
@@ -57,9 +56,6 @@ def reserve(
     )
 
 
-# ---- register, note_poll, overview -----------------------------------------------------------------------------------
-
-
 def test_an_account_that_was_polled_before_waits(database):
     for number, (waits, first, noted) in enumerate(
         [(True, NOW + HOUR, NOW + HOUR), (True, NOW, NOW + LONGEST), (False, NOW + HOUR, NOW + LONGEST)]
@@ -107,9 +103,6 @@ def test_the_overview_lists_the_configured_accounts_by_name_and_a_renamed_one_ke
     assert [(account["name"], account["last_poll_utc"]) for account in listed] == [("besiktas", None), ("moda", NOW)]
     assert not any(fingerprint in str(listed) for fingerprint in (FINGERPRINT, FOREIGN))
     assert overview(database) == []
-
-
-# ---- reserve_poll ----------------------------------------------------------------------------------------------------
 
 
 def test_a_poll_is_noted_before_it_leaves_and_none_may_follow_inside_the_cooldown_of_its_account(database, pos):
@@ -184,9 +177,6 @@ def test_of_two_that_race_only_one_may_poll(url, database):
     assert sorted(first + second) == rounds
 
 
-# ---- adopt_orphans ---------------------------------------------------------------------------------------------------
-
-
 def reaches(pos: Any, account: str, restaurant: str = RESTAURANT) -> None:
     put(pos, "delivery_restaurants", account=account, id=restaurant, name="Kadıköy")
 
@@ -224,9 +214,6 @@ def test_an_orphan_that_another_account_has_just_taken_over_stays_there(database
     event.listen(database.engine, "after_cursor_execute", delivered, once=True)
     adopt(database, "kadikoy", "besiktas")
     assert order_row(pos)["account"] == "besiktas"
-
-
-# ---- the vault -------------------------------------------------------------------------------------------------------
 
 
 def vault(fingerprint: str = FINGERPRINT, app: str = "app", rest: str = "rest") -> Vault:
@@ -289,15 +276,3 @@ def test_a_row_that_was_changed_gives_no_token(database, pos):
             save(database)
             pos.execute(f"UPDATE delivery_tokens SET {column} = ?", (value.decode() if value in bits else value,))
             assert load(database) is None
-
-
-@only(SQLITE)
-def test_neither_the_token_nor_a_secret_is_anywhere_in_the_files(path: Path, database):
-    secret = Vault(FINGERPRINT, "app-secret-of-the-test", "rest-secret-of-the-test")
-    save(database, by=secret)
-    files = [file.read_bytes() for file in path.parent.glob(f"{path.name}*")]
-    database.close()
-    files.append(path.read_bytes())
-    assert len(files) >= 3  # the file, its log, and the file alone again
-    hidden = [PLAIN, base64.b64encode(PLAIN.encode()).decode(), "app-secret-of-the-test", "rest-secret-of-the-test"]
-    assert [word for word in hidden for file in files if word.encode() in file] == []

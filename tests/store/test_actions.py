@@ -1,7 +1,7 @@
 """The outbox's transitions: each writes its own columns, guarded by the state that the row must have."""
 
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -20,10 +20,8 @@ from tests.store.samples import (
     Row,
     action_row,
     difference,
-    key,
     put,
     put_action,
-    put_order,
     rows,
 )
 
@@ -338,19 +336,11 @@ def test_an_end_that_we_brought_about_or_may_have_is_found(database, pos):
 
 
 def test_a_row_of_ours_is_like_one_of_the_pos_and_is_added_once(database, pos):
-    put_order(pos, key(1))
-    before = datetime.now(UTC) - timedelta(milliseconds=1)
-    named = {"action": Action.ACCEPT, "payment_key": key(1), "preparing_time": 25}
-    row_id = database.write_now(lambda tx: actions.add(tx, **named, request_id="auto:1"))
-    row = read_one(database)
+    named = {"action": Action.ACCEPT, "payment_key": KEY}
+    row_id = database.write_now(lambda tx: actions.add(tx, **named, preparing_time=25, request_id="auto:1"))
+    for request_id in ("auto:1", "auto:2"):
+        database.write_now(lambda tx, one=request_id: actions.add_once(tx, one, **named, preparing_time=30))
+    row, second = read(database)
     assert (row.id, row.action, row.state, row.preparing_time) == (row_id, "accept", "pending", 25)
     assert row.created_utc is not None
-    assert before <= row.created_utc <= datetime.now(UTC)
-    assert action_row(pos, row_id)["request_id"] == "auto:1"
-    database.write_now(lambda tx: actions.add_once(tx, "auto:1", **named | {"preparing_time": 30}))
-    assert read_one(database).preparing_time == 25
-    database.write_now(lambda tx: actions.add_once(tx, "auto:2", **named | {"preparing_time": 30}))
-    assert [row["request_id"] for row in rows(pos, "SELECT * FROM delivery_actions ORDER BY id")] == [
-        "auto:1",
-        "auto:2",
-    ]
+    assert [action_row(pos, one.id)["request_id"] for one in (row, second)] == ["auto:1", "auto:2"]

@@ -129,11 +129,12 @@ def checked(database: Database, since: datetime = BEGIN) -> Audit:
     return database.read_now(lambda tx: audit(tx, settings_for(Path("unused"), "kadikoy"), since))
 
 
-def test_a_sound_history_has_no_finding(database: Database, pos: Pos) -> None:
+def test_a_sound_history_has_no_finding_and_each_finding_is_planted(database: Database, pos: Pos) -> None:
     sound(pos)
     found = checked(database)
-    assert (found.orders, found.findings) == (2, [])
-    assert found.actions == 12
+    assert (found.orders, found.actions, found.findings) == (2, 12, [])
+    sentences = set(SENTENCES.of("audit")) - {f"audit.{word}" for word in ("result", "finding", "order", "action")}
+    assert sentences == {f"audit.{code}" for code in PLANTED}
 
 
 @pytest.mark.parametrize("code", PLANTED)
@@ -160,11 +161,6 @@ def test_times_that_parallel_accounts_write_in_another_order_hide_nothing(databa
     put_order(pos, key(1))
     event(pos, 3000.5, "received", 1, key(1))
     assert [one.code for one in checked(database).findings] == ["acknowledged_beside_action"]
-
-
-def test_each_finding_has_a_sentence_and_is_planted() -> None:
-    sentences = set(SENTENCES.of("audit")) - {f"audit.{word}" for word in ("result", "finding", "order", "action")}
-    assert sentences == {f"audit.{code}" for code in PLANTED}
 
 
 def test_what_a_clock_that_was_set_back_explains_is_no_finding(database: Database, pos: Pos) -> None:

@@ -111,16 +111,17 @@ def test_what_the_platform_has_opened_again_is_no_closure(database, pos):
     assert shown(pos) == []
 
 
-def test_withdraw_takes_the_end_back_at_once(database, pos):
+def test_a_planned_end_is_taken_once_withdraw_takes_it_back_and_newer_rows_are_those_of_the_same_place(database, pos):
     row = ends(pos)
-    pos.execute(f"UPDATE delivery_actions SET withdraw = 1 WHERE id = {row}")
-    assert [one["until_utc"] for one in rows(pos, "SELECT until_utc FROM delivery_closures")] == [None]
-
-
-def test_a_planned_end_is_taken_once(database, pos):
-    row = ends(pos)
+    done(pos, "deactivate_food", food_id=FOOD, restaurant_id=RESTAURANT)
+    newer = put_action(pos, "open_restaurant")
     (plan,) = database.read_now(closures.planned)
     assert (plan.id, plan.until_utc, plan.valid_until_minutes, plan.withdraw) == (row, UNTIL, 30, 0)
+    assert [one.id for one in database.read_now(lambda tx: closures.newer(tx, plan))] == [newer]
+    pos.execute(f"UPDATE delivery_actions SET withdraw = 1 WHERE id = {row}")
+    query = "SELECT until_utc FROM delivery_closures WHERE action_id = ?"
+    assert rows(pos, query, row) == [{"until_utc": None}]
+    pos.execute("UPDATE delivery_actions SET withdraw = 0")
     assert [database.write_now(lambda tx: closures.set_end(tx, plan, None)) for _ in range(2)] == [True, False]
     assert database.read_now(closures.planned) == []
 
@@ -135,12 +136,3 @@ def test_the_opposite_row_names_the_same_subject_and_is_written_once(database, p
     assert {name: written[name] for name in expected} == expected
     with pytest.raises(Exception, match=r"(?i)unique|duplicate"):
         database.write_now(lambda tx: closures.end(tx, plan))
-
-
-def test_newer_rows_are_those_of_the_same_restaurant_or_food(database, pos):
-    row = ends(pos)
-    done(pos, "deactivate_food", food_id=FOOD, restaurant_id=RESTAURANT)
-    newer = put_action(pos, "open_restaurant")
-    (plan,) = database.read_now(closures.planned)
-    assert plan.id == row
-    assert [one.id for one in database.read_now(lambda tx: closures.newer(tx, plan))] == [newer]

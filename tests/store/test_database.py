@@ -9,7 +9,6 @@ import re
 import stat
 import sys
 import threading
-import time
 import traceback
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -20,10 +19,9 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, event, make_url, select, text
 from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError
-from tests.databases import MARIADB, POSTGRESQL, SERVERS, SQLITE, only, own_database, own_postgresql
+from tests.databases import MARIADB, POSTGRESQL, SERVERS, SQLITE, only, own_database
 from tests.store.samples import (
     KEY,
-    NOW,
     OTHER,
     TWICE,
     Pos,
@@ -59,13 +57,10 @@ def either(request: pytest.FixtureRequest, database: Database, url: str) -> Iter
 
 
 def insert(connection: Connection, payment_key: str = KEY) -> str:
-    connection.execute(
-        text(
-            "INSERT INTO delivery_orders (payment_key, account, status, received_utc, changed_utc)"
-            " VALUES (:key, 'kadikoy', 'RECEIVED', '2026-03-01 12:00:00.250', '2026-03-01 12:00:00.250')"
-        ),
-        {"key": payment_key},
-    )
+    at = "'2026-03-01 12:00:00.250'"
+    columns = "payment_key, account, status, received_utc, changed_utc"
+    row = f"INSERT INTO delivery_orders ({columns}) VALUES ('{payment_key}', 'kadikoy', 'RECEIVED', {at}, {at})"
+    connection.exec_driver_sql(row)
     return payment_key
 
 
@@ -286,77 +281,53 @@ def test_neither_a_row_that_slipped_past_a_check_nor_a_lock_is_damage(url, datab
     waiting.close()
 
 
-def test_an_error_does_not_tell_what_was_written(database):
-    secret = tables.orders.insert().values(
-        payment_key=KEY, account="k", status="x", customer_name="Ayşe", received_utc=NOW, changed_utc=NOW, revision=0
-    )
-    nothing = tables.orders.update().values(account=None)
-    database.write_now(lambda tx: tx.execute(secret))
-    with pytest.raises(IntegrityError) as caught:
-        database.write_now(lambda tx: tx.execute(nothing))
-    assert "account" in sentence(caught.value)
-    assert "Ayşe" not in f"{caught.value} {caught.value.orig}"
-
-
-def test_a_new_file_is_for_its_user_and_group_less_the_umask(tmp_path):
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes files for others")
+def test_a_new_file_belongs_to_the_owner_of_its_folder_for_him_and_his_group_less_the_umask(tmp_path):
+    """A command by hand, as root, leaves no file that the daemon cannot use; one that is there keeps its owner."""
     for number, (mask, mode) in enumerate([(0o000, 0o660), (0o022, 0o640), (0o077, 0o600), (0o007, 0o660)]):
         (folder := tmp_path / str(number)).mkdir(0o777)
-        before = os.umask(mask)
-        try:
-            made = open_database(f"sqlite:///{folder}/new.db", inline=True)
-            made.write_now(lambda tx: tx.exec_driver_sql("CREATE TABLE t (a INTEGER)"))
-            modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()}
-            made.close()
-        finally:
-            os.umask(before)
-        assert modes == dict.fromkeys(("new.db", "new.db-wal", "new.db-shm"), mode)
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes files for others")
-def test_a_new_file_belongs_to_the_owner_of_its_folder_and_one_that_is_there_keeps_its_owner(tmp_path):
-    """A command by hand, as root, leaves no file that the daemon cannot use."""
-    os.chown(tmp_path, 12345, 12346)
-    for owner in (12345, 54321):
-        made = open_database(f"sqlite:///{tmp_path}/pos.db", inline=True)
-        made.write_now(lambda tx: tx.exec_driver_sql("CREATE TABLE IF NOT EXISTS t (a INTEGER)"))
-        owners = {file.name: (file.stat().st_uid, file.stat().st_gid) for file in tmp_path.iterdir()}
-        made.close()
-        assert owners == dict.fromkeys(("pos.db", "pos.db-wal", "pos.db-shm"), (owner, 12346))
-        os.chown(tmp_path / "pos.db", 54321, 12346)
+        os.chown(folder, 12345, 12346)
+        for owner in (12345, 54321):
+            before = os.umask(mask)
+            try:
+                made = open_database(f"sqlite:///{folder}/new.db", inline=True)
+                made.write_now(lambda tx: tx.exec_driver_sql("CREATE TABLE IF NOT EXISTS t (a INTEGER)"))
+                found = {file.name: file.stat() for file in folder.iterdir()}
+                made.close()
+            finally:
+                os.umask(before)
+            assert found.keys() == {"new.db", "new.db-wal", "new.db-shm"}
+            owned = {(one.st_uid, one.st_gid, stat.S_IMODE(one.st_mode)) for one in found.values()}
+            assert owned == {(owner, 12346, mode)}
+            os.chown(folder / "new.db", 54321, 12346)
 
 
 def test_a_file_that_is_no_wal_becomes_one_beside_a_program_that_writes(tmp_path, monkeypatch):
+    url = f"sqlite:///{tmp_path}/new.db"
     with opened(tmp_path / "new.db") as pos:
         pos.execute("CREATE TABLE t (a INTEGER)")
         pos.execute("BEGIN IMMEDIATE")
-        with pytest.raises(StoreError) as caught:
-            open_database(f"sqlite:///{tmp_path}/new.db", inline=True, busy_timeout_s=0.0)
-        assert "Another program holds the database" in sentence(caught.value)
+        assert "Another program holds the database" in remedy(url, busy_timeout_s=0.0)
         assert pos.execute("PRAGMA journal_mode").fetchone()[0] == "delete"
         monkeypatch.setattr("time.sleep", lambda _: pos.execute("COMMIT"))
-        open_database(f"sqlite:///{tmp_path}/new.db", inline=True).close()
+        open_database(url, inline=True).close()
         assert pos.execute("SELECT * FROM t").fetchall() == []
         assert pos.execute("PRAGMA journal_mode").fetchone()[0] == "wal"
 
 
-@pytest.mark.parametrize(
-    "address",
-    [
+def test_the_error_of_a_server_that_does_not_answer_shows_no_password():
+    for address in (
         "postgresql+psycopg://u:hunter22@127.0.0.1:1/d",
         "postgresql+psycopg://u@127.0.0.1:1/d?password=hunter22&sslpassword=hunter22",
         "postgresql+psycopg://u:x@hunter22@127.0.0.1:1/d",
-        "postgresql+psycopg://u@127.0.0.1:1/d?passwrd=hunter22",
+        "postgresql+psycopg://u@127.0.0.1:1/d?passwrd=hunter22",  # a parameter that the driver does not know
         "mysql+pymysql://u@127.0.0.1:1/d?password=hunter22",
         "mysql+pymysql://u:hunter%2222@127.0.0.1:1/d",
-    ],
-)
-def test_the_error_of_a_server_that_does_not_answer_shows_no_password(address):
-    with pytest.raises(StoreError) as caught:
-        open_database(database_address(address), inline=True)
-    assert "hunter" not in "".join(traceback.format_exception(caught.value))
-    assert "host, port, user and password" in sentence(caught.value) or "passwrd" in address, (
-        "a parameter that the driver does not know"
-    )
+    ):
+        with pytest.raises(StoreError) as caught:
+            open_database(database_address(address), inline=True)
+        assert "hunter" not in "".join(traceback.format_exception(caught.value))
+        assert "host, port, user and password" in sentence(caught.value) or "passwrd" in address
 
 
 # ---- servers ---------------------------------------------------------------------------------------------------------
@@ -383,29 +354,6 @@ async def test_a_session_is_as_the_store_needs_it(kind, threaded):
         return {question: connection.exec_driver_sql(question).scalar() for question in SESSION[kind]}
 
     assert await threaded.run(ask) == await threaded.read(ask) == SESSION[kind]
-
-
-@only(*SERVERS)
-def test_a_statement_waits_two_seconds_for_a_row_that_a_till_holds(database, pos):
-    put_order(pos)
-    pos.execute("BEGIN")
-    pos.execute("UPDATE delivery_orders SET pos_revision = 1")
-    before = time.monotonic()
-    with pytest.raises(DBAPIError) as caught:
-        database.write_now(lambda tx: tx.execute(tables.orders.update().values(note="x")))
-    waited = time.monotonic() - before
-    assert is_busy(caught.value)
-    assert waited > 1.5
-    pos.execute("ROLLBACK")
-    assert database.write_now(lambda tx: tx.execute(tables.orders.update().values(note="x"))).rowcount == 1
-
-
-@pytest.mark.postgresql
-def test_a_postgresql_that_does_not_write_to_disk_is_refused():
-    with own_postgresql("fsync=off") as url:
-        unsafe = Database(url, inline=True, accept_unsafe_durability=True)
-        assert "Set fsync = on" in sentence(unsafe.check_durability() or "")
-        unsafe.close()
 
 
 @pytest.mark.postgresql
@@ -528,3 +476,16 @@ def test_a_file_that_a_till_holds_is_tried_again_and_again(tmp_path, monkeypatch
         till.execute("ROLLBACK")
     database.close()
     assert tries.count("BEGIN IMMEDIATE") > 10
+
+
+async def test_inline_work_runs_on_the_spot_and_other_work_beside_the_event_loop(database, threaded):
+    before = set(threading.enumerate())  # one that an earlier test left may end meanwhile
+    for does in (database.run, database.read):
+        assert await does(lambda _: threading.current_thread()) is threading.current_thread()
+    assert set(threading.enumerate()) <= before
+    writer = await threaded.run(lambda _: threading.current_thread())
+    reader = await threaded.read(lambda _: threading.current_thread())
+    assert threading.current_thread() not in {writer, reader}
+    if threaded.dialect.one_writer:
+        assert writer is not reader
+        assert await threaded.run(lambda _: threading.current_thread()) is writer

@@ -1,33 +1,18 @@
-"""One file for each database, and no other file of the store names one."""
+"""What is particular to a database, and the statements that SQLAlchemy compiles once for each."""
 
-import re
-from pathlib import Path
+import importlib
+import pkgutil
 from types import SimpleNamespace
 
 import pytest
-from sqlalchemy import make_url
+from sqlalchemy import CompoundSelect, Delete, Insert, Select, Update, make_url
 from sqlalchemy.exc import OperationalError
 
-import orderbridge.store
-from orderbridge.config.addresses import DRIVERS
-from orderbridge.store.dialects import FAMILIES, of, postgresql_sessions
+from orderbridge import store
+from orderbridge.store.dialects import of, postgresql_sessions
 from orderbridge.store.failures import is_broken, is_busy, is_denied, is_refusal, remedy
+from orderbridge.store.tables import changed, contents_ended_utc
 from orderbridge.texts import sentence
-
-STORE = Path(orderbridge.store.__file__).parent
-NAMED = re.compile(r"(?<![\w./])(sqlite|postgresql|mysql|mariadb)(?!\w|://)")
-
-
-def test_each_database_of_the_configuration_has_its_file_and_no_other_file_names_one():
-    families = [of(family) for family in FAMILIES]
-    assert [name for name in DRIVERS if of(name) not in families] == []
-    found = {
-        f"{path.name}: {line}"
-        for path in STORE.glob("*.py")
-        for line in path.read_text("utf-8").splitlines()
-        if NAMED.search(line)
-    }
-    assert found == set()
 
 
 class Refused(Exception):
@@ -107,7 +92,13 @@ def test_of_several_servers_the_one_that_takes_writes_is_wanted():
         assert options["connect_args"].get("target_session_attrs") == attributes
 
 
-def test_a_session_begins_with_the_server_that_took_the_last_one():
+def test_a_session_begins_with_the_server_that_took_the_last_one_and_the_first_as_the_address_says():
+    for host in (
+        {"host": "un,deux"},
+        {"host": "alone", "port": "5433"},
+        {"host": "x,y", "hostaddr": "10.0.0.1,10.0.0.2"},
+    ):
+        assert postgresql_sessions.arranged(host).get("host") == host["host"]
     asked = {"host": "one,two,three", "port": "1,2,3", "user": "u"}
     assert postgresql_sessions.arranged(asked) == asked
     postgresql_sessions.took(asked, SimpleNamespace(info=SimpleNamespace(host="two", port=2)))
@@ -117,12 +108,20 @@ def test_a_session_begins_with_the_server_that_took_the_last_one():
     assert postgresql_sessions.arranged(asked)["host"] == "three,one,two"
 
 
-def test_the_first_session_begins_as_the_address_says():
-    for asked in (
-        {"host": "un,deux"},
-        {"host": "un,deux", "port": "5433"},
-        {"host": "alone", "port": "5433"},
-        {"dbname": "d"},
-        {"host": "x,y", "hostaddr": "10.0.0.1,10.0.0.2"},
-    ):
-        assert postgresql_sessions.arranged(asked).get("host") == asked.get("host")
+STATEMENTS = (CompoundSelect, Delete, Insert, Select, Update)
+
+
+def test_a_statement_of_a_module_is_not_compiled_at_each_of_its_executions():
+    modules = [importlib.import_module(f"orderbridge.store.{one.name}") for one in pkgutil.iter_modules(store.__path__)]
+    statements = {
+        f"{module.__name__}.{name}": value
+        for module in modules
+        for name, value in vars(module).items()
+        if isinstance(value, STATEMENTS)
+    }
+    assert len(statements) > 50
+    assert [name for name, statement in statements.items() if statement._generate_cache_key() is None] == []
+
+
+def test_two_pieces_that_a_database_has_its_own_words_for_are_not_taken_for_each_other():
+    assert changed._generate_cache_key() != contents_ended_utc._generate_cache_key()

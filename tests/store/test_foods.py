@@ -38,9 +38,6 @@ def shown(pos: Pos, columns: str = "name, status, source, last_change, old_name"
     return {row.pop("food_id"): tuple(row.values()) for row in found}
 
 
-# ---- a menu ----------------------------------------------------------------------------------------------------------
-
-
 def test_a_menu_is_stored_and_the_same_again_changes_nothing(database, pos):
     listed = [food(1), food(2, "İskender 🌯", status="inactive", price=None), food(2**63 - 1, None, category=None)]
     assert whole(database, *listed) == [("new", 1), ("new", 2), ("new", 2**63 - 1)]
@@ -108,9 +105,6 @@ def test_a_sign_from_the_future_proves_nothing_and_is_corrected(database, pos):
     assert (found.status, found.seen_utc) == ("active", NOW)
 
 
-# ---- orders ----------------------------------------------------------------------------------------------------------
-
-
 def order_of(database: Database, key: str, *numbers: int | None, now: datetime = NOW, name: str = "Dürüm") -> None:
     new = arrival(key, facts=facts(items=tuple(item(food_id=number, name=name) for number in numbers)))
     database.write_now(lambda tx: orders.insert_new(tx, ACCOUNT, [new], now))
@@ -167,9 +161,6 @@ def test_a_food_that_an_order_brought_meanwhile_is_found_by_the_next_transaction
         with pytest.raises(IntegrityError):
             take_in(database, food(7))
     assert take_in(database, food(7, "Dürüm"), began=NOW + MINUTE) == []
-
-
-# ---- when it is read -------------------------------------------------------------------------------------------------
 
 
 def test_a_menu_is_requested_once_in_its_time_whoever_asks(database):

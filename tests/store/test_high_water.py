@@ -28,23 +28,17 @@ MARK = Reach()
 ANOTHER = Reach(database="another", generation=1, event=1)
 
 
-@pytest.mark.parametrize(
-    "found, older",
-    [
-        pytest.param(MARK, False, id="as it was"),
-        pytest.param(replace(MARK, generation=101), False, id="it has gone on"),
-        pytest.param(replace(MARK, generation=99), True, id="behind, and no event is missing"),
-        pytest.param(replace(MARK, generation=99, event=40), True, id="behind"),
-        pytest.param(replace(MARK, event=0), False, id="old events were deleted"),
-        pytest.param(ANOTHER, False, id="a new database"),
-    ],
-)
-def test_tables_are_an_older_copy_when_their_generation_is_below_the_mark(found: Reach, older: bool) -> None:
-    assert is_older(found, MARK, was_lost=False) is older
-
-
-def test_another_database_is_older_where_the_one_before_was_taken_away_and_had_events() -> None:
-    assert is_older(ANOTHER, MARK, was_lost=True)
+def test_tables_are_an_older_copy_when_their_generation_is_below_the_mark() -> None:
+    for found, older in (
+        (MARK, False),
+        (replace(MARK, generation=101), False),
+        (replace(MARK, generation=99), True),  # behind, and no event is missing
+        (replace(MARK, generation=99, event=40), True),
+        (replace(MARK, event=0), False),  # old events were deleted
+        (ANOTHER, False),
+    ):
+        assert is_older(found, MARK, was_lost=False) is older
+    assert is_older(ANOTHER, MARK, was_lost=True), "the one before was taken away, and had events"
     assert not is_older(ANOTHER, replace(MARK, event=0), was_lost=True)
     assert not is_older(MARK, MARK, was_lost=True)
 
@@ -56,6 +50,7 @@ def test_a_poll_is_held_by_the_mark_and_never_for_longer_than_one_can_take(ago_s
 
 @databases.only(*databases.SERVERS)
 def test_of_two_that_begin_at_once_on_a_new_database_one_gives_its_id(url: str, database: Database) -> None:
+    ids = select(books.c.id)
     first, second = Database(url, inline=True), Database(url, inline=True)
     with ThreadPoolExecutor(1) as pool:
         with first.engine.begin() as connection:
@@ -63,13 +58,9 @@ def test_of_two_that_begin_at_once_on_a_new_database_one_gives_its_id(url: str, 
             other = pool.submit(second.write_now, lambda tx: begin(tx, "second"))
             wait([other], timeout=0.3)  # it has seen no id, and waits for the first
         other.result()
-    assert database.read_now(lambda tx: tx.execute(select(books.c.id)).scalars().all()) == ["first"]
+    assert database.read_now(lambda tx: tx.execute(ids).scalars().all()) == ["first"]
+    database.write_now(lambda tx: tx.execute(insert(books).values(id="further", generation=7)))
+    database.write_now(lambda tx: begin(tx, "new"))
+    assert database.read_now(lambda tx: tx.execute(ids).scalars().all()) == ["further"]
     first.close()
     second.close()
-
-
-def test_of_two_ids_the_one_that_has_come_further_stays(database: Database) -> None:
-    rows = [{"id": "a", "generation": 3}, {"id": "b", "generation": 7}]
-    database.write_now(lambda tx: tx.execute(insert(books), rows))
-    database.write_now(lambda tx: begin(tx, "new"))
-    assert database.read_now(lambda tx: tx.execute(select(books.c.id)).scalars().all()) == ["b"]

@@ -83,24 +83,19 @@ def test_each_day_has_its_file_and_a_clock_set_back_goes_on_in_the_newest(folder
     assert [file.name for file in journal.files(folder)][2:] == ["2026-11-24.jsonl", "2036-11-19.jsonl"]
 
 
-def test_what_is_no_file_of_ours_is_left_alone(folder: Path) -> None:
-    keep(folder, document())
-    for name in ("notes.txt", "2026-13-77.jsonl", "2026-11-22.jsonl.bak"):
-        (folder / name).write_text("mine")
-    assert len(read(folder)) == 1
-    assert journal.remove_old(folder, date(2030, 1, 1)) == 1
-    assert len(list(folder.iterdir())) == 3
-
-
-@pytest.mark.parametrize("kind", ["link", "pipe", "folder"])
-def test_into_what_is_no_plain_file_nothing_is_written(folder: Path, kind: str) -> None:
+def test_into_what_is_no_plain_file_nothing_is_written(folder: Path) -> None:
     folder.mkdir()
-    place = folder / "2026-11-22.jsonl"
-    elsewhere = folder / "elsewhere"
+    place, elsewhere = folder / "2026-11-22.jsonl", folder / "elsewhere"
     elsewhere.write_text("mine")
-    {"link": lambda: place.symlink_to(elsewhere), "pipe": lambda: os.mkfifo(place), "folder": place.mkdir}[kind]()
-    with pytest.raises(OSError):
-        keep(folder, document())
+    for make, remove in (
+        (lambda: place.symlink_to(elsewhere), place.unlink),
+        (lambda: os.mkfifo(place), place.unlink),
+        (place.mkdir, place.rmdir),
+    ):
+        make()
+        with pytest.raises(OSError):
+            keep(folder, document())
+        remove()
     assert elsewhere.read_text() == "mine"
 
 
@@ -124,9 +119,15 @@ def test_blanking_leaves_nothing_of_these_orders_and_all_of_the_others(folder: P
     assert journal.document(read(folder)[0]) is None
 
 
-def test_without_a_journal_there_is_nothing_to_read_blank_or_remove(folder: Path) -> None:
+def test_without_a_journal_there_is_nothing_to_remove_and_what_is_no_file_of_ours_is_left_alone(folder: Path) -> None:
     assert (read(folder), journal.blank(folder, KEYS), journal.remove_old(folder, date(2030, 1, 1))) == ([], 0, 0)
     assert not folder.exists()
+    keep(folder, document())
+    for name in ("notes.txt", "2026-13-77.jsonl", "2026-11-22.jsonl.bak"):
+        (folder / name).write_text("mine")
+    assert len(read(folder)) == 1
+    assert journal.remove_old(folder, date(2030, 1, 1)) == 1
+    assert len(list(folder.iterdir())) == 3
 
 
 def test_what_cannot_be_written_whole_leaves_no_half_line(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -61,42 +61,26 @@ def test_daemons_on_other_databases_of_a_server_do_not_wait_for_each_other(
 
 
 @databases.only(*databases.SERVERS)
-def test_a_right_whose_connection_broke_is_taken_anew_unless_another_was_quicker(daemon: Daemon, pos: Pos):
+def test_a_right_whose_connection_broke_is_taken_anew_unless_another_was_quicker(daemon: Daemon, pos: Pos, monkeypatch):
     first, second = daemon(), daemon()
     assert first.take()
     kill(pos, first)
     assert first.take(), "a reload asks while the server is back"
     kill(pos, first)
-    assert not first.is_lost()
-    assert not second.take()
-    kill(pos, first)
-    assert second.take()
-    assert first.is_lost()
-    assert not first.take()
-
-
-@databases.only(*databases.SERVERS)
-def test_a_right_that_was_lost_unseen_is_not_taken_for_held(daemon: Daemon, pos: Pos):
-    first, second = daemon(), daemon()
-    assert first.take()
-    kill(pos, first)
-    assert second.take()
-    assert not first.take()
-
-
-@databases.only(*databases.SERVERS)
-@pytest.mark.parametrize("at", ["_engine.connect", "_lead"], ids=["that was away for long", "that goes again"])
-def test_a_server_is_asked_again(at: str, daemon: Daemon, pos: Pos, monkeypatch):
-    first, second = daemon(), daemon()
-    assert first.take()
-    kill(pos, first)
-    holder = first._engine if at.startswith("_engine") else first
     with monkeypatch.context() as away:
-        away.setattr(holder, at.rpartition(".")[2], refused)
+        away.setattr(first._engine, "connect", refused)
         for _ in range(3):
-            assert not first.is_lost()
+            assert not first.is_lost(), "the server is away"
     assert not first.is_lost()
     assert not second.take()
+    kill(pos, first)
+    assert second.take()
+    assert not first.take()
+    assert first.is_lost()
+
+
+def refused(*_: object) -> NoReturn:
+    raise OperationalError("SELECT 1", {}, ConnectionError("refused"))
 
 
 @databases.only(*databases.SERVERS)
@@ -114,10 +98,6 @@ def test_what_is_given_back_while_it_is_asked_for_again_is_free(daemon: Daemon, 
     monkeypatch.setattr(first._engine, "connect", stopped)
     assert not first.is_lost()
     assert second.take()
-
-
-def refused(*_: object) -> NoReturn:
-    raise OperationalError("SELECT 1", {}, ConnectionError("refused"))
 
 
 def kill(pos: Pos, lock: LeaderLock) -> None:

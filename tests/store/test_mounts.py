@@ -1,7 +1,6 @@
 """Network file systems are recognized by the names that the system gives them."""
 
 import os
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -43,9 +42,6 @@ def test_a_file_on_a_network_file_system_is_refused_before_it_is_touched(
         with pytest.raises(Unusable, check=says(rf"network file system \({kind}\).*local disk")):
             open_database(f"sqlite:///{place}/pos.db", inline=True)
     assert list(place.iterdir()) == []
-
-
-def test_a_file_on_a_local_one_is_taken(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     for kind in LOCAL:
         mounted(tmp_path, monkeypatch, ("/", "nfs4"), (place, kind))
         Database(f"sqlite:///{place}/pos.db", inline=True).close()
@@ -62,26 +58,6 @@ def test_the_nearest_mount_of_the_file_itself_decides_and_of_two_at_one_place_th
     assert network_kind(f"{place}-2/pos.db") is None
     monkeypatch.setattr(mounts, "MOUNTS", tmp_path / "none")
     assert network_kind(str(place / "pos.db")) is None, "the system says nothing"
-
-
-@pytest.fixture
-def fuse(tmp_path: Path) -> Iterator[Path]:
-    """A real one, which calls itself sshfs."""
-    if os.geteuid() != 0 or shutil.which("bindfs") is None:
-        pytest.skip("only root with bindfs can mount it")
-    source, target = tmp_path / "source", tmp_path / "target"
-    source.mkdir()
-    target.mkdir()
-    done = subprocess.run(["bindfs", "-o", "subtype=sshfs", source, target], capture_output=True, check=False)
-    if done.returncode:
-        pytest.skip(f"bindfs: {done.stderr.decode()}")
-    yield target
-    subprocess.run(["umount", target], check=True)
-
-
-def test_a_real_one_is_refused(fuse: Path):
-    with pytest.raises(Unusable, check=says(r"fuse\.sshfs")):
-        open_database(f"sqlite:///{fuse}/pos.db", inline=True)
 
 
 @pytest.fixture

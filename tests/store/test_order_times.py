@@ -61,9 +61,6 @@ def put_silent(pos: Pos, payment_key: str = KEY, **columns: object) -> str:
     return put_order(pos, payment_key, **{"pos_revision": 1, "silence_from": 3600} | columns)
 
 
-# ---- the beginning ---------------------------------------------------------------------------------------------------
-
-
 def test_the_count_begins_when_a_till_has_taken_the_order_over(database, pos):
     put(pos, "delivery_accounts", fingerprint="0" * 64, name="kadikoy")  # a former pair of secrets sets nothing back
     put_order(pos)
@@ -116,9 +113,6 @@ def test_news_end_a_silence(database, pos):
 
 CHANGED = Change(True, True, Differs.NOTHING, False, None, LastChange.STATUS, None)
 SAME = Change(True, False, Differs.NOTHING, False, None, None, None)
-
-
-# ---- the end ---------------------------------------------------------------------------------------------------------
 
 
 def test_an_order_that_was_listened_for_a_day_long_ends_with_its_status_as_it_was(database, pos):

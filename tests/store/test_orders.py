@@ -221,15 +221,6 @@ def test_a_delivery_leaves_the_columns_of_the_pos_and_the_account_alone_and_an_e
     assert cells(pos, "payload note") == ("c\ufffdd", "yeni")
 
 
-def test_lines_that_vanished_go_with_their_options_and_another_orders_lines_stay(database, pos):
-    insert(database, arrival(facts=facts(items=(item(), item(name="Lahmacun")))), arrival(OTHER))
-    deliver(database, arrival(facts=facts(items=(item(name="Ayran", options=()),))), **CONTENTS)
-    lines = rows(pos, "SELECT payment_key, name FROM delivery_order_items ORDER BY payment_key")
-    assert [tuple(line.values()) for line in lines] == [(KEY, "Ayran"), (OTHER, "Adana Dürüm")]
-    assert [row["payment_key"] for row in rows(pos, "SELECT * FROM delivery_order_item_options")] == [OTHER]
-    assert order_row(pos, OTHER)["revision"] == 1
-
-
 def test_a_status_that_does_not_count_is_withheld_but_the_contents_are_stored(database, pos):
     insert(database)
     end = {"status_id": 6, "status": "CANCELED", "status_text": "İptal", "ended_by": EndedBy.CANCELLED}
@@ -365,9 +356,10 @@ def test_an_old_order_that_a_till_holds_is_blanked_later(database, pos):
     assert blank(database) == 1
 
 
-def test_old_orders_are_blanked_in_short_transactions(database, pos):
-    pos.execute("BEGIN")
-    for number in range(retention.SWEEP + 3):
-        put_order(pos, key(number), ended_utc=NOW_TEXT, payload="{}")
-    pos.execute("COMMIT")
-    assert [blank(database) for _ in range(3)] == [retention.SWEEP, 3, 0]
+def test_lines_that_vanished_go_with_their_options_and_another_orders_lines_stay(database, pos):
+    insert(database, arrival(facts=facts(items=(item(), item(name="Lahmacun")))), arrival(OTHER))
+    deliver(database, arrival(facts=facts(items=(item(name="Ayran", options=()),))), **CONTENTS)
+    lines = rows(pos, "SELECT payment_key, name FROM delivery_order_items ORDER BY payment_key")
+    assert [tuple(line.values()) for line in lines] == [(KEY, "Ayran"), (OTHER, "Adana Dürüm")]
+    assert [row["payment_key"] for row in rows(pos, "SELECT * FROM delivery_order_item_options")] == [OTHER]
+    assert order_row(pos, OTHER)["revision"] == 1

@@ -6,15 +6,13 @@ import shutil
 import socket
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import URL, create_engine, make_url, text
+from sqlalchemy import URL, make_url
 from tests import databases
 from tests.wording import says
 
@@ -91,55 +89,18 @@ def test_a_pooler_that_gives_sessions_away_is_refused_to_replicas_and_to_one_dae
         for _ in range(3):
             with pytest.raises(Unusable, check=says("pool_mode = session")):
                 membership.take()
-        if least:
-            return
         file.write_text(
             f'language = "en"\n[marketplace]\nbase_url = "https://127.0.0.1:1"\n[database]\nurl = "{behind}"\n[[accounts]]\n'
             'name = "kadikoy"\napp_secret_key = "one"\nrest_secret_key = "two"\n'
         )
         program = Path(sys.executable).with_name("orderbridge")
-        said = subprocess.run([program, "--config", file, "run"], capture_output=True, text=True, check=False)
-    assert (said.returncode, "pool_mode = session" in said.stderr) == (78, True)
-
-
-def test_one_that_gives_them_away_after_each_statement_is_refused_to_everybody(url: str):
+        ended = subprocess.run([program, "--config", file, "run"], capture_output=True, text=True, check=False)
+    assert (ended.returncode, "pool_mode = session" in ended.stderr) == (78, True)
     with bouncer(url, "statement") as behind, pytest.raises(Unusable, check=says("pool_mode = session")):
         open_database(behind)
 
 
-def test_also_when_others_use_it_at_the_same_time(url: str):
-    """Then a session of ours meets the same process again by chance, and one query shows nothing."""
-    is_over = threading.Event()
-
-    def use() -> None:
-        engine = create_engine(behind, isolation_level="AUTOCOMMIT", connect_args={"prepare_threshold": None})
-        with engine.connect() as connection:
-            while not is_over.is_set():
-                connection.execute(text("SELECT pg_sleep(0.0003)"))
-        engine.dispose()
-
-    with bouncer(url, "transaction") as behind, ThreadPoolExecutor(4) as threads:
-        using = [threads.submit(use) for _ in range(4)]
-        try:
-            for _ in range(20):
-                with member(behind) as membership, pytest.raises(Unusable):
-                    membership.take()
-        finally:
-            is_over.set()
-        for one in using:
-            one.result()
-
-
-def test_a_session_that_is_another_one_all_of_a_sudden_was_not_ours_alone(url: str):
-    with member(url) as first:
-        assert first.take()
-        first.beat()
-        first._ours = -1
-        with pytest.raises(Unusable, check=says("pool_mode = session")):
-            first.beat()
-
-
-def test_one_that_leaves_a_session_to_us_is_as_good_as_none(url: str):
+def test_one_that_leaves_a_session_to_us_is_as_good_as_none_until_it_is_another_one(url: str):
     with bouncer(url, "session") as behind, member(behind) as first, member(url) as second:
         assert first.take()
         assert len(first.beat().held) == 64
@@ -150,3 +111,6 @@ def test_one_that_leaves_a_session_to_us_is_as_good_as_none(url: str):
         assert second.beat().held == excess
         first.close()
         assert len(second.beat().held) == 64
+        second._ours = -1
+        with pytest.raises(Unusable, check=says("pool_mode = session")):
+            second.beat()

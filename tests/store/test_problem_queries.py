@@ -1,14 +1,17 @@
-"""The queries of the health check: each finds its problem, and only that."""
+"""The queries of the health check, each of which finds its problem and only that, and the alarms as a till reads them."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from tests.store.samples import KEY, NOW, OTHER, key, put, put_action, put_document, put_order
+from sqlalchemy import Connection, make_url, select
+from tests import databases
+from tests.store.samples import KEY, NOW, OTHER, Pos, key, put, put_action, put_document, put_order, rows
 
-from orderbridge.store import problem_queries
+from orderbridge.store import own_tables, problem_queries, problem_rows
 from orderbridge.store.database import Database
-from orderbridge.store.ddl import time_text
+from orderbridge.store.ddl import NAME_LENGTH, time_text
+from orderbridge.store.dialects.face import TroubleKind
 
 MINUTE = timedelta(minutes=1)
 BORDER = NOW - 3 * MINUTE
@@ -30,9 +33,6 @@ def ago(minutes: float) -> str:
     return time_text(NOW - minutes * MINUTE)
 
 
-# ---- orders ----------------------------------------------------------------------------------------------------------
-
-
 def test_received_orders_of_the_last_day_are_found(database, pos):
     for number, columns in enumerate(
         [
@@ -52,32 +52,24 @@ def test_received_orders_of_the_last_day_are_found(database, pos):
     }
 
 
-def test_the_newest_accept_of_each_order_counts(database, pos):
+def test_the_newest_accept_of_each_order_counts_and_a_cancel_while_it_is_on_its_way_but_not_for_long(database, pos):
     put_action(pos, payment_key=KEY, state="expired", finished_utc=ago(9))
     put_action(pos, payment_key=KEY, state="pending")
     put_action(pos, "complete", payment_key=KEY)
     put_action(pos, payment_key=OTHER, state="failed", finished_utc=ago(1))
     newest, _ = database.read_now(lambda tx: problem_queries.newest_answers(tx, [KEY, OTHER, key(1)], BORDER))
     assert {name: row.state for name, row in newest.items()} == {KEY: "pending", OTHER: "failed"}
-
-
-@pytest.mark.parametrize(
-    "cancel, is_old, counts",
-    [
-        ("pending", False, "pending"),
-        ("sending", False, "sending"),
-        ("sending", True, "expired"),
-        ("refused", False, "expired"),
-        ("failed", False, "expired"),
-        ("done", False, "expired"),
-    ],
-)
-def test_a_cancel_counts_while_it_is_on_its_way_and_not_for_long(cancel, is_old, counts, database, pos):
-    put_action(pos, payment_key=KEY, state="expired", finished_utc=ago(9))
-    put_action(pos, "cancel", payment_key=KEY, state=cancel)
-    border = datetime.now(UTC) + (5 * MINUTE if is_old else -5 * MINUTE)
-    newest, old = database.read_now(lambda tx: problem_queries.newest_answers(tx, [KEY], border))
-    assert (newest[KEY].state, set(old)) == (counts, {KEY} if is_old else set())
+    for number, state in enumerate(("pending", "sending", "refused", "failed", "done")):
+        put_action(pos, payment_key=key(number), state="expired", finished_utc=ago(9))
+        put_action(pos, "cancel", payment_key=key(number), state=state)
+    now, keys = datetime.now(UTC), [key(number) for number in range(5)]
+    for border, counts, late in (
+        (now - 5 * MINUTE, ["pending", "sending", "expired", "expired", "expired"], set()),
+        (now + 5 * MINUTE, ["expired"] * 5, {key(0), key(1)}),
+    ):
+        newest, old = database.read_now(lambda tx, border=border: problem_queries.newest_answers(tx, keys, border))
+        assert [newest[one].state for one in keys] == counts
+        assert set(old) & {key(0), key(1)} == late
 
 
 def test_actions_in_doubt_beside_a_document_without_a_key_are_counted_by_account(database, pos):
@@ -146,8 +138,6 @@ def test_an_open_order_whose_contents_are_refused_is_found(database, pos):
     assert found(database, "contents_outdated") == [(key(number), ago(4), None, 1) for number in (0, 1)]
 
 
-# ---- rows, documents, accounts ---------------------------------------------------------------------------------------
-
 UNKNOWN = {"state": "failed", "error_code": "outcome_unknown", "finished_utc": ago(5)}
 
 
@@ -196,3 +186,76 @@ def test_the_accounts_of_the_configuration_are_read_and_no_others(database, pos)
         put(pos, "delivery_accounts", fingerprint=fingerprint, name="kadikoy", state="failing", last_error="timeout")
     polling = database.read_now(lambda tx: problem_queries.polling(tx, {"a" * 64, "c" * 64}))
     assert polling == {"a" * 64: ("failing", None, None, "timeout", None, 0, 0, None)}
+
+
+SINCE = datetime(2026, 3, 1, 12, tzinfo=UTC)
+VIEW = "SELECT * FROM delivery_alarms ORDER BY code, subject"
+
+
+def row(code: str = "login_refused", subject: str = "kadıköy", **changes: Any) -> dict[str, Any]:
+    return {
+        "code": code, "subject": subject, "account": subject or None, "severity": "severe", "level": 1,
+        "since_utc": SINCE, "how_many": 3, "cause": "Platform 'ğüşiöç' demiyor.", "remedy": "Bakın.", "facts": "{}",
+        "told": 0,
+    } | changes  # fmt: skip
+
+
+def write(database: Database, *some: dict[str, Any], gone: tuple[problem_rows.RowKey, ...] = ()) -> None:
+    rows = dict.fromkeys(gone) | {(one["code"], one["subject"]): one for one in some}
+    database.write_now(lambda tx: problem_rows.rewrite(tx, own_tables.problems, rows))
+
+
+def sign(database: Database, seconds: float = 90) -> None:
+    database.write_now(lambda tx: problem_rows.sign(tx, timedelta(seconds=seconds), "Kimse sorgulamıyor.", "Başlatın."))
+
+
+def test_a_till_reads_what_is_wrong(database: Database, pos: Pos):
+    assert rows(pos, VIEW) == []
+    write(database, row(), row("quarantined", "", since_utc=None, severity="warning"))
+    sign(database)
+    first, second = rows(pos, VIEW)
+    assert (first["code"], first["subject"], first["account"]) == ("login_refused", "kadıköy", "kadıköy")
+    assert (first["severity"], first["level"], first["how_many"]) == ("severe", 1, 3)
+    assert (first["cause"], first["remedy"]) == ("Platform 'ğüşiöç' demiyor.", "Bakın.")
+    assert str(first["since_utc"]).startswith("2026-03-01 12:00:00")
+    assert (second["code"], second["since_utc"], second["account"]) == ("quarantined", None, None)
+
+
+def test_without_a_sign_of_life_the_one_alarm_is_not_polling(database: Database, pos: Pos):
+    long = problem_rows.as_subject("ş" * 3000)
+    assert len(long) == NAME_LENGTH
+    write(database, row(), row("quarantined", ""))
+    write(database, row(how_many=7), row("outdated", long, account=None), gone=(("quarantined", ""),))
+    sign(database)
+    found = [(one["code"], one["subject"], one["how_many"]) for one in rows(pos, VIEW)]
+    assert found == [("login_refused", "kadıköy", 7), ("outdated", long, 3)]
+    times = database.read_now(lambda tx: tx.execute(select(own_tables.alarms.c.since_utc)).scalars().all())
+    assert times == [SINCE, SINCE], "we read the view as a till does"
+    sign(database, -1)
+    (only,) = rows(pos, VIEW)
+    assert (only["code"], only["subject"], only["account"], only["severity"]) == ("not_polling", "", None, "severe")
+    assert (only["cause"], only["remedy"]) == ("Kimse sorgulamıyor.", "Başlatın.")
+    assert (only["level"], only["how_many"]) == (1, 1)
+    assert only["since_utc"] is not None
+
+
+def test_another_program_takes_over_what_the_daemon_alone_knows_while_it_lives(database: Database):
+    write(database, row(), row("clock_wrong", ""))
+
+    def seen(connection: Connection) -> list[str]:
+        return [one["code"] for one in problem_rows.of_codes(connection, ["clock_wrong", "database_full"])]
+
+    assert (database.read_now(seen), database.read_now(problem_rows.is_silent)) == ([], False), "none has ever worked"
+    sign(database)
+    assert (database.read_now(seen), database.read_now(problem_rows.is_silent)) == (["clock_wrong"], False)
+    sign(database, -1)
+    assert (database.read_now(seen), database.read_now(problem_rows.is_silent)) == ([], True)
+
+
+@databases.only(databases.POSTGRESQL)
+def test_a_server_that_takes_no_writes_is_found(database: Database, url: str):
+    assert database.hindrance(problem_rows.try_to_write) is None
+    of_reader = make_url(url).update_query_dict({"options": "-c default_transaction_read_only=on"})
+    reader = Database(of_reader.render_as_string(hide_password=False), inline=True)
+    assert reader.hindrance(problem_rows.try_to_write) is TroubleKind.READ_ONLY
+    reader.close()

@@ -3,7 +3,6 @@
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-import pytest
 from sqlalchemy import Connection
 from tests.store.samples import KEY, LATER, LATER_TEXT, NOW, NOW_TEXT, OTHER, Pos, Row, put_document, put_order, rows
 
@@ -69,22 +68,18 @@ def test_a_document_that_comes_again_is_counted_for_its_account(database, pos):
     assert (third["account"], third["times_seen"]) == ("besiktas", 1)
 
 
-def test_an_order_that_was_taken_in_after_all_is_resolved_for_all_accounts(database, pos):
+def test_an_order_that_was_taken_in_after_all_is_resolved_for_all_accounts_and_the_rest_is_listed(database, pos):
     keep(database, document(), document("d2", OTHER), document("d3", None))
     keep(database, document(), account="besiktas")
+    for keys, until in (((), None), ((OTHER[::-1],), None), ((KEY,), BEFORE)):
+        resolve(database, *keys, until=until)
+        assert {row["resolved_utc"] for row in kept(pos)} == {None}
     resolve(database, KEY)
     resolve(database, KEY, at=LATER + timedelta(minutes=1))  # the first time stays
     assert [row["resolved_utc"] for row in kept(pos)] == [LATER_TEXT, None, None, LATER_TEXT]
-    assert [row["payment_key"] for row in database.read_now(quarantine.unresolved)] == [OTHER, None]
-
-
-@pytest.mark.parametrize(
-    "keys, until", [((), None), ((OTHER,), None), ((KEY,), BEFORE)], ids=["none", "other", "newer"]
-)
-def test_nothing_else_is_resolved(keys, until, database, pos):
-    keep(database, document())
-    resolve(database, *keys, until=until)
-    assert kept(pos)[0]["resolved_utc"] is None
+    named = {"account": "kadikoy", "reason": "not_json", "times_seen": 1, "first_seen_utc": NOW, "last_seen_utc": NOW}
+    listed = [{"id": row["id"], "payment_key": row["payment_key"], **named} for row in kept(pos)[1:3]]
+    assert [dict(row) for row in database.read_now(quarantine.unresolved)] == listed
 
 
 def test_all_documents_of_one_order_are_read_with_the_newest_last(database, pos):
@@ -102,26 +97,18 @@ def test_all_documents_of_one_order_are_read_with_the_newest_last(database, pos)
     assert of_order("d1") == []
 
 
-def test_what_is_kept_is_listed_oldest_first_without_the_documents(database):
-    keep(database, document("d2"), document("d1"))
-    listed = database.read_now(quarantine.unresolved)
-    assert listed[0]["id"] < listed[1]["id"]
-    named = {"account": "kadikoy", "payment_key": KEY, "reason": "not_json", "times_seen": 1}
-    assert listed[0] == {"id": listed[0]["id"], "first_seen_utc": NOW, "last_seen_utc": NOW, **named}
-
-
-@pytest.mark.parametrize("is_emptied", [False, True])
-def test_a_resolved_document_is_whole_and_unresolved_when_it_comes_again(is_emptied, database, pos):
+def test_a_resolved_document_is_whole_and_unresolved_when_it_comes_again(database, pos):
     keep(database, document())
-    if is_emptied:
-        database.write_now(lambda tx: quarantine.blank_old(tx, LATER, LATER))
-    else:
-        resolve(database, KEY)
-    payload = "" if is_emptied else '{"bozuk": "ş"}'
-    assert [(row["payload"], row["resolved_utc"]) for row in kept(pos)] == [(payload, LATER_TEXT)]
-    keep(database, document(), at=LATER)
-    assert [(row["payload"], row["resolved_utc"]) for row in kept(pos)] == [('{"bozuk": "ş"}', None)]
-    assert [row["times_seen"] for row in database.read_now(quarantine.unresolved)] == [2]
+    for times, is_emptied in ((2, False), (3, True)):
+        if is_emptied:
+            database.write_now(lambda tx: quarantine.blank_old(tx, LATER + timedelta(days=1), LATER))
+        else:
+            resolve(database, KEY)
+        payload = "" if is_emptied else '{"bozuk": "ş"}'
+        assert [(row["payload"], row["resolved_utc"]) for row in kept(pos)] == [(payload, LATER_TEXT)]
+        keep(database, document(), at=LATER)
+        assert [(row["payload"], row["resolved_utc"]) for row in kept(pos)] == [('{"bozuk": "ş"}', None)]
+        assert [row["times_seen"] for row in database.read_now(quarantine.unresolved)] == [times]
 
 
 def test_documents_are_counted_from_the_oldest_and_refused_updates_of_known_orders_apart(database, pos):

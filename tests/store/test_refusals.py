@@ -55,8 +55,6 @@ ON_POSTGRESQL = {
     "long index": Case("CREATE INDEX pos_ix ON delivery_orders (note)", "DROP INDEX pos_ix", LONG),
     "own code": trigger("RAISE EXCEPTION 'no' USING ERRCODE = 'POS01'"),
     "code of the server": trigger("RAISE EXCEPTION 'no' USING ERRCODE = '57014'"),
-    "several rows": trigger("NEW.note := (SELECT 1 UNION SELECT 2)"),
-    "assert": trigger("ASSERT false"),
     "division": trigger("NEW.total := 1 / 0"),
     "exclusion": Case(
         f"{ORDERS} ADD CONSTRAINT pos_x EXCLUDE USING btree (order_number WITH =)", f"{ORDERS} DROP CONSTRAINT pos_x"
@@ -81,8 +79,6 @@ ON_MARIADB = {
         "DROP TRIGGER pos_check; DROP TABLE pos_log",
     ),
     "own number": signal("SIGNAL SQLSTATE '45000' SET MYSQL_ERRNO = 50001, MESSAGE_TEXT = 'no'"),
-    "no number": signal("SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'no'"),
-    "several rows": signal("SET NEW.note = (SELECT 1 UNION SELECT 2)"),
     "itself": signal("UPDATE delivery_orders SET note = ''"),
     "check": Case(f"{ORDERS} ADD CONSTRAINT pos_ck CHECK (note = '')", f"{ORDERS} DROP CONSTRAINT pos_ck"),
     "too long": Case(f"{ORDERS} MODIFY note VARCHAR(4)", f"{ORDERS} MODIFY note LONGTEXT"),
@@ -97,16 +93,9 @@ OURS_ON_MARIADB = {
         f"DELETE FROM {EVENTS}; ALTER TABLE {EVENTS} AUTO_INCREMENT = 1000",
     ),
 }
-OPEN = "UPDATE delivery_guard SET open = 1"
 ON_SQLITE = {
     "unique": UNIQUE,
     "expression": Case("CREATE UNIQUE INDEX pos_ux ON delivery_orders (order_number + 1)", "DROP INDEX pos_ux"),
-    "own key": Case(
-        "CREATE TABLE pos_log (id INTEGER PRIMARY KEY); INSERT INTO pos_log VALUES (7);"
-        " CREATE TRIGGER pos_check BEFORE INSERT ON delivery_orders BEGIN INSERT INTO pos_log VALUES (7);END",
-        "DROP TRIGGER pos_check; DROP TABLE pos_log",
-    ),
-    "json": on_sqlite("SELECT json_extract(NEW.note, '$.a')"),
     "overflow": on_sqlite("SELECT abs(-9223372036854775807 - 1)"),
     "raise": on_sqlite("SELECT RAISE(ABORT, 'no')"),
 }
@@ -117,7 +106,7 @@ OURS_ON_SQLITE = {
     ),
     "guard": Case(
         "CREATE TRIGGER pos_check BEFORE UPDATE ON delivery_guard WHEN NEW.open > 1"
-        " BEGIN SELECT RAISE(ABORT, 'CHECK constraint failed: delivery_guard');END; " + OPEN
+        " BEGIN SELECT RAISE(ABORT, 'CHECK constraint failed: delivery_guard');END; UPDATE delivery_guard SET open = 1"
     ),
 }
 
@@ -172,9 +161,3 @@ def test_a_sequence_that_was_set_back_is_set_right(database: Database, pos: Pos)
             take_in(database, key(4))
         assert ("database.sequence_set", EVENTS) in {(line["event"], line.get("table")) for line in lines}
         take_in(database, key(4))
-
-
-@databases.only(databases.SQLITE)
-def test_a_guard_at_the_largest_number_refuses_nothing(database: Database, pos: Pos):
-    pos.execute("UPDATE delivery_guard SET open = 9223372036854775807")
-    take_in(database, KEY)

@@ -1,11 +1,25 @@
-"""Old records are deleted, on every database, but none that a promise needs."""
+"""Old records are deleted, but none that a promise needs; a customer's number is found and blanked everywhere."""
 
+import json
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import pytest
-from tests.store.samples import KEY, NOW, NOW_TEXT, key, put, put_action, put_document, put_order, rows
+from tests.store.samples import (
+    KEY,
+    NOW,
+    NOW_TEXT,
+    OTHER,
+    key,
+    order_row,
+    put,
+    put_action,
+    put_document,
+    put_order,
+    rows,
+)
 
+from orderbridge.document import Facts, columns_of
 from orderbridge.store import retention
 from orderbridge.store.database import Database
 from orderbridge.store.ddl import time_text
@@ -62,16 +76,13 @@ def test_the_order_of_the_newest_event_stays_and_one_that_was_taken_up_again(dat
     assert len(rows(pos, "SELECT * FROM delivery_orders")) == 2
 
 
-def test_rows_go_with_their_requests_whatever_they_are_about(database, pos):
+def test_rows_go_with_their_requests_and_documents_once_they_have_left_quarantine(database, pos):
     old = [put_action(pos, **DONE), put_action(pos, "activate_food", **DONE)]
     new = put_action(pos, "complete", state="failed", finished_utc=LATE)
     for row in (*old, new):
         put(pos, "delivery_action_attempts", action_id=row, attempt=1, started_utc=NOW_TEXT)
     assert actions_deleted(database) == old
     assert [row["action_id"] for row in rows(pos, "SELECT action_id FROM delivery_action_attempts")] == [new]
-
-
-def test_documents_go_once_they_have_left_quarantine(database, pos):
     for digest, seen, resolved in (("a", NOW_TEXT, NOW_TEXT), ("b", NOW_TEXT, None), ("c", LATE, NOW_TEXT)):
         put_document(pos, payload_hash=digest, last_seen_utc=seen, resolved_utc=resolved)
     assert database.write_now(lambda tx: retention.delete_documents(tx, BEFORE)) == 1
@@ -79,20 +90,77 @@ def test_documents_go_once_they_have_left_quarantine(database, pos):
     assert [row["payload_hash"] for row in found] == ["b", "c"]
 
 
-@pytest.mark.parametrize("years, believed", [(-1, "now"), (0, "now"), (1, "date"), (30, "date")])
-def test_a_clock_that_is_ahead_is_believed_only_as_far_as_the_orders_are_dated(years, believed, database, pos):
+def test_a_clock_that_is_ahead_is_believed_only_as_far_as_the_orders_are_dated(database, pos):
+    def believed(now: datetime) -> datetime:
+        return database.read_now(lambda tx: retention.believed(tx, now, ZONE))
+
+    assert believed(NOW) < LONG_BEFORE
+    for number, date in enumerate(["0001-01-01 00:00:00", "9999-12-31 23:59:59"]):  # of no possible date
+        put_order(pos, key(100 + number), ordered_at=date)
+        put(pos, "delivery_order_events", payment_key=key(100 + number), at_utc=NOW_TEXT, event="received")
+        assert believed(NOW) < LONG_BEFORE
     for number in range(9):
         put_order(pos, key(number), ordered_at="2026-03-01 15:00:00" if number < 6 else "9999-12-31 99:00:00")
         put(pos, "delivery_order_events", payment_key=key(number), at_utc=NOW_TEXT, event="received")
-    now = NOW + timedelta(days=365 * years)
-    found = database.read_now(lambda tx: retention.believed(tx, now, ZONE))
-    assert found == (now if believed == "now" else datetime(2026, 3, 3, 12, tzinfo=UTC))
+    year = timedelta(days=365)
+    assert (believed(NOW - year), believed(NOW)) == (NOW - year, NOW)
+    assert believed(NOW + year) == believed(NOW + 30 * year) == datetime(2026, 3, 3, 12, tzinfo=UTC)
 
 
-def test_orders_of_no_possible_date_say_nothing_about_the_clock_so_that_none_is_believed(database, pos):
-    assert database.read_now(lambda tx: retention.believed(tx, NOW, ZONE)) < LONG_BEFORE
-    for number, date in enumerate(["0001-01-01 00:00:00", "9999-12-31 23:59:59"]):
-        pos.execute("DELETE FROM delivery_order_events")
-        put_order(pos, key(number), ordered_at=date)
-        put(pos, "delivery_order_events", payment_key=key(number), at_utc=NOW_TEXT, event="received")
-        assert database.read_now(lambda tx: retention.believed(tx, NOW, ZONE)) < LONG_BEFORE
+NUMBER = "5551234567"
+WRITTEN = [
+    "5551234567", "05551234567", "+905551234567", "+90 (555) 123 45 67", "00 90 555 123-45-67", "0555.123.45.67",
+    "۵۵۵۱۲۳۴۵۶۷",
+]  # fmt: skip
+PERSONAL = columns_of(Facts, personal=True)
+
+
+def test_a_number_is_one_in_all_its_forms_and_is_found_in_a_text():
+    found = retention.pattern(NUMBER)
+    for phone in WRITTEN:
+        assert retention.normal(phone) == NUMBER
+        assert not phone.isascii() or found.search(f'{{"phone": "{phone}", "id": 7}}')
+    assert not found.search(f'{{"id": "9{NUMBER}"}}')
+    assert not found.search(f'{{"id": "{NUMBER}0"}}')
+    assert [retention.normal(phone) for phone in ("", "123456", "no number", "+")] == [None] * 4, "too few digits"
+
+
+def test_documents_in_quarantine_are_found_by_the_number_in_them_or_by_their_order(database, pos):
+    """Also by another document of their order: an older one that is left alone would be taken in as its newest."""
+    payloads = [json.dumps({"customer": {"phone": "0555 123 45 67"}}), "not json 5551234567", "another", "of the order"]
+    keys = dict(zip(payloads, [OTHER, None, None, KEY], strict=True)) | {
+        "of the same order, with a masked number": OTHER
+    }
+    for number, (payload, payment_key) in enumerate(keys.items()):
+        put_document(pos, payload=payload, payload_hash=f"{number}", payment_key=payment_key)
+    found = database.read_now(lambda tx: retention.find(tx, phones=[NUMBER], keys=[KEY]))
+    assert len(found.documents) == 4
+    assert database.write_now(lambda tx: retention.blank_documents(tx, found.documents, NOW)) == 4
+    left = rows(pos, "SELECT payload, resolved_utc FROM delivery_quarantine ORDER BY id")
+    assert [row["payload"] for row in left] == ["", "", "another", "", ""]
+    assert [row["resolved_utc"] is None for row in left] == [False, False, True, False, False]
+
+
+def test_all_that_names_a_customer_is_blanked_and_nothing_else(database, pos):
+    for one in (KEY, OTHER):
+        put_order(pos, one, ended_utc=NOW_TEXT, payload="{}", total=10, **dict.fromkeys(PERSONAL, "Ayşe"))
+        put(pos, "delivery_order_items", payment_key=one, line_no=1, name="Dürüm", note="Ayşe")
+        put(pos, "delivery_order_events", payment_key=one, at_utc=NOW_TEXT, event="x", detail="Ayşe")
+        row = put_action(pos, payment_key=one, state="done")
+        put(pos, "delivery_action_attempts", action_id=row, attempt=1, started_utc=NOW_TEXT, detail="Ayşe")
+    before = order_row(pos, OTHER)
+    assert database.write_now(lambda tx: retention.blank(tx, [KEY], with_open=False)) == [KEY]
+    after = order_row(pos, KEY)
+    assert {after[name] for name in (*PERSONAL, "payload")} == {None}
+    assert (float(after["total"]), after["ended_utc"], after["revision"]) == (10, NOW_TEXT, 1)
+    assert order_row(pos, OTHER) == before
+    for table, column in (("order_items", "note"), ("order_events", "detail"), ("action_attempts", "detail")):
+        found = rows(pos, f"SELECT {column} FROM delivery_{table}")
+        assert sorted(str(row[column]) for row in found) == ["Ayşe", "None"]
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_an_open_order_is_blanked_only_by_force(force, database, pos):
+    put_order(pos, customer_name="Ayşe")
+    done = database.write_now(lambda tx: retention.blank(tx, [KEY], with_open=force))
+    assert (done == [KEY], order_row(pos)["customer_name"] is None) == (force, force)

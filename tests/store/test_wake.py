@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import sqlite3
-import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -80,8 +79,6 @@ async def test_what_is_no_commit_does_not_wake(bell, pos):
     pos.execute("ROLLBACK")
     assert not await bell.rings(QUIET_S)
 
-
-# ---- SQLite: the notice and the counter ------------------------------------------------------------------------------
 
 NEVER_S = 3600.0
 
@@ -185,27 +182,6 @@ async def test_a_log_that_appears_later_is_watched_from_then_on(path: Path, data
     watch.cancel()
 
 
-@only(SQLITE)
-async def test_what_is_written_and_not_committed_does_not_keep_the_loop_busy(monkeypatch, database, pos):
-    asked = []
-    version = sqlite._version
-    monkeypatch.setattr(sqlite, "_version", lambda connection: asked.append(1) or version(connection))
-    async with watching(database):
-        await asyncio.sleep(QUIET_S)
-        pos.execute("PRAGMA cache_size = 1")  # the rest goes to the -wal at once
-        asked.clear()
-        began = time.monotonic()
-        pos.execute("BEGIN IMMEDIATE")
-        for _ in range(300):
-            put_action(pos, "activate_food")
-            await asyncio.sleep(0)
-        pos.execute("ROLLBACK")
-        assert len(asked) <= (time.monotonic() - began) / sqlite.ASK_S + 2
-
-
-# ---- PostgreSQL ------------------------------------------------------------------------------------------------------
-
-
 @only(SERVERS[0])
 async def test_many_rows_of_a_statement_wake_once_and_what_the_daemon_itself_writes_does_not(bell, pos, database):
     bell.times = 0
@@ -220,8 +196,6 @@ async def test_many_rows_of_a_statement_wake_once_and_what_the_daemon_itself_wri
     assert not await bell.rings(QUIET_S)
     assert bell.times == 1
 
-
-# ---- servers that go and come ----------------------------------------------------------------------------------------
 
 SESSIONS = {
     POSTGRESQL: (  # and none of the server's own, which comes to tidy up

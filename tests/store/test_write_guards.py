@@ -257,20 +257,6 @@ def test_a_row_that_is_written_is_not_replaced(words, recursive, shop):
     shop.execute(f"{words} INTO delivery_actions (action, food_id) VALUES ('activate_food', 6)")  # it replaces no row
 
 
-def test_what_the_daemon_deletes_takes_its_lines_along_and_leaves_its_place_free(shop, daemons):
-    with in_its_place(shop):
-        put_order(shop)
-        put(shop, "delivery_order_items", payment_key=KEY, line_no=1)
-    daemons.write_now(lambda tx: tx.exec_driver_sql("DELETE FROM delivery_orders"))
-    assert rows(shop, "SELECT * FROM delivery_order_items") == []
-    row = "INTO delivery_actions (action, food_id, request_id) VALUES ('activate_food', 6, 'once')"
-    shop.execute(f"INSERT {row}")
-    shop.execute(f"INSERT OR IGNORE {row}")
-    daemons.write_now(lambda tx: tx.exec_driver_sql("DELETE FROM delivery_actions"))
-    shop.execute(f"INSERT {row}")
-    put_action(shop)
-
-
 def test_no_other_session_sees_it_open_and_it_closes_whatever_happens(shop, daemons):
     seen = []
 
@@ -357,3 +343,17 @@ def test_a_dump_can_be_read_back(shop, tmp_path):
     assert database.read_now(schema.inspected) == tables.HEAD
     database.write_now(lambda tx: tx.exec_driver_sql("DELETE FROM delivery_orders"))
     database.close()
+
+
+def test_what_the_daemon_deletes_takes_its_lines_along_and_leaves_its_place_free(shop, daemons):
+    with in_its_place(shop):
+        put_order(shop)
+        put(shop, "delivery_order_items", payment_key=KEY, line_no=1)
+    daemons.write_now(lambda tx: tx.exec_driver_sql("DELETE FROM delivery_orders"))
+    assert rows(shop, "SELECT * FROM delivery_order_items") == []
+    row = "INTO delivery_actions (action, food_id, request_id) VALUES ('activate_food', 6, 'once')"
+    shop.execute(f"INSERT {row}")
+    shop.execute(f"INSERT OR IGNORE {row}")
+    daemons.write_now(lambda tx: tx.exec_driver_sql("DELETE FROM delivery_actions"))
+    shop.execute(f"INSERT {row}")
+    put_action(shop)

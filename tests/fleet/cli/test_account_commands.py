@@ -18,7 +18,6 @@ from orderbridge.config.keys import new_master_key
 MASTER = new_master_key()
 SECRETS = ("app-secret-4711", "rest-secret-0815")
 FLEET = '[fleet]\naccounts = "database"\nmaster_key_file = "master.key"\n'
-FILE = document(more='[fleet]\nmaster_key_file = "master.key"\n')
 HEAD = "name;app_secret_key;rest_secret_key;auto_accept_minutes"
 
 
@@ -135,21 +134,7 @@ def test_a_secret_that_is_none_is_refused(secret, message, add):
     assert (ended.code, message in ended.err) == (78, True)
 
 
-def test_secrets_of_another_account_are_refused(add, run):
-    add()
-    ended = add("moda", secrets=("", f"{SECRETS[1]}-kadikoy"))
-    assert (ended.code, "has the same secrets as kadikoy" in ended.err) == (1, True)
-    assert listed(run) == {"kadikoy": True}
-
-
 # ---- beside the file -------------------------------------------------------------------------------------------------
-
-
-def test_in_file_mode_prepared_accounts_are_not_polled_yet(add, run, configure):
-    configure(FILE)
-    ended = add("moda")
-    assert (ended.code, "not polled yet" in ended.err) == (0, True)
-    assert listed(run) == {"kadikoy": True, "moda": True}
 
 
 def test_an_account_moves_from_the_file_into_the_database(add, bring, run, configure):
@@ -174,13 +159,18 @@ def test_the_list_says_where_each_comes_from(add, run, configure, config_file, p
     assert run("accounts", "show", "kadikoy").code == 0
 
 
-def test_an_account_of_the_file_is_changed_in_the_file(run, add, configure):
+def test_an_account_of_the_file_is_changed_in_the_file_and_others_are_prepared_beside_it(run, add, configure):
     configure(document(more=FLEET, accounts=account()))
     for words in (("disable",), ("enable",), ("remove",)):
         ended = run("accounts", *words, "kadikoy")
         assert (ended.code, "Change the file" in ended.err) == (1, True)
     assert "is in the configuration file" in add("kadikoy").err
     assert "has the same secrets as kadikoy" in add("x", secrets=("sandbox-app-secret", "sandbox-kadikoy-secret")).err
+    configure(document(more='[fleet]\nmaster_key_file = "master.key"\n'))
+    ended = add("moda")
+    assert (ended.code, "not polled yet" in ended.err) == (0, True)
+    assert "has the same secrets as moda" in add("x", secrets=("", f"{SECRETS[1]}-moda")).err
+    assert listed(run) == {"kadikoy": True, "moda": True}
 
 
 def test_without_a_master_key_the_remedy_is_named_and_the_accounts_of_the_file_are_listed(run, configure):
@@ -204,25 +194,15 @@ def test_the_list_shows_how_each_was_polled(add, run, pos):
     assert "login refused" in run("accounts", "list").out
 
 
-def test_an_unknown_account_is_an_error(run):
-    for words in (("show",), ("enable",), ("disable",), ("remove",)):
-        ended = run("accounts", *words, "unknown")
-        assert (ended.code, "No such account" in ended.err) == (1, True)
-
-
-def test_a_file_without_the_key_still_lists_and_the_key_command_needs_no_configuration(command):
-    made = command("accounts", "key").out.strip()
-    assert (len(made), made.endswith("=")) == (44, True)
-
-
 # ---- on and off ------------------------------------------------------------------------------------------------------
 
 
 def test_accounts_are_disabled_enabled_and_removed_and_of_several_names_an_unknown_one_stops_all(add, run):
     add()
     add("moda")
-    for word in ("remove", "disable"):
-        assert run("accounts", word, "kadikoy", "unknown").code == 1
+    for word in ("remove", "disable", "enable", "show"):
+        ended = run("accounts", word, *(["unknown"] if word == "show" else ["kadikoy", "unknown"]))
+        assert (ended.code, "No such account" in ended.err) == (1, True)
     assert run("accounts", "disable", "moda", "kadikoy").out == "moda: disabled.\nkadikoy: disabled.\n"
     assert listed(run) == {"kadikoy": False, "moda": False}
     assert run("accounts", "disable", "moda").out == "moda: unchanged.\n"
@@ -262,13 +242,6 @@ def test_a_busy_account_is_removed_only_by_force(order, row, counted, add, run, 
 
 
 # ---- many at once ----------------------------------------------------------------------------------------------------
-
-
-def test_what_is_there_becomes_as_the_file_says_and_others_stay(bring, run):
-    bring(csv_of("kadikoy;a;b;25", "moda;x;y;"))
-    run("accounts", "disable", "kadikoy")
-    assert bring(csv_of("kadikoy;a;c;", "uskudar;q;r;")).out == "New: 1, changed: 1, unchanged: 0.\n"
-    assert listed(run) == {"kadikoy": False, "moda": True, "uskudar": True}
 
 
 WRONG = csv_of(
@@ -312,11 +285,6 @@ def test_of_many_wrong_lines_the_first_are_shown(bring):
     ended = bring(csv_of(*(f"X{number};a;b;" for number in range(70))))
     assert ended.err.count("is not an account name") == 50
     assert "20 more wrong lines" in ended.err
-
-
-def test_standard_input_is_a_file_too(run, monkeypatch):
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(csv_of("kadikoy;a;b;").encode())))
-    assert run("accounts", "import", "-").code == 0
 
 
 def test_steps_come_in_as_json_and_are_shown(bring, run):
@@ -440,14 +408,6 @@ def test_once_the_daemon_is_silent_every_branch_is_red(three, run, pos):
     assert (shown["well"], shown["branches"][0]["code"]) == (0, "not_polling")
 
 
-def test_status_as_a_whole_knows_the_accounts_of_the_database(three, run, pos):
-    for name, fingerprint in pos.execute("SELECT name, fingerprint FROM delivery_account_settings").fetchall():
-        put(pos, "delivery_accounts", fingerprint=fingerprint, name=name, state="ok", last_poll_ok_utc=NOW_TEXT)
-    run("accounts", "disable", "closed")
-    shown = run("status", "--json").json
-    assert {one["name"] for one in shown["accounts"]} == {"kadikoy", "moda", "sisli"}
-
-
 # ---- check -----------------------------------------------------------------------------------------------------------
 
 
@@ -519,3 +479,11 @@ def test_no_command_shows_a_secret_nor_does_the_support_bundle(add, bring, run, 
     shown += [bring(csv_of(f"x;{SECRETS[0]};'{SECRETS[1]}';")), bring(f"{SECRETS[0]};{SECRETS[1]}")]
     printed = "".join(ended.out + ended.err for ended in shown)
     assert [secret for secret in (*SECRETS, MASTER) if secret in printed or secret.encode() in text] == []
+
+
+def test_status_as_a_whole_knows_the_accounts_of_the_database(three, run, pos):
+    for name, fingerprint in pos.execute("SELECT name, fingerprint FROM delivery_account_settings").fetchall():
+        put(pos, "delivery_accounts", fingerprint=fingerprint, name=name, state="ok", last_poll_ok_utc=NOW_TEXT)
+    run("accounts", "disable", "closed")
+    shown = run("status", "--json").json
+    assert {one["name"] for one in shown["accounts"]} == {"kadikoy", "moda", "sisli"}

@@ -182,9 +182,6 @@ def test_of_thousands_only_those_that_are_needed_are_opened(run: Run, play, data
     assert found(run("accounts", "cooldown", "--json")) == SHARED
 
 
-# ---- check --------------------------------------------------------------------------------------------------------
-
-
 @databases.only(databases.SERVERS[0])
 def test_each_replica_is_named_with_its_share(run: Run, play, database: Database):
     play(*NAMES)

@@ -123,9 +123,6 @@ def test_beside_a_daemon_or_without_tables_or_with_one_account_nothing_is_asked(
     assert world.calls() == alone.calls() == []
 
 
-# ---- the rules -------------------------------------------------------------------------------------------------------
-
-
 def account(name: str, application: str) -> config.Account:
     return config.Account(name=name, app_secret_key=application, rest_secret_key=f"{name} secret")
 

@@ -309,22 +309,6 @@ def buckets(*names: str) -> list[int]:
     return [bucket_of(name, 64) for name in names]
 
 
-async def test_a_bucket_is_given_back_when_nothing_of_it_is_in_flight(town: Town):
-    shares, answered = town.shared("chain", "kadikoy"), asyncio.Event()
-    async with running(town.daemon):
-        await asyncio.sleep(35.0)
-        town.shop.line.when_leaving("get_current", answered.wait)
-        while len(town.shop.line._leaving["get_current"]):  # noqa: ASYNC110 - a poll takes it with it
-            await asyncio.sleep(0.5)
-        shares.excess = set(shares.mine)  # one of the two is on the wire, and its answer does not come
-        await asyncio.sleep(3.0)
-        assert len(shares.given) == 1
-        answered.set()
-        await asyncio.sleep(2.0)
-        assert sorted(shares.given) == sorted(buckets("chain", "kadikoy"))
-        assert town.at_work == set()
-
-
 async def test_a_bucket_that_comes_back_can_be_given_again(town: Town):
     shares = town.shared("chain")
     async with running(town.daemon):

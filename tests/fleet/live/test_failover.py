@@ -19,16 +19,14 @@ import pytest
 from sqlalchemy import Connection, NullPool, create_engine, text
 from sqlalchemy.exc import DBAPIError, InvalidRequestError
 from tests import databases
-from tests.databases import Pair, on
+from tests.databases import Pair
 from tests.test_daemon import COMMAND, ended, logged, process, until
 
 from orderbridge.config.addresses import database_address
-from orderbridge.errors import Message
 from orderbridge.store import schema
 from orderbridge.store.database import Database
 from orderbridge.store.dialects import servers
 from orderbridge.store.failures import remedy
-from orderbridge.store.inspection import failover
 from orderbridge.texts import say, sentence
 from orderbridge_fleet.membership import Beat, Membership
 from orderbridge_sandbox import World
@@ -220,17 +218,6 @@ def standby_of(settled: Path) -> dict[str, Any] | None:
     """What `status` says of it."""
     printed = subprocess.run([COMMAND, "--config", settled, "status", "--json"], check=False, capture_output=True)
     return json.loads(printed.stdout)["failover"]  # type: ignore[no-any-return]
-
-
-def test_an_asynchronous_standby_is_named_and_so_are_missing_rights(pair: Pair):
-    on(pair.primary, "ALTER SYSTEM RESET synchronous_standby_names", "SELECT pg_reload_conf()", "CREATE ROLE pos LOGIN")
-    found = {}
-    for user in ("postgres", "pos"):
-        url = database_address(pair.url).replace("postgres@", f"{user}@")
-        with contextlib.closing(Database(url, inline=True)) as database:
-            found[user] = database.read_now(failover)
-    assert found["postgres"] == (False, Message("failover.standbys", count=1))
-    assert found["pos"] == (False, Message("failover.unseen", count=1, user="pos"))
 
 
 def test_a_replica_has_its_locks_on_the_promoted_server_although_the_first_of_the_address_says_nothing(pair: Pair):
