@@ -3,8 +3,8 @@
     python benchmarks/alarms.py [--minutes 20] [quiet | busy | absent | still]...
 
 quiet: no order comes. busy: preset `friday`, and a till that takes each order over and answers it within 20 to 160 s.
-absent: the same, but from the fifth minute on nobody answers. still: the till reads nothing from the fifth minute on.
-All run at the same time, each with a sandbox, a daemon and a database of its own, at the service's cooldown of 30 s.
+absent: the same, but the till answers nothing from the fifth minute on. still: the till reads nothing from the fifth minute on.
+All run at the same time, each with its own sandbox, daemon and database, at the marketplace's cooldown of 30 s.
 """
 
 import argparse

@@ -35,7 +35,7 @@ LEFT = "SELECT count(*) FROM delivery_actions WHERE state IN ('pending', 'sendin
 
 
 def drain(url: str, end: OtherEnd, rows: int, in_flight: int, first: int = 0) -> tuple[float, float]:
-    """Wall and processor seconds from the COMMIT of the rows to the last verdict, or to the `first` ones."""
+    """Wall and processor seconds from the COMMIT of the rows to the last result, or to the `first` ones."""
     more = f"[actions]\nmax_in_flight = {in_flight}" if in_flight else ""
     with daemon(url, end, more=more) as (pid, _):
         engine = create_engine(url)
@@ -64,7 +64,7 @@ def peer(python: Path, *arguments: object) -> tuple[float, float]:
 
 
 def outbox(asked: argparse.Namespace) -> None:
-    """Rows inserted at once, with 32 requests in flight, until each has its verdict in the database."""
+    """Rows inserted at once, with 32 requests in flight, until each has its result in the database."""
     there = stores()
     found: dict[str, list[tuple[float, float]]] = {}
     with other_end(asked.delay) as end:
@@ -95,7 +95,7 @@ def plain(url: str) -> str:
 
 
 def backlog(_: argparse.Namespace) -> None:
-    """The first 300 rows of ever longer queues."""
+    """The first 300 rows of longer and longer queues."""
     rows = []
     with other_end() as end:
         for name, url in stores().items():

@@ -2,10 +2,10 @@
 
     python benchmarks/fleet.py [TRIAL ...] [--accounts 1000] [--kills 20] [--cooldown 30] [--timeout 10] [--database URL ...]
 
-The replicas, the other end and the till are processes; each trial has a database of its own, on the servers that
-ORDERBRIDGE_TEST_POSTGRES_URL names. It is bounded and prints a table for each trial.
-Late: seconds from when the next poll might leave to when it came, median / p99 / largest. Where a poll or its note may
-have been under way when its replica ended, the next may leave only after a timeout and a cooldown.
+The replicas, the simulated marketplace and the till are processes. Each trial has its own database on the server that
+ORDERBRIDGE_TEST_POSTGRES_URL names, a time limit, and its own table of results.
+Late: seconds from when the next poll was allowed until it arrived, as median / p99 / largest. If a poll, or the note of
+its time, may have been in flight when its replica ended, the next one is allowed only after a timeout and a cooldown.
 """
 
 import argparse

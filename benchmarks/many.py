@@ -1,7 +1,7 @@
 """Runs many accounts in one process, each polled every 30 s: cold start, cost, lateness, evenness and memory.
 
-Lateness is counted from the moment at which the account's cooldown was over, at the other end: its last poll's arrival
-and 30 s. How even the polls are: those of the fullest second of all over the mean.
+The lateness of a poll is measured at the server, from 30 s after the account's previous poll arrived. Evenness is the
+number of polls in the fullest second, divided by the mean.
 """
 
 import argparse

@@ -1,16 +1,16 @@
-"""A cheap HTTPS service for the benchmarks, which records the requests that arrive.
+"""Plays the marketplace for the benchmarks: a small, fast HTTPS server that records the requests that arrive.
 
     python benchmarks/other_end.py CERTIFICATE DELAY_MS [POLL_DELAY_MS]
 
-It prints its port. A login is good, a list is empty (or what /__list was given), a PUT is answered OK after the delay,
-and has had its effect before.
-GET /__seen tells {"puts": [[path, ns], ...], "polls": [[token, ns], ...], "answers": [[token, ns], ...], "logins":
-[[secret, ns], ...]} since it was last asked; ns is the machine's monotonic clock. An answer is one to a poll that somebody
-was there to read.
+It prints its port. A login succeeds, a list is empty (or the body of the last POST /__list), and a PUT takes effect at
+once and is answered OK after the delay.
+GET /__seen returns {"puts": [[path, ns], ...], "polls": [[token, ns], ...], "answers": [[token, ns], ...], "logins":
+[[secret, ns], ...]} since the last such request; ns is the machine's monotonic clock. "answers" has the answers to polls
+whose client was still connected.
 
-POST /__orders {"document": {...}, "every": 3}: from then on each account has an order of its own on its third poll. It is
-delivered again and again until it is acknowledged; once accepted it is delivered so, until that is acknowledged, too. Then
-the next one may come.
+POST /__orders {"document": {...}, "every": 3}: from then on each account gets an order of its own with every third poll. It
+is delivered until it is acknowledged, and after an accept again until that status is acknowledged. Then the next one may
+come.
 
 POST /__ill "token": from then on polls with that token are not answered.
 """

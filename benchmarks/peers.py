@@ -135,7 +135,7 @@ Send = Callable[[str], Awaitable[object]]
 
 @contextlib.asynccontextmanager
 async def listening(put: Put, dsn: str) -> AsyncIterator[Send]:
-    """The floor: LISTEN, and one PUT for each NOTIFY."""
+    """The least that is possible: LISTEN, and one PUT for each NOTIFY."""
     import asyncpg
 
     hearing, telling = await asyncpg.connect(dsn), await asyncpg.connect(dsn)

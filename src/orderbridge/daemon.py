@@ -273,7 +273,7 @@ class Daemon:
         late: set[asyncio.Task[None]] = set()
         if busy := {*outbox, *polls}:
             _, late = await asyncio.wait(busy, timeout=max(until - self._clock.monotonic(), 0.0))
-        if late:  # the database is unreachable or not ours; the next start recovers what was on the wire
+        if late:  # the database is unreachable or not ours; the next start recovers what was in flight
             _log.error("daemon.stopped_early", unfinished=len(late))
             for task in late:
                 task.cancel()

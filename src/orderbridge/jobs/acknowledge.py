@@ -163,7 +163,7 @@ class Acknowledger:
         self.release(answer, set(answer.held))
 
     def release(self, answer: Answer, keys: Collection[str]) -> None:
-        """Give the lanes of these orders back."""
+        """Release the lanes of these orders."""
         for key in keys:
             self._lanes.free(order_lane(key))
         answer.held.difference_update(keys)

@@ -11,7 +11,7 @@ Claims and outcomes are written by group commit. Within one transaction outcomes
 newest state of their lanes. A claim that cannot be written fails, and the row is not sent. An outcome is never lost
 while the program runs: if a row is locked or a trigger refuses the write, it is written again until it succeeds.
 
-The number of requests on the wire is limited by slots. Because a claim costs a COMMIT, rows are claimed ahead for slots
+The number of requests in flight is limited by slots. Because a claim costs a COMMIT, rows are claimed ahead for slots
 that are about to be free: as many as became free within the last AHEAD_S. If the marketplace answers slowly, none is
 claimed ahead, because a claimed row cannot be withdrawn and its order may change meanwhile.
 
@@ -73,7 +73,7 @@ class Executor:
         self.failed: Over | None = None  # ends the daemon
         self.slots = Slots(context.settings.actions.max_in_flight, context.clock)
         self.on_restaurant: Callable[[str, str], None] = lambda _account, _restaurant: None  # opened or closed
-        self.under_way: Counter[str] = Counter()  # by account: rows that are claimed or on the wire
+        self.under_way: Counter[str] = Counter()  # by account: rows that are claimed or in flight
         self.is_stopping = False  # no request is sent any more
         self.in_doubt = False  # a cycle or a claim failed, but its commit may have succeeded
         self.settled = 0  # rows whose outcome was written since this was set to 0
@@ -266,7 +266,7 @@ async def _send(claim: Claim) -> Result:
 
 
 class Slots:
-    """Limits the requests on the wire to `most`."""
+    """Limits the requests in flight to `most`."""
 
     def __init__(self, most: int, clock: Clock) -> None:
         self.most = most

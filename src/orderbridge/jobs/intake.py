@@ -4,7 +4,7 @@ decide   rules.deliveries sorts the orders into new, changed and unchanged; rule
 write    short transactions, new orders first; after each commit its orders are acknowledged (jobs.acknowledge)
 
 An order's lane is held from the arrival of the answer until its acknowledgement is answered or dropped, so that none of
-our actions can change the order meanwhile. If an action was on the wire during the poll, the lane cannot be taken, and
+our actions can change the order meanwhile. If an action was in flight during the poll, the lane cannot be taken, and
 the delivered status is ignored.
 
 If the database refuses an order, by a type, a constraint or a trigger of the POS, less of it is written:

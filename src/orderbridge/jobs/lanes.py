@@ -21,12 +21,12 @@ In between, the lane is free, even while one of its rows waits for its next try:
 order (rules.queue), and an acknowledgement may go first.
 
 No row of a lane overtakes another, even if the first waits for a retry or its outcome is unknown. But a later row may
-supersede an earlier one, which is then not sent: a cancel supersedes an accept or on_the_way that is not on the wire,
+supersede an earlier one, which is then not sent: a cancel supersedes an accept or on_the_way that is not in flight,
 and the newest of several toggles supersedes the others (rules.outbox_rows). Among lanes, orders go before restaurants
 and foods (rules.queue).
 
 A list cannot show what an action did after the list was made. So the status in a poll counts only if no action of the
-order was on the wire or unresolved since the poll began. These moments are numbers from a counter, not times, so that a
+order was in flight or unresolved since the poll began. These moments are numbers from a counter, not times, so that a
 change of the clock cannot disturb the comparison.
 """
 
@@ -39,7 +39,7 @@ class Lanes:
     def __init__(self) -> None:
         self._moment = 0
         self._taken: set[Lane] = set()
-        self._used: dict[Lane, int] = {}  # moment at which an action of the lane was last on the wire
+        self._used: dict[Lane, int] = {}  # moment at which an action of the lane was last in flight
         self._polls: set[int] = set()  # moments at which the running polls began
 
     def begin_poll(self) -> int:
@@ -71,11 +71,11 @@ class Lanes:
         return True
 
     def free(self, lane: Lane) -> None:
-        """Give the lane back after an acknowledgement, or when nothing was sent."""
+        """Release the lane after an acknowledgement, or when nothing was sent."""
         self._taken.discard(lane)
 
     def free_after_action(self, lane: Lane) -> None:
-        """Give the lane back after a row's verdict is written. Polls that began before do not count for it."""
+        """Release the lane after a row's verdict is written. Polls that began before do not count for it."""
         self.touch(lane)
         self._taken.discard(lane)
 
@@ -88,6 +88,6 @@ class Lanes:
         return frozenset(self._taken)
 
     def hold_for_poll(self, payment_key: str, began: int) -> bool:
-        """Take an order's lane for an acknowledgement. Fails if an action was on the wire since the poll began."""
+        """Take an order's lane for an acknowledgement. Fails if an action was in flight since the poll began."""
         lane = order_lane(payment_key)
         return self._used.get(lane, 0) < began and self.take(lane)

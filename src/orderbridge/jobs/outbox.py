@@ -2,7 +2,7 @@
 
 One cycle of the outbox:
 
-    recover   find orphaned rows (marked as on the wire, but not sent by this run) and note their unknown outcome
+    recover   find orphaned rows (marked as in flight, but not sent by this run) and note their unknown outcome
     read      put new rows of the table into the queue (jobs.outbox_reader)
     end       write the ends of rows that are not sent (expired, withdrawn, superseded, refused here), in groups
     take      take rows from the queue, and execute each in its own coroutine (jobs.executor)
@@ -109,24 +109,24 @@ class Outbox:
             self.queue.drop(entry.row.id)
 
     def is_busy(self) -> bool:
-        """Whether a request is on the wire, or an outcome is to be written that the database does not refuse."""
+        """Whether a request is in flight, or an outcome is to be written that the database does not refuse."""
         executor = self.executor
         if executor.under_way.total():
             return True
         return executor.failed is None and (executor.is_writing or not executor.late <= self._postponed.refused)
 
     def is_moving(self) -> bool:
-        """Whether a request is on the wire, or a write is under way; postponed writes do not count."""
+        """Whether a request is in flight, or a write is under way; postponed writes do not count."""
         return bool(self.executor.under_way.total() or self.executor.is_writing)
 
     async def quiet(self) -> None:
-        """Wait until no request is on the wire and all outcomes are written or postponed."""
+        """Wait until no request is in flight and all outcomes are written or postponed."""
         while self.is_moving():
             self._moved.clear()
             await self._moved.wait()
 
     def stop(self) -> None:
-        """Take no more rows; `run` ends when all requests on the wire are answered and written."""
+        """Take no more rows; `run` ends when all requests in flight are answered and written."""
         self.executor.is_stopping = True
         self._go_on()
 
@@ -325,9 +325,9 @@ class Outbox:
         self.reader.read_all_soon()
 
     def _lost(self, connection: Connection, mine: Collection[int]) -> list[tuple[OutboxRow, int]]:
-        """The rows that are marked as on the wire but not in `mine`, each with its lost attempt."""
+        """The rows that are marked as in flight but not in `mine`, each with its lost attempt."""
         lost = unfinished.unfinished_attempts(connection)
         sending = unfinished.read_unfinished(connection, sending_only=True)[0] if lost else []
-        # Without rows that another replica has on the wire.
+        # Without rows that another replica has in flight.
         rows = {row.id: row for row in sending if row.id not in mine and self.reader.is_ours(row)}
         return [(rows[row_id], number) for row_id, number in lost if row_id in rows]

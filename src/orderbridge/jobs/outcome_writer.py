@@ -1,11 +1,11 @@
 """Writes claims, outcomes and ends of outbox rows, with their effects on the orders.
 
-    claim     read the rows again, locked, and mark each unchanged one as on the wire. A changed row goes back to the
+    claim     read the rows again, locked, and mark each unchanged one as in flight. A changed row goes back to the
               queue, which decides again (rules.queue). A row locked by another session is left for a moment
     post      write the outcomes of requests: the attempt and the decision about it (rules.retry)
     end       write the ends of rows that are not sent. They are read again first, because a poll, a POS or a person may
               have changed them since the decision
-    lose      write an unknown outcome for orphaned rows: marked as on the wire when the program or the database stopped
+    lose      write an unknown outcome for orphaned rows: marked as in flight when the program or the database stopped
 
 What `claim` and `end` return for a row, by what the table has:
 
@@ -140,7 +140,7 @@ class OutcomeWriter:
     reader: OutboxReader
 
     def claim(self, connection: Connection, entries: Sequence[Entry]) -> list[tuple[Entry, Claim | Fresh]]:
-        """Claim rows. A row with a Claim is marked as on the wire; see the table above for the others."""
+        """Claim rows. A row with a Claim is marked as in flight; see the table above for the others."""
         if not entries:
             return []
         now = self.context.clock.now()

@@ -48,7 +48,7 @@ from orderbridge.store.accounts import Success
 from orderbridge.store.group_commit import GroupCommit, write_group
 from orderbridge.texts import line_remedy, say, sentence
 
-# Polls on the wire at a time; with many accounts a share of them, so that a round takes at most ROUND_TIMEOUTS
+# Polls in flight at a time; with many accounts a share of them, so that a round takes at most ROUND_TIMEOUTS
 # timeouts. More would only open more TLS connections and delay all others.
 MAX_POLLS = 64
 ROUND_TIMEOUTS = 8
@@ -94,7 +94,7 @@ class Polls:
         market = context.settings.marketplace
         self.context, self.cooldowns = context, context.kept.cooldowns
         self.configured, self.not_written, self.journal = configured, not_written, journal
-        self.places = asyncio.Semaphore(MAX_POLLS)  # on the wire, for all accounts; first come, first served
+        self.places = asyncio.Semaphore(MAX_POLLS)  # in flight, for all accounts; first come, first served
         self.is_closed = False
         self._most = MAX_POLLS
         self._are_many = False

@@ -73,7 +73,7 @@ class Poll:
     member: Member
     next: float = float("-inf")  # end of its own cooldown
     moment: int | None = None  # the moment in which it has a place
-    left: float | None = None  # when the poll on the wire was sent
+    left: float | None = None  # when the poll in flight was sent
     limited: int = 0  # 429s since the last answer of another kind
 
 
@@ -176,7 +176,7 @@ class Cooldowns:
         self.leave([who for who in self._polls if who not in fingerprints])
 
     def come(self, members: Sequence[Member]) -> frozenset[str]:
-        """Add accounts, which have no poll on the wire. Returns the fingerprints of new ones."""
+        """Add accounts, which have no poll in flight. Returns the fingerprints of new ones."""
         new = frozenset(member.fingerprint for member in members if member.fingerprint not in self._polls)
         for member in members:
             poll = self._polls.setdefault(member.fingerprint, Poll(member))
@@ -254,7 +254,7 @@ class Cooldowns:
             return own
         waiting = [other for other in group.queue if self._polls[other].left is None or other == who]
         place = waiting.index(who)
-        if len(waiting) < len(group.queue):  # one is on the wire
+        if len(waiting) < len(group.queue):  # one is in flight
             return max(own, self.cooldown_s * (1.0 if place else 3 * STEP))
         return max(own, group.ended + self.cooldown_s * (1.0 + STEP * place) - now)
 

@@ -15,7 +15,7 @@ next answer.
 
 A list proves something by what it shows and what it lacks:
 
-- The shown status of an order counts if no action of the order was on the wire or unresolved from the sending of the
+- The shown status of an order counts if no action of the order was in flight or unresolved from the sending of the
   poll to the acknowledgement. The lane, which is held that long, ensures this. Otherwise only the contents are stored,
   without a hash, and the order is not acknowledged.
 - A missing order counts only if the list is whole: requested without a filter, not cut, and each document has a key.

@@ -27,7 +27,7 @@ Rules of this file:
 - COMPLETE_NEEDS_PAYMENT has no id in the interface; a technician configures it. `Statuses` knows this id. An unknown
   status id is shown as UNKNOWN, and never taken for an end.
 - A delivered status counts even if it goes back. It is withheld (`status_counts` is False) only if an action of ours
-  was on the wire or unresolved, because the list may be older than the action's effect.
+  was in flight or unresolved, because the list may be older than the action's effect.
 - `merge` decides, and the store writes.
 """
 

@@ -25,8 +25,8 @@ again; so is a RETRIED row with an earlier doubt, from its first new request on 
 This matters because a row that may have had its effect must never be shown to the cashier as "not sent": the meal would
 be cooked twice, or not at all. So a reason that simply ends a waiting row (expired, withdrawn, refused here) ends a
 doubtful one as `failed, outcome_unknown`, and the cashier must check the marketplace's panel. Only waiting rows can be
-withdrawn; an unresolved row goes on until something shows its outcome. A row on the wire ends only by its answer. The
-table alone does not show whether it is on the wire: a crash leaves `sending` and an open attempt. At the next start
+withdrawn; an unresolved row goes on until something shows its outcome. A row in flight ends only by its answer. The
+table alone does not show whether it is in flight: a crash leaves `sending` and an open attempt. At the next start
 such a row becomes UNRESOLVED (jobs.outcome_writer).
 
 A newer row that makes this one needless supersedes it, doubtful or not, because the newer one's effect counts.
@@ -118,7 +118,7 @@ ENDS: Mapping[tuple[Standing, Cause], Verdict] = {
 
 
 def standing_of(row: OutboxRow) -> Standing:
-    """The standing of a row that is not on the wire. Only `actions retry` sets expires_utc."""
+    """The standing of a row that is not in flight. Only `actions retry` sets expires_utc."""
     if row.state != ActionState.PENDING:
         return Standing.UNRESOLVED
     return Standing.WAITING if row.expires_utc is None else Standing.RETRIED

@@ -190,7 +190,7 @@ class Queue:
         return self._sizes[account]
 
     def on_wire(self) -> frozenset[int]:
-        """The rows on the wire, including those whose outcome is not written yet."""
+        """The rows in flight, including those whose outcome is not written yet."""
         return frozenset(entry.row.id for entry in self if entry.standing is Standing.ON_THE_WIRE)
 
     # ---- what happens to rows ----------------------------------------------------------------------------------------

@@ -42,7 +42,7 @@ _EXPLAIN = update(actions).where(_PENDING, _WANTED)
 
 
 def start(connection: Connection, claims: Sequence[tuple[OutboxRow, int]], now: datetime) -> None:
-    """waiting or unresolved -> on the wire, for locked rows: (row, number of its attempt).
+    """waiting or unresolved -> in flight, for locked rows: (row, number of its attempt).
 
     Raises IntegrityError if a trigger prevents a change.
     """
@@ -129,7 +129,7 @@ def finish(connection: Connection, ends: Sequence[tuple[int, End]], now: datetim
 
 
 def postpone(connection: Connection, waits: Sequence[tuple[int, Wait]]) -> None:
-    """on the wire -> waiting or unresolved. Raises IntegrityError if a trigger prevents a change."""
+    """in flight -> waiting or unresolved. Raises IntegrityError if a trigger prevents a change."""
     for wait, wanted in alike((wait, row_id) for row_id, wait in waits).items():
         values = {
             "state": wait.state,

@@ -75,7 +75,7 @@ def has_news_since(connection: Connection, payment_key: str, moment: datetime) -
 
 
 def with_unresolved_rows(connection: Connection, keys: Iterable[str]) -> set[str]:
-    """The orders with a row on the wire or unresolved, whose delivered status does not count."""
+    """The orders with a row in flight or unresolved, whose delivered status does not count."""
     found: set[str] = set()
     for batch in batches(keys):
         sending = select(actions.c.payment_key).where(

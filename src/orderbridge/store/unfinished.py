@@ -10,7 +10,7 @@ Rules of this file:
   otherwise a row would seem changed when it is read again.
 - A POS may have written invalid values. The id of an unreadable row is returned, and the other rows are read.
 - A claim reads all that its decision needs in one statement: the row, its order, and the order's other rows.
-- `histories` has finished attempts only. An attempt without an end is on the wire, or was when the program stopped:
+- `histories` has finished attempts only. An attempt without an end is in flight, or was when the program stopped:
   jobs.outcome_writer reads those with `unfinished_attempts`.
 """
 
@@ -232,7 +232,7 @@ def histories(connection: Connection, ids: Iterable[int]) -> dict[int, list[Atte
 
 
 def unfinished_attempts(connection: Connection) -> list[tuple[int, int]]:
-    """(row, attempt) of attempts without an end: on the wire now, or when the program crashed."""
+    """(row, attempt) of attempts without an end: in flight now, or when the program crashed."""
     waiting = select(actions.c.id).where(unfinished)  # no join: SQLite would begin with all attempts
     rows = connection.execute(
         select(attempts.c.action_id, attempts.c.attempt).where(

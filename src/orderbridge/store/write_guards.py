@@ -148,7 +148,7 @@ def _wanted(connection: Connection) -> dict[str, str]:
 
 
 def renew(connection: Connection) -> None:
-    """Create our triggers anew after migrations: they name the columns and the newest revision."""
+    """Create our triggers again after migrations: they name the columns and the newest revision."""
     for name in _wanted(connection):
         connection.exec_driver_sql(f"DROP TRIGGER IF EXISTS {name}")
     execute(connection, gone(connection).values())
