@@ -72,7 +72,7 @@ def db_grants(context: Context, role: str) -> None:
 @click.argument("url")
 @as_json
 def db_try(url: str, as_json: bool) -> None:
-    """Try whether an empty database, URL, does what is needed."""
+    """Test whether the empty database URL meets the requirements."""
     from orderbridge.cli import trial
 
     try:

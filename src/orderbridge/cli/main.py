@@ -202,10 +202,10 @@ def _show_version(context: click.Context, _: click.Parameter, asked: bool) -> No
     help="Show the version and exit.",
 )
 def program() -> None:
-    """Brings a delivery marketplace's orders into your database, and what you write there back to it.
+    """Stores a delivery marketplace's orders in your database, and sends the actions that you write there.
 
     \b
-    orderbridge demo                 see it work without any set-up
+    orderbridge demo                 try it without any set-up
     orderbridge run                  the daemon
     orderbridge accept KEY --minutes 25 --wait
     """  # noqa: D301 - click's own mark for lines that stay as they are

@@ -229,7 +229,7 @@ def wake(trial: Trial) -> Message:
 
 
 def crash(trial: Trial) -> Message:
-    """A process that is killed within a transaction leaves nothing of it, and what it had committed."""
+    """A process that is killed within a transaction leaves nothing of it, and all that it had committed before."""
     program = [sys.executable, "-m", __name__]
     done = subprocess.run(program, input=trial.url, capture_output=True, text=True, check=False)  # noqa: S603
     if done.returncode != -signal.SIGKILL:

@@ -242,7 +242,7 @@ class Intake:
         """Store a refused new order in another form. Returns whether it may be acknowledged."""
         key = order.payment_key
         accepts = not is_busy(error) and self._accept_in(order) is not None
-        if accepts and await self._insert_alone(order, accepting=True):  # the cause was a passing one
+        if accepts and await self._insert_alone(order, accepting=True):  # the cause was temporary
             return True
         if accepts and await self._insert_alone(order, accepting=False):
             name = type(error.orig).__name__

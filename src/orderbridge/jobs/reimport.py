@@ -11,7 +11,7 @@ order:
   compared.
 - An ended order stays ended, a status does not go back, and newer contents are not overwritten.
 
-This may run beside a daemon: the first one to store an order has it. Nothing is acknowledged, sent or accepted here,
+This may run beside a daemon; only the first of the two stores an order. Nothing is acknowledged, sent or accepted here,
 since an order that was accepted after the restored copy was made must not be accepted twice. (A document that only the
 database refused was acknowledged when it came; the marketplace delivers any other one again.)
 """
