@@ -4,7 +4,7 @@ from alembic import context
 
 from orderbridge.store.tables import SCHEMA_VERSION_TABLE, metadata
 
-# The caller owns the transaction: a migration is there whole or not at all, where the database can do that.
+# The caller owns the transaction: a migration is applied completely or not at all, if the database can do that.
 context.configure(
     connection=context.config.attributes["connection"],
     target_metadata=metadata,
