@@ -5,10 +5,9 @@ import textwrap
 from base64 import b64encode
 from pathlib import Path
 
-import pytest
-
 from orderbridge import config, daemon
 from orderbridge.store import workers
+from orderbridge.web.routes import PROBES
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 KUBERNETES = (DEPLOY / "kubernetes" / "orderbridge.yaml").read_text()
@@ -35,31 +34,21 @@ def test_the_configuration_for_kubernetes_loads(tmp_path: Path):
     assert f"containerPort: {settings.web.listen.rpartition(':')[2]}" in KUBERNETES
 
 
-def test_the_configuration_of_the_page_loads(tmp_path: Path):
+def test_the_configurations_of_the_page_and_for_compose_load(tmp_path: Path):
     (block,) = re.findall(r"```toml\n(.*?)```", (DEPLOY.parent / "docs" / "fleet.md").read_text("utf-8"), re.DOTALL)
     settings = loaded(block, tmp_path)
     assert settings.fleet.from_database
     assert "host=db-a,db-b" in settings.database.url
-
-
-def test_the_configuration_for_compose_loads(tmp_path: Path):
     text = re.search(r"^# 2. Beside this file config/fleet.toml.*?\n(.*?)^# 3. ", COMPOSE, re.MULTILINE | re.DOTALL)
     assert text is not None
-    settings = loaded(
-        re.sub(r"^# *", "", text[1], flags=re.MULTILINE).replace("https://…", "https://m.example"), tmp_path
-    )
-    assert settings.fleet.from_database
+    block = re.sub(r"^# *", "", text[1], flags=re.MULTILINE).replace("https://…", "https://m.example")
+    assert loaded(block, tmp_path).fleet.from_database
 
 
 GRACE = re.findall(r"GracePeriodSeconds: (\d+)", KUBERNETES) + re.findall(r"grace_period: (\d+)s +# it", COMPOSE)
 
 
-@pytest.mark.parametrize("seconds", GRACE, ids=["kubernetes", "compose"])
-def test_a_replica_has_time_to_end(seconds: str):
-    assert int(seconds) > LAST_WORDS_S
-
-
-def test_the_probes_are_what_is_served():
-    from orderbridge.web.routes import PROBES
-
+def test_a_replica_has_time_to_end_and_the_probes_are_what_is_served():
+    assert len(GRACE) == 2
+    assert all(int(seconds) > LAST_WORDS_S for seconds in GRACE)
     assert set(re.findall(r"path: (/\w+z)", KUBERNETES)) <= PROBES

@@ -40,25 +40,15 @@ def test_each_database_of_the_tests_is_safe(database: Database, logged: list[str
     assert database.read_now(failover) is None, "a server alone loses nothing in a failover"
 
 
-@pytest.mark.parametrize(
-    "flush, log_bin, sync_binlog, remedy",
-    [
-        (1, 0, 0, None),
-        (1, 1, 1, None),
-        (1, 1, 0, Message("database.binlog")),
-        (1, 1, 100, Message("database.binlog")),
-        (3, 1, 0, None),
-        (0, 0, 1, Message("database.flush")),
-        (2, 1, 1, Message("database.flush")),
-    ],
-)
-def test_mariadb_is_safe_when_the_log_is_flushed_and_postgresql_alone_is_accepted_by_no_name(
-    flush: int, log_bin: int, sync_binlog: int, remedy: Message | None
-):
-    settings = (flush, log_bin, sync_binlog)
-    assert Durability().judge(answering("mysql", settings)) == remedy
+def test_mariadb_is_safe_when_the_log_is_flushed_and_postgresql_alone_is_accepted_by_no_name():
+    binlog, flush = Message("database.binlog"), Message("database.flush")
     accepting = Durability(accept_unsafe=True)
-    assert accepting.judge(answering("mariadb", settings)) is None
+    for settings, remedy in {  # innodb_flush_log_at_trx_commit, log_bin, sync_binlog
+        (1, 0, 0): None, (1, 1, 1): None, (3, 1, 0): None, (1, 1, 0): binlog, (1, 1, 100): binlog,
+        (0, 0, 1): flush, (2, 1, 1): flush,
+    }.items():  # fmt: skip
+        assert Durability().judge(answering("mysql", settings)) == remedy
+        assert accepting.judge(answering("mariadb", settings)) is None
     assert accepting.judge(answering("postgresql", ("off", "on", "on"))) == Message("database.fsync")
 
 
@@ -117,19 +107,18 @@ def test_standbys_of_a_postgresql():
         assert found is None or found.is_safe is ("is acknowledged" in sentence(found.message))
 
 
-@pytest.mark.parametrize(
-    "settings, words",
-    [
-        ({"wsrep_on": "OFF", "Slaves_connected": "0", "Rpl_semi_sync_master_status": "OFF"}, None),
+def test_replicas_of_a_mariadb():
+    off, on = ({"Slaves_connected": "2", "Rpl_semi_sync_master_status": word} for word in ("OFF", "ON"))
+    for settings, words in (
+        (off | {"wsrep_on": "OFF", "Slaves_connected": "0"}, None),
         ({"wsrep_on": "ON"}, "Galera"),
-        ({"Slaves_connected": "2", "Rpl_semi_sync_master_status": "OFF"}, "2 asynchronous replica"),
-        ({"Slaves_connected": "2", "Rpl_semi_sync_master_status": "ON"}, "semi-synchronous"),
+        (off, "2 asynchronous replica"),
+        (on, "semi-synchronous"),
         ({"Slaves_connected": "1", "Rpl_semi_sync_source_status": "ON"}, "semi-synchronous"),
-    ],
-)
-def test_replicas_of_a_mariadb(settings: dict[str, str], words: str | None):
-    connection: Any = SimpleNamespace(
-        dialect=SimpleNamespace(name=MARIADB), exec_driver_sql=lambda _: list(settings.items())
-    )
-    found = failover(connection)
-    assert found is None if words is None else words in sentence(found.message)
+    ):
+        asked = SimpleNamespace(
+            dialect=SimpleNamespace(name=MARIADB), exec_driver_sql=lambda _, s=settings: [*s.items()]
+        )
+        connection: Any = asked
+        found = failover(connection)
+        assert found is None if words is None else words in sentence(found.message)

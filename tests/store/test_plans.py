@@ -236,17 +236,13 @@ def test_no_big_table_is_read_from_end_to_end(name, years, monkeypatch):
     assert [(statement, scans) for statement, scans in found if scans] == []
 
 
-def test_the_short_query_of_mariadb_reads_the_newest_rows_alone(years):
-    if years.engine.dialect.name in EXPLAIN.keys() - {SQLITE, POSTGRESQL}:
-        with plans(years) as found, years.engine.connect() as connection:
-            connection.exec_driver_sql(NEWS)
-        assert [scans for _, scans in found] == [[]]
-
-
 def test_a_statement_that_reads_everything_is_seen_and_the_years_are_what_the_plans_are_made_for(years):
     with plans(years) as found, years.engine.begin() as connection:
         connection.exec_driver_sql("SELECT count(*) FROM delivery_orders WHERE customer_name = 'x'")
         connection.exec_driver_sql("SELECT id FROM delivery_actions WHERE created_by = 'x'")
+        if years.engine.dialect.name in EXPLAIN.keys() - {SQLITE, POSTGRESQL}:
+            connection.exec_driver_sql(NEWS)
+            assert found.pop() == (NEWS, [])
     for begins in ("SELECT count", "SELECT id"):
         assert [len(scans) for statement, scans in found if statement.startswith(begins)] == [1]
     new, waiting = years.read_now(lambda tx: (orders.counts(tx)["new"], len(unfinished.read_unfinished(tx)[0])))

@@ -142,22 +142,16 @@ async def test_a_notice_that_was_taken_with_another_commit_is_followed_until_its
 
 
 @only(SQLITE)
-async def test_a_lost_notice_is_made_up_for_by_the_counter(monkeypatch, database, pos):
-    monkeypatch.setattr(sqlite, "IN_MODIFY", 0x400)  # IN_DELETE_SELF: notices that are set up and do not come
-    monkeypatch.setattr(sqlite, "NET_S", 0.001)
-    async with watching(database) as bell:
-        put_action(pos)
-        assert await bell.rings()
-
-
-@only(SQLITE)
-@pytest.mark.parametrize("missing", [AttributeError, OSError, TypeError])
-async def test_a_system_without_notices_is_watched_by_the_clock(monkeypatch, database, pos, missing: type[Exception]):
+@pytest.mark.parametrize("missing", [None, AttributeError, OSError, TypeError])
+async def test_notices_that_are_lost_or_not_there_are_made_up_for_by_the_clock(monkeypatch, database, pos, missing):
     def library(_: object) -> None:
         raise missing
 
-    monkeypatch.setattr(sqlite, "NET_S", NEVER_S)
-    monkeypatch.setattr("ctypes.CDLL", library)
+    if missing is None:
+        monkeypatch.setattr(sqlite, "IN_MODIFY", 0x400)  # IN_DELETE_SELF: notices that are set up and do not come
+    else:
+        monkeypatch.setattr("ctypes.CDLL", library)
+    monkeypatch.setattr(sqlite, "NET_S", NEVER_S if missing else 0.001)
     async with watching(database) as bell:
         put_action(pos)
         assert await bell.rings()

@@ -75,7 +75,7 @@ def test_an_account_is_replaced_only_with_the_option(add, run, pos):
     assert fleet_version(pos) == before
 
 
-def test_it_has_the_options_of_the_file(add, run):
+def test_it_has_the_options_of_the_file_and_steps_come_in_as_json(add, bring, run):
     rules = ["--restaurant", f"{RESTAURANT.upper()}=40", "--restaurant", KEY]
     assert add("kadikoy", "--auto-accept-minutes", 25, "--auto-accept-scheduled", *rules).code == 0
     shown = run("accounts", "show", "kadikoy", "--json").json
@@ -85,6 +85,11 @@ def test_it_has_the_options_of_the_file(add, run):
         {"id": KEY, "auto_accept_minutes": None, "auto_accept_steps": None},
     ]
     assert f"{RESTAURANT}=40, {KEY}=-" in run("accounts", "show", "kadikoy").out
+    one = {"name": "moda", "app_secret_key": "a", "rest_secret_key": "b", "auto_accept_steps": [[0, 20], [30, 0]]}
+    rule = {"id": RESTAURANT, "auto_accept_steps": [[0, 15], [9, 0]]}
+    assert bring(json.dumps(one | {"restaurants": [rule]})).code == 0
+    out = run("accounts", "show", "moda").out
+    assert ("0:20, 30:0" in out, f"{RESTAURANT}=0:15, 9:0" in out) == (True, True)
 
 
 def test_secrets_come_from_standard_input_a_line_each_or_what_is_missing_is_named(run, monkeypatch):
@@ -109,29 +114,20 @@ def test_on_a_terminal_they_are_asked_for_and_not_shown(run, monkeypatch):
     assert not [secret for secret in SECRETS if secret in ended.out + ended.err]
 
 
-@pytest.mark.parametrize(
-    "name, options, message",
-    [
-        ("Kadikoy", (), "is not an account name"),
-        ("../x", (), "is not an account name"),
-        ("kadikoy", ("--auto-accept-minutes", 0), "auto_accept_minutes: must be 1 or more"),
-        ("kadikoy", ("--restaurant", "x=5"), "is not a restaurant id"),
-        ("kadikoy", ("--restaurant", f"{RESTAURANT}=x"), "must be a whole number"),
-        ("kadikoy", ("--restaurant", RESTAURANT, "--restaurant", RESTAURANT), "is listed twice"),
-    ],
-)
-def test_what_can_never_be_right_is_refused(name, options, message, add, run):
-    ended = add(name, *options)
-    assert (ended.code, message in ended.err) == (78, True)
+def test_what_can_never_be_right_is_refused(add, run):
+    for name, options, secret, message in (
+        ("Kadikoy", (), "", "is not an account name"),
+        ("kadikoy", ("--auto-accept-minutes", 0), "", "auto_accept_minutes: must be 1 or more"),
+        ("kadikoy", ("--restaurant", "x=5"), "", "is not a restaurant id"),
+        ("kadikoy", ("--restaurant", f"{RESTAURANT}=x"), "", "must be a whole number"),
+        ("kadikoy", ("--restaurant", RESTAURANT, "--restaurant", RESTAURANT), "", "is listed twice"),
+        ("kadikoy", (), " ", "is empty"),
+        ("kadikoy", (), "a\0b", "control character"),
+        ("kadikoy", (), "'quoted'", "quotation"),
+    ):
+        ended = add(name, *options, secrets=(secret, ""))
+        assert (ended.code, message in ended.err) == (78, True)
     assert listed(run) == {}
-
-
-@pytest.mark.parametrize(
-    "secret, message", [(" ", "is empty"), ("a\0b", "control character"), ("'quoted'", "quotation")]
-)
-def test_a_secret_that_is_none_is_refused(secret, message, add):
-    ended = add(secrets=(secret, "b"))
-    assert (ended.code, message in ended.err) == (78, True)
 
 
 # ---- beside the file -------------------------------------------------------------------------------------------------
@@ -150,12 +146,19 @@ def test_an_account_moves_from_the_file_into_the_database(add, bring, run, confi
     assert listed(run) == {"kadikoy": True, "moda": True}
 
 
-def test_the_list_says_where_each_comes_from(add, run, configure, config_file, pos):
+def test_the_list_says_where_each_comes_from_and_how_it_was_polled(add, run, configure, config_file, pos):
     add("moda")
     configure(document(more=FLEET, accounts=account()))
-    sources = {one["name"]: one["source"] for one in run("accounts", "list", "--json").json}
-    assert sources == {"kadikoy": str(config_file), "moda": "database"}
-    assert str(config_file) in run("accounts", "list").out
+    fingerprint = pos.execute("SELECT fingerprint FROM delivery_account_settings").fetchone()[0]
+    values = {"state": "login_refused", "last_poll_ok_utc": NOW_TEXT}
+    put(pos, "delivery_accounts", fingerprint=fingerprint, name="moda", **values)
+    found = run("accounts", "list", "--json").json
+    assert {one["name"]: one["source"] for one in found} == {"kadikoy": str(config_file), "moda": "database"}
+    assert [(one["state"], one["last_poll_ok_utc"]) for one in found if one["name"] == "moda"] == [
+        tuple(values.values())
+    ]
+    out = run("accounts", "list").out
+    assert (str(config_file) in out, "login refused" in out) == (True, True)
     assert run("accounts", "show", "kadikoy").code == 0
 
 
@@ -179,19 +182,6 @@ def test_without_a_master_key_the_remedy_is_named_and_the_accounts_of_the_file_a
         ended = run("accounts", *words)
         assert (ended.code, "fleet.master_key_file" in ended.err) == (78, True)
     assert listed(run) == {"kadikoy": True}
-
-
-# ---- looking ---------------------------------------------------------------------------------------------------------
-
-
-def test_the_list_shows_how_each_was_polled(add, run, pos):
-    add()
-    fingerprint = pos.execute("SELECT fingerprint FROM delivery_account_settings").fetchone()[0]
-    values = {"state": "login_refused", "last_poll_ok_utc": NOW_TEXT}
-    put(pos, "delivery_accounts", fingerprint=fingerprint, name="kadikoy", **values)
-    (one,) = run("accounts", "list", "--json").json
-    assert (one["state"], one["last_poll_ok_utc"]) == ("login_refused", NOW_TEXT)
-    assert "login refused" in run("accounts", "list").out
 
 
 # ---- on and off ------------------------------------------------------------------------------------------------------
@@ -287,15 +277,6 @@ def test_of_many_wrong_lines_the_first_are_shown(bring):
     assert "20 more wrong lines" in ended.err
 
 
-def test_steps_come_in_as_json_and_are_shown(bring, run):
-    rule = {"id": RESTAURANT, "auto_accept_steps": [[0, 15], [9, 0]]}
-    one = {"name": "kadikoy", "app_secret_key": "a", "rest_secret_key": "b", "restaurants": [rule]}
-    assert bring(json.dumps(one | {"auto_accept_steps": [[0, 20], [30, 0]]})).code == 0
-    shown = run("accounts", "show", "kadikoy").out
-    assert "0:20, 30:0" in shown
-    assert f"{RESTAURANT}=0:15, 9:0" in shown
-
-
 def test_a_line_whose_columns_have_slipped_shows_no_secret(bring):
     secret = "Geheim-4711-XYZ"
     rows = [f"{secret};a;b;", f"moda;a;b;{secret}"]
@@ -389,7 +370,7 @@ def test_ill_branches_have_a_line_each_the_worst_first_and_well_ones_by_an_optio
     assert (ended.code, ended.out) == (0, "4 of 4 well\n")
 
 
-def test_a_branch_that_no_daemon_works_for_is_dark(three, run, pos):
+def test_a_branch_that_no_daemon_works_for_is_dark_and_once_the_daemon_is_silent_all_are_red(three, run, pos):
     alive(pos)
     light(pos, "kadikoy")
     put(pos, "delivery_problems", code="account_unreadable", subject="moda", account="moda", severity="severe", level=1,
@@ -398,12 +379,8 @@ def test_a_branch_that_no_daemon_works_for_is_dark(three, run, pos):
     assert [line.split()[:2] for line in lines] == [["red", "moda"], ["dark", "closed"], ["dark", "sisli"], ["1", "of"]]
     assert "Does not open. Enter it anew." in lines[0]
     assert "No daemon serves this account yet." in lines[1]
-
-
-def test_once_the_daemon_is_silent_every_branch_is_red(three, run, pos):
+    pos.execute("DELETE FROM delivery_daemon")
     alive(pos, -5)
-    for name in ("kadikoy", "moda"):
-        light(pos, name)
     shown = run("status", "--branches", "--json").json
     assert (shown["well"], shown["branches"][0]["code"]) == (0, "not_polling")
 

@@ -42,15 +42,6 @@ def test_the_master_key_comes_from_a_file_beside_the_configuration(write: Write,
     assert settings.source.origins["fleet.master_key"] == str(tmp_path / "secrets/master.key")
 
 
-def test_the_master_key_can_be_a_systemd_credential_and_two_sources_are_an_error(write: Write, tmp_path: Path) -> None:
-    write(KEY, "credentials/master_key")
-    environ = {"CREDENTIALS_DIRECTORY": str(tmp_path / "credentials")}
-    assert load(write(fleet()), environ=environ).fleet.master_keys == (base64.b64decode(KEY),)
-    message = problems(write(fleet(f'master_key = "{KEY}"')), environ)
-    assert "fleet.master_key" in message
-    assert "more than once (master_key, systemd credential master_key)" in message
-
-
 def test_in_file_mode_it_may_be_there_already_and_must_be_right(write: Write) -> None:
     assert load(write(document(more=f'[fleet]\nmaster_key = "{KEY}"')), environ={}).fleet.master_keys
     assert "line 1 is not a master key" in problems(write(document(more='[fleet]\nmaster_key = "abcd"')))
@@ -106,10 +97,7 @@ def test_the_master_key_is_never_shown(write: Write) -> None:
     assert shown(load(write(), environ={}))["fleet"]["master_key"] is None
 
 
-def test_a_file_with_the_master_key_that_everybody_can_read_is_a_warning(write: Write, tmp_path: Path) -> None:
-    file = write(fleet(f'master_key = "{KEY}"'))
-    file.chmod(0o644)
-    assert [f"chmod o-r {file}" in warning for warning in load(file, environ={}).warnings] == [True]
+def test_a_master_key_file_that_everybody_can_read_is_a_warning(write: Write, tmp_path: Path) -> None:
     write(KEY, "master.key").chmod(0o644)
     (message,) = load(write(fleet('master_key_file = "master.key"')), environ={}).warnings
     assert f"chmod 0600 {tmp_path}/master.key" in message

@@ -150,19 +150,6 @@ async def running(daemon: Daemon) -> AsyncIterator[asyncio.Task[None]]:
         await task  # it ends in order, and has not ended before
 
 
-async def test_an_account_that_is_added_while_the_daemon_runs_is_polled_soon(town: Town):
-    town.put("kadikoy")
-    async with running(town.daemon):
-        assert town.at_work == {"kadikoy"}
-        order = town.shop.place()
-        town.put("besiktas")
-        await asyncio.sleep(SOON_S)
-        assert town.at_work == {"kadikoy", "besiktas"}
-        await asyncio.sleep(40.0)
-        assert town.polls("besiktas") >= 1
-        assert town.shop.rows("SELECT payment_key FROM delivery_orders") == [{"payment_key": order.key}]
-
-
 async def test_who_comes_to_a_shared_cooldown_is_shown_with_all_the_others(town: Town):
     market = town.settings.marketplace.model_copy(update={"cooldown_scope": CooldownScope.ADDRESS})
     town.settings = town.settings.model_copy(update={"marketplace": market})
@@ -178,11 +165,17 @@ async def test_who_comes_to_a_shared_cooldown_is_shown_with_all_the_others(town:
         assert [set(names.split(", ")) for names in shown] == [set(NAMES)] * 3
 
 
-async def test_one_that_is_disabled_is_polled_no_more_and_comes_back_as_it_was(town: Town):
+async def test_one_that_is_added_is_polled_soon_and_one_that_is_disabled_no_more_until_it_comes_back(town: Town):
     town.put("kadikoy")
-    town.put("besiktas")
     async with running(town.daemon):
+        assert town.at_work == {"kadikoy"}
+        order = town.shop.place()
+        town.put("besiktas")
+        await asyncio.sleep(SOON_S)
+        assert town.at_work == {"kadikoy", "besiktas"}
         await asyncio.sleep(40.0)
+        assert town.polls("besiktas") >= 1
+        assert town.shop.rows("SELECT payment_key FROM delivery_orders") == [{"payment_key": order.key}]
         town.write("besiktas", enabled=0)
         await asyncio.sleep(SOON_S)
         heard, others = town.polls("besiktas"), town.polls("kadikoy")
@@ -418,13 +411,12 @@ async def test_what_a_reload_has_mended_the_lead_tells_no_more(town: Town):
     """The next daemon of a replica has its name, and not its memory."""
     database, now = town.shop.database, town.shop.clock.now()
     lead, before, after = (ReplicaProblems(database, name) for name in ("one 11", "two 22", "two 22"))
-    for name in ("one 11", "two 22"):
-        row = insert(replicas).values(replica=name, number=1, started_utc=now)
-        database.write_now(lambda tx, row=row: tx.execute(row))
-    await before.note([Problem(Code.ACCOUNT_UNREADABLE, "kadikoy", now, Severity.SEVERE, account="kadikoy")])
-    assert [one.code for one in database.read_now(lambda tx: [*lead.others(tx)])] == [Code.ACCOUNT_UNREADABLE]
-    await after.note(())
-    assert database.read_now(lambda tx: [*lead.others(tx)]) == []
+    listed = [{"replica": name, "number": 1, "started_utc": now} for name in ("one 11", "two 22")]
+    database.write_now(lambda tx: tx.execute(insert(replicas), listed))
+    problem = Problem(Code.ACCOUNT_UNREADABLE, "kadikoy", now, Severity.SEVERE, account="kadikoy")
+    for one, noted in ((before, [problem]), (after, [])):
+        await one.note(noted)
+        assert database.read_now(lambda tx: [found.code for found in lead.others(tx)]) == [one.code for one in noted]
 
 
 async def test_the_lead_gives_its_place_after_its_check_is_written(town: Town, monkeypatch: pytest.MonkeyPatch):
