@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import sys
+import threading
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -19,6 +20,7 @@ from orderbridge.clock import SystemClock
 from orderbridge.jobs import alarms as alarms_module
 from orderbridge.jobs.alarms import AGAIN_S, FAIL_EVERY_S, LONGEST_S, PAUSE_S, WELL_EVERY_S, Alarms, Command, Ping
 from orderbridge.rules.problems import Code, Key, OpenProblems, Problem, Rank, Severity
+from orderbridge.texts import say
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 ONE = Problem(Code.CLOCK_WRONG, "", NOON, Severity.WARNING, detail="Ayşe Yılmaz", facts={"offset": "+120"})
@@ -131,6 +133,13 @@ async def test_the_beginning_the_escalation_and_the_end_are_reported(program: Wr
     assert "hush" not in str(noticed)
 
 
+async def test_where_only_severe_problems_are_sent_one_that_is_severe_no_more_is_over(commands: Commands):
+    alarms = Watched("x", command_severity="severe")
+    for at, severity in enumerate((Severity.SEVERE, Severity.WARNING, Severity.SEVERE)):
+        await check(alarms, [ONE, replace(SEVERE, severity=severity)], at * PAUSE_S)
+    assert commands() == [(event, "login_refused") for event in ("began", "ended", "began")]
+
+
 def of_order(number: int, **changes: Any) -> Problem:
     return replace(SEVERE, code=Code.UNANSWERED, subject=f"order-{number}", **changes)
 
@@ -224,6 +233,28 @@ async def test_a_failed_report_is_repeated_less_and_less_often(commands: Command
     before = len(commands.heard)
     await check(alarms, [SEVERE], 60_000.0)
     assert len(commands.heard) == before
+
+
+async def test_a_command_that_neither_starts_nor_ends_has_failed(monkeypatch: pytest.MonkeyPatch):
+    over = threading.Event()
+    monkeypatch.setattr(Command, "run", lambda *_: over.wait())
+    monkeypatch.setattr("orderbridge.jobs.alarms.MARGIN_S", -0.9)
+    alarms = Watched("x", command_timeout_seconds=1)
+    alarms.see([SEVERE], 0.0)
+    await quiet(alarms)
+    over.set()
+    assert alarms.failure == say("log.command_late", seconds="0.1")
+
+
+async def test_after_a_failure_once_it_works_again_what_is_over_does_not_begin_and_the_others_are_sent(
+    commands: Commands,
+):
+    alarms, commands.fails = Watched("x"), True
+    await check(alarms, [SEVERE], 0.0)
+    commands.fails = False
+    await check(alarms, [SEVERE, ONE], 10.0)
+    await check(alarms, [SEVERE, ONE], 15.0)
+    assert commands() == [("began", "login_refused"), ("began", "clock_wrong"), ("began", "login_refused")]
 
 
 async def gone(process: int) -> None:
@@ -391,6 +422,17 @@ async def test_a_ping_that_fails_is_one_line_of_the_log(answer, reason, listener
     assert [(one["event"], one.get("reason")) for one in lines] == events
     assert "hush" not in str(lines)
     await ping.close()
+
+
+async def test_one_that_hangs_holds_nothing_up_not_even_the_end(listener: Listener):
+    listener.answer = b""
+    ping = Ping(listener.url, clock=Clock())
+    ping.polled()
+    await until(lambda: listener.heard)
+    async with asyncio.timeout(LONG_S):
+        ping.checked(severe=True)  # one at a time
+        await ping.close()
+    assert len(listener.heard) == 1
 
 
 @pytest.mark.parametrize(

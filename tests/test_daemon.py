@@ -8,6 +8,7 @@ import re
 import signal
 import sqlite3
 import sys
+import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -28,6 +29,7 @@ from orderbridge.marketplace.client import Client
 from orderbridge.observe import systemd
 from orderbridge.service import Service
 from orderbridge.store.database import Database
+from orderbridge.store.leader import LeaderLock
 from orderbridge_sandbox import Fault, Options, Sandbox, World
 from orderbridge_sandbox.scenery import APP_SECRET, KADIKOY
 from orderbridge_sandbox.state import Order
@@ -366,6 +368,34 @@ SPOILED = {
 }
 
 
+async def test_a_sighup_while_the_right_to_work_is_asked_for_is_not_forgotten(sandbox, till, monkeypatch):
+    former, new = (settings_for(sandbox, till, name) for name in ("besiktas", "kadikoy"))
+    asked, answered, at_work = threading.Event(), threading.Event(), []
+    take, run = LeaderLock.take, Daemon.run
+
+    def take_late(lock: LeaderLock) -> bool:
+        asked.set()
+        assert answered.wait(WITHIN_S)
+        return take(lock)
+
+    async def watched(daemon: Daemon) -> None:
+        at_work.append([account.name for account in daemon._settings.accounts])
+        await run(daemon)
+
+    monkeypatch.setattr(LeaderLock, "take", take_late)
+    monkeypatch.setattr(Daemon, "run", watched)
+    running = Service(former, lambda: new)
+    task = begun(running.run())
+    await until(asked.is_set)
+    running._reload()
+    await until(running._called.is_set)
+    answered.set()
+    await until(lambda: at_work)
+    running._end()
+    await task
+    assert at_work == [["kadikoy"]]
+
+
 async def test_a_sighup_with_a_configuration_that_cannot_be_used_changes_nothing(configuration, till, world):
     good = configuration.read_text()
     async with process(configuration) as daemon:
@@ -378,6 +408,24 @@ async def test_a_sighup_with_a_configuration_that_cannot_be_used_changes_nothing
             await until(lambda order=order: order.acknowledged)
             assert till.status(order) == 1
         assert await ended(daemon, signal.SIGTERM) == 0
+
+
+async def test_a_reload_whose_files_are_on_a_disk_that_hangs_holds_up_no_order(sandbox, till, world):
+    settings, answers = settings_for(sandbox, till), threading.Event()
+
+    def load() -> config.Settings:
+        answers.wait()
+        return settings
+
+    running = Service(settings, load)
+    task = begun(running.run())
+    await until(lambda: world.calls("get_current"))
+    running._reload()
+    order = world.place_order(restaurant_id=KADIKOY)
+    await until(lambda: order.acknowledged)
+    answers.set()
+    running._end()
+    await task
 
 
 @pytest.mark.parametrize(

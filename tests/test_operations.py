@@ -9,9 +9,13 @@ import pytest
 from docs import build
 from pydantic import BaseModel
 
+from orderbridge import config
+from orderbridge.cli import erase
 from orderbridge.cli.main import program
-from orderbridge.config import Settings
+from orderbridge.config import keys as key_limits
+from orderbridge.document import Facts, Item, columns_of
 from orderbridge.rules.problems import Code
+from orderbridge.store import retention, tables
 
 ROOT = Path(__file__).parents[1]
 TEXTS = {code: path.read_text("utf-8") for code, path in build.OPERATIONS.items()}
@@ -83,7 +87,7 @@ def keys(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
 def test_every_key_exists(code: str):
     named = set(KEY.findall(MADE.sub("", TEXTS[code]))) - EVENTS
     assert len(named) > 5
-    assert named <= set(keys(Settings))
+    assert named <= set(keys(config.Settings))
 
 
 @each_page
@@ -101,3 +105,31 @@ def test_both_say_the_same() -> None:
         for text in TEXTS.values()
     ]
     assert commands[0] == commands[1]
+
+
+# ---- docs/privacy.md -------------------------------------------------------------------------------------------------
+
+PRIVACY = (ROOT / "docs" / "privacy.md").read_text("utf-8")
+
+
+def test_every_table_is_named():
+    tabled = {name for name, table in tables.metadata.tables.items() if not table.is_view}
+    assert tabled <= set(re.findall(r"`(delivery_\w+)`", PRIVACY))
+
+
+def test_every_column_that_names_a_customer_is_named():
+    section = PRIVACY.split("\n## ")[1]
+    named = set(re.findall(r"`([a-z_]+)`", section)) - set(tables.metadata.tables)
+    assert named == {*columns_of(Facts, personal=True), *columns_of(Item, personal=True), "payload", "detail"}
+
+
+def test_the_days_and_sizes_are_those_of_the_program():
+    orders = config.Orders()
+    rows = [line for line in PRIVACY.splitlines() if line.startswith("| ")]
+    days = {int(day) for line in rows for day in re.findall(r"\b\d+\b", line)}
+    assert days == {orders.retention_days, orders.records_days}
+    text = PRIVACY.rsplit("|\n\n", maxsplit=1)[-1]
+    for number in (key_limits.MIN_RECORDS_DAYS, retention.SWEEP, erase.REWRITTEN_BYTES // 1024**2):
+        assert re.search(rf"\b{number}\b", text)
+    assert retention.SUBSCRIBER == 10
+    assert retention.SLACK.days == 2

@@ -11,7 +11,6 @@ from tests.jobs.conftest import OpenShop
 from tests.jobs.shop import FakeClock, Shop
 
 from orderbridge.jobs import journal_writer as jobs_journal
-from orderbridge.jobs.journal_writer import Journal
 from orderbridge.store import journal
 from orderbridge.store.journal import Entry
 from orderbridge_sandbox import Fault
@@ -27,16 +26,11 @@ async def shop(open_shop: OpenShop) -> Shop:
     return await open_shop(orders={"journal": "auto"})
 
 
-@pytest.fixture
-async def kept(shop: Shop) -> Journal:
-    return shop.journal
-
-
 def entries(folder: Path) -> list[Entry]:
     return [entry for entry in journal.entries(journal.files(folder)) if entry is not None]
 
 
-async def test_it_is_written_before_the_acknowledgement_leaves(shop: Shop, kept: Journal, folder: Path):
+async def test_it_is_written_before_the_acknowledgement_leaves(shop: Shop, folder: Path):
     seen: list[int] = []
 
     async def look() -> None:
@@ -51,7 +45,7 @@ async def test_it_is_written_before_the_acknowledgement_leaves(shop: Shop, kept:
     assert json.loads(journal.document(entry) or b"")["note"] == "soğansız"
 
 
-async def test_what_comes_again_unchanged_is_not_written_again(shop: Shop, kept: Journal, folder: Path):
+async def test_what_comes_again_unchanged_is_not_written_again(shop: Shop, folder: Path):
     shop.world.faults.add(Fault(operation="acknowledge", status=500, times=3))
     order = shop.place()
     for _ in range(3):
@@ -80,23 +74,23 @@ def full(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 async def test_a_full_disk_holds_no_order_up_and_what_is_missing_is_written_later(
-    shop: Shop, kept: Journal, folder: Path, full: list[int]
+    shop: Shop, folder: Path, full: list[int]
 ):
     with capture_logs() as logs:
         orders = [await shop.taken_in(), await shop.taken_in()]
     assert [line["event"] for line in logs if line["event"].startswith("journal")] == ["journal.failed"]
-    assert (kept.since is not None, kept.error) == (True, "No space left on device")
+    assert (shop.journal.since is not None, shop.journal.error) == (True, "No space left on device")
     full.clear()
     with capture_logs() as logs:
-        await kept.tidy(90, shop.clock.now())
-        await kept.close()
-    assert kept.since is None
+        await shop.journal.tidy(90, shop.clock.now())
+        await shop.journal.close()
+    assert shop.journal.since is None
     assert [line["documents_missing"] for line in logs if line["event"] == "journal.written_again"] == [0]
     assert [entry.payment_key for entry in entries(folder)] == [order.key for order in orders]
 
 
 async def test_what_is_too_much_to_keep_is_let_go_and_counted(
-    shop: Shop, kept: Journal, folder: Path, full: list[int], monkeypatch: pytest.MonkeyPatch
+    shop: Shop, folder: Path, full: list[int], monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(jobs_journal, "MAX_WAITING", 3000)
     orders = [await shop.taken_in() for _ in range(6)]
@@ -124,9 +118,9 @@ class Hanging:
 
 
 async def test_a_disk_that_hangs_costs_one_answer_three_seconds_and_the_next_ones_nothing(
-    shop: Shop, kept: Journal, folder: Path, clock: FakeClock
+    shop: Shop, folder: Path, clock: FakeClock
 ):
-    kept._inline, kept._workers = False, Hanging()  # type: ignore[assignment]
+    shop.journal._inline, shop.journal._workers = False, Hanging()  # type: ignore[assignment]
     orders = [shop.place()]
     before = clock.monotonic()
     assert (await shop.poll()).acknowledged == 1
@@ -136,20 +130,20 @@ async def test_a_disk_that_hangs_costs_one_answer_three_seconds_and_the_next_one
     before = clock.monotonic()
     assert (await shop.poll()).acknowledged == 1
     assert clock.monotonic() - before < 1
-    kept._workers.go.set()
-    await kept.close()
+    shop.journal._workers.go.set()
+    await shop.journal.close()
     assert [entry.payment_key for entry in entries(folder)] == [order.key for order in orders]
-    assert kept.since is None
+    assert shop.journal.since is None
 
 
-async def test_it_is_kept_no_longer_than_the_orders(shop: Shop, kept: Journal, folder: Path, clock: FakeClock):
+async def test_it_is_kept_no_longer_than_the_orders(shop: Shop, folder: Path, clock: FakeClock):
     await shop.taken_in()
     clock.ahead += timedelta(days=90)
     await shop.taken_in()
-    await kept.tidy(90, shop.clock.now())
+    await shop.journal.tidy(90, shop.clock.now())
     assert len(entries(folder)) == 2
     clock.ahead += timedelta(days=1)
-    await kept.tidy(0, shop.clock.now())
+    await shop.journal.tidy(0, shop.clock.now())
     assert len(entries(folder)) == 2
-    await kept.tidy(90, shop.clock.now())
+    await shop.journal.tidy(90, shop.clock.now())
     assert len(entries(folder)) == 1

@@ -1,6 +1,7 @@
 """The menu, read from the sandbox in each shape, and what it proves about a food's row."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -93,6 +94,37 @@ async def test_what_changed_is_an_event(shop: Shop):
     ]
     (gone,) = shop.rows("SELECT food_id, last_change FROM delivery_foods WHERE gone_utc IS NOT NULL")
     assert gone == {"food_id": 1001, "last_change": "gone"}
+
+
+async def test_a_list_at_a_usual_page_size_shows_no_food_as_gone(shop: Shop):
+    (menu, _), one = next(iter(shop.world.foods.items()))
+    shop.world.foods = {(menu, number): replace(one, id=number) for number in range(1, 51)}
+    await read(shop)
+    shop.world.foods = {(menu, number): replace(one, id=number) for number in range(2, 52)}
+    await asyncio.sleep(EVERY_S)
+    await read(shop)
+    assert shop.rows("SELECT 1 FROM delivery_foods WHERE gone_utc IS NOT NULL") == []
+    assert shop.count("delivery_foods") == 51
+
+
+async def test_a_menu_with_a_food_that_cannot_be_identified_shows_no_food_as_gone(shop: Shop):
+    await read(shop)
+    body = b'{"status": true, "data": [{"food_id": 1001, "name": "Tarhana"}, {"food_id": null, "name": "Ayran"}]}'
+    shop.world.faults.add(Fault(operation="get_foods", status=200, body=body))
+    await asyncio.sleep(EVERY_S)
+    await read(shop)
+    assert shop.one("SELECT name, old_name FROM delivery_foods WHERE last_change = 'renamed'") == {
+        "name": "Tarhana",
+        "old_name": "Mercimek Çorbası",
+    }
+    assert shop.rows("SELECT 1 FROM delivery_foods WHERE gone_utc IS NOT NULL") == []
+
+
+async def test_an_account_that_waits_for_its_login_reserves_nothing(shop: Shop):
+    shop.world.faults.add(Fault(operation="login", status=401, times=None))
+    await shop.poll()
+    assert await read(shop) == AGAIN_S
+    assert noted(shop) == (None, None, None)
 
 
 async def test_a_food_that_an_order_brings_at_the_same_moment_costs_no_menu(shop: Shop, monkeypatch):

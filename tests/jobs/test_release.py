@@ -1,5 +1,6 @@
 """Documents in quarantine are stored once their cause is corrected."""
 
+import asyncio
 from collections.abc import Callable
 from datetime import timedelta
 
@@ -53,6 +54,16 @@ async def refused(shop: Shop, refuse: Refuse) -> Order:
     return order
 
 
+@pytest.mark.parametrize("minutes, problem", [(5, None), (180, "late")])
+async def test_an_order_that_waited_in_quarantine_is_late_by_its_own_time(
+    shop: Shop, refuse: Refuse, minutes: int, problem: str | None
+):
+    order = await refused(shop, refuse)
+    await asyncio.sleep(60 * minutes)
+    assert outcomes(shop) == [Fate.TAKEN_IN]
+    assert shop.order(order)["problem"] == problem
+
+
 async def test_an_order_that_only_the_database_refused_is_taken_in_whole(shop: Shop, refuse: Refuse):
     order = await refused(shop, refuse)
     assert (await shop.poll()).delivered == 0  # it was acknowledged: the service does not bring it again
@@ -64,6 +75,34 @@ async def test_an_order_that_only_the_database_refused_is_taken_in_whole(shop: S
     assert resolved(shop) == [True]
     assert release_all(shop) == []
     assert shop.end((await shop.verdict(shop.act("accept", order)))["id"])[0] == "done"
+
+
+async def refused_change(shop: Shop, refuse: Refuse) -> Order:
+    """A known order of which the database refused what is new."""
+    order = await shop.taken_in()
+    mend = refuse("UPDATE OF status_id")
+    order.acknowledged = False
+    order.document["note"] = "az tuzlu"
+    assert (await shop.poll()).quarantined == 1
+    mend()
+    return order
+
+
+async def test_newer_news_of_the_order_count(shop: Shop, refuse: Refuse):
+    order = await refused_change(shop, refuse)
+    assert shop.end((await shop.verdict(shop.act("accept", order)))["id"])[0] == "done"
+    shop.till.execute("UPDATE delivery_quarantine SET resolved_utc = NULL")
+    assert outcomes(shop) == [Fate.SUPERSEDED]
+    assert shop.order(order)["status"] == "CONFIRMED"
+    assert resolved(shop) == [True]
+
+
+async def test_an_action_without_a_verdict_goes_before(shop: Shop, refuse: Refuse):
+    order = await refused_change(shop, refuse)
+    row = shop.act("accept", order)
+    shop.till.execute("UPDATE delivery_actions SET state = 'sending' WHERE id = ?", (row,))
+    assert outcomes(shop) == [Fate.WAITS]
+    assert resolved(shop) == [False]
 
 
 @pytest.mark.parametrize("payload", ['{"id": 7}', "[1]", '{"payment_key": "7"}', '{"a": 1]', ""])

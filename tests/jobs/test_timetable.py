@@ -4,7 +4,6 @@ import asyncio
 import sqlite3
 from collections.abc import AsyncIterator
 from datetime import timedelta
-from itertools import count
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,7 +13,7 @@ from structlog.testing import capture_logs
 from tests.jobs.shop import FakeClock
 
 from orderbridge.errors import FileLost
-from orderbridge.jobs.timetable import AFTER_FAULT_S, MIN_WAIT_S, SPARE_TIMES, Timetable, _Entry
+from orderbridge.jobs.timetable import AFTER_FAULT_S, MIN_WAIT_S, SPARE_TIMES, Timetable
 from orderbridge.observe.liveness import Pulse
 
 HOURS = (3600.0, -7200.0, 3600.0)
@@ -221,22 +220,6 @@ async def test_a_loop_that_stood_still_drops_no_job(timetable: Timetable, clock:
 
 
 # ---- ten thousand ----------------------------------------------------------------------------------------------------
-
-
-async def test_a_look_touches_what_is_due_and_no_more(
-    timetable: Timetable, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
-):
-    looked = count()
-    later = _Entry.__lt__
-    timetable.start()
-    for number in range(10_000):
-        timetable.plan(f"poll {number}", 1000.0 + number, Calls(clock))
-    monkeypatch.setattr(_Entry, "__lt__", lambda one, other: next(looked) >= 0 and later(one, other))
-    job = Calls(clock, *[1.0] * 9)
-    timetable.plan("poll", 0.0, job)
-    await asyncio.sleep(9.5)
-    assert len(job.at) == 10
-    assert 10 < next(looked) < 10 * 60, "a heap of 10,000 is 14 high"
 
 
 async def test_accounts_that_come_and_go_leave_nothing_behind(timetable: Timetable, clock: FakeClock):

@@ -1,19 +1,23 @@
 """Each invalid row that the database accepts from a POS is refused alone, with a remedy.
 
 The till is the stock sqlite3 driver, and beside each wrong row stands a right one of another order, which must go its
-way. tests/store/test_tables.py has what the database refuses.
+way. tests/store/test_tables.py has what the database refuses; test_write_guards.py writes `ROWS` on each database.
 """
 
+import re
 from typing import Any
 
 import pytest
-from tests.jobs.shop import Shop
+from docs import build
+from tests.jobs.conftest import OpenShop
+from tests.jobs.shop import Shop, listing
 from tests.store.samples import DAEMONS
 
 from orderbridge.texts import SENTENCES
 
 pytestmark = pytest.mark.plays_daemon
 
+NOBODY = "00000000-0000-4000-8000-000000000000"
 FOOD = 1005
 HUGE = "k" * 1_000_000
 NOT_UTF8 = "Gül\N{LATIN SMALL LETTER S WITH CEDILLA}ah".encode("cp1254")
@@ -71,6 +75,55 @@ async def test_a_wrong_row_is_refused_alone_and_says_what_to_do(shop: Shop, colu
     row = await with_a_right_one_beside(shop, columns)
     assert (row["state"], row["error_code"]) == ("refused", code)
     assert row["error_text"].count(". ") >= 1, "what happened, then what to do"
+
+
+# ---- refused with a code that the reference lists ----------------------------------------------------------------------
+
+ROWS: dict[str, list[Columns]] = {  # None: the key of an order that is there
+    "order_unknown": [{"action": "complete", "payment_key": NOBODY}],
+    "account_needed": [
+        {"action": "deactivate_food", "food_id": FOOD, "account": "Kadıköy"},
+        {"action": "deactivate_food", "food_id": FOOD},
+    ],
+    "food_not_found": [
+        {"action": "deactivate_food", "food_id": 999_999, "account": "kadikoy"},
+        {"action": "deactivate_food", "food_id": 2005, "account": "kadikoy"},
+    ],
+    "restaurant_unknown": [
+        {"action": "close_restaurant", "restaurant_id": NOBODY},
+        {"action": "deactivate_food", "food_id": FOOD, "restaurant_id": NOBODY},
+    ],
+    "courier_not_restaurant": [{"action": "on_the_way", "payment_key": None}],
+    "order_completed": [{"action": "cancel", "reason_id": 1, "payment_key": None}],
+    "order_cancelled": [{"action": "complete", "payment_key": None}],
+}
+DOCUMENTS: dict[str, Columns] = {
+    "courier_not_restaurant": {"status_id": 2, "courier_type": "platform_courier"},
+    "order_completed": {"status_id": 5},
+    "order_cancelled": {"status_id": 6},
+}
+
+
+@pytest.mark.parametrize("code", build.REFERENCES)
+def test_each_that_the_reference_lists_is_tried(code: str):
+    (line,) = re.findall("(?:ends|satır) `refused`[^:]*: (.*)", build.REFERENCES[code].read_text("utf-8"))
+    assert re.findall(r"`(\w+)`", re.sub(r"\(.*?\)", "", line)) == list(ROWS)
+
+
+@pytest.mark.parametrize("code", ROWS)
+async def test_it_ends_with_its_code(code: str, open_shop: OpenShop):
+    shop = await open_shop("kadikoy", "besiktas")
+    for account in shop.accounts.values():
+        account.restaurants_known = True
+    order = shop.place(**DOCUMENTS.get(code, {}))
+    shop.world.faults.add(listing(order.document))
+    await shop.poll()
+    rows = [{name: value or order.key for name, value in row.items()} for row in ROWS[code]]
+    written = [put(shop, row, order.key) for row in rows]
+    await shop.drain()
+    assert {shop.end(row)[:2] for row in written} == {("refused", code)}
+    if code != "food_not_found":  # which only the service knows
+        assert {call.operation for call in shop.world.calls()} <= {"login", "get_current", "acknowledge"}
 
 
 # ---- odd, and carried out all the same -------------------------------------------------------------------------------

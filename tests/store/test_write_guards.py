@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import Column, Engine, Integer, Table, make_url
 from sqlalchemy.exc import IntegrityError
 from tests.databases import KINDS, MARIADB, POSTGRESQL, SERVERS, SQLITE, only
-from tests.jobs.test_not_refused import ROWS
+from tests.jobs.test_wrong_rows import ROWS
 from tests.store.samples import (
     KEY,
     NEEDED,
