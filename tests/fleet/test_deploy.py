@@ -39,13 +39,13 @@ def test_the_configurations_of_the_page_and_for_compose_load(tmp_path: Path):
     settings = loaded(block, tmp_path)
     assert settings.fleet.from_database
     assert "host=db-a,db-b" in settings.database.url
-    text = re.search(r"^# 2. Beside this file config/fleet.toml.*?\n(.*?)^# 3. ", COMPOSE, re.MULTILINE | re.DOTALL)
+    text = re.search(r"^# 2. Write config/fleet.toml.*?\n(.*?)^# 3. ", COMPOSE, re.MULTILINE | re.DOTALL)
     assert text is not None
     block = re.sub(r"^# *", "", text[1], flags=re.MULTILINE).replace("https://…", "https://m.example")
     assert loaded(block, tmp_path).fleet.from_database
 
 
-GRACE = re.findall(r"GracePeriodSeconds: (\d+)", KUBERNETES) + re.findall(r"grace_period: (\d+)s +# it", COMPOSE)
+GRACE = re.findall(r"GracePeriodSeconds: (\d+)", KUBERNETES) + re.findall(r"grace_period: (\d+)s +# the", COMPOSE)
 
 
 def test_a_replica_has_time_to_end_and_the_probes_are_what_is_served():
