@@ -13,7 +13,7 @@ from tests.store.samples import rows
 from orderbridge import config
 from orderbridge.store.database import Database
 from orderbridge.store.leader import LeaderLock
-from orderbridge_fleet.cli.cooldown import Asked, Scope, choose, judge
+from orderbridge_fleet.cli.cooldown import Asked, Scope, judge
 from orderbridge_sandbox import Fault, Options, Sandbox, World
 from orderbridge_sandbox.scenery import DEFAULT_SCENERY
 
@@ -123,34 +123,9 @@ def test_beside_a_daemon_or_without_tables_or_with_one_account_nothing_is_asked(
     assert world.calls() == alone.calls() == []
 
 
-def account(name: str, application: str) -> config.Account:
-    return config.Account(name=name, app_secret_key=application, rest_secret_key=f"{name} secret")
-
-
-A, B, C = account("a", "x"), account("b", "y"), account("c", "y")
-
-
-@pytest.mark.parametrize(
-    "accounts, asked",
-    [
-        ([A], None),
-        ([A, B], Asked(A, None, B)),
-        ([A, B, C], Asked(B, C, A)),
-        ([B, C, account("d", "y")], Asked(B, C, None)),
-    ],
-    ids=["one", "two applications", "two and one", "one application"],
-)
-def test_who_is_asked(accounts: list[config.Account], asked: Asked | None) -> None:
-    assert choose(accounts) == asked
-
-
-def test_what_it_means() -> None:
-    three, one_app, two_apps = Asked(B, C, A), Asked(B, C, None), Asked(A, None, B)
-    assert judge(three, []) == Scope.CREDENTIAL
-    assert judge(three, ["c"]) == Scope.APPLICATION
-    assert judge(three, ["c", "a"]) == Scope.ADDRESS
-    assert judge(three, ["a"]) == Scope.UNKNOWN, "an address that one application of two does not have"
-    assert judge(one_app, []) == Scope.CREDENTIAL
-    assert judge(one_app, ["c"]) == Scope.APPLICATION_OR_ADDRESS
-    assert judge(two_apps, []) == Scope.NOT_ADDRESS
-    assert judge(two_apps, ["b"]) == Scope.ADDRESS
+def test_an_address_that_one_application_of_two_does_not_have_means_nothing() -> None:
+    first, same, other = (
+        config.Account(name=name, app_secret_key=application, rest_secret_key=f"{name} secret")
+        for name, application in (("b", "y"), ("c", "y"), ("a", "x"))
+    )
+    assert judge(Asked(first, same, other), ["a"]) == Scope.UNKNOWN
