@@ -91,9 +91,7 @@ class ColumnsAreRight(Judge):
         wanted |= {"status": self._word(document.status), "ended_by": ENDS.get(document.status or 0)}
         if apart := [name for name in sorted(state) if state[name] != wanted[name]]:
             name = apart[0]
-            self.broken(
-                f"#{call.number} acknowledges {call.argument}: {name} is {state[name]!r}, expected {wanted[name]!r}"
-            )
+            self.broken(f"#{call.number} acknowledges {call.argument}: {name} is {state[name]!r}, not {wanted[name]!r}")
 
     def ended(self, call: Call) -> None:
         if call.operation in ORDER_OPERATIONS:
@@ -141,7 +139,6 @@ class ColumnsAreRight(Judge):
             self._check(name, key, [row for row in rows if row["payment_key"] == key])
 
     def _ended_rows(self) -> list[sqlite3.Row]:
-        """The rows of the outbox that this commit has ended."""
         known = ",".join(map(str, sorted(self._unfinished)))
         found = self.rows(
             f"SELECT * FROM delivery_actions WHERE id > ? OR id IN ({known}) ORDER BY id", self._newest_row
@@ -178,7 +175,6 @@ class ColumnsAreRight(Judge):
             self.broken(f"{name} of order {key}: {_nearest(steps, before or {}, after, events)}")
 
     def _steps(self, key: str, before: State | None, after: State, rows: list[sqlite3.Row]) -> Iterator[Step]:
-        """All permitted changes."""
         if before is None:
             for call in self._answers.values():
                 if key in call.documents:
@@ -460,9 +456,7 @@ class ColumnsAreRight(Judge):
         before = text_of(self.sim.clock.now() - timedelta(seconds=IN_TIME_S))
         late = [key for key, oks in self._oks.items() if key in self._states and oks and oks[-1][0] < before]
         if quiet > IN_TIME_S and not self.sim.refused and late:
-            self.broken(
-                f"{late[0]} was acknowledged at {self._oks[late[0]][-1][0]}, and acknowledged_utc is not written"
-            )
+            self.broken(f"{late[0]} was acknowledged at {self._oks[late[0]][-1][0]}, which is not written")
         sweep = QUIET_SWEEP_S if self.sim.plan.kind == "day" else LOUD_SWEEP_S
         then = self.sim.clock.now() - timedelta(seconds=sweep + IN_TIME_S / 2)
         opening = self.sim.clock.true() - timedelta(seconds=self.sim.now())
@@ -522,7 +516,6 @@ def _shown(state: State) -> tuple[int | None, str]:
 
 
 def _blank(before: State) -> State:
-    """The order without what identifies its customer."""
     lines = {"lines": tuple(_without_note(line) for line in before["lines"])}
     return before | dict.fromkeys([*NAMES_A_CUSTOMER, "payload_hash"]) | lines
 

@@ -18,7 +18,6 @@ POLLED_S = 3.0  # for a login
 
 
 def name_of(life: Life | None) -> str | None:
-    """The name of its replica."""
     membership = life and life.daemon and life.daemon.roster.membership  # type: ignore[attr-defined]
     return membership.name if membership else None
 

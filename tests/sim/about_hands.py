@@ -103,7 +103,6 @@ class ClosuresEnd(Judge):
             self.broken(f"closure {closure['id']} ({closure['action']}) should have ended {late:.0f} s ago")
 
     def _newer(self, closure: sqlite3.Row) -> list[sqlite3.Row]:
-        """The newer rows of its lane."""
         kinds = (closure["action"], ACTIONS[Action(closure["action"])].ended_by)
         restaurant = closure["restaurant_id"] if closure["food_id"] is None else None
         found = self.rows(NEWER, closure["id"], *kinds, closure["food_id"], restaurant)
@@ -132,9 +131,7 @@ class TapsAreRows(Judge):
         button = " ".join(str(tap.values.get(name)) for name in ("action", "payment_key", "restaurant_id", "food_id"))
         button += f" {tap.values.get('account')} {tap.values['tries']}"
         if self._rows.setdefault(button, tap.row) != tap.row:
-            self.broken(
-                f"tablet {tap.tablet} taps {button}: it made row {tap.row}, and before row {self._rows[button]}"
-            )
+            self.broken(f"tablet {tap.tablet} taps {button}: row {tap.row}, and before {self._rows[button]}")
         self._tapped_at[tap.row] = min(tap.at, self._tapped_at.get(tap.row, math.inf))
         found = self.rows("SELECT * FROM delivery_actions WHERE id = ?", tap.row)
         if not found:

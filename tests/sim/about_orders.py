@@ -133,9 +133,7 @@ class OnlyDelivered(Judge):
         stored = self.rows("SELECT status_id, account FROM delivery_orders WHERE payment_key = ?", key)
         read = answer.documents[key].status if key in answer.documents else None  # it may be unreadable
         if stored and stored[0]["status_id"] not in (delivered[key], read):
-            self.broken(
-                f"#{call.number} acknowledges {key}: stored is status {stored[0][0]}, delivered was {delivered[key]}"
-            )
+            self.broken(f"#{call.number} acknowledges {key}: {stored[0][0]} is stored, {delivered[key]} was delivered")
 
     def ended(self, call: Call) -> None:
         if call.operation == "get_current" and call.is_heard:

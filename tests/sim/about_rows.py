@@ -4,8 +4,8 @@ import sqlite3
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from tests.jobs.shop import COOLDOWN_S, FINAL
-from tests.sim.bounds import UNREAD_S
+from tests.jobs.shop import FINAL
+from tests.sim.bounds import LOOKED_UP_S, UNREAD_S
 from tests.sim.judge import CLAIM_S, UNDISTURBED_S, Judge, account_of, in_one_lane, is_on_menu, past_its_time
 from tests.sim.line import ACTIONS, FOOD_OPERATIONS, ORDER_OPERATIONS, TARGET, Call
 
@@ -212,15 +212,11 @@ class LookedUpFirst(Judge):
         if last is not None and call.operation in {"accept", "on_the_way"} and self._unknown(last):
             waited = self.sim.now() - last.ended_at
             jumped = self.sim.jumped_since(last.ended_at)  # the wait uses the clock
-            if not jumped and waited < 2 * COOLDOWN_S and not self._was_looked_up(call.argument, last):
-                self.broken(
-                    f"#{call.number} sends row {call.row} again {waited:.1f} s after an unknown outcome, and no list came between"
-                )
+            if not jumped and waited < LOOKED_UP_S and not self._was_looked_up(call.argument, last):
+                self.broken(f"#{call.number} sends row {call.row} again after {waited:.1f} s, and no list came between")
             poll = self._polls.get(call.account)
             if poll is not None and not poll.ended and last.ended_at < poll.left_at < self.sim.now() - CLAIM_S:
-                self.broken(
-                    f"#{call.number} sends row {call.row} again, while poll #{poll.number} may still show its effect"
-                )
+                self.broken(f"#{call.number} sends row {call.row} again, and poll #{poll.number} may show its effect")
 
     def retried(self, row: int) -> None:
         self._last.pop(row, None)

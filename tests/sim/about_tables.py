@@ -7,11 +7,12 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from tests.jobs.shop import COOLDOWN_S, TIMEOUT_S, text_of
-from tests.sim.bounds import LEFT_FOR_ACKNOWLEDGING_S, LISTS_EVERY_S, STATUSES_EVERY_S
+from tests.sim.bounds import ACKNOWLEDGING_S, LEFT_FOR_ACKNOWLEDGING_S, LISTS_EVERY_S, STATUSES_EVERY_S
 from tests.sim.judge import Judge, time_of
 from tests.sim.line import ORDER_OPERATIONS, RESTAURANT_OPERATIONS, Call
 from tests.sim.plan import ACCEPT_STEPS
 from tests.sim.reading import Document
+from tests.sim.simulation import TICK_S
 
 from orderbridge_sandbox import rules
 from orderbridge_sandbox.scenery import KADIKOY
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 WITHIN_S = 10.0  # a write on a slow disk may take this long
 SLACK_S = 0.5  # two clocks differ
-LISTS_AFTER_S = 2 * LISTS_EVERY_S + 30.0  # of a start without trouble
+LISTS_AFTER_S = 2 * LISTS_EVERY_S + TICK_S  # of a start without trouble
 TAKES_S = 60.0  # the longest unit of work, while a till locks the file
 MOST_SILENT = 2  # deliveries: an acknowledgement can be lost
 LOOK_EVERY = 20  # ticks
@@ -109,14 +110,9 @@ class ListsAreStored(Judge):
         kept = self.rows(query, answer.account, document.text)
         missing = document.value.get("payment_key") is None
         reason = "payment_key_missing" if missing else "payment_key_invalid"
-        if len(kept) != 1:
-            self.broken(
-                f"#{answer.number} delivered a document without a usable key; delivery_quarantine has it {len(kept)} times, not once"
-            )
-        elif kept[0]["reason"] != reason or kept[0]["payment_key"] is not None or kept[0]["resolved_utc"] is not None:
-            self.broken(
-                f"#{answer.number} delivered a document without a usable key; delivery_quarantine has the reason {kept[0]['reason']}"
-            )
+        found = [(row["reason"], row["payment_key"], row["resolved_utc"]) for row in kept]
+        if found != [(reason, None, None)]:
+            self.broken(f"#{answer.number} delivered a document without a usable key; delivery_quarantine has {found}")
 
 
 class QuarantineCounts(Judge):
@@ -147,9 +143,7 @@ class QuarantineCounts(Judge):
             # It may be written later, and the clock may be set meanwhile.
             fresh = timedelta() <= now - time_of(told[1]) < _seconds(TAKES_S) or self._is_set()
             if told != (times, seen) and not (told[0] == times + 1 and fresh):
-                self.broken(
-                    f"{name}: document {row['id']} had times_seen {times} and last_seen_utc {seen}, and now has {told}"
-                )
+                self.broken(f"{name}: document {row['id']} was seen {times} times, last {seen}, and now {told}")
             if row["first_seen_utc"] != self._first.setdefault(row["id"], row["last_seen_utc"]):
                 self.broken(f"{name}: first_seen_utc of document {row['id']} is no longer {self._first[row['id']]}")
             self._kept[row["id"]] = told
@@ -185,21 +179,18 @@ class PollsAreWritten(Judge):
         if last is None or last[0].life != call.life or self.sim.disturbed[call.account] >= last[0].left_at:
             return
         if call.left_at > last[0].ended_at + self._longest_s(call.account):
-            self.broken(
-                f"#{call.number} polls {call.left_at - last[0].ended_at:.0f} s after the end of #{last[0].number}: late"
-            )
+            self.broken(f"#{call.number} polls {call.left_at - last[0].ended_at:.0f} s after #{last[0].number}: late")
 
     def _longest_s(self, account: str) -> float:
-        """The longest time from the end of a poll to the next one: 15 s for acknowledgements, and the cooldown.
+        """The longest time from the end of a poll to the next one: acknowledgements, and the cooldown.
 
         Accounts that share a cooldown are polled in turn, and each of the others may meet a timeout. Finding out that they
         share it takes one turn more. A poll is written before it leaves, so it waits for other writes on a slow disk.
-        slow disk.
         """
         plan = self.sim.plan
         turns = plan.in_turn + (plan.in_turn > 1 and plan.configured_scope == "auto")
         waits = COOLDOWN_S * turns + TIMEOUT_S * (plan.in_turn - 1)
-        return waits + WITHIN_S + 15.0 + self.sim.disk_took - self._disk_took[account]
+        return waits + WITHIN_S + ACKNOWLEDGING_S + self.sim.disk_took - self._disk_took[account]
 
     def ended(self, call: Call) -> None:
         if call.operation == "get_current":
@@ -219,7 +210,7 @@ class PollsAreWritten(Judge):
             if late > self._longest_s(account):
                 self.broken(f"no poll of {account} since #{call.number}, {late:.0f} s ago")
             is_slow = self.sim.disk_took - self._disk_took[account] > WITHIN_S
-            if WITHIN_S + 15.0 < late < COOLDOWN_S - SLACK_S and not is_slow:
+            if WITHIN_S + ACKNOWLEDGING_S < late < COOLDOWN_S - SLACK_S and not is_slow:
                 self._check_note(call, then)
 
     def _check_note(self, call: Call, then: datetime) -> None:
@@ -236,7 +227,7 @@ class PollsAreWritten(Judge):
         if call.is_heard and told != ("ok", True):
             self.broken(f"#{call.number} is a good poll, and {call.account} has {told} {row['last_error']}")
         if call.is_heard and not _seconds(-SLACK_S) <= time_of(row["last_poll_ok_utc"] or NEVER) - then <= _seconds(
-            WITHIN_S + 15.0
+            WITHIN_S + ACKNOWLEDGING_S
         ):
             self.broken(f"#{call.number} is a good poll at {then}, and last_poll_ok_utc is {row['last_poll_ok_utc']}")
         if not call.is_heard and told[0] not in {"failing", "login_refused"}:

@@ -18,6 +18,7 @@ PROVED_BY = {"accept": {2, 16}, "on_the_way": {16}, "complete": {5}, "cancel": {
 RESTAURANT_TARGET = {"open_restaurant": "Open", "close_restaurant": "Closed"}
 SUPERSEDED_BY_CANCEL = {"accept", "on_the_way"}
 ALL_REQUESTS = 1 + MAX_RESENDS
+EARLY_S, PROMPT_S = 0.1, 1.0  # from finished_utc to the log line
 SHAKY_S = 30.0  # from a verdict to its log line, if other rows of its batch fail
 WORDS = {
     "URL hatalı": "bad_url_id",
@@ -97,9 +98,7 @@ class Verdicts(Judge):
         if looks and looks[-1] is asked[-1] and looks[-1].data == RESTAURANT_TARGET[call.operation]:
             self.broken(f"#{call.number} is sent again, and #{looks[-1].number} had shown it done")
         if not any(c.left_at >= before[-1].ended_at for c in asked):
-            self.broken(
-                f"#{call.number} is sent again after #{before[-1].number}, and the restaurant's status was not read before"
-            )
+            self.broken(f"#{call.number} follows #{before[-1].number}, and the status was not read between")
 
     def _looks_at(self, restaurant: str, since: Call) -> list[Call]:
         return [look for look in self._asked[restaurant] if look.left_at >= since.ended_at]
@@ -267,7 +266,6 @@ class Verdicts(Judge):
             self._wrong(row, "and its error_code is not true")
 
     def _is_refused_here(self, row: sqlite3.Row, code: str) -> bool:
-        """Whether this code is a true reason for a row that was not sent."""
         order = self.rows("SELECT * FROM delivery_orders WHERE payment_key = ?", row["payment_key"])
         match code:
             case "order_unknown":
@@ -352,7 +350,7 @@ class Verdicts(Judge):
             self._wrong(row, f"with finished_utc {row['finished_utc']} and next_attempt_utc {row['next_attempt_utc']}")
         elif not self.sim.jumped_since(self.sim.now() - SHAKY_S):
             age = self.seconds_since(row["finished_utc"])
-            if not -0.1 < age < (SHAKY_S if self.sim.plan.slow_disk or self.sim.plan.broken_disk else 1.0):
+            if not -EARLY_S < age < (SHAKY_S if self.sim.plan.slow_disk or self.sim.plan.broken_disk else PROMPT_S):
                 self._wrong(row, f"and finished {age:.1f} s ago")
         if row["state"] != "done" and row["state"] != "refused" and row["known_by"] == "answer":
             self._wrong(row, "and no answer says so")
@@ -369,7 +367,6 @@ class Verdicts(Judge):
             self._wrong(row, f"and its attempts are {row['attempts']} of {len(tried)} rows")
 
     def _check_attempts(self, row: sqlite3.Row) -> None:
-        """In the end the written answers are those that came."""
         tried = self.rows("SELECT * FROM delivery_action_attempts WHERE action_id = ? ORDER BY attempt", row["id"])
         if any(attempt["error_code"] == "stopped_while_sending" for attempt in tried):
             return

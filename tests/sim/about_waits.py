@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 from tests.jobs.shop import COOLDOWN_S
-from tests.sim.bounds import LOGIN_REFUSALS_S, RETRY_WAITS_S, TRIES_A_MINUTE
+from tests.sim.bounds import LOGIN_REFUSALS_S, LOOKED_UP_S, MINUTE, RETRY_WAITS_S, TRIES_A_MINUTE
 from tests.sim.judge import Judge
 from tests.sim.line import RESTAURANT_OPERATIONS, Call
 
-from orderbridge.rules.tokens import VALIDITY
+from orderbridge.rules.tokens import RENEW_AHEAD, VALIDITY
 
 if TYPE_CHECKING:
     from tests.sim.life import Life
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 JITTER = 1.5  # "with jitter": half as long again at most
 LATE_S = 20.0  # a poll and its acknowledgement may hold the lane meanwhile
 LATE_ON_A_SLOW_DISK_S = 60.0
-QUIET_S = 45.0  # without faults; the account's line no longer waits then
+QUIET_S = 1.5 * COOLDOWN_S  # without faults; the account's line no longer waits then
 A_MOMENT_S = 0.05
 ASKED_A_MINUTE = 30  # with the till's toggles and their resends
 LOOKED_AT = {"accept", "on_the_way"}
@@ -48,7 +48,7 @@ class Waits(Judge):
     def _compare(self, before: list[Call], call: Call) -> None:
         last, waited = before[-1], self.sim.now() - before[-1].ended_at
         least, most = self._wait(before)
-        if waited < least - 0.01 and not self._is_lost(call, last):
+        if waited < least - A_MOMENT_S and not self._is_lost(call, last):
             self.broken(f"#{call.number} sends row {call.row} {waited:.2f} s after #{last.number} ({last.outcome})")
         if most is None or not self._undisturbed_since(last) or self._notes(call.row or 0) > len(before) + 1:
             return
@@ -77,7 +77,7 @@ class Waits(Judge):
             case "failed":
                 return after, after * JITTER
             case "unknown" if last.operation in LOOKED_AT:
-                return 0.0, 2 * COOLDOWN_S
+                return 0.0, LOOKED_UP_S
             case "unknown" if last.operation in RESTAURANT_OPERATIONS:
                 return 0.0, after * JITTER
             case "unknown":
@@ -113,7 +113,7 @@ class Waits(Judge):
             most, line = TRIES_A_MINUTE * (2 if self.sim.plan.slow_disk else 1), "a dead line"
         recent = self._recent[call.account, call.operation, call.argument, line, call.life]  # a restart begins anew
         recent.append(call.ended_at)
-        while recent[0] < call.ended_at - 60.0:
+        while recent[0] < call.ended_at - MINUTE:
             recent.pop(0)
         if len(recent) > most:
             self.sim.violated("7", f"{call.operation} of {call.account} {len(recent)} times a minute on {line}")
@@ -218,14 +218,12 @@ class TokensInTime(Judge):
         if call.account in self._needed or call.account not in self._texts or self._has_jumped(call.account):
             return
         received, until = self._until[call.account]
-        if self.sim.clock.now() < until - (until - received) / 24 - timedelta(seconds=1):
-            self.broken(
-                f"#{call.number} logs in, although the token of login #{self._token[call.account].number} is valid"
-            )
+        if self.sim.clock.now() < until - (until - received) / RENEW_AHEAD - timedelta(seconds=1):
+            self.broken(f"#{call.number} logs in, and the token of #{self._token[call.account].number} is valid")
 
     def _check_token(self, call: Call) -> None:
         received, until = self._until[call.account]
-        due = until - (until - received) / 24
+        due = until - (until - received) / RENEW_AHEAD
         late = (self.sim.clock.now() - due).total_seconds()
         tried = self._flying.get(call.account)
         fresh = tried is not None and tried.life == call.life and self.sim.now() - tried.left_at < late + 1.0
@@ -233,7 +231,7 @@ class TokensInTime(Judge):
         if self.sim.clock.now() > until + timedelta(seconds=1) and (call.operation == "get_current" or not fresh):
             self.broken(f"#{call.number} is sent with an expired token")
         calm = self.sim.now() - self.sim.disturbed.get(call.account, 0.0) > late + QUIET_S
-        if late > min(5.0, (until - received).total_seconds() / 48) and not fresh and calm:
+        if late > min(5.0, (until - received).total_seconds() / (2 * RENEW_AHEAD)) and not fresh and calm:
             self.broken(f"#{call.number} is sent {late:.0f} s after its token should have been renewed")
         if self._is_over(call):
             self.broken(f"#{call.number} is sent with a token that was refused before")

@@ -56,7 +56,6 @@ class BlockingCall:
         self._handed_over.release()
 
     def rest(self, seconds: float) -> None:
-        """Let simulated time pass."""
         self._wait_s = seconds
         self._handed_over.release()
         self._turn.acquire()
@@ -88,8 +87,6 @@ async def detached(call: Callable[[], T], *, unwanted: Callable[[T], object] | N
 
 
 class Lock:
-    """In the place of threading.Lock, for blocking calls."""
-
     def __init__(self) -> None:
         self._is_held = False
 

@@ -16,6 +16,7 @@ from orderbridge.jobs.outbox_reader import IDLE_SHARE
 from orderbridge.jobs.postponed import REFUSED_S
 from orderbridge.rules.health import FIRST_STEPS, SCHEDULED_STEPS, late_after
 from orderbridge.rules.poll_ends import longest_listening
+from orderbridge.rules.retry import LOOK_WITHIN
 from orderbridge.rules.tokens import LINE_WAITS
 from orderbridge.store.retention import SLACK
 
@@ -24,6 +25,7 @@ ALARMS = Alarms()
 
 ACKNOWLEDGE_WITHIN_S = 10.0  # of the answer, or it is dropped
 ACKNOWLEDGE_TIMEOUT_S = 5.0
+ACKNOWLEDGING_S = ACKNOWLEDGE_WITHIN_S + ACKNOWLEDGE_TIMEOUT_S  # a poll with its last acknowledgement
 ACCEPT_VALID_MINUTES, VALID_MINUTES = 10, 120
 RETRY_WAITS_S = (2.0, 10.0, 60.0)  # after the first, second and third 5xx
 LOGIN_REFUSALS_S = (60.0, 60.0, 90.0)  # at least, after each refusal: growing waits of minutes
@@ -33,6 +35,7 @@ UNANSWERED_S = FIRST_STEPS[0].total_seconds()
 SCHEDULED_S = SCHEDULED_STEPS[0].total_seconds()
 CANCEL_ANSWERS_S = ALARMS.unanswered_minutes * MINUTE  # for so long an unfinished cancel is an answer
 NOT_TAKEN_OVER_S = ALARMS.not_taken_over_minutes * MINUTE
+LOOKED_UP_S = LOOK_WITHIN * COOLDOWN_S  # until a list shows what became of a request
 UNSEEN_S = ALARMS.cancellation_unseen_minutes * MINUTE
 LEFT_FOR_ACKNOWLEDGING_S = SENT_WITHIN_S
 REFUSED_AGAIN_S = REFUSED_S  # between two tries to write what a trigger refuses

@@ -76,7 +76,7 @@ class Hands:
         acts: dict[str, Callable[[], None]] = {
             "close": self._close,
             "erase": self._erase,
-            "quarantine": self._retry_quarantined,
+            "quarantine": self.retry_quarantined,
             "replay": self._replay,
             "tap": self._tablets.tap,
             "withdraw": self._withdraw,
@@ -136,13 +136,15 @@ class Hands:
                 self._sim.till.withdrawn.setdefault(row, self._sim.now())
                 self._sim.woken()
 
-    def _retry_quarantined(self) -> None:
+    def retry_quarantined(self) -> None:
         """`orderbridge quarantine retry`, of some documents in any order, or of all."""
         kept = self._select("SELECT id, payment_key FROM delivery_quarantine WHERE resolved_utc IS NULL ORDER BY id")
         some = self._random.sample(kept, self._random.randint(0, len(kept)))
         words = [str(row["id"]) for row in some]
         for one in self.run_for_json(order_commands.quarantine, "retry", *words) or ():
-            self._sim.technician.note_released(one["id"], one["payment_key"], one["outcome"])
+            if one["payment_key"] is not None and one["outcome"] in WRITTEN:
+                self._sim.tell("released", one["payment_key"], one["id"])
+                self._sim.till.notice()
 
     def _erase(self) -> None:
         """`orderbridge erase --phone`"""
@@ -169,7 +171,6 @@ class Hands:
         self._sim.trace.note("hand", "replay", orders=len(done))
         for one in done:
             if one.fate in WRITTEN:
-                self._sim.technician.released.add(one.payment_key)
                 self._sim.tell("replayed", one.payment_key)
                 self._sim.till.notice()
 

@@ -9,7 +9,7 @@ import sqlite3
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from tests.sim.bounds import ACCEPT_VALID_MINUTES, VALID_MINUTES
+from tests.sim.bounds import ACCEPT_VALID_MINUTES, LATE_S, VALID_MINUTES
 
 from orderbridge_sandbox.state import Account, Order
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tests.sim.simulation import Sim
 
 UNDISTURBED_S = 400.0  # a fault may have effects for so long: a login refused three times, two cooldowns
-IN_TIME_S = 100.0  # three polls
+IN_TIME_S = LATE_S + 10.0  # three polls, with their answers
 CLAIM_S = 12.0  # from reading the outbox to sending, if a till locks the file in between
 
 

@@ -101,8 +101,6 @@ async def served(app: ASGIApp, request: httpx.Request) -> httpx.Response:
 
 
 class Service:
-    """The sandbox behind the line."""
-
     def __init__(self, sim: "Sim") -> None:
         self._sim = sim
         self._app = create_app(sim.world)
@@ -197,8 +195,6 @@ class Weather:
 
 
 class Line(httpx.AsyncBaseTransport):
-    """One daemon's transport."""
-
     def __init__(self, life: "Life") -> None:
         self._life = life
         self._sim = life.sim

@@ -47,8 +47,6 @@ class _Inline(ThreadPoolExecutor):
 
 @contextlib.contextmanager
 def _surroundings(sim: Sim) -> Iterator[None]:
-    """Replace what the program asks of the machine."""
-
     class Now:
         @staticmethod
         def now(zone: Any = None) -> datetime:

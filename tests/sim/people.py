@@ -315,7 +315,6 @@ class Till:
             self._connection.close()
 
     def lose_power(self) -> None:
-        """Lose what is not committed."""
         self.close()
         self._connection, self.locked_until = None, 0.0
         self._uncommitted, self._uncommitted_orders = [], {}
@@ -354,7 +353,6 @@ class Till:
             self.notice()
 
     def _cook(self, key: str, status: int | None) -> None:
-        """Plan the steps of an order when it is taken over."""
         chance, pace = self._random, self._sim.plan.pace
         kind = chance.random()
         accept = chance.uniform(2, 120) * pace
@@ -383,7 +381,6 @@ class Till:
             self._agenda.after(wait, lambda action=action: self.act(action, payment_key=key))
 
     def act(self, action: str, **columns: object) -> None:
-        """Write one row as a POS does."""
         if action == "withdraw":
             self.ask_back("payment_key = :payment_key", columns)
             return

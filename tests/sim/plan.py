@@ -164,7 +164,6 @@ class Plan:
 
     @property
     def scripted(self) -> bool:
-        """Whether people do only what the seed's corner says."""
         return self.kind == "corner"
 
     @property
@@ -174,7 +173,6 @@ class Plan:
 
     @property
     def in_turn(self) -> int:
-        """The number of accounts that share one cooldown."""
         return 1 if dict(self.options).get("cooldown_scope", "credential") == "credential" else len(self.accounts)
 
     @property
@@ -248,7 +246,6 @@ def _with_others(plan: Plan, chance: Random) -> Plan:
 
 
 def _day(seed: int, chance: Random, share: float = 1.0) -> Plan:
-    """A restaurant's day, or a part of one."""
     length = 14 * HOUR * share
     return Plan(
         seed=seed,

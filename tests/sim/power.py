@@ -43,7 +43,6 @@ class File:
         self._since.clear()
 
     def left(self, chance: Random) -> bytes:
-        """The contents when power returns."""
         left, share = bytearray(self._flushed), chance.choice(SHARES)
         for at, data in self._since:
             for begin, part in [(at, None)] if data is None else _sectors(at, data):
@@ -66,8 +65,6 @@ def _sectors(at: int, data: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 class Disk:
-    """The files of a folder as they would be left."""
-
     def __init__(self, folder: Path, chance: Random) -> None:
         self._folder = folder
         self._chance = chance
@@ -98,7 +95,6 @@ class Disk:
             self.flush_names(path)
 
     def flush_names(self, path: str) -> None:
-        """Flush all names in this file's folder."""
         self._flush_names_in(path.rpartition("/")[0])
 
     def _flush_names_in(self, folder: str) -> None:
@@ -116,13 +112,11 @@ class Disk:
             self._settle(path, *states.popleft())
 
     def _settle(self, path: str, is_there: bool, file: File | None) -> None:
-        """Flush one name."""
         self._flushed.pop(path, None)
         if is_there:
             self._flushed[path] = file
 
     def cut(self) -> None:
-        """Power fails."""
         self.is_dark, self._left = True, {}
         for path in sorted({*self._flushed, *self._since}):
             states = [(path in self._flushed, self._flushed.get(path)), *self._since.get(path, ())]

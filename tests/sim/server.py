@@ -49,13 +49,10 @@ _RAISES_EPOCH = "UPDATE delivery_replicas SET epoch="
 
 
 def lost(said: str) -> OperationalError:
-    """The error of a session that has ended."""
     return OperationalError("?", None, sqlite3.OperationalError(said), connection_invalidated=True)
 
 
 class Session:
-    """A session at the server, with its locks."""
-
     def __init__(self, number: int, life: "Life", now: float) -> None:
         self.number, self.life, self.heard = number, life, now
         self.locks: set[Key] = set()
@@ -105,7 +102,6 @@ class Server:
         self._engine.dispose()
 
     def tell_moved(self) -> None:
-        """Buckets may have moved."""
         self._sim.tell("moved")
 
     def latency(self) -> float:
@@ -205,7 +201,6 @@ class Server:
             self._beginning = None
 
     def epoch_of(self, connection: Connection, replica: str) -> int | None:
-        """Replaces advisory_locks.epoch_of."""
         if self._beginning is not None:
             self._open[replica].append(self._beginning)
         query = "SELECT epoch FROM delivery_replicas WHERE replica = ?"
@@ -234,7 +229,6 @@ class LockConnection:
         self._is_writing = False
 
     def ask(self, act: Callable[[Session], Any]) -> Any:
-        """One round trip."""
         server, session = self._server, self.session
         is_slow_back = server.is_slow_back()
         (server.look if is_slow_back else server.travel)(self._life, self._until())

@@ -153,7 +153,6 @@ def as_python(plan: Plan) -> str:
 
 
 def knobs_on(plan: Plan) -> list[str]:
-    """What differs from a quiet plan, by name."""
     calm = quiet(plan.seed, plan.kind)
     return [name for name in _OFF if getattr(plan, name) != getattr(calm, name)]
 

@@ -173,7 +173,6 @@ class Sim:
         self.over.set()
 
     def jumped_since(self, moment: float) -> bool:
-        """Whether the clock was set since then."""
         return any(moment <= at <= self.now() for at, _ in self.plan.jumps)
 
     def disk_takes(self, unit: Callable[[], str]) -> float:
@@ -221,7 +220,6 @@ class Sim:
         return crash.down
 
     def light_fuse(self, point: str, down: float) -> None:
-        """Kill the program at the next point of that name."""
         self._crashes.insert(0, Crash(self.now(), point, 0, down))
         self._skip = 0
 
@@ -231,7 +229,6 @@ class Sim:
 
     @property
     def is_dark(self) -> bool:
-        """Whether the machine is off."""
         return self.power is not None and self.power.is_dark
 
     def hurry_disk(self, connection: sqlite3.Connection) -> None:
@@ -386,7 +383,6 @@ class Sim:
             await asyncio.sleep(life.down)
 
     def begin(self, life: Life) -> None:
-        """A daemon begins to work."""
         if self.fleet is None and self.life is not None and self.life.alive and self.life is not life:
             self.violated("3", f"a daemon begins to work beside life {self.life.number}")
         self.lives += 1
@@ -422,7 +418,6 @@ class Sim:
             life.signal(signal.SIGHUP)
 
     def take_out(self, span: Span) -> None:
-        """Remove an account from the configuration, and reload."""
         self.taken_out.add(span.what)
         self.disturb(span.what, span.end - self.now())
         self._configure([one for one in self._all_accounts if one.name != span.what])
@@ -436,7 +431,6 @@ class Sim:
         self._reload("same")
 
     def load(self) -> config.Settings:
-        """The current configuration."""
         if self._reloads == "bad":
             raise ConfigError("config.no_extension", name="7")
         self.disturb("")

@@ -6,13 +6,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import sqlalchemy
-from sqlalchemy.exc import OperationalError
 from tests.sim.bounds import REFUSED_AGAIN_S
 from tests.sim.compiled import share_compiled
 from tests.sim.people import Agenda
 from tests.sim.plan import MINUTE, Span
 
-from orderbridge.jobs.reimport import WRITTEN, Reimport, release
 from orderbridge.store import actions
 from orderbridge.store.database import Database
 
@@ -47,7 +45,6 @@ class Technician:
         self._random = sim.plan.stream("technician")
         self._agenda = Agenda(sim)
         self._refused_until = -1.0
-        self.released: set[str] = set()  # orders stored from quarantine
 
     @property
     def is_refusing(self) -> bool:
@@ -133,31 +130,5 @@ class Technician:
             self._sim.woken()
 
     def _look(self) -> None:
-        """`orderbridge quarantine retry`, of documents that the database had refused."""
         self._agenda.after(LOOKS_EVERY_S, self._look)
-        kept = self._sim.till.connection.execute(
-            "SELECT id FROM delivery_quarantine WHERE resolved_utc IS NULL AND payment_key IS NOT NULL"
-        ).fetchall()
-        if not kept:
-            return
-        database = self.database()
-        try:
-            reimport = Reimport(database, self._sim.settings, self._sim.clock.now())
-            for row in self._random.sample(kept, len(kept)):  # in any order: the newest document of an order counts
-                self._release(reimport, row["id"])
-        except OperationalError:  # a till holds the file
-            return
-        finally:
-            database.close()
-
-    def _release(self, reimport: Reimport, row_id: int) -> None:
-        for made in release(reimport, row_id):
-            self.note_released(made.id, made.payment_key, made.outcome)
-
-    def note_released(self, row_id: int, key: str | None, outcome: str) -> None:
-        """Note the outcome of a retried document."""
-        self._sim.trace.note("hand", "quarantine retry", id=row_id, outcome=outcome)
-        if key is not None and outcome in WRITTEN:
-            self.released.add(key)
-            self._sim.tell("released", key, row_id)
-            self._sim.till.notice()
+        self._sim.hands.retry_quarantined()

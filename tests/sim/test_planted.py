@@ -23,16 +23,11 @@ from orderbridge.store.ddl import Utc
 
 @pytest.mark.parametrize("bug", BUGS.values(), ids=BUGS)
 @pytest.mark.timeout(900)
-def test_a_planted_bug_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, bug: Bug):
+def test_a_planted_bug_is_found(monkeypatch: pytest.MonkeyPatch, bug: Bug):
     if bug.kind == "power" and (missing := vfs.missing()):
         pytest.skip(missing)
     plant(monkeypatch, *bug.plants)
-    for plan in bug.plans():
-        folder = tmp_path / str(plan.seed)
-        folder.mkdir()
-        if bug.is_found_in(plan, folder):
-            return
-    pytest.fail("not found")
+    assert bug.is_found_somewhere()
 
 
 def test_each_corner_and_each_judge_has_its_bug():
@@ -46,18 +41,13 @@ def test_each_bug_has_its_unit_test():
     assert [name for file, name in named if not re.search(rf"\b{name}\b", (ROOT / file).read_text())] == []
 
 
-def test_a_planted_bug_meets_no_statement_that_was_compiled_without_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+def test_a_planted_bug_meets_no_statement_that_was_compiled_without_it_and_leaves_none_behind(tmp_path: Path):
     """How a value is converted is kept with the statement."""
     before = _written(tmp_path)
-    plant(monkeypatch, ((Utc, "process_bind_param"), nothing))
-    assert (before, _written(tmp_path)) == ("2026-03-02 09:00:00.000", None)
-
-
-def test_a_planted_bug_leaves_no_compiled_statement_behind(tmp_path: Path):
     with pytest.MonkeyPatch.context() as monkeypatch:
         plant(monkeypatch, ((Utc, "process_bind_param"), nothing))
         assert _written(tmp_path) is None
-    assert _written(tmp_path) == "2026-03-02 09:00:00.000"
+    assert before == _written(tmp_path) == "2026-03-02 09:00:00.000"
 
 
 def _written(folder: Path) -> object:

@@ -25,7 +25,6 @@ class Trace:
         self.lines.append(" ".join(parts))
 
     def fault(self, name: str, **facts: object) -> None:
-        """Note an injected fault."""
         self.faults[name] += 1
         self.note("fault", name, **facts)
 
