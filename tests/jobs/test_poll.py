@@ -286,16 +286,18 @@ async def test_a_delivery_by_another_account_is_neither_merged_nor_acknowledged(
     assert shop.order(order)["status_id"] == 2
 
 
+@pytest.mark.parametrize("statuses", [(2,), (2, 1)], ids=["changed", "as it was"])
 async def test_the_next_account_takes_over_when_the_owner_has_left_the_configuration(
-    shared_branch: World, open_shop: OpenShop
+    shared_branch: World, open_shop: OpenShop, statuses: tuple[int, ...]
 ):
     first = await open_shop("kadikoy")
     order = await first.taken_in()
     await first.crash()
     shop = await open_shop("second")
-    shop.world.change_status(order.key, 2)
+    for status in statuses:
+        shop.world.change_status(order.key, status)
     assert (await shop.poll()).acknowledged == 1
-    assert (shop.order(order)["account"], shop.order(order)["status_id"]) == ("second", 2)
+    assert (shop.order(order)["account"], shop.order(order)["status_id"]) == ("second", statuses[-1])
 
 
 # ---- the cooldown ----------------------------------------------------------------------------------------------------

@@ -167,6 +167,28 @@ async def test_a_poll_that_is_under_way_is_waited_for(shop: Shop):
     assert (shop.end(row), len(shop.calls("accept"))) == (("done", None, "poll"), 1)
 
 
+@pytest.mark.parametrize("statuses", [(), (16, 1)], ids=["it lacks the order", "it shows the order"])
+async def test_a_list_from_before_the_request_proves_nothing(shop: Shop, statuses: tuple[int, ...]):
+    row = shop.act("accept", order := await shop.taken_in())
+    for status in statuses:
+        shop.world.change_status(order.key, status)
+    shop.world.faults.add(Fault.drop("accept", when=When.AFTER))
+    shop.line.when_answered("get_current", shop.drain)
+    await shop.poll()
+    await shop.drain()
+    assert (shop.row(row)["state"], len(shop.calls("accept"))) == ("sending", 1)
+    await shop.poll()
+    assert (shop.end(row), len(shop.calls("accept"))) == (("done", None, "poll"), 1)
+
+
+async def test_two_ends_in_doubt_are_each_judged_by_their_own_order(shop: Shop):
+    complete, cancel = await asked(shop, "complete"), await asked(shop, "cancel")
+    for action in ("complete", "cancel"):
+        shop.world.faults.add(Fault.drop(action, when=When.AFTER))
+    await shop.verdict(complete)
+    assert (shop.end(complete), shop.end(cancel)) == (("done", None, "refusal"), ("done", None, "poll"))
+
+
 async def test_a_poll_that_never_leaves_keeps_no_row_beyond_its_time(shop: Shop, open_shop: OpenShop):
     row = await asked(shop, "accept")
     shop.world.faults.add(Fault.drop("accept"))

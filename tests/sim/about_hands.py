@@ -5,12 +5,16 @@ import sqlite3
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from sqlalchemy import Engine, NullPool, create_engine
+from tests.jobs.shop import text_of
 from tests.sim.bounds import CLOSURES_EVERY_S
 from tests.sim.hands import Tap, held_s
 from tests.sim.judge import Judge, in_one_lane, one_menu, time_of
 
 from orderbridge.actions import ACTIONS, CLOSURES
 from orderbridge.model import Action
+from orderbridge_board.queries import STOP_SHOWN
+from orderbridge_board.snapshot import state
 
 if TYPE_CHECKING:
     from tests.sim.life import Life
@@ -20,6 +24,15 @@ A_MOMENT = timedelta(seconds=0.1)
 CLOSED = "SELECT * FROM delivery_actions WHERE state = 'done' AND valid_until_minutes IS NOT NULL"
 NEWER = "SELECT * FROM delivery_actions WHERE id > ? AND action IN (?, ?) AND (food_id = ? OR restaurant_id = ?)"
 BY_REQUEST = "SELECT * FROM delivery_actions WHERE request_id = ?"
+OPEN = (  # where the board is the till, an order rings until it is answered, or taken over if it needs no answer
+    "SELECT *, CASE ifnull(status_id, 0) WHEN 1 THEN needs_answer_since IS NOT NULL ELSE pos_revision = 0 END AS rings"
+    " FROM delivery_open_orders"
+)
+CANCELLED = (
+    "SELECT *, 0 AS rings FROM delivery_orders WHERE ended_by = 'cancelled' AND payload > '' AND ended_utc > ?"
+    " AND payment_key NOT IN (SELECT payment_key FROM delivery_actions"
+    " WHERE action = 'cancel' AND state IN ('pending', 'sending', 'done'))"
+)
 OURS = "SELECT * FROM delivery_actions WHERE request_id LIKE 'board:%' OR request_id LIKE 'until:%'"
 
 
@@ -110,13 +123,14 @@ class ClosuresEnd(Judge):
 
 
 class TapsAreRows(Judge):
-    """A button makes one row, on however many tablets it is tapped, and that row stays."""
+    """The board shows what the tables have; a button makes one row, however often it is tapped, and that row stays."""
 
     promise = "board"
 
     def __init__(self) -> None:
         self._rows: dict[str, int] = {}  # by button: its row
         self._tapped_at: dict[int | None, float] = {}  # by row
+        self._engine: Engine | None = None
 
     def committed(self, name: str) -> None:
         """Rows that the program writes for a tablet or for a closure's end count as the till's."""
@@ -142,6 +156,23 @@ class TapsAreRows(Judge):
             self.broken(f"tablet {tap.tablet} taps {button}, and row {tap.row} is {found[0]['action']}")
         if found[0]["valid_until_minutes"] is not None and tap.values["action"] not in CLOSURES:
             self.broken(f"row {tap.row} ({found[0]['action']}) has valid_until_minutes")
+
+    def tick(self) -> None:
+        """The board has a card for each open order, rings for one that needs an answer, and shows a cancelled one."""
+        now = self.sim.clock.now()
+        shown = [*self.rows(OPEN), *self.rows(CANCELLED, text_of(now - STOP_SHOWN))]
+        if not shown:
+            return
+        if self._engine is None:
+            self._engine = create_engine(f"sqlite:///{self.sim.path}", poolclass=NullPool)
+        web = self.sim.settings.web.model_copy(update={"board": "till"})
+        settings = self.sim.settings.model_copy(update={"web": web})
+        with self._engine.connect() as connection:
+            cards = state(connection, settings, (), now, "en")["orders"]
+        found = {card["key"]: (card["status"], card["revision"], "new" in card["sounds"]) for card in cards}
+        for row in shown:
+            if found.get(row["payment_key"]) != (row["status"], row["revision"], bool(row["rings"])):
+                self.broken(f"the board shows {found.get(row['payment_key'])} of order {row['payment_key']}")
 
     def leaving(self, call: Any) -> None:
         """A step that a tablet can take back is not sent before that time is over."""

@@ -16,7 +16,7 @@ from orderbridge.rules.retry import MAX_RESENDS
 
 PROVED_BY = {"accept": {2, 16}, "on_the_way": {16}, "complete": {5}, "cancel": {6}}
 RESTAURANT_TARGET = {"open_restaurant": "Open", "close_restaurant": "Closed"}
-SUPERSEDED_BY_CANCEL = {"accept", "on_the_way"}
+SUPERSEDED_BY_CANCEL, ENDING = {"accept", "on_the_way"}, {"complete", "cancel"}
 ALL_REQUESTS = 1 + MAX_RESENDS
 EARLY_S, PROMPT_S = 0.1, 1.0  # from finished_utc to the log line
 SHAKY_S = 30.0  # from a verdict to its log line, if other rows of its batch fail
@@ -310,6 +310,18 @@ class Verdicts(Judge):
         looked = row["action"] in FOOD_OPERATIONS or not self._shown_not_done(row, calls)
         if row["error_code"] == "service_error" and unknown and looked:
             self._wrong(row, "and a request got no answer")
+        if refused and row["known_by"] == "poll" and row["action"] in ENDING and self._is_missing(row, calls):
+            self._wrong(row, "and the last list, which lacks its order, proves it")
+
+    def _is_missing(self, row: sqlite3.Row, calls: list[Call]) -> bool:
+        """Whether the last list lacks the order, which no other action of ours has ended."""
+        poll = self._qualified(calls)[-1]
+        (order,) = self.rows("SELECT * FROM delivery_orders WHERE payment_key = ?", row["payment_key"])
+        ours = "SELECT 1 FROM delivery_actions WHERE payment_key = ? AND id <> ? AND action IN ('complete', 'cancel')"
+        could_end = row["action"] == "cancel" or order["service_status_id"] == 16
+        could_end = could_end and not self.rows(ours, row["payment_key"], row["id"])
+        is_shown = poll.bad or self._seen(poll, row["payment_key"]) is not None
+        return could_end and not is_shown and not self._lost_an_answer(row)
 
     def _shown_not_done(self, row: sqlite3.Row, calls: list[Call]) -> bool:
         if row["restaurant_id"] is not None:

@@ -102,6 +102,8 @@ PARTS = "a_list_is_too_large_and_comes_in_parts"
 TWO_ENDS = "an_order_that_was_completed_is_cancelled"
 TOO_OLD = "a_row_is_too_old_before_its_turn_comes"
 WAITING = "rows_are_written_while_an_accept_waits"
+LIST_BEFORE = "a_list_from_before_two_accepts_lacks_one_of_their_orders"
+ENDS_LOST = "two_orders_end_and_both_answers_are_lost"
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +204,11 @@ bugs(
     a_bucket_is_taken_from_one_that_lives=((fleet_buckets, "GRACE_S"), 0.0, 1),
     a_bucket_is_taken_too_late=((fleet_buckets, "GRACE_S"), 45.0, 1),
     the_server_does_not_end_a_silent_session=((membership, "SETTINGS"), (), 1),
-    a_bucket_is_released_with_its_accounts_at_work=((Replica, "_leave"), idle, 1),
+    a_bucket_is_released_with_its_accounts_at_work=(
+        (Replica, "_let_go"),
+        lambda true, self, bucket, _: true(self, bucket, ()),
+        1,
+    ),
     a_replica_has_what_others_should_have=((Replica, "_mine"), lambda _, self: self._beat.held, 1),
     the_epoch_is_not_raised=((replicas, "note"), without_epoch, 1),
 )
@@ -372,6 +378,16 @@ bugs(
 )
 bugs(
     "6",
+    a_poll_that_ends_forgets_what_was_on_the_wire_in_another=(
+        (Lanes, "end_poll"),
+        lambda true, self, began: (true(self, began), self._used.clear())[0],
+        LIST_BEFORE,
+    ),
+    an_end_of_another_order_counts=(
+        actions.ends,
+        lambda true, tx, keys: {(key, action) for key in keys for _, action in true(tx, keys)},
+        ENDS_LOST,
+    ),
     a_fifth_request=(retry.counted, lambda true, history: true(history) - 1, CRASH),
     a_502_is_a_plain_failure=(
         (answers, "_STATUSES"),
@@ -758,6 +774,19 @@ bugs(
     "board",
     "hands",
     each_tap_is_a_row=(cards.request_id, lambda true, *of: f"{true(*of)}:{next(_taps)}"),
+)
+
+bugs(
+    "board",
+    a_failed_accept_rings_no_more=((cards, "ANSWERED"), frozenset(ActionState), FAILURES),
+)
+bugs(
+    "contract",
+    retention_deletes_documents_that_wait=(
+        retention.delete_documents,
+        lambda _, tx, before: tx.execute(delete(tables.quarantine)).rowcount,
+        1003,
+    ),
 )
 
 # The unit test that finds a bug, too. `./run sim --bugs` plants it and runs the test.

@@ -376,3 +376,32 @@ async def an_order_is_listed_for_two_accounts(script: Script) -> None:
     """Its first acknowledgements are lost, so that the second account gets it, too."""
     script.meets("acknowledge", "lost", "lost")
     await script.order()
+
+
+@corner(accounts=("kadikoy", "besiktas"))
+async def a_list_from_before_two_accepts_lacks_one_of_their_orders(script: Script) -> None:
+    """It arrives after both are lost, and after the other account's list."""
+    absent, shown = await script.orders(2)
+    await script.listed()
+    for status in (16, 1):
+        script.panel(shown, status)
+    script.next_list_takes(18.0)
+    await script.rest(18.0)
+    script.meets("accept", "done_reset", "done_reset")
+    rows = [script.act("accept", payment_key=key, preparing_time=20) for key in (absent, shown)]
+    for row in rows:
+        await script.ended(row)
+
+
+@corner(seconds=6 * MINUTE)
+async def two_orders_end_and_both_answers_are_lost(script: Script) -> None:
+    """One list, which lacks the completed order, proves both."""
+    first, second = await script.orders(2)
+    await script.ended(script.act("accept", payment_key=first, preparing_time=20))
+    await script.ended(script.act("on_the_way", payment_key=first))
+    await script.acknowledged(first)
+    script.meets("complete", "done_reset")
+    script.meets("cancel", "done_reset")
+    complete = script.act("complete", payment_key=first)
+    await script.ended(script.act("cancel", payment_key=second, reason_id=3))
+    await script.ended(complete)

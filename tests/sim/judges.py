@@ -1,6 +1,6 @@
 """All judges, by promise."""
 
-from tests.sim.about_audit import AuditFindsNothing
+from tests.sim.about_audit import AuditFindsNothing, RetentionKeeps
 from tests.sim.about_columns import ColumnsAreRight
 from tests.sim.about_end import TruthAtTheEnd
 from tests.sim.about_files import JournalHolds, MarkIsNeverAhead
@@ -37,7 +37,7 @@ WATCHING: dict[str, tuple[type[Judge], ...]] = {
     "8": (FailuresAreLogged, ProblemsAreLogged),
     "9": (NothingLeaks,),
     "login": (TokensInTime,),
-    "contract": (ColumnsAreRight, AutoAccepts, ViewsAreRight, ReferenceIsRead),
+    "contract": (ColumnsAreRight, AutoAccepts, ViewsAreRight, ReferenceIsRead, RetentionKeeps),
     "closures": (ClosuresEnd,),
     "board": (TapsAreRows,),
     "1, 2 and 6": (TruthAtTheEnd,),

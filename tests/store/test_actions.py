@@ -173,7 +173,7 @@ def test_the_end_of_an_attempt_is_recorded_and_one_that_never_left_leaves_no_tra
     assert second["finished_utc"] is None
     assert action_row(pos, row_id) == before
     first, second = record(2, Attempt(Outcome.OK, None, 200))
-    assert (second["outcome"], second["detail"]) == ("ok", None)
+    assert (first["outcome"], second["outcome"], second["detail"]) == ("unknown", "ok", None)
     assert record(2, Attempt(Outcome.NOT_SENT, "dns_failed")) == [first]
     database.write_now(lambda tx: actions.forget_attempts(tx, [(row_id, 1)]))
     assert attempts(pos) == []

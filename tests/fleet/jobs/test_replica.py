@@ -363,6 +363,22 @@ async def test_nothing_leaves_when_the_server_was_not_heard_for_long(town: Town)
         assert town.polls("chain") > heard
 
 
+async def test_a_lease_counts_from_the_question_and_not_from_the_servers_answer(
+    town: Town, monkeypatch: pytest.MonkeyPatch
+):
+    async def slowly(call: Callable[[], Beat]) -> Beat:
+        await asyncio.sleep(replica.LEASE_S)
+        return call()
+
+    town.daemon.roster.membership = Shares(*buckets("chain"))
+    async with running(town.daemon):
+        monkeypatch.setattr(replica, "detached", slowly)
+        await asyncio.sleep(2 * replica.LEASE_S)
+        for _ in range(5):
+            await asyncio.sleep(1.3)
+            assert not town.daemon.roster.may_send()
+
+
 async def test_a_replaced_replica_sends_nothing_and_ends_and_its_next_daemon_reports_it(town: Town):
     town.put("chain")
     metrics = Metrics()
