@@ -400,11 +400,6 @@ bugs(
         lambda true, row, account: ("food", str(row.food_id)) if row.food_id else true(row, account),
         HANGS,
     ),
-    valid_minutes_are_seconds=(
-        outbox_rows.expiry,
-        lambda true, row, view: true(row, view) - timedelta(seconds=59 * (row.valid_minutes or 0)),
-        EXPIRY,
-    ),
     everything_is_sent=(lifecycle.may_send, always(None)),
     every_order_is_cancelled_for_reason_1=(
         (Client, "act"),
@@ -429,14 +424,6 @@ bugs(
         *decided(
             lambda made, _, history, now: (
                 retry.RetryAt(now, history[-1].code) if history[-1].outcome == Outcome.REFUSED else made
-            )
-        ),
-        REFUSED,
-    ),
-    what_waits_for_a_look_is_sent=(
-        *decided(
-            lambda made, _, __, now: (
-                retry.RetryAt(now + timedelta(seconds=5), made.code) if isinstance(made, retry.AwaitPoll) else made
             )
         ),
         REFUSED,
@@ -575,12 +562,6 @@ def a_time_from_before_the_clock_was_set_back_is_believed(true: Any, self: Queue
 def the_token_is_logged(true: Any, self: Vault, tx: Any, token: Any) -> None:
     structlog.get_logger().info("login.kept", grant=token.access_token)
     true(self, tx, token)
-
-
-@bug("9", (Session, "record_outcome"), 1004)
-def what_an_answer_says_is_logged(true: Any, self: Session, error: Any, *rest: Any) -> None:
-    structlog.get_logger().info("account.heard", said=getattr(error, "detail", ""))
-    true(self, error, *rest)
 
 
 @bug("9", (Vault, "save"), ASKED_BACK)
