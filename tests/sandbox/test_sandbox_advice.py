@@ -3,7 +3,6 @@
 import pytest
 
 from orderbridge_sandbox.scenery import BESIKTAS, KADIKOY
-from orderbridge_sandbox.switches import words
 
 NOBODY = "99999999-9999-4999-8999-999999999999"
 LOGIN = "/auth/login"
@@ -18,28 +17,14 @@ def order(world):
     return world.place_order(restaurant_id=KADIKOY, document={"courier_type": "restaurant"})
 
 
-@pytest.fixture
-async def listed(pos, order):
-    await pos.poll()
-    return order
-
-
-@pytest.fixture
-async def acknowledged(pos, listed):
-    await pos.put(f"/orders/success/{listed.key}")
-    return listed
-
-
 # ---- what hits nothing -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     "method, path, status, code, message",
     [
-        ("GET", "/orders", 404, "unknown_path", "The service has no such path."),
         ("GET", "/orders/accept", 404, "unknown_path", "The service has no such path."),
         ("POST", f"/orders/accept/{NOBODY}?x=1", 405, "unknown_method", "This path is called with PUT."),
-        ("GET", LOGIN, 405, "unknown_method", "This path is called with POST."),
         ("PATCH", "/orders/get-current", 405, "unknown_method", "This path is called with GET."),
     ],
 )
@@ -74,101 +59,65 @@ async def test_a_whole_life_in_order_gets_no_advice(world, pos, clock, order):
 # ---- and out of it ---------------------------------------------------------------------------------------------------
 
 
-async def test_accept_before_the_list_and_before_the_acknowledgement(world, pos, order):
-    await pos.put(f"/orders/accept/{order.key}", {"preparing_time": 20})
-    assert codes(world) == ["never_delivered"]
-    await pos.poll()
-    await pos.put(f"/orders/ontheway/{order.key}")
-    [advice] = world.calls()[-1].advice
-    assert advice.code == "not_acknowledged"
-    assert advice.text.startswith("on_the_way before the order was acknowledged")
+CALLS = [  # what has happened, the call, its body, and the advice
+    ("", "accept/{key}", {"preparing_time": 20}, "never_delivered"),
+    ("listed", "ontheway/{key}", None, "not_acknowledged"),
+    ("listed cancelled", "success/{key}", None, "acknowledged_unseen"),
+    ("listed acknowledged", "ontheway/{key}", None, "wrong_status"),
+    ("listed acknowledged", "success/{key}", None, "acknowledged_again"),
+    ("listed acknowledged", "success/{key}", {"id": 1}, "body_not_asked_for"),
+    ("listed acknowledged", "accept/{key}", {"preparing_time": "20"}, "wrong_value"),
+    ("listed acknowledged", "accept/{key}", {}, "missing_field"),
+    ("listed acknowledged", "accept/{key}", {"preparing_time": 20, "minutes": 20}, "unknown_field"),
+    ("listed acknowledged", "accept/{key}", [], "body_no_object"),
+    ("listed acknowledged", "cancel/{key}", {"reason_id": True}, "wrong_value"),
+    ("come_get listed acknowledged", "ontheway/{key}", None, "not_own_courier"),
+    ("", "success/100001", None, "number_for_key"),
+    ("", "success/abc", None, "not_a_uuid"),
+    ("", f"success/{NOBODY}", None, "unknown_order"),
+    ("repeated", f"success/{NOBODY}", None, "repeated_refusal"),
+    ("", "success/{foreign}", None, "foreign_order"),
+]
 
 
-@pytest.mark.parametrize(
-    "action, body, code",
-    [
-        ("ontheway", None, "wrong_status"),
-        ("complete", None, "wrong_status"),
-        ("success", None, "acknowledged_again"),
-        ("accept", {"preparing_time": "20"}, "wrong_value"),
-        ("accept", {}, "missing_field"),
-        ("accept", {"preparing_time": 20, "minutes": 20}, "unknown_field"),
-        ("accept", [], "body_no_object"),
-        ("cancel", {"reason_id": 9}, "wrong_value"),
-        ("cancel", {"reason_id": True}, "wrong_value"),
-        ("success", {"id": 1}, "body_not_asked_for"),
-    ],
-)
-async def test_a_call_out_of_its_turn(world, pos, acknowledged, action, body, code):
-    await pos.put(f"/orders/{action}/{acknowledged.key}", body)
+@pytest.mark.parametrize("before, path, body, code", CALLS, ids=str)
+async def test_a_call_out_of_its_turn(world, pos, order, before, path, body, code):
+    if "come_get" in before:
+        order = world.place_order(restaurant_id=KADIKOY, document={"courier_type": "come_get", "status_id": 2})
+    path = "/orders/" + path.format(key=order.key, foreign=world.place_order(restaurant_id=BESIKTAS).key)
+    if "listed" in before:
+        await pos.poll()
+    if "cancelled" in before:
+        world.cancel_by_customer(order.key)
+    if "acknowledged" in before:
+        await pos.put(f"/orders/success/{order.key}")
+    if before == "repeated":
+        await pos.put(path, body)
+    await pos.put(path, body)
     assert code in codes(world)
 
 
-async def test_what_is_acknowledged_unseen(world, pos, listed):
-    world.cancel_by_customer(listed.key)
-    await pos.put(f"/orders/success/{listed.key}")
-    assert codes(world) == ["acknowledged_unseen"]
-
-
-async def test_an_order_with_another_courier_is_not_on_the_way(world, pos):
-    order = world.place_order(restaurant_id=KADIKOY, document={"courier_type": "come_get", "status_id": 2})
-    await pos.poll()
-    await pos.put(f"/orders/success/{order.key}")
-    await pos.put(f"/orders/ontheway/{order.key}")
-    assert codes(world) == ["not_own_courier"]
-
-
-@pytest.mark.parametrize(
-    "path, code",
-    [
-        ("/orders/success/100001", "number_for_key"),
-        ("/orders/success/abc", "not_a_uuid"),
-        (f"/orders/success/{NOBODY}", "unknown_order"),
-        (f"/restaurants/status/open/{BESIKTAS}", "foreign_restaurant"),
-        ("/restaurants/status/open/1", "not_a_uuid"),
-        ("/orders/success/{foreign}", "foreign_order"),
-    ],
-)
-async def test_an_id_that_will_not_do(world, pos, path, code):
-    await pos.put(path.format(foreign=world.place_order(restaurant_id=BESIKTAS).key))
-    assert codes(world) == [code]
-
-
-async def test_a_refusal_is_not_to_be_repeated(world, pos):
-    for expected in (["unknown_order"], ["unknown_order", "repeated_refusal"]):
-        await pos.put(f"/orders/success/{NOBODY}")
-        assert codes(world) == expected
-
-
-@pytest.mark.parametrize(
-    "sent, expected",
-    [
+async def test_a_login_and_a_token_that_will_not_do(world, pos, clock):
+    for sent, expected in [
         ({"json": {"app_secret_key": "x", "rest_secret_key": "y"}}, ["wrong_credentials"]),
-        ({"json": {"app_secret_key": "x"}}, ["missing_field"]),
         ({"json": {"app_secret_key": 7, "rest_secret_key": "y"}}, ["wrong_value"]),
         ({"content": '{"app_secret_key": "x"}'}, ["body_not_json", "missing_field", "missing_field"]),
-    ],
-)
-async def test_a_login_that_fails(world, http, sent, expected):
-    await http.post(LOGIN, **sent)
-    assert codes(world) == expected
-    assert "7" not in str(world.calls()[-1].advice)
-
-
-async def test_a_login_while_the_token_is_valid(world, pos, clock):
+    ]:
+        await pos.http.post(LOGIN, **sent)
+        assert codes(world) == expected
+        assert "7" not in str(world.calls()[-1].advice)
     clock.advance(3600)
+    old = dict(pos.headers)
     await pos.login()
     assert next(one.text.split(" for ")[1] for one in world.calls()[-1].advice).startswith("1380 more minutes")
-
-
-@pytest.mark.parametrize(
-    "headers, seconds, code",
-    [(None, 0, "no_token"), ({"Access-Token": "x"}, 0, "unknown_token"), ({}, 86400, "expired_token")],
-)
-async def test_a_token_that_will_not_do(world, pos, clock, headers, seconds, code):
-    clock.advance(seconds)
-    await pos.http.get("/orders/variables", headers=pos.headers if headers == {} else headers)
-    assert codes(world) == [code]
+    for headers, seconds, code in (
+        (None, 0, "no_token"),
+        ({"Access-Token": "x"}, 0, "unknown_token"),
+        (old, 86400, "expired_token"),
+    ):
+        clock.advance(seconds)
+        await pos.http.get("/orders/variables", headers=headers)
+        assert codes(world) == [code]
 
 
 async def test_advice_is_in_the_language_of_the_switch_and_on_the_control_interface(world, pos):
@@ -176,11 +125,3 @@ async def test_advice_is_in_the_language_of_the_switch_and_on_the_control_interf
     await pos.http.get("/nothing")
     [line] = (await pos.http.get("/_sandbox/ledger?operation=unknown")).json()
     assert line["advice"] == [{"code": "unknown_path", "text": "Platformda böyle bir yol yok."}]
-
-
-def test_every_advice_is_in_both_languages():
-    assert [
-        code
-        for code, message in words()["advice"].items()
-        if message.keys() != {"en", "tr"} or message["en"] == message["tr"]
-    ] == []

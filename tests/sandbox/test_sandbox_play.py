@@ -128,17 +128,6 @@ def test_each_status_comes_at_its_time_and_none_goes_back(folder, world, clock):
     assert [order.status_id for order in world.orders.values()] == [COMPLETED, 16, 1]
 
 
-def test_a_till_that_was_earlier_stays_so(folder, world, clock):
-    write(folder, (1, 0, REAL), (1, 2, REAL | {"status_id": 2}), (2, 9, REAL))
-    world.play = Play(read(folder))
-    world.tick()
-    (order,) = world.orders.values()
-    world.change_status(order.key, 16)
-    clock.advance(180)
-    world.tick()
-    assert order.status_id == 16
-
-
 def test_what_is_not_possible_any_more_is_passed_over(folder, world, clock):
     """A restaurant that a test has closed, and an order that a till has completed."""
     write(folder, (1, 0, REAL), (1, 1, REAL | {"status_id": CANCELED}), (2, 2, REAL), (3, 4, REAL))
@@ -153,14 +142,6 @@ def test_what_is_not_possible_any_more_is_passed_over(folder, world, clock):
     clock.advance(150)
     world.tick()
     assert [order.status_id for order in world.orders.values()] == [COMPLETED, 1]
-
-
-def test_fields_that_were_missing_are_missing(folder, world):
-    world.play = Play(read(write(folder, (1, 0, {"total": 5}))))
-    world.tick()
-    (order,) = world.orders.values()
-    left = {"note", "foods", "courier_type", "payment_method", "discount", "scheduled_date"} & set(order.document)
-    assert left == set()
 
 
 def test_lines_that_cannot_be_read_are_left_out(folder, world):
@@ -256,11 +237,3 @@ def test_the_command_prints_no_canary(folder, tmp_path):
         sandbox.terminate()
         printed += sandbox.stdout.read()
     assert is_clean(printed)
-
-
-def test_a_file_without_orders_is_refused(tmp_path):
-    (tmp_path / "empty.jsonl").touch()
-    command = [Path(sys.executable).with_name("orderbridge"), "sandbox", "--play", tmp_path / "empty.jsonl"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert "contains no readable order" in done.stderr

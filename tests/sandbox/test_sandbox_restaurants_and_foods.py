@@ -23,13 +23,9 @@ async def call(pos, method: str, path: str):
 
 
 @pytest.mark.interface("Restaurant", "Endpoints 2")
-async def test_a_branch_credential_reaches_one_restaurant(pos):
+async def test_a_credential_reaches_its_restaurants(pos, chain):
     answer = await pos.get("/restaurants/get")
     assert answer.json() == {"status": True, "data": [{"id": KADIKOY, "name": "Örnek Lokanta Kadıköy"}]}
-
-
-@pytest.mark.interface("Endpoints 2")
-async def test_a_vendor_wide_credential_reaches_several(chain):
     answer = await chain.get("/restaurants/get")
     assert [entry["id"] for entry in answer.json()["data"]] == [USKUDAR, ATASEHIR]
 
@@ -44,24 +40,24 @@ async def test_a_restaurant_closes_and_opens(pos):
 
 @pytest.mark.interface("Restaurant", "Endpoints 5", "Authentication 3")
 @pytest.mark.parametrize("method, path", RESTAURANT_CALLS)
-@pytest.mark.parametrize(
-    "key, status, error",
-    [("12", 403, "URL hatalı"), (NOBODY, 404, "restoran bulunamadı"), (BESIKTAS, 404, "restoran bulunamadı")],
-    ids=["no UUID", "unknown", "of another account"],
-)
-async def test_a_wrong_restaurant_is_an_error(pos, method, path, key, status, error):
-    answer = await call(pos, method, path + key)
-    assert (answer.status_code, answer.json()) == (status, {"status": False, "error": error})
+async def test_a_wrong_restaurant_is_an_error(pos, method, path):
+    for key, status, error in (
+        ("12", 403, "URL hatalı"),
+        *((one, 404, "restoran bulunamadı") for one in (NOBODY, BESIKTAS)),
+    ):
+        answer = await call(pos, method, path + key)
+        assert (answer.status_code, answer.json()) == (status, {"status": False, "error": error})
 
 
 @pytest.mark.interface("Errors")
-@pytest.mark.parametrize("method, path", [*RESTAURANT_CALLS, *(("PUT", path) for path in FOOD_CALLS)])
-async def test_errors_of_restaurants_and_foods_can_have_any_status(world, pos, method, path):
+async def test_errors_of_restaurants_and_foods_can_have_any_status(world, pos):
     world.set_options(restaurant_error_status=400, food_error_status=200)
-    of_food = "food" in path
-    answer = await call(pos, method, path + ("999999" if of_food else NOBODY))
-    assert answer.status_code == (200 if of_food else 400)
-    assert answer.json() == {"status": False, "error": "ürün bulunamadı" if of_food else "restoran bulunamadı"}
+    for method, path, status, error in (
+        *((method, path + NOBODY, 400, "restoran bulunamadı") for method, path in RESTAURANT_CALLS),
+        *(("PUT", path + "999999", 200, "ürün bulunamadı") for path in FOOD_CALLS),
+    ):
+        answer = await call(pos, method, path)
+        assert (answer.status_code, answer.json()) == (status, {"status": False, "error": error})
 
 
 @pytest.mark.interface("Restaurant status")
@@ -80,16 +76,11 @@ async def test_a_closed_restaurant_takes_no_new_orders_but_goes_on_with_old_ones
 async def test_an_inactive_food_is_not_ordered_and_old_orders_keep_it(world, pos):
     order = world.place_order(restaurant_id=KADIKOY)
     first = order.document["foods"][0]["food_id"]
-    assert (await pos.put(f"/foods/status-passive/{first}")).json() == {"status": True, "data": "OK"}
-    later = [world.place_order(restaurant_id=KADIKOY) for _ in range(60)]
-    assert first not in {food["food_id"] for o in later for food in o.document["foods"]}
+    for word, is_ordered in (("passive", False), ("active", True)):
+        assert (await pos.put(f"/foods/status-{word}/{first}")).json() == {"status": True, "data": "OK"}
+        later = [world.place_order(restaurant_id=KADIKOY) for _ in range(60)]
+        assert (first in {food["food_id"] for o in later for food in o.document["foods"]}) is is_ordered
     assert order.document["foods"][0]["food_id"] == first
-    assert (await pos.put(f"/foods/status-active/{first}")).json() == {"status": True, "data": "OK"}
-    later = [world.place_order(restaurant_id=KADIKOY) for _ in range(60)]
-    assert first in {food["food_id"] for o in later for food in o.document["foods"]}
-
-
-async def test_without_an_active_food_nothing_can_be_ordered(world, pos):
     for food in world.active_foods("kadikoy"):
         await pos.put(f"/foods/status-passive/{food.id}")
     with pytest.raises(CannotOrder):
@@ -98,16 +89,13 @@ async def test_without_an_active_food_nothing_can_be_ordered(world, pos):
 
 @pytest.mark.interface("Endpoints 14", "Endpoints 15", "Errors")
 @pytest.mark.parametrize("path", FOOD_CALLS)
-@pytest.mark.parametrize(
-    "key, status, error",
-    [
+async def test_a_wrong_food_is_an_error(pos, path):
+    for key, status, error in (
         *((key, 403, "URL hatalı") for key in ("abc", "1.5", "1_000", "٣", KADIKOY, "9" * 19)),
         *((key, 404, "ürün bulunamadı") for key in ("-1", "999999", "2001")),
-    ],
-)
-async def test_a_wrong_food_is_an_error(pos, path, key, status, error):
-    answer = await pos.put(path + key)
-    assert (answer.status_code, answer.json()) == (status, {"status": False, "error": error})
+    ):
+        answer = await pos.put(path + key)
+        assert (answer.status_code, answer.json()) == (status, {"status": False, "error": error})
 
 
 @pytest.mark.interface("Menu item", "Menu listing")
@@ -162,23 +150,16 @@ async def test_the_variables_are_those_of_the_tables(world: World, pos, suffix: 
     assert data["shippingMethod"] == [{"key": "delivery", "name": "Teslimat"}, {"key": "pickup", "name": "Gel Al"}]
 
 
-@pytest.mark.interface("Authentication 4")
-@pytest.mark.parametrize(
-    "method, path, status",
-    [
+@pytest.mark.interface("Authentication 4", "Versioning")
+async def test_what_the_specification_does_not_name_is_a_page_and_no_path_names_a_version(pos):
+    for method, path, status in (
         *(("GET", path, 404) for path in ("/", "/orders", "/orders/get-current/", "/v1/orders/get-current")),
         *(("PUT", "/orders/accept/", 404), ("POST", "/auth/logout", 404), ("PUT", "/auth/revoke", 404)),
         *(("POST", "/orders/get-current", 405), ("GET", f"/orders/accept/{NOBODY}", 405)),
-    ],
-)
-async def test_what_the_specification_does_not_name_is_a_page(pos, method, path, status):
-    answer = await call(pos, method, path)
-    assert answer.status_code == status
-    assert answer.headers["content-type"].startswith("text/html")
-
-
-@pytest.mark.interface("Versioning")
-async def test_no_path_and_no_header_of_an_answer_names_a_version(pos):
+    ):
+        answer = await call(pos, method, path)
+        assert answer.status_code == status
+        assert answer.headers["content-type"].startswith("text/html")
     assert [path for _, _, path in ENDPOINTS if re.search(r"/v\d+(/|$)", path)] == []
     answer = await pos.get("/orders/get-current")
     assert answer.headers.keys() <= {"content-type", "content-length"}

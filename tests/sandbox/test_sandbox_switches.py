@@ -5,7 +5,7 @@ from dataclasses import fields
 import pytest
 from tests.sandbox.conftest import Pos
 
-from orderbridge_sandbox import ConnectionDropped, Fault, Options, World
+from orderbridge_sandbox import ConnectionDropped, Fault, Options
 from orderbridge_sandbox.options import PRESETS, SWITCHES, BadOption, settings_from, settings_of
 from orderbridge_sandbox.scenery import APP_SECRET, ATASEHIR, KADIKOY, USKUDAR
 from orderbridge_sandbox.switches import words
@@ -24,64 +24,49 @@ def test_each_switch_stands_in_the_table_with_a_sentence_in_each_language():
     assert [name for name, line in SWITCHES.items() if line.about["en"] == line.about["tr"]] == []
 
 
-@pytest.mark.parametrize("name", SWITCHES)
-def test_the_default_of_a_switch_can_be_set_from_a_text_and_from_json(name):
-    switch = SWITCHES[name]
-    default = "none" if switch.default is None else switch.default
-    default = str(default).lower() if switch.type is bool else default
-    assert settings_from([f"{name}={default}"]) == {name: getattr(Options(), name)}
-    assert getattr(Options().changed({name: switch.default}), name) == switch.default
+def test_the_default_of_a_switch_can_be_set_from_a_text_and_from_json():
+    for name, switch in SWITCHES.items():
+        default = "none" if switch.default is None else switch.default
+        default = str(default).lower() if switch.type is bool else default
+        assert settings_from([f"{name}={default}"]) == {name: getattr(Options(), name)}
+        assert getattr(Options().changed({name: switch.default}), name) == switch.default
 
 
-@pytest.mark.parametrize(
-    "text, message",
-    [
+def test_a_setting_that_will_not_do_is_refused_by_name():
+    for text, message in (
         ("colour=1", "no such option: colour; there are orders_per_minute, "),
         ("colour", "write NAME=VALUE"),
         ("cooldown_seconds=soon", "cooldown_seconds: 'soon'; expected: number"),
         ("list_limit=1.5", "list_limit: '1.5'; expected: whole number, or none"),
         ("prepaid_suffix=maybe", "prepaid_suffix: 'maybe'; expected: true or false"),
         ("line=bent", "line: 'bent'; expected: good, refused, "),
-    ],
-)
-def test_a_setting_that_will_not_do_is_refused_by_name(text, message):
-    with pytest.raises(BadOption, match=message):
-        settings_from([text])
+    ):
+        with pytest.raises(BadOption, match=message):
+            settings_from([text])
 
 
 UNPLAYABLE = [
     ("trouble_percent", 101), ("trouble_status", 99), ("latency_seconds", -1), ("cooldown_scope", "planet"),
     ("colour", "red"), ("cooldown_seconds", "30"), ("cooldown_seconds", True), ("orders_per_minute", float("inf")),
     ("list_limit", 1.5), ("timezone", "Mars/North"), ("timezone", "../etc"), ("needs_payment_status_id", 16),
-    ("complete_error_status", 700), ("prepaid_suffix", 1),
+    ("complete_error_status", 700), ("prepaid_suffix", 1), ("error_order", "token url"),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "change, message",
-    [
-        ({"error_order": "token url"}, "error_order: .* these six words"),
-        ({"trouble_operation": "acept"}, "no such operation: acept"),
-        *(({name: value}, name) for name, value in UNPLAYABLE),
-    ],
-    ids=str,
-)
-def test_a_value_that_cannot_be_played_is_refused_by_name(world, change, message):
-    with pytest.raises(BadOption, match=message):
-        world.set_options(**change)
+def test_a_value_that_cannot_be_played_is_refused_by_name(world):
+    for name, value in UNPLAYABLE:
+        with pytest.raises(BadOption, match=name):
+            world.set_options(**{name: value})
+    with pytest.raises(BadOption, match="no such operation: acept"):
+        world.set_options(trouble_operation="acept")
     assert world.options == Options()
 
 
-@pytest.mark.parametrize("name", PRESETS)
-def test_a_preset_can_be_played_and_says_what_it_is(name):
-    assert Options().changed(PRESETS[name]) != Options() or name == "quiet"
-    assert words()["presets"][name].keys() == {"en", "tr"}
-
-
-def test_a_later_preset_goes_over_an_earlier_and_an_unknown_one_is_refused_by_name():
+def test_a_preset_can_be_played_and_a_later_one_goes_over_an_earlier():
+    for name in PRESETS:
+        assert Options().changed(PRESETS[name]) != Options() or name == "quiet"
+        assert words()["presets"][name].keys() == {"en", "tr"}
     assert settings_of(["friday", "quiet"])["orders_per_minute"] == 0
-    with pytest.raises(BadOption, match="no such preset: monday; there are quiet, friday, "):
-        settings_of(["monday"])
 
 
 # ---- limits ----------------------------------------------------------------------------------------------------------
@@ -203,20 +188,6 @@ async def test_without_a_token_the_first_error_of_the_order_wins(world, http, or
     assert (await http.put(f"/orders/accept/{path}")).status_code == status
 
 
-@pytest.mark.parametrize(
-    "order, error",
-    [
-        ("token url body exists status limit", "eksik alan"),
-        ("status token url body exists limit", "sipariş durumu uygun değil"),
-    ],
-)
-async def test_the_status_can_win_over_the_body(world, pos, order, error):
-    world.set_options(error_order=order)
-    placed = world.place_order(restaurant_id=KADIKOY, document={"status_id": 2})
-    answer = await pos.put(f"/orders/accept/{placed.key}", {})
-    assert (answer.status_code, answer.json()["error"], placed.status_id) == (422, error, 2)
-
-
 async def test_the_limit_can_win_over_a_wrong_status_id_and_a_restaurant_over_the_token(world, pos):
     await pos.poll()
     assert (await pos.get(GET_CURRENT + "?status_id=x")).status_code == 422
@@ -240,11 +211,19 @@ async def test_each_so_manieth_call_meets_trouble(world, pos):
     assert world.calls()[-1].fault == "answer"
 
 
-async def test_so_many_of_a_hundred_calls_meet_trouble_and_the_seed_decides_which(world, pos):
-    world.set_options(trouble_percent=30)
-    first = await answers(pos, 100)
-    assert 15 <= first.count(503) <= 45
-    assert World.default(seed=1).trouble_random.random() != World.default(seed=2).trouble_random.random()
+async def test_latency_is_of_every_answer_and_a_percentage_of_calls_meets_trouble(world, pos, monkeypatch):
+    waited = []
+
+    async def sleep(seconds: float) -> None:
+        waited.append(seconds)
+
+    monkeypatch.setattr("orderbridge_sandbox.app.asyncio.sleep", sleep)
+    world.set_options(latency_seconds=2, latency_jitter_seconds=1)
+    world.faults.add(Fault(operation="get_variables", status=500))
+    assert await answers(pos, 2) == [500, 200]
+    assert [2 <= seconds <= 3 for seconds in waited] == [True, True]
+    world.set_options(latency_seconds=0, latency_jitter_seconds=0, trouble_percent=30)
+    assert 15 <= (await answers(pos, 100)).count(503) <= 45
 
 
 async def test_trouble_can_be_for_one_operation_and_lose_only_the_answer(world, pos):
@@ -265,19 +244,6 @@ async def test_an_outage_comes_by_the_clock_and_goes(world, clock, pos):
         clock.advance(100)
     assert [status for status, _ in seen] == [200, 200, 200, 503, 200, 200, 503]
     assert seen[3][1] == "60"
-
-
-async def test_latency_is_of_every_answer(world, pos, monkeypatch):
-    waited = []
-
-    async def sleep(seconds: float) -> None:
-        waited.append(seconds)
-
-    monkeypatch.setattr("orderbridge_sandbox.app.asyncio.sleep", sleep)
-    world.set_options(latency_seconds=2, latency_jitter_seconds=1)
-    world.faults.add(Fault(operation="get_variables", status=500))
-    assert await answers(pos, 2) == [500, 200]
-    assert [2 <= seconds <= 3 for seconds in waited] == [True, True]
 
 
 @pytest.mark.parametrize(
@@ -314,13 +280,11 @@ async def test_automatic_orders_can_go_only_to_accounts_that_are_logged_in(world
     assert world.tick() == []
 
 
-@pytest.mark.parametrize("courier", ["restaurant", "come_get", "platform_courier"])
-def test_orders_can_be_of_one_kind(world, courier):
-    world.set_options(orders_courier=courier)
-    documents = [world.place_order().document for _ in range(20)]
-    assert {document["courier_type"] for document in documents} == {courier}
-    method = "pickup" if courier == "come_get" else "delivery"
-    assert {document["shipping_method"] for document in documents} == {method}
+def test_orders_can_be_of_one_kind(world):
+    for courier, method in (("restaurant", "delivery"), ("come_get", "pickup"), ("platform_courier", "delivery")):
+        world.set_options(orders_courier=courier)
+        documents = [world.place_order().document for _ in range(20)]
+        assert {(one["courier_type"], one["shipping_method"]) for one in documents} == {(courier, method)}
 
 
 async def test_the_platforms_clock_can_be_wrong(world, clock, pos):
