@@ -2,14 +2,9 @@
 
 import asyncio
 import contextlib
-import os
-from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
+from collections.abc import AsyncIterator
 from typing import Any
 
-import pytest
-from sqlalchemy import create_engine, inspect
-from tests import databases
 from tests.board.tablets import Tablet
 from tests.test_daemon import Till, begun, settings_for, until
 from tests.web.test_service import free_address
@@ -26,45 +21,6 @@ from orderbridge_sandbox.state import Order
 REASONS = "SELECT id FROM delivery_cancel_reasons"  # read beside the first orders: without them nothing can be chosen
 # An order that is no draw of the sandbox's: what a test does not name is plain.
 PLAIN = {"courier_type": "restaurant", "shipping_method": "delivery", "note": "", "scheduled_date": ""}
-
-
-class ServerTill(Till):
-    """A till on a server."""
-
-    def __init__(self, url: str, path: Path) -> None:
-        super().__init__(path)  # where nothing is
-        self.url = url
-        self.engine = create_engine(url)
-
-    def rows(self, sql: str, *values: object) -> list[dict[str, Any]]:
-        with self.engine.begin() as connection:
-            found = connection.exec_driver_sql(sql.replace("?", "%s"), values)
-            return [dict(row) for row in found.mappings()] if found.returns_rows else []
-
-    def run(self, sql: str, *values: object) -> int:
-        self.rows(sql, *values)
-        return 0
-
-    def plant(self, sql: str, *values: object) -> None:
-        self.rows(sql, *values)
-
-    def has_tables(self) -> bool:
-        return inspect(self.engine).has_table("delivery_orders")
-
-
-@contextlib.contextmanager
-def till_on(kind: str, path: Path) -> Iterator[Till]:
-    """A till with a database of its own. On a server only if there is one anyway."""
-    if kind == databases.SQLITE:
-        yield Till(path)
-        return
-    server = {databases.POSTGRESQL: databases.POSTGRES_URL, databases.MARIADB: databases.MARIADB_URL}[kind]
-    if server is None:
-        pytest.skip(f"no variable names a server: {kind}")
-    with databases.own_database(server, f"obs_board_{os.getpid()}") as url:
-        till = ServerTill(url, path)
-        yield till
-        till.engine.dispose()
 
 
 class Branch:
@@ -137,10 +93,8 @@ class Branch:
 def settings_of(sandbox: Sandbox, till: Till, mode: str = "beside", **more: Any) -> config.Settings:
     """Those of a branch with a board at a free address."""
     host, port = free_address()
-    changes: dict[str, Any] = {"language": "tr", "web": config.Web(listen=f"{host}:{port}", board=mode)}
-    if isinstance(till, ServerTill):
-        changes["database"] = config.Database(url=till.url)
-    return settings_for(sandbox, till).model_copy(update=changes | more)
+    web = config.Web(listen=f"{host}:{port}", board=mode)
+    return settings_for(sandbox, till).model_copy(update={"language": "tr", "web": web} | more)
 
 
 @contextlib.asynccontextmanager

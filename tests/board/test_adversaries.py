@@ -1,34 +1,26 @@
-"""Two tablets at once, a tablet that was away, a daemon that ends during a tap: no row is doubled or lost."""
+"""A daemon that ends during a tap: no row is doubled or lost."""
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
-from tests import databases
-from tests.board.branch import Branch, at_work, settings_of, till_on
+from tests.board.branch import Branch, at_work, settings_of
 from tests.board.tablets import Tablet
-from tests.test_daemon import Till, certificates, sandbox, until, world
+from tests.test_daemon import Till, certificates, sandbox, till, until, world
 
 from orderbridge_board import cards, pages
 from orderbridge_sandbox import Sandbox
 from orderbridge_sandbox.state import Order
 
-__all__ = ["certificates", "sandbox", "world"]
+__all__ = ["certificates", "sandbox", "till", "world"]
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 FINAL = ("done", "refused", "failed", "expired", "superseded", "withdrawn")
 ROWS = "SELECT * FROM delivery_actions WHERE payment_key = ? ORDER BY id"
-
-
-@pytest.fixture(params=databases.KINDS)
-def till(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Till]:
-    with till_on(request.param, tmp_path / "pos.db") as till:
-        yield till
 
 
 @pytest.fixture
@@ -66,45 +58,14 @@ async def rows(branch: Branch, order: Order) -> list[dict[str, Any]]:
     return found
 
 
-async def brought_to(branch: Branch, tablet: Tablet, action: str) -> tuple[Order, dict[str, Any]]:
-    """An order whose next button is this one, and its card."""
-    order = await branch.order()
-    for step, more in (("accept", {"preparing_time": 20}), ("on_the_way", {}), ("complete", {})):
-        shown = await card(tablet, order)
-        if step == action:
-            return order, shown
-        assert (await tablet.post("act", tap(shown, step, **more))).status == 200
-        await rows(branch, order)
-    raise AssertionError(action)
-
-
-# ---- two tablets ---------------------------------------------------------------------------------------------------------
-
-
-async def test_what_two_tablets_put_away_and_bring_back_at_once_is_one_or_the_other(branch: Branch):
-    tablets = [await branch.paired(name) for name in ("Tezgâh", "Mutfak")]
-    _, shown = await brought_to(branch, tablets[0], "on_the_way")
-    away = {"subjects": [shown["handed"]]}
-    for _ in range(5):
-        answers = await asyncio.gather(
-            *(one.post("seen", away) for one in tablets),
-            *(one.post("back", {"subject": shown["handed"]}) for one in tablets),
-        )
-        assert {answer.status for answer in answers} == {200}
-        states = [(await one.get("/board/state")).data["orders"] for one in tablets]
-        listed = [(await one.get("/board/recall")).data["orders"] for one in tablets]
-        assert states[0] == states[1]
-        assert listed[0] == listed[1]
-        assert len(states[0]) + len(listed[0]) == 1  # never nowhere
-
-
-# ---- a daemon that ends --------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("ends", ["before the row", "after the row"])
 async def test_a_tap_during_the_daemons_end_has_no_success_and_its_repetition_no_second_row(branch, monkeypatch, ends):
     tablet = await branch.paired("Tezgâh")
-    order, shown = await brought_to(branch, tablet, "on_the_way")
+    order = await branch.order()
+    taken = tap(await card(tablet, order), "accept", preparing_time=20)
+    assert (await tablet.post("act", taken)).status == 200
+    await rows(branch, order)
+    shown = await card(tablet, order)
     values = tap(shown, "on_the_way")
     database, run = branch.daemon.database, branch.daemon.database.run
     came = asyncio.Event()
@@ -133,21 +94,3 @@ async def test_a_tap_during_the_daemons_end_has_no_success_and_its_repetition_no
     made = [row for row in await rows(branch, order) if row["action"] == "on_the_way"]
     assert [(row["id"], row["state"]) for row in made] == [(answer.data["row"]["id"], "done")]
     assert len(branch.world.calls("on_the_way")) == 1
-
-
-async def test_what_was_put_away_and_what_was_finished_is_listed_by_the_next_daemon_and_comes_back(branch: Branch):
-    tablet = await branch.paired("Tezgâh")
-    finished, shown = await brought_to(branch, tablet, "complete")
-    await tablet.post("act", tap(shown, "complete"))
-    await rows(branch, finished)
-    away, shown = await brought_to(branch, tablet, "on_the_way")
-    assert (await tablet.post("seen", {"subjects": [shown["handed"]]})).status == 200
-    before = (await tablet.get("/board/recall")).data["orders"]
-    assert {(one["key"], one["how"]) for one in before} == {(away.key, "handed"), (finished.key, "completed")}
-    await branch.stop()
-    await branch.start()
-    assert (await tablet.get("/board/recall")).data["orders"] == before
-    assert (await tablet.get("/board/state")).data["orders"] == []
-    assert (await tablet.post("back", {"subject": shown["handed"]})).status == 200
-    assert (await card(tablet, away))["handed"] == shown["handed"]
-    assert [one["key"] for one in (await tablet.get("/board/recall")).data["orders"]] == [finished.key]

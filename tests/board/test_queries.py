@@ -14,7 +14,7 @@ from sqlalchemy.exc import IntegrityError
 from tests.board.tablets import Shop, Tablet, opened
 from tests.databases import SERVERS, SQLITE, only
 from tests.store.conftest import database, kind, mariadb_pos, path, pos, postgresql_pos, url
-from tests.store.samples import KEY, NOW, OTHER, RESTAURANT, order_row, put, put_action, put_order, rows
+from tests.store.samples import KEY, NOW, OTHER, RESTAURANT, key, order_row, put, put_action, put_order, rows
 
 from orderbridge.actions import Subject
 from orderbridge.model import Action
@@ -57,6 +57,14 @@ def test_beside_a_till_the_board_writes_nothing_that_is_the_tills(database, pos)
 
 
 def test_as_the_till_it_takes_over_what_was_shown_never_more_and_never_backwards(database, pos):
+    put_order(pos, "not-a-uuid", revision=2)
+    with pytest.raises(Refused, match="not_understood"):  # by the INSERT, after the take-over
+        act(database, "till", payment_key="not-a-uuid")
+    assert rows(pos, "SELECT pos_revision AS n FROM delivery_orders") == [{"n": 0}]
+    put_order(pos, OTHER, revision=2, pos_revision=1, pos_reference="A-1042")
+    act(database, "till", payment_key=OTHER, revision=2)
+    of_other = f"SELECT pos_revision AS n, pos_reference AS r FROM delivery_orders WHERE payment_key = '{OTHER}'"
+    assert rows(pos, of_other) == [{"n": 2, "r": "A-1042"}]  # a reference that is there stays
     put_order(pos, revision=3)
     act(database, "till", revision=2)
     assert pos_columns(pos) == (2, "board")
@@ -72,19 +80,6 @@ def test_as_the_till_it_takes_over_what_was_shown_never_more_and_never_backwards
     seen = {"subjects": [], "payment_key": KEY.upper(), "revision": 3}
     database.write_now(lambda tx: acts.seen(tx, seen, DEVICE, "till", NOW))
     assert pos_columns(pos) == (3, "board")
-
-
-def test_a_reference_that_is_there_stays(database, pos):
-    put_order(pos, revision=2, pos_revision=1, pos_reference="A-1042")
-    act(database, "till", revision=2)
-    assert pos_columns(pos) == (2, "A-1042")
-
-
-def test_a_row_that_is_refused_takes_nothing_over(database, pos):
-    put_order(pos, "not-a-uuid")
-    with pytest.raises(Refused, match="not_understood"):  # by the INSERT, after the take-over
-        act(database, "till", payment_key="not-a-uuid")
-    assert rows(pos, "SELECT pos_revision AS n FROM delivery_orders") == [{"n": 0}]
 
 
 # ---- one row for a button --------------------------------------------------------------------------------------------
@@ -177,17 +172,6 @@ def test_what_was_finished_is_listed_and_what_was_put_away_comes_back(database, 
     assert listed(NOW + HOUR) == []
 
 
-def test_the_usual_minutes_are_those_of_most_of_the_newest_accepts(database, pos):
-    def usual() -> int | None:
-        return database.read_now(queries.usual_minutes)
-
-    for place, minutes in enumerate((40, 40, 20, 40)):
-        put_action(pos, request_id=f"r{place}", preparing_time=minutes)
-    assert usual() is None
-    put_action(pos, request_id="r9", preparing_time=30)
-    assert usual() == 40
-
-
 @only(*SERVERS)
 def test_a_row_that_another_process_writes_meanwhile_is_found(database, pos):
     put_order(pos)
@@ -268,35 +252,28 @@ def test_whatever_is_shown_makes_another_version(database, pos):
     assert len(set(versions)) == len(CHANGES) + 1
 
 
-def test_a_row_that_came_and_ended_between_two_reads_is_seen_with_a_clock_set_back(database, pos):
+def test_what_came_and_ended_between_two_reads_is_seen_with_a_clock_set_back(database, pos):
     put_action(pos, state="done", finished_utc=MOMENT)
-    version = database.read_now(queries.version)
+    versions = [database.read_now(queries.version)]
     put_action(pos, request_id="b", state="done", finished_utc=time_text(NOW - HOUR))
-    assert database.read_now(queries.version) != version
-
-
-def test_an_order_that_came_and_was_cancelled_between_two_reads_is_seen(database, pos):
-    version = database.read_now(queries.version)
+    versions.append(database.read_now(queries.version))
     put_order(pos, ended_utc=MOMENT, ended_by="cancelled", status_id=6)
     put(pos, "delivery_order_events", payment_key=KEY, at_utc=MOMENT, event="cancelled")
-    assert database.read_now(queries.version) != version
+    versions.append(database.read_now(queries.version))
+    assert len(set(versions)) == 3
 
 
-def test_a_cancellation_is_shown_by_when_it_came_not_by_when_its_order_did(database, pos):
+def test_open_orders_and_new_cancellations_are_shown_by_when_their_customers_ordered(database, pos):
+    """A cancellation by when it came, not by when its order did."""
     gone = {"status": "CANCELED", "ended_by": "cancelled", "payload": "{}", "received_utc": time_text(NOW - DAY)}
     put_order(pos, KEY, **gone, ended_utc=time_text(NOW - HOUR))
     put_order(pos, OTHER, **gone, ended_utc=time_text(NOW - 13 * HOUR))
     put_order(pos, RESTAURANT, **gone | {"ended_by": "completed"}, ended_utc=time_text(NOW))
+    for number in (8, 7):
+        put_order(pos, key(number), ordered_at=f"2026-03-01 15:0{number}:00")
     shown = database.read_now(lambda tx: queries.orders_shown(tx, NOW))
-    assert [row["payment_key"] for row in shown] == [KEY]
+    assert [row["payment_key"] for row in shown] == [KEY, key(7), key(8)]
     assert not {"customer_name", "customer_phone", "address", "building_no", "payload"} & shown[0].keys()
-
-
-def test_orders_that_came_in_one_poll_stand_in_their_customers_order(database, pos):
-    put_order(pos, KEY, ordered_at="2026-03-01 15:02:00")
-    put_order(pos, OTHER, ordered_at="2026-03-01 15:01:00")
-    shown = database.read_now(lambda tx: queries.orders_shown(tx, NOW))
-    assert [row["payment_key"] for row in shown] == [OTHER, KEY]
 
 
 def test_items_with_their_options(database, pos):
@@ -426,22 +403,15 @@ def close(database: Database, **changes: Any) -> Any:
 
 @pytest.mark.parametrize("until, minutes", [(None, None), (30, 30), ("today", TO_MIDNIGHT), (10080, 10080)])
 def test_what_is_closed_from_the_board_ends_when_it_was_chosen(until, minutes, database, pos):
-    for asked in ({}, {"action": "deactivate_food", "food_id": 7, "account": "kadikoy"}):
+    for wrong in (0, -1, 10081, "tomorrow", True, 1.5, []):
+        with pytest.raises(Refused):
+            close(database, until=wrong)
+    food_off = {"action": "deactivate_food", "food_id": 7, "account": "kadikoy"}
+    for asked, kept in (({}, minutes), (food_off, minutes), ({"action": "open_restaurant"}, None)):
         row = close(database, until=until, **asked)
-        (found,) = rows(pos, f"SELECT valid_until_minutes FROM delivery_actions WHERE id = {row['id']}")
-        assert found["valid_until_minutes"] == minutes
-
-
-@pytest.mark.parametrize("until", [0, -1, 10081, "tomorrow", True, 1.5, []])
-def test_another_time_is_not_understood(until, database, pos):
-    with pytest.raises(Refused):
-        close(database, until=until)
-    assert rows(pos, "SELECT id FROM delivery_actions") == []
-
-
-def test_only_what_closes_has_an_end(database, pos):
-    row = close(database, action="open_restaurant", until=30)
-    assert rows(pos, f"SELECT valid_until_minutes AS m FROM delivery_actions WHERE id = {row['id']}")[0]["m"] is None
+        (found,) = rows(pos, f"SELECT valid_until_minutes AS m FROM delivery_actions WHERE id = {row['id']}")
+        assert found["m"] == kept
+    assert rows(pos, COUNT("delivery_actions")) == [{"n": 3}]
 
 
 @pytest.mark.parametrize("hours, shown", [(1, "%H:%M"), (30, "%d.%m. %H:%M")])

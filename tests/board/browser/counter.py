@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.board.branch import PLAIN, Branch, at_work, settings_of, till_on
+from tests.board.branch import PLAIN, Branch, at_work, settings_of
 from tests.test_daemon import Till
 
 from orderbridge import config
@@ -27,7 +27,7 @@ from playwright.async_api import Browser, BrowserContext, Page, Route, async_pla
 from playwright.async_api import TimeoutError as NotInTime  # noqa: E402
 
 # The tests take them from here: what is not installed skips them.
-__all__ = ["PLAIN", "Browser", "NotInTime", "Route", "async_playwright", "till_on"]
+__all__ = ["PLAIN", "Browser", "NotInTime", "Route", "async_playwright"]
 
 PATIENT_MS = 60_000  # a busy machine may take ten times what a quiet one takes
 SILENCE = "() => orderbridgeSound.sounding().length === 0 && orderbridgeSound.level() < 0.001"

@@ -5,10 +5,10 @@ import re
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from tests.board.browser.counter import Browser, Counter, Tablet, opened
+from tests.board.browser.counter import Counter, Tablet
 from tests.test_daemon import Till, until
 
-from orderbridge_sandbox import Fault, Sandbox, World
+from orderbridge_sandbox import Fault, World
 from orderbridge_sandbox.scenery import KADIKOY
 from orderbridge_sandbox.state import Order
 
@@ -165,18 +165,6 @@ async def test_a_cancelled_order_stays_until_touched_and_a_customer_until_the_or
     for tablet in tablets:
         await tablet.page.locator(tablet.card(order)).wait_for(state="detached")
         await tablet.is_silent()
-
-
-@pytest.mark.parametrize("mode", ["beside", "till"])
-async def test_only_as_the_till_it_takes_orders_over(mode: str, sandbox: Sandbox, till: Till, chromium: Browser):
-    async with opened(sandbox, till, chromium, mode) as counter:
-        tablet = await counter.armed()
-        order = await counter.order()
-        await tablet.accept(order)
-        await tablet.shows(order, "tamam")
-        row = await asyncio.to_thread(till.one, "SELECT revision, pos_revision, pos_reference FROM delivery_orders")
-    assert (row["pos_revision"] > 0, row["pos_reference"]) == ((True, "board") if mode == "till" else (False, None))
-    assert row["pos_revision"] <= row["revision"]
 
 
 async def test_sold_out_and_closed_from_the_board(counter: Counter, till: Till, world: World):

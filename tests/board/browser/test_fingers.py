@@ -79,6 +79,9 @@ async def test_a_cancel_is_confirmed_elsewhere_and_what_lies_below_takes_no_seco
     order = await counter.order()
     tablet = await held(counter, order)
     await tablet.tap(order, "cancel")
+    reasons = await asyncio.to_thread(till.rows, "SELECT reason FROM delivery_cancel_reasons ORDER BY id")
+    choices = await tablet.page.locator("dialog [data-do=choose]").all_text_contents()
+    assert choices == [row["reason"] for row in reasons]
     await tablet.page.clock.run_for(610)
     await twice(tablet, "dialog [data-do=choose] >> nth=2")
     confirm = tablet.page.locator("dialog [data-do=confirm]")
@@ -201,17 +204,3 @@ async def worse(route: Route) -> None:
         | {"silence": "problem:login_refused"},
     ]
     await route.fulfill(response=answer, json=data)
-
-
-async def test_foods_stand_under_who_sells_them_where_there_are_several(counter: Counter, till: Till):
-    order = await counter.order()
-    tablet = await counter.armed()
-    await tablet.page.wait_for_selector(tablet.card(order))
-    await tablet.page.click("#menu")
-    await tablet.page.wait_for_selector(".row")
-    assert await tablet.page.locator(".whose").count() == 0
-    copied = "INSERT INTO delivery_restaurants (id, name, account) SELECT '2', 'Şube 2', 'besiktas' FROM delivery_restaurants"
-    await asyncio.to_thread(till.plant, copied)
-    await tablet.page.click("#menu")
-    await tablet.page.click("#menu")
-    await tablet.page.locator(".whose", has_text="Örnek Lokanta Kadıköy").wait_for()

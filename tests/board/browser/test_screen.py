@@ -66,27 +66,6 @@ async def test_a_rush_fits_on_each_glass(counter: Counter, document: dict[str, A
         assert not await tablet.page.evaluate(WIDER), (width, height)
 
 
-async def test_new_orders_have_more_room_and_gaps_close_during_taps(counter: Counter, till: Till):
-    tablet = await counter.tablet(viewport={"width": 1280, "height": 800})
-    await tablet.page.clock.install()
-    await tablet.arm()
-    orders = [await counter.order() for _ in range(RUSH)]
-    await tablet.page.locator("#cards .card").nth(RUSH - 1).wait_for()
-    await tablet.page.clock.pause_at(datetime.now().astimezone() + timedelta(seconds=5))
-    await tablet.page.mouse.click(2, 2)
-    accepted = "UPDATE delivery_orders SET status_id = 2, status = 'CONFIRMED', revision = 2 WHERE payment_key = ?"
-    for order in orders[3:]:
-        await asyncio.to_thread(till.plant, accepted, order.key)
-    await tablet.page.locator(".lane.cook .card").nth(RUSH - 4).wait_for()
-    assert await tablet.page.locator(".card.gone").count() == RUSH - 3
-    for _ in range(3):  # a touch each two seconds
-        await tablet.page.clock.run_for(2_000)
-        await tablet.page.mouse.click(2, 2)
-    assert await tablet.page.locator(".card.gone").count() == 0
-    await tablet.page.clock.run_for(4_000)
-    assert await tablet.page.locator(".lane.new").get_attribute("data-columns") == "2"
-
-
 async def test_all_reasons_for_a_cancel_and_the_button_that_confirms_stand_on_a_small_glass(counter: Counter):
     tablet = await counter.armed(viewport={"width": 800, "height": 480})
     order = await counter.order()

@@ -13,22 +13,6 @@ from orderbridge_board import changes, watch
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.slow]
 
 LATE = "UPDATE delivery_actions SET finished_utc = '2020-01-01 00:00:00.000000' WHERE action = 'accept'"
-# How many notes are stopped at once, in the middle of a sound.
-CUT = """async () => {
-  const { sound } = await import(new URL("sound.js", document.querySelector("script").src));
-  const source = AudioScheduledSourceNode.prototype, stop = source.stop, cut = {};
-  let now = "";
-  source.stop = function (...given) {
-    if (!given.length) cut[now] = (cut[now] ?? 0) + 1;
-    return stop.apply(this, given);
-  };
-  for (const [name, names] of [["first", ["new"]], ["more", ["new", "cancelled"]], ["none", []]]) {
-    now = name;
-    sound(names);
-  }
-  source.stop = stop;
-  return cut;
-}"""
 # Playwright's evaluate would count as a touch, so the page logs its state.
 TELL = """
 setInterval(() => console.log(globalThis.orderbridgeSound?.state(), document.querySelector("#arm, #cards")?.id), 300);
@@ -70,12 +54,6 @@ async def test_a_new_order_rings_everywhere_until_it_is_taken(counter: Counter, 
             f"Yeni sipariş {one.number}" for one in (order, other)
         ]  # once an order, however often it is painted
         assert tablet.complaints == []
-
-
-async def test_what_sounds_is_cut_off_where_it_is_and_not_at_its_end(counter: Counter):
-    tablet = await counter.armed()
-    cut = await tablet.page.evaluate(CUT)
-    assert cut == {"more": 4, "none": 4}  # a tone that goes on over the next one would be another sound
 
 
 async def test_four_sounds_that_cannot_be_taken_for_each_other(counter: Counter, till: Till, world, monkeypatch):

@@ -157,21 +157,6 @@ async def fails(*_: object, **__: object) -> None:
     raise OperationalError("", {}, Exception())
 
 
-async def test_an_outdated_page_is_loaded_anew_once_it_is_not_touched(counter: Counter):
-    tablet = await counter.tablet()
-    await tablet.page.clock.install()
-    await tablet.arm()
-    await tablet.page.evaluate("() => { globalThis.before = true; }")
-    counter.board._page = "another"
-    order = await counter.order()
-    await tablet.page.wait_for_selector(tablet.card(order))
-    await tablet.page.clock.run_for(2_000)
-    assert await tablet.page.evaluate("() => globalThis.before === true")
-    await tablet.page.clock.fast_forward(31_000)
-    await tablet.page.wait_for_function("() => !globalThis.before && document.querySelector('.card')")
-    await tablet.hears("new")
-
-
 async def test_the_link_that_is_broken_is_named(counter: Counter, sandbox: Sandbox, world: World, monkeypatch):
     monkeypatch.setattr(upkeep, "HEALTH_S", 0.2)
     tablet = await counter.armed()

@@ -2,13 +2,10 @@
 
 import asyncio
 import contextlib
-from collections.abc import Iterator
 from datetime import datetime, timedelta
-from pathlib import Path
 
 import pytest
-from tests import databases
-from tests.board.browser.counter import ALERTS, Counter, NotInTime, Tablet, till_on
+from tests.board.browser.counter import ALERTS, Counter, NotInTime, Tablet
 from tests.test_daemon import UNTIL_CLEARED_S, WITHIN_S, Till, until
 
 from orderbridge_board import cards
@@ -43,15 +40,6 @@ PLACES = """() => [...document.querySelectorAll(".card")].map((card) => {
 })"""
 
 
-@pytest.fixture
-def till(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Till]:
-    with till_on(getattr(request, "param", databases.SQLITE), tmp_path / "pos.db") as till:
-        yield till
-
-
-on_each_database = pytest.mark.parametrize("till", [databases.SQLITE, databases.POSTGRESQL], indirect=True)
-
-
 async def test_a_rush_is_all_there_and_a_touch_on_the_bar_shows_it(counter: Counter, till: Till, world: World):
     """Whatever is on the screen: what rings, how many they are, and the way to them."""
     tablet = await counter.tablet()
@@ -79,7 +67,6 @@ async def test_a_rush_is_all_there_and_a_touch_on_the_bar_shows_it(counter: Coun
     await tablet.is_silent()
 
 
-@on_each_database
 async def test_twenty_taps_on_two_tablets_are_one_row_with_one_verdict(counter: Counter, till: Till, world: World):
     tablets = [await counter.armed("Tezgâh"), await counter.armed("Mutfak")]
     order = await counter.order()
@@ -208,18 +195,6 @@ async def test_what_others_carry_is_put_away_on_every_tablet(counter: Counter, w
     await tablet.page.wait_for_selector(tablet.card(order))
 
 
-async def test_what_was_completed_elsewhere_is_put_away(counter: Counter):
-    """By the restaurant's courier, and the platform shows it no more."""
-    tablet = await counter.armed()
-    order = await counter.order()
-    await tablet.accept(order)
-    await tablet.tap(order, "on_the_way")
-    await tablet.page.wait_for_selector(ENABLED.format("complete"))
-    await tablet.tap(order, "more")
-    await tablet.choose("Teslim edildi: ekrandan kaldır")
-    await tablet.page.locator(tablet.card(order)).wait_for(state="detached")
-
-
 @pytest.mark.parametrize("what", ["on_the_way", "complete"])
 async def test_a_final_action_is_taken_back_before_it_is_sent(counter, till, world, monkeypatch, what):
     """On another tablet, too; and when the moment is over it is sent once."""
@@ -261,21 +236,6 @@ async def test_a_tap_on_a_dead_daemon_says_so_within_a_second_and_its_button_liv
         await button.click()
         await tablet.shows(orders[0], "Kabul (25 dk): tamam")
         await bar.wait_for(state="hidden")
-
-
-async def test_a_cancel_takes_two_steps_and_the_services_reasons(counter: Counter, till: Till):
-    tablet = await counter.armed()
-    order = await counter.order()
-    await tablet.tap(order, "cancel")
-    reasons = await asyncio.to_thread(till.rows, "SELECT id, reason FROM delivery_cancel_reasons ORDER BY id")
-    choices = await tablet.page.locator("dialog [data-do=choose]").all_text_contents()
-    assert choices == [row["reason"] for row in reasons]
-    await tablet.choose("Vazgeç")
-    assert await asyncio.to_thread(till.rows, ROWS) == []
-    await tablet.cancel(order, choices[2])
-    await tablet.page.locator(tablet.card(order)).wait_for(state="detached")
-    assert (order.status_id, order.reason_id) == (6, 3)
-    await tablet.is_silent()
 
 
 async def test_without_reasons_a_cancel_says_why_it_must_wait(counter: Counter, till: Till):
@@ -402,7 +362,7 @@ async def test_a_tap_that_came_to_nothing_says_so_until_the_next_and_holds_no_bu
     await tablet.page.wait_for_selector(ENABLED.format("complete"))
 
 
-async def test_a_read_only_tablet_has_no_buttons(counter: Counter, till: Till, world: World):
+async def test_a_read_only_tablet_has_no_buttons_and_one_that_is_let_in_no_more_is_silent(counter, till, world):
     tablet = await counter.tablet()
     await asyncio.to_thread(till.plant, "UPDATE delivery_board_devices SET role = 'look'")
     await tablet.arm()
@@ -410,12 +370,7 @@ async def test_a_read_only_tablet_has_no_buttons(counter: Counter, till: Till, w
     await asyncio.to_thread(world.cancel_by_customer, order.key)
     await tablet.page.wait_for_selector(f"{tablet.card(order)}.stop")
     assert await tablet.page.locator(f"{tablet.card(order)} button").count() == 0
-
-
-async def test_a_tablet_that_is_let_in_no_more_is_silent(counter: Counter, till: Till):
-    tablet = await counter.armed()
-    await counter.order()
-    await tablet.hears("new")
+    await tablet.hears("cancelled")
     await asyncio.to_thread(till.plant, "UPDATE delivery_board_devices SET revoked_utc = paired_utc")
     await tablet.page.wait_for_selector(".pairing")
     await tablet.is_silent()
