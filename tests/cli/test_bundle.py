@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import pytest
 from sqlalchemy import select
-from tests.cli.shell import APP, REST, document
+from tests.cli.shell import APP, REST
 from tests.cli.test_looking import put_account
 from tests.store.samples import KEY, NOW_TEXT, opened, put, put_action, put_order
 
@@ -139,21 +139,16 @@ def test_the_planted_words_would_be_found(planted, log):
     assert len(leaked(data.getvalue())) > len(PARTS)
 
 
-def test_it_is_made_without_a_database_and_says_so(run, tmp_path, log):
+def test_it_is_made_without_a_database_or_a_configuration_and_says_so(run, command, tmp_path, path, log):
     data = made(run, tmp_path, "--log", log)
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         about = json.loads(archive.read("about.json"))
         assert {"log.txt", "configuration.json"} <= set(archive.namelist())
     assert {"status.json", "schema.json"} <= set(about["missing"])
-
-
-def test_it_is_made_of_rubbish_in_place_of_a_database(run, tmp_path, path, log):
     path.write_bytes(b"Canan Kanarya" * 1000)
+    (tmp_path / "bundle.zip").unlink()
     assert leaked(made(run, tmp_path, "--log", log)) == []
-
-
-def test_it_is_made_without_a_configuration(command, tmp_path, log):
-    file = tmp_path / "bundle.zip"
+    file = tmp_path / "another.zip"
     assert command("support-bundle", file, "--log", log, "--config", tmp_path / "none.toml").code == 0
     assert "configuration.json" in json.loads(zipfile.ZipFile(file).read("about.json"))["missing"]
 
@@ -176,14 +171,6 @@ def test_on_a_full_disk_it_says_so_and_leaves_no_half_file(run, tmp_path, monkey
     ended = run("support-bundle", tmp_path / "bundle.zip")
     assert (ended.code, "No space left on device" in ended.err, "`-`" in ended.err) == (1, True, True)
     assert not (tmp_path / "bundle.zip").exists()
-
-
-def test_a_secret_of_the_configuration_is_nowhere(run, configure, tmp_path, pos, log):
-    configure(document(more='[log]\nlevel = "info"'))
-    log.write_text(f"OperationalError: database is locked {APP}\n")
-    data = made(run, tmp_path, "--log", log)
-    assert leaked(data) == []
-    assert zipfile.ZipFile(io.BytesIO(data)).read("log.txt") == b"OperationalError\n"
 
 
 @pytest.mark.parametrize(

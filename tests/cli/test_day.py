@@ -30,7 +30,7 @@ def sold(pos):
         put_order(pos, key(number), **columns)
 
 
-def test_a_day_for_people(run, sold):
+def test_a_day_for_people(run, configure, sold):
     out = run("day", "2026-03-01").out
     for label, value in {
         "orders": "6",
@@ -49,9 +49,7 @@ def test_a_day_for_people(run, sold):
     assert "Europe/Istanbul" in out
     assert max(map(len, out.splitlines())) <= 130
     assert max(len(line) for line in out.splitlines() if not line.startswith(("Counted", "ended"))) <= 80
-
-
-def test_a_day_in_turkish(run, configure, sold):
+    assert run("day").out.count(" 0.00") == 4
     configure(document().replace('language = "en"', 'language = "tr"'))
     out = run("day", "01.03.2026").out
     assert [word for word in ("teslim edilecek nakit", "300,30", "iptal") if word not in out] == []
@@ -78,11 +76,6 @@ def test_the_cut_is_chosen(cut, orders, run, sold):
 def test_what_is_no_day_is_a_wrong_use(wrong, run, pos):
     ended = run("day", *wrong.split())
     assert (ended.code, ended.out) == (2, "")
-
-
-def test_a_day_without_orders_is_zeros(run, pos):
-    ended = run("day")
-    assert (ended.code, ended.out.count(" 0.00")) == (0, 4)
 
 
 def test_the_audit_names_the_row_and_the_promise(run, pos):

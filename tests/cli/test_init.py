@@ -53,15 +53,11 @@ def test_by_options_it_writes_what_the_program_reads(command, given, file, monke
     assert command("check", "--config", file).code == 0
 
 
-def test_in_turkish_the_file_is_turkish(command, given, file):
-    assert command("init", "--yes", "--language", "tr", *given).code == 0
-    assert all(said in file.read_text() for said in ("# orderbridge ayarları.", 'language = "tr"'))
-
-
 def test_secrets_come_from_standard_input(command, given, file, monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.StringIO(f"{APP}\n{REST}\n"))
     words = [*given[:6], "--app-secret-file", "-", "--rest-secret-file", "-"]
-    assert command("init", "--yes", *words).code == 0
+    assert command("init", "--yes", "--language", "tr", *words).code == 0
+    assert all(words in file.read_text() for words in ("# orderbridge ayarları.", 'language = "tr"'))
     assert config.load(file).accounts[0].rest_secret_key.get_secret_value() == REST
 
 
@@ -72,19 +68,13 @@ def test_without_a_terminal_what_is_missing_is_named(command, given, file):
     assert not file.exists()
 
 
-def test_nothing_is_overwritten(command, given, file):
-    file.write_text("mine")
-    ended = command("init", "--yes", *given)
-    assert (ended.code, file.read_text()) == (78, "mine")
-    assert "already exists and was not overwritten" in ended.err
-
-
-def test_a_secret_that_is_there_is_not_overwritten_and_nothing_is_left(command, given, file):
-    other = file.with_name("kadikoy.rest_secret_key")
+@pytest.mark.parametrize("there", ["orderbridge.toml", "kadikoy.rest_secret_key"])
+def test_what_is_there_is_not_overwritten_and_nothing_is_left(there, command, given, file):
+    other = file.with_name(there)
     other.write_text("mine")
     ended = command("init", "--yes", *given)
-    assert (ended.code, other.read_text()) == (78, "mine")
-    assert list(files(file.parent)) == [other.name]
+    assert (ended.code, other.read_text(), "already exists" in ended.err) == (78, "mine", True)
+    assert list(files(file.parent)) == [there]
 
 
 def test_a_configuration_that_comes_meanwhile_wins(command, given, file, monkeypatch):
@@ -110,22 +100,18 @@ def test_a_configuration_that_comes_meanwhile_wins(command, given, file, monkeyp
         ("--database", "sqlite:////nowhere/of/all/pos.db", 1, "Create the folder"),
         ("--ca-file", "nothing.pem", 78, "cannot be read"),
         ("--app-secret-file", "/nowhere", 78, "Check its name, owner and mode"),
+        ("--rest-secret-file", "WRONG", 1, "login_refused"),
         ("--owner", "nobody-of-this-name", 2, "Name the service's user"),
     ],
 )
-def test_what_does_not_work_is_told_and_nothing_is_written(option, value, code, remedy, command, given, file):
+def test_what_does_not_work_is_reported_and_nothing_is_written(
+    option, value, code, remedy, command, given, file, tmp_path
+):
+    (tmp_path / "wrong").write_text("wrong-secret-of-the-test")
+    value = value.replace("WRONG", f"{tmp_path}/wrong")
     ended = command("init", "--yes", *given, option, value)
     assert ended.code == code, ended.err
-    assert remedy in ended.err
-    assert files(file.parent) == {}
-
-
-def test_a_refused_login_is_told_and_nothing_is_written(command, given, file, tmp_path):
-    (tmp_path / "rest").write_text("wrong-secret-of-the-test")
-    ended = command("init", "--yes", *given)
-    assert ended.code == 1
-    assert "login_refused" in ended.err
-    assert "wrong-secret" not in ended.err
+    assert (remedy in ended.err, "wrong-secret" in ended.err) == (True, False)
     assert files(file.parent) == {}
 
 

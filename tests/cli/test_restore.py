@@ -97,14 +97,6 @@ def test_no_mark_follows_a_damaged_file(run, pos, path, folder):
     assert mark.read_text() == "{}"
 
 
-def test_of_a_file_that_is_named_all_is_taken_in(run, pos, folder, tmp_path):
-    put(folder, KEYS[0])
-    (file,) = journal.files(folder)
-    elsewhere = file.rename(tmp_path / "from a backup.jsonl")
-    assert run("db", "replay", elsewhere).code == 0
-    assert one(pos, "SELECT count(*) FROM delivery_orders") == (1,)
-
-
 def test_what_is_not_taken_in_keeps_the_alarm_open(run, pos, folder):
     make_older(pos)
     put(folder, KEYS[0])
@@ -246,7 +238,7 @@ def newer(copy):
 
 
 @pytest.mark.parametrize(
-    "spoil, said",
+    "spoil, message",
     [
         (lambda copy: copy.write_text("CREATE TABLE delivery_orders;"), "not an intact copy"),
         (lambda copy: copy.write_bytes(b""), "not an intact copy"),
@@ -258,16 +250,12 @@ def newer(copy):
     ],
     ids=["text", "empty", "half", "another program's", "newer", "nothing", "folder"],
 )
-def test_what_is_no_backup_is_not_restored(spoil, said, run, pos, path, copy):
-    pos.close()
-    copy.chmod(0o600)
-    spoil(copy)
-    refused(run, path, copy, said)
-
-
-def test_the_database_itself_is_no_backup(run, pos, path):
+def test_what_is_no_backup_is_not_restored(spoil, message, run, pos, path, copy):
     pos.close()
     refused(run, path, path, "Name the backup")
+    copy.chmod(0o600)
+    spoil(copy)
+    refused(run, path, copy, message)
 
 
 def test_a_restore_that_fails_at_the_end_puts_the_former_files_back(run, template, path, copy, monkeypatch):

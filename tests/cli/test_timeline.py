@@ -2,9 +2,7 @@
 
 import pytest
 from tests.cli.shell import document
-from tests.store.samples import KEY, put, put_action, put_order
-
-from orderbridge.actions import ACTIONS
+from tests.store.samples import KEY, key, put, put_action, put_order
 
 CALM = {"acknowledged_utc": "2026-03-01 12:00:02.000", "acknowledged_status_id": 1, "service_status_id": 1}
 
@@ -31,7 +29,7 @@ def whole(pos):
     return row
 
 
-def test_the_story_is_told_in_order_of_time(run, whole):
+def test_the_story_is_in_order_of_time(run, configure, whole):
     told = run("order", KEY, "--json").json["story"]
     whats = "received acknowledged action.asked request request action.ended"
     assert [entry["what"] for entry in told] == whats.split()
@@ -46,49 +44,26 @@ def test_the_story_is_told_in_order_of_time(run, whole):
         f"  15:00:09.000  accept ended (row {whole}): done, known by answer",
     ]
     assert out[-1] == "  The POS to read revision 2 (status)."
-
-
-def test_the_story_in_turkish(run, configure, whole):
     configure(document().replace('language = "en"', 'language = "tr"'))
     out = run("order", KEY).out
     assert f"accept için 1. istek (satır {whole}): HTTP 503 service_failed, 1.2 sn" in out
     assert "Kasanın 2. revizyonu okuması" in out
-    assert "sipariş yok" in run("order", "no such").err
 
 
-@pytest.mark.parametrize(
-    "order, action, sentence",
-    [
-        ({"acknowledged_status_id": None}, None, "Its acknowledgement"),
-        ({"pos_revision": 0}, None, "The POS to take it over"),
-        ({}, None, "An accept or a cancel: the customer waits."),
-        ({"status": "CONFIRMED"}, None, "The next action of the POS"),
-        ({}, {"state": "pending", "error_text": "Line down."}, "accept to be sent (row 1). Line down."),
-        ({}, {"state": "sending"}, "The outcome of accept (row 1)."),
-        ({"problem": "missing:foods"}, None, "Someone to check it: missing:foods."),
-        ({"ended_utc": at(5), "pos_revision": 0}, None, "nothing"),
-    ],
-)
-def test_what_it_waits_for(order, action, sentence, run, pos):
-    put_order(pos, **CALM | {"pos_revision": 1} | order)
-    if action:
-        put_action(pos, **action)
-    assert sentence in run("order", KEY).out.partition("waits for\n")[2]
-
-
-@pytest.mark.parametrize("action", [action for action, kind in ACTIONS.items() if kind.argument])
-def test_what_was_asked_for_is_told_with_its_argument(action, run, pos):
-    put_order(pos)
-    argument = ACTIONS[action].argument
-    put_action(pos, action=action, **{"preparing_time": None, argument.column: argument.most})
-    assert f"requested: {action} {argument.most} (row 1)" in run("order", KEY).out
-
-
-def test_a_request_without_an_answer_and_a_clock_that_was_set_back(run, pos):
-    put_order(pos)
-    row = put_action(pos, state="sending")
-    put(pos, "delivery_action_attempts", action_id=row, attempt=1, started_utc=at(4))
-    put(pos, "delivery_action_attempts", action_id=row, attempt=2, started_utc=at(5), finished_utc=at(3))
-    out = run("order", KEY).out
-    assert "request 1 of accept (row 1): no answer noted" in out
-    assert "request 2 of accept (row 1): -, ? s" in out
+def test_what_it_waits_for(run, pos):
+    for number, (order, action, sentence) in enumerate(
+        [
+            ({"acknowledged_status_id": None}, None, "Its acknowledgement"),
+            ({"pos_revision": 0}, None, "The POS to take it over"),
+            ({}, None, "An accept or a cancel: the customer waits."),
+            ({"status": "CONFIRMED"}, None, "The next action of the POS"),
+            ({}, {"state": "pending", "error_text": "Line down."}, "accept to be sent (row 1). Line down."),
+            ({}, {"state": "sending"}, "The outcome of accept (row 2)."),
+            ({"problem": "missing:foods"}, None, "Someone to check it: missing:foods."),
+            ({"ended_utc": at(5), "pos_revision": 0}, None, "nothing"),
+        ]
+    ):
+        put_order(pos, key(number), **CALM | {"pos_revision": 1} | order)
+        if action:
+            put_action(pos, payment_key=key(number), **action)
+        assert sentence in run("order", key(number)).out.partition("waits for\n")[2]
