@@ -4,32 +4,13 @@ import re
 from pathlib import Path
 from typing import Any
 
-import pytest
 from pydantic import BaseModel
-from tests.config.documents import URL, Write, problems
+from tests.config.documents import Write, problems
 
 from orderbridge.config import Settings, load
 from orderbridge_sandbox.scenery import DEFAULT_SCENERY
 
 EXAMPLE = Path(__file__).parents[2] / "config.example.toml"
-
-
-@pytest.mark.interface("Limits")
-def test_a_small_file_is_enough_and_the_rest_has_the_documented_defaults(write: Write, tmp_path: Path) -> None:
-    settings = load(write(), environ={})
-    assert settings.language == "tr"
-    assert settings.marketplace.base_url == URL
-    assert settings.marketplace.cooldown_seconds == 30
-    assert settings.marketplace.timeout_seconds == 20
-    assert settings.marketplace.timezone == "Europe/Istanbul"
-    assert settings.database.url == f"sqlite:///{tmp_path}/orderbridge.db"
-    assert settings.actions.retry_waits_seconds == (2, 10, 60)
-    assert (settings.actions.accept_valid_minutes, settings.actions.valid_minutes) == (10, 120)
-    assert (settings.orders.silence_hours, settings.orders.retention_days) == (24, 90)
-    assert settings.orders.records_days == 400
-    assert settings.web.listen == "127.0.0.1:8480"
-    assert (settings.log.level, settings.log.format) == ("info", "auto")
-    assert settings.warnings == ()
 
 
 def test_the_example_works_for_the_sandbox_and_reaches_every_restaurant(write: Write, tmp_path: Path) -> None:
