@@ -31,7 +31,7 @@ READERS = [
 ]
 UNBOUNDED = {"note", "address_description"}
 NOW = datetime(2026, 3, 4, 12, tzinfo=UTC)
-GOOD = grammar.write(samples.order(payment_key=samples.OTHER_KEY))
+GOOD = samples.text(samples.order(payment_key=samples.OTHER_KEY))
 
 
 def can_be_reported(error: MarketplaceError) -> None:

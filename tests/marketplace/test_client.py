@@ -154,17 +154,6 @@ async def test_the_current_orders(client: Client, service: Service) -> None:
     assert service.seen == ["GET /api/orders/get-current t0", "GET /api/orders/get-current?status_id=16 t0"]
 
 
-@pytest.mark.interface("Menu item", "Menu listing", "Events")
-async def test_the_client_has_the_operations_it_needs_and_no_other() -> None:
-    """An operation to revoke a token, a callback to register: docs/interface.md shows none."""
-    methods = {name for name in vars(Client) if not name.startswith("_")}
-    assert methods - {"be_ready"} == {  # that one asks for nothing of its own
-        "restaurants", "restaurant_status", "current_orders", "acknowledge", "act", "cancel_reasons", "variables",
-        "menu",
-    }  # fmt: skip
-    assert {*Action, "acknowledge"} == set(ACTIONS)
-
-
 @pytest.mark.interface("Conventions", "Endpoints 1")
 async def test_a_login_carries_no_token(wire: Wire, service: Service) -> None:
     service.answers = [(200, success({"access_token": "abc", "expiration_date": "2026-11-22 12:00:00"}))]

@@ -12,14 +12,18 @@ import traceback
 import tracemalloc
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import httpx
 import pytest
+from tests.fuzz.grammar import TIMES
 from tests.marketplace.servers import PATIENCE_S, Certificates, Line, Server, Talk, http_answer, serving, skip
 
 from orderbridge import __version__
 from orderbridge.errors import MarketplaceError, NotSent, UnknownOutcome
+from orderbridge.net import connector
+from orderbridge.net.connection import HEAD_LIMIT
 from orderbridge.net.http import Answer, Connections, Wire
 from orderbridge.texts import sentence
 
@@ -95,16 +99,14 @@ async def error_of(call: Awaitable[Answer]) -> MarketplaceError:
     return caught.value
 
 
-async def not_sent(call: Awaitable[Answer]) -> str:
+async def not_sent(call: Awaitable[Answer], kind: type[MarketplaceError] = NotSent) -> str:
     caught = await error_of(call)
-    assert type(caught) is NotSent
+    assert type(caught) is kind
     return caught.code
 
 
 async def unknown(call: Awaitable[Answer]) -> str:
-    caught = await error_of(call)
-    assert type(caught) is UnknownOutcome
-    return caught.code
+    return await not_sent(call, UnknownOutcome)
 
 
 # ---- requests and answers
@@ -112,16 +114,18 @@ async def unknown(call: Awaitable[Answer]) -> str:
 
 @pytest.mark.interface("Access token", "Endpoints 1", "Versioning")
 async def test_a_request_arrives_as_it_was_meant(serve: Serve, make_wire: MakeWire) -> None:
-    talk, seen = answering(http_answer(OK, head="Content-Type: application/json\r\n"))
+    head = "Content-Encoding: gzip\r\n"
+    talk, seen = answering(http_answer(OK, head="Content-Type: application/json\r\n"), http_answer(b"", head=head))
     async with serve(talk) as server:
         sent = {"headers": {"Access-Token": TOKEN}, "json": {"preparing_time": 5}, "params": {"x": "1"}}
         answer = await make_wire(server.url + "/api/v1/").request("PUT", "/orders/accept/a%2Fb", **sent)
+        assert (await put(make_wire(server))).body == b"", "an empty packed body is empty"
     assert answer == Answer(200, OK)
     assert "OK" not in repr(answer)
-    head = seen[0].decode().split("\r\n")
-    assert head[0] == "PUT /api/v1/orders/accept/a%2Fb?x=1 HTTP/1.1"
-    assert head[-1] == '{"preparing_time":5}'
-    headers = dict(line.lower().split(": ", 1) for line in head[1:-2])
+    lines = seen[0].decode().split("\r\n")
+    assert lines[0] == "PUT /api/v1/orders/accept/a%2Fb?x=1 HTTP/1.1"
+    assert lines[-1] == '{"preparing_time":5}'
+    headers = dict(line.lower().split(": ", 1) for line in lines[1:-2])
     assert headers.pop("host") == f"127.0.0.1:{server.port}"
     assert headers == {
         "accept": "application/json",
@@ -131,14 +135,8 @@ async def test_a_request_arrives_as_it_was_meant(serve: Serve, make_wire: MakeWi
         "content-type": "application/json",
         "content-length": "20",
     }
-
-
-async def test_a_put_without_a_body_says_so_and_an_empty_packed_body_is_empty(wired: Wired) -> None:
-    talk, seen = answering(http_answer(b"", head="Content-Encoding: gzip\r\n"))
-    async with wired(talk) as (wire, _):
-        assert (await put(wire)).body == b""
-    assert b"content-length: 0\r\n" in seen[0].lower()
-    assert b"content-type" not in seen[0].lower()
+    assert b"content-length: 0\r\n" in seen[1].lower(), "a PUT without a body says so"
+    assert b"content-type" not in seen[1].lower()
 
 
 @pytest.mark.interface("Limits")
@@ -207,31 +205,19 @@ async def test_a_name_that_is_looked_up_for_ever(make_wire: MakeWire, monkeypatc
         over.set()
 
 
-@pytest.mark.parametrize(
-    "which, reason",
-    [(name, f"tls_{name}") for name in ("wrong_name", "expired", "untrusted", "self_signed")]
-    + [("not_yet_valid", "tls_not_yet")],
-)
-async def test_a_certificate_that_proves_nothing(
-    which: str, reason: str, certificates: Certificates, make_wire: MakeWire
-) -> None:
+BAD = {name: f"tls_{name}" for name in ("wrong_name", "expired", "untrusted", "self_signed")}
+BAD |= {"not_yet_valid": "tls_not_yet", "old": "tls_version"}
+
+
+@pytest.mark.parametrize("which", BAD)
+async def test_a_certificate_that_proves_nothing(which: str, certificates: Certificates, make_wire: MakeWire) -> None:
+    """The server that is too old cuts the line, as some do, in place of the alert that names the reason."""
     talk, seen = answering(http_answer(OK))
     async with serving(talk, certificates.contexts[which]) as server:
         caught = await error_of(put(make_wire(server)))
-    assert type(caught) is NotSent
-    assert (caught.code, caught.reason) == ("tls_failed", reason)
-    assert re.fullmatch(
-        r"issued by CN=.*; for .*; valid from .* to .* UTC; the date on this machine: 20.*", sentence(caught.detail)
-    )
-    assert seen == []
-
-
-async def test_a_server_that_is_too_old(certificates: Certificates, make_wire: MakeWire) -> None:
-    """It cuts the line, as some do, in place of the alert that names the reason."""
-    talk, seen = answering(http_answer(OK))
-    async with serving(talk, certificates.contexts["old"]) as server:
-        caught = await error_of(put(make_wire(server)))
-    assert (type(caught), caught.code, caught.reason, seen) == (NotSent, "tls_failed", "tls_version", [])
+    assert (type(caught), caught.code, caught.reason, seen) == (NotSent, "tls_failed", BAD[which], [])
+    shown = r"issued by CN=.*; for .*; valid from .* to .* UTC; the date on this machine: 20.*"
+    assert which == "old" or re.fullmatch(shown, sentence(caught.detail))
 
 
 async def test_a_server_that_closes_or_hangs_in_the_handshake(make_wire: MakeWire) -> None:
@@ -337,7 +323,122 @@ async def test_a_body_that_drips(wired: Wired) -> None:
     assert (error.code, error.began) == ("timeout", True)
 
 
+# ---- answers that are cut, mixed or followed by others
+
+Words = tuple[list[bytes], str]  # pieces, each in a TLS record of its own; then: stay, close or reset
+
+
+def scripted(script: list[Words]) -> Talk:
+    """What the server says to each request. A request that is sent twice would find its script too short."""
+
+    async def talk(line: Line) -> None:
+        while await line.request():
+            pieces, then = script.pop(0)
+            for piece in pieces:
+                await line.send(piece)
+                await asyncio.sleep(0)
+            if then == "reset":
+                line.reset()
+            if then != "stay":
+                return
+
+    return talk
+
+
+def right(name: str) -> bytes:
+    return f'{{"for": "{name}", "words": "{"çok " * 20}"}}'.encode()
+
+
+def chunked(name: str) -> bytes:
+    body = right(name)
+    chunks = b"".join(b"%x;why=not\r\n%s\r\n" % (len(piece), piece) for piece in (body[:7], body[7:8], body[8:]))
+    return b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks + b"0\r\nTrailer: x\r\n\r\n"
+
+
+FORMS: dict[str, Callable[[str], bytes]] = {
+    "plain": lambda name: http_answer(right(name)),
+    "chunked": chunked,
+    "packed": lambda name: http_answer(gzip.compress(right(name)), head="Content-Encoding: gzip\r\n"),
+    "after hints": lambda name: b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n" * 3 + http_answer(right(name)),
+}
+
+
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+async def test_an_answer_in_two_parts_is_one_and_cut_it_is_none_and_what_follows_it_is_never_the_next(
+    form: Callable[[str], bytes], wired: Wired
+) -> None:
+    """All places of the cut with ORDERBRIDGE_TEST_FUZZ=50."""
+    random, whole, script = Random(1), form("one"), list[Words]()
+    async with wired(scripted(script)) as (wire, _):
+        for place in range(0, len(whole), max(1, len(whole) // (30 * TIMES))):
+            more = random.choice([form("stale"), random.randbytes(9), b"\r\n", b"HTTP/1.1 200", b"0"])
+            script += [([whole[:place], whole[place:]], "stay"), ([whole[:place]], "reset" if place % 2 else "close")]
+            script += [([whole, more] if place % 2 else [whole + more], "stay"), ([form("next")], "stay")]
+            assert (await put(wire)).body == right("one")
+            caught = await error_of(put(wire))
+            assert (type(caught), caught.code, caught.http_status) == (UnknownOutcome, "connection_lost", None)
+            assert [(await put(wire)).body for _ in range(2)] == [right("one"), right("next")]
+            assert script == []
+
+
+async def test_whatever_bytes_come_the_next_request_gets_its_own_answer(wired: Wired) -> None:
+    random, ok, script = Random(1), b"HTTP/1.1 200 OK\r\n", list[Words]()
+    endless = [ok + b"X: " + b"x" * 2 * HEAD_LIMIT, ok + b"X: y\r\n" * 20_000]
+    endless.append(b"HTTP/1.1 100 Continue\r\n\r\n" * 10_000)
+    async with wired(scripted(script)) as (wire, _):
+        for said in endless:
+            script.append(([said], "close"))
+            assert await unknown(put(wire))
+        for turn in range(100 * TIMES):
+            broken = bytearray(list(FORMS.values())[turn % 4]("broken"))
+            for _ in range(random.choice([1, 1, 5])):
+                broken[random.randrange(len(broken))] = random.choice(b"\x00\r\n :;0123456789abcdef{}\xff")
+            noise = random.randbytes(random.choice([1, 40, 2000])).replace(b"\n", b"?")  # a line end could make it one
+            script += [([bytes(broken)], "close"), ([random.choice([b"", ok, b"HTTP/1.1 "]) + noise], "reset")]
+            with contextlib.suppress(UnknownOutcome):
+                await put(wire)
+            assert await unknown(put(wire))
+            script.append(([http_answer(right("next"))], "stay"))
+            assert (await put(wire)).body == right("next")
+            assert script == []
+
+
 # ---- connections
+
+
+async def test_an_idle_connection_is_closed_when_its_time_is_over(wired: Wired, monkeypatch) -> None:
+    monkeypatch.setattr("orderbridge.net.http.KEEP_ALIVE_S", 0.01)
+    hung_up = asyncio.Event()
+
+    async def talk(line: Line) -> None:
+        await line.request()
+        await line.send(http_answer(OK))
+        await line.until_closed()
+        hung_up.set()
+
+    async with wired(talk) as (wire, _):
+        await put(wire)
+        await hung_up.wait()
+
+
+@pytest.mark.parametrize("first", ["refused", "silent"])
+async def test_an_address_that_does_not_answer_does_not_hold_up_the_next_one(first: str, wired: Wired, monkeypatch):
+    talk, _ = answering(http_answer(OK))
+    async with wired(talk) as (wire, server):
+        found = [
+            (socket.AF_INET, socket.SOCK_STREAM, 6, "", (host, server.port)) for host in ("127.0.0.9", "127.0.0.1")
+        ]
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *args, **kwargs: found)
+        real = connector._try
+
+        async def late(address: connector.Address) -> socket.socket:
+            if address == found[0] and first == "silent":
+                await asyncio.Event().wait()
+            return await real(address)
+
+        monkeypatch.setattr(connector, "_try", late)
+        monkeypatch.setattr(connector, "_NEXT_ADDRESS_S", 0.01)
+        assert (await put(wire)).body == OK
 
 
 async def test_at_the_same_time_use_one_each_and_keep_a_few(wired: Wired) -> None:
@@ -409,21 +510,6 @@ async def test_a_connection_closed_while_idle_is_made_anew(polite: bool, wired: 
             answered.release()
             await closed.acquire()
         assert server.connections == 3
-
-
-async def test_a_connection_closed_under_a_request_is_not_tried_again(wired: Wired) -> None:
-    seen = []
-
-    async def talk(line: Line) -> None:
-        seen.append(await line.request())
-        await line.send(http_answer(OK))
-        seen.append(await line.request())
-
-    async with wired(talk) as (wire, server):
-        await put(wire)
-        assert await unknown(put(wire)) == "connection_lost"
-        assert len(seen) == 2
-        assert server.connections == 1
 
 
 async def test_closing_ends_idle_connections_and_a_request_under_way_survives_it(wired: Wired) -> None:
@@ -505,15 +591,11 @@ async def test_a_proxy_is_given_its_password_and_the_service_is_not(wired: Wired
     [
         (b"407 No\r\nProxy-Authenticate: Basic realm=x", "proxy_refused", "proxy_wrong_password"),
         (b"407 No\r\nProxy-Authenticate: NTLM\r\nProxy-Authenticate: Negotiate", "proxy_refused", "proxy_scheme"),
-        (b"407 No", "proxy_refused", "proxy_wrong_password"),
-        (b"502 Bad Gateway", "proxy_refused", "proxy_cannot"),
-        (b"403 No", "proxy_refused", "proxy_refused"),
-        (b"", "unreachable", "proxy_unreachable"),
-        (b"no http\r\n\r\n", "unreachable", "proxy_unreachable"),
-        (None, "connect_timeout", "proxy_unreachable"),
+        (b"407 No", "proxy_refused", "proxy_wrong_password"), (b"502 Bad Gateway", "proxy_refused", "proxy_cannot"),
+        (b"403 No", "proxy_refused", "proxy_refused"), (b"", "unreachable", "proxy_unreachable"),
+        (b"no http\r\n\r\n", "unreachable", "proxy_unreachable"), (None, "connect_timeout", "proxy_unreachable"),
     ],
-    ids=["password", "NTLM", "407", "502", "403", "closes", "no http", "hangs"],
-)
+)  # fmt: skip
 async def test_what_a_proxy_refuses_never_left(
     answer: bytes | None, code: str, reason: str, make_wire: MakeWire, monkeypatch: pytest.MonkeyPatch
 ) -> None:

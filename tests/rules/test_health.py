@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from itertools import product
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -136,20 +137,16 @@ def test_of_a_group_as_many_count_as_are_there_and_not_as_many_as_are_named(acco
 @pytest.mark.parametrize(
     "changes, code",
     [
-        ({}, Code.UNANSWERED),
-        ({"received_utc": NOW - MINUTE / 2}, None),
+        ({}, Code.UNANSWERED), ({"received_utc": NOW - MINUTE / 2}, None), ({"taken_over": False}, None),
         ({"is_due": False, "received_utc": NOW - 5 * MINUTE}, None),
         ({"is_due": False, "received_utc": NOW - 16 * MINUTE}, Code.UNANSWERED),
-        ({"taken_over": False}, None),
-        ({"accept": ActionState.PENDING}, None),
-        ({"accept": ActionState.SENDING}, None),
-        ({"accept": ActionState.REFUSED}, Code.UNANSWERED),
-        ({"accept": ActionState.WITHDRAWN}, Code.UNANSWERED),
+        ({"accept": ActionState.PENDING}, None), ({"accept": ActionState.SENDING}, None),
+        ({"accept": ActionState.REFUSED}, Code.UNANSWERED), ({"accept": ActionState.WITHDRAWN}, Code.UNANSWERED),
         ({"accept": ActionState.EXPIRED, "accept_ended_utc": NOW}, Code.ACCEPT_FAILED),
         ({"accept": ActionState.FAILED, "accept_ended_utc": NOW, "received_utc": NOW}, Code.ACCEPT_FAILED),
         ({"accept": ActionState.FAILED, "taken_over": False, "is_due": False}, Code.ACCEPT_FAILED),
     ],
-)
+)  # fmt: skip
 def test_a_customer_who_was_not_answered(changes: dict[str, Any], code: Code | None):
     assert found(received=received(**changes)) == ([] if code is None else [(code, "k", Severity.SEVERE)])
 
@@ -316,28 +313,20 @@ def test_a_database_that_takes_nothing_is_one_problem(code: Code):
     assert found(**facts) == [(code, "", Severity.SEVERE)]
 
 
-def test_where_no_one_minds_that_no_till_takes_over_an_answer_is_waited_for_all_the_same():
+def test_where_no_till_is_minded_or_the_board_is_the_till_an_answer_is_waited_for_all_the_same():
     limits = replace(LIMITS, not_taken_over=None)
-    facts = {"received": received(taken_over=False)}
-    assert found(limits, **facts) == [(Code.UNANSWERED, "k", Severity.SEVERE)]
-    assert found(replace(limits, unanswered=None), **facts) == []
-
-
-def test_where_the_board_is_the_till_an_answer_is_waited_for_and_what_needs_none_has_its_own_words():
+    waiting = received(taken_over=False)
+    assert found(limits, received=waiting) == [(Code.UNANSWERED, "k", Severity.SEVERE)]
+    assert found(replace(limits, unanswered=None), received=waiting) == []
     limits = replace(LIMITS, by_board=True)
-    facts = {
-        "received": received(taken_over=False),
-        "found": (
-            row(Code.NOT_TAKEN_OVER, "kadikoy", OLD, "kadikoy", by=limits),
-            row(Code.CANCELLATION_UNSEEN, "k", OLD, "kadikoy", by=limits),
-        ),
+    codes = (Code.NOT_TAKEN_OVER, Code.CANCELLATION_UNSEEN)
+    rows = tuple(row(code, "kadikoy", OLD, "kadikoy", by=limits) for code in codes)
+    shown = {
+        one.code: one.facts.get("by") for one in problems(Facts((WELL,), received=waiting, found=rows), limits, NOW)
     }
-    made = problems(Facts(accounts=(WELL,), **facts), limits, NOW)
-    shown = {one.code: one.facts.get("by") for one in made}
-    assert shown == {Code.UNANSWERED: None, Code.NOT_TAKEN_OVER: "board", Code.CANCELLATION_UNSEEN: "board"}
-    for code in (Code.NOT_TAKEN_OVER, Code.CANCELLATION_UNSEEN):
-        for language in ("tr", "en"):
-            assert "POS" not in " ".join(problem_text(code, language, by="board"))
+    assert shown == {Code.UNANSWERED: None} | dict.fromkeys(codes, "board")
+    for code, language in product(codes, ("tr", "en")):
+        assert "POS" not in " ".join(problem_text(code, language, by="board"))
 
 
 @pytest.mark.parametrize(
@@ -378,13 +367,9 @@ def test_an_order_is_due_when_its_time_has_come(scheduled_for: str | None, due: 
     assert is_due(scheduled_for, datetime(2026, 3, 1, 12, tzinfo=UTC), ZoneInfo("Europe/Istanbul")) is due
 
 
-@pytest.mark.parametrize(
-    "left, lamp_of_others",
-    [("kadikoy", Lamp.GREEN), ("an account that has left", Lamp.RED)],
-    ids=["of a branch", "of no branch"],
-)
-def test_a_till_that_takes_nothing_over_is_its_own_branchs_alone(left: str, lamp_of_others: Lamp) -> None:
+def test_a_till_that_takes_nothing_over_is_its_own_branchs_alone() -> None:
     moda = replace(WELL, name="moda")
-    found = problems(Facts(accounts=(WELL, moda), found=(row(Code.NOT_TAKEN_OVER, left, OLD, left),)), LIMITS, NOW)
-    shown = account_statuses(["kadikoy", "moda"], found)
-    assert (shown["kadikoy"].lamp, shown["moda"].lamp) == (Lamp.RED, lamp_of_others)
+    for left, lamp_of_others in (("kadikoy", Lamp.GREEN), ("an account that has left", Lamp.RED)):
+        found = problems(Facts((WELL, moda), found=(row(Code.NOT_TAKEN_OVER, left, OLD, left),)), LIMITS, NOW)
+        shown = account_statuses(["kadikoy", "moda"], found)
+        assert (shown["kadikoy"].lamp, shown["moda"].lamp) == (Lamp.RED, lamp_of_others)

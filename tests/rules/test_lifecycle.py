@@ -1,12 +1,23 @@
 """An order's life: what a delivery changes, and which actions are possible."""
 
 from dataclasses import replace
+from itertools import permutations
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.rules.builders import NEEDS_PAYMENT, TARGETS, UNNAMED_STATUS, document, shown_as, stored
+from tests.rules.builders import (
+    KEY,
+    NEEDS_PAYMENT,
+    OTHER_KEY,
+    STATUSES,
+    TARGETS,
+    UNNAMED_STATUS,
+    document,
+    shown_as,
+    stored,
+)
 
 from orderbridge.model import (
     CANCELED,
@@ -23,6 +34,7 @@ from orderbridge.model import (
 from orderbridge.rules.lifecycle import (
     Already,
     Refusal,
+    Statuses,
     end_change,
     is_unchanged,
     may_send,
@@ -204,3 +216,46 @@ WRITTEN: dict[str, Any] = {"problem": "contents_outdated", "digest": None}
 )  # fmt: skip
 def test_refused_contents_that_came_before_are_not_written_again(known: Stored, counts: bool, is_written: bool) -> None:
     assert (merge_status(known, 2, status_counts=counts) is not None) == is_written
+
+
+# ---- statuses, and which one a list means ----------------------------------------------------------------------------
+
+
+@pytest.mark.interface("Order statuses", "Acknowledgement rules 1")
+@pytest.mark.parametrize(
+    "status_id, word, active",
+    [
+        (1, "RECEIVED", True), (2, "CONFIRMED", True), (16, "IN_DELIVERY", True), (5, "COMPLETE_WITH_PAYMENT", False),
+        (6, "CANCELED", False), (NEEDS_PAYMENT, "COMPLETE_NEEDS_PAYMENT", True), (UNNAMED_STATUS, "UNKNOWN", False),
+        (None, "UNKNOWN", False),
+    ],
+)  # fmt: skip
+def test_a_status_has_its_word_and_is_active_where_the_service_counts_it_as_such(
+    status_id: int | None, word: str, active: bool
+) -> None:
+    assert (STATUSES.name(status_id), status_id in STATUSES.active) == (word, active)
+
+
+def test_without_its_configured_id_no_status_needs_payment() -> None:
+    assert not {NEEDS_PAYMENT, None} & set(Statuses().active)
+    assert (Statuses().name(NEEDS_PAYMENT), Statuses().name(None)) == ("UNKNOWN", "UNKNOWN")
+    assert Statuses().latest([document(CANCELED), document(NEEDS_PAYMENT)])[KEY].status_id == NEEDS_PAYMENT
+
+
+@pytest.mark.parametrize(
+    "listed, meant",
+    [
+        *(([a, b], max(a, b, key=IN_ORDER.index)) for a, b in permutations(IN_ORDER, 2)),
+        *(([a, b], b) for a in (CONFIRMED, 98) for b in (UNNAMED_STATUS, None)),  # of unknown ones the later counts
+        *(([a, CONFIRMED], CONFIRMED) for a in (UNNAMED_STATUS, None)),
+        ([IN_DELIVERY, UNNAMED_STATUS, RECEIVED], UNNAMED_STATUS), ([RECEIVED, UNNAMED_STATUS, IN_DELIVERY], IN_DELIVERY),
+    ],
+)  # fmt: skip
+def test_an_order_listed_twice_is_the_furthest_one(listed: list[int | None], meant: int | None) -> None:
+    assert STATUSES.latest(map(document, listed))[KEY].status_id == meant
+
+
+def test_a_list_means_the_last_document_of_each_order_in_its_furthest_status_and_none_without_a_key() -> None:
+    one, other = document(CONFIRMED), document(RECEIVED, key=OTHER_KEY)
+    first = document(CONFIRMED, digest="first")
+    assert Statuses().latest([document(RECEIVED, key=None), first, one, other]) == {KEY: one, OTHER_KEY: other}

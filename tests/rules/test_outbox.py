@@ -1,13 +1,10 @@
 """Which rows are sent and which end unsent: no overtaking, none forgotten, and a cancel first."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from tests.rules.builders import (
     ACCEPT_VALID,
     KEY,
@@ -401,68 +398,6 @@ def test_until_the_restaurants_are_known_a_row_waits_and_expires(one: OutboxRow)
     made = plan([one], early)
     assert (going(made), ends(made), made.due) == ([], {}, expiry(one, early))
     assert ends(plan([one], replace(early, now=NOW + VALID))) == {1: EXPIRED}
-
-
-# ---- any outbox ------------------------------------------------------------------------------------------------------
-
-
-@st.composite
-def outboxes(draw: st.DrawFn) -> tuple[list[OutboxRow], Moment]:
-    """Rows by id, and a moment that fits them: what is on the wire is marked as sent and holds its lane."""
-    rows: list[OutboxRow] = []
-    for number in range(1, draw(st.integers(0, 8)) + 1):
-        action = draw(st.sampled_from(ACTIONS))
-        state = draw(st.sampled_from([ActionState.PENDING, ActionState.SENDING]))
-        changes: dict[str, Any] = {
-            "state": state,
-            "tried": state == ActionState.SENDING,
-            "created_utc": NOW - draw(st.sampled_from([MINUTE, 11 * MINUTE, 3 * VALID])),
-            "next_attempt_utc": draw(st.sampled_from([None, NOW - MINUTE, SOON])),
-            "withdraw": draw(st.booleans()),
-            "valid_minutes": draw(st.sampled_from([None, 1, 1000])),
-        }
-        if action in ORDER_ACTIONS:
-            changes["payment_key"] = draw(st.sampled_from([KEY, OTHER_KEY]))
-        rows.append(row(action, number, **changes))
-    sent = [one for one in rows if one.state == ActionState.SENDING]
-    on_wire = draw(st.sets(st.sampled_from(sent), max_size=2)) if sent else set()
-    taken = {order_lane(one.payment_key) for one in on_wire if one.payment_key}
-    return rows, view(on_wire={one.id for one in on_wire}, taken=taken)
-
-
-def thing(one: OutboxRow) -> object:
-    """What a row is about."""
-    return one.payment_key or one.restaurant_id or one.food_id
-
-
-def of(made: Sequence[tuple[OutboxRow, Verdict]], state: ActionState) -> list[OutboxRow]:
-    return [one for one, verdict in made if verdict.state == state]
-
-
-@given(outboxes())
-def test_whatever_is_in_the_outbox_a_row_goes_in_its_turn_or_ends_by_a_reason_or_stays(
-    outbox: tuple[list[OutboxRow], Moment],
-) -> None:
-    rows, moment = outbox
-    made = plan(rows, moment)
-    over = ends(made)
-    assert not set(going(made)) & set(over)
-    assert set(going(made)) | set(over) <= {one.id for one in rows}
-    assert not [number for number in (*going(made), *over) if number in moment.on_wire]
-    assert len({head.lane for head in made.heads}) == len(made.heads), "one of a lane"
-    for head in made.heads:
-        alive = [one for one in rows if thing(one) == thing(head.row) and one.id not in over]
-        # What was sent already goes first, whenever the others were committed; then by id.
-        assert head.row == min(alive, key=lambda one: (one.state != ActionState.SENDING, one.id))
-    untouched = of(made.verdicts, ActionState.EXPIRED) + of(made.verdicts, ActionState.WITHDRAWN)
-    assert all(one.state == ActionState.PENDING for one in untouched)
-    assert all(one.state == ActionState.SENDING for one in of(made.verdicts, ActionState.FAILED))
-    for one in of(made.verdicts, ActionState.SUPERSEDED):
-        assert [later for later in rows if later.id > one.id and thing(later) == thing(one) and later.id not in over]
-    again = plan([one for one in rows if one.id not in over], moment)
-    assert (sorted(going(again)), ends(again)) == (sorted(going(made)), {}), "a verdict is final"
-    cancelled = plan([*rows, row(ACCEPT, 101), row(CANCEL, 102)], moment)
-    assert (101 in going(cancelled), ends(cancelled)[101]) == (False, SUPERSEDED)
 
 
 # ---- the standing of a row -------------------------------------------------------------------------------------------

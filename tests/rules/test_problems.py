@@ -1,0 +1,187 @@
+"""The problems that are shown and reported: one status of each account, the board's page, and the history of each."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from orderbridge.rules import health
+from orderbridge.rules.problems import (
+    FLAP_LIMIT,
+    FLAP_WINDOW_S,
+    PAGE_SUBJECT,
+    SOON,
+    STARTING,
+    WELL,
+    Code,
+    EventKind,
+    Lamp,
+    OpenProblems,
+    Page,
+    Problem,
+    Severity,
+    account_statuses,
+    alike,
+    page_problems,
+)
+from orderbridge.texts import problem_text
+
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+BOTH = ("kadikoy", "moda")
+
+
+def problem(code: Code, account: str | None = None, level: int = 1, behind: Code | None = None) -> Problem:
+    severity = Severity.WARNING if code in {Code.CLOCK_WRONG, Code.QUARANTINED} else Severity.SEVERE
+    return Problem(code, account or "", NOW, severity, level=level, account=account, behind=behind)
+
+
+LOGIN_REFUSED, QUARANTINED = problem(Code.LOGIN_REFUSED, "moda"), problem(Code.QUARANTINED, "moda")
+FULL, CLOCK = problem(Code.DATABASE_FULL), problem(Code.CLOCK_WRONG)
+WAITING = [problem(Code.UNANSWERED, "moda", level=level) for level in (2, 4, 3)]
+FOLLOWS = problem(Code.UNANSWERED, "moda", behind=Code.LINE_DNS)
+NOT_ASKED = problem(Code.NO_GOOD_POLL, "moda", behind=Code.NO_GOOD_POLL)
+
+
+@pytest.mark.parametrize(
+    "found, kadikoy, moda",
+    [
+        ([], WELL, WELL), ([QUARANTINED], WELL, (Lamp.YELLOW, QUARANTINED)), ([LOGIN_REFUSED], WELL, (Lamp.RED, LOGIN_REFUSED)),
+        ([FULL], (Lamp.RED, FULL), (Lamp.RED, FULL)), ([FOLLOWS], WELL, WELL), ([NOT_ASKED], WELL, STARTING),
+        ([CLOCK, *WAITING, QUARANTINED], (Lamp.YELLOW, CLOCK), (Lamp.RED, WAITING[1])),
+        ([NOT_ASKED, LOGIN_REFUSED], WELL, (Lamp.RED, LOGIN_REFUSED)), ([problem(Code.LOGIN_REFUSED, "sisli")], WELL, WELL),
+    ],
+)  # fmt: skip
+def test_each_account_shows_its_worst_problem(found: list[Problem], kadikoy: Any, moda: Any) -> None:
+    for name, expected in (("kadikoy", kadikoy), ("moda", moda)):
+        shown = account_statuses(BOTH, found)[name]
+        assert (shown if isinstance(expected, type(WELL)) else (shown.lamp, shown.problem)) == expected
+
+
+# ---- the board's page ------------------------------------------------------------------------------------------------
+
+MOMENT = timedelta(seconds=1)
+REFUSED, NOT_SERVED, ENDS = Code.CERTIFICATE_REFUSED, Code.PAGE_NOT_SERVED, Code.CERTIFICATE_ENDS
+SEVERE, WARNING = Severity.SEVERE, Severity.WARNING
+FAILED = {"since": NOW - MOMENT, "error": "no"}
+
+
+@pytest.mark.parametrize(
+    "page, told",
+    [
+        ({}, None),
+        ({"ends": NOW + SOON}, None),
+        ({"ends": NOW + SOON - MOMENT}, (ENDS, WARNING, NOW - MOMENT)),
+        ({"ends": NOW + MOMENT}, (ENDS, WARNING, NOW + MOMENT - SOON)),
+        ({"ends": NOW}, (ENDS, SEVERE, NOW)),
+        ({"ends": NOW, "has_board": False}, (ENDS, WARNING, NOW)),
+        ({"ends": NOW, "is_served": False}, None),
+        ({"failed": REFUSED, **FAILED}, (REFUSED, WARNING, NOW - MOMENT)),
+        ({"failed": REFUSED, "is_served": False, **FAILED}, (REFUSED, SEVERE, NOW - MOMENT)),
+        ({"failed": REFUSED, "is_served": False, "has_board": False, **FAILED}, (REFUSED, WARNING, NOW - MOMENT)),
+        ({"failed": NOT_SERVED, "is_served": False, **FAILED}, (NOT_SERVED, SEVERE, NOW - MOMENT)),
+        ({"failed": NOT_SERVED, "is_served": False, "has_board": False, **FAILED}, None),
+    ],
+)
+def test_each_state_of_the_page(page: dict[str, Any], told: tuple[Code, Severity, datetime] | None):
+    found = list(page_problems(Page(**{"is_served": True, "has_board": True} | page), NOW))
+    assert [(one.code, one.severity, one.since) for one in found] == ([] if told is None else [told])
+    assert all(one.subject == PAGE_SUBJECT for one in found)
+
+
+def test_a_renewed_certificate_that_is_refused_does_not_hide_that_the_old_one_ends():
+    page = Page(is_served=True, has_board=True, ends=NOW, failed=REFUSED, **FAILED)
+    assert [one.code for one in page_problems(page, NOW)] == [REFUSED, ENDS]
+
+
+@pytest.mark.parametrize("severity, said", [(SEVERE, [ENDS]), (WARNING, [ENDS, Code.BOARD_UNHEARD])])
+def test_where_no_tablet_can_open_the_page_nobody_hears_it_for_that_reason(severity: Severity, said: list[Code]):
+    limits = health.Thresholds(MOMENT, None, None, None)
+    known = Problem(ENDS, PAGE_SUBJECT, NOW, severity), Problem(Code.BOARD_UNHEARD, "", NOW, WARNING)
+    found = health.all_problems(health.Facts((), found=known), limits, NOW)
+    assert [one.code for one in found if one.behind is None] == said
+
+
+def test_where_the_machine_has_run_out_of_files_the_remedy_is_not_about_the_address():
+    page = Page(has_board=True, failed=NOT_SERVED, reason="here_files", **FAILED)
+    (one,) = page_problems(page, NOW)
+    assert "LimitNOFILE" in problem_text(one.code, "en", **one.facts)[1]
+
+
+# ---- reports ---------------------------------------------------------------------------------------------------------
+
+ONE = Problem(Code.UNREACHABLE, "kadikoy", NOW, Severity.WARNING)
+WORSE = replace(ONE, severity=Severity.SEVERE)
+BEHIND = replace(ONE, behind=Code.DATABASE_FULL)
+
+
+def told(*looks: tuple[float, list[Problem]], history: OpenProblems | None = None) -> list[tuple[float, str]]:
+    history = history or OpenProblems()
+    return [(at, event.kind) for at, found in looks for event in history.check(found, at)]
+
+
+def flapping(until: int, every: int = 5, **change: Any) -> list[tuple[float, list[Problem]]]:
+    """At one look it is there, at the next it is not."""
+    return [(at, [] if at // every % 2 else [replace(ONE, **change)]) for at in range(0, until, every)]
+
+
+def test_it_begins_gets_worse_and_ends():
+    assert told((0, [ONE]), (5, [ONE]), (10, [WORSE]), (15, [replace(WORSE, level=2)]), (20, [ONE]), (25, [])) == [
+        (0, "began"),
+        (10, "escalated"),
+        (15, "escalated"),
+        (25, "ended"),
+    ]
+
+
+def test_of_one_that_flaps_two_messages_leave_in_ten_minutes():
+    events = [
+        (at, one) for history in [OpenProblems()] for at, found in flapping(7200) for one in history.check(found, at)
+    ]
+    times = [at for at, _ in events]
+    assert [one.flapped for _, one in events][:3] == [0, 0, 59], "how often it came and was not reported"
+    for begin in range(0, 7200, 5):
+        assert sum(begin <= at < begin + FLAP_WINDOW_S for at in times) <= FLAP_LIMIT
+
+
+def test_what_was_held_back_is_told_when_its_time_has_come_if_it_is_still_so():
+    looks: list[tuple[float, list[Problem]]] = [(at, [ONE]) for at in range(10, 700, 5)]
+    assert told((0, [ONE]), (5, []), *looks) == [(0, "began"), (5, "ended"), (600, "began")]
+
+
+def test_one_that_is_over_after_all_is_told_so():
+    looks: list[tuple[float, list[Problem]]] = [(at, []) for at in range(20, 1300, 5)]
+    last = told((0, [ONE]), (5, []), (10, [WORSE]), *looks)
+    assert last == [(0, "began"), (5, "ended"), (10, "began"), (605, "ended")], "the severe one did not wait"
+
+
+def test_what_stands_behind_another_neither_begins_nor_ends():
+    assert told((0, [BEHIND]), (5, [ONE]), (10, [replace(BEHIND, severity=Severity.SEVERE)]), (15, [])) == [
+        (5, "began"),
+        (15, "ended"),
+    ]
+
+
+def test_nothing_is_kept_of_what_is_long_over():
+    history = OpenProblems()
+    for at in (0, 5, 620):
+        history.check([ONE] if at == 0 else [], at)
+    assert not history._histories
+
+
+def test_what_the_command_has_heard_and_is_behind_another_problem_does_not_end():
+    problems, moda = OpenProblems(), replace(ONE, subject="moda")
+    problems.check([ONE], 0)
+    problems.remember([ONE, moda], 0)
+    assert problems.unheard({moda.key}, 60) == []
+    (ended,) = problems.unheard((), 60)
+    assert (ended.kind, ended.problem, ended.seconds) == ("ended", moda, 60)
+
+
+def test_many_alike_are_one_message():
+    many = [replace(ONE, subject=str(number)) for number in range(6)]
+    events = OpenProblems().check([*many, replace(ONE, code=Code.QUARANTINED)], 0)
+    assert [len(some) for some in alike(events)] == [6, 1]
+    assert [len(some) for some in alike(events[1:])] == [1] * 6
+    assert alike([]) == []
+    assert {one.kind for some in alike(events) for one in some} == {EventKind.BEGAN}
