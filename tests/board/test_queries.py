@@ -172,6 +172,17 @@ def test_what_was_finished_is_listed_and_what_was_put_away_comes_back(database, 
     assert listed(NOW + HOUR) == []
 
 
+def test_the_usual_minutes_are_those_of_most_of_the_newest_accepts(database, pos):
+    def usual() -> int | None:
+        return database.read_now(queries.usual_minutes)
+
+    for place, minutes in enumerate((40, 40, 20, 40)):
+        put_action(pos, request_id=f"r{place}", preparing_time=minutes)
+    assert usual() is None
+    put_action(pos, request_id="r9", preparing_time=30)
+    assert usual() == 40
+
+
 @only(*SERVERS)
 def test_a_row_that_another_process_writes_meanwhile_is_found(database, pos):
     put_order(pos)
@@ -270,9 +281,9 @@ def test_open_orders_and_new_cancellations_are_shown_by_when_their_customers_ord
     put_order(pos, OTHER, **gone, ended_utc=time_text(NOW - 13 * HOUR))
     put_order(pos, RESTAURANT, **gone | {"ended_by": "completed"}, ended_utc=time_text(NOW))
     for number in (8, 7):
-        put_order(pos, key(number), ordered_at=f"2026-03-01 15:0{number}:00")
+        put_order(pos, key(number), ordered_at=f"2026-03-01 15:0{9 - number}:00")
     shown = database.read_now(lambda tx: queries.orders_shown(tx, NOW))
-    assert [row["payment_key"] for row in shown] == [KEY, key(7), key(8)]
+    assert [row["payment_key"] for row in shown] == [KEY, key(8), key(7)]
     assert not {"customer_name", "customer_phone", "address", "building_no", "payload"} & shown[0].keys()
 
 

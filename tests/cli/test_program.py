@@ -209,3 +209,9 @@ def test_too_many_files_are_reported_whatever_they_came_out_as(run, monkeypatch)
     monkeypatch.setattr(Context, "database", fail)
     ended = run("status")
     assert (ended.code, ended.err.count("\n"), "LimitNOFILE" in ended.err) == (1, 1, True)
+
+
+def test_a_daemon_that_may_open_too_few_files_says_so(run, monkeypatch):
+    monkeypatch.setattr("resource.getrlimit", lambda _: (16, 16))
+    ended = run("run")
+    assert (ended.code, "LimitNOFILE" in ended.err) == (78, True)

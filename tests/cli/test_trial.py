@@ -192,3 +192,15 @@ def test_a_database_that_holds_anything_is_refused_and_not_changed(kind, request
             with engine.begin() as owner:
                 owner.exec_driver_sql(f"DROP {what} {name}")
             engine.dispose()
+
+
+def test_the_address_may_come_from_the_standard_input(run, tmp_path, monkeypatch):
+    """A password among the arguments of a program is seen by every user of the machine."""
+    only(monkeypatch, "money")
+    with (tmp_path / "in").open("w+") as file:
+        file.write(f"sqlite:///{tmp_path / 'try.db'}\n")
+        file.seek(0)
+        monkeypatch.setattr("sys.stdin", file)
+        ended = run("db", "try", "-")
+    assert (ended.code, ended.err) == (0, "")
+    assert "come back exactly" in ended.out
