@@ -21,6 +21,7 @@ from orderbridge.store.dialects.sqlite_file import BESIDE, LAST_WORD, OVERWRITTE
 MIN_ROOM = 64 * 1024  # bytes: a transaction of a few orders
 CHECKED_BYTES = 512 * 1024 * 1024  # about a second of reading
 REFUSALS: Mapping[int, TroubleKind] = {errno.EROFS: TroubleKind.READ_ONLY, errno.ENOSPC: TroubleKind.FULL}
+LATER_WALS = 1000  # of the same file; the salts of another one are random
 LOCKS = Path("/proc/locks")
 # 1: FLOCK  ADVISORY  WRITE 1234 fe:01:5678 0 EOF
 LINE = re.compile(r"\d+: (FLOCK|POSIX|OFDLCK) +\w+ +(READ|WRITE) +(-?\d+) +(\w+:\w+:\d+) ")
@@ -89,20 +90,27 @@ def refuse_overwritten(path: str) -> None:
 def refuse_foreign_wal(path: str) -> None:
     """Raise Unusable if the file is an older copy than its -wal, by the mark: SQLite would mix both.
 
-    The mark has the generation that the file itself had when this -wal began.
+    The mark has the generation that the file itself had when this -wal began. A -wal that began after the mark counts
+    the first salt up, and all that the mark knows is in the file then.
     """
     real = os.path.realpath(path)
     if is_ours(real):
         return
     with suppress(OSError, ValueError, TypeError, KeyError, sqlite3.Error):
         mark = json.loads(Path(real + LAST_WORD).read_bytes())
-        if mark["wal"] is None or mark["wal"] != salts(real).hex():
-            return
+        began_later = (_count(salts(real)) - _count(bytes.fromhex(mark["wal"]))) % 2**32
+        if began_later > LATER_WALS or (not began_later and mark["wal"] != salts(real).hex()):
+            return  # the -wal of another file
         with closing(sqlite3.connect(f"{Path(real).as_uri()}?mode=ro&immutable=1", uri=True)) as without_wal:
             query = "SELECT max(generation) FROM delivery_books WHERE id = ?"
             (generation,) = without_wal.execute(query, (mark["database"],)).fetchone()
-        if (generation or 0) < mark["in_file"]:
+        if (generation or 0) < mark["generation" if began_later else "in_file"]:
             raise Unusable("database.foreign_wal", path=path)
+
+
+def _count(wal: bytes) -> int:
+    """The first salt, which SQLite increases by one when it begins the -wal anew."""
+    return int.from_bytes(wal[:4])
 
 
 def closed(engine: Engine) -> Path | None:
