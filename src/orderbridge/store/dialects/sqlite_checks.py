@@ -90,27 +90,23 @@ def refuse_overwritten(path: str) -> None:
 def refuse_foreign_wal(path: str) -> None:
     """Raise Unusable if the file is an older copy than its -wal, by the mark: SQLite would mix both.
 
-    The mark has the generation that the file itself had when this -wal began. A -wal that began after the mark counts
-    the first salt up, and all that the mark knows is in the file then.
+    The mark has the generation that the file itself had when this -wal began. If the -wal began after the mark, the
+    file has all that the mark knows.
     """
     real = os.path.realpath(path)
     if is_ours(real):
         return
     with suppress(OSError, ValueError, TypeError, KeyError, sqlite3.Error):
         mark = json.loads(Path(real + LAST_WORD).read_bytes())
-        began_later = (_count(salts(real)) - _count(bytes.fromhex(mark["wal"]))) % 2**32
-        if began_later > LATER_WALS or (not began_later and mark["wal"] != salts(real).hex()):
-            return  # the -wal of another file
+        wal, noted = salts(real).hex(), mark["wal"]
+        later = (int(wal[:8], 16) - int(noted[:8], 16)) % 2**32  # SQLite counts the first salt up by one
+        if wal != noted and not 0 < later < LATER_WALS:
+            return  # it belongs to another file
         with closing(sqlite3.connect(f"{Path(real).as_uri()}?mode=ro&immutable=1", uri=True)) as without_wal:
             query = "SELECT max(generation) FROM delivery_books WHERE id = ?"
             (generation,) = without_wal.execute(query, (mark["database"],)).fetchone()
-        if (generation or 0) < mark["generation" if began_later else "in_file"]:
+        if (generation or 0) < mark["generation" if later else "in_file"]:
             raise Unusable("database.foreign_wal", path=path)
-
-
-def _count(wal: bytes) -> int:
-    """The first salt, which SQLite increases by one when it begins the -wal anew."""
-    return int.from_bytes(wal[:4])
 
 
 def closed(engine: Engine) -> Path | None:
