@@ -357,7 +357,8 @@ class ReferenceIsRead(Judge):
         quiet = self.sim.now() - max(self._began, *self.sim.disturbed.values())
         if self._ticks % LOOK_EVERY == 0 and quiet > LISTS_AFTER_S and not self.sim.refused:
             self._check_lists()
-            if quiet > STATUSES_EVERY_S + LISTS_AFTER_S:
+            # The first read after a lost one may be refused with its token (marketplace.session, Refusal).
+            if quiet > 2 * STATUSES_EVERY_S + LISTS_AFTER_S:
                 self._check_statuses()
 
     def _check_lists(self) -> None:
