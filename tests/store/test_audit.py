@@ -70,6 +70,10 @@ def sound(pos: Pos) -> None:
     action(pos, (110, 111, UNKNOWN), name="on_the_way", created_utc=at(100), **FAILED | {"finished_utc": at(180)})
     event(pos, 112, "status", 16)  # whose poll may have begun before the request ended
     action(pos, (200, 201, OK), name="complete", created_utc=at(190))
+    late = FAILED | {"created_utc": at(2090), "finished_utc": at(2300)}
+    expired = action(pos, (2100, 2101, UNKNOWN), payment_key=key(8), **late)
+    event(pos, 2200, "status", 2, key(8))  # after its first end: `actions retry` came too late
+    pos.execute("UPDATE delivery_action_attempts SET spent = 1 WHERE action_id = ?", (expired,))
     for name in ("close_restaurant", "open_restaurant"):
         action(pos, restaurant_id=key(3), name=name, **OPEN | {"created_utc": at(2900)})
 
@@ -132,7 +136,7 @@ def checked(database: Database, since: datetime = BEGIN) -> Audit:
 def test_a_sound_history_has_no_finding_and_each_finding_is_planted(database: Database, pos: Pos) -> None:
     sound(pos)
     found = checked(database)
-    assert (found.orders, found.actions, found.findings) == (2, 12, [])
+    assert (found.orders, found.actions, found.findings) == (2, 13, [])
     sentences = set(SENTENCES.of("audit")) - {f"audit.{word}" for word in ("result", "finding", "order", "action")}
     assert sentences == {f"audit.{code}" for code in PLANTED}
 

@@ -237,9 +237,7 @@ def _shown_and_not_known(connection: Connection, since: datetime, cooldown: time
             if kind.proves_done
         )
     )
-    last = select(
-        attempts.c.action_id, func.max(attempts.c.finished_utc).label("at"), func.min(attempts.c.spent).label("spent")
-    )
+    last = select(attempts.c.action_id, func.max(attempts.c.finished_utc).label("at")).where(attempts.c.spent == 0)
     is_unknown = actions.c.state == ActionState.FAILED, actions.c.error_code == "outcome_unknown"
     of_unknown = attempts.c.action_id.in_(select(actions.c.id).where(*is_unknown))
     tried = last.where(of_unknown).group_by(attempts.c.action_id).subquery()
