@@ -19,6 +19,7 @@ from orderbridge.store.dialects.postgresql import LEAD
 from orderbridge.store.dialects.postgresql_sessions import changes_process, lasting_sessions
 
 SILENT_S = 6  # the replica sends a query every second
+STUCK_S = 5  # the age of a failed replica's transaction that its successor ends
 CALL_S = 4.0  # for all queries of one call
 LOCK_S = 1  # for one lock; a failed replica's transaction may still hold it
 LIMITS = {
@@ -56,8 +57,8 @@ SURVEY = (
 END = f"SELECT pg_terminate_backend(pid, 1000) FROM ({HELD}) AS held WHERE class = {REPLICAS} AND number = %s"  # noqa: S608
 # A replica that was stopped in the middle of a COPY is not idle to the server.
 END_STUCK = (
-    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND usename = current_user"
-    " AND application_name = %s AND xact_start < clock_timestamp() - interval '5 seconds'"
+    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND usename = current_user"  # noqa: S608 - constants
+    f" AND application_name = %s AND xact_start < clock_timestamp() - interval '{STUCK_S} seconds'"
 )
 # FOR SHARE: no other session changes the epoch before this transaction ends. A replica that is stopped in the middle of
 # it would keep its successor waiting, so the server ends it.

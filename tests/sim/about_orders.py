@@ -9,10 +9,13 @@ from tests.sim.bounds import ACKNOWLEDGE_TIMEOUT_S, ACKNOWLEDGE_WITHIN_S
 from tests.sim.judge import UNDISTURBED_S, Judge
 from tests.sim.line import Call
 
+from orderbridge.rules.cooldown import LIMITED_IN_A_ROW
+
 if TYPE_CHECKING:
     from tests.sim.life import Life
 
-LATE, FINDING_OUT = 1.1, 3  # cooldowns: of one round, and to find out that accounts share one
+LATE, FINDING_OUT = 1.1, LIMITED_IN_A_ROW + 1  # cooldowns: of one round, and to find out that accounts share one
+A_MOMENT_S = 0.1
 
 
 def keep_latest(answers: dict[str, Call], call: Call) -> None:
@@ -122,7 +125,7 @@ class OnlyDelivered(Judge):
             return
         before = self._told[answer.number, key]
         repeat = ACKNOWLEDGE_TIMEOUT_S if before else 0.0  # after a 401
-        if now > answer.ended_at + ACKNOWLEDGE_WITHIN_S + repeat + 0.1:
+        if now > answer.ended_at + ACKNOWLEDGE_WITHIN_S + repeat + A_MOMENT_S:
             self.broken(f"#{call.number} acknowledges {now - answer.ended_at:.1f} s after the list's answer: too late")
         if before and not (len(before) == 1 and before[0].status == 401):
             self.broken(f"#{call.number} acknowledges {key} again after #{before[-1].number}")
@@ -141,7 +144,7 @@ class OnlyDelivered(Judge):
         took = call.ended_at - call.left_at
         fleet = self.sim.fleet
         was_paused = fleet is not None and fleet.went_on.get(call.process, -1.0) >= call.left_at
-        is_late = took > ACKNOWLEDGE_TIMEOUT_S + 0.1 and not was_paused
+        is_late = took > ACKNOWLEDGE_TIMEOUT_S + A_MOMENT_S and not was_paused
         if call.operation == "acknowledge" and call.ended != "crashed" and is_late:
             self.broken(f"#{call.number} is an acknowledgement and lasted {took:.1f} s: too long")
         # The service acknowledges the status of that moment, which no action of ours may have changed meanwhile.

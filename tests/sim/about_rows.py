@@ -2,17 +2,21 @@
 
 import sqlite3
 from collections import defaultdict
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from tests.jobs.shop import FINAL
+from tests.jobs.shop import FINAL, START
 from tests.sim.bounds import LOOKED_UP_S, UNREAD_S
 from tests.sim.judge import CLAIM_S, UNDISTURBED_S, Judge, account_of, in_one_lane, is_on_menu, past_its_time
 from tests.sim.line import ACTIONS, FOOD_OPERATIONS, ORDER_OPERATIONS, TARGET, Call
+
+from orderbridge.jobs.audit import Request, wrong_order
 
 if TYPE_CHECKING:
     from tests.sim.life import Life
 
 EXPIRES_WITHIN_S = 100.0  # with a till that locks the file, a slow disk, and a slow outbox cycle
+LOOK_EVERY, LOOK_FOR_FORGOTTEN = 20, 4  # ticks
 A_MOMENT_S = 0.002  # times have three decimals
 
 
@@ -24,9 +28,8 @@ class RowsEnd(Judge):
     def __init__(self) -> None:
         self._ends: dict[int, str] = {}
         self._sent: set[int] = set()
-        self._too_old: dict[
-            int, tuple[float, int]
-        ] = {}  # by row: since when it waits after its expiry, and in which life
+        # By row: since when it waits after its expiry, and in which life.
+        self._too_old: dict[int, tuple[float, int]] = {}
         self._ticks = 0
 
     def leaving(self, call: Call) -> None:
@@ -45,11 +48,10 @@ class RowsEnd(Judge):
     def tick(self) -> None:
         self._ticks += 1
         self._look_for_expired()
-        if self._ticks % 20 == 0:
+        if self._ticks % LOOK_EVERY == 0:
             self._look()
-        if (
-            self._ticks % 4 == 0 and not self.sim.plan.poison
-        ):  # an order's document without a key looks as if it were missing
+        # An order's document without a key looks as if it were missing.
+        if self._ticks % LOOK_FOR_FORGOTTEN == 0 and not self.sim.plan.poison:
             self._look_for_forgotten()
 
     def _look_for_expired(self) -> None:
@@ -111,44 +113,62 @@ class RowsEnd(Judge):
 
 
 class LaneOrder(Judge):
-    """A lane has one request at a time, in the order of the ids that were there when the lane became free."""
+    """A lane has one request at a time, and its rows leave in the order of their ids: the audit's rule, on the wire.
+
+    The audit has the tables alone. They lack acknowledgements, which share the lane of their order, and when a row was
+    committed, so that it forgives rows of the last minute. Here both are known.
+    """
 
     promise = "5"
 
     def __init__(self) -> None:
-        self._flying: dict[tuple[str, str], Call] = {}
-        self._claimed: dict[int, float] = {}  # by row: when its first request left
-        self._overtaken: dict[int, Call] = {}  # by row: the newer row's request; it must end unsent
+        self._of_lane: dict[tuple[str, str], list[Call]] = defaultdict(list)
+        self._first: dict[int, Call] = {}  # by row: its first request
+        self._flying: dict[Call, None] = {}
 
     def leaving(self, call: Call) -> None:
         lane = call.lane or (("order", call.argument) if call.operation == "acknowledge" else None)
         if lane is None:
             return
-        flying = self._flying.get(lane)
-        if flying is not None and not flying.ended and not self._is_unheard(flying):
-            self.broken(f"#{call.number} leaves while #{flying.number} of the same lane is on the wire")
-        self._flying[lane] = call
         if call.lane is not None:
-            self._check_turn(call)
+            self._find_row(call)
+        for other in self._of_lane[lane]:
+            older, newer = sorted((other, call), key=lambda one: one.row or 0)  # an acknowledgement has no turn
+            code = wrong_order(self._request(older), self._request(newer))
+            if code is not None and not self._is_unheard(other):
+                rows = f"rows {other.row} and {call.row}"
+                self.broken(f"#{call.number} leaves after #{other.number} of the same lane: {code}, {rows}")
+        self._of_lane[lane].append(call)
+        self._flying[call] = None
+
+    def ended(self, call: Call) -> None:
+        self._flying.pop(call, None)
+
+    def retried(self, row: int) -> None:
+        self._first.pop(row, None)
+
+    def _request(self, call: Call) -> Request:
+        ended = _moment(call.ended_at) if call.ended else datetime.max.replace(tzinfo=UTC)
+        if call.row is None:
+            return Request(_moment(call.left_at), ended)
+        visible = _moment(self.sim.till.written.get(call.row, 0.0) + CLAIM_S)
+        return Request(_moment(call.left_at), ended, visible, self._first.get(call.row) is call)
 
     def _is_unheard(self, call: Call) -> bool:
         """Whether it was answered to a replica that is paused: the one in its place cannot know of it."""
-        fleet, lives = self.sim.fleet, self.sim.processes
-        if fleet is None or call.reached is None:
+        fleet = self.sim.fleet
+        if fleet is None or call.reached is None or call.ended:
             return False
-        return any(life.process == call.process and fleet.is_paused(life) for life in lives)
+        return any(life.process == call.process and fleet.is_paused(life) for life in self.sim.processes)
 
-    def retried(self, row: int) -> None:
-        self._claimed.pop(row, None)
-        self._overtaken.pop(row, None)
-
-    def _check_turn(self, call: Call) -> None:
+    def _find_row(self, call: Call) -> None:
+        """Find the row of a request: the one that is claimed and not on the wire yet."""
         column = {"order": "payment_key", "restaurant": "restaurant_id"}.get((call.lane or ("", ""))[0], "food_id")
         marked = (
-            "SELECT a.*, t.started_utc FROM delivery_actions a JOIN delivery_action_attempts t"
+            "SELECT a.* FROM delivery_actions a JOIN delivery_action_attempts t"
             f" ON t.action_id = a.id WHERE a.{column} = ? AND a.state = 'sending' AND t.finished_utc IS NULL"
         )
-        flying = {other.row for other in self._flying.values() if not other.ended and other is not call}
+        flying = {other.row for other in self._flying}
         of_lane = [
             row
             for row in self.rows(marked, call.argument)
@@ -159,31 +179,17 @@ class LaneOrder(Judge):
         if len(of_lane) != 1 or of_lane[0]["action"] != call.operation:
             self.broken(f"#{call.number} {call.operation} left, and no row is in the state sending for it")
             return
-        call.row = row = of_lane[0]["id"]
-        claimed = self._claimed.setdefault(row, self.sim.now())
-        self._check_order(call, row)
-        earlier = f"SELECT * FROM delivery_actions WHERE {column} = ? AND id < ? AND state IN ('pending', 'sending')"
-        for other in self.rows(earlier, call.argument, row):
-            late = self.sim.till.written.get(other["id"], 0.0) > claimed - CLAIM_S
-            same = column != "food_id" or in_one_lane(self.sim, of_lane[0], call.account, other)
-            if other["action"] in _TOGETHER[column] and same and not late:
-                self._overtaken.setdefault(other["id"], call)
+        call.row = of_lane[0]["id"]
+        self._first.setdefault(call.row, call)
 
     def _is_of(self, call: Call, row: sqlite3.Row) -> bool:
         """Whether the account has this food: another account's menu may have the same id."""
         account = next(a for a in self.sim.world.scenery.accounts if a.name == call.account)
         return call.operation not in FOOD_OPERATIONS or is_on_menu(account, row)
 
-    def _check_order(self, call: Call, row: int) -> None:
-        by = self._overtaken.get(row)
-        if by is not None:
-            self.broken(f"#{by.number} sent row {by.row}, and #{call.number} sends the older row {row} after it")
 
-    def finish(self) -> None:
-        for row, by in self._overtaken.items():
-            state = self.rows("SELECT state FROM delivery_actions WHERE id = ?", row)[0]["state"]
-            if state == "done":
-                self.broken(f"#{by.number} sent row {by.row} before the older row {row}, which then became done")
+def _moment(second: float) -> datetime:
+    return START + timedelta(seconds=second)
 
 
 _TOGETHER = {

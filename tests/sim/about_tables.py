@@ -10,7 +10,7 @@ from tests.jobs.shop import COOLDOWN_S, TIMEOUT_S, text_of
 from tests.sim.bounds import ACKNOWLEDGING_S, LEFT_FOR_ACKNOWLEDGING_S, LISTS_EVERY_S, STATUSES_EVERY_S
 from tests.sim.judge import Judge, time_of
 from tests.sim.line import ORDER_OPERATIONS, RESTAURANT_OPERATIONS, Call
-from tests.sim.plan import ACCEPT_STEPS
+from tests.sim.plan import ACCEPT_MINUTES, ACCEPT_STEPS
 from tests.sim.reading import Document
 from tests.sim.simulation import TICK_S
 
@@ -267,7 +267,7 @@ class AutoAccepts(Judge):
     def _usual(self, order: Any) -> int | None:
         """The account's minutes, by its orders of the last hour, this one included."""
         if not self.sim.plan.steps:
-            return 20
+            return ACCEPT_MINUTES
         lately = (
             "SELECT count(*) FROM delivery_orders WHERE account = ? AND received_utc BETWEEN ? AND ?"
             " AND max(changed_utc, coalesce(ended_utc, '')) >= ?"
@@ -287,9 +287,8 @@ class AutoAccepts(Judge):
         columns = ("action", "payment_key", "preparing_time", "created_by")
         found = [tuple(row[column] for column in columns) for row in made]
         wanted = [] if minutes is None else [("accept", order["payment_key"], minutes, "orderbridge")]
-        may_lack = (
-            self.sim.technician.is_refusing or self.sim.plan.broken_disk > 0
-        )  # two errors in a row; the log says so
+        # After two errors in a row, which the log reports.
+        may_lack = self.sim.technician.is_refusing or self.sim.plan.broken_disk > 0
         if found != wanted and not (may_lack and not found):
             self.broken(f"{name} of order {order['payment_key']}: its automatic accepts are {found}, expected {wanted}")
 

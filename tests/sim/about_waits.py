@@ -14,16 +14,18 @@ from tests.sim.bounds import LOGIN_REFUSALS_S, LOOKED_UP_S, MINUTE, RETRY_WAITS_
 from tests.sim.judge import Judge
 from tests.sim.line import RESTAURANT_OPERATIONS, Call
 
+from orderbridge.rules.retry import JITTER
 from orderbridge.rules.tokens import RENEW_AHEAD, VALIDITY
 
 if TYPE_CHECKING:
     from tests.sim.life import Life
 
-JITTER = 1.5  # "with jitter": half as long again at most
+LONGEST = 1 + JITTER  # as a multiple of a wait
 LATE_S = 20.0  # a poll and its acknowledgement may hold the lane meanwhile
 LATE_ON_A_SLOW_DISK_S = 60.0
 QUIET_S = 1.5 * COOLDOWN_S  # without faults; the account's line no longer waits then
 A_MOMENT_S = 0.05
+SOON_S, RENEWED_WITHIN_S = 1.0, 5.0
 ASKED_A_MINUTE = 30  # with the till's toggles and their resends
 LOOKED_AT = {"accept", "on_the_way"}
 
@@ -73,15 +75,15 @@ class Waits(Judge):
             case "ok" | "no":
                 return math.inf, None
             case "wait":
-                return COOLDOWN_S, COOLDOWN_S * JITTER
+                return COOLDOWN_S, COOLDOWN_S
             case "failed":
-                return after, after * JITTER
+                return after, after * LONGEST
             case "unknown" if last.operation in LOOKED_AT:
                 return 0.0, LOOKED_UP_S
             case "unknown" if last.operation in RESTAURANT_OPERATIONS:
-                return 0.0, after * JITTER
+                return 0.0, after * LONGEST
             case "unknown":
-                return after, after * JITTER
+                return after, after * LONGEST
             case "unauthorized" if len(before) > 1 and self._is_repeat(before[-2], last):
                 return LOGIN_REFUSALS_S[0], None
         return 0.0, None
@@ -154,7 +156,7 @@ class IsSentSoon(Judge):
         if min(written, now) - self.sim.disturbed.get(call.account, 0.0) < QUIET_S or self._held_up(call, written):
             return
         free = max(written, self._busy.get(call.lane, 0.0), self._listed.get(call.account, 0.0), self._born)
-        if now - free > 1.0:
+        if now - free > SOON_S:
             self.broken(f"#{call.number} sends row {call.row} {now - free:.1f} s after it could have")
 
     def _held_up(self, call: Call, written: float) -> bool:
@@ -226,12 +228,12 @@ class TokensInTime(Judge):
         due = until - (until - received) / RENEW_AHEAD
         late = (self.sim.clock.now() - due).total_seconds()
         tried = self._flying.get(call.account)
-        fresh = tried is not None and tried.life == call.life and self.sim.now() - tried.left_at < late + 1.0
+        fresh = tried is not None and tried.life == call.life and self.sim.now() - tried.left_at < late + SOON_S
         # A poll that is answered 401 costs its slot. Any other request has its repeat.
         if self.sim.clock.now() > until + timedelta(seconds=1) and (call.operation == "get_current" or not fresh):
             self.broken(f"#{call.number} is sent with an expired token")
         calm = self.sim.now() - self.sim.disturbed.get(call.account, 0.0) > late + QUIET_S
-        if late > min(5.0, (until - received).total_seconds() / (2 * RENEW_AHEAD)) and not fresh and calm:
+        if late > min(RENEWED_WITHIN_S, (until - received).total_seconds() / (2 * RENEW_AHEAD)) and not fresh and calm:
             self.broken(f"#{call.number} is sent {late:.0f} s after its token should have been renewed")
         if self._is_over(call):
             self.broken(f"#{call.number} is sent with a token that was refused before")

@@ -17,7 +17,7 @@ from orderbridge.jobs.postponed import REFUSED_S
 from orderbridge.rules.health import FIRST_STEPS, SCHEDULED_STEPS, late_after
 from orderbridge.rules.poll_ends import longest_listening
 from orderbridge.rules.retry import LOOK_WITHIN
-from orderbridge.rules.tokens import LINE_WAITS
+from orderbridge.rules.tokens import LINE_WAITS, REFUSAL_WAITS
 from orderbridge.store.retention import SLACK
 
 MINUTE = 60.0
@@ -28,7 +28,6 @@ ACKNOWLEDGE_TIMEOUT_S = 5.0
 ACKNOWLEDGING_S = ACKNOWLEDGE_WITHIN_S + ACKNOWLEDGE_TIMEOUT_S  # a poll with its last acknowledgement
 ACCEPT_VALID_MINUTES, VALID_MINUTES = 10, 120
 RETRY_WAITS_S = (2.0, 10.0, 60.0)  # after the first, second and third 5xx
-LOGIN_REFUSALS_S = (60.0, 60.0, 90.0)  # at least, after each refusal: growing waits of minutes
 
 LATE_S = late_after(COOLDOWN_S).total_seconds()  # without a good poll
 UNANSWERED_S = FIRST_STEPS[0].total_seconds()
@@ -41,6 +40,7 @@ LEFT_FOR_ACKNOWLEDGING_S = SENT_WITHIN_S
 REFUSED_AGAIN_S = REFUSED_S  # between two tries to write what a trigger refuses
 STATUSES_EVERY_S = STATUSES_S
 CLOSURES_EVERY_S = CLOSURES_IDLE_S
+LOGIN_REFUSALS_S = REFUSAL_WAITS  # after each refusal
 LISTS_EVERY_S = LISTS_AGAIN_S  # until they are read
 # In a minute, on a dead line: the first one, those after the growing waits, and those after the last one again and again.
 TRIES_A_MINUTE = 1 + len(LINE_WAITS) + int((MINUTE - sum(LINE_WAITS)) // LINE_WAITS[-1])

@@ -13,13 +13,14 @@ from sqlalchemy.exc import DBAPIError, OperationalError
 from tests.sim.compiled import share_compiled
 from tests.sim.plan import Crashed
 
+from orderbridge.config import keys
 from orderbridge.store.database import Database, Work
 
 if TYPE_CHECKING:
     from tests.sim.life import Life
 
 T = TypeVar("T")
-BUSY_TIMEOUT_S = 5.0  # the real database's threads wait so long for a till
+BUSY_TIMEOUT_S = keys.Database().busy_timeout_seconds  # the real database's threads wait so long for a till
 
 
 class SimDatabase(Database):

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from tests.sim.simulation import Sim
 
 ADDRESS = "http://127.0.0.1:8484"
+BACK_WITHIN_S = HOLD.total_seconds() + 1.0  # some come too late
 CLOSURES = "SELECT id FROM delivery_actions WHERE state IN ('pending', 'sending') OR until_utc IS NOT NULL ORDER BY id"
 CUSTOMERS = "SELECT customer_phone FROM delivery_orders WHERE customer_phone <> '' ORDER BY received_utc"
 
@@ -87,7 +88,7 @@ class Hands:
             self._agenda.at(span.start, partial(self._sim.take_out, span))
             self._agenda.at(span.end, self._sim.put_back)
 
-    def _run(self, command: click.Command, *words: str) -> tuple[int, str]:
+    def run(self, command: click.Command, *words: str) -> tuple[int, str]:
         """Run a command. Returns its exit code and what it printed."""
         said = StringIO()
         code = 0
@@ -103,7 +104,7 @@ class Hands:
 
     def run_for_json(self, command: click.Command, *words: str) -> Any:
         """The same. Returns the parsed output, or None if it failed."""
-        _, said = self._run(command, *words, "--json")
+        _, said = self.run(command, *words, "--json")
         return json.loads(said) if said else None
 
     def _select(self, sql: str) -> list[sqlite3.Row]:
@@ -132,7 +133,7 @@ class Hands:
         """`orderbridge actions withdraw ID`, of a pending row or of a closure's end."""
         if rows := [row["id"] for row in self._select(CLOSURES)]:
             row = self._random.choice(rows)
-            if self._run(action_commands.actions, "withdraw", str(row))[0] == 0:
+            if self.run(action_commands.actions, "withdraw", str(row))[0] == 0:
                 self._sim.till.withdrawn.setdefault(row, self._sim.now())
                 self._sim.woken()
 
@@ -152,7 +153,7 @@ class Hands:
         if not phones:
             return
         self._sim.disturb("")
-        self._run(erase.erase, "--phone", self._random.choice(phones), "--yes", "--no-rewrite", "--json")
+        self.run(erase.erase, "--phone", self._random.choice(phones), "--yes", "--no-rewrite", "--json")
         self._sim.tell("erased")  # also if rows are locked: the journal is erased then
 
     def _replay(self) -> None:
@@ -212,7 +213,7 @@ class Tablets:
             *(self._press(life, name, values, wait) for name, wait in zip(tablets, waits, strict=True))
         )
         if back < 0.15 and (mine := [row for row in rows if row is not None]):
-            await asyncio.sleep(pick * 6.0)
+            await asyncio.sleep(pick * BACK_WITHIN_S)
             await self._ask(life, tablets[0], "back", {"id": mine[0]})
 
     def _button(self, shown: dict[str, Any], pick: float, chance: Any) -> dict[str, Any] | None:

@@ -9,16 +9,20 @@ import sqlite3
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
+from tests.jobs.shop import COOLDOWN_S, TIMEOUT_S
 from tests.sim.bounds import ACCEPT_VALID_MINUTES, LATE_S, VALID_MINUTES
+from tests.sim.disk import BUSY_TIMEOUT_S
 
+from orderbridge.rules.tokens import REFUSAL_WAITS
 from orderbridge_sandbox.state import Account, Order
 
 if TYPE_CHECKING:
     from tests.sim.simulation import Sim
 
-UNDISTURBED_S = 400.0  # a fault may have effects for so long: a login refused three times, two cooldowns
+# A fault may have effects for so long: the wait after the third refused login, and two polls that time out.
+UNDISTURBED_S = REFUSAL_WAITS[2] + 2 * (COOLDOWN_S + TIMEOUT_S)
 IN_TIME_S = LATE_S + 10.0  # three polls, with their answers
-CLAIM_S = 12.0  # from reading the outbox to sending, if a till locks the file in between
+CLAIM_S = 2 * BUSY_TIMEOUT_S + 2.0  # from reading the outbox to sending, if a till locks the file in between
 
 
 class Judge:

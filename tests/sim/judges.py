@@ -47,7 +47,10 @@ WATCHING: dict[str, tuple[type[Judge], ...]] = {
 }
 
 
-WATCHING_RESTORES = (OlderCopyIsReported, StoredAgain, OnlyDelivered, Cooldown, JournalHolds, NothingLeaks)
+WATCHING_RESTORES = (
+    *(OlderCopyIsReported, StoredAgain, OnlyDelivered, Cooldown, JournalHolds, NothingLeaks),
+    AuditFindsNothing,
+)
 
 
 def watching(*promises: str) -> list[Judge]:
@@ -63,5 +66,5 @@ def judges_of(plan: Plan) -> list[Judge]:
     if plan.kind == "restore":  # most of the others expect that committed rows stay
         return [judge() for judge in WATCHING_RESTORES]
     if plan.kind == "crowd":
-        return [Cooldown(), EachIsPolled(), NothingLeaks()]
+        return [Cooldown(), EachIsPolled(), NothingLeaks(), AuditFindsNothing()]
     return watching(*(promise for promise in WATCHING if promise != "fleet"))

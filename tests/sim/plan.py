@@ -9,6 +9,7 @@ from functools import partial
 from random import Random
 
 MINUTE, HOUR = 60.0, 3600.0
+ACCEPT_MINUTES = 20
 ACCEPT_STEPS = ((0, 20), (3, 45), (6, 0))  # by orders of the last hour: minutes
 QUIET_SWEEP_S, LOUD_SWEEP_S = 1800.0, 120.0  # of a day, and of the others
 QUIET_HEALTH_S, LOUD_HEALTH_S = 900.0, 10.0

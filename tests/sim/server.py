@@ -19,6 +19,7 @@ from tests.sim import blocking_call
 from tests.sim.life import LIFE
 from tests.sim.plan import Crashed
 
+from orderbridge.store.dialects.postgresql_sessions import LIMITS
 from orderbridge_fleet import advisory_locks
 from orderbridge_fleet.advisory_locks import (
     BUCKET,
@@ -30,6 +31,7 @@ from orderbridge_fleet.advisory_locks import (
     REPLICA,
     REPLICAS,
     SILENT_S,
+    STUCK_S,
     Row,
 )
 
@@ -39,8 +41,7 @@ if TYPE_CHECKING:
 
 Key = tuple[int, int]  # the class of a lock, and its number
 
-STUCK_S = 5.0  # a waiting replica ends an older transaction
-LOST_S = 20.0  # until a session notices a lost server: tcp_user_timeout
+LOST_S = LIMITS["tcp_user_timeout"] / 1000  # until a session notices a lost server
 LOOK_S = 0.05
 _OPEN = "UPDATE delivery_guard SET open = open + 1"
 _CLOSE = "UPDATE delivery_guard SET open = open - 1"

@@ -22,7 +22,7 @@ from tests.sim.hands import Hands
 from tests.sim.life import LIFE, Life
 from tests.sim.line import Call, Service, Weather, read_request
 from tests.sim.people import Agenda, Customers, Till, scenery_for
-from tests.sim.plan import ACCEPT_STEPS, HOUR, MINUTE, SLOWEST_S, Crash, Crashed, Plan, Span
+from tests.sim.plan import ACCEPT_MINUTES, ACCEPT_STEPS, HOUR, MINUTE, SLOWEST_S, Crash, Crashed, Plan, Span
 from tests.sim.power import Disk
 from tests.sim.restoring import Restorer
 from tests.sim.technician import Technician
@@ -506,7 +506,7 @@ def _settings_of(plan: Plan, path: Path) -> config.Settings:
         if plan.steps:
             changes["auto_accept_steps"] = ACCEPT_STEPS
         else:
-            changes["auto_accept_minutes"] = 20
+            changes["auto_accept_minutes"] = ACCEPT_MINUTES
         if plan.rule is not None:
             changes["restaurants"] = [{"id": KADIKOY, "auto_accept_minutes": plan.rule or None}]
     if plan.few_places:

@@ -1,7 +1,6 @@
 """The technician: triggers that refuse the daemon's writes, and commands run by hand."""
 
 import sqlite3
-from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -11,14 +10,15 @@ from tests.sim.compiled import share_compiled
 from tests.sim.people import Agenda
 from tests.sim.plan import MINUTE, Span
 
-from orderbridge.store import actions
+from orderbridge.cli import action_commands
 from orderbridge.store.database import Database
 
 if TYPE_CHECKING:
     from tests.sim.simulation import Sim
 
 LOOKS_EVERY_S = 2 * MINUTE  # between two reads of the quarantine
-AGAIN_S = REFUSED_AGAIN_S + 5.0
+BUSY_S = 5.0  # a till that holds the file is asked again
+AGAIN_S = REFUSED_AGAIN_S + BUSY_S
 _NOT_THE_TILLS = "NEW.pos_revision = OLD.pos_revision AND NEW.pos_reference IS OLD.pos_reference"
 _NEW_ORDER = ("INSERT ON delivery_orders", "1")
 # The triggers: the table and moment, and a condition.
@@ -63,7 +63,7 @@ class Technician:
     def _refuse(self, span: Span) -> None:
         till = self._sim.till.connection
         if till.in_transaction:
-            self._agenda.after(5.0, partial(self._refuse, span))
+            self._agenda.after(BUSY_S, partial(self._refuse, span))
             return
         for number, (when, condition) in enumerate(TRIGGERS[span.what]):
             till.execute(
@@ -77,7 +77,7 @@ class Technician:
     def _allow(self, what: str) -> None:
         till = self._sim.till.connection
         if till.in_transaction:
-            self._agenda.after(1.0, partial(self._allow, what))
+            self._agenda.after(BUSY_S, partial(self._allow, what))
             return
         for number in range(len(TRIGGERS[what])):
             till.execute(f"DROP TRIGGER IF EXISTS refuses_{what}_{number}")
@@ -108,25 +108,14 @@ class Technician:
     def _retry_action(self) -> None:
         """`orderbridge actions retry ID`"""
         failed = self._sim.till.connection.execute(
-            "SELECT id, action, valid_minutes FROM delivery_actions WHERE state = 'failed' ORDER BY id"
+            "SELECT id FROM delivery_actions WHERE state = 'failed' ORDER BY id"
         ).fetchall()
         if not failed:
             return
-        row = self._random.choice(failed)
-        chosen = self._sim.settings.actions
-        usual = chosen.accept_valid_minutes if row["action"] == "accept" else chosen.valid_minutes
-        expires = self._sim.clock.now() + timedelta(minutes=row["valid_minutes"] or usual)
-        database = self.database()
-        try:
-            won = database.write_now(lambda tx: actions.retry(tx, row["id"], expires))
-        except sqlalchemy.exc.DBAPIError:  # a till locks the file, or a trigger refuses the write
-            return
-        finally:
-            database.close()
-        self._sim.trace.note("hand", "actions retry", row=row["id"])
-        if won:
-            self._sim.till.written[row["id"]] = self._sim.now()
-            self._sim.tell("retried", row["id"])
+        row = self._random.choice(failed)["id"]
+        if self._sim.hands.run(action_commands.actions, "retry", str(row))[0] == 0:
+            self._sim.till.written[row] = self._sim.now()
+            self._sim.tell("retried", row)
             self._sim.woken()
 
     def _look(self) -> None:

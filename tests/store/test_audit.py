@@ -63,6 +63,8 @@ def sound(pos: Pos) -> None:
     # Committed late: when the newer row was sent, it could not be seen.
     action(pos, (9, 10, OK), name="close_restaurant", restaurant_id=key(2), created_utc=at(6))
     action(pos, (7, 8, OK), name="open_restaurant", restaurant_id=key(2), created_utc=at(6))
+    action(pos, (90, 91, OK), name="close_restaurant", restaurant_id=key(5), created_utc=at(6))
+    action(pos, (7, 8, UNKNOWN), (70, 71, OK), name="open_restaurant", restaurant_id=key(5), created_utc=at(6))
     retried = action(pos, (20, 21, "refused"), (5000, 5001, OK), name="activate_food", food_id=9, created_utc=at(19))
     pos.execute("UPDATE delivery_action_attempts SET spent = 1 WHERE action_id = ? AND attempt = 1", (retried,))
     event(pos, 71, "acknowledged", 2)  # at once after the answer
@@ -136,7 +138,7 @@ def checked(database: Database, since: datetime = BEGIN) -> Audit:
 def test_a_sound_history_has_no_finding_and_each_finding_is_planted(database: Database, pos: Pos) -> None:
     sound(pos)
     found = checked(database)
-    assert (found.orders, found.actions, found.findings) == (2, 13, [])
+    assert (found.orders, found.actions, found.findings) == (2, 15, [])
     sentences = set(SENTENCES.of("audit")) - {f"audit.{word}" for word in ("result", "finding", "order", "action")}
     assert sentences == {f"audit.{code}" for code in PLANTED}
 
@@ -148,6 +150,14 @@ def test_a_contradiction_is_found_alone(database: Database, pos: Pos, code: str)
     plant(pos)
     assert [(one.promise, one.code) for one in checked(database).findings] == [(promise, code)]
     assert checked(database, since=NOW + timedelta(days=1)).findings == []
+
+
+def test_a_resend_after_a_newer_row_is_found_unless_a_person_asked_for_it(database: Database, pos: Pos) -> None:
+    row = action(pos, (3001, 3002, UNKNOWN), (3090, 3091, OK), name="cancel", created_utc=at(2930))
+    action(pos, (3010, 3011, OK), name="cancel", created_utc=at(3009))
+    assert [(one.code, one.action_id) for one in checked(database).findings] == [("after_newer", row)]
+    pos.execute("UPDATE delivery_actions SET expires_utc = ? WHERE id = ?", (at(4000), row))
+    assert checked(database).findings == []
 
 
 def test_an_acknowledged_order_that_is_nowhere_is_found(database: Database, pos: Pos) -> None:

@@ -206,26 +206,62 @@ def _is_same_lane(subject: Subject, one: FromClause, other: FromClause) -> Colum
 
 
 def _out_of_order(connection: Connection, subject: Subject, since: datetime) -> Iterator[Finding]:
-    """Requests of two rows of a lane that overlap, and rows whose first request followed one of a newer row."""
+    """Requests of two rows of a lane that contradict promise 5.
+
+    When a row was retried by hand is not stored, so that only its first request is compared with those of newer rows.
+    """
     older, newer, first, second = actions.alias(), actions.alias(), attempts.alias(), attempts.alias()
     starts_later = first.c.started_utc > second.c.started_utc
-    chosen = list(of_subject(subject))
+    has_place = or_(first.c.attempt == 1, older.c.expires_utc.is_(None))
     overlaps = and_(first.c.finished_utc > second.c.started_utc, second.c.finished_utc > first.c.started_utc)
+    chosen = list(of_subject(subject))
     query = (
         select(older.c.id, newer.c.id.label("newer_id"), older.c.payment_key, older.c.created_utc)
-        .add_columns(first.c.started_utc, second.c.started_utc.label("newer_utc"), overlaps.label("overlaps"))
+        .add_columns(first.c.started_utc, first.c.finished_utc)
+        .add_columns(second.c.started_utc.label("newer_utc"), second.c.finished_utc.label("newer_ended_utc"))
+        .add_columns(second.c.attempt.label("newer_attempt"))
         .join(newer, and_(_is_same_lane(subject, older, newer), older.c.id < newer.c.id))
         .join(first, first.c.action_id == older.c.id)
         .join(second, second.c.action_id == newer.c.id)
         .where(older.c.action.in_(chosen), newer.c.action.in_(chosen), older.c.created_utc >= since)
-        .where(or_(overlaps, and_(starts_later, first.c.attempt == 1)))
+        .where(or_(overlaps, and_(starts_later, has_place)))
     )
     for row in connection.execute(query):
-        if row.overlaps:
-            later = max((row.started_utc, row.id), (row.newer_utc, row.newer_id))
-            yield Finding(5, "beside_another", row.payment_key, later[1], later[0])
-        elif row.created_utc + LONG_TRANSACTION < row.newer_utc:
-            yield Finding(5, "after_newer", row.payment_key, row.id, row.started_utc)
+        visible = row.created_utc + LONG_TRANSACTION
+        one = Request(row.started_utc, row.finished_utc or row.started_utc, visible)
+        other = Request(row.newer_utc, row.newer_ended_utc or row.newer_utc, is_first=row.newer_attempt == 1)
+        match wrong_order(one, other):
+            case "beside_another" as code:
+                later = max((row.started_utc, row.id), (row.newer_utc, row.newer_id))
+                yield Finding(5, code, row.payment_key, later[1], later[0])
+            case str() as code:
+                yield Finding(5, code, row.payment_key, row.id, row.started_utc)
+            case None:
+                pass
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request of an outbox row.
+
+    `visible_utc`: from then on each reading of the outbox finds the row; None: unknown. `is_first`: of its row.
+    """
+
+    started_utc: datetime
+    ended_utc: datetime
+    visible_utc: datetime | None = None
+    is_first: bool = True
+
+
+def wrong_order(older: Request, newer: Request) -> str | None:
+    """How requests of two rows of one lane contradict promise 5: the code of a finding. `older` has the lower id.
+
+    A resend of the newer row proves nothing: an older row that was committed later waits until the newer one has ended.
+    """
+    if older.ended_utc > newer.started_utc and newer.ended_utc > older.started_utc:
+        return "beside_another"
+    is_passed = older.visible_utc is not None and older.visible_utc < newer.started_utc < older.started_utc
+    return "after_newer" if newer.is_first and is_passed else None
 
 
 def _shown_and_not_known(connection: Connection, since: datetime, cooldown: timedelta) -> Iterator[Finding]:

@@ -57,6 +57,7 @@ from orderbridge.rules.tokens import LONGEST_WAIT, refusal_wait
 MAX_RESENDS = 3
 LOOK_WITHIN = 2  # cooldowns to wait for a poll that shows a request's effect
 BEYOND = 1.5  # multiple of the longest wait that no time of ours exceeds
+JITTER = 0.25  # the largest, as a share of a wait
 POLL_FIRST = timedelta(seconds=15)  # lets a poll go first, so that a row with 401s does not block its account's orders
 UNREADABLE = -1  # the list shows the order with an unreadable status: neither absence nor proof
 
@@ -206,7 +207,7 @@ def _uncertain(action: Action, history: Sequence[Attempt], *, now: datetime, pol
 
 
 def _wait(history: Sequence[Attempt], policy: RetryPolicy) -> timedelta:
-    return timedelta(seconds=policy.retry_waits[counted(history) - 1] * (1 + policy.chance / 4))
+    return timedelta(seconds=policy.retry_waits[counted(history) - 1] * (1 + policy.chance * JITTER))
 
 
 def longest_wait(retry_waits: Sequence[float], cooldown: float) -> timedelta:
