@@ -35,7 +35,7 @@ NAMES_A_CUSTOMER = (
 LOOK_AT_ALL, LOOK_FOR_LATE = 100, 5  # ticks
 TAKING_IN_S = 20.0  # with acknowledgements that time out, and a slow disk
 BEGUN_BEFORE_S = 0.5  # a poll begins with its commit, and leaves a moment later
-SWEEP_TAKES = timedelta(minutes=1)  # a sweep reads first, and may wait before it writes
+SWEEP_TAKES_S = 60.0  # a sweep reads first, and may wait before it writes
 
 _TAKEN = "SELECT payment_key, account FROM delivery_orders WHERE pos_revision > 0 AND ended_utc IS NULL"
 
@@ -288,8 +288,8 @@ class ColumnsAreRight(Judge):
 
     def _by_time(self, key: str, before: State, after: State) -> Iterator[Step]:
         if after["ended_by"] == "silence" and self._may_end(key, before, self.sim.clock.now()):
-            swept = time_of(after["ended_utc"] or "0001-01-01")
-            if timedelta() <= self.sim.clock.now() - swept < SWEEP_TAKES:
+            ago = self.seconds_since(after["ended_utc"] or "0001-01-01")
+            if 0.0 <= ago < SWEEP_TAKES_S or self.sim.jumped_since(self.sim.now() - SWEEP_TAKES_S):
                 yield self._silence(before, after["ended_utc"])
         if self._is_old(before, self.sim.clock.now()):
             yield Step("retention", _blank(before), [])
