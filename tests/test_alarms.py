@@ -65,7 +65,7 @@ class Watched(Alarms):
         self.check(self._open_problems, (), monotonic)
 
     def heard(self) -> dict[Key, Rank]:
-        return self._open_problems.heard()
+        return self._open_problems.reported()
 
 
 async def until(condition: Callable[[], object]) -> None:

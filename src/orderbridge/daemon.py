@@ -97,7 +97,7 @@ class Daemon:
         self.outbox = Outbox(self._context, self.roster)
         self.journal = journal_of(self._settings, self._clock, inline=self.database.inline)
         self.own_problems = self._context.own_problems
-        self._wire.on_date = self.own_problems.heard_date
+        self._wire.on_date = self.own_problems.note_date
         self.pulse = Pulse()
         self.timetable = Timetable(
             self._machine, self.database, self.pulse, longest_s=self._longest_s, metrics=self._metrics
@@ -212,11 +212,11 @@ class Daemon:
         if not self._settings.fleet.from_database:
             await self.database.run(end_replicas)
         await self.database.read(self.database.durability.ask)
-        self.health.begin_anew()
+        self.health.reset()
         self._kept.cooldowns.hold(self._clock.monotonic() + await self.restore_check.start())
         await self.roster.begin(self)
         await self.outbox.recover()  # before any decision about the accounts' rows
-        self.health.be_unsure(self.working.starts_for_s)
+        self.health.expect_late_polls(self.working.starts_for_s)
         self.report.checked(())  # the database answers; the first check finds the problems
         self.upkeep.begin(self.timetable)
         self.timetable.start()
@@ -252,7 +252,7 @@ class Daemon:
         longest = ANSWER_EVERY_S + ANSWER_S + self._settings.database.busy_timeout_seconds
         while True:
             self.pulse.expect("database", self._clock.monotonic() + longest)
-            await self.database.hear()
+            await self.database.wait_until_free()
             await asyncio.sleep(ANSWER_EVERY_S)
 
     # ---- stopping ----------------------------------------------------------------------------------------------------
@@ -263,7 +263,7 @@ class Daemon:
         await self._drain(fleet)
         self.timetable.close()
         self._polls.close()
-        self._wire.hurry()
+        self._wire.prepare_stop()
         polls, others = self.timetable.in_flight(vital=True), self.timetable.in_flight(vital=False)
         _log.info("daemon.stopping", in_flight=len(polls))
         outbox, unimportant = background[:1], [*background[1:], *others]  # the next start reads lists again

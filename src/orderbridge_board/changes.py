@@ -173,7 +173,7 @@ class Stream:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the answer, as an ASGI application."""
-        scope["state"]["connection"].endure()
+        scope["state"]["connection"].keep_open()
         leaving = asyncio.create_task(_left(receive))
         try:
             await send({"type": "http.response.start", "status": 200, "headers": HEAD})

@@ -153,7 +153,7 @@ def shown_row(row: Any, language: str) -> dict[str, Any] | None:
         "by": row.created_by,
         "minutes": None if row.preparing_time is None else int(row.preparing_time),  # a POS may have written any type
         "next": moment(row.next_attempt_utc),
-        "asked_back": bool(row.withdraw),
+        "withdrawn": bool(row.withdraw),
         "held": moment(cards.held_until(row)),
         "back": row.action in {Action.ACCEPT, *cards.HELD}
         and cards.may_be_taken_back(row)

@@ -279,7 +279,7 @@ class Replica(Roster):
         # Before a bucket is released, requests of accounts that are being changed must end, too.
         changing = {bucket_of(name, of) for name in self._going}
         for bucket in self._beat.held - mine - self._leaving.keys() - self._idle - self._given - changing:
-            self._leaving[bucket] = asyncio.create_task(self._let_go(bucket, here.get(bucket, ())))
+            self._leaving[bucket] = asyncio.create_task(self._release(bucket, here.get(bucket, ())))
         for name, account in list(at_work.items()):
             if bucket_of(name, of) in mine and self._wanted(name) is not account.settings:
                 self._going[name] = asyncio.create_task(self._swap(name))
@@ -291,7 +291,7 @@ class Replica(Roster):
             if account is not None and name not in at_work and name not in self._going
             if bucket_of(name, of) in mine and account.fingerprint not in used
         ]
-        await self._daemon.working.come(sorted(come, key=_spread))
+        await self._daemon.working.add(sorted(come, key=_spread))
         if self._is_first:
             self._is_first = False
             self._daemon.working.forget_others()
@@ -303,7 +303,7 @@ class Replica(Roster):
             return self.at_work[name].settings
         return wanted
 
-    async def _let_go(self, bucket: int, names: Collection[str]) -> None:
+    async def _release(self, bucket: int, names: Collection[str]) -> None:
         try:
             await self._leave(names)
             # Otherwise a run in progress would overwrite the work of the next lead.
@@ -323,7 +323,7 @@ class Replica(Roster):
 
     async def _leave(self, names: Collection[str]) -> None:
         try:
-            await self._daemon.working.leave(names)
+            await self._daemon.working.remove(names)
         except Exception as error:  # noqa: BLE001 - the bucket's next replica reads the unwritten work again
             _log.error("fleet.left_in_haste", accounts=len(names), exc_info=error)
 
@@ -340,7 +340,7 @@ class Replica(Roster):
         self._is_lead = is_ours
         self.changed()
         _log.info("fleet.lead", is_ours=is_ours)
-        self._daemon.health.begin_anew()
+        self._daemon.health.reset()
 
 
 def _spread(account: config.Account) -> int:

@@ -132,7 +132,7 @@ async def test_a_change_together_with_a_beat_is_sent(shop: Shop, monkeypatch):
 class Server:
     """Nothing that a stream asks of it matters here."""
 
-    def endure(self) -> None:
+    def keep_open(self) -> None:
         pass
 
 

@@ -152,7 +152,7 @@ class Shop:
         members = [Member(account.fingerprint, account.name, account.application) for account in self.accounts.values()]
         self.cooldowns = self.context.kept.cooldowns
         self.cooldowns.configure(self.settings.marketplace.cooldown_scope, COOLDOWN_S)
-        self.cooldowns.come(members)
+        self.cooldowns.add(members)
         folder = self.settings.journal
         self.journal = None if folder is None else Journal(folder, clock=clock, inline=True)
         self.polls = Polls(self.context, self.accounts, not_written=self.outbox.refused, journal=self.journal)

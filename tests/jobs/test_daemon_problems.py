@@ -164,7 +164,7 @@ async def test_a_clock_that_is_set_after_the_last_answer_is_named_beside_the_cer
     checkup = shop.checkup()
     await shop.poll()
     for _ in range(2):
-        checkup.own_problems.heard_date(date_of(shop, 0))
+        checkup.own_problems.note_date(date_of(shop, 0))
         await asyncio.sleep(DATE_EVERY_S)
     shop.clock.ahead = timedelta(days=800)
     found = await checked_for_long(checkup)
@@ -178,13 +178,13 @@ async def test_a_clock_that_is_wrong_by_the_services_date(behind: float, wrong: 
     checkup = shop.checkup()
     await shop.poll()
     for _ in range(2):
-        checkup.own_problems.heard_date(date_of(shop, behind))
+        checkup.own_problems.note_date(date_of(shop, behind))
         await asyncio.sleep(DATE_EVERY_S)
     found = await checked_for_long(checkup)
     assert names(found) == ([("clock_wrong", "")] if wrong else [])
     if wrong:
         assert abs(float(found[0].facts["offset"]) - behind) <= 1
-        checkup.own_problems.heard_date(date_of(shop, 0))
+        checkup.own_problems.note_date(date_of(shop, 0))
         assert names(await checkup.check()) == []
 
 
@@ -201,7 +201,7 @@ async def test_a_date_that_says_nothing_or_came_once_is_no_alarm(dates: list[str
     checkup = shop.checkup()
     await shop.poll()
     for date in dates:
-        checkup.own_problems.heard_date(date)
+        checkup.own_problems.note_date(date)
         await asyncio.sleep(DATE_EVERY_S)
     assert names(await checkup.check()) == []
 

@@ -168,7 +168,7 @@ def heard(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
 def teller(shop: Shop) -> Checkup:
     """One that has an alarm command, of a daemon that has just started."""
     checkup = shop.checkup(command=("alarm",), command_severity="warning")
-    checkup.be_unsure()
+    checkup.expect_late_polls()
     return checkup
 
 
@@ -256,8 +256,8 @@ async def test_what_is_open_over_a_reload_neither_begins_again_nor_ends_too_earl
     await shop.poll()
     before.own_problems.begin(Code.BOARD_UNHEARD)
     await before.check()
-    after.be_unsure()
-    after.begin_anew()
+    after.expect_late_polls()
+    after.reset()
     with capture_logs() as logs:
         await after.check()
         assert logs == []

@@ -46,14 +46,14 @@ class LanesBesideAMemoryThatForgetsNothing(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.lanes = Lanes()
-        self.on_wire: set[str] = set()
+        self.in_flight: set[str] = set()
         self.acknowledging: set[str] = set()
         self.touched: dict[int, set[str]] = {}  # by poll under way: the orders with an action since it began
 
     @rule(target=polls)
     def begin_poll(self) -> int:
         began = self.lanes.begin_poll()
-        self.touched[began] = set(self.on_wire)
+        self.touched[began] = set(self.in_flight)
         return began
 
     @rule(began=consumes(polls))
@@ -63,22 +63,22 @@ class LanesBesideAMemoryThatForgetsNothing(RuleBasedStateMachine):
 
     @rule(key=keys)
     def send(self, key: str) -> None:
-        is_free = key not in self.on_wire | self.acknowledging
+        is_free = key not in self.in_flight | self.acknowledging
         assert self.lanes.take(order_lane(key)) is is_free
         if is_free:
-            self.on_wire.add(key)
+            self.in_flight.add(key)
             for touched in self.touched.values():
                 touched.add(key)
 
     @rule(key=keys)
     def answered(self, key: str) -> None:
-        if key in self.on_wire:
-            self.on_wire.remove(key)
+        if key in self.in_flight:
+            self.in_flight.remove(key)
             self.lanes.free_after_action(order_lane(key))
 
     @rule(began=polls, key=keys)
     def hold(self, began: int, key: str) -> None:
-        counts = key not in self.on_wire | self.acknowledging | self.touched[began]
+        counts = key not in self.in_flight | self.acknowledging | self.touched[began]
         assert self.lanes.hold_for_poll(key, began) is counts
         if counts:
             self.acknowledging.add(key)
@@ -91,7 +91,7 @@ class LanesBesideAMemoryThatForgetsNothing(RuleBasedStateMachine):
 
     @invariant()
     def what_is_taken_is_known(self) -> None:
-        assert self.lanes.taken() == {order_lane(key) for key in self.on_wire | self.acknowledging}
+        assert self.lanes.taken() == {order_lane(key) for key in self.in_flight | self.acknowledging}
 
 
 TestAnyStory = LanesBesideAMemoryThatForgetsNothing.TestCase

@@ -84,6 +84,6 @@ async def test_whole_hours_of_all_orders_are_a_wrong_time_zone_and_told_as_that(
 async def test_the_service_s_own_clock_counts_where_ours_is_wrong(shop: Shop):
     known = shop.context.own_problems
     shop.clock.ahead = timedelta(hours=2, minutes=17)
-    known.heard_date(shop.clock.true().strftime("%a, %d %b %Y %H:%M:%S GMT"))
+    known.note_date(shop.clock.true().strftime("%a, %d %b %Y %H:%M:%S GMT"))
     order = await shop.taken_in(date=local(shop, -1))
     assert shop.order(order)["problem"] is None

@@ -16,7 +16,7 @@ PATIENCE_S = 5.0
 
 async def given_to_another(outbox: Outbox, account: str = "kadikoy") -> None:
     """As when what is in flight has taken too long (jobs.accounts_at_work)."""
-    outbox.let_go([account])
+    outbox.release([account])
     await asyncio.sleep(0.001)
 
 

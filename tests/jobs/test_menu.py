@@ -128,7 +128,7 @@ async def test_an_account_that_waits_for_its_login_reserves_nothing(shop: Shop):
 
 
 async def test_a_food_that_an_order_brings_at_the_same_moment_costs_no_menu(shop: Shop, monkeypatch):
-    take_in, failed = foods.take_in, []
+    take_in, failed = foods.update_menu, []
 
     def collides(*args: Any, **named: Any) -> list[tuple[str, int]]:
         if not failed:
@@ -136,7 +136,7 @@ async def test_a_food_that_an_order_brings_at_the_same_moment_costs_no_menu(shop
             raise failed[0]
         return take_in(*args, **named)
 
-    monkeypatch.setattr(foods, "take_in", collides)
+    monkeypatch.setattr(foods, "update_menu", collides)
     await read(shop)
     assert len(shown(shop)) == 12
 

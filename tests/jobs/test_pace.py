@@ -68,7 +68,7 @@ async def test_at_a_stop_the_polls_in_the_line_go_at_once_and_nothing_else() -> 
     polls = [asyncio.create_task(leave(pace, Importance.POLL, left)) for _ in range(20)]
     other = asyncio.create_task(leave(pace, Importance.LIST, left))
     await asyncio.sleep(0.1)
-    pace.let_go(Importance.POLL)
+    pace.admit_all(Importance.POLL)
     await asyncio.gather(*polls)
     assert [moment for moment, _ in left] == [pytest.approx(0.1)] * 20
     await other
@@ -98,7 +98,7 @@ async def polls(wire: Wire, count: int) -> list[float]:
     began = loop.time()
 
     async def one() -> None:
-        await wire.poll_turn()
+        await wire.wait_for_poll()
         left.append(loop.time() - began)
 
     async with asyncio.TaskGroup() as tasks:
@@ -110,14 +110,14 @@ async def polls(wire: Wire, count: int) -> list[float]:
 async def test_polls_that_have_heaped_up_for_a_moment_leave_evenly() -> None:
     """At most this number in any second, and those that wait in line one after another."""
     wire = a_wire()
-    wire.poll_evenly(100)
+    wire.set_poll_rate(100)
     left = await polls(wire, 80)
     assert sum(at == 0 for at in left) == 10
     assert max(left) == pytest.approx(70 / 91, abs=0.01)
-    wire.poll_evenly(200)
+    wire.set_poll_rate(200)
     await asyncio.sleep(1)
     assert max(await polls(wire, 80)) == pytest.approx(60 / 181, abs=0.01)
-    wire.poll_evenly(None)
+    wire.set_poll_rate(None)
     await asyncio.sleep(1)
     assert max(await polls(wire, 50)) == 0
 
@@ -127,7 +127,7 @@ async def test_polls_that_are_overdue_do_not_all_open_their_connections_at_once(
     wire = a_wire(2000)
     left = await polls(wire, 1000)
     assert max(sum(since <= one < since + 1 for one in left) for since in left) <= CATCH_UP_PER_S
-    wire.poll_evenly(800)
+    wire.set_poll_rate(800)
     await asyncio.sleep(1)
     left = await polls(wire, 2000)
     assert max(sum(since <= one < since + 1 for one in left) for since in left) <= 1000
@@ -138,5 +138,5 @@ async def test_at_a_stop_no_poll_waits_for_its_turn_any_more() -> None:
     wire = a_wire(2000)
     waiting = asyncio.create_task(polls(wire, 5000))
     await asyncio.sleep(0.1)
-    wire.hurry()
+    wire.prepare_stop()
     assert max(await waiting) == pytest.approx(0.1)

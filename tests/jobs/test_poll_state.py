@@ -106,7 +106,7 @@ async def test_one_whose_note_the_database_refuses_harms_only_itself(notes: Poll
 
 
 async def test_with_many_accounts_a_note_waits_for_others_and_not_for_long(notes: Polls, book: Book, clock: FakeClock):
-    notes.grow(1000)
+    notes.add_places(1000)
     began = clock.monotonic()
     after = asyncio.create_task(notes.succeeded(good("kadikoy")))
     await asyncio.sleep(AFTER_S / 2)

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 from tests.jobs.shop import Shop, listing
 
-from orderbridge.jobs.reimport import Fate, Reimport, Released, release
+from orderbridge.jobs.reimport import Decision, Reimport, Released, release
 from orderbridge_sandbox.state import Order
 
 pytestmark = pytest.mark.plays_daemon
@@ -24,7 +24,7 @@ def release_all(shop: Shop) -> list[Released]:
     return [one for row_id in ids for one in retry(shop, row_id)]
 
 
-def outcomes(shop: Shop) -> list[Fate]:
+def outcomes(shop: Shop) -> list[Decision]:
     return [one.outcome for one in release_all(shop)]
 
 
@@ -60,14 +60,14 @@ async def test_an_order_that_waited_in_quarantine_is_late_by_its_own_time(
 ):
     order = await refused(shop, refuse)
     await asyncio.sleep(60 * minutes)
-    assert outcomes(shop) == [Fate.TAKEN_IN]
+    assert outcomes(shop) == [Decision.TAKEN_IN]
     assert shop.order(order)["problem"] == problem
 
 
 async def test_an_order_that_only_the_database_refused_is_taken_in_whole(shop: Shop, refuse: Refuse):
     order = await refused(shop, refuse)
     assert (await shop.poll()).delivered == 0  # it was acknowledged: the service does not bring it again
-    assert outcomes(shop) == [Fate.TAKEN_IN]
+    assert outcomes(shop) == [Decision.TAKEN_IN]
     stored = shop.order(order)
     assert (stored["status"], stored["account"], stored["revision"]) == ("RECEIVED", "kadikoy", 1)
     assert shop.count("delivery_order_items") > 0
@@ -92,7 +92,7 @@ async def test_newer_news_of_the_order_count(shop: Shop, refuse: Refuse):
     order = await refused_change(shop, refuse)
     assert shop.end((await shop.verdict(shop.act("accept", order)))["id"])[0] == "done"
     shop.till.execute("UPDATE delivery_quarantine SET resolved_utc = NULL")
-    assert outcomes(shop) == [Fate.SUPERSEDED]
+    assert outcomes(shop) == [Decision.SUPERSEDED]
     assert shop.order(order)["status"] == "CONFIRMED"
     assert resolved(shop) == [True]
 
@@ -101,7 +101,7 @@ async def test_an_action_without_a_verdict_goes_before(shop: Shop, refuse: Refus
     order = await refused_change(shop, refuse)
     row = shop.act("accept", order)
     shop.till.execute("UPDATE delivery_actions SET state = 'sending' WHERE id = ?", (row,))
-    assert outcomes(shop) == [Fate.WAITS]
+    assert outcomes(shop) == [Decision.WAITS]
     assert resolved(shop) == [False]
 
 
@@ -111,7 +111,7 @@ async def test_what_is_no_order_still_stays_and_says_why(shop: Shop, payload: st
     await shop.poll()
     shop.till.execute("UPDATE delivery_quarantine SET payload = ?", (payload,))
     (one,) = release_all(shop)
-    assert one.outcome == Fate.REFUSED
+    assert one.outcome == Decision.REFUSED
     assert one.reason
     assert resolved(shop) == [False]
 
@@ -131,8 +131,8 @@ async def refused_and_cancelled(shop: Shop, refuse: Refuse) -> Order:
     return order
 
 
-FIRST_WINS = {1: Fate.TAKEN_IN, 2: Fate.SUPERSEDED}
-SECOND_WINS = {1: Fate.SUPERSEDED, 2: Fate.TAKEN_IN}
+FIRST_WINS = {1: Decision.TAKEN_IN, 2: Decision.SUPERSEDED}
+SECOND_WINS = {1: Decision.SUPERSEDED, 2: Decision.TAKEN_IN}
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ SECOND_WINS = {1: Fate.SUPERSEDED, 2: Fate.TAKEN_IN}
     ids=["the older is named", "the newer is named", "the older came again", "a clock set back", "of two accounts"],
 )
 async def test_of_several_documents_the_newest_counts_and_an_end_is_an_end(
-    changes: dict[int, str], named: int, fates: dict[int, Fate], stored: tuple[str, str], shop: Shop, refuse: Refuse
+    changes: dict[int, str], named: int, fates: dict[int, Decision], stored: tuple[str, str], shop: Shop, refuse: Refuse
 ):
     order = await refused_and_cancelled(shop, refuse)
     for row_id, change in changes.items():
@@ -166,9 +166,9 @@ async def test_of_several_documents_the_newest_counts_and_an_end_is_an_end(
 async def test_while_the_newest_is_refused_or_unreadable_no_older_one_is_taken_in(shop: Shop, refuse: Refuse):
     await refused_and_cancelled(shop, refuse)
     refuse("INSERT", when="NEW.status_id = 6")
-    assert {one.outcome for one in retry(shop, 1)} == {Fate.REFUSED}
+    assert {one.outcome for one in retry(shop, 1)} == {Decision.REFUSED}
     shop.till.execute("UPDATE delivery_quarantine SET payload = '[' WHERE id = 2")
-    assert {(one.outcome, one.reason) for one in retry(shop, 1)} == {(Fate.REFUSED, "not_json")}
+    assert {(one.outcome, one.reason) for one in retry(shop, 1)} == {(Decision.REFUSED, "not_json")}
     assert (shop.count("delivery_orders"), resolved(shop)) == (0, [False, False])
 
 
@@ -177,5 +177,5 @@ async def test_an_order_that_was_kept_for_longer_than_an_order_lasts_is_not_prin
 ):
     order = await refused(shop, refuse)
     shop.clock.ahead += timedelta(days=2)
-    assert outcomes(shop) == [Fate.TAKEN_IN_ENDED]
+    assert outcomes(shop) == [Decision.TAKEN_IN_ENDED]
     assert (shop.order(order)["ended_by"], shop.count("delivery_new_orders")) == ("silence", 0)

@@ -8,7 +8,7 @@ from tests.jobs.conftest import OpenShop, Restore
 from tests.jobs.shop import Shop, listing
 from tests.jobs.test_health import open_codes
 
-from orderbridge.jobs.reimport import Fate, Reimport, Replayed, find, release
+from orderbridge.jobs.reimport import Decision, Reimport, Replayed, find, release
 from orderbridge.jobs.reimport import replay as replayed
 from orderbridge.store import journal
 
@@ -31,7 +31,7 @@ def replay(shop: Shop, folder: Path) -> dict[str, Replayed]:
     return {one.payment_key: one for one in replayed(reimport, find(journal.files(folder)))}
 
 
-def fates(shop: Shop, folder: Path) -> dict[str, Fate]:
+def fates(shop: Shop, folder: Path) -> dict[str, Decision]:
     return {key: one.fate for key, one in replay(shop, folder).items()}
 
 
@@ -43,7 +43,7 @@ async def test_what_came_after_the_copy_is_back_as_it_was_and_the_till_sees_it(
     lost = [await shop.taken_in(note="soğansız"), await shop.taken_in()]
     before = {order.key: shop.order(order) for order in lost}
     again = await restore(shop)
-    assert fates(again, folder) == {known.key: Fate.KNOWN} | {order.key: Fate.TAKEN_IN for order in lost}
+    assert fates(again, folder) == {known.key: Decision.KNOWN} | {order.key: Decision.TAKEN_IN for order in lost}
     for order in lost:
         row = again.order(order)
         told = {"changed_utc", "acknowledged_utc", "acknowledged_status_id"}
@@ -64,7 +64,7 @@ async def test_nothing_is_sent_and_nothing_is_accepted_twice(shop: Shop, folder:
     assert (order.status_id, len(shop.calls("accept"))) == (2, 1)
     again = await restore(shop)
     asked = len(again.world.calls())
-    assert fates(again, folder) == {order.key: Fate.TAKEN_IN}
+    assert fates(again, folder) == {order.key: Decision.TAKEN_IN}
     await again.drain()
     assert len(again.world.calls()) == asked
     assert again.count("delivery_actions") == 0
@@ -82,7 +82,7 @@ async def test_a_change_that_the_copy_lacks_is_taken_in(shop: Shop, folder: Path
     shop.world.faults.add(listing(order.document | {"payment_key": order.key, "status_id": 6, "note": "acısız"}))
     await shop.poll()
     again = await restore(shop)
-    assert fates(again, folder) == {order.key: Fate.UPDATED}
+    assert fates(again, folder) == {order.key: Decision.UPDATED}
     row = again.order(order)
     assert (row["status"], row["note"], row["ended_by"], row["last_change"]) == (
         "CANCELED",
@@ -109,7 +109,7 @@ async def test_what_was_blanked_or_damaged_is_said_and_an_older_document_serves(
     file.write_bytes(b"".join(lines))
     again = await restore(shop)
     done = replay(again, folder)
-    assert (done[blanked.key].fate, done[changed.key].fate) == (Fate.BLANKED, Fate.TAKEN_IN)
+    assert (done[blanked.key].fate, done[changed.key].fate) == (Decision.BLANKED, Decision.TAKEN_IN)
     assert find(journal.files(folder)).torn == 1
 
 
@@ -123,13 +123,13 @@ async def test_documents_that_are_kept_count_by_their_time(shop: Shop, folder: P
     await shop.poll()
     (file,) = journal.files(folder)
     file.write_bytes(file.read_bytes().splitlines(keepends=True)[0])
-    assert fates(shop, folder) == {order.key: Fate.REFUSED}  # by which the older one does not become the newest
+    assert fates(shop, folder) == {order.key: Decision.REFUSED}  # by which the older one does not become the newest
     shop.till.execute("DROP TRIGGER no")
-    assert fates(shop, folder) == {order.key: Fate.TAKEN_IN}
+    assert fates(shop, folder) == {order.key: Decision.TAKEN_IN}
     left = shop.rows("SELECT id FROM delivery_quarantine WHERE resolved_utc IS NULL")
     assert [row["id"] for row in left] == [2]
     (released,) = release(Reimport(shop.database, shop.settings, shop.clock.now()), 2)
-    assert (released.outcome, shop.order(order)["status"]) == (Fate.UPDATED, "CANCELED")
+    assert (released.outcome, shop.order(order)["status"]) == (Decision.UPDATED, "CANCELED")
     await asyncio.sleep(600)
     await shop.poll()
     assert open_codes(shop) == []  # and it was acknowledged long ago

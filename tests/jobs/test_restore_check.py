@@ -24,7 +24,7 @@ from orderbridge.jobs.restore_check import NOTE_EVERY_S, RestoreCheck
 from orderbridge.rules.problems import Code, Problem
 from orderbridge.store import accounts, high_water
 from orderbridge.store.database import Database
-from orderbridge.store.problem_rows import HeardFile
+from orderbridge.store.problem_rows import ProblemsFile
 
 
 class Keeper:
@@ -195,7 +195,7 @@ async def test_a_new_database_on_purpose_is_no_older_copy_and_one_for_a_lost_one
     await keeper.check.check()
     await shop.crash()
     if missing:
-        HeardFile(shop.database).write([{"code": "database_lost", "since_utc": None}])
+        ProblemsFile(shop.database).write([{"code": "database_lost", "since_utc": None}])
     shop.remove_file()
     shutil.copy(empty_file, shop.path)
     again = await open_shop(orders={"journal": "auto"})

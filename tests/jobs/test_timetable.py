@@ -107,9 +107,9 @@ async def test_one_that_leaves_while_it_runs_goes_on_to_its_end_and_is_not_calle
     timetable.plan("poll", 0.0, job, vital=True)
     timetable.plan("lists", 5.0, other)
     await asyncio.sleep(1)
-    timetable.leave("poll")
-    timetable.leave("lists")
-    timetable.leave("nobody")
+    timetable.remove("poll")
+    timetable.remove("lists")
+    timetable.remove("nobody")
     assert len(timetable.in_flight(vital=True)) == 1
     await asyncio.sleep(60)
     assert (job.at, other.at, timetable.in_flight(vital=True)) == ([0.0], [], set())
@@ -228,5 +228,5 @@ async def test_accounts_that_come_and_go_leave_nothing_behind(timetable: Timetab
         for number in range(100):
             timetable.plan(f"lists {number}", 86400.0, Calls(clock))
             if turn % 2:
-                timetable.leave(f"lists {number}")
+                timetable.remove(f"lists {number}")
     assert len(timetable._heap) <= SPARE_TIMES + 1

@@ -16,5 +16,5 @@ MINUTES = replace(AT_ONCE, refused=lambda times: 60.0 * times)
 def a_session(obtain: Callable[[], Awaitable[Token]], *, token: Token | None = None, waits: Waits = AT_ONCE) -> Session:
     session = Session(obtain, clock=SystemClock(), waits=waits)
     if token is not None:
-        session.take_up(token)
+        session.use(token)
     return session

@@ -257,7 +257,7 @@ async def test_at_a_stop_only_what_has_left_is_waited_for(serve: Serve, make_wir
         await greeted.wait()
         await asked.wait()
         for wire in wires:
-            wire.hurry()
+            wire.prepare_stop()
         assert await not_sent(unsent) == "connect_timeout"
         answer.set()
         assert (await sent).body == OK

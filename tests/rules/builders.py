@@ -69,7 +69,7 @@ def unresolved(action: Action, number: int = 1, **changes: Any) -> OutboxRow:
 class Moment(View):
     """The values that the rules read, and the rows that are held."""
 
-    on_wire: Container[int]
+    in_flight: Container[int]
     taken: Container[Lane]
 
 
@@ -97,7 +97,7 @@ def plan(rows: Sequence[OutboxRow], moment: Moment) -> Plan:
     for one in rows:
         queue.put(one)
         entry = queue.get(one.id)
-        if entry is not None and one.id in moment.on_wire:
+        if entry is not None and one.id in moment.in_flight:
             entry.standing = Standing.ON_THE_WIRE
     verdicts = queue.ends()
     for ended, _ in verdicts:
@@ -114,7 +114,7 @@ def view(**changes: Any) -> Moment:
     usual: dict[str, Any] = {
         "now": NOW,
         "longest_wait": LONGEST_WAIT,
-        "on_wire": frozenset[int](),
+        "in_flight": frozenset[int](),
         "taken": frozenset[tuple[str, str]](),
         "directory": directory(),
         "accept_valid": ACCEPT_VALID,

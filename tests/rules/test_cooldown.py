@@ -44,7 +44,7 @@ class Town:
     def __post_init__(self) -> None:
         self.cooldowns = Cooldowns()
         self.cooldowns.configure(self.configured, COOLDOWN_S)
-        self.cooldowns.come(self.members)
+        self.cooldowns.add(self.members)
         self._since: dict[str, float] = {}
         waits = phases([False] * len(self.members), COOLDOWN_S, 50)
         self._due = {m.fingerprint: wait for m, wait in zip(self.members, waits, strict=True)}
@@ -127,7 +127,7 @@ def slots(count: int) -> float:
 def test_what_certainly_did_not_leave_uses_no_cooldown_up():
     cooldowns = Cooldowns()
     cooldowns.configure(CooldownScope.AUTO, COOLDOWN_S)
-    cooldowns.come(members("x"))
+    cooldowns.add(members("x"))
     cooldowns.leaves("f0", 100.0)
     cooldowns.unsent("f0")
     assert cooldowns.wait("f0", 100.0) <= 0
@@ -179,7 +179,7 @@ def test_more_than_twenty_accounts_stay_as_they_are_and_only_the_alarm_is_raised
     assert len(town.found) == 1
     assert town.cooldowns.is_scope_wrong
     assert {town.cooldowns.in_turn(m.fingerprint) for m in town.members} == {()}
-    town.cooldowns.leave(["f0"])
+    town.cooldowns.remove(["f0"])
     assert len(town.cooldowns.in_turn("f1")) == 20
 
 
@@ -223,7 +223,7 @@ def test_a_reload_forgets_no_cooldown_and_not_what_auto_has_found():
     town.run(300.0)
     before = [town.cooldowns.wait(m.fingerprint, 300.0) for m in town.members]
     added = Member("new", "new", "y")
-    assert town.cooldowns.come([added, *town.members]) == {"new"}
+    assert town.cooldowns.add([added, *town.members]) == {"new"}
     assert [town.cooldowns.wait(m.fingerprint, 300.0) for m in town.members] == before
     assert {m.name for m in town.cooldowns.in_turn("f0")} == {"shop 0", "shop 1", "shop 2", "new"}
     town.cooldowns.keep([town.members[0].fingerprint])
@@ -294,7 +294,7 @@ class Fleet:
         members = [Member(f"f{place}", f"n{place}", f"a{place}") for place in range(count)]
         self.cooldowns = Cooldowns()
         self.cooldowns.configure(CooldownScope.AUTO, COOLDOWN_S)
-        self.cooldowns.come(members)
+        self.cooldowns.add(members)
         waits = phases([place >= kept for place in range(count)], self.cooldowns.round_s, 50)
         self.first = [self.cooldowns.begin(one.fingerprint, wait) for one, wait in zip(members, waits, strict=True)]
         self._events = [(at, one.fingerprint) for one, at in zip(members, self.first, strict=True)]
@@ -360,7 +360,7 @@ def test_accounts_that_come_leave_the_moments_of_the_others_as_they_are() -> Non
     """With more accounts moments are closer together: who has a place keeps it, and it counts."""
     fleet = Fleet(1000, kept=1000)
     before = {who: fleet.cooldowns.wait(who, 0.0) for who in ("f0", "f500", "f999")}
-    fleet.cooldowns.come([Member(f"g{place}", f"m{place}", f"b{place}") for place in range(9000)])
+    fleet.cooldowns.add([Member(f"g{place}", f"m{place}", f"b{place}") for place in range(9000)])
     waits = phases([False] * 9000, fleet.cooldowns.round_s, 50)
     fleet.first += [fleet.cooldowns.begin(f"g{place}", wait) for place, wait in enumerate(waits)]
     assert before == {who: fleet.cooldowns.wait(who, 0.0) for who in before}

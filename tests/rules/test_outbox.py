@@ -130,7 +130,7 @@ CASES = {
     "a cancel goes past others": case(row(ACCEPT), row(COMPLETE, 2), row(CANCEL, 3), go=[2], end={1: SUPERSEDED}),
     "a cancel supersedes nothing later": case(row(CANCEL), row(ACCEPT, 2), row(ON_THE_WAY, 3), go=[1]),
     "a cancel of another order": case(row(ACCEPT, payment_key=OTHER_KEY), row(CANCEL, 2), go=[1, 2]),
-    "a cancel waits for what is on the wire": case(unresolved(ACCEPT), row(CANCEL, 2), on_wire={1}, go=[]),
+    "a cancel waits for what is in flight": case(unresolved(ACCEPT), row(CANCEL, 2), in_flight={1}, go=[]),
     "a withdrawn cancel": case(row(ACCEPT), row(CANCEL, 2, withdraw=True), go=[1], end={2: WITHDRAWN}),
     "an expired cancel": case(row(ACCEPT), row(CANCEL, 2, created_utc=LONG_AGO), go=[1], end={2: EXPIRED}),
     # toggles
@@ -143,7 +143,7 @@ CASES = {
             (OPEN, CLOSE), (CLOSE, OPEN), (OPEN, OPEN), (ACTIVATE, DEACTIVATE), (DEACTIVATE, DEACTIVATE),
         )
     },
-    "a toggle on the wire is waited for": case(unresolved(OPEN), row(CLOSE, 2), on_wire={1}, go=[]),
+    "a toggle in flight is waited for": case(unresolved(OPEN), row(CLOSE, 2), in_flight={1}, go=[]),
     "a newer toggle that ends unsent": case(
         row(OPEN), row(CLOSE, 2, withdraw=True), row(CLOSE, 3, created_utc=LONG_AGO),
         go=[1], end={2: WITHDRAWN, 3: EXPIRED},
@@ -163,14 +163,14 @@ CASES = {
     "a retry holds its lane": case(row(ACCEPT, next_attempt_utc=SOON), row(COMPLETE, 2), go=[]),
     "a retry in doubt holds its lane": case(unresolved(ACCEPT, next_attempt_utc=SOON), row(COMPLETE, 2), go=[]),
     "what waits for a poll holds its lane": case(unresolved(ACCEPT), row(COMPLETE, 2), go=[]),
-    "what is on the wire holds its lane": case(unresolved(ACCEPT), row(COMPLETE, 2), on_wire={1}, go=[]),
+    "what is in flight holds its lane": case(unresolved(ACCEPT), row(COMPLETE, 2), in_flight={1}, go=[]),
     "an acknowledgement holds its lane": case(row(ACCEPT), row(COMPLETE, 2), taken={order_lane(KEY)}, go=[]),
     "another order's lane": case(row(ACCEPT), taken={order_lane(OTHER_KEY)}, go=[1]),
     "a row ends in a held lane": case(
         row(ACCEPT, created_utc=LONG_AGO), taken={order_lane(KEY)}, go=[], end={1: EXPIRED},
     ),
     "no row on the wire ends by itself": case(
-        unresolved(ACCEPT, created_utc=LONG_AGO, withdraw=True), row(CANCEL, 2), on_wire={1}, go=[],
+        unresolved(ACCEPT, created_utc=LONG_AGO, withdraw=True), row(CANCEL, 2), in_flight={1}, go=[],
     ),
     "a lower id that was committed later": case(row(COMPLETE, 4), unresolved(CANCEL, 5, next_attempt_utc=SOON), go=[]),
     # the time of a retry

@@ -173,8 +173,8 @@ def test_what_the_command_has_heard_and_is_behind_another_problem_does_not_end()
     problems, moda = OpenProblems(), replace(ONE, subject="moda")
     problems.check([ONE], 0)
     problems.remember([ONE, moda], 0)
-    assert problems.unheard({moda.key}, 60) == []
-    (ended,) = problems.unheard((), 60)
+    assert problems.unreported({moda.key}, 60) == []
+    (ended,) = problems.unreported((), 60)
     assert (ended.kind, ended.problem, ended.seconds) == ("ended", moda, 60)
 
 

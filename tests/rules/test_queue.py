@@ -118,7 +118,7 @@ class Both:
 
     def _expected(self) -> Plan:
         rows = [self.rows[number] for number in sorted(self.rows)]
-        return plan(rows, replace(self.moment, on_wire=frozenset(self.held)))
+        return plan(rows, replace(self.moment, in_flight=frozenset(self.held)))
 
 
 @settings(max_examples=4 * settings.default.max_examples, suppress_health_check=list(HealthCheck))
@@ -165,23 +165,23 @@ def test_a_row_that_is_taken_is_on_the_wire_until_it_is_given_back() -> None:
     queue = queue_of(row(Action.ACCEPT, 1), unresolved(Action.OPEN_RESTAURANT, 2, next_attempt_utc=NOW + SECOND))
     assert (standing(queue, 1), standing(queue, 2), queue.unresolved) == (Standing.WAITING, Standing.UNRESOLVED, {2})
     assert taken(queue, may_leave=False) == [], "it is offered again"
-    assert (taken(queue), queue.on_wire(), taken(queue)) == ([1], {1}, [])
+    assert (taken(queue), queue.in_flight(), taken(queue)) == ([1], {1}, [])
     queue.give_back(1, state=ActionState.SENDING, tried=True)
-    assert (standing(queue, 1), queue.on_wire(), queue.unresolved) == (Standing.UNRESOLVED, frozenset(), {1, 2})
+    assert (standing(queue, 1), queue.in_flight(), queue.unresolved) == (Standing.UNRESOLVED, frozenset(), {1, 2})
 
 
 def test_a_row_that_was_put_aside_comes_back_at_its_time() -> None:
     one = row(Action.ACCEPT, 1)
     queue = queue_of(one)
     queue.put_aside(1, 5.0)
-    assert (taken(queue), queue.back_at(), queue.come_back(4.9)) == ([], 5.0, [])
-    assert (queue.come_back(5.0), taken(queue)) == ([1], [1])
+    assert (taken(queue), queue.next_release(), queue.release_due(4.9)) == ([], 5.0, [])
+    assert (queue.release_due(5.0), taken(queue)) == ([1], [1])
     queue = queue_of(one)
     queue.put_aside(1, 5.0)
     queue.drop(1)
     queue.put(one)
     assert taken(queue) == [1]
-    queue.come_back(6.0)
+    queue.release_due(6.0)
     assert standing(queue, 1) is Standing.ON_THE_WIRE, "it was put in anew"
 
 
@@ -190,7 +190,7 @@ def test_an_end_that_is_put_aside_stays_one_and_supersedes_nothing() -> None:
     assert ended(queue) == [2]
     queue.put_aside(2, 5.0)
     assert (standing(queue, 2), ended(queue), taken(queue)) == (Standing.ENDING, [], [1])
-    queue.come_back(5.0)
+    queue.release_due(5.0)
     assert ended(queue) == [2]
 
 

@@ -85,11 +85,11 @@ class ClosuresEnd(Judge):
             return
         if time_of(end["created_utc"]) < self._due(closure) - A_MOMENT:
             self.broken(f"row {end['id']} ends closure {closure['id']} at {end['created_utc']}, before its time")
-        asked_back = self.sim.till.withdrawn.get(closure["id"])
+        withdrawn = self.sim.till.withdrawn.get(closure["id"])
         if (
             closure["withdraw"]
-            and asked_back is not None
-            and self.sim.now() - asked_back > self.seconds_since(end["created_utc"]) + A_MOMENT.total_seconds()
+            and withdrawn is not None
+            and self.sim.now() - withdrawn > self.seconds_since(end["created_utc"]) + A_MOMENT.total_seconds()
         ):
             self.broken(f"row {end['id']} ends closure {closure['id']}, whose end was withdrawn")
         for newer in self._newer(closure):  # one that was done before was sent before, in another lane

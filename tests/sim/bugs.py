@@ -38,7 +38,7 @@ from orderbridge.jobs.journal_writer import Journal
 from orderbridge.jobs.lanes import Lanes
 from orderbridge.jobs.outbox import Outbox
 from orderbridge.jobs.reconciler import Reconciler
-from orderbridge.jobs.reimport import Fate, Reimport
+from orderbridge.jobs.reimport import Decision, Reimport
 from orderbridge.jobs.restore_check import RestoreCheck
 from orderbridge.marketplace import answers, documents
 from orderbridge.marketplace.client import Client
@@ -233,7 +233,7 @@ bugs(
 )
 
 
-@bug("1 and 7", (Intake, "take_in"), 1003)
+@bug("1 and 7", (Intake, "take"), 1003)
 async def a_bad_document_stops_the_poll(true: Any, self: Intake, documents: Any, *rest: Any, **how: Any) -> None:
     if all(document.reason is None for document in documents):
         await true(self, documents, *rest, **how)
@@ -329,7 +329,7 @@ bugs(
     nobody_wakes_the_outbox=((Outbox, "wake"), nothing, HANGS),
     an_account_whose_service_hangs_takes_all_places=(
         (AccountQueues, "take"),
-        lambda true, self, places, on_wire, _, *rest: true(self, places, on_wire, places, *rest),
+        lambda true, self, places, in_flight, _, *rest: true(self, places, in_flight, places, *rest),
         HANGS,
     ),
     what_was_on_the_wire_at_a_crash_is_forgotten=(unfinished.unfinished_attempts, always([]), CRASH),
@@ -472,17 +472,17 @@ def absence_alone_proves_a_complete(
     return retry.Proof.DONE if gone else true(action, history, order, seen, **how)
 
 
-asked_back: set[int] = set()
+withdrawn: set[int] = set()
 
 
 def _asked_back_is_sent(true: Any, tx: Any, claims: Any, now: Any) -> None:
-    true(tx, [(replace(row, withdraw=row.id in asked_back), number) for row, number in claims], now)
+    true(tx, [(replace(row, withdraw=row.id in withdrawn), number) for row, number in claims], now)
 
 
 @bug("6", unfinished.claim, ASKED_BACK, (actions.start, _asked_back_is_sent))
 def a_withdraw_between_reading_and_claiming_is_not_seen(true: Any, *of: Any) -> Any:
     found, held = true(*of)
-    asked_back.update(row.id for row in found.rows if row.withdraw)
+    withdrawn.update(row.id for row in found.rows if row.withdraw)
     return replace(found, rows=[replace(row, withdraw=False) for row in found.rows]), held
 
 
@@ -737,7 +737,7 @@ bugs(
     a_copy_takes_the_wal_of_a_newer_file=(sqlite_checks.refuse_foreign_wal, nothing, 23),
 )
 bugs("3", "restore", an_older_copy_is_polled_for_at_once=((RestoreCheck, "_hold_s"), always(0.0), 2))
-bugs("1", "restore", a_replay_stores_nothing=((Reimport, "store"), always(Fate.KNOWN), 10))
+bugs("1", "restore", a_replay_stores_nothing=((Reimport, "store"), always(Decision.KNOWN), 10))
 
 # ---- commands, tablets, closures with an end -------------------------------------------------------------------------
 

@@ -55,7 +55,7 @@ class Script:
         return row
 
     def withdraw(self, row: int) -> None:
-        self._sim.till.ask_back("id = :id", {"id": row})
+        self._sim.till.withdraw("id = :id", {"id": row})
 
     def panel(self, key: str, status: int) -> None:
         """The marketplace's panel changes an order's status."""

@@ -382,7 +382,7 @@ class Till:
 
     def act(self, action: str, **columns: object) -> None:
         if action == "withdraw":
-            self.ask_back("payment_key = :payment_key", columns)
+            self.withdraw("payment_key = :payment_key", columns)
             return
         values = {"action": action} | columns
         if action == "accept":
@@ -408,7 +408,7 @@ class Till:
         chance = self._random
         what, wait = chance.random(), chance.uniform(0, 40)
         if what < 0.06:
-            self._agenda.after(wait, lambda: self.ask_back("id = :id", {"id": row}))
+            self._agenda.after(wait, lambda: self.withdraw("id = :id", {"id": row}))
         elif what < 0.12 and action in {"accept", "on_the_way"} and "preparing_time" not in columns:
             self._agenda.after(wait, lambda: self.act("cancel", payment_key=columns["payment_key"]))
 
@@ -422,9 +422,9 @@ class Till:
             )
             rows = [row["id"] for row in waiting]
             if rows:
-                self.ask_back("id = :id", {"id": self._random.choice(rows)})
+                self.withdraw("id = :id", {"id": self._random.choice(rows)})
 
-    def ask_back(self, which: str, values: dict[str, object]) -> None:
+    def withdraw(self, which: str, values: dict[str, object]) -> None:
         asked = f"SELECT id FROM delivery_actions WHERE {which} AND withdraw = 0 AND state IN ('pending', 'sending')"
         rows = [row["id"] for row in self.connection.execute(asked, values)]
         try:

@@ -199,7 +199,7 @@ def test_a_history_is_the_finished_attempts_of_its_row_in_order(database, pos):
     assert {row.id: row.tried for row in read(database)} == {first: True, second: True, third: False}
 
 
-# ---- finish, postpone, explain, ask_back -----------------------------------------------------------------------------
+# ---- finish, postpone, explain, withdraw -----------------------------------------------------------------------------
 
 
 def finish(tx: Any, row_id: int, verdict: Verdict = REFUSED, words: str | None = "Reddedildi.") -> bool:
@@ -252,12 +252,12 @@ def test_an_unfinished_row_can_be_asked_back(database, pos):
     for state in UNFINISHED:
         row_id = put_action(pos, state=state.value)
         before = action_row(pos, row_id)
-        assert database.write_now(lambda tx, row_id=row_id: actions.ask_back(tx, row_id))
+        assert database.write_now(lambda tx, row_id=row_id: actions.withdraw(tx, row_id))
         after = action_row(pos, row_id)
         assert (after["withdraw"], difference(before, after)) == (1, {"withdraw"})
 
 
-TRANSITIONS = {"finish": finish, "postpone": postpone, "explain": explain, "ask_back": actions.ask_back}
+TRANSITIONS = {"finish": finish, "postpone": postpone, "explain": explain, "withdraw": actions.withdraw}
 
 
 @pytest.mark.parametrize("transition", TRANSITIONS.values(), ids=TRANSITIONS)

@@ -81,7 +81,7 @@ def test_a_food_without_an_account_is_the_default_ones(database, pos):
         food = {"account": name, "food_id": FOOD, "name": f"Köfte {name}", "source": "menu"}
         put(pos, "delivery_foods", **food, seen_utc=NOW_TEXT, changed_utc=NOW_TEXT)
     done(pos, "deactivate_food", food_id=FOOD)
-    database.write_now(lambda tx: problem_rows.sign(tx, timedelta(seconds=90), "", "", "moda"))
+    database.write_now(lambda tx: problem_rows.note_alive(tx, timedelta(seconds=90), "", "", "moda"))
     found = rows(pos, "SELECT account, food_name FROM delivery_closures")
     assert found == [{"account": "moda", "food_name": "Köfte moda"}]
 

@@ -25,7 +25,7 @@ def food(number: int, name: str | None = "Çorba", **changes: Any) -> Food:
 
 def take_in(database: Database, *listed: Food, began: datetime = NOW, now: datetime | None = None) -> Any:
     at = now or began
-    return database.write_now(lambda tx: foods.take_in(tx, ACCOUNT, listed, began=began, now=at))
+    return database.write_now(lambda tx: foods.update_menu(tx, ACCOUNT, listed, began=began, now=at))
 
 
 def whole(database: Database, *listed: Food, began: datetime = NOW) -> Any:

@@ -96,7 +96,7 @@ def claim(connection: Connection) -> None:
     actions.postpone(connection, [(row.id, actions.Wait(ActionState.PENDING, NOW, None, 200, None, 1))])
     actions.explain(connection, [row.id], "unreachable", None)
     actions.finish(connection, [(row.id, actions.End(Verdict(ActionState.DONE), None, 1))], NOW)
-    actions.ask_back(connection, row.id)
+    actions.withdraw(connection, row.id)
     actions.retry(connection, row.id, NOW)
 
 
@@ -119,7 +119,7 @@ WORK: dict[str, Work] = {
     "a page of unfinished rows": lambda tx: unfinished.above(tx, 0, unfinished.ServerClock(), NOW),
     "a claimed row": lambda tx: unfinished.claim(tx, [1, ROW_ID], unfinished.ServerClock(), NOW),
     "some unfinished rows": lambda tx: unfinished.these(tx, [1, ROW_ID], unfinished.ServerClock(), NOW),
-    "what was asked back": lambda tx: unfinished.asked_back(tx, unfinished.ServerClock(), NOW),
+    "what was asked back": lambda tx: unfinished.withdrawn(tx, unfinished.ServerClock(), NOW),
     "their attempts": lambda tx: unfinished.histories(tx, [1, 2, ROW_ID]),
     "what was completed": lambda tx: actions.ends(tx, SOME),
     "a delivery": deliver,

@@ -206,7 +206,9 @@ def write(database: Database, *some: dict[str, Any], gone: tuple[problem_rows.Ro
 
 
 def sign(database: Database, seconds: float = 90) -> None:
-    database.write_now(lambda tx: problem_rows.sign(tx, timedelta(seconds=seconds), "Kimse sorgulamıyor.", "Başlatın."))
+    database.write_now(
+        lambda tx: problem_rows.note_alive(tx, timedelta(seconds=seconds), "Kimse sorgulamıyor.", "Başlatın.")
+    )
 
 
 def test_a_till_reads_what_is_wrong(database: Database, pos: Pos):

@@ -15,11 +15,11 @@ LONG = "ş" * 255
 
 
 def replace(database: Database, *found: Restaurant, account: str = "kadikoy", whole: bool = False) -> int:
-    return database.write_now(lambda tx: reference.take_in_restaurants(tx, account, found, whole=whole))
+    return database.write_now(lambda tx: reference.update_restaurants(tx, account, found, whole=whole))
 
 
 def take_in(database: Database, *reasons: CancelReason, methods: Variables = NONE, whole: bool = False) -> int:
-    return database.write_now(lambda tx: reference.take_in_common(tx, reasons, methods, whole=whole))
+    return database.write_now(lambda tx: reference.update_common(tx, reasons, methods, whole=whole))
 
 
 def restaurants(pos: Pos) -> list[tuple[str | None, ...]]:

@@ -91,20 +91,20 @@ def test_rows_go_with_their_requests_and_documents_once_they_have_left_quarantin
 
 
 def test_a_clock_that_is_ahead_is_believed_only_as_far_as_the_orders_are_dated(database, pos):
-    def believed(now: datetime) -> datetime:
-        return database.read_now(lambda tx: retention.believed(tx, now, ZONE))
+    def plausible_now(now: datetime) -> datetime:
+        return database.read_now(lambda tx: retention.plausible_now(tx, now, ZONE))
 
-    assert believed(NOW) < LONG_BEFORE
+    assert plausible_now(NOW) < LONG_BEFORE
     for number, date in enumerate(["0001-01-01 00:00:00", "9999-12-31 23:59:59"]):  # of no possible date
         put_order(pos, key(100 + number), ordered_at=date)
         put(pos, "delivery_order_events", payment_key=key(100 + number), at_utc=NOW_TEXT, event="received")
-        assert believed(NOW) < LONG_BEFORE
+        assert plausible_now(NOW) < LONG_BEFORE
     for number in range(9):
         put_order(pos, key(number), ordered_at="2026-03-01 15:00:00" if number < 6 else "9999-12-31 99:00:00")
         put(pos, "delivery_order_events", payment_key=key(number), at_utc=NOW_TEXT, event="received")
     year = timedelta(days=365)
-    assert (believed(NOW - year), believed(NOW)) == (NOW - year, NOW)
-    assert believed(NOW + year) == believed(NOW + 30 * year) == datetime(2026, 3, 3, 12, tzinfo=UTC)
+    assert (plausible_now(NOW - year), plausible_now(NOW)) == (NOW - year, NOW)
+    assert plausible_now(NOW + year) == plausible_now(NOW + 30 * year) == datetime(2026, 3, 3, 12, tzinfo=UTC)
 
 
 NUMBER = "5551234567"

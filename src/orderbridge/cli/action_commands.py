@@ -171,9 +171,9 @@ def actions_retry(context: Context, action_id: int) -> None:
 def actions_withdraw(context: Context, action_id: int) -> None:
     """Withdraw a row that has not been sent, or the planned end of a closure."""
     row = _row_or_fail(context, action_id)
-    if not context.write(lambda tx: outbox.ask_back(tx, action_id)):
+    if not context.write(lambda tx: outbox.withdraw(tx, action_id)):
         raise click.ClickException(say("outbox.is_over", id=action_id, state=row["state"]))
-    click.echo(f"{action_id} {row['action']}: {say('listing.asked_back')}")
+    click.echo(f"{action_id} {row['action']}: {say('listing.withdrawn')}")
 
 
 @click.command()

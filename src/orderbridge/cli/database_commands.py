@@ -18,7 +18,7 @@ from orderbridge.clock import SystemClock
 from orderbridge.config.addresses import database_address, sqlite_file
 from orderbridge.errors import StoreError
 from orderbridge.jobs import context as jobs
-from orderbridge.jobs.reimport import UNFINISHED, Fate, Found, Reimport, Replayed, find
+from orderbridge.jobs.reimport import UNFINISHED, Decision, Found, Reimport, Replayed, find
 from orderbridge.jobs.reimport import replay as replayed
 from orderbridge.jobs.restore_check import RestoreCheck
 from orderbridge.observe import logs
@@ -214,14 +214,14 @@ def _show(found: Found, done: list[Replayed], *, machine: bool) -> None:
     fates = Counter(one.fate for one in done)
     sums: dict[str, Any] = {
         "orders": len(done),
-        "new": fates[Fate.TAKEN_IN],
-        "ended": fates[Fate.TAKEN_IN_ENDED],
-        "updated": fates[Fate.UPDATED],
-        "known": sum(fates[fate] for fate in (Fate.KNOWN, Fate.SUPERSEDED)),
-        "left": sum(fates[fate] for fate in (*UNFINISHED, Fate.BLANKED)),
+        "new": fates[Decision.TAKEN_IN],
+        "ended": fates[Decision.TAKEN_IN_ENDED],
+        "updated": fates[Decision.UPDATED],
+        "known": sum(fates[fate] for fate in (Decision.KNOWN, Decision.SUPERSEDED)),
+        "left": sum(fates[fate] for fate in (*UNFINISHED, Decision.BLANKED)),
         "torn": found.torn,
     }
-    rows = [{name: getattr(one, name) for name in one.__slots__} for one in done if one.fate != Fate.KNOWN]
+    rows = [{name: getattr(one, name) for name in one.__slots__} for one in done if one.fate != Decision.KNOWN]
     if machine:
         show_json({"orders": rows, "sums": sums})
         return

@@ -68,24 +68,30 @@ class Account:
         self.session = Session(self._log_in, clock=clock, waits=waits, name=self.name, on_outcome=count)
         self.paused = self.session.paused  # seconds for which this account can send nothing
         self.lanes, self.learned = context.lanes, context.kept.learned
-        apart, alone = context.database.apart, context.database.alone
-        self.client = Client(wire, self.session, apart=apart, alone=alone, on_failed=self.learned.failed)
+        database = context.database
+        self.client = Client(
+            wire,
+            self.session,
+            in_thread=database.in_thread,
+            in_own_thread=database.in_own_thread,
+            on_failed=self.learned.failed,
+        )
         hide(self._app_secret)
         hide(self._rest_secret)
 
     async def start(self) -> None:
         """Register the account in the database and restore its stored token."""
         await self._context.database.run(lambda tx: accounts.register(tx, [Entry(self.fingerprint, self.name)]))
-        self.take_up((await self._context.database.read(accounts.kept_tokens)).get(self.fingerprint))
+        self.restore_token((await self._context.database.read(accounts.kept_tokens)).get(self.fingerprint))
 
-    def take_up(self, kept: Any) -> None:
+    def restore_token(self, kept: Any) -> None:
         """Begin to work, with the stored token if its row `kept` holds a valid one."""
         self.poll_in_flight = True
         token = self._vault.open(kept)
         if token is not None and token.expires_utc > self._clock.now():
             hide(token.access_token)
             self._hidden = token.access_token
-            self.session.take_up(token)
+            self.session.use(token)
 
     def retry_at(self) -> datetime:
         """When to repeat a request that could not be sent."""

@@ -1,11 +1,11 @@
 """Adds accounts to the running daemon, schedules their jobs, and removes them.
 
-come     registers the accounts in the database, restores their tokens and schedules their jobs: polls, lists,
+add      registers the accounts in the database, restores their tokens and schedules their jobs: polls, lists,
          restaurants' status, the menu, renewal of the token
-leave    starts none of their jobs any more and waits until the work in flight is finished and written; then another
+remove  starts none of their jobs any more and waits until the work in flight is finished and written; then another
          process may have the accounts
 
-All accounts come at the start; those of a fleet come and leave at any time. The next poll of an account waits for the
+All accounts are added at the start; those of a fleet are added and removed at any time. The next poll of an account waits for the
 time that its previous process noted in the database. A stop of the daemon waits for polls only: all other jobs run
 again after the next start.
 """
@@ -85,13 +85,13 @@ class AccountsAtWork:
     async def begin(self, chosen: Sequence[config.Account]) -> None:
         """Add the first accounts, and forget the cooldowns of others from before a reload."""
         self._cooldowns.keep({one.fingerprint for one in chosen})
-        await self.come(chosen)
+        await self.add(chosen)
 
-    async def come(self, chosen: Sequence[config.Account]) -> None:
+    async def add(self, chosen: Sequence[config.Account]) -> None:
         """Add accounts."""
         if not chosen:
             return
-        new = self._cooldowns.come([Member(one.fingerprint, one.name, one.application) for one in chosen])
+        new = self._cooldowns.add([Member(one.fingerprint, one.name, one.application) for one in chosen])
         made = []
         for place, one in enumerate(chosen):
             made.append(Account(one, self._context, self._wire))
@@ -99,7 +99,7 @@ class AccountsAtWork:
                 await asyncio.sleep(0)
         kept = await self._database.read(kept_tokens)
         for account in made:
-            account.take_up(kept.get(account.fingerprint))
+            account.restore_token(kept.get(account.fingerprint))
         late = self._spread(made, new)
         entries = [self._entry(account, wait) for account, wait in zip(made, late, strict=True)]
         entries += self._entries_beside(made)
@@ -107,8 +107,8 @@ class AccountsAtWork:
         late = [self._first_poll(one, noted.get(one.fingerprint), wait) for one, wait in zip(made, late, strict=True)]
         self.starts_for_s = max(late)
         self._roster.at_work.update((account.name, account) for account in made)
-        self._polls.grow(len(self._roster.at_work))
-        self._wire.poll_evenly(self._cooldowns.most_per_second)
+        self._polls.add_places(len(self._roster.at_work))
+        self._wire.set_poll_rate(self._cooldowns.most_per_second)
         self._context.metrics.know(self._roster.at_work)
         self._roster.changed()
         for place, (account, wait) in enumerate(zip(made, late, strict=True)):
@@ -118,7 +118,7 @@ class AccountsAtWork:
             gc.unfreeze()  # so that accounts that left are collected
             gc.collect()
             gc.freeze()
-            self._health.be_unsure(self.starts_for_s)
+            self._health.expect_late_polls(self.starts_for_s)
         self._outbox.wake()
 
     def _first_poll(self, account: Account, noted: datetime | None, late_s: float) -> float:
@@ -156,7 +156,7 @@ class AccountsAtWork:
         """How many accounts had their first poll, and how many there are."""
         return len(self._begun), len(self._roster.at_work)
 
-    async def leave(self, names: Iterable[str]) -> None:
+    async def remove(self, names: Iterable[str]) -> None:
         """Remove accounts. Returns when all their work in flight is written or given up."""
         at_work = self._roster.at_work
         leaving = {name: at_work.pop(name) for name in names if name in at_work}
@@ -167,8 +167,8 @@ class AccountsAtWork:
         try:
             await self._end(leaving)
         finally:
-            self._cooldowns.leave(fingerprints)
-            self._wire.poll_evenly(self._cooldowns.most_per_second)
+            self._cooldowns.remove(fingerprints)
+            self._wire.set_poll_rate(self._cooldowns.most_per_second)
             self.leaving -= fingerprints
 
     async def note_rest(self) -> None:
@@ -185,7 +185,7 @@ class AccountsAtWork:
         for name, account in leaving.items():
             account.on_token = lambda _: None
             for job in _jobs(name):
-                self._timetable.leave(job)
+                self._timetable.remove(job)
         self._begun -= leaving.keys()
         self._outbox.wake()
         until = self._clock.monotonic() + LEAVE_S
@@ -195,14 +195,14 @@ class AccountsAtWork:
             for run in self._timetable.runs_of(_jobs(name)):
                 run.cancel()
             self._asked.pop(name, None)
-        self._outbox.let_go(leaving)
+        self._outbox.release(leaving)
         for name, account in leaving.items():
             await self._pollers.pop(name).intake.acknowledger.mark_late()
             await account.close()
 
     def _is_busy(self, name: str) -> bool:
         """Whether the account has work in flight."""
-        return self._outbox.executor.has_in_hand(name) or bool(self._timetable.runs_of(_jobs(name)))
+        return self._outbox.executor.is_executing(name) or bool(self._timetable.runs_of(_jobs(name)))
 
     # ---- the jobs of one account -------------------------------------------------------------------------------------
 

@@ -163,7 +163,7 @@ class Alarms:
             self._sender = asyncio.create_task(self._send())
 
     def _unheard(self) -> list[Event]:
-        return self._problems.unheard(self._kept, self._now, severe_only=self._severe_only)
+        return self._problems.unreported(self._kept, self._now, severe_only=self._severe_only)
 
     def _next(self) -> list[Event]:
         """The next message: the first event that may be sent, and all similar ones."""

@@ -79,7 +79,7 @@ class DaemonProblems:
         """Whether the problem is open."""
         return (code, subject) in self._begun
 
-    def heard_date(self, date: str) -> None:
+    def note_date(self, date: str) -> None:
         """Note the Date header of an answer; an unreadable one is ignored."""
         now = self._clock.monotonic()
         if not date or now < self._dated + DATE_EVERY_S:

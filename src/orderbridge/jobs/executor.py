@@ -92,11 +92,11 @@ class Executor:
         task.add_done_callback(partial(self._over, entry, claimed))
         return claimed
 
-    def has_in_hand(self, account: str) -> bool:
+    def is_executing(self, account: str) -> bool:
         """Whether a row of the account is being executed, from its claim until its outcome is on disk."""
         return account in self._tasks.values()
 
-    def let_go(self, accounts: Collection[str]) -> None:
+    def cancel(self, accounts: Collection[str]) -> None:
         """Stop executing rows of these accounts, which another process takes over. Their rows keep their states."""
         for task, account in list(self._tasks.items()):
             if account in accounts:
@@ -202,7 +202,7 @@ class Executor:
         if is_refused(why):
             self._postponed.put_aside([(row, why)])
         else:  # for example another session's lock: trying again at once would fail, too
-            self._postponed.leave(row.id)
+            self._postponed.postpone(row.id)
 
     def _goes_on(self, result: Result, decision: Decision) -> None:
         """Update the queue after a row's outcome was written, and log it."""

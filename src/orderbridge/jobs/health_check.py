@@ -9,7 +9,7 @@ One check has three steps:
 
 Some problems are suppressed at first. A suppressed problem (`behind`) neither begins nor ends:
 
-- Until `_unsure_until`, the time of the last good poll means nothing (`be_unsure`). Problems that follow from time
+- Until `_unsure_until`, the time of the last good poll means nothing (`expect_late_polls`). Problems that follow from time
   alone are suppressed, and their accounts are yellow.
 - `_remembered` says that the reports of the previous daemon were read. A daemon that ends sooner leaves them unchanged.
 - `_inherited` are reported problems that only a daemon can detect, and that this one had no time to detect yet. They
@@ -76,14 +76,14 @@ class Checkup:
         self._storing: asyncio.Task[None] | None = None
         self._found: list[Problem] | None = None  # at the last reported check
         self._unsure_until = self._ahead = self._next_views = 0.0
-        self.begin_anew()
+        self.reset()
 
     @property
     def history(self) -> OpenProblems:
         """The reported problems. They survive a reload, so that they are not reported again."""
         return self._kept.history
 
-    def begin_anew(self) -> None:
+    def reset(self) -> None:
         """Start without a history: at the start, and when this replica becomes the lead."""
         if self._found is not None:
             self._kept.history = OpenProblems()
@@ -95,7 +95,7 @@ class Checkup:
     def _inherit(self, reported: Iterable[Problem]) -> None:
         self._inherited |= {one.key: replace(one, behind=one.code) for one in reported if one.code in LATER_KNOWN}
 
-    def be_unsure(self, starts_for_s: float = 0.0) -> None:
+    def expect_late_polls(self, starts_for_s: float = 0.0) -> None:
         """Ignore the time of the last good poll for a while: after a start, a clock change or a database failure.
 
         `starts_for_s`: how long the first polls of all accounts take.
@@ -113,7 +113,7 @@ class Checkup:
         found = await self._find()
         # After the read, during which the clock may have been set. With database trouble a good poll may not be noted.
         if abs(self._wall_ahead() - self._ahead) > CLOCK_JUMP_S or self._database.trouble:
-            self.be_unsure()
+            self.expect_late_polls()
         if self._clock.monotonic() < self._unsure_until:
             found = [replace(one, behind=one.code) if one.code in BY_TIME_ALONE else one for one in found]
         else:
@@ -150,7 +150,7 @@ class Checkup:
     async def _store(self) -> None:
         """Store the open problems and those reported to the command, for the next daemon."""
         if self._found is not None:
-            await self._table.store(self._found, self._names().values(), self.history.heard())
+            await self._table.store(self._found, self._names().values(), self.history.reported())
 
     def _store_soon(self) -> None:
         """Store in the background, so that the next alarm does not wait for the database."""

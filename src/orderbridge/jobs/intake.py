@@ -80,7 +80,7 @@ class Intake:
         self._logged: dict[str, str] = {}  # events by payment_key or by a document's digest
         self._log = _log.bind(account=account.name)
 
-    async def take_in(
+    async def take(
         self, documents: Sequence[Document], began: int, answered: float, counts: Polled, *, asked: int | None = None
     ) -> None:
         """Store and acknowledge the delivered documents. `asked`: the requested status; None: all statuses."""
@@ -161,7 +161,7 @@ class Intake:
         self, answer: Answer, chunk: Sequence[Document], codes: Mapping[str, str], work: _Work, otherwise: _Otherwise
     ) -> int:
         """Write a chunk in one transaction or, if that fails, order by order. Written orders are acknowledged."""
-        fresh = await self._database.apart(
+        fresh = await self._database.in_thread(
             lambda: [read_order(document, payment_codes=codes, zone=self._zone) for document in chunk]
         )
         written, failed = await write_batch(self._database, work, fresh)

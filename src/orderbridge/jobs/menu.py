@@ -73,7 +73,7 @@ async def _store(
     changes = []
     for start in range(0, len(menu.foods), CHUNK):
         some = menu.foods[start : start + CHUNK]
-        store = partial(foods.take_in, account=account.name, listed=some, began=began, now=clock.now())
+        store = partial(foods.update_menu, account=account.name, listed=some, began=began, now=clock.now())
         try:
             changes += await database.run(store)
         except IntegrityError:  # an order has just brought one of these foods

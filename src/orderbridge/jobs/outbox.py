@@ -102,9 +102,9 @@ class Outbox:
         """The number of rows that the database refuses to let us write."""
         return len(self._postponed.refused)
 
-    def let_go(self, accounts: Collection[str]) -> None:
+    def release(self, accounts: Collection[str]) -> None:
         """Drop the rows of these accounts, which another process takes over and recovers."""
-        self.executor.let_go(accounts)
+        self.executor.cancel(accounts)
         for entry in [entry for entry in self.queue if entry.account in accounts]:
             self.queue.drop(entry.row.id)
 
@@ -178,7 +178,7 @@ class Outbox:
         if self.executor.is_stopping or self._context.kept.holds_rows:
             return done
         self.set_now()
-        for row_id in self.queue.come_back(self._clock.monotonic()):
+        for row_id in self.queue.release_due(self._clock.monotonic()):
             if row_id not in self.queue:
                 self._postponed.forget(row_id)
         done.unsent = await self.write_ends()
@@ -223,8 +223,8 @@ class Outbox:
         waits = [self.reader.floor, max(self._recover_at - moment, 0.0)]
         if (due := self.queue.due()) is not None:
             waits.append(max((due - now).total_seconds(), 0.01))
-        if (back_at := self.queue.back_at()) is not None:
-            waits.append(max(back_at - moment, 0.0))
+        if (next_release := self.queue.next_release()) is not None:
+            waits.append(max(next_release - moment, 0.0))
         if (retry_in := self._held_accounts.retry_in()) is not None:
             waits.append(max(retry_in, 0.01))
         return min(waits)
@@ -270,7 +270,7 @@ class Outbox:
             if row.state == ActionState.SENDING and row.payment_key is not None:
                 lane = order_lane(row.payment_key)
                 if not self._lanes.take(lane):
-                    self._postponed.leave(row.id)
+                    self._postponed.postpone(row.id)
                     continue
                 lanes.append(lane)
             free.append((row, verdict))
@@ -310,7 +310,7 @@ class Outbox:
         """Write the unknown outcome of orphaned rows: the program or the database stopped before theirs was written."""
         self.reader.follow_roster()
         self.executor.in_doubt = self.queue.has_orphan = False
-        mine = self.queue.on_wire()  # before reading, during which outcomes may be written
+        mine = self.queue.in_flight()  # before reading, during which outcomes may be written
         lost = await self._database.read(lambda tx: self._lost(tx, mine))
         recovered, failed = await write_batch(self._database, self.writer.lose, lost)
         errors, rows = {row.id: error for (row, _), error in failed}, {row.id: row for row, _ in lost}

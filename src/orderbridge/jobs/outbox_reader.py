@@ -102,7 +102,7 @@ class OutboxReader:
         self._version = self._roster.version
         self._followed, self._was_lead = frozenset(self._roster.at_work), self._roster.owns(None)
         self._direct(self._reach, complete=False)
-        self._queue.let_go()
+        self._queue.remove_foreign()
         self.read_all_soon()
 
     @property
@@ -180,7 +180,7 @@ class OutboxReader:
             if len(self._queue) < PAGE:
                 again |= {entry.row.id for entry in self._queue if entry.row.id not in seen}
         else:
-            brought |= (await self._put(lambda tx: unfinished.asked_back(tx, self.server, self._clock.now())))[1]
+            brought |= (await self._put(lambda tx: unfinished.withdrawn(tx, self.server, self._clock.now())))[1]
         again = {row_id for row_id in again if (entry := self._queue.get(row_id)) is not None and entry.is_free}
         if ids := sorted(again)[:MAX_AGAIN]:
             found, new = await self._put(lambda tx: unfinished.these(tx, ids, self.server, self._clock.now()))

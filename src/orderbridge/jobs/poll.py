@@ -105,9 +105,9 @@ class Polls:
         self._reading: asyncio.Task[Unresolved] | None = None
         write = partial(write_group, context.database, self._write)
         self._group: GroupCommit[_Note, datetime | None] = GroupCommit(write)
-        self.grow(len(configured))
+        self.add_places(len(configured))
 
-    def grow(self, count: int) -> None:
+    def add_places(self, count: int) -> None:
         """Raise the number of places for `count` accounts."""
         most = max(self._most, count // ROUND_TIMEOUTS)
         for _ in range(most - self._most):
@@ -223,7 +223,7 @@ class Poller:
         finally:
             self._account.poll_in_flight = False
             self._lanes.end_poll(began)
-            if self._cooldowns.is_on_the_wire(self._who):  # a bug: accounts polled in turn must not wait for ever
+            if self._cooldowns.is_in_flight(self._who):  # a bug: accounts polled in turn must not wait for ever
                 await self._cool_down(Ended.FAILED)
             counted = {name: getattr(counts, name) for name in COUNTED}
             self._metrics.polled(self._account.name, counts.result, self._clock.monotonic() - leaves, counted)
@@ -248,7 +248,7 @@ class Poller:
         next_poll = await self._cool_down(Ended.OK)
         if documents or asked is not None:  # storing them takes time
             await self._polls.note_at_once(lambda tx: accounts.note_poll(tx, self._who, next_poll_utc=next_poll))
-        await self.intake.take_in(documents, began, answered, counts, asked=asked)
+        await self.intake.take(documents, began, answered, counts, asked=asked)
         before, self._list_request = self._list_request, self._list_request.answered()
         good: Success | None = None
         if asked is None:
@@ -285,7 +285,7 @@ class Poller:
             return wait
         self._account.drop_expired_token()
         try:
-            await self._account.client.be_ready()
+            await self._account.client.obtain_token()
         except MarketplaceError as error:
             return await self._failed(error if isinstance(error, NotSent) else _no_login(error), noted=False)
         await self._polls.places.acquire()  # released with the answer
@@ -300,7 +300,7 @@ class Poller:
     async def _reserve(self) -> float:
         """Wait for the rate limit, then commit the reservation. Returns the seconds to wait; 0: it may leave now."""
         if not self._polls.is_closed:
-            await self._account.wire.poll_turn()
+            await self._account.wire.wait_for_poll()
         if self._polls.is_closed:
             return MARGIN_S
         if (wait := self._slot()) > 0:  # another account of its group was polled meanwhile

@@ -49,9 +49,9 @@ class Postponed:
         waits = self.put_off({row.id: error for row, error in failed}, {row.id: row for row, _ in failed})
         for row_id, wait_s in waits.items():
             if row_id in self.queue:
-                self.leave(row_id, wait_s)
+                self.postpone(row_id, wait_s)
 
-    def leave(self, row_id: int, wait_s: float = STUCK_S) -> None:
+    def postpone(self, row_id: int, wait_s: float = STUCK_S) -> None:
         """Postpone a row of the queue."""
         self.queue.put_aside(row_id, self.clock.monotonic() + wait_s)
 

@@ -34,7 +34,7 @@ from orderbridge.rules.problems import (
 from orderbridge.store import own_tables, problem_rows
 from orderbridge.store.database import Database
 from orderbridge.store.ddl import as_stored
-from orderbridge.store.problem_rows import HeardFile, Row, RowKey, as_subject
+from orderbridge.store.problem_rows import ProblemsFile, Row, RowKey, as_subject
 from orderbridge.texts import problem_text, say
 
 SIGN_S = 30.0  # between two signs of life
@@ -55,7 +55,7 @@ class ProblemTable:
         self._clock = clock
         self._language, self._default_account = settings.language, settings.default_account
         self._written: Mapping[Table, Rows] = {}  # empty: not read yet
-        self._file = HeardFile(database)
+        self._file = ProblemsFile(database)
         self._in_file: list[Row] | None = None
         self._next_sign = float("-inf")
         self._one_at_a_time = asyncio.Lock()
@@ -68,7 +68,7 @@ class ProblemTable:
         if not self._written:
             rows, statuses = await self._database.read(problem_rows.written)
             with contextlib.suppress(OSError):
-                self._in_file = await self._database.beside(self._file.read)
+                self._in_file = await self._database.access_file(self._file.read)
             self._written = {
                 own_tables.problems: {(row["code"], row["subject"]): (None, row) for row in rows},
                 own_tables.lamps: {(row["account"],): (None, row) for row in statuses},
@@ -78,13 +78,13 @@ class ProblemTable:
             known = [row for _, row in self._written[own_tables.problems].values()]
         return [_problem(row) for row in known if row["told"] and row["code"] in set(Code)]
 
-    async def store(self, found: Collection[Problem], accounts: Iterable[str], heard: Mapping[Key, Rank]) -> None:
-        """Write the open problems. `heard`: the rank at which each was last reported to the alarm command."""
+    async def store(self, found: Collection[Problem], accounts: Iterable[str], reported: Mapping[Key, Rank]) -> None:
+        """Write the open problems. `reported`: the rank at which each was last reported to the alarm command."""
         async with self._one_at_a_time:
             try:
                 await self.begin()
                 opened: dict[RowKey, Any] = {
-                    row_key(one): (one, heard.get(one.key)) for one in found if one.behind is None
+                    row_key(one): (one, reported.get(one.key)) for one in found if one.behind is None
                 }
                 statuses: dict[RowKey, Any] = {
                     (name,): (name, one) for name, one in account_statuses(accounts, found).items()
@@ -96,12 +96,12 @@ class ProblemTable:
                     }
                 )
             except (DBAPIError, Over):
-                if any(code in NO_DATABASE for code, _ in heard):
+                if any(code in NO_DATABASE for code, _ in reported):
                     await self._keep_in_file(
-                        [self._problem_row(one, heard[one.key]) for one in found if one.key in heard]
+                        [self._problem_row(one, reported[one.key]) for one in found if one.key in reported]
                     )
             else:  # the file stays until the end is reported
-                still = [row for row in self._in_file or () if (row["code"], row["subject"]) in heard]
+                still = [row for row in self._in_file or () if (row["code"], row["subject"]) in reported]
                 await self._keep_in_file(still if any(row["code"] in NO_DATABASE for row in still) else None)
 
     async def _keep_in_file(self, rows: list[Row] | None) -> None:
@@ -109,7 +109,7 @@ class ProblemTable:
             return
         self._in_file = rows
         try:
-            await self._database.beside(self._file.end if rows is None else partial(self._file.write, rows))
+            await self._database.access_file(self._file.end if rows is None else partial(self._file.write, rows))
         except OSError as error:
             if rows is not None:
                 _log.warning("database.loss_not_noted", error=error.strerror, reason=say("log.end_untold"))
@@ -133,9 +133,9 @@ class ProblemTable:
         for table, rows in changes.items():
             problem_rows.rewrite(connection, table, rows)
         default = self._default_account.name if self._default_account else None
-        problem_rows.sign(connection, SILENT, *problem_text(Code.NOT_POLLING, self._language), default)
+        problem_rows.note_alive(connection, SILENT, *problem_text(Code.NOT_POLLING, self._language), default)
 
-    def _problem_row(self, one: Problem, heard: Rank | None) -> Row:
+    def _problem_row(self, one: Problem, reported: Rank | None) -> Row:
         cause, remedy = problem_text(one.code, self._language, **one.facts)
         return {
             "code": str(one.code),
@@ -148,7 +148,7 @@ class ProblemTable:
             "cause": cause,
             "remedy": remedy,
             "facts": json.dumps(one.facts, ensure_ascii=False, sort_keys=True),
-            "told": 0 if heard is None else heard[0] * SEVERE_RANK + heard[1],
+            "told": 0 if reported is None else reported[0] * SEVERE_RANK + reported[1],
         }
 
     def _status_row(self, account: str, status: AccountStatus) -> Row:

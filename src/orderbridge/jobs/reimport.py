@@ -1,6 +1,6 @@
 """Stores documents from quarantine or from the journal as orders.
 
-decide   `fate_of`, rules.lifecycle
+decide   `decide`, rules.lifecycle
 write    store.orders, as for a delivery, one transaction for each order
 
 Of several documents of an order only the newest counts, whichever account delivered it. It is compared with the stored
@@ -72,7 +72,7 @@ class Current:
     is_unresolved: bool = False
 
 
-class Fate(StrEnum):
+class Decision(StrEnum):
     """The result for an order's newest document."""
 
     TAKEN_IN = "taken_in"  # the order was not stored: now the till sees it as new
@@ -85,32 +85,32 @@ class Fate(StrEnum):
     REFUSED = "refused"  # by the database, or it is still no valid order
 
 
-TAKEN_IN = {Fate.TAKEN_IN, Fate.TAKEN_IN_ENDED}
-WRITTEN = {*TAKEN_IN, Fate.UPDATED}
-UNFINISHED = {Fate.WAITS, Fate.REFUSED}
+TAKEN_IN = {Decision.TAKEN_IN, Decision.TAKEN_IN_ENDED}
+WRITTEN = {*TAKEN_IN, Decision.UPDATED}
+UNFINISHED = {Decision.WAITS, Decision.REFUSED}
 
 
-def fate_of(document: Newest, current: Current, *, statuses: Statuses, now: datetime, silence: timedelta) -> Fate:
+def decide(document: Newest, current: Current, *, statuses: Statuses, now: datetime, silence: timedelta) -> Decision:
     """Decide about a document. `silence`: an order without news for this long has ended."""
     if current.is_held:
-        return Fate.WAITS
+        return Decision.WAITS
     if current.stored is None:
         is_over = document.is_due and max(document.first, document.last) <= now - silence
-        return Fate.TAKEN_IN_ENDED if is_over else Fate.TAKEN_IN
+        return Decision.TAKEN_IN_ENDED if is_over else Decision.TAKEN_IN
     fate = _of_known(document, current.stored, statuses, has_news=current.has_news)
-    return Fate.WAITS if fate == Fate.UPDATED and current.is_unresolved else fate
+    return Decision.WAITS if fate == Decision.UPDATED and current.is_unresolved else fate
 
 
-def _of_known(document: Newest, stored: Stored, statuses: Statuses, *, has_news: bool) -> Fate:
+def _of_known(document: Newest, stored: Stored, statuses: Statuses, *, has_news: bool) -> Decision:
     if stored.digest is not None and stored.digest == document.digest:
-        return Fate.KNOWN
+        return Decision.KNOWN
     if stored.ended_by in {EndedBy.COMPLETED, EndedBy.CANCELLED}:
-        return Fate.SUPERSEDED
+        return Decision.SUPERSEDED
     if _goes_back(document.status_id, stored.status_id, statuses):
-        return Fate.SUPERSEDED
+        return Decision.SUPERSEDED
     if stored.digest is not None and stored.digest in document.earlier:
-        return Fate.UPDATED
-    return Fate.SUPERSEDED if has_news else Fate.UPDATED
+        return Decision.UPDATED
+    return Decision.SUPERSEDED if has_news else Decision.UPDATED
 
 
 def _goes_back(status_id: int | None, stored_id: int | None, statuses: Statuses) -> bool:
@@ -144,7 +144,7 @@ class Reimport:
         first: datetime,
         last: datetime,
         earlier: Collection[str | None],
-    ) -> Fate:
+    ) -> Decision:
         """Store an order by its newest document. Database errors that the order did not cause are raised."""
         is_due_now = is_due(order.facts.scheduled_for, self.now, self.zone)
         document = Newest(order.status_id, digest, first, last, earlier, is_due=is_due_now)
@@ -154,19 +154,19 @@ class Reimport:
             except DBAPIError as error:
                 if not is_refusal(error):
                     raise
-        return Fate.REFUSED
+        return Decision.REFUSED
 
-    def _write(self, connection: Connection, order: Order, account: str, document: Newest) -> Fate:
+    def _write(self, connection: Connection, order: Order, account: str, document: Newest) -> Decision:
         key = order.payment_key
         current = _read_current(connection, key, document.last)
-        fate = fate_of(document, current, statuses=self.statuses, now=self.now, silence=self._silence)
-        if fate == Fate.TAKEN_IN:  # here several late orders say nothing about the time zone
+        fate = decide(document, current, statuses=self.statuses, now=self.now, silence=self._silence)
+        if fate == Decision.TAKEN_IN:  # here several late orders say nothing about the time zone
             order = Lateness(self._late, self.zone).marked(order, self.now)
         arrival = self.statuses.arrival(order)
-        if fate == Fate.UPDATED and current.stored is not None:
+        if fate == Decision.UPDATED and current.stored is not None:
             self._update(connection, current.stored, arrival)
         elif fate in TAKEN_IN:
-            if fate == Fate.TAKEN_IN_ENDED and arrival.ended_by is None:
+            if fate == Decision.TAKEN_IN_ENDED and arrival.ended_by is None:
                 arrival = Arrival(order, arrival.status, EndedBy.SILENCE)
             # The order counts as received at its first delivery.
             orders.insert_new(connection, account, [arrival], min(document.first, self.now))
@@ -207,7 +207,7 @@ class Released:
 
     id: int
     payment_key: str | None
-    outcome: Fate
+    outcome: Decision
     reason: str | None = None
 
 
@@ -225,13 +225,13 @@ def release(reimport: Reimport, row_id: int) -> list[Released]:
     last = kept[-1].last_seen_utc
     newest, document = kept.pop(place), documents[place]
     if document.reason is not None:
-        tried = Released(newest.id, newest.payment_key, Fate.REFUSED, document.reason)
+        tried = Released(newest.id, newest.payment_key, Decision.REFUSED, document.reason)
     else:
         order = reimport.read(document)
         first, earlier = min(one.first_seen_utc for one in (newest, *kept)), {one.payload_hash for one in kept}
         fate = reimport.store(order, newest.account, newest.payload_hash, first=first, last=last, earlier=earlier)
-        tried = Released(newest.id, order.payment_key, fate, "database_refused" if fate == Fate.REFUSED else None)
-    rest = tried if tried.outcome in UNFINISHED else replace(tried, outcome=Fate.SUPERSEDED)
+        tried = Released(newest.id, order.payment_key, fate, "database_refused" if fate == Decision.REFUSED else None)
+    rest = tried if tried.outcome in UNFINISHED else replace(tried, outcome=Decision.SUPERSEDED)
     return [*(replace(rest, id=one.id) for one in kept), tried]
 
 
@@ -245,7 +245,7 @@ class Replayed:
     payment_key: str
     account: str
     at: datetime
-    fate: Fate
+    fate: Decision
     order_number: int | None = None
     status: str | None = None
 
@@ -275,7 +275,7 @@ def replay(reimport: Reimport, found: Found) -> Iterator[Replayed]:
             kept = found.orders[key]
             newest = kept[-1]
             if key in stored and stored[key].digest is not None and stored[key].digest == newest.digest:
-                yield Replayed(key, newest.account, newest.at, Fate.KNOWN)
+                yield Replayed(key, newest.account, newest.at, Decision.KNOWN)
             else:
                 yield _take(reimport, kept)
 
@@ -286,11 +286,11 @@ def _take(reimport: Reimport, kept: Sequence[Entry]) -> Replayed:
     key, account, at = newest.payment_key, newest.account, newest.at
     document = next(filter(None, map(_read, reversed(kept))), None)
     if document is None:
-        return Replayed(key, account, at, Fate.BLANKED)
+        return Replayed(key, account, at, Decision.BLANKED)
     order = replace(reimport.read(document), status_id=newest.status_id)
     digests = {one.digest for one in earlier}
     fate = reimport.store(order, account, newest.digest, first=kept[0].at, last=at, earlier=digests)
-    if fate == Fate.REFUSED and document.digest == newest.digest:
+    if fate == Decision.REFUSED and document.digest == newest.digest:
         _keep(reimport, account, document, at)
     return Replayed(key, account, at, fate, order.facts.order_number, reimport.statuses.name(order.status_id))
 

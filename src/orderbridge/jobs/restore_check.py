@@ -31,7 +31,7 @@ from orderbridge.store import high_water, journal
 from orderbridge.store.database import BESIDE_S, Database
 from orderbridge.store.dialects.sqlite_file import LAST_WORD
 from orderbridge.store.high_water import HighWater, Older, SidecarWriter, hold_s, is_older
-from orderbridge.store.problem_rows import HeardFile
+from orderbridge.store.problem_rows import ProblemsFile
 from orderbridge.store.workers import detached
 from orderbridge.texts import say, text
 
@@ -76,9 +76,9 @@ class RestoreCheck:
         # The mark of the previous daemon in this process may be newer than the file.
         if before is not None and (mark is None or not high_water.is_behind(before, mark)):
             self._kept.high_water = mark = before
-        heard = await self._read_file(HeardFile(self._database).read) or ()
-        self._was_lost = any(row["code"] == Code.DATABASE_LOST for row in heard)
-        found, _ = await self._database.read(lambda tx: high_water.reach(tx, self._clock.now(), mark))
+        problems = await self._read_file(ProblemsFile(self._database).read) or ()
+        self._was_lost = any(row["code"] == Code.DATABASE_LOST for row in problems)
+        found, _ = await self._database.read(lambda tx: high_water.read_tables(tx, self._clock.now(), mark))
         hold, self._began = 0.0, found
         if found is not None and mark is not None:
             if high_water.is_behind(found, mark) or self._is_of_others(mark, found):
@@ -121,7 +121,7 @@ class RestoreCheck:
         if self._hangs:
             return None
         try:
-            return await self._database.beside(read)
+            return await self._database.access_file(read)
         except TimeoutError:
             self._hangs = True
         except OSError:
@@ -177,7 +177,7 @@ class RestoreCheck:
 
     def read(self, connection: Connection) -> None:
         """Read within the health check's transaction; `follow` continues with the result."""
-        self._found, older = high_water.reach(connection, self._clock.now(), self._kept.high_water)
+        self._found, older = high_water.read_tables(connection, self._clock.now(), self._kept.high_water)
         if self._found is not None:
             self._report(older)
 
@@ -205,10 +205,12 @@ class RestoreCheck:
             self._report(await self._withhold(found, before))
             if self._kept.holds_rows:
                 return
-            found = (await self._database.read(lambda tx: high_water.reach(tx, self._clock.now(), before)))[0] or found
+            found = (await self._database.read(lambda tx: high_water.read_tables(tx, self._clock.now(), before)))[
+                0
+            ] or found
         self._kept.holds_rows = False  # also when a command has ended them
         if self._database.file is not None:
-            self._noted = found = high_water.beside(found, self._noted, self._database.file.wal())
+            self._noted = found = high_water.with_wal(found, self._noted, self._database.file.wal())
         self._kept.high_water = found
         if self._file is not None and self._reading is None:
             self._file.put(partial(asdict, found))

@@ -127,7 +127,7 @@ class Timetable:
             heapify(self._heap)
         self._arm()
 
-    def leave(self, name: str) -> None:
+    def remove(self, name: str) -> None:
         """Remove a job. A run under way continues."""
         self._entries.pop(name, None)
         self._failed.discard(name)

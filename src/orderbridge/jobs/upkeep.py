@@ -64,7 +64,7 @@ async def today(
     now, zone = clock.now(), ZoneInfo(settings.marketplace.timezone)
     if service_now is not None:
         return min(now, service_now)
-    return await database.read(lambda tx: retention.believed(tx, now, zone))
+    return await database.read(lambda tx: retention.plausible_now(tx, now, zone))
 
 
 async def sweep(database: Database, settings: config.Settings, clock: Clock, late: datetime) -> Swept:

@@ -48,7 +48,7 @@ ACKNOWLEDGE_TIMEOUT_S = 5.0  # for the call and its repeat together (README.md, 
 
 _log = structlog.get_logger(__name__)
 _Result = TypeVar("_Result")
-_Apart = Callable[[Callable[[], Any]], Awaitable[Any]]  # parses a large answer in a thread
+_InThread = Callable[[Callable[[], Any]], Awaitable[Any]]  # parses a large answer in a thread
 _Body = Mapping[str, int | None] | None
 # Takes the path without its id, the error, the request's body, and whether its token was replaced meanwhile.
 OnFailed = Callable[[str, MarketplaceError, _Body, bool], None]
@@ -71,13 +71,13 @@ class Client:
         wire: Wire,
         session: Session,
         *,
-        apart: _Apart | None = None,
-        alone: _Apart | None = None,
+        in_thread: _InThread | None = None,
+        in_own_thread: _InThread | None = None,
         on_failed: OnFailed | None = None,
     ) -> None:
-        """`alone`: for the menu, so that no list waits for it. `on_failed` is called for each request that failed."""
+        """`in_own_thread`: for the menu, so that no list waits for it. `on_failed` is called for each request that failed."""
         self._wire, self._session, self._on_failed = wire, session, on_failed
-        self._apart, self._alone = apart, alone
+        self._in_thread, self._in_own_thread = in_thread, in_own_thread
         self._unexpected: set[str] = set()
 
     async def restaurants(self) -> tuple[Restaurant, ...]:
@@ -88,15 +88,15 @@ class Client:
         """`Open` or `Closed` (docs/interface.md, Endpoints 3)."""
         return await self._get(f"/restaurants/status/get/{_in_path(rest_id)}", read_restaurant_status)
 
-    async def be_ready(self) -> None:
+    async def obtain_token(self) -> None:
         """Obtain a token for the next poll. Raises the errors of a login."""
         await self._session.token_for_poll()
 
     async def current_orders(self, status_id: int | None = None) -> tuple[Document, ...]:
         """The active orders that are not acknowledged (docs/interface.md, Endpoints 6). Sent once, whatever the answer.
 
-        The request is sent at once: the caller has obtained a token (`be_ready`) and waited for the rate limit
-        (`Wire.poll_turn`) before noting the poll. If another call has lost the token meanwhile, this raises NotSent. A
+        The request is sent at once: the caller has obtained a token (`obtain_token`) and waited for the rate limit
+        (`Wire.wait_for_poll`) before noting the poll. If another call has lost the token meanwhile, this raises NotSent. A
         401 raises Unauthorized, and the next call logs in. If the token came from a login that has just succeeded, the
         code is login_refused.
         """
@@ -139,7 +139,7 @@ class Client:
         """All foods of the account (docs/interface.md, Menu listing)."""
         deadline = asyncio.get_running_loop().time() + MENU_TIMEOUT_S
         return await self._call(
-            "GET", "/foods/get-foods", read_menu, Importance.LIST, deadline=deadline, apart=self._alone
+            "GET", "/foods/get-foods", read_menu, Importance.LIST, deadline=deadline, in_thread=self._in_own_thread
         )
 
     async def _get(self, path: str, read: Callable[[Any], _Result]) -> _Result:
@@ -161,13 +161,15 @@ class Client:
         *,
         json: _Body = None,
         deadline: float | None = None,
-        apart: _Apart | None = None,
+        in_thread: _InThread | None = None,
     ) -> _Result:
         """Send a request; after a 401, obtain a new token and repeat it once.
 
         `deadline` is in the event loop's time.
         """
-        ask = partial(self._ask, method, path, read, importance=importance, json=json, deadline=deadline, apart=apart)
+        ask = partial(
+            self._ask, method, path, read, importance=importance, json=json, deadline=deadline, in_thread=in_thread
+        )
         token = await _in_time(self._session.token(), deadline)
         try:
             return await ask(token)
@@ -193,7 +195,7 @@ class Client:
         json: _Body = None,
         params: Mapping[str, str] | None = None,
         deadline: float | None = None,
-        apart: _Apart | None = None,
+        in_thread: _InThread | None = None,
     ) -> _Result:
         """Send a request, parse its answer with `read`, and report the outcome to the session.
 
@@ -210,8 +212,8 @@ class Client:
             )
             call = partial(_read, read, answer)
             is_small = len(answer.body) <= SMALL_BODY
-            apart = apart or self._apart
-            result = call() if apart is None or is_small else await apart(call)
+            in_thread = in_thread or self._in_thread
+            result = call() if in_thread is None or is_small else await in_thread(call)
         except MarketplaceError as error:
             if self._on_failed is not None:
                 is_replaced = self._session.current not in {None, token}

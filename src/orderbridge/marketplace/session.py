@@ -157,7 +157,7 @@ class Session:
     def current(self) -> Token | None:
         return None if self._held is None else self._held.token
 
-    def take_up(self, token: Token) -> None:
+    def use(self, token: Token) -> None:
         """Use a stored token."""
         self._held, self._has_worked = _Held(token, self._clock.monotonic()), True
 

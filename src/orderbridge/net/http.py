@@ -119,7 +119,7 @@ class Pace:
         except TimeoutError:
             raise NotSent(PACED, Message("net.paced")) from None
 
-    def let_go(self, importance: Importance) -> None:
+    def admit_all(self, importance: Importance) -> None:
         """Admit all waiting requests of this importance at once. Their callers check whether to go on."""
         for one, _, turn in self._line:
             if one == importance and not turn.done():
@@ -186,7 +186,7 @@ class Wire:
         self._under_way: dict[Trail, asyncio.Timeout] = {}
         self._closed = False
 
-    def poll_evenly(self, per_second: int | None) -> None:
+    def set_poll_rate(self, per_second: int | None) -> None:
         """Limit polls to `per_second`, as far as none waits longer than MAX_EVEN_S; None: no limit of their own.
 
         Overdue polls leave at CATCH_UP_PER_S, or somewhat faster than `per_second` if that is more.
@@ -195,7 +195,7 @@ class Wire:
         if self._most:
             self._catch_up.change(min(self._most, max(CATCH_UP_PER_S, (per_second or 0) * 5 // 4)))
 
-    async def poll_turn(self) -> None:
+    async def wait_for_poll(self) -> None:
         """Wait until one more poll may leave."""
         with suppress(NotSent):
             await self._poll_pace.admit(Importance.POLL, asyncio.get_running_loop().time() + MAX_EVEN_S)
@@ -203,7 +203,7 @@ class Wire:
             if not self._polls_go:
                 await pace.admit(Importance.POLL)
 
-    def hurry(self) -> None:
+    def prepare_stop(self) -> None:
         """Prepare for a stop: admit all waiting polls, whose callers then return.
 
         A request that is not sent after HURRY_S, because DNS or the server does not answer, is cancelled.
@@ -211,7 +211,7 @@ class Wire:
         self._polls_go = True
         asyncio.get_running_loop().call_later(HURRY_S, self._cut_unsent)
         for pace in (self._catch_up, self.pace):
-            pace.let_go(Importance.POLL)
+            pace.admit_all(Importance.POLL)
 
     def _cut_unsent(self) -> None:
         for trail, limit in self._under_way.items():

@@ -107,10 +107,10 @@ def _peer(line: socket.socket) -> Peer:
     return Peer(pid, uid)
 
 
-def ask(name: str, believed: Collection[int] = ()) -> str:
+def ask(name: str, trusted: Collection[int] = ()) -> str:
     """Ask the daemon of this name. The first line begins with ALIVE or says why not; the second is about its health.
 
-    `believed`: users, besides our own and root, whose process is accepted.
+    `trusted`: users, besides our own and root, whose process is accepted.
     """
     clock = SystemClock()
     until = clock.monotonic() + ANSWER_S
@@ -118,7 +118,7 @@ def ask(name: str, believed: Collection[int] = ()) -> str:
         line.settimeout(ANSWER_S)
         try:
             line.connect(f"\0{name}")
-            if not (peer := _peer(line)).is_one_of({os.geteuid(), *believed}):
+            if not (peer := _peer(line)).is_one_of({os.geteuid(), *trusted}):
                 return f"{STRANGER}: {say('liveness.stranger', holder=peer)}"
             answer = b""
             while len(answer) < MAX_ANSWER and (more := line.recv(4096)):

@@ -173,9 +173,9 @@ class Cooldowns:
 
     def keep(self, fingerprints: Collection[str]) -> None:
         """Remove all other accounts."""
-        self.leave([who for who in self._polls if who not in fingerprints])
+        self.remove([who for who in self._polls if who not in fingerprints])
 
-    def come(self, members: Sequence[Member]) -> frozenset[str]:
+    def add(self, members: Sequence[Member]) -> frozenset[str]:
         """Add accounts, which have no poll in flight. Returns the fingerprints of new ones."""
         new = frozenset(member.fingerprint for member in members if member.fingerprint not in self._polls)
         for member in members:
@@ -184,7 +184,7 @@ class Cooldowns:
         self._changed()
         return new
 
-    def leave(self, fingerprints: Collection[str]) -> None:
+    def remove(self, fingerprints: Collection[str]) -> None:
         """Remove accounts."""
         for who in fingerprints:
             if (poll := self._polls.pop(who, None)) is not None:
@@ -266,7 +266,7 @@ class Cooldowns:
         """Note that its poll was not sent after all. No cooldown is used up."""
         self._polls[who].left = None
 
-    def is_on_the_wire(self, who: str) -> bool:
+    def is_in_flight(self, who: str) -> bool:
         return who in self._polls and self._polls[who].left is not None
 
     def ended(self, who: str, how: Ended, now: float) -> bool:

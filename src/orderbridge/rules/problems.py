@@ -12,7 +12,7 @@ not ready, because a restart would not help (observe.liveness).
   still holds. A rank higher than all reported in these ten minutes is reported at once.
 - A problem that is suppressed by another one neither begins nor gets worse, and stays open if it was open.
 - Times are monotonic, because the wall clock may be set.
-- The alarm command gets the same changes. `unheard` is the difference between the open problems and the reported ones.
+- The alarm command gets the same changes. `unreported` is the difference between the open problems and the reported ones.
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -332,7 +332,7 @@ class History:
 
 
 @dataclass(slots=True)
-class Heard:
+class Reported:
     """The last report about one problem to the alarm command. `rank`: its rank then; NOT_OPEN: the command failed."""
 
     problem: Problem
@@ -345,7 +345,7 @@ class OpenProblems:
 
     def __init__(self) -> None:
         self._histories: dict[Key, History] = {}
-        self._heard: dict[Key, Heard] = {}
+        self._reported: dict[Key, Reported] = {}
 
     def check(self, found: Iterable[Problem], monotonic: float) -> list[Event]:
         """The events to log now. `found` includes suppressed problems."""
@@ -360,13 +360,13 @@ class OpenProblems:
 
     def remember(self, reported: Iterable[Problem], monotonic: float) -> None:
         """Take the problems that the previous daemon reported to the alarm command."""
-        self._heard |= {one.key: Heard(one, one.rank, monotonic) for one in reported}
+        self._reported |= {one.key: Reported(one, one.rank, monotonic) for one in reported}
 
-    def heard(self) -> dict[Key, Rank]:
+    def reported(self) -> dict[Key, Rank]:
         """The last reported rank of each problem whose end was not reported to the command."""
-        return {key: one.rank for key, one in self._heard.items() if one.rank != NOT_OPEN}
+        return {key: one.rank for key, one in self._reported.items() if one.rank != NOT_OPEN}
 
-    def unheard(self, kept: Collection[Key], now: float, *, severe_only: bool = False) -> list[Event]:
+    def unreported(self, kept: Collection[Key], now: float, *, severe_only: bool = False) -> list[Event]:
         """The events not yet reported to the command, one for each problem. `kept`: suppressed ones, which do not end."""
         events, opened = [], set()
         for key, one in self._histories.items():
@@ -374,12 +374,12 @@ class OpenProblems:
                 continue
             opened.add(key)
             before = NOT_OPEN
-            if key in self._heard:
-                self._heard[key].problem, before = one.problem, self._heard[key].rank
+            if key in self._reported:
+                self._reported[key].problem, before = one.problem, self._reported[key].rank
             if one.problem.rank > before:
                 kind, flapped = (EventKind.BEGAN, one.flapped) if before == NOT_OPEN else (EventKind.ESCALATED, 0)
                 events.append(Event(kind, one.problem, flapped=flapped, began=one.began))
-        over = (one for key, one in self._heard.items() if key not in opened and key not in kept)
+        over = (one for key, one in self._reported.items() if key not in opened and key not in kept)
         return [*events, *(Event(EventKind.ENDED, one.problem, seconds=now - one.began) for one in over)]
 
     def sent(self, events: Iterable[Event], *, failed: bool = False) -> None:
@@ -387,11 +387,11 @@ class OpenProblems:
         for one in events:
             key, problem = one.problem.key, one.problem
             if failed:
-                self._heard.setdefault(key, Heard(problem, NOT_OPEN, one.began))
+                self._reported.setdefault(key, Reported(problem, NOT_OPEN, one.began))
             elif one.kind == EventKind.ENDED:
-                self._heard.pop(key, None)
+                self._reported.pop(key, None)
             else:
-                self._heard[key] = Heard(problem, problem.rank, one.began)
+                self._reported[key] = Reported(problem, problem.rank, one.began)
 
     def _of_open(self, problem: Problem, now: float) -> Event | None:
         one = self._histories.setdefault(problem.key, History(problem, now))

@@ -189,7 +189,7 @@ class Queue:
         """The number of the account's unfinished rows."""
         return self._sizes[account]
 
-    def on_wire(self) -> frozenset[int]:
+    def in_flight(self) -> frozenset[int]:
         """The rows in flight, including those whose outcome is not written yet."""
         return frozenset(entry.row.id for entry in self if entry.standing is Standing.ON_THE_WIRE)
 
@@ -250,14 +250,14 @@ class Queue:
                 self._direct_lane(entry.lane)
 
     def put_aside(self, row_id: int, until: float) -> None:
-        """Hold a row until this time, in the clock of `come_back`."""
+        """Hold a row until this time, in the clock of `release_due`."""
         entry = self._entries[row_id]
         entry.is_next = False
         if entry.standing is not Standing.ENDING:
             entry.standing = Standing.PUT_ASIDE
         heapq.heappush(self._aside, (until, row_id))
 
-    def come_back(self, now: float) -> list[int]:
+    def release_due(self, now: float) -> list[int]:
         """Release the rows that were put aside until now, and return their ids."""
         back = []
         while self._aside and self._aside[0][0] <= now:
@@ -268,7 +268,7 @@ class Queue:
                 self.give_back(row_id)
         return back
 
-    def back_at(self) -> float | None:
+    def next_release(self) -> float | None:
         """When the first row that was put aside comes back."""
         return self._aside[0][0] if self._aside else None
 
@@ -291,7 +291,7 @@ class Queue:
             self._remove(entry)
             self.put(entry.row, entry.seen)
 
-    def let_go(self) -> None:
+    def remove_foreign(self) -> None:
         """Remove rows that are no longer ours, unless they are held."""
         for entry in list(self._entries.values()):
             if entry.is_free and not is_ours(entry.row, self.view.directory):

@@ -23,7 +23,7 @@ _THERE = select(actions.c.id).where(unfinished, _WANTED)
 _STILL_SENDING = _THERE.where(actions.c.state == ActionState.SENDING)
 _START = (
     update(actions)
-    .where(unfinished, _WANTED, actions.c.state == bindparam("was"), actions.c.withdraw == bindparam("asked_back"))
+    .where(unfinished, _WANTED, actions.c.state == bindparam("was"), actions.c.withdraw == bindparam("withdrawn"))
     .values(state=ActionState.SENDING, next_attempt_utc=None)
 )
 _NOTED = bindparam("number", type_=Integer()), bindparam("at", type_=attempts.c.started_utc.type)
@@ -50,7 +50,7 @@ def start(connection: Connection, claims: Sequence[tuple[OutboxRow, int]], now: 
     statements = (_START_AND_NOTE,) if of(connection.dialect.name).arrays else (_START, _NOTE)
     groups = alike(((row.state, row.withdraw, number), row.id) for row, number in claims)
     for (state, withdraw, number), wanted in groups.items():
-        asked = {"wanted": wanted, "was": state, "asked_back": int(withdraw), "number": number, "at": now}
+        asked = {"wanted": wanted, "was": state, "withdrawn": int(withdraw), "number": number, "at": now}
         for statement in statements:
             if connection.execute(statement, asked, execution_options=_COUNTED).rowcount != len(wanted):
                 raise left_out("UPDATE")
@@ -192,7 +192,7 @@ def retry(connection: Connection, row_id: int, expires: datetime) -> bool:
     return True
 
 
-def ask_back(connection: Connection, row_id: int) -> bool:
+def withdraw(connection: Connection, row_id: int) -> bool:
     """Ask to withdraw a row, as the POS does. The daemon ends it if it still waits, or forgets its planned end."""
     goes_on = or_(unfinished, literal_column(PLANNED))
     return bool(connection.execute(update(actions).where(actions.c.id == row_id, goes_on).values(withdraw=1)).rowcount)

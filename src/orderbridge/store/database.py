@@ -48,8 +48,8 @@ class Database:
     ) -> None:
         self.engine = _engine(url, busy_timeout_s)
         self.dialect = of(self.engine.dialect.name)
-        apart = {"isolation_level": "AUTOCOMMIT", "skip_autocommit_rollback": True}
-        self._reading = _engine(url, busy_timeout_s, **apart) if self.dialect.asks_little else self.engine
+        autocommit = {"isolation_level": "AUTOCOMMIT", "skip_autocommit_rollback": True}
+        self._reading = _engine(url, busy_timeout_s, **autocommit) if self.dialect.asks_little else self.engine
         self.file = self.dialect.file(self.engine, makes_file)
         self.trouble = Trouble()
         self.durability = Durability(accept_unsafe=accept_unsafe_durability)
@@ -57,7 +57,7 @@ class Database:
         one = self.dialect.one_writer
         self._writers = None if inline else Workers(1 if one else SERVER_THREADS, "db-write")
         self._readers = None if inline else Workers(1, "db-read") if one else self._writers
-        self._apart = None if inline else Workers(1, "apart")  # one thread: a large list takes much memory
+        self._thread = None if inline else Workers(1, "cpu")  # one thread: a large list takes much memory
         self.on_work: Callable[[str, float, bool], None] = lambda _doing, _seconds, _failed: None  # after each one
         self.on_written: Callable[[], None] = lambda: None  # after each unit of work that may have written
         self.fence: Callable[[Connection], None] = lambda _: None  # at the start of each writing transaction
@@ -70,15 +70,15 @@ class Database:
         """Run `work`, which only reads. `snapshot`: all reads see one moment."""
         return await self._submit("read", self._readers, lambda: self.read_now(work, snapshot=snapshot), urgent=False)
 
-    async def apart(self, call: Callable[[], T]) -> T:
+    async def in_thread(self, call: Callable[[], T]) -> T:
         """Run CPU-bound work in a thread, without the database."""
-        return call() if self._apart is None else await self._apart.submit(call, urgent=False)
+        return call() if self._thread is None else await self._thread.submit(call, urgent=False)
 
-    async def alone(self, call: Callable[[], T]) -> T:
-        """Like `apart`, in a thread of its own: nothing else waits for it."""
+    async def in_own_thread(self, call: Callable[[], T]) -> T:
+        """Like `in_thread`, in a thread of its own: nothing else waits for it."""
         return call() if self.inline else await detached(call)
 
-    async def beside(self, call: Callable[[], T]) -> T:
+    async def access_file(self, call: Callable[[], T]) -> T:
         """Access a file beside the database in a separate thread, because its disk may hang.
 
         Raises TimeoutError (an OSError) after BESIDE_S.
@@ -88,7 +88,7 @@ class Database:
         async with asyncio.timeout(BESIDE_S):
             return await detached(call)
 
-    async def hear(self) -> None:
+    async def wait_until_free(self) -> None:
         """Wait until a writing and a reading thread are free. This sends nothing to the database."""
         for workers in (self._writers, self._readers):
             if workers is not None:
@@ -197,7 +197,7 @@ class Database:
 
     def close(self) -> None:
         """End the worker threads after their submitted work, and close the connections."""
-        for workers in {self._writers, self._readers, self._apart} - {None}:
+        for workers in {self._writers, self._readers, self._thread} - {None}:
             workers.close()  # type: ignore[union-attr]
         for engine in {self.engine, self._reading}:
             pool = engine.pool

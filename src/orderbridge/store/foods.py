@@ -58,7 +58,7 @@ def note(connection: Connection, fingerprint: str, **values: Any) -> None:
 # ---- the foods of a menu ---------------------------------------------------------------------------------------------
 
 
-def take_in(
+def update_menu(
     connection: Connection, account: str, listed: Sequence[Food], *, began: datetime, now: datetime
 ) -> list[tuple[str, int]]:
     """Store foods of a menu whose request left at `began`. Returns what changed: (last_change, food_id).
@@ -109,7 +109,7 @@ def _changed(row: Row[Any] | None, food: Food, began: datetime, now: datetime) -
 
 
 def mark_gone(connection: Connection, account: str, *, began: datetime, now: datetime) -> list[tuple[str, int]]:
-    """Mark the foods that a whole menu lacks, and delete those that went long ago. Returns them as `take_in` does.
+    """Mark the foods that a whole menu lacks, and delete those that went long ago. Returns them as `update_menu` does.
 
     A food that only orders have shown cannot go: it is sold without the menu, and the till still has to map it.
     """

@@ -190,7 +190,7 @@ class Withheld:
 
 
 # One query every few seconds, answered by indexes alone.
-_REACH = select(
+_MARK = select(
     books,
     select(func.max(events.c.id)).scalar_subquery().label("event"),
     select(fleet.c.accounts_version).scalar_subquery().label("accounts_version"),
@@ -222,12 +222,14 @@ def begin(connection: Connection, name: str) -> None:
         connection.execute(insert(books).values(id=name))
 
 
-def reach(connection: Connection, now: datetime, before: HighWater | None) -> tuple[HighWater | None, Older | None]:
+def read_tables(
+    connection: Connection, now: datetime, before: HighWater | None
+) -> tuple[HighWater | None, Older | None]:
     """The tables' high-water mark (None before `begin`), and whether they are noted as an older copy.
 
     `before`: the last mark; its values are reused where they cannot have changed.
     """
-    row = connection.execute(_REACH).first()
+    row = connection.execute(_MARK).first()
     if row is None:
         return None, None
     last = before if before is not None and before.database == row.id else None
@@ -262,8 +264,8 @@ def _order_number(connection: Connection, event: int, last: HighWater | None) ->
 
 
 def advance(connection: Connection, now: datetime, before: HighWater | None) -> tuple[HighWater | None, Older | None]:
-    """Increase the generation, and return the result of `reach`. An older copy is not changed."""
-    found, older_copy = reach(connection, now, before)
+    """Increase the generation, and return the result of `read_tables`. An older copy is not changed."""
+    found, older_copy = read_tables(connection, now, before)
     if found is None or (before is not None and is_behind(found, before)):
         return found, older_copy
     connection.execute(_ADVANCE)
@@ -275,7 +277,7 @@ def is_behind(found: HighWater, before: HighWater) -> bool:
     return found.database != before.database or found.generation < before.generation
 
 
-def beside(found: HighWater, before: HighWater | None, wal: str | None) -> HighWater:
+def with_wal(found: HighWater, before: HighWater | None, wal: str | None) -> HighWater:
     """The mark beside this -wal. When a -wal begins, all that was noted `before` is in the file itself."""
     if before is None:
         return replace(found, wal=wal, in_file=0)

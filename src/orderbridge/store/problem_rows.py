@@ -3,7 +3,7 @@
 The daemon writes changes and a sign of life (delivery_daemon). Once this is overdue, by the database's clock, the views
 show only that no daemon polls.
 
-If the SQLite file is lost or the database cannot be written, a small file (`HeardFile`) keeps the problems that were
+If the SQLite file is lost or the database cannot be written, a small file (`ProblemsFile`) keeps the problems that were
 reported to the alarm command, until their end is reported. It is in systemd's state directory or, for SQLite without
 one, beside the database.
 """
@@ -64,7 +64,7 @@ def of_codes(connection: Connection, codes: Collection[str]) -> list[Row]:
     return [dict(row) for row in connection.execute(found).mappings()]
 
 
-def sign(
+def note_alive(
     connection: Connection, silent_after: timedelta, cause: str, remedy: str, default_account: str | None = None
 ) -> None:
     """Write a sign of life. `cause` and `remedy` are shown if no other follows within `silent_after`."""
@@ -91,7 +91,7 @@ def try_to_write(connection: Connection) -> None:
     connection.execute(update(daemon).where(false()).values(id=ONLY))
 
 
-class HeardFile:
+class ProblemsFile:
     """The file of one database. Its rows are those of delivery_problems."""
 
     def __init__(self, database: Database) -> None:

@@ -30,7 +30,7 @@ USUAL_PAYMENT_METHODS = {
 }
 
 
-def take_in_restaurants(connection: Connection, account: str, found: Iterable[Restaurant], *, whole: bool) -> int:
+def update_restaurants(connection: Connection, account: str, found: Iterable[Restaurant], *, whole: bool) -> int:
     """Store the restaurants of an account. Returns how many known ones the list lacks.
 
     A missing restaurant is kept, so that rows about it can be sent. It is removed only if the list is `whole` and
@@ -110,16 +110,16 @@ def restaurants_of(connection: Connection, account: str) -> dict[str, str]:
     return {row.id: row.service_id or row.id for row in connection.execute(query.order_by(restaurants.c.id))}
 
 
-def take_in_common(connection: Connection, reasons: Sequence[CancelReason], methods: Variables, *, whole: bool) -> int:
+def update_common(connection: Connection, reasons: Sequence[CancelReason], methods: Variables, *, whole: bool) -> int:
     """Store the common lists. Returns how many known entries are missing; only with `whole` they are removed."""
     return (
-        _take_in(connection, cancel_reasons, {one.id: one.reason for one in reasons}, whole=whole)
-        + _take_in(connection, payment_methods, {one.code: one.name for one in methods.payment_methods}, whole=whole)
-        + _take_in(connection, shipping_methods, {one.code: one.name for one in methods.shipping_methods}, whole=whole)
+        _update(connection, cancel_reasons, {one.id: one.reason for one in reasons}, whole=whole)
+        + _update(connection, payment_methods, {one.code: one.name for one in methods.payment_methods}, whole=whole)
+        + _update(connection, shipping_methods, {one.code: one.name for one in methods.shipping_methods}, whole=whole)
     )
 
 
-def _take_in(connection: Connection, table: Table, listed: Mapping[Any, str], *, whole: bool) -> int:
+def _update(connection: Connection, table: Table, listed: Mapping[Any, str], *, whole: bool) -> int:
     """Store one list. An empty list or name removes nothing."""
     key, name = table.c
     known = {row[0]: row[1] for row in connection.execute(select(key, name))}

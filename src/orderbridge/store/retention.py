@@ -98,7 +98,7 @@ def blank_order(connection: Connection, payment_key: str) -> None:
 # ---- records ---------------------------------------------------------------------------------------------------------
 
 
-def believed(connection: Connection, now: datetime, zone: ZoneInfo) -> datetime:
+def plausible_now(connection: Connection, now: datetime, zone: ZoneInfo) -> datetime:
     """The current time, limited to shortly after the dates of the newest orders: our clock may be years ahead.
 
     Orders without a plausible date do not count. Without any, it is long ago, so that nothing is too old.

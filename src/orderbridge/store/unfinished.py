@@ -74,7 +74,7 @@ _NEWEST_PENDING = _NEWEST.where(literal_column("state = 'pending'"))  # every da
 _ABOVE = _OWNED.where(actions.c.id > bindparam("above")).order_by(actions.c.id)
 _ABOVE_BY_SIZE = {size: _ABOVE.limit(size) for size in (PAGE, SMALL_PAGE)}
 _THESE = _OWNED.where(_WANTED)
-_ASKED_BACK = _OWNED.where(literal_column("withdraw = 1"))
+_WITHDRAWN = _OWNED.where(literal_column("withdraw = 1"))
 _SAME_ORDER = actions.alias("same_order")  # in a query of this alias alone, `unfinished` means its state
 _OF_ORDER = (
     select(func.aggregate_strings(cast(_SAME_ORDER.c.id, String(20)), ","))
@@ -147,9 +147,9 @@ def these(connection: Connection, ids: Sequence[int], clock: ServerClock, now: d
     return _timed(connection, _THESE, {"wanted": ids}, clock, now)
 
 
-def asked_back(connection: Connection, clock: ServerClock, now: datetime) -> Found:
+def withdrawn(connection: Connection, clock: ServerClock, now: datetime) -> Found:
     """The unfinished rows that the POS wants to withdraw."""
-    return _timed(connection, _ASKED_BACK, {}, clock, now)
+    return _timed(connection, _WITHDRAWN, {}, clock, now)
 
 
 def claim(connection: Connection, ids: Sequence[int], clock: ServerClock, now: datetime) -> tuple[Found, set[int]]:

@@ -169,7 +169,7 @@ class _Connection(H11Protocol):
                 self.transport.write(self.conn.send(event) or b"")
         self.transport.close()
 
-    def endure(self) -> None:
+    def keep_open(self) -> None:
         """Keep this connection open as a stream, for as long as the client reads it."""
         self._server.opened.pop(self, None)
         self._server.streams.add(self)

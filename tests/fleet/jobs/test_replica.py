@@ -206,7 +206,7 @@ async def test_how_many_polls_leave_in_a_second_follows_who_is_at_work(town: Tow
     monkeypatch.setattr(cooldown, "MIN_TOGETHER", 0.01)
     monkeypatch.setattr(cooldown, "AT_A_MOMENT", 0)
     monkeypatch.setattr(cooldown, "EVEN", 30.2)  # so that an account counts as one in a second
-    monkeypatch.setattr(town.shop._wire, "poll_evenly", rates.append)
+    monkeypatch.setattr(town.shop._wire, "set_poll_rate", rates.append)
     town.put("kadikoy")
     town.put("besiktas")
     async with running(town.new_daemon()):
