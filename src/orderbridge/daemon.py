@@ -225,7 +225,7 @@ class Daemon:
         systemd.notify(systemd.READY)
         _log.info("daemon.started", version=__version__, accounts=len(self.roster.at_work))
         watching = self.database.watch(self.outbox.wake)
-        return [self.outbox.run(), watching, self._watch(), self._hear_database()]
+        return [self.outbox.run(), watching, self._watch(), self._check_threads()]
 
     async def _upgrade(self) -> None:
         """Upgrade the schema. Another program's upgrade is awaited here, not in the database: a stop stays quick."""
@@ -247,7 +247,7 @@ class Daemon:
             self.database.check_file()
             self.timetable.check_clock()
 
-    async def _hear_database(self) -> None:
+    async def _check_threads(self) -> None:
         """Watch the database's threads: one that waits longer than locks and drivers allow is hung."""
         longest = ANSWER_EVERY_S + ANSWER_S + self._settings.database.busy_timeout_seconds
         while True:

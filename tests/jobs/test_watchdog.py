@@ -23,7 +23,7 @@ def of_unit(key: str) -> float:
 async def found_after(hung_at: float, clock: FakeClock) -> float:
     """Seconds from when a thread of the database is not free again until the watchdog is fed for the last time."""
 
-    async def hear() -> None:
+    async def never() -> None:
         if clock.monotonic() >= hung_at:
             await asyncio.Event().wait()
 
@@ -32,9 +32,9 @@ async def found_after(hung_at: float, clock: FakeClock) -> float:
         pulse=pulse,
         _clock=clock,
         _settings=SimpleNamespace(database=config.Database()),
-        database=SimpleNamespace(hear=hear),
+        database=SimpleNamespace(wait_until_free=never),
     )
-    hearing = asyncio.create_task(Daemon._hear_database(daemon))
+    hearing = asyncio.create_task(Daemon._check_threads(daemon))
     await asyncio.sleep(0)
     fed = clock.monotonic()
     while pulse.hung(clock.monotonic()) is None:

@@ -237,7 +237,7 @@ async def test_a_server_that_closes_or_hangs_in_the_handshake(make_wire: MakeWir
 
 
 async def test_at_a_stop_only_what_has_left_is_waited_for(serve: Serve, make_wire: MakeWire, monkeypatch) -> None:
-    monkeypatch.setattr("orderbridge.net.http.HURRY_S", 0.0)
+    monkeypatch.setattr("orderbridge.net.http.STOP_WITHIN_S", 0.0)
     greeted, asked, answer = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     async def no_handshake(line: Line) -> None:

@@ -101,8 +101,8 @@ class Books:
 
     read = run
 
-    async def apart(self, call: Any) -> Any:
-        """As Database.apart, at once."""
+    async def in_thread(self, call: Any) -> Any:
+        """As Database.in_thread, at once."""
         return call()
 
     def begin_nested(self) -> contextlib.AbstractContextManager[None]:

@@ -205,7 +205,7 @@ bugs(
     a_bucket_is_taken_too_late=((fleet_buckets, "GRACE_S"), 45.0, 1),
     the_server_does_not_end_a_silent_session=((membership, "SETTINGS"), (), 1),
     a_bucket_is_released_with_its_accounts_at_work=(
-        (Replica, "_let_go"),
+        (Replica, "_release"),
         lambda true, self, bucket, _: true(self, bucket, ()),
         1,
     ),

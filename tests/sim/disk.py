@@ -55,7 +55,7 @@ class SimDatabase(Database):
         else:
             self._life.point("statement")
 
-    async def hear(self) -> None:
+    async def wait_until_free(self) -> None:
         """Its queues never hang."""
 
     def write_now(self, work: Work[T]) -> T:

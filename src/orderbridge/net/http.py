@@ -40,7 +40,7 @@ KEEP_ALIVE_S: Final = 1.5
 USER_AGENT: Final = f"orderbridge/{__version__}"
 MAX_LOGINS: Final = 8
 MAX_EVEN_S: Final = 1.0  # a poll waits at most this long for an even rate
-HURRY_S: Final = 3.0
+STOP_WITHIN_S: Final = 3.0
 CATCH_UP_PER_S: Final = 500  # rate of overdue polls, which may each open a connection
 _BODY_LIMIT: Final = 32 * 1024 * 1024  # bytes, unpacked
 _GZIP: Final = 31  # zlib: a gzip header and the largest window
@@ -206,10 +206,10 @@ class Wire:
     def prepare_stop(self) -> None:
         """Prepare for a stop: admit all waiting polls, whose callers then return.
 
-        A request that is not sent after HURRY_S, because DNS or the server does not answer, is cancelled.
+        A request that is not sent after STOP_WITHIN_S, because DNS or the server does not answer, is cancelled.
         """
         self._polls_go = True
-        asyncio.get_running_loop().call_later(HURRY_S, self._cut_unsent)
+        asyncio.get_running_loop().call_later(STOP_WITHIN_S, self._cut_unsent)
         for pace in (self._catch_up, self.pace):
             pace.admit_all(Importance.POLL)
 
