@@ -24,6 +24,7 @@ class OlderCopyIsReported(Judge):
     def __init__(self) -> None:
         self._lacks: bool | None = None  # something that the mark knew; None: not checked yet
         self._is_open = False
+        self._process = 0
         self._since = 0.0  # when the daemon started
         self._by_hand: set[int] = set()  # retried rows
         self._sent_since: set[str] = set()  # rows that left after the copy was made
@@ -35,8 +36,10 @@ class OlderCopyIsReported(Judge):
     def retried(self, row: int) -> None:
         self._by_hand.add(row)
 
-    def restarted(self, _: "Life") -> None:
-        self._is_open = False
+    def restarted(self, life: "Life") -> None:
+        if life.process != self._process:  # a reload continues the log
+            self._is_open = False
+        self._process = life.process
 
     def _compare(self) -> None:
         if self.sim.restorer.last is not None and self._lacks is None:
