@@ -21,8 +21,11 @@ def at(second: float) -> str:
     return f"{NOW + timedelta(seconds=second):%Y-%m-%d %H:%M:%S.%f}"[:-3]
 
 
-def event(pos: Pos, second: float, word: str, status_id: int | None = None, payment_key: str = KEY) -> None:
-    put(pos, "delivery_order_events", payment_key=payment_key, at_utc=at(second), event=word, status_id=status_id)
+def event(
+    pos: Pos, second: float, word: str, status_id: int | None = None, payment_key: str = KEY, **more: object
+) -> None:
+    values = {"payment_key": payment_key, "at_utc": at(second), "event": word, "status_id": status_id}
+    put(pos, "delivery_order_events", **values | more)
 
 
 def action(pos: Pos, *requests: tuple[float, float | None, str | None], name: str = "accept", **columns: object) -> int:
@@ -76,6 +79,10 @@ def sound(pos: Pos) -> None:
     expired = action(pos, (2100, 2101, UNKNOWN), payment_key=key(8), **late)
     event(pos, 2200, "status", 2, key(8))  # after its first end: `actions retry` came too late
     pos.execute("UPDATE delivery_action_attempts SET spent = 1 WHERE action_id = ?", (expired,))
+    late = FAILED | {"created_utc": at(2390), "finished_utc": at(2700)}
+    action(pos, (2400, 2401, UNKNOWN), payment_key=key(8), **late)
+    event(pos, 2500, "start", 2, key(8))  # by no poll
+    event(pos, 2600, "ended", 2, key(8), detail="silence")  # likewise
     for name in ("close_restaurant", "open_restaurant"):
         action(pos, restaurant_id=key(3), name=name, **OPEN | {"created_utc": at(2900)})
 
@@ -138,7 +145,7 @@ def checked(database: Database, since: datetime = BEGIN) -> Audit:
 def test_a_sound_history_has_no_finding_and_each_finding_is_planted(database: Database, pos: Pos) -> None:
     sound(pos)
     found = checked(database)
-    assert (found.orders, found.actions, found.findings) == (2, 15, [])
+    assert (found.orders, found.actions, found.findings) == (2, 16, [])
     sentences = set(SENTENCES.of("audit")) - {f"audit.{word}" for word in ("result", "finding", "order", "action")}
     assert sentences == {f"audit.{code}" for code in PLANTED}
 

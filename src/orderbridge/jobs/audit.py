@@ -40,7 +40,7 @@ ENDS_WITHIN = timedelta(minutes=5)  # a row ends so soon after its expiry, while
 _BY_TIME = {"acknowledged_beside_action", "beside_another", "after_newer", "shown_and_not_known"}
 _JITTER = timedelta(seconds=2)  # accounts that work in parallel write their times in another order
 _UNSEEN = timedelta(minutes=10)  # nothing may have been written for so long before the clock was set back
-_SHOWS_STATUS = (*LastChange, "delivered")  # events of a poll that shows the order's status
+_SHOWS_STATUS = {*LastChange, "delivered"} - {LastChange.START}  # events of a poll that shows the order's status
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,6 +285,7 @@ def _shown_and_not_known(connection: Connection, since: datetime, cooldown: time
             *is_unknown,
             actions.c.created_utc >= since,
             events.c.event.in_(_SHOWS_STATUS),
+            events.c.detail.is_(None),  # else an end by silence
             events.c.at_utc.between(tried.c.at, actions.c.finished_utc),
             is_shown,
         )
