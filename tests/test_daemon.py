@@ -429,7 +429,14 @@ async def test_a_reload_whose_files_are_on_a_disk_that_hangs_holds_up_no_order(s
 
 
 @pytest.mark.parametrize(
-    "error", [KeyError("a bug"), ConfigError("config.none_found"), OperationalError("", {}, Exception())], ids=type
+    "error",
+    [
+        KeyError("a bug"),
+        ConfigError("config.none_found"),
+        ConfigError("no such sentence"),
+        OperationalError("", {}, Exception()),
+    ],
+    ids=repr,
 )
 async def test_a_reload_that_fails_changes_nothing_and_the_next_one_works(error, sandbox, till, world, monkeypatch):
     printed: list[str] = []

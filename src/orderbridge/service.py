@@ -259,29 +259,32 @@ class Service:
         while self._reload_wanted:
             self._reload_wanted = False
             try:
-                async with asyncio.timeout(OPEN_WITHIN_S):
-                    settings = await detached(self._load)  # the disk may hang
-                    made = await self._make_ready(settings)
-            except OrderbridgeError as error:
-                _log.error("config.reload_failed", error=sentence(error))
-            except DBAPIError as error:
-                _log.error("config.reload_failed", error=f"{type(error.orig).__name__}: {sentence(remedy(error))}")
-            except TimeoutError:
-                late = say("log.not_reloaded", seconds=f"{OPEN_WITHIN_S:.0f}")
-                _log.error("config.reload_failed", error=late)
+                await self._open_next()
             except Exception as error:  # noqa: BLE001 - a bug; systemd still needs READY
                 _log.exception("config.reload_failed", error=type(error).__name__)
-            else:
-                _log.info("config.reloaded")
-                self._drop_next()
-                self._settings, self._next = settings, made
-                self._listening.use(settings.web)
         if self._next is None:
             systemd.notify(systemd.READY)
             return
         self._called.set()
         if self._daemon is not None:
             self._daemon.stop()
+
+    async def _open_next(self) -> None:
+        try:
+            async with asyncio.timeout(OPEN_WITHIN_S):
+                settings = await detached(self._load)  # the disk may hang
+                made = await self._make_ready(settings)
+        except OrderbridgeError as error:
+            _log.error("config.reload_failed", error=sentence(error))
+        except DBAPIError as error:
+            _log.error("config.reload_failed", error=f"{type(error.orig).__name__}: {sentence(remedy(error))}")
+        except TimeoutError:
+            _log.error("config.reload_failed", error=say("log.not_reloaded", seconds=f"{OPEN_WITHIN_S:.0f}"))
+        else:
+            _log.info("config.reloaded")
+            self._drop_next()
+            self._settings, self._next = settings, made
+            self._listening.use(settings.web)
 
     def _drop_next(self) -> None:
         if self._next is not None:

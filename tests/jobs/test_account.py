@@ -114,12 +114,15 @@ async def test_its_secrets_and_tokens_are_hidden_also_after_a_restart(open_shop:
 
 
 @pytest.mark.interface("Authentication 2")
-async def test_a_kept_token_that_has_run_out_is_not_used(open_shop: OpenShop):
-    first = await open_shop()
-    await first.poll()
-    await first.crash()
-    await asyncio.sleep(DAY_S + 1)
+@pytest.mark.parametrize("is_restarted", [True, False])
+async def test_a_token_that_has_expired_is_not_used(open_shop: OpenShop, is_restarted: bool):
     shop = await open_shop()
+    await shop.poll()
+    if is_restarted:
+        await shop.crash()
+    await asyncio.sleep(DAY_S + 1)
+    if is_restarted:
+        shop = await open_shop()
     assert (await shop.poll()).ok
     assert shop.operations("login", "get_current") == ["login", "get_current", "login", "get_current"]
 

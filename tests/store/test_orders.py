@@ -1,6 +1,7 @@
 """Orders: which columns each function writes, and which it must not touch."""
 
 from dataclasses import fields
+from datetime import timedelta
 from decimal import Decimal
 from types import SimpleNamespace
 from typing import Any
@@ -154,6 +155,13 @@ def test_an_order_with_an_unresolved_row_is_found_in_any_number_of_keys(database
     many = [key(number) for number in range(2 * BATCH)]
     for asked, found in (([KEY, *many], {KEY}), ([OTHER], set())):
         assert database.read_now(lambda tx, asked=asked: orders.with_unresolved_rows(tx, asked)) == found
+
+
+def test_an_order_has_news_from_the_moment_of_its_change_on(database, pos):
+    put_order(pos, changed_utc=NOW_TEXT)
+    moments = [NOW + timedelta(seconds=seconds) for seconds in (-1, 0, 1)]
+    news = [database.read_now(lambda tx, at=at: orders.has_news_since(tx, KEY, at)) for at in moments]
+    assert news == [True, True, False]
 
 
 # ---- lock ------------------------------------------------------------------------------------------------------------
