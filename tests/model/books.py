@@ -1,7 +1,7 @@
 """The database of one order as a value, with the functions that the jobs call in the store.
 
 `Books` is a transaction: it holds the stored order and its outbox rows, and the functions of `orders` and `actions`
-below read and write it as orderbridge.store does. `tests/model/test_books.py` compares the two on a real database.
+below read and write it as orderbridge.store does.
 """
 
 import contextlib
@@ -43,7 +43,6 @@ class Row(NamedTuple):
     attempts: tuple[Attempt | None, ...] = ()
     verdict: Verdict | None = None
     effects: int = 0  # how often the service did what a request of this row asked
-    doubted: bool = False  # a request or an answer of it was lost, or answered 5xx
     definite: bool = False  # the service answered yes or no, and the daemon has read it
 
 

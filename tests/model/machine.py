@@ -77,12 +77,10 @@ class Scene(NamedTuple):
     rows: int = 2  # of the till, the automatic accept included
     faults: int = 1  # requests or answers lost, 5xx, 401, 429, connections refused
     crashes: int = 1
-    others: int = 0  # changes by another client
     all_faults: bool = True  # False: no 401, no 429, no connection refused
     expiries: int = 0  # rows that get too old
     withdrawals: int = 0
     retries: int = 0  # `actions retry`
-    late: int = 0  # requests that land after we gave up on them
     status: int = RECEIVED  # in which we first hear of the order
     auto_accept: bool = False
     lists_cancelled: bool = False  # docs/interface.md does not count them among the active ones
@@ -97,7 +95,6 @@ class Poll(NamedTuple):
     held: bool = False
     known: Stored | None = None
     kind: str = ""
-    overtaken: bool = False  # another client changed the order after the list was made
 
 
 class Survey(NamedTuple):
@@ -122,11 +119,9 @@ class Left(NamedTuple):
 
     faults: int
     crashes: int
-    others: int
     expiries: int
     withdrawals: int
     retries: int
-    late: int
 
 
 class State(NamedTuple):
@@ -134,7 +129,6 @@ class State(NamedTuple):
 
     status: int  # the service's
     acked: bool  # the service's: not returned again while the status stays
-    been: frozenset[int]  # every status that the service has had
     order: Stored | None
     rows: tuple[Row, ...]
     taken: bool
@@ -143,18 +137,12 @@ class State(NamedTuple):
     poll: Poll | None
     survey: Survey | None
     wire: Wire | None
-    late: tuple[int, ...]  # rows whose request is still somewhere
-    late_ack: bool
     lied: bool  # the service answered OK and did nothing
-    ended_by_others: bool
     left: Left
 
 
 HELD = slice(State._fields.index("order"), State._fields.index("wire") + 1)
 """What the daemon, its database and its memory have of a state; the rest is the world's."""
-
-LATE = "an acknowledgement that was given up arrives after all, when the order has moved on"
-BETWEEN = "another client changes the order between the list and its acknowledgement"
 
 NextRequest = tuple[str, State, str]
 """What happened, what is then, and what is wrong with it ("" when nothing is)."""
@@ -164,10 +152,8 @@ def first(scene: Scene) -> State:
     """A customer has ordered; only the service knows it."""
     left = Left(*(getattr(scene, name) for name in Left._fields))
     return State(
-        status=scene.status, acked=False,
-        been=frozenset(status for status in (RECEIVED, CONFIRMED, IN_DELIVERY) if status <= scene.status),
-        order=None, rows=(), taken=False, began=0, used=0, poll=None, survey=None, wire=None, late=(),
-        late_ack=False, lied=False, ended_by_others=False, left=left,
+        status=scene.status, acked=False, order=None, rows=(), taken=False, began=0, used=0, poll=None,
+        survey=None, wire=None, lied=False, left=left,
     )  # fmt: skip
 
 
@@ -488,13 +474,12 @@ class Machine:
             yield from self._poll(state)
         if state.survey is None:  # what these do would be the same before the outbox was read, or after it acted
             yield from self._till(state)
-            yield from self._others(state)
             yield from self._time(state)
             yield from self._service(state)
 
     def tidied(self, state: State) -> State:
         """Without what no step and no property asks for any more: how a row came to its end."""
-        if state.left.retries or state.late:
+        if state.left.retries:
             return state
         return state._replace(rows=tuple(_archived(row) for row in state.rows))
 
@@ -524,16 +509,6 @@ class Machine:
                 after = state._replace(rows=tuple(again.rows[number] for number in sorted(again.rows)))
                 yield f"a person retries row {row.row.id}", _spend(after, "retries"), ""
 
-    def _others(self, state: State) -> Iterator[NextRequest]:
-        if state.left.others:
-            for action in ACTIONS:
-                became = MOVES.get((state.status, action))
-                if became is not None:
-                    after = _spend(_moved(state, became), "others")._replace(ended_by_others=became not in ACTIVE)
-                    if after.poll is not None and after.poll.stage != "asked":
-                        after = after._replace(poll=after.poll._replace(overtaken=True))
-                    yield f"another client does {action}: the order is in {became}", after, ""
-
     def _time(self, state: State) -> Iterator[NextRequest]:
         for row in state.rows:
             if row.row.next_attempt_utc == LATER:
@@ -560,14 +535,6 @@ class Machine:
         """What becomes of requests. Answers are settled at the start of the outbox's tick, before it is read."""
         if state.wire is not None:
             yield from self._request(state, state.wire)
-        for number in state.late:
-            if not state.left.late:
-                break
-            after, reply = self._lands(state._replace(late=_without(state.late, number)), number)
-            yield f"the lost request of row {number} arrives after all: {reply}", _spend(after, "late"), ""
-        if state.late_ack and state.left.late:
-            after = _spend(state._replace(acked=True, late_ack=False), "late")
-            yield "the lost acknowledgement arrives after all", after, LATE if self._swallowed(state, None) else ""
 
     def _told_start(self, state: State, after: State) -> NextRequest:
         if after.wire is None or state.wire is not None:
@@ -583,13 +550,10 @@ class Machine:
             yield f"the request of row {number} arrives: {reply}", after._replace(wire=wire._replace(reply=reply)), ""
             if state.left.faults:
                 for attempt, words in BEFORE[: None if self.scene.all_faults else 2]:
-                    lost = attempt.outcome == Outcome.UNKNOWN
-                    after = self.daemon.settle(_doubted(state, number, attempt), wire, attempt)
-                    after = after._replace(late=(*after.late, number) if lost and state.left.late else after.late)
+                    after = self.daemon.settle(state, wire, attempt)
                     yield f"the request of row {number} {words}", _spend(after, "faults"), ""
             return
-        answer = ANSWERS[wire.reply]
-        after = _doubted(state, number, answer)
+        answer, after = ANSWERS[wire.reply], state
         if answer.outcome in {Outcome.OK, Outcome.REFUSED}:
             after = after._replace(
                 rows=tuple(row._replace(definite=row.definite or row.row.id == number) for row in after.rows)
@@ -597,7 +561,7 @@ class Machine:
         yield f"row {number} is answered: {wire.reply}", self.daemon.settle(after, wire, answer), ""
         if state.left.faults:
             for attempt, words in AFTER:
-                after = self.daemon.settle(_doubted(state, number, attempt), wire, attempt)
+                after = self.daemon.settle(state, wire, attempt)
                 yield f"the answer to row {number} {words}", _spend(after, "faults"), ""
 
     def _lands(self, state: State, number: int) -> tuple[State, str]:
@@ -641,19 +605,16 @@ class Machine:
         yield "the acknowledgement arrives", after, self._swallowed(state, poll)
         if state.left.faults:
             after = self.daemon.acknowledged(state, poll, LOST)
-            after = after._replace(late_ack=bool(state.left.late))
             yield "the acknowledgement is lost", _spend(after, "faults"), ""
             after = self.daemon.acknowledged(state, poll, FAILED)
             yield "the acknowledgement is answered 500", _spend(after, "faults"), ""
 
-    def _swallowed(self, state: State, poll: Poll | None) -> str:
+    def _swallowed(self, state: State, poll: Poll) -> str:
         """An acknowledgement marks whatever the order has at that moment (promise 2)."""
         order = state.order
         known = None if order is None else (order.status_id, order.service_status_id)
-        if known == (state.status, state.status) and (poll is None or poll.shown == state.status):
+        if known == (state.status, state.status) and poll.shown == state.status:
             return ""
-        if poll is not None and poll.overtaken:
-            return BETWEEN
         if known != (state.status, state.status):
             return f"an acknowledgement swallows {state.status}: stored is {known}"
         return f"an acknowledgement of another status swallows {state.status}"
@@ -668,12 +629,9 @@ class Machine:
             return  # as good as a poll, or a reading of the outbox, that was not made
         ways: list[tuple[str, State, str]] = [("the daemon stops and starts again", before, "")]
         wire = before.wire
-        if wire is not None:
-            before = _doubted(before, wire.row.id, Attempt(Outcome.UNKNOWN))
-            ways = [(ways[0][0], before, "")]
-            if not wire.reply:
-                after, reply = self._lands(before, wire.row.id)
-                ways.append((f"{ways[0][0]}; the request of row {wire.row.id} arrives: {reply}", after, ""))
+        if wire is not None and not wire.reply:
+            after, reply = self._lands(before, wire.row.id)
+            ways.append((f"{ways[0][0]}; the request of row {wire.row.id} arrives: {reply}", after, ""))
         if before.poll is not None and before.poll.stage == "acking":
             words, wrong = "; the acknowledgement arrives", self._swallowed(before, before.poll)
             ways += [(reply + words, after._replace(acked=True), wrong) for reply, after, _ in ways]
@@ -706,11 +664,11 @@ def _archived(row: Row) -> Row:
         return row
     code = row.verdict.code if row.verdict.code == "outcome_unknown" else None
     plain = new_row(row.row.id, row.row.action).row
-    return Row(replace(plain, state=row.row.state), verdict=Verdict(row.verdict.state, code), doubted=True)
+    return Row(replace(plain, state=row.row.state), verdict=Verdict(row.verdict.state, code))
 
 
 def _moved(state: State, became: int) -> State:
-    return state._replace(status=became, acked=False, been=state.been | {became})
+    return state._replace(status=became, acked=False)
 
 
 def _row(state: State, row: Row, **columns: Any) -> State:
@@ -718,18 +676,6 @@ def _row(state: State, row: Row, **columns: Any) -> State:
     return state._replace(rows=tuple(changed if old is row else old for old in state.rows))
 
 
-def _doubted(state: State, number: int, attempt: Attempt) -> State:
-    if attempt.outcome not in {Outcome.UNKNOWN, Outcome.SERVICE_FAILED}:
-        return state
-    return state._replace(rows=tuple(row._replace(doubted=row.doubted or row.row.id == number) for row in state.rows))
-
-
 def _spend(state: State, what: str) -> State:
     left = state.left
     return state._replace(left=left._replace(**{what: getattr(left, what) - 1}))
-
-
-def _without(numbers: tuple[int, ...], number: int) -> tuple[int, ...]:
-    listed = list(numbers)
-    listed.remove(number)
-    return tuple(listed)

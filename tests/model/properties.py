@@ -1,14 +1,13 @@
-"""The properties that must hold in every state (promises 2, 4 and 6), and the known exceptions."""
+"""The properties that must hold in every state: no effect twice, and in the end the service's status is stored.
 
-from tests.model.books import UNFINISHED, Row
+Whether a verdict is right, tests/rules/test_retry.py and the simulation judge.
+"""
+
+from tests.model.books import UNFINISHED
 from tests.model.machine import Machine, State
 
 from orderbridge.actions import ACTIONS
-from orderbridge.model import CANCELED, COMPLETE_WITH_PAYMENT, Action, ActionState, KnownBy
-
-# The blind spots of the interface: errors that need a change by another client, and that no client could avoid.
-UNSEEN = "another client ends the order, and no list shows it"
-OTHER_END = "another client ends the order, and the refusal of ours is taken for its repetition"
+from orderbridge.model import CANCELED, COMPLETE_WITH_PAYMENT, Action
 
 
 def settled(machine: Machine, state: State) -> bool:
@@ -18,37 +17,10 @@ def settled(machine: Machine, state: State) -> bool:
 
 
 def wrong(machine: Machine, state: State) -> list[str]:
-    mistakes = [words for row in state.rows if (words := _wrong_row(state, row))]
+    mistakes = [f"{row.row.action} has its effect twice" for row in state.rows if row.effects > 1]
     if not mistakes and settled(machine, state) and (words := _wrong_order(state)):
         mistakes.append(words)
     return mistakes
-
-
-def _wrong_row(state: State, row: Row) -> str:
-    verdict, action = row.verdict, row.row.action
-    if row.effects > 1:
-        return f"{action} has its effect twice"
-    if verdict is None:
-        return ""
-    ends = f"{action} ends {verdict.state} ({verdict.code}, known by {verdict.known_by})"
-    match verdict.state:
-        case ActionState.DONE:
-            if ACTIONS[action].target in state.been or state.lied:
-                return ""
-            by_refusal = verdict.known_by == KnownBy.REFUSAL and state.ended_by_others
-            return OTHER_END if by_refusal else f"{ends}, and the order was never there"
-        case ActionState.REFUSED if verdict.code == "order_cancelled":
-            return "" if CANCELED in state.been else f"{ends}, and it was not cancelled"
-        case ActionState.REFUSED if verdict.code == "order_completed" and row.doubted:
-            return ""  # retried by hand, and nothing can be asked any more
-        case ActionState.REFUSED | ActionState.EXPIRED | ActionState.WITHDRAWN:
-            return f"{ends}, and it was done" if row.effects else ""
-        case ActionState.FAILED if verdict.code == "outcome_unknown":
-            return "" if row.doubted else f"{ends}, and nothing was ever lost"
-        case ActionState.FAILED:
-            return f"{ends}, and it was done" if row.effects else ""
-        case _:
-            return ""
 
 
 def _wrong_order(state: State) -> str:
@@ -57,8 +29,6 @@ def _wrong_order(state: State) -> str:
         return ""
     if state.order is None and state.status in {CANCELED, COMPLETE_WITH_PAYMENT}:
         return ""  # over before we ever heard of it
-    if state.ended_by_others and stored not in {CANCELED, COMPLETE_WITH_PAYMENT}:  # a wrong end is worse
-        return UNSEEN
     return f"in the end the order is in {state.status} and stored is {stored}"
 
 

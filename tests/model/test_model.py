@@ -9,8 +9,7 @@ import sys
 
 import pytest
 from tests.model.explore import explore
-from tests.model.machine import BETWEEN, LATE, Machine, Scene
-from tests.model.properties import OTHER_END, UNSEEN
+from tests.model.machine import Machine, Scene
 
 from orderbridge.model import CONFIRMED, IN_DELIVERY
 from orderbridge.rules import retry
@@ -47,7 +46,7 @@ SCENES = {
 
 @pytest.mark.parametrize("scene", SCENES.values(), ids=SCENES)
 def test_without_anybody_else_nothing_ends_wrong(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every trace can end; the stored status is the service's; every verdict is true; no status is swallowed.
+    """Every trace can end; the stored status is the service's; nothing is done twice; no status is swallowed.
 
     An OK to what is not allowed is the service's lie: stored is what it answered. Nothing else comes of it.
     """
@@ -64,29 +63,3 @@ def test_a_row_whose_resends_are_used_up_ends_true(status: int, monkeypatch: pyt
     scene = Scene(rows=1, faults=3, crashes=0, status=status, all_faults=False)
     found = explore(Machine(deeper(scene), monkeypatch))
     assert found.wrong == {}, found.report()
-
-
-BLIND_SPOTS = {
-    "first heard of when new": (Scene(), {BETWEEN, UNSEEN}),
-    "first heard of when confirmed": (Scene(status=CONFIRMED), {BETWEEN, UNSEEN}),
-    "first heard of on its way": (Scene(status=IN_DELIVERY), {BETWEEN, UNSEEN, OTHER_END}),
-    "new, cancelled orders are listed": (Scene(lists_cancelled=True), {BETWEEN}),
-    "on its way, cancelled orders are listed": (
-        Scene(status=IN_DELIVERY, lists_cancelled=True),
-        {BETWEEN, UNSEEN, OTHER_END},
-    ),
-}
-
-
-@pytest.mark.parametrize("scene, blind_spots", BLIND_SPOTS.values(), ids=BLIND_SPOTS)
-def test_with_one_change_by_others_only_the_blind_spots_remain(scene: Scene, blind_spots: set[str], monkeypatch):
-    scene = scene._replace(rows=1, crashes=0, others=1, all_faults=False)
-    found = explore(Machine(deeper(scene), monkeypatch), kinds=20)
-    assert set(found.wrong) == blind_spots, found.report()
-
-
-def test_what_a_request_can_do_that_lands_after_we_gave_up_on_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The other thing that no client can exclude, and why an acknowledgement is waited for and not repeated."""
-    scene = Scene(rows=1, faults=1, crashes=0, late=1, all_faults=False)
-    found = explore(Machine(scene, monkeypatch), kinds=20)
-    assert set(found.wrong) == {LATE}, found.report()

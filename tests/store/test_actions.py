@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import datetime
+from itertools import product
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from tests.store.samples import (
     KEY,
     LATER,
     LATER_TEXT,
+    NEEDED,
     NOW,
     NOW_TEXT,
     OTHER,
@@ -20,6 +22,7 @@ from tests.store.samples import (
     Row,
     action_row,
     difference,
+    key,
     put,
     put_action,
     rows,
@@ -329,9 +332,17 @@ def test_only_a_failed_row_is_retried(database, pos):
 
 
 def test_an_end_that_we_brought_about_or_may_have_is_found(database, pos):
-    """tests/model/test_books.py has each action and state."""
-    put_action(pos, "complete", state="done")
-    for asked, expected in (([KEY, OTHER], {(KEY, "complete")}), ([OTHER], set()), ([], set())):
+    of_orders = [action for action in Action if "payment_key" in NEEDED[action]]
+    made = {key(number): one for number, one in enumerate(product(of_orders, ActionState))}
+    for payment_key, (action, state) in made.items():
+        put_action(pos, action, payment_key=payment_key, state=state.value)
+    may_have = {ActionState.DONE, ActionState.FAILED, ActionState.SENDING}
+    ended = {
+        (payment_key, action)
+        for payment_key, (action, state) in made.items()
+        if action in {Action.COMPLETE, Action.CANCEL} and state in may_have
+    }
+    for asked, expected in ((list(made), ended), ([OTHER], set()), ([], set())):
         assert database.read_now(lambda tx, asked=asked: actions.ends(tx, asked)) == expected
 
 
