@@ -66,7 +66,7 @@ class Replica(Roster):
         self._keys = MasterKeys(settings.fleet.master_keys)
         self._in_file = {account.name: account.fingerprint for account in settings.accounts}
         self._beat = Beat(frozenset(), frozenset(), 1, frozenset())  # no buckets yet
-        self._heard = float("-inf")  # when the last good beat began, by the monotonic clock
+        self.heard = float("-inf")  # when the last good beat began, by the monotonic clock
         self._accounts_version: int | None = None  # at the last reading
         self._broken: set[str] = set()
         self._elsewhere = 0  # accounts stored for another base_url, at the last reading of all
@@ -116,7 +116,7 @@ class Replica(Roster):
         """Whether it is certain that no other replica has our accounts."""
         if self.membership is None:
             return True
-        return not self.membership.is_over and self._clock.monotonic() < self._heard + LEASE_S
+        return not self.membership.is_over and self._clock.monotonic() < self.heard + LEASE_S
 
     def is_current(self, connection: Connection) -> bool:
         """Whether no account has changed since they were read; each change raises the version."""
@@ -184,7 +184,7 @@ class Replica(Roster):
             beat = ALONE
         else:
             beat = await detached(partial(self.membership.beat, given, is_ending=self._is_draining))
-        self._heard = began
+        self.heard = began
         self._report_refused(beat.refused)
         self._idle -= given
         if self._is_draining:

@@ -274,6 +274,14 @@ def test_a_row_of_an_unknown_order_ends_and_one_that_was_sent_waits_for_its_orde
     assert taken(queue) == []
 
 
+def test_a_row_that_waits_is_due_at_once_when_the_clock_was_set_far_back() -> None:
+    queue = queue_of(row(Action.COMPLETE, 1, next_attempt_utc=NOW + 30 * SECOND))
+    assert (ended(queue), taken(queue)) == ([], [])
+    queue.view.now -= timedelta(hours=2)
+    queue.review_all()
+    assert (ended(queue), taken(queue)) == ([], [1])
+
+
 def test_one_account_takes_no_more_places_than_it_may() -> None:
     foods = enumerate(("kadikoy", "kadikoy", "besiktas"), 1)
     rows = [row(Action.DEACTIVATE_FOOD, number, food_id=number, account=account) for number, account in foods]

@@ -79,6 +79,9 @@ class ColumnsAreRight(Judge):
     def leaving(self, call: Call) -> None:
         if call.operation in ORDER_OPERATIONS:
             self._flying[call.argument] += 1
+            shaky = self.sim.plan.broken_disk or self.sim.plan.locks or self.sim.technician.is_refusing
+            if self._oks[call.argument] and call.argument in self._states and not shaky:
+                self.broken(f"#{call.number} leaves before the last OK of its order's acknowledgement is noted")
         if call.operation == "acknowledge" and call.account in self._answers:
             self._check_acknowledged(call, self._answers[call.account].documents.get(call.argument))
 

@@ -23,9 +23,19 @@ def name_of(life: Life | None) -> str | None:
 
 
 class OneActs(Judge):
-    """A request leaves only from the replica that the table has for its account's bucket."""
+    """A request leaves only from the replica that the table has for its account's bucket.
+
+    A replica's lease begins before the server hears its beat, since the server counts the silence from then.
+    """
 
     promise = "fleet"
+
+    def looked(self) -> None:
+        fleet = self.sim.fleet
+        for life in fleet.at_work() if fleet is not None else ():
+            heard = life.daemon.roster.heard  # type: ignore[union-attr, attr-defined]
+            if heard > fleet.server.heard.get(life.process, heard):  # type: ignore[union-attr]
+                self.broken(f"{name_of(life)} counts its lease from the server's answer")
 
     def leaving(self, call: Call) -> None:
         replica = name_of(next(life for life in self.sim.processes if life.process == call.process))

@@ -8,6 +8,7 @@ from tests.sim.bounds import CANCEL_ANSWERS_S, LATE_S, NOT_TAKEN_OVER_S, SCHEDUL
 from tests.sim.judge import Judge
 from tests.sim.plan import LOUD_HEALTH_S, MINUTE, QUIET_HEALTH_S
 
+from orderbridge.rules.problems import Cause, Code
 from orderbridge.store.problem_queries import REMEMBERED
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ CANCELLED = (
 )
 CUT_OFF = {"login_refused", "unreachable"}
 KEPT = "SELECT 1 FROM delivery_quarantine WHERE resolved_utc IS NULL"
+OF_POLLS = {code.value for code in Code if code.kind.cause in {Cause.CUT_OFF, Cause.NO_LIST}}
 CODES = {"not_taken_over", "unanswered", "accept_failed", "cancellation_unseen", "quarantined"}
 
 Key = tuple[str, str]  # code, subject
@@ -71,6 +73,7 @@ class ProblemsAreLogged(Judge):
     def tick(self) -> None:
         if self.sim.plan.jumps:
             return
+        self._check_polls()
         now, (truth, unknown) = self.sim.now(), self._truth()
         self._so = {key: self._so.get(key, now) for key in truth}
         over = self._open - truth - unknown
@@ -86,6 +89,19 @@ class ProblemsAreLogged(Judge):
         for key, since in self._not_so.items():
             if since < border and key[1] not in lately:
                 self.broken(f"the problem {key} is over since {since:.0f}, and problem.ended is not logged")
+
+    def _check_polls(self) -> None:
+        """An account without a good poll has a problem that says so."""
+        plan, now = self.sim.plan, self.sim.now()
+        shaky = plan.slow_disk or plan.broken_disk or plan.locks or self.sim.technician.is_refusing
+        if shaky or plan.in_turn > 1:
+            return
+        for row in self.rows("SELECT name, last_poll_ok_utc FROM delivery_accounts"):
+            good = now - self.seconds_since(row["last_poll_ok_utc"]) if row["last_poll_ok_utc"] else 0.0
+            late = now - max(good, self._born) - LATE_S
+            told = any(code in OF_POLLS and subject == row["name"] for code, subject in self._open)
+            if late > LOUD_HEALTH_S + LOOKS_S and not told and row["name"] not in self.sim.taken_out:
+                self.broken(f"{row['name']} has had no good poll since {good:.0f}, and no problem says so")
 
     def _answered_since(self, moment: float) -> set[str]:
         """Orders that were answered lately: the log may have changed between two ticks."""

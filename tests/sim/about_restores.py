@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 TOLD_S = LOUD_HEALTH_S + TICK_S  # a slow disk, and the judge's own interval
 CODE = "database_restored"
+STORED = "SELECT payment_key, payload FROM delivery_orders"
 
 
 class OlderCopyIsReported(Judge):
@@ -27,6 +28,7 @@ class OlderCopyIsReported(Judge):
         self._process = 0
         self._since = 0.0  # when the daemon started
         self._by_hand: set[int] = set()  # retried rows
+        self._stored: dict[str, str] = {}  # by order: its document when a replay began
         self._sent_since: set[str] = set()  # rows that left after the copy was made
 
     def restored(self) -> None:
@@ -40,6 +42,17 @@ class OlderCopyIsReported(Judge):
         if life.process != self._process:  # a reload continues the log
             self._is_open = False
         self._process = life.process
+
+    def replaying(self) -> None:
+        self._stored = dict(map(tuple, self.rows(STORED)))
+
+    def replayed(self, key: str) -> None:
+        """A replay stores newer documents, never an older one."""
+        lists = [call.documents[key].text for call in self.sim.calls if call.is_heard and key in call.documents]
+        when = {text: number for number, text in enumerate(lists)}
+        before, after = when.get(self._stored.get(key, ""), -1), when.get(dict(map(tuple, self.rows(STORED)))[key], -1)
+        if after < before:
+            self.broken(f"a replay stored an older document of order {key}")
 
     def _compare(self) -> None:
         if self.sim.restorer.last is not None and self._lacks is None:

@@ -2,7 +2,7 @@
 
 import sqlite3
 from collections import defaultdict
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from tests.jobs.shop import FINAL, START
@@ -10,7 +10,7 @@ from tests.sim.bounds import LOOKED_UP_S, UNREAD_S
 from tests.sim.judge import CLAIM_S, UNDISTURBED_S, Judge, account_of, in_one_lane, is_on_menu, past_its_time
 from tests.sim.line import ACTIONS, FOOD_OPERATIONS, ORDER_OPERATIONS, TARGET, Call
 
-from orderbridge.jobs.audit import Request, wrong_order
+from orderbridge.jobs.audit import Turn, wrong_turn
 
 if TYPE_CHECKING:
     from tests.sim.life import Life
@@ -113,7 +113,7 @@ class RowsEnd(Judge):
 
 
 class LaneOrder(Judge):
-    """A lane has one request at a time, and its rows leave in the order of their ids: the audit's rule, on the wire.
+    """A lane has one request at a time, and its rows take turns in the order of their ids: the audit's rule, on the wire.
 
     The audit has the tables alone. They lack acknowledgements, which share the lane of their order, and when a row was
     committed, so that it forgives rows of the last minute. Here both are known.
@@ -122,42 +122,48 @@ class LaneOrder(Judge):
     promise = "5"
 
     def __init__(self) -> None:
-        self._of_lane: dict[tuple[str, str], list[Call]] = defaultdict(list)
-        self._first: dict[int, Call] = {}  # by row: its first request
-        self._flying: dict[Call, None] = {}
+        self._flying: dict[tuple[str, str], Call] = {}
+        self._of_lane: dict[tuple[str, str], dict[int, list[Call]]] = defaultdict(lambda: defaultdict(list))
 
     def leaving(self, call: Call) -> None:
         lane = call.lane or (("order", call.argument) if call.operation == "acknowledge" else None)
         if lane is None:
             return
+        flying = self._flying.get(lane)
+        if flying is not None and not flying.ended and not self._is_unheard(flying):
+            self.broken(f"#{call.number} leaves while #{flying.number} of the same lane is on the wire")
+        self._flying[lane] = call
         if call.lane is not None:
             self._find_row(call)
-        for other in self._of_lane[lane]:
-            older, newer = sorted((other, call), key=lambda one: one.row or 0)  # an acknowledgement has no turn
-            code = wrong_order(self._request(older), self._request(newer))
-            if code is not None and not self._is_unheard(other):
-                rows = f"rows {other.row} and {call.row}"
-                self.broken(f"#{call.number} leaves after #{other.number} of the same lane: {code}, {rows}")
-        self._of_lane[lane].append(call)
-        self._flying[call] = None
+        if call.row is not None:
+            self._check_turn(call, self._of_lane[lane])
 
-    def ended(self, call: Call) -> None:
-        self._flying.pop(call, None)
+    def _check_turn(self, call: Call, rows: dict[int, list[Call]]) -> None:
+        rows[call.row or 0].append(call)
+        for row, calls in rows.items():
+            older, newer = sorted((row, call.row or 0))
+            code = (
+                wrong_turn(self._turn(older, rows[older]), self._turn(newer, rows[newer])) if row != call.row else None
+            )
+            if code is not None:
+                self.broken(f"#{call.number} of row {call.row}, #{calls[-1].number} of row {row} in one lane: {code}")
+
+    def _turn(self, row: int, calls: list[Call]) -> Turn:
+        first, visible = calls[0].left_at, self.sim.till.written.get(row, 0.0) + CLAIM_S
+        counted = [call for call in calls if call.counts]
+        if not counted:
+            return Turn(_moment(first), _moment(visible), None, None)
+        end = max(call.ended_at if call.ended else call.left_at for call in counted)
+        return Turn(_moment(first), _moment(visible), _moment(counted[0].left_at), _moment(end))
 
     def retried(self, row: int) -> None:
-        self._first.pop(row, None)
-
-    def _request(self, call: Call) -> Request:
-        ended = _moment(call.ended_at) if call.ended else datetime.max.replace(tzinfo=UTC)
-        if call.row is None:
-            return Request(_moment(call.left_at), ended)
-        visible = _moment(self.sim.till.written.get(call.row, 0.0) + CLAIM_S)
-        return Request(_moment(call.left_at), ended, visible, self._first.get(call.row) is call)
+        for rows in self._of_lane.values():
+            rows.pop(row, None)
 
     def _is_unheard(self, call: Call) -> bool:
         """Whether it was answered to a replica that is paused: the one in its place cannot know of it."""
         fleet = self.sim.fleet
-        if fleet is None or call.reached is None or call.ended:
+        if fleet is None or call.reached is None:
             return False
         return any(life.process == call.process and fleet.is_paused(life) for life in self.sim.processes)
 
@@ -168,7 +174,7 @@ class LaneOrder(Judge):
             "SELECT a.* FROM delivery_actions a JOIN delivery_action_attempts t"
             f" ON t.action_id = a.id WHERE a.{column} = ? AND a.state = 'sending' AND t.finished_utc IS NULL"
         )
-        flying = {other.row for other in self._flying}
+        flying = {other.row for other in self._flying.values() if not other.ended and other is not call}
         of_lane = [
             row
             for row in self.rows(marked, call.argument)
@@ -180,7 +186,6 @@ class LaneOrder(Judge):
             self.broken(f"#{call.number} {call.operation} left, and no row is in the state sending for it")
             return
         call.row = of_lane[0]["id"]
-        self._first.setdefault(call.row, call)
 
     def _is_of(self, call: Call, row: sqlite3.Row) -> bool:
         """Whether the account has this food: another account's menu may have the same id."""

@@ -49,6 +49,7 @@ from orderbridge.rules import closures, deliveries, health, lifecycle, outbox_ro
 from orderbridge.rules.closures import Step
 from orderbridge.rules.cooldown import Cooldowns
 from orderbridge.rules.lifecycle import Statuses
+from orderbridge.rules.outbox_rows import Cause, Standing
 from orderbridge.rules.problems import Code
 from orderbridge.rules.queue import AccountQueues, Queue
 from orderbridge.store import (
@@ -71,8 +72,8 @@ from orderbridge.store.dialects import sqlite, sqlite_checks
 from orderbridge.store.leader import LeaderLock
 from orderbridge.store.own_tables import buckets
 from orderbridge_board import cards
+from orderbridge_fleet import advisory_locks, membership, replicas
 from orderbridge_fleet import buckets as fleet_buckets
-from orderbridge_fleet import membership, replicas
 from orderbridge_fleet import replica as fleet_replica
 from orderbridge_fleet.membership import Membership
 from orderbridge_fleet.replica import Replica
@@ -103,6 +104,9 @@ TWO_ENDS = "an_order_that_was_completed_is_cancelled"
 TOO_OLD = "a_row_is_too_old_before_its_turn_comes"
 WAITING = "rows_are_written_while_an_accept_waits"
 LIST_BEFORE = "a_list_from_before_two_accepts_lacks_one_of_their_orders"
+NO_LIST = "no_list_is_ever_good"
+OK_LATE = "a_row_is_written_before_an_ok_is_noted"
+RETRIED = "a_row_is_retried_while_a_newer_one_is_in_doubt"
 ENDS_LOST = "two_orders_end_and_both_answers_are_lost"
 
 
@@ -178,11 +182,13 @@ def bugs(promise: str, kind: str = "squall", **of: tuple[Any, ...]) -> None:
         BUGS[name] = Bug(promise, where[0] if where else FIRST, ((target, other),), kind)
 
 
-def bug(promise: str, target: object, where: str | int = FIRST, *more: Plant) -> Callable[[Callable[..., Any]], None]:
+def bug(
+    promise: str, target: object, where: str | int = FIRST, *more: Plant, kind: str = "squall"
+) -> Callable[[Callable[..., Any]], None]:
     """The function below replaces the target, and gets the true one as its first argument."""
 
     def enter(other: Callable[..., Any]) -> None:
-        BUGS[other.__name__] = Bug(promise, where, ((target, other), *more))
+        BUGS[other.__name__] = Bug(promise, where, ((target, other), *more), kind)
 
     return enter
 
@@ -212,6 +218,20 @@ bugs(
     a_replica_has_what_others_should_have=((Replica, "_mine"), lambda _, self: self._beat.held, 1),
     the_epoch_is_not_raised=((replicas, "note"), without_epoch, 1),
 )
+
+
+@bug("fleet", (Membership, "_take"), 9, kind="fleet")
+def a_locked_bucket_counts_as_taken(true: Any, self: Membership, connection: Any, take: Any) -> None:
+    before = set(self._held)
+    true(self, connection, take)
+    lost = sorted(set(take) - self._held - before)
+    self._held |= frozenset(advisory_locks.lock(connection, lost))
+
+
+@bug("fleet", (Replica, "_beat_once"), 1, kind="fleet")
+async def the_lease_counts_from_the_answer(true: Any, self: Replica) -> None:
+    await true(self)
+    self.heard = self._clock.monotonic()
 
 
 # ---- promise 1: no acknowledged order is ever lost -------------------------------------------------------------------
@@ -326,6 +346,7 @@ bugs(
         actions.finish,
         lambda true, tx, ends, now: true(tx, [(row, replace(end, text=None)) for row, end in ends], now),
     ),
+    a_set_clock_reviews_nothing=((Queue, "review_all"), nothing, CLOCK),
     nobody_wakes_the_outbox=((Outbox, "wake"), nothing, HANGS),
     an_account_whose_service_hangs_takes_all_places=(
         (AccountQueues, "take"),
@@ -342,6 +363,16 @@ bugs(
         WAITING,
     ),
 )
+
+
+@bug("5", (Queue, "_review"), RETRIED)
+def the_lowest_id_goes_before_the_sent_one(true: Any, self: Queue, waiting: Any, made: Any) -> None:
+    true(self, waiting, made)
+    first = waiting[0]
+    if first.is_free and first.row.state == ActionState.PENDING and first.account is not None:
+        for entry in waiting:
+            entry.is_next = False
+        self._line_up(first, stood=False)
 
 
 @bug("5", (Acknowledger, "finish"), 1003)
@@ -378,6 +409,15 @@ bugs(
 )
 bugs(
     "6",
+    doubt_lasts_one_attempt=(retry.is_uncertain, lambda true, history: true(list(history)[-1:]), REFUSED),
+    a_sent_row_can_be_taken_back=(
+        (outbox_rows, "ENDS"),
+        {
+            **outbox_rows.ENDS,
+            (Standing.UNRESOLVED, Cause.WITHDRAWN): outbox_rows.ENDS[Standing.WAITING, Cause.WITHDRAWN],
+        },
+        1003,
+    ),
     a_poll_that_ends_forgets_what_was_on_the_wire_in_another=(
         (Lanes, "end_poll"),
         lambda true, self, began: (true(self, began), self._used.clear())[0],
@@ -472,6 +512,13 @@ def absence_alone_proves_a_complete(
     return retry.Proof.DONE if gone else true(action, history, order, seen, **how)
 
 
+async def free_at_the_ok(true: Any, self: Acknowledger, answer: Any, key: str, *rest: Any) -> None:
+    try:
+        await true(self, answer, key, *rest)
+    finally:
+        self.release(answer, {key})
+
+
 withdrawn: set[int] = set()
 
 
@@ -529,6 +576,11 @@ bugs(
     a_dead_line_is_not_told=muted("poll.failed"),
     a_recovery_is_not_told=muted("poll.recovered"),
     a_refused_login_is_not_told=(*muted("login.refused"), 1009),
+    an_account_without_a_good_poll_is_fine=(
+        health._polling,
+        lambda true, account, *of: true(account, *of) if account.last_poll_ok_utc else None,
+        NO_LIST,
+    ),
     an_accept_that_failed_is_no_problem=(
         health._unanswered,
         lambda true, *of: [one for one in true(*of) if one.code != Code.ACCEPT_FAILED],
@@ -611,6 +663,7 @@ bugs(
     ),
     a_doubt_never_goes=(lifecycle.without_doubt, lambda _, problem: problem, 1007),
     silence_ends_nothing=(order_times.silent, always([]), SHOWN_AGAIN),
+    the_lane_is_free_before_its_ok_is_noted=((Acknowledger, "acknowledge"), free_at_the_ok, OK_LATE),
     an_ok_is_not_noted=(orders.mark_acknowledged, nothing, SHOWN_AGAIN),
     a_list_shows_an_order_twice_and_the_last_one_counts=(
         (Statuses, "latest"),

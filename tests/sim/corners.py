@@ -57,6 +57,10 @@ class Script:
     def withdraw(self, row: int) -> None:
         self._sim.till.withdraw("id = :id", {"id": row})
 
+    def retry(self, row: int) -> None:
+        """A person retries a failed row."""
+        self._sim.technician.retry(row)
+
     def panel(self, key: str, status: int) -> None:
         """The marketplace's panel changes an order's status."""
         self._sim.world.change_status(key, status)
@@ -405,3 +409,36 @@ async def two_orders_end_and_both_answers_are_lost(script: Script) -> None:
     complete = script.act("complete", payment_key=first)
     await script.ended(script.act("cancel", payment_key=second, reason_id=3))
     await script.ended(complete)
+
+
+@corner(seconds=6 * MINUTE)
+async def no_list_is_ever_good(script: Script) -> None:
+    script.meets("get_current", *["http_500"] * 8)
+    for _ in range(8):
+        await script.listed()
+
+
+@corner()
+async def a_row_is_written_before_an_ok_is_noted(script: Script) -> None:
+    key = await script.order()
+    rows: list[int] = []
+    script.within("_mark_free", 2.0, lambda: rows.append(script.act("accept", payment_key=key, preparing_time=20)))
+    script.panel(key, 16)
+    script.panel(key, 1)
+    await script.until(lambda: bool(rows))
+    await script.ended(rows[0])
+
+
+@corner(seconds=6 * MINUTE)
+async def a_row_is_retried_while_a_newer_one_is_in_doubt(script: Script) -> None:
+    key = await script.order()
+    await script.ended(script.act("accept", payment_key=key, preparing_time=20))
+    script.meets("on_the_way", *["http_500"] * 4)
+    first = script.act("on_the_way", payment_key=key)
+    await script.ended(first)
+    script.meets("on_the_way", "http_500", "http_500")
+    second = script.act("on_the_way", payment_key=key)
+    await script.rest(5.0)  # until it waits for its third request
+    script.retry(first)
+    await script.ended(second)
+    await script.ended(first)

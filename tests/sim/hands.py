@@ -108,7 +108,12 @@ class Hands:
         return json.loads(said) if said else None
 
     def _select(self, sql: str) -> list[sqlite3.Row]:
-        return self._sim.till.connection.execute(sql).fetchall()
+        try:
+            return self._sim.till.connection.execute(sql).fetchall()
+        except sqlite3.OperationalError:
+            raise
+        except sqlite3.DatabaseError:  # an older copy was put back beside the -wal of another file
+            return []
 
     def _close(self) -> None:
         """A closure or a sold-out food, some without an end, some ended by the opposite command."""

@@ -22,7 +22,7 @@ from tests.sim.plan import Restore
 from orderbridge.cli.database_commands import MARGIN
 from orderbridge.errors import Unusable
 from orderbridge.jobs.context import Context
-from orderbridge.jobs.reimport import UNFINISHED, Reimport, find, replay
+from orderbridge.jobs.reimport import UNFINISHED, WRITTEN, Reimport, find, replay
 from orderbridge.jobs.restore_check import NOTE_EVERY_S, RestoreCheck
 from orderbridge.store import accounts, backup, high_water, journal
 from orderbridge.store.dialects.sqlite_file import BESIDE
@@ -196,6 +196,7 @@ class Restorer:
                 older = database.read_now(high_water.older)
                 since = None if older is None or older.last_known is None else older.last_known - MARGIN
                 found = find(journal.files(folder), since)
+                sim.tell("replaying")
                 done = list(replay(Reimport(database, sim.settings, sim.clock.now()), found))
                 left = any(one.fate in UNFINISHED for one in done)
                 if older is not None and not left and not database.read_now(accounts.held):
@@ -204,6 +205,9 @@ class Restorer:
             except DBAPIError:  # a till holds the file
                 self._agenda.after(AGAIN_S, self._start_replay)
                 return
+        for one in done:
+            if one.fate in WRITTEN:
+                sim.tell("replayed", one.payment_key)
         sim.trace.note("hand", "db replay", orders=len(done), left=left or None)
         self.is_whole |= not left
         if left:

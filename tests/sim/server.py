@@ -87,6 +87,7 @@ class Server:
         self._open: dict[str, list[Transaction]] = defaultdict(list)  # by replica
         self._beginning: Transaction | None = None
         self.is_down = False
+        self.heard: dict[int, float] = {}  # by process: when its session last asked
         self.cut: dict[int, float] = {}  # by process: when its cut ends
         self._engine = create_engine(
             f"sqlite:///{sim.path}",
@@ -236,7 +237,7 @@ class LockConnection:
         server.sweep()
         if session.is_over:
             raise lost("the session has ended")
-        session.heard = server._sim.now()
+        session.heard = server.heard[self._life.process] = server._sim.now()
         result = act(session)
         (server.travel if is_slow_back else server.look)(self._life, self._until())
         return result

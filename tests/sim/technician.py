@@ -112,7 +112,9 @@ class Technician:
         ).fetchall()
         if not failed:
             return
-        row = self._random.choice(failed)["id"]
+        self.retry(self._random.choice(failed)["id"])
+
+    def retry(self, row: int) -> None:
         if self._sim.hands.run(action_commands.actions, "retry", str(row))[0] == 0:
             self._sim.till.written[row] = self._sim.now()
             self._sim.tell("retried", row)

@@ -159,9 +159,13 @@ def test_a_contradiction_is_found_alone(database: Database, pos: Pos, code: str)
     assert checked(database, since=NOW + timedelta(days=1)).findings == []
 
 
-def test_a_resend_after_a_newer_row_is_found_unless_a_person_asked_for_it(database: Database, pos: Pos) -> None:
+def test_a_row_that_leaves_between_two_requests_of_another_is_found_unless_a_person_asked_for_the_second(
+    database: Database, pos: Pos
+) -> None:
     row = action(pos, (3001, 3002, UNKNOWN), (3090, 3091, OK), name="cancel", created_utc=at(2930))
-    action(pos, (3010, 3011, OK), name="cancel", created_utc=at(3009))
+    other = action(pos, (3010, 3011, OK), name="cancel", created_utc=at(3009))
+    assert [(one.code, one.action_id) for one in checked(database).findings] == [("beside_another", other)]
+    pos.execute("UPDATE delivery_action_attempts SET spent = 1 WHERE action_id = ? AND attempt = 1", (row,))
     assert [(one.code, one.action_id) for one in checked(database).findings] == [("after_newer", row)]
     pos.execute("UPDATE delivery_actions SET expires_utc = ? WHERE id = ?", (at(4000), row))
     assert checked(database).findings == []

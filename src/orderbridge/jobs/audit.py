@@ -14,6 +14,7 @@ from sqlalchemy import (
     FromClause,
     Select,
     and_,
+    case,
     exists,
     func,
     literal,
@@ -205,63 +206,70 @@ def _is_same_lane(subject: Subject, one: FromClause, other: FromClause) -> Colum
     return and_(one.c[subject.column] == other.c[subject.column], *same)
 
 
-def _out_of_order(connection: Connection, subject: Subject, since: datetime) -> Iterator[Finding]:
-    """Requests of two rows of a lane that contradict promise 5.
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """The requests of a row that may have had an effect. `first_utc`: when its first request of any kind left.
 
-    When a row was retried by hand is not stored, so that only its first request is compared with those of newer rows.
+    `visible_utc`: from then on each reading of the outbox finds the row; None: unknown.
     """
-    older, newer, first, second = actions.alias(), actions.alias(), attempts.alias(), attempts.alias()
-    starts_later = first.c.started_utc > second.c.started_utc
-    has_place = or_(first.c.attempt == 1, older.c.expires_utc.is_(None))
-    overlaps = and_(first.c.finished_utc > second.c.started_utc, second.c.finished_utc > first.c.started_utc)
+
+    first_utc: datetime
+    visible_utc: datetime | None
+    begin_utc: datetime | None
+    end_utc: datetime | None
+
+
+def wrong_turn(older: Turn, newer: Turn) -> str | None:
+    """How the turns of two rows of one lane contradict promise 5: the code of a finding. `older` has the lower id.
+
+    A row that was sent keeps its lane until it ends, also before an older row that was committed later.
+    """
+    ends = older.begin_utc, older.end_utc, newer.begin_utc, newer.end_utc
+    if None not in ends and older.begin_utc < newer.end_utc and newer.begin_utc < older.end_utc:  # type: ignore[operator]
+        return "beside_another"
+    is_passed = older.visible_utc is not None and older.visible_utc < newer.first_utc < older.first_utc
+    return "after_newer" if is_passed else None
+
+
+def _turns(since: datetime) -> Select[*tuple[Any, ...]]:
+    """By row that was inserted since then; without requests from before a retry."""
+    inserted = select(actions.c.id).where(actions.c.created_utc >= since)
+    begins = case((func.coalesce(attempts.c.outcome, "").not_in(NO_ATTEMPTS), attempts.c.started_utc))
+    ends = case((func.coalesce(attempts.c.outcome, "").not_in(NO_ATTEMPTS), attempts.c.finished_utc))
+    return (
+        select(attempts.c.action_id, func.min(attempts.c.started_utc).label("first"))
+        .add_columns(func.min(begins).label("begin"), func.max(ends).label("end"))
+        .where(attempts.c.spent == 0, attempts.c.action_id.in_(inserted))
+        .group_by(attempts.c.action_id)
+    )
+
+
+def _out_of_order(connection: Connection, subject: Subject, since: datetime) -> Iterator[Finding]:
+    """Rows of a lane whose turns contradict promise 5."""
+    older, newer, one, other = actions.alias(), actions.alias(), _turns(since).subquery(), _turns(since).subquery()
     chosen = list(of_subject(subject))
+    overlaps = and_(one.c.begin < other.c.end, other.c.begin < one.c.end)
     query = (
-        select(older.c.id, newer.c.id.label("newer_id"), older.c.payment_key, older.c.created_utc)
-        .add_columns(first.c.started_utc, first.c.finished_utc)
-        .add_columns(second.c.started_utc.label("newer_utc"), second.c.finished_utc.label("newer_ended_utc"))
-        .add_columns(second.c.attempt.label("newer_attempt"))
+        select(older.c.id, newer.c.id.label("newer_id"), older.c.payment_key, older.c.created_utc, older.c.expires_utc)
+        .add_columns(one.c.first, one.c.begin, one.c.end)
+        .add_columns(other.c.first.label("newer_first"), other.c.begin.label("newer_begin"))
+        .add_columns(other.c.end.label("newer_end"))
         .join(newer, and_(_is_same_lane(subject, older, newer), older.c.id < newer.c.id))
-        .join(first, first.c.action_id == older.c.id)
-        .join(second, second.c.action_id == newer.c.id)
+        .join(one, one.c.action_id == older.c.id)
+        .join(other, other.c.action_id == newer.c.id)
         .where(older.c.action.in_(chosen), newer.c.action.in_(chosen), older.c.created_utc >= since)
-        .where(or_(overlaps, and_(starts_later, has_place)))
+        .where(or_(overlaps, one.c.first > other.c.first))
     )
     for row in connection.execute(query):
-        visible = row.created_utc + LONG_TRANSACTION
-        one = Request(row.started_utc, row.finished_utc or row.started_utc, visible)
-        other = Request(row.newer_utc, row.newer_ended_utc or row.newer_utc, is_first=row.newer_attempt == 1)
-        match wrong_order(one, other):
-            case "beside_another" as code:
-                later = max((row.started_utc, row.id), (row.newer_utc, row.newer_id))
-                yield Finding(5, code, row.payment_key, later[1], later[0])
-            case str() as code:
-                yield Finding(5, code, row.payment_key, row.id, row.started_utc)
-            case None:
-                pass
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """A request of an outbox row.
-
-    `visible_utc`: from then on each reading of the outbox finds the row; None: unknown. `is_first`: of its row.
-    """
-
-    started_utc: datetime
-    ended_utc: datetime
-    visible_utc: datetime | None = None
-    is_first: bool = True
-
-
-def wrong_order(older: Request, newer: Request) -> str | None:
-    """How requests of two rows of one lane contradict promise 5: the code of a finding. `older` has the lower id.
-
-    A resend of the newer row proves nothing: an older row that was committed later waits until the newer one has ended.
-    """
-    if older.ended_utc > newer.started_utc and newer.ended_utc > older.started_utc:
-        return "beside_another"
-    is_passed = older.visible_utc is not None and older.visible_utc < newer.started_utc < older.started_utc
-    return "after_newer" if newer.is_first and is_passed else None
+        visible = row.created_utc + LONG_TRANSACTION if row.expires_utc is None else None  # when it was retried
+        code = wrong_turn(
+            Turn(row.first, visible, row.begin, row.end), Turn(row.newer_first, None, row.newer_begin, row.newer_end)
+        )
+        if code == "beside_another":
+            later = max((row.first, row.id), (row.newer_first, row.newer_id))
+            yield Finding(5, code, row.payment_key, later[1], later[0])
+        elif code is not None:
+            yield Finding(5, code, row.payment_key, row.id, row.first)
 
 
 def _shown_and_not_known(connection: Connection, since: datetime, cooldown: timedelta) -> Iterator[Finding]:
