@@ -191,12 +191,16 @@ class Cooldown(Judge):
 
     def __init__(self) -> None:
         self._last: dict[str, Call] = {}
+        self._restored_at = 0.0
+
+    def restored(self) -> None:
+        self._restored_at = self.sim.now()
 
     def leaving(self, call: Call) -> None:
         if call.operation != "get_current":
             return
         last = self._last.get(call.account)
-        if last is not None and not last.never_left:
+        if last is not None and not last.never_left and not self._is_lost(last):
             ended = last.ended_at if last.ended else self.sim.now()
             if last.life != call.life:  # a paused replica ends it when it continues
                 ended = min(ended, last.left_at + TIMEOUT_S)
@@ -204,6 +208,10 @@ class Cooldown(Judge):
             if call.left_at < ended + COOLDOWN_S and not forgiven:
                 self.broken(f"#{call.number} polls {call.left_at - ended:.2f} s after the end of #{last.number}")
         self._last[call.account] = call
+
+    def _is_lost(self, last: Call) -> bool:
+        """Whether neither an older copy nor the mark knows this poll."""
+        return self._restored_at - self.sim.restorer.lag_s < last.left_at < self._restored_at
 
     def _set_forward(self, since: float) -> bool:
         """Whether the clock was set forward while the daemon was down, which may cost one 429."""

@@ -68,7 +68,7 @@ class OlderCopyIsReported(Judge):
             self._since = self.sim.now()
             self._check_file()
             self._compare()  # before the start the file may be no database
-            if self._lacks:
+            if self._lacks and self.sim.restorer.has_revoked:
                 self._check_devices()
         if facts.get("code") == CODE:
             self._is_open = event == "problem.began"

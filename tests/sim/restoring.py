@@ -50,9 +50,15 @@ class Restorer:
         self.events: frozenset[int] = frozenset()  # events that the mark included then
         self.rows: frozenset[str] = frozenset()  # request_ids of the outbox's rows then
         self.sent: dict[str, int] = {}  # the number of their attempts that the mark included then
+        self.has_revoked = False  # the mark knew that ANOTHER_DEVICE was revoked
         self.settled_at: float | None = 0.0  # when it was complete or confirmed; None: not yet
         self.is_whole = True  # whether the journal's documents were replayed
         self.takes_file = False  # whether the daemon loses its file, and ends
+
+    @property
+    def lag_s(self) -> float:
+        """How far the mark may be behind the tables."""
+        return high_water.LAG_S if self._sim.plan.slow_disk else NOTE_EVERY_S + 1.0
 
     def begin(self) -> None:
         for restore in self._sim.plan.restores:
@@ -161,14 +167,15 @@ class Restorer:
         self._agenda.after(restore.confirmed_after, self._confirm)
 
     def _note_what_is_there(self) -> None:
-        lag_s = high_water.LAG_S if self._sim.plan.slow_disk else NOTE_EVERY_S + 1.0
-        known = (text_of(self._sim.clock.now() - timedelta(seconds=lag_s)),)
+        known = (text_of(self._sim.clock.now() - timedelta(seconds=self.lag_s)),)
         events = frozenset(
             row[0] for row in self._sim.read("SELECT id FROM delivery_order_events WHERE at_utc < ?", known)
         )
         self.events = events if self.settled_at is not None else events | self.events
         self.sent = sent(self._sim, *known)
         self.rows = frozenset(row[0] for row in self._sim.read("SELECT request_id FROM delivery_actions", ()))
+        revoked = "SELECT 1 FROM delivery_board_devices WHERE id = ? AND revoked_utc < ?"
+        self.has_revoked = bool(self._sim.read(revoked, (ANOTHER_DEVICE, *known)))
 
     def _start_replay(self) -> None:
         if self._sim.life is None or not self._sim.life.started or self.takes_file or self._now is not None:
