@@ -163,7 +163,7 @@ class ColumnsAreRight(Judge):
         self._states[key] = after
         in_part = name == "Intake._write_least" and self.sim.plan.broken_disk > 0
         if self.sim.technician.is_refusing or in_part:  # only a part was written; the next delivery completes it
-            self._oks[key].clear()
+            self._drop_noted(key, after)
             return
         if before == after and not events and not rows:
             return
@@ -172,10 +172,13 @@ class ColumnsAreRight(Judge):
             self._quiet_from[key] = self._listened(after["account"])
             self._quiet_since[key] = self.sim.now()
         if any(step.state == after and _same(step.events, events) for step in steps):
-            noted = after["acknowledged_utc"]
-            self._oks[key] = [ok for ok in self._oks[key] if noted is None or ok[0] > noted]
+            self._drop_noted(key, after)
         else:
             self.broken(f"{name} of order {key}: {_nearest(steps, before or {}, after, events)}")
+
+    def _drop_noted(self, key: str, state: State) -> None:
+        noted = state["acknowledged_utc"]
+        self._oks[key] = [ok for ok in self._oks[key] if noted is None or ok[0] > noted]
 
     def _steps(self, key: str, before: State | None, after: State, rows: list[sqlite3.Row]) -> Iterator[Step]:
         if before is None:
