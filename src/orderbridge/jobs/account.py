@@ -72,8 +72,8 @@ class Account:
         self.client = Client(
             wire,
             self.session,
-            in_thread=database.in_thread,
-            in_own_thread=database.in_own_thread,
+            thread=database.in_thread,
+            own_thread=database.in_own_thread,
             on_failed=self.learned.failed,
         )
         hide(self._app_secret)

@@ -13,6 +13,7 @@ from sqlalchemy import (
     Connection,
     FromClause,
     Select,
+    Subquery,
     and_,
     case,
     exists,
@@ -231,40 +232,35 @@ def wrong_turn(older: Turn, newer: Turn) -> str | None:
     return "after_newer" if is_passed else None
 
 
-def _turns(since: datetime) -> Select[*tuple[Any, ...]]:
-    """By row that was inserted since then; without requests from before a retry."""
-    inserted = select(actions.c.id).where(actions.c.created_utc >= since)
-    begins = case((func.coalesce(attempts.c.outcome, "").not_in(NO_ATTEMPTS), attempts.c.started_utc))
-    ends = case((func.coalesce(attempts.c.outcome, "").not_in(NO_ATTEMPTS), attempts.c.finished_utc))
-    return (
-        select(attempts.c.action_id, func.min(attempts.c.started_utc).label("first"))
-        .add_columns(func.min(begins).label("begin"), func.max(ends).label("end"))
-        .where(attempts.c.spent == 0, attempts.c.action_id.in_(inserted))
-        .group_by(attempts.c.action_id)
-    )
+def _turns(since: datetime, prefix: str = "") -> Subquery:
+    """The columns of a Turn, by row that was inserted since then; without requests from before a retry."""
+    counts = func.coalesce(attempts.c.outcome, "").not_in(NO_ATTEMPTS)
+    columns = {
+        "first": func.min(attempts.c.started_utc),
+        "begin": func.min(case((counts, attempts.c.started_utc))),
+        "end": func.max(case((counts, attempts.c.finished_utc))),
+    }
+    turns = select(attempts.c.action_id, *(column.label(f"{prefix}{name}") for name, column in columns.items()))
+    inserted = attempts.c.action_id.in_(select(actions.c.id).where(actions.c.created_utc >= since))
+    return turns.where(attempts.c.spent == 0, inserted).group_by(attempts.c.action_id).subquery()
 
 
 def _out_of_order(connection: Connection, subject: Subject, since: datetime) -> Iterator[Finding]:
     """Rows of a lane whose turns contradict promise 5."""
-    older, newer, one, other = actions.alias(), actions.alias(), _turns(since).subquery(), _turns(since).subquery()
-    chosen = list(of_subject(subject))
-    overlaps = and_(one.c.begin < other.c.end, other.c.begin < one.c.end)
+    older, newer, one, other = actions.alias(), actions.alias(), _turns(since), _turns(since, "newer_")
+    overlaps = and_(one.c.begin < other.c.newer_end, other.c.newer_begin < one.c.end)
     query = (
-        select(older.c.id, newer.c.id.label("newer_id"), older.c.payment_key, older.c.created_utc, older.c.expires_utc)
-        .add_columns(one.c.first, one.c.begin, one.c.end)
-        .add_columns(other.c.first.label("newer_first"), other.c.begin.label("newer_begin"))
-        .add_columns(other.c.end.label("newer_end"))
+        select(older, newer.c.id.label("newer_id"), one, other)
         .join(newer, and_(_is_same_lane(subject, older, newer), older.c.id < newer.c.id))
         .join(one, one.c.action_id == older.c.id)
         .join(other, other.c.action_id == newer.c.id)
-        .where(older.c.action.in_(chosen), newer.c.action.in_(chosen), older.c.created_utc >= since)
-        .where(or_(overlaps, one.c.first > other.c.first))
+        .where(older.c.action.in_(of_subject(subject)), newer.c.action.in_(of_subject(subject)))
+        .where(older.c.created_utc >= since, or_(overlaps, one.c.first > other.c.newer_first))
     )
     for row in connection.execute(query):
         visible = row.created_utc + LONG_TRANSACTION if row.expires_utc is None else None  # when it was retried
-        code = wrong_turn(
-            Turn(row.first, visible, row.begin, row.end), Turn(row.newer_first, None, row.newer_begin, row.newer_end)
-        )
+        newest = Turn(row.newer_first, None, row.newer_begin, row.newer_end)
+        code = wrong_turn(Turn(row.first, visible, row.begin, row.end), newest)
         if code == "beside_another":
             later = max((row.first, row.id), (row.newer_first, row.newer_id))
             yield Finding(5, code, row.payment_key, later[1], later[0])

@@ -78,7 +78,7 @@ class RestoreCheck:
             self._kept.high_water = mark = before
         problems = await self._read_file(ProblemsFile(self._database).read) or ()
         self._was_lost = any(row["code"] == Code.DATABASE_LOST for row in problems)
-        found, _ = await self._database.read(lambda tx: high_water.read_tables(tx, self._clock.now(), mark))
+        found, _ = await self._database.read(lambda tx: high_water.current(tx, self._clock.now(), mark))
         hold, self._began = 0.0, found
         if found is not None and mark is not None:
             if high_water.is_behind(found, mark) or self._is_of_others(mark, found):
@@ -177,7 +177,7 @@ class RestoreCheck:
 
     def read(self, connection: Connection) -> None:
         """Read within the health check's transaction; `follow` continues with the result."""
-        self._found, older = high_water.read_tables(connection, self._clock.now(), self._kept.high_water)
+        self._found, older = high_water.current(connection, self._clock.now(), self._kept.high_water)
         if self._found is not None:
             self._report(older)
 
@@ -205,9 +205,8 @@ class RestoreCheck:
             self._report(await self._withhold(found, before))
             if self._kept.holds_rows:
                 return
-            found = (await self._database.read(lambda tx: high_water.read_tables(tx, self._clock.now(), before)))[
-                0
-            ] or found
+            now, _ = await self._database.read(lambda tx: high_water.current(tx, self._clock.now(), before))
+            found = now or found
         self._kept.holds_rows = False  # also when a command has ended them
         if self._database.file is not None:
             self._noted = found = high_water.with_wal(found, self._noted, self._database.file.wal())

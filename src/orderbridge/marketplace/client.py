@@ -48,7 +48,7 @@ ACKNOWLEDGE_TIMEOUT_S = 5.0  # for the call and its repeat together (README.md, 
 
 _log = structlog.get_logger(__name__)
 _Result = TypeVar("_Result")
-_InThread = Callable[[Callable[[], Any]], Awaitable[Any]]  # parses a large answer in a thread
+_Thread = Callable[[Callable[[], Any]], Awaitable[Any]]  # parses a large answer in a thread
 _Body = Mapping[str, int | None] | None
 # Takes the path without its id, the error, the request's body, and whether its token was replaced meanwhile.
 OnFailed = Callable[[str, MarketplaceError, _Body, bool], None]
@@ -71,13 +71,13 @@ class Client:
         wire: Wire,
         session: Session,
         *,
-        in_thread: _InThread | None = None,
-        in_own_thread: _InThread | None = None,
+        thread: _Thread | None = None,
+        own_thread: _Thread | None = None,
         on_failed: OnFailed | None = None,
     ) -> None:
-        """`in_own_thread`: for the menu, so that no list waits for it. `on_failed` is called for each request that failed."""
+        """`own_thread`: for the menu, so that no list waits for it. `on_failed` is called for each request that failed."""
         self._wire, self._session, self._on_failed = wire, session, on_failed
-        self._in_thread, self._in_own_thread = in_thread, in_own_thread
+        self._thread, self._own_thread = thread, own_thread
         self._unexpected: set[str] = set()
 
     async def restaurants(self) -> tuple[Restaurant, ...]:
@@ -139,7 +139,7 @@ class Client:
         """All foods of the account (docs/interface.md, Menu listing)."""
         deadline = asyncio.get_running_loop().time() + MENU_TIMEOUT_S
         return await self._call(
-            "GET", "/foods/get-foods", read_menu, Importance.LIST, deadline=deadline, in_thread=self._in_own_thread
+            "GET", "/foods/get-foods", read_menu, Importance.LIST, deadline=deadline, thread=self._own_thread
         )
 
     async def _get(self, path: str, read: Callable[[Any], _Result]) -> _Result:
@@ -161,15 +161,13 @@ class Client:
         *,
         json: _Body = None,
         deadline: float | None = None,
-        in_thread: _InThread | None = None,
+        thread: _Thread | None = None,
     ) -> _Result:
         """Send a request; after a 401, obtain a new token and repeat it once.
 
         `deadline` is in the event loop's time.
         """
-        ask = partial(
-            self._ask, method, path, read, importance=importance, json=json, deadline=deadline, in_thread=in_thread
-        )
+        ask = partial(self._ask, method, path, read, importance=importance, json=json, deadline=deadline, thread=thread)
         token = await _in_time(self._session.token(), deadline)
         try:
             return await ask(token)
@@ -195,7 +193,7 @@ class Client:
         json: _Body = None,
         params: Mapping[str, str] | None = None,
         deadline: float | None = None,
-        in_thread: _InThread | None = None,
+        thread: _Thread | None = None,
     ) -> _Result:
         """Send a request, parse its answer with `read`, and report the outcome to the session.
 
@@ -212,8 +210,8 @@ class Client:
             )
             call = partial(_read, read, answer)
             is_small = len(answer.body) <= SMALL_BODY
-            in_thread = in_thread or self._in_thread
-            result = call() if in_thread is None or is_small else await in_thread(call)
+            thread = thread or self._thread
+            result = call() if thread is None or is_small else await thread(call)
         except MarketplaceError as error:
             if self._on_failed is not None:
                 is_replaced = self._session.current not in {None, token}

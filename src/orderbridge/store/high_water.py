@@ -222,9 +222,7 @@ def begin(connection: Connection, name: str) -> None:
         connection.execute(insert(books).values(id=name))
 
 
-def read_tables(
-    connection: Connection, now: datetime, before: HighWater | None
-) -> tuple[HighWater | None, Older | None]:
+def current(connection: Connection, now: datetime, before: HighWater | None) -> tuple[HighWater | None, Older | None]:
     """The tables' high-water mark (None before `begin`), and whether they are noted as an older copy.
 
     `before`: the last mark; its values are reused where they cannot have changed.
@@ -264,8 +262,8 @@ def _order_number(connection: Connection, event: int, last: HighWater | None) ->
 
 
 def advance(connection: Connection, now: datetime, before: HighWater | None) -> tuple[HighWater | None, Older | None]:
-    """Increase the generation, and return the result of `read_tables`. An older copy is not changed."""
-    found, older_copy = read_tables(connection, now, before)
+    """Increase the generation, and return the result of `current`. An older copy is not changed."""
+    found, older_copy = current(connection, now, before)
     if found is None or (before is not None and is_behind(found, before)):
         return found, older_copy
     connection.execute(_ADVANCE)
