@@ -435,21 +435,9 @@ async def test_one_that_hangs_holds_nothing_up_not_even_the_end(listener: Listen
     assert len(listener.heard) == 1
 
 
-@pytest.mark.parametrize(
-    "value, right",
-    [
-        ("https://pings.example/a", True),
-        ("http://127.0.0.1:8000/a", True),
-        ("http://localhost/a", True),
-        ("http://pings.example/a", False),
-        ("pings.example", False),
-        ("https://", False),
-        ("https://[", False),
-    ],
-)
-def test_a_ping_goes_only_to_a_private_address(value: str, right: bool):
-    if right:
-        assert "example/a" not in repr(config.Alarms(ping_url=value))
-        return
-    with pytest.raises(ValueError, match="https://"):
-        config.Alarms(ping_url=value)
+def test_a_ping_goes_only_to_a_private_address():
+    for address in ("https://pings.example/a", "http://127.0.0.1:8000/a", "http://localhost/a"):
+        assert "example/a" not in repr(config.Alarms(ping_url=address))
+    for address in ("http://pings.example/a", "pings.example", "https://", "https://["):
+        with pytest.raises(ValueError, match="https://"):
+            config.Alarms(ping_url=address)

@@ -310,6 +310,11 @@ def hold_up(configuration: Path, patient_s: float = PATIENT_S) -> None:
     configuration.write_text(text.replace(f"timeout_seconds = {TIMEOUT_S}", f"timeout_seconds = {patient_s}"))
 
 
+def set_url(configuration: Path, url: str) -> None:
+    text = configuration.read_text()
+    configuration.write_text(re.sub(r"(?m)^( *url = ).*", lambda line: line[1] + json.dumps(url), text))
+
+
 def log_of(configuration: Path) -> str:
     return (configuration.parent / "log").read_text(errors="replace")  # its last letter may be half written
 

@@ -164,15 +164,6 @@ def refuse(pos: Pos, event: str, condition: str) -> None:
         pos.execute(statement.format(event=event, condition=condition))
 
 
-@pytest.fixture
-async def two(sandbox: Sandbox, url: str, pos: Pos, world: World) -> list[Order]:
-    """Orders that the shop has taken in."""
-    orders = [world.place_order(restaurant_id=KADIKOY, document={"courier_type": "restaurant"}) for _ in range(2)]
-    async with running(sandbox, url):
-        await until(lambda: all(order.acknowledged for order in orders))
-    return orders
-
-
 @pytest.mark.parametrize("url", [pytest.param(SMALL_PACKETS, marks=pytest.mark.mariadb)], indirect=True)
 async def test_a_document_larger_than_the_servers_packet_harms_only_itself(sandbox, url, pos, world):
     limit = one(pos, "SELECT @@max_allowed_packet AS n")["n"]
@@ -201,38 +192,18 @@ async def test_a_document_larger_than_the_servers_packet_harms_only_itself(sandb
     assert "database.failed" not in {line["event"] for line in logs}
 
 
-def accept(pos: Pos, order: Order) -> int:
-    return put(pos, "delivery_actions", action="accept", payment_key=order.key, preparing_time=25)
-
-
-async def test_a_verdict_stands_where_a_trigger_refuses_what_it_says_of_the_order(sandbox, url, pos, two):
-    refused, free = two
-    refuse(pos, "UPDATE ON delivery_orders", f"NEW.payment_key = '{refused.key}'")
+async def test_a_verdict_stands_where_a_trigger_refuses_what_it_says_of_the_order(sandbox, url, pos, world):
+    refused, free = two = [world.place_order(restaurant_id=KADIKOY) for _ in range(2)]
     with capture_logs() as logs:
         async with running(sandbox, url):
-            row_ids = [accept(pos, order) for order in two]
+            await until(lambda: refused.acknowledged and free.acknowledged)
+            refuse(pos, "UPDATE ON delivery_orders", f"NEW.payment_key = '{refused.key}'")
+            accept = {"action": "accept", "preparing_time": 25}
+            row_ids = [put(pos, "delivery_actions", payment_key=order.key, **accept) for order in two]
             await until(lambda: [state(pos, row_id) for row_id in row_ids] == ["done", "done"])
     assert (status(pos, refused), status(pos, free)) == (1, 2)
     reported = [line for line in logs if line["event"] == "action.order_not_written"]
     assert [(line["id"], line["log_level"]) for line in reported] == [(row_ids[0], "error")]
-
-
-@pytest.mark.parametrize("refused_state", ["sending", "done"])
-async def test_a_row_whose_change_a_trigger_refuses_harms_only_itself(refused_state, sandbox, url, pos, two):
-    first = accept(pos, two[0])
-    refuse(pos, "UPDATE ON delivery_actions", f"NEW.id = {first} AND NEW.state = '{refused_state}'")
-    with capture_logs() as logs:
-        async with running(sandbox, url):
-            second = accept(pos, two[1])
-            await until(lambda: state(pos, second) == "done")
-            await until(lambda: [line for line in logs if line["event"] == "action.database_refused"])
-            third = put(pos, "delivery_actions", action="on_the_way", payment_key=two[1].key)
-            await until(lambda: state(pos, third) == "done")
-    assert [line["id"] for line in logs if line["event"] == "action.database_refused"] == [first]
-    assert state(pos, first) == ("pending" if refused_state == "sending" else "sending")
-    async with running(sandbox, url):  # a row on the wire does not prevent a start
-        last = put(pos, "delivery_actions", action="complete", payment_key=two[1].key)
-        await until(lambda: state(pos, last) == "done")
 
 
 def status(pos: Pos, order: Order) -> int | None:

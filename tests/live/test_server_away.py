@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import json
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -13,7 +12,7 @@ import pytest
 from sqlalchemy import create_engine, text
 from tests import databases
 from tests.databases import Server
-from tests.test_daemon import UNTIL_CLEARED_S, WITHIN_S, begun, ended, hold_up, log_of, logged, process, until
+from tests.test_daemon import UNTIL_CLEARED_S, WITHIN_S, begun, ended, hold_up, log_of, logged, process, set_url, until
 
 from orderbridge import config, daemon, service
 from orderbridge.daemon import Daemon
@@ -78,11 +77,7 @@ def pos(server: Server) -> Iterator[Pos]:
 
 @pytest.fixture
 def settled(configuration: Path, pos: Pos, server: Server) -> Path:
-    lines = configuration.read_text().splitlines()
-    address = json.dumps(pos._engine.url.render_as_string(hide_password=False))
-    configuration.write_text(
-        "\n".join(f"url = {address}" if line.strip().startswith("url =") else line for line in lines)
-    )
+    set_url(configuration, pos._engine.url.render_as_string(hide_password=False))
     return configuration
 
 

@@ -92,8 +92,9 @@ async def test_work_is_committed_when_it_returns_and_rolled_back_whole_when_it_r
     with pytest.raises(IntegrityError, match=TWICE) as caught:
         await either.run(insert)
     assert not is_busy(caught.value)
-    with pytest.raises(DBAPIError, match=r"no such table|does not exist|doesn't exist"):
-        await either.read(lambda tx: tx.execute(text("SELECT * FROM nowhere")))
+    with pytest.raises(DBAPIError, match=r"no such table|does not exist|doesn't exist") as caught:
+        await either.read(lambda tx: tx.execute(text("SELECT :name FROM nowhere"), {"name": "Ayşe"}))
+    assert "Ayşe" not in str(caught.value)
     assert await either.read(count) == 1
 
 
@@ -218,6 +219,14 @@ async def test_closing_does_not_wait_for_ever_for_a_server_that_does_not_answer(
     gate.opened.set()
     await held
     assert len(closed) == 1, "its connection is not left to the garbage collector"
+
+
+def test_closing_waits_for_one_thread_as_long_as_for_all_of_them(monkeypatch):
+    waited: list[float] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "join", lambda _, timeout: waited.append(timeout))
+        workers.Workers(4, "db-test").close()
+    assert min(waited) > workers.LEAVE_WITHIN_S / 2
 
 
 def test_what_comes_when_the_loop_is_closed_is_closed_itself():
@@ -459,6 +468,12 @@ def test_an_address_that_cannot_be_read_comes_with_an_example():
         assert "Example: sqlite:///orderbridge.db" in remedy(url)
 
 
+def test_a_bug_is_not_called_a_wrong_address(monkeypatch, tmp_path):
+    monkeypatch.setattr(Database, "read_now", lambda *_: iter(None))
+    with pytest.raises(TypeError, match="not iterable"):
+        open_database(f"sqlite:///{tmp_path}/pos.db", inline=True)
+
+
 def test_a_file_that_a_till_holds_is_tried_again_and_again(tmp_path, monkeypatch):
     """SQLite alone tries ten times a second, and rarely meets the pause of a till that writes all the time."""
     database = Database(f"sqlite:///{tmp_path}/pos.db", busy_timeout_s=1.0, inline=True)
@@ -489,3 +504,8 @@ async def test_inline_work_runs_on_the_spot_and_other_work_beside_the_event_loop
     if threaded.dialect.one_writer:
         assert writer is not reader
         assert await threaded.run(lambda _: threading.current_thread()) is writer
+    gate = Gate()
+    held = await gate.hold(threaded)
+    assert await asyncio.wait_for(threaded.read(count), WITHIN_S) == 0, "it waits for no writer"
+    gate.opened.set()
+    await held

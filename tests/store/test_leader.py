@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from typing import NoReturn
 
 import pytest
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, event, text
 from sqlalchemy.exc import OperationalError
 from tests import databases
 from tests.store.samples import SESSION, Pos, end_session
@@ -81,6 +81,17 @@ def test_a_right_whose_connection_broke_is_taken_anew_unless_another_was_quicker
 
 def refused(*_: object) -> NoReturn:
     raise OperationalError("SELECT 1", {}, ConnectionError("refused"))
+
+
+@databases.only(*databases.SERVERS)
+def test_a_right_is_not_held_when_the_question_for_it_failed(daemon: Daemon, database: Database):
+    lock = LeaderLock(database)
+    assert daemon().take()
+    event.listen(database.engine, "before_cursor_execute", refused)
+    with pytest.raises(OperationalError):
+        lock.take()
+    event.remove(database.engine, "before_cursor_execute", refused)
+    assert not lock.take()
 
 
 @databases.only(*databases.SERVERS)

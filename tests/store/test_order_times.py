@@ -165,6 +165,14 @@ def test_news_between_the_query_and_the_end_count(database, pos):
     assert rows(pos, "SELECT * FROM delivery_order_events") == []
 
 
+def test_silences_begin_and_end_in_short_transactions(database, pos, monkeypatch):
+    monkeypatch.setattr(order_times, "SWEEP", 2)
+    for number in range(6):
+        put_silent(pos, key(number), silence_from=3600 if number < 3 else None)
+    for work in (end_silent, count):
+        assert [len(work(database)) for _ in range(3)] == [2, 1, 0]
+
+
 @only(*SERVERS)
 def test_an_order_that_is_just_being_delivered_does_not_end(database, pos):
     for payment_key in (KEY, OTHER):

@@ -364,6 +364,13 @@ def test_an_old_order_that_a_till_holds_is_blanked_later(database, pos):
     assert blank(database) == 1
 
 
+def test_old_orders_are_blanked_in_short_transactions(database, pos, monkeypatch):
+    monkeypatch.setattr(retention, "SWEEP", 2)
+    for number in range(3):
+        put_order(pos, key(number), ended_utc=NOW_TEXT, payload="{}")
+    assert [blank(database) for _ in range(3)] == [2, 1, 0]
+
+
 def test_lines_that_vanished_go_with_their_options_and_another_orders_lines_stay(database, pos):
     insert(database, arrival(facts=facts(items=(item(), item(name="Lahmacun")))), arrival(OTHER))
     deliver(database, arrival(facts=facts(items=(item(name="Ayran", options=()),))), **CONTENTS)

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import sqlite3
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -174,6 +175,37 @@ async def test_a_log_that_appears_later_is_watched_from_then_on(path: Path, data
         put_action(pos)
     assert await bell.rings()
     watch.cancel()
+
+
+@only(SQLITE)
+@pytest.mark.parametrize("commits", [True, False])
+async def test_a_till_that_writes_without_a_pause_wakes_and_is_asked_seldom(commits, monkeypatch, database, pos):
+    asked, version = [], sqlite._version
+    monkeypatch.setattr(sqlite, "_version", lambda connection: asked.append(1) or version(connection))
+    monkeypatch.setattr(sqlite, "REST_S", 0.5)  # a hundred times as long, for a busy machine
+    async with watching(database) as bell:
+        assert not await bell.rings(2 * sqlite.REST_S)
+        pos.execute("PRAGMA cache_size = 1")  # what is not committed goes to the -wal at once, too
+        pos.execute("SELECT 1" if commits else "BEGIN IMMEDIATE")
+        began, bell.times = time.monotonic(), 0
+        asked.clear()
+        for _ in range(300):
+            put_action(pos, "activate_food")
+            await asyncio.sleep(0)
+        took = time.monotonic() - began
+        assert bell.times <= took / sqlite.REST_S + 2
+        assert commits or len(asked) <= took / sqlite.ASK_S + 2
+
+
+@only(SQLITE)
+async def test_the_watch_leaves_no_descriptor_behind(database):
+    def notices() -> int:
+        return sum(one.resolve().name == "anon_inode:inotify" for one in Path("/proc/self/fd").iterdir())
+
+    before = notices()
+    async with watching(database):
+        assert notices() == before + 1
+    assert notices() == before
 
 
 @only(SERVERS[0])

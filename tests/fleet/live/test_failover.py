@@ -20,7 +20,7 @@ from sqlalchemy import Connection, NullPool, create_engine, text
 from sqlalchemy.exc import DBAPIError, InvalidRequestError
 from tests import databases
 from tests.databases import Pair
-from tests.test_daemon import COMMAND, ended, logged, process, until
+from tests.test_daemon import COMMAND, ended, logged, process, set_url, until
 
 from orderbridge.config.addresses import database_address
 from orderbridge.store import schema
@@ -52,17 +52,16 @@ def pair() -> Iterator[Pair]:
 @pytest.fixture
 def settled(configuration: Path, pair: Pair) -> Path:
     """The configuration with both servers, and two accounts."""
-    lines = configuration.read_text().splitlines()
     (configuration.parent / "second").write_text("sandbox-besiktas-secret")
     (configuration.parent / "second").chmod(0o600)
+    set_url(configuration, pair.url)
     second = f"""
     [[accounts]]
     name = "besiktas"
     app_secret_key = "{APP_SECRET}"
     rest_secret_key_file = {json.dumps(str(configuration.parent / "second"))}
     """
-    lines = [f"url = {json.dumps(pair.url)}" if line.strip().startswith("url =") else line for line in lines]
-    configuration.write_text("\n".join(lines) + second)
+    configuration.write_text(configuration.read_text() + second)
     return configuration
 
 

@@ -72,13 +72,18 @@ def test_one_that_is_killed_is_replaced_and_one_that_comes_has_its_share(fleet: 
 
 
 @pytest.mark.slow
-def test_all_are_replaced_one_after_another(fleet: Fleet):
+def test_each_is_replaced_and_one_that_was_stopped_goes_on_with_nothing_that_it_had_begun(fleet: Fleet):
     with rig.till(fleet, PAUSE_S):
         for number in (0, 1):
             fleet.replicas[number].send_signal(signal.SIGTERM)
             assert fleet.replicas[number].wait(rig.WITHIN_S) == 0
             fleet.start(number)
             fleet.await_shares(32, 32)
+        all_are_polled(fleet)
+        fleet.replicas[0].send_signal(signal.SIGSTOP)
+        all_are_polled(fleet)
+        fleet.replicas[0].send_signal(signal.SIGCONT)
+        fleet.await_shares(32, 32)
         all_are_polled(fleet)
     nothing_is_wrong(fleet)
 
@@ -130,17 +135,6 @@ def test_a_dump_restored_under_a_replica_is_reported(fleet: Fleet):
         fleet.say(f"DELETE FROM delivery_order_events WHERE id > {before}")
         fleet.say(f"UPDATE delivery_books SET generation = {generation}")
         rig.until(lambda: fleet.rows("SELECT 1 FROM delivery_problems WHERE code = 'database_restored'"))
-
-
-@pytest.mark.slow
-def test_one_that_is_stopped_is_replaced_and_goes_on_with_nothing_that_it_had_begun(fleet: Fleet):
-    with rig.till(fleet, PAUSE_S):
-        fleet.replicas[0].send_signal(signal.SIGSTOP)
-        all_are_polled(fleet)
-        fleet.replicas[0].send_signal(signal.SIGCONT)
-        fleet.await_shares(32, 32)
-        all_are_polled(fleet)
-    nothing_is_wrong(fleet)
 
 
 @pytest.mark.slow

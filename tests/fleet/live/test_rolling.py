@@ -9,7 +9,7 @@ from sqlalchemy import create_engine, text
 from tests import databases
 from tests.databases import SERVERS
 from tests.live.test_server_away import Pos
-from tests.test_daemon import ended, logged, process, until
+from tests.test_daemon import ended, logged, process, set_url, until
 
 from orderbridge_sandbox import World
 from orderbridge_sandbox.scenery import KADIKOY
@@ -29,14 +29,8 @@ NEWER = (
 async def test_a_daemon_works_on_after_a_newer_one_changed_the_schema(kind, configuration, world, request):
     server = request.getfixturevalue(f"{kind}_server")
     with databases.own_database(server, f"obs_rolling_{os.getpid()}") as url:
-        name(configuration, url)
+        set_url(configuration, url)
         await over_a_newer_schema(configuration, url, world)
-
-
-def name(configuration: Path, url: str) -> None:
-    lines = configuration.read_text().splitlines()
-    lines = [f'url = "{url}"' if line.strip().startswith("url =") else line for line in lines]
-    configuration.write_text("\n".join(lines))
 
 
 async def over_a_newer_schema(configuration: Path, url: str, world: World) -> None:
