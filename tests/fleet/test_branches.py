@@ -5,7 +5,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from orderbridge.rules.problems import Lamp
-from orderbridge_fleet.cli.branches import Branch, OpenProblem, ranked
+from orderbridge.texts import speak
+from orderbridge_fleet.cli.branches import Branch, OpenProblem, lines, ranked
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 EARLIER = NOW - timedelta(hours=1)
@@ -41,3 +42,15 @@ def test_of_several_problems_the_worst_counts_and_a_lamp_goes_before_them():
         (found,) = ranked({"a": None}, [], given)
         assert (found.code, found.lamp) == ("y", Lamp.RED)
     assert ranked({"a": None}, [lit("a", Lamp.GREEN)], several) == [lit("a", Lamp.GREEN)]
+
+
+@pytest.mark.parametrize(
+    "language, said", [("tr", "1.001 hesabın 1.000 tanesi sorunsuz"), ("en", "1,000 of 1,001 well")]
+)
+def test_how_many_are_well_is_said_with_the_numbers_of_the_language(language: str, said: str):
+    speak(language)
+    try:
+        counts = {"well": 1000, "accounts": 1001}
+        assert [*lines(counts | {"branches": [], "at_utc": NOW, "timezone": "Europe/Istanbul"})] == [said]
+    finally:
+        speak("en")

@@ -144,7 +144,6 @@ class Refused(Exception):
 
 NOT_NULL = "NOT NULL|not-null|cannot be null|doesn't have a default"
 TWICE = "UNIQUE constraint failed|duplicate key|Duplicate entry"
-NO_PARENT = "(?i)foreign key"
 # A server's words for a value that does not fit its column: there the type refuses what on SQLite a CHECK does.
 UNFIT = "invalid input syntax|out of range|[Ii]ncorrect|too long|Truncated|can not be used|is of type|contain NUL"
 

@@ -105,7 +105,7 @@ def test_the_overview_lists_the_configured_accounts_by_name_and_a_renamed_one_ke
     assert overview(database) == []
 
 
-def test_a_poll_is_noted_before_it_leaves_and_none_may_follow_inside_the_cooldown_of_its_account(database, pos):
+def test_a_poll_is_noted_before_it_leaves_and_none_may_follow_in_its_cooldown_or_until_its_answer_says(database, pos):
     assert reserve(database) == NOW + LONGEST, "it is not registered"
     assert rows(pos, "SELECT * FROM delivery_accounts") == []
     register(database)
@@ -119,12 +119,6 @@ def test_a_poll_is_noted_before_it_leaves_and_none_may_follow_inside_the_cooldow
         assert reserve(database, NOW + passed) == NOW + LONGEST
     assert account_row(pos) == after
     assert reserve(database, fingerprint=FOREIGN) is None
-
-
-def test_the_answer_ends_the_reservation_sooner_for_its_account_alone(database, pos):
-    register(database)
-    register(database, FOREIGN, "besiktas")
-    reserve(database)
     before, foreign = account_row(pos), account_row(pos, FOREIGN)
     until = NOW + timedelta(seconds=31)
     answered = {"state": "ok", "last_poll_ok_utc": LATER, "next_poll_utc": until}

@@ -289,33 +289,28 @@ def retry(database: Database, row_id: int) -> bool:
     return database.write_now(lambda tx: actions.retry(tx, row_id, LATER))
 
 
-def test_a_failed_row_waits_again_and_its_expiry_counts_anew(database, pos):
+def test_a_failed_row_waits_again_its_expiry_counts_anew_and_its_attempts_are_spent(database, pos):
+    """One that a copy of the database had on the wire is of unknown outcome: its number is taken, and its doubt counts."""
     ended = {"error_code": "outcome_unknown", "error_text": "Bilinmiyor.", "http_status": 502, "known_by": "poll"}
     times = {"finished_utc": NOW_TEXT, "expires_utc": NOW_TEXT}
     row_id = put_action(pos, state="failed", attempts=4, created_by="kasa 2", **ended, **times)
+    other = put_action(pos, state="failed")
+    for one in (row_id, other):
+        put_attempt(pos, one, finished_utc=NOW_TEXT, outcome="refused")
+    put_attempt(pos, row_id, 2)
     before = action_row(pos, row_id)
     assert retry(database, row_id)
     after = action_row(pos, row_id)
-    assert (after["state"], after["expires_utc"]) == ("pending", LATER_TEXT)
+    assert (after["state"], after["expires_utc"], after["attempts"]) == ("pending", LATER_TEXT, 0)
     empty = ("next_attempt_utc", "finished_utc", "error_code", "error_text", "known_by", "http_status")
     assert [after[name] for name in empty] == [None] * len(empty)
     assert difference(before, after) <= DAEMONS
     assert read_one(database).id == row_id
-
-
-def test_the_attempts_before_a_retry_are_spent_and_those_of_other_rows_are_not(database, pos):
-    """One that a copy of the database had on the wire is of unknown outcome: its number is taken, and its doubt counts."""
-    retried, other = put_action(pos, state="failed", attempts=4), put_action(pos, state="failed")
-    for row_id in (retried, other):
-        put_attempt(pos, row_id, finished_utc=NOW_TEXT, outcome="refused")
-    put_attempt(pos, retried, 2)
-    retry(database, retried)
-    found = database.read_now(lambda tx: unfinished.histories(tx, [retried, other]))
-    assert {row_id: [(one.outcome, one.spent) for one in history] for row_id, history in found.items()} == {
-        retried: [(Outcome.REFUSED, True), (Outcome.UNKNOWN, True)],
+    found = database.read_now(lambda tx: unfinished.histories(tx, [row_id, other]))
+    assert {one: [(each.outcome, each.spent) for each in history] for one, history in found.items()} == {
+        row_id: [(Outcome.REFUSED, True), (Outcome.UNKNOWN, True)],
         other: [(Outcome.REFUSED, False)],
     }
-    assert [action_row(pos, row_id)["attempts"] for row_id in (retried, other)] == [0, 0]
 
 
 def test_only_a_failed_row_is_retried(database, pos):

@@ -211,7 +211,9 @@ def sign(database: Database, seconds: float = 90) -> None:
     )
 
 
-def test_a_till_reads_what_is_wrong(database: Database, pos: Pos):
+def test_a_till_reads_what_is_wrong_and_without_a_sign_of_life_only_that_no_orders_are_polled(
+    database: Database, pos: Pos
+):
     assert rows(pos, VIEW) == []
     write(database, row(), row("quarantined", "", since_utc=None, severity="warning"))
     sign(database)
@@ -221,14 +223,9 @@ def test_a_till_reads_what_is_wrong(database: Database, pos: Pos):
     assert (first["cause"], first["remedy"]) == ("Platform 'ğüşiöç' demiyor.", "Bakın.")
     assert str(first["since_utc"]).startswith("2026-03-01 12:00:00")
     assert (second["code"], second["since_utc"], second["account"]) == ("quarantined", None, None)
-
-
-def test_without_a_sign_of_life_the_one_alarm_is_not_polling(database: Database, pos: Pos):
     long = problem_rows.as_subject("ş" * 3000)
     assert len(long) == NAME_LENGTH
-    write(database, row(), row("quarantined", ""))
     write(database, row(how_many=7), row("outdated", long, account=None), gone=(("quarantined", ""),))
-    sign(database)
     found = [(one["code"], one["subject"], one["how_many"]) for one in rows(pos, VIEW)]
     assert found == [("login_refused", "kadıköy", 7), ("outdated", long, 3)]
     times = database.read_now(lambda tx: tx.execute(select(own_tables.alarms.c.since_utc)).scalars().all())

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from sqlalchemy import Connection, text
 from sqlalchemy.exc import DBAPIError
-from tests.databases import SERVERS, only
+from tests.databases import MARIADB, SERVERS, only
 from tests.store.samples import SESSION, Pos, end_session, rows
 
 from orderbridge.store.database import Database
@@ -42,6 +42,18 @@ def test_one_that_ended_while_it_rested_is_not_given_out(used, kind, pos, monkey
             work(lambda tx: tx.execute(text("SELECT 1")).scalar_one())
             used.write_now(lambda tx, number=number: note(tx, number))
         assert noted(pos)[-4:] == [first, first + 1, first + 2, first + 3]
+
+
+@only(*SERVERS)
+def test_one_that_lay_idle_is_asked_and_one_that_was_used_just_now_is_not(used, kind, monkeypatch):
+    asked, ping = [], used.engine.dialect.do_ping
+    monkeypatch.setattr(used.engine.dialect, "do_ping", lambda session: asked.append(session) or ping(session))
+    for idle_s, pings in ((0.0, 1), (3600.0, int(kind == MARIADB))):  # whose driver does not show its socket
+        monkeypatch.setattr(servers, "IDLE_S", idle_s)
+        for _ in range(2):
+            asked.clear()
+            used.write_now(lambda tx: tx.exec_driver_sql("SELECT 1"))
+        assert len(asked) == pings
 
 
 @only(*SERVERS)

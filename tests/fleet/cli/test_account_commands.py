@@ -217,6 +217,7 @@ def test_a_busy_account_is_removed_only_by_force(order, row, counted, add, run, 
     add()
     add("moda")
     put(pos, "delivery_restaurants", account="kadikoy", id=RESTAURANT)
+    put_action(pos, "activate_food", account="kadikoy", state="done")
     if order is not None:
         put_order(pos, account="kadikoy", **order)
     if row is not None:
@@ -310,6 +311,11 @@ def test_a_rotation_says_when_the_old_line_may_go_and_without_it_an_account_does
     assert "0 now, 2 before" in run("accounts", "key", "--rotate").out
     (tmp_path / "master.key").write_text(f"{new}\n")
     assert "fault" not in run("accounts", "show", "kadikoy", "--json").json
+    assert "has one line" in run("accounts", "key", "--rotate").out
+
+
+def test_a_new_key_needs_no_configuration(command):
+    assert re.fullmatch(r"[\w+/]{43}=\n", command("accounts", "key").out)
 
 
 def test_a_rotation_that_cannot_open_all_says_to_keep_the_old_lines(add, run, tmp_path, pos):

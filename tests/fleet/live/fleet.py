@@ -4,6 +4,7 @@ import base64
 import contextlib
 import json
 import os
+import random
 import secrets
 import ssl
 import subprocess
@@ -11,12 +12,14 @@ import sys
 import threading
 import time
 import urllib.request
+import uuid
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import NullPool, create_engine, text
+from sqlalchemy import Connection, NullPool, create_engine, text
 from sqlalchemy.exc import DBAPIError
 from tests.fleet.live.fleet_record import Record, left
 from tests.jobs.shop import settings_for
@@ -221,16 +224,48 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
+NEW = text("SELECT payment_key FROM delivery_new_orders")
+ACCEPT = text(
+    "INSERT INTO delivery_actions (action, payment_key, preparing_time, request_id) VALUES ('accept', :key, 25, :key)"
+)
+THERE = text("SELECT 1 FROM delivery_actions WHERE request_id = :key")
+TAKEN_OVER = text("UPDATE delivery_orders SET pos_revision = revision WHERE payment_key = :key")
+FOOD = text("INSERT INTO delivery_actions (action, food_id, account) VALUES ('deactivate_food', :food, :name)")
+CLOSE = text("INSERT INTO delivery_actions (action, restaurant_id, account) VALUES ('close_restaurant', :key, :name)")
+
+
 @contextlib.contextmanager
 def till(fleet: Fleet, pause_s: float) -> Iterator[None]:
-    command = [sys.executable, "-m", "tests.fleet.live.fleet_till", fleet.url, str(pause_s), *fleet.names[:200]]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, cwd=ROOT) as process:
+    """A POS of all branches in plain SQL: accepts new orders, and switches foods and restaurants.
+
+    Each row is for a random account, with a food or a restaurant of its own. A server that is away is tried again.
+    """
+    over, names = threading.Event(), fleet.names[:200]
+    engine = create_engine(fleet.url, poolclass=NullPool, isolation_level="AUTOCOMMIT")
+
+    def work() -> None:
+        while not over.wait(pause_s):
+            with contextlib.suppress(DBAPIError), engine.connect() as connection:
+                while not over.wait(pause_s):
+                    _turn(connection, names)
+
+    with ThreadPoolExecutor(1) as threads:
+        working = threads.submit(work)
         try:
             yield
         finally:
-            assert process.stdin is not None
-            process.stdin.close()
-            process.wait()
+            over.set()
+        working.result()
+
+
+def _turn(connection: Connection, names: list[str]) -> None:
+    """Each statement is a transaction."""
+    for key in connection.execute(NEW).scalars().all():
+        if connection.execute(THERE, {"key": key}).first() is None:
+            connection.execute(ACCEPT, {"key": key})
+        connection.execute(TAKEN_OVER, {"key": key})
+    connection.execute(FOOD, {"food": random.getrandbits(48) + 1, "name": random.choice(names)})
+    connection.execute(CLOSE, {"key": str(uuid.uuid4()), "name": random.choice(names)})
 
 
 @contextlib.contextmanager
