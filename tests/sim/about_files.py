@@ -18,7 +18,6 @@ class JournalHolds(Judge):
     promise = "journal"
 
     def __init__(self) -> None:
-        self._answers: dict[str, Call] = {}  # by account: the latest list that came in whole
         self._acknowledged: dict[tuple[str, str], tuple[int, date]] = {}  # by order and document: request and day
         self._last: dict[str, str] = {}  # by order: its newest document
         self._blank: set[tuple[str, str]] = set()  # orders and documents that the daemon does not write again
@@ -26,11 +25,10 @@ class JournalHolds(Judge):
 
     def ended(self, call: Call) -> None:
         if call.operation == "get_current" and call.is_heard:
-            self._answers[call.account] = call
             self._last |= {key: document.text for key, document in call.documents.items()}
 
     def leaving(self, call: Call) -> None:
-        if call.operation == "acknowledge" and (answer := self._answers.get(call.account)) is not None:
+        if call.operation == "acknowledge" and (answer := self.sim.lists.get(call.account)) is not None:
             document = answer.documents.get(call.argument)
             if document is not None and (call.argument, document.text) not in self._blank:
                 today = self.sim.clock.now().date()

@@ -18,23 +18,10 @@ LATE, FINDING_OUT = 1.1, LIMITED_IN_A_ROW + 1  # cooldowns: of one round, and to
 A_MOMENT_S = 0.1
 
 
-def keep_latest(answers: dict[str, Call], call: Call) -> None:
-    """Keep the latest list of an account. A paused replica gets an older one late."""
-    if call.account not in answers or answers[call.account].number < call.number:
-        answers[call.account] = call
-
-
 class StoredBeforeAcknowledged(Judge):
     """An acknowledgement leaves only after the order and its document were committed, and they stay."""
 
     promise = "1"
-
-    def __init__(self) -> None:
-        self._answers: dict[str, Call] = {}  # by account: the latest list that came in whole
-
-    def ended(self, call: Call) -> None:
-        if call.operation == "get_current" and call.is_heard:
-            keep_latest(self._answers, call)
 
     def connected(self, connection: sqlite3.Connection) -> None:
         synchronous = connection.execute("PRAGMA synchronous").fetchone()[0]
@@ -49,7 +36,7 @@ class StoredBeforeAcknowledged(Judge):
         kept = self.rows("SELECT payload FROM delivery_quarantine WHERE payment_key = ?", order.key)
         if not stored and not kept:
             self.broken(f"#{call.number} acknowledges {order.key}, which is not stored")
-        elif (answer := self._answers.get(call.account)) is None or order.key not in answer.documents:
+        elif (answer := self.sim.lists.get(call.account)) is None or order.key not in answer.documents:
             self.broken(f"#{call.number} acknowledges {order.key}, which was not delivered")
         elif not any(row["payload"] == answer.documents[order.key].text for row in [*stored, *kept]):
             self.broken(f"#{call.number} acknowledges {order.key}, whose document is not stored")
@@ -80,7 +67,6 @@ class OnlyDelivered(Judge):
     promise = "2"
 
     def __init__(self) -> None:
-        self._answers: dict[str, Call] = {}  # by account: the latest list that came in whole
         self._told: dict[tuple[int, str], list[Call]] = defaultdict(list)
         self._open: list[Call] = []  # acknowledgements on the wire, and some that have ended
         self._unresolved: dict[int, str] = {}
@@ -115,7 +101,7 @@ class OnlyDelivered(Judge):
 
     def _check(self, call: Call) -> None:
         key, now = call.argument, self.sim.now()
-        answer = self._answers.get(call.account)
+        answer = self.sim.lists.get(call.account)
         if answer is None or answer.life != call.life or answer.reached is None:
             self.broken(f"#{call.number} acknowledges before this process got a list")
             return
@@ -139,8 +125,6 @@ class OnlyDelivered(Judge):
             self.broken(f"#{call.number} acknowledges {key}: {stored[0][0]} is stored, {delivered[key]} was delivered")
 
     def ended(self, call: Call) -> None:
-        if call.operation == "get_current" and call.is_heard:
-            keep_latest(self._answers, call)
         took = call.ended_at - call.left_at
         fleet = self.sim.fleet
         was_paused = fleet is not None and fleet.went_on.get(call.process, -1.0) >= call.left_at
@@ -152,7 +136,7 @@ class OnlyDelivered(Judge):
             self._check_effect(call)
 
     def _check_effect(self, call: Call) -> None:
-        answer = self._answers.get(call.account)
+        answer = self.sim.lists.get(call.account)
         if answer is None or answer.reached is None or call.reached is None:
             return
         delivered = dict(answer.reached.delivered).get(call.argument)

@@ -17,7 +17,7 @@ from typing import Any
 
 import httpx
 import structlog
-from sqlalchemy import delete, select, update
+from sqlalchemy import delete, update
 from tests.sim.about_orders import StoredBeforeAcknowledged
 from tests.sim.corners import seed_of
 from tests.sim.judge import Judge
@@ -70,11 +70,9 @@ from orderbridge.store import closures as store_closures
 from orderbridge.store.accounts import Vault
 from orderbridge.store.dialects import sqlite, sqlite_checks
 from orderbridge.store.leader import LeaderLock
-from orderbridge.store.own_tables import buckets
 from orderbridge_board import cards
-from orderbridge_fleet import advisory_locks, membership, replicas
+from orderbridge_fleet import advisory_locks, membership
 from orderbridge_fleet import buckets as fleet_buckets
-from orderbridge_fleet import replica as fleet_replica
 from orderbridge_fleet.membership import Membership
 from orderbridge_fleet.replica import Replica
 
@@ -107,6 +105,7 @@ LIST_BEFORE = "a_list_from_before_two_accepts_lacks_one_of_their_orders"
 NO_LIST = "no_list_is_ever_good"
 OK_LATE = "a_row_is_written_before_an_ok_is_noted"
 RETRIED = "a_row_is_retried_while_a_newer_one_is_in_doubt"
+TOKEN_ENDS = "a_row_is_written_just_before_a_token_expires"
 ENDS_LOST = "two_orders_end_and_both_answers_are_lost"
 
 
@@ -165,14 +164,6 @@ def muted(event: str) -> Plant:
     return (structlog.BoundLoggerBase, "_process_event"), process
 
 
-def without_epoch(_: Any, connection: Any, replica: str, noted: str | None, wanted: Any) -> Any:
-    connection.exec_driver_sql("BEGIN")
-    theirs = (buckets.c.replica.is_not_distinct_from(noted), buckets.c.bucket.in_(wanted))
-    connection.execute(update(buckets).values(replica=replica).where(*theirs))
-    connection.exec_driver_sql("COMMIT")
-    return frozenset(connection.scalars(select(buckets.c.bucket).where(buckets.c.replica == replica)))
-
-
 BUGS: dict[str, Bug] = {}
 
 
@@ -201,7 +192,6 @@ bugs(
     "fleet",
     a_transaction_is_not_fenced=((Membership, "fence"), nothing, 1),
     the_lease_is_not_checked_before_sending=((Replica, "may_send"), always(result=True), 1),
-    the_lease_is_longer_than_the_silence=((fleet_replica, "LEASE_S"), 60.0, 4),
     the_lease_is_not_renewed=(
         (Replica, "may_send"),
         lambda true, self: true(self) and self._clock.monotonic() < 120,
@@ -216,7 +206,6 @@ bugs(
         1,
     ),
     a_replica_has_what_others_should_have=((Replica, "_mine"), lambda _, self: self._beat.held, 1),
-    the_epoch_is_not_raised=((replicas, "note"), without_epoch, 1),
 )
 
 
@@ -274,7 +263,6 @@ bugs(
         lambda _, lanes, key, began: lanes.take(outbox_rows.order_lane(key)),
         EXPIRY,
     ),
-    acknowledged_while_unresolved=(orders.with_unresolved_rows, always(set()), LONG_LIST),
     of_a_long_list_only_the_last_unresolved_rows_are_seen=(
         orders.with_unresolved_rows,
         lambda true, tx, keys: true(tx, list(keys)[-rows.BATCH :]),
@@ -335,7 +323,6 @@ def a_restart_forgets_the_cooldown(true: Any, tx: Any, who: str, **how: Any) -> 
 
 bugs(
     "4",
-    no_row_is_ever_too_old=(outbox_rows.expiry, lambda true, row, view: true(row, view) + timedelta(days=30), TOO_OLD),
     valid_minutes_are_ignored=(
         outbox_rows.expiry,
         lambda true, row, view: true(replace(row, valid_minutes=None), view),
@@ -633,7 +620,7 @@ async def redirects_are_followed(_: Any, self: Wire, request: httpx.Request, *__
 
 bugs(
     "login",
-    a_login_for_each_request=((Session, "token"), lambda _, self, *of: self.renew(*of), CRASH),
+    a_token_is_renewed_at_its_end=(tokens.renew_at, lambda _, __, expiry: expiry, TOKEN_ENDS),
     the_kept_token_is_not_used=((Vault, "open"), nothing),
     a_time_zone_is_believed=(
         tokens.expires,
@@ -714,12 +701,6 @@ def the_column_of_the_till_is_written(true: Any, tx: Any, known: Any, *rest: Any
     true(tx, known, *rest)
     mine = tables.orders.c.payment_key == known.payment_key
     tx.execute(update(tables.orders).where(mine).values(pos_revision=0))
-
-
-@bug("6", (actions, "finish"))
-def a_done_row_does_not_name_its_proof(true: Any, connection: Any, ends: Any, now: Any) -> Any:
-    unproved = [(row, replace(end, verdict=replace(end.verdict, known_by=None))) for row, end in ends]
-    return true(connection, unproved, now)
 
 
 # ---- after a power loss ----------------------------------------------------------------------------------------------

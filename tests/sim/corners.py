@@ -442,3 +442,9 @@ async def a_row_is_retried_while_a_newer_one_is_in_doubt(script: Script) -> None
     script.retry(first)
     await script.ended(second)
     await script.ended(first)
+
+
+@corner(seconds=6 * MINUTE, options=(("token_seconds", 300.0),))
+async def a_row_is_written_just_before_a_token_expires(script: Script) -> None:
+    await script.at(294.5)
+    await script.ended(script.act("open_restaurant", restaurant_id=KADIKOY))

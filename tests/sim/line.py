@@ -231,6 +231,7 @@ class Line(httpx.AsyncBaseTransport):
         if self._keeps_waiting(call):
             self._sim.disturb(call.account, max(REFUSAL_WAITS))
         self._sim.trace.note("ended", f"#{call.number} {ending}", http=call.status)
+        self._sim.keep_list(call)
         self._sim.tell("ended", call)
 
     def _keeps_waiting(self, call: Call) -> bool:

@@ -63,6 +63,7 @@ class Sim:
         self.over = asyncio.Event()
         self.violations: list[str] = []
         self.calls: list[Call] = []
+        self.lists: dict[str, Call] = {}  # by account: the latest list that came in whole
         self.tokens: dict[str, str] = {}  # to account
         self.orders_at: dict[str, float] = {}
         self.disturbed: dict[str, float] = {}
@@ -166,6 +167,12 @@ class Sim:
         alone = account in self.plan.accounts and not self.plan.shared
         for name in (account,) if alone else self.plan.accounts:
             self.disturbed[name] = max(self.disturbed.get(name, 0.0), self.now() + seconds)
+
+    def keep_list(self, call: Call) -> None:
+        """Keep the latest list of an account. A paused replica gets an older one late."""
+        known = self.lists.get(call.account)
+        if call.operation == "get_current" and call.is_heard and (known is None or known.number < call.number):
+            self.lists[call.account] = call
 
     def violated(self, promise: str, text: str) -> None:
         self.violations.append(f"promise {promise}: {text}")

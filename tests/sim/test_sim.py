@@ -2,7 +2,6 @@
 
 import json
 import os
-import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -10,11 +9,8 @@ import time
 from pathlib import Path
 
 import pytest
-from sqlalchemy.exc import OperationalError
 from tests.sim import vfs
 from tests.sim.corners import CORNERS, seed_of
-from tests.sim.disk import SimDatabase
-from tests.sim.judge import Judge
 from tests.sim.judges import judges_of
 from tests.sim.machine import simulate
 from tests.sim.plan import MADE, plan_for
@@ -108,25 +104,6 @@ def test_another_process_with_other_hashes_and_in_another_order_gives_the_same_t
     other = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, check=True)
     here, there = traces(*kinds), json.loads(other.stdout)
     assert [kind for kind in kinds if here[kind] != there[kind]] == []
-
-
-def test_a_limit_ends_a_simulation_in_which_no_start_succeeds(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    def locked(*_: object) -> None:
-        raise OperationalError("SELECT", None, sqlite3.OperationalError("database is locked"))
-
-    monkeypatch.setattr(SimDatabase, "read_now", locked)
-    limit = Limit(60.0, float("inf"), time.monotonic)
-    simulate(plan_for(2, "squall"), tmp_path, [limit])
-    assert limit.given_up
-
-
-def test_an_error_of_a_judge_is_not_taken_for_one_of_the_program(tmp_path: Path):
-    class Wrong(Judge):
-        def committed(self, _: str) -> None:
-            raise sqlite3.OperationalError("no such table")
-
-    with pytest.raises(sqlite3.OperationalError):
-        simulate(plan_for(2, "squall"), tmp_path, [Wrong()])
 
 
 def test_a_crash_in_the_first_migration_leaves_a_file_that_the_next_start_uses(play):
