@@ -225,7 +225,13 @@ class ColumnsAreRight(Judge):
         if not flown and not self.is_unresolved(key):
             yield self._delivery(before, document)
         busy = self._busy.get(key, -1.0) >= call.left_at - BEGUN_BEFORE_S or self._may_be_claimed(key)
-        if flown or busy or self.is_unresolved(key) or self._disturbed(call) or self._is_taken_in(key, call):
+        if (
+            flown
+            or busy
+            or self.is_unresolved(key)
+            or max(self.sim.disturbed.values(), default=0.0) >= call.left_at
+            or self._is_taken_in(key, call)
+        ):
             yield self._delivery_that_does_not_count(before, document)
 
     def _may_be_claimed(self, key: str) -> bool:
@@ -357,9 +363,6 @@ class ColumnsAreRight(Judge):
         if not change:
             return {}
         return {"revision": before["revision"] + 1, "last_change": change, "changed_utc": now or self._now()}
-
-    def _disturbed(self, call: Call) -> bool:
-        return max(self.sim.disturbed.values(), default=0.0) >= call.left_at
 
     def _look(self, key: str) -> State | None:
         found = self.rows("SELECT * FROM delivery_orders WHERE payment_key = ?", key)

@@ -1,12 +1,77 @@
-"""Promises 1 and 2 at the end: the tables against the truth."""
+"""Promises 1, 2 and 4 to 6 by what is left: the tables, by the program's own audit and against the truth, and the files.
 
-from typing import Any
+The other judges watch the wire.
+"""
 
+import sqlite3
+from contextlib import closing
+from datetime import UTC, date, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import Connection, StaticPool, create_engine
 from tests.sim.judge import Judge
 from tests.sim.line import Call
 from tests.sim.reading import status_in
 
+from orderbridge.jobs.audit import audit
+from orderbridge.store import high_water, journal, retention
 from orderbridge_sandbox.state import Order
+
+if TYPE_CHECKING:
+    from tests.sim.life import Life
+
+LOOK_EVERY = 20  # ticks
+LATER = timedelta(days=1)
+GOES_ON = (
+    "SELECT id FROM delivery_actions WHERE state IN ('pending', 'sending')",
+    "SELECT payment_key FROM delivery_orders WHERE ended_utc IS NULL",
+    "SELECT id FROM delivery_quarantine WHERE resolved_utc IS NULL",
+)
+
+
+class AuditFindsNothing(Judge):
+    """`orderbridge audit` over the tables, at the end."""
+
+    def finish(self) -> None:
+        engine = create_engine(f"sqlite:///{self.sim.path}")
+        with engine.connect() as connection:
+            result = audit(connection, self.sim.settings, datetime(2000, 1, 1, tzinfo=UTC))
+        engine.dispose()
+        for finding in result.findings:
+            self.sim.violated(str(finding.promise), f"{finding}")
+
+
+class RetentionKeeps(Judge):
+    """Retention would delete nothing that goes on, also if all of it were old. It is tried in a copy."""
+
+    promise = "contract"
+
+    def __init__(self) -> None:
+        self._ticks = 0
+
+    def tick(self) -> None:
+        self._ticks += 1
+        if self._ticks % LOOK_EVERY or not self.rows("SELECT 1 FROM delivery_quarantine"):
+            return
+        with closing(sqlite3.connect(":memory:", check_same_thread=False)) as copy:
+            with closing(sqlite3.connect(self.sim.path)) as file:
+                file.backup(copy)
+            for (guard,) in copy.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
+                copy.execute(f"DROP TRIGGER {guard}")  # they admit only the daemon's connections
+            with create_engine("sqlite://", creator=lambda: copy, poolclass=StaticPool).begin() as connection:
+                before = _rows(connection)
+                self._delete(connection, self.sim.clock.now() + LATER)
+                if gone := sorted(before - _rows(connection), key=str):
+                    self.broken(f"retention would delete what goes on: {gone}")
+
+    def _delete(self, connection: Connection, late: datetime) -> None:
+        retention.delete_actions(connection, retention.old_actions(connection, late), before=late)
+        retention.delete_orders(connection, retention.old_orders(connection, late), before=late)
+        retention.delete_documents(connection, late)
+
+
+def _rows(connection: Connection) -> set[object]:
+    return {row[0] for query in GOES_ON for row in connection.exec_driver_sql(query)}
 
 
 class TruthAtTheEnd(Judge):
@@ -109,3 +174,66 @@ class TruthAtTheEnd(Judge):
                 if listed != call.reached.status_before:
                     return True
         return False
+
+
+class JournalHolds(Judge):
+    """Each document is in the journal before its order is acknowledged, and stays there."""
+
+    promise = "journal"
+
+    def __init__(self) -> None:
+        self._acknowledged: dict[tuple[str, str], tuple[int, date]] = {}  # by order and document: request and day
+        self._last: dict[str, str] = {}  # by order: its newest document
+        self._blank: set[tuple[str, str]] = set()  # orders and documents that the daemon does not write again
+        self._today = date.min
+
+    def ended(self, call: Call) -> None:
+        if call.operation == "get_current" and call.is_heard:
+            self._last |= {key: document.text for key, document in call.documents.items()}
+
+    def leaving(self, call: Call) -> None:
+        if call.operation == "acknowledge" and (answer := self.sim.lists.get(call.account)) is not None:
+            document = answer.documents.get(call.argument)
+            if document is not None and (call.argument, document.text) not in self._blank:
+                today = self.sim.clock.now().date()
+                self._acknowledged.setdefault((call.argument, document.text), (call.number, today))
+
+    def erased(self) -> None:
+        """An erased customer's data is no longer in it."""
+        folder = self.sim.settings.journal
+        entries = journal.entries(journal.files(folder)) if folder is not None else ()
+        blank = {entry.payment_key for entry in entries if entry is not None and entry.digest is None}
+        self._acknowledged = {of: told for of, told in self._acknowledged.items() if of[0] not in blank}
+        self._blank |= {(key, self._last[key]) for key in blank & self._last.keys()}
+
+    def restarted(self, _: "Life") -> None:
+        self.finish()
+
+    def finish(self) -> None:
+        folder = self.sim.settings.journal
+        if folder is None:
+            return
+        entries = [entry for entry in journal.entries(journal.files(folder)) if entry is not None]
+        held = {(entry.payment_key, journal.document(entry)) for entry in entries}
+        self._today = max(
+            self._today, self.sim.clock.now().date()
+        )  # retention uses the latest time that a clock has shown
+        kept = self._today - timedelta(days=self.sim.plan.retention_days)
+        for (key, text), (number, day) in self._acknowledged.items():
+            if day >= kept and (key, text.encode()) not in held:
+                self.broken(f"#{number} acknowledged {key}, whose document is not in the journal")
+
+
+class MarkIsNeverAhead(Judge):
+    """The mark can be read, and is never ahead of the tables: no older copy is reported if none was put back."""
+
+    promise = "mark"
+
+    def logged(self, _: str, event: str, facts: dict[str, Any], __: str) -> None:
+        if event == "database.older_copy":
+            self.broken(f"an older copy is reported, and none was put back: {facts}")
+
+    def restarted(self, _: "Life") -> None:
+        path = self.sim.path.with_name(f"{self.sim.path.name}.last-word")
+        if path.exists() and high_water.read_mark(path) is None:
+            self.broken("the high-water mark cannot be read")

@@ -220,7 +220,11 @@ class LookedUpFirst(Judge):
         if call.operation not in ACTIONS or call.row is None:
             return
         last, self._last[call.row] = self._last.get(call.row), call
-        if last is not None and call.operation in {"accept", "on_the_way"} and self._unknown(last):
+        if (
+            last is not None
+            and call.operation in {"accept", "on_the_way"}
+            and (last.ended in {"given_up", "reset"} or last.status in {502, 504})
+        ):
             waited = self.sim.now() - last.ended_at
             jumped = self.sim.jumped_since(last.ended_at)  # the wait uses the clock
             if not jumped and waited < LOOKED_UP_S and not self._was_looked_up(call.argument, last):
@@ -231,9 +235,6 @@ class LookedUpFirst(Judge):
 
     def retried(self, row: int) -> None:
         self._last.pop(row, None)
-
-    def _unknown(self, call: Call) -> bool:
-        return call.ended in {"given_up", "reset"} or call.status in {502, 504}
 
     def ended(self, call: Call) -> None:
         if call.operation == "get_current" and call.is_heard:

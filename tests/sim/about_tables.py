@@ -100,10 +100,8 @@ class ListsAreStored(Judge):
     def _is_late(self, answer: Call, key: str) -> bool:
         """Two accounts may get an order at the same moment: the second one learns of the owner at its next poll."""
         query = "SELECT received_utc FROM delivery_orders WHERE payment_key = ?"
-        return bool(self.rows(query, key)[0][0] < text_of(self.sim.clock.now() - timedelta(seconds=self._age(answer))))
-
-    def _age(self, answer: Call) -> float:
-        return self.sim.now() - answer.left_at
+        left = self.sim.clock.now() - _seconds(self.sim.now() - answer.left_at)
+        return bool(self.rows(query, key)[0][0] < text_of(left))
 
     def _check_kept(self, answer: Call, document: Document) -> None:
         query = "SELECT * FROM delivery_quarantine WHERE account = ? AND payload = ?"
@@ -136,20 +134,17 @@ class QuarantineCounts(Judge):
     def committed(self, name: str) -> None:
         if not self._touched:
             return
-        self._touched, now = False, self.sim.clock.now()
+        self._touched, now, is_set = False, self.sim.clock.now(), self.sim.jumped_since(self.sim.now() - TAKES_S)
         for row in self.rows(KEPT):
             times, seen = self._kept.get(row["id"], (0, ""))
             told = row["times_seen"], row["last_seen_utc"]
             # It may be written later, and the clock may be set meanwhile.
-            fresh = timedelta() <= now - time_of(told[1]) < _seconds(TAKES_S) or self._is_set()
+            fresh = timedelta() <= now - time_of(told[1]) < _seconds(TAKES_S) or is_set
             if told != (times, seen) and not (told[0] == times + 1 and fresh):
                 self.broken(f"{name}: document {row['id']} was seen {times} times, last {seen}, and now {told}")
             if row["first_seen_utc"] != self._first.setdefault(row["id"], row["last_seen_utc"]):
                 self.broken(f"{name}: first_seen_utc of document {row['id']} is no longer {self._first[row['id']]}")
             self._kept[row["id"]] = told
-
-    def _is_set(self) -> bool:
-        return self.sim.jumped_since(self.sim.now() - TAKES_S)
 
 
 class PollsAreWritten(Judge):

@@ -230,7 +230,8 @@ class Verdicts(Judge):
     def _check_refused(self, row: sqlite3.Row, calls: list[Call]) -> None:
         heard = [call for call in calls if call.outcome == "no"]
         if row["error_code"] == "order_cancelled":
-            shown = any(self._seen(poll, row["payment_key"]) == 6 for poll in self._all_polls())
+            polls = (poll for of_account in self._polls.values() for poll in of_account)
+            shown = any(self._seen(poll, row["payment_key"]) == CANCELED for poll in polls)
             ours = any(
                 call.operation == "cancel" and call.argument == row["payment_key"] and call.outcome in {"ok", "no"}
                 for call in self.sim.calls
@@ -241,11 +242,8 @@ class Verdicts(Judge):
             self._check_answered_no(row, calls)
         elif any(call.counts for call in calls[self._spent.get(row["id"], 0) :]):
             self._wrong(row, "and no answer refused it")
-        else:
-            self._check_refused_here(row)
-
-    def _all_polls(self) -> list[Call]:
-        return [poll for polls in self._polls.values() for poll in polls]
+        elif not self._is_refused_here(row, row["error_code"]):
+            self._wrong(row, "and its error_code is not true")
 
     def _check_answered_no(self, row: sqlite3.Row, calls: list[Call]) -> None:
         last = calls[-1]
@@ -260,10 +258,6 @@ class Verdicts(Judge):
             seen = [self._seen(poll, row["payment_key"]) for poll in self._qualified(calls)]
             if not seen or seen[-1] is None or seen[-1] in PROVED_BY[row["action"]]:
                 self._wrong(row, f"after an unknown outcome, and the last list showed {seen[-1:]}")
-
-    def _check_refused_here(self, row: sqlite3.Row) -> None:
-        if not self._is_refused_here(row, row["error_code"]):
-            self._wrong(row, "and its error_code is not true")
 
     def _is_refused_here(self, row: sqlite3.Row, code: str) -> bool:
         order = self.rows("SELECT * FROM delivery_orders WHERE payment_key = ?", row["payment_key"])

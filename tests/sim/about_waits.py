@@ -54,7 +54,7 @@ class Waits(Judge):
             self.broken(f"#{call.number} sends row {call.row} {waited:.2f} s after #{last.number} ({last.outcome})")
         if most is None or not self._undisturbed_since(last) or self._notes(call.row or 0) > len(before) + 1:
             return
-        if waited > most + self._patience():
+        if waited > most + (LATE_ON_A_SLOW_DISK_S if self.sim.plan.slow_disk else LATE_S):
             self.sim.violated("4", f"#{call.number} sends row {call.row} only {waited:.0f} s after #{last.number}")
 
     def _is_lost(self, call: Call, last: Call) -> bool:
@@ -100,9 +100,6 @@ class Waits(Judge):
 
     def retried(self, row: int) -> None:
         self._of_row[row].clear()
-
-    def _patience(self) -> float:
-        return LATE_ON_A_SLOW_DISK_S if self.sim.plan.slow_disk else LATE_S
 
     def _undisturbed_since(self, last: Call) -> bool:
         """Whether there was no fault since, and the same daemon still runs."""

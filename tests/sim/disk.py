@@ -9,8 +9,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import sqlalchemy
+from sqlalchemy import create_engine
 from sqlalchemy.exc import DBAPIError, OperationalError
-from tests.sim.compiled import share_compiled
 from tests.sim.plan import Crashed
 
 from orderbridge.config import keys
@@ -18,6 +18,30 @@ from orderbridge.store.database import Database, Work
 
 if TYPE_CHECKING:
     from tests.sim.life import Life
+
+
+class Compiled:
+    """A dialect, which keeps how values are converted, with its compiled statements."""
+
+    def __init__(self) -> None:
+        engine = create_engine("sqlite://")
+        engine.connect().close()  # the dialect asks the driver for its features here
+        self._dialect = engine.dialect
+        self._statements: dict[Any, Any] = {}
+
+    def share(self, database: Database) -> None:
+        """Let this database use what another one has compiled."""
+        database.engine.dialect = self._dialect
+        database.engine.update_execution_options(compiled_cache=self._statements)
+
+
+_kept = Compiled()
+
+
+def share_compiled(database: Database) -> None:
+    """Let this database use what another one of this process has compiled."""
+    _kept.share(database)
+
 
 T = TypeVar("T")
 BUSY_TIMEOUT_S = keys.Database().busy_timeout_seconds  # the real database's threads wait so long for a till

@@ -2,7 +2,6 @@
 
 A process is killed, stopped or paused, its connection to the server is cut, its session ends, the server restarts, and
 a rolling restart replaces all by a newer version. A paused process does nothing, and then continues.
-had in hand.
 """
 
 import asyncio
@@ -18,8 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import httpx
 from sqlalchemy import Connection
 from tests.sim import blocking_call, server
-from tests.sim.compiled import share_compiled
-from tests.sim.disk import SimDatabase
+from tests.sim.disk import SimDatabase, share_compiled
 from tests.sim.life import LIFE
 from tests.sim.line import Line
 from tests.sim.server import LOST_S, LockSession, Server, Transaction, lost
@@ -34,8 +32,7 @@ from orderbridge_fleet.membership import Membership
 
 if TYPE_CHECKING:
     from tests.jobs.shop import FakeClock
-    from tests.sim.life import Life
-    from tests.sim.loop import SimLoop
+    from tests.sim.life import Life, SimLoop
     from tests.sim.plan import Blow
     from tests.sim.simulation import Sim
 

@@ -1,7 +1,6 @@
 """People who run the program's commands, and tablets with its board.
 
 Commands run from click down. Taps are requests to the board's routes, in the process that holds the lead.
-process that is at work.
 """
 
 import asyncio
@@ -25,6 +24,7 @@ from tests.sim.people import FOODS, RESTAURANTS, Agenda
 from tests.sim.plan import MINUTE
 
 from orderbridge.cli import action_commands, common, erase, order_commands
+from orderbridge.errors import Unusable
 from orderbridge.jobs.reimport import WRITTEN, Reimport, find, replay
 from orderbridge.store import journal
 from orderbridge.store.database import Database
@@ -97,7 +97,7 @@ class Hands:
                 command.main(words, obj=_Commands(self._sim), standalone_mode=False)
         except SystemExit as end:
             code = int(end.code or 0)
-        except (click.ClickException, DBAPIError):  # a till locks the file, or a trigger refuses the write
+        except (click.ClickException, DBAPIError, Unusable):  # the file is locked or mixed, or a trigger refuses
             code = 1
         self._sim.trace.note("hand", " ".join([str(command.name), *words]), code=code)
         return code, said.getvalue()
@@ -129,10 +129,8 @@ class Hands:
         if row is not None and chance.random() < 0.25:
             back = {"close_restaurant": "open_restaurant", "deactivate_food": "activate_food"}[str(values["action"])]
             later = values | {"action": back}
-            self._agenda.after(chance.uniform(1, 2 * minutes * MINUTE), lambda: self._insert(later))
-
-    def _insert(self, values: dict[str, object]) -> None:
-        self._sim.till.insert(values)
+            insert: Callable[[], object] = partial(self._sim.till.insert, later)
+            self._agenda.after(chance.uniform(1, 2 * minutes * MINUTE), insert)
 
     def _withdraw(self) -> None:
         """`orderbridge actions withdraw ID`, of a pending row or of a closure's end."""

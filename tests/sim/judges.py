@@ -1,12 +1,9 @@
 """All judges, by promise."""
 
-from tests.sim.about_audit import AuditFindsNothing, RetentionKeeps
 from tests.sim.about_columns import ColumnsAreRight
-from tests.sim.about_end import TruthAtTheEnd
-from tests.sim.about_files import JournalHolds, MarkIsNeverAhead
+from tests.sim.about_end import AuditFindsNothing, JournalHolds, MarkIsNeverAhead, RetentionKeeps, TruthAtTheEnd
 from tests.sim.about_fleet import EqualShares, OneActs, ReplacedCommitsNothing, TakenOver
 from tests.sim.about_hands import ClosuresEnd, TapsAreRows
-from tests.sim.about_health import ProblemsAreLogged
 from tests.sim.about_orders import Cooldown, EachIsPolled, OnlyDelivered, StoredBeforeAcknowledged
 from tests.sim.about_restores import OlderCopyIsReported, StoredAgain
 from tests.sim.about_rows import LaneOrder, LookedUpFirst, MayBeSent, RowsEnd
@@ -18,7 +15,7 @@ from tests.sim.about_tables import (
     ReferenceIsRead,
     ViewsAreRight,
 )
-from tests.sim.about_trouble import FailuresAreLogged, FaultsStayApart, NothingLeaks
+from tests.sim.about_trouble import FailuresAreLogged, FaultsStayApart, NothingLeaks, ProblemsAreLogged
 from tests.sim.about_verdicts import Verdicts
 from tests.sim.about_waits import IsSentSoon, TokensInTime, Waits
 from tests.sim.judge import Judge

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from unittest.mock import patch
 
 from tests.sim import fleet
-from tests.sim.life import LIFE, SimDaemon, at_once, hear, new_task, open_database, unasked
-from tests.sim.loop import SimLoop
+from tests.sim.life import LIFE, SimDaemon, SimLoop, at_once, hear, new_task, open_database, unasked
 from tests.sim.plan import LOUD_HEALTH_S, LOUD_SWEEP_S, QUIET_HEALTH_S, QUIET_SWEEP_S, Plan
 from tests.sim.simulation import Sim
 

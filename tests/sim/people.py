@@ -129,15 +129,15 @@ class Agenda:
     def __init__(self, sim: "Sim") -> None:
         self._sim = sim
         self._next = 0
-        self._waiting: dict[int, tuple[asyncio.TimerHandle, Callable[[], None]]] = {}
+        self._waiting: dict[int, tuple[asyncio.TimerHandle, Callable[[], object]]] = {}
 
-    def at(self, when: float, act: Callable[[], None]) -> None:
+    def at(self, when: float, act: Callable[[], object]) -> None:
         number, self._next = self._next, self._next + 1
         loop = asyncio.get_running_loop()
         handle = loop.call_at(max(when, loop.time()), self._do, number, context=Context())
         self._waiting[number] = (handle, act)
 
-    def after(self, seconds: float, act: Callable[[], None]) -> None:
+    def after(self, seconds: float, act: Callable[[], object]) -> None:
         self.at(self._sim.now() + seconds, act)
 
     def hurry(self) -> None:

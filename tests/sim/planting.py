@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.sim import compiled
+from tests.sim import disk
 
 # The target: a function in each module that imports it, or an owner and a member's name. The replacement: a value, or a
 # function that gets the original as its first argument.
@@ -16,7 +16,7 @@ Plant = tuple[Any, Any]
 
 
 def plant(monkeypatch: pytest.MonkeyPatch, *plants: Plant) -> None:
-    monkeypatch.setattr(compiled, "_kept", compiled.Compiled())
+    monkeypatch.setattr(disk, "_kept", disk.Compiled())
     for target, other in plants:
         places = [target] if isinstance(target, tuple) else _places_of(target)
         assert places, f"no module knows {target}"

@@ -7,6 +7,7 @@ import asyncio
 import json
 import signal
 import sqlite3
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextvars import Context
 from datetime import timedelta
@@ -26,7 +27,6 @@ from tests.sim.plan import ACCEPT_MINUTES, ACCEPT_STEPS, HOUR, MINUTE, SLOWEST_S
 from tests.sim.power import Disk
 from tests.sim.restoring import Restorer
 from tests.sim.technician import Technician
-from tests.sim.trace import BROKEN, Trace
 
 from orderbridge import config
 from orderbridge.errors import ConfigError
@@ -36,6 +36,35 @@ from orderbridge_sandbox.scenery import KADIKOY
 
 if TYPE_CHECKING:
     from tests.sim.judge import Judge
+
+BROKEN = "BROKEN"  # the kind of a violation's line
+
+
+class Trace:
+    """The lines of one simulation, and how often each kind of fault was injected."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self.lines: list[str] = []
+        self.faults: Counter[str] = Counter()
+        self._is_broken = False
+        self._now = now
+
+    def note(self, kind: str, text: str = "", **facts: object) -> None:
+        """One line: the simulated second, what it is, and its facts. After a violation only others are added."""
+        if self._is_broken and kind != BROKEN:
+            return
+        self._is_broken |= kind == BROKEN
+        parts = [f"{self._now():12.3f} {kind:<8}", *([text] if text else [])]
+        parts += [f"{name}={value}" for name, value in facts.items() if value is not None]
+        self.lines.append(" ".join(parts))
+
+    def fault(self, name: str, **facts: object) -> None:
+        self.faults[name] += 1
+        self.note("fault", name, **facts)
+
+    def text(self) -> str:
+        return "\n".join(self.lines) + "\n"
+
 
 WATCH_S = 0.05
 TICK_S = 30.0  # between two checks by the judges

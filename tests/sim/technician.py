@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy
 from tests.sim.bounds import REFUSED_AGAIN_S
-from tests.sim.compiled import share_compiled
+from tests.sim.disk import share_compiled
 from tests.sim.people import Agenda
 from tests.sim.plan import MINUTE, Span
 
