@@ -140,21 +140,22 @@ class LaneOrder(Judge):
 
     def _check_turn(self, call: Call, rows: dict[int, list[Call]]) -> None:
         rows[call.row or 0].append(call)
-        for row, calls in rows.items():
+        turns = {row: turn for row, calls in rows.items() if (turn := self._turn(row, calls)) is not None}
+        for row in turns.keys() - {call.row}:
             older, newer = sorted((row, call.row or 0))
-            code = (
-                wrong_turn(self._turn(older, rows[older]), self._turn(newer, rows[newer])) if row != call.row else None
-            )
-            if code is not None:
-                self.broken(f"#{call.number} of row {call.row}, #{calls[-1].number} of row {row} in one lane: {code}")
+            if code := wrong_turn(turns[older], turns[newer]):
+                self.broken(
+                    f"#{call.number} of row {call.row}, #{rows[row][-1].number} of row {row} in one lane: {code}"
+                )
 
-    def _turn(self, row: int, calls: list[Call]) -> Turn:
-        first, visible = calls[0].left_at, self.sim.till.written.get(row, 0.0) + CLAIM_S
+    def _turn(self, row: int, calls: list[Call]) -> Turn | None:
+        """None: no request of it can have had an effect."""
         counted = [call for call in calls if call.counts]
         if not counted:
-            return Turn(_moment(first), _moment(visible), None, None)
+            return None
         end = max(call.ended_at if call.ended else call.left_at for call in counted)
-        return Turn(_moment(first), _moment(visible), _moment(counted[0].left_at), _moment(end))
+        visible = self.sim.till.written.get(row, 0.0) + CLAIM_S
+        return Turn(_moment(counted[0].left_at), _moment(end), _moment(visible))
 
     def retried(self, row: int) -> None:
         for rows in self._of_lane.values():

@@ -15,7 +15,6 @@ from sqlalchemy import (
     Select,
     Subquery,
     and_,
-    case,
     exists,
     func,
     literal,
@@ -209,15 +208,14 @@ def _is_same_lane(subject: Subject, one: FromClause, other: FromClause) -> Colum
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """The requests of a row that may have had an effect. `first_utc`: when its first request of any kind left.
+    """The time in which a row holds its lane: its requests, except those that certainly had no effect.
 
     `visible_utc`: from then on each reading of the outbox finds the row; None: unknown.
     """
 
-    first_utc: datetime
-    visible_utc: datetime | None
-    begin_utc: datetime | None
-    end_utc: datetime | None
+    begin_utc: datetime
+    end_utc: datetime
+    visible_utc: datetime | None = None
 
 
 def wrong_turn(older: Turn, newer: Turn) -> str | None:
@@ -225,47 +223,41 @@ def wrong_turn(older: Turn, newer: Turn) -> str | None:
 
     A row that was sent keeps its lane until it ends, also before an older row that was committed later.
     """
-    ends = older.begin_utc, older.end_utc, newer.begin_utc, newer.end_utc
-    if None not in ends and older.begin_utc < newer.end_utc and newer.begin_utc < older.end_utc:  # type: ignore[operator]
+    if older.begin_utc < newer.end_utc and newer.begin_utc < older.end_utc:
         return "beside_another"
-    is_passed = older.visible_utc is not None and older.visible_utc < newer.first_utc < older.first_utc
+    is_passed = older.visible_utc is not None and older.visible_utc < newer.begin_utc < older.begin_utc
     return "after_newer" if is_passed else None
 
 
 def _turns(since: datetime, prefix: str = "") -> Subquery:
     """The columns of a Turn, by row that was inserted since then; without requests from before a retry."""
     counts = func.coalesce(attempts.c.outcome, "").not_in(NO_ATTEMPTS)
-    columns = {
-        "first": func.min(attempts.c.started_utc),
-        "begin": func.min(case((counts, attempts.c.started_utc))),
-        "end": func.max(case((counts, attempts.c.finished_utc))),
-    }
+    ends = func.coalesce(attempts.c.finished_utc, attempts.c.started_utc)
+    columns = {"begin": func.min(attempts.c.started_utc), "end": func.max(ends)}
     turns = select(attempts.c.action_id, *(column.label(f"{prefix}{name}") for name, column in columns.items()))
     inserted = attempts.c.action_id.in_(select(actions.c.id).where(actions.c.created_utc >= since))
-    return turns.where(attempts.c.spent == 0, inserted).group_by(attempts.c.action_id).subquery()
+    return turns.where(attempts.c.spent == 0, counts, inserted).group_by(attempts.c.action_id).subquery()
 
 
 def _out_of_order(connection: Connection, subject: Subject, since: datetime) -> Iterator[Finding]:
     """Rows of a lane whose turns contradict promise 5."""
     older, newer, one, other = actions.alias(), actions.alias(), _turns(since), _turns(since, "newer_")
-    overlaps = and_(one.c.begin < other.c.newer_end, other.c.newer_begin < one.c.end)
     query = (
         select(older, newer.c.id.label("newer_id"), one, other)
         .join(newer, and_(_is_same_lane(subject, older, newer), older.c.id < newer.c.id))
         .join(one, one.c.action_id == older.c.id)
         .join(other, other.c.action_id == newer.c.id)
         .where(older.c.action.in_(of_subject(subject)), newer.c.action.in_(of_subject(subject)))
-        .where(older.c.created_utc >= since, or_(overlaps, one.c.first > other.c.newer_first))
+        .where(other.c.newer_begin < one.c.end)
     )
     for row in connection.execute(query):
         visible = row.created_utc + LONG_TRANSACTION if row.expires_utc is None else None  # when it was retried
-        newest = Turn(row.newer_first, None, row.newer_begin, row.newer_end)
-        code = wrong_turn(Turn(row.first, visible, row.begin, row.end), newest)
+        code = wrong_turn(Turn(row.begin, row.end, visible), Turn(row.newer_begin, row.newer_end))
         if code == "beside_another":
-            later = max((row.first, row.id), (row.newer_first, row.newer_id))
+            later = max((row.begin, row.id), (row.newer_begin, row.newer_id))
             yield Finding(5, code, row.payment_key, later[1], later[0])
         elif code is not None:
-            yield Finding(5, code, row.payment_key, row.id, row.first)
+            yield Finding(5, code, row.payment_key, row.id, row.begin)
 
 
 def _shown_and_not_known(connection: Connection, since: datetime, cooldown: timedelta) -> Iterator[Finding]:
