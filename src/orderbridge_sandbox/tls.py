@@ -50,7 +50,10 @@ def make_certificates(
     line: Line = Line.GOOD,
     clock: Clock = system_clock,
 ) -> Certificates:
-    """Write a certificate for the names (a bad one if `line` requires it), and an authority if there is none."""
+    """Write a certificate for the names, and an authority if there is none.
+
+    If `line` names a fault of the certificate, the certificate gets that fault.
+    """
     directory.mkdir(parents=True, exist_ok=True)
     now = clock()
     ca, ca_key = _authority(directory, names, now)

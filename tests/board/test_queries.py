@@ -277,8 +277,8 @@ def test_what_came_and_ended_between_two_reads_is_seen_with_a_clock_set_back(dat
 def test_open_orders_and_new_cancellations_are_shown_by_when_their_customers_ordered(database, pos):
     """A cancellation by when it came, not by when its order did."""
     gone = {"status": "CANCELED", "ended_by": "cancelled", "payload": "{}", "received_utc": time_text(NOW - DAY)}
-    put_order(pos, KEY, **gone, ended_utc=time_text(NOW - HOUR))
-    put_order(pos, OTHER, **gone, ended_utc=time_text(NOW - 13 * HOUR))
+    put_order(pos, KEY, **gone, ended_utc=time_text(NOW - 12 * HOUR))  # as long as a cancellation is shown
+    put_order(pos, OTHER, **gone, ended_utc=time_text(NOW - 12.1 * HOUR))
     put_order(pos, RESTAURANT, **gone | {"ended_by": "completed"}, ended_utc=time_text(NOW))
     for number in (8, 7):
         put_order(pos, key(number), ordered_at=f"2026-03-01 15:0{9 - number}:00")

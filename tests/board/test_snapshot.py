@@ -1,11 +1,15 @@
 """The state that a page gets, from the tables alone."""
 
+from datetime import timedelta
+
 import pytest
 from tests.board.tablets import CLOCK, Shop, Tablet
 from tests.store.samples import KEY, RESTAURANT, put, put_action, put_order
 
 from orderbridge.rules.problems import Code, Problem, Severity
+from orderbridge.store.ddl import time_text
 from orderbridge.texts import text
+from orderbridge_board import cards
 from orderbridge_board.devices import ACT, LOOK
 
 
@@ -19,6 +23,17 @@ async def test_a_verdict_is_in_the_language_of_the_reader(shop: Shop, tablet: Ta
     shop.pos.execute("UPDATE delivery_actions SET error_code = 'bad_arguments'")
     (order,) = (await tablet.get(f"/board/state?language={language}")).data["orders"]
     assert order["row"]["text"] == "yazılmış"
+
+
+@pytest.mark.parametrize("read", [0, 2], ids=["unread", "read by a till"])
+async def test_a_cancelled_card_is_on_the_page_for_hours_or_until_it_is_touched(shop: Shop, tablet: Tablet, read: int):
+    since = time_text(CLOCK.now() - timedelta(hours=11))
+    gone = {"status": "CANCELED", "status_id": 6, "ended_by": "cancelled", "ended_utc": since, "changed_utc": since}
+    put_order(shop.pos, **gone, payload="{}", revision=2, pos_revision=read)
+    (card,) = (await tablet.get("/board/state")).data["orders"]
+    assert (card["key"], card["stop"]) == (KEY, True)
+    await tablet.post("seen", {"subjects": [cards.silence_of("cancelled", KEY)]})
+    assert (await tablet.get("/board/state")).data["orders"] == []
 
 
 async def test_restaurants_that_are_closed_are_named_on_every_page(shop: Shop, tablet: Tablet):

@@ -1,5 +1,6 @@
 """`check` against a simulated service on a free port, with real TLS."""
 
+import errno
 import os
 import re
 from collections.abc import Iterator
@@ -147,6 +148,8 @@ def test_a_proxy_and_authorities_of_the_environment_are_named(run, sandbox, monk
     monkeypatch.setenv("HTTPS_PROXY", "socks5://user:geheim@127.0.0.1:1080")
     ended = run("check", "--json")
     assert "HTTPS_PROXY does not name a usable proxy" in said_of(ended, "proxy")
+    monkeypatch.setenv("SSL_CERT_FILE", "/nowhere/ca.crt")
+    assert "does not exist: /nowhere/ca.crt" in said_of(run("check", "--json"), "certificates", "warning")
     assert "geheim" not in ended.out + ended.err
 
 
@@ -318,3 +321,16 @@ def test_before_the_first_start_of_the_unit_its_folder_is_no_fault(run, configur
     assert "systemd creates it at the first start" in run("check").out
     configure(document(database=f'url = "sqlite:///{tmp_path}/elsewhere/orderbridge.db"'))
     assert "Create the folder" in run("check").out
+
+
+def test_a_disk_without_inodes_is_not_full_for_files_that_are_there(run, pos, monkeypatch):
+    of, open_as_ever = os.statvfs, os.open
+
+    def no_new_file(path, flags, *more):
+        if flags & os.O_TMPFILE == os.O_TMPFILE:
+            raise OSError(errno.ENOSPC, "No space left on device", path)
+        return open_as_ever(path, flags, *more)
+
+    monkeypatch.setattr(os, "statvfs", lambda path: os.statvfs_result([*of(path)[:6], 0, 0, *of(path)[8:]]))
+    monkeypatch.setattr(os, "open", no_new_file)
+    assert "database_full" not in run("status").out

@@ -30,6 +30,10 @@ def test_the_grants_on_a_server_name_the_role_and_the_place(kind, run, configure
     assert expected in ended.out
 
 
+def test_the_grants_on_sqlite_are_words(run, pos):
+    assert "no roles" in run("db", "grants", "pos").out
+
+
 # ---- backup ----------------------------------------------------------------------------------------------------------
 
 

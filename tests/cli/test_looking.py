@@ -10,6 +10,7 @@ from tests.store.samples import KEY, NOW_TEXT, OTHER, Row, key, put, put_action,
 
 from orderbridge.config import fingerprint
 from orderbridge.store.ddl import time_text
+from orderbridge.texts import SENTENCES
 
 
 def ago(seconds: float) -> str:
@@ -84,6 +85,20 @@ def test_a_problem_is_shown_until_it_is_cured(code, run, pos):
     assert f"  {problem['cause']}\n  {problem['remedy']}\n" in for_people
     pos.execute(f"UPDATE delivery_orders SET {cure}")
     assert run("status").out.splitlines()[0].endswith(": healthy")
+
+
+def test_minutes_that_are_zero_turn_a_problem_off(run, configure, pos):
+    put_account(pos)
+    late = {"received_utc": ago(200), "changed_utc": ago(150)}
+    gone = {"revision": 2, "last_change": "cancelled", "ended_by": "cancelled", "status_id": 6, "ended_utc": ago(150)}
+    for number, columns in enumerate(
+        ({"status_id": 1}, {"status_id": 1, "pos_revision": 1}, gone | {"pos_revision": 1})
+    ):
+        put_order(pos, key(number), **late | columns)
+    codes = {"not_taken_over", "unanswered", "cancellation_unseen"}
+    for code in codes:
+        configure(document(more=f"[alarms]\n{code}_minutes = 0"))
+        assert {one["code"] for one in run("status", "--json").json["problems"]} == codes - {code}
 
 
 def test_of_many_accounts_those_with_a_problem_are_shown(run, configure, pos):
@@ -206,6 +221,7 @@ def test_that_there_is_nothing_is_said_on_the_stream_for_messages(run, pos):
         ("orders", "No orders.\n"),
         ("quarantine list", "Nothing is in quarantine.\n"),
         ("actions list", "The outbox is empty.\n"),
+        ("foods", f"{SENTENCES['listing.no_foods']['en']}\n"),
     ):
         ended = run(*words.split())
         assert (ended.code, ended.out, ended.err) == (0, "", message)

@@ -79,6 +79,13 @@ def test_of_wrong_usage_nothing_is_reported_in_english_to_a_turk(command, monkey
     assert {arguments: words for arguments, words in english.items() if words} == {}
 
 
+def test_a_place_that_cannot_be_written_names_the_option(command, tmp_path):
+    (tmp_path / "file").touch()
+    for words, option in (("sandbox --directory", "--directory"), ("demo --orders 1 --database", "--database")):
+        ended = command(*words.split(), tmp_path / "file" / "inside")
+        assert (ended.code, f"with {option}" in ended.err) == (1, True)
+
+
 # ---- finding the configuration ---------------------------------------------------------------------------------------
 
 

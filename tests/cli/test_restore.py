@@ -66,6 +66,14 @@ def test_a_replay_says_what_became_of_each_order_and_closes_the_alarm(run, pos, 
     assert [one["fate"] for one in again.json["orders"]] == ["taken_in_ended"]
 
 
+def test_of_a_file_that_is_named_all_is_taken_in(run, pos, folder, tmp_path):
+    make_older(pos)
+    put(folder, KEYS[0], at=NOW - timedelta(days=9))
+    (file,) = journal.files(folder)
+    assert run("db", "replay", file.rename(tmp_path / "from a backup.jsonl")).code == 0
+    assert one(pos, "SELECT count(*) FROM delivery_orders") == (1,)
+
+
 def test_before_the_daemon_starts_it_sees_what_the_daemon_would(run, pos, path, folder):
     """The copy's unsent rows may have been sent since; afterwards this cannot be found out."""
     word = {"database": "a", "generation": 9, "event": 9, "order_number": 9, "next_poll": None, "at": NOW.isoformat()}

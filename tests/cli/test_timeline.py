@@ -13,7 +13,7 @@ def at(second: float) -> str:
 
 @pytest.fixture
 def whole(pos):
-    """Received, acknowledged, taken over, accepted at the second try."""
+    """Received, acknowledged, taken over, accepted at the second try, with two odd ones after it."""
     changed = {"changed_utc": at(9), "revision": 2, "last_change": "status"}
     put_order(pos, **CALM, **changed, status="CONFIRMED", received_utc=at(1), pos_revision=1)
     for second, event in ((1, "received"), (2, "acknowledged"), (9, "accept.done")):
@@ -23,6 +23,8 @@ def whole(pos):
     tries = [
         {"started_utc": at(4), "finished_utc": at(5.25), "http_status": 503, "outcome": "service_failed"},
         {"started_utc": at(8), "finished_utc": at(8.1), "http_status": 200, "outcome": "ok"},
+        {"started_utc": at(8.2), "finished_utc": at(8)},  # the clock was set back
+        {"started_utc": at(8.3)},
     ]
     for number, values in enumerate(tries, start=1):
         put(pos, "delivery_action_attempts", action_id=row, attempt=number, **values)
@@ -31,16 +33,18 @@ def whole(pos):
 
 def test_the_story_is_in_order_of_time(run, configure, whole):
     told = run("order", KEY, "--json").json["story"]
-    whats = "received acknowledged action.asked request request action.ended"
+    whats = "received acknowledged action.asked request request request request action.ended"
     assert [entry["what"] for entry in told] == whats.split()
     out = run("order", KEY).out.partition("history (Europe/Istanbul)\n")[2].splitlines()
-    assert out[:7] == [
+    assert out[:9] == [
         "2026-03-01",
         "  15:00:01.000  the order came in: RECEIVED",
         "  15:00:02.000  acknowledged to the marketplace: RECEIVED",
         f"  15:00:03.000  requested: accept 25 (row {whole}) by kasa 2",
         f"  15:00:04.000  request 1 of accept (row {whole}): HTTP 503 service_failed, 1.2 s",
         f"  15:00:08.000  request 2 of accept (row {whole}): HTTP 200 ok, 0.1 s",
+        f"  15:00:08.200  request 3 of accept (row {whole}): -, ? s",
+        f"  15:00:08.300  request 4 of accept (row {whole}): no answer noted",
         f"  15:00:09.000  accept ended (row {whole}): done, known by answer",
     ]
     assert out[-1] == "  The POS to read revision 2 (status)."
