@@ -324,6 +324,13 @@ def test_a_poll_proves_what_the_table_says(
     assert proved == shown
 
 
+@pytest.mark.parametrize("code", ["missing_field", "bad_url_id"])
+def test_a_refusal_of_the_request_itself_proves_no_end(code: str) -> None:
+    *earlier, last = answered(*REFUSED_THEN)
+    history = [*earlier, replace(last, code=code)]
+    assert proof(COMPLETE, history, AT_16, ABSENT, other_end=False, active=STATUSES.active) == NOTHING
+
+
 # ---- after a poll ----------------------------------------------------------------------------------------------------
 
 
