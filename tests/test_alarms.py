@@ -154,9 +154,7 @@ def of_order(number: int, **changes: Any) -> Problem:
     ],
     ids=str,
 )
-async def test_what_changed_within_the_minute_is_one_event(
-    checks: list[list[Any]], sent: list[Any], commands: Commands
-):
+async def test_what_changed_within_the_minute_is_one_event(checks, sent, commands: Commands):
     alarms = Watched("x")
     for at, found in enumerate([*checks, checks[-1]]):
         numbers = [one if isinstance(one, tuple) else (one, 1) for one in found]
@@ -246,9 +244,7 @@ async def test_a_command_that_neither_starts_nor_ends_has_failed(monkeypatch: py
     assert alarms.failure == say("log.command_late", seconds="0.1")
 
 
-async def test_after_a_failure_once_it_works_again_what_is_over_does_not_begin_and_the_others_are_sent(
-    commands: Commands,
-):
+async def test_once_it_works_again_what_is_over_does_not_begin_and_the_others_are_sent(commands: Commands):
     alarms, commands.fails = Watched("x"), True
     await check(alarms, [SEVERE], 0.0)
     commands.fails = False

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 from tests.test_daemon import Till, ended, log_of, logged, process, until
 
-from orderbridge_sandbox import World
 from orderbridge_sandbox.scenery import KADIKOY
 
 SIZE_MB = 4
@@ -56,9 +55,7 @@ def till(disk: Disk) -> Till:
     return Till(disk.place / "pos.db")
 
 
-async def test_a_full_disk_is_reported_once_and_loses_nothing(
-    configuration: Path, disk: Disk, till: Till, world: World
-):
+async def test_a_full_disk_is_reported_once_and_loses_nothing(configuration, disk, till, world):
     first = world.place_order(restaurant_id=KADIKOY)
     async with process(configuration) as daemon:
         await until(lambda: first.acknowledged)

@@ -85,30 +85,6 @@ def stop(server: Server) -> None:
     server.stop(signal.SIGINT if server.url.startswith("postgresql") else signal.SIGTERM)
 
 
-async def test_repeated_restarts_of_the_server_lose_nothing(settled: Path, server: Server, pos: Pos, world: World):
-    placed: list[Order] = []
-    async with process(settled) as daemon:
-        for _ in range(3):
-            batch = [world.place_order(restaurant_id=KADIKOY) for _ in range(10)]
-            placed += batch
-            await until(lambda batch=batch: any(order.acknowledged for order in batch))
-            for order in batch:
-                if order.key in pos.stored():
-                    pos.accept(order)
-            stop(server)
-            taken = {order.key for order in placed if order.acknowledged}
-            server.start()
-            assert taken <= pos.stored().keys()
-        await until(lambda: all(order.acknowledged for order in placed))
-        await until(lambda: not pos.rows("SELECT 1 FROM delivery_actions WHERE state IN ('pending', 'sending')"))
-        assert await ended(daemon, signal.SIGTERM) == 0
-    for order in placed:
-        assert pos.stored()[order.key] == order.status_id
-        assert pos.state(order) in {None, "done"}
-    assert "done" in {pos.state(order) for order in placed}
-    assert 429 not in {call.http_status for call in world.calls()}
-
-
 async def test_an_absent_server_is_reported_twice(settled: Path, server: Server, pos: Pos, world: World):
     """Once when it goes, once when it is back. What the service answered meanwhile is not forgotten."""
     hold_up(settled, 30.0)  # while the server stops; a poll that it caught on the way is made again after that

@@ -129,9 +129,7 @@ def test_a_poll_is_noted_before_it_leaves_and_none_may_follow_in_its_cooldown_or
     assert reserve(database, until) is None
 
 
-def test_a_clock_that_jumped_back_or_a_note_that_cannot_be_read_blocks_for_the_longest_cooldown_at_most(
-    kind, database, pos
-):
+def test_a_clock_set_back_or_an_unreadable_note_blocks_for_the_longest_cooldown_at_most(kind, database, pos):
     register(database)
     reserve(database)
     earlier = NOW - timedelta(days=400)

@@ -45,8 +45,8 @@ def beside(path: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("has_links", [True, False], ids=["usual", "without hard links"])
-def test_the_copy_has_what_stands_only_in_the_wal_and_is_for_its_owner_alone(
-    has_links: bool, tmp_path: Path, source, monkeypatch: pytest.MonkeyPatch
+def test_the_copy_has_what_is_only_in_the_wal_and_is_for_its_owner_alone(
+    has_links, tmp_path: Path, source, monkeypatch
 ) -> None:
     def link(*_: object) -> None:
         raise PermissionError(1, "Operation not permitted")
@@ -99,9 +99,7 @@ def test_nothing_that_is_there_is_overwritten(there: str, tmp_path: Path, source
     assert (beside(target), target.lstat().st_ino) == before
 
 
-def test_a_file_that_comes_meanwhile_is_not_overwritten(
-    tmp_path: Path, source, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_comes_meanwhile_is_not_overwritten(tmp_path: Path, source, monkeypatch) -> None:
     fill = backup._fill
 
     def fill_late(one: Path, other: Path) -> None:
@@ -130,9 +128,7 @@ def test_a_damaged_file_is_refused_and_no_copy_is_kept(tmp_path: Path, source) -
     assert beside(tmp_path / "copy.db") == []
 
 
-def test_of_a_killed_one_the_next_one_clears_up_and_of_two_to_one_name_the_second_is_refused(
-    tmp_path: Path, source
-) -> None:
+def test_after_a_killed_one_the_next_clears_up_and_of_two_to_one_name_one_is_refused(tmp_path: Path, source) -> None:
     target, partial = tmp_path / "copy.db", tmp_path / "copy.db.partial"
     partial.write_bytes(b"as one leaves it that was killed")
     with backup._ours(partial), pytest.raises(StoreError, check=says("Another backup is writing")):
@@ -155,9 +151,7 @@ def small(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "--lazy", place], check=True)
 
 
-def test_on_a_full_disk_no_half_file_is_left_and_into_a_read_only_folder_it_says_so(
-    tmp_path: Path, source, small: Path
-) -> None:
+def test_a_full_disk_leaves_no_half_file_and_a_read_only_folder_is_named(tmp_path: Path, source, small: Path) -> None:
     source.execute("CREATE TABLE ballast (bytes BLOB)")
     source.execute("INSERT INTO ballast VALUES (zeroblob(3000000))")
     with pytest.raises(StoreError, check=says("Make room")):

@@ -166,9 +166,7 @@ async def test_urgent_work_overtakes_what_waits_and_that_of_a_cancelled_caller_i
 
 
 @pytest.mark.parametrize("hangs", [False, True])
-async def test_at_the_end_a_thread_that_was_left_behind_has_a_moment_and_no_more(
-    hangs: bool, monkeypatch: pytest.MonkeyPatch
-):
+async def test_at_the_end_a_thread_that_was_left_behind_has_a_moment_and_no_more(hangs: bool, monkeypatch):
     """In the middle of an import it would have the interpreter abort; in a server's silence it is left."""
     monkeypatch.setattr(workers, "SETTLE_WITHIN_S", 0.05 if hangs else 30.0)
     begun, may_end, ended = threading.Event(), threading.Event(), threading.Event()

@@ -293,9 +293,7 @@ def test_what_changes_is_printed_anew_and_what_is_over_is_never_cooked(database:
 
 
 @pytest.mark.usefixtures("own_tables")
-def test_an_order_that_a_person_must_judge_waits_and_one_that_this_till_cannot_take_over_harms_itself_alone(
-    database: Database, pos: Pos
-):
+def test_what_a_person_must_judge_waits_and_what_cannot_be_taken_over_harms_no_other(database: Database, pos: Pos):
     deliver(database, 1, facts={"scheduled_for": "2026-03-01 19:00:00"})
     deliver(database, 2, problems=("not_a_number:total",))
     deliver(database, 3, problems=("total_mismatch:line_1", "total_mismatch:total"))

@@ -46,9 +46,7 @@ def test_one_has_it_and_the_other_waits(daemon: Daemon, database: Database):
 
 
 @databases.only(*databases.SERVERS)
-def test_daemons_on_other_databases_of_a_server_do_not_wait_for_each_other(
-    kind: str, daemon: Daemon, request: pytest.FixtureRequest
-):
+def test_daemons_on_other_databases_of_a_server_do_not_wait_for_each_other(kind: str, daemon: Daemon, request):
     name = f"obs_leader_{os.getpid()}_{'x' * 40}"  # with a name that leaves no room in MariaDB's
     with databases.own_database(request.getfixturevalue(f"{kind}_server"), name) as url:
         other = Database(url, inline=True)

@@ -34,9 +34,7 @@ def mounted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *entries: tuple[obj
     monkeypatch.setattr(mounts, "MOUNTS", tmp_path / "mountinfo")
 
 
-def test_a_file_on_a_network_file_system_is_refused_before_it_is_touched(
-    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_file_on_a_network_file_system_is_refused_before_it_is_touched(place: Path, tmp_path: Path, monkeypatch):
     for kind in REMOTE:
         mounted(tmp_path, monkeypatch, ("/", "ext4"), (place, kind))
         with pytest.raises(Unusable, check=says(rf"network file system \({kind}\).*local disk")):
@@ -47,9 +45,7 @@ def test_a_file_on_a_network_file_system_is_refused_before_it_is_touched(
         Database(f"sqlite:///{place}/pos.db", inline=True).close()
 
 
-def test_the_nearest_mount_of_the_file_itself_decides_and_of_two_at_one_place_the_later(
-    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_the_nearest_mount_decides_and_of_two_at_one_place_the_later(place: Path, tmp_path: Path, monkeypatch):
     inner = place / "inner"
     mounted(tmp_path, monkeypatch, (place, "nfs4"), ("/", "ext4"), (inner, "autofs"), (inner, "ext4"))
     (tmp_path / "link.db").symlink_to(place / "pos.db")

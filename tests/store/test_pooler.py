@@ -81,9 +81,7 @@ def member(url: str) -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("least", [0, 5])
-def test_a_pooler_that_gives_sessions_away_is_refused_to_replicas_and_to_one_daemon(
-    url: str, least: int, tmp_path: Path
-):
+def test_a_pooler_that_gives_sessions_away_is_refused_to_every_daemon(url: str, least: int, tmp_path: Path):
     file = tmp_path / "orderbridge.toml"
     with bouncer(url, "transaction", least) as behind, member(behind) as membership:
         for _ in range(3):

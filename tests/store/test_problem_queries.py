@@ -211,9 +211,7 @@ def sign(database: Database, seconds: float = 90) -> None:
     )
 
 
-def test_a_till_reads_what_is_wrong_and_without_a_sign_of_life_only_that_no_orders_are_polled(
-    database: Database, pos: Pos
-):
+def test_a_till_reads_what_is_wrong_and_of_a_silent_daemon_only_that(database: Database, pos: Pos):
     assert rows(pos, VIEW) == []
     write(database, row(), row("quarantined", "", since_utc=None, severity="warning"))
     sign(database)

@@ -143,7 +143,7 @@ CASES = {
 }
 
 
-def test_what_the_document_or_the_pos_is_to_blame_for_is_a_refusal_and_what_our_tables_are_is_none(
+def test_a_fault_of_the_document_or_the_pos_is_a_refusal_and_one_of_ours_is_none(
     database: Database, pos: Pos, kind: str
 ):
     for cases, fault in zip(CASES[kind], ("refused", "ours"), strict=True):

@@ -101,9 +101,7 @@ def right_to_work(database: Database) -> LeaderLock | Membership:
     return LeaderLock(database) if database.file is not None else Membership(database)
 
 
-def test_accounts_of_the_database_are_asked_while_a_replica_that_starts_waits(
-    run: Run, play, world: Sandbox, database: Database
-):
+def test_accounts_of_the_database_are_asked_while_a_replica_waits(run: Run, play, world: Sandbox, database: Database):
     """A first poll that was planned, as replicas leave it behind that were stopped while thousands started, is none."""
     service, world = world, play(*NAMES)
     plan = SystemClock().now() + timedelta(hours=1)
@@ -154,9 +152,7 @@ def test_accounts_that_are_refused_or_disabled_are_named_and_not_asked(run: Run,
 
 
 @databases.only(databases.SQLITE)
-def test_a_row_that_does_not_open_is_named_and_others_are_asked_unless_none_opens(
-    run: Run, play, database: Database, tmp_path: Path
-):
+def test_a_row_that_does_not_open_is_named_unless_none_opens(run: Run, play, database: Database, tmp_path: Path):
     world = play(*NAMES)
     alter(database, "besiktas", sealed="x")
     ended = run("accounts", "cooldown", "--json")

@@ -217,9 +217,7 @@ async def test_how_many_polls_leave_in_a_second_follows_who_is_at_work(town: Tow
 
 
 @pytest.mark.parametrize("is_early", [False, True], ids=["later", "while the account comes"])
-async def test_new_secrets_are_used_and_the_cooldown_of_the_old_ones_does_not_concern_them(
-    town: Town, is_early: bool, monkeypatch: pytest.MonkeyPatch
-):
+async def test_new_secrets_do_not_wait_for_the_old_ones_cooldown(town: Town, is_early: bool, monkeypatch):
     town.put("besiktas", "not-this-one")
     read = town.daemon.database.read
 
@@ -255,9 +253,7 @@ async def test_an_unreadable_row_harms_only_its_own_account_and_is_reported(town
         assert not [one for one in town.daemon.report.problems if one.code == Code.ACCOUNT_UNREADABLE]
 
 
-async def test_an_account_goes_on_when_its_row_becomes_unreadable_or_has_another_address_which_is_reported_once(
-    town: Town,
-):
+async def test_an_account_goes_on_with_an_unreadable_row_and_another_address_is_reported_once(town: Town):
     """A replica with another base_url would poll another service, with cooldowns that the others do not know."""
     town.put("kadikoy")
     town.write("kadikoy", fingerprint="of another address")
@@ -363,9 +359,7 @@ async def test_nothing_leaves_when_the_server_was_not_heard_for_long(town: Town)
         assert town.polls("chain") > heard
 
 
-async def test_a_lease_counts_from_the_question_and_not_from_the_servers_answer(
-    town: Town, monkeypatch: pytest.MonkeyPatch
-):
+async def test_a_lease_counts_from_the_question_and_not_from_the_servers_answer(town: Town, monkeypatch):
     async def slowly(call: Callable[[], Beat]) -> Beat:
         await asyncio.sleep(replica.LEASE_S)
         return call()

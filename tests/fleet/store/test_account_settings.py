@@ -292,9 +292,7 @@ def test_a_rotation_goes_page_by_page_and_on_where_it_was_killed_and_then_the_ol
     assert len(read(database, ONLY_NEW).accounts) == 6
 
 
-def test_a_rotation_leaves_and_names_what_does_not_open_and_leaves_what_is_removed_but_not_what_is_disabled(
-    database, pos
-):
+def test_a_rotation_names_what_does_not_open_and_leaves_what_is_removed_but_not_what_is_disabled(database, pos):
     put(database, account(), account("besiktas"), account("moda"))
     alter(pos, sealed="AAAA")
     enable(database, "besiktas", enabled=False)
