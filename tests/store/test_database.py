@@ -20,17 +20,7 @@ import pytest
 from sqlalchemy import Connection, event, make_url, select, text
 from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError
 from tests.databases import MARIADB, POSTGRESQL, SERVERS, SQLITE, only, own_database
-from tests.store.samples import (
-    KEY,
-    OTHER,
-    TWICE,
-    Pos,
-    key,
-    opened,
-    order_row,
-    put_order,
-    rows,
-)
+from tests.store.samples import KEY, OTHER, TWICE, Pos, key, opened, order_row, put_order, rows
 
 from orderbridge.config.addresses import database_address
 from orderbridge.errors import Fenced, StoreError

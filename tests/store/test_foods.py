@@ -113,10 +113,7 @@ def order_of(database: Database, key: str, *numbers: int | None, now: datetime =
 def test_an_order_brings_the_foods_that_are_not_known(database, pos):
     whole(database, food(1, "Ezogelin"))
     order_of(database, KEY, 1, 7, 7, None, 0, -5)
-    assert shown(pos) == {
-        1: ("Ezogelin", "active", "menu", "new", None),
-        7: ("Dürüm", None, "order", "new", None),
-    }
+    assert shown(pos) == {1: ("Ezogelin", "active", "menu", "new", None), 7: ("Dürüm", None, "order", "new", None)}
     order_of(database, OTHER, 7, name="Başka ad", now=NOW + MINUTE)
     assert shown(pos)[7][0] == "Dürüm", "the menu says how it is called"
     assert whole(database, food(1, "Ezogelin"), food(7, "Dürüm"), began=NOW + HALF_HOUR) == []
