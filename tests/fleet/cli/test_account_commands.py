@@ -92,12 +92,16 @@ def test_it_has_the_options_of_the_file_and_steps_come_in_as_json(add, bring, ru
     assert ("0:20, 30:0" in out, f"{RESTAURANT}=0:15, 9:0" in out) == (True, True)
 
 
-def test_secrets_come_from_standard_input_a_line_each_or_what_is_missing_is_named(run, monkeypatch):
+def test_secrets_come_from_standard_input_a_line_each_or_what_is_missing_is_named(run, monkeypatch, tmp_path):
     monkeypatch.setattr(sys, "stdin", io.StringIO("one\r\ntwo\n"))
     assert run("accounts", "add", "kadikoy", "--app-secret-key-file", "-", "--rest-secret-key-file", "-").code == 0
     assert listed(run) == {"kadikoy": True}
     ended = run("accounts", "add", "kadikoy")
     assert (ended.code, "--app-secret-key-file, --rest-secret-key-file" in ended.err) == (2, True)
+    ended = run("accounts", "add", "x", "--app-secret-key-file", tmp_path / "no", "--rest-secret-key-file", "-")
+    assert (ended.code, f"{tmp_path}/no" in ended.err) == (78, True)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(csv_of("moda;a;b;").encode())))
+    assert (run("accounts", "import", "-").code, listed(run)) == (0, {"kadikoy": True, "moda": True})
 
 
 class Terminal(io.StringIO):

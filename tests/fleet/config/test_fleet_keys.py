@@ -33,13 +33,18 @@ def test_replicas_on_mariadb_are_refused(scheme: str, write: Write) -> None:
     assert "hunter22" not in message
 
 
-def test_the_master_key_comes_from_a_file_beside_the_configuration(write: Write, tmp_path: Path) -> None:
+def test_the_master_key_comes_from_a_file_beside_the_configuration_or_from_systemd(
+    write: Write, tmp_path: Path
+) -> None:
     (tmp_path / "secrets").mkdir()
     (tmp_path / "secrets/master.key").write_bytes(b"\xef\xbb\xbf" + f"{KEY}\r\n{OLD}\r\n\r\n".encode())
     settings = load(write(fleet('master_key_file = "secrets/master.key"')), environ={})
     assert settings.fleet.master_keys == (base64.b64decode(KEY), base64.b64decode(OLD))
     assert settings.fleet.master_key_file == tmp_path / "secrets/master.key"
     assert settings.source.origins["fleet.master_key"] == str(tmp_path / "secrets/master.key")
+    write(OLD, "credentials/master_key")
+    settings = load(write(fleet()), environ={"CREDENTIALS_DIRECTORY": str(tmp_path / "credentials")})
+    assert settings.fleet.master_keys == (base64.b64decode(OLD),)
 
 
 def test_in_file_mode_it_may_be_there_already_and_must_be_right(write: Write) -> None:
