@@ -265,7 +265,7 @@ def _overdue(order: Received, limits: Thresholds, now: datetime) -> Iterator[Pro
     waited = now - order.received_utc
     if level := max((number for number, step in enumerate(steps, 1) if waited > step), default=0):
         severity = _SEVERE if waited > severe_after else Severity.WARNING
-        minutes = {"minutes": str(int(waited.total_seconds()) // 60)}
+        minutes = {"minutes": str(max(1, int(waited.total_seconds()) // 60))}
         by = {"by": "cancel"} if order.cancel_waits else {}
         yield Problem(
             Code.UNANSWERED,
