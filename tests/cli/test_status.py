@@ -109,7 +109,7 @@ def test_everything_is_said_in_turkish(run, configure, pos):
     put_account(pos, state="login_refused")
     put_document(pos)
     out = run("status").out
-    assert ": ilgilenilmeli (kırmızı)" in out
+    assert ": müdahale gerekiyor (kırmızı)" in out
     english = {"account", "polled", "since", "ago", "orders", "actions", "waiting", "never", "seen", "open"}
     assert english & set(re.findall(r"[a-z]+", out)) == set()
 
