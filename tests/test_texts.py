@@ -176,6 +176,12 @@ def test_every_command_that_is_recommended_does_something() -> None:
         assert not isinstance(COMMANDS[path], click.Group), words
 
 
+def test_check_never_recommends_itself() -> None:
+    parts = ("check.", "label.", "line.", "database.", "schema.")
+    shown = [text for key, both in SENTENCES.items() if key.startswith(parts) for text in both.values()]
+    assert [text for text in shown if "orderbridge check" in text] == []
+
+
 def wrong(keys: Iterable[str], fault: Callable[[dict[str, str]], str | None]) -> dict[str, str]:
     """What is wrong with which sentence: all of it at once."""
     return {key: found for key in keys if (found := fault(SENTENCES[key]))}

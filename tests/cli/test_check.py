@@ -110,7 +110,9 @@ def test_it_speaks_the_language_of_the_configuration(run, configure, sandbox, co
 
 
 def test_a_check_makes_no_file_and_no_table_and_never_polls(run, sandbox, path):
-    assert "does not exist" in said_of(run("check", "--json"), "database", "warning")
+    ended = run("check", "--json")
+    assert "does not exist" in said_of(ended, "database", "warning")
+    assert said_of(ended, "web", "ok")
     assert not path.exists()
     path.touch()
     assert said_of(run("check", "--json"), "schema", "warning").startswith("orderbridge's tables do not exist yet")

@@ -89,6 +89,7 @@ def test_it_asks_and_without_an_answer_nothing_happens_and_its_output_names_no_c
     assert [word for word in ("Canan", "555", "Serçe") if word in printed] == []
     ended = run("erase", "--phone", "05551234568", "--yes")
     assert (ended.code, "Found: 0 orders" in ended.err) == (1, True)
+    assert run("erase", "--phone", "05551234568", "--yes", "--rewrite").code == 0  # what was erased before, without it
     assert [run("erase", *wrong).code for wrong in ((), ("--phone", "12"), ("--phone", ""))] == [2, 2, 2]
 
 

@@ -5,12 +5,14 @@ import os
 import re
 import subprocess
 import sys
+from importlib import import_module
 
 import pytest
 from tests.cli.shell import APP, REST, account, document
 
 from orderbridge import __version__
 from orderbridge.cli.common import Context
+from orderbridge.cli.main import MODULES
 from orderbridge.store import tables
 
 NAMED_IN_DESIGN = tuple(
@@ -77,6 +79,12 @@ def test_of_wrong_usage_nothing_is_reported_in_english_to_a_turk(command, monkey
     monkeypatch.setenv("LC_ALL", "tr_TR.UTF-8")
     english = {arguments: ENGLISH.findall(command(*arguments).err) for arguments in [*MISTAKES, *FURTHER]}
     assert {arguments: words for arguments, words in english.items() if words} == {}
+
+
+def test_each_command_is_where_the_program_searches_for_it():
+    """In one process another command of the same module would have loaded it."""
+    for name, commands in MODULES.items():
+        assert tuple(command.name for command in import_module(name).COMMANDS) == commands
 
 
 def test_a_place_that_cannot_be_written_names_the_option(command, tmp_path):

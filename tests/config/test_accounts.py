@@ -69,6 +69,8 @@ def test_no_secret_is_ever_shown(write: Write) -> None:
     printed = f"{settings!r} {settings} {shown(settings)} {settings.source}"
     assert not [secret for secret in (APP, REST, "hunter22", "hunter33") if secret in printed]
     assert shown(settings)["accounts"][0]["app_secret_key"] == "***"
+    with pytest.raises(ValueError, match="frozen"):
+        settings.accounts[0].name = "another"  # type: ignore[misc]
     assert shown(settings)["database"]["url"] == "postgresql+psycopg://pos:***@h/d?password=***"
 
 
