@@ -7,7 +7,6 @@ from decimal import Decimal
 
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 from tests.fuzz import grammar
 from tests.fuzz.grammar import examples
 from tests.marketplace import samples
@@ -77,27 +76,6 @@ def test_any_answer_to_a_poll_is_a_list_or_an_error(body: bytes, status: int) ->
         assert (document.payment_key is None) is (document.reason is not None)
         if document.reason is None:
             can_be_stored(read_order(document, payment_codes=samples.CODES))
-
-
-BRACKETS = re.compile(r'[\[\]{}"\\]')
-
-
-@st.composite
-def mutilated(draw: st.DrawFn) -> str:
-    """A good order with a piece of its text left out or doubled; the brackets and quotes stay as many as they were."""
-    start = draw(st.integers(1, len(GOOD) - 2))
-    piece = BRACKETS.split(GOOD[start:-1], maxsplit=1)[0][: draw(st.integers(1, 12))]
-    return GOOD[:start] + piece * draw(st.sampled_from([0, 2, 50])) + GOOD[start + len(piece) :]
-
-
-@examples(75)
-@given(neighbours=st.lists(grammar.orders(), min_size=1, max_size=4), bad=mutilated(), data=st.data())
-def test_one_mutilated_element_changes_no_other(neighbours: list[str], bad: str, data: st.DataObject) -> None:
-    place = data.draw(st.integers(0, len(neighbours)))
-    without = read_listing(samples.listing(*neighbours))
-    documents = read_listing(samples.listing(*neighbours[:place], bad, *neighbours[place:]))
-    assert documents[:place] + documents[place + 1 :] == without
-    assert documents[place].payload == bad
 
 
 # ---- everything else -------------------------------------------------------------------------------------------------

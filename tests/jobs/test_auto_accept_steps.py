@@ -43,16 +43,6 @@ async def test_the_minutes_follow_the_last_hour_and_beyond_the_last_step_a_perso
     assert (minutes(shop)[4:], paused(shop)) == ([20], [])
 
 
-async def test_orders_that_have_ended_count_too(open_shop: OpenShop):
-    shop = await open_shop(auto_accept_steps=STEPS)
-    orders = [await shop.taken_in() for _ in range(2)]
-    for order in orders:
-        shop.world.cancel_by_customer(order.key)
-    await shop.poll()
-    await come(shop, 1)
-    assert minutes(shop) == [20, 20, 30]
-
-
 async def test_an_older_order_does_not_count_because_it_has_changed_now(open_shop: OpenShop):
     shop = await open_shop(auto_accept_steps=((0, 20), (2, 0)))
     order = await shop.taken_in()
@@ -64,11 +54,14 @@ async def test_an_older_order_does_not_count_because_it_has_changed_now(open_sho
     assert (minutes(shop), paused(shop)) == ([20, 20], [])
 
 
-async def test_orders_that_come_at_once_count_for_each_other(open_shop: OpenShop):
+async def test_orders_that_come_at_once_count_for_each_other_and_ended_ones_too(open_shop: OpenShop):
     shop = await open_shop(auto_accept_steps=STEPS)
-    for _ in range(4):
-        shop.place()
+    orders = [shop.place() for _ in range(3)]
     await shop.poll()
+    for order in orders:
+        shop.world.cancel_by_customer(order.key)
+    await shop.poll()
+    await come(shop, 1)
     assert minutes(shop) == [30] * 4
 
 

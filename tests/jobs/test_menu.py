@@ -156,17 +156,6 @@ async def test_a_menu_that_was_requested_after_the_attempt_proves_it(shop: Shop)
     assert len(shop.calls("deactivate_food")) == 1
 
 
-async def test_a_menu_from_before_the_attempt_proves_nothing(shop: Shop):
-    shop.world.inactive_foods = frozenset({("kadikoy", 1001)})
-    await read(shop)
-    shop.world.inactive_foods = frozenset()
-    shop.world.faults.add(Fault.drop("deactivate_food", when=When.BEFORE, times=1))
-    row_id = shop.act("deactivate_food", food_id=1001)
-    await shop.verdict(row_id)
-    assert shop.end(row_id) == ("done", None, "answer")
-    assert ("kadikoy", 1001) in shop.world.inactive_foods
-
-
 async def test_a_menu_under_way_during_the_attempt_proves_nothing(shop: Shop):
     shop.world.inactive_foods = frozenset({("kadikoy", 1001)})
 

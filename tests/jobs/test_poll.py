@@ -138,16 +138,6 @@ async def test_no_acknowledgement_leaves_later_than_ten_seconds_after_the_answer
     assert (await shop.poll()).acknowledged == len(placed)
 
 
-async def test_no_acknowledgement_waits_longer_than_that_for_a_login(shop: Shop):
-    placed = [shop.place() for _ in range(40)]
-    shop.world.faults.add(Fault.delay("acknowledge", 3.9, times=16))  # two rounds of eight
-    shop.world.faults.add(Fault.unauthorized("acknowledge"))
-    shop.world.faults.add(Fault.delay("login", 4.5, skip=1))
-    polled = await shop.poll()
-    assert polled.acknowledged < len(placed)
-    assert max(call.at for call in shop.calls("acknowledge")) <= START + timedelta(seconds=10)
-
-
 async def test_a_noted_poll_whose_token_is_lost_meanwhile_does_not_leave_after_a_login(shop: Shop):
     """What was noted is its own time, and not the login's: after a crash the next one would come too early."""
     await shop.poll()
@@ -225,30 +215,6 @@ async def test_bad_documents_are_kept_and_the_good_ones_of_their_list_go_through
     assert all(row["payload"] for row in kept)
     assert [line["event"] for line in lines].count("order.quarantined") == 2
     assert ("quarantined", "") in open_codes(shop)
-
-
-SOMEBODY = {
-    "deleted": "DELETE FROM delivery_orders",
-    "hash gone": "UPDATE delivery_orders SET payload_hash = NULL",
-    "status": "UPDATE delivery_orders SET status_id = 2",
-    "service's status": "UPDATE delivery_orders SET service_status_id = 2",
-    "ended by silence": "UPDATE delivery_orders SET ended_by = 'silence', ended_utc = changed_utc",
-    "doubtful": "UPDATE delivery_orders SET problem = 'status_doubtful'",
-}
-
-
-@pytest.mark.plays_daemon
-@pytest.mark.parametrize("did", SOMEBODY.values(), ids=SOMEBODY)
-async def test_what_another_client_did_to_an_order_is_found_although_its_bytes_came_before(shop: Shop, did: str):
-    order, beside = await shop.taken_in(), await shop.taken_in()
-    shop.till.execute(f"{did} WHERE payment_key = ?", (order.key,))
-    for one in (order, beside):
-        deliver_again(one)
-    polled = await shop.poll()
-    assert (polled.new + polled.changed, polled.unchanged) == (1, 1)
-    stored = shop.order(order)
-    assert (stored["status_id"], stored["service_status_id"]) == (1, 1)
-    assert (stored["ended_by"], stored["problem"]) == (None, None)
 
 
 async def test_of_a_long_list_only_the_order_that_the_database_refuses_is_set_aside(shop: Shop):

@@ -62,20 +62,18 @@ class Calls:
             self.at_once -= 1
 
 
-async def test_a_job_is_called_when_it_is_due_and_counts_from_its_end(timetable: Timetable, clock: FakeClock):
-    job = Calls(clock, 30.0, 30.0, None, takes=2.0)
-    timetable.plan("poll", 1.0, job)
+@pytest.mark.parametrize(
+    "wait, takes, again, calls",
+    [(1.0, 2.0, 30.0, [1.0, 33.0, 65.0]), (0.0, 0.0, 0.0, [0.0, MIN_WAIT_S, 2 * MIN_WAIT_S])],
+)
+async def test_a_job_is_called_when_it_is_due_and_counts_from_its_end(
+    wait: float, takes: float, again: float, calls: list[float], timetable: Timetable, clock: FakeClock
+):
+    job = Calls(clock, again, again, None, takes=takes)
+    timetable.plan("poll", wait, job)
     timetable.start()
     await asyncio.sleep(300)
-    assert job.at == [1.0, 33.0, 65.0]
-
-
-async def test_a_job_that_wants_to_run_again_at_once_is_called_again(timetable: Timetable, clock: FakeClock):
-    job = Calls(clock, 0.0, 0.0, None)
-    timetable.plan("poll", 0.0, job)
-    timetable.start()
-    await asyncio.sleep(1)
-    assert job.at == [0.0, MIN_WAIT_S, 2 * MIN_WAIT_S]
+    assert job.at == calls
 
 
 async def test_a_job_that_is_taken_again_runs_at_its_new_time_alone(timetable: Timetable, clock: FakeClock):

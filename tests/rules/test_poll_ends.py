@@ -117,17 +117,6 @@ def test_a_status_that_does_not_come_in_keeps_no_other_waiting(error: Marketplac
     assert ROUND.failed(error, Statuses()).status_id == (2 if passes else 1)
 
 
-def test_after_the_last_status_the_whole_list_is_tried_and_ends_the_rounds_when_it_comes() -> None:
-    last = ROUND.answered().answered().answered()
-    assert (last.status_id, last.rounds, last.answered()) == (None, 1, ListRequest())
-
-
-def test_the_configured_status_is_asked_for_and_from_the_second_round_on_the_cancelled_ones() -> None:
-    first = ListRequest().failed(UnknownOutcome("body_too_large"), Statuses(7))
-    assert first.left == (1, 2, 16, 7)
-    assert ListRequest((), first.rounds).failed(UnknownOutcome("body_too_large"), Statuses()).left == (1, 2, 16, 6)
-
-
 @pytest.mark.parametrize(
     "keys, how, whole",
     [
