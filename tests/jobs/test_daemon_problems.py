@@ -101,20 +101,6 @@ async def test_a_table_into_which_nobody_may_write(shop: Shop):
     assert (order.acknowledged, names(await checkup.check())) == (True, [])
 
 
-async def test_a_till_that_does_not_let_go_is_told_after_a_while(shop: Shop):
-    checkup = shop.checkup()
-    await shop.poll()
-    shop.till.execute("BEGIN IMMEDIATE")
-    for expected in ([], [], [("database_busy", "")]):
-        with pytest.raises(OperationalError):
-            await shop.database.run(lambda tx: tx.exec_driver_sql("SELECT 1"))
-        assert names(await checkup.check()) == expected
-        await asyncio.sleep(5)
-    shop.till.execute("ROLLBACK")
-    await shop.poll()
-    assert names(await checkup.check()) == []
-
-
 @pytest.mark.parametrize(
     "waits, slow", [([3.0, 3.0], False), ([3.0, 3.0, 3.0], True), ([11.0], True), ([1.9] * 9, False), ([9.9], False)]
 )

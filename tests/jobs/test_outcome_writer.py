@@ -49,11 +49,7 @@ async def test_a_row_that_is_as_it_was_leaves(shop: Shop):
     "change",
     [
         "UPDATE delivery_actions SET withdraw = 1",
-        "UPDATE delivery_actions SET state = 'sending'",
-        "UPDATE delivery_actions SET next_attempt_utc = '2026-03-02 10:00:00.000'",
-        "UPDATE delivery_actions SET expires_utc = '2026-03-02 10:00:00.000'",
         "UPDATE delivery_orders SET account = 'besiktas'",
-        "UPDATE delivery_orders SET service_status_id = 2",
         "UPDATE delivery_orders SET service_status_id = 6",
     ],
 )

@@ -17,7 +17,6 @@ from orderbridge.jobs import poll
 from orderbridge.jobs.acknowledge import Polled
 from orderbridge.jobs.intake import CHUNK
 from orderbridge_sandbox import Fault, FaultKind, When, World
-from orderbridge_sandbox.scenery import KADIKOY
 from orderbridge_sandbox.state import Order
 
 LOCKED = "database is locked"
@@ -325,32 +324,13 @@ async def test_a_clock_that_jumps_breaks_no_cooldown_and_blocks_no_longer_than_t
 # ---- accepting by itself ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "rules, document, minutes",
-    [
-        pytest.param({"auto_accept_minutes": 20}, {}, 20, id="set for the account"),
-        pytest.param({}, {}, None, id="not set"),
-        pytest.param({"auto_accept_minutes": 20}, {"status_id": 2}, None, id="confirmed already"),
-        pytest.param({"auto_accept_minutes": 20}, {"scheduled_date": "2026-03-02 18:00:00"}, None, id="scheduled"),
-        pytest.param({"auto_accept_minutes": 20}, {"total": "cheap"}, None, id="with a problem"),
-        pytest.param(
-            {"auto_accept_minutes": 20, "restaurants": [{"id": KADIKOY, "auto_accept_minutes": 45}]},
-            {},
-            45,
-            id="the restaurant's own time",
-        ),
-    ],
-)
-async def test_an_account_can_accept_by_itself(
-    open_shop: OpenShop, rules: dict[str, Any], document: dict[str, Any], minutes: int | None
-):
-    shop = await open_shop(**rules)
-    order = await shop.taken_in(**document)
+async def test_an_account_can_accept_by_itself(open_shop: OpenShop):
+    shop = await open_shop(auto_accept_minutes=20)
+    order, scheduled = await shop.taken_in(), await shop.taken_in(scheduled_date="2026-03-02 18:00:00")
     rows = shop.rows("SELECT preparing_time, request_id FROM delivery_actions")
-    expected = [] if minutes is None else [{"preparing_time": minutes, "request_id": f"auto:{order.key}"}]
-    assert rows == expected
+    assert rows == [{"preparing_time": 20, "request_id": f"auto:{order.key}"}]
     await shop.drain()
-    assert order.preparing_time == minutes
+    assert (order.preparing_time, scheduled.preparing_time) == (20, None)
 
 
 async def test_the_services_own_words_are_kept_for_the_technician_and_out_of_the_log(shop: Shop):

@@ -202,6 +202,18 @@ async def test_a_poll_that_never_leaves_keeps_no_row_beyond_its_time(shop: Shop,
     assert shop.end(row)[:2] == ("failed", "outcome_unknown")
 
 
+async def test_a_cancelled_order_ends_its_other_rows(shop: Shop):
+    order = await shop.taken_in()
+    shop.world.faults.add(Fault(operation="accept", status=500, times=None))
+    rows = [shop.act("accept", order), shop.act("on_the_way", order), shop.act("complete", order)]
+    await shop.drain()
+    shop.world.cancel_by_customer(order.key)
+    await shop.poll()
+    await shop.drain()
+    assert [shop.end(row)[:2] for row in rows] == [("refused", "order_cancelled")] * 3
+    assert (shop.order(order)["ended_by"], shop.calls("complete")) == ("cancelled", [])
+
+
 async def test_a_failure_of_ours_in_one_row_harms_no_other(shop: Shop, monkeypatch: pytest.MonkeyPatch):
     order = await shop.taken_in()
 

@@ -184,6 +184,7 @@ ROWS: dict[str, tuple[dict[str, Any], dict[str, Any], str, str]] = {
     "a courier of another word": ({"courier_type": "RESTAURANT"}, {"courier_type": "RESTAURANT"}, "", ""),
     "a method in capitals": ({"payment_method": " NAKİT"}, {"payment_code": "CASH", "amount_due": Decimal(180)}, "", ""),
     "a method as an object": ({"payment_method": {"key": "CASH"}}, {"payment_code": None}, "not_text:payment_method", ""),
+    "a status that is confirmed": ({"status_id": 2}, {"total": 180}, "", ""),
     "a status as a text": ({"status_id": "1"}, {"total": 180}, "", ""),
     "a number as a text": ({"id": "n-1"}, {"order_number": None}, "", "not_a_number:id"),
     "a restaurant in capitals and braces": ({"restaurant_id": f"{{{KEY.upper()}}}"}, {"restaurant_id": KEY}, "", ""),
@@ -220,7 +221,10 @@ def test_what_is_read_who_has_to_look_and_what_is_accepted(row: tuple[dict[str, 
     assert {name: column(delivered.facts, name) for name in columns} == columns
     assert (",".join(delivered.problems), ",".join(delivered.remarks)) == (problem, remarks)
     harmless = all(code.startswith("total_mismatch") for code in delivered.problems)
-    assert accepts_itself(delivered, scheduled_too=False) == (harmless and delivered.facts.scheduled_for is None)
+    is_new = delivered.status_id == 1
+    assert accepts_itself(delivered, scheduled_too=True) == (harmless and is_new)
+    at_once = delivered.facts.scheduled_for is None
+    assert accepts_itself(delivered, scheduled_too=False) == (harmless and is_new and at_once)
 
 
 def test_a_list_of_orders_by_numbers_is_a_list() -> None:
