@@ -3,9 +3,10 @@
 import asyncio
 import json
 import shutil
+import sqlite3
 import stat
 import threading
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -80,6 +81,21 @@ async def test_the_journal_knows_better_than_a_word_of_before_the_copy(shop: Sho
     await asyncio.sleep(1)
     await shop.taken_in()
     assert [one.count for one in (await begun(await restore(shop))).problems()] == [1]
+
+
+async def test_it_is_seen_while_the_daemon_runs(shop: Shop):
+    """As on a server, or by a copy over the file in place: device and inode stay the same."""
+    keeper = await begun(shop)
+    await shop.taken_in()
+    shop.back_up()
+    for _ in range(3):
+        await shop.taken_in()
+    await keeper.check.check()
+    assert keeper.problems() == []
+    with closing(sqlite3.connect(shop.path.with_name("backup.db"))) as copy, copy:
+        copy.backup(shop.till)
+    await keeper.check.check()
+    assert len(keeper.problems()) == 1
 
 
 @pytest.mark.parametrize("is_noted", [True, False])
