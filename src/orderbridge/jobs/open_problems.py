@@ -82,7 +82,7 @@ def read_problems(
         found.append(Problem(Code.NOT_DURABLE, "", None, Severity.SEVERE, detail=sentence(unsafe)))
     for code in [code for code in problem_queries.QUERIES if code in kinds]:
         rows = problem_queries.rows(connection, code, times)
-        found += [of_row(Code(code), row, there, limits, now) for row in rows]
+        found += [of_row(Code(code), row, there, limits) for row in rows]
     kept = _in_quarantine(connection) if "quarantined" in kinds else []
     listed = {one.key for one in found}
     facts = Facts(

@@ -155,12 +155,10 @@ def all_problems(facts: Facts, limits: Thresholds, now: datetime) -> list[Proble
     return sorted(found, key=lambda one: (one.severity != _SEVERE, one.since or last))
 
 
-def of_row(code: Code, row: Row, names: Collection[str], limits: Thresholds, now: datetime) -> Problem:
+def of_row(code: Code, row: Row, names: Collection[str], limits: Thresholds) -> Problem:
     """The problem for one row of store.problem_queries. `names`: all accounts."""
     subject, since, account, count = row
     facts = {}
-    if code == Code.NOT_ACKNOWLEDGED:
-        facts["minutes"] = "?" if since is None else str(int((now - since).total_seconds()) // 60)
     if code in {Code.NOT_TAKEN_OVER, Code.CANCELLATION_UNSEEN} and limits.by_board:
         facts["by"] = "board"
     if code == Code.NOT_TAKEN_OVER and account not in names:
@@ -265,17 +263,8 @@ def _overdue(order: Received, limits: Thresholds, now: datetime) -> Iterator[Pro
     waited = now - order.received_utc
     if level := max((number for number, step in enumerate(steps, 1) if waited > step), default=0):
         severity = _SEVERE if waited > severe_after else Severity.WARNING
-        minutes = {"minutes": str(max(1, int(waited.total_seconds()) // 60))}
-        by = {"by": "cancel"} if order.cancel_waits else {}
-        yield Problem(
-            Code.UNANSWERED,
-            order.payment_key,
-            order.received_utc,
-            severity,
-            level=level,
-            account=order.account,
-            facts=minutes | by,
-        )
+        key, since, by = order.payment_key, order.received_utc, {"by": "cancel"} if order.cancel_waits else {}
+        yield Problem(Code.UNANSWERED, key, since, severity, level=level, account=order.account, facts=by)
 
 
 _BY_STATUS = {Code.UNANSWERED, Code.ACCEPT_FAILED}  # found by the stored status
