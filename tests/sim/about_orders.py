@@ -148,21 +148,29 @@ class OnlyDelivered(Judge):
 
 
 class EachIsPolled(Judge):
-    """Of n accounts that share a cooldown, each has a good poll in about n cooldowns."""
+    """Of n accounts that share a cooldown, each has a good poll in about n cooldowns.
+
+    A 401 costs its round, and the turn at which the account logs in.
+    """
 
     promise = "3"
 
     def __init__(self) -> None:
         self._good: dict[str, float] = {}  # account: when its last good poll ended
+        self._unauthorized: set[str] = set()  # accounts whose poll was answered 401 since then
 
     def ended(self, call: Call) -> None:
         if call.operation == "get_current" and call.outcome == "ok":
             self._good[call.account] = self.sim.now()
+            self._unauthorized.discard(call.account)
+        elif call.operation == "get_current" and call.outcome == "unauthorized":
+            self._unauthorized.add(call.account)
 
     def tick(self) -> None:
         accounts = self.sim.plan.in_turn
-        most = (accounts * LATE + FINDING_OUT) * COOLDOWN_S
         for account in self.sim.plan.accounts if accounts > 1 else ():
+            rounds = 2 if account in self._unauthorized else 1
+            most = (rounds * accounts * LATE + FINDING_OUT) * COOLDOWN_S
             since = max(self._good.get(account, 0.0), self.sim.disturbed.get(account, 0.0) + UNDISTURBED_S)
             if self.sim.now() - since > most and account not in self.sim.refused:
                 self.broken(f"{account} has had no good poll since {since:.0f}")
