@@ -128,6 +128,20 @@ CASES = {
     },
     # a cancel
     "a cancel goes past others": case(row(ACCEPT), row(COMPLETE, 2), row(CANCEL, 3), go=[2], end={1: SUPERSEDED}),
+    **{
+        f"a cancel supersedes a {first.state} {first.action}": case(first, row(CANCEL, 2), go=[2], end={1: SUPERSEDED})
+        for first in (row(ACCEPT), row(ON_THE_WAY), unresolved(ACCEPT), unresolved(ON_THE_WAY))
+    },
+    "a cancel does not supersede a complete": case(row(COMPLETE), row(CANCEL, 2), go=[1]),
+    "a cancel does not supersede a complete in doubt": case(unresolved(COMPLETE), row(CANCEL, 2), go=[]),
+    "a cancel does not supersede a cancel": case(row(CANCEL), row(CANCEL, 2), go=[1]),
+    "a withdrawn row is not superseded": case(row(ACCEPT, withdraw=True), row(CANCEL, 2), go=[2], end={1: WITHDRAWN}),
+    "an expired row is not superseded": case(
+        row(ACCEPT, created_utc=LONG_AGO), row(CANCEL, 2), go=[2], end={1: EXPIRED},
+    ),
+    "a row in doubt that is too old is not superseded": case(
+        unresolved(ACCEPT, created_utc=LONG_AGO), row(CANCEL, 2), go=[2], end={1: OUTCOME_UNKNOWN},
+    ),
     "a cancel supersedes nothing later": case(row(CANCEL), row(ACCEPT, 2), row(ON_THE_WAY, 3), go=[1]),
     "a cancel of another order": case(row(ACCEPT, payment_key=OTHER_KEY), row(CANCEL, 2), go=[1, 2]),
     "a cancel waits for what is in flight": case(unresolved(ACCEPT), row(CANCEL, 2), in_flight={1}, go=[]),
@@ -196,6 +210,23 @@ CASES = {
         row(OPEN, expires_utc=SOON), directory=NOT_REACHED, go=[], end={1: OUTCOME_UNKNOWN},
     ),
     "in doubt, its restaurant left": case(unresolved(OPEN), directory=NOT_REACHED, go=[]),
+    "sent by an account that left": case(
+        unresolved(OPEN, account="", next_attempt_utc=NOW), directory=directory("kadikoy"), go=[],
+    ),
+    "foods of two restaurants whose menus are not known yet": case(
+        *(row(DEACTIVATE, number, restaurant_id=one) for number, one in enumerate((RESTAURANT, OTHER_RESTAURANT), 1)),
+        directory=directory("kadikoy", "besiktas", complete=False), go=[],
+    ),
+    "an unknown order, and one that was sent": case(
+        row(ACCEPT, owner=None), unresolved(ACCEPT, 2, owner=None, payment_key=OTHER_KEY, next_attempt_utc=NOW),
+        go=[], end={1: (ActionState.REFUSED, "order_unknown")},
+    ),
+    "of a cancelled order, beside a cancel in doubt": case(
+        unresolved(CANCEL, service_status_id=CANCELED), row(COMPLETE, 2, service_status_id=CANCELED), go=[],
+    ),
+    "of a cancelled order": case(
+        row(COMPLETE, service_status_id=CANCELED), go=[], end={1: (ActionState.REFUSED, "order_cancelled")},
+    ),
     "an order's row needs no restaurants": case(
         row(ACCEPT), directory=directory("kadikoy", "besiktas", complete=False), go=[1],
     ),
@@ -303,25 +334,6 @@ def test_a_row_that_was_retried_by_hand_stays_unknown_when_its_order_refuses_it(
     made = order_end(row(action, expires_utc=SOON, owner=shown and "kadikoy", service_status_id=shown))
     assert (made and (made.state, made.code)) == expected
     assert made is None or (made.code == "already") is (made.known_by == KnownBy.POLL)
-
-
-# ---- superseding -----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "first, expected",
-    [
-        *((make(action), SUPERSEDED) for make in (row, unresolved) for action in (ACCEPT, ON_THE_WAY)),
-        (row(COMPLETE), None), (unresolved(COMPLETE), None), (row(CANCEL), None), (row(ACCEPT, withdraw=True), WITHDRAWN),
-        (row(ACCEPT, created_utc=LONG_AGO), EXPIRED), (unresolved(ACCEPT, created_utc=LONG_AGO), OUTCOME_UNKNOWN),
-    ],
-    ids=lambda one: f"{one.action} {one.state}" if isinstance(one, OutboxRow) else str(one),
-)  # fmt: skip
-def test_a_cancel_supersedes_what_leads_to_the_kitchen_or_the_door(
-    first: OutboxRow, expected: tuple[ActionState, str] | None
-) -> None:
-    made = plan([first, row(CANCEL, 2)], view())
-    assert ends(made) == ({} if expected is None else {1: expected})
 
 
 # ---- lanes -----------------------------------------------------------------------------------------------------------

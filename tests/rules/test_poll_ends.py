@@ -117,6 +117,11 @@ def test_a_status_that_does_not_come_in_keeps_no_other_waiting(error: Marketplac
     assert ROUND.failed(error, Statuses()).status_id == (2 if passes else 1)
 
 
+def test_after_the_last_status_the_whole_list_is_tried_and_ends_the_rounds_when_it_comes() -> None:
+    last = ROUND.answered().answered().answered()
+    assert (last.status_id, last.rounds, last.answered()) == (None, 1, ListRequest())
+
+
 @pytest.mark.parametrize(
     "keys, how, whole",
     [

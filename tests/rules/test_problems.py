@@ -115,23 +115,40 @@ WORSE = replace(ONE, severity=Severity.SEVERE)
 BEHIND = replace(ONE, behind=Code.DATABASE_FULL)
 
 
-def told(*looks: tuple[float, list[Problem]], history: OpenProblems | None = None) -> list[tuple[float, str]]:
-    history = history or OpenProblems()
-    return [(at, event.kind) for at, found in looks for event in history.check(found, at)]
-
-
 def flapping(until: int, every: int = 5, **change: Any) -> list[tuple[float, list[Problem]]]:
     """At one look it is there, at the next it is not."""
     return [(at, [] if at // every % 2 else [replace(ONE, **change)]) for at in range(0, until, every)]
 
 
-def test_it_begins_gets_worse_and_ends():
-    assert told((0, [ONE]), (5, [ONE]), (10, [WORSE]), (15, [replace(WORSE, level=2)]), (20, [ONE]), (25, [])) == [
-        (0, "began"),
-        (10, "escalated"),
-        (15, "escalated"),
-        (25, "ended"),
-    ]
+def every(begin: int, end: int, found: list[Problem]) -> list[tuple[float, list[Problem]]]:
+    """The same at each check, every five seconds."""
+    return [(at, found) for at in range(begin, end, 5)]
+
+
+HISTORIES: dict[str, tuple[list[tuple[float, list[Problem]]], list[tuple[float, str]]]] = {
+    "it begins, gets worse and ends": (
+        [(0, [ONE]), (5, [ONE]), (10, [WORSE]), (15, [replace(WORSE, level=2)]), (20, [ONE]), (25, [])],
+        [(0, "began"), (10, "escalated"), (15, "escalated"), (25, "ended")],
+    ),
+    "what was held back is reported in its time if it is still so": (
+        [(0, [ONE]), (5, []), *every(10, 700, [ONE])],
+        [(0, "began"), (5, "ended"), (600, "began")],
+    ),
+    "what is over after all is reported, and the severe one did not wait": (
+        [(0, [ONE]), (5, []), (10, [WORSE]), *every(20, 1300, [])],
+        [(0, "began"), (5, "ended"), (10, "began"), (605, "ended")],
+    ),
+    "what is behind another neither begins nor ends": (
+        [(0, [BEHIND]), (5, [ONE]), (10, [replace(BEHIND, severity=Severity.SEVERE)]), (15, [])],
+        [(5, "began"), (15, "ended")],
+    ),
+}
+
+
+@pytest.mark.parametrize("checks, expected", HISTORIES.values(), ids=HISTORIES)
+def test_what_is_reported_of_a_problem(checks: list[tuple[float, list[Problem]]], expected: list[tuple[float, str]]):
+    history = OpenProblems()
+    assert [(at, event.kind) for at, found in checks for event in history.check(found, at)] == expected
 
 
 def test_of_one_that_flaps_two_messages_leave_in_ten_minutes():
@@ -142,24 +159,6 @@ def test_of_one_that_flaps_two_messages_leave_in_ten_minutes():
     assert [one.flapped for _, one in events][:3] == [0, 0, 59], "how often it came and was not reported"
     for begin in range(0, 7200, 5):
         assert sum(begin <= at < begin + FLAP_WINDOW_S for at in times) <= FLAP_LIMIT
-
-
-def test_what_was_held_back_is_told_when_its_time_has_come_if_it_is_still_so():
-    looks: list[tuple[float, list[Problem]]] = [(at, [ONE]) for at in range(10, 700, 5)]
-    assert told((0, [ONE]), (5, []), *looks) == [(0, "began"), (5, "ended"), (600, "began")]
-
-
-def test_one_that_is_over_after_all_is_told_so():
-    looks: list[tuple[float, list[Problem]]] = [(at, []) for at in range(20, 1300, 5)]
-    last = told((0, [ONE]), (5, []), (10, [WORSE]), *looks)
-    assert last == [(0, "began"), (5, "ended"), (10, "began"), (605, "ended")], "the severe one did not wait"
-
-
-def test_what_stands_behind_another_neither_begins_nor_ends():
-    assert told((0, [BEHIND]), (5, [ONE]), (10, [replace(BEHIND, severity=Severity.SEVERE)]), (15, [])) == [
-        (5, "began"),
-        (15, "ended"),
-    ]
 
 
 def test_nothing_is_kept_of_what_is_long_over():

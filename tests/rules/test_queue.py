@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.rules.builders import ARGUMENTS, NOW, RESTAURANT, Plan, directory, plan, row, unresolved, view
 
-from orderbridge.model import CANCELED, Action, ActionState, OutboxRow, Verdict
+from orderbridge.model import Action, ActionState, OutboxRow
 from orderbridge.rules.outbox_rows import Directory, Standing
 from orderbridge.rules.queue import Queue
 
@@ -203,12 +203,6 @@ def test_a_row_that_is_put_in_anew_was_seen_all_the_same() -> None:
     assert (known.row.withdraw, known.seen) == (True, 7)
 
 
-def test_a_row_that_was_sent_by_an_account_that_left_waits_for_its_time() -> None:
-    sent = unresolved(Action.OPEN_RESTAURANT, 1, account="", next_attempt_utc=NOW)
-    queue = queue_of(sent, known=directory("kadikoy"))
-    assert (ended(queue), taken(queue)) == ([], [])
-
-
 def test_a_row_that_is_about_to_end_supersedes_no_other() -> None:
     queue = queue_of(row(Action.DEACTIVATE_FOOD, 1))
     assert taken(queue) == [1]
@@ -216,13 +210,6 @@ def test_a_row_that_is_about_to_end_supersedes_no_other() -> None:
     assert ended(queue) == [2]  # a till holds it: that is not written yet
     queue.give_back(1, next_attempt_utc=NOW)
     assert ended(queue) == []
-
-
-def test_a_food_whose_menu_is_not_known_yet_supersedes_none_of_another_restaurant() -> None:
-    foods = [
-        row(Action.DEACTIVATE_FOOD, number, restaurant_id=one) for number, one in enumerate((RESTAURANT, KEYS[0]), 1)
-    ]
-    assert ended(queue_of(*foods, known=directory("kadikoy", "besiktas", complete=False))) == []
 
 
 @pytest.mark.parametrize("comes_after", [False, True], ids=["before its menu is known", "after"])
@@ -255,23 +242,6 @@ def test_a_row_on_the_wire_at_the_end_of_its_closure_is_not_due_again_and_again(
     due = queue.due()
     assert due is not None
     assert due > queue.view.now
-
-
-def test_an_order_ends_the_row_that_goes_first_and_no_other() -> None:
-    cancelled = {"service_status_id": CANCELED}
-    waiting = row(Action.COMPLETE, 2, **cancelled)
-    queue = queue_of(row(Action.CANCEL, 1, state=ActionState.SENDING, **cancelled), waiting)
-    assert queue.ends() == []
-    queue.drop(1)
-    assert queue.ends() == [(waiting, Verdict(ActionState.REFUSED, "order_cancelled"))]
-
-
-def test_a_row_of_an_unknown_order_ends_and_one_that_was_sent_waits_for_its_order() -> None:
-    unknown = row(Action.ACCEPT, 1, owner=None)
-    sent = row(Action.ACCEPT, 2, owner=None, payment_key=KEYS[1], state=ActionState.SENDING, next_attempt_utc=NOW)
-    queue = queue_of(unknown, sent)
-    assert queue.ends() == [(unknown, Verdict(ActionState.REFUSED, "order_unknown"))]
-    assert taken(queue) == []
 
 
 def test_a_row_that_waits_is_due_at_once_when_the_clock_was_set_far_back() -> None:

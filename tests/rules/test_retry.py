@@ -381,3 +381,6 @@ def test_attempts_before_a_retry_by_hand_leave_their_doubt_and_take_no_resend_aw
     assert next_request(Action.OPEN_RESTAURANT, spent) == NextRequest.SEND
     assert counted(spent) == 0
     assert is_uncertain(spent)
+    asked = [*spent, Attempt(REFUSED, "refused", 422, spent=True)]
+    found = proof(COMPLETE, asked, AT_16, ABSENT, other_end=False, active=STATUSES.active)
+    assert found == NOTHING, "a refusal from before proves no end"
