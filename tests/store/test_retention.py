@@ -141,7 +141,8 @@ def test_documents_in_quarantine_are_found_by_the_number_in_them_or_by_their_ord
     assert [row["resolved_utc"] is None for row in left] == [False, False, True, False, False]
 
 
-def test_all_that_names_a_customer_is_blanked_and_nothing_else(database, pos):
+def test_all_that_names_a_customer_is_blanked_and_nothing_else_and_an_open_order_only_by_force(database, pos):
+    put_order(pos, key(1), customer_name="Ayşe")
     for one in (KEY, OTHER):
         put_order(pos, one, ended_utc=NOW_TEXT, payload="{}", total=10, **dict.fromkeys(PERSONAL, "Ayşe"))
         put(pos, "delivery_order_items", payment_key=one, line_no=1, name="Dürüm", note="Ayşe")
@@ -149,7 +150,10 @@ def test_all_that_names_a_customer_is_blanked_and_nothing_else(database, pos):
         row = put_action(pos, payment_key=one, state="done")
         put(pos, "delivery_action_attempts", action_id=row, attempt=1, started_utc=NOW_TEXT, detail="Ayşe")
     before = order_row(pos, OTHER)
-    assert database.write_now(lambda tx: retention.blank(tx, [KEY], with_open=False)) == [KEY]
+    assert database.write_now(lambda tx: retention.blank(tx, [KEY, key(1)], with_open=False)) == [KEY]
+    assert order_row(pos, key(1))["customer_name"] == "Ayşe"
+    assert database.write_now(lambda tx: retention.blank(tx, [key(1)], with_open=True)) == [key(1)]
+    assert order_row(pos, key(1))["customer_name"] is None
     after = order_row(pos, KEY)
     assert {after[name] for name in (*PERSONAL, "payload")} == {None}
     assert (float(after["total"]), after["ended_utc"], after["revision"]) == (10, NOW_TEXT, 1)
@@ -157,10 +161,3 @@ def test_all_that_names_a_customer_is_blanked_and_nothing_else(database, pos):
     for table, column in (("order_items", "note"), ("order_events", "detail"), ("action_attempts", "detail")):
         found = rows(pos, f"SELECT {column} FROM delivery_{table}")
         assert sorted(str(row[column]) for row in found) == ["Ayşe", "None"]
-
-
-@pytest.mark.parametrize("force", [False, True])
-def test_an_open_order_is_blanked_only_by_force(force, database, pos):
-    put_order(pos, customer_name="Ayşe")
-    done = database.write_now(lambda tx: retention.blank(tx, [KEY], with_open=force))
-    assert (done == [KEY], order_row(pos)["customer_name"] is None) == (force, force)
