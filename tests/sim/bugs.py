@@ -45,7 +45,7 @@ from orderbridge.marketplace.client import Client
 from orderbridge.marketplace.session import Session
 from orderbridge.model import Action, ActionState, Differs, KnownBy, LastChange, Outcome, Verdict
 from orderbridge.net.http import Answer, Wire
-from orderbridge.rules import closures, deliveries, health, lifecycle, outbox_rows, retry, tokens
+from orderbridge.rules import closures, deliveries, health, lifecycle, outbox_rows, poll_ends, retry, tokens
 from orderbridge.rules.closures import Step
 from orderbridge.rules.cooldown import Cooldowns
 from orderbridge.rules.lifecycle import Statuses
@@ -105,6 +105,7 @@ LIST_BEFORE = "a_list_from_before_two_accepts_lacks_one_of_their_orders"
 NO_LIST = "no_list_is_ever_good"
 OK_LATE = "a_row_is_written_before_an_ok_is_noted"
 RETRIED = "a_row_is_retried_while_a_newer_one_is_in_doubt"
+OUTAGE = "no_list_comes_for_minutes_while_an_order_is_open"
 TOKEN_ENDS = "a_row_is_written_just_before_a_token_expires"
 ENDS_LOST = "two_orders_end_and_both_answers_are_lost"
 
@@ -649,6 +650,11 @@ bugs(
         1018,
     ),
     a_doubt_never_goes=(lifecycle.without_doubt, lambda _, problem: problem, 1007),
+    an_outage_counts_as_listening=(
+        poll_ends.listened,
+        lambda _, until, answered, __: (answered, 0 if until is None else int(answered - until)),
+        OUTAGE,
+    ),
     silence_ends_nothing=(order_times.silent, always([]), SHOWN_AGAIN),
     the_lane_is_free_before_its_ok_is_noted=((Acknowledger, "acknowledge"), free_at_the_ok, OK_LATE),
     an_ok_is_not_noted=(orders.mark_acknowledged, nothing, SHOWN_AGAIN),

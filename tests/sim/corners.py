@@ -448,3 +448,13 @@ async def a_row_is_retried_while_a_newer_one_is_in_doubt(script: Script) -> None
 async def a_row_is_written_just_before_a_token_expires(script: Script) -> None:
     await script.at(294.5)
     await script.ended(script.act("open_restaurant", restaurant_id=KADIKOY))
+
+
+@corner(seconds=9 * MINUTE, silence_hours=0.05)
+async def no_list_comes_for_minutes_while_an_order_is_open(script: Script) -> None:
+    """The minutes without a list do not count as its silence."""
+    await script.order()
+    script.meets("get_current", *["http_500"] * 14)
+    for _ in range(15):
+        await script.listed()
+    await script.rest(60.0)  # a sweep comes before the order has been silent for its time
