@@ -65,7 +65,8 @@ def followed(words: list[str]) -> tuple[click.Command, list[str]]:
 
 
 @each_page
-def test_every_command_and_option_exists(page: str):
+def test_every_file_command_and_option_exists(page: str):
+    assert [name for name in FILE.findall(page) if not (ROOT / name).exists()] == []
     commands = [words.split() for words in spoken(page) if words.split()]
     assert len(commands) > 10
     for words in commands:
@@ -88,11 +89,6 @@ def test_every_key_exists(code: str):
     named = set(KEY.findall(MADE.sub("", TEXTS[code]))) - EVENTS
     assert len(named) > 5
     assert named <= set(keys(config.Settings))
-
-
-@each_page
-def test_every_file_exists(page: str):
-    assert [name for name in FILE.findall(page) if not (ROOT / name).exists()] == []
 
 
 def test_both_say_the_same() -> None:

@@ -22,6 +22,7 @@ from typing import NoReturn
 
 import pytest
 from tests.cli.shell import APP, REST
+from tests.databases import free_port
 from tests.store.samples import hold_open
 
 import orderbridge.cli.check
@@ -261,7 +262,7 @@ setup("a secret saved as UTF-16", "app_secret_key ", "not UTF-8", code=78)(
 @setup("everybody may read a secret", "mode 0644", "chmod 0600", code=69, log=("chmod 0600",))
 def _(place: Place) -> None:
     (place.folder / "app.secret").chmod(0o644)
-    place.market["base_url"] = f"https://127.0.0.1:{_free_port()}"
+    place.market["base_url"] = f"https://127.0.0.1:{free_port()}"
 
 
 _LOGGED = ("login.refused", "Compare app_secret_key and rest_secret_key")
@@ -301,7 +302,7 @@ setup(
     "connection_refused",
     "Nothing listens at that address and port",
     code=69,
-)(lambda place: place.market.update(base_url=f"https://127.0.0.1:{_free_port()}"))
+)(lambda place: place.market.update(base_url=f"https://127.0.0.1:{free_port()}"))
 
 
 @setup("a firewall swallows everything", "connect_timeout", "the firewall", code=69)
@@ -311,7 +312,7 @@ def _(place: Place) -> None:
 
 
 setup("the proxy is not there", "proxy_unreachable", "from HTTPS_PROXY", "Correct HTTPS_PROXY", code=69)(
-    lambda place: place.patch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{_free_port()}")
+    lambda place: place.patch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{free_port()}")
 )
 
 
@@ -537,7 +538,7 @@ def _(place: Place) -> None:
 
 
 setup("the database's server is away", "does not answer", "that the server runs")(
-    lambda place: place.database.update(url=f"postgresql://pos:hunter22@127.0.0.1:{_free_port()}/pos")
+    lambda place: place.database.update(url=f"postgresql://pos:hunter22@127.0.0.1:{free_port()}/pos")
 )
 
 
@@ -585,7 +586,7 @@ def _(place: Place) -> None:
     for name, text in zip(("board.pem", "board.key"), pair, strict=True):
         (place.folder / name).write_text(text, "utf-8")
         (place.folder / name).chmod(0o600)
-    place.more = f'[web]\nlisten = "127.0.0.1:{_free_port()}"\nboard = "beside"\n'
+    place.more = f'[web]\nlisten = "127.0.0.1:{free_port()}"\nboard = "beside"\n'
     place.more += 'certificate = "board.pem"\ncertificate_key = "board.key"\n'
 
 
@@ -613,11 +614,6 @@ LATER = (
     "concurrent.futures.thread email.utils orderbridge.cli.probes orderbridge.cli.line orderbridge.service encodings.idna"
     " sqlalchemy.dialects.sqlite orderbridge.store.dialects.sqlite cryptography.x509"
 ).split()
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return int(free.getsockname()[1])
 
 
 def _names(place: Place, error: OSError) -> None:

@@ -132,13 +132,6 @@ def test_what_opens_the_board_is_not_in_it(run, tmp_path, planted, path):
     assert "delivery_board_devices" in whole  # the schema names the tables
 
 
-def test_the_planted_words_would_be_found(planted, log):
-    data = io.BytesIO()
-    with zipfile.ZipFile(data, "w") as archive:
-        archive.writestr("log.txt", log.read_text("utf-8"))
-    assert len(leaked(data.getvalue())) > len(PARTS)
-
-
 def test_it_is_made_without_a_database_or_a_configuration_and_says_so(run, command, tmp_path, path, log):
     data = made(run, tmp_path, "--log", log)
     with zipfile.ZipFile(io.BytesIO(data)) as archive:

@@ -48,20 +48,11 @@ def test_a_wrong_address_is_refused_without_showing_it(error: str, urls: list[st
 @pytest.mark.parametrize(
     "given, kept",
     [
-        ("mysql://u:p@ss@h/d", "mysql+pymysql://u:p%40ss@h/d"),
-        ("mysql://u:a@b:c?d@h:3306/d?charset=utf8mb4", "mysql+pymysql://u:a%40b:c?d@h:3306/d?charset=utf8mb4"),
-        ("mysql://u:p/q@h/d", "mysql+pymysql://u:p/q@h/d"),
-        ("mysql://u:p@h/d?ssl_ca=/a@b", "mysql+pymysql://u:p@h/d?ssl_ca=/a@b"),
-        ("sqlite:////home/a@b@c/pos.db", "sqlite:////home/a@b@c/pos.db"),
-    ],
-)
-def test_a_password_may_hold_an_at_sign(given: str, kept: str) -> None:
-    assert database_address(given) == kept
-
-
-@pytest.mark.parametrize(
-    "given, kept",
-    [
+        ("mysql://u:p@ss@h/d", "u:p%40ss@h/d"),
+        ("mysql://u:a@b:c?d@h:3306/d?charset=utf8mb4", "u:a%40b:c?d@h:3306/d?charset=utf8mb4"),
+        ("mysql://u:p/q@h/d", "u:p/q@h/d"),
+        ("mysql://u:p@h/d?ssl_ca=/a@b", "u:p@h/d?ssl_ca=/a@b"),
+        ("sqlite:////home/a@b@c/pos.db", "//home/a@b@c/pos.db"),
         ("postgresql://u:p@a:1,b:2/d?sslmode=require", "u:p@/d?host=a,b&port=1,2&sslmode=require"),
         ("postgresql://u@a,b:5433/d", "u@/d?host=a,b&port=,5433"),
         ("postgresql://a,b/d", "/d?host=a,b"),
@@ -71,8 +62,10 @@ def test_a_password_may_hold_an_at_sign(given: str, kept: str) -> None:
         ("postgresql://u@/d?host=a,b&port=1,2", "u@/d?host=a,b&port=1,2"),
     ],
 )
-def test_several_servers_may_be_named_as_libpq_names_them(given: str, kept: str) -> None:
-    assert database_address(given) == f"postgresql+psycopg://{kept}"
+def test_a_password_may_hold_an_at_sign_and_several_servers_are_named_as_by_libpq(given: str, kept: str) -> None:
+    driver = {"mysql": "mysql+pymysql", "postgresql": "postgresql+psycopg"}
+    kind = given.partition(":")[0]
+    assert database_address(given) == f"{driver.get(kind, kind)}://{kept}"
 
 
 @pytest.mark.parametrize(
