@@ -88,12 +88,17 @@ async def refused_change(shop: Shop, refuse: Refuse) -> Order:
     return order
 
 
-async def test_newer_news_of_the_order_count(shop: Shop, refuse: Refuse):
+@pytest.mark.parametrize("news, stored", [("an action", ("CONFIRMED", False)), ("a delivery", ("RECEIVED", True))])
+async def test_newer_news_of_the_order_count(shop: Shop, refuse: Refuse, news: str, stored: tuple[str, bool]):
     order = await refused_change(shop, refuse)
-    assert shop.end((await shop.verdict(shop.act("accept", order)))["id"])[0] == "done"
+    if news == "an action":
+        assert shop.end((await shop.verdict(shop.act("accept", order)))["id"])[0] == "done"
+    else:
+        order.document["note"] = "acılı"
+        await shop.poll()
     shop.till.execute("UPDATE delivery_quarantine SET resolved_utc = NULL")
     assert outcomes(shop) == [Decision.SUPERSEDED]
-    assert shop.order(order)["status"] == "CONFIRMED"
+    assert (shop.order(order)["status"], shop.order(order)["note"] == "acılı") == stored
     assert resolved(shop) == [True]
 
 
