@@ -141,6 +141,14 @@ async def test_a_food_that_an_order_brings_at_the_same_moment_costs_no_menu(shop
     assert len(shown(shop)) == 12
 
 
+async def test_an_ok_to_a_switch_is_the_status_of_its_food(shop: Shop):
+    await read(shop)
+    for action, status in (("deactivate_food", "inactive"), ("activate_food", "active")):
+        shop.act(action, food_id=1001)
+        await shop.drain()
+        assert shop.one("SELECT status FROM delivery_foods WHERE food_id = 1001") == {"status": status}
+
+
 # ---- a row in doubt --------------------------------------------------------------------------------------------------
 
 
