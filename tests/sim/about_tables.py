@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from tests.jobs.shop import COOLDOWN_S, TIMEOUT_S, text_of
 from tests.sim.bounds import ACKNOWLEDGING_S, LEFT_FOR_ACKNOWLEDGING_S, LISTS_EVERY_S, STATUSES_EVERY_S
 from tests.sim.judge import Judge, time_of
-from tests.sim.line import ORDER_OPERATIONS, RESTAURANT_OPERATIONS, Call
+from tests.sim.line import FOOD_OPERATIONS, ORDER_OPERATIONS, RESTAURANT_OPERATIONS, Call
 from tests.sim.plan import ACCEPT_MINUTES, ACCEPT_STEPS
 from tests.sim.reading import Document
 from tests.sim.simulation import TICK_S
@@ -330,7 +330,7 @@ class ViewsAreRight(Judge):
 
 
 class ReferenceIsRead(Judge):
-    """The lists of reasons, methods and restaurants, and the restaurants' statuses, are those of the marketplace."""
+    """The lists of reasons, methods and restaurants, and the statuses of restaurants and foods, are the marketplace's."""
 
     promise = "contract"
 
@@ -354,6 +354,17 @@ class ReferenceIsRead(Judge):
             # The first read after a lost one may be refused with its token (marketplace.session, Refusal).
             if quiet > 2 * STATUSES_EVERY_S + LISTS_AFTER_S:
                 self._check_statuses()
+
+    def logged(self, _: str, event: str, facts: dict[str, Any], __: str) -> None:
+        """A row that is done gives its food the status."""
+        if event != "action.done" or facts["known_by"] != "answer" or facts["action"] not in FOOD_OPERATIONS:
+            return
+        wanted = "active" if facts["action"] == "activate_food" else "inactive"
+        account = next(call.account for call in reversed(self.sim.calls) if call.row == facts["id"])
+        where = "WHERE account = ? AND food_id = ?"
+        for row in self.rows(f"SELECT status FROM delivery_foods {where}", account, facts["food_id"]):
+            if row["status"] != wanted and not self.sim.technician.is_refusing:
+                self.broken(f"row {facts['id']} is done, and food {facts['food_id']} is {row['status']}")
 
     def _check_lists(self) -> None:
         self._compare("cancel_reasons", "id, reason", set(rules.CANCEL_REASONS.items()))

@@ -55,6 +55,7 @@ from orderbridge.rules.queue import AccountQueues, Queue
 from orderbridge.store import (
     accounts,
     actions,
+    foods,
     high_water,
     journal,
     order_times,
@@ -638,6 +639,7 @@ bugs(
         TWO_ENDS,
     ),
     a_verdict_does_not_write_the_status=(orders.set_status, nothing, LOST),
+    a_verdict_does_not_write_a_foods_status=(foods.set_status, nothing, 6200001),
     the_lines_stay_as_they_were=(
         lifecycle.merge,
         lambda true, *of, **how: replace(true(*of, **how), differs=Differs.NOTHING),
