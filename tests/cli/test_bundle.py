@@ -99,6 +99,7 @@ def test_no_customer_and_no_secret_is_in_it(run, configure, tmp_path, planted, l
     assert told["actions"][0]["action"] == "accept"
     assert "2026-03-01T12:00:00Z [error] orders.polled account=*** new=3\n" in log_text
     assert "orderbridge/cli/main.py:7 main" in log_text
+    assert "\nRuntimeError\n" in log_text
 
 
 def test_what_opens_the_board_is_not_in_it(run, tmp_path, planted, path):
