@@ -256,7 +256,7 @@ def one_of_the_changed_orders_is_left_out(true: Any, *of: Any, **how: Any) -> An
     return replace(made, changed=made.changed[1:])
 
 
-# ---- promise 2: only what the latest poll showed is acknowledged ------------------------------------------------------
+# ---- promise 2: only what the latest poll showed is acknowledged -----------------------------------------------------
 
 bugs(
     "2",
