@@ -62,6 +62,7 @@ class ColumnsAreRight(Judge):
         self._newest_row = 0
         self._answers: dict[str, Call] = {}  # by account: the latest list that came in whole
         self._oks: dict[str, list[tuple[str, int | None]]] = defaultdict(list)  # not written yet
+        self._may_be_lost: set[str] = set()  # orders whose last OK the database may have refused
         self._flying: Counter[str] = Counter()
         self._busy: dict[str, float] = {}  # by order: when a row of it was last sent or unresolved
         self._flown: dict[str, float] = {}  # by order: when a request of it last ended
@@ -80,7 +81,8 @@ class ColumnsAreRight(Judge):
         if call.operation in ORDER_OPERATIONS:
             self._flying[call.argument] += 1
             shaky = self.sim.plan.broken_disk or self.sim.plan.locks or self.sim.technician.is_refusing
-            if self._oks[call.argument] and call.argument in self._states and not shaky:
+            known = self._states.keys() - self._may_be_lost
+            if self._oks[call.argument] and call.argument in known and not shaky:
                 self.broken(f"#{call.number} leaves before the last OK of its order's acknowledgement is noted")
         if call.operation == "acknowledge" and call.account in self._answers:
             self._check_acknowledged(call, self._answers[call.account].documents.get(call.argument))
@@ -164,6 +166,7 @@ class ColumnsAreRight(Judge):
         in_part = name == "Intake._write_least" and self.sim.plan.broken_disk > 0
         if self.sim.technician.is_refusing or in_part:  # only a part was written; the next delivery completes it
             self._drop_noted(key, after)
+            self._may_be_lost.add(key)
             return
         if before == after and not events and not rows:
             return
@@ -179,6 +182,8 @@ class ColumnsAreRight(Judge):
     def _drop_noted(self, key: str, state: State) -> None:
         noted = state["acknowledged_utc"]
         self._oks[key] = [ok for ok in self._oks[key] if noted is None or ok[0] > noted]
+        if not self._oks[key]:
+            self._may_be_lost.discard(key)
 
     def _steps(self, key: str, before: State | None, after: State, rows: list[sqlite3.Row]) -> Iterator[Step]:
         if before is None:
@@ -463,7 +468,8 @@ class ColumnsAreRight(Judge):
         quiet = self.sim.now() - max(self.sim.disturbed.values())
         # A write may wait for others and for the disk. An order in quarantine has no acknowledged_utc.
         before = text_of(self.sim.clock.now() - timedelta(seconds=IN_TIME_S))
-        late = [key for key, oks in self._oks.items() if key in self._states and oks and oks[-1][0] < before]
+        known = self._states.keys() - self._may_be_lost
+        late = [key for key, oks in self._oks.items() if key in known and oks and oks[-1][0] < before]
         if quiet > IN_TIME_S and not self.sim.refused and late:
             self.broken(f"{late[0]} was acknowledged at {self._oks[late[0]][-1][0]}, which is not written")
         sweep = QUIET_SWEEP_S if self.sim.plan.kind == "day" else LOUD_SWEEP_S
