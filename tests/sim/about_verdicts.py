@@ -142,8 +142,10 @@ class Verdicts(Judge):
         if not calls:
             return []
         last = calls[-1]
-        account = last.account
-        since = [poll for poll in self._polls[account] if poll.left_at >= last.ended_at]
+        owners = self.rows("SELECT account FROM delivery_orders WHERE payment_key = ?", last.argument)
+        accounts = {last.account, *(row["account"] for row in owners)}  # the latter, if the former was removed
+        polls = sorted((poll for one in accounts for poll in self._polls[one]), key=lambda poll: poll.left_at)
+        since = [poll for poll in polls if poll.left_at >= last.ended_at]
         return [poll for poll in since if not poll.argument or self._seen(poll, last.argument) is not None]
 
     def _seen(self, poll: Call, key: str) -> int | None:
