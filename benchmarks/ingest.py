@@ -5,7 +5,7 @@ this in one transaction, by executemany (SQLite, MariaDB) or by COPY and merge (
 `json.loads` of the body, the least that an unchanged list can take. `first`: empty tables. `again`: the same bytes.
 `some`: 1 % with another status.
 
-Of orderbridge, `read_listing(body)` and `Intake.take_in(documents, …)` are timed. Acknowledgements are not, because the
+Of orderbridge, `read_listing(body)` and `Intake.take(documents, …)` are timed. Acknowledgements are not, because the
 bare driver sends none.
 """
 
@@ -255,7 +255,7 @@ class Ours:
     async def _take_in(self, raw: bytes) -> float:
         began = time.perf_counter()
         documents, poll = read_listing(raw), self._lanes.begin_poll()
-        await self._intake.take_in(documents, poll, self._clock.monotonic(), Polled())
+        await self._intake.take(documents, poll, self._clock.monotonic(), Polled())
         self._lanes.end_poll(poll)
         return time.perf_counter() - began
 

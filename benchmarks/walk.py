@@ -47,7 +47,7 @@ SOURCE = str(Path(logs.__file__).parents[1])
 # The coroutine to record, the function whose call begins the record (None: the coroutine's own), and the coroutine whose
 # return ends it.
 WALKS: dict[str, tuple[Any, Any, Any]] = {
-    "order": (Poller.tick, Connection.read, Intake.take_in),
+    "order": (Poller.tick, Connection.read, Intake.take),
     "action": (Outbox.run, None, Executor.write),
     "token": (Session.token_for_poll, None, Session.token_for_poll),
 }

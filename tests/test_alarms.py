@@ -133,7 +133,7 @@ async def test_the_beginning_the_escalation_and_the_end_are_reported(program: Wr
     assert "hush" not in str(noticed)
 
 
-async def test_where_only_severe_problems_are_sent_one_that_is_severe_no_more_is_over(commands: Commands):
+async def test_with_severe_only_a_milder_problem_counts_as_ended(commands: Commands):
     alarms = Watched("x", command_severity="severe")
     for at, severity in enumerate((Severity.SEVERE, Severity.WARNING, Severity.SEVERE)):
         await check(alarms, [ONE, replace(SEVERE, severity=severity)], at * PAUSE_S)
@@ -154,7 +154,7 @@ def of_order(number: int, **changes: Any) -> Problem:
     ],
     ids=str,
 )
-async def test_what_changed_within_the_minute_is_one_event(checks, sent, commands: Commands):
+async def test_changes_within_a_minute_are_one_event(checks, sent, commands: Commands):
     alarms = Watched("x")
     for at, found in enumerate([*checks, checks[-1]]):
         numbers = [one if isinstance(one, tuple) else (one, 1) for one in found]
@@ -178,7 +178,7 @@ LIMITS_S = (0.25, 2, 20, 120)  # until one is long enough for the program to com
     ],
     ids=["fails", "dies", "no program", "none there"],
 )
-async def test_one_that_fails_is_logged(then: str, mode: int | None, reason: str, program: Write):
+async def test_a_failing_command_is_logged(then: str, mode: int | None, reason: str, program: Write):
     path = program(then)
     if mode is None:
         path.unlink()
@@ -192,7 +192,7 @@ async def test_one_that_fails_is_logged(then: str, mode: int | None, reason: str
     ["os.close(0)", NOTES, "signal.signal(signal.SIGTERM, signal.SIG_IGN)"],
     ids=["hangs", "hangs with a child", "does not want to end"],
 )
-async def test_one_that_hangs_is_killed_with_what_it_has_started(then: str, program: Write):
+async def test_a_hanging_command_is_killed_with_its_children(then: str, program: Write):
     path = program(f"{then}; {READY}")
     for limit in LIMITS_S:
         assert await failure_of(path, limit) == f"killed: not done after {limit:g} s"
@@ -213,7 +213,7 @@ async def failure_of(path: Path, limit_s: float) -> str:
     return str(reason)
 
 
-async def test_a_failed_report_is_repeated_less_and_less_often(commands: Commands):
+async def test_a_failed_report_is_retried_with_growing_waits(commands: Commands):
     alarms, commands.fails = Watched("x"), True
     await check(alarms, [SEVERE], 0.0)
     assert alarms.heard() == {}  # after a restart it is sent again
@@ -271,7 +271,7 @@ def child_of(program: Path) -> int:
     return int(noted.read_text() or 0) if noted.exists() else 0
 
 
-async def test_a_flood_of_output_goes_nowhere_and_what_it_leaves_behind_goes_with_it(program, capfd):
+async def test_a_commands_output_is_limited_and_its_children_are_killed(program, capfd):
     path = program(f"{NOTES}\nfor _ in range(3000): print('hush' * 1000); print('hush' * 1000, file=sys.stderr)")
     alarms = Watched(path)
     with capture_logs() as lines:
@@ -282,7 +282,7 @@ async def test_a_flood_of_output_goes_nowhere_and_what_it_leaves_behind_goes_wit
     await gone(child_of(path))
 
 
-async def test_many_failed_reports_are_repeated_together_and_fill_no_log(commands: Commands):
+async def test_many_failed_reports_are_retried_together_with_one_log_line(commands: Commands):
     alarms, commands.fails = Watched("mail", command_severity="severe"), True
     several = [replace(SEVERE, code=code) for code in list(Code)[:12]]
     with capture_logs() as lines:
@@ -420,7 +420,7 @@ async def test_a_ping_that_fails_is_one_line_of_the_log(answer, reason, listener
     await ping.close()
 
 
-async def test_one_that_hangs_holds_nothing_up_not_even_the_end(listener: Listener):
+async def test_a_hanging_ping_delays_nothing(listener: Listener):
     listener.answer = b""
     ping = Ping(listener.url, clock=Clock())
     ping.polled()

@@ -80,7 +80,7 @@ def test_an_order_comes_in_and_its_status_is_shown(world: World, configuration: 
     assert "kadikoy" in shown.stdout, shown.stderr
 
 
-def test_what_is_not_there_is_no_command(configuration: Path) -> None:
+def test_a_command_of_a_missing_package_does_not_exist(configuration: Path) -> None:
     words = ended(configuration, "--help").stdout.split()
     assert {"run", "check", "status", "sandbox"} <= set(words)
     assert {"accounts", "board", "certify"} & set(words) == set()

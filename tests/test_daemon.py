@@ -373,7 +373,7 @@ SPOILED = {
 }
 
 
-async def test_a_sighup_while_the_right_to_work_is_asked_for_is_not_forgotten(sandbox, till, monkeypatch):
+async def test_a_sighup_during_the_lock_request_is_not_lost(sandbox, till, monkeypatch):
     former, new = (settings_for(sandbox, till, name) for name in ("besiktas", "kadikoy"))
     asked, answered, at_work = threading.Event(), threading.Event(), []
     take, run = LeaderLock.take, Daemon.run
@@ -415,7 +415,7 @@ async def test_a_sighup_with_a_configuration_that_cannot_be_used_changes_nothing
         assert await ended(daemon, signal.SIGTERM) == 0
 
 
-async def test_a_reload_whose_files_are_on_a_disk_that_hangs_holds_up_no_order(sandbox, till, world):
+async def test_a_reload_from_a_hanging_disk_delays_no_order(sandbox, till, world):
     settings, answers = settings_for(sandbox, till), threading.Event()
 
     def load() -> config.Settings:

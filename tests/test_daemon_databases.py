@@ -75,7 +75,7 @@ def state(pos: Pos, row_id: int) -> str:
 
 
 @pytest.mark.interface("Authentication 1", "Events", "Menu listing", "Limits")
-async def test_an_order_comes_in_and_the_tills_words_go_out(sandbox, url, pos, world, monkeypatch):
+async def test_an_order_is_stored_and_the_tills_action_sent(sandbox, url, pos, world, monkeypatch):
     """And the lists are read, and the token is renewed before it ends."""
     monkeypatch.setattr(tokens, "RENEW_AHEAD", 3600 / 3598)  # two seconds after the login
     world.set_options(token_seconds=3600.0)
@@ -192,7 +192,7 @@ async def test_a_document_larger_than_the_servers_packet_harms_only_itself(sandb
     assert "database.failed" not in {line["event"] for line in logs}
 
 
-async def test_a_verdict_stands_where_a_trigger_refuses_what_it_says_of_the_order(sandbox, url, pos, world):
+async def test_a_verdict_is_written_although_a_trigger_refuses_the_orders_status(sandbox, url, pos, world):
     refused, free = two = [world.place_order(restaurant_id=KADIKOY) for _ in range(2)]
     with capture_logs() as logs:
         async with running(sandbox, url):
@@ -274,7 +274,7 @@ async def test_an_outbox_row_that_a_till_holds_is_left_out_and_the_others_go(los
 
 
 @servers
-async def test_oks_are_noted_beside_an_order_that_a_till_holds(sandbox: Sandbox, url: str, pos: Pos, world: World):
+async def test_oks_are_noted_while_a_till_locks_an_order(sandbox: Sandbox, url: str, pos: Pos, world: World):
     world.faults.add(Fault.delay("acknowledge", UNTIL_CLEARED_S, times=6))
     held, *free = (world.place_order(restaurant_id=KADIKOY) for _ in range(6))
     async with running(sandbox, url):

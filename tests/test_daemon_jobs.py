@@ -74,7 +74,7 @@ async def test_a_large_menu_delays_neither_a_poll_nor_a_large_list(settings, wor
         goes_on.set()
 
 
-async def test_who_works_alone_fences_every_replica_before_it(settings: config.Settings, world: World):
+async def test_a_single_daemon_fences_every_earlier_replica(settings: config.Settings, world: World):
     daemon = Daemon(settings)
     daemon.database.write_now(schema.upgrade)
     row = insert(own_tables.replicas).values(replica="a 1 0", number=1, started_utc=datetime(2026, 3, 1, tzinfo=UTC))

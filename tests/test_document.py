@@ -31,7 +31,7 @@ def test_a_field_is_read_and_written_and_has_its_words(rows: type[Facts], one: F
     assert all(WORDS[TABLES[rows]]["columns"][one.column])
 
 
-def test_what_names_a_customer_is_blanked() -> None:
+def test_every_customer_field_is_blanked() -> None:
     """A new field is personal until a person has examined it: this is the list of the examined ones."""
     assert set(columns_of(Facts, personal=True)) == PERSONAL
     assert set(retention._BLANKED) == PERSONAL | {"payload", "payload_hash"}

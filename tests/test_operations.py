@@ -39,7 +39,7 @@ def test_what_is_made_is_as_it_would_be_made(code: str):
 
 
 @each
-def test_every_code_is_there_with_what_to_do(code: str):
+def test_every_code_is_documented_with_its_remedy(code: str):
     rows = re.findall(r"(?m)^- `(\w+)`: (.+) → (.+)$", TEXTS[code])
     assert sorted(row[0] for row in rows) == sorted(Code)
 

@@ -80,7 +80,7 @@ def keys_said() -> set[str]:
     }
 
 
-def test_the_commands_sentences_are_used_by_no_daemon() -> None:
+def test_the_daemon_uses_no_sentence_of_the_commands() -> None:
     """It is not read ahead, and a daemon that has no descriptor left could not say it."""
     commands = ("orderbridge/cli/", "orderbridge_certify/", "orderbridge_fleet/cli/", "orderbridge_sandbox/")
     daemon = {word for file in source() if not file.startswith(commands) for word in literals(file)}
@@ -162,7 +162,7 @@ def test_help_has_no_english_in_turkish(monkeypatch: pytest.MonkeyPatch) -> None
     assert {path: words for path, words in english.items() if words} == {}
 
 
-def test_every_command_that_is_recommended_does_something() -> None:
+def test_every_recommended_command_exists() -> None:
     named = {
         named
         for by_language in SENTENCES.values()
@@ -192,7 +192,7 @@ def has_words(sentence: str) -> bool:
     return bool(re.search(r"[a-z]", re.sub(r"\{[^}]*\}", "", sentence)))
 
 
-def test_a_sentence_says_the_same_in_both_languages() -> None:
+def test_a_sentence_has_the_same_facts_in_both_languages() -> None:
     def fault(by_language: dict[str, str]) -> str | None:
         if by_language.keys() != set(LANGUAGES):
             return "a language is missing"
@@ -281,7 +281,7 @@ def _literals(tree: ast.AST) -> Iterator[str]:
             yield node.value
 
 
-def test_what_people_read_stands_in_both_languages_and_not_in_the_program() -> None:
+def test_all_texts_for_people_are_in_both_languages_outside_the_code() -> None:
     helps = {by_language["en"] for key, by_language in SENTENCES.items() if key.startswith(("options.", "headings."))}
     known = {*KNOWN, *helps}
     sentences = [
@@ -334,7 +334,7 @@ PROMISED = (
 ).split()
 
 
-def test_every_promised_code_has_its_own_words() -> None:
+def test_every_documented_code_has_its_own_sentence() -> None:
     assert set(SAME.values()) <= VERDICTS.keys()
     assert [code for code in PROMISED if code not in VERDICTS and code not in SAME] == []
     assert [code for code in PROMISED if f"({code})" in text(code, "en")] == [], "the general sentence"
@@ -344,6 +344,6 @@ def test_every_promised_code_has_its_own_words() -> None:
     "state, final",
     [(None, True), (ActionState.FAILED, True), (ActionState.PENDING, False), (ActionState.SENDING, False)],
 )
-def test_a_server_error_that_is_still_retried_says_so(state: ActionState | None, final: bool) -> None:
+def test_a_retried_server_error_says_that_it_is_retried(state: ActionState | None, final: bool) -> None:
     assert (text("service_error", "en", state=state) == text("service_error", "en")) is final
     assert ("retried" in text("service_error", "en", state=state)) is not final

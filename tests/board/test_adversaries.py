@@ -59,7 +59,7 @@ async def rows(branch: Branch, order: Order) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("ends", ["before the row", "after the row"])
-async def test_a_tap_during_the_daemons_end_has_no_success_and_its_repetition_no_second_row(branch, monkeypatch, ends):
+async def test_a_tap_during_the_daemons_stop_fails_and_its_repetition_makes_one_row(branch, monkeypatch, ends):
     tablet = await branch.paired("Tezgâh")
     order = await branch.order()
     taken = tap(await card(tablet, order), "accept", preparing_time=20)

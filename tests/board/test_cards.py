@@ -61,7 +61,7 @@ def test_a_new_order_rings_until_it_is_answered_and_again_when_the_answer_failed
     assert not cards.rings(order(pos_revision=1), [], BESIDE)  # a till took over
 
 
-def test_an_order_without_a_question_rings_on_a_board_that_is_the_till_until_seen():
+def test_an_order_without_a_choice_rings_until_seen_on_a_board_used_as_till():
     for status in ((2, "CONFIRMED"), (16, "IN_DELIVERY"), (None, "UNKNOWN"), (9, "COMPLETE_NEEDS_PAYMENT")):
         assert not cards.rings(order(*status), [], BESIDE)
         assert cards.rings(order(*status), [], TILL)
@@ -104,7 +104,7 @@ def test_no_button_asks_for_what_is_refused_unsent_or_done_already(courier):
         assert Action.COMPLETE not in found or word == NEEDS_PAYMENT or not cards.is_handed_next(seen)
 
 
-def test_while_something_is_asked_only_a_cancel_may_overtake_it():
+def test_while_an_action_is_open_only_a_cancel_is_offered():
     for row, wanted in (
         (Row(ACCEPT), [CANCEL]),
         (Row(ACCEPT, "sending"), [CANCEL]),
@@ -144,7 +144,7 @@ def test_each_problem_breaks_one_link_of_the_chain_or_none_for_a_reason():
         (Cause.PAGE, {None}),
     ],
 )
-def test_what_others_follow_from_breaks(cause: Cause, links: set[str | None]):
+def test_a_cause_breaks_the_link_of_its_effects(cause: Cause, links: set[str | None]):
     assert {link(code) for code in Code if code.kind.cause is cause} == links
 
 
@@ -167,7 +167,7 @@ def test_what_others_follow_from_breaks(cause: Cause, links: set[str | None]):
     ],
     ids=str,
 )
-def test_who_waits_for_an_answer_and_why(changes, rows, mode, wanted):
+def test_which_orders_wait_for_an_answer(changes, rows, mode, wanted):
     assert cards.answer(order(**changes), rows, mode) == wanted
 
 
@@ -208,7 +208,7 @@ def test_an_accepted_order_is_due_by_its_newest_accept_and_sounds_until_it_is_se
     assert cards.sounds(seen, [accepted()], BESIDE, late + MINUTE, [cards.silence_of("overdue", KEY)]) == []
 
 
-def test_a_scheduled_order_is_heard_when_the_kitchen_should_begin_until_a_hand_has_touched_it():
+def test_a_scheduled_order_rings_from_its_start_until_it_is_touched():
     seen = order(**CONFIRMED, pos_revision=1, start_utc=NOW, scheduled=NOW + 30 * MINUTE)
     late = NOW + MINUTE
     assert cards.sounds(seen, [], BESIDE, NOW - MINUTE, []) == []
@@ -225,7 +225,7 @@ def test_changed_contents_are_shown_where_the_board_is_the_till():
     assert not any(cards.is_changed(replace(seen, **other), TILL) for other in others)
 
 
-def test_a_button_is_one_row_and_the_next_try_another():
+def test_each_try_of_a_button_is_one_row():
     made = {
         cards.request_id(action, subject, tries)
         for action in Action
@@ -252,7 +252,7 @@ def test_money_the_newest_row_and_the_broken_link():
 # ---- who hears -------------------------------------------------------------------------------------------------------
 
 
-def test_the_board_is_unheard_once_the_last_tablet_was_silent_for_a_while():
+def test_the_board_is_unheard_a_while_after_the_last_tablet():
     audience = Audience(100.0)
     assert not audience.is_deaf(100.0 + SURE_S - 1)  # tablets come back by themselves
     assert audience.is_deaf(100.0 + SURE_S)
@@ -291,7 +291,7 @@ def test_an_answered_order_is_put_away_after_a_moment_and_shows_again_when_it_is
     assert cards.is_stopped(cancelled, [], touched)
 
 
-def test_an_order_that_something_asked_can_still_end_is_not_put_away():
+def test_an_order_with_an_open_action_is_not_put_away():
     pickup, touched = order(**CONFIRMED, courier_type="come_get"), {cards.silence_of("handed", KEY): NOW}
     asked = [Row(ACCEPT), *(Row(Action.COMPLETE, state) for state in ("pending", "sending", "done")), Row(CANCEL)]
     for row in asked:

@@ -12,7 +12,7 @@ __all__ = ["command", "config_file", "configure", "path", "pos", "run"]
 BOARD = '[web]\nlisten = "127.0.0.1:8480"\nboard = "beside"'
 
 
-def test_a_code_has_a_role_and_a_new_one_says_why_the_one_before_is_void(run: Run, configure, pos: sqlite3.Connection):
+def test_a_code_has_a_role_and_a_new_one_explains_why_the_last_is_invalid(run: Run, configure, pos: sqlite3.Connection):
     off = run("board", "pair")
     assert (off.code, "board is off" in off.err) == (1, True)
     configure(document(more=BOARD))

@@ -34,7 +34,7 @@ async def test_a_foreign_host_is_refused_on_every_route(tablet: Tablet):
         assert (await tablet.get("/board/state", host=host)).status == 200, host
 
 
-async def test_who_sends_no_host_is_no_browser_and_hears_how_we_are_and_nothing_else(tablet: Tablet):
+async def test_a_request_without_a_host_gets_only_the_probes(tablet: Tablet):
     """HTTP/1.0, as an old load balancer's probe speaks it; later versions must name one."""
     for version, probes in (("1.0", {"/livez", "/readyz", "/metrics"}), ("1.1", set())):
         asked = f"HTTP/{version}\r\nConnection: close\r\n\r\n"
@@ -55,7 +55,7 @@ async def test_who_sends_no_host_is_no_browser_and_hears_how_we_are_and_nothing_
     assert answer_of(await sent(tablet.address, empty)).status == 400
 
 
-async def test_rubbish_after_an_answer_ends_the_connection_without_a_word(tablet: Tablet, caplog):
+async def test_garbage_after_an_answer_closes_the_connection_silently(tablet: Tablet, caplog):
     reader, writer = await asyncio.open_connection(*tablet.address)
     writer.write(b"DELETE /livez HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n")
     assert b" 405 " in await reader.readuntil(b"\r\n")
@@ -66,7 +66,7 @@ async def test_rubbish_after_an_answer_ends_the_connection_without_a_word(tablet
     assert caplog.records == []
 
 
-async def test_a_name_counts_once_the_configuration_names_it(shop: Shop):
+async def test_a_configured_host_name_is_accepted(shop: Shop):
     async with opened(shop, hosts=("kasa-pc", "192.168.1.10", "fd00::a")) as address:
         tablet = Tablet(address, shop.pair())
         for host in ("Kasa-PC:8480", "kasa-pc.", "192.168.1.10", "[fd00::a]:1", "[FD00:0::A]"):
@@ -85,7 +85,7 @@ FOREIGN = {
 
 
 @pytest.mark.parametrize("header", FOREIGN)
-async def test_what_a_foreign_page_could_send_is_refused(header, tablet: Tablet):
+async def test_requests_that_a_foreign_page_could_send_are_refused(header, tablet: Tablet):
     for value in FOREIGN[header]:
         reported = value and value.format(authority=f"127.0.0.1:{tablet.address[1]}")
         for name in TOLD:
@@ -94,7 +94,7 @@ async def test_what_a_foreign_page_could_send_is_refused(header, tablet: Tablet)
             assert answer.data["text"]
 
 
-async def test_a_page_of_ours_is_known_by_its_origin_or_by_the_browsers_word(tablet: Tablet):
+async def test_our_own_page_is_recognized_by_origin_or_sec_fetch_site(tablet: Tablet):
     authority = f"127.0.0.1:{tablet.address[1]}"
     for changes in (
         {},
@@ -141,7 +141,7 @@ HEADERS = [
 ]
 
 
-async def test_every_answer_has_the_headers_that_keep_it_here_and_none_that_opens_it(shop: Shop, tablet: Tablet):
+async def test_every_answer_has_the_security_headers_and_no_cors_header(shop: Shop, tablet: Tablet):
     answers = [await tablet.get(path) for path in EVERYWHERE if path != "/board/stream"]
     answers += [await tablet.get("/board/state", method) for method in ("POST", "OPTIONS", "DELETE")]
     answers += [await tablet.get("/board/act"), await Tablet(tablet.address).get("/board/state")]
@@ -181,7 +181,7 @@ async def test_a_code_makes_one_device_with_a_private_cookie(shop: Shop, address
     assert cookie not in stored.lower()
 
 
-async def test_fifty_guesses_at_once_are_five_and_void_no_code_for_another_tablet(shop: Shop, address: Address):
+async def test_fifty_concurrent_guesses_count_as_five_and_do_not_void_the_code(shop: Shop, address: Address):
     code = shop.database.write_now(a_code)
     wrong = [f"{(int(code) + n) % 10**8:08}" for n in range(1, 51)]
     page = Tablet(address)
@@ -195,7 +195,7 @@ async def test_fifty_guesses_at_once_are_five_and_void_no_code_for_another_table
     assert (await page.post("pair", again)).status == 200
 
 
-async def test_a_name_is_needed_and_costs_no_try(shop: Shop, address: Address):
+async def test_a_missing_name_is_refused_without_counting_a_try(shop: Shop, address: Address):
     code = shop.database.write_now(a_code)
     page = Tablet(address)
     for values in ({}, {"code": 1, "name": "x"}, *({"code": "1", "name": name} for name in ("", " \x00\n", ["x"]))):
@@ -219,7 +219,7 @@ async def test_a_read_only_device_may_not_act(shop: Shop, address: Address):
         assert (await stranger.post(name, {})).status == 401
 
 
-async def test_a_device_that_is_revoked_is_out_at_once_and_hears_nothing_more(shop: Shop, tablet: Tablet, caplog):
+async def test_a_revoked_device_is_refused_at_once_and_its_stream_ends(shop: Shop, tablet: Tablet, caplog):
     other = Tablet(tablet.address, shop.pair(name="Mutfak"))
     async with tablet.stream() as ear, other.stream() as others:
         assert (await ear.news(), await others.news()) == ("changed", "changed")
@@ -231,7 +231,7 @@ async def test_a_device_that_is_revoked_is_out_at_once_and_hears_nothing_more(sh
     assert [record for record in caplog.records if record.levelname == "ERROR"] == []
 
 
-async def test_that_a_device_was_there_is_written_now_and_then(shop: Shop, tablet: Tablet):
+async def test_the_last_use_of_a_device_is_written_at_intervals(shop: Shop, tablet: Tablet):
     def seen() -> object:
         return shop.database.read_now(devices.listed)[0]["seen_utc"]
 
@@ -251,7 +251,7 @@ def order_with_customer(shop: Shop, **changes: object) -> None:
     put_order(shop.pos, **CUSTOMER, **changes)
 
 
-async def test_a_customer_is_shown_on_a_touch_alone_and_of_an_open_order(shop: Shop, tablet: Tablet, capsys):
+async def test_a_customer_is_shown_only_on_request_and_of_an_open_order(shop: Shop, tablet: Tablet, capsys):
     order_with_customer(shop)
     for name in ("state", "menu", "technician"):
         assert CANARY not in (await tablet.get(f"/board/{name}")).text
@@ -290,7 +290,7 @@ async def test_without_encryption_customers_stay_on_this_machine_unless_allowed_
 # ---- what is not there -----------------------------------------------------------------------------------------------
 
 
-async def test_one_that_waits_for_another_says_so(shop: Shop, tablet: Tablet):
+async def test_a_waiting_daemon_answers_503(shop: Shop, tablet: Tablet):
     shop.works = False
     for name in ASKED:
         answer = await tablet.get(f"/board/{name}?language=en")

@@ -22,7 +22,7 @@ WORK: dict[str, Work] = {
 
 
 @pytest.mark.parametrize("name", WORK)
-def test_no_big_table_is_read_from_end_to_end(name, years):
+def test_no_query_scans_a_big_table(name, years):
     with plans(years) as found, years.engine.connect() as connection, connection.begin() as transaction:
         WORK[name](connection)
         transaction.rollback()

@@ -47,7 +47,7 @@ def pos_columns(pos: Any) -> tuple[int, str | None]:
 # ---- one writer for each column --------------------------------------------------------------------------------------
 
 
-def test_beside_a_till_the_board_writes_nothing_that_is_the_tills(database, pos):
+def test_beside_a_till_the_board_writes_no_column_of_the_till(database, pos):
     put_order(pos, revision=3)
     assert act(database, "beside")["state"] == "pending"
     database.write_now(
@@ -56,7 +56,7 @@ def test_beside_a_till_the_board_writes_nothing_that_is_the_tills(database, pos)
     assert pos_columns(pos) == (0, None)
 
 
-def test_as_the_till_it_takes_over_what_was_shown_never_more_and_never_backwards(database, pos):
+def test_as_the_till_the_board_takes_over_the_revision_that_was_shown(database, pos):
     put_order(pos, "not-a-uuid", revision=2)
     with pytest.raises(Refused, match="not_understood"):  # by the INSERT, after the take-over
         act(database, "till", payment_key="not-a-uuid")
@@ -85,7 +85,7 @@ def test_as_the_till_it_takes_over_what_was_shown_never_more_and_never_backwards
 # ---- one row for a button --------------------------------------------------------------------------------------------
 
 
-def test_a_stale_button_finds_its_row_and_one_that_no_page_has_shown_makes_none(database, pos):
+def test_a_repeated_tap_finds_its_row_and_an_impossible_one_makes_none(database, pos):
     put_order(pos)
     first = act(database, "beside")
     assert act(database, "beside", preparing_time=60, payment_key=KEY.upper()) == first
@@ -114,7 +114,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize("mode", ["beside", "till"])
-def test_what_makes_no_row_is_refused_with_a_sentence(mode, database, pos):
+def test_a_wrong_request_is_refused_with_a_sentence(mode, database, pos):
     put_order(pos)
     for changes in WRONG:
         with pytest.raises(Refused) as refused:
@@ -124,7 +124,7 @@ def test_what_makes_no_row_is_refused_with_a_sentence(mode, database, pos):
     assert pos_columns(pos) == (0, None)
 
 
-def test_what_the_daemon_judges_becomes_a_row(database, pos):
+def test_a_request_that_the_daemon_judges_becomes_a_row(database, pos):
     assert act(database, "beside", payment_key=OTHER)["state"] == "pending"  # an order that is not there
     assert act(database, "till", action="activate_food", food_id=7, account="another")["state"] == "pending"
     assert act(database, "till", action="open_restaurant", restaurant_id=RESTAURANT)["state"] == "pending"
@@ -132,7 +132,7 @@ def test_what_the_daemon_judges_becomes_a_row(database, pos):
         act(database, "till", payment_key=OTHER)
 
 
-def test_only_the_boards_own_rows_are_taken_back_and_only_while_they_wait(database, pos):
+def test_only_waiting_rows_of_the_board_are_withdrawn(database, pos):
     ours, theirs = act(database, "beside")["id"], put_action(pos, request_id="till")
     database.write_now(lambda tx: acts.take_back(tx, {"id": ours}))
     assert rows(pos, "SELECT withdraw FROM delivery_actions WHERE withdraw = 1") == [{"withdraw": 1}]
@@ -148,7 +148,7 @@ def test_only_the_boards_own_rows_are_taken_back_and_only_while_they_wait(databa
 
 
 @pytest.mark.parametrize("action", ["on_the_way", "complete"])
-def test_what_cannot_be_undone_is_written_at_once_and_waits_for_whoever_wants_it_back(database, pos, action):
+def test_a_final_action_is_written_at_once_and_held_so_that_it_can_be_withdrawn(database, pos, action):
     put_order(pos)
     row = act(database, "beside", action=action)
     assert (row["state"], row["back"], row["held"]) == ("pending", True, snapshot.moment(NOW + cards.HOLD))
@@ -158,7 +158,7 @@ def test_what_cannot_be_undone_is_written_at_once_and_waits_for_whoever_wants_it
     assert act(database, "beside")["held"] is None  # an accept has no time to lose
 
 
-def test_what_was_finished_is_listed_and_what_was_put_away_comes_back(database, pos):
+def test_finished_orders_are_listed_and_those_put_away_can_return(database, pos):
     put_order(pos, order_number=1)
     put_order(pos, OTHER, order_number=2, payload="{}", ended_by="completed", ended_utc=time_text(NOW - HOUR / 2))
     database.write_now(lambda tx: queries.silence(tx, [cards.silence_of("handed", KEY)], "Kasa", NOW))
@@ -172,7 +172,7 @@ def test_what_was_finished_is_listed_and_what_was_put_away_comes_back(database, 
     assert listed(NOW + HOUR) == []
 
 
-def test_the_usual_minutes_are_those_of_most_of_the_newest_accepts(database, pos):
+def test_the_usual_minutes_are_the_most_frequent_ones_of_recent_accepts(database, pos):
     def usual() -> int | None:
         return database.read_now(queries.usual_minutes)
 
@@ -251,7 +251,7 @@ CHANGES = [
 ]
 
 
-def test_whatever_is_shown_makes_another_version(database, pos):
+def test_every_visible_change_makes_a_new_version(database, pos):
     put_order(pos, revision=2)
     put_order(pos, OTHER)
     put_action(pos)
@@ -263,7 +263,7 @@ def test_whatever_is_shown_makes_another_version(database, pos):
     assert len(set(versions)) == len(CHANGES) + 1
 
 
-def test_what_came_and_ended_between_two_reads_is_seen_with_a_clock_set_back(database, pos):
+def test_a_change_between_two_reads_makes_a_new_version_despite_a_clock_set_back(database, pos):
     put_action(pos, state="done", finished_utc=MOMENT)
     versions = [database.read_now(queries.version)]
     put_action(pos, request_id="b", state="done", finished_utc=time_text(NOW - HOUR))
@@ -301,7 +301,7 @@ def test_items_with_their_options(database, pos):
     ]
 
 
-def test_what_is_silenced_is_quiet_for_a_day_and_then_forgotten(database):
+def test_a_silenced_sound_is_quiet_for_a_day(database):
     database.write_now(lambda tx: queries.silence(tx, ["a", "b", "a"], "Kasa", NOW))
     database.write_now(lambda tx: queries.silence(tx, ["b"], "Mutfak", NOW + HOUR))
     assert database.read_now(lambda tx: queries.silenced_at(tx, NOW + DAY)).keys() == {"a", "b"}
@@ -329,13 +329,13 @@ def test_what_was_put_away_stays_so_for_as_long_as_its_order_is_open(database, p
 
 
 @only(SQLITE)  # one trigger shows it
-def test_what_could_not_be_silenced_is_no_success(database, pos):
+def test_a_failed_silencing_is_reported(database, pos):
     pos.execute("CREATE TRIGGER t BEFORE INSERT ON delivery_board_silenced BEGIN SELECT RAISE(ABORT, 'no'); END")
     with pytest.raises(IntegrityError):
         database.write_now(lambda tx: queries.silence(tx, ["a"], "Kasa", NOW))
 
 
-def test_nothing_is_open_when_no_order_is_and_every_restaurant_says_closed(database, pos):
+def test_all_is_closed_without_open_orders_and_with_closed_restaurants(database, pos):
     def closed() -> bool:
         return database.read_now(queries.is_closed)
 
@@ -413,7 +413,7 @@ def close(database: Database, **changes: Any) -> Any:
 
 
 @pytest.mark.parametrize("until, minutes", [(None, None), (30, 30), ("today", TO_MIDNIGHT), (10080, 10080)])
-def test_what_is_closed_from_the_board_ends_when_it_was_chosen(until, minutes, database, pos):
+def test_a_closure_from_the_board_ends_at_the_chosen_time(until, minutes, database, pos):
     for wrong in (0, -1, 10081, "tomorrow", True, 1.5, []):
         with pytest.raises(Refused):
             close(database, until=wrong)
@@ -480,7 +480,7 @@ def test_polls_are_counted_in_slots_of_ten_minutes_for_two_days(database):
     assert len(database.read_now(lambda tx: watch.polls_since(tx, NOW - DAY))) == 2
 
 
-def test_a_snapshot_shows_one_moment_whatever_is_written_meanwhile(database, pos):
+def test_a_snapshot_shows_one_moment_despite_writes(database, pos):
     """Else an order that is still RECEIVED could stand beside an accept that is done, and be accepted once more."""
     put_order(pos, revision=2)
 

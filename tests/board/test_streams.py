@@ -199,7 +199,7 @@ async def test_a_tablet_has_three_streams_and_all_have_thirty_two(shop: Shop, ta
         await one.__aexit__(None, None, None)
 
 
-async def test_a_stream_that_is_not_read_is_dropped_without_a_word(shop: Shop, tablet: Tablet, monkeypatch, caplog):
+async def test_an_unread_stream_is_closed_silently(shop: Shop, tablet: Tablet, monkeypatch, caplog):
     monkeypatch.setattr(changes, "SLOW_S", 0.2)
     monkeypatch.setattr(changes, "BEAT_S", 0.0)
     listeners: list[changes.Listener] = []

@@ -55,7 +55,7 @@ async def asked(listening: Listening, made: Certificates, line: str, cookie: str
     return answer
 
 
-async def test_encrypted_it_shows_customers_and_its_cookie_stays_encrypted(shop, made, listening):
+async def test_an_encrypted_board_shows_customers_and_has_a_secure_cookie(shop, made, listening):
     put_order(shop.pos, customer_name="Ayşe")
     code = shop.database.write_now(lambda tx: devices.new_code(tx, devices.ACT, CLOCK.now()))
     paired = await asked(listening, made, "POST /board/pair", body=f'{{"code": "{code}", "name": "Kasa"}}'.encode())

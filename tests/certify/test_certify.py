@@ -51,7 +51,7 @@ def test_a_good_till_passes_and_three_files_say_so(shop: Shops) -> None:
     assert "<script" not in page
 
 
-def test_what_has_no_hands_is_not_seen(shop: Shops) -> None:
+def test_a_till_without_commands_is_not_judged(shop: Shops) -> None:
     report = shop().certify("takes_over", "cancel", operator=Operator())
     assert verdicts(report) == {
         "takes_over.taken_over": "PASS",
@@ -83,7 +83,7 @@ def test_a_database_that_is_not_empty_is_refused_and_left_alone(tmp_path: Path) 
         assert connection.execute("SELECT name FROM sqlite_master").fetchall() == [("delivery_orders",)]
 
 
-def test_a_killed_certificate_goes_on_where_it_stopped(shop: Shops) -> None:
+def test_a_killed_run_continues_where_it_stopped(shop: Shops) -> None:
     """Finished scenarios are kept. An interrupted one is repeated with a new order, which the till does not know."""
     here = shop()
     with here.started("takes_over", "lock") as running:
@@ -99,7 +99,7 @@ def test_a_killed_certificate_goes_on_where_it_stopped(shop: Shops) -> None:
     assert here.taken() == 5
 
 
-def test_ctrl_c_says_that_the_same_command_goes_on(shop: Shops) -> None:
+def test_ctrl_c_names_the_command_that_continues(shop: Shops) -> None:
     here = shop()
     with here.started("takes_over", "lock") as running:
         here.until_taken(1)
@@ -119,7 +119,7 @@ ALIKE = ("one_after_the_other", "accept", "cancelled_after", "prepaid")
 
 
 @pytest.mark.slow
-def test_the_same_seed_gives_the_same_report_but_for_the_times(tmp_path: Path) -> None:
+def test_the_same_seed_gives_the_same_report_except_times(tmp_path: Path) -> None:
     """And no report holds a customer, a key of an order or a secret."""
     found = []
     for name in ("one", "two"):
@@ -256,7 +256,7 @@ def test_a_till_that_prints_wrongly_when_it_is_killed_or_started_twice_fails(tmp
     assert failed(report) == {criterion}
 
 
-def test_a_till_whose_printer_is_elsewhere_is_not_seen_at_it(tmp_path: Path) -> None:
+def test_a_till_without_a_reachable_printer_is_not_judged_on_it(tmp_path: Path) -> None:
     with Shop(tmp_path) as here:
         report = here.certify("killed_at_printer", "two_tills", start=shlex.join(here.watch), within_s=1)
     assert set(verdicts(report).values()) == {"NOT SEEN"}
@@ -286,7 +286,7 @@ def test_a_bad_till_fails_at_its_own_criterion_and_nowhere_else(shop: Shops, fau
 
 @pytest.mark.slow
 @pytest.mark.parametrize("fault, verdict", [("none", "PASS"), ("writes_newest", "FAIL")])
-def test_a_till_that_reads_seldom_is_met_while_it_waits_to_write(shop: Shops, fault: str, verdict: str) -> None:
+def test_a_slow_till_is_tested_while_it_waits_for_a_lock(shop: Shops, fault: str, verdict: str) -> None:
     """As the guide's own does, every two seconds."""
     report = shop(f"{fault}:2").certify("revision_read", within_s=5)
     assert verdicts(report) == {"revision_read.revision_that_was_read": verdict}

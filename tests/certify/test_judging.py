@@ -58,7 +58,7 @@ CASES: list[tuple[str, Judge, Seen, str]] = [
 
 
 @pytest.mark.parametrize("judge, what, verdict", [case[1:] for case in CASES], ids=[case[0] for case in CASES])
-def test_a_judge_says(judge: Judge, what: Seen, verdict: str) -> None:
+def test_each_judgement(judge: Judge, what: Seen, verdict: str) -> None:
     assert judge(what).verdict == verdict
 
 
@@ -71,13 +71,13 @@ def test_an_order_that_was_not_taken_over_is_reported_once() -> None:
     ]
 
 
-def test_a_scenario_is_as_good_as_its_worst_criterion() -> None:
+def test_a_scenario_has_the_result_of_its_worst_criterion() -> None:
     assert worst([Verdict.PASS, Verdict.NOT_SEEN]) == Verdict.PASS
     assert worst([Verdict.PASS, Verdict.FAIL, Verdict.BY_A_PERSON]) == Verdict.FAIL
     assert worst([Verdict.NOT_SEEN]) == Verdict.NOT_SEEN
 
 
-def test_facts_stand_in_an_order_that_does_not_hang_on_the_moments() -> None:
+def test_facts_are_in_a_stable_order() -> None:
     early, late = Call(operation="accept", letter="B", at_s=1), Call(operation="accept", letter="A", at_s=2)
     assert [one["letter"] for one in facts(early, late)] == ["A", "B"]
 
@@ -99,11 +99,11 @@ def test_a_wrong_answer_shows_what_was_wanted_and_an_amount_but_no_other_word() 
         (judging.short_lock, seen(), "locks_hidden"),
     ],
 )
-def test_what_was_not_seen_says_why(judge: Judge, what: Seen, why: str) -> None:
+def test_a_criterion_not_seen_has_a_reason(judge: Judge, what: Seen, why: str) -> None:
     assert judge(what) == judging.not_seen(why)
 
 
-def test_who_has_no_person_says_so() -> None:
+def test_a_run_without_a_person_says_so() -> None:
     person = Person(lambda *_: "yes")
     assert (Operator().person, Command("x", print).person, Command("x", print, person).person) == (None, None, person)
     assert person.person is person

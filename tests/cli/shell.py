@@ -39,4 +39,6 @@ def document(
     accounts: str = "",
 ) -> str:
     """A configuration of a service that does not run, unless the test starts one."""
+    if "[web]" not in more:  # the usual port may be another program's
+        more += '\n[web]\nlisten = ""\n'
     return f'language = "en"\n[marketplace]\nbase_url = "{base_url}"\n{marketplace}\n[database]\n{database}\n{more}\n{accounts or account()}'

@@ -104,7 +104,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize("words, code, said", WRONG)
-def test_of_what_cannot_be_meant_nothing_is_written(words, code, said, run, pos):
+def test_an_ambiguous_command_writes_nothing(words, code, said, run, pos):
     put_order(pos, KEY, order_number=7)
     ended = run(*words)
     assert (ended.code, ended.out) == (code, "")
@@ -160,7 +160,7 @@ def test_waiting_ends_with_the_verdict(run, daemon):
     assert daemon.after <= daemon.slept < daemon.after + 0.2  # and not later
 
 
-def test_any_other_end_is_a_failure_with_the_cashiers_words(run, daemon):
+def test_any_other_end_fails_with_the_rows_error_text(run, daemon):
     daemon.verdict = "state = 'refused', error_code = 'order_completed', error_text = 'Sipariş tamamlanmış.'"
     ended = run("complete", KEY, "--wait")
     assert (ended.code, ended.out) == (1, "1 complete: refused\n")
@@ -218,7 +218,7 @@ def test_the_foods_are_listed_by_category(run, pos):
     ],
     ids=["accept", "another", "its own validity", "a configured one"],
 )
-def test_a_failed_row_is_retried_and_its_expiry_counts_anew(action, columns, configured, minutes, run, configure, pos):
+def test_a_failed_row_is_retried_with_a_new_expiry(action, columns, configured, minutes, run, configure, pos):
     configure(document(more=f"[actions]\n{configured}"))
     row_id = put_action(pos, action, state="failed", error_code="service_error", expires_utc=NOW_TEXT, **columns)
     before = datetime.now(UTC)
@@ -231,7 +231,7 @@ def test_a_failed_row_is_retried_and_its_expiry_counts_anew(action, columns, con
     assert before + timedelta(minutes=minutes, milliseconds=-1) <= expires <= before + timedelta(minutes=minutes) + late
 
 
-def test_an_unfinished_row_can_be_asked_back_and_no_other_is_retried(run, pos):
+def test_an_unfinished_row_can_be_withdrawn_and_not_retried(run, pos):
     for verb, state, message in (
         ("retry", "pending", "is pending; only a failed one can be retried"),
         ("retry", "done", "is done; only a failed one can be retried"),

@@ -181,7 +181,7 @@ def test_on_a_full_disk_it_says_so_and_leaves_no_half_file(run, tmp_path, monkey
         '{"deep": ["a code=canan b"], "Reason2": "x reason=canan", "error": ["canan"]}',
     ],
 )
-def test_of_a_line_only_what_is_listed_stays(said):
+def test_only_listed_fields_of_a_log_line_are_kept(said):
     shown = bundle.log_line(said, {"kadikoy"})
     assert not {"555", "7", "canan"} & set(re.findall(r"[^\W_]+", shown.casefold()))
     assert "***" in shown

@@ -90,7 +90,7 @@ def test_everything_in_place_ends_with_0(run, sandbox, pos, config_file, path):
         assert re.fullmatch(pattern, line), line
 
 
-def test_guards_that_are_open_or_gone_are_named_and_made_anew(run, sandbox, pos):
+def test_open_and_missing_guards_are_named_and_restored(run, sandbox, pos):
     pos.execute("DROP TRIGGER delivery_orders_guard_delete")
     said = run("check").out
     assert "not its own: delivery_orders_guard_delete" in said
@@ -249,7 +249,7 @@ def test_replicas_cannot_share_what_is_behind_a_pooler_that_gives_sessions_away(
         assert said_of(said, "fleet", "ok")
 
 
-def test_on_a_file_one_replica_is_told_to_work_alone(run, configure, sandbox):
+def test_a_replica_on_sqlite_is_refused(run, configure, sandbox):
     set_up(configure, sandbox, database=FLEET.format("sqlite:///pos.db"))
     run("db", "upgrade")
     assert "a SQLite file serves one replica" in run("check").out
@@ -288,7 +288,7 @@ def test_the_alarm_command_is_tried(run, configure, tmp_path, exit_code, code, s
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root looks for another user")
-def test_a_file_that_the_service_cannot_write_is_told(run, pos, path):
+def test_a_file_that_the_service_cannot_write_is_named(run, pos, path):
     """As root's `cp -p` of a backup leaves it."""
     for one in (path.parent, *path.parent.glob("pos.db*")):
         os.chown(one, 12345, 12345)
@@ -299,7 +299,7 @@ def test_a_file_that_the_service_cannot_write_is_told(run, pos, path):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root looks for another user")
-def test_an_authority_that_the_service_cannot_read_is_told(run, pos, path, configure, running):
+def test_a_ca_file_that_the_service_cannot_read_is_named(run, pos, path, configure, running):
     with TemporaryDirectory(dir="/var/tmp") as folder:
         authority = Path(folder, "own ca.pem")
         authority.write_bytes(Path(running.ca_file).read_bytes())
@@ -313,7 +313,7 @@ def test_an_authority_that_the_service_cannot_read_is_told(run, pos, path, confi
             assert closed is None or f"{closed} is closed" in ended.out
 
 
-def test_before_the_first_start_of_the_unit_its_folder_is_no_fault(run, configure, config_file, tmp_path, monkeypatch):
+def test_a_missing_state_folder_before_the_first_start_is_no_fault(run, configure, config_file, tmp_path, monkeypatch):
     """As the pages print it: init, check, then enable --now."""
     (tmp_path / "orderbridge.service").touch()
     monkeypatch.setattr(probes, "UNITS", tmp_path)

@@ -73,7 +73,7 @@ def test_the_cut_is_chosen(cut, orders, run, sold):
 @pytest.mark.parametrize(
     "wrong", ["yesterday", "2026-02-30", "2026-03-01 --cut 25:00", "0001-01-01", "9999-12-31", "1999-12-31"]
 )
-def test_what_is_no_day_is_a_wrong_use(wrong, run, pos):
+def test_an_invalid_date_is_wrong_usage(wrong, run, pos):
     ended = run("day", *wrong.split())
     assert (ended.code, ended.out) == (2, "")
 

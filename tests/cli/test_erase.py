@@ -69,7 +69,7 @@ def test_a_journal_that_cannot_be_written_leaves_all_as_it_is_so_that_it_can_be_
     assert "Canan" not in b"".join(file.read_bytes() for file in folder.iterdir()).decode()
 
 
-def test_while_somebody_reads_the_file_it_says_that_bytes_may_be_left(run, configure, customer, path):
+def test_erase_reports_that_bytes_may_be_left_while_the_file_is_read(run, configure, customer, path):
     configure(document(database='url = "sqlite:///pos.db"\nbusy_timeout_seconds = 0.05'))
     with opened(path) as reader:
         reader.execute("BEGIN")
@@ -79,7 +79,7 @@ def test_while_somebody_reads_the_file_it_says_that_bytes_may_be_left(run, confi
     assert "the rows are erased, but" in ended.err
 
 
-def test_it_asks_and_without_an_answer_nothing_happens_and_its_output_names_no_customer(run, customer, pos):
+def test_erase_asks_first_and_its_output_names_no_customer(run, customer, pos):
     ended = run("erase", "--phone", "05551234567")
     assert (ended.code, "Found: 1 orders" in ended.err) == (1, True)
     assert pos.execute("SELECT customer_name FROM delivery_orders WHERE payment_key = ?", (KEY,)).fetchone()[0]
@@ -104,6 +104,6 @@ def test_an_open_order_stays_and_it_says_why(run, pos):
     assert pos.execute("SELECT customer_name FROM delivery_orders").fetchone()[0] is None
 
 
-def test_a_document_of_an_order_that_never_became_one_is_found_by_its_key(run, pos):
+def test_a_quarantined_document_is_found_by_its_key(run, pos):
     put_document(pos, payload="Canan", payment_key=KEY, reason="database_refused")
     assert run("erase", "--order", KEY, "--yes", "--json").json["documents"] == 1

@@ -37,7 +37,7 @@ def files(folder: Path) -> dict[str, int]:
     return {path.name: path.stat().st_mode & 0o777 for path in folder.iterdir()}
 
 
-def test_by_options_it_writes_what_the_program_reads(command, given, file, monkeypatch):
+def test_init_with_options_writes_a_valid_configuration(command, given, file, monkeypatch):
     ended = command("init", "--yes", "--language", "en", *given)
     assert ended.code == 0, ended.err
     assert sorted(files(file.parent)) == ["kadikoy.app_secret_key", "kadikoy.rest_secret_key", "orderbridge.toml"]
@@ -69,7 +69,7 @@ def test_without_a_terminal_what_is_missing_is_named(command, given, file):
 
 
 @pytest.mark.parametrize("there", ["orderbridge.toml", "kadikoy.rest_secret_key"])
-def test_what_is_there_is_not_overwritten_and_nothing_is_left(there, command, given, file):
+def test_existing_files_are_not_overwritten(there, command, given, file):
     other = file.with_name(there)
     other.write_text("mine")
     ended = command("init", "--yes", *given)
@@ -104,9 +104,7 @@ def test_a_configuration_that_comes_meanwhile_wins(command, given, file, monkeyp
         ("--owner", "nobody-of-this-name", 2, "Name the service's user"),
     ],
 )
-def test_what_does_not_work_is_reported_and_nothing_is_written(
-    option, value, code, remedy, command, given, file, tmp_path
-):
+def test_a_failed_test_is_reported_and_nothing_is_written(option, value, code, remedy, command, given, file, tmp_path):
     (tmp_path / "wrong").write_text("wrong-secret-of-the-test")
     value = value.replace("WRONG", f"{tmp_path}/wrong")
     ended = command("init", "--yes", *given, option, value)
@@ -115,7 +113,7 @@ def test_what_does_not_work_is_reported_and_nothing_is_written(
     assert files(file.parent) == {}
 
 
-def test_untested_it_is_written_all_the_same(command, given, file):
+def test_without_tests_the_configuration_is_written_anyway(command, given, file):
     ended = command("init", "--yes", "--untested", *given, "--base-url", "https://127.0.0.1:1")
     assert ended.code == 0, ended.err
     assert "This does not work yet" in ended.err
@@ -139,7 +137,7 @@ def typed(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     return typed
 
 
-def test_it_asks_tries_and_lets_a_person_correct(command: Run, typed, running, file, closed_port):
+def test_init_asks_tests_and_lets_a_person_correct(command: Run, typed, running, file, closed_port):
     typed(
         "en",
         "http://x",  # refused at once, and asked again
@@ -169,14 +167,14 @@ def test_it_asks_tries_and_lets_a_person_correct(command: Run, typed, running, f
 
 
 @root
-def test_for_a_service_user_all_of_it_is_his(command, given, file):
+def test_the_files_belong_to_the_services_user(command, given, file):
     assert command("init", "--yes", *given, "--owner", "nobody").code == 0
     assert {path.stat().st_uid for path in file.parent.iterdir()} == {pwd.getpwnam("nobody").pw_uid}
     assert set(files(file.parent).values()) == {0o600}
 
 
 @root
-def test_for_the_unit_systemd_hands_the_secrets_over(command, given, tmp_path, monkeypatch):
+def test_for_the_unit_secrets_are_systemd_credentials(command, given, tmp_path, monkeypatch):
     folder = tmp_path / "etc"
     folder.mkdir()
     units = tmp_path / "units"

@@ -25,7 +25,7 @@ def put_account(pos: sqlite3.Connection, name: str = "kadikoy", rest: str = REST
 # ---- status ----------------------------------------------------------------------------------------------------------
 
 
-def test_what_no_daemon_of_today_writes_is_shown_as_it_stands(run, pos):
+def test_unknown_values_are_shown_unchanged(run, pos):
     assert "Is `orderbridge run` running?" in run("status").out  # before the first poll
     put_account(pos, state="asleep")
     for value in ("soon", None):
@@ -34,7 +34,7 @@ def test_what_no_daemon_of_today_writes_is_shown_as_it_stands(run, pos):
         assert [one["code"] for one in run("status", "--json").json["problems"]] == ["no_good_poll"]
 
 
-def test_an_account_that_left_the_configuration_is_not_looked_at(run, pos):
+def test_a_removed_account_is_not_shown(run, pos):
     """Nor is a former pair of secrets."""
     put_account(pos)
     put_account(pos, "gone", "its secret", state="failing")
@@ -170,7 +170,7 @@ def whole(pos: sqlite3.Connection) -> None:
         put(pos, "delivery_action_attempts", **started, error_code=code, detail="HTTP 503")
 
 
-def test_an_order_tells_its_whole_story(run, whole):
+def test_an_order_shows_its_whole_history(run, whole):
     told = run("order", KEY, "--json").json
     assert told.keys() == {"order", "items", "options", "events", "actions", "attempts", "story", "waits_for"}
     assert (told["order"]["payment_key"], told["order"]["total"]) == (KEY, "235.5000")
@@ -183,7 +183,7 @@ def test_an_order_tells_its_whole_story(run, whole):
     ]
 
 
-def test_an_order_is_found_by_what_people_have_of_it(run, whole):
+def test_an_order_is_found_by_number_reference_or_part_of_its_key(run, whole):
     for part in (KEY[:1], KEY[:8].upper(), KEY, KEY.upper(), "100001", "A-7"):
         out = run("order", part).out
         assert re.search(rf"^  payment_key +{KEY}$", out, re.MULTILINE)
@@ -216,7 +216,7 @@ def test_a_key_that_means_several_orders_lists_them(run, whole, pos):
 # ---- quarantine ------------------------------------------------------------------------------------------------------
 
 
-def test_that_there_is_nothing_is_said_on_the_stream_for_messages(run, pos):
+def test_an_empty_result_is_reported_on_stderr(run, pos):
     for words, message in (
         ("orders", "No orders.\n"),
         ("quarantine list", "Nothing is in quarantine.\n"),
@@ -244,7 +244,7 @@ def refuse(pos: sqlite3.Connection, payload: str, digest: str = "d", payment_key
     put_document(pos, payment_key=payment_key, payload=payload, payload_hash=digest, reason="database_refused", **now)
 
 
-def test_documents_are_taken_in_when_the_cause_is_gone(run, pos):
+def test_documents_are_stored_when_the_cause_is_gone(run, pos):
     refuse(pos, f'{{"payment_key": "{KEY}", "status_id": 1}}')
     ended = run("quarantine", "retry", "--json")
     assert ended.code == 0
@@ -266,7 +266,7 @@ def test_a_document_whose_cause_is_still_there_stays_and_the_exit_code_says_so(r
 # ---- a database that does not exist ------------------------------------------------------------------------------------
 
 
-def test_who_only_looks_makes_no_file(run, tmp_path):
+def test_a_reading_command_makes_no_file(run, tmp_path):
     for words in ("status", "orders", f"order {KEY}", "quarantine list", f"accept {KEY} --minutes 20", "actions list"):
         ended = run(*words.split())
         assert (ended.code, ended.out) == (1, "")
@@ -310,7 +310,7 @@ def test_status_without_secrets_knows_the_accounts_that_were_polled(run, pos, co
 STEERING = "kapı\x1b[2J\x1b[8m\x07\x9b2J\u202etxt.exe\u2066\rüst\ttab"
 
 
-def test_no_command_prints_what_steers_a_terminal(run, pos):
+def test_no_command_prints_terminal_control_characters(run, pos):
     """Rows of older versions, and what a till writes, may hold anything."""
     named = {"restaurant_name": STEERING, "customer_name": STEERING, "note": STEERING, "pos_reference": STEERING}
     put_account(pos, last_error=STEERING, state="failing")

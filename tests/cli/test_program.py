@@ -75,7 +75,7 @@ def test_wrong_usage_is_reported_and_ends_with_2(run, command):
         assert (ended.code, "Commands:" in ended.out + ended.err) == (2, True), arguments
 
 
-def test_of_wrong_usage_nothing_is_reported_in_english_to_a_turk(command, monkeypatch):
+def test_wrong_usage_is_reported_in_turkish(command, monkeypatch):
     monkeypatch.setenv("LC_ALL", "tr_TR.UTF-8")
     english = {arguments: ENGLISH.findall(command(*arguments).err) for arguments in [*MISTAKES, *FURTHER]}
     assert {arguments: words for arguments, words in english.items() if words} == {}
@@ -202,9 +202,7 @@ WITHOUT_ZONES = f"import sys; sys.modules['tzdata'] = None; {PROGRAM}"
         (WITHOUT_ZONES, {"PYTHONTZPATH": "/nowhere"}, "apt install tzdata"),
     ],
 )
-def test_on_a_poor_machine_there_is_a_sentence_and_no_traceback(
-    code, environment, sentence, pos, configure, config_file
-):
+def test_exhausted_resources_give_a_sentence_and_no_traceback(code, environment, sentence, pos, configure, config_file):
     pos.close()
     configure(document().replace('"en"', '"tr"'))
     arguments = [sys.executable, "-c", code, "check", "--config", config_file]
@@ -215,7 +213,7 @@ def test_on_a_poor_machine_there_is_a_sentence_and_no_traceback(
     assert "Traceback" not in out
 
 
-def test_too_many_files_are_reported_whatever_they_came_out_as(run, monkeypatch):
+def test_too_many_open_files_are_reported_for_every_error_class(run, monkeypatch):
     cause = OSError(errno.EMFILE, "Too many open files")
 
     def fail(*_, **__):

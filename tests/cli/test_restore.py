@@ -46,7 +46,7 @@ def is_older(pos):
     return pos.execute("SELECT older_since_utc FROM delivery_books").fetchone()[0] is not None
 
 
-def test_a_replay_says_what_became_of_each_order_and_closes_the_alarm(run, pos, folder):
+def test_a_replay_reports_each_order_and_ends_the_alarm(run, pos, folder):
     make_older(pos)
     put(folder, KEYS[0])
     put(folder, KEYS[1], at=NOW - timedelta(days=9))
@@ -74,7 +74,7 @@ def test_of_a_file_that_is_named_all_is_taken_in(run, pos, folder, tmp_path):
     assert one(pos, "SELECT count(*) FROM delivery_orders") == (1,)
 
 
-def test_before_the_daemon_starts_it_sees_what_the_daemon_would(run, pos, path, folder):
+def test_a_command_before_the_start_finds_what_the_daemon_would(run, pos, path, folder):
     """The copy's unsent rows may have been sent since; afterwards this cannot be found out."""
     word = {"database": "a", "generation": 9, "event": 9, "order_number": 9, "next_poll": None, "at": NOW.isoformat()}
     word |= {"accounts_version": 0, "accounts": {}, "paired": 0, "revoked": 0, "devices": []}
@@ -105,7 +105,7 @@ def test_no_mark_follows_a_damaged_file(run, pos, path, folder):
     assert mark.read_text() == "{}"
 
 
-def test_what_is_not_taken_in_keeps_the_alarm_open(run, pos, folder):
+def test_a_document_left_over_keeps_the_alarm_open(run, pos, folder):
     make_older(pos)
     put(folder, KEYS[0])
     pos.execute("CREATE TRIGGER no BEFORE INSERT ON delivery_orders BEGIN SELECT raise(ABORT, 'not mine'); END")
@@ -116,7 +116,7 @@ def test_what_is_not_taken_in_keeps_the_alarm_open(run, pos, folder):
     assert is_older(pos)
 
 
-def test_without_a_journal_the_remedy_is_said(run, pos, configure, folder):
+def test_without_a_journal_the_remedy_is_named(run, pos, configure, folder):
     ended = run("db", "replay")
     assert (ended.code, ended.out) == (1, "")
     assert str(folder) in ended.err
@@ -126,7 +126,7 @@ def test_without_a_journal_the_remedy_is_said(run, pos, configure, folder):
     assert (missing.code, "cannot be read" in missing.err) == (1, True)
 
 
-def test_a_person_who_has_looked_closes_the_alarm(run, pos):
+def test_confirm_restore_ends_the_alarm(run, pos):
     make_older(pos)
     assert "closed" in run("db", "confirm-restore").out
     assert not is_older(pos)
@@ -171,7 +171,9 @@ def beside(path):
         ((0, 0, 0o600), (0, 0, 0o755), (0, 0), 0o600),
     ],
 )
-def test_a_restored_file_is_the_service_s(former, folder_s, owner, mode, run, template, copy, tmp_path, configure):
+def test_a_restored_file_belongs_to_the_services_user(
+    former, folder_s, owner, mode, run, template, copy, tmp_path, configure
+):
     place = tmp_path / "state"
     place.mkdir()
     path = place / "pos.db"
@@ -191,7 +193,7 @@ def test_a_restored_file_is_the_service_s(former, folder_s, owner, mode, run, te
     assert len([one for one in place.iterdir() if ".replaced-" in one.name]) == (former is not None)
 
 
-def test_a_restore_takes_the_journal_in_and_says_what_is_left(run, template, path, folder, copy):
+def test_a_restore_reads_the_journal_and_reports_what_is_left(run, template, path, folder, copy):
     shutil.copy(template, path)
     path.with_name("pos.db-wal").write_bytes(b"the newest orders")
     before = path.read_bytes()
@@ -228,7 +230,7 @@ def refused(run, path, target, said):
 
 
 @pytest.mark.parametrize("other, said", [(LEAD, "systemctl stop"), (TILL, "open in another program")])
-def test_while_somebody_has_the_database_nothing_is_restored(other, said, run, pos, path, copy):
+def test_nothing_is_restored_while_the_database_is_in_use(other, said, run, pos, path, copy):
     pos.close()
     with program(other, path):
         refused(run, path, copy, said)
@@ -258,7 +260,7 @@ def newer(copy):
     ],
     ids=["text", "empty", "half", "another program's", "newer", "nothing", "folder"],
 )
-def test_what_is_no_backup_is_not_restored(spoil, message, run, pos, path, copy):
+def test_only_a_valid_backup_is_restored(spoil, message, run, pos, path, copy):
     pos.close()
     refused(run, path, path, "Name the backup")
     copy.chmod(0o600)
@@ -266,7 +268,7 @@ def test_what_is_no_backup_is_not_restored(spoil, message, run, pos, path, copy)
     refused(run, path, copy, message)
 
 
-def test_a_restore_that_fails_at_the_end_puts_the_former_files_back(run, template, path, copy, monkeypatch):
+def test_a_failed_restore_puts_the_former_files_back(run, template, path, copy, monkeypatch):
     shutil.copy(template, path)
     before = path.read_bytes()
 

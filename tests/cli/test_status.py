@@ -22,7 +22,7 @@ ISTANBUL = ZoneInfo("Europe/Istanbul")
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
-def test_times_are_those_of_the_restaurant_and_how_long_ago():
+def test_times_are_local_with_their_age():
     assert common.local(NOW, ISTANBUL, NOW) == "15:00:00"
     assert common.local(NOW - timedelta(days=1), ISTANBUL, NOW) == "2026-02-28 15:00"
     for back, words in (
@@ -32,7 +32,7 @@ def test_times_are_those_of_the_restaurant_and_how_long_ago():
         assert common.ago(NOW - timedelta(seconds=back), NOW) == words
 
 
-def test_an_account_is_told_with_what_it_has(run, pos):
+def test_an_account_is_shown_with_its_state(run, pos):
     put_account(pos, token_expires_utc=ago(-86400))
     put_order(pos, key(1), status_id=1, received_utc=ago(60), changed_utc=ago(60))
     put_order(pos, key(2), status="CONFIRMED", status_id=2, pos_revision=1, received_utc=ago(60), changed_utc=ago(40))
@@ -47,7 +47,7 @@ def test_an_account_is_told_with_what_it_has(run, pos):
     assert re.search(r"  POS +last wrote \d\d:\d\d:\d\d or later \(\d+ s ago\)", out)
 
 
-def test_only_a_tills_own_hand_counts_as_the_pos(run, pos):
+def test_only_writes_of_a_till_count_as_pos_seen(run, pos):
     put_account(pos)
     for hand in ({"created_by": "command line"}, {"request_id": "auto:x"}, {"request_id": "board:x"}):
         put_action(pos, "activate_food", state="done", **hand)
@@ -77,7 +77,7 @@ def test_a_database_that_answers_late_sets_no_clock(run, pos, monkeypatch):
     assert "a clock was set" not in run("status").out
 
 
-def test_a_closed_restaurant_is_told_at_once_with_since_when_and_by_whom(run, pos):
+def test_a_closed_restaurant_is_shown_with_time_and_author(run, pos):
     put_account(pos)
     shut = {"status": "Closed", "status_since_utc": ago(60), "status_by": "Ayşe"}
     put(pos, "delivery_restaurants", account="kadikoy", id=key(9), name="Örnek Lokanta", **shut)
@@ -104,7 +104,7 @@ def test_many_accounts_are_one_screen_the_worst_first(run, configure, pos):
     assert not run("status", "--json").json["accounts"][0]["healthy"]
 
 
-def test_everything_is_said_in_turkish(run, configure, pos):
+def test_status_is_fully_translated_to_turkish(run, configure, pos):
     configure(document().replace('language = "en"', 'language = "tr"'))
     put_account(pos, state="login_refused")
     put_document(pos)
@@ -128,7 +128,7 @@ def test_of_an_older_schema_it_says_what_it_can(run, pos):
     assert run("status", "--json").json["light"] == "red"
 
 
-def test_a_daemon_that_was_killed_is_told_at_once(run, pos, path):
+def test_a_killed_daemon_is_shown_at_once(run, pos, path):
     """By the lock on the file: its sign of life is good for a minute and a half."""
     put_account(pos)
     put(
@@ -147,7 +147,7 @@ def test_a_daemon_that_was_killed_is_told_at_once(run, pos, path):
 # ---- --watch ---------------------------------------------------------------------------------------------------------
 
 
-def test_whoever_holds_the_file_for_minutes_is_named_and_not_that_nobody_polls(run, configure, pos):
+def test_the_holder_of_a_long_lock_is_named_instead_of_missing_polls(run, configure, pos):
     configure(document(database='url = "sqlite:///pos.db"\nbusy_timeout_seconds = 0.1'))
     put_account(pos, last_poll_utc=ago(300), last_poll_ok_utc=ago(300))
     assert [one["code"] for one in run("status", "--json").json["problems"]] == ["not_polling"]
@@ -174,7 +174,7 @@ def test_watching_shows_changes_alone_and_goes_on_while_the_database_is_away(run
     assert ended.out.index("healthy") < ended.out.index("pos.db is missing")
 
 
-def test_it_begins_with_what_it_is_about(run, pos, config_file, configure):
+def test_the_screen_begins_with_the_installation(run, pos, config_file, configure):
     configure(document(database='url = "postgresql://till:hush@127.0.0.1:1/pos"'))
     assert "hush" not in (ended := run("status")).out + ended.err
     configure()
@@ -183,7 +183,7 @@ def test_it_begins_with_what_it_is_about(run, pos, config_file, configure):
     assert f"\n  configuration  {config_file}\n  database       sqlite:///{config_file.parent}/pos.db\n" in out
 
 
-def test_while_another_works_nobody_is_told_to_start_one(run, pos, path):
+def test_while_another_daemon_works_status_does_not_say_start_one(run, pos, path):
     """One that waits, or whose configuration lacks the account: a third would only wait, too."""
     with program(LEAD, path) as other:
         out = run("status").out

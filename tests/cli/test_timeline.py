@@ -54,7 +54,7 @@ def test_the_story_is_in_order_of_time(run, configure, whole):
     assert "Kasanın 2. revizyonu okuması" in out
 
 
-def test_what_it_waits_for(run, pos):
+def test_what_an_order_waits_for(run, pos):
     for number, (order, action, sentence) in enumerate(
         [
             ({"acknowledged_status_id": None}, None, "Its acknowledgement"),

@@ -116,7 +116,7 @@ def test_a_sqlite_file_that_everybody_can_read_is_a_warning(mode: int | None, wa
 
 
 @pytest.mark.interface("Endpoints 1")
-def test_the_fingerprint_hangs_on_address_and_secrets_and_not_on_the_name(write: Write) -> None:
+def test_the_fingerprint_depends_on_address_and_secrets_only(write: Write) -> None:
     kadikoy = load(write(), environ={}).accounts[0].fingerprint
     assert load(write(document(accounts=account("renamed"))), environ={}).accounts[0].fingerprint == kadikoy
     assert kadikoy == fingerprint(URL, APP, REST)

@@ -166,7 +166,7 @@ def test_the_address_is_kept_in_one_form(given: str, kept: str, write: Write) ->
     assert load(write(document(url=given)), environ={}).marketplace.base_url == kept
 
 
-def test_the_boards_certificate_hangs_on_the_files_folder_and_its_hosts_have_one_form(write: Write) -> None:
+def test_the_certificates_path_is_relative_to_the_file_and_hosts_are_normalized(write: Write) -> None:
     folder = write("x", "board.pem").parent
     lines = """listen = "0.0.0.0:1"\nboard = "till"\nhosts = ["Kasa-PC", "FD00:0::A", "192.168.1.10"]"""
     made = load(write(web(f'{lines}\ncertificate = "board.pem"\ncertificate_key = "board.pem"')), environ={}).web
@@ -175,6 +175,6 @@ def test_the_boards_certificate_hangs_on_the_files_folder_and_its_hosts_have_one
     assert not made.is_local
 
 
-def test_a_certificate_that_is_not_there_is_no_matter_of_the_configuration(write: Write) -> None:
+def test_a_missing_certificate_is_no_error_of_the_configuration(write: Write) -> None:
     """Orders are still received; only the page fails, and reports it."""
     assert load(write(web('certificate = "x"\ncertificate_key = "y"')), environ={}).web.certificate is not None

@@ -60,7 +60,7 @@ def test_a_key_under_the_wrong_heading_is_named_with_its_own_table(write: Write)
 
 
 @pytest.mark.parametrize("text", [document(marketplace='ca_file = "~/x"'), document(more='[orders]\njournal = "~/x"')])
-def test_a_home_is_no_path(text: str, write: Write) -> None:
+def test_a_tilde_in_a_path_is_refused(text: str, write: Write) -> None:
     assert "may not begin with ~" in problems(write(text))
 
 

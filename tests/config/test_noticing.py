@@ -35,14 +35,14 @@ def test_an_alarm_command_that_cannot_be_run(write: Write, script: Path, tmp_pat
     assert "cannot be run" in warned(write, f'[alarms]\ncommand = ["{tmp_path}"]')
 
 
-def test_one_from_windows(write: Write, script: Path) -> None:
+def test_a_command_with_a_windows_path(write: Write, script: Path) -> None:
     script.write_bytes(b"#!/bin/sh\r\ntrue\r\n")
     error = warned(write, f'[alarms]\ncommand = ["{script}"]')
     assert "(#!/bin/sh)" in error
     assert "sed -i" in error
 
 
-def test_a_journal_that_is_nowhere(write: Write, tmp_path: Path) -> None:
+def test_a_journal_folder_that_does_not_exist(write: Write, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for folder in (tmp_path / "missing" / "deeper", tmp_path / "file"):
         assert f"may not write to the folder {folder}" in warned(write, f'[orders]\njournal = "{folder}"')
@@ -62,7 +62,7 @@ def test_the_key_of_the_boards_certificate_is_a_secret(write: Write, tmp_path: P
     "character, name",
     [("\u0131", "LATIN SMALL LETTER DOTLESS I"), ("\u00a0", "NO-BREAK SPACE"), ("\u200b", "ZERO WIDTH SPACE")],
 )
-def test_a_secret_with_a_character_that_a_copy_brings(write: Write, character: str, name: str) -> None:
+def test_a_secret_with_an_invisible_character(write: Write, character: str, name: str) -> None:
     text = document(accounts=account(rest=f"secret{character}key"))
     warnings = load(write(text), environ={}).warnings
     assert warnings[-1].startswith(f"accounts.kadikoy.rest_secret_key: character 7 is not ASCII ({name})")

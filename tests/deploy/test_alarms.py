@@ -84,7 +84,7 @@ def test_a_webhook_gets_the_event_and_the_whole_problem(receiver: Receiver):
 
 
 @needs_curl
-def test_a_phone_rings_at_the_beginning_and_is_quiet_at_the_end(receiver: Receiver):
+def test_a_push_message_is_loud_at_the_beginning_and_silent_at_the_end(receiver: Receiver):
     for event in ("began", "ended"):
         assert alarm("ntfy", event, ALARM_URL=receiver.address, ALARM_TOKEN="tk_hush").returncode == 0
     (began, body), (ended, _) = receiver.heard
@@ -95,7 +95,7 @@ def test_a_phone_rings_at_the_beginning_and_is_quiet_at_the_end(receiver: Receiv
 
 
 @pytest.mark.parametrize("script", ["webhook", "ntfy", "mail"])
-def test_an_alarm_that_reached_no_person_has_failed(script: str, receiver: Receiver):
+def test_an_alarm_that_reached_no_one_has_failed(script: str, receiver: Receiver):
     failed = alarm(script)
     assert (failed.returncode != 0, "set ALARM_" in failed.stderr) == (True, True)
     receiver.answers = 500
@@ -118,7 +118,7 @@ def test_a_mail_has_the_code_in_its_subject_and_the_remedy_in_its_body(tmp_path:
     assert f"remedy: {PROBLEM['remedy']}" in mail.get_content()
 
 
-def test_the_unit_that_tells_of_a_failed_service_calls_the_example_as_the_daemon_does(tmp_path: Path):
+def test_the_units_failure_alarm_calls_the_command_as_the_daemon_does(tmp_path: Path):
     (line,) = [one for one in (ALARMS / "orderbridge-alarm.service").read_text().splitlines() if "ExecStart=" in one]
     alarm = tmp_path / "alarm"
     alarm.write_text(f'#!/bin/sh\nprintf "%s|" "$@" >{tmp_path}/arguments\ncat >{tmp_path}/document\n')
@@ -132,7 +132,7 @@ def test_the_unit_that_tells_of_a_failed_service_calls_the_example_as_the_daemon
     assert [document[name] for name in ("event", "code", "subject", "since")] == [event, code, subject, since]
 
 
-def test_the_unit_of_the_alarm_is_locked_in_as_the_service_is() -> None:
+def test_the_alarm_unit_has_the_same_sandboxing_as_the_service() -> None:
     units = [ALARMS / "orderbridge-alarm.service", ALARMS.parent / "orderbridge.service"]
     ours, theirs = (unit.read_text().partition("NoNewPrivileges=")[2].partition("MemoryMax=")[0] for unit in units)
     assert ours == theirs != ""

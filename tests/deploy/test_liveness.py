@@ -34,7 +34,7 @@ pytestmark = pytest.mark.timeout(600)
 # ---- by when something is to be heard of -----------------------------------------------------------------------------
 
 
-def test_the_first_that_is_overdue_is_named_until_it_is_heard_of_or_ends() -> None:
+def test_the_first_overdue_part_is_named_until_it_reports_or_ends() -> None:
     pulse = Pulse()
     assert pulse.hung(1e9) is None
     pulse.expect("poll kadikoy", 100.0)
@@ -123,7 +123,7 @@ while True:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
-async def test_another_users_program_is_not_believed_and_is_named(tmp_path: Path) -> None:
+async def test_another_users_answer_is_not_trusted_and_its_program_is_named(tmp_path: Path) -> None:
     name = name_of(tmp_path / "config.toml")
     holders: list[Peer | None] = []
     async with squatting(name):
@@ -138,7 +138,7 @@ async def test_another_users_program_is_not_believed_and_is_named(tmp_path: Path
     answering.cancel()
 
 
-def test_a_service_that_root_named_orderbridge_is_believed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_answer_of_the_service_orderbridge_is_trusted_by_root(monkeypatch: pytest.MonkeyPatch) -> None:
     for group, is_ours in {
         "0::/system.slice/orderbridge.service": True,
         "1:pids:/x\n0::/system.slice/system-orderbridge.slice/orderbridge@kadikoy.service\n": True,
@@ -243,7 +243,7 @@ async def until_alive(configuration: Path) -> None:
             await asyncio.sleep(0.05)
 
 
-async def test_a_hung_daemon_reports_it_and_feeds_no_watchdog(configuration: Path, monkeypatch, tmp_path: Path):
+async def test_a_hung_daemon_stops_feeding_the_watchdog(configuration: Path, monkeypatch, tmp_path: Path):
     fed: list[str] = []
     monkeypatch.setattr(systemd, "notify", lambda message: fed.append(message) or True)
     monkeypatch.setattr(service, "ALIVE_S", 0.01)

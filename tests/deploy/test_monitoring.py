@@ -54,7 +54,7 @@ def test_the_dashboard_has_a_panel_for_every_family() -> None:
     assert [family.name for family in FAMILIES if family.name not in text] == []
 
 
-def test_every_alert_is_tested_in_both_ways() -> None:
+def test_every_alert_has_a_firing_and_a_quiet_test() -> None:
     alerts = set(re.findall(r"- alert: (\w+)", ALERTS.read_text("utf-8")))
     text = TESTS.read_text("utf-8")
     silent = set(re.findall(r"alertname: (\w+), exp_alerts: \[\]", text))

@@ -93,7 +93,7 @@ def put_line(pos: Pos, payment_key: str) -> None:
     put(pos, "delivery_order_items", payment_key=payment_key, line_no=1, **values)
 
 
-def test_a_till_accepts_prints_and_reconnects(kind, database, role, till):
+def test_an_example_till_accepts_prints_and_reconnects(kind, database, role, till):
     url = database.engine.url.render_as_string(hide_password=False)
     with Pos.at(url) as daemon:
         daemon.execute("BEGIN")

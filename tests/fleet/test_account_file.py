@@ -54,11 +54,11 @@ def test_an_account_is_read(data):
     "word, meant",
     [("DOĞRU", "true"), ("YANLIŞ", "false"), ("TRUE", "true"), ("Evet", "true"), ("hayır", "false"), ("0", "0")],
 )
-def test_a_spreadsheet_says_true_in_its_own_language(word, meant):
+def test_true_and_false_are_read_in_both_languages(word, meant):
     assert values(f"{HEAD},auto_accept_scheduled\nkadikoy,a,b,{word}\n")[0]["auto_accept_scheduled"] == meant
 
 
-def test_a_text_may_hold_what_separates_others():
+def test_a_quoted_text_may_contain_separators():
     text = json.dumps(GOOD | {"app_secret_key": "a\u2028b"}, ensure_ascii=False)
     assert [one["app_secret_key"] for one in values(f"{text}\n{text}")] == ["a\u2028b"] * 2
     assert values(f'{HEAD}\nkadikoy,"a,""x""",b\n')[0]["app_secret_key"] == 'a,"x"'
@@ -139,7 +139,7 @@ OBJECTS = st.dictionaries(st.sampled_from(KEYS), ANYTHING | st.just("kadikoy"), 
         lambda rows: "\n".join([HEAD, *(",".join(row) for row in rows)]).encode()
     )
 )
-def test_whatever_is_read_each_line_is_an_account_or_has_a_problem(data):
+def test_each_line_of_any_file_is_an_account_or_has_a_problem(data):
     try:
         found = _found(SETTINGS, lines(data))
     except ConfigError:
@@ -154,7 +154,7 @@ def test_any_json_is_an_account_or_has_a_problem(objects):
     assert len(found.accounts) + len(found.wrong) == len(objects)
 
 
-def test_half_a_letter_is_no_secret():
+def test_a_broken_utf8_secret_is_refused():
     (problem,) = _found(
         SETTINGS, lines(b'{"name": "x", "app_secret_key": "a\\ud800", "rest_secret_key": "b"}')
     ).wrong.values()

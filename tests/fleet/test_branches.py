@@ -20,7 +20,7 @@ def problem(account: str = "a", severity: str = "severe", level: int = 1, code: 
     return OpenProblem(account, severity, level, NOW, code, "cause", "remedy")
 
 
-def test_red_goes_before_dark_before_yellow_before_green_and_of_equals_the_oldest_then_the_name():
+def test_branches_are_sorted_by_colour_age_and_name():
     lamps = [lit("c", Lamp.RED), lit("b", Lamp.RED), lit("z", Lamp.RED, EARLIER), lit("g", Lamp.GREEN)]
     lamps += [lit("y", Lamp.YELLOW), lit("gone", Lamp.RED)]
     known = dict.fromkeys("bcgyz") | {"n": None, "d": EARLIER}
@@ -31,12 +31,12 @@ def test_red_goes_before_dark_before_yellow_before_green_and_of_equals_the_oldes
 
 
 @pytest.mark.parametrize("severity, colour", [("severe", Lamp.RED), ("warning", Lamp.YELLOW)])
-def test_without_a_lamp_a_problem_says_why(severity, colour):
+def test_without_a_lamp_the_problem_decides(severity, colour):
     found = ranked({"a": EARLIER}, [], [problem(severity=severity)])
     assert found == [Branch("a", colour, NOW, "x", "cause", "remedy")]
 
 
-def test_of_several_problems_the_worst_counts_and_a_lamp_goes_before_them():
+def test_the_lamp_decides_before_the_worst_problem():
     several = [problem(severity="warning", level=9, code="w"), problem(level=1, code="x"), problem(level=2, code="y")]
     for given in (several, several[::-1]):
         (found,) = ranked({"a": None}, [], given)

@@ -56,7 +56,7 @@ def after(seen: Seen, done: Mapping[str, Share]) -> Seen:
 
 
 @given(surveys())
-def test_all_of_them_come_to_fair_shares_and_stay_there(seen: Seen):
+def test_shares_become_fair_and_stable(seen: Seen):
     for _ in range(3):  # their own are locked again; the excess is given; it is taken
         seen = after(seen, everybody(seen, waited(seen)))
     counted = [held(seen)[one] for one in seen.alive]
@@ -66,7 +66,7 @@ def test_all_of_them_come_to_fair_shares_and_stay_there(seen: Seen):
 
 
 @given(surveys())
-def test_nothing_is_taken_twice_nor_from_one_who_has_it_and_no_more_moves_than_a_fair_share_needs(seen: Seen):
+def test_no_bucket_is_taken_from_a_holder_and_moves_are_minimal(seen: Seen):
     """Who has its share or less keeps all; who has more gives from the end what is too much, one after another."""
     done = everybody(seen, waited(seen))
     taken = [number for one in done.values() for number in one.take]
@@ -104,13 +104,13 @@ def test_a_bucket_is_free_once_released_or_after_the_grace_period(bucket: Bucket
     assert found.take == ({0: bucket.noted} if taken else {})
 
 
-def test_the_ceiling_goes_to_those_who_have_most_then_by_name():
+def test_the_larger_shares_go_to_the_replicas_with_most_buckets():
     assert quotas({"a": 0, "b": 30, "c": 34}, 64) == {"c": 22, "a": 21, "b": 21}
     assert quotas(dict.fromkeys("abcdef", 0), 64) == dict.fromkeys("abcd", 11) | dict.fromkeys("ef", 10)
     assert quotas({}, 64) == {}
 
 
-def test_a_name_has_the_bucket_that_any_release_or_language_gives_it():
+def test_the_bucket_of_a_name_is_stable():
     names = ("kadikoy", "moda", "a", "şişli")
     assert [bucket_of(name, 64) for name in names[:3]] == [43, 50, 0xE8B7BE43 % 64]
     assert all(bucket_of(name, 8) == crc32(name.encode()) % 8 for name in names)

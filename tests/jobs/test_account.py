@@ -127,7 +127,7 @@ async def test_a_token_that_has_expired_is_not_used(open_shop: OpenShop, is_rest
     assert shop.operations("login", "get_current") == ["login", "get_current", "login", "get_current"]
 
 
-async def test_a_line_that_is_down_is_tried_with_growing_waits_and_its_recovery_is_reported(shop: Shop):
+async def test_a_failed_connection_is_retried_with_growing_waits_and_its_recovery_is_logged(shop: Shop):
     await shop.poll()
     shop.line.cut = {"*"}
     await asyncio.sleep(60)

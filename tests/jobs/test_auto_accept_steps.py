@@ -78,7 +78,7 @@ async def test_a_restaurants_steps_count_its_own_orders(open_shop: OpenShop):
     assert minutes(shop)[3:] == [25]
 
 
-async def test_an_account_does_not_count_the_orders_of_another(open_shop: OpenShop):
+async def test_an_accounts_steps_count_only_its_own_orders(open_shop: OpenShop):
     shop = await open_shop("kadikoy", "besiktas", auto_accept_steps=((0, 20), (3, 0)))
     for _ in range(2):
         shop.place(restaurant_id=BESIKTAS)

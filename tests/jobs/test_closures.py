@@ -109,7 +109,7 @@ async def test_a_closure_ends_at_the_promised_time_and_once(daemon: Daemon):
 
 
 @pytest.mark.parametrize("first", ["another daemon", "withdraw"])
-async def test_what_was_decided_by_an_older_reading_is_not_written(daemon: Daemon, first: str):
+async def test_an_outdated_decision_is_not_written(daemon: Daemon, first: str):
     shop = daemon.shop
     row = await daemon.close()
     await asyncio.sleep(31 * MINUTE_S)
@@ -189,7 +189,7 @@ async def test_an_older_copy_ends_nothing_before_it_is_confirmed(open_shop: Open
     assert [one["request_id"] for one in again.written()] == [f"until:{row}"]
 
 
-async def test_tables_that_were_restored_a_moment_ago_are_found_out_first(open_shop: OpenShop):
+async def test_an_older_copy_is_detected_before_a_closure_ends(open_shop: OpenShop):
     """On a server the tables change under a daemon that runs."""
     shop = await open_shop()
     daemon = Daemon(shop)

@@ -66,7 +66,7 @@ async def test_a_select_that_is_kept_open_lets_the_log_grow_and_afterwards_it_sh
         ("disk I/O error", Code.DATABASE_FAILING),
     ],
 )
-async def test_a_database_that_takes_nothing(words: str, code: Code, shop: Shop):
+async def test_a_database_that_refuses_every_write(words: str, code: Code, shop: Shop):
     checkup = shop.checkup()
     await shop.taken_in()
     await fail(shop, sqlite3.OperationalError(words))
@@ -82,7 +82,7 @@ class Held(Exception):
     sqlstate = "55P03"
 
 
-async def test_a_table_into_which_nobody_may_write(shop: Shop):
+async def test_a_table_without_the_right_to_write(shop: Shop):
     """A new order waits for nobody's row: so the whole table is held."""
     checkup = shop.checkup()
     order = shop.place()
@@ -146,7 +146,7 @@ async def checked_for_long(checkup: Checkup) -> Sequence[Problem]:
     return await checkup.check()
 
 
-async def test_a_clock_that_is_set_after_the_last_answer_is_named_beside_the_certificate_that_it_refuses(shop: Shop):
+async def test_a_wrong_clock_is_named_with_the_certificate_that_fails_because_of_it(shop: Shop):
     checkup = shop.checkup()
     await shop.poll()
     for _ in range(2):
@@ -192,7 +192,7 @@ async def test_a_date_that_says_nothing_or_came_once_is_no_alarm(dates: list[str
     assert names(await checkup.check()) == []
 
 
-async def test_tokens_that_die_young_are_somebody_elses_logins(shop: Shop):
+async def test_tokens_that_end_early_show_logins_of_another_program(shop: Shop):
     checkup = shop.checkup()
     await shop.poll()
     for times in range(1, 4):
@@ -208,7 +208,7 @@ async def test_tokens_that_die_young_are_somebody_elses_logins(shop: Shop):
     assert names(await checkup.check()) == []
 
 
-async def test_what_is_asked_of_others(shop: Shop, monkeypatch: pytest.MonkeyPatch):
+async def test_checks_of_other_components_run_at_their_intervals(shop: Shop, monkeypatch: pytest.MonkeyPatch):
     checkup = shop.checkup()
     await shop.poll()
     monkeypatch.setattr("orderbridge.observe.logs.stuck_s", lambda: LOG_STUCK_S)

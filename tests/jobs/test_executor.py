@@ -19,7 +19,7 @@ async def _request(places: Slots, seconds: float) -> bool:
         return place
 
 
-async def test_as_many_are_claimed_ahead_as_were_answered_in_the_time_that_a_claim_takes():
+async def test_as_many_rows_are_claimed_ahead_as_are_answered_during_a_claim():
     places = Slots(4, FakeClock())
     assert places.room(0) == 4
     await asyncio.gather(*(_request(places, 0.03) for _ in range(3)))
@@ -30,7 +30,7 @@ async def test_as_many_are_claimed_ahead_as_were_answered_in_the_time_that_a_cla
     assert places.room(0) == 4, "the service is slow"
 
 
-async def test_a_row_that_gets_no_place_goes_back_unsent(open_shop: OpenShop):
+async def test_a_row_without_a_free_slot_returns_to_pending(open_shop: OpenShop):
     """One place: a row that hangs in it, and one that is claimed for the place after it."""
     shop = await open_shop(actions={"max_in_flight": 1})
     first = shop.act("accept", await shop.taken_in())

@@ -45,7 +45,7 @@ def commits_of(database: Database) -> list[object]:
     return commits
 
 
-async def test_what_comes_within_a_moment_is_written_together(database: Database) -> None:
+async def test_notes_added_within_the_wait_are_one_group(database: Database) -> None:
     commits, group = commits_of(database), group_of(database, wait_s=0.1)
     answers = await asyncio.gather(*(group.add(number) for number in range(GROUP_SIZE + 20)))
     assert answers[-1] == f"kept {GROUP_SIZE + 19}"
@@ -54,7 +54,7 @@ async def test_what_comes_within_a_moment_is_written_together(database: Database
     assert not group.is_writing
 
 
-async def test_what_comes_during_a_transaction_is_the_next_group(database: Database) -> None:
+async def test_notes_added_during_a_write_are_the_next_group(database: Database) -> None:
     begun, go, groups = asyncio.Event(), asyncio.Event(), []
 
     async def write(notes: Sequence[int]) -> tuple[list[tuple[int, str]], list[tuple[int, Exception]]]:
@@ -95,7 +95,7 @@ async def test_a_note_that_is_refused_or_left_out_fails_alone(database: Database
     assert kept(database) == [1, 2, 3]
 
 
-async def test_what_is_put_off_is_written_later_and_its_caller_waits(database: Database) -> None:
+async def test_a_postponed_note_is_written_later_while_its_caller_waits(database: Database) -> None:
     asked: list[list[int]] = []
 
     def put_off(failed: Sequence[tuple[int, Exception]]) -> list[float | None]:
@@ -119,7 +119,7 @@ def sixths(_: Connection, numbers: Sequence[int]) -> list[int]:
     return [6 // number for number in numbers]
 
 
-async def test_a_server_that_is_away_is_asked_once_for_a_group() -> None:
+async def test_an_unreachable_server_is_tried_once_per_group() -> None:
     asked: list[object] = []
     with closing(Database("postgresql+psycopg://pos@127.0.0.1:1/pos", inline=True)) as away:
         event.listen(away.engine, "do_connect", lambda *_: asked.append(1))
@@ -129,6 +129,6 @@ async def test_a_server_that_is_away_is_asked_once_for_a_group() -> None:
         assert (await write_batch(away, sixths, [1, 2, 3]), len(asked)) == (([], []), 2)
 
 
-async def test_of_a_batch_what_is_to_blame_fails_alone(database: Database) -> None:
+async def test_only_the_faulty_note_of_a_batch_fails(database: Database) -> None:
     written, failed = await write_batch(database, sixths, [1, 0, 3])
     assert (written, [(number, type(error)) for number, error in failed]) == ([6, 2], [(0, ZeroDivisionError)])

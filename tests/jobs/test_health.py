@@ -40,7 +40,7 @@ def take_over(shop: Shop) -> None:
     shop.till.execute("UPDATE delivery_orders SET pos_revision = revision")
 
 
-async def test_a_restaurant_that_stays_closed_is_told_at_the_hours_at_which_it_has_orders(shop: Shop):
+async def test_a_closed_restaurant_is_reported_at_its_usual_hours(shop: Shop):
     await read_lists(shop.account, shop.database, shop.names, Common(shop.clock))
     shop.world.close_restaurant(KADIKOY)
 
@@ -92,7 +92,7 @@ def test_the_level_of_a_line_is_the_severity_and_its_seconds_are_of_the_monotoni
     ]
 
 
-def test_what_many_have_in_common_is_one_line_with_the_first_names():
+def test_a_problem_of_many_accounts_is_one_line_with_the_first_names():
     all_of_them = [Problem(Code.UNREACHABLE, f"a{number}", NOON, Severity.SEVERE) for number in range(1000)]
     kept = problem(Code.QUARANTINED)
     lines = log_of(([*all_of_them[:2], kept], 10.0), ([*all_of_them, kept], 15.0), (all_of_them[:1], 70.0))
@@ -109,7 +109,7 @@ def test_what_many_have_in_common_is_one_line_with_the_first_names():
     assert lines[-2]["seconds"] == 60, "since the first of them began"
 
 
-def test_the_log_says_cause_and_remedy_and_not_what_the_service_said():
+def test_the_log_has_cause_and_remedy_and_not_the_marketplaces_text():
     (line,) = log_of(([problem(detail="Ayşe Yılmaz, 0532")], 0.0))
     assert line["cause"].startswith("The marketplace")
     assert line["remedy"]
@@ -130,7 +130,7 @@ def lamp(shop: Shop) -> tuple[str, str | None, str]:
     return row["lamp"], row["code"], row["since_utc"]
 
 
-async def test_a_till_reads_one_lamp_for_each_account_that_outlives_a_restart(shop: Shop):
+async def test_delivery_lamp_has_one_row_for_each_account_also_after_a_restart(shop: Shop):
     checkup = shop.checkup()
     shop.till.execute("INSERT INTO delivery_lamps VALUES ('left long ago', 'red', '2020-01-01', NULL, '', NULL)")
     await shop.poll()
@@ -181,7 +181,7 @@ async def looks(checkup: Checkup, times: int = 1) -> None:
 REFUSED = ("began", "login_refused")
 
 
-async def test_a_daemon_that_is_stopped_before_its_first_look_leaves_what_was_told(
+async def test_a_daemon_stopped_before_its_first_check_keeps_the_reported_problems(
     shop: Shop, heard: list[tuple[str, str]]
 ):
     shop.world.refuse_account("kadikoy")
@@ -195,7 +195,7 @@ async def test_a_daemon_that_is_stopped_before_its_first_look_leaves_what_was_to
     assert heard == [REFUSED, ("ended", "login_refused")]
 
 
-async def test_what_was_told_is_read_at_a_later_look_when_the_first_cannot(
+async def test_reported_problems_are_read_by_a_later_check_if_the_first_fails(
     shop: Shop, heard: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
 ):
     shop.world.refuse_account("kadikoy")
@@ -227,7 +227,9 @@ async def test_nothing_is_written_while_nothing_changes_but_a_sign_of_life(shop:
 
 
 @pytest.mark.parametrize("room, found", [(10**9, []), (4096, [("database_full", "")])])
-async def test_a_full_disk_is_seen_by_who_only_reads(room: int, found: list[Any], shop: Shop, monkeypatch: Any):
+async def test_a_full_disk_is_found_by_a_daemon_that_only_reads(
+    room: int, found: list[Any], shop: Shop, monkeypatch: Any
+):
     await shop.poll()
     real = os.statvfs(shop.path.parent)
     fake = SimpleNamespace(f_flag=real.f_flag, f_bavail=room // 4096, f_frsize=4096)
@@ -235,7 +237,7 @@ async def test_a_full_disk_is_seen_by_who_only_reads(room: int, found: list[Any]
     assert open_codes(shop) == found
 
 
-async def test_a_disk_that_the_kernel_writes_to_no_more_is_seen(shop: Shop, monkeypatch: pytest.MonkeyPatch):
+async def test_a_disk_that_became_read_only_is_found(shop: Shop, monkeypatch: pytest.MonkeyPatch):
     """After an error on it: its flags and rights still say that it may be written."""
     await shop.poll()
     real = os.open
@@ -249,7 +251,7 @@ async def test_a_disk_that_the_kernel_writes_to_no_more_is_seen(shop: Shop, monk
     assert open_codes(shop) == [("database_read_only", "")]
 
 
-async def test_what_is_open_over_a_reload_neither_begins_again_nor_ends_too_early(shop: Shop):
+async def test_an_open_problem_survives_a_reload_without_a_new_report(shop: Shop):
     kept = Kept()
     before, after = (shop.checkup(kept=kept) for _ in range(2))
     shop.world.refuse_account("kadikoy")
@@ -268,7 +270,7 @@ async def test_what_is_open_over_a_reload_neither_begins_again_nor_ends_too_earl
     assert (Code.LOGIN_REFUSED, "kadikoy") in after.history.open()
 
 
-async def test_a_database_that_took_nothing_for_minutes_is_told_and_not_that_nobody_polled_meanwhile(shop: Shop):
+async def test_an_unwritable_database_is_reported_instead_of_missing_polls(shop: Shop):
     checkup, trouble = shop.checkup(), shop.database.trouble
     await shop.poll()
     assert await checkup.check() == []
@@ -283,7 +285,7 @@ async def test_a_database_that_took_nothing_for_minutes_is_told_and_not_that_nob
     assert seen == [set(), {Code.DATABASE_BUSY}, set(), set()]
 
 
-async def test_what_only_the_daemon_before_could_know_is_not_told_twice_and_its_end_is_told(
+async def test_a_problem_known_only_to_the_previous_daemon_is_reported_once_and_its_end_too(
     shop: Shop, heard: list[tuple[str, str]]
 ):
     async def daemon(*, sees: bool, seconds: int) -> None:
@@ -349,7 +351,7 @@ def put_back(away: Path) -> None:
 
 
 @pytest.mark.parametrize("state", ["", "state"], ids=["beside the file", "in systemd's state directory"])
-async def test_the_end_of_a_loss_is_told_once_by_the_daemon_that_has_the_file_again(
+async def test_the_end_of_a_lost_file_is_reported_once_by_the_next_daemon(
     state: str, shop: Shop, heard: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
 ):
     folder = shop.path.with_name(state) if state else shop.path.parent
@@ -365,9 +367,7 @@ async def test_the_end_of_a_loss_is_told_once_by_the_daemon_that_has_the_file_ag
     assert len(heard) == 3
 
 
-async def test_the_end_of_a_database_that_took_nothing_is_told_by_the_daemon_after_the_one_that_told_of_it(
-    shop: Shop, heard: list[tuple[str, str]]
-):
+async def test_the_next_daemon_reports_the_end_of_an_unwritable_database(shop: Shop, heard: list[tuple[str, str]]):
     daemon = teller(shop)
     await daemon.check()
 

@@ -45,7 +45,7 @@ async def test_it_is_written_before_the_acknowledgement_leaves(shop: Shop, folde
     assert json.loads(journal.document(entry) or b"")["note"] == "soğansız"
 
 
-async def test_what_comes_again_unchanged_is_not_written_again(shop: Shop, folder: Path):
+async def test_an_unchanged_document_is_journaled_once(shop: Shop, folder: Path):
     shop.world.faults.add(Fault(operation="acknowledge", status=500, times=3))
     order = shop.place()
     for _ in range(3):
@@ -73,9 +73,7 @@ def full(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return reasons
 
 
-async def test_a_full_disk_holds_no_order_up_and_what_is_missing_is_written_later(
-    shop: Shop, folder: Path, full: list[int]
-):
+async def test_a_full_disk_delays_no_order_and_the_journal_catches_up_later(shop: Shop, folder: Path, full: list[int]):
     with capture_logs() as logs:
         orders = [await shop.taken_in(), await shop.taken_in()]
     assert [line["event"] for line in logs if line["event"].startswith("journal")] == ["journal.failed"]
@@ -89,7 +87,7 @@ async def test_a_full_disk_holds_no_order_up_and_what_is_missing_is_written_late
     assert [entry.payment_key for entry in entries(folder)] == [order.key for order in orders]
 
 
-async def test_what_is_too_much_to_keep_is_let_go_and_counted(
+async def test_documents_beyond_the_limit_are_dropped_and_counted(
     shop: Shop, folder: Path, full: list[int], monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(jobs_journal, "MAX_WAITING", 3000)
@@ -117,7 +115,7 @@ class Hanging:
         pass
 
 
-async def test_a_disk_that_hangs_costs_one_answer_three_seconds_and_the_next_ones_nothing(
+async def test_a_hanging_disk_delays_one_poll_by_three_seconds_and_no_later_one(
     shop: Shop, folder: Path, clock: FakeClock
 ):
     shop.journal._inline, shop.journal._workers = False, Hanging()  # type: ignore[assignment]

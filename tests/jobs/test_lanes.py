@@ -24,7 +24,7 @@ def test_an_order_a_restaurant_and_a_food_of_one_name_are_three_lanes_and_what_i
     assert [len(one) for one in taken] == [1, 2, 3]
 
 
-def test_what_no_poll_can_ask_for_any_more_is_forgotten() -> None:
+def test_stamps_older_than_every_poll_are_dropped() -> None:
     lanes = Lanes()
     slow, quick = lanes.begin_poll(), lanes.begin_poll()
     act(lanes, ONE)

@@ -29,7 +29,7 @@ def asked(shop: Shop) -> list[int | None]:
 
 
 @pytest.mark.usefixtures("small_bodies")
-async def test_a_list_that_is_too_large_is_asked_for_by_status_until_it_comes_in_whole(open_shop: OpenShop):
+async def test_a_list_that_is_too_large_is_requested_by_status_until_it_is_whole(open_shop: OpenShop):
     shop = await open_shop(needs_payment_status_id=7)
     placed = [large(shop, status) for status in (1, 2, 16, 7)]
     with capture_logs() as lines:
@@ -43,7 +43,7 @@ async def test_a_list_that_is_too_large_is_asked_for_by_status_until_it_comes_in
 
 
 @pytest.mark.usefixtures("small_bodies")
-async def test_a_part_that_is_too_large_itself_keeps_no_other_out_and_is_told_once(shop: Shop):
+async def test_a_part_that_is_too_large_blocks_no_other_and_is_logged_once(shop: Shop):
     stuck = [large(shop, 1), large(shop, 1)]
     fine = large(shop, 16, 0.3)
     with capture_logs() as lines:
@@ -57,7 +57,7 @@ async def test_a_part_that_is_too_large_itself_keeps_no_other_out_and_is_told_on
 
 
 @pytest.mark.usefixtures("small_bodies")
-async def test_what_a_part_lacks_proves_nothing(shop: Shop):
+async def test_absence_from_a_part_proves_nothing(shop: Shop):
     order = await shop.taken_in()
     large(shop, 2), large(shop, 2)
     await shop.poll()
@@ -95,7 +95,7 @@ async def unanswered(shop: Shop, others: int) -> int:
         pytest.param(3, 2, 1, id="more than the known limit"),
     ],
 )
-async def test_what_a_list_lacks_that_may_be_cut_proves_nothing(
+async def test_absence_from_a_list_that_may_be_cut_proves_nothing(
     open_shop: OpenShop, others: int, limit: int | None, sent: int
 ):
     shop = await open_shop(list_limit=limit)
@@ -107,7 +107,7 @@ async def test_what_a_list_lacks_that_may_be_cut_proves_nothing(
 
 
 @pytest.mark.parametrize("stuck", [50, 30], ids=["all of it", "most of it"])
-async def test_what_stands_behind_a_list_that_is_full_of_what_cannot_be_acknowledged_comes_in(shop: Shop, stuck: int):
+async def test_orders_behind_a_list_full_of_unacknowledgeable_ones_are_stored(shop: Shop, stuck: int):
     """It is reported as long as it lasts, and each whole list is followed by one status alone."""
     shop.world.set_options(list_limit=50)
     for number in range(stuck):

@@ -55,7 +55,7 @@ async def test_the_time_is_read_by_its_own_offset_and_an_unreadable_one_is_not_l
         assert "late" not in str(shop.order(order)["problem"]), date
 
 
-async def test_it_is_late_until_somebody_answers(shop: Shop):
+async def test_an_order_is_late_until_it_is_answered(shop: Shop):
     order = await shop.taken_in(date=local(shop, -90))
     order.document["note"] = "zile basma"
     order.acknowledged = False
@@ -67,7 +67,7 @@ async def test_it_is_late_until_somebody_answers(shop: Shop):
     assert (shop.order(order)["status"], shop.order(order)["problem"]) == ("CONFIRMED", None)
 
 
-async def test_whole_hours_of_all_orders_are_a_wrong_time_zone_and_told_as_that(shop: Shop):
+async def test_orders_that_are_all_whole_hours_late_show_a_wrong_time_zone(shop: Shop):
     known = shop.context.own_problems
     problems = []
     for _ in range(5):
@@ -81,7 +81,7 @@ async def test_whole_hours_of_all_orders_are_a_wrong_time_zone_and_told_as_that(
     assert known.problems() == ()
 
 
-async def test_the_service_s_own_clock_counts_where_ours_is_wrong(shop: Shop):
+async def test_the_marketplaces_clock_counts_where_ours_is_wrong(shop: Shop):
     known = shop.context.own_problems
     shop.clock.ahead = timedelta(hours=2, minutes=17)
     known.note_date(shop.clock.true().strftime("%a, %d %b %Y %H:%M:%S GMT"))

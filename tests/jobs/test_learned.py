@@ -90,7 +90,7 @@ async def test_counts_add_up_over_a_failed_write_and_a_reload(shop: Shop):
 
 
 @pytest.mark.parametrize("allowed", ["none", "without_own_courier", "all"])
-async def test_a_complete_without_the_way_is_learned(shop: Shop, tmp_path: Path, allowed: str):
+async def test_a_complete_without_on_the_way_is_learned(shop: Shop, tmp_path: Path, allowed: str):
     shop.world.options = shop.world.options.changed({"complete_from_confirmed": allowed})
     for courier in ("restaurant", "come_get"):
         order = await shop.taken_in(courier_type=courier)
@@ -116,7 +116,7 @@ async def test_no_words_of_an_error_are_kept(shop: Shop):
     assert "kanarya" not in json.dumps(sorted(found), ensure_ascii=False).lower()
 
 
-async def test_a_point_with_endless_values_takes_little_room(shop: Shop):
+async def test_the_values_of_a_point_are_limited(shop: Shop):
     learned = shop.context.kept.learned
     for turn in range(3):
         for number in range(2 * MAX_VALUES):

@@ -24,7 +24,7 @@ def kept(shop: Shop) -> dict[str, int]:
     return sizes
 
 
-async def test_days_leave_nothing_behind_in_memory(shop: Shop):
+async def test_memory_does_not_grow_over_days(shop: Shop):
     sizes = []
     for round_ in range(DAYS * A_DAY):
         order = shop.place()

@@ -74,7 +74,7 @@ async def test_a_failure_waits_longer_each_time_and_is_logged_once(shop: Shop, f
     assert noted(shop)[2] is None
 
 
-async def test_a_request_that_never_left_costs_nothing_of_the_limit(shop: Shop):
+async def test_a_request_that_never_left_does_not_count_towards_the_limit(shop: Shop):
     shop.line.cut.add("get_foods")
     assert await read(shop) == AGAIN_S
     shop.line.cut.clear()
@@ -127,7 +127,7 @@ async def test_an_account_that_waits_for_its_login_reserves_nothing(shop: Shop):
     assert noted(shop) == (None, None, None)
 
 
-async def test_a_food_that_an_order_brings_at_the_same_moment_costs_no_menu(shop: Shop, monkeypatch):
+async def test_a_food_stored_by_an_order_at_the_same_time_does_not_fail_the_menu(shop: Shop, monkeypatch):
     take_in, failed = foods.update_menu, []
 
     def collides(*args: Any, **named: Any) -> list[tuple[str, int]]:

@@ -250,7 +250,7 @@ def test_each_switch_of_the_sandbox_is_turned() -> None:
 
 @pytest.mark.interface("Order transitions", "Errors", "Limits", "Authentication 4")
 @pytest.mark.parametrize("setting", SETTINGS.values(), ids=SETTINGS)
-async def test_a_day_comes_out_the_same(open_shop: OpenShop, world: World, setting: Setting):
+async def test_a_learned_day_can_be_repeated(open_shop: OpenShop, world: World, setting: Setting):
     world.set_options(**setting.options)
     shop = await open_shop("chain", **setting.ours)
     day = Day(shop, setting)

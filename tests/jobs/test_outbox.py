@@ -33,7 +33,7 @@ async def cycle(shop: Shop, *, woken: bool = True) -> None:
     await shop.outbox.quiet()
 
 
-async def test_the_rows_of_an_account_whose_login_is_refused_stop_nobody(open_shop: OpenShop):
+async def test_rows_of_an_account_with_a_refused_login_block_no_other(open_shop: OpenShop):
     shop = await open_shop("kadikoy", "besiktas")
     order = await shop.taken_in()
     shop.world.refuse_account("besiktas")
@@ -59,7 +59,7 @@ async def test_order_actions_go_before_foods_and_restaurants(open_shop: OpenShop
 
 
 @pytest.mark.parametrize("down", ["line", "login"])
-async def test_an_outage_is_told_at_its_beginning_and_at_its_end(shop: Shop, down: str):
+async def test_an_outage_is_logged_at_its_beginning_and_its_end(shop: Shop, down: str):
     rows = [shop.act("complete", await shop.taken_in(status_id=16)) for _ in range(8)]
     if down == "line":
         shop.line.cut = {"*"}
@@ -100,7 +100,7 @@ async def test_a_row_that_is_committed_late_is_seen_at_the_next_reading_of_all(o
 
 
 @pytest.mark.parametrize("beside", [0, 300])
-async def test_what_is_asked_back_ends_at_once_however_many_wait(open_shop: OpenShop, beside: int):
+async def test_a_withdrawn_row_ends_at_once_however_many_wait(open_shop: OpenShop, beside: int):
     shop = await open_shop("kadikoy", "besiktas")
     shop.world.refuse_account("besiktas")
     row = shop.act("deactivate_food", food_id=999, account="besiktas")
@@ -140,7 +140,7 @@ async def test_no_row_overtakes_an_older_one_of_its_lane_that_is_not_read_yet(
     assert shop.calls("accept") == []
 
 
-async def test_a_claim_whose_commit_comes_through_late_is_found(shop: Shop):
+async def test_a_claim_whose_commit_was_reported_as_failed_is_found(shop: Shop):
     order = await shop.taken_in()
     row = shop.act("accept", order)
     await shop.outbox.reader.everything()
@@ -155,7 +155,7 @@ async def test_a_claim_whose_commit_comes_through_late_is_found(shop: Shop):
     assert shop.row(row)["state"] == "done"
 
 
-async def test_a_row_over_which_the_program_stumbles_is_not_tried_again_and_again_at_once(
+async def test_a_row_that_crashes_the_program_is_tried_again_only_after_a_pause(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ):
     other = await shop.taken_in()

@@ -37,7 +37,7 @@ async def an_accept(shop: Shop) -> Entry:
     return await read(shop, shop.act("accept", await shop.taken_in()))
 
 
-async def test_a_row_that_is_as_it_was_leaves(shop: Shop):
+async def test_an_unchanged_row_is_sent(shop: Shop):
     entry = await an_accept(shop)
     answer = await claimed(shop, entry)
     assert isinstance(answer, Claim)
@@ -82,7 +82,7 @@ async def test_a_row_whose_order_another_session_has_locked_does_not_end(shop: S
     assert await ended(shop, entry) is None
 
 
-async def test_which_row_of_an_order_goes_first_is_decided_when_all_are_known(shop: Shop):
+async def test_the_first_row_of_an_order_is_chosen_once_all_are_known(shop: Shop):
     order = await shop.taken_in()
     entry = await read(shop, shop.act("accept", order))
     cancel = shop.act("cancel", order)

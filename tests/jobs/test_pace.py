@@ -35,7 +35,7 @@ async def leave(pace: Pace, importance: Importance, left: list[tuple[float, Impo
     left.append((asyncio.get_running_loop().time(), importance))
 
 
-async def test_what_a_customer_waits_for_goes_before_polls_and_polls_before_lists() -> None:
+async def test_actions_go_before_polls_and_polls_before_lists() -> None:
     pace, left = Pace(500), []
     waiting = [Importance.LIST] * 600 + [Importance.POLL] * 600 + [Importance.ACTION] * 20
     async with asyncio.TaskGroup() as tasks:
@@ -50,7 +50,7 @@ async def test_what_a_customer_waits_for_goes_before_polls_and_polls_before_list
     assert moments[-1] == pytest.approx((1220 - 50) / 451, abs=0.01), "what may leave, leaves"
 
 
-async def test_who_waits_in_vain_is_told_in_its_own_time_and_takes_nobodys_place() -> None:
+async def test_a_request_that_waits_too_long_fails_in_time_and_takes_no_slot() -> None:
     pace, left = Pace(1), []
     await pace.admit(Importance.POLL)
     waiting = asyncio.create_task(leave(pace, Importance.POLL, left))
@@ -62,7 +62,7 @@ async def test_who_waits_in_vain_is_told_in_its_own_time_and_takes_nobodys_place
     assert left == [(pytest.approx(1.0), Importance.POLL)]
 
 
-async def test_at_a_stop_the_polls_in_the_line_go_at_once_and_nothing_else() -> None:
+async def test_at_a_stop_only_waiting_polls_are_admitted() -> None:
     pace, left = Pace(1), []
     await pace.admit(Importance.POLL)
     polls = [asyncio.create_task(leave(pace, Importance.POLL, left)) for _ in range(20)]
@@ -75,7 +75,7 @@ async def test_at_a_stop_the_polls_in_the_line_go_at_once_and_nothing_else() -> 
     assert left[-1] == (pytest.approx(1.0), Importance.LIST)
 
 
-async def test_what_is_noted_of_a_poll_begins_when_its_turn_has_come(open_shop: OpenShop, clock: FakeClock) -> None:
+async def test_a_poll_is_noted_once_it_is_admitted(open_shop: OpenShop, clock: FakeClock) -> None:
     """Noted before it waits, the note would end while its answer may still be on its way."""
     shop = await open_shop()
     shop._wire.pace = Pace(1)
@@ -107,7 +107,7 @@ async def polls(wire: Wire, count: int) -> list[float]:
     return left
 
 
-async def test_polls_that_have_heaped_up_for_a_moment_leave_evenly() -> None:
+async def test_polls_delayed_for_a_moment_leave_evenly() -> None:
     """At most this number in any second, and those that wait in line one after another."""
     wire = a_wire()
     wire.set_poll_rate(100)
@@ -134,7 +134,7 @@ async def test_polls_that_are_overdue_do_not_all_open_their_connections_at_once(
     assert max(left) <= MAX_EVEN_S + 2000 / 900
 
 
-async def test_at_a_stop_no_poll_waits_for_its_turn_any_more() -> None:
+async def test_at_a_stop_no_poll_waits_for_the_rate_limit() -> None:
     wire = a_wire(2000)
     waiting = asyncio.create_task(polls(wire, 5000))
     await asyncio.sleep(0.1)

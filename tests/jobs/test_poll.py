@@ -41,7 +41,7 @@ def deliver_again(order: Order) -> None:
 
 
 @pytest.mark.interface("Acknowledgement rules 2", "Acknowledgement rules 3")
-async def test_an_acknowledged_order_stays_away_until_its_status_changes(shop: Shop):
+async def test_an_acknowledged_order_is_not_delivered_until_its_status_changes(shop: Shop):
     order = await shop.taken_in()
     assert (await shop.poll()).delivered == 0
     for status_id in (2, 16):
@@ -99,7 +99,7 @@ async def test_where_a_commit_may_be_lost_nothing_is_acknowledged(open_shop: Ope
         pytest.param(Fault.delay("acknowledge", 6), False, id="late"),
     ],
 )
-async def test_an_acknowledgement_is_sent_once_and_what_did_not_arrive_is_delivered_again(
+async def test_an_acknowledgement_is_sent_once_and_a_lost_one_follows_the_next_delivery(
     shop: Shop, fault: Fault, is_delivered_again: bool
 ):
     order = shop.place()
@@ -216,7 +216,7 @@ async def test_bad_documents_are_kept_and_the_good_ones_of_their_list_go_through
     assert ("quarantined", "") in open_codes(shop)
 
 
-async def test_of_a_long_list_only_the_order_that_the_database_refuses_is_set_aside(shop: Shop):
+async def test_only_the_refused_order_of_a_long_list_is_quarantined(shop: Shop):
     placed = [shop.place() for _ in range(CHUNK + 1)]
     bad = placed[CHUNK // 2].key
     shop.till.execute(
@@ -324,7 +324,7 @@ async def test_a_clock_that_jumps_breaks_no_cooldown_and_blocks_no_longer_than_t
 # ---- accepting by itself ---------------------------------------------------------------------------------------------
 
 
-async def test_an_account_can_accept_by_itself(open_shop: OpenShop):
+async def test_an_account_can_accept_automatically(open_shop: OpenShop):
     shop = await open_shop(auto_accept_minutes=20)
     order, scheduled = await shop.taken_in(), await shop.taken_in(scheduled_date="2026-03-02 18:00:00")
     rows = shop.rows("SELECT preparing_time, request_id FROM delivery_actions")
@@ -333,7 +333,7 @@ async def test_an_account_can_accept_by_itself(open_shop: OpenShop):
     assert (order.preparing_time, scheduled.preparing_time) == (20, None)
 
 
-async def test_the_services_own_words_are_kept_for_the_technician_and_out_of_the_log(shop: Shop):
+async def test_the_marketplaces_text_is_stored_in_detail_and_not_logged(shop: Shop):
     shop.world.faults.add(Fault.error("get_current", 500, "hata", "Ayşe Yılmaz 0532 000 00 00"))
     with capture_logs() as lines:
         await shop.poll()
@@ -372,7 +372,7 @@ async def begin(shop: Shop, *names: str) -> list[asyncio.Task[Polled]]:
 
 
 @pytest.mark.parametrize("end", ["answered", "cut", "cancelled"])
-async def test_of_many_polls_so_many_are_under_way_and_the_others_wait_in_line(
+async def test_the_number_of_concurrent_polls_is_limited(
     end: str, open_shop: OpenShop, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(poll, "MAX_POLLS", 1)

@@ -65,7 +65,7 @@ def good(name: str, at: datetime = START) -> Success:
 
 
 @pytest.mark.parametrize("seconds", [[25.0], [25.0, 40.0], [25.0, 40.0, 40.0], [1.5, 0.0]])
-async def test_a_note_that_was_long_on_its_way_to_the_disk_covers_the_whole_poll_all_the_same(
+async def test_a_slowly_written_note_still_covers_the_whole_poll(
     notes: Polls, book: Book, clock: FakeClock, seconds: list[float]
 ):
     real, slow = book.database.run, iter(seconds)

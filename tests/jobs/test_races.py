@@ -12,7 +12,7 @@ from orderbridge.store import orders
 from orderbridge_sandbox import Fault, When
 
 
-async def test_a_row_given_up_while_the_list_is_on_its_way_withholds_the_status(shop: Shop):
+async def test_a_row_that_ends_during_a_poll_makes_its_status_not_count(shop: Shop):
     shop.world.faults.add(Fault.drop("acknowledge", when=When.BEFORE))
     order = shop.place()
     await shop.poll()
@@ -41,9 +41,7 @@ async def test_the_lane_is_held_until_the_acknowledgement_is_noted(shop: Shop, m
     assert held == [1]
 
 
-async def test_a_row_whose_verdict_is_written_while_lost_ones_are_looked_for_is_none(
-    shop: Shop, monkeypatch: pytest.MonkeyPatch
-):
+async def test_recovery_skips_a_row_whose_verdict_is_being_written(shop: Shop, monkeypatch: pytest.MonkeyPatch):
     order = await shop.taken_in()
     shop.act("accept", order)
     await shop.outbox.tick()  # it is on the wire
@@ -61,9 +59,7 @@ async def test_a_row_whose_verdict_is_written_while_lost_ones_are_looked_for_is_
     assert shop.one("SELECT outcome FROM delivery_action_attempts") == {"outcome": "ok"}
 
 
-async def test_a_cancel_does_not_overtake_an_accept_whose_end_is_not_written_yet(
-    shop: Shop, monkeypatch: pytest.MonkeyPatch
-):
+async def test_a_cancel_waits_until_the_accepts_end_is_written(shop: Shop, monkeypatch: pytest.MonkeyPatch):
     order = await shop.taken_in()
     shop.world.faults.add(Fault(operation="accept", status=500))
     accept = shop.act("accept", order)

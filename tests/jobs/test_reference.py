@@ -35,7 +35,7 @@ async def test_all_lists_are_there_after_one_reading(open_shop: OpenShop):
     assert shop.one("SELECT name FROM delivery_shipping_methods WHERE code = 'pickup'") == {"name": "Gel Al"}
 
 
-async def test_what_belongs_to_no_account_is_asked_for_once(open_shop: OpenShop):
+async def test_lists_common_to_all_accounts_are_requested_once(open_shop: OpenShop):
     shop = await open_shop("kadikoy", "chain")
     common = Common(shop.clock)
     shop.world.faults.add(Fault(operation="get_variables", status=500, times=1))
@@ -70,7 +70,7 @@ EMPTY = {"get_restaurants": b"[]", "get_cancel_reasons": b"[]", "get_variables":
 @pytest.mark.interface("Restaurant")
 @pytest.mark.parametrize("answers", [SHORTER, EMPTY], ids=["shorter", "empty"])
 @pytest.mark.parametrize("operation", SHORTER)
-async def test_a_list_without_what_was_known_is_asked_again_before_it_is_believed(
+async def test_a_list_that_lacks_known_entries_is_requested_again_before_they_are_deleted(
     open_shop: OpenShop, operation: str, answers: dict[str, bytes]
 ):
     shop = await open_shop("chain")
@@ -98,7 +98,7 @@ async def test_a_list_without_what_was_known_is_asked_again_before_it_is_believe
     assert (after == before) == (operation == "get_restaurants" or answers is EMPTY)
 
 
-async def test_a_restaurant_whose_row_is_being_sent_is_not_asked_beside_it(open_shop: OpenShop):
+async def test_the_status_of_a_restaurant_with_a_row_in_flight_is_not_requested(open_shop: OpenShop):
     shop = await open_shop("chain")
     await lists(shop)
     assert shop.lanes.take((Subject.RESTAURANT, ATASEHIR))
@@ -107,7 +107,7 @@ async def test_a_restaurant_whose_row_is_being_sent_is_not_asked_beside_it(open_
     assert await read_statuses(shop.account, shop.database, shop.clock, only={ATASEHIR}) == 1
 
 
-async def test_since_when_and_by_whom_a_restaurant_is_closed_is_noted(shop: Shop):
+async def test_the_time_and_the_author_of_a_closing_are_stored(shop: Shop):
     await lists(shop)
     seen = []
 

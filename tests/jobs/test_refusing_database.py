@@ -60,7 +60,7 @@ async def test_an_order_whose_automatic_accept_is_refused_comes_in_without_it(op
     assert "accept it in the POS" in line["remedy"]
 
 
-async def test_a_passing_error_of_the_disk_costs_no_automatic_accept(open_shop: OpenShop, monkeypatch):
+async def test_a_temporary_disk_error_loses_no_automatic_accept(open_shop: OpenShop, monkeypatch):
     shop = await open_shop(auto_accept_minutes=20)
     order = shop.place()
     errors, add_once = [OperationalError("INSERT", None, sqlite3.OperationalError("disk I/O error"))], actions.add_once
@@ -110,7 +110,7 @@ async def test_a_known_order_whose_new_lines_are_refused_keeps_the_old_ones_and_
 
 
 @pytest.mark.parametrize("raises", [*RAISES, LEFT_OUT])
-async def test_what_cannot_even_be_shown_is_left_to_the_service_and_kept_in_quarantine(shop: Shop, raises: str):
+async def test_an_update_that_cannot_be_stored_is_quarantined_and_not_acknowledged(shop: Shop, raises: str):
     order = await cancelled(shop)
     refuse(shop, "UPDATE OF status ON delivery_orders", raises)
     with capture_logs() as lines:
@@ -141,7 +141,7 @@ async def test_what_cannot_even_be_shown_is_left_to_the_service_and_kept_in_quar
 
 
 @pytest.mark.parametrize("raises", [RAISES[0], LEFT_OUT])
-async def test_an_order_that_nothing_holds_is_not_acknowledged_and_told_once(shop: Shop, raises: str):
+async def test_an_order_refused_by_every_table_is_not_acknowledged_and_logged_once(shop: Shop, raises: str):
     order = shop.place()
     refuse(shop, "INSERT ON delivery_orders")
     shop.till.execute(f"CREATE TRIGGER full BEFORE INSERT ON delivery_quarantine BEGIN SELECT {raises}; END")
@@ -161,7 +161,7 @@ async def test_an_order_that_nothing_holds_is_not_acknowledged_and_told_once(sho
 
 
 @pytest.mark.parametrize("is_known", [False, True])
-async def test_an_order_that_a_broken_trigger_keeps_out_is_a_problem_until_it_is_mended(shop: Shop, is_known: bool):
+async def test_an_order_refused_by_a_broken_trigger_is_a_problem_until_the_trigger_is_fixed(shop: Shop, is_known: bool):
     order = await cancelled(shop) if is_known else shop.place()
     refuse(shop, "UPDATE ON delivery_orders" if is_known else "INSERT ON delivery_orders", NO_SUCH_TABLE)
     await shop.poll()
@@ -178,7 +178,7 @@ async def test_an_order_that_a_broken_trigger_keeps_out_is_a_problem_until_it_is
 
 @pytest.mark.parametrize("state", ["sending", "done"])
 @pytest.mark.parametrize("raises", [RAISES[0], LEFT_OUT, NO_SUCH_TABLE])
-async def test_a_row_that_the_database_does_not_take_is_told_once_and_ends_when_it_does(
+async def test_a_verdict_refused_by_the_database_is_logged_once_and_written_when_accepted(
     shop: Shop, state: str, raises: str
 ):
     row, other = (shop.act("deactivate_food", food_id=food) for food in (1007, 1008))
@@ -205,9 +205,7 @@ async def test_a_row_that_the_database_does_not_take_is_told_once_and_ends_when_
 
 @pytest.mark.plays_daemon
 @pytest.mark.parametrize("raises", [RAISES[0], LEFT_OUT, NO_SUCH_TABLE])
-async def test_a_row_that_was_on_the_wire_in_a_crash_is_recovered_when_the_database_takes_it(
-    open_shop: OpenShop, raises: str
-):
+async def test_a_row_in_flight_at_a_crash_is_recovered_when_the_database_accepts_it(open_shop: OpenShop, raises: str):
     first = await open_shop()
     order = await first.taken_in()
     row, there = first.act("accept", order), asyncio.Event()

@@ -89,7 +89,7 @@ async def refused_change(shop: Shop, refuse: Refuse) -> Order:
 
 
 @pytest.mark.parametrize("news, stored", [("an action", ("CONFIRMED", False)), ("a delivery", ("RECEIVED", True))])
-async def test_newer_news_of_the_order_count(shop: Shop, refuse: Refuse, news: str, stored: tuple[str, bool]):
+async def test_newer_news_of_the_order_wins(shop: Shop, refuse: Refuse, news: str, stored: tuple[str, bool]):
     order = await refused_change(shop, refuse)
     if news == "an action":
         assert shop.end((await shop.verdict(shop.act("accept", order)))["id"])[0] == "done"
@@ -102,7 +102,7 @@ async def test_newer_news_of_the_order_count(shop: Shop, refuse: Refuse, news: s
     assert resolved(shop) == [True]
 
 
-async def test_an_action_without_a_verdict_goes_before(shop: Shop, refuse: Refuse):
+async def test_an_action_without_a_verdict_goes_first(shop: Shop, refuse: Refuse):
     order = await refused_change(shop, refuse)
     row = shop.act("accept", order)
     shop.till.execute("UPDATE delivery_actions SET state = 'sending' WHERE id = ?", (row,))
@@ -111,7 +111,7 @@ async def test_an_action_without_a_verdict_goes_before(shop: Shop, refuse: Refus
 
 
 @pytest.mark.parametrize("payload", ['{"id": 7}', "[1]", '{"payment_key": "7"}', '{"a": 1]', ""])
-async def test_what_is_no_order_still_stays_and_says_why(shop: Shop, payload: str):
+async def test_a_document_that_is_still_no_order_stays_with_the_reason(shop: Shop, payload: str):
     shop.world.faults.add(listing(b'{"id": 7}'))
     await shop.poll()
     shop.till.execute("UPDATE delivery_quarantine SET payload = ?", (payload,))

@@ -35,7 +35,7 @@ def fates(shop: Shop, folder: Path) -> dict[str, Decision]:
     return {key: one.fate for key, one in replay(shop, folder).items()}
 
 
-async def test_what_came_after_the_copy_is_back_as_it_was_and_the_till_sees_it(
+async def test_orders_newer_than_the_copy_are_restored_and_shown_to_the_till(
     shop: Shop, folder: Path, restore: Restore
 ):
     known = await shop.taken_in()
@@ -74,7 +74,7 @@ async def test_nothing_is_sent_and_nothing_is_accepted_twice(shop: Shop, folder:
     assert (again.order(order)["status"], len(again.calls("accept"))) == ("CONFIRMED", 1)
 
 
-async def test_a_change_that_the_copy_lacks_is_taken_in(shop: Shop, folder: Path, restore: Restore):
+async def test_a_change_that_the_copy_lacks_is_stored(shop: Shop, folder: Path, restore: Restore):
     order = await shop.taken_in(note="acılı")
     shop.till.execute("UPDATE delivery_orders SET pos_revision = revision")
     await shop.drain()
@@ -93,7 +93,7 @@ async def test_a_change_that_the_copy_lacks_is_taken_in(shop: Shop, folder: Path
     assert row["pos_revision"] < row["revision"]
 
 
-async def test_what_was_blanked_or_damaged_is_said_and_an_older_document_serves(
+async def test_blanked_and_damaged_documents_are_reported_and_an_older_one_is_used(
     shop: Shop, folder: Path, restore: Restore
 ):
     shop.back_up()

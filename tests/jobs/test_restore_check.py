@@ -51,7 +51,7 @@ async def shop(open_shop: OpenShop, clock: FakeClock, tmp_path: Path) -> Shop:
     return await open_shop(orders={"journal": "auto"})
 
 
-async def test_an_older_copy_is_told_with_what_it_lacks(shop: Shop, restore: Restore):
+async def test_an_older_copy_is_reported_with_what_it_lacks(shop: Shop, restore: Restore):
     keeper = await begun(shop)
     first = await shop.taken_in()
     shop.back_up()
@@ -74,7 +74,7 @@ async def test_an_older_copy_is_told_with_what_it_lacks(shop: Shop, restore: Res
     assert (await begun(again)).problems() == []
 
 
-async def test_the_journal_knows_better_than_a_word_of_before_the_copy(shop: Shop, restore: Restore):
+async def test_the_journal_shows_an_older_copy_that_an_old_mark_does_not(shop: Shop, restore: Restore):
     """The machine died seconds after the last order, and before the word was written."""
     await begun(shop)
     shop.back_up()
@@ -83,7 +83,7 @@ async def test_the_journal_knows_better_than_a_word_of_before_the_copy(shop: Sho
     assert [one.count for one in (await begun(await restore(shop))).problems()] == [1]
 
 
-async def test_it_is_seen_while_the_daemon_runs(shop: Shop):
+async def test_an_older_copy_is_found_while_the_daemon_runs(shop: Shop):
     """As on a server, or by a copy over the file in place: device and inode stay the same."""
     keeper = await begun(shop)
     await shop.taken_in()
@@ -165,7 +165,7 @@ async def test_a_copy_that_was_made_safe_before_a_crash_keeps_its_own_wal(
 
 
 @pytest.mark.parametrize("how", ["no word", "rubbish", "a word of another database", "a folder", "31 MB"])
-async def test_without_a_word_of_its_own_nothing_is_told(shop: Shop, restore: Restore, how: str):
+async def test_without_a_mark_nothing_is_reported(shop: Shop, restore: Restore, how: str):
     keeper = await begun(shop)
     shop.back_up()
     await shop.taken_in()
@@ -187,7 +187,7 @@ async def test_without_a_word_of_its_own_nothing_is_told(shop: Shop, restore: Re
 
 
 @pytest.mark.parametrize("missing", [[], [1]], ids=["on purpose", "for one that was lost"])
-async def test_a_new_database_on_purpose_is_no_older_copy_and_one_for_a_lost_one_is(
+async def test_a_new_database_counts_as_an_older_copy_only_after_a_lost_file(
     missing: list[int], shop: Shop, open_shop: OpenShop, empty_file: Path
 ):
     keeper = await begun(shop)
@@ -336,7 +336,7 @@ async def test_a_device_that_was_revoked_after_the_copy_stays_revoked(shop: Shop
     assert again.database.write_now(pair) is None
 
 
-async def test_a_file_whose_disk_hangs_is_told_and_nobody_waits_for_it(shop: Shop, monkeypatch: pytest.MonkeyPatch):
+async def test_a_hanging_disk_of_the_mark_is_reported_and_delays_nothing(shop: Shop, monkeypatch: pytest.MonkeyPatch):
     """Of what waits meanwhile only the newest is written."""
     gate, entered, written = threading.Event(), threading.Event(), []
 

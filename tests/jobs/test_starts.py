@@ -54,7 +54,7 @@ async def test_the_moment_is_an_event_once_also_after_a_time_without_a_daemon(op
     assert [line["at_utc"] for line in lines] == [text_of(shop.clock.now())]
 
 
-async def test_where_it_is_wanted_the_till_confirms_the_start(shop: Shop):
+async def test_a_configured_till_confirms_the_start(shop: Shop):
     order = await shop.taken_in(scheduled_date=WANTED)
     shop.till.execute("UPDATE delivery_orders SET pos_revision = revision")
     await asyncio.sleep(timedelta(hours=2, minutes=31).total_seconds())

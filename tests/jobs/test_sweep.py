@@ -83,9 +83,7 @@ async def test_a_customer_is_kept(open_shop: OpenShop, days: int, is_over: bool)
 
 
 @pytest.mark.parametrize("status_id", [1, None], ids=["another status", "the same"])
-async def test_a_delivery_after_the_customer_was_forgotten_is_stored_whole_before_it_is_acknowledged(
-    shop: Shop, status_id: int | None
-):
+async def test_a_delivery_after_the_customer_was_blanked_is_stored_whole(shop: Shop, status_id: int | None):
     order = await ended_order(shop)
     await asyncio.sleep(91 * DAY_S)
     await swept(shop)
@@ -109,7 +107,7 @@ async def test_a_clock_set_ahead_before_the_first_order_blanks_nothing(open_shop
     assert (await sweep_at(shop, shop.clock.now())).blanked == 1
 
 
-async def test_records_are_deleted_in_the_end_and_what_came_later_stays(open_shop: OpenShop):
+async def test_old_records_are_deleted_and_later_ones_kept(open_shop: OpenShop):
     shop = await open_shop(orders={"records_days": 100})
     order = await ended_order(shop)
     row = shop.act("activate_food", food_id=55)

@@ -76,7 +76,7 @@ async def test_a_job_is_called_when_it_is_due_and_counts_from_its_end(
     assert job.at == calls
 
 
-async def test_a_job_that_is_taken_again_runs_at_its_new_time_alone(timetable: Timetable, clock: FakeClock):
+async def test_a_job_planned_again_runs_only_at_its_new_time(timetable: Timetable, clock: FakeClock):
     timetable.start()
     for wait, expected in ((5.0, 5.0), (60.0, 65.0)):  # sooner than it was, and later
         job = Calls(clock)
@@ -97,9 +97,7 @@ async def test_a_job_runs_once_at_a_time(timetable: Timetable, clock: FakeClock)
     assert (job.at, job.most_at_once) == ([0.0, 10.0], 1)
 
 
-async def test_one_that_leaves_while_it_runs_goes_on_to_its_end_and_is_not_called_again(
-    timetable: Timetable, clock: FakeClock
-):
+async def test_a_job_removed_while_it_runs_finishes_and_is_not_called_again(timetable: Timetable, clock: FakeClock):
     job, other = Calls(clock, 1.0, takes=10.0), Calls(clock)
     timetable.start()
     timetable.plan("poll", 0.0, job, vital=True)
@@ -124,7 +122,7 @@ async def test_after_the_close_nothing_is_called(timetable: Timetable, clock: Fa
     assert job.at == [0.0]
 
 
-async def test_a_look_that_is_due_in_the_moment_of_the_close_is_no_news(
+async def test_a_job_that_is_due_during_the_close_is_not_logged(
     timetable: Timetable, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ):
     timetable.start()
@@ -152,7 +150,7 @@ async def told(timetable: Timetable, job: Calls) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("error", [RuntimeError("a fault of ours"), asyncio.CancelledError()])
-async def test_a_job_that_crashes_is_told_and_called_again(
+async def test_a_job_that_crashes_is_logged_and_called_again(
     error: BaseException, timetable: Timetable, clock: FakeClock
 ):
     job = Calls(clock, error, None)
@@ -160,18 +158,20 @@ async def test_a_job_that_crashes_is_told_and_called_again(
     assert job.at == [0.0, AFTER_FAULT_S]
 
 
-async def test_a_job_whose_rows_a_till_holds_is_told_once(timetable: Timetable, clock: FakeClock):
+async def test_a_job_blocked_by_a_lock_is_logged_once(timetable: Timetable, clock: FakeClock):
     job = Calls(clock, busy(), busy(), busy(), 0.0, busy(), None)
     levels = [level for level, _ in await told(timetable, job)]
     assert levels == ["error", "debug", "debug", "error"]
 
 
-async def test_trouble_of_the_whole_database_has_told_itself(timetable: Timetable, clock: FakeClock, database: Any):
+async def test_an_error_of_the_whole_database_is_not_logged_for_each_job(
+    timetable: Timetable, clock: FakeClock, database: Any
+):
     database.trouble = "it is away"
     assert await told(timetable, Calls(clock, busy())) == [("debug", "job.database_failed")]
 
 
-async def test_a_lost_file_is_told_elsewhere_and_nothing_is_tried_again(timetable: Timetable, clock: FakeClock):
+async def test_a_lost_file_ends_the_job_without_a_retry(timetable: Timetable, clock: FakeClock):
     job = Calls(clock, FileLost("gone"))
     assert await told(timetable, job) == []
     assert job.at == [0.0]
@@ -186,7 +186,7 @@ async def watched(timetable: Timetable) -> None:
         timetable.check_clock()
 
 
-async def test_a_clock_that_is_set_delays_a_job_by_a_second_and_is_told(timetable: Timetable, clock: FakeClock):
+async def test_a_clock_change_delays_a_job_by_at_most_a_second_and_is_logged(timetable: Timetable, clock: FakeClock):
     job = Calls(clock, *[30.0] * 20)
     timetable.start()
     watch = asyncio.ensure_future(watched(timetable))

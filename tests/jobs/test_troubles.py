@@ -31,7 +31,7 @@ async def test_a_login_that_a_row_found_refused_is_in_the_database_with_the_next
     assert shop.one("SELECT state FROM delivery_accounts")["state"] == "login_refused"
 
 
-async def test_an_acknowledgement_on_the_wire_is_waited_for_when_the_intake_fails(
+async def test_an_acknowledgement_in_flight_is_awaited_when_the_intake_fails(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ):
     known = await shop.taken_in()
@@ -49,7 +49,7 @@ async def test_an_acknowledgement_on_the_wire_is_waited_for_when_the_intake_fail
     assert shop.lanes.taken() == frozenset()
 
 
-async def test_an_order_that_another_account_brought_in_meanwhile_is_no_refused_one(
+async def test_an_order_stored_by_another_account_meanwhile_is_not_quarantined(
     open_shop: OpenShop, monkeypatch: pytest.MonkeyPatch
 ):
     shop = await open_shop("kadikoy", "besiktas")
@@ -70,7 +70,7 @@ async def test_an_order_that_another_account_brought_in_meanwhile_is_no_refused_
     assert [call.account for call in shop.calls("acknowledge")] == ["kadikoy"]
 
 
-async def test_a_lost_token_row_costs_no_action_its_outcome(shop: Shop, monkeypatch: pytest.MonkeyPatch):
+async def test_a_lost_token_row_loses_no_outcome(shop: Shop, monkeypatch: pytest.MonkeyPatch):
     row = shop.act("accept", await shop.taken_in())
 
     def busy(*_: Any, **__: Any) -> None:
@@ -122,7 +122,7 @@ async def test_an_ok_noted_late_does_not_replace_a_newer_one(shop: Shop, monkeyp
     assert shop.order(order)["acknowledged_status_id"] == 2
 
 
-async def test_an_ok_whose_note_a_trigger_refuses_harms_no_other(shop: Shop):
+async def test_a_refused_note_of_an_ok_harms_no_other(shop: Shop):
     shop.till.execute(
         "CREATE TRIGGER no BEFORE UPDATE OF acknowledged_utc ON delivery_orders WHEN NEW.pos_reference = 'no'"
         " BEGIN SELECT raise(ABORT, 'no'); END"
@@ -140,7 +140,7 @@ async def test_an_ok_whose_note_a_trigger_refuses_harms_no_other(shop: Shop):
     assert [line["event"] for line in logs if line["log_level"] == "error"] == ["order.database_refused"]
 
 
-async def test_a_till_that_holds_the_file_for_minutes_is_reported_once_and_so_is_its_end(shop: Shop):
+async def test_a_lock_of_minutes_is_reported_once_with_its_end(shop: Shop):
     rows = [shop.act("accept", await shop.taken_in()) for _ in range(2)]
     with capture_logs() as logs:
         shop.till.execute("BEGIN IMMEDIATE")
@@ -156,9 +156,7 @@ async def test_a_till_that_holds_the_file_for_minutes_is_reported_once_and_so_is
     assert [line["failures"] for line in logs if line["event"] == "database.recovered"] == [20]
 
 
-async def test_a_database_that_is_read_and_not_written_is_not_tried_without_a_pause(
-    shop: Shop, monkeypatch: pytest.MonkeyPatch
-):
+async def test_writes_to_a_read_only_database_are_tried_with_pauses(shop: Shop, monkeypatch: pytest.MonkeyPatch):
     shop.act("accept", await shop.taken_in())
     tries = 0
 
@@ -177,7 +175,7 @@ async def test_a_database_that_is_read_and_not_written_is_not_tried_without_a_pa
     work.cancel()
 
 
-async def test_verdicts_that_a_till_keeps_from_being_written_are_reported_once_and_tried_together(shop: Shop):
+async def test_verdicts_blocked_by_a_till_are_logged_once_and_retried_together(shop: Shop):
     rows = [shop.act("accept", await shop.taken_in()) for _ in range(3)]
     await shop.outbox.tick()
     shop.till.execute("BEGIN IMMEDIATE")

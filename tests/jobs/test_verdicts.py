@@ -83,7 +83,7 @@ async def test_each_action_is_carried_out_and_an_order_gets_its_status_with_the_
 # ---- refused ---------------------------------------------------------------------------------------------------------
 
 
-async def test_an_account_whose_service_hangs_leaves_places_for_the_others(open_shop: OpenShop):
+async def test_an_account_with_hanging_requests_leaves_slots_for_others(open_shop: OpenShop):
     shop = await open_shop("kadikoy", "besiktas", "chain", actions={"max_in_flight": 4})
     shop.world.faults.add(Fault.delay("deactivate_food", 5, times=None))
     for name, first in (("kadikoy", 1001), ("besiktas", 2001), ("chain", 3001)):
@@ -98,9 +98,7 @@ async def test_an_account_whose_service_hangs_leaves_places_for_the_others(open_
 
 @pytest.mark.interface("Endpoints 10", "Endpoints 14", "Endpoints 15")
 @pytest.mark.parametrize("healed_by", ["a delivery", "an OK"])
-async def test_after_a_definite_no_the_status_of_the_order_is_doubtful_until_the_service_shows_it(
-    shop: Shop, healed_by: str
-):
+async def test_after_a_refusal_the_orders_status_is_doubtful_until_it_is_delivered(shop: Shop, healed_by: str):
     row = await asked(shop, "accept")
     shop.world.faults.add(Fault.error("accept", 422, "eksik alan"))
     await shop.drain()
@@ -117,7 +115,7 @@ async def test_after_a_definite_no_the_status_of_the_order_is_doubtful_until_the
 
 
 @pytest.mark.parametrize("cut, code", [({"*"}, "unreachable"), (set(), "login_refused")], ids=["line", "login"])
-async def test_a_row_that_was_not_even_tried_says_for_what_it_waits(cut: set[str], code: str, shop: Shop):
+async def test_a_row_that_was_not_tried_says_what_it_waits_for(cut: set[str], code: str, shop: Shop):
     await shop.poll()
     shop.line.cut = cut
     accounts = dict(shop.world.accounts)
@@ -139,7 +137,7 @@ async def test_a_row_that_was_not_even_tried_says_for_what_it_waits(cut: set[str
 
 
 @pytest.mark.parametrize("when", When)
-async def test_a_restaurant_is_asked_for_its_status_at_once(shop: Shop, when: When):
+async def test_a_restaurants_status_is_requested_at_once(shop: Shop, when: When):
     action = "open_restaurant"
     row = await asked(shop, action)
     shop.world.faults.add(Fault.drop(action, when=when))
@@ -182,7 +180,7 @@ async def test_a_list_from_before_the_request_proves_nothing(shop: Shop, statuse
     assert (shop.end(row), len(shop.calls("accept"))) == (("done", None, "poll"), 1)
 
 
-async def test_two_ends_in_doubt_are_each_judged_by_their_own_order(shop: Shop):
+async def test_two_unresolved_ends_are_judged_by_their_own_orders(shop: Shop):
     complete, cancel = await asked(shop, "complete"), await asked(shop, "cancel")
     for action in ("complete", "cancel"):
         shop.world.faults.add(Fault.drop(action, when=When.AFTER))
@@ -190,7 +188,7 @@ async def test_two_ends_in_doubt_are_each_judged_by_their_own_order(shop: Shop):
     assert (shop.end(complete), shop.end(cancel)) == (("done", None, "refusal"), ("done", None, "poll"))
 
 
-async def test_a_poll_that_never_leaves_keeps_no_row_beyond_its_time(shop: Shop, open_shop: OpenShop):
+async def test_a_poll_that_never_leaves_extends_no_row(shop: Shop, open_shop: OpenShop):
     row = await asked(shop, "accept")
     shop.world.faults.add(Fault.drop("accept"))
     await shop.drain()

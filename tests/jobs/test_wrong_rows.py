@@ -127,7 +127,7 @@ TAKEN: dict[str, Columns] = {
 
 
 @pytest.mark.parametrize("columns", TAKEN.values(), ids=TAKEN)
-async def test_what_a_pos_writes_where_nothing_of_it_belongs_harms_nothing(shop: Shop, columns: Columns):
+async def test_a_pos_that_writes_the_daemons_columns_harms_nothing(shop: Shop, columns: Columns):
     written = await with_a_right_one_beside(shop, FOOD_ROW | columns)
     row = await shop.verdict(written["id"])
     assert (row["state"], row["error_code"], row["attempts"]) == ("done", None, 1)
@@ -135,7 +135,7 @@ async def test_what_a_pos_writes_where_nothing_of_it_belongs_harms_nothing(shop:
 
 
 @pytest.mark.parametrize("columns", [{}, {"withdraw": 1}, {"attempts": 3}], ids=["alone", "withdrawn", "with attempts"])
-async def test_a_row_that_the_pos_calls_sent_is_refused_and_holds_nobody(shop: Shop, columns: Columns):
+async def test_a_row_inserted_as_sending_is_refused_and_blocks_no_other(shop: Shop, columns: Columns):
     order = await shop.taken_in()
     called = shop.act("on_the_way", order)
     overwrite(shop, called, {"state": "sending"} | columns)

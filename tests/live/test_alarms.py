@@ -36,7 +36,7 @@ def heard(configuration: Path) -> Callable[[], list[list[str]]]:
     return lines
 
 
-async def test_a_removed_file_is_reported_and_so_is_its_return(configuration, heard, till, world):
+async def test_a_removed_file_and_its_return_are_reported(configuration, heard, till, world):
     order = world.place_order(restaurant_id=KADIKOY)
     async with process(configuration) as daemon:
         await until(lambda: order.acknowledged and "daemon.started" in log_of(configuration))

@@ -48,7 +48,7 @@ async def supervisor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIt
     supervisor.close()
 
 
-async def test_a_reload_is_reported_as_one_and_never_as_an_end(configuration, supervisor, world):
+async def test_a_reload_is_reported_to_systemd_as_a_reload(configuration, supervisor, world):
     async with process(configuration) as daemon:
         await until(lambda: supervisor.listen() == ["READY=1"])
         for number in (1, 2):

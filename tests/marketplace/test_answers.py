@@ -59,7 +59,7 @@ def test_a_known_text_decides_under_any_status(status: int) -> None:
         (text({"error": "sipariş bulunamadı"}).encode(), "order_not_found"),
     ],
 )
-def test_a_text_counts_exactly_as_it_is_written(body: bytes, code: str) -> None:
+def test_an_error_text_must_match_exactly(body: bytes, code: str) -> None:
     assert error_of(404, body).code == code
 
 
@@ -72,7 +72,7 @@ BODIES = [
 
 @pytest.mark.interface("Conventions")
 @pytest.mark.parametrize("status", [200, 302, 404])
-def test_a_body_without_the_envelope_is_no_answer_of_the_service(status: int) -> None:
+def test_a_body_without_the_envelope_is_an_unknown_outcome(status: int) -> None:
     for body in [*BODIES, *([success("OK")] if status > 299 else []), *([failure("a")] if status == 302 else [])]:
         caught = error_of(status, body)
         assert (type(caught), caught.code, caught.http_status) == (UnknownOutcome, "no_envelope", status)
@@ -102,7 +102,7 @@ def test_any_other_false_is_a_refusal(status: int, error: Any, detail: str) -> N
 
 
 @pytest.mark.interface("Errors")
-def test_the_detail_is_one_short_line_and_holds_nothing_that_hides_or_turns_what_follows_it() -> None:
+def test_the_detail_is_one_short_line_without_control_characters() -> None:
     body = text({"status": False, "error": "a\nb\r\n\u2028c\x00\ud800" + "x" * 900})
     detail = error_of(404, body.encode("utf-8", "surrogatepass")).detail
     assert (detail[:5], len(detail), detail.isprintable()) == ("a b c", 200, True)
@@ -120,7 +120,7 @@ def test_the_detail_is_one_short_line_and_holds_nothing_that_hides_or_turns_what
         (text({"status": True, "data": "OK", "error": "sipariş bulunamadı"}).encode(), "OK"),
     ],
 )
-def test_what_a_strict_reader_refuses_is_read(body: bytes, data: str) -> None:
+def test_lenient_json_is_read(body: bytes, data: str) -> None:
     assert read_envelope(200, body) == data
 
 
@@ -138,7 +138,7 @@ def malformed(read: Any, data: Any) -> None:
 
 @pytest.mark.parametrize("read", READERS)
 @pytest.mark.parametrize("data", [None, 5, True, "OK", [5], {"a": 1}], ids=repr)
-def test_another_shape_is_no_answer(read: Any, data: Any) -> None:
+def test_an_unexpected_shape_is_an_unknown_outcome(read: Any, data: Any) -> None:
     if read is read_variables and isinstance(data, dict):
         assert read(data) == Variables((), ())
     else:
@@ -201,5 +201,5 @@ def test_a_grant_keeps_the_date_as_it_came(date: Any, expected: str | None) -> N
     + [(read_restaurant_status, status) for status in ("Açık", "1", "")],
     ids=lambda value: getattr(value, "__name__", repr(value)),
 )
-def test_a_token_that_no_header_can_carry_and_another_word_for_a_status_are_none(read: Any, data: Any) -> None:
+def test_an_unusable_token_and_an_unknown_status_are_refused(read: Any, data: Any) -> None:
     malformed(read, data)

@@ -23,14 +23,14 @@ def reasons() -> set[str]:
     return {reason for table in tables for reason in table.values()} | set(ONCE_KNOWN)
 
 
-def test_each_reason_has_words_of_its_own_in_two_sentences() -> None:
+def test_each_reason_has_its_own_two_sentences() -> None:
     for language in ("tr", "en"):
         said = [SENTENCES[f"line.{reason}"][language] for reason in reasons()]
         assert len(set(said)) == len(said)
         assert [words for words in said if len(re.findall(r"[.!?](?: |$)", words)) > 2] == []
 
 
-def test_what_worked_once_is_told_without_the_remedies_of_a_new_installation() -> None:
+def test_an_address_that_once_worked_gets_no_installation_remedies() -> None:
     for new, known in ONCE_KNOWN.items():
         assert NotSent("x", reason=new).known_before().reason == known
         words = SENTENCES[f"line.{known}"]["en"]
@@ -78,7 +78,7 @@ def failed(number: int) -> OSError:
         ([], ""),
     ],
 )
-def test_of_several_addresses_the_error_that_says_most(errors: list[BaseException], reason: str) -> None:
+def test_of_several_addresses_the_most_specific_error_is_reported(errors: list[BaseException], reason: str) -> None:
     assert connector.of_addresses(errors)[1] == reason
 
 
@@ -100,7 +100,7 @@ def test_a_name_that_could_not_be_looked_up(number: int, own: int | None, reason
     assert connector.of_name(socket.gaierror(number, "x")) == reason
 
 
-def test_what_came_of_too_many_open_files_is_told_as_that(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_open_files_are_reported_as_the_cause(monkeypatch: pytest.MonkeyPatch) -> None:
     def no_socket() -> None:
         raise failed(errno.EMFILE)
 

@@ -192,7 +192,7 @@ ANSWERS: list[tuple[int, bytes, type[MarketplaceError]]] = [
 
 @pytest.mark.interface("Endpoints 1", "Authentication 2")
 @pytest.mark.parametrize("status, body, kind", ANSWERS)
-async def test_an_answer_is_the_same_to_every_operation_and_asked_for_once(
+async def test_every_operation_reads_answers_alike(
     status: int, body: bytes, kind: type[MarketplaceError], wire: Wire, service: Service
 ) -> None:
     """Only a 401 is: after one login, and not of a poll, whose cooldown runs, and not of a login."""
@@ -209,7 +209,7 @@ async def test_an_answer_is_the_same_to_every_operation_and_asked_for_once(
 
 @pytest.mark.interface("Endpoints 2", "Endpoints 3", "Endpoints 12", "Endpoints 13")
 @every_repeated
-async def test_after_a_401_one_login_and_one_repeat_do(name: str, client: Client, service: Service) -> None:
+async def test_after_a_401_there_is_one_login_and_one_repeat(name: str, client: Client, service: Service) -> None:
     service.answers = [DENIED, (200, success(READS[name][2] if name in READS else "OK"))]
     await REPEATED[name](client)
     assert [one.split()[-1] for one in service.seen] == ["t0", "t1"]
@@ -229,7 +229,7 @@ async def test_a_reader_that_fails_is_a_broken_answer_of_that_call(
     assert await client.cancel_reasons()
 
 
-async def test_success_with_other_data_is_success_and_said_once_per_operation(client: Client, service: Service) -> None:
+async def test_a_success_with_unexpected_data_is_logged_once_per_operation(client: Client, service: Service) -> None:
     service.answers = [(200, success({"phone": "123"})), (200, success({"phone": "123"})), (200, success(None))]
     with capture_logs() as logs:
         await client.act(Action.COMPLETE, KEY)
@@ -275,7 +275,7 @@ LOGIN_ENDS = [
 @pytest.mark.parametrize("denied_first", [True, False], ids=["after a 401", "before the first"])
 @pytest.mark.parametrize("error", LOGIN_ENDS, ids=repr)
 @every_repeated
-async def test_the_end_of_a_login_is_never_the_end_of_the_call_unless_it_was_not_sent_or_refused(
+async def test_a_failed_login_fails_the_call_only_if_unsent_or_refused(
     name: str, error: MarketplaceError, denied_first: bool, client: Client, session: Session, service: Service
 ) -> None:
     service.logins = [error]

@@ -155,9 +155,7 @@ async def test_the_largest_body_is_32_megabytes_unpacked_and_no_memory_is_taken_
             tracemalloc.stop()
 
 
-async def test_a_redirect_is_not_followed_and_what_says_it_is_packed_and_is_not_is_no_answer(
-    serve: Serve, wired: Wired
-) -> None:
+async def test_a_redirect_is_not_followed_and_a_false_content_encoding_is_refused(serve: Serve, wired: Wired) -> None:
     async with serve(Line.never) as elsewhere:
         moved = http_answer(b"", status="307 Moved", head=f"Location: {elsewhere.url}/x\r\n")
         talk, _ = answering(moved, http_answer(OK, head="Content-Encoding: gzip\r\n"))
@@ -178,7 +176,7 @@ async def test_what_follows_a_packed_body_is_left(wired: Wired) -> None:
         assert await unknown(put(wire)) == "broken_answer"
 
 
-async def test_a_connection_on_which_more_came_than_was_read_is_not_used_again(wired: Wired, monkeypatch) -> None:
+async def test_a_connection_with_extra_bytes_is_not_reused(wired: Wired, monkeypatch) -> None:
     """TLS keeps back what comes while reading is paused: the next request would take it for its answer."""
     monkeypatch.setattr("orderbridge.net.connection._AHEAD_LIMIT", 1)
     talk, _ = answering(http_answer(OK))
@@ -190,7 +188,7 @@ async def test_a_connection_on_which_more_came_than_was_read_is_not_used_again(w
 # ---- what certainly never left
 
 
-async def test_a_name_that_is_looked_up_for_ever(make_wire: MakeWire, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_name_lookup_that_hangs(make_wire: MakeWire, monkeypatch: pytest.MonkeyPatch) -> None:
     """One look-up for each name, however many callers; and the error names the silent name server."""
     over, asked = threading.Event(), []
     monkeypatch.setattr(socket, "getaddrinfo", lambda host, *_, **__: asked.append(host) or (over.wait() and []))
@@ -210,7 +208,7 @@ BAD |= {"not_yet_valid": "tls_not_yet", "old": "tls_version"}
 
 
 @pytest.mark.parametrize("which", BAD)
-async def test_a_certificate_that_proves_nothing(which: str, certificates: Certificates, make_wire: MakeWire) -> None:
+async def test_an_untrusted_certificate(which: str, certificates: Certificates, make_wire: MakeWire) -> None:
     """The server that is too old cuts the line, as some do, in place of the alert that names the reason."""
     talk, seen = answering(http_answer(OK))
     async with serving(talk, certificates.contexts[which]) as server:
@@ -236,7 +234,7 @@ async def test_a_server_that_closes_or_hangs_in_the_handshake(make_wire: MakeWir
         assert await not_sent(put(make_wire(server))) == "connect_timeout"
 
 
-async def test_at_a_stop_only_what_has_left_is_waited_for(serve: Serve, make_wire: MakeWire, monkeypatch) -> None:
+async def test_at_a_stop_only_sent_requests_are_awaited(serve: Serve, make_wire: MakeWire, monkeypatch) -> None:
     monkeypatch.setattr("orderbridge.net.http.STOP_WITHIN_S", 0.0)
     greeted, asked, answer = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
@@ -296,7 +294,7 @@ async def test_a_header_that_cannot_be_written(wired: Wired) -> None:
     assert seen == []
 
 
-async def test_without_time_and_after_the_end_nothing_is_sent(make_wire: MakeWire) -> None:
+async def test_nothing_is_sent_without_time_or_after_the_close(make_wire: MakeWire) -> None:
     for url in ("https://", "https://.", "https://" + "x" * 70, "https://[", "https://a:99999"):
         assert await not_sent(put(make_wire(url))) in ("bad_request", "unreachable", "dns_failed")
     wire = make_wire("https://127.0.0.1:1")
@@ -308,7 +306,7 @@ async def test_without_time_and_after_the_end_nothing_is_sent(make_wire: MakeWir
 # ---- what may have left
 
 
-async def test_a_body_that_drips(wired: Wired) -> None:
+async def test_a_body_that_arrives_slowly(wired: Wired) -> None:
     async def talk(line: Line) -> None:
         await line.request()
         await line.send(b"HTTP/1.1 200 OK\r\n\r\n")
@@ -364,7 +362,7 @@ FORMS: dict[str, Callable[[str], bytes]] = {
 
 
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
-async def test_an_answer_in_two_parts_is_one_and_cut_it_is_none_and_what_follows_it_is_never_the_next(
+async def test_a_split_answer_is_whole_a_cut_one_fails_and_no_later_bytes_answer_the_next_request(
     form: Callable[[str], bytes], wired: Wired
 ) -> None:
     """All places of the cut with ORDERBRIDGE_TEST_FUZZ=50."""
@@ -441,7 +439,7 @@ async def test_an_address_that_does_not_answer_does_not_hold_up_the_next_one(fir
         assert (await put(wire)).body == OK
 
 
-async def test_at_the_same_time_use_one_each_and_keep_a_few(wired: Wired) -> None:
+async def test_concurrent_requests_use_one_connection_each_and_a_few_are_kept(wired: Wired) -> None:
     together = asyncio.Barrier(5)
     closed = asyncio.Event()
 
@@ -491,7 +489,7 @@ async def test_a_connection_that_ended_badly_is_closed_and_not_used_again(end: s
 
 
 @pytest.mark.parametrize("polite", [True, False], ids=["closed", "reset"])
-async def test_a_connection_closed_while_idle_is_made_anew(polite: bool, wired: Wired) -> None:
+async def test_a_connection_closed_while_idle_is_replaced(polite: bool, wired: Wired) -> None:
     answered, closed = asyncio.Semaphore(0), asyncio.Semaphore(0)
 
     async def talk(line: Line) -> None:
@@ -576,7 +574,7 @@ async def test_a_proxy_may_speak_tls_itself(wired: Wired, certificates: Certific
         await wire.close()
 
 
-async def test_a_proxy_is_given_its_password_and_the_service_is_not(wired: Wired, monkeypatch) -> None:
+async def test_only_the_proxy_gets_the_proxys_password(wired: Wired, monkeypatch) -> None:
     talk, seen = answering(http_answer(OK))
     asked: list[bytes] = []
     async with wired(talk) as (wire, _), proxy(monkeypatch, lambda line: tunnel(line, asked)):
@@ -596,7 +594,7 @@ async def test_a_proxy_is_given_its_password_and_the_service_is_not(wired: Wired
         (b"no http\r\n\r\n", "unreachable", "proxy_unreachable"), (None, "connect_timeout", "proxy_unreachable"),
     ],
 )  # fmt: skip
-async def test_what_a_proxy_refuses_never_left(
+async def test_a_request_refused_by_the_proxy_was_not_sent(
     answer: bytes | None, code: str, reason: str, make_wire: MakeWire, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def talk(line: Line) -> None:
@@ -619,7 +617,7 @@ async def test_what_a_proxy_refuses_never_left(
 # ---- settings, and transports of a test's own
 
 
-async def test_the_keys_of_a_session_are_written_nowhere(wired: Wired, monkeypatch, tmp_path: Path) -> None:
+async def test_no_tls_keys_are_written(wired: Wired, monkeypatch, tmp_path: Path) -> None:
     keys = tmp_path / "keys"
     monkeypatch.setenv("SSLKEYLOGFILE", str(keys))
     talk, _ = answering(http_answer(OK))
@@ -645,7 +643,7 @@ def test_only_https(url: str) -> None:
         Wire(base_url=url, timeout_s=1)
 
 
-async def test_an_unforeseen_error_of_the_system_is_an_unknown_outcome_and_a_mistake_of_ours_stays_one(
+async def test_an_unexpected_os_error_is_an_unknown_outcome_and_a_bug_is_raised(
     make_wire: MakeWire,
 ) -> None:
     errors = [OSError("geheim"), KeyError("x")]

@@ -70,7 +70,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("element, reason", [(one, reason) for reason, elements in BAD.items() for one in elements])
-def test_a_bad_element_is_set_aside_alone(element: str, reason: str) -> None:
+def test_a_bad_element_affects_no_other(element: str, reason: str) -> None:
     """Twice: from the first broken one on, elements are cut in another way."""
     documents = read_listing(listing(GOOD, element, GOOD, element, GOOD))
     assert [document.reason for document in documents] == [None, reason, None, reason, None]
@@ -109,7 +109,7 @@ def test_bad_syntax_around_the_elements_fails_the_poll(body: str) -> None:
     assert caught.code == "malformed_list"
 
 
-def test_a_list_that_was_cut_off_is_never_taken_for_a_list_and_an_element_that_was_harms_only_itself() -> None:
+def test_a_truncated_list_is_never_accepted_and_a_broken_element_harms_only_itself() -> None:
     assert [document.reason for document in read_listing(listing(GOOD, '{"a": 1, "b": '))] == [None, "not_json"]
     body = listing(GOOD, text(order(payment_key=OTHER_KEY)))
     for length in range(1, len(body)):
@@ -125,7 +125,7 @@ def test_a_list_that_was_cut_off_is_never_taken_for_a_list_and_an_element_that_w
         (200, b'{"data": [{}]}', "no_envelope"),
     ],
 )  # fmt: skip
-def test_an_error_is_the_error_that_it_is_elsewhere(status: int, body: bytes, code: str) -> None:
+def test_an_error_in_a_list_is_read_as_in_other_answers(status: int, body: bytes, code: str) -> None:
     assert poll_error(body, status).code == code
 
 
@@ -133,7 +133,7 @@ def test_an_error_is_the_error_that_it_is_elsewhere(status: int, body: bytes, co
     "served, as_sent",
     [(KEY.upper(), KEY.upper()), (f" {KEY}\t", None), (f" {KEY.upper()}\u00a0", KEY.upper()), (KEY, None)],
 )
-def test_the_key_is_written_one_way_and_kept_as_it_was_sent(served: str, as_sent: str | None) -> None:
+def test_the_key_is_normalized_and_its_original_form_kept(served: str, as_sent: str | None) -> None:
     [document] = read_listing(listing(text(order(payment_key=served))))
     assert (document.payment_key, document.service_key) == (KEY, as_sent)
     assert read_order(document, payment_codes={}).service_key == as_sent
@@ -181,14 +181,14 @@ ORDER = '{"payment_key": "%s", "x": %%s}' % KEY
     ids=["100 deep", "101 deep", "deeper", "many values", "too many values", "too many lists", "a long text"],
 )  # fmt: skip
 @pytest.mark.parametrize("before", [SMALL, "{5}"], ids=["after a good one", "after a broken one"])
-def test_an_element_beyond_all_measure_is_set_aside_alone(before: str, inside: str, reason: str | None) -> None:
+def test_an_oversized_element_affects_no_other(before: str, inside: str, reason: str | None) -> None:
     _, document, after = read_listing(listing(before, ORDER % inside, SMALL))
     assert (document.reason, after.reason) == (reason, None)
     assert len(document.raw) == len(ORDER % inside)
 
 
 @pytest.mark.parametrize("length", [MAX_WINDOW - 200, MAX_WINDOW, MAX_WINDOW + 1, 3 * MAX_WINDOW])
-def test_orders_of_any_length_are_cut_alike(length: int) -> None:
+def test_documents_of_any_length_are_split_alike(length: int) -> None:
     element = ORDER % f'"ş{"x" * length}🌯"'
     documents = read_listing(listing(SMALL, element, SMALL, element))
     assert [document.payload for document in documents] == [SMALL, element, SMALL, element]
@@ -227,7 +227,7 @@ def decoded(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     return elements
 
 
-def test_an_element_that_comes_again_is_the_same_document_and_not_decoded(decoded: list[str]) -> None:
+def test_a_repeated_element_is_not_decoded_again(decoded: list[str]) -> None:
     first = read_listing(listing(GOOD, OTHER))
     decoded.clear()
     assert read_listing(listing(OTHER, GOOD)) == (first[1], first[0])
@@ -241,7 +241,7 @@ def test_an_element_that_comes_again_is_the_same_document_and_not_decoded(decode
     assert GOOD not in decoded, "what stands before it and behind it does not matter"
 
 
-def test_so_many_are_remembered_and_no_more_and_no_customer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_memory_of_documents_is_limited_and_holds_no_customer(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = forget(monkeypatch, most=2)
     read_listing(listing(*[text(order(payment_key=KEY[:-1] + digit)) for digit in "0123456789"]))
     assert len(seen._known) == 2

@@ -118,7 +118,7 @@ def test_an_answer_without_a_food_is_an_error(data):
     assert raised.value.code == "malformed_data"
 
 
-def test_what_is_no_menu_is_the_error_that_it_is():
+def test_an_error_in_place_of_a_menu_is_that_error():
     for body in (b"", b"<html>", b'{"status": true, "data": [', b'{"status": true, "data": {"a": ]}}'):
         with pytest.raises(MarketplaceError):
             read_menu(200, body)
@@ -157,7 +157,7 @@ def test_a_shape_names_no_restaurant_and_is_known_of_a_whole_list_only():
 
 
 @given(ANYTHING)
-def test_no_answer_is_more_than_an_error(data: Any):
+def test_no_answer_raises_anything_but_a_marketplace_error(data: Any):
     try:
         found = menu(data)
     except MarketplaceError as error:

@@ -54,7 +54,7 @@ def test_an_order_as_documented_is_read_whole() -> None:
     )  # fmt: skip
 
 
-def test_an_order_of_nothing_but_its_key_is_an_order() -> None:
+def test_an_order_with_only_a_key_is_an_order() -> None:
     delivered = read({"payment_key": KEY})
     assert delivered.problems == ("status_unreadable", "missing:total", "missing:foods")
     facts = {name: getattr(delivered.facts, name) for name in Facts.__slots__}
@@ -223,13 +223,13 @@ CHANGES: dict[Differs, list[dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("expected", Differs)
-def test_items_notes_and_money_are_printed_anew_and_nothing_else(expected: Differs) -> None:
+def test_only_items_notes_and_money_require_a_new_print(expected: Differs) -> None:
     for changes in CHANGES[expected]:
         assert differs(read(order() | changes), text(order()), payment_codes=CODES) == expected, changes
 
 
 @pytest.mark.parametrize("payload", [None, "[]", '{"no": "key"}'])
-def test_what_was_printed_of_a_document_that_is_gone_is_unknown(payload: str | None) -> None:
+def test_without_the_old_document_the_difference_is_unknown(payload: str | None) -> None:
     assert differs(read(order()), payload, payment_codes=CODES) == Differs.PRINT
 
 
@@ -247,7 +247,7 @@ NAMES = {
 
 
 @pytest.mark.parametrize("name, code", [(name, code) for code, names in NAMES.items() for name in names])
-def test_a_name_counts_with_or_without_its_remark_but_not_with_another(name: str | None, code: str | None) -> None:
+def test_a_payment_method_matches_with_or_without_its_suffix(name: str | None, code: str | None) -> None:
     assert payment_code(name, CODES) == code
 
 
@@ -258,7 +258,7 @@ def test_a_name_counts_with_or_without_its_remark_but_not_with_another(name: str
         *[("Çek", "A"), ("C\u0327ek", "A"), ("Kağıt", "B"), ("Kag\u0306ıt", "B"), ("Nakit", None)],
     ],
 )
-def test_a_bare_name_of_two_methods_is_neither_and_a_decomposed_one_is_the_same(name: str, code: str | None) -> None:
+def test_an_ambiguous_method_name_matches_none(name: str, code: str | None) -> None:
     assert payment_code(name, LOOSE) == code
 
 

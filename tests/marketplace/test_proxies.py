@@ -63,7 +63,7 @@ def test_a_password_of_the_proxy_is_unescaped():
 @pytest.mark.parametrize(
     "value", ["socks5://geheim:1", "http://", "http://[geheim", "http://u:geheim@x:99999", "http://u:geheim@x:no"]
 )
-def test_a_proxy_that_cannot_be_used_is_told_without_its_value(value):
+def test_an_unusable_proxy_is_reported_without_its_value(value):
     with pytest.raises(NotSent, check=says("HTTPS_PROXY does not name")) as caught:
         proxy_for(HOST, environ={"HTTPS_PROXY": value})
     assert "geheim" not in sentence(caught.value)

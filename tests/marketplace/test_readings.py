@@ -215,7 +215,7 @@ def column(facts: Facts, name: str) -> Any:
 
 
 @pytest.mark.parametrize("row", ROWS.values(), ids=ROWS.keys())
-def test_what_is_read_who_has_to_look_and_what_is_accepted(row: tuple[dict[str, Any], dict[str, Any], str, str]):
+def test_how_a_broken_document_is_read_and_who_must_check_it(row: tuple[dict[str, Any], dict[str, Any], str, str]):
     changes, columns, problem, remarks = row
     delivered = read(changes)
     assert {name: column(delivered.facts, name) for name in columns} == columns

@@ -68,7 +68,7 @@ ASK: dict[str, Callable[[Session], Awaitable[Token]]] = {
 }
 
 
-async def test_ten_at_once_are_one_login(login: Login) -> None:
+async def test_ten_concurrent_calls_make_one_login(login: Login) -> None:
     session = a_session(login)
     tasks = [asyncio.ensure_future(ask(session)) for ask in ASK.values() for _ in range(4)]
     await login.begun.wait()
@@ -77,7 +77,7 @@ async def test_ten_at_once_are_one_login(login: Login) -> None:
     assert login.calls == 1
 
 
-async def test_ten_refused_with_the_same_token_are_one_login(login: Login) -> None:
+async def test_ten_401s_with_the_same_token_make_one_login(login: Login) -> None:
     session = a_session(login, token=token("old"))
     login.go_on.set()
     assert await asyncio.gather(*[session.replace(token("old"), "call") for _ in range(10)]) == [token("t1")] * 10
@@ -85,7 +85,7 @@ async def test_ten_refused_with_the_same_token_are_one_login(login: Login) -> No
     assert (login.calls, session.paused() <= 0) == (1, True)
 
 
-async def test_a_call_that_is_refused_with_a_token_just_obtained_costs_no_other_login(login: Login) -> None:
+async def test_a_401_with_a_new_token_makes_no_other_login(login: Login) -> None:
     login.go_on.set()
     session = a_session(login, token=token("old"), waits=MINUTES)
     first = await session.replace(token("old"), "call")
@@ -96,7 +96,7 @@ async def test_a_call_that_is_refused_with_a_token_just_obtained_costs_no_other_
     assert (login.calls, session.current, session.paused() <= 0) == (1, first, True)
 
 
-async def test_a_call_that_alone_is_refused_costs_no_login_once_the_token_has_served_another(login: Login) -> None:
+async def test_a_401_of_one_call_makes_no_login_if_the_token_has_served_another(login: Login) -> None:
     login.go_on.set()
     session = a_session(login, token=token("old"))
     first = await session.replace(token("old"), "call")
@@ -108,7 +108,7 @@ async def test_a_call_that_alone_is_refused_costs_no_login_once_the_token_has_se
     assert await session.replace(token("t2"), "call") == token("t3")
 
 
-async def test_a_401_of_another_call_leaves_the_polls_their_token(login: Login) -> None:
+async def test_a_401_of_another_call_does_not_discard_the_polls_token(login: Login) -> None:
     session = a_session(login, token=token("old"), waits=MINUTES)
     login.error = LoginRefused("x", until=NOW)
     login.go_on.set()
@@ -157,7 +157,7 @@ async def test_while_it_is_renewed_the_old_one_stays_in_use(login: Login) -> Non
 @pytest.mark.parametrize(
     "error", [NotSent("dns_failed"), LoginRefused("x", until=NOW), ServiceFailed("x"), RuntimeError("x")], ids=repr
 )
-async def test_a_failure_goes_to_everybody_and_the_next_one_tries_again(error: Exception, login: Login) -> None:
+async def test_a_failed_login_fails_all_waiting_calls_and_the_next_call_retries(error: Exception, login: Login) -> None:
     session = a_session(login)
     tasks = [asyncio.create_task(session.token()) for _ in range(3)]
     await login.begun.wait()
@@ -172,7 +172,7 @@ async def test_a_failure_goes_to_everybody_and_the_next_one_tries_again(error: E
     assert await session.token() == token("t4"), "the refused one is given to no other"
 
 
-async def test_no_login_is_tried_while_the_line_waits(login: Login) -> None:
+async def test_no_login_is_tried_during_the_backoff(login: Login) -> None:
     session = a_session(login, waits=replace(AT_ONCE, unsent=lambda times: 60.0))
     login.error = NotSent("dns_failed")
     login.go_on.set()
@@ -184,7 +184,7 @@ async def test_no_login_is_tried_while_the_line_waits(login: Login) -> None:
     assert (codes, login.calls) == (["dns_failed", "login_failed"], 1)
 
 
-async def test_one_who_gives_up_does_not_take_the_login_along(login: Login) -> None:
+async def test_a_cancelled_caller_does_not_cancel_the_login(login: Login) -> None:
     session = a_session(login)
     first, second = (asyncio.create_task(session.token()) for _ in range(2))
     await login.begun.wait()
@@ -196,7 +196,7 @@ async def test_one_who_gives_up_does_not_take_the_login_along(login: Login) -> N
     assert login.calls == 1
 
 
-async def test_closing_ends_the_login_and_tells_those_who_wait(login: Login) -> None:
+async def test_closing_ends_the_login_and_fails_its_callers(login: Login) -> None:
     session = a_session(login)
     waiting = asyncio.create_task(session.token())
     await login.begun.wait()
@@ -221,7 +221,7 @@ async def test_one_cancelled_together_with_the_login_is_cancelled(login: Login) 
     await closing
 
 
-async def test_who_answers_in_place_of_the_service_is_told_by_whether_it_ever_answered() -> None:
+async def test_the_remedy_for_a_foreign_answer_depends_on_earlier_success() -> None:
     session = a_session(Login())
     errors = [UnknownOutcome("no_envelope", reason="front_or_path") for _ in range(2)]
     session.record_outcome(errors[0])

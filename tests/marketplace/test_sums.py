@@ -35,7 +35,7 @@ RIGHT: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("changes", RIGHT, ids=str)
-def test_what_can_be_right_is_never_told(changes: dict[str, Any]) -> None:
+def test_sums_that_can_be_right_are_never_reported(changes: dict[str, Any]) -> None:
     assert not [code for code in problems(order(**changes)) if code.startswith("total_mismatch")]
 
 
@@ -52,7 +52,7 @@ def test_what_can_be_right_is_never_told(changes: dict[str, Any]) -> None:
         ({"foods": [food(price=1), food(price=2)], "total": 1}, "total_mismatch:line_1 total_mismatch:total"),
     ],
 )
-def test_what_no_reading_explains_is_told(changes: dict[str, Any], code: str) -> None:
+def test_sums_that_no_reading_explains_are_reported(changes: dict[str, Any], code: str) -> None:
     assert " ".join(problems(order(**changes))) == code
 
 
@@ -84,5 +84,5 @@ def cents(amount: Decimal) -> str:
 
 
 @given(right_orders())
-def test_no_right_order_is_told_whichever_reading_is_the_services(document: dict[str, Any]) -> None:
+def test_no_right_order_is_reported_under_any_reading(document: dict[str, Any]) -> None:
     assert problems(document) == ()

@@ -45,7 +45,7 @@ SCENES = {
 
 
 @pytest.mark.parametrize("scene", SCENES.values(), ids=SCENES)
-def test_without_anybody_else_nothing_ends_wrong(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_other_clients_nothing_ends_wrong(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every trace can end; the stored status is the service's; nothing is done twice; no status is swallowed.
 
     An OK to what is not allowed is the service's lie: stored is what it answered. Nothing else comes of it.

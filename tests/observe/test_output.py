@@ -41,7 +41,9 @@ def until_stuck(writer: Output) -> None:
 
 
 @pytest.mark.parametrize("blocks", [True, False])
-def test_a_stopped_reader_delays_no_writer_and_learns_what_it_missed(blocks: bool, pipe: tuple[int, TextIO]) -> None:
+def test_a_stopped_reader_delays_no_writer_and_gets_the_number_of_lost_lines(
+    blocks: bool, pipe: tuple[int, TextIO]
+) -> None:
     writer, number = Output(pipe[1], MOST), pipe[1].fileno()
     os.set_blocking(number, False)
     filling = fcntl.fcntl(number, fcntl.F_GETPIPE_SZ)

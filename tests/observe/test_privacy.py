@@ -39,7 +39,7 @@ class Carrier:
 
 @pytest.mark.parametrize("form", ["json", "journal", "console"])
 @pytest.mark.parametrize("middle", ["", '"', "\\", "'", "'\"", " ", "ş", "/+"])
-def test_a_hidden_secret_shows_nowhere_in_a_line(middle: str, form: str, start: Started, log: Any) -> None:
+def test_a_hidden_secret_appears_nowhere_in_a_line(middle: str, form: str, start: Started, log: Any) -> None:
     """However a character in its middle is written there."""
     stream = start(form)
     secret = f"qqqq{middle}wwww"
@@ -78,7 +78,7 @@ def test_a_secret(hidden: list[Any], fact: str, shown: str, start: Started, log:
     assert (only(stream)["event"], only(stream)["fact"]) == ("abc-ticks_of", shown)
 
 
-def test_of_tokens_that_replace_each_other_the_last_few_are_hidden(start: Started, log: Any) -> None:
+def test_the_last_few_tokens_are_hidden(start: Started, log: Any) -> None:
     stream = start()
     values = [f"value-{number}" for number in range(9)]
     for former, value in zip([None, *values], values, strict=False):
@@ -91,7 +91,7 @@ def test_of_tokens_that_replace_each_other_the_last_few_are_hidden(start: Starte
 @pytest.mark.parametrize(
     "path, shown", [("/poll", "orders.poll"), ("/orders/poll", "/orders/poll"), ("/ping/5b7c1f0e-77", "***")]
 )
-def test_a_short_path_of_the_ping_blanks_nothing(path: str, shown: str, start: Started, log: Any) -> None:
+def test_a_short_ping_path_is_not_hidden_in_other_texts(path: str, shown: str, start: Started, log: Any) -> None:
     stream = start()
     Ping(f"https://hc.example.com{path}", clock=SystemClock())
     log.info("tick", fact=shown if shown != "***" else path.strip("/"), url=f"https://hc.example.com{path}")
@@ -103,7 +103,9 @@ class Unprintable:
         raise RuntimeError(SECRET)
 
 
-def test_an_unwritable_line_is_not_printed_bare(start: Started, log: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_line_that_fails_to_format_is_not_printed_raw(
+    start: Started, log: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
     stream = start()
     log.info("tick", fact=Unprintable(), token=SECRET)
     assert stream.getvalue() == "A log line of orderbridge.test could not be written.\n"

@@ -124,7 +124,7 @@ def slots(count: int) -> float:
 # ---- the own cooldown ------------------------------------------------------------------------------------------------
 
 
-def test_what_certainly_did_not_leave_uses_no_cooldown_up():
+def test_a_request_that_did_not_leave_uses_no_cooldown():
     cooldowns = Cooldowns()
     cooldowns.configure(CooldownScope.AUTO, COOLDOWN_S)
     cooldowns.add(members("x"))
@@ -193,7 +193,7 @@ def test_accounts_with_a_cooldown_each_are_polled_at_their_own_pace(applications
 
 @pytest.mark.parametrize("every_s", [20.0, 30.0, 45.0, 70.0])
 @pytest.mark.parametrize("applications", ["x", "xxx", "xxxxx"])
-def test_a_stranger_who_uses_one_credential_slows_nobody_else(applications: str, every_s: float):
+def test_another_user_of_one_credential_delays_no_other_account(applications: str, every_s: float):
     town = Town(members(*applications), CREDENTIAL, strangers={"f0": every_s})
     town.run(HOUR_S)
     assert town.found == []
@@ -218,7 +218,7 @@ def test_one_of_a_group_that_is_not_polled_for_a_while_does_not_stop_the_others(
     assert max(gaps.values()) <= slots(5)
 
 
-def test_a_reload_forgets_no_cooldown_and_not_what_auto_has_found():
+def test_a_reload_keeps_cooldowns_and_what_auto_has_found():
     town = Town(members(*"xxx"), APPLICATION)
     town.run(300.0)
     before = [town.cooldowns.wait(m.fingerprint, 300.0) for m in town.members]
@@ -254,7 +254,7 @@ def test_a_scope_that_is_configured_in_a_reload_counts_from_then_on():
     st.booleans(),
     st.integers(0, 2**32),
 )
-def test_no_poll_ever_leaves_inside_its_own_cooldown_and_everybody_is_polled(
+def test_no_poll_leaves_within_its_cooldown_and_every_account_is_polled(
     applications: list[str], scope: str, restarts: bool, configured: bool, seed: int
 ):
     """Answers late and failed ones among them (the town asserts the cooldown at each poll).
@@ -323,7 +323,7 @@ class Fleet:
 
 
 @pytest.mark.parametrize("count", [1000, 10_000])
-def test_a_cold_start_lays_even_layers_as_fast_as_its_logins_may_go(count: int) -> None:
+def test_a_cold_start_spreads_the_polls_at_the_login_rate(count: int) -> None:
     fleet = Fleet(count)
     logins = Counter(math.floor(at) for at in fleet.first)
     assert max(logins.values()) <= 50
@@ -348,7 +348,7 @@ def test_accounts_without_a_token_make_those_with_one_no_later() -> None:
     ],
     ids=["answers that take 8 s", "no answers", "429 for all", "some of each"],
 )  # fmt: skip
-def test_what_has_heaped_up_is_level_again_two_rounds_later(trouble: Answer) -> None:
+def test_delayed_polls_are_spread_again_within_two_rounds(trouble: Answer) -> None:
     fleet, well = Fleet(4000, kept=4000), soon(Random(2))
     fleet.run(50, well)
     fleet.run(53, trouble)
@@ -356,7 +356,7 @@ def test_what_has_heaped_up_is_level_again_two_rounds_later(trouble: Answer) -> 
     assert fleet.fullest(53 + 2 * fleet.cooldowns.round_s, 179) <= 1.2
 
 
-def test_accounts_that_come_leave_the_moments_of_the_others_as_they_are() -> None:
+def test_added_accounts_do_not_move_the_polls_of_others() -> None:
     """With more accounts moments are closer together: who has a place keeps it, and it counts."""
     fleet = Fleet(1000, kept=1000)
     before = {who: fleet.cooldowns.wait(who, 0.0) for who in ("f0", "f500", "f999")}

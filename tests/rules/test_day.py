@@ -46,7 +46,7 @@ def card(**changes: Any) -> SimpleNamespace:
         (sold(status="CANCELED", pos_total=Decimal("10.10")), {"cancelled", "with_pos_total", "difference"}),
     ],
 )
-def test_what_an_order_counts_for(order: SimpleNamespace, filled: set[str]):
+def test_how_an_order_counts_in_the_sums(order: SimpleNamespace, filled: set[str]):
     sums = sums_of([order])
     assert sums["orders"] == 1
     assert {name for name, figure in sums.items() if figure} == filled | {"orders"}
@@ -60,7 +60,7 @@ def test_sums_are_exact():
     "booked, beyond",
     [(None, None), ("10.10", "0.00"), ("10.1000", "0.00"), ("10.1001", "0.00"), ("10.11", "0.01"), ("0", "-10.10")],
 )
-def test_what_the_pos_booked_is_compared_in_cents(booked: str | None, beyond: str | None):
+def test_the_poss_total_is_compared_in_cents(booked: str | None, beyond: str | None):
     order = sold(pos_total=None if booked is None else Decimal(booked))
     assert difference(order) == (None if beyond is None else Decimal(beyond))
     assert sums_of([order])["difference"] == Decimal(beyond or 0)
@@ -70,7 +70,7 @@ def test_what_the_pos_booked_is_compared_in_cents(booked: str | None, beyond: st
     "now, day",
     [("2026-03-01T00:59:59", "2026-02-28"), ("2026-03-01T01:00:00", "2026-03-01"), ("2026-03-01T22:30", "2026-03-01")],
 )
-def test_before_the_cut_it_is_still_yesterday(now: str, day: str):
+def test_a_time_before_the_cut_belongs_to_the_previous_day(now: str, day: str):
     assert present(datetime.fromisoformat(now).replace(tzinfo=UTC), ISTANBUL, FOUR) == date.fromisoformat(day)
 
 

@@ -36,7 +36,7 @@ def received(**changes: Any) -> tuple[Received, ...]:
     return (replace(Received("k", OLD, taken_over=True, is_due=True), **changes),)
 
 
-def test_what_an_older_copy_had_still_to_send_is_behind_the_one_alarm_about_the_copy():
+def test_unsent_rows_of_an_older_copy_are_suppressed_by_its_alarm():
     restored = Problem(Code.DATABASE_RESTORED, "", NOW, Severity.SEVERE)
     with_it = received(accept=ActionState.FAILED, accept_ended_utc=NOW)
     assert [code for code, *_ in found(received=with_it, found=(restored,))] == [Code.DATABASE_RESTORED]
@@ -58,7 +58,7 @@ def test_a_poll_is_late_after_three_cooldowns(seconds: float, late: float):
 @pytest.mark.parametrize(
     "planned, expected", [(15, []), (-2, []), (-60, [Code.NOT_POLLING]), (86400, [Code.NOT_POLLING])]
 )
-def test_a_first_poll_may_be_planned_and_is_late_when_it_did_not_come(
+def test_a_planned_first_poll_is_late_only_after_its_time(
     planned: int, expected: list[Code], left: datetime | None, is_silent: bool, state: str
 ):
     """The first polls of several accounts are spread over the cooldown. A day ahead: the clock jumped."""
@@ -108,7 +108,7 @@ def test_an_account_has_one_code(changes: dict[str, Any], code: Code | None, sev
 
 
 @pytest.mark.parametrize("state", ["login_refused", "unreachable", "failing", "ok", "new"])
-def test_once_the_daemon_is_silent_or_gone_no_one_polls_whatever_was_wrong_before(state: str):
+def test_a_silent_daemon_is_not_polling_whatever_the_problem_before(state: str):
     """Of another program that looks: `status` says the same as the view."""
     if state != "new":
         last = Polling("kadikoy", state, OLD, OLD)
@@ -120,7 +120,7 @@ def test_once_the_daemon_is_silent_or_gone_no_one_polls_whatever_was_wrong_befor
 
 
 @pytest.mark.parametrize("accounts", [2, 100], ids=["two", "more than the column names"])
-def test_of_a_group_as_many_count_as_are_there_and_not_as_many_as_are_named(accounts: int):
+def test_only_existing_accounts_of_a_group_count(accounts: int):
     members = [Member(f"f{number}", f"branch, {number}", "app") for number in range(accounts)]
     whole_round, names = LIMITS.late * accounts, names_of(members)
 
@@ -178,7 +178,7 @@ def test_a_problem_gets_worse_the_longer_a_customer_waits(red: timedelta, steps:
         ("login_failed: service_error", Code.UNREACHABLE, None), (None, Code.UNREACHABLE, None),
     ],
 )  # fmt: skip
-def test_a_dead_line_says_where_it_is_dead(error: str | None, code: Code, why: str | None):
+def test_an_unreachable_marketplace_names_the_step_that_fails(error: str | None, code: Code, why: str | None):
     account = replace(WELL, state="unreachable", last_error=error)
     (one,) = problems(Facts((account,)), LIMITS, NOW)
     assert (one.code, one.facts.get("why")) == (code, why)
@@ -186,7 +186,7 @@ def test_a_dead_line_says_where_it_is_dead(error: str | None, code: Code, why: s
 
 @pytest.mark.parametrize("state, code", [("unreachable", Code.UNREACHABLE), ("failing", Code.POLL_FAILING)])
 @pytest.mark.parametrize("error", ["wrong_path", "front_or_path", "no_envelope"])
-def test_the_address_is_doubted_only_where_nothing_ever_worked(error: str, state: str, code: Code):
+def test_a_wrong_address_is_suspected_only_if_nothing_ever_worked(error: str, state: str, code: Code):
     account = replace(WELL, state=state, last_error=f"{error}: HTTP 403")
     for ever, says in ((WELL.last_poll_ok_utc, False), (None, True)):
         (one,) = problems(Facts((replace(account, last_poll_ok_utc=ever),)), LIMITS, NOW)
@@ -194,7 +194,7 @@ def test_the_address_is_doubted_only_where_nothing_ever_worked(error: str, state
         assert (one.code, "marketplace.base_url" in remedy) == (code, says)
 
 
-def test_a_token_that_was_over_after_an_outage_is_no_more_than_a_poll_that_is_still_to_come():
+def test_an_expired_token_after_an_outage_is_no_problem_of_its_own():
     account = replace(WELL, state="failing", last_error="token_over: Invalid or expired access token")
     assert found(accounts=(account,)) == []
     late = found(accounts=(replace(account, last_poll_ok_utc=OLD),))
@@ -228,7 +228,7 @@ ALL_WAITING: dict[str, Any] = {
         {"last_poll_utc": OLD, "last_poll_ok_utc": OLD},
     ],
 )
-def test_what_waits_behind_an_account_that_is_cut_off_is_no_problem_of_its_own(changes: dict[str, Any]):
+def test_waiting_rows_of_an_unreachable_account_are_no_problem_of_their_own(changes: dict[str, Any]):
     facts = Facts((replace(WELL, **changes), replace(WELL, name="moda")), **ALL_WAITING)
     (one,) = problems(facts, LIMITS, NOW)
     behind = {(other.code, other.behind) for other in all_problems(facts, LIMITS, NOW) if other != one}
@@ -238,7 +238,7 @@ def test_what_waits_behind_an_account_that_is_cut_off_is_no_problem_of_its_own(c
     assert {one.code for one in problems(of_another, LIMITS, NOW)} == of_account | {one.code}
 
 
-def test_an_outage_that_is_only_a_warning_yet_suppresses_no_severe_problem():
+def test_a_warning_suppresses_no_severe_problem():
     facts = Facts((replace(WELL, state="unreachable", last_error="dns_failed"),), **ALL_WAITING)
     shown = {(one.code, one.severity) for one in problems(facts, LIMITS, NOW)}
     severe = {Code.UNANSWERED, Code.ACCEPT_FAILED, Code.NOT_ACKNOWLEDGED}
@@ -246,7 +246,7 @@ def test_an_outage_that_is_only_a_warning_yet_suppresses_no_severe_problem():
 
 
 @pytest.mark.parametrize("error, code", [("service_error", Code.POLL_FAILING), ("rate_limited", Code.COOLDOWN_TAKEN)])
-def test_what_has_failed_since_the_last_good_poll_is_behind_a_service_that_gives_no_list(error: str, code: Code):
+def test_failures_since_the_last_good_poll_are_suppressed_by_failing_polls(error: str, code: Code):
     failing = replace(WELL, state="failing", last_error=error, last_poll_ok_utc=OLD)
 
     def failed(at: datetime) -> dict[str, Any]:
@@ -272,9 +272,7 @@ def test_what_has_failed_since_the_last_good_poll_is_behind_a_service_that_gives
     ],
     ids=str,
 )  # fmt: skip
-def test_an_accept_that_became_too_late_while_no_daemon_worked_follows_from_no_line_and_no_service(
-    changes: dict[str, Any], accept: ActionState
-):
+def test_an_accept_that_expired_without_a_daemon_is_a_problem_of_its_own(changes: dict[str, Any], accept: ActionState):
     account = replace(WELL, **{"last_poll_ok_utc": OLD} | changes)
     over = received(account="kadikoy", accept=accept, accept_ended_utc=NOW, accept_was_over_utc=NOW - 4 * MINUTE)
     at_work = (replace(over[0], accept_was_over_utc=NOW - timedelta(seconds=4)),)
@@ -284,7 +282,7 @@ def test_an_accept_that_became_too_late_while_no_daemon_worked_follows_from_no_l
     ]
 
 
-def test_an_order_of_which_the_database_takes_no_news_is_that_and_nothing_else():
+def test_an_order_with_refused_updates_has_only_that_problem():
     outdated = (row(Code.CONTENTS_OUTDATED, "k", NOW),)
     facts = {"refused": frozenset("k"), "found": outdated}
     for accept in (None, ActionState.FAILED):
@@ -297,7 +295,7 @@ def test_an_order_of_which_the_database_takes_no_news_is_that_and_nothing_else()
 @pytest.mark.parametrize(
     "code", [Code.DATABASE_FULL, Code.DATABASE_READ_ONLY, Code.DATABASE_BUSY, Code.DATABASE_FAILING, Code.DATABASE_LOST]
 )
-def test_a_database_that_takes_nothing_is_one_problem(code: Code):
+def test_an_unwritable_database_is_one_problem(code: Code):
     stuck = replace(WELL, last_poll_utc=OLD, last_poll_ok_utc=OLD, not_stored=1)
     facts = {
         "accounts": (stuck,),
@@ -312,7 +310,7 @@ def test_a_database_that_takes_nothing_is_one_problem(code: Code):
     assert found(**facts) == [(code, "", Severity.SEVERE)]
 
 
-def test_where_no_till_is_minded_or_the_board_is_the_till_an_answer_is_waited_for_all_the_same():
+def test_unanswered_orders_are_reported_also_without_a_till():
     limits = replace(LIMITS, not_taken_over=None)
     waiting = received(taken_over=False)
     assert found(limits, received=waiting) == [(Code.UNANSWERED, "k", Severity.SEVERE)]
@@ -366,7 +364,7 @@ def test_an_order_is_due_when_its_time_has_come(scheduled_for: str | None, due: 
     assert is_due(scheduled_for, datetime(2026, 3, 1, 12, tzinfo=UTC), ZoneInfo("Europe/Istanbul")) is due
 
 
-def test_a_till_that_takes_nothing_over_is_its_own_branchs_alone() -> None:
+def test_not_taken_over_concerns_only_its_own_account() -> None:
     moda = replace(WELL, name="moda")
     for left, lamp_of_others in (("kadikoy", Lamp.GREEN), ("an account that has left", Lamp.RED)):
         found = problems(Facts((WELL, moda), found=(row(Code.NOT_TAKEN_OVER, left, OLD, left),)), LIMITS, NOW)

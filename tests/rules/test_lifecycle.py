@@ -97,7 +97,7 @@ SILENT = shown_as(16, ended_by=EndedBy.SILENCE)
         (SILENT, 5, SAME, LastChange.ENDED), (SILENT, 6, SAME, LastChange.CANCELLED), (SILENT, 16, SAME, LastChange.STATUS),
     ],
 )  # fmt: skip
-def test_a_till_is_told_the_most_important_news(
+def test_last_change_is_the_most_important_change(
     known: Stored, status_id: int | None, contents: Differs, told: LastChange | None
 ) -> None:
     assert merge(known, status_id, differs=contents, status_counts=True, problems=()).last_change == told
@@ -107,7 +107,7 @@ def test_a_till_is_told_the_most_important_news(
 
 
 @given(known_id=statuses, ended_by=ends, status_id=statuses, contents=st.sampled_from(Differs))
-def test_a_word_that_counts_is_believed_whatever_was_stored(
+def test_a_status_that_counts_replaces_any_stored_one(
     known_id: int | None, ended_by: EndedBy | None, status_id: int | None, contents: Differs
 ) -> None:
     change = merge(shown_as(known_id, ended_by=ended_by), status_id, differs=contents, status_counts=True, problems=())
@@ -120,7 +120,7 @@ def test_a_word_that_counts_is_believed_whatever_was_stored(
     assert (change.last_change is not None) == news
 
 
-def test_a_till_is_told_a_cancellation_apart_from_other_ends() -> None:
+def test_a_cancellation_has_its_own_last_change() -> None:
     told = {ended_by: end_change(ended_by) for ended_by in EndedBy}
     assert told == dict.fromkeys(EndedBy, LastChange.ENDED) | {EndedBy.CANCELLED: LastChange.CANCELLED}
 
@@ -130,13 +130,13 @@ def test_a_till_is_told_a_cancellation_apart_from_other_ends() -> None:
 
 @pytest.mark.parametrize("action", TARGETS)
 @pytest.mark.parametrize("status_id, code", [(COMPLETE_WITH_PAYMENT, "order_completed"), (CANCELED, "order_cancelled")])
-def test_an_order_that_is_over_is_not_asked_about(action: Action, status_id: int, code: str) -> None:
+def test_nothing_is_sent_about_an_ended_order(action: Action, status_id: int, code: str) -> None:
     assert may_send(action, shown_as(status_id)) == (Already() if status_id == TARGETS[action] else Refusal(code))
 
 
 @pytest.mark.parametrize("action", TARGETS)
 @pytest.mark.parametrize("status_id", [RECEIVED, CONFIRMED, IN_DELIVERY, NEEDS_PAYMENT, UNNAMED_STATUS, None])
-def test_a_status_that_merely_does_not_fit_is_no_reason_to_refuse(action: Action, status_id: int | None) -> None:
+def test_an_unsuitable_status_is_no_reason_to_refuse(action: Action, status_id: int | None) -> None:
     expected = Already() if status_id == TARGETS[action] else None
     assert may_send(action, shown_as(status_id)) == expected
     assert may_send(action, stored(status_id=CANCELED, service_status_id=status_id)) == expected, "the service's counts"
@@ -230,9 +230,7 @@ def test_refused_contents_that_came_before_are_not_written_again(known: Stored, 
         (None, "UNKNOWN", False),
     ],
 )  # fmt: skip
-def test_a_status_has_its_word_and_is_active_where_the_service_counts_it_as_such(
-    status_id: int | None, word: str, active: bool
-) -> None:
+def test_each_status_has_a_name_and_the_right_activity(status_id: int | None, word: str, active: bool) -> None:
     assert (STATUSES.name(status_id), status_id in STATUSES.active) == (word, active)
 
 

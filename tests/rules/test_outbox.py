@@ -234,7 +234,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("rows, moment, goes, ended", CASES.values(), ids=CASES)
-def test_a_row_goes_or_ends_or_waits(
+def test_each_row_is_sent_ended_or_kept_waiting(
     rows: list[OutboxRow], moment: Moment, goes: list[int], ended: dict[int, tuple[ActionState, str]]
 ) -> None:
     made = plan(rows, moment)
@@ -254,7 +254,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("of", WRONG, ids=str)
-def test_what_slips_past_the_constraints_is_refused_and_named(of: tuple[str, Action]) -> None:
+def test_a_row_against_the_constraints_is_refused_with_the_reason(of: tuple[str, Action]) -> None:
     for wrong in WRONG[of]:
         bad = row(of[1], **{of[0]: wrong})
         assert argument_problem(bad) == of[0]
@@ -262,7 +262,7 @@ def test_what_slips_past_the_constraints_is_refused_and_named(of: tuple[str, Act
         assert (going(made), ends(made)) == ([], {1: (ActionState.REFUSED, "bad_arguments")})
 
 
-def test_a_clock_may_be_thousands_of_years_wrong() -> None:
+def test_times_thousands_of_years_away_are_handled() -> None:
     one = row(CLOSE, created_utc=NOW.replace(year=9000))
     assert argument_problem(one) is None
     assert expiry(one, view()) == NOW.replace(year=9000) + VALID
@@ -305,7 +305,7 @@ def test_a_row_is_valid_for_a_time_and_expires_at_its_end(one: OutboxRow, valid:
     assert (going(made), ends(made)) == ([], {1: OUTCOME_UNKNOWN if one.expires_utc else EXPIRED})
 
 
-def test_the_outbox_is_read_again_with_the_earliest_of_all() -> None:
+def test_the_next_cycle_is_at_the_earliest_time_of_all_rows() -> None:
     rows = [row(CANCEL, 1, next_attempt_utc=SOON), row(OPEN, 2), row(ACTIVATE, 3, valid_minutes=5)]
     assert plan(rows, view()).due == SOON
     assert plan(rows[1:], view()).due == NOW + 4 * MINUTE
@@ -339,7 +339,7 @@ def test_a_row_that_was_retried_by_hand_stays_unknown_when_its_order_refuses_it(
 # ---- lanes -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_head_names_its_row_its_lane_and_its_account() -> None:
+def test_an_entry_has_its_row_lane_and_account() -> None:
     known = directory("kadikoy", "besiktas", reach={RESTAURANT: ["besiktas"]})
     rows = [row(ACCEPT, 1), row(OPEN, 2), row(ACTIVATE, 3, account="kadikoy")]
     assert plan(rows, view(directory=known)).heads == [
@@ -440,6 +440,6 @@ NO_CHANGES: list[dict[str, Any]] = [{"attempts": 1}, {"waits_for": "timeout"}, {
 
 
 @pytest.mark.parametrize("changes", [*CHANGES, *NO_CHANGES], ids=str)
-def test_a_row_has_changed_when_something_else_is_decided_by_it(changes: dict[str, Any]) -> None:
+def test_a_row_counts_as_changed_if_it_changes_the_decision(changes: dict[str, Any]) -> None:
     known = row(ON_THE_WAY if "courier_type" in changes else ACCEPT)
     assert has_changed(known, replace(known, **changes)) == (changes in CHANGES)

@@ -61,7 +61,7 @@ def test_a_failed_poll(error: MarketplaceError, failure: Failure) -> None:
 
 
 @pytest.mark.parametrize("reason", [CLOSED, HELD_BACK, LOGIN_FAILED])
-def test_what_we_did_not_let_leave_says_nothing_of_the_account(reason: str) -> None:
+def test_an_unsent_poll_says_nothing_about_the_account(reason: str) -> None:
     failure = failure_of(NotSent("unreachable", reason=reason))
     assert (failure.ended, failure.is_news) == (None, False)
 
@@ -102,7 +102,7 @@ ROUND = ListRequest((1, 2, 16), 1)
         (ServiceFailed("service_error"), ListRequest()), (NotSent("unreachable"), ListRequest()),
     ],
 )  # fmt: skip
-def test_only_a_list_that_comes_in_part_is_asked_for_by_status(error: MarketplaceError, after: ListRequest) -> None:
+def test_only_a_partial_list_is_requested_by_status(error: MarketplaceError, after: ListRequest) -> None:
     assert ListRequest().failed(error, Statuses()) == after
 
 
@@ -113,7 +113,7 @@ def test_only_a_list_that_comes_in_part_is_asked_for_by_status(error: Marketplac
         (NotSent("unreachable"), False), (RateLimited("rate_limited"), False), (Unauthorized("unauthorized"), False),
     ],
 )  # fmt: skip
-def test_a_status_that_does_not_come_in_keeps_no_other_waiting(error: MarketplaceError, passes: bool) -> None:
+def test_a_failing_status_list_delays_no_other(error: MarketplaceError, passes: bool) -> None:
     assert ROUND.failed(error, Statuses()).status_id == (2 if passes else 1)
 
 

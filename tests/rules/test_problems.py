@@ -95,14 +95,14 @@ def test_a_renewed_certificate_that_is_refused_does_not_hide_that_the_old_one_en
 
 
 @pytest.mark.parametrize("severity, said", [(SEVERE, [ENDS]), (WARNING, [ENDS, Code.BOARD_UNHEARD])])
-def test_where_no_tablet_can_open_the_page_nobody_hears_it_for_that_reason(severity: Severity, said: list[Code]):
+def test_board_unheard_is_suppressed_if_the_page_is_not_served(severity: Severity, said: list[Code]):
     limits = health.Thresholds(MOMENT, None, None, None)
     known = Problem(ENDS, PAGE_SUBJECT, NOW, severity), Problem(Code.BOARD_UNHEARD, "", NOW, WARNING)
     found = health.all_problems(health.Facts((), found=known), limits, NOW)
     assert [one.code for one in found if one.behind is None] == said
 
 
-def test_where_the_machine_has_run_out_of_files_the_remedy_is_not_about_the_address():
+def test_too_many_open_files_have_their_own_remedy():
     page = Page(has_board=True, failed=NOT_SERVED, reason="here_files", **FAILED)
     (one,) = page_problems(page, NOW)
     assert "LimitNOFILE" in problem_text(one.code, "en", **one.facts)[1]
@@ -151,7 +151,7 @@ def test_what_is_reported_of_a_problem(checks: list[tuple[float, list[Problem]]]
     assert [(at, event.kind) for at, found in checks for event in history.check(found, at)] == expected
 
 
-def test_of_one_that_flaps_two_messages_leave_in_ten_minutes():
+def test_a_flapping_problem_sends_two_messages_in_ten_minutes():
     events = [
         (at, one) for history in [OpenProblems()] for at, found in flapping(7200) for one in history.check(found, at)
     ]
@@ -161,14 +161,14 @@ def test_of_one_that_flaps_two_messages_leave_in_ten_minutes():
         assert sum(begin <= at < begin + FLAP_WINDOW_S for at in times) <= FLAP_LIMIT
 
 
-def test_nothing_is_kept_of_what_is_long_over():
+def test_the_history_of_old_problems_is_dropped():
     history = OpenProblems()
     for at in (0, 5, 620):
         history.check([ONE] if at == 0 else [], at)
     assert not history._histories
 
 
-def test_what_the_command_has_heard_and_is_behind_another_problem_does_not_end():
+def test_a_reported_problem_that_is_suppressed_does_not_end():
     problems, moda = OpenProblems(), replace(ONE, subject="moda")
     problems.check([ONE], 0)
     problems.remember([ONE, moda], 0)
@@ -177,7 +177,7 @@ def test_what_the_command_has_heard_and_is_behind_another_problem_does_not_end()
     assert (ended.kind, ended.problem, ended.seconds) == ("ended", moda, 60)
 
 
-def test_many_alike_are_one_message():
+def test_many_similar_problems_are_one_message():
     many = [replace(ONE, subject=str(number)) for number in range(6)]
     events = OpenProblems().check([*many, replace(ONE, code=Code.QUARANTINED)], 0)
     assert [len(some) for some in alike(events)] == [6, 1]

@@ -161,7 +161,7 @@ def standing(queue: Queue, row_id: int) -> Standing:
     return entry.standing
 
 
-def test_a_row_that_is_taken_is_on_the_wire_until_it_is_given_back() -> None:
+def test_a_taken_row_is_in_flight_until_it_is_given_back() -> None:
     queue = queue_of(row(Action.ACCEPT, 1), unresolved(Action.OPEN_RESTAURANT, 2, next_attempt_utc=NOW + SECOND))
     assert (standing(queue, 1), standing(queue, 2), queue.unresolved) == (Standing.WAITING, Standing.UNRESOLVED, {2})
     assert taken(queue, may_leave=False) == [], "it is offered again"
@@ -170,7 +170,7 @@ def test_a_row_that_is_taken_is_on_the_wire_until_it_is_given_back() -> None:
     assert (standing(queue, 1), queue.in_flight(), queue.unresolved) == (Standing.UNRESOLVED, frozenset(), {1, 2})
 
 
-def test_a_row_that_was_put_aside_comes_back_at_its_time() -> None:
+def test_a_postponed_row_is_released_at_its_time() -> None:
     one = row(Action.ACCEPT, 1)
     queue = queue_of(one)
     queue.put_aside(1, 5.0)
@@ -185,7 +185,7 @@ def test_a_row_that_was_put_aside_comes_back_at_its_time() -> None:
     assert standing(queue, 1) is Standing.ON_THE_WIRE, "it was put in anew"
 
 
-def test_an_end_that_is_put_aside_stays_one_and_supersedes_nothing() -> None:
+def test_a_postponed_end_stays_an_end_and_supersedes_nothing() -> None:
     queue = queue_of(row(Action.ACCEPT, 1), row(Action.CANCEL, 2, withdraw=True))
     assert ended(queue) == [2]
     queue.put_aside(2, 5.0)
@@ -194,7 +194,7 @@ def test_an_end_that_is_put_aside_stays_one_and_supersedes_nothing() -> None:
     assert ended(queue) == [2]
 
 
-def test_a_row_that_is_put_in_anew_was_seen_all_the_same() -> None:
+def test_a_row_put_again_counts_as_seen() -> None:
     queue, one = queue_of(), row(Action.ACCEPT, 1)
     queue.put(one, 7)
     queue.put(replace(one, withdraw=True))
@@ -234,7 +234,7 @@ def test_no_row_overtakes_one_that_is_held_in_the_former_lane(comes_after: bool)
     assert [(one.row.id, one.account) for one in queue.accounts.rows("besiktas")] == [(2, "besiktas")]
 
 
-def test_a_row_on_the_wire_at_the_end_of_its_closure_is_not_due_again_and_again() -> None:
+def test_a_row_in_flight_at_the_end_of_its_closure_is_due_once() -> None:
     queue = queue_of(row(Action.CLOSE_RESTAURANT, 1, valid_until_minutes=15, created_utc=NOW))
     assert taken(queue) == [1]
     queue.view.now += timedelta(minutes=16)
@@ -252,7 +252,7 @@ def test_a_row_that_waits_is_due_at_once_when_the_clock_was_set_far_back() -> No
     assert (ended(queue), taken(queue)) == ([], [1])
 
 
-def test_one_account_takes_no_more_places_than_it_may() -> None:
+def test_one_account_takes_no_more_slots_than_allowed() -> None:
     foods = enumerate(("kadikoy", "kadikoy", "besiktas"), 1)
     rows = [row(Action.DEACTIVATE_FOOD, number, food_id=number, account=account) for number, account in foods]
     queue = queue_of(*rows, known=directory("kadikoy", "besiktas"))

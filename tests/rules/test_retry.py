@@ -91,7 +91,7 @@ LONG = (10_000.0, 1.0, 1.0), (2.0, 10_000.0, 1.0), (2.0, 10.0, 10_000.0)
 
 @pytest.mark.parametrize("retry_waits", [CALM.retry_waits, *LONG], ids=str)
 @pytest.mark.parametrize("cooldown", [0.5, CALM.cooldown, 3600.0])
-def test_no_time_that_is_decided_is_taken_for_one_of_a_clock_that_was_set_back(
+def test_no_decided_wait_looks_like_a_clock_that_was_set_back(
     cooldown: float, retry_waits: tuple[float, float, float]
 ) -> None:
     """Whatever an account's line or login waits, whatever chance adds; the queue sends at once what waits longer."""
@@ -119,7 +119,7 @@ def test_no_time_that_is_decided_is_taken_for_one_of_a_clock_that_was_set_back(
     ],
     ids=str,
 )  # fmt: skip
-def test_a_request_that_may_have_had_its_effect_leaves_doubt_and_counts(
+def test_an_uncertain_request_leaves_doubt_and_counts_as_an_attempt(
     outcomes: list[Outcome], doubt: bool, attempts: int
 ) -> None:
     history = answered(*outcomes)
@@ -185,7 +185,7 @@ def test_each_answer_has_its_decision(actions: Sequence[Action], outcomes: list[
 
 
 @pytest.mark.parametrize("action", FOODS + RESTAURANTS)
-def test_a_toggle_in_doubt_is_not_said_to_be_undone_by_an_unknown_error(action: Action) -> None:
+def test_an_unknown_error_does_not_resolve_a_doubtful_switch(action: Action) -> None:
     no = Attempt(REFUSED, "refused", 422, detail="")
     assert decision(action, [*answered(FAILED), no]) == failed("outcome_unknown")(action, no)
     assert decision(action, [no]) == refused(action, no)
@@ -202,7 +202,7 @@ def test_after_the_status_of_a_restaurant_the_resend_waits(action: Action, numbe
     assert resend_at(set_back, now=NOW, policy=CALM) == NOW
 
 
-def test_chance_lengthens_the_wait_after_a_5xx_by_a_quarter_at_most() -> None:
+def test_jitter_adds_at_most_a_quarter_to_a_wait() -> None:
     for chance, wait in ((0.0, 2.0), (0.5, 2.25), (1.0, 2.5)):
         policy = RetryPolicy(CALM.retry_waits, CALM.cooldown, chance)
         assert decision(COMPLETE, answered(FAILED), policy) == seconds(wait, "service_failed_1")
@@ -223,7 +223,7 @@ def test_chance_lengthens_the_wait_after_a_5xx_by_a_quarter_at_most() -> None:
     ids=str,
 )  # fmt: skip
 @pytest.mark.parametrize("action", ACTIONS)
-def test_a_restaurant_alone_is_asked_what_silence_left_open(
+def test_only_a_restaurants_status_is_requested_after_a_timeout(
     action: Action, outcomes: list[Outcome], step: NextRequest
 ) -> None:
     assert next_request(action, answered(*outcomes)) == (step if action in RESTAURANTS else NextRequest.SEND)
@@ -363,7 +363,7 @@ NOT_DONE_CODE, NOTHING_CODE = "service_error", "outcome_unknown"
         (CANCEL, FRESH, ABSENT, False, NOTHING_CODE),
     ],
 )
-def test_a_poll_that_does_not_prove_it_done_hurries_its_resend_and_ends_a_row_without_one(
+def test_a_poll_without_proof_triggers_the_resend_or_ends_the_row(
     action: Action, order: Stored, seen: int | None, at_once: bool, code: str
 ) -> None:
     assert looked(action, answered(UNKNOWN), order, seen) == (RetryAt(NOW, "unknown_1") if at_once else None)
@@ -376,7 +376,7 @@ def test_a_poll_that_does_not_prove_it_done_hurries_its_resend_and_ends_a_row_wi
         assert verdict.status_id is None
 
 
-def test_attempts_before_a_retry_by_hand_leave_their_doubt_and_take_no_resend_away() -> None:
+def test_attempts_before_actions_retry_keep_their_doubt_and_do_not_count() -> None:
     spent = [Attempt(Outcome.SERVICE_FAILED, spent=True)] * 4
     assert next_request(Action.OPEN_RESTAURANT, spent) == NextRequest.SEND
     assert counted(spent) == 0

@@ -29,7 +29,7 @@ texts = st.none() | st.text(max_size=30) | st.datetimes().map(lambda at: f"{at:%
         ("tomorrow", DAY), ("", DAY), (None, DAY), ("0001-01-01 00:00:00", DAY),
     ],
 )  # fmt: skip
-def test_the_service_is_believed_up_to_a_day(said: str | None, validity: timedelta) -> None:
+def test_a_validity_of_more_than_a_day_is_cut(said: str | None, validity: timedelta) -> None:
     until = expires(said, NOW, ISTANBUL)
     assert (until, until.tzinfo) == (NOW + validity, UTC)
 
@@ -54,7 +54,7 @@ def test_refused_logins_wait_longer_up_to_a_quarter_of_an_hour(refusals: int, wa
 
 
 @pytest.mark.parametrize("failures, wait", [(1, 1), (2, 2), (3, 4), (4, 4), (5000, 4)])
-def test_a_dead_line_is_tried_every_five_seconds_at_least(failures: int, wait: float) -> None:
+def test_a_failed_connection_is_tried_at_least_every_five_seconds(failures: int, wait: float) -> None:
     assert (line_wait(failures, 0), line_wait(failures, 1)) == (wait, wait * 1.25)
 
 

@@ -46,7 +46,7 @@ def test_only_a_done_action_gives_its_order_a_status(decision: Decision, expecte
     assert new_status(decision, known, Statuses()) == expected
 
 
-def test_an_end_that_stands_there_is_none_anew() -> None:
+def test_an_end_already_written_is_not_a_change() -> None:
     cancelled = shown_as(6, ended_by=EndedBy.CANCELLED)
     again = new_status(Verdict(DONE, None, KnownBy.ANSWER, 6, 200), cancelled, Statuses())
     assert again == becomes(6, "CANCELED", None, ended_by=EndedBy.CANCELLED, problem=None)
@@ -62,7 +62,7 @@ def test_the_services_refusal_makes_the_stored_status_doubtful() -> None:
 
 
 @pytest.mark.parametrize("action", Action)
-def test_an_unanswered_customer_is_an_alarm_and_so_is_what_a_person_has_to_look_at(action: Action) -> None:
+def test_an_unanswered_order_and_an_unknown_outcome_are_alarms(action: Action) -> None:
     alarms = [state for state in ActionState if is_alarm(row(action), Verdict(state, "service_error"))]
     assert alarms == ([FAILED, EXPIRED] if action == Action.ACCEPT else [])
     assert is_alarm(row(action), UNKNOWN) == (action in {Action.ACCEPT, Action.ON_THE_WAY})

@@ -97,7 +97,7 @@ async def test_a_call_out_of_its_turn(world, pos, order, before, path, body, cod
     assert code in codes(world)
 
 
-async def test_a_login_and_a_token_that_will_not_do(world, pos, clock):
+async def test_advice_for_a_failed_login_and_a_bad_token(world, pos, clock):
     for sent, expected in [
         ({"json": {"app_secret_key": "x", "rest_secret_key": "y"}}, ["wrong_credentials"]),
         ({"json": {"app_secret_key": 7, "rest_secret_key": "y"}}, ["wrong_value"]),

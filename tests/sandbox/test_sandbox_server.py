@@ -218,7 +218,7 @@ def test_the_terminal_says_what_happens_unless_it_is_to_be_quiet(tmp_path, quiet
     assert quiet or re.fullmatch(r"\d\d:\d\d:\d\d order.placed number=100001 restaurant='Örnek .*' status=1", placed[0])
 
 
-def test_the_order_that_is_placed_by_the_word_of_the_introduction_goes_to_the_first_account(sandbox, client):
+def test_the_order_command_of_the_introduction_uses_the_first_account(sandbox, client):
     *_, body, address = shlex.split(introduction(sandbox)[-1])
     placed = [client.post(address, json=json.loads(body)).json()[0] for _ in range(8)]
     assert {order["restaurant_id"] for order in placed} == set(sandbox.world.scenery.accounts[0].restaurant_ids)

@@ -33,7 +33,7 @@ def test_the_default_of_a_switch_can_be_set_from_a_text_and_from_json():
         assert getattr(Options().changed({name: switch.default}), name) == switch.default
 
 
-def test_a_setting_that_will_not_do_is_refused_by_name():
+def test_an_invalid_setting_is_refused_by_name():
     for text, message in (
         ("colour=1", "no such option: colour; there are orders_per_minute, "),
         ("colour", "write NAME=VALUE"),
@@ -63,7 +63,7 @@ def test_a_value_that_cannot_be_played_is_refused_by_name(world):
     assert world.options == Options()
 
 
-def test_a_preset_can_be_played_and_a_later_one_goes_over_an_earlier():
+def test_a_preset_can_be_used_and_a_later_one_overrides_it():
     for name in PRESETS:
         assert Options().changed(PRESETS[name]) != Options() or name == "quiet"
         assert words()["presets"][name].keys() == {"en", "tr"}
@@ -206,7 +206,7 @@ async def answers(pos, count: int) -> list[int]:
     return [(await pos.get(VARIABLES)).status_code for _ in range(count)]
 
 
-async def test_each_so_manieth_call_meets_trouble(world, pos):
+async def test_every_nth_call_fails(world, pos):
     world.set_options(trouble_every=3, trouble_status=502)
     assert await answers(pos, 6) == [200, 200, 502, 200, 200, 502]
     assert world.calls()[-1].fault == "answer"

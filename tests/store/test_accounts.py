@@ -74,7 +74,7 @@ def succeed(database: Database, listened_s: int = 0) -> None:
     database.write_now(lambda tx: accounts.note_successes(tx, [good]))
 
 
-def test_a_good_poll_adds_what_was_listened_and_new_secrets_go_on_with_it(database, pos):
+def test_a_good_poll_adds_seconds_of_listening_and_new_secrets_keep_them(database, pos):
     register(database)
     database.write_now(lambda tx: accounts.note_poll(tx, FINGERPRINT, state="failing", last_error="timeout"))
     succeed(database, 30)
@@ -193,7 +193,7 @@ def test_an_orphan_goes_to_a_configured_account_that_reaches_its_restaurant_and_
 
 
 @only(*SERVERS)
-def test_an_orphan_that_another_account_has_just_taken_over_stays_there(database, pos):
+def test_an_orphan_taken_over_concurrently_stays_with_its_new_account(database, pos):
     put_order(pos, account="gone", restaurant_id=RESTAURANT)
     reaches(pos, "kadikoy")
 

@@ -83,7 +83,7 @@ def test_rows_of_each_kind_come_by_id_and_finished_ones_do_not(database, pos):
 
 
 @only(SQLITE)
-def test_what_slipped_through_harms_only_its_row(database, pos):
+def test_an_unreadable_row_harms_only_itself(database, pos):
     pos.execute("PRAGMA ignore_check_constraints = ON")
     bad = [put(pos, "delivery_actions", payment_key=KEY, action=action) for action in ("dance", "")]
     good = put_action(pos)
@@ -106,7 +106,7 @@ NO_TIMES = {POSTGRESQL: ["infinity", "-infinity", "0044-03-15 BC", "12026-01-01"
 
 
 @only(*SERVERS)
-def test_a_time_that_only_the_server_knows_does_not_stop_the_reading(kind, database, pos):
+def test_an_unreadable_time_does_not_stop_the_read(kind, database, pos):
     for time in NO_TIMES[kind]:
         put_action(pos, created_utc=time, expires_utc=time)
     good = put_action(pos, created_utc=NOW_TEXT)
@@ -147,7 +147,7 @@ def test_a_start_marks_the_row_as_sent_and_notes_the_attempt_and_a_second_one_lo
     assert attempts(pos) == [{"action_id": row.id, "attempt": 1, "started_utc": NOW_TEXT, "spent": 0} | empty]
 
 
-def test_a_row_that_was_asked_back_meanwhile_is_not_started(database, pos):
+def test_a_row_that_was_withdrawn_meanwhile_is_not_started(database, pos):
     put_action(pos)
     row = read_one(database)
     pos.execute("UPDATE delivery_actions SET withdraw = 1")
@@ -251,7 +251,7 @@ def test_a_row_that_was_not_tried_says_what_it_waits_for(database, pos):
     assert action_row(pos, other) == before[1]
 
 
-def test_an_unfinished_row_can_be_asked_back(database, pos):
+def test_an_unfinished_row_can_be_withdrawn(database, pos):
     for state in UNFINISHED:
         row_id = put_action(pos, state=state.value)
         before = action_row(pos, row_id)
@@ -273,7 +273,7 @@ def test_a_row_that_has_ended_stays_as_it_is(transition, database, pos):
 
 
 @pytest.mark.parametrize("transition", TRANSITIONS.values(), ids=TRANSITIONS)
-def test_a_transition_touches_one_row_and_none_that_waits_already_is_postponed(transition, database, pos):
+def test_a_transition_changes_one_row_only(transition, database, pos):
     first, second = (put_action(pos, state="sending") for _ in range(2))
     waiting = put_action(pos)
     before = action_row(pos, second), action_row(pos, waiting)
@@ -289,7 +289,7 @@ def retry(database: Database, row_id: int) -> bool:
     return database.write_now(lambda tx: actions.retry(tx, row_id, LATER))
 
 
-def test_a_failed_row_waits_again_its_expiry_counts_anew_and_its_attempts_are_spent(database, pos):
+def test_a_failed_row_is_pending_again_with_a_new_expiry_and_spent_attempts(database, pos):
     """One that a copy of the database had on the wire is of unknown outcome: its number is taken, and its doubt counts."""
     ended = {"error_code": "outcome_unknown", "error_text": "Bilinmiyor.", "http_status": 502, "known_by": "poll"}
     times = {"finished_utc": NOW_TEXT, "expires_utc": NOW_TEXT}
@@ -326,7 +326,7 @@ def test_only_a_failed_row_is_retried(database, pos):
 # ---- ends, add ------------------------------------------------------------------------------------------------------
 
 
-def test_an_end_that_we_brought_about_or_may_have_is_found(database, pos):
+def test_an_end_that_we_caused_or_may_have_caused_is_found(database, pos):
     of_orders = [action for action in Action if "payment_key" in NEEDED[action]]
     made = {key(number): one for number, one in enumerate(product(of_orders, ActionState))}
     for payment_key, (action, state) in made.items():

@@ -180,7 +180,7 @@ def test_an_acknowledged_order_that_is_nowhere_is_found(database: Database, pos:
     assert found == [(1, "document_lost", key(1))]
 
 
-def test_times_that_parallel_accounts_write_in_another_order_hide_nothing(database: Database, pos: Pos) -> None:
+def test_times_out_of_order_by_parallel_accounts_hide_no_finding(database: Database, pos: Pos) -> None:
     sound(pos)
     _beside_action(pos)
     put_order(pos, key(1))
@@ -188,7 +188,7 @@ def test_times_that_parallel_accounts_write_in_another_order_hide_nothing(databa
     assert [one.code for one in checked(database).findings] == ["acknowledged_beside_action"]
 
 
-def test_what_a_clock_that_was_set_back_explains_is_no_finding(database: Database, pos: Pos) -> None:
+def test_a_clock_that_was_set_back_causes_no_finding(database: Database, pos: Pos) -> None:
     put_order(pos)
     event(pos, 200.5, "acknowledged", 1)
     action(pos, (200, 201, OK), created_utc=at(199))

@@ -59,7 +59,7 @@ def test_the_copy_has_what_is_only_in_the_wal_and_is_for_its_owner_alone(
     assert amounts(target) == [1, -1]
 
 
-def test_the_copy_is_of_one_moment_and_holds_up_no_writer(tmp_path: Path, source) -> None:
+def test_the_copy_shows_one_moment_and_blocks_no_writer(tmp_path: Path, source) -> None:
     source.execute("CREATE TABLE ballast (bytes BLOB)")
     source.execute("INSERT INTO ballast VALUES (zeroblob(20000000))")
     ended = threading.Event()
@@ -87,7 +87,7 @@ def test_the_copy_is_of_one_moment_and_holds_up_no_writer(tmp_path: Path, source
 
 
 @pytest.mark.parametrize("there", ["file", "link", "itself"])
-def test_nothing_that_is_there_is_overwritten(there: str, tmp_path: Path, source) -> None:
+def test_an_existing_file_is_never_overwritten(there: str, tmp_path: Path, source) -> None:
     target = tmp_path / ("pos.db" if there == "itself" else "copy.db")
     if there == "file":
         target.write_text("mine")
@@ -99,7 +99,7 @@ def test_nothing_that_is_there_is_overwritten(there: str, tmp_path: Path, source
     assert (beside(target), target.lstat().st_ino) == before
 
 
-def test_a_file_that_comes_meanwhile_is_not_overwritten(tmp_path: Path, source, monkeypatch) -> None:
+def test_a_file_created_meanwhile_is_not_overwritten(tmp_path: Path, source, monkeypatch) -> None:
     fill = backup._fill
 
     def fill_late(one: Path, other: Path) -> None:

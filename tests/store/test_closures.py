@@ -99,7 +99,7 @@ def test_each_restaurant_and_each_menus_food_is_its_own(database, pos):
     assert shown(pos) == [both[1], foods[0]]
 
 
-def test_what_the_platform_has_opened_again_is_no_closure(database, pos):
+def test_a_restaurant_that_the_marketplace_reopened_is_no_closure(database, pos):
     put(pos, "delivery_restaurants", account="kadikoy", id=RESTAURANT, status="Closed")
     food = {"account": "kadikoy", "food_id": FOOD, "status": "inactive", "source": "menu"}
     put(pos, "delivery_foods", **food, seen_utc=NOW_TEXT, changed_utc=NOW_TEXT)

@@ -92,7 +92,7 @@ def closed(_: Connection) -> None:
     raise Fenced("fleet.fenced")
 
 
-async def test_the_fence_is_asked_in_the_transaction_before_anything_is_written(either: Database):
+async def test_the_fence_is_checked_first_in_each_writing_transaction(either: Database):
     """A daemon that was replaced writes nothing any more, and ends."""
     asked: list[list[str]] = []
     either.fence = lambda connection: asked.append(orders(connection))
@@ -140,7 +140,7 @@ WITHIN_S = 60.0
 
 
 @only(SQLITE)  # one worker, so that the order can be seen
-async def test_urgent_work_overtakes_what_waits_and_that_of_a_cancelled_caller_is_done_all_the_same(threaded):
+async def test_urgent_work_goes_first_and_work_of_a_cancelled_caller_is_still_done(threaded):
     errors: list[Any] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))
     gate, done = Gate(), []
@@ -156,7 +156,7 @@ async def test_urgent_work_overtakes_what_waits_and_that_of_a_cancelled_caller_i
 
 
 @pytest.mark.parametrize("hangs", [False, True])
-async def test_at_the_end_a_thread_that_was_left_behind_has_a_moment_and_no_more(hangs: bool, monkeypatch):
+async def test_the_close_waits_only_briefly_for_an_abandoned_thread(hangs: bool, monkeypatch):
     """In the middle of an import it would have the interpreter abort; in a server's silence it is left."""
     monkeypatch.setattr(workers, "SETTLE_WITHIN_S", 0.05 if hangs else 30.0)
     begun, may_end, ended = threading.Event(), threading.Event(), threading.Event()
@@ -217,7 +217,7 @@ def test_closing_waits_for_one_thread_as_long_as_for_all_of_them(monkeypatch):
     assert min(waited) > workers.LEAVE_WITHIN_S / 2
 
 
-def test_what_comes_when_the_loop_is_closed_is_closed_itself():
+def test_a_result_that_arrives_after_the_loop_is_closed_is_closed():
     """A database that opens at last, after the program has ended its loop: its connections are closed all the same."""
     go_on, unwanted = threading.Event(), []
 
@@ -248,7 +248,7 @@ async def test_every_connection_is_safe(threaded):
 
 
 @only(SQLITE)
-def test_a_second_writer_meets_the_first_at_its_beginning(path, database, pos):
+def test_a_second_writer_waits_at_the_begin_of_its_transaction(path, database, pos):
     quick = Database(f"sqlite:///{path}", inline=True, busy_timeout_s=0.05)
     began: list[str] = []
     pos.execute("BEGIN IMMEDIATE")
@@ -263,7 +263,7 @@ def test_a_second_writer_meets_the_first_at_its_beginning(path, database, pos):
 
 
 @only(SQLITE)
-def test_neither_a_row_that_slipped_past_a_check_nor_a_lock_is_damage(url, database, pos):
+def test_a_row_against_a_check_and_a_lock_are_not_damage(url, database, pos):
     pos.execute("PRAGMA ignore_check_constraints = ON")
     pos.execute("INSERT INTO delivery_actions (action, food_id) VALUES ('dance', 1)")
     database.check_intact()
@@ -279,7 +279,7 @@ def test_neither_a_row_that_slipped_past_a_check_nor_a_lock_is_damage(url, datab
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root makes files for others")
-def test_a_new_file_belongs_to_the_owner_of_its_folder_for_him_and_his_group_less_the_umask(tmp_path):
+def test_a_new_file_gets_the_owner_of_its_folder_and_a_private_mode(tmp_path):
     """A command by hand, as root, leaves no file that the daemon cannot use; one that is there keeps its owner."""
     for number, (mask, mode) in enumerate([(0o000, 0o660), (0o022, 0o640), (0o077, 0o600), (0o007, 0o660)]):
         (folder := tmp_path / str(number)).mkdir(0o777)
@@ -299,7 +299,7 @@ def test_a_new_file_belongs_to_the_owner_of_its_folder_for_him_and_his_group_les
             os.chown(folder / "new.db", 54321, 12346)
 
 
-def test_a_file_that_is_no_wal_becomes_one_beside_a_program_that_writes(tmp_path, monkeypatch):
+def test_a_file_switches_to_wal_mode_beside_a_program_that_writes(tmp_path, monkeypatch):
     url = f"sqlite:///{tmp_path}/new.db"
     with opened(tmp_path / "new.db") as pos:
         pos.execute("CREATE TABLE t (a INTEGER)")
@@ -346,7 +346,7 @@ SESSION = {
 
 
 @only(*SERVERS)
-async def test_a_session_is_as_the_store_needs_it(kind, threaded):
+async def test_a_session_has_the_settings_that_the_store_needs(kind, threaded):
     def ask(connection: Connection) -> dict[str, Any]:
         return {question: connection.exec_driver_sql(question).scalar() for question in SESSION[kind]}
 
@@ -364,7 +364,7 @@ NOTE = "acısız 🌶, ğüşiöç"
 
 
 @only(*SERVERS)
-def test_every_letter_is_kept_whatever_the_address_or_the_database_says(kind: str, request: pytest.FixtureRequest):
+def test_every_letter_is_kept_with_any_character_set_of_address_or_database(kind: str, request: pytest.FixtureRequest):
     utf8 = {POSTGRESQL: "", MARIADB: " CHARACTER SET utf8mb4"}[kind]
     with own_database(request.getfixturevalue(f"{kind}_server"), f"obs_letters_{os.getpid()}", utf8) as url:
         if kind == POSTGRESQL:
@@ -462,7 +462,7 @@ def test_a_bug_is_not_called_a_wrong_address(monkeypatch, tmp_path):
         open_database(f"sqlite:///{tmp_path}/pos.db", inline=True)
 
 
-def test_a_file_that_a_till_holds_is_tried_again_and_again(tmp_path, monkeypatch):
+def test_a_locked_file_is_tried_again_until_it_is_free(tmp_path, monkeypatch):
     """SQLite alone tries ten times a second, and rarely meets the pause of a till that writes all the time."""
     database = Database(f"sqlite:///{tmp_path}/pos.db", busy_timeout_s=1.0, inline=True)
     database.write_now(lambda tx: None)
@@ -481,7 +481,7 @@ def test_a_file_that_a_till_holds_is_tried_again_and_again(tmp_path, monkeypatch
     assert tries.count("BEGIN IMMEDIATE") > 10
 
 
-async def test_inline_work_runs_on_the_spot_and_other_work_beside_the_event_loop(database, threaded):
+async def test_inline_work_runs_at_once_and_other_work_in_threads(database, threaded):
     before = set(threading.enumerate())  # one that an earlier test left may end meanwhile
     for does in (database.run, database.read):
         assert await does(lambda _: threading.current_thread()) is threading.current_thread()

@@ -49,7 +49,7 @@ class Refused(Exception):
         (0, 'FATAL:  database "pos" does not exist', "CREATE DATABASE"),
     ],
 )
-def test_what_a_server_lacks_is_named_and_is_no_refusal_of_the_work(code: object, text: str, words: str):
+def test_a_missing_server_feature_is_named_and_does_not_refuse_the_work(code: object, text: str, words: str):
     error = OperationalError("INSERT", {}, Refused(code, text))
     assert words in sentence(remedy(error))
     is_ours = words == "Restore it"  # a table or column is away: what the work does about it is decided elsewhere
@@ -71,7 +71,7 @@ def test_what_a_server_lacks_is_named_and_is_no_refusal_of_the_work(code: object
         ),
     ],
 )
-def test_a_dump_names_every_server_and_no_password(url: str, printed: str):
+def test_the_dump_command_names_every_server_and_no_password(url: str, printed: str):
     """A password of stars would be taken for the password."""
     commands = of("postgresql").dump(make_url(url), "file", ())
     assert commands is not None
@@ -80,7 +80,7 @@ def test_a_dump_names_every_server_and_no_password(url: str, printed: str):
         assert "*" not in command.replace("'delivery_*'", "")
 
 
-def test_of_several_servers_the_one_that_takes_writes_is_wanted():
+def test_of_several_servers_the_writable_one_is_used():
     for address, attributes in {
         "@h/d": None,
         "@/d?host=/run/pg": None,
@@ -92,7 +92,7 @@ def test_of_several_servers_the_one_that_takes_writes_is_wanted():
         assert options["connect_args"].get("target_session_attrs") == attributes
 
 
-def test_a_session_begins_with_the_server_that_took_the_last_one_and_the_first_as_the_address_says():
+def test_a_session_tries_the_last_used_server_first():
     for host in (
         {"host": "un,deux"},
         {"host": "alone", "port": "5433"},
@@ -111,7 +111,7 @@ def test_a_session_begins_with_the_server_that_took_the_last_one_and_the_first_a
 STATEMENTS = (CompoundSelect, Delete, Insert, Select, Update)
 
 
-def test_a_statement_of_a_module_is_not_compiled_at_each_of_its_executions():
+def test_module_level_statements_are_compiled_once():
     modules = [importlib.import_module(f"orderbridge.store.{one.name}") for one in pkgutil.iter_modules(store.__path__)]
     statements = {
         f"{module.__name__}.{name}": value
@@ -123,5 +123,5 @@ def test_a_statement_of_a_module_is_not_compiled_at_each_of_its_executions():
     assert [name for name, statement in statements.items() if statement._generate_cache_key() is None] == []
 
 
-def test_two_pieces_that_a_database_has_its_own_words_for_are_not_taken_for_each_other():
+def test_dialect_specific_clauses_have_distinct_cache_keys():
     assert changed._generate_cache_key() != contents_ended_utc._generate_cache_key()

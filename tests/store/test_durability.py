@@ -40,7 +40,7 @@ def test_each_database_of_the_tests_is_safe(database: Database, logged: list[str
     assert database.read_now(failover) is None, "a server alone loses nothing in a failover"
 
 
-def test_mariadb_is_safe_when_the_log_is_flushed_and_postgresql_alone_is_accepted_by_no_name():
+def test_unsafe_durability_can_be_accepted_on_mariadb_and_not_on_postgresql():
     binlog, flush = Message("database.binlog"), Message("database.flush")
     accepting = Durability(accept_unsafe=True)
     for settings, remedy in {  # innodb_flush_log_at_trx_commit, log_bin, sync_binlog
@@ -52,7 +52,7 @@ def test_mariadb_is_safe_when_the_log_is_flushed_and_postgresql_alone_is_accepte
     assert accepting.judge(answering("postgresql", ("off", "on", "on"))) == Message("database.fsync")
 
 
-def test_both_edges_are_logged_once(logged: list[str]):
+def test_the_beginning_and_the_end_are_logged_once_each(logged: list[str]):
     server = answering("mysql", *((value, 0, 0) for value in (1, 2, 2, 0, 1, 1, 2, 1)))
     durability, found = Durability(), []
     for _ in range(8):

@@ -49,7 +49,7 @@ def forget(connection: Connection) -> None:
     connection.execute(text("DELETE FROM delivery_cancel_reasons"))
 
 
-def test_no_new_file_is_made_beside_a_wal_whose_file_is_away(path: Path, database: Database):
+def test_no_file_is_created_beside_a_wal_without_its_file(path: Path, database: Database):
     """SQLite would delete the -wal, and with it every order since the last checkpoint."""
     database.write_now(note)
     path.rename(beside(path, "-old"))
@@ -79,7 +79,7 @@ def test_nothing_is_written_to_a_file_that_is_no_longer_at_its_path(how: str, pa
 
 @pytest.mark.parametrize("how", LOST)
 @pytest.mark.parametrize("is_write", [True, False], ids=["commit", "read"])
-def test_a_transaction_during_which_the_file_was_lost_is_none(is_write: bool, how: str, path: Path, database: Database):
+def test_a_transaction_fails_if_the_file_was_lost_during_it(is_write: bool, how: str, path: Path, database: Database):
     def work(connection: Connection) -> None:
         if is_write:
             note(connection)
@@ -90,7 +90,7 @@ def test_a_transaction_during_which_the_file_was_lost_is_none(is_write: bool, ho
         (database.write_now if is_write else database.read_now)(work)
 
 
-def test_a_checkpoint_a_vacuum_and_other_programs_are_no_loss(path: Path, database: Database):
+def test_a_checkpoint_a_vacuum_and_other_programs_are_not_a_lost_file(path: Path, database: Database):
     database.write_now(note)
     for statement in ("PRAGMA wal_checkpoint(TRUNCATE)", "VACUUM", "DELETE FROM delivery_cancel_reasons"):
         elsewhere(path, statement)
@@ -106,7 +106,7 @@ def elsewhere(path: Path, statement: str) -> None:
     subprocess.run([sys.executable, "-c", script, path, statement], check=True)
 
 
-def test_a_second_database_on_the_file_takes_no_lock_of_the_first_away(path: Path, url: str, database: Database):
+def test_opening_the_file_twice_releases_no_lock(path: Path, url: str, database: Database):
     """As at a reload. A till that closes the file afterwards would remove the -wal that is written to."""
     first = Database(url, inline=True)
     first.write_now(forget)
@@ -145,7 +145,7 @@ def open_descriptors(folder: Path) -> list[str]:
 HOLDS = "import fcntl, sys; f = open(sys.argv[1], 'a'); fcntl.flock(f, 2); print(flush=True); sys.stdin.read()"
 
 
-def test_it_is_known_at_once_whether_a_daemon_works_and_asking_keeps_none_from_it(path: Path, database: Database):
+def test_asking_whether_a_daemon_works_blocks_none(path: Path, database: Database):
     assert database.is_unattended()
     with subprocess.Popen([sys.executable, "-c", HOLDS, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as daemon:
         assert daemon.stdout is not None

@@ -50,7 +50,7 @@ def test_a_menu_is_stored_and_the_same_again_changes_nothing(database, pos):
     assert shown(pos, "seen_utc") != dict.fromkeys(before, (before[1][-1],)), "the sign is newer"
 
 
-def test_a_new_name_tells_the_old_one_and_a_missing_one_keeps_it_and_another_category_is_no_event(database, pos):
+def test_a_renamed_food_is_an_event_with_the_old_name_and_another_category_is_none(database, pos):
     whole(database, food(1, "Adana"), food(2), food(3))
     changed = shown(pos, "changed_utc")[3]
     listed = [food(1, "Adana Dürüm"), food(2, None, category=None)]
@@ -94,7 +94,7 @@ def test_a_menu_that_was_requested_before_a_switch_keeps_the_status(database, po
     assert shown(pos)[1][1] == "active"
 
 
-def test_a_sign_from_the_future_proves_nothing_and_is_corrected(database, pos):
+def test_a_time_in_the_future_proves_nothing_and_is_corrected(database, pos):
     """The clock was set back."""
     whole(database, food(1, status="inactive"), began=NOW + DAY)
     wanted = [(ACCOUNT, 1)]
@@ -155,7 +155,7 @@ def test_a_food_that_another_session_has_just_brought_keeps_no_order_out_and_no_
     assert take_in(database, food(7, "Dürüm"), began=NOW + MINUTE) == []
 
 
-def test_a_menu_is_requested_once_in_its_time_whoever_asks(database):
+def test_a_menu_is_requested_once_per_interval_by_all_processes(database):
     database.write_now(lambda tx: register(tx, [Entry("f", ACCOUNT)]))
 
     def reserve(now: datetime) -> float:

@@ -230,7 +230,7 @@ def test_every_statement_of_the_page_is_played():
 
 
 @pytest.mark.usefixtures("own_tables")
-def test_an_order_is_taken_over_printed_and_accepted_once_whoever_dies_when(database: Database, pos: Pos):
+def test_an_order_is_taken_over_printed_and_accepted_once_despite_any_crash(database: Database, pos: Pos):
     deliver(database, 1)
     first = Till(pos)
     found = first.all(SQL["new"])
@@ -264,7 +264,7 @@ def test_an_order_is_taken_over_printed_and_accepted_once_whoever_dies_when(data
 
 
 @pytest.mark.usefixtures("own_tables")
-def test_what_changes_is_printed_anew_and_what_is_over_is_never_cooked(database: Database, pos: Pos):
+def test_a_changed_order_is_printed_again_and_an_ended_one_is_not_cooked(database: Database, pos: Pos):
     deliver(database, 1, 2, 3)
     till = Till(pos)
     till.take_over()
@@ -325,7 +325,7 @@ def test_two_loops_that_print_at_once_print_each_paper_once(database: Database, 
 
 
 @pytest.mark.usefixtures("own_tables")
-def test_a_paper_that_may_be_out_gets_its_stop_and_one_that_waits_is_dropped(database: Database, pos: Pos):
+def test_a_ticket_that_may_be_printed_gets_a_stop_slip_and_a_waiting_one_is_dropped(database: Database, pos: Pos):
     deliver(database, 1, 2)
     till = Till(pos)
     till.take_over()
@@ -343,7 +343,7 @@ def test_a_paper_that_may_be_out_gets_its_stop_and_one_that_waits_is_dropped(dat
 
 
 @pytest.mark.usefixtures("own_tables")
-def test_what_a_dead_till_left_another_prints_and_stops_after_a_minute(database: Database, pos: Pos):
+def test_another_till_takes_over_the_tickets_of_a_dead_one_after_a_minute(database: Database, pos: Pos):
     deliver(database, 1, 2)
     dead = Till(pos)
     dead.take_over()
@@ -420,7 +420,7 @@ def remove(engine: Engine, kind: str) -> None:
 
 @pytest.mark.slow
 @only(*SERVERS)
-def test_the_set_up_works_in_the_order_in_which_it_stands(kind: str, database: Database, url: str, tmp_path: Path):
+def test_the_setup_statements_work_in_their_order(kind: str, database: Database, url: str, tmp_path: Path):
     if shutil.which(CLIENT[kind]) is None:
         pytest.skip(f"not installed: {CLIENT[kind]}")
     (tmp_path / "orderbridge.toml").touch(mode=0o600)

@@ -49,7 +49,7 @@ def test_a_poll_is_held_by_the_mark_and_never_for_longer_than_one_can_take(ago_s
 
 
 @databases.only(*databases.SERVERS)
-def test_of_two_that_begin_at_once_on_a_new_database_one_gives_its_id(url: str, database: Database) -> None:
+def test_two_first_daemons_on_a_new_database_agree_on_one_id(url: str, database: Database) -> None:
     ids = select(books.c.id)
     first, second = Database(url, inline=True), Database(url, inline=True)
     with ThreadPoolExecutor(1) as pool:

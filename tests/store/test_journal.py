@@ -45,7 +45,7 @@ def folder(tmp_path: Path) -> Path:
     ],
     ids=["quotes", "line breaks", "no UTF-8", "surrogates", "nothing"],
 )
-def test_a_document_comes_out_byte_by_byte_as_it_came_in(folder: Path, raw: bytes) -> None:
+def test_a_document_is_read_back_byte_for_byte(folder: Path, raw: bytes) -> None:
     keep(folder, document(text=raw), document(KEYS[1], status_id=None))
     first, second = read(folder)
     assert journal.document(first) == raw
@@ -57,7 +57,7 @@ def test_a_document_comes_out_byte_by_byte_as_it_came_in(folder: Path, raw: byte
 
 
 @pytest.mark.parametrize("left", [0.05, 0.5, 0.95, "zeros"])
-def test_a_torn_line_is_passed_over_and_ended_by_the_next(folder: Path, left: float | str) -> None:
+def test_a_torn_line_is_skipped_and_ended_by_the_next_write(folder: Path, left: float | str) -> None:
     keep(folder, document(KEYS[0]))
     (file,) = journal.files(folder)
     line = journal.line("kadikoy", document(KEYS[1]), NOW)
@@ -70,7 +70,7 @@ def test_a_torn_line_is_passed_over_and_ended_by_the_next(folder: Path, left: fl
     assert [entry for entry in journal.entries([file]) if entry is None] == [None]
 
 
-def test_each_day_has_its_file_and_a_clock_set_back_goes_on_in_the_newest(folder: Path) -> None:
+def test_each_day_has_a_file_and_after_the_clock_is_set_back_the_newest_is_used(folder: Path) -> None:
     keep(folder, document(KEYS[0]))
     (file,) = journal.files(folder)
     assert (stat.S_IMODE(folder.stat().st_mode), stat.S_IMODE(file.stat().st_mode)) == (0o700, 0o600)
@@ -83,7 +83,7 @@ def test_each_day_has_its_file_and_a_clock_set_back_goes_on_in_the_newest(folder
     assert [file.name for file in journal.files(folder)][2:] == ["2026-11-24.jsonl", "2036-11-19.jsonl"]
 
 
-def test_into_what_is_no_plain_file_nothing_is_written(folder: Path) -> None:
+def test_nothing_is_written_to_anything_but_a_plain_file(folder: Path) -> None:
     folder.mkdir()
     place, elsewhere = folder / "2026-11-22.jsonl", folder / "elsewhere"
     elsewhere.write_text("mine")
@@ -99,7 +99,7 @@ def test_into_what_is_no_plain_file_nothing_is_written(folder: Path) -> None:
     assert elsewhere.read_text() == "mine"
 
 
-def test_blanking_leaves_nothing_of_these_orders_and_all_of_the_others(folder: Path) -> None:
+def test_blanking_removes_these_orders_whole_and_no_others(folder: Path) -> None:
     keep(folder, document(KEYS[0]), document(KEYS[1]), document(KEYS[0], "again"))
     (file,) = journal.files(folder)
     torn = journal.line("kadikoy", document(KEYS[0], "torn secret"), NOW)[:-20]
@@ -119,7 +119,7 @@ def test_blanking_leaves_nothing_of_these_orders_and_all_of_the_others(folder: P
     assert journal.document(read(folder)[0]) is None
 
 
-def test_without_a_journal_there_is_nothing_to_remove_and_what_is_no_file_of_ours_is_left_alone(folder: Path) -> None:
+def test_only_files_of_the_journal_are_removed(folder: Path) -> None:
     assert (read(folder), journal.blank(folder, KEYS), journal.remove_old(folder, date(2030, 1, 1))) == ([], 0, 0)
     assert not folder.exists()
     keep(folder, document())
@@ -130,7 +130,7 @@ def test_without_a_journal_there_is_nothing_to_remove_and_what_is_no_file_of_our
     assert len(list(folder.iterdir())) == 3
 
 
-def test_what_cannot_be_written_whole_leaves_no_half_line(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_write_leaves_no_partial_line(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     keep(folder, document(KEYS[0]))
     write = os.write
     tries: list[int] = []

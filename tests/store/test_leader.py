@@ -32,7 +32,7 @@ def daemon(url: str) -> Iterator[Daemon]:
         database.close()
 
 
-def test_one_has_it_and_the_other_waits(daemon: Daemon, database: Database):
+def test_one_daemon_holds_the_lock_and_the_other_waits(daemon: Daemon, database: Database):
     first, second = daemon(), daemon()
     assert first.take()
     assert first.take()
@@ -59,7 +59,7 @@ def test_daemons_on_other_databases_of_a_server_do_not_wait_for_each_other(kind:
 
 
 @databases.only(*databases.SERVERS)
-def test_a_right_whose_connection_broke_is_taken_anew_unless_another_was_quicker(daemon: Daemon, pos: Pos, monkeypatch):
+def test_after_a_broken_connection_the_lock_is_taken_again_unless_another_has_it(daemon: Daemon, pos: Pos, monkeypatch):
     first, second = daemon(), daemon()
     assert first.take()
     kill(pos, first)
@@ -93,7 +93,7 @@ def test_a_right_is_not_held_when_the_question_for_it_failed(daemon: Daemon, dat
 
 
 @databases.only(*databases.SERVERS)
-def test_what_is_given_back_while_it_is_asked_for_again_is_free(daemon: Daemon, pos: Pos, monkeypatch):
+def test_a_lock_released_while_it_is_requested_is_free(daemon: Daemon, pos: Pos, monkeypatch):
     """The daemon stops while its guard takes the lock again in its own thread."""
     first, second = daemon(), daemon()
     assert first.take()

@@ -72,14 +72,14 @@ def alone(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", target], check=True)
 
 
-def test_a_file_that_is_mounted_alone_is_refused_at_both_places(alone: Path, tmp_path: Path):
+def test_a_file_that_is_a_mount_point_is_refused_at_both_paths(alone: Path, tmp_path: Path):
     (tmp_path / "link.db").symlink_to(alone)
     for path in (alone, tmp_path / "source.db", tmp_path / "link.db"):
         with pytest.raises(Unusable, check=says("mounted without its folder")):
             Database(f"sqlite:///{path}", inline=True)
 
 
-def test_a_file_with_two_names_is_refused_and_a_link_to_it_is_one_name(tmp_path: Path):
+def test_a_file_with_two_hard_links_is_refused_and_a_symbolic_link_is_accepted(tmp_path: Path):
     path, link, other = (tmp_path / name for name in ("pos.db", "link.db", "other.db"))
     link.symlink_to(path)
     for one in (path, link):

@@ -87,13 +87,13 @@ def test_what_is_counted(database, pos):
     assert sorted(count(database)) == [key(1), key(2), key(4)]
 
 
-def test_a_clock_that_went_back_takes_the_count_of_a_scheduled_order_back(database, pos):
+def test_a_clock_that_is_set_back_resets_the_count_of_a_scheduled_order(database, pos):
     put_silent(pos, start_utc=LATER_TEXT)
     assert (end_silent(database), count(database), count(database)) == ([], [KEY], [])
     assert order_row(pos)["silence_from"] is None
 
 
-def test_news_end_a_silence(database, pos):
+def test_news_end_the_silence(database, pos):
     put(pos, "delivery_restaurants", account="besiktas", id="r")
     for number, (news, kept) in enumerate(
         [
@@ -115,7 +115,7 @@ CHANGED = Change(True, True, Differs.NOTHING, False, None, LastChange.STATUS, No
 SAME = Change(True, False, Differs.NOTHING, False, None, None, None)
 
 
-def test_an_order_that_was_listened_for_a_day_long_ends_with_its_status_as_it_was(database, pos):
+def test_an_order_without_news_for_a_day_of_polling_ends_with_its_status_unchanged(database, pos):
     database.write_now(lambda tx: orders.insert_new(tx, "kadikoy", [arrival()], NOW - DAY))
     pos.execute("UPDATE delivery_orders SET pos_revision = 1")
     count(database)

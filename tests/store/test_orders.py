@@ -140,7 +140,7 @@ def test_a_stored_order_is_read_and_an_unknown_key_is_not_in_the_answer(database
 
 
 @pytest.mark.parametrize("ask", [orders.stored, orders.payloads], ids=["stored", "payloads"])
-def test_any_number_of_keys_can_be_asked_for(ask, database):
+def test_any_number_of_keys_can_be_read(ask, database):
     assert max(BATCH, retention.SWEEP) + 10 < 999, "as many parameters as an old SQLite takes"
     insert(database, *(arrival(key(number), facts=facts(items=())) for number in range(BATCH + 1)))
     for count in (0, 1, BATCH, BATCH + 1):
@@ -178,7 +178,7 @@ def test_orders_are_locked_and_one_that_a_till_holds_is_left_out_without_waiting
         assert database.write_now(lambda tx: lock(tx, ORDER, [KEY, OTHER])) == {OTHER}
 
 
-def test_only_a_server_that_can_skip_locks_is_asked_to():
+def test_skip_locked_is_used_only_where_the_server_supports_it():
     for name, is_mariadb, version, skips in (
         ("postgresql", False, (15, 20), True),
         ("mysql", True, (10, 5, 29), False),
@@ -208,7 +208,7 @@ def test_a_delivery_with_another_status_is_a_revision_and_writes_no_line(databas
 
 
 @pytest.mark.parametrize("differs, printed", [(Differs.NOTHING, 1), (Differs.DETAILS, 1), (Differs.PRINT, 4)])
-def test_the_revision_to_print_anew_is_the_one_that_changed_items_notes_or_money(differs, printed, database, pos):
+def test_contents_revision_grows_only_with_items_notes_or_money(differs, printed, database, pos):
     insert(database)
     pos.execute("UPDATE delivery_orders SET revision = 3")
     deliver(database, arrival(digest="d2"), differs=differs, last_change=LastChange.CONTENTS)
@@ -217,7 +217,7 @@ def test_the_revision_to_print_anew_is_the_one_that_changed_items_notes_or_money
         assert one(pos, f"SELECT contents_revision FROM delivery_{view}_orders")["contents_revision"] == printed
 
 
-def test_a_delivery_leaves_the_columns_of_the_pos_and_the_account_alone_and_an_echo_is_no_revision(database, pos):
+def test_a_delivery_changes_no_column_of_the_pos_and_an_unchanged_one_makes_no_revision(database, pos):
     insert(database)
     take_over(pos)
     before = order_row(pos)
@@ -280,7 +280,7 @@ def test_a_verdict_writes_the_status_of_its_order_and_the_same_again_is_no_revis
 # ---- one column of one order -----------------------------------------------------------------------------------------
 
 
-def test_what_is_noted_is_noted_for_one_order_alone(database, pos):
+def test_a_note_changes_one_order_only(database, pos):
     insert(database, arrival(), arrival(OTHER))
     other, events = order_row(pos, OTHER), story(pos)
     for write, written in (
@@ -325,7 +325,7 @@ def ended(database: Database, pos: Pos, at: str) -> Row:
     return order_row(pos)
 
 
-def test_what_names_a_customer_is_emptied_once_and_what_was_sold_stays(database, pos):
+def test_customer_data_is_blanked_once_and_the_sale_is_kept(database, pos):
     before = ended(database, pos, NOW_TEXT)
     put_order(pos, OTHER)
     for payment_key in (KEY, OTHER):
@@ -342,7 +342,7 @@ def test_what_names_a_customer_is_emptied_once_and_what_was_sold_stays(database,
     assert details == [{"detail": None}, {"detail": "Ayşe Yılmaz"}]
 
 
-def test_an_order_that_is_not_old_or_comes_back_before_it_is_blanked_keeps_its_customer(database, pos):
+def test_a_recent_or_reopened_order_keeps_its_customer(database, pos):
     before = ended(database, pos, LATER_TEXT)
     assert blank(database) == 0
     assert order_row(pos) == before

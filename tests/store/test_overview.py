@@ -20,7 +20,7 @@ def test_a_days_orders_are_read_open_and_ended_with_exact_amounts(database, pos)
     assert str(total["difference"]) == "3.00"
 
 
-def test_what_the_status_counts(database, pos):
+def test_the_counts_of_status(database, pos):
     put_order(pos, key(1), status_id=1)
     put_order(pos, key(2), status="CONFIRMED", received_utc=LATER_TEXT, pos_revision=1)
     put_order(pos, key(3), **OVER)

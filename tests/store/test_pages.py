@@ -64,7 +64,7 @@ def checkpoint(till: Till) -> None:
 
 @pytest.mark.parametrize("is_copied_since", [False, True], ids=["nothing copied since", "a checkpoint since"])
 @pytest.mark.parametrize("how", [by_sqlite, by_vacuum, by_cp])
-def test_a_copy_over_the_file_is_a_lost_file(
+def test_overwriting_the_file_counts_as_a_lost_file(
     database: Database, till: Till, path: Path, how: Callable[[Till, Path], None], is_copied_since: bool
 ):
     copy = path.with_name("copy.db")
@@ -107,7 +107,7 @@ LEGAL: dict[str, Callable[[Till], object]] = {
 
 
 @pytest.mark.parametrize("what", LEGAL)
-def test_what_sqlite_does_is_no_lost_file(database: Database, till: Till, what: str):
+def test_sqlites_own_writes_are_not_a_lost_file(database: Database, till: Till, what: str):
     for step in (what, "a VACUUM", what, "a -wal that begins anew", what):
         with contextlib.suppress(sqlite3.OperationalError):  # a VACUUM within a transaction
             LEGAL[step](till)

@@ -98,7 +98,7 @@ def test_a_pooler_that_gives_sessions_away_is_refused_to_every_daemon(url: str, 
         open_database(behind)
 
 
-def test_one_that_leaves_a_session_to_us_is_as_good_as_none_until_it_is_another_one(url: str):
+def test_a_pooler_with_lasting_sessions_is_accepted_until_the_session_changes(url: str):
     with bouncer(url, "session") as behind, member(behind) as first, member(url) as second:
         assert first.take()
         assert len(first.beat().held) == 64

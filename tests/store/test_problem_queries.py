@@ -236,7 +236,7 @@ def test_a_till_reads_what_is_wrong_and_of_a_silent_daemon_only_that(database: D
     assert only["since_utc"] is not None
 
 
-def test_another_program_takes_over_what_the_daemon_alone_knows_while_it_lives(database: Database):
+def test_a_command_keeps_the_problems_that_only_the_running_daemon_knows(database: Database):
     write(database, row(), row("clock_wrong", ""))
 
     def seen(connection: Connection) -> list[str]:

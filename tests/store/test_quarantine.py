@@ -68,7 +68,7 @@ def test_a_document_that_comes_again_is_counted_for_its_account(database, pos):
     assert (third["account"], third["times_seen"]) == ("besiktas", 1)
 
 
-def test_an_order_that_was_taken_in_after_all_is_resolved_for_all_accounts_and_the_rest_is_listed(database, pos):
+def test_an_order_stored_later_is_resolved_for_all_accounts(database, pos):
     keep(database, document(), document("d2", OTHER), document("d3", None))
     keep(database, document(), account="besiktas")
     for keys, until in (((), None), ((OTHER[::-1],), None), ((KEY,), BEFORE)):

@@ -53,7 +53,7 @@ def test_a_restaurant_keeps_its_status_and_gets_its_newest_name(database, pos):
     assert database.read_now(reference.restaurant_accounts) == reached
 
 
-def test_a_restaurant_that_is_no_longer_listed_goes_where_another_account_reaches_it(database, pos):
+def test_an_unlisted_restaurant_moves_to_another_account_that_reaches_it(database, pos):
     replace(database, KADIKOY, MODA)
     assert replace(database, MODA) == 1
     assert replace(database, MODA, whole=True) == 1
@@ -65,7 +65,7 @@ def test_a_restaurant_that_is_no_longer_listed_goes_where_another_account_reache
     assert restaurants(pos) == [("besiktas", "Kadıköy", None, None), ("kadikoy", "Moda", None, None)]
 
 
-def test_what_a_list_lacks_goes_when_it_is_whole_and_not_empty(database, pos):
+def test_rows_that_a_whole_nonempty_list_lacks_are_deleted(database, pos):
     assert take_in(database, CancelReason(1, "Kapandı"), CancelReason(1, "Kapalı"), CancelReason(2, "Kurye yok")) == 0
     assert reasons(pos) == [(1, "Kapalı"), (2, "Kurye yok")]
     found = [(1, "Kapalı"), (2, "Kurye bulunamadı")]
@@ -78,7 +78,7 @@ def test_what_a_list_lacks_goes_when_it_is_whole_and_not_empty(database, pos):
     assert methods(pos) == [["CREDIT_CARD"], ["delivery"]]
 
 
-def test_the_codes_are_the_usual_ones_until_the_service_has_sent_its_own(database):
+def test_the_usual_codes_are_used_until_the_marketplace_sends_its_own(database):
     usual = database.read_now(reference.payment_codes)
     assert usual == {"Nakit": "CASH", "Kredi Kartı (pre-paid)": "CREDIT_CARD", "Banka Kartı (pre-paid)": "DEBIT_CARD"}
     usual.clear()  # a copy: the next one who asks gets them all
@@ -87,7 +87,7 @@ def test_the_codes_are_the_usual_ones_until_the_service_has_sent_its_own(databas
     assert database.read_now(reference.payment_codes) == {"Kredi Kartı": "CREDIT_CARD"}
 
 
-def test_a_code_as_long_as_a_name_stops_no_list_and_codes_that_differ_in_case_are_two(database, pos):
+def test_long_codes_are_stored_and_codes_are_case_sensitive(database, pos):
     replace(database, Restaurant(LONG, "Kadıköy"), MODA)
     long = (Method(LONG, "Nakit"), CARD, Method("credit_card", "Nakit 2"))
     take_in(database, methods=Variables(long, (Method(LONG, "Paket"),)))

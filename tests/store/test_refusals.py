@@ -151,7 +151,7 @@ def test_a_fault_of_the_document_or_the_pos_is_a_refusal_and_one_of_ours_is_none
 
 
 @databases.only(databases.SERVERS[0])
-def test_a_sequence_that_was_set_back_is_set_right(database: Database, pos: Pos):
+def test_a_sequence_that_was_set_back_is_corrected(database: Database, pos: Pos):
     for value in (f"(SELECT min(id) FROM {EVENTS})", "9223372036854775807"):
         databases.empty(database)
         for number in range(1, 4):

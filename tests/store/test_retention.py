@@ -41,7 +41,7 @@ def actions_deleted(database: Database) -> list[int]:
     return database.write_now(lambda tx: retention.delete_actions(tx, ids, before=BEFORE))
 
 
-def test_an_order_that_is_long_over_goes_with_its_lines_and_its_story(database, pos):
+def test_an_old_order_is_deleted_with_its_lines_and_events(database, pos):
     for one in (KEY, key(1)):
         put_order(pos, one, ended_utc=NOW_TEXT if one == KEY else LATE)
         put(pos, "delivery_order_items", payment_key=one, line_no=1)
@@ -63,7 +63,7 @@ def test_what_is_open_or_has_an_unfinished_row_stays(state, database, pos):
     assert (orders_deleted(database), actions_deleted(database)) == ([key(2)], [row])
 
 
-def test_the_order_of_the_newest_event_stays_and_one_that_was_taken_up_again(database, pos):
+def test_the_order_of_the_newest_event_and_a_reopened_one_are_kept(database, pos):
     """The newest event shows which of two copies of the tables is older."""
     for number in (1, 2, 3):
         put_order(pos, key(number), ended_utc=NOW_TEXT)
@@ -90,7 +90,7 @@ def test_rows_go_with_their_requests_and_documents_once_they_have_left_quarantin
     assert [row["payload_hash"] for row in found] == ["b", "c"]
 
 
-def test_a_clock_that_is_ahead_is_believed_only_as_far_as_the_orders_are_dated(database, pos):
+def test_a_clock_is_trusted_only_up_to_the_dates_of_the_orders(database, pos):
     def plausible_now(now: datetime) -> datetime:
         return database.read_now(lambda tx: retention.plausible_now(tx, now, ZONE))
 
@@ -115,7 +115,7 @@ WRITTEN = [
 PERSONAL = columns_of(Facts, personal=True)
 
 
-def test_a_number_is_one_in_all_its_forms_and_is_found_in_a_text():
+def test_a_phone_number_is_found_in_any_form():
     found = retention.pattern(NUMBER)
     for phone in WRITTEN:
         assert retention.normal(phone) == NUMBER

@@ -59,7 +59,7 @@ def everything(pos: Any) -> list[list[dict[str, object]]]:
     return [[{name: value for name, value in row.items() if name != "id"} for row in table] for table in shown]
 
 
-def test_many_at_once_are_what_each_alone_is(database, pos):
+def test_a_batch_gives_the_same_as_single_rows(database, pos):
     insert(database, many())
     at_once = everything(pos)
     for table in ("order_events", "order_item_options", "order_items", "orders"):
@@ -69,7 +69,7 @@ def test_many_at_once_are_what_each_alone_is(database, pos):
     assert len(at_once[0]) == len(many())
 
 
-def test_many_go_the_short_way_and_one_that_is_there_already_refuses_them_all(database, pos, monkeypatch):
+def test_a_batch_is_one_statement_and_one_duplicate_refuses_it(database, pos, monkeypatch):
     """On the long one each row would pass through SQLAlchemy's insert()."""
     monkeypatch.delattr("orderbridge.store.rows.insert")
     put_order(pos, key(7))
@@ -82,7 +82,7 @@ def test_many_go_the_short_way_and_one_that_is_there_already_refuses_them_all(da
 
 
 @only(POSTGRESQL)
-def test_the_drivers_words_about_a_row_name_no_customer(database):
+def test_a_drivers_error_names_no_customer(database):
     bad = [*many(), arrival(key(999), facts=facts(customer_name="x" * 300, items=()))]
     with pytest.raises(DataError) as caught:
         insert(database, bad)
@@ -91,7 +91,7 @@ def test_the_drivers_words_about_a_row_name_no_customer(database):
 
 
 @only(SQLITE, POSTGRESQL)
-def test_one_that_a_trigger_leaves_out_is_noticed_among_many(database, pos, kind):
+def test_a_row_left_out_by_a_trigger_is_noticed_in_a_batch(database, pos, kind):
     """An order that is not there must not be acknowledged."""
     trigger = "CREATE TRIGGER pos_refuses BEFORE INSERT ON delivery_orders"
     if kind == SQLITE:

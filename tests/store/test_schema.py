@@ -81,7 +81,7 @@ def test_an_upgrade_is_carried_out_once_and_leaves_the_tables_of_the_pos_alone(e
 
 
 @pytest.mark.parametrize("made", ["delivery_tokens", schema.SCHEMA_VERSION_TABLE])
-def test_tables_that_are_unfinished_are_left_to_a_person(made, empty):
+def test_a_half_made_schema_is_left_to_a_person(made, empty):
     with opened(file_of(empty)) as pos:
         pos.execute(f"CREATE TABLE {made} (version_num VARCHAR(32))")
     before = objects(file_of(empty))
@@ -103,7 +103,7 @@ def upgrade():
 
 
 @only(SQLITE)
-def test_a_later_migration_is_there_whole_or_not_at_all_and_is_carried_out_once(path, database, tmp_path, monkeypatch):
+def test_a_later_migration_is_atomic_and_runs_once(path, database, tmp_path, monkeypatch):
     folder = tmp_path / "migrations"
     shutil.copytree(tables.MIGRATIONS, folder, ignore=shutil.ignore_patterns("__pycache__"))
     for name, value in {"MIGRATIONS": folder, "KNOWN": (*tables.KNOWN, "0099"), "HEAD": "0099"}.items():
@@ -245,7 +245,7 @@ def test_an_upgrade_that_never_gets_its_lock_says_so_and_changes_nothing(blank, 
 
 
 @only(SQLITE, SERVERS[0])
-def test_new_tables_are_there_whole_or_not_at_all(kind, request):
+def test_the_first_migration_is_atomic(kind, request):
     new: Database = request.getfixturevalue("empty" if kind == SQLITE else "blank")
     with new.engine.begin() as connection:
         connection.exec_driver_sql("CREATE TABLE mine (id INTEGER)")

@@ -34,7 +34,7 @@ def noted(pos: Pos) -> list[int]:
 
 
 @only(*SERVERS)
-def test_one_that_ended_while_it_rested_is_not_given_out(used, kind, pos, monkeypatch):
+def test_an_idle_session_that_ended_is_not_used(used, kind, pos, monkeypatch):
     for idle_s, first in ((servers.IDLE_S, 100), (3600.0, 110)):
         monkeypatch.setattr(servers, "IDLE_S", idle_s)
         for number, work in enumerate([used.write_now, used.read_now] * 2, first):
@@ -57,7 +57,7 @@ def test_one_that_lay_idle_is_asked_and_one_that_was_used_just_now_is_not(used, 
 
 
 @only(*SERVERS)
-def test_one_that_ends_in_the_middle_takes_its_whole_transaction_with_it_and_nothing_else(used, kind, pos):
+def test_a_session_that_ends_in_a_transaction_loses_only_that_transaction(used, kind, pos):
     def cut(connection: Connection) -> None:
         note(connection)
         end_session(pos, connection.execute(text(SESSION[kind])).scalar_one())

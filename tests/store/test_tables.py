@@ -164,7 +164,7 @@ def test_what_a_server_would_convert_is_refused(pos):
         refused(pos, match, **values)
 
 
-def test_an_unknown_action_comes_before_all_else(pos):
+def test_an_unknown_action_is_reported_first(pos):
     for columns in (
         {}, {"payment_key": KEY, "preparing_time": 25}, {"payment_key": KEY, "reason_id": 9}, {"food_id": 1.5},
         {"payment_key": KEY.upper()}, {"restaurant_id": KEY, "valid_minutes": 10**6},
@@ -174,7 +174,7 @@ def test_an_unknown_action_comes_before_all_else(pos):
             put(pos, "delivery_actions", action="cook", **columns)
 
 
-def test_an_argument_that_is_missing_or_anothers_has_its_name(pos):
+def test_a_missing_or_foreign_argument_is_named(pos):
     for name, columns in (
         ("order_action_names_its_order", {"action": "accept", "preparing_time": 25}),
         ("order_action_names_its_order", {"action": "complete", "payment_key": KEY, "food_id": 55}),
@@ -197,7 +197,7 @@ def test_the_same_request_is_taken_once_and_an_id_is_never_used_twice(pos):
     assert put_action(pos) > first
 
 
-def test_a_row_cannot_be_made_wrong_later(pos):
+def test_a_row_cannot_be_changed_to_a_wrong_one(pos):
     row_id = put_action(pos)
     before = action_row(pos, row_id)
     for change in ("withdraw = 2", "withdraw = NULL", "state = 'gone'", "preparing_time = 0"):
@@ -270,7 +270,7 @@ def test_a_till_writes_a_revision_that_it_has_read_and_a_total_that_is_a_number(
         assert float(order_row(pos)[column]) == float(right[-1])
 
 
-def test_an_order_is_there_once_begins_with_revision_one_and_takes_its_lines_and_options_along(pos):
+def test_an_order_is_unique_begins_with_revision_1_and_is_deleted_with_its_lines(pos):
     if pos.kind == SQLITE:
         pos.execute("PRAGMA foreign_keys = ON")
     row = order_row(pos, put_order(pos))
@@ -370,7 +370,7 @@ def test_a_view_shows_the_orders_that_it_promises(pos):
         assert all(row["pos_total"] == columns.get("pos_total") for found in shown.values() for row in found)
 
 
-def test_a_view_has_all_columns_of_the_orders_but_our_bookkeeping(pos):
+def test_a_view_has_all_columns_of_the_orders_except_internal_ones(pos):
     ours = {"silence_from", "service_key"} | ({"pos_is_behind", "contents_ended_utc"} if pos.kind == MARIADB else set())
     later = ["start_utc", "remarks"]  # a server adds a column at the end of a view only
 
@@ -424,7 +424,7 @@ import orderbridge.store.tables
 """
 
 
-def test_an_argument_that_no_pos_could_say_does_not_even_load():
+def test_an_argument_without_a_column_stops_the_import():
     for column in ("table_number", "http_status"):  # that is not there, and that is the daemon's
         command = [sys.executable, "-c", AN_ARGUMENT_MORE.format(column=column)]
         ended = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -71,7 +71,7 @@ async def test_each_commit_of_a_pos_wakes_and_is_visible_then(bell, pos, databas
     assert await bell.rings()
 
 
-async def test_what_is_no_commit_does_not_wake(bell, pos):
+async def test_a_rollback_does_not_wake(bell, pos):
     assert not await bell.rings(QUIET_S)
     pos.execute("SELECT * FROM delivery_new_orders").fetchall()
     pos.execute("BEGIN IMMEDIATE")
@@ -107,7 +107,7 @@ def by_notices(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @only(SQLITE)
 @pytest.mark.usefixtures("by_notices")
-async def test_a_notice_alone_wakes(database, pos):
+async def test_a_notification_alone_wakes(database, pos):
     async with watching(database) as bell:
         for _ in range(3):
             assert not await bell.rings(QUIET_S)
@@ -116,7 +116,7 @@ async def test_a_notice_alone_wakes(database, pos):
 
 
 @only(SQLITE)
-async def test_a_notice_before_the_commit_is_enough_and_leaves_nothing_to_ask(late_counter, monkeypatch, database, pos):
+async def test_a_notification_before_the_commit_wakes_without_a_query(late_counter, monkeypatch, database, pos):
     """Most commits are our own, and each wakes a small machine until the counter is left alone."""
     monkeypatch.setattr(sqlite, "NET_S", NEVER_S)
     async with watching(database) as bell:
@@ -129,7 +129,7 @@ async def test_a_notice_before_the_commit_is_enough_and_leaves_nothing_to_ask(la
 
 
 @only(SQLITE)
-async def test_a_notice_that_was_taken_with_another_commit_is_followed_until_its_own(monkeypatch, database, pos):
+async def test_a_notification_read_with_another_commit_is_followed_until_its_own_commit(monkeypatch, database, pos):
     put_action(pos)  # there is a log to be watched
     monkeypatch.setattr(sqlite, "NET_S", NEVER_S)
     versions, taken = iter([1, 2, 2, 2, 2, 2]), iter([False, True])
@@ -144,7 +144,7 @@ async def test_a_notice_that_was_taken_with_another_commit_is_followed_until_its
 
 @only(SQLITE)
 @pytest.mark.parametrize("missing", [None, AttributeError, OSError, TypeError])
-async def test_notices_that_are_lost_or_not_there_are_made_up_for_by_the_clock(monkeypatch, database, pos, missing):
+async def test_lost_notifications_are_replaced_by_a_timer(monkeypatch, database, pos, missing):
     def library(_: object) -> None:
         raise missing
 
@@ -232,7 +232,7 @@ SESSIONS = {
 
 
 @only(*SERVERS)
-async def test_a_watch_that_was_cut_off_comes_back_and_asks_at_once(database, kind, pos):
+async def test_a_watch_that_lost_its_session_reconnects_and_reads_at_once(database, kind, pos):
     database.close()  # so that the watch needs a new session
     before = set(pos.execute(SESSIONS[kind]).fetchall())
     bell = Bell()
@@ -248,7 +248,7 @@ async def test_a_watch_that_was_cut_off_comes_back_and_asks_at_once(database, ki
 
 
 @only(POSTGRESQL)
-async def test_a_notice_that_comes_with_the_answer_to_a_query_wakes(database, monkeypatch, pos):
+async def test_a_notification_that_arrives_with_a_result_wakes(database, monkeypatch, pos):
     """The driver has read it by then: nothing is left at the socket that could be waited for."""
     answer, asked = postgresql._answer, asyncio.Event()
 

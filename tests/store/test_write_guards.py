@@ -156,7 +156,7 @@ def test_what_grants_refuse_on_servers_triggers_refuse_on_sqlite(till, pos):
 
 
 @only(*KINDS)
-def test_what_a_pos_may_is_never_refused(till, pos):
+def test_the_guards_never_refuse_what_a_pos_may_do(till, pos):
     with in_its_place(pos):
         put_order(pos, revision=3, status_id=6)
     for name in metadata.tables.keys() - SECRET:
@@ -258,7 +258,7 @@ def test_a_row_that_is_written_is_not_replaced(recursive, shop):
         shop.execute(f"{words} INTO delivery_actions (action, food_id) VALUES ('activate_food', 6)")
 
 
-def test_no_other_session_sees_it_open_and_it_closes_whatever_happens(shop, daemons):
+def test_no_other_session_sees_the_guard_open_and_it_always_closes(shop, daemons):
     seen = []
 
     def work(connection):
@@ -285,7 +285,7 @@ def test_work_that_changes_nothing_commits_nothing_and_a_change_of_the_schema_al
     assert rows(shop, "SELECT * FROM more") == []
 
 
-def test_a_row_is_mended_by_hand_as_the_page_says_and_a_guard_that_is_held_open_stays_so(shop, daemons):
+def test_a_row_is_corrected_by_hand_as_documented_and_a_guard_held_open_stays_open(shop, daemons):
     with in_its_place(shop):
         put_order(shop)
     (message,) = set(re.findall(r"`(BEGIN IMMEDIATE; UPDATE delivery_guard[^`]*)`", OPERATIONS.read_text("utf-8")))
@@ -300,7 +300,7 @@ def test_a_row_is_mended_by_hand_as_the_page_says_and_a_guard_that_is_held_open_
         shop.execute(f"UPDATE {GUARD} SET open = open - 2")
 
 
-def test_a_guard_that_was_removed_is_put_back_and_no_order_waits(shop, daemons):
+def test_a_removed_guard_is_restored_and_no_order_waits(shop, daemons):
     row = "INSERT INTO delivery_restaurants (account, id) VALUES ('k', '{}')"
     for away in (f"DELETE FROM {GUARD}", f"DROP TABLE {GUARD}"):
         shop.execute(f"UPDATE {GUARD} SET open = 1")
@@ -311,7 +311,7 @@ def test_a_guard_that_was_removed_is_put_back_and_no_order_waits(shop, daemons):
             put_order(shop)
 
 
-def test_a_programs_own_tables_triggers_and_views_go_on_beside_ours(shop, daemons):
+def test_other_programs_tables_triggers_and_views_keep_working(shop, daemons):
     shop.executescript(
         "ALTER TABLE delivery_orders ADD COLUMN table_no INTEGER;"
         "CREATE TABLE tickets (payment_key TEXT, printed INTEGER);"
@@ -347,7 +347,7 @@ def test_a_dump_can_be_read_back(shop, tmp_path):
     database.close()
 
 
-def test_what_the_daemon_deletes_takes_its_lines_along_and_leaves_its_place_free(shop, daemons):
+def test_a_deleted_order_is_deleted_with_its_lines(shop, daemons):
     with in_its_place(shop):
         put_order(shop)
         put(shop, "delivery_order_items", payment_key=KEY, line_no=1)

@@ -73,7 +73,7 @@ async def becomes(address: Address, path: str, status: int) -> None:
             await asyncio.sleep(0.05)
 
 
-async def test_ready_after_a_poll_and_at_the_new_address_after_a_reload(configuration: Path, world: World):
+async def test_a_daemon_is_ready_after_a_poll_and_at_the_new_address_after_a_reload(configuration: Path, world: World):
     world.faults.add(Fault(operation="get_current", status=500, times=None))
     first = listening_at(configuration, free_address())
     async with process(configuration) as daemon:
@@ -268,7 +268,7 @@ async def test_what_happens_is_counted_once(sandbox: Sandbox, till: Till, world:
     assert min(seen(metrics, names.DATABASE_SECONDS, work) for work in names.WORK) > 0
 
 
-async def test_failures_are_counted_by_what_they_were(sandbox: Sandbox, till: Till, world: World):
+async def test_failures_are_counted_by_kind(sandbox: Sandbox, till: Till, world: World):
     world.faults.add(Fault(operation="get_current", status=500, times=1))
     world.faults.add(Fault(operation="login", status=500, times=1))
     async with running(settings_for(sandbox, till)) as daemon:
@@ -282,7 +282,7 @@ async def test_failures_are_counted_by_what_they_were(sandbox: Sandbox, till: Ti
         till.run("ALTER TABLE elsewhere RENAME TO delivery_accounts")
 
 
-async def test_open_problems_are_shown_and_go(sandbox: Sandbox, till: Till, world: World, monkeypatch):
+async def test_open_problems_are_shown_until_they_end(sandbox: Sandbox, till: Till, world: World, monkeypatch):
     monkeypatch.setattr(upkeep, "HEALTH_S", 0.05)
     metrics = Metrics(codes=Code, severities=Severity)
     assert {one.labels[0] for one in metrics.readings(names.PROBLEMS)} == set(Code)
@@ -299,7 +299,7 @@ async def test_open_problems_are_shown_and_go(sandbox: Sandbox, till: Till, worl
     await task
 
 
-def test_all_there_can_be_is_there_from_the_start() -> None:
+def test_every_series_exists_from_the_start() -> None:
     metrics = Metrics(codes=Code, severities=Severity)
     assert {one.labels for one in metrics.readings(names.ACTIONS_ENDED)} >= {
         (action, state) for action in Action for state in ActionState if state not in {"pending", "sending"}

@@ -34,7 +34,7 @@ def process() -> Process:
 # ---- what is served --------------------------------------------------------------------------------------------------
 
 
-async def test_alive_until_something_hangs_and_no_body_is_read(process: Process):
+async def test_livez_is_200_until_something_hangs(process: Process):
     async with shown(process) as (_, address):
         assert (await asked(address, "/metrics", body=b"x" * 1000))[0] == 200
         head = b"POST /livez HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\nContent-Length: 9000000\r\n\r\n"
@@ -85,7 +85,7 @@ async def test_metrics_are_in_the_form_that_prometheus_reads(process: Process):
     assert "process_resident_memory_bytes" in found
 
 
-async def test_many_scrapes_cost_what_a_few_cost(process: Process):
+async def test_concurrent_scrapes_share_one_rendering(process: Process):
     async with shown(process) as (_, address):
         for _ in range(4):
             answers = await asyncio.gather(*(asked(address, "/metrics") for _ in range(40)))
@@ -182,7 +182,7 @@ FOREIGN += ["::1]:", "127.0.0.1@evil.example", "[evil.example]:80", "localhost:e
 FOREIGN += ["1", "0x7f.1"]
 
 
-def test_a_host_is_known_by_its_name_or_is_an_address() -> None:
+def test_a_host_is_a_known_name_or_an_address() -> None:
     assert [host for host in [*OURS, *FOREIGN] if is_known(host, {"kasa-pc", "127.0.0.1"})] == OURS
 
 
@@ -203,7 +203,7 @@ async def let_go(made) -> None:
     await asyncio.sleep(0)
 
 
-async def test_many_open_connections_keep_no_client_out(process: Process, monkeypatch: pytest.MonkeyPatch):
+async def test_many_open_connections_block_no_client(process: Process, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(server, "LIFE_S", 3600.0)  # their time is not what ends them
     async with shown(process) as (_, address):
         before = descriptors()
@@ -225,7 +225,7 @@ async def test_a_connection_has_an_end(process: Process, monkeypatch: pytest.Mon
         await until(lambda: descriptors() <= before)
 
 
-async def test_a_client_that_reads_nothing_holds_nothing_up(process: Process):
+async def test_a_client_that_reads_nothing_blocks_no_other(process: Process):
     process.metrics.know([f"account-{number}" for number in range(3000)])
     async with shown(process) as (_, address):
         with socket.create_connection(address) as deaf:
@@ -307,7 +307,7 @@ async def test_an_address_that_is_taken_is_logged_once_and_tried_again(process: 
 
 
 @pytest.mark.parametrize("listen", ["192.0.2.1:8480", "no-such-host.invalid:8480", "[2001:db8::1]:8480", "a fault"])
-async def test_an_address_that_is_none_of_ours_or_a_fault_ends_nothing(process: Process, listen: str, monkeypatch):
+async def test_an_unusable_address_or_a_crash_of_the_server_ends_no_daemon(process: Process, listen: str, monkeypatch):
     if listen == "a fault":
         monkeypatch.setattr(server.Server, "start", lambda *_: 1 / 0)
     listening = Listening(process, at("127.0.0.1:0" if listen == "a fault" else listen))
@@ -337,7 +337,7 @@ async def test_the_same_address_stays_open_and_another_one_replaces_it(process: 
         writer.close()
 
 
-def test_with_it_off_nothing_of_it_is_loaded_nor_what_another_database_needs() -> None:
+def test_without_a_web_address_no_web_module_is_loaded() -> None:
     """Megabytes, and a tenth of a start."""
     program = """
 import asyncio, sys

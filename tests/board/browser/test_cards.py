@@ -100,7 +100,7 @@ async def test_a_card_says_all_that_a_kitchen_needs(counter: Counter, till: Till
     assert tablet.complaints == []
 
 
-async def test_of_however_much_all_can_be_read_and_the_buttons_are_within_reach(counter: Counter):
+async def test_long_orders_are_readable_and_their_buttons_reachable(counter: Counter):
     """A hundred items, a word that fits no line: a card is longer than the glass, and is answered where it begins."""
     foods = [FOOD | {"id": f"5b1c9b1e-0000-4000-8000-{place:012}", "name": "Ş" * 200} for place in range(100)]
     order = await counter.order(foods=foods, total=47480, discount="0.00", courier_fee=0, order_tip=0)

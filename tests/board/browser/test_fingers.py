@@ -61,7 +61,7 @@ async def twice(tablet: Tablet, selector: str) -> None:
 
 
 @pytest.mark.parametrize("what", ["minutes", "cancel"])
-async def test_a_choice_takes_no_touch_and_no_key_until_it_was_seen(counter: Counter, till: Till, what: str):
+async def test_a_dialog_ignores_touches_and_keys_for_a_moment(counter: Counter, till: Till, what: str):
     order = await counter.order()
     tablet = await held(counter, order)
     await twice(tablet, f"{tablet.card(order)} [data-do={what}]")
@@ -75,7 +75,7 @@ async def test_a_choice_takes_no_touch_and_no_key_until_it_was_seen(counter: Cou
     assert await asyncio.to_thread(till.rows, ROWS) == []
 
 
-async def test_a_cancel_is_confirmed_elsewhere_and_what_lies_below_takes_no_second_tap(counter: Counter, till: Till):
+async def test_a_cancel_is_confirmed_at_another_place_and_a_double_tap_does_nothing_below(counter: Counter, till: Till):
     order = await counter.order()
     tablet = await held(counter, order)
     await tablet.tap(order, "cancel")
@@ -132,7 +132,7 @@ async def test_each_button_has_its_own_place_and_one_tap_is_one_step(counter: Co
     assert await tablet.page.locator(f"{card} [data-do=on_the_way]").is_enabled()
 
 
-async def test_three_ways_to_wait_have_three_words_and_colours(counter: Counter, till: Till, world: World):
+async def test_each_kind_of_waiting_has_its_own_words_and_colour(counter: Counter, till: Till, world: World):
     tablet = await counter.armed()
     orders = [await counter.order() for _ in range(3)]
     waits, failed, at_till = orders
@@ -153,7 +153,7 @@ async def test_three_ways_to_wait_have_three_words_and_colours(counter: Counter,
     world.faults.clear()
 
 
-async def test_what_was_cancelled_is_called_by_its_number_and_a_touch_leads_to_it(counter: Counter, world: World):
+async def test_a_cancellation_is_announced_by_number_and_a_touch_shows_it(counter: Counter, world: World):
     tablet = await counter.armed()
     orders = [await counter.order() for _ in range(8)]
     await tablet.page.click("#menu")

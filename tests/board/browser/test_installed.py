@@ -168,7 +168,7 @@ async def test_after_an_upgrade_the_new_page_replaces_the_kept_one_by_itself(cou
     await tablet.page.wait_for_selector("[data-upgraded=yes]", state="attached")
 
 
-async def test_a_page_that_the_old_one_was_kept_of_is_the_daemons_at_the_first_reload(counter: Counter, monkeypatch):
+async def test_a_cached_page_is_replaced_at_the_first_reload(counter: Counter, monkeypatch):
     """A tablet that was off during the upgrade: the kept page is not shown beside a daemon that has another one."""
     tablet = await counter.armed()
     await kept(tablet)
@@ -193,7 +193,7 @@ async def test_it_can_be_installed(counter: Counter):
     assert {one["errorId"] for one in errors["installabilityErrors"]} <= {"in-incognito"}
 
 
-async def test_where_there_are_no_service_workers_the_page_works_as_ever(sandbox, till, chromium):
+async def test_the_page_works_without_service_workers(sandbox, till, chromium):
     """On a plain line in the local network there are none; with a certificate that is not trusted they are refused."""
     host, port = free_address()
     web = config.Web(listen=f"{host}:{port}", board="beside", hosts=("kasa",))

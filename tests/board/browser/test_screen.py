@@ -49,7 +49,9 @@ async def rush(counter: Counter, document: dict[str, Any] | None) -> Tablet:
     [(PLAIN | {"foods": FOODS, "total": 254.9}, (6, 9, 2, 1)), (None, (6, 9, 0, 0))],
     ids=["small ones", "as customers order"],
 )
-async def test_a_rush_fits_on_each_glass(counter: Counter, document: dict[str, Any] | None, least: tuple[int, ...]):
+async def test_many_orders_fit_on_each_screen(
+    counter: Counter, document: dict[str, Any] | None, least: tuple[int, ...]
+):
     """Of twelve orders as many as can be are answered without scrolling; and no page is wider than its screen."""
     tablet = await rush(counter, document)
     for number, width, height, what in zip(
@@ -66,7 +68,7 @@ async def test_a_rush_fits_on_each_glass(counter: Counter, document: dict[str, A
         assert not await tablet.page.evaluate(WIDER), (width, height)
 
 
-async def test_all_reasons_for_a_cancel_and_the_button_that_confirms_stand_on_a_small_glass(counter: Counter):
+async def test_all_cancel_reasons_fit_on_a_small_screen(counter: Counter):
     tablet = await counter.armed(viewport={"width": 800, "height": 480})
     order = await counter.order()
     await tablet.tap(order, "cancel")
@@ -78,7 +80,7 @@ async def test_all_reasons_for_a_cancel_and_the_button_that_confirms_stand_on_a_
     assert await tablet.page.evaluate(HIDDEN) == [False]
 
 
-async def test_the_head_says_that_it_lives_who_is_open_and_who_can_be_heard(counter: Counter, till: Till, monkeypatch):
+async def test_the_header_shows_liveness_open_restaurants_and_sound(counter: Counter, till: Till, monkeypatch):
     """Also where no order is; and the sound is tried at a touch."""
     monkeypatch.setattr(changes, "BEAT_S", 600.0)
     tablet = await counter.tablet("Tezgâh")

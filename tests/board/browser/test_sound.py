@@ -56,7 +56,7 @@ async def test_a_new_order_rings_everywhere_until_it_is_taken(counter: Counter, 
         assert tablet.complaints == []
 
 
-async def test_four_sounds_that_cannot_be_taken_for_each_other(counter: Counter, till: Till, world, monkeypatch):
+async def test_four_distinct_sounds(counter: Counter, till: Till, world, monkeypatch):
     monkeypatch.setattr(upkeep, "HEALTH_S", 0.2)
     tablet = await counter.tablet()
     await tablet.page.add_init_script(LISTEN)
@@ -116,7 +116,7 @@ async def test_the_sound_needs_one_touch_or_the_flag(counter: Counter):
         await kiosk.close()
 
 
-async def test_a_silent_tablet_shows_it_and_the_daemon_knows_it(counter: Counter, monkeypatch):
+async def test_a_muted_tablet_shows_it_and_the_daemon_reports_it(counter: Counter, monkeypatch):
     assert watch.HEARD_S + watch.CHECK_S <= 15.0
     monkeypatch.setattr(upkeep, "HEALTH_S", 0.2)
     monkeypatch.setattr(watch, "HEARD_S", 6.0)  # a tablet says every 5 s that it is there

@@ -37,7 +37,7 @@ FROM delivery_orders AS o WHERE o.ended_by IS NULL OR o.ended_by = 'cancelled'
 """
 
 
-async def test_without_a_sign_of_life_it_says_so_and_sounds(counter: Counter, monkeypatch: pytest.MonkeyPatch):
+async def test_a_page_without_a_sign_of_life_shows_it_and_sounds(counter: Counter, monkeypatch: pytest.MonkeyPatch):
     """25 seconds after the last one; and when the line is back all of it is as before."""
     assert changes.BEAT_S <= 10.0
     monkeypatch.setattr(changes, "BEAT_S", 0.2)
@@ -96,7 +96,7 @@ async def is_grey(tablet: Tablet) -> bool:
     return "stale" in (await tablet.page.get_attribute("body", "class") or "")
 
 
-async def test_a_line_that_was_cut_without_a_word_is_taken_anew(counter: Counter, monkeypatch: pytest.MonkeyPatch):
+async def test_a_stream_that_was_cut_silently_is_opened_again(counter: Counter, monkeypatch: pytest.MonkeyPatch):
     """A router that forgot it gives no error: the page waits for none."""
     monkeypatch.setattr(changes, "BEAT_S", UNTIL_CLEARED_S)  # it stays open and says nothing
     tablet = await counter.tablet()
@@ -117,7 +117,7 @@ def opened_streams(tablet: Tablet) -> int:
     return asked_for(tablet, "/board/stream")
 
 
-async def test_a_tablet_whose_clock_is_set_back_is_not_fresh_for_as_long(counter: Counter):
+async def test_a_clock_set_back_does_not_hide_an_outdated_page(counter: Counter):
     """Nor does the age of an order go by it."""
     tablet = await counter.tablet()
     await tablet.page.clock.install()
@@ -137,7 +137,7 @@ async def test_a_tablet_whose_clock_is_set_back_is_not_fresh_for_as_long(counter
     assert await is_grey(tablet)
 
 
-async def test_a_state_that_cannot_be_read_is_no_state_though_the_line_beats(counter: Counter, monkeypatch):
+async def test_an_unreadable_state_is_shown_as_outdated_despite_heartbeats(counter: Counter, monkeypatch):
     monkeypatch.setattr(changes, "BEAT_S", 0.1)
     tablet = await counter.tablet()
     await tablet.page.clock.install()
@@ -157,7 +157,7 @@ async def fails(*_: object, **__: object) -> None:
     raise OperationalError("", {}, Exception())
 
 
-async def test_the_link_that_is_broken_is_named(counter: Counter, sandbox: Sandbox, world: World, monkeypatch):
+async def test_the_broken_link_is_named(counter: Counter, sandbox: Sandbox, world: World, monkeypatch):
     monkeypatch.setattr(upkeep, "HEALTH_S", 0.2)
     tablet = await counter.armed()
     bar = tablet.page.locator("#bar")

@@ -40,7 +40,7 @@ PLACES = """() => [...document.querySelectorAll(".card")].map((card) => {
 })"""
 
 
-async def test_a_rush_is_all_there_and_a_touch_on_the_bar_shows_it(counter: Counter, till: Till, world: World):
+async def test_many_new_orders_are_all_shown_by_a_touch_on_the_bar(counter: Counter, till: Till, world: World):
     """Whatever is on the screen: what rings, how many they are, and the way to them."""
     tablet = await counter.tablet()
     await tablet.page.add_init_script(ALERTS)
@@ -67,7 +67,7 @@ async def test_a_rush_is_all_there_and_a_touch_on_the_bar_shows_it(counter: Coun
     await tablet.is_silent()
 
 
-async def test_twenty_taps_on_two_tablets_are_one_row_with_one_verdict(counter: Counter, till: Till, world: World):
+async def test_twenty_taps_on_two_tablets_make_one_row_with_one_verdict(counter: Counter, till: Till, world: World):
     tablets = [await counter.armed("Tezgâh"), await counter.armed("Mutfak")]
     order = await counter.order()
     for what, words in (("accept", "Kabul (25 dk)"), ("on_the_way", "Yola çıktı")):
@@ -87,7 +87,7 @@ async def test_twenty_taps_on_two_tablets_are_one_row_with_one_verdict(counter: 
     assert {row["created_by"] for row in rows} <= {"Tezgâh", "Mutfak"}
 
 
-async def test_a_choice_is_about_what_was_seen_when_the_question_came(counter: Counter, till: Till, world: World):
+async def test_a_choice_refers_to_what_the_dialog_showed(counter: Counter, till: Till, world: World):
     """Another accept ends while the minutes are being chosen: the choice makes no second row."""
     slow, quick = [await counter.tablet("Tezgâh"), await counter.tablet("Mutfak")]
     for tablet in (slow, quick):
@@ -144,7 +144,7 @@ AT = "([x, y]) => document.elementFromPoint(x, y).closest('.card')?.dataset.key"
 
 
 @pytest.mark.parametrize("hand", ["mouse", "finger"])
-async def test_what_moved_under_a_point_takes_no_touch_there_until_it_was_seen(counter: Counter, till: Till, hand: str):
+async def test_a_card_that_just_moved_takes_no_touch(counter: Counter, till: Till, hand: str):
     """Aim, then a gap closes, then touch: nothing is accepted. Nor by a finger that came down too early and stays."""
     tablet = await counter.tablet(has_touch=hand == "finger", viewport={"width": 360, "height": 1900})
     page = tablet.page
@@ -178,7 +178,9 @@ async def test_what_moved_under_a_point_takes_no_touch_there_until_it_was_seen(c
 
 
 @pytest.mark.parametrize("courier", ["come_get", "platform_courier"])
-async def test_what_others_carry_is_put_away_on_every_tablet(counter: Counter, world: World, courier: str):
+async def test_an_order_handed_to_a_foreign_courier_disappears_on_every_tablet(
+    counter: Counter, world: World, courier: str
+):
     tablet, other = await counter.armed(), await counter.armed("Mutfak")
     order = await counter.order(courier_type=courier)
     await tablet.accept(order)
@@ -220,7 +222,7 @@ async def test_a_final_action_is_taken_back_before_it_is_sent(counter, till, wor
 
 
 @pytest.mark.parametrize("how", ["nothing listens", "nothing answers"])
-async def test_a_tap_on_a_dead_daemon_says_so_within_a_second_and_its_button_lives(counter: Counter, how: str):
+async def test_a_tap_without_a_daemon_is_reported_within_a_second_and_can_be_repeated(counter: Counter, how: str):
     """The bar says on which orders."""
     tablet = await counter.armed()
     orders = [await counter.order(), await counter.order()]
@@ -257,7 +259,7 @@ async def test_without_reasons_a_cancel_says_why_it_must_wait(counter: Counter, 
     await tablet.page.locator("dialog [data-do=choose]").first.wait_for()
 
 
-async def test_nothing_moves_while_a_finger_is_on_the_glass_nor_until_hands_have_rested(counter: Counter, till: Till):
+async def test_nothing_moves_during_a_touch_and_shortly_after(counter: Counter, till: Till):
     """What comes and what goes waits for the finger; a gap stays for a while."""
     tablet = await counter.tablet()
     await tablet.page.clock.install()
@@ -286,7 +288,7 @@ async def test_nothing_moves_while_a_finger_is_on_the_glass_nor_until_hands_have
     assert await tablet.page.locator(".gone").count() == 0
 
 
-async def test_a_bump_bar_does_all_of_it(counter: Counter, monkeypatch: pytest.MonkeyPatch):
+async def test_a_keyboard_can_do_everything(counter: Counter, monkeypatch: pytest.MonkeyPatch):
     """1 to 9 choose a card, Enter does the usual thing, Backspace takes it back."""
     tablet = await counter.armed()
     orders = [await counter.order() for _ in range(2)]
@@ -313,7 +315,7 @@ async def test_a_bump_bar_does_all_of_it(counter: Counter, monkeypatch: pytest.M
     assert (orders[0].status_id, orders[1].status_id) == (1, 5)
 
 
-async def test_a_card_keeps_its_number_and_a_number_that_became_free_rests(counter: Counter, till: Till):
+async def test_a_card_keeps_its_number_and_a_free_number_is_not_reused_at_once(counter: Counter, till: Till):
     """Who has read 2 and presses it acts on what was 2, whatever went and came meanwhile."""
     tablet = await counter.tablet()
     await tablet.page.clock.install()
@@ -339,7 +341,7 @@ async def test_a_card_keeps_its_number_and_a_number_that_became_free_rests(count
     await tablet.page.locator(f"{tablet.card(orders[4])} .slot", has_text="1").wait_for()
 
 
-async def test_a_tap_that_came_to_nothing_says_so_until_the_next_and_holds_no_button(counter: Counter, till: Till):
+async def test_a_failed_tap_stays_visible_until_the_next_and_blocks_no_button(counter: Counter, till: Till):
     """The person may have turned away; and a customer that cannot be shown locks no card."""
     tablet = await counter.tablet()
     await tablet.page.clock.install()
@@ -362,7 +364,7 @@ async def test_a_tap_that_came_to_nothing_says_so_until_the_next_and_holds_no_bu
     await tablet.page.wait_for_selector(ENABLED.format("complete"))
 
 
-async def test_a_read_only_tablet_has_no_buttons_and_one_that_is_let_in_no_more_is_silent(counter, till, world):
+async def test_a_read_only_tablet_has_no_buttons_and_a_revoked_one_is_silent(counter, till, world):
     tablet = await counter.tablet()
     await asyncio.to_thread(till.plant, "UPDATE delivery_board_devices SET role = 'look'")
     await tablet.arm()

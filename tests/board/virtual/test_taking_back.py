@@ -38,7 +38,7 @@ async def shown(shop: Shop) -> dict[str, object]:
     return dict(card["row"])
 
 
-async def test_a_tap_leaves_when_its_time_is_over_and_not_before(shop: Shop):
+async def test_a_tap_is_sent_after_its_delay_and_not_before(shop: Shop):
     order = await shop.taken_in(status_id=16)
     tapped = shop.clock.now()
     row = await tap(shop, order)
@@ -65,7 +65,7 @@ async def test_a_row_that_was_read_and_is_taken_back_before_its_claim_is_not_sen
 
 
 @pytest.mark.parametrize("moment", ["leaving", "answered"])
-async def test_a_row_that_has_been_claimed_is_sent_and_the_page_hears_that_it_came_too_late(shop: Shop, moment: str):
+async def test_a_claimed_row_is_sent_and_the_page_shows_too_late(shop: Shop, moment: str):
     row = await tap(shop, await shop.taken_in(status_id=16))
     answers = []
 

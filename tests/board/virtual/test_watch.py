@@ -45,7 +45,7 @@ async def told_after(watch: BoardWatch, known: DaemonProblems) -> float:
     return waited
 
 
-async def test_an_unheard_board_is_reported_within_15_s_and_ends_with_a_listener(shop: Shop):
+async def test_board_unheard_begins_within_15_s_and_ends_with_an_audible_tablet(shop: Shop):
     known = known_of(shop)
     watch, audience = watch_of(shop, known)
     assert await told_after(watch, known) == SURE_S  # after a start tablets come back by themselves

@@ -276,13 +276,13 @@ def test_every_wrong_line_is_named_and_nothing_is_written_but_the_right_ones_wit
     assert listed(run) == {"file": True, "kadikoy": True, "moda": True}
 
 
-def test_of_many_wrong_lines_the_first_are_shown(bring):
+def test_only_the_first_of_many_wrong_lines_are_shown(bring):
     ended = bring(csv_of(*(f"X{number};a;b;" for number in range(70))))
     assert ended.err.count("is not an account name") == 50
     assert "20 more wrong lines" in ended.err
 
 
-def test_a_line_whose_columns_have_slipped_shows_no_secret(bring):
+def test_a_line_with_shifted_columns_shows_no_secret(bring):
     secret = "Geheim-4711-XYZ"
     rows = [f"{secret};a;b;", f"moda;a;b;{secret}"]
     wrong = json.dumps({"name": "x", "app_secret_key": "a", "rest_secret_key": "b", "restaurants": [{"id": secret}]})
@@ -302,7 +302,7 @@ def test_ten_thousand_come_in_at_once_and_are_listed(bring, run):
 # ---- another master key ----------------------------------------------------------------------------------------------
 
 
-def test_a_rotation_says_when_the_old_line_may_go_and_without_it_an_account_does_not_open(add, run, tmp_path):
+def test_a_rotation_says_when_the_old_key_may_be_removed(add, run, tmp_path):
     add()
     add("moda")
     new = new_master_key()
@@ -322,7 +322,7 @@ def test_a_new_key_needs_no_configuration(command):
     assert re.fullmatch(r"[\w+/]{43}=\n", command("accounts", "key").out)
 
 
-def test_a_rotation_that_cannot_open_all_says_to_keep_the_old_lines(add, run, tmp_path, pos):
+def test_a_partial_rotation_says_to_keep_the_old_keys(add, run, tmp_path, pos):
     add()
     add("moda")
     pos.execute("UPDATE delivery_account_settings SET sealed = 'AAAA' WHERE name = 'moda'")
@@ -353,7 +353,7 @@ def three(bring, pos):
     bring(csv_of("kadikoy;a;b;", "moda;a;c;", "sisli;a;d;", "closed;a;e;"))
 
 
-def test_ill_branches_have_a_line_each_the_worst_first_and_well_ones_by_an_option(three, run, pos, configure):
+def test_branches_with_problems_are_listed_first_and_others_by_an_option(three, run, pos, configure):
     run("accounts", "disable", "closed")
     alive(pos)
     light(pos, "kadikoy")
@@ -380,7 +380,7 @@ def test_ill_branches_have_a_line_each_the_worst_first_and_well_ones_by_an_optio
     assert (ended.code, ended.out) == (0, "4 of 4 well\n")
 
 
-def test_a_branch_that_no_daemon_works_for_is_dark_and_once_the_daemon_is_silent_all_are_red(three, run, pos):
+def test_a_branch_without_a_daemon_is_dark_and_a_silent_daemon_makes_all_red(three, run, pos):
     alive(pos)
     light(pos, "kadikoy")
     put(pos, "delivery_problems", code="account_unreadable", subject="moda", account="moda", severity="severe", level=1,

@@ -77,7 +77,7 @@ def test_the_scope_of_the_cooldown_is_found(run, pos, play, scope, names, found,
     assert "takes a minute" in ended.err
 
 
-def test_no_order_is_lost_and_none_is_asked_for_inside_its_own_cooldown(run: Run, pos, play: Play):
+def test_the_test_loses_no_order_and_keeps_each_cooldown(run: Run, pos, play: Play):
     world = play("application", "kadikoy", "chain", "besiktas").world
     order = world.place_order()
     assert run("accounts", "cooldown").code == 0
@@ -92,14 +92,14 @@ def test_no_order_is_lost_and_none_is_asked_for_inside_its_own_cooldown(run: Run
     assert {row["name"]: row["later"] for row in noted} == {"kadikoy": 1, "chain": 1, "besiktas": 1}
 
 
-def test_a_cooldown_that_a_daemon_has_left_is_waited_for(run: Run, pos, play: Play):
+def test_the_cooldown_left_by_a_daemon_is_kept(run: Run, pos, play: Play):
     world = play("address", "kadikoy", "besiktas").world
     assert run("accounts", "cooldown", "--json").json[0]["check"] == "cooldown address"
     assert run("accounts", "cooldown", "--json").json[0]["check"] == "cooldown address", "not: a stranger polls"
     assert len(world.calls("get_current")) == 8
 
 
-def test_a_stranger_with_the_same_credential_is_no_shared_cooldown(run: Run, pos, play: Play):
+def test_another_program_with_the_same_credential_is_no_shared_cooldown(run: Run, pos, play: Play):
     world = play("credential", "kadikoy", "chain").world
     world.faults.add(Fault.too_many("get_current", times=99))
     ended = run("accounts", "cooldown", "--json")
@@ -107,7 +107,7 @@ def test_a_stranger_with_the_same_credential_is_no_shared_cooldown(run: Run, pos
     assert "Stop the other program" in ended.json[0]["remedy"]
 
 
-def test_beside_a_daemon_or_without_tables_or_with_one_account_nothing_is_asked(run: Run, pos, play: Play, path: Path):
+def test_nothing_is_tested_beside_a_daemon_without_tables_or_with_one_account(run: Run, pos, play: Play, path: Path):
     world = play("credential", "kadikoy", "chain").world
     with closing(Database(f"sqlite:///{path}", inline=True)) as database, closing(LeaderLock(database)) as daemon:
         assert daemon.take()
@@ -123,7 +123,7 @@ def test_beside_a_daemon_or_without_tables_or_with_one_account_nothing_is_asked(
     assert world.calls() == alone.calls() == []
 
 
-def test_an_address_that_one_application_of_two_does_not_have_means_nothing() -> None:
+def test_a_failed_login_of_one_application_proves_nothing() -> None:
     first, same, other = (
         config.Account(name=name, app_secret_key=application, rest_secret_key=f"{name} secret")
         for name, application in (("b", "y"), ("c", "y"), ("a", "x"))

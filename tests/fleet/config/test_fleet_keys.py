@@ -67,7 +67,7 @@ def test_in_file_mode_it_may_be_there_already_and_must_be_right(write: Write) ->
     ],
     ids=["none", "empty", "blank", "short", "second", "sign", "nul", "letter", "no file"],
 )
-def test_a_master_key_that_is_none_is_an_error_that_names_the_remedy_and_no_key(lines: str, problem: str, write: Write):
+def test_an_invalid_master_key_is_an_error_with_a_remedy_and_without_the_key(lines: str, problem: str, write: Write):
     message = problems(write(fleet(lines)))
     (line,) = message.splitlines()[1:]
     assert line.strip().startswith("fleet.master_key")
@@ -75,7 +75,7 @@ def test_a_master_key_that_is_none_is_an_error_that_names_the_remedy_and_no_key(
     assert KEY[:16] not in message
 
 
-def test_a_new_key_is_one_and_another_each_time_and_the_same_twice_is_one() -> None:
+def test_a_new_key_is_valid_and_unique() -> None:
     made = {parsed(new_master_key()) for _ in range(10)}
     assert len(made) == 10
     assert {len(key) for (key,) in made} == {32}
@@ -89,7 +89,7 @@ def test_the_board_is_refused_together_with_it(kind: str, write: Write) -> None:
     assert 'write board = "off"' in message
 
 
-def test_an_unknown_word_is_the_only_error(write: Write) -> None:
+def test_an_unknown_value_is_the_only_error(write: Write) -> None:
     message = problems(write(document(more='[fleet]\naccounts = "db"\n[web]\nboard = "till"', accounts="")))
     assert [line.partition(" ")[0] for line in message.replace("  ", "").splitlines()[1:]] == ["fleet.accounts"]
 

@@ -150,7 +150,7 @@ async def running(daemon: Daemon) -> AsyncIterator[asyncio.Task[None]]:
         await task  # it ends in order, and has not ended before
 
 
-async def test_who_comes_to_a_shared_cooldown_is_shown_with_all_the_others(town: Town):
+async def test_an_account_added_to_a_shared_cooldown_is_shown_with_the_others(town: Town):
     market = town.settings.marketplace.model_copy(update={"cooldown_scope": CooldownScope.ADDRESS})
     town.settings = town.settings.model_copy(update={"marketplace": market})
     town.put("kadikoy")
@@ -165,7 +165,7 @@ async def test_who_comes_to_a_shared_cooldown_is_shown_with_all_the_others(town:
         assert [set(names.split(", ")) for names in shown] == [set(NAMES)] * 3
 
 
-async def test_one_that_is_added_is_polled_soon_and_one_that_is_disabled_no_more_until_it_comes_back(town: Town):
+async def test_an_added_account_is_polled_soon_and_a_disabled_one_is_not(town: Town):
     town.put("kadikoy")
     async with running(town.daemon):
         assert town.at_work == {"kadikoy"}
@@ -187,7 +187,7 @@ async def test_one_that_is_added_is_polled_soon_and_one_that_is_disabled_no_more
         assert town.polls("besiktas") > heard
 
 
-async def test_of_many_that_come_at_once_the_lists_are_read_one_after_another(town: Town, monkeypatch):
+async def test_the_lists_of_many_added_accounts_are_read_one_after_another(town: Town, monkeypatch):
     """What thousands of them would ask for at once would make their polls late."""
     monkeypatch.setattr(accounts_at_work, "LISTS_PER_S", 1 / 60)
     for name in NAMES:
@@ -200,7 +200,7 @@ async def test_of_many_that_come_at_once_the_lists_are_read_one_after_another(to
         assert len({call.account for call in town.shop.calls("get_restaurants")}) == 3
 
 
-async def test_how_many_polls_leave_in_a_second_follows_who_is_at_work(town: Town, monkeypatch: pytest.MonkeyPatch):
+async def test_the_poll_rate_follows_the_accounts_at_work(town: Town, monkeypatch: pytest.MonkeyPatch):
     """Two accounts that count here as if they were thousands."""
     rates: list[int | None] = []
     monkeypatch.setattr(cooldown, "MIN_TOGETHER", 0.01)
@@ -298,7 +298,7 @@ def buckets(*names: str) -> list[int]:
     return [bucket_of(name, 64) for name in names]
 
 
-async def test_a_bucket_that_comes_back_can_be_given_again(town: Town):
+async def test_a_bucket_taken_again_can_be_released_again(town: Town):
     shares = town.shared("chain")
     async with running(town.daemon):
         for times in (1, 2):
@@ -333,7 +333,7 @@ def test_a_lease_ends_before_the_server_ends_the_session_and_before_another_repl
     assert f"SET idle_session_timeout = '{advisory_locks.SILENT_S}s'" in membership.SETTINGS
 
 
-async def test_nothing_leaves_when_the_server_was_not_heard_for_long(town: Town):
+async def test_nothing_is_sent_without_a_recent_answer_of_the_server(town: Town):
     shares = town.shared("chain")
     async with running(town.daemon):
         await asyncio.sleep(35.0)
@@ -359,7 +359,7 @@ async def test_nothing_leaves_when_the_server_was_not_heard_for_long(town: Town)
         assert town.polls("chain") > heard
 
 
-async def test_a_lease_counts_from_the_question_and_not_from_the_servers_answer(town: Town, monkeypatch):
+async def test_a_lease_counts_from_the_request_not_from_the_answer(town: Town, monkeypatch):
     async def slowly(call: Callable[[], Beat]) -> Beat:
         await asyncio.sleep(replica.LEASE_S)
         return call()
@@ -396,7 +396,7 @@ async def test_a_replaced_replica_sends_nothing_and_ends_and_its_next_daemon_rep
     assert counted.value >= 1
 
 
-async def test_what_only_one_replica_knows_the_lead_tells(town: Town):
+async def test_the_lead_reports_the_problems_of_other_replicas(town: Town):
     for name in ("one 11", "two 22"):
         values = {"replica": name, "number": 1, "started_utc": town.shop.clock.now()}
         town.shop.database.write_now(lambda tx, values=values: tx.execute(insert(replicas).values(**values)))
@@ -417,7 +417,7 @@ async def test_what_only_one_replica_knows_the_lead_tells(town: Town):
         assert not {one.code for one in lead.report.problems} & {Code.CREDENTIALS_SHARED, Code.CLOCK_WRONG}
 
 
-async def test_what_a_reload_has_mended_the_lead_tells_no_more(town: Town):
+async def test_the_lead_reports_no_problem_that_a_reload_ended(town: Town):
     """The next daemon of a replica has its name, and not its memory."""
     database, now = town.shop.database, town.shop.clock.now()
     lead, before, after = (ReplicaProblems(database, name) for name in ("one 11", "two 22", "two 22"))
@@ -429,7 +429,7 @@ async def test_what_a_reload_has_mended_the_lead_tells_no_more(town: Town):
         assert database.read_now(lambda tx: [found.code for found in lead.others(tx)]) == [one.code for one in noted]
 
 
-async def test_the_lead_gives_its_place_after_its_check_is_written(town: Town, monkeypatch: pytest.MonkeyPatch):
+async def test_the_lead_gives_up_its_role_after_writing_its_check(town: Town, monkeypatch: pytest.MonkeyPatch):
     town.daemon.roster.membership = shares = Shares(0)
     checked, check = asyncio.Event(), town.daemon.health.check
 
@@ -449,7 +449,7 @@ async def test_the_lead_gives_its_place_after_its_check_is_written(town: Town, m
         assert shares.given == [0]
 
 
-async def test_what_another_replica_had_on_the_wire_is_recovered_before_anything_is_decided_about_it(town: Town):
+async def test_rows_in_flight_of_another_replica_are_recovered_first(town: Town):
     shares = town.shared("chain")
     shop = town.shop
     order = shop.place(restaurant_id=USKUDAR)
@@ -520,7 +520,7 @@ async def test_secrets_that_move_to_another_name_work_there_once_nothing_is_in_f
         assert town.polls("chain") >= heard + 3
 
 
-async def test_secrets_that_an_account_of_the_file_has_are_refused_to_another(town: Town):
+async def test_two_accounts_cannot_have_the_same_secrets(town: Town):
     of_file = {"name": "besiktas", "app_secret_key": APP_SECRET, "rest_secret_key": "sandbox-besiktas-secret"}
     town.settings = config.Settings(**{**town.settings.model_dump(), "fleet": FLEET, "accounts": [of_file]})
     town.daemon = town.new_daemon()
@@ -532,7 +532,7 @@ async def test_secrets_that_an_account_of_the_file_has_are_refused_to_another(to
         assert (Code.ACCOUNT_UNREADABLE, "moved") in {(one.code, one.account) for one in town.daemon.report.problems}
 
 
-async def test_an_account_that_has_left_logs_in_no_more(town: Town):
+async def test_a_removed_account_makes_no_login(town: Town):
     town.put("chain")
     answered = asyncio.Event()
     town.shop.line.when_answered("login", answered.wait)

@@ -223,7 +223,7 @@ def standby_of(settled: Path) -> dict[str, Any] | None:
     return json.loads(printed.stdout)["failover"]  # type: ignore[no-any-return]
 
 
-def test_a_replica_has_its_locks_on_the_promoted_server_although_the_first_of_the_address_says_nothing(pair: Pair):
+def test_a_replica_holds_its_locks_on_the_promoted_server_while_the_first_is_silent(pair: Pair):
     """It has four seconds for a session and all that it asks there; the silent one is waited for three of them."""
     with contextlib.closing(Database(database_address(pair.url), inline=True)) as database:
         database.write_now(schema.upgrade)

@@ -61,7 +61,7 @@ def nothing_is_wrong(fleet: Fleet) -> None:
     assert fleet.record.acknowledged()
 
 
-def test_one_that_is_killed_is_replaced_and_one_that_comes_has_its_share(fleet: Fleet):
+def test_a_killed_replica_is_replaced_and_a_new_one_gets_its_share(fleet: Fleet):
     with rig.till(fleet, PAUSE_S):
         fleet.kill(0)
         all_are_polled(fleet)
@@ -88,7 +88,7 @@ def test_each_is_replaced_and_one_that_was_stopped_goes_on_with_nothing_that_it_
     nothing_is_wrong(fleet)
 
 
-def test_a_replica_whose_master_key_opens_no_account_does_not_begin(url: str, tmp_path: Path):
+def test_a_replica_with_a_wrong_master_key_does_not_start(url: str, tmp_path: Path):
     """It would have its share of the accounts, and poll none of them."""
     with rig.fleet(url, tmp_path, accounts=1, cooldown_s=COOLDOWN_S, timeout_s=TIMEOUT_S) as fleet:
         fleet.key_file = fleet.write("strange", base64.b64encode(secrets.token_bytes(32)).decode())
@@ -138,7 +138,7 @@ def test_a_dump_restored_under_a_replica_is_reported(fleet: Fleet):
 
 
 @pytest.mark.slow
-def test_one_whose_line_to_the_database_is_cut_without_a_word_is_replaced(url: str, tmp_path: Path):
+def test_a_replica_that_silently_lost_the_database_is_replaced(url: str, tmp_path: Path):
     address = make_url(url)
     if address.host is None:
         pytest.skip("the server has no port of TCP")
@@ -181,7 +181,7 @@ BROKEN: dict[str, Callable[[Fleet, str], str]] = {
 
 
 @pytest.mark.slow
-def test_a_replica_that_reads_what_cannot_be_used_goes_on_as_it_was(fleet: Fleet):
+def test_a_replica_that_reads_unusable_accounts_continues_unchanged(fleet: Fleet):
     good, held = (fleet.folder / "0.toml").read_text(), fleet.holders()
     with rig.till(fleet, PAUSE_S):
         for spoil in BROKEN.values():

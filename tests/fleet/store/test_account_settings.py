@@ -119,7 +119,7 @@ def test_one_altered_bit_or_a_cut_or_the_text_of_another_account_is_damage(datab
         assert broken(database) == {"kadikoy": Fault.DAMAGED}
 
 
-def test_keys_that_open_no_account_at_all_are_refused(database):
+def test_keys_that_decrypt_no_account_are_refused(database):
     check = account_settings.refuse_strange
     database.read_now(lambda tx: check(tx, ONLY_NEW))
     put(database, account("kadikoy"), account("besiktas"))
@@ -132,7 +132,7 @@ def test_keys_that_open_no_account_at_all_are_refused(database):
         database.read_now(lambda tx: check(tx, ONLY_NEW))
 
 
-def test_what_opens_and_is_no_account_is_wrong_and_the_name_is_the_rows(database, pos):
+def test_a_decrypted_row_that_is_no_account_is_wrong(database, pos):
     put(database, account())
     for plain in (
         b"", b"[]", b"5", b"{", b"\xff", b"{}", b'{"app_secret_key": "a"}',
@@ -147,7 +147,7 @@ def test_what_opens_and_is_no_account_is_wrong_and_the_name_is_the_rows(database
     assert names(read(database)) == ["besiktas", "kadikoy"]
 
 
-def test_of_two_with_the_same_secrets_the_first_works(database, pos):
+def test_of_two_accounts_with_the_same_secrets_the_first_one_works(database, pos):
     """As after another address: the fingerprints in the rows are still those of the former one."""
     put(database, account("besiktas", rest="same"))
     put(database, account("kadikoy", rest="same").at("https://former.example.com"))
@@ -173,7 +173,7 @@ def test_each_change_is_a_higher_version(database):
     assert versions == [0, 1, 2, 3, 4, 5, 6]
 
 
-def test_what_changes_nothing_leaves_the_version_and_the_row(database, pos):
+def test_an_unchanged_account_keeps_its_version_and_row(database, pos):
     put(database, account(), account("besiktas", auto_accept_minutes=5))
     before = rows(pos, "SELECT * FROM delivery_account_settings ORDER BY name")
     again = put(database, account("besiktas", auto_accept_minutes=5), account())
@@ -198,7 +198,7 @@ def test_only_what_changed_since_is_read_with_the_names_of_those_that_are_disabl
     assert (names(read(database)), read(database).gone) == (["besiktas", "kadikoy"], {"moda", "uskudar"})
 
 
-def test_a_change_that_is_committed_between_the_version_and_the_rows_is_met_again(kind, database, url, monkeypatch):
+def test_a_change_committed_between_two_reads_is_read_again(kind, database, url, monkeypatch):
     """A reader may see a change early; it must never pass it over."""
     put(database, account("besiktas"))
     second = Database(url, inline=True)
@@ -216,7 +216,7 @@ def test_a_change_that_is_committed_between_the_version_and_the_rows_is_met_agai
     assert (seen, names(read(database, since=seen))) == (1, ["kadikoy"])
 
 
-def test_a_removed_account_leaves_no_secret_and_comes_again_as_its_secrets_do_under_another_name(database, pos):
+def test_a_removed_account_leaves_no_secret_and_can_be_added_again(database, pos):
     put(database, account())
     assert remove(database, "kadikoy") == ["kadikoy"]
     row = one(pos, "SELECT * FROM delivery_account_settings")
@@ -237,14 +237,14 @@ def test_a_disabled_account_that_is_altered_stays_disabled(database):
     assert read(database).accounts[0].rest_secret_key.get_secret_value() == "new"
 
 
-def test_secrets_that_are_another_accounts_are_refused_whole(database):
+def test_the_secrets_of_another_account_are_refused(database):
     put(database, account("kadikoy", rest="same"))
     refused = put(database, account("besiktas"), account("moda", rest="same"))
     assert (refused.taken, refused.added) == ({"moda": "kadikoy"}, ())
     assert (names(read(database)), read(database).version) == (["kadikoy"], 1)
 
 
-def test_what_does_not_open_is_put_anew_and_an_emptied_table_is_begun_anew(database, pos):
+def test_an_account_that_does_not_decrypt_can_be_replaced(database, pos):
     pos.execute("DELETE FROM delivery_fleet")
     put(database, account())
     assert (names(read(database)), read(database).version) == (["kadikoy"], 1)
@@ -253,7 +253,7 @@ def test_what_does_not_open_is_put_anew_and_an_emptied_table_is_begun_anew(datab
 
 
 @only(SERVERS[0])
-def test_two_that_change_at_once_do_so_one_after_another(kind, database, url):
+def test_concurrent_changes_are_serialized(kind, database, url):
     """Else the later version could be committed, and read, before the earlier one."""
     second = Database(url, inline=True)
     waits = threading.Thread(target=lambda: put(second, account("kadikoy")))
@@ -278,7 +278,7 @@ def reseal(database: Database, keys: MasterKeys, after: str = "", base_url: str 
     return database.write_now(lambda tx: account_changes.reseal(tx, keys, base_url, after))
 
 
-def test_a_rotation_goes_page_by_page_and_on_where_it_was_killed_and_then_the_old_key_may_go(database, monkeypatch):
+def test_a_killed_rotation_continues_and_then_the_old_key_can_be_removed(database, monkeypatch):
     monkeypatch.setattr(account_changes, "RESEALED_AT_ONCE", 2)
     put(database, *(account(f"a{number}") for number in range(5)))
     put(database, account("moda"), keys=BOTH)

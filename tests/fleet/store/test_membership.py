@@ -110,7 +110,7 @@ def test_one_alone_has_all_and_those_who_come_later_get_their_share(replica):
     }
 
 
-def test_one_that_ends_takes_nothing_back_and_the_others_have_each_bucket_as_it_is_given(replica):
+def test_a_stopping_replica_hands_over_each_bucket_once(replica):
     first, second = replica().joined(), replica().joined()
     settle(first, second)
     given = sorted(first.beat())[:8]
@@ -139,7 +139,7 @@ def test_a_daemon_that_works_alone_and_replicas_keep_each_other_out(replica, alo
         pass
 
 
-def test_of_many_that_try_at_once_either_replicas_get_in_or_one_alone(replica, alone: LeaderLock):
+def test_of_many_concurrent_starts_either_replicas_or_one_single_daemon_work(replica, alone: LeaderLock):
     """Each takes its own lock first and then checks the other, so no order of events lets both in."""
     others = [replica() for _ in range(3)]
 
@@ -169,7 +169,7 @@ def kill(database: Database, one: Replica) -> None:
         other.execute(text("SELECT pg_terminate_backend(:it, 60000)"), {"it": number})
 
 
-def test_a_session_that_was_ended_is_made_anew_and_nothing_has_happened(replica, database: Database):
+def test_an_ended_session_is_replaced_without_a_loss(replica, database: Database):
     first, second = replica().joined(), replica().joined()
     settle(first, second)
     held = first.beat()
@@ -185,7 +185,7 @@ def test_a_session_that_was_ended_is_made_anew_and_nothing_has_happened(replica,
     first.write("a")
 
 
-def test_a_session_that_the_server_does_not_miss_yet_is_ended_for_the_new_one(replica, database: Database):
+def test_the_old_session_of_a_replica_is_ended_when_it_reconnects(replica, database: Database):
     """As after a cut line: it would hold the locks for seconds."""
     first = replica().joined()
     lost, first.membership._connection, first.membership._ours = first.membership._connection, None, None
@@ -197,7 +197,7 @@ def test_a_session_that_the_server_does_not_miss_yet_is_ended_for_the_new_one(re
     lost.invalidate()
 
 
-def test_a_bucket_whose_holder_vanished_is_taken_after_a_grace_and_that_one_is_over(replica, database: Database):
+def test_a_vanished_replicas_bucket_is_taken_after_the_grace_period(replica, database: Database):
     first, second = replica().joined(), replica().joined()
     settle(first, second)
     held = first.beat()
@@ -224,7 +224,7 @@ def test_a_bucket_whose_holder_vanished_is_taken_after_a_grace_and_that_one_is_o
         first.write("a")
 
 
-def test_one_that_has_just_taken_a_bucket_has_the_whole_grace_too(replica, database: Database):
+def test_a_new_holder_also_has_the_whole_grace_period(replica, database: Database):
     """It took the bucket and lost its session between two beats of another one."""
     first, second, third = replica().joined(), replica().joined(), replica().joined()
     settle(first, second, third)
@@ -279,7 +279,7 @@ MAKE = (
 DROP = "DROP TRIGGER refuse ON delivery_buckets; DROP FUNCTION refuse"
 
 
-def test_a_trigger_that_refuses_a_transfer_costs_no_held_bucket(replica, database: Database):
+def test_a_refused_transfer_loses_no_held_bucket(replica, database: Database):
     first, second = replica().joined(), replica().joined()
     settle(first, second)
     database.write_now(lambda tx: tx.exec_driver_sql(MAKE))
@@ -331,7 +331,7 @@ def test_a_transaction_that_began_before_the_take_over_ends_before_it(replica, d
         first.write("b")
 
 
-def test_replicas_that_vanished_in_a_transaction_cost_no_other_session(replica, database: Database):
+def test_a_replica_that_vanished_in_a_transaction_ends_no_other_session(replica, database: Database):
     """To wait for each of them in one beat would take longer than a beat may, and the session would be cut."""
     vanished = [replica().joined() for _ in range(4)]
     last = replica().joined()
@@ -363,7 +363,7 @@ def test_replicas_that_vanished_in_a_transaction_cost_no_other_session(replica, 
 
 
 @pytest.mark.slow
-def test_one_that_was_stopped_in_the_middle_of_something_does_not_keep_its_successor_out(replica, database: Database):
+def test_a_stopped_replica_with_an_open_transaction_blocks_no_successor(replica, database: Database):
     """The server waits for the rest of a COPY: to itself that is no idle transaction."""
     first, second = replica().joined(), replica().joined()
     settle(first, second)

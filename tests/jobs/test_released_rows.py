@@ -31,7 +31,7 @@ async def test_a_row_whose_outcome_was_not_written_gives_its_lane_back(shop: Sho
     assert shop.lanes.taken() == frozenset()
 
 
-async def test_a_row_that_is_let_go_while_its_claim_is_written_stops_no_other(open_shop: OpenShop):
+async def test_a_row_released_while_its_claim_is_written_blocks_no_other(open_shop: OpenShop):
     shop = await open_shop("kadikoy", "besiktas")
     order = await shop.taken_in()
     begun, going_on = asyncio.Event(), asyncio.Event()
