@@ -226,10 +226,11 @@ class TokensInTime(Judge):
         late = (self.sim.clock.now() - due).total_seconds()
         tried = self._flying.get(call.account)
         fresh = tried is not None and tried.life == call.life and self.sim.now() - tried.left_at < late + SOON_S
-        # A poll that is answered 401 costs its slot. Any other request has its repeat.
-        if self.sim.clock.now() > until + timedelta(seconds=1) and (call.operation == "get_current" or not fresh):
-            self.broken(f"#{call.number} is sent with an expired token")
         calm = self.sim.now() - self.sim.disturbed.get(call.account, 0.0) > late + QUIET_S
+        # A poll that is answered 401 costs its slot. Any other request has its repeat, if no login could leave.
+        is_over, may_be = self.sim.clock.now() > until + timedelta(seconds=1), fresh or not calm
+        if is_over and (call.operation == "get_current" or not may_be):
+            self.broken(f"#{call.number} is sent with an expired token")
         if late > min(RENEWED_WITHIN_S, (until - received).total_seconds() / (2 * RENEW_AHEAD)) and not fresh and calm:
             self.broken(f"#{call.number} is sent {late:.0f} s after its token should have been renewed")
         if self._is_over(call):
