@@ -126,7 +126,7 @@ class QuarantineCounts(Judge):
     def restarted(self, _: "Life") -> None:
         """Power may have failed during a commit that reached the disk."""
         if self.sim.power is not None:
-            self._kept = {row["id"]: (row["times_seen"], row["last_seen_utc"]) for row in self.rows(KEPT)}
+            self._kept |= {row["id"]: (row["times_seen"], row["last_seen_utc"]) for row in self.rows(KEPT)}
 
     def statement(self, sql: str, _: object) -> None:
         self._touched |= "delivery_quarantine" in sql
