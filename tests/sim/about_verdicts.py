@@ -5,7 +5,7 @@ The permitted verdicts follow from the requests, their answers and the service's
 
 import sqlite3
 from collections import Counter, defaultdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tests.jobs.shop import FINAL
 from tests.sim.judge import CLAIM_S, Judge, one_menu, past_its_time, time_of
@@ -13,6 +13,9 @@ from tests.sim.line import FOOD_OPERATIONS, ORDER_OPERATIONS, RESTAURANT_OPERATI
 
 from orderbridge.rules.lifecycle import CANCELED
 from orderbridge.rules.retry import MAX_RESENDS
+
+if TYPE_CHECKING:
+    from tests.sim.life import Life
 
 PROVED_BY = {"accept": {2, 16}, "on_the_way": {16}, "complete": {5}, "cancel": {6}}
 RESTAURANT_TARGET = {"open_restaurant": "Open", "close_restaurant": "Closed"}
@@ -38,6 +41,7 @@ class Verdicts(Judge):
     def __init__(self) -> None:
         self._of_row: dict[int, list[Call]] = defaultdict(list)
         self._polls: dict[str, list[Call]] = defaultdict(list)
+        self._crashes: list[float] = []
         self._asked: dict[str, list[Call]] = defaultdict(list)  # by restaurant: reads of its status
         self._menus: dict[str, list[Call]] = defaultdict(list)
         self._told: set[int] = set()
@@ -70,6 +74,9 @@ class Verdicts(Judge):
         elif word == "waits":
             self._check_waiting(facts["id"])
 
+    def crashed(self, _: "Life") -> None:
+        self._crashes.append(self.sim.now())
+
     def retried(self, row: int) -> None:
         self._spent[row] = len(self._of_row[row])
 
@@ -89,7 +96,9 @@ class Verdicts(Judge):
             if self._spent.get(call.row or 0) == len(before):  # a hand sends it once more: the newest one counts
                 polls = polls[-1:]
             for poll in polls:
-                if self._seen(poll, call.argument) == CANCELED and poll.ended_at < call.left_at - CLAIM_S:
+                is_stored = not any(poll.ended_at <= at < poll.ended_at + CLAIM_S for at in self._crashes)
+                known = is_stored and poll.ended_at < call.left_at - CLAIM_S
+                if known and self._seen(poll, call.argument) == CANCELED:
                     self.broken(f"#{call.number} is sent again, and #{poll.number} had shown its order cancelled")
         if call.operation not in RESTAURANT_OPERATIONS or not before or before[-1].outcome != "unknown":
             return
@@ -321,7 +330,7 @@ class Verdicts(Judge):
 
     def _shown_not_done(self, row: sqlite3.Row, calls: list[Call]) -> bool:
         if row["restaurant_id"] is not None:
-            return bool(self._looks_at(row["restaurant_id"], calls[-1]))
+            return bool(calls and self._looks_at(row["restaurant_id"], calls[-1]))
         return bool(self._qualified(calls))
 
     def _check_unsent(self, row: sqlite3.Row, calls: list[Call]) -> None:
