@@ -1,6 +1,7 @@
 """`orderbridge certify`: certifies a POS."""
 
 import re
+import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -67,6 +68,7 @@ def certify(
         echo=click.echo,
         start=start,
     )
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C, so that the POS is ended, too
     try:
         passed = play(wanted)
     except (KeyboardInterrupt, click.Abort) as broken_off:

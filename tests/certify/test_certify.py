@@ -99,11 +99,12 @@ def test_a_killed_run_continues_where_it_stopped(shop: Shops) -> None:
     assert here.taken() == 5
 
 
-def test_ctrl_c_names_the_command_that_continues(shop: Shops) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_names_the_command_that_continues(number: signal.Signals, shop: Shops) -> None:
     here = shop()
     with here.started("takes_over", "lock") as running:
         here.until_taken(1)
-        running.send_signal(signal.SIGINT)
+        running.send_signal(number)
         message = running.communicate()[1]
     assert (running.returncode, message.strip()) == (1, "Stopped. The same command continues from here.")
 
