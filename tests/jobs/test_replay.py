@@ -124,6 +124,7 @@ async def test_documents_that_are_kept_count_by_their_time(shop: Shop, folder: P
     (file,) = journal.files(folder)
     file.write_bytes(file.read_bytes().splitlines(keepends=True)[0])
     assert fates(shop, folder) == {order.key: Decision.REFUSED}  # by which the older one does not become the newest
+    assert [row["times_seen"] for row in shop.rows("SELECT times_seen FROM delivery_quarantine")] == [1, 1]
     shop.till.execute("DROP TRIGGER no")
     assert fates(shop, folder) == {order.key: Decision.TAKEN_IN}
     left = shop.rows("SELECT id FROM delivery_quarantine WHERE resolved_utc IS NULL")

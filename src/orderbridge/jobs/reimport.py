@@ -298,7 +298,7 @@ def _take(reimport: Reimport, kept: Sequence[Entry]) -> Replayed:
 def _keep(reimport: Reimport, account: str, document: Document, at: datetime) -> None:
     """Quarantine the document under its delivery time, if the database accepts it."""
     try:
-        reimport.database.write_now(lambda tx: quarantine.keep(tx, account, document, "database_refused", at))
+        reimport.database.write_now(lambda tx: quarantine.keep(tx, account, document, "database_refused", at, times=0))
     except DBAPIError as error:
         if not is_refusal(error):
             raise

@@ -16,7 +16,7 @@ from orderbridge.store.tables import UNRESOLVED, orders, quarantine
 _SEEN_AGAIN = (
     update(quarantine)
     .where(quarantine.c.account == bindparam("owner"), quarantine.c.payload_hash == bindparam("hash"))
-    .values(times_seen=quarantine.c.times_seen + 1, resolved_utc=None)
+    .values(times_seen=quarantine.c.times_seen + bindparam("times"), resolved_utc=None)
 )
 
 
@@ -57,9 +57,11 @@ class Kept:
     payload: str = field(repr=False)
 
 
-def keep(connection: Connection, account: str, document: Document, reason: str, now: datetime) -> bool:
-    """Store a document, or count it again. Returns whether it is new."""
-    delivery = {"owner": account, "hash": document.digest, "last_seen_utc": now, "reason": reason}
+def keep(
+    connection: Connection, account: str, document: Document, reason: str, now: datetime, *, times: int = 1
+) -> bool:
+    """Store a document, or count it again. Returns whether it is new. `times`: 0 if its delivery was counted."""
+    delivery = {"owner": account, "hash": document.digest, "times": times, "last_seen_utc": now, "reason": reason}
     payload = without_nul(document.payload)  # retention may have emptied it
     seen = connection.execute(_SEEN_AGAIN, {**delivery, "payload": payload}).rowcount
     if not seen:
