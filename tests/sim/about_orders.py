@@ -68,6 +68,7 @@ class OnlyDelivered(Judge):
 
     def __init__(self) -> None:
         self._told: dict[tuple[int, str], list[Call]] = defaultdict(list)
+        self._answers: dict[int, Call] = {}  # by acknowledgement: the list that it belongs to
         self._open: list[Call] = []  # acknowledgements on the wire, and some that have ended
         self._unresolved: dict[int, str] = {}
         self._given_up: dict[str, float] = {}  # by order: when its unresolved row ended without answer or list
@@ -117,6 +118,7 @@ class OnlyDelivered(Judge):
             self.broken(f"#{call.number} acknowledges {key} again after #{before[-1].number}")
         before.append(call)
         self._open.append(call)
+        self._answers[call.number] = answer
         if self._given_up.get(key, -1.0) >= answer.left_at:
             self.broken(f"#{call.number} acknowledges {key}: a row of it was unresolved since the poll began")
         stored = self.rows("SELECT status_id, account FROM delivery_orders WHERE payment_key = ?", key)
@@ -136,7 +138,7 @@ class OnlyDelivered(Judge):
             self._check_effect(call)
 
     def _check_effect(self, call: Call) -> None:
-        answer = self.sim.lists.get(call.account)
+        answer = self._answers.get(call.number)
         if answer is None or answer.reached is None or call.reached is None:
             return
         delivered = dict(answer.reached.delivered).get(call.argument)

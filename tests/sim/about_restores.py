@@ -27,16 +27,16 @@ class OlderCopyIsReported(Judge):
         self._is_open = False
         self._process = 0
         self._since = 0.0  # when the daemon started
-        self._by_hand: set[int] = set()  # retried rows
+        self._by_hand: dict[int, float] = {}  # retried rows, and when
         self._stored: dict[str, str] = {}  # by order: its document when a replay began
         self._sent_since: set[str] = set()  # rows that left after the copy was made
 
     def restored(self) -> None:
-        self._lacks = None
-        self._by_hand.clear()
+        self._lacks, last = None, self.sim.restorer.last
+        self._by_hand = {row: at for row, at in self._by_hand.items() if last is not None and at < last.copy_at}
 
     def retried(self, row: int) -> None:
-        self._by_hand.add(row)
+        self._by_hand[row] = self.sim.now()
 
     def restarted(self, life: "Life") -> None:
         if life.process != self._process:  # a reload continues the log
