@@ -151,10 +151,11 @@ class Agenda:
             return
         try:
             act()
-        except sqlite3.OperationalError as error:
-            if "no such table" not in str(error) and not self._sim.is_dark:
+        except sqlite3.DatabaseError as error:
+            is_mixed = "malformed" in str(error) and self._sim.restorer.is_mixed
+            if "no such table" not in str(error) and not self._sim.is_dark and not is_mixed:
                 raise
-            self.after(1.0, act)  # there are no tables yet, or the machine is off
+            self.after(1.0, act)  # there are no tables yet, the machine is off, or a person has to mend the file
 
 
 class Customers:

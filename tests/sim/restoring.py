@@ -121,8 +121,12 @@ class Restorer:
 
     def explains(self, ending: str) -> bool:
         """Whether this end was expected: the daemon's file was replaced, or is no database."""
-        is_mixed = self.last is not None and self.last.way == "beside_a_wal"
-        return (ending == "FileLost" and self.takes_file) or (ending == "Unusable" and is_mixed)
+        return (ending == "FileLost" and self.takes_file) or (ending == "Unusable" and self.is_mixed)
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether an older file was put beside a newer -wal."""
+        return self.last is not None and self.last.way == "beside_a_wal"
 
     async def between_lives(self, ending: str) -> None:
         """Put the copy back now: no process has the file open."""
