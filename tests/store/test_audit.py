@@ -198,3 +198,13 @@ def test_a_clock_that_was_set_back_causes_no_finding(database: Database, pos: Po
     ]
     event(pos, 100, "accept.done", 2)
     assert [one.code for one in checked(database).findings] == ["acknowledged_before_stored"]
+
+
+def test_a_request_right_after_the_clock_was_set_back_causes_no_finding(database: Database, pos: Pos) -> None:
+    put_order(pos)
+    event(pos, 300, "received", 1)
+    action(pos, (100, 250, UNKNOWN), created_utc=at(99), **FAILED | {"finished_utc": at(260)})
+    action(pos, (209, 211, OK), name="on_the_way", created_utc=at(204))
+    assert [one.code for one in checked(database).findings] == ["beside_another"]
+    event(pos, 210, "status", 1)
+    assert checked(database).findings == []

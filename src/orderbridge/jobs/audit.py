@@ -40,7 +40,7 @@ ENDS_WITHIN = timedelta(minutes=5)  # a row ends so soon after its expiry, while
 
 _BY_TIME = {"acknowledged_beside_action", "beside_another", "after_newer", "shown_and_not_known"}
 _JITTER = timedelta(seconds=2)  # accounts that work in parallel write their times in another order
-_UNSEEN = timedelta(minutes=10)  # nothing may have been written for so long before the clock was set back
+_UNSEEN = timedelta(minutes=10)  # nothing may have been written for so long before or after the clock was set back
 _SHOWS_STATUS = {*LastChange, "delivered"} - {LastChange.START}  # events of a poll that shows the order's status
 
 
@@ -92,7 +92,7 @@ def _counted_twice(connection: Connection, since: datetime) -> list[tuple[dateti
         moments = select(column.label("at"), before).where(column >= since).subquery()
         set_back = select(moments.c.at, moments.c.before).where(moments.c.before > moments.c.at)
         rows = connection.execute(set_back)
-        spans += [(row.at, row.before + _UNSEEN) for row in rows if row.before > row.at + _JITTER]
+        spans += [(row.at - _UNSEEN, row.before + _UNSEEN) for row in rows if row.before > row.at + _JITTER]
     return spans
 
 
