@@ -338,6 +338,8 @@ class Sim:
         self.trace.note("log", f"{level} {event}", **{name: facts[name] for name in facts if name != "traceback"})
         if event == "daemon.started" and life is not None:
             life.started = self._has_worked = True
+        if event == "config.reload_failed" and self._reloads != "bad":
+            self.agenda.after(STOP_S, partial(self._reload, "same"))  # a technician reads it, and repeats it
         self.tell("logged", level, event, facts, line)
 
     def flush(self) -> None:
