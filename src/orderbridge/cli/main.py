@@ -134,7 +134,9 @@ MODULES = {
     "orderbridge.cli.erase": ("erase",),
     "orderbridge.cli.bundle": ("support-bundle",),
     "orderbridge.cli.status": ("status",),
-    "orderbridge.cli.order_commands": ("orders", "order", "take", "quarantine", "day", "audit", "learned"),
+    "orderbridge.cli.order_commands": ("orders", "take", "quarantine", "audit", "learned"),
+    "orderbridge.cli.history": ("order",),
+    "orderbridge.cli.day": ("day",),
     "orderbridge.cli.action_commands": (
         *dict.fromkeys(kind.command.split()[0] for kind in ACTIONS.values()),
         "actions",
