@@ -248,7 +248,7 @@ def main() -> None:
     asked = parser.parse_args()
     unknown = set(asked.names) - BENCHMARKS.keys()
     if unknown:
-        parser.error(f"no such table: {', '.join(unknown)}; there are {', '.join(BENCHMARKS)}")
+        parser.error(f"no such table: {', '.join(unknown)}; known: {', '.join(BENCHMARKS)}")
     print(
         f"{platform.machine()}, {os.cpu_count()} cores, Linux {platform.release()}, Python {platform.python_version()}\n"
     )

@@ -8,24 +8,24 @@ from orderbridge.texts import SENTENCES
 if TYPE_CHECKING:
     from orderbridge.daemon import RunningDaemon
     from orderbridge_board.pages import BoardPages
-    from orderbridge_board.watch import Audience
+    from orderbridge_board.watch import AudibleTablets
 
 SENTENCES.add(__name__)
 
 
 class Board(Extension):
-    """The board of one process."""
+    """The board in one process."""
 
     commands: ClassVar = {"board": "orderbridge_board.cli"}
     daemon: "RunningDaemon | None" = None  # None: none is working
-    audience: "Audience"  # its tablets; set with `daemon`
+    audible_tablets: "AudibleTablets"  # set with `daemon`
 
     def begin(self, daemon: "RunningDaemon") -> None:
-        """Begin to check for tablets and to count polls."""
-        from orderbridge_board.watch import Audience, BoardWatch  # noqa: PLC0415 - the command needs none of it
+        """Begin to watch the tablets and to count polls."""
+        from orderbridge_board.watch import AudibleTablets, BoardWatch  # noqa: PLC0415 - the command needs none of it
 
-        self.daemon, self.audience = daemon, Audience(daemon.clock.monotonic())
-        BoardWatch(daemon, self.audience).begin()
+        self.daemon, self.audible_tablets = daemon, AudibleTablets(daemon.clock.monotonic())
+        BoardWatch(daemon, self.audible_tablets).begin()
 
     def end(self) -> None:
         """From now on the pages show that no daemon is working."""

@@ -9,9 +9,8 @@ Rules of this file:
 - The request_id of a button has the number of finished tries. So two taps on the same button, on any devices, ask for
   the same row.
 - An action that cannot be undone at the marketplace waits for HOLD, and can be undone here until then. Its row is
-  written at the tap, with the time from which the outbox may send it, so that a tap survives a failed tablet. To undo
-  it back sets `withdraw` while the row waits. A claim starts only unchanged rows. So either the row is withdrawn or it
-  is sent, never both.
+  written at the tap, with the time from which the outbox may send it, so that a tap survives a failed tablet. Undo sets
+  `withdraw` while the row waits. A claim starts only unchanged rows. So the row is either withdrawn or sent, never both.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -41,7 +40,7 @@ LONGEST_REQUEST = 64
 HOLD = timedelta(seconds=5)
 HELD = frozenset({Action.ON_THE_WAY, Action.COMPLETE})
 NOTICED = timedelta(seconds=60)  # a longer delay is not due to polling, so the order's own time counts
-BELIEVED = timedelta(hours=2)  # an older time has a wrong time zone, or the customer began the order long before
+BELIEVED = timedelta(hours=2)  # an order's older time is ignored: its time zone may be wrong
 FAILED = frozenset({ActionState.REFUSED, ActionState.FAILED, ActionState.EXPIRED})
 TILL, BESIDE = "till", "beside"
 
@@ -183,7 +182,7 @@ def may_be_handed(order: Seen, rows: Collection[Asked]) -> bool:
     return not any(row.action == Action.COMPLETE and row.state == ActionState.DONE for row in rows)
 
 
-def was_completed_in_vain(rows: Iterable[Asked]) -> bool:
+def is_completion_refused(rows: Iterable[Asked]) -> bool:
     """Whether the marketplace refused to complete the order."""
     return any(row.action == Action.COMPLETE and row.state in FAILED for row in rows)
 

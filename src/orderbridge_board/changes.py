@@ -87,7 +87,7 @@ class Changes:
         self.leave(listener)
 
     def expect(self, moments: Iterable[str | None], now: str) -> None:
-        """At these times the state that was read at `now` changes, although no row is written."""
+        """Note the times at which the state that was read at `now` changes, although no row is written."""
         self._expected |= {one for one in moments if one is not None and one >= now}
 
     def shown(self, version: Any) -> None:

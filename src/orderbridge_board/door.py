@@ -84,13 +84,13 @@ def check_origin(headers: Mapping[str, str], scheme: str) -> None:
 async def body(request: Request) -> dict[str, Any]:
     """The body. Raises Refused unless it is one small JSON object that the board's own page sent."""
     check_origin(request.headers, request.url.scheme)
-    came = b""
+    content = b""
     async for part in request.stream():
-        came += part
-        if len(came) > MOST_BYTES:
+        content += part
+        if len(content) > MOST_BYTES:
             raise Refused(413, "too_long")
     try:
-        values = json.loads(came)
+        values = json.loads(content)
     except (ValueError, RecursionError):
         raise Refused(400, "only_json") from None
     if not isinstance(values, dict):

@@ -105,7 +105,7 @@ class BoardPages:
         """The data of the technician's page."""
         work = self._work()
         now, language, problems = work.clock.now(), door.language(request), tuple(work.problems())
-        audible = self._board.audience.names(work.clock.monotonic())
+        audible = self._board.audible_tablets.names(work.clock.monotonic())
 
         def read(connection: Connection) -> dict[str, Any]:
             return technician(connection, work.settings, problems, audible, now, language)
@@ -191,11 +191,11 @@ class BoardPages:
         """Note that a tablet is in use, and whether it can be heard."""
         values, work = await door.body(request), self._work()
         device = await work.database.read(lambda tx: door.device(tx, request))
-        audience, moment = self._board.audience, work.clock.monotonic()
-        audience.heard(device, moment, audible=values.get("audible") is True)
+        tablets, moment = self._board.audible_tablets, work.clock.monotonic()
+        tablets.heard(device, moment, audible=values.get("audible") is True)
         if device.is_due(now := work.clock.now()):
             await work.database.run(lambda tx: devices.note_seen(tx, device.id, now))
-        return JSONResponse({"n": self.changes.number, "hear": audience.names(moment)})
+        return JSONResponse({"n": self.changes.number, "hear": tablets.names(moment)})
 
     def close(self) -> None:
         """End all streams."""

@@ -161,7 +161,7 @@ def rows_of(connection: Connection, keys: Sequence[str]) -> dict[str, list[Any]]
     return found
 
 
-# An order that stays open for days, because the program is off at night, does not come back.
+# A removed card stays removed while its order is open, even for days.
 _KEPT = cards.silence_of("handed", "")
 _is_put_away = and_(
     silenced.c.subject.like(f"{_KEPT}%"),

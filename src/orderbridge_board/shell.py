@@ -1,4 +1,4 @@
-"""The static files of the page, and the list of those that the service worker of a tablet caches.
+"""The static files of the pages, and the list of those that a tablet's service worker caches.
 
 Rules of this file:
 - Scripts, styles and sentences are served below a path that has a hash of their contents. A page loads only files of

@@ -117,7 +117,7 @@ def _card(row: Mapping[str, Any], lines: Sequence[Any], asked: Sequence[Any], at
         "actions": [{"action": one, "tries": cards.tries(asked, one)} for one in cards.offered(order, asked)],
         "row": shown_row(cards.newest(asked), at.language),
         "handed": cards.silence_of("handed", order.key) if cards.may_be_handed(order, asked) else None,
-        "handed_next": cards.is_handed_next(order) or cards.was_completed_in_vain(asked),
+        "handed_next": cards.is_handed_next(order) or cards.is_completion_refused(asked),
         "away": moment(away),
     }
 

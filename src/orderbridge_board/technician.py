@@ -1,4 +1,4 @@
-"""Data of the technician's page: the content of `orderbridge status`, a chart of the last day, and today's figures."""
+"""The data of the technician's page: the state of each part, a chart of the last day, and today's figures."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -33,8 +33,8 @@ def technician(
 ) -> dict[str, Any]:
     """All data of the page. `audible`: the names of the tablets that can be heard."""
     names = {account.fingerprint: account.name for account in settings.accounts}
-    ill = {one.account or one.subject for one in problems}
-    rows = sorted(accounts.overview(connection, list(names)), key=lambda row: (row["name"] not in ill, row["name"]))
+    first = {one.account or one.subject for one in problems}
+    rows = sorted(accounts.overview(connection, list(names)), key=lambda row: (row["name"] not in first, row["name"]))
     outbox = overview.outbox(connection, now)
     zone = ZoneInfo(settings.marketplace.timezone)
     begin, end = rules.bounds(rules.present(now, zone, CUT), zone, CUT)

@@ -1,4 +1,4 @@
-"""The board's tasks in the daemon: report that no tablet can be heard, and count polls in slots of ten minutes."""
+"""The board's tasks in the daemon: reporting that no tablet can be heard, and counting polls in slots of ten minutes."""
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
@@ -24,8 +24,8 @@ KEPT = timedelta(days=2)
 COUNTED = ("polls", "failed", "logins")
 
 
-class Audience:
-    """The tablets that can be heard, by the monotonic clock."""
+class AudibleTablets:
+    """The tablets whose sound is on, by the monotonic clock."""
 
     def __init__(self, now: float) -> None:
         self._sure_from = now + SURE_S
@@ -34,14 +34,14 @@ class Audience:
     def heard(self, device: Device, now: float, *, audible: bool) -> None:
         """Note a tablet's report. `audible`: it shows the board, and its sound is on."""
         self._until = {one: until for one, until in self._until.items() if until > now}
-        if audible:  # otherwise it only expires: another page of the same tablet may be audible
+        if audible:  # otherwise it expires later: another page of the same tablet may be audible
             self._until[device.name] = now + HEARD_S
 
     def names(self, now: float) -> list[str]:
         """The names of the tablets that can be heard."""
         return sorted(name for name, until in self._until.items() if until > now)
 
-    def is_deaf(self, now: float) -> bool:
+    def is_none_audible(self, now: float) -> bool:
         """Whether it is certain that no tablet can be heard."""
         return now >= self._sure_from and not any(until > now for until in self._until.values())
 
@@ -49,9 +49,9 @@ class Audience:
 class BoardWatch:
     """The board's tasks in one daemon."""
 
-    def __init__(self, daemon: RunningDaemon, audience: Audience) -> None:
+    def __init__(self, daemon: RunningDaemon, tablets: AudibleTablets) -> None:
         self._daemon = daemon
-        self._audience = audience
+        self._tablets = tablets
         self._counted = self._counts()
         self._tokens = {name: account.session.current for name, account in daemon.accounts.items()}
 
@@ -63,9 +63,9 @@ class BoardWatch:
     async def check(self) -> float:
         """Report that no tablet can be heard, unless all is closed. Returns the seconds until the next check."""
         database, problems = self._daemon.database, self._daemon.own_problems
-        is_deaf = self._audience.is_deaf(self._daemon.clock.monotonic())
+        is_none_audible = self._tablets.is_none_audible(self._daemon.clock.monotonic())
         try:
-            is_unheard = is_deaf and not await database.read(queries.is_closed)
+            is_unheard = is_none_audible and not await database.read(queries.is_closed)
         except DBAPIError:
             return CHECK_S  # another problem reports this
         if not is_unheard:

@@ -28,7 +28,7 @@ LONGEST_SLUG = 60
 @click.option("--only", multiple=True, help="Only this scenario; may be repeated.")
 @click.option("--start", default="", help="A command that starts the POS; certify kills it.")
 @click.option("--hands", help="A command that does a person's steps in the POS.")
-@click.option("--unattended", is_flag=True, help="Ask no one; what needs a person is NOT SEEN.")
+@click.option("--unattended", is_flag=True, help="Ask no person; criteria that need one are NOT SEEN.")
 @click.option(
     "--within", "within_s", default=10.0, show_default=True, help="Seconds within which an order must be taken over."
 )
@@ -68,7 +68,7 @@ def certify(
         echo=click.echo,
         start=start,
     )
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C, so that the POS is ended, too
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # like Ctrl-C, so that the POS is killed, too
     try:
         passed = play(wanted)
     except (KeyboardInterrupt, click.Abort) as broken_off:

@@ -90,7 +90,7 @@ PATIENCE_S = 30.0  # for the daemon's work, such as an order that arrives, or a 
 BY_ITSELF_S = 5.0  # how long the till may take to act by itself, before the operator is asked
 SHOWN = 60  # characters of a long note in the report
 NUMBERS = 60  # order numbers of one scenario
-ATTEMPT = 10_000  # a repeated scenario has other order numbers, because an interrupted one has used its own
+ATTEMPT = 10_000  # added to the order numbers at each repetition, because an interrupted attempt has used some
 LETTERS = [*string.ascii_uppercase, *(f"A{letter}" for letter in string.ascii_uppercase)]
 FOODS = ((1003, 1), (1009, 2))  # (food, quantity)
 
@@ -304,7 +304,7 @@ class Driver:
             return
         done = asked.do(verb, self.key(letter), about=about)
         over = self.clock.monotonic() + self.within_s
-        # The paper may come later than the takeover: a command is run until it has come, a person waits for it.
+        # The paper may be printed after the takeover: a command is run again until it is, a person waits for it.
         while done.able and right and not (asked.by_person or right(done.output)) and self.clock.monotonic() < over:
             self.pause(BETWEEN_S)
             done = asked.do(verb, self.key(letter), about=about)
@@ -318,7 +318,7 @@ class Driver:
             "ticket",
             letter,
             question,
-            lambda output: _closed(wanted) in _closed(output),
+            lambda output: _without_spaces(wanted) in _without_spaces(output),
             value=wanted,
             shown=lambda _: {"not_found": wanted[:SHOWN]},
         )
@@ -338,5 +338,5 @@ class Driver:
             self.world.inactive_foods.clear()
 
 
-def _closed(text: str) -> str:
+def _without_spaces(text: str) -> str:
     return "".join(text.split())

@@ -158,7 +158,7 @@ def revision_read(seen: Seen) -> Judged:
     written = [one for one in seen.notes if one.column == "pos_revision" and one.value == one.revision]
     if right:
         return Judged(Verdict.PASS)
-    return _is(False, *written[-1:], why="unread") if wrong >= MOST_TRIES else not_seen("not_waiting_long")
+    return _is(False, *written[-1:], why="unread") if wrong >= MOST_TRIES else not_seen("not_waiting")
 
 
 # ---- money and tickets -----------------------------------------------------------------------------------------------
@@ -211,7 +211,7 @@ TILLS = {"delivery_orders": ("pos_revision", "pos_reference", "pos_total"), "del
 def own_columns(seen: Seen) -> Judged:
     """The till writes only its own columns, and inserts only outbox rows."""
     wrong = [note for note in seen.notes if not _may(note)]
-    return Judged(Verdict.FAIL, "foreign_write", _places(wrong)) if wrong else _quiet(seen)
+    return Judged(Verdict.FAIL, "foreign_write", _places(wrong)) if wrong else _passed(seen)
 
 
 def _may(note: Note) -> bool:
@@ -225,10 +225,10 @@ def _may(note: Note) -> bool:
 def deletes_nothing(seen: Seen) -> Judged:
     """The till deletes no rows, because a deleted row cannot be checked or sent any more."""
     gone = [note for note in seen.notes if note.what == "delete"]
-    return Judged(Verdict.FAIL, "deleted", _places(gone)) if gone else _quiet(seen)
+    return Judged(Verdict.FAIL, "deleted", _places(gone)) if gone else _passed(seen)
 
 
-def _quiet(seen: Seen) -> Judged:
+def _passed(seen: Seen) -> Judged:
     return Judged(Verdict.PASS) if seen.notes else not_seen("nothing_to_see")
 
 
@@ -243,7 +243,7 @@ def waits_its_turn(seen: Seen) -> Judged:
         return not_seen("server_waits")
     if seen.marks.get("waited"):
         return Judged(Verdict.PASS)
-    return Judged(Verdict.FAIL, "turned_away") if seen.marks.get("gave_up", 0) > 1 else not_seen("not_waiting")
+    return Judged(Verdict.FAIL, "turned_away") if seen.marks.get("gave_up", 0) > 1 else not_seen("not_waiting_long")
 
 
 def short_lock(seen: Seen) -> Judged:

@@ -1,6 +1,6 @@
 """Measures how long a POS holds database locks, and holds locks on purpose.
 
-On SQLite the single write lock is tested by trying to take it. A server shows when a transaction began.
+On SQLite the single write lock is tested by trying to take it. A server shows its open transactions.
 """
 
 import sqlite3

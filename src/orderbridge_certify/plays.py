@@ -308,7 +308,7 @@ def others_write(driver: Driver) -> None:
     hold_s = max(_delay_s(driver) for _ in range(TURNS)) + MARGIN_S
     driver.marks |= {"waited": 0, "gave_up": 0}
     for _ in range(HOLDS if hold_s <= LONGEST_HOLD_S else 0):
-        if not _is_met(driver, hold_s) or driver.marks["waited"] or driver.marks["gave_up"] == TURNS:
+        if not _writes_at_release(driver, hold_s) or driver.marks["waited"] or driver.marks["gave_up"] == TURNS:
             break
 
 
@@ -322,8 +322,11 @@ def _delay_s(driver: Driver) -> float:
     return order.taken_s - order.visible_s + COOLDOWN_S
 
 
-def _is_met(driver: Driver, hold_s: float) -> bool:
-    """Hold the lock for longer than the till's poll interval, and note whether the till writes at its release."""
+def _writes_at_release(driver: Driver, hold_s: float) -> bool:
+    """Hold the lock for longer than the till's poll interval, and count whether the till writes at its release.
+
+    False if the till does not take the order over.
+    """
     letter = driver.order()
     driver.until_visible()
     Held(driver.database, driver.key(letter)).hold(hold_s)

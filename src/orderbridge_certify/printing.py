@@ -15,9 +15,9 @@ SECOND_COPY_S = 90.0  # the time limit for a second copy
 
 
 def killed(driver: Driver) -> None:
-    """Kill the till three times: before a paper is printed, before the till notes a printed one, and so again.
+    """Kill the till three times: once before a paper is printed, and twice before the till notes a printed one.
 
-    The third time, customers cancel the printed orders before the till starts again.
+    The last time, customers cancel the printed orders before the till starts again.
     """
     if (till := _printing(driver)) is None:
         return

@@ -34,7 +34,7 @@ class Order:
 
     letter: str
     visible_s: float | None = None  # when a till can first see it; None: it has not arrived
-    taken_s: float | None = None  # when pos_revision left 0
+    taken_s: float | None = None  # when pos_revision became more than 0
     revision: int = 0
     pos_revision: int = 0
     reference: bool = False

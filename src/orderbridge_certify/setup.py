@@ -131,7 +131,7 @@ class Printer:
 
     def __init__(self, command: list[str], log: Path) -> None:
         self.text = ""
-        self._flows, self._stands = threading.Event(), threading.Event()
+        self._flows, self._is_still = threading.Event(), threading.Event()
         self._flows.set()
         out, into = os.pipe()
         # A separate open file: a non-blocking end shared with the till would give it errors.
@@ -149,10 +149,10 @@ class Printer:
 
     def jam(self) -> None:
         """Stop reading, and fill the pipe with empty lines."""
-        self._stands.clear()
+        self._is_still.clear()
         self._flows.clear()
         self._fill(1)
-        self._stands.wait()
+        self._is_still.wait()
         for size in (512, 1):
             while self._fill(size):
                 pass
@@ -171,7 +171,7 @@ class Printer:
         decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
         while True:
             if not self._flows.is_set():
-                self._stands.set()
+                self._is_still.set()
                 self._flows.wait()
             self.text += EMPTY_LINES.sub("\n", decoder.decode(os.read(out, CHUNK)))
 

@@ -40,7 +40,7 @@ def put(connection: Connection, keys: MasterKeys, accounts: Collection[Account],
     if users := taken(connection, accounts):
         return Put(taken=users)
     rows = {row.name: row for row in connection.execute(ROWS)}
-    wanted = [one for one in accounts if not _is_there(keys, rows.get(one.name), one)]
+    wanted = [one for one in accounts if not _is_stored(keys, rows.get(one.name), one)]
     new, changed = [], []
     for account in wanted:
         row = rows.get(account.name)
@@ -68,7 +68,7 @@ def taken(connection: Connection, accounts: Collection[Account]) -> dict[str, st
     return {one.name: user for one in accounts if (user := users.get(one.fingerprint, one.name)) != one.name}
 
 
-def _is_there(keys: MasterKeys, row: Any, account: Account) -> bool:
+def _is_stored(keys: MasterKeys, row: Any, account: Account) -> bool:
     if row is None or row.fingerprint != account.fingerprint:
         return False
     there = opened(keys, row.name, row.sealed, row.key_id)
@@ -91,7 +91,7 @@ def remove(connection: Connection, names: Sequence[str], now: datetime) -> list[
     version = lock_version(connection) + 1
     there = [row.name for row in _named(connection, names) if row.sealed is not None]
     values = {"sealed": None, "key_id": None, "enabled": DISABLED, "version": version, "changed_utc": now}
-    # A fingerprint that no secrets have: these may come again, under another name too.
+    # A fingerprint that no secrets have, so that these secrets can be added again, also under another name.
     void = {name: hashlib.sha256(f"removed {name}".encode()).hexdigest() for name in there}
     write(connection, version, [], [{"mine": name, "fingerprint": void[name], **values} for name in there])
     return there

@@ -182,16 +182,16 @@ def plain_of(account: Account) -> dict[str, Any]:
 
 
 def sealed(keys: MasterKeys, account: Account) -> tuple[str, str]:
-    """The text, and the id of the key that sealed it."""
+    """The encrypted values, and the id of the key."""
     plain = json.dumps(plain_of(account), ensure_ascii=False, sort_keys=True)
     return keys.seal(account.name, plain.encode())
 
 
-# ---- as people see them: no secret -----------------------------------------------------------------------------------
+# ---- without secrets, for people -------------------------------------------------------------------------------------
 
 
 def listed(connection: Connection) -> list[dict[str, Any]]:
-    """All that are not removed, by name: name, fingerprint, key_id, enabled, changed_utc."""
+    """The accounts that are not removed, by name: name, fingerprint, key_id, enabled, changed_utc."""
     query = select(*_LISTED).where(account_settings.c.sealed.is_not(None)).order_by(account_settings.c.name)
     return [dict(row) for row in connection.execute(query).mappings()]
 

@@ -84,17 +84,17 @@ def survey(connection: Connection) -> list[Row]:
 
 
 def join(connection: Connection, number: int) -> bool:
-    """Join the living replicas. Returns False if a single daemon works."""
+    """Take the lock of our number, which marks us as living. Returns False if a single daemon works."""
     if not connection.exec_driver_sql(f"SELECT pg_try_advisory_lock_shared({LEAD})").scalar():
         return False
     connection.exec_driver_sql(
         f"SELECT pg_advisory_lock({REPLICAS}, {number})"
-    )  # an error where our last session has it
+    )  # fails while our previous session has it
     return True
 
 
 def resign(connection: Connection, number: int) -> None:
-    """Leave the living replicas. The buckets stay locked."""
+    """Release the lock of our number. The buckets stay locked."""
     connection.exec_driver_sql(f"SELECT pg_advisory_unlock({REPLICAS}, {number})")
 
 

@@ -57,7 +57,7 @@ def share(seen: Seen, me: str, unheld: Mapping[int, float]) -> Share:
         wanted = max(most - len(held[replica]), 0)
         if replica == me:
             noted = {number: seen.buckets[number].noted for number in free[:wanted]}
-            # Not our own: its lock is taken again with the session.
+            # Without our own ones: their locks are taken again with the session.
             return Share({number: by for number, by in noted.items() if by != me}, frozenset(mine[most:]))
         free = free[wanted:]
     return Share()

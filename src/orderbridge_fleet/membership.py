@@ -36,11 +36,10 @@ FORGET_S = 60.0  # after which a failed replica without buckets is removed from 
 
 @dataclass(frozen=True, slots=True)
 class Beat:
-    """The buckets that we hold, after a beat.
+    """The buckets that we hold after a beat.
 
-    `excess`: those of them that other replicas should have; `count`: the number of all buckets; `replicas`: the living
-    replicas.
-    `refused`: a trigger or a missing right prevents buckets from being moved.
+    `excess`: those that other replicas should have. `count`: the number of all buckets. `replicas`: the living ones.
+    `refused`: the error, if a trigger or a missing right prevents buckets from being moved.
     """
 
     held: frozenset[int]
@@ -118,10 +117,9 @@ class Membership:
     def beat(self, give: Collection[int] = (), *, is_ending: bool = False) -> Beat:
         """Release the buckets in `give`, find the living replicas, and take our share of the buckets.
 
-        The schema must be current.
-        `is_ending`: take no bucket any more, and let the other replicas share all of them.
-        Raises DBAPIError if the server does not answer: our buckets stay ours, and the beat can be repeated. Raises
-        Fenced if this replica is over.
+        `is_ending`: take none, and let the other replicas share all of them. The schema must be current. Raises
+        DBAPIError if the server does not answer: our buckets stay ours, and the beat can be repeated. Raises Fenced if
+        this replica may not write any more.
         """
         with self._asking():
             self._refuse_over()
@@ -132,13 +130,13 @@ class Membership:
             if is_ending and not self._is_absent:
                 advisory_locks.resign(connection, self._number)
                 self._is_absent = True
-            with self._own_alone():
+            with self._keeping_buckets():
                 self._give(connection, self._held & frozenset(give))
             seen = self._survey(connection)
             wanted = share(seen, self.name, self._waited(seen))
             if not is_ending:
                 self._take(connection, wanted.take)
-            with self._own_alone():
+            with self._keeping_buckets():
                 self._forget(connection, seen)
             alive = seen.alive | {self.name}
             return Beat(self._held, wanted.excess & self._held, len(seen.buckets), alive, self._refused)
@@ -226,7 +224,7 @@ class Membership:
         self._count = replicas.count(connection)
 
     @contextlib.contextmanager
-    def _own_alone(self) -> Iterator[None]:
+    def _keeping_buckets(self) -> Iterator[None]:
         """If the database refuses a write here, note the refusal and keep our buckets."""
         try:
             yield
@@ -284,8 +282,8 @@ class Membership:
     def _take(self, connection: Connection, take: Mapping[int, str | None]) -> None:
         locked = advisory_locks.lock(connection, sorted(take))
         taken: frozenset[int] = frozenset()
-        with self._own_alone():
-            for noted in sorted({take[number] for number in locked}, key=lambda name: name or ""):  # given ones first
+        with self._keeping_buckets():
+            for noted in sorted({take[number] for number in locked}, key=lambda name: name or ""):  # released first
                 found = self._note(connection, noted, [number for number in locked if take[number] == noted])
                 if found is None:  # the others are left to the next beat, because this one has a time limit
                     break

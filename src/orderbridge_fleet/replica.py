@@ -135,7 +135,7 @@ class Replica(Roster):
         gone = self._leaving.keys() | self._idle
         return frozenset() if self._is_draining else self._beat.held - self._beat.excess - gone
 
-    # ---- from its start to its end -----------------------------------------------------------------------------------
+    # ---- start and end -----------------------------------------------------------------------------------------------
 
     async def begin(self, daemon: "Daemon") -> None:
         """Read the buckets and the accounts for the first time. Raises Fenced or DBAPIError."""
@@ -255,7 +255,7 @@ class Replica(Roster):
         self._broken.discard(name)
         self._daemon.own_problems.end(Code.ACCOUNT_UNREADABLE, name)
 
-    # ---- both --------------------------------------------------------------------------------------------------------
+    # ---- reconciling -------------------------------------------------------------------------------------------------
 
     async def _reconcile_on(self) -> None:
         while True:
@@ -285,13 +285,13 @@ class Replica(Roster):
                 self._going[name] = asyncio.create_task(self._swap(name))
         # The same secrets are active once only: under the account's former name a poll may still be in flight.
         used = {account.fingerprint for account in at_work.values()} | self._daemon.working.leaving
-        come = [
+        new = [
             account
             for name, account in known.items()
             if account is not None and name not in at_work and name not in self._going
             if bucket_of(name, of) in mine and account.fingerprint not in used
         ]
-        await self._daemon.working.add(sorted(come, key=_spread))
+        await self._daemon.working.add(sorted(new, key=_spread))
         if self._is_first:
             self._is_first = False
             self._daemon.working.forget_others()

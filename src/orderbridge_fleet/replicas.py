@@ -21,7 +21,7 @@ from orderbridge.store.database import Database
 from orderbridge.store.ddl import utc_now
 from orderbridge.store.own_tables import BUCKETS, buckets, replicas
 
-PLAY_S = 0.02  # a smaller difference between two measurements of the server's clock is ignored
+TOLERANCE_S = 0.02  # a smaller difference between two measurements of the server's clock is ignored
 _NOW = select(utc_now())
 WRITTEN = ("code", "subject", "severity", "count", "account")  # fields of a problem, beside its time and facts
 UNKNOWN = ""  # before the first write: a reload keeps the name, so the row may have problems from before it
@@ -168,7 +168,7 @@ class SharedClock:
     def set(self, there: datetime, took_s: float) -> None:
         """Correct by the server's time `there`, from a query that has just ended and took `took_s`."""
         behind = there - self._machine.now() + timedelta(seconds=took_s / 2)
-        if abs(behind - self._behind) > timedelta(seconds=took_s / 2 + PLAY_S):
+        if abs(behind - self._behind) > timedelta(seconds=took_s / 2 + TOLERANCE_S):
             self._behind = behind
 
     def now(self) -> datetime:

@@ -9,18 +9,18 @@ import click
 from orderbridge.extension import Extension
 from orderbridge.texts import SENTENCES, say, spoken
 
-SENTENCES.add("orderbridge_sandbox")  # here, because the package itself imports nothing of the daemon
+SENTENCES.add("orderbridge_sandbox")  # here, because the package itself imports nothing from the daemon
 SHORT = {"cooldown": "cooldown_seconds"}  # options whose names differ from their switches
 
 
 @click.command()
-@click.option("--orders", "order_count", default=6, show_default=True, help="How many orders to play through.")
+@click.option("--orders", "order_count", default=6, show_default=True, help="How many orders to play.")
 @click.option(
     "--database",
     type=click.Path(dir_okay=False, path_type=Path),
     default=Path("orderbridge-demo.db"),
     show_default=True,
-    help="The SQLite file to leave behind.",
+    help="The SQLite file to write.",
 )
 def demo(order_count: int, database: Path) -> None:
     """Run sandbox, daemon and a small POS together."""

@@ -1,4 +1,4 @@
-"""Builds the table of the control interface's commands from the signatures of functions, and checks calls by it.
+"""Builds the table of the control interface's commands from functions' signatures, and checks requests against it.
 
 Routes, error messages, the help and docs/sandbox.md are generated from COMMANDS; the sentences are in words.toml.
 """

@@ -184,7 +184,7 @@ def _with_line(world: World, order: Order, food_id: int, changes: Mapping[str, A
         line = item_of(random_uuid(world.panel_random), food)
         lines.append(line)
     line |= changes
-    # price x quantity plus the modifiers of the line, once, as documents.py draws it.
+    # price x quantity plus the modifiers of the line, once, as in documents.py.
     extra = sum((Decimal(group["options"]["price"]) for group in line["option_groups"]), NOTHING)
     line["total"] = (Decimal(line["price"]) * int(line["quantity"]) + extra).quantize(CENT)
     lines = [one for one in lines if one["quantity"] != 0]

@@ -77,7 +77,7 @@ def _refusing(routes: list[Route]) -> Callable[[Request], Any]:
             methods = ", ".join(sorted({method for route in here for method in route.methods or ()} - {"HEAD"}))
             raise BadRequest(f"{path} takes {methods}, not {request.method}", 405)
         known = ", ".join(dict.fromkeys(f"{PREFIX}{command.path}" for command in COMMANDS))
-        raise BadRequest(f"no such path: {path}; there are {known}", 404)
+        raise BadRequest(f"no such path: {path}; known: {known}", 404)
 
     return refuse
 

@@ -175,7 +175,7 @@ class Fault:
         unknown = sorted(values.keys() - {f.name for f in fields(cls)} - {"body_base64"})
         if unknown:
             known = sorted([*(f.name for f in fields(cls)), "body_base64"])
-            raise BadFault(f"no such field: {', '.join(unknown)}; there are {', '.join(known)}")
+            raise BadFault(f"no such field: {', '.join(unknown)}; known: {', '.join(known)}")
         try:
             values["kind"] = FaultKind(values.get("kind", FaultKind.ANSWER))
             values["when"] = When(values.get("when", When.BEFORE))
@@ -271,7 +271,7 @@ class FaultScript:
         over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         with self._lock:
             if not any(line.fault is fault for line in self._lines):
-                return  # cleared since the call was taken
+                return  # cleared after this call got the fault
             self._pauses.add(over)
         try:
             await asyncio.wait([over], timeout=fault.seconds)

@@ -1,4 +1,4 @@
-"""Plays the orders of a journal, without what their customers wrote.
+"""Places the orders of a journal again, without their customers' data.
 
 Only the fields that this file names are taken from a document: amounts, ids of products and options, known codes, and
 whether there is a note. All texts are invented or left out, so no unknown field can appear. Ids and amounts are limited
@@ -43,7 +43,7 @@ class Played:
 
 
 class Play:
-    """Plays a journal's orders in their rhythm. `faster`: 2 plays them in half the time."""
+    """Places a journal's orders at the recorded intervals. `faster`: 2 halves them."""
 
     def __init__(self, played: Iterable[Played], faster: float = 1) -> None:
         self._played, self._faster = tuple(played), faster
@@ -57,8 +57,8 @@ class Play:
         self._next = 0
         self._keys: dict[int, str] = {}
 
-    def go_on(self, world: World) -> None:
-        """Place the orders that are due, and give them the statuses that they got later."""
+    def advance(self, world: World) -> None:
+        """Place the orders that are due, and change the statuses that are due."""
         past = (world.now() - world.began) * self._faster
         while self._next < len(self._played) and self._played[self._next].after <= past:
             played = self._played[self._next]
@@ -70,7 +70,7 @@ class Play:
                     self._move(world, key, played.status_id)
 
     def _move(self, world: World, key: str, status_id: int) -> None:
-        """Change the status, unless the till has brought the order as far already."""
+        """Change the status, unless the till has already changed it to this or a later one."""
         if status_id == rules.CANCELED:
             world.cancel_by_customer(key)
         elif _stage(status_id) > _stage(world.order(key).status_id):

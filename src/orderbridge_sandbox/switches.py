@@ -14,7 +14,7 @@ from inspect import Parameter
 from types import NoneType
 from typing import Any, Final, get_args
 
-NOTHING: Final = ("none", "")  # how a text says that a switch has no value
+NOTHING: Final = ("none", "")  # texts that mean no value
 _TRUE: Final = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
 _KINDS: Final = {
     bool: "true or false",
@@ -105,4 +105,4 @@ def switches_of(table: Any) -> dict[str, Switch]:
 
 def unknown(what: str, names: list[str], known: list[str]) -> str:
     """Return the error text for names that do not exist."""
-    return f"no such {what}: {', '.join(sorted(names))}; there are {', '.join(known)}"
+    return f"no such {what}: {', '.join(sorted(names))}; known: {', '.join(known)}"

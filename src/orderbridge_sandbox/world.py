@@ -222,7 +222,7 @@ class World:
         with self.lock:
             pace.move_on(self)
             if self.play is not None:
-                self.play.go_on(self)
+                self.play.advance(self)
             due, where = pace.due_orders(self)
             placed: list[Order] = []
             with suppress(CannotOrder):  # no open restaurant has an active food
@@ -252,10 +252,10 @@ class World:
 
     def acknowledge(self, order: Order) -> bool:
         """Acknowledge the order in its current status. Return whether it was not acknowledged before."""
-        news = not order.acknowledged
+        is_first = not order.acknowledged
         order.acknowledged = True
         order.acknowledgements.append(Acknowledgement(status_id=order.status_id, at=self.now()))
-        return news
+        return is_first
 
     def active_foods(self, menu: str) -> list[Food]:
         """Return the foods of that menu that can be ordered."""

@@ -18,7 +18,7 @@ from orderbridge.store.database import Database
 from orderbridge.web.listening import Listening, Pages
 from orderbridge_board import Board, devices
 from orderbridge_board.devices import ACT
-from orderbridge_board.watch import Audience
+from orderbridge_board.watch import AudibleTablets
 
 Address = tuple[str, int]
 CLOCK = SystemClock()
@@ -34,7 +34,7 @@ class ShopsBoard(Board):
 
     def __init__(self, shop: "Shop") -> None:
         self._shop = shop
-        self.audience = Audience(0.0)
+        self.audible_tablets = AudibleTablets(0.0)
 
     @property
     def daemon(self) -> RunningDaemon | None:

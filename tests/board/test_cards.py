@@ -16,7 +16,7 @@ from orderbridge_board import cards
 from orderbridge_board.cards import BESIDE, TILL, Seen, Sound
 from orderbridge_board.devices import ACT, Device
 from orderbridge_board.door import words
-from orderbridge_board.watch import HEARD_S, SURE_S, Audience
+from orderbridge_board.watch import HEARD_S, SURE_S, AudibleTablets
 
 KEY = "5f0c1c9e-0b7a-4c53-9d3b-1f8f4a6c2e10"
 NOW = datetime(2026, 3, 4, 12, 0, tzinfo=UTC)
@@ -253,16 +253,16 @@ def test_money_the_newest_row_and_the_broken_link():
 
 
 def test_the_board_is_unheard_a_while_after_the_last_tablet():
-    audience = Audience(100.0)
-    assert not audience.is_deaf(100.0 + SURE_S - 1)  # tablets come back by themselves
-    assert audience.is_deaf(100.0 + SURE_S)
+    tablets = AudibleTablets(100.0)
+    assert not tablets.is_none_audible(100.0 + SURE_S - 1)  # tablets come back by themselves
+    assert tablets.is_none_audible(100.0 + SURE_S)
     a, b = (Device(one, one, ACT, NOW) for one in "ab")
-    audience.heard(a, 200.0, audible=True)
-    audience.heard(b, 201.0, audible=False)
-    audience.heard(a, 202.0, audible=False)  # its second page, hidden
-    assert audience.names(202.0) == ["a"]
-    assert not audience.is_deaf(200.0 + HEARD_S - 0.1)
-    assert audience.is_deaf(200.0 + HEARD_S)
+    tablets.heard(a, 200.0, audible=True)
+    tablets.heard(b, 201.0, audible=False)
+    tablets.heard(a, 202.0, audible=False)  # its second page, hidden
+    assert tablets.names(202.0) == ["a"]
+    assert not tablets.is_none_audible(200.0 + HEARD_S - 0.1)
+    assert tablets.is_none_audible(200.0 + HEARD_S)
     assert HEARD_S + 5 < 15  # with a health check every 5 s it is reported within 15 s
 
 

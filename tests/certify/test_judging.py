@@ -97,6 +97,8 @@ def test_a_wrong_answer_shows_what_was_wanted_and_an_amount_but_no_other_word() 
         (judging.shown_right("ticket"), seen(answers=(UNABLE,)), "no_hands"),
         (judging.shown_right("ticket"), seen(answers=(replace(UNABLE, needs_person=True),)), "needs_person"),
         (judging.short_lock, seen(), "locks_hidden"),
+        (judging.revision_read, seen(), "not_waiting"),  # its remedy: --only revision_read
+        (judging.waits_its_turn, seen(marks={"waited": 0}), "not_waiting_long"),
     ],
 )
 def test_a_criterion_not_seen_has_a_reason(judge: Judge, what: Seen, why: str) -> None:

@@ -35,7 +35,7 @@ def test_the_default_of_a_switch_can_be_set_from_a_text_and_from_json():
 
 def test_an_invalid_setting_is_refused_by_name():
     for text, message in (
-        ("colour=1", "no such option: colour; there are orders_per_minute, "),
+        ("colour=1", "no such option: colour; known: orders_per_minute, "),
         ("colour", "write NAME=VALUE"),
         ("cooldown_seconds=soon", "cooldown_seconds: 'soon'; expected: number"),
         ("list_limit=1.5", "list_limit: '1.5'; expected: whole number, or none"),

@@ -269,13 +269,13 @@ def remove(context: Context, names: tuple[str, ...], force: bool) -> None:
     now = SystemClock().now()
     busy: dict[str, tuple[int, int]] = {}
 
-    def take_out(tx: "Connection") -> None:
+    def check_and_remove(tx: "Connection") -> None:
         """Check and remove in one transaction, because an order may arrive in between."""
         busy.update((name, found) for name in names if any(found := account_settings.work(tx, name)))
         if force or not busy:
             account_changes.remove(tx, names, now)
 
-    context.write(take_out)
+    context.write(check_and_remove)
     for name, found in busy.items():
         _say_left_open(name, *found)
     if busy and not force:
@@ -305,8 +305,8 @@ def _refuse_unknown(context: Context, names: tuple[str, ...]) -> None:
 def key(context: Context, rotate: bool) -> None:
     """Print a new master key, for the first line of fleet.master_key_file. Nothing is written.
 
-    --rotate: seal every account again with the first line of that file; its other lines still open what they have
-    sealed. If it is interrupted, run it again. It says when the other lines may be removed.
+    --rotate: encrypt every account again with the first line of that file; the other lines still decrypt what they
+    encrypted. Run it again if it was interrupted. It prints when the other lines may be removed.
     """
     from orderbridge.config.keys import new_master_key
 

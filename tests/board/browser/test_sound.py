@@ -121,7 +121,7 @@ async def test_a_muted_tablet_shows_it_and_the_daemon_reports_it(counter: Counte
     monkeypatch.setattr(upkeep, "HEALTH_S", 0.2)
     monkeypatch.setattr(watch, "HEARD_S", 6.0)  # a tablet says every 5 s that it is there
     tablet = await counter.armed()
-    counter.service.extensions["board"].audience._sure_from = 0.0
+    counter.service.extensions["board"].audible_tablets._sure_from = 0.0
     bar = tablet.page.locator("#bar.red", has_text="SES KAPALI")
     for deafen, mend in (("orderbridgeSound.suspend()", None), (f"({HIDE})('hidden')", f"({HIDE})('visible')")):
         await until(lambda: "board_unheard" not in counter.problems())

@@ -14,7 +14,7 @@ from orderbridge.observe.metrics import POLLS, Metrics
 from orderbridge.rules.problems import Code
 from orderbridge_board import queries
 from orderbridge_board.devices import ACT, Device
-from orderbridge_board.watch import CHECK_S, HEARD_S, SURE_S, Audience, BoardWatch
+from orderbridge_board.watch import CHECK_S, HEARD_S, SURE_S, AudibleTablets, BoardWatch
 from orderbridge_sandbox.scenery import KADIKOY
 
 OpenShop = Callable[..., Awaitable[Shop]]
@@ -25,13 +25,13 @@ def known_of(shop: Shop) -> DaemonProblems:
     return shop.context.own_problems
 
 
-def watch_of(shop: Shop, known: DaemonProblems, metrics: Metrics | None = None) -> tuple[BoardWatch, Audience]:
-    audience = Audience(shop.clock.monotonic())
+def watch_of(shop: Shop, known: DaemonProblems, metrics: Metrics | None = None) -> tuple[BoardWatch, AudibleTablets]:
+    tablets = AudibleTablets(shop.clock.monotonic())
     daemon = RunningDaemon(
         settings=shop.settings, database=shop.database, clock=shop.clock, metrics=metrics or Metrics(),
         accounts=shop.accounts, timetable=None, own_problems=known, problems=known.problems, wake=lambda: None,
     )  # fmt: skip
-    return BoardWatch(daemon, audience), audience
+    return BoardWatch(daemon, tablets), tablets
 
 
 async def told_after(watch: BoardWatch, known: DaemonProblems) -> float:
@@ -47,12 +47,12 @@ async def told_after(watch: BoardWatch, known: DaemonProblems) -> float:
 
 async def test_board_unheard_begins_within_15_s_and_ends_with_an_audible_tablet(shop: Shop):
     known = known_of(shop)
-    watch, audience = watch_of(shop, known)
+    watch, tablets = watch_of(shop, known)
     assert await told_after(watch, known) == SURE_S  # after a start tablets come back by themselves
-    audience.heard(TABLET, shop.clock.monotonic(), audible=True)
+    tablets.heard(TABLET, shop.clock.monotonic(), audible=True)
     await watch.check()
     assert not known.has(Code.BOARD_UNHEARD)
-    audience.heard(TABLET, shop.clock.monotonic(), audible=False)
+    tablets.heard(TABLET, shop.clock.monotonic(), audible=False)
     assert HEARD_S < await told_after(watch, known) <= 15
 
 
