@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import threading
 from datetime import timedelta
 from pathlib import Path
 
@@ -84,6 +85,22 @@ async def test_a_full_disk_delays_no_order_and_the_journal_catches_up_later(shop
         await shop.journal.close()
     assert shop.journal.since is None
     assert [line["documents_missing"] for line in logs if line["event"] == "journal.written_again"] == [0]
+    assert [entry.payment_key for entry in entries(folder)] == [order.key for order in orders]
+
+
+async def test_a_document_that_no_thread_is_left_for_is_written_later(
+    shop: Shop, folder: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def no_thread(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    shop.journal._inline = False
+    monkeypatch.setattr(threading.Thread, "start", no_thread)
+    orders = [await shop.taken_in()]
+    assert shop.journal.error == "can't start new thread"
+    monkeypatch.undo()
+    shop.journal._inline = True
+    orders.append(await shop.taken_in())
     assert [entry.payment_key for entry in entries(folder)] == [order.key for order in orders]
 
 

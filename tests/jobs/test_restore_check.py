@@ -363,3 +363,21 @@ async def test_a_hanging_disk_of_the_mark_is_reported_and_delays_nothing(shop: S
     monkeypatch.undo()
     keeper.check.check_file()
     assert not keeper.known.has(Code.LAST_WORD_NOT_WRITTEN)
+
+
+async def test_a_mark_that_no_thread_is_left_for_is_reported(shop: Shop, monkeypatch: pytest.MonkeyPatch):
+    def no_thread(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    keeper = await begun(shop)
+    file = keeper.check._file = high_water.SidecarWriter(keeper.word)
+    monkeypatch.setattr(threading.Thread, "start", no_thread)
+    await shop.taken_in()
+    await keeper.check.check()
+    await file._writing
+    keeper.check.check_file()
+    assert (keeper.known.has(Code.LAST_WORD_NOT_WRITTEN), file.error, file.slow_s()) == (
+        True,
+        "can't start new thread",
+        0,
+    )

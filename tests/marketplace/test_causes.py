@@ -1,10 +1,12 @@
 """Each known cause has its own sentence and remedy; an unknown one is only named."""
 
+import asyncio
 import errno
 import re
 import socket
 import sqlite3
 import ssl
+import threading
 
 import pytest
 from sqlalchemy.exc import OperationalError
@@ -12,6 +14,7 @@ from sqlalchemy.exc import OperationalError
 from orderbridge.errors import ONCE_KNOWN, Message, NotSent
 from orderbridge.marketplace.answers import _FOREIGN_REASONS
 from orderbridge.net import connector
+from orderbridge.store import workers
 from orderbridge.store.failures import remedy
 from orderbridge.texts import SENTENCES
 
@@ -98,6 +101,18 @@ def test_a_name_that_could_not_be_looked_up(number: int, own: int | None, reason
     if own is not None:
         monkeypatch.setattr(socket, "socket", no_socket)
     assert connector.of_name(socket.gaierror(number, "x")) == reason
+
+
+async def test_without_a_thread_for_the_lookup_nothing_was_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_thread(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    asyncio.get_running_loop().set_default_executor(workers.LeftBehind(1))
+    monkeypatch.setattr(threading.Thread, "start", no_thread)
+    with pytest.raises(NotSent) as caught:
+        await connector.look_up("api.example.com", 443)
+    monkeypatch.undo()  # the loop ends with a thread
+    assert caught.value.reason == "here_threads"
 
 
 def test_too_many_open_files_are_reported_as_the_cause(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,6 +35,7 @@ SYSTEM: Final[Mapping[int, str]] = {
     errno.ENFILE: "here_files_of_all",
     errno.ENOMEM: "here_memory",
     errno.ENOBUFS: "here_memory",
+    errno.EAGAIN: "here_threads",
     errno.ECONNREFUSED: "connection_refused",
     errno.ETIMEDOUT: "connect_timeout",
     errno.EACCES: "here_blocked",
@@ -46,7 +47,7 @@ SYSTEM: Final[Mapping[int, str]] = {
     errno.ENETDOWN: "net_none",
 }
 _RANKS: Final = list(dict.fromkeys(SYSTEM.values()))  # the most telling reason first
-_EXHAUSTED: Final = frozenset({"here_files", "here_files_of_all", "here_memory"})
+_EXHAUSTED: Final = frozenset({"here_files", "here_files_of_all", "here_memory", "here_threads"})
 NEEDED: Final = 4  # free file descriptors that SQLite needs at once
 NAMES: Final[Mapping[int, str]] = {
     socket.EAI_NONAME: "dns_failed",
@@ -266,8 +267,8 @@ async def look_up(host: str, port: int) -> list[Address]:
         return list(await asyncio.shield(asking))
     except socket.gaierror as error:
         raise NotSent("dns_failed", f"{host}: {describe(error)}", reason=of_name(error)) from None
-    except RuntimeError as error:  # no thread could be started
-        raise NotSent("unreachable", describe(error), reason="here_threads") from None
+    except OSError as error:  # no thread could be started
+        raise NotSent("unreachable", describe(error), reason=of_system(error)) from None
     except (ValueError, OverflowError) as error:  # an impossible name or port
         raise NotSent("bad_request", type(error).__name__) from None
 

@@ -127,7 +127,10 @@ class SidecarWriter:
     async def _write_all(self) -> None:
         while (make := self._make) is not None:
             self._make, self._since = None, self._clock.monotonic()
-            await detached(partial(self._write, make))
+            try:
+                await detached(partial(self._write, make))
+            except OSError as error:  # no thread is left
+                self.error = error.strerror
             self._since = None
 
     def _write(self, make: Callable[[], object]) -> None:

@@ -4,6 +4,7 @@ All are daemon threads: one that hangs, in the database or in DNS, does not keep
 """
 
 import asyncio
+import errno
 import itertools
 import queue
 import threading
@@ -29,9 +30,7 @@ class Workers:
         self._queue: queue.PriorityQueue[tuple[int, int, Future[Any] | None, Callable[[], Any]]] = queue.PriorityQueue()
         self._order = itertools.count()
         self._is_closed = False
-        self._threads = [threading.Thread(target=self._work, name=name, daemon=True) for _ in range(threads)]
-        for thread in self._threads:
-            thread.start()
+        self._threads = [_start(self._work, name) for _ in range(threads)]
 
     async def submit(self, call: Callable[[], T], *, urgent: bool) -> T:
         """Run `call` in a thread, and return its result. Raises Over after `close`."""
@@ -74,13 +73,23 @@ def _fulfil(future: "Future[T]", call: Callable[[], T]) -> None:
         future.set_exception(error)
 
 
+def _start(work: Callable[[], None], name: str) -> threading.Thread:
+    """Raises OSError if the system has no thread left, like any other exhausted resource."""
+    thread = threading.Thread(target=work, name=name, daemon=True)
+    try:
+        thread.start()
+    except RuntimeError as error:
+        raise OSError(errno.EAGAIN, str(error)) from None
+    return thread
+
+
 class LeftBehind(ThreadPoolExecutor):
     """A default executor for the event loop: a thread for each call (getaddrinfo may hang), and no wait at the end."""
 
     def submit(self, call: Callable[..., T], /, *args: Any, **named: Any) -> "Future[T]":
         future = _running()
         work = partial(_fulfil, future, partial(call, *args, **named))
-        threading.Thread(target=work, name=DETACHED, daemon=True).start()
+        _start(work, DETACHED)
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
