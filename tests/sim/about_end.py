@@ -80,7 +80,7 @@ class TruthAtTheEnd(Judge):
     promise = "1, 2 and 6"
 
     def __init__(self) -> None:
-        self._failed: list[Call] = []  # lists that the database could not store
+        self._stored: set[int] = set()  # lists whose orders were stored; a fault of the database or a crash prevents it
         self._unwritten: set[str] = set()  # orders that the database did not let a verdict update
         # Orders that neither the tables nor quarantine took: reported and not acknowledged.
         self._unstored: set[str] = set()
@@ -88,9 +88,8 @@ class TruthAtTheEnd(Judge):
     def logged(self, _: str, event: str, facts: dict[str, Any], __: str) -> None:
         if event == "action.order_not_written":
             self._unwritten.add(facts["payment_key"])
-        if event == "job.database_failed":
-            polls = [call for call in self.sim.calls if call.operation == "get_current"]
-            self._failed += [call for call in polls if facts["job"] == f"poll {call.account}"][-1:]
+        if event == "orders.polled":
+            self._stored.add(self.sim.lists[facts["account"]].number)
         if event in {"order.lost_sight_of", "order.not_stored"}:
             self._unstored.add(facts["payment_key"])
 
@@ -122,9 +121,7 @@ class TruthAtTheEnd(Judge):
         if len(stored) != 1:
             completed_elsewhere = order.status_id == 5 and order.history[-1].by != "pos"
             acknowledged = any((call.operation, call.argument) == ("acknowledge", order.key) for call in self.sim.calls)
-            cut_off = not acknowledged and all(
-                one in self._failed or self._was_the_last_of_its_life(one) for one in lists
-            )
+            cut_off = not acknowledged and all(one.number not in self._stored for one in lists)
             unstored = order.key in self._unstored or cut_off
             # A clock that was set ahead may be believed for two days, which a retention of one day exceeds.
             blanked = "SELECT 1 FROM delivery_quarantine WHERE payment_key = ? AND payload = ''"
@@ -148,14 +145,6 @@ class TruthAtTheEnd(Judge):
         if self._changed_between(order):
             return
         self.broken(f"order {order.key} is {order.status_id}, and {stored[0]['status_id']} is stored")
-
-    def _was_the_last_of_its_life(self, poll: Call) -> bool:
-        """Whether the daemon crashed before the account's next poll: unacknowledged orders need not be stored then."""
-        return not any(
-            call.operation == "get_current" and (call.account, call.life) == (poll.account, poll.life)
-            for call in self.sim.calls
-            if call.number > poll.number
-        )
 
     def _changed_between(self, order: Order) -> bool:
         """Whether it was changed elsewhere between list and acknowledgement, which the interface hides."""
