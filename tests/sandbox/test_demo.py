@@ -11,17 +11,12 @@ from orderbridge_sandbox import demo
 
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A busy machine plays slowly."""
     monkeypatch.setattr(demo, "LONGEST_S", 300.0)
 
 
 def test_every_order_comes_to_its_end_and_the_file_tells_it(tmp_path: Path) -> None:
-    database = tmp_path / "demo.db"
-    message: list[str] = []
-
-    code = demo.play(3, database, message.append)
-
-    assert code == 0, "\n".join(message)
+    database, message = tmp_path / "demo.db", list[str]()
+    assert demo.play(3, database, message.append) == 0, "\n".join(message)
     assert database.stat().st_mode & 0o007 == 0, "customers' data, private"
     with closing(sqlite3.connect(database)) as connection:
         statuses = connection.execute("SELECT status, pos_reference FROM delivery_orders ORDER BY pos_reference")

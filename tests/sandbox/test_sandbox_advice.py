@@ -17,9 +17,6 @@ def order(world):
     return world.place_order(restaurant_id=KADIKOY, document={"courier_type": "restaurant"})
 
 
-# ---- what hits nothing -----------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     "method, path, status, code, message",
     [
@@ -37,9 +34,6 @@ async def test_a_call_to_what_is_not_there_is_kept(world, pos, method, path, sta
     assert line.body is None
 
 
-# ---- a call in its turn has nothing wrong with it --------------------------------------------------------------------
-
-
 async def test_a_whole_life_in_order_gets_no_advice(world, pos, clock, order):
     for action, body in (("accept", {"preparing_time": 20}), ("ontheway", None), ("complete", None)):
         assert len(await pos.poll()) == 1
@@ -54,9 +48,6 @@ async def test_a_whole_life_in_order_gets_no_advice(world, pos, clock, order):
     clock.advance(84000)
     await pos.login()
     assert [(line.operation, line.advice) for line in world.calls() if line.advice] == []
-
-
-# ---- and out of it ---------------------------------------------------------------------------------------------------
 
 
 CALLS = [  # what has happened, the call, its body, and the advice
@@ -110,12 +101,8 @@ async def test_advice_for_a_failed_login_and_a_bad_token(world, pos, clock):
     old = dict(pos.headers)
     await pos.login()
     assert next(one.text.split(" for ")[1] for one in world.calls()[-1].advice).startswith("1380 more minutes")
-    for headers, seconds, code in (
-        (None, 0, "no_token"),
-        ({"Access-Token": "x"}, 0, "unknown_token"),
-        (old, 86400, "expired_token"),
-    ):
-        clock.advance(seconds)
+    for headers, code in ((None, "no_token"), ({"Access-Token": "x"}, "unknown_token"), (old, "expired_token")):
+        clock.advance(86400 if headers is old else 0)
         await pos.http.get("/orders/variables", headers=headers)
         assert codes(world) == [code]
 

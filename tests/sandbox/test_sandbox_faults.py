@@ -70,15 +70,15 @@ async def test_a_compressed_answer_is_the_true_one(world, pos, order):
 
 
 async def test_the_true_answer_can_have_a_wrong_content_type(world, pos, order):
-    world.faults.add(
-        Fault(operation="accept", kind=FaultKind.CONTENT_TYPE, content_type="text/plain", headers={"X-Proxy": "1"})
-    )
+    kind, headers = FaultKind.CONTENT_TYPE, {"X-Proxy": "1"}
+    world.faults.add(Fault(operation="accept", kind=kind, content_type="text/plain", headers=headers))
     answer = await accept(pos, order)
     assert (answer.headers["content-type"], answer.headers["x-proxy"]) == ("text/plain", "1")
     assert answer.json()["data"] == "OK"
 
 
 REFUSAL = '{{"status": false, "error": "{}", "message": "{}"}}'.format
+TOO_MANY = REFUSAL("çok fazla istek", "Lütfen 30 saniye bekleyip tekrar deneyin.")
 
 
 @pytest.mark.interface("Errors", "Limits")
@@ -89,12 +89,7 @@ REFUSAL = '{{"status": false, "error": "{}", "message": "{}"}}'.format
         (Fault(operation="accept", status=200), 200, None, ""),
         (Fault(operation="accept", status=429), 429, None, ""),
         (Fault(status=200, body=b"\x00{"), 200, "application/json", "\x00{"),
-        (
-            Fault.too_many("accept"),
-            429,
-            "application/json",
-            REFUSAL("çok fazla istek", "Lütfen 30 saniye bekleyip tekrar deneyin."),
-        ),
+        (Fault.too_many("accept"), 429, "application/json", TOO_MANY),
         (Fault.unauthorized("accept"), 401, "application/json", REFUSAL("yetkisiz erişim", "Token expired or invalid")),
         (Fault.redirect("accept", "https://elsewhere.test/"), 307, None, ""),
     ],
@@ -102,25 +97,15 @@ REFUSAL = '{{"status": false, "error": "{}", "message": "{}"}}'.format
 async def test_any_answer_can_be_put_in(world, pos, order, fault, status, content_type, body):
     world.faults.add(fault)
     answer = await accept(pos, order)
-    assert (answer.status_code, answer.headers.get("content-type"), answer.content) == (
-        status,
-        content_type,
-        body.encode(),
-    )
-    assert (order.status_id, answer.headers.get("location")) == (
-        1,
-        "https://elsewhere.test/" if status == 307 else None,
-    )
+    assert (answer.status_code, answer.content, order.status_id) == (status, body.encode(), 1)
+    assert answer.headers.get("content-type") == content_type
+    assert answer.headers.get("location") == ("https://elsewhere.test/" if status == 307 else None)
 
 
 async def test_a_fault_after_the_effect_uses_the_cooldown_up_and_one_before_it_does_not(world, pos, order):
     world.faults.add(Fault.page("get_current"), Fault.page("get_current", when=When.AFTER))
     assert [(await pos.get("/orders/get-current")).status_code for _ in range(3)] == [502, 502, 429]
     assert [call.delivered for call in world.calls("get_current")[:2]] == [(), ((order.key, 1),)]
-
-
-def taken(script: FaultScript, *calls: tuple[str, str, str]) -> list[bool]:
-    return [script.take(*call) is not None for call in calls]
 
 
 ACCEPT = ("accept", "kadikoy", "key-1")
@@ -142,7 +127,7 @@ ACCEPT = ("accept", "kadikoy", "key-1")
 def test_a_fault_meets_the_calls_that_fit(fault, calls, met):
     script = FaultScript()
     script.add(fault)
-    assert taken(script, *calls) == met
+    assert [script.take(*call) is not None for call in calls] == met
 
 
 def test_faults_are_met_in_their_order_one_per_call():

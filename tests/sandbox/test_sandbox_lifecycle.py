@@ -2,7 +2,7 @@
 
 import pytest
 
-from orderbridge_sandbox import World, service
+from orderbridge_sandbox import service
 from orderbridge_sandbox.scenery import BESIKTAS, KADIKOY
 
 BODIES = {"accept": {"preparing_time": 25}, "cancel": {"reason_id": 3}}
@@ -10,16 +10,8 @@ PATHS = {name: name for name in ("accept", "complete", "cancel")} | {"on_the_way
 NOBODY = "99999999-9999-4999-8999-999999999999"
 
 # Written out again from docs/interface.md, not taken from the code. 7: COMPLETE_NEEDS_PAYMENT, 42: unknown.
-ALLOWED = {
-    ("accept", 1): 2,
-    ("on_the_way", 2): 16,
-    ("complete", 16): 5,
-    ("cancel", 1): 6,
-    ("cancel", 2): 6,
-    ("cancel", 16): 6,
-    ("cancel", 7): 6,
-    ("cancel", 42): 6,
-}
+ALLOWED = {("accept", 1): 2, ("on_the_way", 2): 16, ("complete", 16): 5}
+ALLOWED |= dict.fromkeys((("cancel", status) for status in (1, 2, 16, 7, 42)), 6)
 EVERY_MOVE = [
     pytest.param(operation, status, ALLOWED.get((operation, status)), id=f"{operation} in {status}")
     for operation in ("accept", "on_the_way", "complete", "cancel")
@@ -28,9 +20,8 @@ EVERY_MOVE = [
 
 
 def place(world, status_id: int = 1, **document):
-    return world.place_order(
-        restaurant_id=KADIKOY, document={"status_id": status_id, "courier_type": "restaurant", **document}
-    )
+    document = {"status_id": status_id, "courier_type": "restaurant", **document}
+    return world.place_order(restaurant_id=KADIKOY, document=document)
 
 
 async def ask(pos, operation: str, key: str, body=None):
@@ -83,10 +74,8 @@ async def test_accepting_needs_a_positive_integer_and_keeps_it(world, pos, clock
         answer = await pos.put(f"/orders/accept/{order.key}", body)
         assert answer.status_code == 422
         assert answer.json() == {"status": False, "error": "eksik alan", "message": "preparing_time is required"}
-    undeclared = await pos.http.put(
-        f"/orders/accept/{order.key}", headers=pos.headers, content=b'{"preparing_time": 25}'
-    )
-    assert (undeclared.status_code, order.status_id) == (422, 1)
+    answer = await pos.http.put(f"/orders/accept/{order.key}", headers=pos.headers, content=b'{"preparing_time": 25}')
+    assert (answer.status_code, order.status_id) == (422, 1), "no JSON is declared"
     clock.advance(60)
     await ask(pos, "accept", order.key.upper())
     assert order.preparing_time == 25
@@ -159,15 +148,12 @@ async def test_the_id_of_needs_payment_can_be_chosen(world, pos):
 
 async def test_whoever_reads_the_ledger_meets_no_call_that_is_being_answered(world, pos, monkeypatch):
     """Another thread waits until the call has its answer: the lock is held from the record on."""
-    perform, held = service.perform, []
+    held = []
 
-    def watched(*arguments):
-        held.append(world.lock._is_owned())
-        return perform(*arguments)
+    def watched(call):
+        return lambda *given, **facts: held.append(world.lock._is_owned()) or call(*given, **facts)
 
-    monkeypatch.setattr(service, "perform", watched)
-    monkeypatch.setattr(
-        world, "record", lambda **facts: held.append(world.lock._is_owned()) or World.record(world, **facts)
-    )
+    monkeypatch.setattr(service, "perform", watched(service.perform))
+    monkeypatch.setattr(world, "record", watched(world.record))
     await pos.poll()
     assert held == [True, True]

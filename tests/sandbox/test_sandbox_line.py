@@ -74,15 +74,13 @@ def connected(sandbox: Sandbox) -> ssl.SSLSocket:
     return context.wrap_socket(plain, server_hostname="127.0.0.1")
 
 
-@pytest.mark.parametrize(
-    "sent", [b"", b"GET / HT", b"POST /auth/login HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nabc"]
-)
-def test_a_request_that_does_not_come_whole_in_its_time_ends_the_connection(sandbox, sent):
+def test_a_request_that_does_not_come_whole_in_its_time_ends_the_connection(sandbox):
     sandbox.world.set_options(reading_seconds=0.05)
-    with connected(sandbox) as line:
-        line.sendall(sent)
-        with contextlib.suppress(ssl.SSLEOFError, ConnectionResetError):  # or an end without a word of TLS
-            assert line.recv(1) == b""
+    for sent in (b"", b"GET / HT", b"POST /auth/login HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nabc"):
+        with connected(sandbox) as line:
+            line.sendall(sent)
+            with contextlib.suppress(ssl.SSLEOFError, ConnectionResetError):  # or an end without a word of TLS
+                assert line.recv(1) == b""
 
 
 def test_a_bad_line_ends_by_itself(sandbox, client):
@@ -106,30 +104,21 @@ def test_a_connection_that_idles_is_closed_after_the_time_of_the_switch(sandbox,
     assert received.startswith(b"HTTP/1.1 200")
 
 
-@pytest.mark.parametrize(
-    "path, headers", [("/auth/login", {"Content-Type": "application/json"}), ("/_sandbox/orders", {})]
-)
-def test_a_body_beyond_the_limit_is_a_413(sandbox, client, path, headers):
+def test_a_body_beyond_the_limit_is_a_413(sandbox, client):
     sandbox.world.set_options(body_limit_bytes=100)
-    answer = client.post(path, content=b"{" + b" " * 100, headers=headers)
-    assert (answer.status_code, answer.headers["connection"]) == (413, "close")
-    assert client.post(path, content=b"{" + b" " * 99, headers=headers).status_code != 413
+    for path, headers in (("/auth/login", {"Content-Type": "application/json"}), ("/_sandbox/orders", {})):
+        answer = client.post(path, content=b"{" + b" " * 100, headers=headers)
+        assert (answer.status_code, answer.headers["connection"]) == (413, "close")
+        assert client.post(path, content=b"{" + b" " * 99, headers=headers).status_code != 413
 
 
-@pytest.mark.parametrize(
-    "sent, status",
-    [
-        (b"GET /" + b"x" * 1001, b"431"),
-        (b"GET / HTTP/1.1\r\nHost: x\r\nX: " + b"x" * 1000 + b"\r\n\r\n", b"431"),
-        (b"speak\r\n\r\n", b"400"),
-    ],
-    ids=["unfinished", "whole", "rubbish"],
-)
-def test_a_head_beyond_the_limit_and_rubbish_are_refused(sandbox, sent, status):
+def test_a_head_beyond_the_limit_and_rubbish_are_refused(sandbox):
     sandbox.world.set_options(header_limit_bytes=1000)
-    with connected(sandbox) as line:
-        line.sendall(sent)
-        assert line.recv(12) == b"HTTP/1.1 " + status
+    unfinished, whole = b"GET /" + b"x" * 1001, b"GET / HTTP/1.1\r\nHost: x\r\nX: " + b"x" * 1000 + b"\r\n\r\n"
+    for sent, status in ((unfinished, b"431"), (whole, b"431"), (b"speak\r\n\r\n", b"400")):
+        with connected(sandbox) as line:
+            line.sendall(sent)
+            assert line.recv(12) == b"HTTP/1.1 " + status
 
 
 def test_the_date_of_an_answer_is_the_platforms(sandbox, client):
@@ -138,29 +127,16 @@ def test_the_date_of_an_answer_is_the_platforms(sandbox, client):
     assert abs((sandbox.world.clock() - there).total_seconds() - 86400) < WITHIN_S
 
 
-# ---- names -----------------------------------------------------------------------------------------------------------
-
-
 def test_beyond_loopback_it_says_what_that_means_and_what_it_prints_is_in_the_certificate(directory):
-    host = "0.0.0.0"
-    names = names_of(host, ("pos.lan",))
-    with Sandbox(World.default(report=lambda _: None), directory=directory, host=host, names=names) as sandbox:
+    names, world = names_of("0.0.0.0", ("pos.lan",)), World.default(report=lambda _: None)
+    with Sandbox(world, directory=directory, host="0.0.0.0", names=names) as sandbox:
         careful, certificate, base_url, *_ = introduction(sandbox)
     assert careful.startswith("WARNING: ")
     assert "pos.lan" in certificate
     assert base_url.endswith(f"https://pos.lan:{sandbox.port}")
-    for host, beyond in (
-        ("127.0.0.1", False),
-        ("localhost", False),
-        ("::1", False),
-        ("0.0.0.0", True),
-        ("pos.lan", True),
-    ):
-        assert is_reachable_by_others(host) is beyond
+    for host in ("127.0.0.1", "localhost", "::1", "0.0.0.0", "pos.lan"):
+        assert is_reachable_by_others(host) is (host in {"0.0.0.0", "pos.lan"})
         assert shown_name(host, names_of(host, ())) in names_of(host, ())
-
-
-# ---- programs of others accept the authority with its constraints ----------------------------------------------------
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="no curl")

@@ -50,11 +50,10 @@ async def test_a_wrong_credential_is_refused(http, wrong: str):
 
 @pytest.mark.interface("Endpoints 12", "Endpoints 13", "Endpoints 14")
 async def test_every_other_operation_wants_a_token_first(http):
-    for operation, method, path in ENDPOINTS:
+    others = [endpoint for endpoint in ENDPOINTS if endpoint[0] is not Operation.LOGIN]
+    for operation, method, path in others:
         message = "Invalid or expired access token" if operation in FIXED_MESSAGE else "Token expired or invalid"
-        for headers in (
-            ({}, {"Access-Token": ""}, {"Access-Token": "invented"}) if operation is not Operation.LOGIN else ()
-        ):
+        for headers in ({}, {"Access-Token": ""}, {"Access-Token": "invented"}):
             answer = await http.request(method, path.format(id="no id at all"), headers=headers)
             assert answer.status_code == 401, operation
             assert answer.json() == {"status": False, "error": "yetkisiz erişim", "message": message}

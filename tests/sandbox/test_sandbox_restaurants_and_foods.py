@@ -11,9 +11,7 @@ from orderbridge_sandbox.world import CannotOrder
 
 NOBODY = "99999999-9999-4999-8999-999999999999"
 RESTAURANT_CALLS = [
-    ("GET", "/restaurants/status/get/"),
-    ("PUT", "/restaurants/status/open/"),
-    ("PUT", "/restaurants/status/close/"),
+    (verb, f"/restaurants/status/{word}/") for verb, word in (("GET", "get"), ("PUT", "open"), ("PUT", "close"))
 ]
 FOOD_CALLS = ["/foods/status-passive/", "/foods/status-active/"]
 
@@ -41,10 +39,8 @@ async def test_a_restaurant_closes_and_opens(pos):
 @pytest.mark.interface("Restaurant", "Endpoints 5", "Authentication 3")
 @pytest.mark.parametrize("method, path", RESTAURANT_CALLS)
 async def test_a_wrong_restaurant_is_an_error(pos, method, path):
-    for key, status, error in (
-        ("12", 403, "URL hatalı"),
-        *((one, 404, "restoran bulunamadı") for one in (NOBODY, BESIKTAS)),
-    ):
+    there_is_none = (404, "restoran bulunamadı")
+    for key, status, error in (("12", 403, "URL hatalı"), (NOBODY, *there_is_none), (BESIKTAS, *there_is_none)):
         answer = await call(pos, method, path + key)
         assert (answer.status_code, answer.json()) == (status, {"status": False, "error": error})
 

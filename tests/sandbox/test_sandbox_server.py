@@ -87,15 +87,11 @@ def test_a_dropped_connection_has_no_byte_and_a_truncated_one_some(sandbox, clie
     assert client.get("/orders/variables").status_code == 200
 
 
-@pytest.mark.parametrize(
-    "fault",
-    [
-        Fault.hang("get_variables"),
-        Fault.delay("get_variables", 3600),
-        Fault(kind=FaultKind.DRIP, operation="get_variables", seconds=3600),
-    ],
-    ids=lambda fault: fault.kind.value,
-)
+ENDLESS = [Fault.hang("get_variables"), Fault.delay("get_variables", 3600)]
+ENDLESS.append(Fault(kind=FaultKind.DRIP, operation="get_variables", seconds=3600))
+
+
+@pytest.mark.parametrize("fault", ENDLESS, ids=lambda fault: fault.kind.value)
 def test_stopping_is_quick_while_a_call_is_under_way(tmp_path, fault):
     failures: list[Exception] = []
 
