@@ -60,8 +60,6 @@ def config_file(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def configure(config_file: Path) -> Configure:
-    """Writes the configuration, by default a good one."""
-
     def configure(text: str | None = None) -> None:
         config_file.write_text(document() if text is None else text, "utf-8")
         config_file.chmod(0o600)
@@ -88,13 +86,11 @@ def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
 
 @pytest.fixture
 def run(command: Run, configure: Configure, config_file: Path) -> Run:
-    """Runs `orderbridge` with the configuration of the test."""
     return lambda *arguments: command(*arguments, "--config", config_file)
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Where the configuration says that the database is."""
     return tmp_path / "pos.db"
 
 

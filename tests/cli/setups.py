@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
 from importlib import import_module
 from pathlib import Path
 from typing import NoReturn
@@ -49,25 +49,19 @@ class Place:
     database: dict[str, object] = field(default_factory=dict)
     accounts: list[tuple[str, str, str]] = field(default_factory=list)
     more: str = ""
-    config: Path | None = None
+    file: Path = field(init=False)
+    config: Path = field(init=False)
+    has_config: bool = True  # that the command is given
     is_written: bool = False
 
     def __post_init__(self) -> None:
-        self.market = {
-            "base_url": self.sandbox.base_url,
-            "ca_file": "sandbox-ca.pem",
-            "cooldown_seconds": 1,
-            "timeout_seconds": 60,
-        }
-        self.database = {"url": f"sqlite:///{self.folder}/pos.db"}
+        self.market = {"base_url": self.sandbox.base_url, "ca_file": "sandbox-ca.pem"}
+        self.market |= {"cooldown_seconds": 1, "timeout_seconds": 60}
+        self.file, self.config = self.folder / "pos.db", self.folder / "orderbridge.toml"
+        self.database = {"url": f"sqlite:///{self.file}"}
         self.accounts = [("kadikoy", self.secret("app", APP), self.secret("rest", REST))]
-        self.config = self.folder / "orderbridge.toml"
         shutil.copy(self.template, self.file)
         shutil.copy(self.sandbox.ca_file, self.folder / "sandbox-ca.pem")
-
-    @property
-    def file(self) -> Path:
-        return self.folder / "pos.db"
 
     def secret(self, name: str, text: str | bytes) -> str:
         path = self.folder / f"{name}.secret"
@@ -77,31 +71,19 @@ class Place:
 
     def write(self) -> None:
         """The configuration, unless what was planted is one itself."""
-        if self.config is None or self.is_written or self.config.exists():
+        if not self.has_config or self.is_written or self.config.exists():
             return
-        tables = [
-            ("marketplace", self.market),
-            ("database", self.database),
-            ("web", {"listen": ""}),
-            ("log", {"format": "json"}),
-        ]
+        tables = {"marketplace": self.market, "database": self.database, "web": {"listen": ""}}
         lines = [f'language = "{self.language}"', self.more]
-        for name, keys in tables:
+        for name, keys in (tables | {"log": {"format": "json"}}).items():
             if f"[{name}]" not in self.more:
-                lines += [f"[{name}]", *(f"{key} = {_toml(value)}" for key, value in keys.items())]
+                values = {key: f'"{value}"' if isinstance(value, str) else value for key, value in keys.items()}
+                lines += [f"[{name}]", *(f"{key} = {value}" for key, value in values.items())]
         for name, app, rest in self.accounts:
-            lines += [
-                "[[accounts]]",
-                f'name = "{name}"',
-                f'app_secret_key_file = "{app}"',
-                f'rest_secret_key_file = "{rest}"',
-            ]
+            lines += ["[[accounts]]", f'name = "{name}"']
+            lines += [f'app_secret_key_file = "{app}"', f'rest_secret_key_file = "{rest}"']
         self.config.write_text("\n".join([*lines, ""]), "utf-8")
         self.config.chmod(0o600)
-
-
-def _toml(value: object) -> str:
-    return f'"{value}"' if isinstance(value, str) else str(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,14 +100,8 @@ class SetUp:
 SETUPS: list[SetUp] = []
 
 
-def setup(
-    title: str, *says: str, code: int = 1, log: tuple[str, ...] | None = ()
-) -> Callable[..., Callable[[Place], None]]:
-    def take(plant: Callable[[Place], None]) -> Callable[[Place], None]:
-        SETUPS.append(SetUp(title, plant, says, code, log))
-        return plant
-
-    return take
+def setup(title: str, *says: str, code: int = 1, log: tuple[str, ...] | None = ()) -> Callable[..., None]:
+    return lambda plant: SETUPS.append(SetUp(title, plant, says, code, log))
 
 
 # ---- the configuration -----------------------------------------------------------------------------------------------
@@ -133,7 +109,7 @@ def setup(
 
 @setup("no configuration at all", "No configuration file found", "orderbridge init", code=78)
 def _(place: Place) -> None:
-    place.config = None
+    place.has_config = False
 
 
 @setup("the named file is not there", "there is no such file", "orderbridge init", code=78)
@@ -142,51 +118,27 @@ def _(place: Place) -> None:
     place.is_written = True
 
 
-@setup("the named file is a folder", "is a folder", "Name the file in it", code=78)
-def _(place: Place) -> None:
-    assert place.config
-    place.config.mkdir()
-
-
-@setup("a line is no TOML", "is not valid TOML", "line 2", "Correct that line", code=78)
-def _(place: Place) -> None:
-    assert place.config
-    place.config.write_text(f'language = "{place.language}"\nbase_url = https://api.example.com\n')
-
-
-@setup("the file was saved as UTF-16", "is not UTF-8", "Save it as UTF-8", code=78)
-def _(place: Place) -> None:
-    assert place.config
-    place.config.write_text('language = "en"\n', "utf-16")
-
-
-WRONG_VALUES: list[tuple[str, str, str, dict[str, object]]] = [  # of [marketplace]
-    ("a key is misspelt", "marketplace.cooldown_second ", "did you mean cooldown_seconds?", {"cooldown_second": 30}),
-    ("a number is in words", "marketplace.timeout_seconds ", "must be a number", {"timeout_seconds": "twenty"}),
-    (
-        "http:// in base_url",
-        "marketplace.base_url ",
-        "must begin with https://",
-        {"base_url": "http://api.example.com"},
-    ),
-    ("no scheme in base_url", "marketplace.base_url ", "must begin with https://", {"base_url": "api.example.com"}),
-    ("a space in base_url", "marketplace.base_url ", "contains a space", {"base_url": "https://api.example. com"}),
-    ("a time zone that is none", "marketplace.timezone ", "Europe/Istanbul", {"timezone": "Türkiye"}),
-    (
-        "a cooldown that is too short",
-        "marketplace.cooldown_seconds ",
-        "use 30 or more",
-        {"base_url": "https://api.example.com", "cooldown_seconds": 5},
-    ),
-    (
-        "the sandbox has not made its certificate yet",
-        "marketplace.ca_file ",
-        "start `orderbridge sandbox` first",
-        {"ca_file": "sandbox-data/ca.pem"},
-    ),
+setup("the named file is a folder", "is a folder", "Name the file in it", code=78)(lambda place: place.config.mkdir())
+setup("a line is no TOML", "is not valid TOML", "line 2", "Correct that line", code=78)(
+    lambda place: place.config.write_text(f'language = "{place.language}"\nbase_url = https://api.example.com\n')
+)
+setup("the file was saved as UTF-16", "is not UTF-8", "Save it as UTF-8", code=78)(
+    lambda place: place.config.write_text('language = "en"\n', "utf-16")
+)
+API = "https://api.example.com"
+WRONG_VALUES: list[tuple[str, str, dict[str, object]]] = [  # of [marketplace]; the last key is named
+    ("a key is misspelt", "did you mean cooldown_seconds?", {"cooldown_second": 30}),
+    ("a number is in words", "must be a number", {"timeout_seconds": "twenty"}),
+    ("http:// in base_url", "must begin with https://", {"base_url": "http://api.example.com"}),
+    ("no scheme in base_url", "must begin with https://", {"base_url": "api.example.com"}),
+    ("a space in base_url", "contains a space", {"base_url": "https://api.example. com"}),
+    ("a time zone that is none", "Europe/Istanbul", {"timezone": "Türkiye"}),
+    ("a cooldown that is too short", "use 30 or more", {"base_url": API, "cooldown_seconds": 5}),
+    ("the sandbox's certificate is not there", "start `orderbridge sandbox` first", {"ca_file": "sandbox-data/ca.pem"}),
 ]
-for _title, _key, _words, _wrong in WRONG_VALUES:
-    setup(_title, _key, _words, code=78)(lambda place, wrong=_wrong: place.market.update(wrong))
+for _title, _words, _wrong in WRONG_VALUES:
+    _plant = setup(_title, f"marketplace.{[*_wrong][-1]} ", _words, code=78)
+    _plant(lambda place, wrong=_wrong: place.market.update(wrong))
 
 
 @setup("an account's name with a Turkish letter", "accounts[0].name ", "a-z, 0-9", code=78)
@@ -194,9 +146,7 @@ def _(place: Place) -> None:
     place.accounts = [("kadıköy", *place.accounts[0][1:])]
 
 
-@setup("no account", "accounts ", "add an [[accounts]] table", code=78)
-def _(place: Place) -> None:
-    place.accounts = []
+setup("no account", "accounts ", "add an [[accounts]] table", code=78)(lambda place: place.accounts.clear())
 
 
 @setup("ca_file is no certificate", "not a readable file of PEM certificates", "BEGIN CERTIFICATE", code=78)
@@ -205,12 +155,10 @@ def _(place: Place) -> None:
     place.market["ca_file"] = "ca.pem"
 
 
-@setup(
-    "ca_file lies in a folder that the user may not read",
-    "marketplace.ca_file",
-    "cannot be read (Permission denied)",
-    code=78,
-)
+DENIED = "cannot be read (Permission denied)"
+
+
+@setup("ca_file lies in a folder that the user may not read", "marketplace.ca_file", DENIED, code=78)
 def _(place: Place) -> None:
     closed = place.folder / "closed"
     closed.mkdir()
@@ -221,9 +169,7 @@ def _(place: Place) -> None:
     as_nobody(place)
 
 
-@setup(
-    "the user may not read the configuration", "cannot be read (Permission denied)", "Check its owner and mode", code=78
-)
+@setup("the user may not read the configuration", DENIED, "Check its owner and mode", code=78)
 def _(place: Place) -> None:
     place.write()
     as_nobody(place)
@@ -235,27 +181,20 @@ def _(place: Place) -> None:
 setup("a secret's file is missing", "app.secret cannot be read (No such file", "check app_secret_key_file", code=78)(
     lambda place: (place.folder / "app.secret").unlink()
 )
-setup("a secret's file is empty", "app_secret_key ", "is empty", code=78)(lambda place: place.secret("app", "\n"))
-setup("both secrets in one file", "app_secret_key ", "contains a line break", code=78)(
-    lambda place: place.secret("app", f"{APP}\n{REST}\n")
+WRONG_SECRETS: list[tuple[str, str, str | bytes]] = [
+    ("a secret's file is empty", "is empty", "\n"),
+    ("both secrets in one file", "contains a line break", f"{APP}\n{REST}\n"),
+    ("a secret in quotation marks", "quotation marks", f'"{APP}"'),
+    ("a secret saved as UTF-16", "not UTF-8", APP.encode("utf-16")),
+]
+for _title, _words, _secret in WRONG_SECRETS:
+    _plant = setup(_title, "app_secret_key ", _words, code=78)
+    _plant(lambda place, secret=_secret: place.secret("app", secret))
+setup("a Turkish letter in a secret", "LATIN SMALL LETTER DOTLESS I")(
+    lambda place: place.secret("rest", "sandbox-kad\u0131koy-secret")
 )
-
-
-@setup("a Turkish letter in a secret", "LATIN SMALL LETTER DOTLESS I")
-def _(place: Place) -> None:
-    place.accounts = [("kadikoy", place.accounts[0][1], place.secret("rest", "sandbox-kad\u0131koy-secret"))]
-
-
-@setup("a no-break space in a secret", "NO-BREAK SPACE")
-def _(place: Place) -> None:
-    place.accounts = [("kadikoy", place.accounts[0][1], place.secret("rest", f"{REST[:4]}\u00a0{REST[4:]}"))]
-
-
-setup("a secret in quotation marks", "app_secret_key ", "quotation marks", code=78)(
-    lambda place: place.secret("app", f'"{APP}"')
-)
-setup("a secret saved as UTF-16", "app_secret_key ", "not UTF-8", code=78)(
-    lambda place: place.secret("app", APP.encode("utf-16"))
+setup("a no-break space in a secret", "NO-BREAK SPACE")(
+    lambda place: place.secret("rest", f"{REST[:4]}\u00a0{REST[4:]}")
 )
 
 
@@ -265,11 +204,12 @@ def _(place: Place) -> None:
     place.market["base_url"] = f"https://127.0.0.1:{free_port()}"
 
 
+WRONG_SECRET = "wrong-secret-of-the-test"
 _LOGGED = ("login.refused", "Compare app_secret_key and rest_secret_key")
 _LOGIN = ("login_refused", "Compare app_secret_key and rest_secret_key")
 
 
-setup("a secret is wrong", *_LOGIN, log=_LOGGED)(lambda place: place.secret("rest", "wrong-secret-of-the-test"))
+setup("a secret is wrong", *_LOGIN, log=_LOGGED)(lambda place: place.secret("rest", WRONG_SECRET))
 
 
 @setup("the secrets are swapped", *_LOGIN, "swapped", log=_LOGGED)
@@ -279,9 +219,7 @@ def _(place: Place) -> None:
 
 
 setup("one account is right, one is wrong", "account moda", *_LOGIN, log=_LOGGED)(
-    lambda place: place.accounts.append(
-        ("moda", place.accounts[0][1], place.secret("moda", "wrong-secret-of-the-test"))
-    )
+    lambda place: place.accounts.append(("moda", place.accounts[0][1], place.secret("moda", WRONG_SECRET)))
 )
 setup("two accounts with the same secrets", "'kadikoy' and 'moda' have the same secrets", "remove one", code=78)(
     lambda place: place.accounts.append(("moda", *place.accounts[0][1:]))
@@ -297,12 +235,10 @@ setup("the host's name is wrong", "dns_failed", "Check its spelling", code=69)(
 setup("no DNS server answers", "dns_silent", "resolv.conf", code=69)(
     lambda place: _names(place, socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution"))
 )
-setup(
-    "the port is wrong, or the service is down",
-    "connection_refused",
-    "Nothing listens at that address and port",
-    code=69,
-)(lambda place: place.market.update(base_url=f"https://127.0.0.1:{free_port()}"))
+_WORDS = ("connection_refused", "Nothing listens at that address and port")
+setup("the port is wrong, or the service is down", *_WORDS, code=69)(
+    lambda place: place.market.update(base_url=f"https://127.0.0.1:{free_port()}")
+)
 
 
 @setup("a firewall swallows everything", "connect_timeout", "the firewall", code=69)
@@ -316,34 +252,24 @@ setup("the proxy is not there", "proxy_unreachable", "from HTTPS_PROXY", "Correc
 )
 
 
-@setup("the proxy wants a password", "proxy_password", "407", "http://user:password@host:port", code=69)
-def _(place: Place) -> None:
-    port = place.stack.enter_context(_answering(b"HTTP/1.1 407 No\r\ncontent-length: 0\r\n\r\n"))
+def behind_proxy(place: Place, answer: str) -> None:
+    port = place.stack.enter_context(_answering(f"HTTP/1.1 {answer}\r\ncontent-length: 0\r\n\r\n".encode()))
     place.patch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{port}")
 
 
-@setup("the proxy wants NTLM or Kerberos", "proxy_scheme", "put a local proxy in between", code=69)
-def _(place: Place) -> None:
-    answer = b"HTTP/1.1 407 No\r\nproxy-authenticate: NTLM\r\ncontent-length: 0\r\n\r\n"
-    place.patch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{place.stack.enter_context(_answering(answer))}")
-
-
-@setup("the proxy does not let us through", "proxy_refused", "403", "Correct HTTPS_PROXY", code=69)
-def _(place: Place) -> None:
-    port = place.stack.enter_context(_answering(b"HTTP/1.1 403 No\r\ncontent-length: 0\r\n\r\n"))
-    place.patch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{port}")
-
-
+PASSWORD = ("proxy_password", "407", "http://user:password@host:port")
+setup("the proxy wants a password", *PASSWORD, code=69)(lambda place: behind_proxy(place, "407 No"))
+setup("the proxy wants NTLM or Kerberos", "proxy_scheme", "put a local proxy in between", code=69)(
+    lambda place: behind_proxy(place, "407 No\r\nproxy-authenticate: NTLM")
+)
+setup("the proxy does not let us through", "proxy_refused", "403", "Correct HTTPS_PROXY", code=69)(
+    lambda place: behind_proxy(place, "403 No")
+)
 setup("a SOCKS proxy", "proxy_invalid", "http://host:port", code=69)(
     lambda place: place.patch.setenv("HTTPS_PROXY", "socks5://127.0.0.1:1080")
 )
-setup(
-    "the certificate's issuer is not trusted",
-    "tls_untrusted",
-    "issued by CN=orderbridge sandbox CA",
-    "marketplace.ca_file",
-    code=69,
-)(lambda place: place.market.pop("ca_file"))
+UNTRUSTED = ("tls_untrusted", "issued by CN=orderbridge sandbox CA", "marketplace.ca_file")
+setup("the certificate's issuer is not trusted", *UNTRUSTED, code=69)(lambda place: place.market.pop("ca_file"))
 
 
 @setup("the certificate has expired", "tls_expired", "valid from", "has expired", code=69)
@@ -381,11 +307,7 @@ def _(place: Place) -> None:
 @setup("the clock is wrong by an hour", "+360", "timedatectl", log=None)
 def _(place: Place) -> None:
     real = SystemClock.now
-
-    def late(self: SystemClock) -> datetime:
-        return real(self) + timedelta(hours=1)
-
-    place.patch.setattr(SystemClock, "now", late)
+    place.patch.setattr(SystemClock, "now", lambda self: real(self) + timedelta(hours=1))
 
 
 # ---- the database ----------------------------------------------------------------------------------------------------
@@ -394,19 +316,17 @@ def _(place: Place) -> None:
 @setup("[accounts] in one pair of brackets", "must be a list", "[[accounts]]", code=78)
 def _(place: Place) -> None:
     place.write()
-    assert place.config
     place.config.write_text(place.config.read_text("utf-8").replace("[[accounts]]", "[accounts]"), "utf-8")
 
 
-setup("a Windows path", "contains a backslash", "written with slashes", code=78)(
-    lambda place: place.database.update(url=r"sqlite:///C:\\pos\\pos.db")
-)
-setup("~ in a path", "database.url", "may not begin with ~", "write the whole path", code=78)(
-    lambda place: place.database.update(url="sqlite:///~/pos.db")
-)
-setup("a server without a database's name", "names no database", "at the end", code=78)(
-    lambda place: place.database.update(url="mysql://pos@127.0.0.1")
-)
+WRONG_URLS: list[tuple[str, ...]] = [
+    ("a Windows path", r"sqlite:///C:\\pos\\pos.db", "contains a backslash", "written with slashes"),
+    ("~ in a path", "sqlite:///~/pos.db", "database.url", "may not begin with ~", "write the whole path"),
+    ("a server without a database's name", "mysql://pos@127.0.0.1", "names no database", "at the end"),
+    ("no address of a database", "C:/pos/orders.db", "database.url ", "begin with one of"),
+]
+for _title, _url, *_says in WRONG_URLS:
+    setup(_title, *_says, code=78)(lambda place, url=_url: place.database.update(url=url))
 
 
 @setup("a folder for a database", "is a folder, not a SQLite file", "Add the file", code=78)
@@ -473,12 +393,10 @@ def _(place: Place) -> None:
     as_nobody(place)
 
 
-@setup(
-    "root's -shm left beside the file",
-    "readonly",
-    "to -wal and -shm beside it",
-    log=("This user cannot write to", "to -wal and -shm beside it"),
-)
+BESIDE = "to -wal and -shm beside it"
+
+
+@setup("root's -shm left beside the file", "readonly", BESIDE, log=("This user cannot write to", BESIDE))
 def _(place: Place) -> None:
     beside = place.file.with_name("pos.db-shm")
     beside.touch()
@@ -493,13 +411,10 @@ setup("a column of ours was renamed", "pos_reference", "Restore it", log=None)(
 )
 
 
-@setup(
-    "another program holds the file",
-    "locked",
-    "Another program holds the database",
-    "PID",
-    log=("Another program holds",),
-)
+HELD = "Another program holds the database"
+
+
+@setup("another program holds the file", "locked", HELD, "PID", log=("Another program holds",))
 def _(place: Place) -> None:
     place.database["busy_timeout_seconds"] = 0.1
     place.stack.enter_context(program(HOLD, place.file))
@@ -507,8 +422,7 @@ def _(place: Place) -> None:
 
 @setup("another orderbridge works on it", "PID", log=("Another daemon is working on this database", "PID"))
 def _(place: Place) -> None:
-    place.market["base_url"] = f"{place.sandbox.base_url}"
-    place.secret("rest", "wrong-secret-of-the-test")
+    place.secret("rest", WRONG_SECRET)
     place.stack.enter_context(program(LEAD, place.file))
 
 
@@ -548,11 +462,6 @@ def _(place: Place) -> None:
     place.database["url"] = "mysql://pos:hunter22@db.example/pos"
 
 
-setup("no address of a database", "database.url ", "begin with one of", code=78)(
-    lambda place: place.database.update(url="C:/pos/orders.db")
-)
-
-
 @setup("the disk is full", "0 MB free", "Make room", log=None)
 def _(place: Place) -> None:
     usage = shutil.disk_usage
@@ -563,11 +472,7 @@ def _(place: Place) -> None:
 @setup("no inode is left on the disk", "free inodes: 0", "df -i", log=None)
 def _(place: Place) -> None:
     real = os.statvfs
-
-    def full(path: str | Path) -> os.statvfs_result:
-        return os.statvfs_result([*real(path)[:7], 0, *real(path)[8:]])
-
-    place.patch.setattr(os, "statvfs", full)
+    place.patch.setattr(os, "statvfs", lambda path: os.statvfs_result([*real(path)[:7], 0, *real(path)[8:]]))
 
 
 @setup("the port of [web] is taken", "Another program uses that address", "change web.listen", log=None)
@@ -576,11 +481,10 @@ def _(place: Place) -> None:
     place.more = f'[web]\nlisten = "127.0.0.1:{taken.getsockname()[1]}"\n'
 
 
-@setup(
-    "the board's certificate and key do not belong together",
-    "must belong together",
-    log=("web.certificate_refused", "must belong together"),
-)
+APART = "must belong together"
+
+
+@setup("the board's certificate and key do not belong together", APART, log=("web.certificate_refused", APART))
 def _(place: Place) -> None:
     pair = [place.sandbox.ca_file.with_name(name).read_text("utf-8") for name in ("ca.pem", "server.pem")]
     for name, text in zip(("board.pem", "board.key"), pair, strict=True):
@@ -668,7 +572,6 @@ def program(source: str, *arguments: object) -> Iterator[subprocess.Popen[bytes]
 def _say_sql(file: Path, statement: str) -> None:
     with closing(sqlite3.connect(file)) as pos, pos:
         pos.execute(statement)
-    pos.close()
     file.chmod(0o600)
 
 

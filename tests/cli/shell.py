@@ -30,13 +30,11 @@ def account(name: str = "kadikoy", rest: str = REST) -> str:
     return f'[[accounts]]\nname = "{name}"\napp_secret_key = "{APP}"\nrest_secret_key = "{rest}"\n'
 
 
+POS_DB = 'url = "sqlite:///pos.db"'
+
+
 def document(
-    *,
-    base_url: str = NOBODY,
-    marketplace: str = "",
-    database: str = 'url = "sqlite:///pos.db"',
-    more: str = "",
-    accounts: str = "",
+    *, base_url: str = NOBODY, marketplace: str = "", database: str = POS_DB, more: str = "", accounts: str = ""
 ) -> str:
     """A configuration of a service that does not run, unless the test starts one."""
     if "[web]" not in more:  # the usual port may be another program's

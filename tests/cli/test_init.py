@@ -138,32 +138,16 @@ def typed(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
 
 def test_init_asks_tests_and_lets_a_person_correct(command: Run, typed, running, file, closed_port):
-    typed(
-        "en",
-        "http://x",  # refused at once, and asked again
-        "-",
-        f"https://127.0.0.1:{closed_port}",
-        "-",
-        "y",
-        running.base_url,
-        str(running.ca_file),
-        "Kadıköy",  # refused at once, and asked again
-        "kadikoy",
-        "y",
-        "",
-        hidden=[APP, "wrong", APP, REST],
-    )
+    lines = ["en", "http://x", "-"]  # the address and the name are refused at once, and asked again
+    lines += [f"https://127.0.0.1:{closed_port}", "-", "y", running.base_url, str(running.ca_file)]
+    typed(*lines, "Kadıköy", "kadikoy", "y", "", hidden=[APP, "wrong", APP, REST])
     ended = command("init")
     assert ended.code == 0, ended.err
-    assert "must begin with https://" in ended.err
-    assert "Nothing listens" in ended.err
-    assert "'Kadıköy' is not an account name" in ended.err
-    assert "Compare app_secret_key and rest_secret_key" in ended.err
+    printed = ("must begin with https://", "Nothing listens", "'Kadıköy' is not an account name")
+    for words in (*printed, "Compare app_secret_key and rest_secret_key"):
+        assert words in ended.err
     assert APP not in ended.err + ended.out
     assert config.load(file).marketplace.base_url == running.base_url
-
-
-# ---- whose -----------------------------------------------------------------------------------------------------------
 
 
 @root
@@ -175,9 +159,8 @@ def test_the_files_belong_to_the_services_user(command, given, file):
 
 @root
 def test_for_the_unit_secrets_are_systemd_credentials(command, given, tmp_path, monkeypatch):
-    folder = tmp_path / "etc"
+    folder, units = tmp_path / "etc", tmp_path / "units"
     folder.mkdir()
-    units = tmp_path / "units"
     units.mkdir()
     monkeypatch.setattr(init, "SYSTEM_FILE", folder / "config.toml")
     monkeypatch.setattr(init, "UNITS", units)
@@ -186,11 +169,10 @@ def test_for_the_unit_secrets_are_systemd_credentials(command, given, tmp_path, 
     assert 'url = "sqlite:////var/lib/orderbridge/orderbridge.db"' in (folder / "config.toml").read_text()
     assert files(folder) == {"config.toml": 0o644, "secrets": 0o700}
     assert set(files(folder / "secrets").values()) == {0o600}
-    assert (units / "orderbridge.service.d/credentials.conf").read_text() == (
-        "[Service]\n"
-        f"LoadCredential=kadikoy.app_secret_key:{folder}/secrets/kadikoy.app_secret_key\n"
-        f"LoadCredential=kadikoy.rest_secret_key:{folder}/secrets/kadikoy.rest_secret_key\n"
-    )
+    names = ("kadikoy.app_secret_key", "kadikoy.rest_secret_key")
+    credentials = [f"LoadCredential={name}:{folder}/secrets/{name}" for name in names]
+    unit = units / "orderbridge.service.d/credentials.conf"
+    assert unit.read_text().splitlines() == ["[Service]", *credentials]
     assert "systemctl daemon-reload" in ended.out
     monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(folder / "secrets"))
     assert config.load(folder / "config.toml").accounts[0].rest_secret_key.get_secret_value() == REST

@@ -11,8 +11,6 @@ from tests.store.samples import opened
 
 @pytest.fixture
 def ended(run):
-    """What `run` says when it ends with 78."""
-
     def ended() -> str:
         done = run("run")
         assert "Traceback" not in done.err

@@ -11,7 +11,7 @@ from hashlib import sha256
 import pytest
 from tests.cli.setups import LEAD, program
 from tests.cli.shell import document
-from tests.store.samples import opened
+from tests.store.samples import opened, put_action
 
 from orderbridge.model import Document
 from orderbridge.store import backup, journal
@@ -43,7 +43,7 @@ def one(pos, sql):
 
 
 def is_older(pos):
-    return pos.execute("SELECT older_since_utc FROM delivery_books").fetchone()[0] is not None
+    return one(pos, "SELECT older_since_utc FROM delivery_books") != (None,)
 
 
 def test_a_replay_reports_each_order_and_ends_the_alarm(run, pos, folder):
@@ -51,19 +51,14 @@ def test_a_replay_reports_each_order_and_ends_the_alarm(run, pos, folder):
     put(folder, KEYS[0])
     put(folder, KEYS[1], at=NOW - timedelta(days=9))
     ended = run("db", "replay")
-    assert ended.code == 0
-    assert "taken_in" in ended.out
-    assert "may have been printed" in ended.out
-    assert "closed" in ended.err
-    assert not is_older(pos)
-    found = pos.execute("SELECT payment_key, pos_revision FROM delivery_new_orders").fetchall()
-    assert [tuple(row) for row in found] == [(KEYS[0], 0)]
+    found = ("taken_in" in ended.out, "may have been printed" in ended.out, "closed" in ended.err)
+    assert (ended.code, found, is_older(pos)) == (0, (True, True, True), False)
+    assert one(pos, "SELECT payment_key, pos_revision FROM delivery_new_orders") == (KEYS[0], 0)
     assert one(pos, "SELECT count(*) FROM delivery_orders") == (1,), "a day before the copy's end, no more"
-    again = run("db", "replay", "--since", "2020-01-01", "--json")
-    assert again.json["sums"] == {"orders": 2, "ended": 1, "known": 1} | dict.fromkeys(
-        ("new", "updated", "left", "torn"), 0
-    )
-    assert [one["fate"] for one in again.json["orders"]] == ["taken_in_ended"]
+    again = run("db", "replay", "--since", "2020-01-01", "--json").json
+    none = dict.fromkeys(("new", "updated", "left", "torn"), 0)
+    assert again["sums"] == none | {"orders": 2, "ended": 1, "known": 1}
+    assert [one["fate"] for one in again["orders"]] == ["taken_in_ended"]
 
 
 def test_of_a_file_that_is_named_all_is_taken_in(run, pos, folder, tmp_path):
@@ -80,10 +75,7 @@ def test_a_command_before_the_start_finds_what_the_daemon_would(run, pos, path, 
     word |= {"accounts_version": 0, "accounts": {}, "paired": 0, "revoked": 0, "devices": []}
     path.with_name("pos.db.last-word").write_text(json.dumps(word))
     pos.execute("INSERT INTO delivery_books (id) VALUES ('a')")
-    columns = "action, payment_key, preparing_time, created_utc"
-    pos.execute(
-        f"INSERT INTO delivery_actions ({columns}) VALUES ('accept', ?, 20, '2026-01-01 00:00:00.000')", KEYS[:1]
-    )
+    put_action(pos, payment_key=KEYS[0], created_utc="2026-01-01 00:00:00.000")
     put(folder, KEYS[0])
     ended = run("db", "replay")
     assert (ended.code, "closed" in ended.err) == (0, True)
@@ -110,10 +102,7 @@ def test_a_document_left_over_keeps_the_alarm_open(run, pos, folder):
     put(folder, KEYS[0])
     pos.execute("CREATE TRIGGER no BEFORE INSERT ON delivery_orders BEGIN SELECT raise(ABORT, 'not mine'); END")
     ended = run("db", "replay")
-    assert ended.code == 1
-    assert "refused" in ended.out
-    assert "run this again" in ended.err
-    assert is_older(pos)
+    assert (ended.code, "refused" in ended.out, "run this again" in ended.err, is_older(pos)) == (1, True, True, True)
 
 
 def test_without_a_journal_the_remedy_is_named(run, pos, configure, folder):
@@ -159,38 +148,45 @@ def beside(path):
     return sorted(one.name for one in path.parent.iterdir() if one.name.startswith(path.name))
 
 
+SERVICE, ROOT = (12345, 12346), (0, 0)
+OWNED = [  # the former file, its folder, and the restored file
+    ((*SERVICE, 0o640), (*SERVICE, 0o700), (*SERVICE, 0o640)),
+    (None, (*SERVICE, 0o700), (*SERVICE, 0o600)),
+    (None, (*SERVICE, 0o2770), (*SERVICE, 0o660)),
+    ((*ROOT, 0o600), (*SERVICE, 0o700), (*SERVICE, 0o600)),  # root's `cp -p` of before
+    ((*SERVICE, 0o660), (0, SERVICE[1], 0o2775), (*SERVICE, 0o660)),
+    ((*ROOT, 0o600), (*ROOT, 0o755), (*ROOT, 0o600)),
+]
+
+
+def give(path, uid, gid, mode):
+    os.chown(path, uid, gid)
+    path.chmod(mode)
+
+
+def owner(path):
+    return path.stat().st_uid, path.stat().st_gid
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files to others")
-@pytest.mark.parametrize(
-    "former, folder_s, owner, mode",
-    [
-        ((12345, 12346, 0o640), (12345, 12346, 0o700), (12345, 12346), 0o640),
-        (None, (12345, 12346, 0o700), (12345, 12346), 0o600),
-        (None, (12345, 12346, 0o2770), (12345, 12346), 0o660),
-        ((0, 0, 0o600), (12345, 12346, 0o700), (12345, 12346), 0o600),  # root's `cp -p` of before
-        ((12345, 12346, 0o660), (0, 12346, 0o2775), (12345, 12346), 0o660),
-        ((0, 0, 0o600), (0, 0, 0o755), (0, 0), 0o600),
-    ],
-)
+@pytest.mark.parametrize("former, folder_s, restored", OWNED)
 def test_a_restored_file_belongs_to_the_services_user(
-    former, folder_s, owner, mode, run, template, copy, tmp_path, configure
+    former, folder_s, restored, run, template, copy, tmp_path, configure
 ):
     place = tmp_path / "state"
     place.mkdir()
     path = place / "pos.db"
     configure(document(database=f'url = "sqlite:///{path}"'))
     if former is not None:
-        shutil.copy(template, path)
-        os.chown(path, *former[:2])
-        path.chmod(former[2])
-    os.chown(place, *folder_s[:2])
-    place.chmod(folder_s[2])
+        give(shutil.copy(template, path), *former)
+    give(place, *folder_s)
     ended = run("db", "restore", copy)
     assert ended.code == 0, ended
-    found = path.stat()
-    assert ((found.st_uid, found.st_gid), found.st_mode & 0o777) == (owner, mode)
-    ours = [one for one in place.iterdir() if one.name != path.name and ".replaced-" not in one.name]
-    assert {(one.stat().st_uid, one.stat().st_gid) for one in ours} <= {folder_s[:2], owner}
-    assert len([one for one in place.iterdir() if ".replaced-" in one.name]) == (former is not None)
+    assert (*owner(path), path.stat().st_mode & 0o777) == restored
+    former_ones = [one for one in place.iterdir() if ".replaced-" in one.name]
+    ours = {owner(one) for one in {*place.iterdir()} - {path, *former_ones}}
+    assert ours <= {folder_s[:2], restored[:2]}
+    assert len(former_ones) == (former is not None)
 
 
 def test_a_restore_reads_the_journal_and_reports_what_is_left(run, template, path, folder, copy):
@@ -236,31 +232,26 @@ def test_nothing_is_restored_while_the_database_is_in_use(other, said, run, pos,
         refused(run, path, copy, said)
 
 
-def other_program(copy):
-    copy.unlink()
-    with closing(sqlite3.connect(copy)) as other:
-        other.execute("CREATE TABLE sums (amount INTEGER)")
+def alter(copy, statement):
+    with closing(sqlite3.connect(copy)) as connection, connection:
+        connection.execute(statement)
 
 
-def newer(copy):
-    with closing(sqlite3.connect(copy)) as other, other:
-        other.execute("UPDATE delivery_schema_version SET version_num = '0999'")
+VERSION = "UPDATE delivery_schema_version SET version_num = '{}'".format
+SPOILT = {
+    "text": (lambda copy: copy.write_text("CREATE TABLE delivery_orders;"), "not an intact copy"),
+    "empty": (lambda copy: copy.write_bytes(b""), "not an intact copy"),
+    "half": (lambda copy: copy.write_bytes(copy.read_bytes()[: copy.stat().st_size // 2]), "not an intact copy"),
+    "another program's": (lambda copy: copy.unlink() or alter(copy, "CREATE TABLE sums (n)"), "not an intact copy"),
+    "newer": (lambda copy: alter(copy, VERSION("0999")), "0999"),
+    "nothing": (lambda copy: copy.unlink(), "does not exist"),
+    "folder": (lambda copy: copy.unlink() or copy.mkdir(), "directory"),
+}
 
 
-@pytest.mark.parametrize(
-    "spoil, message",
-    [
-        (lambda copy: copy.write_text("CREATE TABLE delivery_orders;"), "not an intact copy"),
-        (lambda copy: copy.write_bytes(b""), "not an intact copy"),
-        (lambda copy: copy.write_bytes(copy.read_bytes()[: copy.stat().st_size // 2]), "not an intact copy"),
-        (other_program, "not an intact copy"),
-        (newer, "0999"),
-        (lambda copy: copy.unlink(), "does not exist"),
-        (lambda copy: copy.unlink() or copy.mkdir(), "directory"),
-    ],
-    ids=["text", "empty", "half", "another program's", "newer", "nothing", "folder"],
-)
-def test_only_a_valid_backup_is_restored(spoil, message, run, pos, path, copy):
+@pytest.mark.parametrize("kind", SPOILT)
+def test_only_a_valid_backup_is_restored(kind, run, pos, path, copy):
+    spoil, message = SPOILT[kind]
     pos.close()
     refused(run, path, path, "Name the backup")
     copy.chmod(0o600)
@@ -285,8 +276,7 @@ def test_a_failed_restore_puts_the_former_files_back(run, template, path, copy, 
 def test_a_copy_of_an_older_schema_stays_as_it_is(run, path, copy):
     """For who goes back to an older version: the version that starts brings the tables up to date."""
     copy.chmod(0o600)
-    with closing(sqlite3.connect(copy)) as old, old:
-        old.execute("UPDATE delivery_schema_version SET version_num = '0007'")
+    alter(copy, VERSION("0007"))
     ended = run("db", "restore", copy)
     assert (ended.code, "then run `orderbridge db replay`" in ended.out) == (0, True), ended
     with opened(path) as connection:

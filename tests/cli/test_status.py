@@ -131,9 +131,8 @@ def test_of_an_older_schema_it_says_what_it_can(run, pos):
 def test_a_killed_daemon_is_shown_at_once(run, pos, path):
     """By the lock on the file: its sign of life is good for a minute and a half."""
     put_account(pos)
-    put(
-        pos, "delivery_daemon", id=1, seen_utc=ago(1), silent_from_utc=ago(-89), cause="Nobody polls.", remedy="Run it."
-    )
+    seen = {"seen_utc": ago(1), "silent_from_utc": ago(-89)}
+    put(pos, "delivery_daemon", id=1, **seen, cause="Nobody polls.", remedy="Run it.")
     with closing(Database(f"sqlite:///{path}", inline=True)) as database:
         lock = LeaderLock(database)
         assert lock.take()
@@ -142,9 +141,6 @@ def test_a_killed_daemon_is_shown_at_once(run, pos, path):
         told = run("status", "--json")
     (problem,) = told.json["problems"]
     assert (told.code, problem["code"], problem["severity"]) == (1, "not_polling", "severe")
-
-
-# ---- --watch ---------------------------------------------------------------------------------------------------------
 
 
 def test_the_holder_of_a_long_lock_is_named_instead_of_missing_polls(run, configure, pos):

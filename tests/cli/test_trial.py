@@ -7,17 +7,8 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import create_engine, event, inspect
-from tests.databases import (
-    KINDS,
-    MARIADB,
-    POSTGRESQL,
-    SERVERS,
-    SQLITE,
-    own_database,
-    own_mariadb_server,
-    own_postgresql,
-    poor_user,
-)
+from tests import databases
+from tests.databases import KINDS, MARIADB, POSTGRESQL, SERVERS, SQLITE, own_database, poor_user
 
 from orderbridge.cli import trial
 from orderbridge.cli.check import FAILED, WARNING
@@ -31,8 +22,11 @@ ON_CONNECTING = "connect: "  # what the session is made to execute; else the dat
 each_kind = pytest.mark.parametrize("kind", KINDS)
 
 
+IN_PLPGSQL = "RETURNS trigger LANGUAGE plpgsql"
+
+
 def postgresql_trigger(when: str, table: str, body: str) -> list[str]:
-    function = f"CREATE FUNCTION planted() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN {body} END$$"
+    function = f"CREATE FUNCTION planted() {IN_PLPGSQL} AS $$BEGIN {body} END$$"
     return [function, f"CREATE TRIGGER planted {when} ON {table} FOR EACH ROW EXECUTE FUNCTION planted()"]
 
 
@@ -65,9 +59,7 @@ FAULTS = {
         MARIADB: [f"{ON_CONNECTING}SET max_statement_time = 0.5"],
     },
     "wake": {
-        POSTGRESQL: [
-            "CREATE OR REPLACE FUNCTION delivery_wake() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN RETURN NULL; END$$"
-        ],
+        POSTGRESQL: [f"CREATE OR REPLACE FUNCTION delivery_wake() {IN_PLPGSQL} AS $$BEGIN RETURN NULL; END$$"],
         MARIADB: [f"CREATE TRIGGER planted BEFORE INSERT ON {ACTIONS} FOR EACH ROW SET NEW.state = 'done'"],
     },
     "crash": {
@@ -159,9 +151,9 @@ def test_a_server_that_does_not_flush_is_found(kind, monkeypatch):
     only(monkeypatch, *QUICK)
     with ExitStack() as stack:
         if kind == POSTGRESQL:
-            server = stack.enter_context(own_postgresql("fsync=off"))
+            server = stack.enter_context(databases.own_postgresql("fsync=off"))
         else:
-            server = stack.enter_context(own_mariadb_server("--innodb-flush-log-at-trx-commit=2")).url
+            server = stack.enter_context(databases.own_mariadb_server("--innodb-flush-log-at-trx-commit=2")).url
         url = stack.enter_context(own_database(server, DATABASE))
         assert failed(stack.enter_context(trial.tried(url))) == ["durability"]
 
