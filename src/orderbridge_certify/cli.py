@@ -49,7 +49,7 @@ def certify(
 ) -> None:
     """Test a POS and write a report."""
     from orderbridge_certify.driver import Terms
-    from orderbridge_certify.play import Wanted
+    from orderbridge_certify.play import Wanted, break_off
     from orderbridge_certify.play import certify as play
 
     if context.config_file is not None:
@@ -72,7 +72,8 @@ def certify(
     try:
         passed = play(wanted)
     except (KeyboardInterrupt, click.Abort) as broken_off:
-        click.echo(f"\n{say('certify.stopped')}", err=True)
+        break_off(wanted)
+        click.echo(f"\n{say('certify.stopped', folder=place)}", err=True)
         raise SystemExit(1) from broken_off
     except OSError as error:
         raise click.ClickException(say("certify.not_written", folder=place, error=error)) from error

@@ -106,14 +106,24 @@ def certify(wanted: Wanted) -> bool:
         with (wanted.folder / LOG).open("a", encoding="utf-8") as log, _database(wanted.url, state) as database:
             logs.configure(level="warning", format="json", stream=log)
             _play(wanted, state, missing, database)
-    results = {one.name: state.results[one.name] for one in wanted.scenarios}
-    made = report.made(wanted.kept, results)
-    report.write(made, wanted.folder)
+    made = _reported(wanted, state)
     counts = ", ".join(f"{name} {number}" for name, number in made["counts"].items() if number)
     wanted.echo(say("certify.ends", verdict=made["verdict"], counts=counts, folder=wanted.folder))
     if made["verdict"] == Verdict.FAIL:
         wanted.echo(say("certify.after_a_fail"))
     return bool(made["verdict"] == Verdict.PASS)
+
+
+def break_off(wanted: Wanted) -> None:
+    """Write the report of a run that was broken off: the other scenarios are NOT SEEN, and so is the whole."""
+    _reported(wanted, State(wanted.folder, wanted.kept))
+
+
+def _reported(wanted: Wanted, state: State) -> report.Report:
+    found = {one.name: state.results.get(one.name) or _unplayed(one, "not_played") for one in wanted.scenarios}
+    made = report.made(wanted.kept, found, is_whole=state.results.keys() >= found.keys())
+    report.write(made, wanted.folder)
+    return made
 
 
 @contextmanager
@@ -148,25 +158,27 @@ def _play(wanted: Wanted, state: State, missing: list[Scenario], database: Datab
     with running(wanted.url, seed=terms.seed, pace=terms.pace) as around, closing(till) if till else nullcontext():
         bench = Bench(setup=around, database=database, operator=wanted.operator, terms=terms, till=till)
         _await_first_sign(wanted, state, bench)
-        for number, scenario in enumerate(missing, start=1):
+        count = len(wanted.scenarios)
+        for number, scenario in enumerate(missing, start=count - len(missing) + 1):
             first = state.results.get(FIRST)
             if first is not None and first["verdict"] == Verdict.FAIL:
-                result = _result(scenario, 0.0, dict.fromkeys(scenario.names, judging.not_seen("not_taken")))
+                result = _unplayed(scenario, "not_taken")
             else:
                 result = _played(state, scenario, bench)
             state.end(scenario.name, result)
             verdict, sentence = result["verdict"], say(f"certify.scenarios.{scenario.name}")
-            wanted.echo(say("certify.scenario", number=number, all=len(missing), verdict=verdict, sentence=sentence))
+            wanted.echo(say("certify.scenario", number=number, all=count, verdict=verdict, sentence=sentence))
 
 
 def _await_first_sign(wanted: Wanted, state: State, bench: Bench) -> None:
     """Print what the till needs, and place an order. Wait until the till writes something."""
     where = sqlite_file(wanted.url) or without_password(wanted.url)
-    wanted.echo(say("certify.starts_your_till" if bench.till else "certify.start_your_till", where=where))
+    known = "certify.continues" if state.results else "certify.start_your_till"
+    wanted.echo(say("certify.starts_your_till" if bench.till else known, where=where))
+    if sqlite_file(wanted.url) is None and not state.results:
+        wanted.echo(say("certify.rights", where=where))
     if bench.till:
         bench.till.start()
-    elif sqlite_file(wanted.url) is None:
-        wanted.echo(say("certify.rights", where=where))
     driver = Driver(bench, name=SIGN, place=len(SCENARIOS), attempt=state.begin(SIGN))
     driver.order()
     longest = BY_A_PERSON_S if wanted.operator.by_person else FIRST_SIGN_S
@@ -183,6 +195,10 @@ def _played(state: State, scenario: Scenario, bench: Bench) -> Result:
     finally:
         driver.clear()
     return _result(scenario, SystemClock().monotonic() - began, scenario.judged(seen))
+
+
+def _unplayed(scenario: Scenario, why: str) -> Result:
+    return _result(scenario, 0.0, dict.fromkeys(scenario.names, judging.not_seen(why)))
 
 
 def _result(scenario: Scenario, took_s: float, judged: Mapping[str, Judged]) -> Result:

@@ -18,13 +18,13 @@ Report = dict[str, Any]
 Result = dict[str, Any]  # the result of a scenario as JSON: verdict, took_s and the criteria
 
 
-def made(terms: Mapping[str, Any], results: Mapping[str, Result]) -> Report:
-    """The contents of the three files."""
+def made(terms: Mapping[str, Any], results: Mapping[str, Result], *, is_whole: bool) -> Report:
+    """The contents of the three files. `is_whole`: every scenario has been played."""
     scenarios = [_scenario(name, result) for name, result in results.items()]
     counted = Counter(one["verdict"] for scenario in scenarios for one in scenario["criteria"])
     return {
         "till": terms["till"],
-        "verdict": str(Verdict.FAIL if counted[Verdict.FAIL] else Verdict.PASS),
+        "verdict": str(Verdict.FAIL if counted[Verdict.FAIL] else Verdict.PASS if is_whole else Verdict.NOT_SEEN),
         "counts": {str(verdict): counted[verdict] for verdict in Verdict},
         "orderbridge": __version__,
         "terms": {name: value for name, value in terms.items() if name != "till"},

@@ -94,19 +94,26 @@ def test_a_killed_run_continues_where_it_stopped(shop: Shops) -> None:
     assert set(kept) == {"takes_over"}
     report = here.certify("takes_over", "lock")
     assert set(verdicts(report).values()) == {"PASS"}
+    assert here.printed[0].startswith("Certify continues where it stopped.")
+    assert here.printed[1].startswith("2/2, PASS: ")
     assert here.kept()["results"]["takes_over"] == kept["takes_over"]
     assert here.kept()["begun"] == {"first_sign": 2, "takes_over": 1, "lock": 2}
     assert here.taken() == 5
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_ctrl_c_names_the_command_that_continues(number: signal.Signals, shop: Shops) -> None:
+def test_ctrl_c_writes_the_report_so_far_and_names_the_command_that_continues(
+    number: signal.Signals, shop: Shops
+) -> None:
     here = shop()
     with here.started("takes_over", "lock") as running:
-        here.until_taken(1)
+        here.until_taken(3)  # as above
         running.send_signal(number)
         message = running.communicate()[1]
-    assert (running.returncode, message.strip()) == (1, "Stopped. The same command continues from here.")
+    reported = f"Stopped. The report so far is in {here.folder}. The same command continues from here."
+    assert (running.returncode, message.strip()) == (1, reported)
+    assert verdicts(here.report()) == {"takes_over.taken_over": "PASS", "lock.short_lock": "NOT SEEN"}
+    assert here.report()["verdict"] == "NOT SEEN"
 
 
 def test_another_certificate_in_the_same_folder_is_refused(shop: Shops) -> None:
@@ -200,6 +207,14 @@ def test_a_good_till_passes_on_each_database(url: str | None, shop: Shops) -> No
     assert {name: verdict for name, verdict in reported.items() if verdict != "PASS"} == dict.fromkeys(
         unseen, "NOT SEEN"
     )
+
+
+@pytest.mark.slow
+@each_kind
+def test_the_rights_are_spoken_of_when_certify_starts_the_till(url: str | None, tmp_path: Path) -> None:
+    with Shop(tmp_path, url=url) as here:
+        here.certify("takes_over", start=shlex.join(here.watch))
+    assert any("orderbridge db grants ROLE" in message for message in here.printed) == (url is not None)
 
 
 MINI_POS = Path(__file__).parents[2] / "docs" / "examples" / "python" / "pos.py"
