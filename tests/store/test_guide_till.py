@@ -58,7 +58,8 @@ SQL = {
     "out": sql("SET paper = 'out'", "kind = :kind"),
     "last_asked": sql("SELECT request_id, state"),
     "tries": sql("SELECT count(*) FROM delivery_actions"),
-    "ask": sql("INSERT INTO delivery_actions"),
+    "ask": sql("INSERT INTO delivery_actions", "payment_key"),
+    "switch": sql("INSERT INTO delivery_actions", "food_id"),
     "asked": sql("INSERT INTO till_asked"),
     "verdicts": sql("FROM till_asked JOIN"),
     "seen": sql("DELETE FROM till_asked"),
@@ -172,6 +173,20 @@ class Till:
         (tries,) = self.do(SQL["tries"], **asked).fetchone()
         asked["request_id"] = f"{action}-{order['payment_key']}-{tries + 1}"
         self.do(SQL["ask"], **asked)
+        self.do(SQL["asked"], **asked)
+        return None
+
+    def switch(self, action: str, name: str, **subject: object) -> Row | None:
+        """Of a food or a restaurant. `name`: the same ids, in the request_id."""
+        mine = " AND ".join(f"{column} = :{column}" for column in subject)
+        last_asked, tries = (SQL[one].replace("payment_key = :payment_key", mine) for one in ("last_asked", "tries"))
+        asked = {"food_id": None, "account": None, "restaurant_id": None, "action": action} | subject
+        last = self.one(last_asked, **asked)
+        if last and last["state"] in {"pending", "sending"}:
+            return last
+        (count,) = self.do(tries, **asked).fetchone()
+        asked["request_id"] = f"{action}-{name}-{count + 1}"
+        self.do(SQL["switch"], **asked)
         self.do(SQL["asked"], **asked)
         return None
 
@@ -362,6 +377,26 @@ def test_another_till_takes_over_the_tickets_of_a_dead_one_after_a_minute(databa
     change(database, 1, changed_utc=now - timedelta(seconds=90))
     living.round()
     assert living.paper[2:] == ["STOP K1-1: Pide 1, Ayran"]
+
+
+@pytest.mark.usefixtures("own_tables")
+def test_a_double_click_switches_a_food_or_a_restaurant_once(database: Database, pos: Pos):
+    till = Till(pos)
+    restaurant = "11111111-1111-4111-8111-111111111111"
+    for state in (ActionState.DONE, ActionState.PENDING):
+        for _ in range(2):
+            till.switch("deactivate_food", "kadikoy-1005", food_id=1005, account="kadikoy")
+            till.switch("close_restaurant", restaurant, restaurant_id=restaurant)
+        number = 1 if state is ActionState.DONE else 2
+        end(database, f"deactivate_food-kadikoy-1005-{number}", state)
+        end(database, f"close_restaurant-{restaurant}-{number}", state)
+    till.switch("activate_food", "kadikoy-1005", food_id=1005, account="kadikoy")
+    asked = [row["request_id"] for row in rows(pos, "SELECT request_id FROM delivery_actions ORDER BY id")]
+    named = [f"deactivate_food-kadikoy-1005-{number}" for number in (1, 2)]
+    closed = [f"close_restaurant-{restaurant}-{number}" for number in (1, 2)]
+    assert asked == [named[0], closed[0], named[1], closed[1], "activate_food-kadikoy-1005-1"]
+    till.verdicts()
+    assert till.seen == [(named[0], "done"), (closed[0], "done")]
 
 
 # ---- the set-up of each server ---------------------------------------------------------------------------------------
