@@ -91,7 +91,7 @@ class Daemon:
         self._kept, self._metrics = self._context.kept, self._context.metrics
         self.database.on_work = self._metrics.worked
         if settings.fleet.from_database:
-            self.database.fence, self._wire.may_leave = self._fence, self.roster.may_send
+            self.database.fence, self._wire.may_send = self._fence, self.roster.may_send
         else:  # a fleet's accounts come later
             self._metrics.know(self.roster.known)
         self.outbox = Outbox(self._context, self.roster)

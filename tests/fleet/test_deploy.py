@@ -12,7 +12,7 @@ from orderbridge.web.routes import PROBES
 DEPLOY = Path(__file__).parents[2] / "deploy"
 KUBERNETES = (DEPLOY / "kubernetes" / "orderbridge.yaml").read_text()
 COMPOSE = (DEPLOY / "compose.fleet.yaml").read_text()
-LAST_WORDS_S = daemon.STOP_S + daemon.NOTE_S + workers.LEAVE_WITHIN_S
+LAST_WORDS_S = daemon.STOP_S + daemon.NOTE_S + workers.CLOSE_WITHIN_S
 
 
 def loaded(text: str, place: Path, environ: dict[str, str] | None = None) -> config.Settings:

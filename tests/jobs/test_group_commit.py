@@ -12,7 +12,7 @@ from sqlalchemy import Connection, event, text
 from sqlalchemy.exc import IntegrityError, OperationalError
 
 from orderbridge.store.database import Database
-from orderbridge.store.group_commit import GROUP_SIZE, GroupCommit, LeftOut, write_batch, write_group
+from orderbridge.store.group_commit import GROUP_SIZE, GroupCommit, RowLocked, write_batch, write_group
 
 
 @pytest.fixture
@@ -91,7 +91,7 @@ async def test_a_note_that_is_refused_or_left_out_fails_alone(database: Database
     group = group_of(database, wait_s=0.1)
     database.write_now(lambda tx: insert(tx, [2]))
     ended = await asyncio.gather(*(group.add(number) for number in (1, 2, 3, -1)), return_exceptions=True)
-    assert [type(one) for one in ended] == [str, IntegrityError, str, LeftOut]
+    assert [type(one) for one in ended] == [str, IntegrityError, str, RowLocked]
     assert kept(database) == [1, 2, 3]
 
 

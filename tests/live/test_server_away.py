@@ -119,7 +119,7 @@ async def test_an_absent_server_is_reported_twice(settled: Path, server: Server,
 
 async def test_a_silent_server_does_not_delay_the_end(settled, server, pos, world, monkeypatch):
     monkeypatch.setattr(daemon, "STOP_S", 0.5)
-    monkeypatch.setattr(workers, "LEAVE_WITHIN_S", 0.5)
+    monkeypatch.setattr(workers, "CLOSE_WITHIN_S", 0.5)
     first = world.place_order(restaurant_id=KADIKOY)
     running = Daemon(config.load(settled, environ={}))
     task = begun(running.run())

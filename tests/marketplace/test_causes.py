@@ -107,7 +107,7 @@ async def test_without_a_thread_for_the_lookup_nothing_was_sent(monkeypatch: pyt
     def no_thread(_: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
-    asyncio.get_running_loop().set_default_executor(workers.LeftBehind(1))
+    asyncio.get_running_loop().set_default_executor(workers.DetachedExecutor(1))
     monkeypatch.setattr(threading.Thread, "start", no_thread)
     with pytest.raises(NotSent) as caught:
         await connector.look_up("api.example.com", 443)

@@ -82,7 +82,7 @@ class Town:
             self._due[who] = self.now + max(wait, 0.05)
             return
         assert self.now >= self._ended.get(who, -COOLDOWN_S) + COOLDOWN_S, "inside its own cooldown"
-        self.cooldowns.leaves(who, self.now)
+        self.cooldowns.sent(who, self.now)
         del self._due[who]
         how = Ended.FAILED if self.fails(who, self.now) else self._ask(self._by[who])
         self._on_wire[who] = self.now + self.latency(), how
@@ -128,7 +128,7 @@ def test_a_request_that_did_not_leave_uses_no_cooldown():
     cooldowns = Cooldowns()
     cooldowns.configure(CooldownScope.AUTO, COOLDOWN_S)
     cooldowns.add(members("x"))
-    cooldowns.leaves("f0", 100.0)
+    cooldowns.sent("f0", 100.0)
     cooldowns.unsent("f0")
     assert cooldowns.wait("f0", 100.0) <= 0
 
@@ -203,7 +203,7 @@ def test_another_user_of_one_credential_delays_no_other_account(applications: st
 
 def test_a_429_begins_the_cooldown_of_its_whole_group():
     cooldowns = Town(members(*"xx"), APPLICATION, configured=CooldownScope.APPLICATION).cooldowns
-    cooldowns.leaves("f0", 0.0)
+    cooldowns.sent("f0", 0.0)
     cooldowns.ended("f0", Ended.LIMITED, 1.0)
     assert cooldowns.wait("f1", 1.0) >= COOLDOWN_S
 
@@ -310,7 +310,7 @@ class Fleet:
                 continue
             assert now >= self._may[who], "early"
             self.polls.append(now)
-            self.cooldowns.leaves(who, now)
+            self.cooldowns.sent(who, now)
             took, how = answer(now, who)
             self.cooldowns.ended(who, how, now + took)
             self._may[who] = now + took + COOLDOWN_S

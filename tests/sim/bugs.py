@@ -361,7 +361,7 @@ def the_lowest_id_goes_before_the_sent_one(true: Any, self: Queue, waiting: Any,
     if first.is_free and first.row.state == ActionState.PENDING and first.account is not None:
         for entry in waiting:
             entry.is_next = False
-        self._line_up(first, stood=False)
+        self._enqueue(first, was_next=False)
 
 
 @bug("5", (Acknowledger, "finish"), 1003)

@@ -259,12 +259,12 @@ class FleetLine(Line):
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         trail = request.extensions["trail"]
-        trail.left = False
+        trail.sent = False
         self._life.point("connecting")
         await asyncio.sleep(0.003)
-        if not trail.may_leave():
+        if not trail.may_send():
             raise NotSent(HELD_BACK)
-        trail.left = True
+        trail.sent = True
         return await super().handle_async_request(request)
 
 

@@ -195,7 +195,7 @@ async def test_closing_waits_for_what_was_submitted_and_ends_the_threads(url, da
 
 
 async def test_closing_does_not_wait_for_ever_for_a_server_that_does_not_answer(url, database, monkeypatch):
-    monkeypatch.setattr(workers, "LEAVE_WITHIN_S", 0.01)
+    monkeypatch.setattr(workers, "CLOSE_WITHIN_S", 0.01)
     closing = Database(url)
     closed: list[object] = []
     event.listen(closing.engine.pool, "close", lambda connection, _: closed.append(connection))
@@ -214,7 +214,7 @@ def test_closing_waits_for_one_thread_as_long_as_for_all_of_them(monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "join", lambda _, timeout: waited.append(timeout))
         workers.Workers(4, "db-test").close()
-    assert min(waited) > workers.LEAVE_WITHIN_S / 2
+    assert min(waited) > workers.CLOSE_WITHIN_S / 2
 
 
 def test_a_result_that_arrives_after_the_loop_is_closed_is_closed():

@@ -101,10 +101,10 @@ def test_a_session_tries_the_last_used_server_first():
         assert postgresql_sessions.arranged(host).get("host") == host["host"]
     asked = {"host": "one,two,three", "port": "1,2,3", "user": "u"}
     assert postgresql_sessions.arranged(asked) == asked
-    postgresql_sessions.took(asked, SimpleNamespace(info=SimpleNamespace(host="two", port=2)))
+    postgresql_sessions.note_server(asked, SimpleNamespace(info=SimpleNamespace(host="two", port=2)))
     arranged = postgresql_sessions.arranged(asked)
     assert (arranged["host"], arranged["port"], arranged["user"]) == ("two,three,one", "2,3,1", "u")
-    postgresql_sessions.took(arranged, None)  # no server answered in time
+    postgresql_sessions.note_server(arranged, None)  # no server answered in time
     assert postgresql_sessions.arranged(asked)["host"] == "three,one,two"
 
 

@@ -101,7 +101,7 @@ def late_counter(monkeypatch: pytest.MonkeyPatch) -> list[int | None]:
 @pytest.fixture
 def by_notices(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a notice the counter is not asked again for half an hour."""
-    monkeypatch.setattr(sqlite, "NET_S", NEVER_S)
+    monkeypatch.setattr(sqlite, "FALLBACK_S", NEVER_S)
     monkeypatch.setattr(sqlite, "LONGER", NEVER_S / sqlite.ASK_S / 2)
 
 
@@ -118,7 +118,7 @@ async def test_a_notification_alone_wakes(database, pos):
 @only(SQLITE)
 async def test_a_notification_before_the_commit_wakes_without_a_query(late_counter, monkeypatch, database, pos):
     """Most commits are our own, and each wakes a small machine until the counter is left alone."""
-    monkeypatch.setattr(sqlite, "NET_S", NEVER_S)
+    monkeypatch.setattr(sqlite, "FALLBACK_S", NEVER_S)
     async with watching(database) as bell:
         assert not await bell.rings(QUIET_S)
         put_action(pos)
@@ -131,7 +131,7 @@ async def test_a_notification_before_the_commit_wakes_without_a_query(late_count
 @only(SQLITE)
 async def test_a_notification_read_with_another_commit_is_followed_until_its_own_commit(monkeypatch, database, pos):
     put_action(pos)  # there is a log to be watched
-    monkeypatch.setattr(sqlite, "NET_S", NEVER_S)
+    monkeypatch.setattr(sqlite, "FALLBACK_S", NEVER_S)
     versions, taken = iter([1, 2, 2, 2, 2, 2]), iter([False, True])
     monkeypatch.setattr(sqlite, "_version", lambda _: next(versions, 3))
     monkeypatch.setattr(sqlite.Notices, "take", lambda _: next(taken, False))
@@ -152,7 +152,7 @@ async def test_lost_notifications_are_replaced_by_a_timer(monkeypatch, database,
         monkeypatch.setattr(sqlite, "IN_MODIFY", 0x400)  # IN_DELETE_SELF: notices that are set up and do not come
     else:
         monkeypatch.setattr("ctypes.CDLL", library)
-    monkeypatch.setattr(sqlite, "NET_S", NEVER_S if missing else 0.001)
+    monkeypatch.setattr(sqlite, "FALLBACK_S", NEVER_S if missing else 0.001)
     async with watching(database) as bell:
         put_action(pos)
         assert await bell.rings()

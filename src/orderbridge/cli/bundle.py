@@ -1,7 +1,7 @@
 """`orderbridge support-bundle` writes a ZIP with what support needs, without customers' data and secrets.
 
-A part that fails, for example without a daemon, a database or a configuration, does not stop the others; about.json names
-it. The archive is made in memory, so that a full disk leaves no partial file.
+A part that fails, for example without a daemon, a database or a configuration, does not stop the others; about.json
+names it. The archive is made in memory, so that a full disk causes no partial file.
 """
 
 import io

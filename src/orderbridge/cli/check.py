@@ -1,9 +1,9 @@
 """`check` examines the installation and prints one line for each finding, with a remedy for each fault.
 
-It can run at any time, beside a daemon and as another user: it makes no file and no table, and it polls no orders. It
-logs in only if no stored token works, and stores the new token if the tables exist. `check --settings` shows the
-settings in force; `config show` does the same for older scripts. A probe yields `Finding`s: printed at once for people,
-at the end with `--json`.
+It can run at any time, also while a daemon runs and as another user: it creates no file and no table, and polls no
+orders. It logs in only if no stored token works, and stores the new token if the tables exist. `check --settings` shows
+the effective settings; `config show` does the same for older scripts. A probe yields `Finding`s: printed at once for
+people, at the end with `--json`.
 """
 
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator

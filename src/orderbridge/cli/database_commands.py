@@ -211,14 +211,14 @@ def _find(paths: list[Path], since: datetime | None) -> Found:
 
 def _show(found: Found, done: list[Replayed], *, machine: bool) -> None:
     """Print the replayed orders and their sums; orders that were known already are only counted."""
-    fates = Counter(one.fate for one in done)
+    counts = Counter(one.fate for one in done)
     sums: dict[str, Any] = {
         "orders": len(done),
-        "new": fates[Decision.TAKEN_IN],
-        "ended": fates[Decision.TAKEN_IN_ENDED],
-        "updated": fates[Decision.UPDATED],
-        "known": sum(fates[fate] for fate in (Decision.KNOWN, Decision.SUPERSEDED)),
-        "left": sum(fates[fate] for fate in (*UNFINISHED, Decision.BLANKED)),
+        "new": counts[Decision.TAKEN_IN],
+        "ended": counts[Decision.TAKEN_IN_ENDED],
+        "updated": counts[Decision.UPDATED],
+        "known": counts[Decision.KNOWN] + counts[Decision.SUPERSEDED],
+        "left": sum(counts[one] for one in (*UNFINISHED, Decision.BLANKED)),
         "torn": found.torn,
     }
     rows = [{name: getattr(one, name) for name in one.__slots__} for one in done if one.fate != Decision.KNOWN]

@@ -36,7 +36,7 @@ def erase(
     rewrite: bool | None,
     as_json: bool,
 ) -> None:
-    """Erase permanently what identifies a customer."""
+    """Erase a customer's data permanently."""
     if not phones and not wanted:
         raise click.UsageError(say("erase.nothing_named"))
     with context.current() as database:

@@ -258,7 +258,7 @@ class Asking:
         return chosen
 
     def fill(self, draft: Draft) -> None:
-        """Ask each question until its answer works."""
+        """Ask for each setting until its value works."""
         missing = [option for key, option in OPTIONS.items() if key not in draft.values]
         if missing and not self._asks:
             raise click.UsageError(say("init.missing", options=", ".join(missing)))

@@ -35,7 +35,7 @@ def run(context: Context) -> None:
 
     try:
         workers.run(work(load()))
-    except Unusable as error:  # exit code 78 keeps systemd from restarting in vain
+    except Unusable as error:  # after exit code 78 systemd does not restart it
         raise ConfigError(error.code, **error.facts) from error
     finally:
         workers.settle()

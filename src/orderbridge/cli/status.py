@@ -207,7 +207,7 @@ def _open_problems(
     return rows
 
 
-def _accounts(parts: dict[str, Any], ill: set[str]) -> Iterator[dict[str, Any]]:
+def _accounts(parts: dict[str, Any], unhealthy: set[str]) -> Iterator[dict[str, Any]]:
     """The accounts with their open orders and quarantined documents."""
     by_account: dict[str, list[dict[str, Any]]] = {}
     for one in parts["open_orders"] or ():
@@ -218,7 +218,7 @@ def _accounts(parts: dict[str, Any], ill: set[str]) -> Iterator[dict[str, Any]]:
             "open": {one["status"]: one["count"] for one in mine},
             "oldest_unanswered_utc": next((one["oldest"] for one in mine if one["status"] == "RECEIVED"), None),
             "quarantined": (parts["quarantined"] or {}).get(account["name"], 0),
-            "healthy": account["name"] not in ill,
+            "healthy": account["name"] not in unhealthy,
         }
 
 
@@ -276,9 +276,9 @@ def _problem(one: dict[str, Any], now: datetime, zone: ZoneInfo) -> str:
 def _account_lines(listed: list[dict[str, Any]], now: datetime, zone: ZoneInfo) -> Iterator[str]:
     shown, is_many = listed, len(listed) > MAX_ACCOUNTS
     if is_many:
-        ill = [account for account in listed if not account["healthy"]]
-        shown = ill[:WORST_ACCOUNTS]
-        yield say("status.many_accounts", count=len(listed), ill=len(ill))
+        unhealthy = [account for account in listed if not account["healthy"]]
+        shown = unhealthy[:WORST_ACCOUNTS]
+        yield say("status.many_accounts", count=len(listed), ill=len(unhealthy))
     if shown:
         is_clean = not any(one["quarantined"] for one in shown)  # without its column the table fits 80 columns
         yield from table([_account(one, now, zone, is_clean=is_clean) for one in shown])

@@ -113,7 +113,7 @@ class Trial:
 
 
 def text(trial: Trial) -> Message:
-    """Texts come back as they were written, and a unique key distinguishes all letters."""
+    """Texts are read as they were written, and a unique key distinguishes all letters."""
     trial.insert_order(TEXT)
     for one in TEXTS:
         trial.database.write_now(lambda tx, one=one: tx.execute(update(orders).values(customer_name=one, note=one * 9)))  # type: ignore[misc]
@@ -126,7 +126,7 @@ def text(trial: Trial) -> Message:
 
 
 def money(trial: Trial) -> Message:
-    """Amounts come back as they were written; SQLite's after ROUND(x, 2)."""
+    """Amounts are read as they were written; SQLite's after ROUND(x, 2)."""
     trial.insert_order(MONEY)
     for line, amount in enumerate(AMOUNTS):
         trial.insert(items, payment_key=MONEY, line_no=line, price=amount)
@@ -229,7 +229,7 @@ def wake(trial: Trial) -> Message:
 
 
 def crash(trial: Trial) -> Message:
-    """A process that is killed within a transaction leaves nothing of it, and all that it had committed before."""
+    """After a process is killed within a transaction, the database has all earlier commits and nothing of this one."""
     program = [sys.executable, "-m", __name__]
     done = subprocess.run(program, input=trial.url, capture_output=True, text=True, check=False)  # noqa: S603
     if done.returncode != -signal.SIGKILL:
@@ -242,7 +242,7 @@ def crash(trial: Trial) -> Message:
 
 
 def die(url: str) -> None:
-    """Commit one row, write another, and end as by a power cut. Runs in a process of its own."""
+    """Commit one row, write another, and end with SIGKILL. Runs in a separate process."""
     database = Database(url, inline=True)
     database.write_now(lambda tx: tx.execute(insert(cancel_reasons).values(id=1, reason="committed")))
     with database.engine.begin() as connection:

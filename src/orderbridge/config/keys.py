@@ -79,7 +79,7 @@ def on_folder(value: Path, info: ValidationInfo) -> Path:
 
 
 def on_folder_url(value: str, info: ValidationInfo) -> str:
-    """Resolve the path of a SQLite address. Strip a line break, which a secret file may leave."""
+    """Resolve the path of a SQLite address. Strip a line break, which a secret file may end with."""
     scheme, is_file, path = value.strip().partition(":///")
     is_relative = is_file and scheme.startswith("sqlite") and path and not path.startswith("/")
     return database_address(f"{scheme}:///{on_folder(Path(path), info)}" if is_relative else value.strip())
@@ -112,7 +112,7 @@ def new_status(value: int) -> int:
 
 
 def long_enough(value: int) -> int:
-    """Refuse too few days; 0 keeps rows for ever."""
+    """Refuse too few days; 0: rows are never deleted."""
     if 0 < value < MIN_RECORDS_DAYS:
         raise ValueError(say("config.records_days", value=value, least=MIN_RECORDS_DAYS))
     return value
@@ -203,7 +203,7 @@ class Actions(Table):
 
 
 class Orders(Table):
-    """When an order is late or ended, and how long its data is kept. 0 minutes: never; 0 days: for ever."""
+    """When an order is late or ended, and how long its data is kept. 0 minutes: never; 0 days: without an end."""
 
     late_minutes: Minutes = 20
     preparing_minutes: Annotated[int, Field(ge=1, le=1440)] = 30

@@ -5,8 +5,8 @@
 3. `settle` reads the secrets' files.
 4. The models check the result and resolve relative paths against the file's folder.
 
-Each message says what is right, as a remedy. No message shows a secret. pydantic's own error is never chained, because
-it holds the input.
+Each message names the remedy. No message shows a secret. pydantic's own error is never chained, because it holds the
+input.
 """
 
 import difflib
@@ -97,7 +97,7 @@ def dotted(place: Place) -> str:
 
 
 def in_words(error: ValidationError) -> str:
-    """The problems of settings that come from no file, as one text."""
+    """The problems of settings that are not from a file, as one text."""
     found = Findings(None)
     found.add(error)
     return "; ".join(found.lines())
@@ -305,8 +305,8 @@ def _accounts(tree: Tree) -> Iterator[tuple[int, Tree]]:
 def _settle_secrets(tree: Tree, folder: Path, environ: Mapping[str, str], found: Findings) -> None:
     fleet = _table(tree, "fleet")
     named = _credential(MASTER_KEY, environ)
-    is_needed = not found.needs_secrets and fleet.get("accounts") == "database"
-    if named or is_needed or fleet.keys() & {MASTER_KEY, f"{MASTER_KEY}_file"}:  # else the models report it
+    is_replaced = not found.needs_secrets and fleet.get("accounts") == "database"
+    if named or is_replaced or fleet.keys() & {MASTER_KEY, f"{MASTER_KEY}_file"}:  # else the models report it
         _settle_secret(fleet, ("fleet", MASTER_KEY), named, folder, found)
     for place, account in _accounts(tree):
         for key in SECRETS:

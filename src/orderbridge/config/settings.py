@@ -56,7 +56,7 @@ class Settings(keys.Table):
 
     @property
     def source(self) -> Source:
-        """Where the settings came from; empty if they were constructed directly."""
+        """The source of the settings; empty if they were constructed directly."""
         return self._source
 
     @property
@@ -135,7 +135,7 @@ class Settings(keys.Table):
 
 def shown(settings: Settings) -> dict[str, Any]:
     """The effective configuration as plain values, with secrets as `***`."""
-    values: dict[str, Any] = settings.model_dump(mode="json")  # SecretStr comes out as asterisks
+    values: dict[str, Any] = settings.model_dump(mode="json")  # SecretStr becomes asterisks
     for account in values["accounts"]:
         account.update(dict.fromkeys(keys.SECRETS, "***"))
     if settings.fleet.master_key is not None:

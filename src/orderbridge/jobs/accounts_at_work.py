@@ -1,13 +1,13 @@
 """Adds accounts to the running daemon, schedules their jobs, and removes them.
 
-add      registers the accounts in the database, restores their tokens and schedules their jobs: polls, lists,
-         restaurants' status, the menu, renewal of the token
+add     registers the accounts in the database, restores their tokens and schedules their jobs: polls, lists,
+        restaurants' status, the menu, renewal of the token
 remove  starts none of their jobs any more and waits until the work in flight is finished and written; then another
-         process may have the accounts
+        process may have the accounts
 
-All accounts are added at the start; those of a fleet are added and removed at any time. The next poll of an account waits for the
-time that its previous process noted in the database. A stop of the daemon waits for polls only: all other jobs run
-again after the next start.
+All accounts are added at the start; those of a fleet are added and removed at any time. The next poll of an account
+waits for the time that its previous process noted in the database. A stop of the daemon waits for polls only: all other
+jobs run again after the next start.
 """
 
 import asyncio
@@ -132,10 +132,10 @@ class AccountsAtWork:
 
     def _spread(self, made: Sequence[Account], new: Collection[str]) -> list[float]:
         """Seconds until the first poll of each account."""
-        coming = [account for account in made if account.fingerprint in new]
-        with_login = [account.session.current is None for account in coming]
+        added = [account for account in made if account.fingerprint in new]
+        with_login = [account.session.current is None for account in added]
         waits = phases(with_login, self._cooldowns.round_s, self._market.logins_per_second)
-        by_account = {account.fingerprint: wait for account, wait in zip(coming, waits, strict=True)}
+        by_account = {account.fingerprint: wait for account, wait in zip(added, waits, strict=True)}
         return [by_account.get(account.fingerprint, 0.0) for account in made]
 
     def _entry(self, account: Account, wait: float) -> Entry:
@@ -243,11 +243,11 @@ class AccountsAtWork:
                 self._outbox.wake()
 
     async def _read_lists(self, account: Account) -> float:
-        knew = account.restaurants_known
-        came = await read_lists(account, self._database, self._roster.known, self._common)
-        if account.restaurants_known and not knew:
+        were_known = account.restaurants_known
+        are_whole = await read_lists(account, self._database, self._roster.known, self._common)
+        if account.restaurants_known and not were_known:
             self._outbox.wake()  # rows may wait for this
-        return LISTS_S if came else LISTS_AGAIN_S
+        return LISTS_S if are_whole else LISTS_AGAIN_S
 
     async def _read_statuses(self, account: Account) -> float:
         await read_statuses(account, self._database, self._clock)

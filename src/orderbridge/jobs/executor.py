@@ -47,7 +47,7 @@ from orderbridge.rules.outbox_rows import Standing, stands_after
 from orderbridge.rules.queue import Entry
 from orderbridge.rules.retry import Decision, NextRequest, RetryAt, after_status, is_no_attempt
 from orderbridge.store.ddl import as_stored
-from orderbridge.store.group_commit import GroupCommit, LeftOut, write_group
+from orderbridge.store.group_commit import GroupCommit, RowLocked, write_group
 from orderbridge.texts import sentence
 
 QUICK_S = 0.25  # slower requests do not count as soon-free slots
@@ -169,7 +169,7 @@ class Executor:
     def _put_off(self, failed: Sequence[tuple[_Note, Exception]]) -> list[float | None]:
         """How long each failed note waits to be written again: outcomes are repeated for ever, claims never."""
         late = {
-            note.claim.row: None if isinstance(error, LeftOut) else error
+            note.claim.row: None if isinstance(error, RowLocked) else error
             for note, error in failed
             if isinstance(note, Result) and not isinstance(error, Over)
         }

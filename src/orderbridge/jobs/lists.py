@@ -51,8 +51,8 @@ async def read_lists(account: Account, database: Database, configured: Collectio
         return False
     try:
         restaurants = await account.client.restaurants()
-        take_in = partial(reference.update_restaurants, account=account.name, found=restaurants)
-        lacking = await database.run(partial(take_in, whole=bool(restaurants) and common.is_whole(account.name)))
+        store = partial(reference.update_restaurants, account=account.name, found=restaurants)
+        lacking = await database.run(partial(store, whole=bool(restaurants) and common.is_whole(account.name)))
         again = common.lacks(account.name, lacking if restaurants else max(lacking, 1))
         account.restaurants_known = account.restaurants_known or bool(restaurants)
         account.reaches_none = not restaurants and not again
@@ -75,8 +75,8 @@ async def _read_common(account: Account, database: Database, common: Common) -> 
     try:
         reasons = await account.client.cancel_reasons()
         variables = await account.client.variables()
-        take_in = partial(reference.update_common, reasons=reasons, methods=variables, whole=common.is_whole(""))
-        again = common.lacks("", await database.run(take_in))
+        store = partial(reference.update_common, reasons=reasons, methods=variables, whole=common.is_whole(""))
+        again = common.lacks("", await database.run(store))
     except IntegrityError:  # another daemon wrote them at the same moment
         return False
     except BaseException:

@@ -42,7 +42,7 @@ from orderbridge.jobs.reconciler import Unresolved, read_unresolved
 from orderbridge.model import AccountState, Document, Outcome
 from orderbridge.observe.metrics import COUNTED, PART
 from orderbridge.rules.cooldown import MARGIN_S, Ended, names_of, together_s
-from orderbridge.rules.poll_ends import ListRequest, came_in_part, failure_of, listened, longest_listening
+from orderbridge.rules.poll_ends import ListRequest, arrived_in_part, failure_of, listened, longest_listening
 from orderbridge.store import accounts
 from orderbridge.store.accounts import Success
 from orderbridge.store.group_commit import GroupCommit, write_group
@@ -305,7 +305,7 @@ class Poller:
             return MARGIN_S
         if (wait := self._slot()) > 0:  # another account of its group was polled meanwhile
             return wait
-        self._cooldowns.leaves(self._who, self._clock.monotonic())
+        self._cooldowns.sent(self._who, self._clock.monotonic())
         noted: datetime | None = self._clock.now()
         try:
             noted = await self._polls.reserve(self._who)
@@ -348,7 +348,7 @@ class Poller:
         if asked is None and self._list_request != before and self._list_request.rounds == 1:
             self._not_in.clear()
             self._log.warning("poll.list_too_large", error=error.code, remedy=say("poll.in_parts"))
-        elif asked is not None and came_in_part(error) and asked not in self._not_in:
+        elif asked is not None and arrived_in_part(error) and asked not in self._not_in:
             self._not_in.add(asked)
             self._log.error("poll.part_too_large", status_id=asked, error=error.code, remedy=say("poll.part_missing"))
 

@@ -97,8 +97,8 @@ def decide(document: Newest, current: Current, *, statuses: Statuses, now: datet
     if current.stored is None:
         is_over = document.is_due and max(document.first, document.last) <= now - silence
         return Decision.TAKEN_IN_ENDED if is_over else Decision.TAKEN_IN
-    fate = _of_known(document, current.stored, statuses, has_news=current.has_news)
-    return Decision.WAITS if fate == Decision.UPDATED and current.is_unresolved else fate
+    decision = _of_known(document, current.stored, statuses, has_news=current.has_news)
+    return Decision.WAITS if decision == Decision.UPDATED and current.is_unresolved else decision
 
 
 def _of_known(document: Newest, stored: Stored, statuses: Statuses, *, has_news: bool) -> Decision:
@@ -159,22 +159,22 @@ class Reimport:
     def _write(self, connection: Connection, order: Order, account: str, document: Newest) -> Decision:
         key = order.payment_key
         current = _read_current(connection, key, document.last)
-        fate = decide(document, current, statuses=self.statuses, now=self.now, silence=self._silence)
-        if fate == Decision.TAKEN_IN:  # here several late orders say nothing about the time zone
+        decision = decide(document, current, statuses=self.statuses, now=self.now, silence=self._silence)
+        if decision == Decision.TAKEN_IN:  # here several late orders say nothing about the time zone
             order = Lateness(self._late, self.zone).marked(order, self.now)
         arrival = self.statuses.arrival(order)
-        if fate == Decision.UPDATED and current.stored is not None:
+        if decision == Decision.UPDATED and current.stored is not None:
             self._update(connection, current.stored, arrival)
-        elif fate in TAKEN_IN:
-            if fate == Decision.TAKEN_IN_ENDED and arrival.ended_by is None:
+        elif decision in TAKEN_IN:
+            if decision == Decision.TAKEN_IN_ENDED and arrival.ended_by is None:
                 arrival = Arrival(order, arrival.status, EndedBy.SILENCE)
             # The order counts as received at its first delivery.
             orders.insert_new(connection, account, [arrival], min(document.first, self.now))
-        if fate in WRITTEN:
+        if decision in WRITTEN:
             orders.append_events(connection, self.now, [(key, REPLAYED, order.status_id, arrival.status, None)])
-        if fate not in UNFINISHED:
+        if decision not in UNFINISHED:
             quarantine.resolve(connection, [key], self.now, until=document.last)
-        return fate
+        return decision
 
     def _update(self, connection: Connection, stored: Stored, arrival: Arrival) -> None:
         order = arrival.order
@@ -229,8 +229,9 @@ def release(reimport: Reimport, row_id: int) -> list[Released]:
     else:
         order = reimport.read(document)
         first, earlier = min(one.first_seen_utc for one in (newest, *kept)), {one.payload_hash for one in kept}
-        fate = reimport.store(order, newest.account, newest.payload_hash, first=first, last=last, earlier=earlier)
-        tried = Released(newest.id, order.payment_key, fate, "database_refused" if fate == Decision.REFUSED else None)
+        decision = reimport.store(order, newest.account, newest.payload_hash, first=first, last=last, earlier=earlier)
+        reason = "database_refused" if decision == Decision.REFUSED else None
+        tried = Released(newest.id, order.payment_key, decision, reason)
     rest = tried if tried.outcome in UNFINISHED else replace(tried, outcome=Decision.SUPERSEDED)
     return [*(replace(rest, id=one.id) for one in kept), tried]
 
@@ -289,10 +290,10 @@ def _take(reimport: Reimport, kept: Sequence[Entry]) -> Replayed:
         return Replayed(key, account, at, Decision.BLANKED)
     order = replace(reimport.read(document), status_id=newest.status_id)
     digests = {one.digest for one in earlier}
-    fate = reimport.store(order, account, newest.digest, first=kept[0].at, last=at, earlier=digests)
-    if fate == Decision.REFUSED and document.digest == newest.digest:
+    decision = reimport.store(order, account, newest.digest, first=kept[0].at, last=at, earlier=digests)
+    if decision == Decision.REFUSED and document.digest == newest.digest:
         _keep(reimport, account, document, at)
-    return Replayed(key, account, at, fate, order.facts.order_number, reimport.statuses.name(order.status_id))
+    return Replayed(key, account, at, decision, order.facts.order_number, reimport.statuses.name(order.status_id))
 
 
 def _keep(reimport: Reimport, account: str, document: Document, at: datetime) -> None:

@@ -205,8 +205,8 @@ class RestoreCheck:
             self._report(await self._withhold(found, before))
             if self._kept.holds_rows:
                 return
-            now, _ = await self._database.read(lambda tx: high_water.current(tx, self._clock.now(), before))
-            found = now or found
+            fresh, _ = await self._database.read(lambda tx: high_water.current(tx, self._clock.now(), before))
+            found = fresh or found
         self._kept.holds_rows = False  # also when a command has ended them
         if self._database.file is not None:
             self._noted = found = high_water.with_wal(found, self._noted, self._database.file.wal())

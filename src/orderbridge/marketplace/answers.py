@@ -1,7 +1,7 @@
 """Turns an answer into its data or a MarketplaceError, and parses the short documents (docs/interface.md, Errors).
 
 The text in `error` decides before the HTTP status does, because docs/interface.md gives no status for the errors of
-complete, restaurants and foods, and an error may come with HTTP 200.
+complete, restaurants and foods, and an error may have HTTP 200.
 
 The short documents are login, restaurants, reasons and methods (docs/interface.md, Resources). Each reader gets the
 `data` of a success and leaves bad entries out. It raises UnknownOutcome("malformed_data") for an unexpected container,
@@ -43,7 +43,7 @@ _STATUSES: Mapping[int, _Failure] = {
     HTTPStatus.BAD_GATEWAY: (UnknownOutcome, "bad_gateway"),
     HTTPStatus.GATEWAY_TIMEOUT: (UnknownOutcome, "bad_gateway"),
 }
-# Reasons for statuses without the envelope: they come from another web server or a gateway.
+# Reasons for statuses without the envelope, which another web server or a gateway sent.
 _FOREIGN_REASONS = {
     **dict.fromkeys((301, 302, 303, 307, 308, 511), "front_redirects"),
     **dict.fromkeys((402, 403, 406, 451), "front_or_path"),

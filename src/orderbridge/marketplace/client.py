@@ -97,7 +97,7 @@ class Client:
 
         The request is sent at once: the caller has obtained a token (`obtain_token`) and waited for the rate limit
         (`Wire.wait_for_poll`) before noting the poll. If another call has lost the token meanwhile, this raises NotSent. A
-        401 raises Unauthorized, and the next call logs in. If the token came from a login that has just succeeded, the
+        401 raises Unauthorized, and the next call logs in. If the token is from a login that has just succeeded, the
         code is login_refused.
         """
         token = self._session.current

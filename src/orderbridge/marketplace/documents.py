@@ -15,7 +15,7 @@ the list may write its names with a remark: `Kredi Kartı (pre-paid)`. So a name
 different remarks do not match, because after a wrong guess money would not be collected.
 
 Sums. Wrong sums are a problem that a person checks before asking for money. A sum is wrong only if no interpretation of
-the interface explains it, and no number is missing. These are left open by the interface, and accepted:
+the interface explains it, and no number is missing. The interface does not define these, so all are accepted:
 
 - Modifiers are added once for the line, or once for each piece. An `operation` other than `+` may mean anything.
 - `total` includes the courier's fee and the tip, one of them, or neither.
@@ -211,7 +211,7 @@ def _plan(columns: Iterable[Field], within: str = "") -> Plan:
 _ORDER = fields_of(Facts)
 _COLUMNS = [one.column for one in _ORDER if one.path is not None]
 _PLAN = _plan(_ORDER)
-_HOLDERS = {"customer": "name", "address": "address"}  # objects, and the member that a plain text stands for
+_HOLDERS = {"customer": "name", "address": "address"}  # objects, and the member that a plain text is taken for
 _ITEM = _plan(fields_of(Item), "foods.")
 _OPTION = _plan(fields_of(Option), "foods.option_groups.")
 _GROUP_PART = tuple(part for part in _OPTION if not part[0])
@@ -226,7 +226,7 @@ _MINOR = {"status_text", "customer"} | {
 
 
 def _facts(value: Mapping[str, Any], read: Reader, payment_codes: Mapping[str, str], zone: tzinfo) -> Facts:
-    """Parse all fields except the status, so that a change of status leaves them equal."""
+    """Parse all fields except the status, so that a change of status does not change them."""
     holders = {"": value} | {
         name: read.members(value.get(name), name, text_is=member) for name, member in _HOLDERS.items()
     }

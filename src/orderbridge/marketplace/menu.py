@@ -1,4 +1,4 @@
-"""Finds the foods in the menu listing, whose shape docs/interface.md leaves open.
+"""Finds the foods in the menu listing, whose shape docs/interface.md does not define.
 
 The whole answer is searched: lists and objects in any order and depth, grouped by category, by restaurant or not at all.
 

@@ -19,7 +19,7 @@ answered 401. Then the next call logs in; a poll does so at its slot, right befo
 
 Backoff. The requests of an account wait
 
-- after a request that certainly never left: 1 to 5 s, until one is answered;
+- after a request that certainly was not sent: 1 to 5 s, until one is answered;
 - without a token, while no login is allowed: for growing minutes after refused credentials; for one cooldown after a
   refused token or a 429; for 1, 2, 4 s and then minutes after a 5xx. rules.tokens decides these times (`Waits`).
 
@@ -67,13 +67,13 @@ class Waits:
 
     refused: Callable[[int], float]  # a login with these credentials
     failed: Callable[[int, bool], float]  # a login otherwise; True: the service answered
-    unsent: Callable[[int], float]  # a request that never left
+    unsent: Callable[[int], float]  # a request that was not sent
     limited_s: float  # a login was answered 429
 
 
 @dataclass(slots=True)
 class Backoff:
-    """The growing wait after requests that never left. The first answer ends it."""
+    """The growing wait after requests that were not sent. The first answer ends it."""
 
     clock: Clock
     wait_s: Callable[[int], float]
@@ -82,7 +82,7 @@ class Backoff:
     _until: float = 0.0
 
     def failed(self) -> None:
-        """Note a request that never left."""
+        """Note a request that was not sent."""
         if self.wait() <= 0:  # else it belongs to the same failure
             self._failures += 1
             self.is_ours = False
@@ -94,7 +94,7 @@ class Backoff:
         self._until = max(self._until, self.clock.monotonic() + HELD_BACK_S)
 
     def worked(self) -> bool:
-        """Note a request that left. Returns whether this ends a failure."""
+        """Note a request that was sent. Returns whether this ends a failure."""
         recovered, self._failures, self._until, self.is_ours = self._failures > 0, 0, 0.0, False
         return recovered
 

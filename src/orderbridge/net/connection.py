@@ -28,18 +28,18 @@ Header = tuple[bytes, bytes]
 class Trail:
     """The progress of a request: whether it was sent, whether its answer began, and its proxy."""
 
-    __slots__ = ("address", "began", "left", "may_leave", "proxy")
+    __slots__ = ("address", "began", "may_send", "proxy", "sent")
 
-    def __init__(self, *, left: bool = False, may_leave: Callable[[], bool] = lambda: True) -> None:
-        """`may_leave` is called once the connection is established, before the first byte is sent."""
-        self.left = left
-        self.may_leave = may_leave
+    def __init__(self, *, sent: bool = False, may_send: Callable[[], bool] = lambda: True) -> None:
+        """`may_send` is called once the connection is established, before the first byte is sent."""
+        self.sent = sent
+        self.may_send = may_send
         self.began = False
         self.proxy: Message | None = None
         self.address = ("", 0)  # host and port of the connection, or of its proxy
 
-    def ending(self, code_unsent: str, code_left: str, detail: str | Message) -> MarketplaceError:
-        return UnknownOutcome(code_left, detail) if self.left else NotSent(code_unsent, detail)
+    def ending(self, code_unsent: str, code_sent: str, detail: str | Message) -> MarketplaceError:
+        return UnknownOutcome(code_sent, detail) if self.sent else NotSent(code_unsent, detail)
 
 
 class Connection(asyncio.Protocol):
@@ -97,9 +97,9 @@ class Connection(asyncio.Protocol):
             raise NotSent("bad_request", type(error).__name__) from None
         if self._is_over or self.transport.is_closing():
             raise NotSent("unreachable", Message("net.closed_before"))
-        if not trail.may_leave():
+        if not trail.may_send():
             raise NotSent(HELD_BACK, Message("net.held_back"))
-        self._is_asking = trail.left = True
+        self._is_asking = trail.sent = True
         self.transport.write(words)
         while True:
             event = await self._next_event()

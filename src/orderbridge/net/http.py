@@ -7,10 +7,10 @@ and its cookies, redirects and retries are not wanted.
 
 Rate limits (`Pace`):
 
-- No interval of one second has more requests than allowed. A tenth of them may leave at one moment.
-- Actions go first, because a customer waits, then polls, then lists. Within a class: first come, first served.
+- No interval of one second has more requests than allowed. A tenth of them may be sent at one moment.
+- Actions go first, because a customer waits, then polls, then lists. Within a class the oldest goes first.
 - A request that has waited too long fails as NotSent.
-- Polls leave in small groups, so that they are noted in one transaction; actions leave one by one.
+- Polls are sent in small groups, so that they are noted in one transaction; actions are sent one by one.
 """
 
 import asyncio
@@ -46,8 +46,8 @@ _BODY_LIMIT: Final = 32 * 1024 * 1024  # bytes, unpacked
 _GZIP: Final = 31  # zlib: a gzip header and the largest window
 _UNPACKED_PIECE: Final = 1024 * 1024  # bytes
 PACED: Final = "paced"  # the code of a request that waited too long at a rate limit
-AT_ONCE: Final = 0.1  # the share of a second's requests that may leave at one moment
-PLAY: Final = 1e-6  # tolerance for rounding
+AT_ONCE: Final = 0.1  # the share of a second's requests that may be sent at one moment
+TOLERANCE: Final = 1e-6  # tolerance for rounding
 _url = lru_cache(maxsize=64)(httpx.URL)  # parsing is slow, and all accounts use the same list
 
 
@@ -71,13 +71,13 @@ class Allowance:
     def take(self, now: float) -> bool:
         """Take one if allowed now."""
         self._refill(now)
-        if self._left < 1 - PLAY:
+        if self._left < 1 - TOLERANCE:
             return False
         self._left -= 1
         return True
 
     def wait(self, now: float, count: int) -> float:
-        """Seconds until `count` (or a full bucket) may leave at once."""
+        """Seconds until `count` requests (or a full bucket) may be sent at once."""
         self._refill(now)
         return max(min(count, self.at_once) - self._left, 0.0) / self._again
 
@@ -95,7 +95,7 @@ class Pace:
         self._per_second: int | None = None
         self._allowance: Allowance | None = None
         self._line: list[tuple[Importance, int, asyncio.Future[None]]] = []  # a heap
-        self._came = 0
+        self._admitted = 0  # numbers the waiting requests
         self._timer: asyncio.TimerHandle | None = None
         self.change(per_second)
 
@@ -105,13 +105,13 @@ class Pace:
             self._per_second, self._allowance = per_second, Allowance(per_second) if per_second else None
 
     async def admit(self, importance: Importance, until: float | None = None) -> None:
-        """Wait until one more request may leave. Raises NotSent at `until` (event loop's time)."""
+        """Wait until one more request may be sent. Raises NotSent at `until` (event loop's time)."""
         loop = asyncio.get_running_loop()
         if self._allowance is None or (not self._line and self._allowance.take(loop.time())):
             return
         turn: asyncio.Future[None] = loop.create_future()
-        self._came += 1
-        heappush(self._line, (importance, self._came, turn))
+        self._admitted += 1
+        heappush(self._line, (importance, self._admitted, turn))
         self._arm(loop, self._allowance)
         try:
             async with asyncio.timeout_at(until):
@@ -120,7 +120,7 @@ class Pace:
             raise NotSent(PACED, Message("net.paced")) from None
 
     def admit_all(self, importance: Importance) -> None:
-        """Admit all waiting requests of this importance at once. Their callers check whether to go on."""
+        """Admit all waiting requests of this importance at once. Their callers check whether to send them."""
         for one, _, turn in self._line:
             if one == importance and not turn.done():
                 turn.set_result(None)
@@ -181,7 +181,7 @@ class Wire:
         self._catch_up = Pace(min(self._most, CATCH_UP_PER_S))  # of overdue polls
         self._logins = asyncio.Semaphore(MAX_LOGINS)  # many accounts may begin at the same moment
         self.on_date: Callable[[str], None] = lambda _: None  # called with each Date header
-        self.may_leave: Callable[[], bool] = lambda: True  # False: another replica may have the accounts
+        self.may_send: Callable[[], bool] = lambda: True  # False: another replica may have the accounts
         self._polls_go = False
         self._under_way: dict[Trail, asyncio.Timeout] = {}
         self._closed = False
@@ -189,14 +189,14 @@ class Wire:
     def set_poll_rate(self, per_second: int | None) -> None:
         """Limit polls to `per_second`, as far as none waits longer than MAX_EVEN_S; None: no limit of their own.
 
-        Overdue polls leave at CATCH_UP_PER_S, or somewhat faster than `per_second` if that is more.
+        Overdue polls are sent at CATCH_UP_PER_S, or somewhat faster than `per_second` if that is more.
         """
         self._poll_pace.change(per_second)
         if self._most:
             self._catch_up.change(min(self._most, max(CATCH_UP_PER_S, (per_second or 0) * 5 // 4)))
 
     async def wait_for_poll(self) -> None:
-        """Wait until one more poll may leave."""
+        """Wait until one more poll may be sent."""
         with suppress(NotSent):
             await self._poll_pace.admit(Importance.POLL, asyncio.get_running_loop().time() + MAX_EVEN_S)
         for pace in (self._catch_up, self.pace):
@@ -215,12 +215,12 @@ class Wire:
 
     def _cut_unsent(self) -> None:
         for trail, limit in self._under_way.items():
-            if not trail.left:
+            if not trail.sent:
                 limit.reschedule(asyncio.get_running_loop().time())
 
     @asynccontextmanager
     async def login(self) -> AsyncIterator[None]:
-        """Wait until one more login may leave; at most MAX_LOGINS are under way."""
+        """Wait until one more login may be sent; at most MAX_LOGINS are under way."""
         async with self._logins:
             await self._login_pace.admit(Importance.ACTION)
             await self.pace.admit(Importance.ACTION)
@@ -238,16 +238,16 @@ class Wire:
     ) -> Answer:
         """Send a request and return the answer, whatever its status. `timeout_s` covers DNS to the last byte.
 
-        Raises NotSent if the request certainly never left, UnknownOutcome if it may have left.
+        Raises NotSent if the request certainly was not sent, UnknownOutcome if it may have been.
         """
         total_s = self.timeout_s if timeout_s is None else timeout_s
         if total_s <= 0:
             raise NotSent("connect_timeout", Message("net.no_time"))
         if self._closed:
             raise NotSent(CLOSED, Message("net.stopping"))
-        if not self.may_leave():
+        if not self.may_send():
             raise NotSent(HELD_BACK, Message("net.held_back"))
-        trail = Trail(left=True, may_leave=self.may_leave)  # changed by our own connections
+        trail = Trail(sent=True, may_send=self.may_send)  # changed by our own connections
         url, headers, extensions = self._base_url + path, {**self._headers, **headers}, {"trail": trail}
         try:
             request = httpx.Request(method, _url(url), headers=headers, json=json, params=params, extensions=extensions)
@@ -262,7 +262,7 @@ class Wire:
             ending = error
         except (OSError, ValueError) as error:  # only its class: the text may quote a header
             ending = trail.ending("unreachable", "connection_lost", type(error).__name__)
-            ending.reason = ending.reason if trail.left else connector.of_system(error) or ending.reason
+            ending.reason = ending.reason if trail.sent else connector.of_system(error) or ending.reason
         finally:
             del self._under_way[trail]
         if trail.proxy and isinstance(ending, NotSent):
@@ -319,7 +319,7 @@ def _unpacked(chunk: bytes, unpacker: "zlib._Decompress") -> Iterator[bytes]:
 
 def _timed_out(trail: Trail, total_s: float) -> MarketplaceError:
     after = Message("net.after", seconds=f"{total_s:.1f}")
-    if not trail.left and is_looking_up(*trail.address):
+    if not trail.sent and is_looking_up(*trail.address):
         detail = Message("net.of_host", host=trail.address[0], detail=after)
         return NotSent("dns_failed", detail, reason="dns_silent")
     return trail.ending("connect_timeout", "timeout", after)
@@ -336,7 +336,7 @@ class Connections(httpx.AsyncBaseTransport):
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         trail: Trail = request.extensions["trail"]
-        trail.left = False
+        trail.sent = False
         if (connection := self._take()) is None:
             host, port = request.url.raw_host.decode("ascii"), request.url.port or HTTPS_PORT
             proxy = proxy_for(host, port)

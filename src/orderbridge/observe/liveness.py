@@ -5,7 +5,7 @@ Rules of this file:
 - Each vital part announces by when it will report again. If that time passes, the part is hung.
 - Only states that a restart can cure count. If the marketplace or the database is down, or a POS holds a lock, the part
   gets an error in time and announces its next try.
-- The process answers over an abstract socket. A dead process leaves nothing behind, a stopped one does not answer, and
+- The process answers over an abstract socket. The socket of a dead process is gone, a stopped one does not answer, and
   a full or read-only disk does not matter. Each network namespace has its own names, so a container sees only its
   daemon.
 - Any process can take such a name first. So the kernel is asked whose process answers. It must belong to our user, to
@@ -108,7 +108,7 @@ def _peer(line: socket.socket) -> Peer:
 
 
 def ask(name: str, trusted: Collection[int] = ()) -> str:
-    """Ask the daemon of this name. The first line begins with ALIVE or says why not; the second is about its health.
+    """Ask the daemon of this name. The first line begins with ALIVE, or has the reason; the second is about its health.
 
     `trusted`: users, besides our own and root, whose process is accepted.
     """
@@ -144,7 +144,7 @@ def holder(name: str) -> Peer | None:
 async def answer(
     name: str, say: Callable[[], str], *, on_holder: Callable[[Peer | None], None] = lambda _: None
 ) -> None:
-    """Answer requests with `say()` for ever. While another process holds the name, `on_holder` is called with it."""
+    """Answer requests with `say()` until cancelled. While another process holds the name, call `on_holder` with it."""
 
     async def reply(_: asyncio.StreamReader, out: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError):  # the client is gone

@@ -184,7 +184,7 @@ class Metrics:
             self._values[family.name] = {labels: before.get(labels, 0.0) for labels in series}
 
     def count(self, family: Family, *labels: str, by: float = 1) -> None:
-        """Add to a counter. Unknown labels are ignored, for example of an account that has just left."""
+        """Add to a counter. Unknown labels are ignored, for example of an account that was just removed."""
         series = self._values[family.name]
         if labels in series:
             series[labels] += by

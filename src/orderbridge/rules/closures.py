@@ -35,7 +35,7 @@ class Plan(Protocol):
 
 
 def waiting_end(row: OutboxRow) -> datetime | None:
-    """When a row that waits for its first outcome is needless; None: never."""
+    """When a row that waits for its first outcome expires by its own closure; None: never."""
     is_first = row.state == ActionState.PENDING and row.expires_utc is None
     return _after(row.created_utc, row) if is_first and row.created_utc is not None else None
 

@@ -5,11 +5,11 @@ app_secret_key) or to the calling address. The configuration does: `cooldown_sco
 
 Rules of this file:
 
-- An account's next poll leaves at least one cooldown after its last answer, or after a failure once it was sent.
-- The first polls of many accounts are spread evenly over one round; the first leaves at once. Accounts without a token
+- An account's next poll is sent at least one cooldown after its last answer, or after its failure if it was sent.
+- The first polls of many accounts are spread evenly over one round; the first is sent at once. Accounts without a token
   are spread over as many whole rounds as their logins take.
-- With many accounts, later polls leave together at fixed moments, at most half a second apart, so that their notes are
-  written in groups. No poll leaves before its own cooldown is over.
+- With many accounts, later polls are sent together at fixed moments, at most half a second apart, so that their notes
+  are written in groups. No poll is sent before its own cooldown is over.
 - A moment has room for slightly more than its share of polls. If it is full, a poll takes the next free one. So the
   polls are spread evenly again two rounds after slow answers, 429s or an outage.
 - Accounts that share a cooldown are polled in turn: one poll, one cooldown after the last answer to any of them.
@@ -40,7 +40,7 @@ MIN_TOGETHER = 3  # accounts at one moment on average; with fewer, moments are n
 LIMITED_IN_A_ROW = 2  # 429s to one account
 LIMITED_ACCOUNTS = 2
 MAX_IN_TURN = 20  # accounts that `auto` polls in turn at most
-STEP = 0.01  # in cooldowns: when the next account of a group may leave if the first does not
+STEP = 0.01  # in cooldowns: how much later the next account of a group may poll if the first does not
 MAX_LETTERS = 255
 
 
@@ -73,7 +73,7 @@ class Poll:
     member: Member
     next: float = float("-inf")  # end of its own cooldown
     moment: int | None = None  # the moment in which it has a place
-    left: float | None = None  # when the poll in flight was sent
+    sent_at: float | None = None  # when the poll in flight was sent
     limited: int = 0  # 429s since the last answer of another kind
 
 
@@ -96,8 +96,8 @@ def phases(with_login: Sequence[bool], round_s: float, logins_per_second: float)
 def first_wait(noted_s: float | None, late_s: float, cooldown_s: float, longest_s: float) -> float:
     """Seconds until our first poll of an account that another process may have polled recently.
 
-    `noted_s`: seconds until its next poll by that process's note. A recently polled account keeps its rhythm; any other
-    is polled in `late_s`. The result is at most `longest_s`: a later note comes from a clock change.
+    `noted_s`: seconds until its next poll by that process's note. A recently polled account keeps this time; any other
+    is polled in `late_s`. The result is at most `longest_s`: a later note is due to a clock change.
     """
     if noted_s is None or noted_s < -cooldown_s:
         return late_s
@@ -113,7 +113,7 @@ def together_s(count: int, cooldown_s: float) -> float:
 
 
 class Moments:
-    """The moments at which polls leave together, and their free places. A moment is a number of ticks."""
+    """The moments at which polls are sent together, and their free places. A moment is a number of ticks."""
 
     def __init__(self) -> None:
         self.apart_s = 0.0  # 0: no moments
@@ -150,7 +150,7 @@ class Moments:
 
 
 class Cooldowns:
-    """The poll times of all accounts. A poll that may leave (`wait`) calls `leaves`, then `unsent` or `ended`."""
+    """The poll times of all accounts. Each poll calls `wait` until it is due, `sent`, and then `unsent` or `ended`."""
 
     def __init__(self) -> None:
         self.cooldown_s = 0.0  # from an answer to the next request
@@ -180,7 +180,7 @@ class Cooldowns:
         new = frozenset(member.fingerprint for member in members if member.fingerprint not in self._polls)
         for member in members:
             poll = self._polls.setdefault(member.fingerprint, Poll(member))
-            poll.member, poll.left = member, None
+            poll.member, poll.sent_at = member, None
         self._changed()
         return new
 
@@ -243,36 +243,36 @@ class Cooldowns:
         return poll.next
 
     def hold(self, until: float) -> None:
-        """Let no poll leave before `until`, because an older copy does not know the last polls."""
+        """Allow no poll before `until`, because an older copy does not know the last polls."""
         self._held_until = until
 
     def wait(self, who: str, now: float) -> float:
-        """Seconds until the account's poll may leave, or until it should ask again; 0 or less: now."""
+        """Seconds until the account may poll, or until it should ask again; 0 or less: now."""
         own = max(self._polls[who].next, self._held_until) - now
         group = self._groups.get(self._key(who) or "")
         if group is None:
             return own
-        waiting = [other for other in group.queue if self._polls[other].left is None or other == who]
+        waiting = [other for other in group.queue if self._polls[other].sent_at is None or other == who]
         place = waiting.index(who)
         if len(waiting) < len(group.queue):  # one is in flight
             return max(own, self.cooldown_s * (1.0 if place else 3 * STEP))
         return max(own, group.ended + self.cooldown_s * (1.0 + STEP * place) - now)
 
-    def leaves(self, who: str, now: float) -> None:
-        """Note that its poll leaves. No other poll of its group may leave now."""
-        self._polls[who].left = now
+    def sent(self, who: str, now: float) -> None:
+        """Note that its poll is being sent. No other account of its group may poll now."""
+        self._polls[who].sent_at = now
 
     def unsent(self, who: str) -> None:
         """Note that its poll was not sent after all. No cooldown is used up."""
-        self._polls[who].left = None
+        self._polls[who].sent_at = None
 
     def is_in_flight(self, who: str) -> bool:
-        return who in self._polls and self._polls[who].left is not None
+        return who in self._polls and self._polls[who].sent_at is not None
 
     def ended(self, who: str, how: Ended, now: float) -> bool:
         """Note the end of a sent poll. Returns whether it shows that the scope is wrong."""
         poll = self._polls[who]
-        poll.left = None
+        poll.sent_at = None
         self._place(poll, now + self.cooldown_s)
         poll.limited = poll.limited + 1 if how == Ended.LIMITED else 0
         if poll.limited >= LIMITED_IN_A_ROW:

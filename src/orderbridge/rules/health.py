@@ -22,7 +22,7 @@ from orderbridge.rules.problems import NO_DATABASE, Cause, Code, Problem, Severi
 _SEVERE = Severity.SEVERE
 
 LATE_COOLDOWNS = 3  # without a good poll: 90 s at a cooldown of 30 s
-SEVERE_COOLDOWNS = 4  # with error answers: after two of them the third poll comes slightly after 90 s
+SEVERE_COOLDOWNS = 4  # with error answers: after two of them the third poll is slightly later than 90 s
 MIN_LATE_S = 10.0  # for the short cooldowns of tests
 LONGEST_START = timedelta(hours=1)  # of very many accounts, limited by their logins
 SCHEDULED_SLACK = timedelta(seconds=5)  # a login may delay a scheduled first poll
@@ -141,7 +141,7 @@ def late_in_turn(late: timedelta, accounts: int) -> timedelta:
 
 
 def is_due(scheduled_for: str | None, now: datetime, zone: tzinfo) -> bool:
-    """Whether an order is not scheduled, or its time has come."""
+    """Whether an order is not scheduled, or its time is reached."""
     wanted = local_moment(scheduled_for, zone)
     return wanted is None or wanted <= now
 
@@ -188,7 +188,7 @@ def _polling(account: Polling, late: timedelta, now: datetime, seen: Facts) -> P
     is_late = since is None or since < now - late
     is_tried = account.last_poll_utc is not None and account.last_poll_utc >= now - late
     error, _, words = (account.last_error or "").partition(": ")
-    is_tried |= state == AccountState.FAILING and error in OF_SERVICE  # by logins, which come before polls
+    is_tried |= state == AccountState.FAILING and error in OF_SERVICE  # by logins, which precede polls
     is_scheduled = _is_scheduled(account, late if seen.is_silent else max(late, LONGEST_START), now)
     is_scheduled = is_scheduled and not seen.is_gone
     if state == AccountState.NEW and account.last_poll_utc is None and is_scheduled:
@@ -219,7 +219,7 @@ def _polling(account: Polling, late: timedelta, now: datetime, seen: Facts) -> P
 
 
 def _severity(account: Polling, code: Code, error: str, late: timedelta, now: datetime) -> Severity:
-    """Severe if late, but not while only a token has ended: then the next poll is still to come."""
+    """Severe if late, unless only a token has ended: the next poll has a new one."""
     if account.state == AccountState.FAILING:
         late = late * SEVERE_COOLDOWNS / LATE_COOLDOWNS
     is_late = account.last_poll_ok_utc is None or account.last_poll_ok_utc < now - late

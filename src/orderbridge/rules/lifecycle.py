@@ -11,7 +11,7 @@ An order has three status ids in our tables, which are usually equal:
                             OK. The marketplace lists an order again as soon as its status differs. So an order that a
                             list lacks still has this status, or has ended.
 
-    an order comes in, RECEIVED         1   1   -
+    an order arrives, RECEIVED          1   1   -
     its acknowledgement is answered     1   1   1
     accept is answered OK               2   2   1     listed again: the status differs from the acknowledged one
     the next poll, acknowledged         2   2   2

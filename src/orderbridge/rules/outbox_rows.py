@@ -6,12 +6,12 @@ is next. See docs/design.md: Lanes, Expiry.
 The two states of an unfinished row, pending and sending, cover four different standings:
 
     standing       state      what has happened                                    may it have had its effect?
-    WAITING        pending    nothing left, or each answer was 401 or 429          no
+    WAITING        pending    nothing was sent, or each answer was 401 or 429      no
     RETRIED        pending    it failed, and a person retried it                   perhaps, by a failed attempt
-    ON_THE_WIRE    sending    a request has left, and has not ended yet            not known yet
+    ON_THE_WIRE    sending    a request was sent, and has not ended yet            not known yet
     UNRESOLVED     sending    a request ended in a 5xx or without answer           perhaps
 
-                      claim                     answered 401, 429; it never left
+                      claim                     answered 401, 429; it was not sent
     INSERT -> WAITING ------> ON_THE_WIRE ------------------------------------> WAITING (in doubt: UNRESOLVED)
                                  |   ^
                                  |   | claim: its resend, when it is time
@@ -25,9 +25,9 @@ again; so is a RETRIED row with an earlier doubt, from its first new request on 
 This matters because a row that may have had its effect must never be shown to the cashier as "not sent": the meal would
 be cooked twice, or not at all. So a reason that simply ends a waiting row (expired, withdrawn, refused here) ends a
 doubtful one as `failed, outcome_unknown`, and the cashier must check the marketplace's panel. Only waiting rows can be
-withdrawn; an unresolved row goes on until something shows its outcome. A row in flight ends only by its answer. The
-table alone does not show whether it is in flight: a crash leaves `sending` and an open attempt. At the next start
-such a row becomes UNRESOLVED (jobs.outcome_writer).
+withdrawn; an unresolved row stays until something shows its outcome. A row in flight ends only by its answer. The table
+alone does not show whether it is in flight: after a crash it has `sending` and an open attempt. At the next start such
+a row becomes UNRESOLVED (jobs.outcome_writer).
 
 A newer row that makes this one needless supersedes it, doubtful or not, because the newer one's effect counts.
 
@@ -131,7 +131,7 @@ def end_by(row: OutboxRow, cause: Cause, code: str | None = None) -> Verdict | N
 
 
 def stands_after(decision: RetryAt | AwaitPoll, history: Sequence[Attempt]) -> Standing:
-    """The standing of a row that goes on after these attempts."""
+    """The standing of a row that does not end with these attempts."""
     unresolved = isinstance(decision, AwaitPoll) or is_uncertain(history)
     return Standing.UNRESOLVED if unresolved else Standing.WAITING
 
@@ -258,7 +258,7 @@ def lane_of(row: OutboxRow, account: str | None) -> Lane:
 
 
 def refused_unsent(row: OutboxRow, code: str) -> Verdict | None:
-    """The verdict for a row that can never succeed; None: it was sent already, and goes on."""
+    """The verdict for a row that can never succeed; None: it was sent already, so it does not end here."""
     if code == "order_cancelled":  # ends every row of the order
         return Verdict(ActionState.REFUSED, code)
     return end_by(row, Cause.REFUSED, code)

@@ -59,21 +59,21 @@ class ListRequest:
         if self.left:
             passes = isinstance(error, UnknownOutcome | ServiceFailed)
             return ListRequest(self.left[1:], self.rounds, self.behind) if passes else self
-        if not came_in_part(error):
+        if not arrived_in_part(error):
             return self
         # From the second round on also cancelled orders, which may fill the list, too.
         wanted = statuses.active if self.rounds == 0 else (*statuses.active, CANCELED)
         return ListRequest(wanted, self.rounds + 1)
 
 
-def came_in_part(error: MarketplaceError) -> bool:
+def arrived_in_part(error: MarketplaceError) -> bool:
     """Whether an answer had begun but was too large or too slow."""
     return error.code == TOO_LARGE or (error.code == TOO_SLOW and error.began)
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """The result of a failed poll. `ended`: how its slot was used up; None: it was not, because the request never left.
+    """The result of a failed poll. `ended`: how its slot was used up; None: it was not, because no request was sent.
 
     `is_news`: False if it says nothing new about the account. `text` is for the account's row; `logged` is for the log,
     without the answer's text, which may hold a customer's name.

@@ -36,7 +36,7 @@ _RANK = attrgetter("rank")
 
 
 class Severity(StrEnum):
-    """SEVERE: meanwhile orders are lost, late or cooked in vain.
+    """SEVERE: until it ends, orders are lost, late or cooked needlessly.
 
     WARNING: a person is needed, but it does not get worse.
     """
@@ -49,7 +49,7 @@ class Cause(Enum):
     """Kinds of problems that cause others (rules.health)."""
 
     CUT_OFF = auto()  # the account cannot reach the marketplace: its rows wait, and its orders are not answered
-    NO_LIST = auto()  # the marketplace is reachable but returns no list of orders
+    NO_LIST = auto()  # the marketplace is reachable, but returns no list of orders
     NO_DATABASE = auto()  # the database cannot be written: no polls, no sent rows, no writes of a till
     PAGE = auto()  # tablets cannot open the board
 
@@ -192,7 +192,7 @@ class Problem:
 
 
 class Lamp(StrEnum):
-    """GREEN: orders arrive. YELLOW: a person is needed. RED: orders are lost, late or cooked in vain."""
+    """GREEN: orders arrive. YELLOW: a person is needed. RED: orders are lost, late or cooked needlessly."""
 
     GREEN = "green"
     YELLOW = "yellow"
@@ -213,7 +213,7 @@ WELL, STARTING = AccountStatus(Lamp.GREEN), AccountStatus(Lamp.YELLOW)
 def account_statuses(accounts: Iterable[str], found: Iterable[Problem]) -> dict[str, AccountStatus]:
     """The status of each account. A problem without an account applies to all accounts.
 
-    `found` includes suppressed problems. The problem of a newly started account is suppressed by itself.
+    `found` includes suppressed problems. A newly started account has a problem that suppresses itself.
     """
     worst: dict[str | None, Problem] = {}
     starting: set[str | None] = set()

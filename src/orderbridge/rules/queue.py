@@ -15,7 +15,7 @@ accounts that can send, so that long queues and paused accounts cost nothing. A 
 skipped there.
 
 Nothing is decided about a held row (rules.outbox_rows) until it is given back or dropped. The table is authoritative,
-and the queue may be older. So a claim reads the row again, and a changed row comes back to the queue. All decisions are
+and the queue may be older. So a claim reads the row again, and a changed row returns to the queue. All decisions are
 made here.
 """
 
@@ -84,7 +84,7 @@ class AccountQueues:
     def __init__(self, entries: Mapping[int, Entry]) -> None:
         self._entries = entries
         self._queues: dict[str, list[_Place]] = {}  # a heap for each account
-        self._blocked: list[Entry] = []  # due rows that `may_leave` refused
+        self._blocked: list[Entry] = []  # due rows that `reserve` refused
 
     def put(self, entry: Entry) -> None:
         """Add a head that is due."""
@@ -98,7 +98,7 @@ class AccountQueues:
     def rows(self, account: str) -> list[Entry]:
         """The rows of an account that may be sent, by id."""
         ids = sorted({row_id for _, row_id in self._queues.get(account, ())})
-        return [self._entries[row_id] for row_id in ids if self._may_leave(row_id, account)]
+        return [self._entries[row_id] for row_id in ids if self._is_offered(row_id, account)]
 
     def take(
         self,
@@ -106,13 +106,12 @@ class AccountQueues:
         under_way: Counter[str],
         most: int,
         is_open: Callable[[str], bool],
-        may_leave: Callable[[Entry], bool],
+        reserve: Callable[[Entry], bool],
     ) -> list[Entry]:
         """Take the next rows: by priority, then from the account with the fewest under way, then by id.
 
         They are ON_THE_WIRE until they are dropped, given back or put aside. `most`: for one account at once.
-        `is_open`: whether an account can send. `may_leave` takes the row's lane, if it is free and nothing else
-        prevents it.
+        `is_open`: whether an account can send. `reserve` takes the row's lane; False if the row must wait.
         """
         blocked, self._blocked = self._blocked, []
         for entry in blocked:
@@ -126,7 +125,7 @@ class AccountQueues:
             _, _, row_id, account = heapq.heappop(firsts)
             heapq.heappop(self._queues[account])
             entry = self._entries[row_id]
-            if may_leave(entry):
+            if reserve(entry):
                 entry.standing, entry.is_next = Standing.ON_THE_WIRE, False
                 under_way[account] += 1
                 taken.append(entry)
@@ -139,7 +138,7 @@ class AccountQueues:
         if account and under_way[account] >= most:
             return
         queue = self._queues[account]
-        while queue and not self._may_leave(queue[0][1], account):
+        while queue and not self._is_offered(queue[0][1], account):
             heapq.heappop(queue)
         if queue:
             priority, row_id = queue[0]
@@ -147,7 +146,7 @@ class AccountQueues:
         else:
             del self._queues[account]
 
-    def _may_leave(self, row_id: int, account: str) -> bool:
+    def _is_offered(self, row_id: int, account: str) -> bool:
         entry = self._entries.get(row_id)
         return entry is not None and entry.is_next and entry.is_free and entry.account == account
 
@@ -164,7 +163,7 @@ class Queue:
         self.accounts = AccountQueues(self._entries)
         self._waiting: list[tuple[datetime, int]] = []
         self._expiring: list[Entry] = []
-        self._aside: list[tuple[float, int]] = []  # with the times at which they come back
+        self._aside: list[tuple[float, int]] = []  # with the times of their release
         self.frontier: int | None = None  # all rows up to this id are known; None: all rows
         self._beyond: dict[Lane, None] = {}  # lanes whose heads wait until all older rows are known
         self._sizes: Counter[str | None] = Counter()
@@ -269,7 +268,7 @@ class Queue:
         return back
 
     def next_release(self) -> float | None:
-        """When the first row that was put aside comes back."""
+        """When the first row that was put aside is released."""
         return self._aside[0][0] if self._aside else None
 
     def direct(self, directory: Directory) -> None:
@@ -350,7 +349,7 @@ class Queue:
 
     def ends(self) -> list[tuple[OutboxRow, Verdict]]:
         """The rows that end unsent now. They are ENDING until they are dropped or given back."""
-        self._come_due()
+        self._collect_due()
         made: list[tuple[OutboxRow, Verdict]] = []
         while self._changed:
             changed, self._changed = self._changed, {}
@@ -359,7 +358,7 @@ class Queue:
                     self._review(self._lanes[lane], made)
         return made
 
-    def _come_due(self) -> None:
+    def _collect_due(self) -> None:
         now = self.view.now
         while self._waiting and self._waiting[0][0] <= now:
             entry = self._entries.get(heapq.heappop(self._waiting)[1])
@@ -383,10 +382,10 @@ class Queue:
                 self._begin_end(entry, verdict, made)
             elif entry.standing is not Standing.ENDING:
                 later.append(entry.row)
-                self._come_due_at(waiting_end(entry.row), entry.row.id)
+                self._review_at(waiting_end(entry.row), entry.row.id)
         # A sent row goes first: a row with a lower id may have been committed later.
         head = next((entry for entry in waiting if entry.row.state == ActionState.SENDING), waiting[0])
-        stood = head.is_next
+        was_next = head.is_next
         for entry in waiting:
             entry.is_next = False
         if not head.is_free:
@@ -394,9 +393,9 @@ class Queue:
         if (verdict := order_end(head.row)) is not None:  # only the head: earlier rows may change the order
             self._begin_end(head, verdict, made)
         elif head.account is not None:  # None: its order or the restaurants are not known yet
-            self._line_up(head, stood=stood)
+            self._enqueue(head, was_next=was_next)
 
-    def _come_due_at(self, at: datetime | None, row_id: int) -> None:
+    def _review_at(self, at: datetime | None, row_id: int) -> None:
         if at is not None and at > self.view.now:
             heapq.heappush(self._waiting, (at, row_id))
 
@@ -405,17 +404,17 @@ class Queue:
         entry.standing, entry.is_next = Standing.ENDING, False
         made.append((entry.row, verdict))
 
-    def _line_up(self, head: Entry, *, stood: bool) -> None:
+    def _enqueue(self, head: Entry, *, was_next: bool) -> None:
         if self.frontier is not None and head.row.id > self.frontier and head.row.action not in ORDER_ACTIONS:
             self._beyond[head.lane] = None
             return
         now, at = self.view.now, head.row.next_attempt_utc
-        # A later time than any possible wait comes from a clock that was set back.
+        # A later time than any possible wait means that the clock was set back.
         if at is not None and now < at <= now + self.view.longest_wait:
             heapq.heappush(self._waiting, (at, head.row.id))
         elif at is not None or head.row.state == ActionState.PENDING:
             head.is_next = True
-            if not stood:
+            if not was_next:
                 self.accounts.put(head)
 
     def due(self) -> datetime | None:

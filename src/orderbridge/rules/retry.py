@@ -24,13 +24,13 @@ A resend of a toggle that is refused with an unknown error ends as `failed, outc
 exists, and an earlier request may have switched it. A food's status proves a toggle done, if it is known from a menu
 that was requested after the last attempt.
 
-A poll is evidence only if it is *qualified*: its request left after the last attempt had ended, and no other action of
+A poll is evidence only if it is *qualified*: it was sent after the last attempt had ended, and no other action of
 the order was under way (jobs.reconciler ensures this). `proof` interprets it. The action's target status proves it
 done; a status from which the action leads proves it not done. An order that the list lacks was completed or cancelled,
 or is unchanged since it was acknowledged; the acknowledged status shows which. Without a proof the row ends as `failed,
 outcome_unknown`, and the cashier must check the marketplace's panel, so that no meal is cooked twice.
 
-- A decision is a value: `Verdict` ends the row, `RetryAt` says when to send, `AwaitPoll` leaves the decision to a poll.
+- A decision is a value: `Verdict` ends the row, `RetryAt` has the time to send it, `AwaitPoll` waits for a poll.
 - A row is resent at most three times in all.
 - Requests before `actions retry` are not counted, but their effect remains possible.
 """
@@ -121,7 +121,7 @@ def is_no_attempt(outcome: Outcome) -> bool:
 
 
 def counted(history: Sequence[Attempt]) -> int:
-    """The attempts of a row: requests that left and were answered neither 401 nor 429."""
+    """The attempts of a row: requests that were sent and answered neither 401 nor 429."""
     return sum(not is_no_attempt(attempt.outcome) and not attempt.spent for attempt in history)
 
 
@@ -154,7 +154,7 @@ def decide(
 ) -> Decision:
     """The decision after the newest attempt, the last of `history`.
 
-    `retry_at`: when to repeat a request that never left.
+    `retry_at`: when to repeat a request that was not sent.
     """
     last = history[-1]
     match last.outcome:
@@ -213,7 +213,7 @@ def _wait(history: Sequence[Attempt], policy: RetryPolicy) -> timedelta:
 def longest_wait(retry_waits: Sequence[float], cooldown: float) -> timedelta:
     """The longest time between now and a decided time, with jitter.
 
-    A later time comes from a clock that was set back.
+    A later time means that the clock was set back.
     """
     return timedelta(seconds=BEYOND * max(LONGEST_WAIT, LOOK_WITHIN * cooldown, *retry_waits))
 

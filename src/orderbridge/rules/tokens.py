@@ -46,5 +46,5 @@ def login_wait(failures: int, chance: float, *, answered: bool) -> float:
 
 
 def line_wait(failures: int, chance: float) -> float:
-    """Seconds to wait after the nth request in a row that never left (n from 1), spread by `chance` from 0 to 1."""
+    """Seconds to wait after the nth request in a row that was not sent (n from 1), spread by `chance` from 0 to 1."""
     return LINE_WAITS[min(failures, len(LINE_WAITS)) - 1] * (1 + chance / 4)

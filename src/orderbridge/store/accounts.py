@@ -51,7 +51,7 @@ KEY_BYTES = 32
 class Entry:
     """An account as registered at a start. `in_turn_with`: see `note_group`.
 
-    `waits`: no poll leaves before `first_poll`, even if an earlier time was noted.
+    `waits`: no poll may be sent before `first_poll`, even if an earlier time was noted.
     """
 
     fingerprint: str
@@ -59,7 +59,7 @@ class Entry:
     in_turn_with: str | None = None
     first_poll: datetime | None = None  # the planned time of the first poll
     waits: bool = False
-    anew: bool = False  # its first poll is far away, so that it is shown as new until then
+    anew: bool = False  # shown as new until its first poll, which is far away
 
 
 def register(connection: Connection, entries: Iterable[Entry]) -> dict[str, datetime | None]:
@@ -101,19 +101,17 @@ def _next_poll(entry: Entry, noted: datetime | None) -> datetime | None:
 
 
 def reserve_polls(connection: Connection, fingerprints: Sequence[str], *, now: datetime, until: datetime) -> bool:
-    """Do as `reserve_poll` for several polls. False: not all may leave, so the transaction must be rolled back."""
-    noted = 0
-    for some in batches(fingerprints):
-        noted += connection.execute(_RESERVE_SOME, {"some": some, "now": now, "until": until}).rowcount
-    return noted == len(fingerprints)
+    """Like `reserve_poll`, for several polls. False: not all may be sent, so the transaction must be rolled back."""
+    found = ({"some": some, "now": now, "until": until} for some in batches(fingerprints))
+    return sum(connection.execute(_RESERVE_SOME, values).rowcount for values in found) == len(fingerprints)
 
 
 def reserve_poll(
     connection: Connection, fingerprint: str, *, now: datetime, until: datetime, longest: timedelta
 ) -> datetime | None:
-    """Note a poll before its request leaves, so that no other leaves before `until`.
+    """Note a poll before it is sent, so that no other is sent before `until`.
 
-    Returns None, or the time to wait for if it may not leave. A noted time further away than `longest` comes from a
+    Returns None, or the time to wait for if it may not be sent. A noted time further away than `longest` is due to a
     clock change, and is shortened.
     """
     if connection.execute(_RESERVE, {"mine": fingerprint, "now": now, "until": until}).rowcount:

@@ -82,7 +82,7 @@ Noted = tuple[int, int, Attempt]
 
 
 def record(connection: Connection, noted: Sequence[Noted], now: datetime) -> None:
-    """Write the outcomes of attempts: (row, number, attempt). An attempt that never left is deleted."""
+    """Write the outcomes of attempts: (row, number, attempt). An attempt that was not sent is deleted."""
     forget_attempts(connection, [(row, number) for row, number, one in noted if one.outcome == Outcome.NOT_SENT])
     left = (((number, one), row) for row, number, one in noted if one.outcome != Outcome.NOT_SENT)
     for (number, attempt), wanted in alike(left).items():
@@ -194,5 +194,5 @@ def retry(connection: Connection, row_id: int, expires: datetime) -> bool:
 
 def withdraw(connection: Connection, row_id: int) -> bool:
     """Ask to withdraw a row, as the POS does. The daemon ends it if it still waits, or forgets its planned end."""
-    goes_on = or_(unfinished, literal_column(PLANNED))
-    return bool(connection.execute(update(actions).where(actions.c.id == row_id, goes_on).values(withdraw=1)).rowcount)
+    is_open = or_(unfinished, literal_column(PLANNED))
+    return bool(connection.execute(update(actions).where(actions.c.id == row_id, is_open).values(withdraw=1)).rowcount)

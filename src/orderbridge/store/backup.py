@@ -29,7 +29,7 @@ WAIT_S = 30.0  # for a lock; only an exclusive lock blocks a reader
 
 
 def copy(source: Path, target: Path) -> int:
-    """Copy the file. Returns the size in bytes. Raises StoreError, and then leaves no file."""
+    """Copy the file. Returns the size in bytes. Raises StoreError, and then there is no new file."""
     if os.path.lexists(target):
         raise StoreError("backup.exists", file=target)
     return _copy(source.absolute().as_uri(), target, "backup.damaged", source)
@@ -38,7 +38,7 @@ def copy(source: Path, target: Path) -> int:
 def restore(source: Path, target: Path) -> Path | None:
     """Replace a file that no program has open by a copy. Returns the folder with the former files, if any.
 
-    Raises StoreError, and then leaves the former files in place.
+    Raises StoreError, and then the former files are in their places.
     """
     moved: list[Path] = []
     folder = target.with_name(f"{target.name}.replaced-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}")

@@ -45,7 +45,7 @@ def set_end(connection: Connection, plan: Any, until: datetime | None) -> bool:
 
 
 def end(connection: Connection, plan: Any) -> None:
-    """Write the opposite action. It may wait for a week: no one repeats it.
+    """Write the opposite action. It may wait for a week, because no person would repeat it.
 
     Raises IntegrityError if it was written before.
     """

@@ -75,7 +75,7 @@ class Database:
         return call() if self._thread is None else await self._thread.submit(call, urgent=False)
 
     async def in_own_thread(self, call: Callable[[], T]) -> T:
-        """Like `in_thread`, in a thread of its own: nothing else waits for it."""
+        """Like `in_thread`, in a separate thread, so that nothing else waits for it."""
         return call() if self.inline else await detached(call)
 
     async def access_file(self, call: Callable[[], T]) -> T:
@@ -188,7 +188,7 @@ class Database:
             raise Closed("database.closed", path=closed, remedy=remedy(error)) from error
 
     def check_durability(self) -> Message | None:
-        """None if commits are durable (promise 1); else the sentence that says what to change."""
+        """None if commits are durable (promise 1); else the sentence about what to change."""
         return self.read_now(self.durability.judge)
 
     def check_intact(self) -> None:

@@ -224,7 +224,7 @@ class Written(ColumnElement[Any]):
     """
 
     inherit_cache = True
-    _traverse_internals = [("written", InternalTraversal.dp_plain_obj)]  # noqa: RUF012 - as SQLAlchemy's own have it
+    _traverse_internals = [("written", InternalTraversal.dp_plain_obj)]  # noqa: RUF012 - as in SQLAlchemy's own classes
 
     def __init__(self, written: Callable[[Dialect], str | None]) -> None:
         self.written = written

@@ -1,8 +1,8 @@
 """Stores the foods of each account: those of its menu, and those that only its orders have shown.
 
-`seen_utc` is the last sign of a food: when the request left whose answer had it, or when a row of ours switched it. So
-a menu that was requested before a food was switched does not overwrite its status. A time in the future, from a clock
-that was set back, does not count.
+`seen_utc` is the last sign of a food: when the request whose answer had it was sent, or when a row of ours switched it.
+So a menu that was requested before a food was switched does not overwrite its status. A time in the future, from a
+clock that was set back, does not count.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -37,9 +37,9 @@ _CHANGE = update(foods).where(_MINE, foods.c.food_id == bindparam("number"))  # 
 
 
 def reserve(connection: Connection, fingerprint: str, *, now: datetime, until: datetime, longest: timedelta) -> float:
-    """Note a request of the menu, so that no other leaves before `until`. Returns 0, or the seconds to wait instead.
+    """Note a request of the menu, so that no other is sent before `until`. Returns 0, or the seconds to wait instead.
 
-    A noted time further away than `longest` comes from a clock change, and does not count.
+    A noted time further away than `longest` is due to a clock change, and does not count.
     """
     due = accounts.c.menu_next_utc
     mine = update(accounts).where(accounts.c.fingerprint == fingerprint)
@@ -61,7 +61,7 @@ def note(connection: Connection, fingerprint: str, **values: Any) -> None:
 def update_menu(
     connection: Connection, account: str, listed: Sequence[Food], *, began: datetime, now: datetime
 ) -> list[tuple[str, int]]:
-    """Store foods of a menu whose request left at `began`. Returns what changed: (last_change, food_id).
+    """Store foods of a menu that was requested at `began`. Returns what changed: (last_change, food_id).
 
     Raises IntegrityError if an order has just brought one of them; a new transaction sees it.
     """
@@ -85,11 +85,11 @@ def _changed(row: Row[Any] | None, food: Food, began: datetime, now: datetime) -
     """The parameters of _CHANGE if the menu shows the stored food differently. What it lacks is kept."""
     if row is None:
         return None
-    knows_better = row.status is not None and began < row.seen_utc <= now
+    is_newer = row.status is not None and began < row.seen_utc <= now
     values = {
         "name": food.name or row.name,
         "category": food.category or row.category,
-        "status": row.status if knows_better else food.status or row.status,
+        "status": row.status if is_newer else food.status or row.status,
         "price": food.price,
         "payload": food.payload,
         "source": FROM_MENU,
@@ -109,9 +109,9 @@ def _changed(row: Row[Any] | None, food: Food, began: datetime, now: datetime) -
 
 
 def mark_gone(connection: Connection, account: str, *, began: datetime, now: datetime) -> list[tuple[str, int]]:
-    """Mark the foods that a whole menu lacks, and delete those that went long ago. Returns them as `update_menu` does.
+    """Mark the foods that a whole menu lacks as gone, and delete those gone for long. Returns like `update_menu`.
 
-    A food that only orders have shown cannot go: it is sold without the menu, and the till still has to map it.
+    A food that only orders have shown is kept: it is sold without the menu, and the till still has to map it.
     """
     was_listed = foods.c.source == FROM_MENU
     lacking = and_(foods.c.account == account, was_listed, foods.c.gone_utc.is_(None), foods.c.seen_utc < began)

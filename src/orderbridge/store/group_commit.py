@@ -31,14 +31,13 @@ Note = TypeVar("Note")
 Answer = TypeVar("Answer")
 Written = TypeVar("Written")
 Failed = list[tuple[Note, Exception]]
-# Returns what was written, each note with its answer, and what failed. A note in neither was left out: its row is
-# locked.
+# Returns what was written, each note with its answer, and what failed. The row of a note in neither is locked.
 Write = Callable[[Sequence[Note]], Awaitable[tuple[Sequence[tuple[Note, Answer]], Failed[Note]]]]
 # For each failed note the seconds until it is written again; None: its caller gets the error.
 PutOff = Callable[[Failed[Note]], Sequence[float | None]]
 
 
-class LeftOut(Exception):
+class RowLocked(Exception):
     """The transaction was committed without this note, because another session locks its row."""
 
 
@@ -53,7 +52,7 @@ class GroupCommit(Generic[Note, Answer]):
         put_off: PutOff[Note] = lambda failed: [None] * len(failed),
         on_idle: Callable[[], None] = lambda: None,
     ) -> None:
-        """`on_idle` is called whenever no write is left."""
+        """`on_idle` is called whenever all notes are written."""
         self._write = write
         self._wait_s = wait_s
         self._put_off = put_off
@@ -117,7 +116,7 @@ class GroupCommit(Generic[Note, Answer]):
             if id(note) in answers:
                 caller.set_result(answers[id(note)])
             else:
-                unwritten.append((note, errors.get(id(note), LeftOut()), caller))
+                unwritten.append((note, errors.get(id(note), RowLocked()), caller))
         if unwritten:
             self._fail(unwritten)
 

@@ -296,9 +296,9 @@ def is_older(found: HighWater, mark: HighWater, *, was_lost: bool) -> bool:
 
 
 def hold_s(at: datetime, now: datetime, longest_s: float) -> float:
-    """Seconds for which no poll may leave. `at`: the mark's time; the last poll may have left up to LAG_S later.
+    """Seconds for which no poll may be sent. `at`: the mark's time; the last poll may be up to LAG_S later.
 
-    A poll and its cooldown take `longest_s` at most. A mark from the future comes from a clock change.
+    A poll and its cooldown take `longest_s` at most. A mark from the future is due to a clock change.
     """
     return min(max(LAG_S + longest_s - (now - at).total_seconds(), 0.0), longest_s)
 
@@ -336,7 +336,7 @@ def _older(connection: Connection, row: Row[Any]) -> Older | None:
 def withhold(
     connection: Connection, found: HighWater, mark: HighWater, seen: Older, poll_from: datetime, error_text: str
 ) -> Withheld | None:
-    """Make an older copy safe. None: another process has done so. `poll_from`: no poll leaves before.
+    """Make an older copy safe. None: another process has done so. `poll_from`: no poll may be sent before.
 
     The tables are noted as an older copy if they lack anything besides polls, if a closure's end is planned, or if the
     tables before them were noted. If the rows cannot be ended, the generation stays, and the next check repeats this.

@@ -8,7 +8,7 @@ An order ends by silence if the marketplace has not shown it for long enough:
 - Only the time in which its account polled successfully counts, `delivery_accounts.listened_seconds`; not a clock
   change, an outage, or a time without a daemon.
 - `silence_from` is the value of this counter when the silence began. News reset it to NULL (store.orders). The sweep
-  sets it when a till has taken the order over and its scheduled time, if any, has come.
+  sets it when a till has taken the order over and its start time, if any, is reached.
 - An order that was not taken over never ends by silence: it stays in `delivery_new_orders`.
 """
 
@@ -116,7 +116,7 @@ _listened = (
 
 
 def _has_come(now: datetime) -> ColumnElement[bool]:
-    """The order is not scheduled, or its start has come."""
+    """The order is not scheduled, or its start is reached."""
     return or_(orders.c.start_utc.is_(None), orders.c.start_utc <= now)
 
 

@@ -3,7 +3,7 @@
 The statements are built once, because building one costs more than running it.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -171,7 +171,7 @@ def _orders_where(account: ColumnElement[Any], *conditions: ColumnElement[bool])
 
 
 class Query(NamedTuple):
-    """`table` and `conditions` tell whether there are rows. `rows` selects subject, since, account and count."""
+    """`table` and `conditions` find whether there are rows. `rows` selects subject, since, account and count."""
 
     table: Table
     conditions: Conditions
@@ -264,16 +264,13 @@ def _newest(connection: Connection, rows: Sequence[Any]) -> dict[tuple[str | Non
     """For each of these subjects, the newest row that is done or unfinished."""
     if not rows:
         return {}
-    later = select(actions.c.id, actions.c.payment_key, actions.c.restaurant_id, actions.c.food_id).where(
+    query = select(actions.c.id, actions.c.payment_key, actions.c.restaurant_id, actions.c.food_id).where(
         actions.c.id > min(row.id for row in rows), actions.c.state.in_([ActionState.DONE, *sorted(UNFINISHED)])
     )
+    later = query.order_by(actions.c.id)
     found = {}
     for column in (actions.c.payment_key, actions.c.restaurant_id, actions.c.food_id):
         values = {row._mapping[column] for row in rows} - {None}  # noqa: SLF001 - SQLAlchemy's own name for it
         if values:
-            found.update({_subject(row): row.id for row in _in_order(connection, later.where(column.in_(values)))})
+            found.update({_subject(row): row.id for row in connection.execute(later.where(column.in_(values)))})
     return found
-
-
-def _in_order(connection: Connection, query: Any) -> Iterable[Any]:
-    return connection.execute(query.order_by(actions.c.id))

@@ -1,6 +1,6 @@
 """Retention: blanks customers' data some time after an order's end, and deletes records later.
 
-orderbridge.document marks the personal columns; docs/privacy.md says what is kept how long. Open orders, orders with
+orderbridge.document marks the personal columns; docs/privacy.md lists how long data is kept. Open orders, orders with
 unfinished rows, rows without a verdict and documents in quarantine are never deleted.
 """
 
@@ -155,7 +155,7 @@ def delete_actions(connection: Connection, ids: Sequence[int], *, before: dateti
 
 
 def delete_documents(connection: Connection, before: datetime) -> int:
-    """Delete some of the documents that left quarantine and were last seen before that time. Returns how many."""
+    """Delete some of the documents that were resolved and last seen before that time. Returns how many."""
     old = select(quarantine.c.id).where(quarantine.c.resolved_utc < before, quarantine.c.last_seen_utc < before)
     ids = list(connection.execute(old.order_by(quarantine.c.id).limit(SWEEP)).scalars())
     connection.execute(delete(quarantine).where(quarantine.c.id.in_(ids)))

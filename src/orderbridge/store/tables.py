@@ -111,7 +111,7 @@ def _document_columns(rows: type[Facts] | type[Item] | type[Option]) -> list[Col
     return [Column(one.column, _HOLDS[one.kind]()) for one in fields_of(rows)]
 
 
-_order_number, *_facts = _document_columns(Facts)  # in this table it has always been before the status
+_order_number, *_facts = _document_columns(Facts)  # this table has it before the status
 
 orders = Table(
     "delivery_orders",
@@ -219,7 +219,7 @@ def _names_its_subject(subject: Subject) -> CheckConstraint:
 
 
 def _needs_its_argument(argument: Argument) -> CheckConstraint:
-    """A CHECK that exactly the actions with this argument have it, in its range."""
+    """A CHECK that the actions with this argument, and no others, have a value in its range."""
     takers = [action for action, kind in ACTIONS.items() if kind.argument == argument]
     column, scope = argument.column, f"{argument.least} AND {argument.most}"
     needs = (
@@ -306,7 +306,7 @@ index_where("delivery_actions_subject_ix", TOGGLES, actions.c.food_id, actions.c
 
 
 # The order of the columns: the id, the columns of a POS's INSERT, `withdraw`, which a POS may also change later, the
-# time, and the columns that only the daemon writes. Columns that came later follow.
+# time, the columns that only the daemon writes, and columns of later schema revisions.
 ASKED = (*actions.c.keys()[1 : actions.c.keys().index("withdraw")], "valid_until_minutes")
 if missing := set(_ARGUMENT_COLUMNS) - set(ASKED):
     raise TypeError(f"{', '.join(sorted(missing))}: no column of delivery_actions that a POS fills in")

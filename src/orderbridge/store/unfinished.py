@@ -6,7 +6,7 @@ Rules of this file:
 - `claim` returns the rows that it locked, and the ids of rows that another session has locked. The query returns
   neither locked rows nor deleted ones; without the ids, a locked row would be forgotten.
 - A server writes created_utc by its own clock, and rows expire by ours. So each reading compares the clocks
-  (`ServerClock`) and corrects the times. A difference below CLOCK_PLAY may come from the round trip and is ignored;
+  (`ServerClock`) and corrects the times. A difference below CLOCK_TOLERANCE may come from the round trip and is ignored;
   otherwise a row would seem changed when it is read again.
 - A POS may have written invalid values. The id of an unreadable row is returned, and the other rows are read.
 - A claim reads all that its decision needs in one statement: the row, its order, and the order's other rows.
@@ -93,7 +93,7 @@ _FINISHED_ATTEMPTS = (
     .order_by(attempts.c.action_id, attempts.c.attempt)
 )
 
-CLOCK_PLAY = timedelta(milliseconds=250)
+CLOCK_TOLERANCE = timedelta(milliseconds=250)
 
 
 @dataclass(slots=True)
@@ -112,7 +112,7 @@ class Found:
 class ServerClock:
     """The difference between the server's clock and ours.
 
-    Small changes are ignored, as they come from the round trip.
+    Small changes are ignored, as they are due to the round trip.
     """
 
     def __init__(self) -> None:
@@ -120,7 +120,7 @@ class ServerClock:
 
     def saw(self, asked: datetime | None, now: datetime) -> timedelta:
         """The correction of the server's times. `asked`: the server's time at `now`."""
-        if asked is not None and abs(now - asked - self.behind) > CLOCK_PLAY:
+        if asked is not None and abs(now - asked - self.behind) > CLOCK_TOLERANCE:
             self.behind = now - asked
         return self.behind
 

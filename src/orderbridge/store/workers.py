@@ -18,13 +18,13 @@ from orderbridge.errors import Over
 
 T = TypeVar("T")
 
-LEAVE_WITHIN_S = 6.0  # more than a writer of SQLite waits for the file
+CLOSE_WITHIN_S = 6.0  # more than a writer of SQLite waits for the file
 SETTLE_WITHIN_S = 0.5
 DETACHED = "db-detached"
 
 
 class Workers:
-    """Threads with one queue. Urgent work goes first; within a class, first come, first served."""
+    """Threads with one queue. Urgent work goes first; otherwise work is done in the order of its submission."""
 
     def __init__(self, threads: int, name: str) -> None:
         self._queue: queue.PriorityQueue[tuple[int, int, Future[Any] | None, Callable[[], Any]]] = queue.PriorityQueue()
@@ -49,18 +49,18 @@ class Workers:
             del future, call  # frees its arguments, too: a list can be 32 MB
 
     def close(self, *, wait: bool = True) -> None:
-        """End the threads after their submitted work; wait at most LEAVE_WITHIN_S."""
+        """End the threads after their submitted work; wait at most CLOSE_WITHIN_S."""
         self._is_closed = True
         for _ in self._threads:
             self._queue.put((2, next(self._order), None, lambda: None))
         clock = SystemClock()
-        over = clock.monotonic() + (LEAVE_WITHIN_S if wait else 0.0)
+        over = clock.monotonic() + (CLOSE_WITHIN_S if wait else 0.0)
         for thread in self._threads:
             thread.join(max(over - clock.monotonic(), 0.0))
 
 
 def _running() -> "Future[Any]":
-    """A future that stays running when its caller is cancelled, because the work goes on."""
+    """A future that stays running when its caller is cancelled, because the work continues."""
     future: Future[Any] = Future()
     future.set_running_or_notify_cancel()
     return future
@@ -83,7 +83,7 @@ def _start(work: Callable[[], None], name: str) -> threading.Thread:
     return thread
 
 
-class LeftBehind(ThreadPoolExecutor):
+class DetachedExecutor(ThreadPoolExecutor):
     """A default executor for the event loop: a thread for each call (getaddrinfo may hang), and no wait at the end."""
 
     def submit(self, call: Callable[..., T], /, *args: Any, **named: Any) -> "Future[T]":
@@ -100,7 +100,7 @@ def run(main: Coroutine[Any, Any, T]) -> T:
     """Like asyncio.run, but without waiting for DNS at the end."""
 
     async def run() -> T:
-        asyncio.get_running_loop().set_default_executor(_left_behind)
+        asyncio.get_running_loop().set_default_executor(_executor)
         return await main
 
     return asyncio.run(run())
@@ -120,7 +120,7 @@ async def detached(call: Callable[[], T], *, unwanted: Callable[[T], object] | N
 
     `unwanted` gets the result if the caller no longer waits.
     """
-    future = _left_behind.submit(call)
+    future = _executor.submit(call)
     try:
         return await asyncio.wrap_future(future)
     except asyncio.CancelledError:
@@ -129,4 +129,4 @@ async def detached(call: Callable[[], T], *, unwanted: Callable[[T], object] | N
         raise
 
 
-_left_behind = LeftBehind(1)
+_executor = DetachedExecutor(1)

@@ -155,7 +155,7 @@ def renew(connection: Connection) -> None:
 
 
 def is_held_open(connection: Connection) -> bool:
-    """Whether the guard was left open by hand, so that every program may write. Only the committed value counts."""
+    """Whether a person has opened the guard, so that every program may write. Only the committed value counts."""
     table = of(connection.dialect.name).guard
     if table is None or not inspect(connection).has_table(table):
         return False

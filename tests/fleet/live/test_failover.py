@@ -105,7 +105,7 @@ class Till:
         """It does not wait long for an answer: how a POS outlives a silent server is its programmer's affair."""
         if time.monotonic() > self._since + PATIENCE_S and (connection := self._connection) is not None:
             with contextlib.suppress(InvalidRequestError):
-                servers.hang_up(connection.connection.driver_connection)
+                servers.disconnect(connection.connection.driver_connection)
 
 
 class Load:

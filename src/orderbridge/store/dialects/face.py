@@ -18,7 +18,7 @@ from sqlalchemy.types import TypeEngine
 from orderbridge.errors import Message
 from orderbridge.store.dialects.sqlite_file import SqliteFile
 
-Ring = Callable[[], None]
+Wake = Callable[[], None]
 Read = Callable[[Callable[[Connection], Any]], Any]  # runs a unit of work that only reads
 
 
@@ -138,7 +138,7 @@ class Dialect:
     pooled: Callable[[URL, Mapping[str, Any]], bool] = lambda *_: False  # whether a pooler shares our sessions
     worker: Callable[[Connection], str | None] = nothing  # host and process of the daemon, if known
     schema_lock: Callable[[Connection, str], AbstractContextManager[bool]]  # one change of the schema at a time
-    watch: Callable[[Engine, Ring], Coroutine[Any, Any, None]]  # ring after commits of others
+    watch: Callable[[Engine, Wake], Coroutine[Any, Any, None]]  # called after commits of others
     # For a role and a schema or database: the grantee, the prefix of table names, and statements to grant first.
     grantee: Callable[[str, str | None], tuple[str, str, tuple[str, ...]] | None] = nothing
     make_role: str = ""  # with {name} and {password}; "": there are none

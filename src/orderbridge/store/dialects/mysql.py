@@ -1,7 +1,7 @@
 """The dialect for MariaDB and MySQL, with PyMySQL.
 
 - The server closes the connection on a statement longer than max_allowed_packet. This looks like a server failure, and
-  the rest of the batch would be repeated for ever. So such a statement is refused here, before it is sent.
+  the rest of the batch would be repeated without end. So such a statement is refused here, before it is sent.
 - DDL ends transactions. Computed columns replace partial indexes.
 - There are no notifications. A thread polls with a short indexed query: often after recent work, rarely when idle.
 """
@@ -33,7 +33,7 @@ BUSY_POLL_S = 0.015
 OPEN_POLL_S = 0.055  # with a recently changed order, which will soon be answered
 IDLE_POLL_S = 1.1  # keeps the total below 10,000 queries an hour, a provider's limit
 BUSY_POLLS = 20_000  # five minutes after a change, because more rows usually follow
-LEAVE_WITHIN_S = 2.0
+STOP_WITHIN_S = 2.0
 # Detects new rows and `withdraw`. Sums, because ids may be committed out of order; only the newest rows, because with a
 # long queue the outbox is awake anyway.
 NEWS = (
@@ -200,45 +200,45 @@ def _schema_lock(connection: Connection, _: str) -> Iterator[bool]:
 
 async def _watch(engine: Engine, wake: Callable[[], None]) -> None:
     loop = asyncio.get_running_loop()
-    leave = threading.Event()
+    stop = threading.Event()
     thread = threading.Thread(
-        target=_poll, args=(engine, lambda: loop.call_soon_threadsafe(wake), leave), name="db-watch", daemon=True
+        target=_poll, args=(engine, lambda: loop.call_soon_threadsafe(wake), stop), name="db-watch", daemon=True
     )
     thread.start()
     try:
         await asyncio.Event().wait()
     finally:
-        leave.set()
-        thread.join(LEAVE_WITHIN_S)
+        stop.set()
+        thread.join(STOP_WITHIN_S)
 
 
-def _poll(engine: Engine, ring: Callable[[], object], leave: threading.Event) -> None:
+def _poll(engine: Engine, wake: Callable[[], object], stop: threading.Event) -> None:
     losses = servers.Losses("wake.looking_again")
-    while not leave.is_set():
+    while not stop.is_set():
         try:
             with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-                losses.mended()
+                losses.recovered()
                 try:
-                    _poll_on(connection.connection.cursor(), ring, leave)
+                    _poll_on(connection.connection.cursor(), wake, stop)
                 except engine.dialect.loaded_dbapi.Error:
                     connection.invalidate()  # else the pool would try to reset it, and log the failure
                     raise
         except (DBAPIError, engine.dialect.loaded_dbapi.Error) as error:
-            leave.wait(losses.lost(error))
+            stop.wait(losses.lost(error))
 
 
-def _poll_on(cursor: Any, ring: Callable[[], object], leave: threading.Event) -> None:
+def _poll_on(cursor: Any, wake: Callable[[], object], stop: threading.Event) -> None:
     seen: object = None
     busy = 0
-    while not leave.is_set():
+    while not stop.is_set():
         cursor.execute(NEWS)
         is_open, *found = cursor.fetchone()
         if found != seen:
             seen, busy = found, 0 if seen is None else BUSY_POLLS
             with contextlib.suppress(RuntimeError):  # the event loop is closed at the end
-                ring()
+                wake()
         busy = max(busy - 1, 0)
-        leave.wait(BUSY_POLL_S if busy else OPEN_POLL_S if is_open else IDLE_POLL_S)
+        stop.wait(BUSY_POLL_S if busy else OPEN_POLL_S if is_open else IDLE_POLL_S)
 
 
 def _worker(connection: Connection) -> str | None:
@@ -301,11 +301,11 @@ DIALECT = Dialect(
     one_writer=False,
     options=_options,
     prepare=_prepare,
-    # After a deadlock within a savepoint the error only says that the savepoint is gone.
+    # After a deadlock within a savepoint, the error names only the missing savepoint.
     busy=frozenset({1205, 1213, "SAVEPOINT sa_savepoint"}),
     refused=frozenset(
         {
-            *(1642, 1643, 1644, 1645, 4025, 3819),  # a trigger's own error, and the CHECK of one and of the other
+            *(1642, 1643, 1644, 1645, 4025, 3819),  # a trigger's own error; a CHECK of MariaDB, of MySQL
             *(167, 1136, 1364, 1292, 1301, 1365, 1369, 1411, 1690),  # a value: none, of another type, out of range
             *(1172, 1242, 1329, 1339),  # in a trigger: a query of one row that has none or several, CASE
             *(1422, 1424, 1442, 1456),  # in a trigger: COMMIT, recursion, a change of the table itself

@@ -24,7 +24,7 @@ ASK = (
     # A trigger of the POS, or a pooler, may have changed our session's setting; set it again.
     " set_config('synchronous_commit', 'on', false)"
 )
-# The session that holds one of our locks; its application_name says who it is.
+# The session that holds one of our locks; its application_name has the host and process.
 WORKER = (
     "SELECT application_name FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
     " AND application_name LIKE 'orderbridge %%' AND pid IN (SELECT pid FROM pg_locks WHERE locktype = 'advisory')"
@@ -83,7 +83,7 @@ def _violated(error: Any, _: str) -> Violated:
 
 
 def _raised(error: Any) -> bool:
-    """Whether the error comes from a function's RAISE."""
+    """Whether a function's RAISE caused the error."""
     return TRIGGER_RAISED in (getattr(getattr(error, "diag", None), "context", None) or "")
 
 
@@ -139,9 +139,9 @@ def _grantee(role: str, place: str | None) -> tuple[str, str, tuple[str, ...]]:
 
 
 # ---- listening for a POS's commits -----------------------------------------------------------------------------------
-# If a server hangs, or the network is cut silently, a running statement would wait for ever, or until TCP gives up. So
-# the listening session sends a query every few seconds. Without an answer, all our sessions that wait for this server
-# are closed: their work fails, and new sessions go to the server of the address that then accepts writes.
+# If a server hangs, or the network is cut silently, a running statement would wait for hours, or without end. So the
+# listening session sends a query every few seconds. Without an answer, all our sessions that wait for this server are
+# closed: their work fails, and new sessions are made on the server of the address that then accepts writes.
 #
 # A transaction with a NOTIFY cannot be prepared for two-phase commit. A POS that uses it may disable our trigger; then
 # the listening session polls with a short indexed query.
@@ -179,10 +179,10 @@ async def _watch(engine: Engine, wake: Callable[[], None]) -> None:
                 connection.add_notify_handler(lambda _: wake())  # for notifications that arrive with an answer
                 await connection.execute(f"SET lock_timeout = '{servers.LOCK_TIMEOUT_S}s'")
                 await connection.execute(f"LISTEN {CHANNEL}")
-                losses.mended()
+                losses.recovered()
                 wake()  # for earlier commits
-                if not await _hear(connection, wake):
-                    postgresql_sessions.took(options, None)
+                if not await _listen(connection, wake):
+                    postgresql_sessions.note_server(options, None)
                     servers.end_silent(engine, connection)
                     raise TimeoutError
         except (psycopg.Error, OSError) as error:
@@ -190,13 +190,13 @@ async def _watch(engine: Engine, wake: Callable[[], None]) -> None:
         await asyncio.sleep(wait)
 
 
-async def _hear(connection: "AsyncConnection[Any]", wake: Callable[[], None]) -> bool:
+async def _listen(connection: "AsyncConnection[Any]", wake: Callable[[], None]) -> bool:
     """Call `wake` for notifications until the server stops answering. Raises psycopg.Error if the session ends."""
     listens, seen = True, None
     while True:
         # The driver's own wait would wake up ten times a second.
         if await readable(connection.fileno(), LISTEN_CHECK_S if listens else POLL_S):
-            _take_in(connection.pgconn, wake)
+            _read_notifications(connection.pgconn, wake)
             continue
         answer = await _answer(connection, LISTENS if listens else NEWS)
         if answer is None:
@@ -211,13 +211,13 @@ async def _connected(driver: Any, arguments: Any, options: Mapping[str, Any]) ->
     try:
         connection: AsyncConnection[Any] = await driver.AsyncConnection.connect(*arguments, **options)
     except driver.Error:
-        postgresql_sessions.took(options, None)
+        postgresql_sessions.note_server(options, None)
         raise
-    postgresql_sessions.took(options, connection)
+    postgresql_sessions.note_server(options, connection)
     return connection
 
 
-def _take_in(session: "PGconn", wake: Callable[[], None]) -> None:
+def _read_notifications(session: "PGconn", wake: Callable[[], None]) -> None:
     """Read notifications and call `wake`. Raises psycopg.Error if the session has ended."""
     session.consume_input()
     while session.notifies() is not None:
@@ -234,7 +234,7 @@ async def _answer(connection: "AsyncConnection[Any]", question: str) -> Sequence
                 return await asked.result().fetchone()
     finally:
         if not asked.done():  # cancelling the statement would take as long again
-            servers.hang_up(connection)
+            servers.disconnect(connection)
             with contextlib.suppress(Exception):
                 await asked
     return None

@@ -2,7 +2,7 @@
 
 If an address has several servers, the driver tries them in order for each session, and waits some seconds for a server
 that does not answer. After a failover this is the first one, and a replica has less time than that to check its locks.
-So a session begins with the server that accepted the last one.
+So a session first tries the server that accepted the last one.
 """
 
 import os
@@ -34,7 +34,7 @@ UNCONFIRMED = "SyncRepWaitForLSN"  # the server's function that warns; the text 
 Server = tuple[str, str]  # host, port
 
 _guard = threading.Lock()
-_first: dict[frozenset[Server], Server] = {}  # the server to begin with, for each set of servers
+_first: dict[frozenset[Server], Server] = {}  # the server to try first, for each set of servers
 
 
 def limits(url: URL) -> dict[str, Any]:
@@ -68,7 +68,7 @@ def prepare(engine: Engine, _: float) -> None:
         event.listen(engine, "connect", _read_every_time)
         event.listen(engine, "do_executemany", _copy)
         _refuse_unconfirmed(engine)
-        begin_with_the_last(engine)
+        prefer_last_server(engine)
     event.listen(engine, "handle_error", _without_values)
 
 
@@ -160,10 +160,10 @@ def arranged(arguments: Mapping[str, Any]) -> dict[str, Any]:
     return {**arguments, "host": ",".join(hosts), "port": ",".join(ports)}
 
 
-def took(arguments: Mapping[str, Any], session: Any) -> None:
+def note_server(arguments: Mapping[str, Any], session: Any) -> None:
     """Note the server of this session.
 
-    None: no session was made in time, so the next one begins with another server.
+    None: no session was made in time, so the next one tries another server first.
     """
     servers = _servers(arguments)
     if servers:
@@ -182,8 +182,8 @@ def _servers(arguments: Mapping[str, Any]) -> list[Server]:
     return [(host, port or "5432") for host, port in zip(hosts, ports, strict=True)]
 
 
-def begin_with_the_last(engine: Engine) -> None:
-    """Let each session of the engine begin with the last server, if the address names several."""
+def prefer_last_server(engine: Engine) -> None:
+    """Make each session of the engine try the last server first, if the address names several."""
     if not _servers(engine.dialect.create_connect_args(engine.url)[1]):
         return
 
@@ -192,9 +192,9 @@ def begin_with_the_last(engine: Engine) -> None:
         try:
             session = dialect.connect(*positional, **named)
         except dialect.loaded_dbapi.Error:
-            took(named, None)
+            note_server(named, None)
             raise
-        took(named, session)
+        note_server(named, session)
         return session
 
     event.listen(engine, "do_connect", connect)
@@ -220,7 +220,7 @@ def lasting_sessions(url: URL, options: Mapping[str, Any], **limits: Any) -> Eng
     arguments = {**options["connect_args"], "prepare_threshold": None, **limits}
     given = {**options, "isolation_level": "AUTOCOMMIT", "connect_args": arguments}
     engine = create_engine(url, hide_parameters=True, poolclass=NullPool, **given)
-    begin_with_the_last(engine)
+    prefer_last_server(engine)
     return engine
 
 

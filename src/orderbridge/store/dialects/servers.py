@@ -86,7 +86,7 @@ def end_silent(engine: Engine, silent: Any) -> None:
         ours = list(_sessions[engine])
     ended = [one for one in ours if _waits(one) and _place(one) == _place(silent)]
     for one in ended:
-        hang_up(one)
+        disconnect(one)
     _log.warning("database.silent", ended=len(ended))
 
 
@@ -99,9 +99,9 @@ def _place(session: Any) -> tuple[str, int]:
     return session.info.host, session.info.port
 
 
-def hang_up(session: Any) -> None:
+def disconnect(session: Any) -> None:
     """Close a session's connection from any thread. A thread that waits for an answer gets an error at once."""
-    with contextlib.suppress(Exception):  # it has ended by itself
+    with contextlib.suppress(Exception):  # it has ended already
         line = socket.socket(fileno=os.dup(session.fileno()))
         with line:
             line.shutdown(socket.SHUT_RDWR)
@@ -134,8 +134,8 @@ class Losses:
         self._again = again
         self.wait = AGAIN_S
 
-    def mended(self) -> None:
-        """Note that the session works."""
+    def recovered(self) -> None:
+        """Note that the session works again."""
         if self.wait > AGAIN_S:
             _log.info(self._again)
         self.wait = AGAIN_S

@@ -143,7 +143,7 @@ _TABLE = (
     f" CONSTRAINT {GUARD}_open_0_or_more CHECK (typeof(open) = 'integer' AND open >= 0))"
 )
 _ROW = f"INSERT INTO {GUARD} (id) VALUES (1)"  # noqa: S608
-_OPEN = f"UPDATE {GUARD} SET open = min(open, 1000000) + 1 WHERE id = 1"  # noqa: S608 - the largest number may be there
+_OPEN = f"UPDATE {GUARD} SET open = min(open, 1000000) + 1 WHERE id = 1"  # noqa: S608 - `open` may be the largest number
 _CLOSE = f"UPDATE {GUARD} SET open = max(open - 1, 0) WHERE id = 1"  # noqa: S608
 _IS_MISSED = f"SELECT 1 FROM sqlite_master WHERE type = 'trigger' AND name = '{GUARD}_again'"  # noqa: S608
 _AGAIN = (
@@ -221,7 +221,7 @@ def _execute_directly(connection: Connection, statement: str) -> int:
 # The file itself is never opened here: closing a descriptor would release SQLite's POSIX locks.
 
 WATCH_S = 0.05  # interval without notices: a delay of 25 ms on average, 0.5 % of a core
-NET_S = 1.0  # interval with notices, in case one is lost
+FALLBACK_S = 1.0  # interval with notices, in case one is lost
 ASK_S = 0.001  # first interval after a notice
 LONGER = 1.25  # factor of the interval while the counter is unchanged
 REST_S = 0.005  # pause after a commit, which limits wake-ups to 200 a second
@@ -233,20 +233,20 @@ async def _watch(engine: Engine, wake: Callable[[], None]) -> None:
     """Call `wake` soon after each commit of another program, until cancelled."""
     path = str(engine.url.database)
     connection = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
-    with contextlib.closing(connection), Notices(_log_of(path)) as notices:
+    with contextlib.closing(connection), Notices(_wal_of(path)) as notices:
         seen: int | None = None
         ask_in = ASK_S
         while True:
             noticed = notices.take()  # before the counter, so that a later commit causes another notice
             version = _version(connection)
             if version is not None and version != seen:
-                # A notice that came with this commit may already belong to the next one.
-                ask_in = ASK_S if noticed or seen is None else NET_S
+                # A notice at this commit may already belong to the next one.
+                ask_in = ASK_S if noticed or seen is None else FALLBACK_S
                 seen = version
                 wake()
                 await asyncio.sleep(REST_S)
                 continue
-            rest = NET_S if version is not None and notices.arm() else WATCH_S
+            rest = FALLBACK_S if version is not None and notices.arm() else WATCH_S
             if noticed:
                 ask_in = ASK_S
                 await asyncio.sleep(ask_in)  # ignores further notices: a large transaction causes thousands
@@ -255,7 +255,7 @@ async def _watch(engine: Engine, wake: Callable[[], None]) -> None:
                 await notices.within(ask_in)
 
 
-def _log_of(path: str) -> str:
+def _wal_of(path: str) -> str:
     return os.path.realpath(path) + "-wal"  # beside the file, not beside a link to it
 
 

@@ -6,8 +6,8 @@ are compared with those of the open file, and those of -wal and -shm, which hold
 overwritten in place, its inode is unchanged; then its pages are compared (below).
 
 This process keeps one descriptor of each file open besides SQLite's own, as long as a Database uses the file. Closing
-any descriptor of a file would release all POSIX locks of the process on it, including SQLite's. Another program would
-then take itself for the last user when closing the file, and remove the -wal that we are writing to.
+any descriptor of a file would release all POSIX locks of the process on it, including SQLite's. Another program that
+closes the file would then find no other user, and remove the -wal that we are writing to.
 """
 
 import ctypes
@@ -65,7 +65,7 @@ class SqliteFile:
     def __init__(self, path: str) -> None:
         self._named = path
         self.path = os.path.realpath(path)
-        self.identity = _enter(self.path)
+        self.identity = _acquire(self.path)
         self._is_closed = False
         self._connections = 0
         self._expected = {"": self.identity}  # by suffix
@@ -163,7 +163,7 @@ class SqliteFile:
             if file is not None and file.holder is self:
                 fcntl.flock(file.descriptor, fcntl.LOCK_UN)
                 file.holder = None
-                _leave(self.identity)
+                _release(self.identity)
 
     def wal(self) -> str | None:
         """The salts of its -wal; None if there is none."""
@@ -181,7 +181,7 @@ class SqliteFile:
         """Close the file, after SQLite's connections."""
         if not self._is_closed:
             self._is_closed = True
-            _leave(self.identity)
+            _release(self.identity)
 
 
 def is_open(path: str) -> bool:
@@ -202,7 +202,7 @@ def is_ours(path: str) -> bool:
         return _identity(path) in _files
 
 
-def _enter(path: str) -> Identity:
+def _acquire(path: str) -> Identity:
     with _guard:
         identity = _identity(path)
         if identity is None or identity not in _files:
@@ -217,7 +217,7 @@ def _enter(path: str) -> Identity:
         return identity
 
 
-def _leave(identity: Identity) -> None:
+def _release(identity: Identity) -> None:
     with _guard:
         file = _files[identity]
         file.users -= 1
@@ -239,10 +239,10 @@ def _identity(file: str | int) -> Identity | None:
 #
 # While a connection is open, only checkpoints write to the file, and only pages from the -wal:
 #
-# - A checkpoint copies the newest permitted frame of each page, and then notes in the -shm how far it has come
+# - A checkpoint copies the newest permitted frame of each page, and then notes in the -shm the number of copied frames
 #   (`copied`). So a page whose frames were all copied equals the newest of them. Any other page is as it was when the
-#   -wal began, or equals one of its frames. (SQLite before 3.12, which a till may have, does not note how far a
-#   running checkpoint will come.)
+#   -wal began, or equals one of its frames. (SQLite before 3.12, which a till may have, does not note how many frames a
+#   running checkpoint will copy.)
 # - A copy that was put over the file lacks a page that was copied, or has a page that is in no frame.
 #
 # When the file's time or size has changed, these pages are compared: those that were copied, those that are written
