@@ -27,21 +27,22 @@ function light(colour, text) {
 
 function paint(data) {
   const worst = data.problems.some((one) => one.severity === "severe") ? "red" : data.problems.length ? "yellow" : "green";
-  light(worst, data.problems.length ? data.problems[0].cause : say("all_well"));
-  $("main").replaceChildren(problems(data), tablets(data), accounts(data), rows(data), day(data));
+  const shut = data.closed.length ? `${say("call_closed")}: ${data.closed.join(" · ")}` : "";
+  light(worst, data.problems.length ? data.problems[0].cause : shut || say("all_well"));
+  $("main").replaceChildren(problems(data, shut), tablets(data), accounts(data), rows(data), day(data));
 }
 
 const when = (moment, data) => (moment ? clock(moment, data.timezone, true) : "–");
 
-function problems(data) {
+function problems(data, shut) {
   const listed = data.problems.map((one) => el(
     "div", { class: `problem ${one.severity}` },
     el("h3", {}, [one.who, one.cause].filter(Boolean).join(": ") + (one.count > 1 ? ` (${one.count})` : "")),
     el("p", {}, one.remedy),
     one.since ? el("p", {}, say("since", { time: when(one.since, data) })) : null,
   ));
-  const shut = data.closed.length ? el("p", { class: "problem" }, `${say("call_closed")}: ${data.closed.join(" · ")}`) : null;
-  return el("section", {}, el("h2", {}, say("problems")), shut, listed.length ? listed : el("p", {}, say("all_well")));
+  const closed = shut ? el("p", { class: "problem" }, shut) : null;
+  return el("section", {}, el("h2", {}, say("problems")), closed, listed.length || shut ? listed : el("p", {}, say("all_well")));
 }
 
 function tablets(data) {

@@ -75,6 +75,16 @@ async def test_the_page_equals_status_and_day(sandbox, till, world, chromium, tm
         await tablet.page.wait_for_selector("#arm, #cards", state="attached")
 
 
+async def test_a_closed_restaurant_is_named_in_place_of_all_is_well(counter: Counter, till: Till) -> None:
+    await until(lambda: till.rows("SELECT 1 FROM delivery_restaurants WHERE status = 'Open'"))
+    await asyncio.to_thread(till.plant, "UPDATE delivery_restaurants SET status = 'Closed'")
+    tablet = await counter.tablet()
+    await tablet.open("status")
+    await tablet.page.wait_for_selector("#light.green")
+    assert await tablet.page.get_by_text("KAPALI: Örnek Lokanta Kadıköy").count() == 2
+    assert await tablet.page.get_by_text("Her şey yolunda").count() == 0
+
+
 async def plant(counter: Counter, till: Till, world: World) -> None:
     """One order completed, one cancelled and one new that no till has seen; and what else can be wrong."""
     done, cancelled, old, _ = [await counter.order() for _ in range(4)]
