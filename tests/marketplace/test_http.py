@@ -165,6 +165,16 @@ async def test_a_redirect_is_not_followed_and_a_false_content_encoding_is_refuse
         assert elsewhere.connections == 0
 
 
+@pytest.mark.parametrize("name, is_read", [("UTF-8", True), ("none", True), ("br", False), ("gzip, gzip", False)])
+async def test_an_encoding_that_packs_nothing_is_ignored(name: str, is_read: bool, wired: Wired) -> None:
+    talk, _ = answering(http_answer(OK, head=f"Content-Encoding: {name}\r\n"))
+    async with wired(talk) as (wire, _):
+        if is_read:
+            assert (await put(wire)).body == OK
+        else:
+            assert await unknown(put(wire)) == "broken_answer"
+
+
 async def test_what_follows_a_packed_body_is_left(wired: Wired) -> None:
     async def talk(line: Line) -> None:
         await line.request()

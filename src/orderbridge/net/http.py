@@ -44,6 +44,7 @@ STOP_WITHIN_S: Final = 3.0
 CATCH_UP_PER_S: Final = 500  # rate of overdue polls, which may each open a connection
 _BODY_LIMIT: Final = 32 * 1024 * 1024  # bytes, unpacked
 _GZIP: Final = 31  # zlib: a gzip header and the largest window
+_PACKINGS: Final = ("br", "compress", "deflate", "zip", "zstd")  # other names, often "utf-8", pack nothing
 _UNPACKED_PIECE: Final = 1024 * 1024  # bytes
 PACED: Final = "paced"  # the code of a request that waited too long at a rate limit
 AT_ONCE: Final = 0.1  # the share of a second's requests that may be sent at one moment
@@ -293,9 +294,10 @@ class Wire:
 async def _read_body(response: httpx.Response) -> bytes:
     """Read and unpack the body in pieces; httpx would unpack a whole chunk, however large it becomes."""
     status, packed = response.status_code, response.headers.get("content-encoding", "").strip().lower()
-    if packed not in ("gzip", "x-gzip", "identity", ""):
+    is_gzip = packed in ("gzip", "x-gzip")
+    if not is_gzip and any(one in packed for one in _PACKINGS):
         raise UnknownOutcome("broken_answer", Message("net.packed"), http_status=status)
-    unpacker = zlib.decompressobj(wbits=_GZIP) if packed.endswith("gzip") else None
+    unpacker = zlib.decompressobj(wbits=_GZIP) if is_gzip else None
     body = bytearray()
     async for chunk in cast("httpx.AsyncByteStream", response.stream):
         for piece in (chunk,) if unpacker is None else _unpacked(chunk, unpacker):
