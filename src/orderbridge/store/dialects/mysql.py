@@ -326,6 +326,7 @@ DIALECT = Dialect(
         **dict.fromkeys((1021, 1114), "database.server_full"),
         1040: "database.too_many",
         **dict.fromkeys((1203, 1226), "database.user_limit"),
+        **dict.fromkeys((1969, 3024), "database.time_limit"),
         "read-only": "database.standby",
     },
     durability=_durability,

@@ -320,6 +320,7 @@ DIALECT = Dialect(
         POOLED: "database.pooled",
         "53100": "database.server_full",
         "too many connections for": "database.user_limit",
+        **dict.fromkeys(("57014", "25P03"), "database.time_limit"),
         "53300": "database.too_many",
         "too many clients": "database.too_many",
         "connection slots are reserved": "database.too_many",
