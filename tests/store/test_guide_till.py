@@ -65,6 +65,7 @@ SQL = {
     "seen": sql("DELETE FROM till_asked"),
     "unanswered": sql("needs_answer_since IS NOT NULL"),
     "open": sql("FROM delivery_open_orders", "ORDER BY received_utc"),
+    "waiting": sql("SELECT payment_key, action, error_text"),
     "lamp": sql("FROM delivery_lamp"),
     "forget": sql("payload IS NULL"),
 }
@@ -197,7 +198,7 @@ class Till:
 
     def waiting(self) -> list[str]:
         """Whose customers hear nothing. The rest of the screen with it."""
-        for shown in ("lamp", "open", "papers_left"):
+        for shown in ("lamp", "open", "waiting", "papers_left"):
             self.all(SQL[shown])
         return [order["payment_key"] for order in self.all(SQL["unanswered"])]
 
