@@ -37,7 +37,6 @@ def database(kind: str, template: Path, path: Path, request: pytest.FixtureReque
 
 @pytest.fixture
 def url(database: Database) -> str:
-    """The same database, for another that opens it."""
     return database.engine.url.render_as_string(hide_password=False)
 
 
@@ -50,7 +49,6 @@ def postgresql_pos(postgresql_database: Database) -> Iterator[Pos]:
 
 @pytest.fixture(scope="session")
 def mariadb_pos(mariadb_database: Database) -> Iterator[Pos]:
-    """The same on MariaDB."""
     with Pos.at(mariadb_database.engine.url.render_as_string(hide_password=False)) as pos:
         yield pos
 

@@ -14,7 +14,7 @@ import pymysql
 from sqlalchemy import make_url
 
 from orderbridge.document import Facts, Item, Option
-from orderbridge.model import ActionState, Arrival, EndedBy, KnownBy, NewStatus, Order, Stored, Verdict
+from orderbridge.model import ActionState, Arrival, KnownBy, NewStatus, Order, Stored, Verdict
 from orderbridge.rules.lifecycle import Statuses, new_status
 
 KEY = "0b7e1c52-6f0d-4c1e-9a55-3d2f8e6a7b10"
@@ -29,15 +29,11 @@ TIME = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}")
 Row = dict[str, Any]
 
 NEEDED: dict[str, Row] = {
-    "accept": {"payment_key": KEY, "preparing_time": 25},
-    "on_the_way": {"payment_key": KEY},
-    "complete": {"payment_key": KEY},
-    "cancel": {"payment_key": KEY, "reason_id": 1},
-    "open_restaurant": {"restaurant_id": RESTAURANT},
-    "close_restaurant": {"restaurant_id": RESTAURANT},
-    "activate_food": {"food_id": 55},
-    "deactivate_food": {"food_id": 55},
-}
+    "accept": {"payment_key": KEY, "preparing_time": 25}, "on_the_way": {"payment_key": KEY},
+    "complete": {"payment_key": KEY}, "cancel": {"payment_key": KEY, "reason_id": 1},
+    "open_restaurant": {"restaurant_id": RESTAURANT}, "close_restaurant": {"restaurant_id": RESTAURANT},
+    "activate_food": {"food_id": 55}, "deactivate_food": {"food_id": 55},
+}  # fmt: skip
 
 
 def key(number: int) -> str:
@@ -46,14 +42,9 @@ def key(number: int) -> str:
 
 def option(**changes: Any) -> Option:
     values: dict[str, Any] = {
-        "group_id": 3,
-        "group_name": "İçecek",
-        "type": "multi",
-        "operation": "+",
-        "option_id": 7,
-        "option_name": "Ayran",
-        "price": Decimal("15.00"),
-    }
+        "group_id": 3, "group_name": "İçecek", "type": "multi", "operation": "+", "option_id": 7,
+        "option_name": "Ayran", "price": Decimal("15.00"),
+    }  # fmt: skip
     return Option(**values | changes)
 
 
@@ -88,12 +79,7 @@ def order(payment_key: str = KEY, status_id: int | None = 1, **changes: Any) -> 
 
 
 def arrival(
-    payment_key: str = KEY,
-    status_id: int | None = 1,
-    *,
-    status: str = "RECEIVED",
-    ended_by: EndedBy | None = None,
-    **changes: Any,
+    payment_key: str = KEY, status_id: int | None = 1, *, status="RECEIVED", ended_by=None, **changes
 ) -> Arrival:
     return Arrival(order(payment_key, status_id, **changes), status, ended_by)
 
@@ -169,14 +155,10 @@ class Pos:
                 connection = psycopg.connect(plain, autocommit=True)
             case _:
                 connection = pymysql.connect(
-                    host=parsed.host,
-                    port=parsed.port or 3306,
-                    unix_socket=parsed.query.get("unix_socket"),
-                    user=parsed.username,
-                    password=str(parsed.password or ""),
-                    database=parsed.database,
+                    host=parsed.host, port=parsed.port or 3306, unix_socket=parsed.query.get("unix_socket"),
+                    user=parsed.username, password=str(parsed.password or ""), database=parsed.database,
                     autocommit=True,
-                )
+                )  # fmt: skip
         try:
             yield cls(kind, connection)
         finally:
@@ -235,6 +217,12 @@ def put_order(pos: AnyPos, payment_key: str = KEY, **changes: object) -> str:
     return payment_key
 
 
+def put_orders(pos: AnyPos, *changes: Row, **usual: object) -> None:
+    """One for each, with the keys of the numbers from 0 on."""
+    for number, columns in enumerate(changes):
+        put_order(pos, key(number), **usual | columns)
+
+
 DAEMONS = set(  # columns of delivery_actions
     "state attempts next_attempt_utc expires_utc http_status error_code error_text known_by finished_utc until_utc".split()
 )
@@ -252,7 +240,6 @@ def put_action(pos: AnyPos, action: str = "accept", **changes: object) -> int:
 
 
 def put_document(pos: AnyPos, **changes: object) -> int:
-    """A document in quarantine."""
     document = {"account": "kadikoy", "payload": "?", "payload_hash": "d", "reason": "not_json"}
     times = {"first_seen_utc": NOW_TEXT, "last_seen_utc": NOW_TEXT}
     return put(pos, "delivery_quarantine", **document | times | changes)

@@ -9,22 +9,11 @@ from typing import Any
 from sqlalchemy import event
 from structlog.testing import capture_logs
 from tests.databases import SERVERS, SQLITE, only
-from tests.store.samples import (
-    LATER,
-    LATER_TEXT,
-    NOW,
-    NOW_TEXT,
-    OTHER,
-    RESTAURANT,
-    Row,
-    difference,
-    key,
-    one,
-    order_row,
-    put,
-    put_order,
-    rows,
-)
+
+from tests.store.samples import (  # isort: skip
+    LATER, LATER_TEXT, NOW, NOW_TEXT, OTHER, RESTAURANT, Row, difference, key, one, order_row, put, put_order,
+    put_orders, rows,
+)  # fmt: skip
 
 from orderbridge.model import Token
 from orderbridge.store import accounts
@@ -48,18 +37,14 @@ def account_row(pos: Any, fingerprint: str = FINGERPRINT) -> Row:
     return one(pos, "SELECT * FROM delivery_accounts WHERE fingerprint = ?", fingerprint)
 
 
-def reserve(
-    database: Database, now: datetime = NOW, *, fingerprint: str = FINGERPRINT, longest: timedelta = LONGEST
-) -> datetime | None:
-    return database.write_now(
-        lambda tx: accounts.reserve_poll(tx, fingerprint, now=now, until=now + longest, longest=longest)
-    )
+def reserve(database: Database, now=NOW, *, fingerprint=FINGERPRINT, longest=LONGEST) -> datetime | None:
+    until = now + longest
+    return database.write_now(lambda tx: accounts.reserve_poll(tx, fingerprint, now=now, until=until, longest=longest))
 
 
 def test_an_account_that_was_polled_before_waits(database):
-    for number, (waits, first, noted) in enumerate(
-        [(True, NOW + HOUR, NOW + HOUR), (True, NOW, NOW + LONGEST), (False, NOW + HOUR, NOW + LONGEST)]
-    ):
+    cases = [(True, NOW + HOUR, NOW + HOUR), (True, NOW, NOW + LONGEST), (False, NOW + HOUR, NOW + LONGEST)]
+    for number, (waits, first, noted) in enumerate(cases):
         fingerprint = str(number)
         register(database, fingerprint)
         reserve(database, fingerprint=fingerprint)
@@ -175,14 +160,8 @@ def adopt(database: Database, *configured: str) -> int:
 
 
 def test_an_orphan_goes_to_a_configured_account_that_reaches_its_restaurant_and_no_other_order_moves(database, pos):
-    stays: list[Row] = [
-        {"account": "kadikoy"},
-        {"ended_utc": NOW_TEXT},
-        {"restaurant_id": OTHER},
-        {"restaurant_id": None},
-    ]
-    for number, columns in enumerate([{}, *stays, {"restaurant_id": key(1)}]):
-        put_order(pos, key(number), **{"account": "gone", "restaurant_id": RESTAURANT} | columns)
+    stays = [{"account": "kadikoy"}, {"ended_utc": NOW_TEXT}, {"restaurant_id": OTHER}, {"restaurant_id": None}]
+    put_orders(pos, {}, *stays, {"restaurant_id": key(1)}, account="gone", restaurant_id=RESTAURANT)
     reaches(pos, "besiktas")
     reaches(pos, "gone", key(1))
     reaches(pos, "left too", OTHER)

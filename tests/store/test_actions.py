@@ -8,25 +8,11 @@ from typing import Any
 import pytest
 from sqlalchemy.exc import IntegrityError
 from tests.databases import MARIADB, POSTGRESQL, SERVERS, SQLITE, only
-from tests.store.samples import (
-    DAEMONS,
-    KEY,
-    LATER,
-    LATER_TEXT,
-    NEEDED,
-    NOW,
-    NOW_TEXT,
-    OTHER,
-    RESTAURANT,
-    Pos,
-    Row,
-    action_row,
-    difference,
-    key,
-    put,
-    put_action,
-    rows,
-)
+
+from tests.store.samples import (  # isort: skip
+    DAEMONS, KEY, LATER, LATER_TEXT, NEEDED, NOW, NOW_TEXT, OTHER, RESTAURANT, Pos, Row, action_row, difference, key,
+    put, put_action, rows,
+)  # fmt: skip
 
 from orderbridge.model import Action, ActionState, Attempt, KnownBy, OutboxRow, Outcome, Verdict
 from orderbridge.store import actions, unfinished
@@ -127,14 +113,6 @@ def start(database: Database, row: OutboxRow, attempt: int = 1) -> bool:
     return True
 
 
-def started_twice(database: Database, pos: Pos) -> int:
-    """The id of a row that is unresolved, with two attempts."""
-    row_id = put_action(pos)
-    for attempt in (1, 2):
-        assert start(database, read_one(database), attempt)
-    return row_id
-
-
 def test_a_start_marks_the_row_as_sent_and_notes_the_attempt_and_a_second_one_loses(database, pos):
     put_action(pos, next_attempt_utc=NOW_TEXT)
     row = read_one(database)
@@ -163,7 +141,9 @@ def test_a_row_that_was_withdrawn_meanwhile_is_not_started(database, pos):
 
 
 def test_the_end_of_an_attempt_is_recorded_and_one_that_never_left_leaves_no_trace(database, pos):
-    row_id = started_twice(database, pos)
+    row_id = put_action(pos)
+    for attempt in (1, 2):
+        assert start(database, read_one(database), attempt)
     before = action_row(pos, row_id)
 
     def record(number: int, attempt: Attempt) -> list[Row]:
@@ -188,11 +168,9 @@ def test_the_end_of_an_attempt_is_recorded_and_one_that_never_left_leaves_no_tra
 def test_a_history_is_the_finished_attempts_of_its_row_in_order(database, pos):
     first, second, third = put_action(pos), put_action(pos), put_action(pos)
     for row_id, number, finished, outcome in [
-        (first, 2, LATER_TEXT, "rate_limited"),
-        (first, 1, NOW_TEXT, "unknown"),
-        (first, 3, None, None),
+        (first, 2, LATER_TEXT, "rate_limited"), (first, 1, NOW_TEXT, "unknown"), (first, 3, None, None),
         (second, 1, NOW_TEXT, "ok"),
-    ]:
+    ]:  # fmt: skip
         put_attempt(pos, row_id, number, finished_utc=finished, outcome=outcome, error_code="code", http_status=429)
     found = database.read_now(lambda tx: unfinished.histories(tx, iter([first, third])))
     unknown = Attempt(Outcome.UNKNOWN, "code", 429, ended_utc=NOW)
@@ -264,16 +242,12 @@ TRANSITIONS = {"finish": finish, "postpone": postpone, "explain": explain, "with
 
 
 @pytest.mark.parametrize("transition", TRANSITIONS.values(), ids=TRANSITIONS)
-def test_a_row_that_has_ended_stays_as_it_is(transition, database, pos):
+def test_a_transition_changes_one_row_only_and_none_that_has_ended(transition, database, pos):
     for state in FINAL:
         row_id = put_action(pos, state=state.value)
         before = action_row(pos, row_id)
         assert not database.write_now(lambda tx, row_id=row_id: transition(tx, row_id))
         assert action_row(pos, row_id) == before
-
-
-@pytest.mark.parametrize("transition", TRANSITIONS.values(), ids=TRANSITIONS)
-def test_a_transition_changes_one_row_only(transition, database, pos):
     first, second = (put_action(pos, state="sending") for _ in range(2))
     waiting = put_action(pos)
     before = action_row(pos, second), action_row(pos, waiting)
@@ -307,10 +281,8 @@ def test_a_failed_row_is_pending_again_with_a_new_expiry_and_spent_attempts(data
     assert difference(before, after) <= DAEMONS
     assert read_one(database).id == row_id
     found = database.read_now(lambda tx: unfinished.histories(tx, [row_id, other]))
-    assert {one: [(each.outcome, each.spent) for each in history] for one, history in found.items()} == {
-        row_id: [(Outcome.REFUSED, True), (Outcome.UNKNOWN, True)],
-        other: [(Outcome.REFUSED, False)],
-    }
+    spent = {one: [(each.outcome, each.spent) for each in history] for one, history in found.items()}
+    assert spent == {row_id: [(Outcome.REFUSED, True), (Outcome.UNKNOWN, True)], other: [(Outcome.REFUSED, False)]}
 
 
 def test_only_a_failed_row_is_retried(database, pos):
@@ -332,11 +304,8 @@ def test_an_end_that_we_caused_or_may_have_caused_is_found(database, pos):
     for payment_key, (action, state) in made.items():
         put_action(pos, action, payment_key=payment_key, state=state.value)
     may_have = {ActionState.DONE, ActionState.FAILED, ActionState.SENDING}
-    ended = {
-        (payment_key, action)
-        for payment_key, (action, state) in made.items()
-        if action in {Action.COMPLETE, Action.CANCEL} and state in may_have
-    }
+    may_end = set(product((Action.COMPLETE, Action.CANCEL), may_have))
+    ended = {(payment_key, one[0]) for payment_key, one in made.items() if one in may_end}
     for asked, expected in ((list(made), ended), ([OTHER], set()), ([], set())):
         assert database.read_now(lambda tx, asked=asked: actions.ends(tx, asked)) == expected
 

@@ -21,9 +21,7 @@ def at(second: float) -> str:
     return f"{NOW + timedelta(seconds=second):%Y-%m-%d %H:%M:%S.%f}"[:-3]
 
 
-def event(
-    pos: Pos, second: float, word: str, status_id: int | None = None, payment_key: str = KEY, **more: object
-) -> None:
+def event(pos: Pos, second: float, word: str, status_id: int | None = None, payment_key=KEY, **more) -> None:
     values = {"payment_key": payment_key, "at_utc": at(second), "event": word, "status_id": status_id}
     put(pos, "delivery_order_events", **values | more)
 
@@ -159,9 +157,7 @@ def test_a_contradiction_is_found_alone(database: Database, pos: Pos, code: str)
     assert checked(database, since=NOW + timedelta(days=1)).findings == []
 
 
-def test_a_row_that_leaves_between_two_requests_of_another_is_found_unless_a_person_asked_for_the_second(
-    database: Database, pos: Pos
-) -> None:
+def test_a_row_that_leaves_between_two_requests_of_another_is_found_unless_a_person_asked_for_the_second(database, pos):
     row = action(pos, (3001, 3002, UNKNOWN), (3090, 3091, OK), name="cancel", created_utc=at(2930))
     other = action(pos, (3010, 3011, OK), name="cancel", created_utc=at(3009))
     assert [(one.code, one.action_id) for one in checked(database).findings] == [("beside_another", other)]
@@ -192,10 +188,8 @@ def test_a_clock_that_was_set_back_causes_no_finding(database: Database, pos: Po
     put_order(pos)
     event(pos, 200.5, "acknowledged", 1)
     action(pos, (200, 201, OK), created_utc=at(199))
-    assert [one.code for one in checked(database).findings] == [
-        "acknowledged_before_stored",
-        "acknowledged_beside_action",
-    ]
+    codes = [one.code for one in checked(database).findings]
+    assert codes == ["acknowledged_before_stored", "acknowledged_beside_action"]
     event(pos, 100, "accept.done", 2)
     assert [one.code for one in checked(database).findings] == ["acknowledged_before_stored"]
 

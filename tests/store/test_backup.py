@@ -45,9 +45,7 @@ def beside(path: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("has_links", [True, False], ids=["usual", "without hard links"])
-def test_the_copy_has_what_is_only_in_the_wal_and_is_for_its_owner_alone(
-    has_links, tmp_path: Path, source, monkeypatch
-) -> None:
+def test_the_copy_has_what_is_only_in_the_wal_and_is_for_its_owner_alone(has_links, tmp_path, source, monkeypatch):
     def link(*_: object) -> None:
         raise PermissionError(1, "Operation not permitted")
 

@@ -19,7 +19,6 @@ FOOD = 1005
 
 
 def done(pos: Any, action: str, **columns: object) -> int:
-    """A row that was carried out."""
     values = {"state": "done", "finished_utc": NOW_TEXT, "known_by": "answer"} | columns
     return put_action(pos, action, **values)
 

@@ -33,7 +33,6 @@ from orderbridge.texts import sentence
 
 @pytest.fixture
 async def threaded(database: Database, url: str) -> AsyncIterator[Database]:
-    """The same with its worker threads."""
     threaded = Database(url)
     yield threaded
     await asyncio.to_thread(threaded.close)
@@ -62,19 +61,12 @@ def orders(connection: Connection) -> list[str]:
     return list(connection.scalars(select(tables.orders.c.payment_key)))
 
 
-class Oops(Exception):
-    pass
-
-
-# ---- commit and roll back --------------------------------------------------------------------------------------------
-
-
 async def test_work_is_committed_when_it_returns_and_rolled_back_whole_when_it_raises(either, pos):
     def work(connection: Connection) -> None:
         insert(connection, OTHER)
-        raise Oops("no")
+        raise LookupError("no")
 
-    with pytest.raises(Oops, match="no"):
+    with pytest.raises(LookupError, match="no"):
         await either.run(work)
     assert rows(pos, "SELECT * FROM delivery_orders") == []
     assert await either.run(insert) == KEY  # the worker lives on
@@ -102,9 +94,6 @@ async def test_the_fence_is_checked_first_in_each_writing_transaction(either: Da
     with pytest.raises(Fenced, match=r"fleet\.fenced"):
         await either.run(lambda tx: insert(tx, OTHER))
     assert await either.read(orders) == [KEY]
-
-
-# ---- order of work ---------------------------------------------------------------------------------------------------
 
 
 class Gate:
@@ -234,19 +223,6 @@ def test_a_result_that_arrives_after_the_loop_is_closed_is_closed():
     assert unwanted == ["opened"]
 
 
-# ---- SQLite ----------------------------------------------------------------------------------------------------------
-
-PRAGMAS = {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1}
-
-
-@only(SQLITE)
-async def test_every_connection_is_safe(threaded):
-    def ask(connection: Connection) -> dict[str, Any]:
-        return {pragma: connection.execute(text(f"PRAGMA {pragma}")).scalar() for pragma in PRAGMAS}
-
-    assert await threaded.run(ask) == await threaded.read(ask) == PRAGMAS
-
-
 @only(SQLITE)
 def test_a_second_writer_waits_at_the_begin_of_its_transaction(path, database, pos):
     quick = Database(f"sqlite:///{path}", inline=True, busy_timeout_s=0.05)
@@ -327,25 +303,18 @@ def test_the_error_of_a_server_that_does_not_answer_shows_no_password():
         assert "host, port, user and password" in sentence(caught.value) or "passwrd" in address
 
 
-# ---- servers ---------------------------------------------------------------------------------------------------------
-
 SESSION = {
+    SQLITE: {"PRAGMA journal_mode": "wal", "PRAGMA synchronous": 2, "PRAGMA foreign_keys": 1},
     POSTGRESQL: {
-        "SHOW transaction_isolation": "read committed",
-        "SHOW lock_timeout": "2s",
-        "SHOW synchronous_commit": "on",
+        "SHOW transaction_isolation": "read committed", "SHOW lock_timeout": "2s", "SHOW synchronous_commit": "on",
     },
     MARIADB: {
-        "SELECT @@tx_isolation": "READ-COMMITTED",
-        "SELECT @@innodb_lock_wait_timeout": 2,
-        "SELECT @@lock_wait_timeout": 2,
-        "SELECT @@time_zone": "+00:00",
-        "SELECT @@character_set_connection": "utf8mb4",
+        "SELECT @@tx_isolation": "READ-COMMITTED", "SELECT @@innodb_lock_wait_timeout": 2,
+        "SELECT @@lock_wait_timeout": 2, "SELECT @@time_zone": "+00:00", "SELECT @@character_set_connection": "utf8mb4",
     },
-}
+}  # fmt: skip
 
 
-@only(*SERVERS)
 async def test_a_session_has_the_settings_that_the_store_needs(kind, threaded):
     def ask(connection: Connection) -> dict[str, Any]:
         return {question: connection.exec_driver_sql(question).scalar() for question in SESSION[kind]}
@@ -412,9 +381,6 @@ def test_a_deadlock_is_a_busy_database(savepoint, database, url, pos):
     assert set(busy) == {(True, False)}
 
 
-# ---- what cannot be opened -------------------------------------------------------------------------------------------
-
-
 def remedy(url: str, **how: Any) -> str:
     with pytest.raises(StoreError) as caught:
         open_database(url, inline=True, **how).close()
@@ -432,8 +398,7 @@ def test_a_file_that_is_no_database_or_on_a_disk_without_wal_is_refused_and_clos
     assert path.read_text("utf-8").startswith("Adana")
     assert [file.name for file in tmp_path.iterdir()] == ["menu.db"]
     error = remedy(f"sqlite:///file:{tmp_path}/pos.db?vfs=unix-none&uri=true")
-    assert "cannot use WAL" in error
-    assert "local disk" in error
+    assert re.search("cannot use WAL.*local disk", error)
 
 
 LOCK = Path(__file__).parents[2] / "requirements.lock"
@@ -468,10 +433,8 @@ def test_a_locked_file_is_tried_again_until_it_is_free(tmp_path, monkeypatch):
     database.write_now(lambda tx: None)
     seconds = itertools.count(step=0.05)  # of a machine that is slower than the waits between two tries
     monkeypatch.setattr(sqlite, "SystemClock", lambda: SimpleNamespace(monotonic=lambda: next(seconds)))
-    tries, execute_directly = [], sqlite._execute_directly
-    monkeypatch.setattr(
-        sqlite, "_execute_directly", lambda tx, words: tries.append(words) or execute_directly(tx, words)
-    )
+    tries, execute = [], sqlite._execute_directly
+    monkeypatch.setattr(sqlite, "_execute_directly", lambda tx, words: tries.append(words) or execute(tx, words))
     with opened(tmp_path / "pos.db") as till:
         till.execute("BEGIN IMMEDIATE")
         with pytest.raises(OperationalError, match="locked"):

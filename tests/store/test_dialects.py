@@ -23,35 +23,32 @@ class Refused(Exception):
         self.sqlstate = code if isinstance(code, str) else None
 
 
-@pytest.mark.parametrize(
-    "code, text, words",
-    [
-        ("53100", 'could not extend file "base/1": No space left on device', "make room"),
-        (1114, "The table 'delivery_orders' is full", "make room"),
-        (1021, "Disk full (/tmp/x); waiting for someone to free some space", "make room"),
-        ("53300", "sorry, too many clients already", "max_connections"),
-        (1040, "Too many connections", "max_connections"),
-        # What PostgreSQL says to who connects has no SQLSTATE at the driver.
-        (0, "FATAL:  sorry, too many clients already", "max_connections"),
-        (0, "FATAL:  remaining connection slots are reserved for non-replication superuser", "max_connections"),
-        (0, 'FATAL:  too many connections for role "pos"', "CONNECTION LIMIT"),
-        (1226, "User 'pos' has exceeded the 'max_queries_per_hour' resource", "MAX_QUERIES_PER_HOUR"),
-        (1203, "User pos already has more than 'max_user_connections' active connections", "MAX_USER_CONNECTIONS"),
-        ("57014", "canceling statement due to statement timeout", "statement_timeout"),
-        ("25P03", "terminating connection due to idle-in-transaction timeout", "idle_in_transaction_session_timeout"),
-        (1969, "Query execution was interrupted (max_statement_time exceeded)", "max_statement_time"),
-        ("26000", 'prepared statement "_pg3_0" does not exist', "pool_mode = session"),
-        ("42P05", 'prepared statement "_pg3_0" already exists', "pool_mode = session"),
-        ("25006", "cannot execute INSERT in a read-only transaction", "standby"),
-        (1290, "The server is running with the --read-only option", "standby"),
-        (0, "attempt to write a readonly database", "write to the file"),
-        (0, "database or disk is full", "make room"),
-        ("42703", 'column "pos_reference" does not exist', "Restore it"),
-        (1054, "Unknown column 'pos_reference' in 'field list'", "Restore it"),
-        (0, "no such table: delivery_new_orders", "Restore it"),
-        (0, 'FATAL:  database "pos" does not exist', "CREATE DATABASE"),
-    ],
-)
+@pytest.mark.parametrize("code, text, words", [
+    ("53100", 'could not extend file "base/1": No space left on device', "make room"),
+    (1114, "The table 'delivery_orders' is full", "make room"),
+    (1021, "Disk full (/tmp/x); waiting for someone to free some space", "make room"),
+    ("53300", "sorry, too many clients already", "max_connections"),
+    (1040, "Too many connections", "max_connections"),
+    # What PostgreSQL says to who connects has no SQLSTATE at the driver.
+    (0, "FATAL:  sorry, too many clients already", "max_connections"),
+    (0, "FATAL:  remaining connection slots are reserved for non-replication superuser", "max_connections"),
+    (0, 'FATAL:  too many connections for role "pos"', "CONNECTION LIMIT"),
+    (1226, "User 'pos' has exceeded the 'max_queries_per_hour' resource", "MAX_QUERIES_PER_HOUR"),
+    (1203, "User pos already has more than 'max_user_connections' active connections", "MAX_USER_CONNECTIONS"),
+    ("57014", "canceling statement due to statement timeout", "statement_timeout"),
+    ("25P03", "terminating connection due to idle-in-transaction timeout", "idle_in_transaction_session_timeout"),
+    (1969, "Query execution was interrupted (max_statement_time exceeded)", "max_statement_time"),
+    ("26000", 'prepared statement "_pg3_0" does not exist', "pool_mode = session"),
+    ("42P05", 'prepared statement "_pg3_0" already exists', "pool_mode = session"),
+    ("25006", "cannot execute INSERT in a read-only transaction", "standby"),
+    (1290, "The server is running with the --read-only option", "standby"),
+    (0, "attempt to write a readonly database", "write to the file"),
+    (0, "database or disk is full", "make room"),
+    ("42703", 'column "pos_reference" does not exist', "Restore it"),
+    (1054, "Unknown column 'pos_reference' in 'field list'", "Restore it"),
+    (0, "no such table: delivery_new_orders", "Restore it"),
+    (0, 'FATAL:  database "pos" does not exist', "CREATE DATABASE"),
+])  # fmt: skip
 def test_a_missing_server_feature_is_named_and_does_not_refuse_the_work(code: object, text: str, words: str):
     error = OperationalError("INSERT", {}, Refused(code, text))
     assert words in sentence(remedy(error))
@@ -59,21 +56,18 @@ def test_a_missing_server_feature_is_named_and_does_not_refuse_the_work(code: ob
     assert is_ours or not any(means(error) for means in (is_refusal, is_busy, is_denied, is_broken))
 
 
-@pytest.mark.parametrize(
-    "url, printed",
-    [
-        ("postgresql+psycopg://u:hunter22@h:5433/d", "postgresql://u@/d?host=h&port=5433"),
-        ("postgresql+psycopg://u@/d?host=/run/pg&port=5433", "'postgresql://u@/d?host=%2Frun%2Fpg&port=5433'"),
-        (
-            "postgresql+psycopg://u:hunter22@/d?host=a,b&port=1,2&sslmode=require",
-            "postgresql://u@/d?host=a%2Cb&port=1%2C2&sslmode=require&target_session_attrs=read-write",
-        ),
-        (
-            "postgresql+psycopg://u@/d?host=a:1&host=b:2",
-            "postgresql://u@/d?host=a%2Cb&port=1%2C2&target_session_attrs=read-write",
-        ),
-    ],
-)
+@pytest.mark.parametrize("url, printed", [
+    ("postgresql+psycopg://u:hunter22@h:5433/d", "postgresql://u@/d?host=h&port=5433"),
+    ("postgresql+psycopg://u@/d?host=/run/pg&port=5433", "'postgresql://u@/d?host=%2Frun%2Fpg&port=5433'"),
+    (
+        "postgresql+psycopg://u:hunter22@/d?host=a,b&port=1,2&sslmode=require",
+        "postgresql://u@/d?host=a%2Cb&port=1%2C2&sslmode=require&target_session_attrs=read-write",
+    ),
+    (
+        "postgresql+psycopg://u@/d?host=a:1&host=b:2",
+        "postgresql://u@/d?host=a%2Cb&port=1%2C2&target_session_attrs=read-write",
+    ),
+])  # fmt: skip
 def test_the_dump_command_names_every_server_and_no_password(url: str, printed: str):
     """A password of stars would be taken for the password."""
     commands = of("postgresql").dump(make_url(url), "file", ())
@@ -96,11 +90,8 @@ def test_of_several_servers_the_writable_one_is_used():
 
 
 def test_a_session_tries_the_last_used_server_first():
-    for host in (
-        {"host": "un,deux"},
-        {"host": "alone", "port": "5433"},
-        {"host": "x,y", "hostaddr": "10.0.0.1,10.0.0.2"},
-    ):
+    addresses = {"host": "x,y", "hostaddr": "10.0.0.1,10.0.0.2"}
+    for host in ({"host": "un,deux"}, {"host": "alone", "port": "5433"}, addresses):
         assert postgresql_sessions.arranged(host).get("host") == host["host"]
     asked = {"host": "one,two,three", "port": "1,2,3", "user": "u"}
     assert postgresql_sessions.arranged(asked) == asked
@@ -111,17 +102,11 @@ def test_a_session_tries_the_last_used_server_first():
     assert postgresql_sessions.arranged(asked)["host"] == "three,one,two"
 
 
-STATEMENTS = (CompoundSelect, Delete, Insert, Select, Update)
-
-
 def test_module_level_statements_are_compiled_once():
     modules = [importlib.import_module(f"orderbridge.store.{one.name}") for one in pkgutil.iter_modules(store.__path__)]
-    statements = {
-        f"{module.__name__}.{name}": value
-        for module in modules
-        for name, value in vars(module).items()
-        if isinstance(value, STATEMENTS)
-    }
+    named = {f"{module.__name__}.{name}": value for module in modules for name, value in vars(module).items()}
+    kinds = CompoundSelect | Delete | Insert | Select | Update
+    statements = {name: value for name, value in named.items() if isinstance(value, kinds)}
     assert len(statements) > 50
     assert [name for name, statement in statements.items() if statement._generate_cache_key() is None] == []
 

@@ -24,13 +24,9 @@ def answering(dialect: str, *answers: Any) -> Any:
 
 @pytest.fixture
 def logged(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The events that are logged."""
     events: list[str] = []
-
-    def log(event: str, **_: object) -> None:
-        events.append(event)
-
-    monkeypatch.setattr(module, "_log", SimpleNamespace(error=log, warning=log, info=log))
+    levels = dict.fromkeys(("error", "warning", "info"), lambda event, **_: events.append(event))
+    monkeypatch.setattr(module, "_log", SimpleNamespace(**levels))
     return events
 
 
@@ -85,15 +81,11 @@ def test_what_a_trigger_does_to_our_session_is_undone_before_the_commit(database
 
 def test_standbys_of_a_postgresql():
     for states, names, words in (
-        ([], "", None),
-        (["async"], "", "asynchronous standby"),
-        (["async", "async"], "", "2 asynchronous standby"),
-        ([None], "", "GRANT pg_monitor TO pos"),
-        ([None], "ANY 1 (*)", "GRANT pg_monitor TO pos"),
+        ([], "", None), (["async"], "", "asynchronous standby"), (["async", "async"], "", "2 asynchronous standby"),
+        ([None], "", "GRANT pg_monitor TO pos"), ([None], "ANY 1 (*)", "GRANT pg_monitor TO pos"),
         (["sync", "async"], "ANY 1 (*)", "is on a standby when it is acknowledged"),
-        (["quorum"], "ANY 1 (*)", "is on a standby"),
-        ([], "one", "No standby of"),
-    ):
+        (["quorum"], "ANY 1 (*)", "is on a standby"), ([], "one", "No standby of"),
+    ):  # fmt: skip
 
         def ask(statement: str, states=states, names=names) -> Any:
             answer = "pos" if "current_user" in statement else names
@@ -101,8 +93,7 @@ def test_standbys_of_a_postgresql():
 
         dialect = SimpleNamespace(name="postgresql", identifier_preparer=SimpleNamespace(quote=str))
         engine = SimpleNamespace(url=make_url("postgresql+psycopg://u@h/d"))
-        connection: Any = SimpleNamespace(dialect=dialect, engine=engine, exec_driver_sql=ask)
-        found = failover(connection)
+        found = failover(SimpleNamespace(dialect=dialect, engine=engine, exec_driver_sql=ask))
         assert found is None if words is None else words in sentence(found.message)
         assert found is None or found.is_safe is ("is acknowledged" in sentence(found.message))
 
@@ -116,9 +107,6 @@ def test_replicas_of_a_mariadb():
         (on, "semi-synchronous"),
         ({"Slaves_connected": "1", "Rpl_semi_sync_source_status": "ON"}, "semi-synchronous"),
     ):
-        asked = SimpleNamespace(
-            dialect=SimpleNamespace(name=MARIADB), exec_driver_sql=lambda _, s=settings: [*s.items()]
-        )
-        connection: Any = asked
-        found = failover(connection)
+        dialect, answer = SimpleNamespace(name=MARIADB), [*settings.items()]
+        found = failover(SimpleNamespace(dialect=dialect, exec_driver_sql=lambda _, answer=answer: answer))
         assert found is None if words is None else words in sentence(found.message)

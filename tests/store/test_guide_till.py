@@ -19,7 +19,7 @@ import pytest
 from docs.build import GUIDES
 from sqlalchemy import URL, Engine, make_url, update
 from tests.databases import MARIADB, POSTGRESQL, SERVERS, only
-from tests.store.samples import NOW, Pos, Refused, Row, arrival, facts, item, key, rows
+from tests.store.samples import NOW, NOW_TEXT, Pos, Refused, Row, arrival, facts, item, key, put, rows
 
 from orderbridge.model import ActionState
 from orderbridge.store import orders, tables
@@ -42,34 +42,21 @@ def sql(*words: str) -> str:
 
 
 SQL = {
-    "new": sql("FROM delivery_new_orders"),
-    "take_over": sql("pos_reference = :reference"),
-    "lines": sql("FROM delivery_order_items "),
-    "options": sql("FROM delivery_order_item_options "),
-    "ticket": sql("INSERT INTO till_papers"),
-    "changed": sql("FROM delivery_changed_orders"),
-    "note": sql("pos_revision < :revision"),
-    "last_paper": sql("SELECT kind, revision"),
-    "papers": sql("SELECT till_papers.*"),
-    "papers_left": sql("SELECT count(*) FROM till_papers"),
-    "needless": sql("DELETE FROM till_papers"),
-    "may_be_out": sql("paper = 'begun'", "paper = 'out'"),
-    "begun": sql("tries = tries + 1"),
-    "out": sql("SET paper = 'out'", "kind = :kind"),
-    "last_asked": sql("SELECT request_id, state"),
-    "tries": sql("SELECT count(*) FROM delivery_actions"),
-    "ask": sql("INSERT INTO delivery_actions", "payment_key"),
-    "switch": sql("INSERT INTO delivery_actions", "food_id"),
-    "asked": sql("INSERT INTO till_asked"),
-    "verdicts": sql("FROM till_asked JOIN"),
-    "seen": sql("DELETE FROM till_asked"),
-    "unanswered": sql("needs_answer_since IS NOT NULL"),
-    "open": sql("FROM delivery_open_orders", "ORDER BY received_utc"),
+    "new": sql("FROM delivery_new_orders"), "take_over": sql("pos_reference = :reference"),
+    "lines": sql("FROM delivery_order_items "), "options": sql("FROM delivery_order_item_options "),
+    "ticket": sql("INSERT INTO till_papers"), "changed": sql("FROM delivery_changed_orders"),
+    "note": sql("pos_revision < :revision"), "last_paper": sql("SELECT kind, revision"),
+    "papers": sql("SELECT till_papers.*"), "papers_left": sql("SELECT count(*) FROM till_papers"),
+    "needless": sql("DELETE FROM till_papers"), "may_be_out": sql("paper = 'begun'", "paper = 'out'"),
+    "begun": sql("tries = tries + 1"), "out": sql("SET paper = 'out'", "kind = :kind"),
+    "last_asked": sql("SELECT request_id, state"), "tries": sql("SELECT count(*) FROM delivery_actions"),
+    "ask": sql("INSERT INTO delivery_actions", "payment_key"), "switch": sql("INSERT INTO delivery_actions", "food_id"),
+    "asked": sql("INSERT INTO till_asked"), "verdicts": sql("FROM till_asked JOIN"),
+    "seen": sql("DELETE FROM till_asked"), "unanswered": sql("needs_answer_since IS NOT NULL"),
+    "open": sql("FROM delivery_open_orders", "ORDER BY received_utc"), "lamp": sql("FROM delivery_lamp"),
     "waiting": sql("SELECT payment_key, action, error_text"),
-    "lamp": sql("FROM delivery_lamp"),
     "forget": sql("payload IS NULL"),
-}
-
+}  # fmt: skip
 
 OVER = {"revision": 2, "last_change": "cancelled", "ended_utc": NOW, "ended_by": "cancelled"}
 
@@ -204,10 +191,10 @@ class Till:
 
 
 @pytest.fixture
-def own_tables(pos: Pos) -> Iterator[None]:
+def till(pos: Pos) -> Iterator[Till]:
     for statement in OWN_TABLES:
         pos.execute(statement.rstrip(";"))
-    yield
+    yield Till(pos)
     pos.execute("ROLLBACK") if pos.kind != "sqlite" else None
     for table in re.findall(r"CREATE TABLE IF NOT EXISTS (\w+)", PAGE):
         pos.execute(f"DROP TABLE {table}")
@@ -220,14 +207,10 @@ def a_minute_later(pos: Pos) -> None:
 def deliver(database: Database, *numbers: int, at: datetime | None = None, **changes: Any) -> None:
     """New orders, as the daemon stores them."""
     at = at or datetime.now(UTC)
-    new = [
-        arrival(
-            key(number),
-            facts=facts(order_number=number, items=(item(name=f"Pide {number}"),), **changes.get("facts", {})),
-            problems=changes.get("problems", ()),
-        )
-        for number in numbers
-    ]
+    new = []
+    for number in numbers:
+        known = facts(order_number=number, items=(item(name=f"Pide {number}"),), **changes.get("facts", {}))
+        new.append(arrival(key(number), facts=known, problems=changes.get("problems", ())))
     database.write_now(lambda tx: orders.insert_new(tx, "kadikoy", new, at))
 
 
@@ -245,25 +228,23 @@ def test_every_statement_of_the_page_is_played():
     assert sorted(SQL.values()) == sorted(one.rstrip(";") for one in PRINTED)
 
 
-@pytest.mark.usefixtures("own_tables")
-def test_an_order_is_taken_over_printed_and_accepted_once_despite_any_crash(database: Database, pos: Pos):
+def test_an_order_is_taken_over_printed_and_accepted_once_despite_any_crash(database, pos, till):
     deliver(database, 1)
-    first = Till(pos)
-    found = first.all(SQL["new"])
-    first.take_over()  # and dies before the paper
-    Till(pos, "K2", paper=first.paper).take_over(found)
-    second = Till(pos, paper=first.paper)
+    paper, found = till.paper, till.all(SQL["new"])
+    till.take_over()  # and dies before the paper
+    Till(pos, "K2", paper=paper).take_over(found)
+    second = Till(pos, paper=paper)
     second.printer_dies = True
     with pytest.raises(PowerCut):
         second.round()
-    third = Till(pos, paper=first.paper)
+    third = Till(pos, paper=paper)
     third.round()
-    assert first.paper == ["NEW K1-1: Pide 1, Ayran"]  # it may still be at it
+    assert paper == ["NEW K1-1: Pide 1, Ayran"]  # it may still be at it
     a_minute_later(pos)
     for _ in range(2):
         third.round()
-        Till(pos, "K2", paper=first.paper).round()
-    assert first.paper == ["NEW K1-1: Pide 1, Ayran", "PERHAPS A SECOND COPY NEW K1-1: Pide 1, Ayran"]
+        Till(pos, "K2", paper=paper).round()
+    assert paper == ["NEW K1-1: Pide 1, Ayran", "PERHAPS A SECOND COPY NEW K1-1: Pide 1, Ayran"]
     (asked,) = rows(pos, "SELECT action, payment_key, preparing_time, request_id, created_by FROM delivery_actions")
     assert list(asked.values()) == ["accept", key(1), 25, f"accept-{key(1)}-1", "K1"]
     assert third.waiting() == []
@@ -279,10 +260,8 @@ def test_an_order_is_taken_over_printed_and_accepted_once_despite_any_crash(data
     assert [row["request_id"][-2:] for row in asked] == ["-1", "-2"]
 
 
-@pytest.mark.usefixtures("own_tables")
-def test_a_changed_order_is_printed_again_and_an_ended_one_is_not_cooked(database: Database, pos: Pos):
+def test_a_changed_order_is_printed_again_and_an_ended_one_is_not_cooked(database, pos, till):
     deliver(database, 1, 2, 3)
-    till = Till(pos)
     till.take_over()
     change(database, 3, **OVER)  # before its paper
     till.print_papers()
@@ -308,14 +287,12 @@ def test_a_changed_order_is_printed_again_and_an_ended_one_is_not_cooked(databas
     assert rows(pos, "SELECT * FROM delivery_changed_orders") == []
 
 
-@pytest.mark.usefixtures("own_tables")
-def test_what_a_person_must_judge_waits_and_what_cannot_be_taken_over_harms_no_other(database: Database, pos: Pos):
+def test_what_a_person_must_judge_waits_and_what_cannot_be_taken_over_harms_no_other(database, pos, till):
     deliver(database, 1, facts={"scheduled_for": "2026-03-01 19:00:00"})
     deliver(database, 2, problems=("not_a_number:total",))
     deliver(database, 3, problems=("total_mismatch:line_1", "total_mismatch:total"))
     deliver(database, 4, at=datetime.now(UTC) - timedelta(minutes=11))
     deliver(database, 5)
-    till = Till(pos)
     till.do(SQL["ticket"], payment_key=key(5), revision=1, kind="NEW", text="a fault of the program")
     till.take_over()
     assert till.refused == [key(5)]
@@ -324,11 +301,9 @@ def test_what_a_person_must_judge_waits_and_what_cannot_be_taken_over_harms_no_o
     assert sorted(till.waiting()) == [key(1), key(2), key(4)]
 
 
-@pytest.mark.usefixtures("own_tables")
-def test_two_loops_that_print_at_once_print_each_paper_once(database: Database, pos: Pos):
+def test_two_loops_that_print_at_once_print_each_paper_once(database, pos, till):
     """Both have read all papers before either begins one: two programs, or a loop that outlived a killed till."""
     deliver(database, *range(1, 21))
-    till = Till(pos)
     till.take_over()
     for again in (False, True):
         if again:
@@ -340,10 +315,8 @@ def test_two_loops_that_print_at_once_print_each_paper_once(database: Database, 
     assert [paper.startswith("PERHAPS A SECOND COPY NEW") for paper in till.paper] == [False] * 20 + [True] * 20
 
 
-@pytest.mark.usefixtures("own_tables")
-def test_a_ticket_that_may_be_printed_gets_a_stop_slip_and_a_waiting_one_is_dropped(database: Database, pos: Pos):
+def test_a_ticket_that_may_be_printed_gets_a_stop_slip_and_a_waiting_one_is_dropped(database, pos, till):
     deliver(database, 1, 2)
-    till = Till(pos)
     till.take_over()
     till.printer_dies = True
     with pytest.raises(PowerCut):
@@ -358,19 +331,17 @@ def test_a_ticket_that_may_be_printed_gets_a_stop_slip_and_a_waiting_one_is_drop
     assert till.paper[1:] == ["STOP K1-1: Pide 1, Ayran"]
 
 
-@pytest.mark.usefixtures("own_tables")
-def test_another_till_takes_over_the_tickets_of_a_dead_one_after_a_minute(database: Database, pos: Pos):
+def test_another_till_takes_over_the_tickets_of_a_dead_one_after_a_minute(database, pos, till):
     deliver(database, 1, 2)
-    dead = Till(pos)
-    dead.take_over()
+    till.take_over()  # and dies
     living = Till(pos, "K2")
     living.round()
     assert living.paper == []
     a_minute_later(pos)
     living.round()
     assert living.paper == ["NEW K1-1: Pide 1, Ayran", "NEW K1-2: Pide 2, Ayran"]
-    dead.round()  # it lives after all
-    assert dead.paper == []
+    till.round()  # it lives after all
+    assert till.paper == []
     now = datetime.now(UTC)
     change(database, 1, changed_utc=now, **OVER | {"ended_utc": now})
     living.round()
@@ -380,9 +351,7 @@ def test_another_till_takes_over_the_tickets_of_a_dead_one_after_a_minute(databa
     assert living.paper[2:] == ["STOP K1-1: Pide 1, Ayran"]
 
 
-@pytest.mark.usefixtures("own_tables")
-def test_a_double_click_switches_a_food_or_a_restaurant_once(database: Database, pos: Pos):
-    till = Till(pos)
+def test_a_double_click_switches_a_food_or_a_restaurant_once(database, pos, till):
     restaurant = "11111111-1111-4111-8111-111111111111"
     for state in (ActionState.DONE, ActionState.PENDING):
         for _ in range(2):
@@ -417,31 +386,22 @@ def script(kind: str, server: URL) -> str:
     said = "set -eu -o pipefail\n" + "\n".join(lines)
     said = re.sub(r"\b(ROLE|USER|OWNER|AUTHORIZATION|grants|TO) (bridge|till)\b", rf"\1 {MINE}_\2", said)
     said = re.sub(r"\bpos\b", MINE, said)
-    return said.replace("-U postgres", f"-q -v ON_ERROR_STOP=1 -U {server.username}").replace(
-        "-u root", f"-u {server.username}"
-    )
+    said = said.replace("-U postgres", f"-q -v ON_ERROR_STOP=1 -U {server.username}")
+    return said.replace("-u root", f"-u {server.username}")
 
 
 def environment(server: URL, own: URL) -> dict[str, str]:
-    """Where the server of the tests is, for its client and for orderbridge."""
     host, port, password = str(server.host or server.query.get("host", "")), server.port, str(server.password or "")
     kept = {name: value for name, value in os.environ.items() if not name.startswith("ORDERBRIDGE_")}
     return kept | {
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-        "PGHOST": host,
-        "PGPORT": str(port or 5432),
-        "PGPASSWORD": password,
-        "PGDATABASE": "postgres",
-        "MYSQL_HOST": host,
-        "MYSQL_TCP_PORT": str(port or 3306),
-        "MYSQL_PWD": password,
+        "PGHOST": host, "PGPORT": str(port or 5432), "PGPASSWORD": password, "PGDATABASE": "postgres",
+        "MYSQL_HOST": host, "MYSQL_TCP_PORT": str(port or 3306), "MYSQL_PWD": password,
         "MYSQL_UNIX_PORT": str(server.query.get("unix_socket", "")),
         "ORDERBRIDGE_DATABASE__URL": own.render_as_string(hide_password=False),
-        "ORDERBRIDGE_MARKETPLACE__BASE_URL": "https://127.0.0.1:1",
-        "ORDERBRIDGE_ACCOUNTS__0__NAME": "a",
-        "ORDERBRIDGE_ACCOUNTS__0__APP_SECRET_KEY": "x",
-        "ORDERBRIDGE_ACCOUNTS__0__REST_SECRET_KEY": "y",
-    }
+        "ORDERBRIDGE_MARKETPLACE__BASE_URL": "https://127.0.0.1:1", "ORDERBRIDGE_ACCOUNTS__0__NAME": "a",
+        "ORDERBRIDGE_ACCOUNTS__0__APP_SECRET_KEY": "x", "ORDERBRIDGE_ACCOUNTS__0__REST_SECRET_KEY": "y",
+    }  # fmt: skip
 
 
 def remove(engine: Engine, kind: str) -> None:
@@ -496,35 +456,30 @@ FOODS += [(1003, "Yayla Çorbası", "gone", None), (1004, "Tarhana", "gone", Non
 
 def test_the_statements_about_products_give_the_rows_that_are_shown(database: Database, pos: Pos):
     assert PRODUCTS is not None
-    ((statements, shown),) = SHOWN.findall(PRODUCTS[1])
+    ((statements, expected),) = SHOWN.findall(PRODUCTS[1])
     *made, foods, lines = (one.strip() for one in re.sub("--.*", "", statements).split(";") if one.strip())
-    at = NOW.replace(tzinfo=None).isoformat(" ", "milliseconds")
-    columns = "account, food_id, name, category, source, seen_utc, last_change, old_name, changed_utc, gone_utc"
+    menu = {
+        "account": "kadikoy", "category": "Çorbalar", "source": "menu", "seen_utc": NOW_TEXT, "changed_utc": NOW_TEXT,
+    }  # fmt: skip
     for statement in made:
         pos.execute(statement)
     try:
         for number, name, change, old_name in FOODS:
-            values = (
-                "kadikoy", number, name, "Çorbalar", "menu", at, change, old_name, at,
-                at if change == "gone" else None,
-            )  # fmt: skip
-            pos.execute(f"INSERT INTO delivery_foods ({columns}) VALUES ({', '.join('?' * len(values))})", values)
+            named = {"food_id": number, "name": name, "last_change": change, "old_name": old_name}
+            put(pos, "delivery_foods", **menu, **named, gone_utc=NOW_TEXT if change == "gone" else None)
         for number in (1001, 1003, 1005):
             pos.execute("INSERT INTO till_products VALUES ('kadikoy', ?, ?)", (number, f"SOUP-{number % 10}"))
         ordered = [item(food_id=1001, name="Mercimek Çorbası"), item(food_id=1002, name="Ezogelin Çorbası", quantity=1)]
         order = arrival(key(1), facts=facts(items=tuple(ordered)))
         database.write_now(lambda tx: orders.insert_new(tx, "kadikoy", [order], NOW))
-        assert text_of([*rows(pos, foods), *rows(pos, lines.replace("…", key(1)))]) == shown
+        assert text_of([*rows(pos, foods), *rows(pos, lines.replace("…", key(1)))]) == expected
     finally:  # a server's tables are those of other tests, too
         pos.execute("DROP TABLE till_products")
 
 
 def text_of(found: list[Row]) -> str:
-    return "".join(
-        "|".join(
-            "" if value is None else f"{value.normalize():f}" if isinstance(value, Decimal) else str(value)
-            for value in row.values()
-        )
-        + "\n"
-        for row in found
-    )
+    return "".join("|".join(map(shown, row.values())) + "\n" for row in found)
+
+
+def shown(value: object) -> str:
+    return "" if value is None else f"{value.normalize():f}" if isinstance(value, Decimal) else str(value)

@@ -17,8 +17,6 @@ NOW = datetime(2026, 3, 2, 12, tzinfo=UTC)
 
 @dataclass(frozen=True)
 class Reach:
-    """How far a database has come."""
-
     database: str = "ours"
     generation: int = 100
     event: int = 50

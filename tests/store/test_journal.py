@@ -34,17 +34,10 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "pos.db.documents"
 
 
-@pytest.mark.parametrize(
-    "raw",
-    [
-        '{"note": "Ayşe \\"ğ\\" \\\\ 😀"}'.encode(),
-        b'{\r\n\t"a": 1\n}',
-        b'{"a": "\xff\xfe \xed\xa0\x80 \x00 \x1f \x7f"}',
-        b'{"lone": "\\ud83d", "line": "\xe2\x80\xa8"}',
-        b"",
-    ],
-    ids=["quotes", "line breaks", "no UTF-8", "surrogates", "nothing"],
-)
+@pytest.mark.parametrize("raw", [
+    '{"note": "Ayşe \\"ğ\\" \\\\ 😀"}'.encode(), b'{\r\n\t"a": 1\n}',
+    b'{"a": "\xff\xfe \xed\xa0\x80 \x00 \x1f \x7f"}', b'{"lone": "\\ud83d", "line": "\xe2\x80\xa8"}', b"",
+], ids=["quotes", "line breaks", "no UTF-8", "surrogates", "nothing"])  # fmt: skip
 def test_a_document_is_read_back_byte_for_byte(folder: Path, raw: bytes) -> None:
     keep(folder, document(text=raw), document(KEYS[1], status_id=None))
     first, second = read(folder)

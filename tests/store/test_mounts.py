@@ -25,7 +25,6 @@ def place(tmp_path: Path) -> Path:
 
 
 def mounted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *entries: tuple[object, str]) -> None:
-    """The system has these file systems at these places."""
     lines = [
         f"{30 + number} 1 0:{number} / {str(place).replace(' ', chr(92) + '040')} rw,relatime shared:1 - {kind} from rw"
         for number, (place, kind) in enumerate(entries)

@@ -6,23 +6,11 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import Connection
 from tests.databases import SERVERS, only
-from tests.store.samples import (
-    KEY,
-    LATER_TEXT,
-    NOW,
-    NOW_TEXT,
-    OTHER,
-    Pos,
-    arrival,
-    became,
-    difference,
-    key,
-    one,
-    order_row,
-    put,
-    put_order,
-    rows,
-)
+
+from tests.store.samples import (  # isort: skip
+    KEY, LATER_TEXT, NOW, NOW_TEXT, OTHER, Pos, arrival, became, difference, key, one, order_row, put, put_order,
+    put_orders, rows,
+)  # fmt: skip
 
 from orderbridge.model import Change, Differs, LastChange
 from orderbridge.store import accounts, order_times, orders
@@ -56,9 +44,12 @@ def end_these(connection: Connection, keys: Sequence[str]) -> list[str]:
     return order_times.end_silent(connection, keys, now=NOW, silence=DAY)
 
 
+# Taken over by a till, and without a sign since the account had listened for an hour.
+SILENT = {"pos_revision": 1, "silence_from": 3600}
+
+
 def put_silent(pos: Pos, payment_key: str = KEY, **columns: object) -> str:
-    """Taken over by a till, and silent since the account had listened for an hour."""
-    return put_order(pos, payment_key, **{"pos_revision": 1, "silence_from": 3600} | columns)
+    return put_order(pos, payment_key, **SILENT | columns)
 
 
 def test_the_count_begins_when_a_till_has_taken_the_order_over(database, pos):
@@ -74,16 +65,10 @@ def test_the_count_begins_when_a_till_has_taken_the_order_over(database, pos):
 
 
 def test_what_is_counted(database, pos):
-    for number, columns in enumerate(
-        [
-            {"scheduled_for": "2020-01-01 15:00:00", "start_utc": LATER_TEXT},
-            {"scheduled_for": "2099-01-01 15:00:00", "start_utc": NOW_TEXT},
-            {"scheduled_for": "on Sunday"},
-            {"ended_utc": NOW_TEXT, "ended_by": "completed"},
-            {"account": "not configured"},
-        ]
-    ):
-        put_order(pos, key(number), pos_revision=1, **columns)
+    later = {"scheduled_for": "2020-01-01 15:00:00", "start_utc": LATER_TEXT}
+    now = {"scheduled_for": "2099-01-01 15:00:00", "start_utc": NOW_TEXT}
+    ended = {"ended_utc": NOW_TEXT, "ended_by": "completed"}
+    put_orders(pos, later, now, {"scheduled_for": "on Sunday"}, ended, {"account": "not configured"}, pos_revision=1)
     assert sorted(count(database)) == [key(1), key(2), key(4)]
 
 
@@ -95,16 +80,14 @@ def test_a_clock_that_is_set_back_resets_the_count_of_a_scheduled_order(database
 
 def test_news_end_the_silence(database, pos):
     put(pos, "delivery_restaurants", account="besiktas", id="r")
-    for number, (news, kept) in enumerate(
-        [
-            (lambda tx, known: orders.update_delivered(tx, known, arrival(key(0), 2), CHANGED, NOW), None),
-            (lambda tx, known: orders.update_delivered(tx, known, arrival(key(1), 1), SAME, NOW), 3600),
-            (lambda tx, known: orders.set_status(tx, [became(known, 2)], NOW), None),
-            (lambda tx, known: orders.set_status(tx, [became(known, 6)], NOW), None),
-            (lambda tx, known: orders.adopt(tx, key(4), "besiktas"), None),
-            (lambda tx, known: accounts.adopt_orphans(tx, ["besiktas"]), None),
-        ]
-    ):
+    for number, (news, kept) in enumerate([
+        (lambda tx, known: orders.update_delivered(tx, known, arrival(key(0), 2), CHANGED, NOW), None),
+        (lambda tx, known: orders.update_delivered(tx, known, arrival(key(1), 1), SAME, NOW), 3600),
+        (lambda tx, known: orders.set_status(tx, [became(known, 2)], NOW), None),
+        (lambda tx, known: orders.set_status(tx, [became(known, 6)], NOW), None),
+        (lambda tx, known: orders.adopt(tx, key(4), "besiktas"), None),
+        (lambda tx, known: accounts.adopt_orphans(tx, ["besiktas"]), None),
+    ]):  # fmt: skip
         put_silent(pos, key(number), status_id=1, service_status_id=1, restaurant_id="r")
         known = database.read_now(lambda tx, number=number: orders.stored(tx, [key(number)]))[key(number)]
         database.write_now(lambda tx, news=news, known=known: news(tx, known))
@@ -136,26 +119,17 @@ def test_an_order_without_news_for_a_day_of_polling_ends_with_its_status_unchang
 def test_an_order_that_is_not_silent_stays_as_it_is(database, pos):
     put(pos, "delivery_accounts", fingerprint="e" * 64, name="besiktas")
     long_ago = {"changed_utc": "2016-03-01 12:00:00.000"}
-    for number, columns in enumerate(
-        [
-            long_ago | {"silence_from": 9 * DAY_S + 1},  # listened for less than a day
-            long_ago | {"silence_from": None},
-            long_ago | {"pos_revision": 0},
-            {"start_utc": LATER_TEXT},
-            {"ended_utc": "2026-02-27 12:00:00.000", "ended_by": "completed"},
-            {"account": "besiktas"},  # which does not listen
-        ]
-    ):
-        put_silent(pos, key(number), **columns)
+    less_than_a_day, not_counted = {"silence_from": 9 * DAY_S + 1}, {"silence_from": None}
+    columns = [long_ago | one for one in (less_than_a_day, not_counted, {"pos_revision": 0})]
+    ended = {"ended_utc": "2026-02-27 12:00:00.000", "ended_by": "completed"}
+    put_orders(pos, *columns, {"start_utc": LATER_TEXT}, ended, {"account": "besiktas"}, **SILENT)
     before = rows(pos, "SELECT * FROM delivery_orders")
-    assert end_silent(database) == []
-    assert rows(pos, "SELECT * FROM delivery_orders") == before
+    assert (end_silent(database), rows(pos, "SELECT * FROM delivery_orders")) == ([], before)
 
 
 def test_news_between_the_query_and_the_end_count(database, pos):
     news = ["silence_from = NULL", f"start_utc = '{LATER_TEXT}'", "ended_utc = changed_utc", "pos_revision = 0"]
-    for number in range(len(news)):
-        put_silent(pos, key(number))
+    put_orders(pos, *({} for _ in news), **SILENT)
     quiet = database.read_now(lambda tx: order_times.silent(tx, DAY, NOW))
     for number, change in enumerate(news):
         pos.execute(f"UPDATE delivery_orders SET {change} WHERE payment_key = ?", (key(number),))

@@ -64,9 +64,7 @@ def checkpoint(till: Till) -> None:
 
 @pytest.mark.parametrize("is_copied_since", [False, True], ids=["nothing copied since", "a checkpoint since"])
 @pytest.mark.parametrize("how", [by_sqlite, by_vacuum, by_cp])
-def test_overwriting_the_file_counts_as_a_lost_file(
-    database: Database, till: Till, path: Path, how: Callable[[Till, Path], None], is_copied_since: bool
-):
+def test_overwriting_the_file_counts_as_a_lost_file(database, till, path, how, is_copied_since):
     copy = path.with_name("copy.db")
     how(till, copy)
     database.check_file()

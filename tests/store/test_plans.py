@@ -16,18 +16,11 @@ from tests.store.samples import LATER, NOW, arrival, became, key
 from tests.store.years import FINGERPRINT, NEW, UNFINISHED, fill, keys
 
 from orderbridge.model import ActionState, Attempt, Change, Differs, Document, LastChange, Outcome, Verdict
-from orderbridge.store import (
-    accounts,
-    actions,
-    closures,
-    order_times,
-    orders,
-    problem_queries,
-    quarantine,
-    retention,
-    schema,
-    unfinished,
-)
+
+from orderbridge.store import (  # isort: skip
+    accounts, actions, closures, order_times, orders, problem_queries, quarantine, retention, schema, unfinished,
+)  # fmt: skip
+
 from orderbridge.store.database import Database
 from orderbridge.store.dialects.mysql import NEWS
 from orderbridge.store.rows import ORDER, lock
@@ -189,13 +182,8 @@ def plans(database: Database) -> Iterator[list[tuple[str, list[str]]]]:
 
 def explain_sqlite(connection: Connection, statement: str, values: Any) -> list[str]:
     details = [row[3] for row in connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", values)]
-    return [
-        detail
-        for detail in details
-        if detail.startswith("SCAN ")
-        and any(table in detail.split() for table in BIG)
-        and not any(index in detail for index in PARTIAL)
-    ]
+    scans = [one for one in details if one.startswith("SCAN ") and BIG & {*one.split()}]
+    return [one for one in scans if not any(index in one for index in PARTIAL)]
 
 
 def explain_postgresql(connection: Connection, statement: str, values: Any) -> list[str]:

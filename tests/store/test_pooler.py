@@ -52,12 +52,8 @@ def bouncer(url: str, mode: str, least: int = 0) -> Iterator[str]:
         with subprocess.Popen(
             [program, file], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **as_user
         ) as process:  # type: ignore[call-overload]
-            behind = URL.create(
-                "postgresql+psycopg",
-                "postgres",
-                database=server.database,
-                query={"host": str(place), "port": str(PORT)},
-            )
+            query = {"host": str(place), "port": str(PORT)}
+            behind = URL.create("postgresql+psycopg", "postgres", database=server.database, query=query)
             try:
                 deadline = time.monotonic() + STARTED_WITHIN_S
                 with socket.socket(socket.AF_UNIX) as asked:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from tests.sim import vfs
 from tests.sim.power import Disk
+from tests.store.samples import key
 
 from orderbridge.model import Document
 from orderbridge.store import journal
@@ -78,10 +79,8 @@ def test_a_commit_that_is_not_flushed_is_lost(left, synchronous: str):
 
 
 def test_a_line_of_the_journal_is_on_disk_with_its_file_and_its_folder(left):
-    raw = b'{"payment_key": "00000000-0000-4000-8000-000000000001", "note": "' + b"n" * 2000 + b'"}'
-    order = Document(
-        raw=raw, digest=sha256(raw).hexdigest(), payment_key="00000000-0000-4000-8000-000000000001", status_id=1
-    )
+    raw = b'{"payment_key": "%s", "note": "%s"}' % (key(1).encode(), b"n" * 2000)
+    order = Document(raw=raw, digest=sha256(raw).hexdigest(), payment_key=key(1), status_id=1)
 
     def read(folder: Path) -> list[bytes | None]:
         return [entry and journal.document(entry) for entry in journal.entries(journal.files(folder / "documents"))]

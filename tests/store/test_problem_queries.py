@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, make_url, select
 from tests import databases
-from tests.store.samples import KEY, NOW, OTHER, Pos, key, put, put_action, put_document, put_order, rows
+from tests.store.samples import KEY, NOW, OTHER, Pos, key, put, put_action, put_document, put_order, put_orders, rows
 
 from orderbridge.store import own_tables, problem_queries, problem_rows
 from orderbridge.store.database import Database
@@ -33,23 +33,16 @@ def ago(minutes: float) -> str:
     return time_text(NOW - minutes * MINUTE)
 
 
+YESTERDAY = ago(24 * 60 + 1)
+
+
 def test_received_orders_of_the_last_day_are_found(database, pos):
-    for number, columns in enumerate(
-        [
-            {},
-            {"pos_revision": 1, "scheduled_for": "2026-03-02 19:30:00"},
-            {"status_id": 2},
-            {"status_id": None},
-            {"ended_utc": ago(1), "ended_by": "cancelled"},
-            {"changed_utc": ago(24 * 60 + 1)},
-        ]
-    ):
-        put_order(pos, key(number), **{"status_id": 1, "changed_utc": ago(5)} | columns)
+    scheduled = {"pos_revision": 1, "scheduled_for": "2026-03-02 19:30:00"}
+    others = [{"status_id": 2}, {"status_id": None}, {"ended_utc": ago(1), "ended_by": "cancelled"}]
+    put_orders(pos, {}, scheduled, *others, {"changed_utc": YESTERDAY}, status_id=1, changed_utc=ago(5))
     rows = database.read_now(lambda tx: problem_queries.received(tx, times()))
-    assert {(row.payment_key, row.pos_revision, row.scheduled_for) for row in rows} == {
-        (key(0), 0, None),
-        (key(1), 1, "2026-03-02 19:30:00"),
-    }
+    found = {(row.payment_key, row.pos_revision, row.scheduled_for) for row in rows}
+    assert found == {(key(0), 0, None), (key(1), 1, "2026-03-02 19:30:00")}
 
 
 def test_the_newest_accept_of_each_order_counts_and_a_cancel_while_it_is_on_its_way_but_not_for_long(database, pos):
@@ -73,16 +66,10 @@ def test_the_newest_accept_of_each_order_counts_and_a_cancel_while_it_is_on_its_
 
 
 def test_actions_in_doubt_beside_a_document_without_a_key_are_counted_by_account(database, pos):
-    for number, (account, state, at) in enumerate(
-        [
-            ("kadikoy", "sending", ago(5)),
-            ("kadikoy", "sending", ago(9)),
-            ("kadikoy", "sending", ago(1)),
-            ("kadikoy", "pending", ago(5)),
-            ("moda", "sending", ago(5)),
-            ("uskudar", "sending", ago(5)),
-        ]
-    ):
+    for number, (account, state, at) in enumerate([
+        ("kadikoy", "sending", ago(5)), ("kadikoy", "sending", ago(9)), ("kadikoy", "sending", ago(1)),
+        ("kadikoy", "pending", ago(5)), ("moda", "sending", ago(5)), ("uskudar", "sending", ago(5)),
+    ]):  # fmt: skip
         put_order(pos, key(number), account=account)
         row = put_action(pos, payment_key=key(number), state=state)
         for attempt in (1, 2):
@@ -97,17 +84,8 @@ def test_actions_in_doubt_beside_a_document_without_a_key_are_counted_by_account
 
 
 def test_orders_that_no_till_takes_over_are_counted_by_account_from_the_oldest(database, pos):
-    for number, columns in enumerate(
-        [
-            {},
-            {"received_utc": ago(10)},
-            {"received_utc": ago(1)},
-            {"pos_revision": 1},
-            {"ended_utc": ago(1)},
-            {"account": "moda"},
-        ]
-    ):
-        put_order(pos, key(number), **{"received_utc": ago(4), "status_id": 1} | columns)
+    others = [{"received_utc": ago(1)}, {"pos_revision": 1}, {"ended_utc": ago(1)}]
+    put_orders(pos, {}, {"received_utc": ago(10)}, *others, {"account": "moda"}, received_utc=ago(4), status_id=1)
     of_both = [("kadikoy", ago(10), "kadikoy", 2), ("moda", ago(4), "moda", 1)]
     assert found(database, "not_taken_over") == of_both
     pos.execute("UPDATE delivery_orders SET status_id = 2 WHERE payment_key = ?", (key(0),))
@@ -118,11 +96,10 @@ CANCELLED = {"revision": 2, "pos_revision": 1, "last_change": "cancelled", "ende
 
 
 def test_a_cancellation_is_unseen_until_a_till_has_read_it_or_has_asked_for_it(database, pos):
-    yesterday = ago(24 * 60 + 1)
     seen = [{"pos_revision": 2}, {"pos_revision": 0}, {"ended_by": "silence", "last_change": "ended"}]
-    seen += [{"changed_utc": ago(2)}, {"changed_utc": yesterday}, {}]
-    for number, columns in enumerate([*seen, {}, {"last_change": "contents"}]):
-        put_order(pos, key(number), **CANCELLED | {"changed_utc": ago(4), "ended_utc": ago(4)} | columns)
+    seen += [{"changed_utc": ago(2)}, {"changed_utc": YESTERDAY}, {}]
+    usual = CANCELLED | {"changed_utc": ago(4), "ended_utc": ago(4)}
+    put_orders(pos, *seen, {}, {"last_change": "contents"}, **usual)
     for number, state in ((5, "done"), (6, "refused")):
         put_action(pos, "cancel", payment_key=key(number), state=state)
     unseen = [(key(number), ago(4), "kadikoy", 1) for number in (6, 7)]
@@ -132,9 +109,8 @@ def test_a_cancellation_is_unseen_until_a_till_has_read_it_or_has_asked_for_it(d
 def test_an_open_order_whose_contents_are_refused_is_found(database, pos):
     outdated = {"problem": "contents_outdated"}
     listed = [outdated, {"problem": "text_cut:name,contents_outdated"}, {"problem": "text_cut:name"}, {}]
-    listed += [outdated | {"ended_utc": ago(1), "ended_by": "cancelled"}, outdated | {"changed_utc": ago(24 * 60 + 1)}]
-    for number, columns in enumerate(listed):
-        put_order(pos, key(number), **{"changed_utc": ago(4)} | columns)
+    listed += [outdated | {"ended_utc": ago(1), "ended_by": "cancelled"}, outdated | {"changed_utc": YESTERDAY}]
+    put_orders(pos, *listed, changed_utc=ago(4))
     assert found(database, "contents_outdated") == [(key(number), ago(4), None, 1) for number in (0, 1)]
 
 
@@ -148,25 +124,18 @@ def unknown(database: Database) -> list[int]:
 def test_a_row_of_unknown_outcome_is_found(database, pos):
     expected = [put_action(pos, action, **UNKNOWN) for action in ("complete", "deactivate_food", "close_restaurant")]
     put_action(pos, **UNKNOWN | {"payment_key": key(1)})
-    others = [{"error_code": "service_error"}, {"state": "refused"}, {"finished_utc": ago(24 * 60 + 1)}]
+    others = [{"error_code": "service_error"}, {"state": "refused"}, {"finished_utc": YESTERDAY}]
     for number, changes in enumerate(others):
         put_action(pos, "complete", **UNKNOWN | {"payment_key": key(2 + number)} | changes)
     assert unknown(database) == expected
 
 
-@pytest.mark.parametrize(
-    "action, other, told",
-    [
-        ("complete", {"state": "done"}, False),
-        ("complete", {}, False),
-        ("complete", {"state": "failed"}, True),
-        ("complete", {"state": "done", "payment_key": OTHER}, True),
-        ("deactivate_food", {"state": "done"}, False),
-        ("deactivate_food", {"state": "done", "food_id": 2}, True),
-        ("close_restaurant", {"state": "done"}, False),
-        ("close_restaurant", {"state": "done", "restaurant_id": key(9)}, True),
-    ],
-)
+@pytest.mark.parametrize("action, other, told", [
+    ("complete", {"state": "done"}, False), ("complete", {}, False), ("complete", {"state": "failed"}, True),
+    ("complete", {"state": "done", "payment_key": OTHER}, True), ("deactivate_food", {"state": "done"}, False),
+    ("deactivate_food", {"state": "done", "food_id": 2}, True), ("close_restaurant", {"state": "done"}, False),
+    ("close_restaurant", {"state": "done", "restaurant_id": key(9)}, True),
+])  # fmt: skip
 def test_a_newer_row_for_the_same_ends_the_doubt(action, other, told, database, pos):
     row = put_action(pos, action, **UNKNOWN)
     put_action(pos, action, **other)
@@ -174,10 +143,8 @@ def test_a_newer_row_for_the_same_ends_the_doubt(action, other, told, database, 
 
 
 def test_news_of_the_order_end_the_doubt(database, pos):
-    ids = []
-    for number, columns in enumerate([{}, {"changed_utc": ago(4)}, {"ended_utc": ago(9), "ended_by": "completed"}]):
-        put_order(pos, key(number), **{"changed_utc": ago(9)} | columns)
-        ids.append(put_action(pos, "complete", payment_key=key(number), **UNKNOWN))
+    put_orders(pos, {}, {"changed_utc": ago(4)}, {"ended_utc": ago(9), "ended_by": "completed"}, changed_utc=ago(9))
+    ids = [put_action(pos, "complete", payment_key=key(number), **UNKNOWN) for number in range(3)]
     assert unknown(database) == ids[:1]
 
 
@@ -206,9 +173,8 @@ def write(database: Database, *some: dict[str, Any], gone: tuple[problem_rows.Ro
 
 
 def sign(database: Database, seconds: float = 90) -> None:
-    database.write_now(
-        lambda tx: problem_rows.note_alive(tx, timedelta(seconds=seconds), "Kimse sorgulamıyor.", "Başlatın.")
-    )
+    words = ("Kimse sorgulamıyor.", "Başlatın.")
+    database.write_now(lambda tx: problem_rows.note_alive(tx, timedelta(seconds=seconds), *words))
 
 
 def test_a_till_reads_what_is_wrong_and_of_a_silent_daemon_only_that(database: Database, pos: Pos):

@@ -22,9 +22,7 @@ def ago(minutes: float) -> str:
     return time_text(NOW - timedelta(minutes=minutes))
 
 
-def keep(
-    database: Database, *found: Document, account: str = "kadikoy", reason: str = "not_json", at: datetime = NOW
-) -> int:
+def keep(database: Database, *found: Document, account="kadikoy", reason="not_json", at: datetime = NOW) -> int:
     """Returns how many of them are new."""
 
     def work(connection: Connection) -> int:
@@ -45,13 +43,10 @@ def test_a_document_is_kept_whole_with_its_reason(database, pos):
     assert keep(database, document()) == 1
     (row,) = kept(pos)
     assert row.pop("id") > 0
-    assert [row] == [
-        {
-            "account": "kadikoy", "payment_key": KEY, "payload": '{"bozuk": "ş"}', "payload_hash": "d1",
-            "reason": "not_json", "first_seen_utc": NOW_TEXT, "last_seen_utc": NOW_TEXT, "times_seen": 1,
-            "resolved_utc": None,
-        }
-    ]  # fmt: skip
+    assert row == {
+        "account": "kadikoy", "payment_key": KEY, "payload": '{"bozuk": "ş"}', "payload_hash": "d1", "reason": "not_json",
+        "first_seen_utc": NOW_TEXT, "last_seen_utc": NOW_TEXT, "times_seen": 1, "resolved_utc": None,
+    }  # fmt: skip
     keep(database, replace(document("d2"), raw=b"a\0b"))  # which no server takes
     assert kept(pos)[1]["payload"] == "a\ufffdb"
 
@@ -115,13 +110,9 @@ def test_documents_are_counted_from_the_oldest_and_refused_updates_of_known_orde
     assert database.read_now(quarantine.counted) == ((0, None), (0, None), [])
     refused = {"reason": "database_refused"}
     for number, columns in {
-        9: {"resolved_utc": ago(1)},
-        8: {},
-        7: {},
-        6: {"payment_key": KEY, **refused},
-        5: {"payment_key": KEY, **refused},
-        3: {"payment_key": OTHER, **refused},
-    }.items():
+        9: {"resolved_utc": ago(1)}, 8: {}, 7: {}, 6: {"payment_key": KEY, **refused},
+        5: {"payment_key": KEY, **refused}, 3: {"payment_key": OTHER, **refused},
+    }.items():  # fmt: skip
         times = {"first_seen_utc": ago(number), "last_seen_utc": ago(0)}
         put_document(pos, payload_hash=str(number), **times, **columns)
     put_order(pos)

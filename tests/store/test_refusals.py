@@ -24,24 +24,22 @@ class Case(NamedTuple):
     note: str = "no onions"
 
 
-def trigger(body: str, table: str = "delivery_orders") -> Case:
+TRIGGER = "CREATE TRIGGER pos_check BEFORE INSERT ON delivery_orders"
+
+
+def trigger(body: str) -> Case:
     """On PostgreSQL, where a trigger is a function."""
     made = f"CREATE FUNCTION pos_check() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {body};RETURN NEW;END $$"
-    return Case(
-        f"{made}; CREATE TRIGGER pos_check BEFORE INSERT ON {table} FOR EACH ROW EXECUTE FUNCTION pos_check()",
-        f"DROP TRIGGER pos_check ON {table}; DROP FUNCTION pos_check",
-    )
+    undone = "DROP TRIGGER pos_check ON delivery_orders; DROP FUNCTION pos_check"
+    return Case(f"{made}; {TRIGGER} FOR EACH ROW EXECUTE FUNCTION pos_check()", undone)
 
 
 def signal(body: str) -> Case:
-    """The same on MariaDB."""
-    return Case(
-        f"CREATE TRIGGER pos_check BEFORE INSERT ON delivery_orders FOR EACH ROW {body}", "DROP TRIGGER pos_check"
-    )
+    return Case(f"{TRIGGER} FOR EACH ROW {body}", "DROP TRIGGER pos_check")
 
 
 def on_sqlite(body: str) -> Case:
-    return Case(f"CREATE TRIGGER pos_check BEFORE INSERT ON delivery_orders BEGIN {body};END", "DROP TRIGGER pos_check")
+    return Case(f"{TRIGGER} BEGIN {body};END", "DROP TRIGGER pos_check")
 
 
 LONG = "".join(f"{number:x}" for number in range(9000))
@@ -75,7 +73,7 @@ ON_MARIADB = {
     "unique": UNIQUE._replace(undone="DROP INDEX pos_ux ON delivery_orders"),
     "own key": Case(
         "CREATE TABLE pos_log (id INT PRIMARY KEY); INSERT INTO pos_log VALUES (7);"
-        " CREATE TRIGGER pos_check BEFORE INSERT ON delivery_orders FOR EACH ROW INSERT INTO pos_log VALUES (7)",
+        f" {TRIGGER} FOR EACH ROW INSERT INTO pos_log VALUES (7)",
         "DROP TRIGGER pos_check; DROP TABLE pos_log",
     ),
     "own number": signal("SIGNAL SQLSTATE '45000' SET MYSQL_ERRNO = 50001, MESSAGE_TEXT = 'no'"),
@@ -143,9 +141,7 @@ CASES = {
 }
 
 
-def test_a_fault_of_the_document_or_the_pos_is_a_refusal_and_one_of_ours_is_none(
-    database: Database, pos: Pos, kind: str
-):
+def test_a_fault_of_the_document_or_the_pos_is_a_refusal_and_one_of_ours_is_none(database, pos, kind):
     for cases, fault in zip(CASES[kind], ("refused", "ours"), strict=True):
         assert {name: judged(database, pos, case) for name, case in cases.items()} == dict.fromkeys(cases, fault)
 

@@ -5,19 +5,10 @@ from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import pytest
-from tests.store.samples import (
-    KEY,
-    NOW,
-    NOW_TEXT,
-    OTHER,
-    key,
-    order_row,
-    put,
-    put_action,
-    put_document,
-    put_order,
-    rows,
-)
+
+from tests.store.samples import (  # isort: skip
+    KEY, NOW, NOW_TEXT, OTHER, key, order_row, put, put_action, put_document, put_order, rows,
+)  # fmt: skip
 
 from orderbridge.document import Facts, columns_of
 from orderbridge.store import retention
@@ -128,9 +119,7 @@ def test_a_phone_number_is_found_in_any_form():
 def test_documents_in_quarantine_are_found_by_the_number_in_them_or_by_their_order(database, pos):
     """Also by another document of their order: an older one that is left alone would be taken in as its newest."""
     payloads = [json.dumps({"customer": {"phone": "0555 123 45 67"}}), "not json 5551234567", "another", "of the order"]
-    keys = dict(zip(payloads, [OTHER, None, None, KEY], strict=True)) | {
-        "of the same order, with a masked number": OTHER
-    }
+    keys = dict(zip(payloads, [OTHER, None, None, KEY], strict=True)) | {"with a masked number": OTHER}
     for number, (payload, payment_key) in enumerate(keys.items()):
         put_document(pos, payload=payload, payload_hash=f"{number}", payment_key=payment_key)
     found = database.read_now(lambda tx: retention.find(tx, phones=[NUMBER], keys=[KEY]))

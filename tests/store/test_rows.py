@@ -18,30 +18,15 @@ AMOUNTS = [None, Decimal(0), Decimal("0.0001"), Decimal("-12.5"), Decimal("99999
 
 def many(number: int = SHORT_WAY_FROM + len(HARD) * len(AMOUNTS)) -> list[Any]:
     """As many orders as the short way needs, each a little different."""
-    lines = [
-        item(
-            name=HARD[n % len(HARD)],
-            note=HARD[-n % len(HARD)],
-            food_id=2**62,
-            quantity=None if n % 2 else Decimal("1.5"),
-            options=(),
-        )
-        for n in range(number)
-    ]
-    return [
-        arrival(
-            key(n),
-            facts=facts(
-                note=HARD[n % len(HARD)],
-                customer_name=HARD[-n % len(HARD)],
-                total=AMOUNTS[n % len(AMOUNTS)],
-                order_number=None if n % 3 else n,
-                items=(lines[n], item(options=(option(option_name=HARD[n % len(HARD)]), option(price=None)))),
-            ),
-            problems=("text_cut:note",) if n % 2 else (),
-        )
-        for n in range(number)
-    ]
+    made = []
+    for n in range(number):
+        hard, other, quantity = HARD[n % len(HARD)], HARD[-n % len(HARD)], None if n % 2 else Decimal("1.5")
+        line = item(name=hard, note=other, food_id=2**62, quantity=quantity, options=())
+        lines = (line, item(options=(option(option_name=hard), option(price=None))))
+        known = {"note": hard, "customer_name": other, "total": AMOUNTS[n % len(AMOUNTS)], "items": lines}
+        problems = ("text_cut:note",) if n % 2 else ()
+        made.append(arrival(key(n), facts=facts(**known, order_number=None if n % 3 else n), problems=problems))
+    return made
 
 
 def insert(database: Database, new: list[Any]) -> None:
@@ -49,13 +34,9 @@ def insert(database: Database, new: list[Any]) -> None:
 
 
 def everything(pos: Any) -> list[list[dict[str, object]]]:
-    asked = {
-        "delivery_orders": "payment_key",
-        "delivery_order_items": "payment_key, line_no",
-        "delivery_order_item_options": "payment_key, line_no, option_no",
-        "delivery_order_events": "payment_key",
-    }
-    shown = [rows(pos, f"SELECT * FROM {table} ORDER BY {order}") for table, order in asked.items()]
+    asked = {"orders": "payment_key", "order_items": "payment_key, line_no", "order_events": "payment_key"}
+    asked["order_item_options"] = "payment_key, line_no, option_no"
+    shown = [rows(pos, f"SELECT * FROM delivery_{table} ORDER BY {order}") for table, order in asked.items()]
     return [[{name: value for name, value in row.items() if name != "id"} for row in table] for table in shown]
 
 

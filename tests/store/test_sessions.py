@@ -21,10 +21,6 @@ def used(url: str, database: Database) -> Iterator[Database]:
     used.close()
 
 
-def session_of(database: Database, kind: str) -> int:
-    return database.read_now(lambda tx: tx.execute(text(SESSION[kind])).scalar_one())
-
-
 def note(connection: Connection, number: int = 100) -> None:
     connection.execute(text(f"INSERT INTO delivery_cancel_reasons (id, reason) VALUES ({number}, 'x')"))
 
@@ -38,7 +34,7 @@ def test_an_idle_session_that_ended_is_not_used(used, kind, pos, monkeypatch):
     for idle_s, first in ((servers.IDLE_S, 100), (3600.0, 110)):
         monkeypatch.setattr(servers, "IDLE_S", idle_s)
         for number, work in enumerate([used.write_now, used.read_now] * 2, first):
-            end_session(pos, session_of(used, kind))
+            end_session(pos, used.read_now(lambda tx: tx.execute(text(SESSION[kind])).scalar_one()))
             work(lambda tx: tx.execute(text("SELECT 1")).scalar_one())
             used.write_now(lambda tx, number=number: note(tx, number))
         assert noted(pos)[-4:] == [first, first + 1, first + 2, first + 3]

@@ -11,28 +11,11 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 from tests.databases import MARIADB, SQLITE, only
-from tests.store.samples import (
-    KEY,
-    NEEDED,
-    NOT_NULL,
-    NOW,
-    NOW_TEXT,
-    OTHER,
-    RESTAURANT,
-    TIME,
-    TWICE,
-    UNFIT,
-    Pos,
-    Refused,
-    action_row,
-    key,
-    one,
-    order_row,
-    put,
-    put_action,
-    put_order,
-    rows,
-)
+
+from tests.store.samples import (  # isort: skip
+    KEY, NEEDED, NOT_NULL, NOW, NOW_TEXT, OTHER, RESTAURANT, TIME, TWICE, UNFIT, Pos, Refused, action_row, key, one,
+    order_row, put, put_action, put_order, rows,
+)  # fmt: skip
 
 from orderbridge.model import ActionState
 from orderbridge.store import tables
@@ -44,17 +27,9 @@ from orderbridge.store.write_guards import INSERTED, WRITTEN_ONCE
 DOCS = Path(__file__).parents[2] / "docs"
 BEYOND = "9223372036854775808"  # one more than 64 bits hold
 ISTANBUL = timezone(timedelta(hours=3))
-ARGUMENTS: dict[str, Any] = {
-    "payment_key": KEY,
-    "restaurant_id": RESTAURANT,
-    "food_id": 55,
-    "preparing_time": 25,
-    "reason_id": 1,
-}
+ARGUMENTS = {name: value for needed in NEEDED.values() for name, value in needed.items()}
+WITHOUT_END = sorted(NEEDED.keys() - {"close_restaurant", "deactivate_food"})
 ALSO_ALLOWED = {("activate_food", "restaurant_id"), ("deactivate_food", "restaurant_id")}
-
-
-# ---- the outbox: what is taken ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("action", NEEDED)
@@ -70,30 +45,19 @@ def test_a_row_needs_the_arguments_of_its_action_and_takes_no_other(action, pos)
             refused(pos, action=action, **NEEDED[action] | {more: ARGUMENTS[more]})
 
 
-@pytest.mark.parametrize(
-    "action, column, values",
-    [
-        ("accept", "preparing_time", [1, 1440, "25", 25.0]),
-        ("accept", "valid_minutes", [1, 10080]),
-        ("cancel", "reason_id", [8]),
-        ("open_restaurant", "account", ["kadikoy"]),
-        ("activate_food", "restaurant_id", [RESTAURANT]),
-        ("activate_food", "food_id", [2**63 - 1]),
-        ("close_restaurant", "valid_until_minutes", [1, 10080]),
-        ("deactivate_food", "valid_until_minutes", [1, 10080]),
-        ("complete", "created_by", ["kasa 2, Gülşah 🌯"]),
-        ("complete", "request_id", ["x", "x" * 64]),
-        ("complete", "state", [state.value for state in ActionState]),
-    ],
-)
+@pytest.mark.parametrize("action, column, values", [
+    ("accept", "preparing_time", [1, 1440, "25", 25.0]), ("accept", "valid_minutes", [1, 10080]),
+    ("cancel", "reason_id", [8]), ("open_restaurant", "account", ["kadikoy"]),
+    ("activate_food", "restaurant_id", [RESTAURANT]), ("activate_food", "food_id", [2**63 - 1]),
+    ("close_restaurant", "valid_until_minutes", [1, 10080]), ("deactivate_food", "valid_until_minutes", [1, 10080]),
+    ("complete", "created_by", ["kasa 2, Gülşah 🌯"]), ("complete", "request_id", ["x", "x" * 64]),
+    ("complete", "state", [state.value for state in ActionState]),
+])  # fmt: skip
 def test_a_right_value_is_taken(action, column, values, pos):
     for value in values:
         kept = action_row(pos, put_action(pos, action, **{column: value}))[column]
         assert kept == (int(value) if column == "preparing_time" else value)
         assert pos.kind != SQLITE or type(kept) is (int if column == "preparing_time" else type(value))
-
-
-# ---- the outbox: what is refused -------------------------------------------------------------------------------------
 
 
 def refused(pos: Pos, match: str = ".", /, **values: object) -> None:
@@ -103,47 +67,30 @@ def refused(pos: Pos, match: str = ".", /, **values: object) -> None:
 
 
 BAD_KEYS = [
-    KEY.upper(),
-    KEY.replace("b", "B", 1),
-    KEY.replace("-", ""),
-    f"{{{KEY}}}",
-    KEY[:-1],
-    f"{KEY}0",
-    f"g{KEY[1:]}",
+    KEY.upper(), KEY.replace("b", "B", 1), KEY.replace("-", ""), f"{{{KEY}}}", KEY[:-1], f"{KEY}0", f"g{KEY[1:]}",
     "0b7e1c526-f0d-4c1e-9a55-3d2f8e6a7b10",  # hyphens in other places
-    "",
-    "100234",
-    "%",
-    "k" * 1_000_000,
-    f"{KEY}\0x",
-]
+    "", "100234", "%", "k" * 1_000_000, f"{KEY}\0x",
+]  # fmt: skip
 
 
 @pytest.mark.interface("Endpoints 8", "Endpoints 11", "Endpoints 14", "Endpoints 15")
-@pytest.mark.parametrize(
-    "match, action, column, values",
-    [
-        ("action_known", "complete", "action", ["dance", "ACCEPT", "complete ", "complete\0", "", 7]),
-        ("preparing_time", "accept", "preparing_time", [0, -5, 1441, 25.5, "soon", "25 dk", "", BEYOND, float("inf")]),
-        ("reason_id", "cancel", "reason_id", [0, -1, 9, 1.5, "no courier", ""]),
-        ("food_id_integer", "activate_food", "food_id", ["köfte", 1.5, "", BEYOND, "NaN", "Infinity"]),
-        ("food_id_1_or_more", "deactivate_food", "food_id", [0, -1, -(2**63)]),
-        ("valid_minutes", "complete", "valid_minutes", [0, -1, 10081, 1.5, "soon", ""]),
-        ("valid_until", "close_restaurant", "valid_until_minutes", [0, -1, 10081, 1.5, "soon", ""]),
-        *(
-            ("valid_until", action, "valid_until_minutes", [30])
-            for action in NEEDED
-            if action not in {"close_restaurant", "deactivate_food"}
-        ),
-        ("payment_key_uuid", "complete", "payment_key", BAD_KEYS),
-        ("restaurant_id_uuid", "open_restaurant", "restaurant_id", BAD_KEYS),
-        ("restaurant_id_uuid", "activate_food", "restaurant_id", ["Kadıköy"]),
-        ("state_known|leave them out", "complete", "state", ["invented", "PENDING"]),
-        ("withdraw", "complete", "withdraw", [2, -1, "yes"]),
-        ("request_id_1_to_64", "complete", "request_id", ["", "x" * 65]),
-        *((NOT_NULL, "complete", column, [None]) for column in ("state", "withdraw", "request_id", "created_utc")),
-    ],
-)
+@pytest.mark.parametrize("match, action, column, values", [
+    ("action_known", "complete", "action", ["dance", "ACCEPT", "complete ", "complete\0", "", 7]),
+    ("preparing_time", "accept", "preparing_time", [0, -5, 1441, 25.5, "soon", "25 dk", "", BEYOND, float("inf")]),
+    ("reason_id", "cancel", "reason_id", [0, -1, 9, 1.5, "no courier", ""]),
+    ("food_id_integer", "activate_food", "food_id", ["köfte", 1.5, "", BEYOND, "NaN", "Infinity"]),
+    ("food_id_1_or_more", "deactivate_food", "food_id", [0, -1, -(2**63)]),
+    ("valid_minutes", "complete", "valid_minutes", [0, -1, 10081, 1.5, "soon", ""]),
+    ("valid_until", "close_restaurant", "valid_until_minutes", [0, -1, 10081, 1.5, "soon", ""]),
+    *(("valid_until", action, "valid_until_minutes", [30]) for action in WITHOUT_END),
+    ("payment_key_uuid", "complete", "payment_key", BAD_KEYS),
+    ("restaurant_id_uuid", "open_restaurant", "restaurant_id", BAD_KEYS),
+    ("restaurant_id_uuid", "activate_food", "restaurant_id", ["Kadıköy"]),
+    ("state_known|leave them out", "complete", "state", ["invented", "PENDING"]),
+    ("withdraw", "complete", "withdraw", [2, -1, "yes"]),
+    ("request_id_1_to_64", "complete", "request_id", ["", "x" * 65]),
+    *((NOT_NULL, "complete", column, [None]) for column in ("state", "withdraw", "request_id", "created_utc")),
+])  # fmt: skip
 def test_a_value_that_can_never_be_right_is_refused(match, action, column, values, pos):
     for value in values:
         refused(pos, match, **{"action": action, **NEEDED[action], column: value})
@@ -151,14 +98,12 @@ def test_a_value_that_can_never_be_right_is_refused(match, action, column, value
 
 @only(SQLITE)
 def test_what_a_server_would_convert_is_refused(pos):
+    odd = (KEY.encode(), f"{KEY} ", f"{KEY}\n")
     for match, values in (
         ("action_known", {"action": b"accept", "payment_key": KEY}),
         ("preparing_time", {"action": "accept", "payment_key": KEY, "preparing_time": b"25"}),
         ("food_id_integer", {"action": "activate_food", "food_id": b"55"}),
-        *(
-            ("payment_key_uuid", {"action": "complete", "payment_key": bad})
-            for bad in (KEY.encode(), f"{KEY} ", f"{KEY}\n")
-        ),
+        *(("payment_key_uuid", {"action": "complete", "payment_key": bad}) for bad in odd),
         ("withdraw", {"action": "complete", "payment_key": KEY, "withdraw": 0.5}),
     ):
         refused(pos, match, **values)
@@ -229,9 +174,6 @@ def test_on_sqlite_what_a_row_asks_for_stays_as_it_was_inserted(pos):
         assert action_row(pos, row_id) == before
 
 
-# ---- the outbox: defaults --------------------------------------------------------------------------------------------
-
-
 def test_the_daemon_fills_in_what_the_pos_leaves_out(pos):
     before = datetime.now(UTC)
     found = [action_row(pos, put_action(pos)) for _ in range(50)]
@@ -249,16 +191,10 @@ def test_the_daemon_fills_in_what_the_pos_leaves_out(pos):
     assert all(re.fullmatch("[0-9a-f-]{32,36}", request_id) for request_id in requests)
 
 
-# ---- orders: what the POS may write ----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "column, right, wrong",
-    [
-        ("pos_revision", [0, 1, 3, "2"], [4, -1, "new", "", None]),
-        ("pos_total", [235.5, 0, -3, "12.25"], ["12,25", "", "12.25 TL"]),
-    ],
-)
+@pytest.mark.parametrize("column, right, wrong", [
+    ("pos_revision", [0, 1, 3, "2"], [4, -1, "new", "", None]),
+    ("pos_total", [235.5, 0, -3, "12.25"], ["12,25", "", "12.25 TL"]),
+])  # fmt: skip
 def test_a_till_writes_a_revision_that_it_has_read_and_a_total_that_is_a_number(column, right, wrong, pos):
     put_order(pos, revision=3)
     for value in right:
@@ -282,9 +218,6 @@ def test_an_order_is_unique_begins_with_revision_1_and_is_deleted_with_its_lines
     pos.execute("DELETE FROM delivery_orders")
     assert rows(pos, "SELECT payment_key FROM delivery_order_items") == []
     assert rows(pos, "SELECT payment_key FROM delivery_order_item_options") == []
-
-
-# ---- money, text, times ----------------------------------------------------------------------------------------------
 
 
 def through(database: Database, column: str, value: Any) -> Any:
@@ -347,22 +280,17 @@ def test_a_cell_that_is_no_time_or_no_amount_reads_as_none(database, pos):
         assert database.read_now(lambda tx: tuple(tx.execute(query).one())) == (None, None)
 
 
-# ---- views -----------------------------------------------------------------------------------------------------------
-
-
 def test_a_view_shows_the_orders_that_it_promises(pos):
     cancelled, completed = ({"ended_utc": NOW_TEXT, "ended_by": by} for by in ("cancelled", "completed"))
-    for number, (columns, views) in enumerate(
-        [
-            ({}, {"new", "open"}),
-            ({"revision": 4}, {"new", "open"}),  # changed before it was read
-            ({"pos_revision": 1, "pos_total": 12.25}, {"open"}),
-            ({"revision": 3, "pos_revision": 2}, {"changed", "open"}),
-            ({"revision": 2} | cancelled, set()),  # before it was taken over
-            ({"revision": 2, "pos_revision": 1} | cancelled, {"changed"}),
-            ({"revision": 4, "pos_revision": 4} | completed, set()),
-        ]
-    ):
+    for number, (columns, views) in enumerate([
+        ({}, {"new", "open"}),
+        ({"revision": 4}, {"new", "open"}),  # changed before it was read
+        ({"pos_revision": 1, "pos_total": 12.25}, {"open"}),
+        ({"revision": 3, "pos_revision": 2}, {"changed", "open"}),
+        ({"revision": 2} | cancelled, set()),  # before it was taken over
+        ({"revision": 2, "pos_revision": 1} | cancelled, {"changed"}),
+        ({"revision": 4, "pos_revision": 4} | completed, set()),
+    ]):  # fmt: skip
         put_order(pos, key(number), **columns)
         query = "SELECT pos_total FROM delivery_{}_orders WHERE payment_key = ?"
         shown = {view: rows(pos, query.format(view), key(number)) for view in ("new", "changed", "open")}
@@ -383,18 +311,12 @@ def test_a_view_has_all_columns_of_the_orders_except_internal_ones(pos):
 
 
 def test_an_open_order_says_since_when_it_needs_an_answer(pos):
-    for number, (status_id, asked, waits) in enumerate(
-        [
-            (1, [], True),
-            (1, [("accept", "pending")], False),
-            (1, [("cancel", "sending")], False),
-            (1, [("accept", "done")], False),  # the status follows
-            (1, [("accept", "failed"), ("accept", "withdrawn"), ("cancel", "refused")], True),
-            (1, [("complete", "pending")], True),
-            (2, [], False),
-            (None, [], False),
-        ]
-    ):
+    for number, (status_id, asked, waits) in enumerate([
+        (1, [], True), (2, [], False), (None, [], False), (1, [("complete", "pending")], True),
+        (1, [("accept", "pending")], False), (1, [("cancel", "sending")], False),
+        (1, [("accept", "done")], False),  # the status follows
+        (1, [("accept", "failed"), ("accept", "withdrawn"), ("cancel", "refused")], True),
+    ]):  # fmt: skip
         put_order(pos, key(number), status_id=status_id)
         for action, state in asked:
             put_action(pos, action, payment_key=key(number), state=state)
@@ -414,8 +336,6 @@ def test_the_references_have_the_words_of_each_database(page, column, wrong, pos
     words = found[1].split("|")[column].partition("`")[2].strip("` ")
     assert re.search(".*".join(re.escape(part.strip()) for part in words.split("…")), str(refusal.value))
 
-
-# ---- the columns of an action's argument -----------------------------------------------------------------------------
 
 AN_ARGUMENT_MORE = """
 from orderbridge import actions

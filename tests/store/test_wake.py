@@ -21,8 +21,6 @@ QUIET_S = 4 * sqlite.WATCH_S
 
 
 class Bell:
-    """Rings when the watch wakes."""
-
     def __init__(self) -> None:
         self._rung = asyncio.Event()
         self.times = 0
@@ -59,7 +57,7 @@ async def bell(database: Database) -> AsyncIterator[Bell]:
         yield bell
 
 
-async def test_each_commit_of_a_pos_wakes_and_is_visible_then(bell, pos, database):
+async def test_each_commit_of_a_pos_wakes_and_is_visible_then_and_a_rollback_does_not_wake(bell, pos, database):
     put_action(pos)
     assert await bell.rings()
     assert database.read_now(lambda tx: tx.exec_driver_sql("SELECT count(*) FROM delivery_actions").scalar()) == 1
@@ -69,9 +67,6 @@ async def test_each_commit_of_a_pos_wakes_and_is_visible_then(bell, pos, databas
     assert await bell.rings()
     pos.execute("UPDATE delivery_actions SET withdraw = 1")
     assert await bell.rings()
-
-
-async def test_a_rollback_does_not_wake(bell, pos):
     assert not await bell.rings(QUIET_S)
     pos.execute("SELECT * FROM delivery_new_orders").fetchall()
     pos.execute("BEGIN IMMEDIATE")
@@ -82,20 +77,6 @@ async def test_a_rollback_does_not_wake(bell, pos):
 
 
 NEVER_S = 3600.0
-
-
-@pytest.fixture
-def late_counter(monkeypatch: pytest.MonkeyPatch) -> list[int | None]:
-    """Each answer of the counter comes four questions late. Returns them."""
-    asked: list[int | None] = []
-    version = sqlite._version
-
-    def late(connection: sqlite3.Connection) -> int | None:
-        asked.append(version(connection))
-        return asked[max(len(asked) - 4, 0)]
-
-    monkeypatch.setattr(sqlite, "_version", late)
-    return asked
 
 
 @pytest.fixture
@@ -116,16 +97,23 @@ async def test_a_notification_alone_wakes(database, pos):
 
 
 @only(SQLITE)
-async def test_a_notification_before_the_commit_wakes_without_a_query(late_counter, monkeypatch, database, pos):
+async def test_a_notification_before_the_commit_wakes_without_a_query(monkeypatch, database, pos):
     """Most commits are our own, and each wakes a small machine until the counter is left alone."""
+    asked, version = [], sqlite._version
+
+    def four_questions_late(connection: sqlite3.Connection) -> int | None:
+        asked.append(version(connection))
+        return asked[max(len(asked) - 4, 0)]
+
+    monkeypatch.setattr(sqlite, "_version", four_questions_late)
     monkeypatch.setattr(sqlite, "FALLBACK_S", NEVER_S)
     async with watching(database) as bell:
         assert not await bell.rings(QUIET_S)
         put_action(pos)
         assert await bell.rings()
-        before = len(late_counter)
+        before = len(asked)
         assert not await bell.rings(QUIET_S)
-        assert len(late_counter) <= before + 2
+        assert len(asked) <= before + 2
 
 
 @only(SQLITE)

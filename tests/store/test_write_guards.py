@@ -12,23 +12,11 @@ from sqlalchemy import Column, Engine, Integer, Table, make_url
 from sqlalchemy.exc import IntegrityError
 from tests.databases import KINDS, MARIADB, POSTGRESQL, SERVERS, SQLITE, only
 from tests.jobs.test_wrong_rows import ROWS
-from tests.store.samples import (
-    KEY,
-    NEEDED,
-    NOW_TEXT,
-    Pos,
-    Refused,
-    action_row,
-    in_its_place,
-    key,
-    one,
-    opened,
-    order_row,
-    put,
-    put_action,
-    put_order,
-    rows,
-)
+
+from tests.store.samples import (  # isort: skip
+    KEY, NEEDED, NOW_TEXT, Pos, Refused, action_row, in_its_place, key, one, opened, order_row, put, put_action,
+    put_order, rows,
+)  # fmt: skip
 
 from orderbridge.store import schema, tables, write_guards
 from orderbridge.store.database import Database
@@ -43,7 +31,6 @@ AN_ORDER = (
 )
 OPERATIONS = Path(__file__).parents[2] / "docs" / "operations.md"
 as_a_user = pytest.mark.parametrize("till", ["user"], indirect=True)
-
 
 USER, ROLE = f"obs_till_{os.getpid()}", f"obs_role_{os.getpid()}"
 DENIED = "permission denied|must be owner|denied to user"
@@ -91,14 +78,12 @@ def till(kind: str, database: Database, url: str, request: pytest.FixtureRequest
 
 
 def value_of(column: Column[object]) -> object:
-    """One that the column takes."""
     if column.name.endswith("_utc"):
         return NOW_TEXT
     return 1 if isinstance(column.type, Integer) or column.name in {"action_id", "attempt"} else KEY
 
 
 def put_a_row(pos: Pos, table: Table) -> None:
-    """As short as the table allows."""
     if table.name == "delivery_orders":
         put_order(pos)
     elif table.name == "delivery_actions":
@@ -206,7 +191,6 @@ def file(template: Path, path: Path) -> Path:
 
 @pytest.fixture
 def shop(file: Path) -> Iterator[sqlite3.Connection]:
-    """A POS with that file open."""
     with opened(file) as connection:
         yield connection
 

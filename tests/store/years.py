@@ -36,7 +36,8 @@ def fill(database: Database, number: int) -> None:
 def _write(database: Database, table: Table, rows: Iterable[dict[str, Any]]) -> None:
     """Many rows in one statement: one by one, a server takes minutes for a million."""
     mark = "?" if database.dialect.one_writer else "%s"
-    for some in _batches(rows, ROWS_AT_ONCE):
+    left = iter(rows)
+    while some := list(islice(left, ROWS_AT_ONCE)):
         names = list(some[0])
         one = f"({', '.join([mark] * len(names))})"
         values = tuple(_plain(database, row[name]) for row in some for name in names)
@@ -50,12 +51,6 @@ def _plain(database: Database, value: Any) -> Any:
     return time_text(value) if database.dialect.one_writer else value.replace(tzinfo=None)
 
 
-def _batches(rows: Iterable[dict[str, Any]], size: int) -> Iterator[list[dict[str, Any]]]:
-    left = iter(rows)
-    while some := list(islice(left, size)):
-        yield some
-
-
 def _at(n: int, number: int) -> datetime:
     """The last order is of today, the first two years old."""
     return NOW - timedelta(days=730) * ((number - n) / number)
@@ -65,32 +60,21 @@ def _order(n: int, number: int) -> dict[str, Any]:
     at, from_end = _at(n, number), number - n
     still_open = from_end <= OPEN
     return {
-        "payment_key": key(n),
-        "account": "kadikoy",
-        "status_id": 1 if still_open else 5,
-        "status": "RECEIVED" if still_open else "COMPLETE_WITH_PAYMENT",
-        "restaurant_id": key(1),
+        "payment_key": key(n), "account": "kadikoy", "restaurant_id": key(1), "received_utc": at, "changed_utc": at,
+        "status_id": 1 if still_open else 5, "status": "RECEIVED" if still_open else "COMPLETE_WITH_PAYMENT",
         "customer_name": None if from_end > number // 8 else "Ayşe Yılmaz",
-        "payload": None if from_end > number // 8 else '{"id": 100234}',
-        "revision": 2,
+        "payload": None if from_end > number // 8 else '{"id": 100234}', "revision": 2,
         "pos_revision": 0 if from_end <= NEW else 1 if from_end <= NEW + BEHIND else 2,
-        "received_utc": at,
-        "changed_utc": at,
-        "ended_utc": None if still_open else at,
-        "ended_by": None if still_open else "completed",
-    }
+        "ended_utc": None if still_open else at, "ended_by": None if still_open else "completed",
+    }  # fmt: skip
 
 
 def _action(n: int, number: int) -> dict[str, Any]:
     is_unfinished = number - n <= UNFINISHED
     return {
-        "id": n + 1,
-        "action": "complete",
-        "payment_key": key(n),
-        "request_id": key(n),
-        "created_utc": _at(n, number),
+        "id": n + 1, "action": "complete", "payment_key": key(n), "request_id": key(n), "created_utc": _at(n, number),
         "state": ("sending" if n % 3 == 0 else "pending") if is_unfinished else "done",
-    }
+    }  # fmt: skip
 
 
 def _attempt(n: int) -> dict[str, Any]:
@@ -99,15 +83,9 @@ def _attempt(n: int) -> dict[str, Any]:
 
 def _document(n: int) -> dict[str, Any]:
     return {
-        "account": "kadikoy",
-        "payment_key": key(n),
-        "payload": "{}",
-        "payload_hash": f"{n:064x}",
-        "reason": "database_refused",
-        "first_seen_utc": NOW,
-        "last_seen_utc": NOW,
-        "resolved_utc": NOW if n else None,
-    }
+        "account": "kadikoy", "payment_key": key(n), "payload": "{}", "payload_hash": f"{n:064x}",
+        "reason": "database_refused", "first_seen_utc": NOW, "last_seen_utc": NOW, "resolved_utc": NOW if n else None,
+    }  # fmt: skip
 
 
 def _analyze(database: Database) -> None:
@@ -122,5 +100,4 @@ def _analyze(database: Database) -> None:
 
 
 def keys(number: int, many: int) -> Iterator[str]:
-    """Keys from all over the years."""
     return (key(n) for n in range(0, number, max(number // many, 1)))
