@@ -4,7 +4,6 @@ import asyncio
 import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -43,9 +42,7 @@ async def shared_branch(world: World) -> World:
 
 
 @pytest.fixture
-async def open_shop(
-    world: World, clock: FakeClock, tmp_path: Path, empty_file: Path, template: Path, request: pytest.FixtureRequest
-) -> AsyncIterator[OpenShop]:
+async def open_shop(world, clock, tmp_path, empty_file, template, request) -> AsyncIterator[OpenShop]:
     """Opens a shop of the named accounts on the test's file; a second one is the first one started again."""
     opened: list[Shop] = []
     plays_daemon = request.node.get_closest_marker("plays_daemon")
@@ -79,5 +76,4 @@ def restore(open_shop: OpenShop) -> Restore:
 
 @pytest.fixture
 async def shop(open_shop: OpenShop) -> Shop:
-    """The branch in Kadıköy."""
     return await open_shop()

@@ -97,9 +97,8 @@ class Line(httpx.AsyncBaseTransport):
         self._answered[operation].append(hook)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        operation = next(
-            name for path, method, name in _PATHS if method == request.method and path.fullmatch(request.url.path)
-        )
+        asked, place = request.method, request.url.path
+        operation = next(name for path, method, name in _PATHS if method == asked and path.fullmatch(place))
         if self.cut & {"*", operation}:
             self.refused += 1
             raise NotSent("connection_refused")
@@ -109,6 +108,20 @@ class Line(httpx.AsyncBaseTransport):
         if self._answered[operation]:
             await self._answered[operation].pop(0)()
         return response
+
+
+def database_error(words: str = "database is locked") -> OperationalError:
+    """As the driver raises it."""
+    return OperationalError("UPDATE", None, sqlite3.OperationalError(words))
+
+
+def raising(error: Exception) -> Callable[..., Any]:
+    """What fails in the place of the true function."""
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise error
+
+    return fail
 
 
 def roster_of(accounts: dict[str, Account]) -> Roster:
@@ -123,7 +136,6 @@ class TickedOutbox(Outbox):
     """An outbox whose cycles a test asks for."""
 
     async def tick(self) -> CycleResult:
-        """Read all there is, then act."""
         self.set_now()
         await self.reader.everything()
         return await self.act()
@@ -140,9 +152,8 @@ class Shop:
         self.changes = changes
         self.settings = settings_for(path, *self.names, **changes)
         self.line = Line(world)
-        self.database = Database(
-            self.settings.database.url, busy_timeout_s=0.01, inline=True, accept_unsafe_durability=True
-        )
+        how = {"busy_timeout_s": 0.01, "inline": True, "accept_unsafe_durability": True}
+        self.database = Database(self.settings.database.url, **how)
         event.listen(self.database.engine, "connect", self._prepare)
         self._wire = Wire(base_url=BASE_URL, timeout_s=TIMEOUT_S, transport=self.line)
         self.context = Context.of(self.settings, self.database, clock, random=Random(0))
@@ -247,7 +258,6 @@ class Shop:
 
     @property
     def till(self) -> sqlite3.Connection:
-        """The POS's own connection."""
         if self._till is None:
             self._till = sqlite3.connect(self.path, isolation_level=None, timeout=0)
             self._till.row_factory = sqlite3.Row
@@ -280,6 +290,12 @@ class Shop:
         written = self.till.execute(f"INSERT INTO delivery_actions ({names}) VALUES ({marks})", tuple(values.values()))
         return int(written.lastrowid or 0)
 
+    async def acted(self, action: str, order: Order | None = None, **columns: object) -> int:
+        """The same, and the outbox drained."""
+        row_id = self.act(action, order, **columns)
+        await self.drain()
+        return row_id
+
     def row(self, row_id: int) -> dict[str, Any]:
         return self.one("SELECT * FROM delivery_actions WHERE id = ?", row_id)
 
@@ -288,17 +304,26 @@ class Shop:
         row = self.row(row_id)
         return row["state"], row["error_code"], row["known_by"]
 
+    def take_over(self) -> None:
+        """All orders as they are."""
+        self.till.execute("UPDATE delivery_orders SET pos_revision = revision")
+
     def back_up(self, name: str = "backup.db") -> None:
-        """A copy of the file as it is, beside it."""
         with closing(sqlite3.connect(self.path.with_name(name))) as copy, copy:
             self.till.backup(copy)
 
     def remove_file(self) -> None:
-        """The database with what stands beside it."""
         for suffix in ("", "-wal", "-shm"):
             self.path.with_name(self.path.name + suffix).unlink(missing_ok=True)
 
     # ---- what goes wrong ---------------------------------------------------------------------------------------------
+
+    def refuse(self, event: str, raises: str = "RAISE(ABORT, 'no')", *, when: str = "1") -> None:
+        """From now on a trigger of the POS refuses this, until `allow`."""
+        self.till.execute(f"CREATE TRIGGER no BEFORE {event} WHEN {when} BEGIN SELECT {raises}; END")
+
+    def allow(self) -> None:
+        self.till.execute("DROP TRIGGER no")
 
     def fail_commits(self, words: str, *tables: str) -> Callable[[], None]:
         """From now on a commit fails that leaves something in one of the tables. Returns what ends it."""
@@ -307,7 +332,7 @@ class Shop:
         def fail(connection: Connection) -> None:
             for table, before in full.items():
                 if connection.exec_driver_sql(f"SELECT count(*) FROM {table}").scalar_one() > before:
-                    raise OperationalError("COMMIT", None, sqlite3.OperationalError(words))
+                    raise database_error(words)
 
         event.listen(self.database.engine, "commit", fail)
         return lambda: event.remove(self.database.engine, "commit", fail)
@@ -338,29 +363,19 @@ class Shop:
 def settings_for(path: Path, *names: str, **changes: Any) -> config.Settings:
     """The configuration for these accounts of the sandbox. `secrets`: the ones whose secret is another's."""
     own = {name: changes[name] for name in OF_ACCOUNT if name in changes}
-    secrets = changes.get("secrets", {})
+    of_marketplace = ("cooldown_scope", "needs_payment_status_id", "list_limit")
+    marketplace = {"base_url": BASE_URL, "cooldown_seconds": COOLDOWN_S, "timeout_seconds": TIMEOUT_S}
+    app_secret = changes.get("app_secret", APP_SECRET)
+    rest_secrets = {name: f"sandbox-{name}-secret" for name in names} | changes.get("secrets", {})
     return config.Settings(
         language="en",
-        marketplace={
-            "base_url": BASE_URL,
-            "cooldown_seconds": COOLDOWN_S,
-            "cooldown_scope": changes.get("cooldown_scope", "auto"),
-            "timeout_seconds": TIMEOUT_S,
-            "needs_payment_status_id": changes.get("needs_payment_status_id"),
-            "list_limit": changes.get("list_limit"),
-        },
+        marketplace=marketplace | {name: changes[name] for name in of_marketplace if name in changes},
         database={"url": f"sqlite:///{path}"},
         actions=changes.get("actions", {}),
         orders={"journal": "off"} | changes.get("orders", {}),
         web=changes.get("web", {"listen": ""}),
         accounts=[
-            {
-                "name": name,
-                "app_secret_key": changes.get("app_secret", APP_SECRET),
-                "rest_secret_key": secrets.get(name, f"sandbox-{name}-secret"),
-            }
-            | own
-            for name in names
+            {"name": name, "app_secret_key": app_secret, "rest_secret_key": rest_secrets[name]} | own for name in names
         ],
     )
 

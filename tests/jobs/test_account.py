@@ -24,9 +24,6 @@ def kept_token(shop: Shop) -> str:
     return token.access_token
 
 
-# ---- logging in ------------------------------------------------------------------------------------------------------
-
-
 async def test_a_login_whose_token_never_works_is_reported_and_each_login_is_followed_by_a_poll(shop: Shop):
     shop.world.faults.add(Fault.unauthorized("get_current", times=None))
     with capture_logs() as lines:
@@ -94,9 +91,6 @@ async def test_a_renewal_answered_5xx_keeps_nothing_of_the_account_waiting(shop:
     assert (await shop.poll()).ok
     assert len(shop.calls("login")) < 8
     assert [line["log_level"] for line in lines if line["event"] == "login.renewal_failed"].count("warning") == 1
-
-
-# ---- the token -------------------------------------------------------------------------------------------------------
 
 
 async def test_its_secrets_and_tokens_are_hidden_also_after_a_restart(open_shop: OpenShop):

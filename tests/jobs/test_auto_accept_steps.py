@@ -14,7 +14,6 @@ HOUR_S = 3600.0
 
 
 def minutes(shop: Shop) -> list[int]:
-    """The preparing times of the automatic accepts, the oldest first."""
     found = shop.rows("SELECT preparing_time FROM delivery_actions WHERE request_id LIKE 'auto:%' ORDER BY id")
     return [row["preparing_time"] for row in found]
 
@@ -25,7 +24,6 @@ def paused(shop: Shop) -> list[Problem]:
 
 
 async def come(shop: Shop, number: int, **changes: Any) -> None:
-    """Place this number of orders, one in each poll."""
     for _ in range(number):
         await shop.taken_in(**changes)
         await shop.drain()
@@ -48,8 +46,7 @@ async def test_an_older_order_does_not_count_because_it_has_changed_now(open_sho
     order = await shop.taken_in()
     await shop.drain()
     await asyncio.sleep(HOUR_S + 1)
-    shop.act("on_the_way", order)
-    await shop.drain()
+    await shop.acted("on_the_way", order)
     await come(shop, 1)
     assert (minutes(shop), paused(shop)) == ([20, 20], [])
 

@@ -24,8 +24,6 @@ FOOD = 1001
 
 
 class Daemon:
-    """The outbox of a shop, and the job that ends closures."""
-
     def __init__(self, shop: Shop) -> None:
         self.shop = shop
         context = Context.of(shop.settings, shop.database, shop.clock)
@@ -34,7 +32,6 @@ class Daemon:
         self.closures = Closures(context, self.roster, self.restore_check)
 
     async def run(self, minutes: float) -> None:
-        """Both go on for so long."""
         over = self.shop.clock.monotonic() + minutes * MINUTE_S
         while self.shop.clock.monotonic() < over:
             await self.shop.drain()
@@ -54,18 +51,14 @@ class Daemon:
         return self.shop.act(action, **subject | columns)
 
     def written(self) -> list[dict[str, Any]]:
-        """The daemon's own rows."""
         return self.shop.rows("SELECT * FROM delivery_actions WHERE created_by = 'orderbridge' ORDER BY id")
 
     def until(self, row: int) -> str | None:
-        until: str | None = self.shop.row(row)["until_utc"]
-        return until
+        return self.shop.row(row)["until_utc"]  # type: ignore[no-any-return]
 
     def closures_shown(self) -> list[tuple[int, str | None]]:
-        return [
-            (row["action_id"], row["until_utc"])
-            for row in self.shop.rows("SELECT * FROM delivery_closures ORDER BY action_id")
-        ]
+        shown = self.shop.rows("SELECT * FROM delivery_closures ORDER BY action_id")
+        return [(row["action_id"], row["until_utc"]) for row in shown]
 
 
 @pytest.fixture
@@ -92,20 +85,14 @@ async def test_a_closure_ends_at_the_promised_time_and_once(daemon: Daemon):
     (opened,) = daemon.written()
     named = {name: opened[name] for name in ("action", "restaurant_id", "request_id", "state")}
     assert named == {
-        "action": "open_restaurant",
-        "restaurant_id": KADIKOY,
-        "request_id": f"until:{row}",
-        "state": "done",
-    }
+        "action": "open_restaurant", "restaurant_id": KADIKOY, "request_id": f"until:{row}", "state": "done",
+    }  # fmt: skip
     assert until <= opened["created_utc"] <= in_minutes(daemon, 0)
     assert (daemon.until(row), daemon.closures_shown(), is_open(daemon)) == (None, [], True)
     await daemon.run(120)
     assert len(daemon.written()) == 1
     checked = await daemon.shop.database.read(lambda tx: audit(tx, daemon.shop.settings, START))
     assert (checked.actions, checked.findings) == (2, [])
-
-
-# ---- once, whatever happens ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("first", ["another daemon", "withdraw"])
@@ -152,22 +139,16 @@ async def test_a_clock_that_is_set_ends_a_closure_once_and_never_later_than_its_
 async def test_a_trigger_of_a_pos_harms_only_its_own_closure_and_is_reported(daemon: Daemon, refusal: str):
     stuck = await daemon.close()
     await daemon.close(30, "deactivate_food")
-    daemon.shop.till.execute(
-        "CREATE TRIGGER mine BEFORE INSERT ON delivery_actions WHEN NEW.action = 'open_restaurant'"
-        f" BEGIN SELECT {refusal}; END"
-    )
+    daemon.shop.refuse("INSERT ON delivery_actions", refusal, when="NEW.action = 'open_restaurant'")
     with capture_logs() as lines:
         await daemon.run(32)
     assert [one["action"] for one in daemon.written()] == ["activate_food"]
     assert (daemon.until(stuck) is not None, daemon.closures.refused) == (True, {stuck})
     assert [line["id"] for line in lines if line["event"] == "action.database_refused"] == [stuck]
-    daemon.shop.till.execute("DROP TRIGGER mine")
+    daemon.shop.allow()
     await daemon.run(1)
     assert [one["action"] for one in daemon.written()] == ["activate_food", "open_restaurant"]
     assert not daemon.closures.refused
-
-
-# ---- an older copy ---------------------------------------------------------------------------------------------------
 
 
 async def test_an_older_copy_ends_nothing_before_it_is_confirmed(open_shop: OpenShop, restore: Restore):

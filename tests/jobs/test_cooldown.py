@@ -5,28 +5,19 @@ from collections import defaultdict
 
 import pytest
 from structlog.testing import capture_logs
-from tests.jobs.conftest import OpenShop
-from tests.jobs.shop import COOLDOWN_S, Shop
+from tests.jobs.shop import COOLDOWN_S
 
 NAMES = ("kadikoy", "besiktas", "chain")
 
 
-async def play(shop: Shop, seconds: float) -> None:
-    """Each account's polls at their slots."""
-    over = shop.clock.monotonic() + seconds
-    while (due := min(shop._polls_at.values())) < over:
-        await asyncio.sleep(max(due - shop.clock.monotonic(), 0.0))
-        await shop.tick(min(shop._polls_at, key=shop._polls_at.__getitem__))
-
-
 @pytest.mark.parametrize("scope", ["application", "address"])
-async def test_accounts_with_one_cooldown_are_polled_in_turn_and_the_log_names_the_key_once(
-    open_shop: OpenShop, scope: str
-):
+async def test_accounts_with_one_cooldown_are_polled_in_turn_and_the_log_names_the_key_once(open_shop, scope):
     shop = await open_shop(*NAMES)
     shop.world.set_options(cooldown_scope=scope)
     with capture_logs() as lines:
-        await play(shop, 1800.0)
+        while (due := min(shop._polls_at.values())) < 1800.0:
+            await asyncio.sleep(max(due - shop.clock.monotonic(), 0.0))
+            await shop.tick(min(shop._polls_at, key=shop._polls_at.__getitem__))
     oks: dict[str, list[float]] = defaultdict(list)
     for call in shop.calls("get_current"):
         if call.http_status == 200:

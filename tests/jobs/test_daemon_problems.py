@@ -1,7 +1,6 @@
 """Problems that only the daemon can detect: each is planted, is the only one seen, and ends with its cause."""
 
 import asyncio
-import sqlite3
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -10,7 +9,7 @@ from email.utils import format_datetime
 import pytest
 from sqlalchemy import event
 from sqlalchemy.exc import OperationalError
-from tests.jobs.shop import Shop
+from tests.jobs.shop import Shop, database_error, raising
 
 from orderbridge.jobs.daemon_problems import BUSY, DATE_EVERY_S, LOG_STUCK_S, SLOW_WITHIN_S
 from orderbridge.jobs.health_check import VIEWS_S, Checkup
@@ -19,16 +18,6 @@ from orderbridge.rules.problems import Code, Problem
 
 def names(found: Sequence[Problem]) -> list[tuple[str, str]]:
     return [(one.code, one.subject) for one in found]
-
-
-async def fail(shop: Shop, error: Exception) -> None:
-    """A unit of work ends like this, as the driver raises it."""
-
-    def work(_: object) -> None:
-        raise OperationalError("INSERT", None, error)
-
-    with pytest.raises(OperationalError):
-        await shop.database.run(work)
 
 
 async def test_a_view_that_cannot_be_read(shop: Shop):
@@ -58,18 +47,16 @@ async def test_a_select_that_is_kept_open_lets_the_log_grow_and_afterwards_it_sh
     assert shop.database.file.log_size() <= 16 * 1024 * 1024
 
 
-@pytest.mark.parametrize(
-    "words, code",
-    [
-        ("database or disk is full", Code.DATABASE_FULL),
-        ("attempt to write a readonly database", Code.DATABASE_READ_ONLY),
-        ("disk I/O error", Code.DATABASE_FAILING),
-    ],
-)
+@pytest.mark.parametrize("words, code", [
+    ("database or disk is full", Code.DATABASE_FULL),
+    ("attempt to write a readonly database", Code.DATABASE_READ_ONLY),
+    ("disk I/O error", Code.DATABASE_FAILING),
+])  # fmt: skip
 async def test_a_database_that_refuses_every_write(words: str, code: Code, shop: Shop):
     checkup = shop.checkup()
     await shop.taken_in()
-    await fail(shop, sqlite3.OperationalError(words))
+    with pytest.raises(OperationalError):
+        await shop.database.run(raising(database_error(words)))
     await asyncio.sleep(400)  # and so no poll could be noted
     assert names(await checkup.check()) == [(code, "")]
     await shop.poll()
@@ -126,7 +113,7 @@ async def test_a_database_that_cannot_be_read_ends_nothing(shop: Shop, monkeypat
 
     async def gone(_: Callable[..., object]) -> None:
         shop.database.trouble.failed("read", "OperationalError", "Start the server.")
-        raise OperationalError("SELECT", None, sqlite3.OperationalError("no route"))
+        raise database_error("no route")
 
     with monkeypatch.context() as away:
         away.setattr(shop.database, "read", gone)
@@ -175,11 +162,9 @@ async def test_a_clock_that_is_wrong_by_the_services_date(behind: float, wrong: 
 
 
 UNREADABLE = (
-    "",
-    "Mon, 01 Jan 2026 00:00:00 +99999999999999999999",
-    "Mon, " + "9" * 5000 + " Jan 2026 00:00:00 GMT",
+    "", "Mon, 01 Jan 2026 00:00:00 +99999999999999999999", "Mon, " + "9" * 5000 + " Jan 2026 00:00:00 GMT",
     "\udcff, \x00",
-)
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("dates", [*([date] * 3 for date in UNREADABLE), ["Mon, 05 Jan 2015 00:00:00 GMT"]])

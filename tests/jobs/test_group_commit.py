@@ -39,14 +39,9 @@ def kept(database: Database) -> list[int]:
     return database.read_now(lambda tx: list(tx.execute(text("SELECT number FROM kept ORDER BY 1")).scalars()))
 
 
-def commits_of(database: Database) -> list[object]:
-    commits: list[object] = []
-    event.listen(database.engine, "commit", commits.append)
-    return commits
-
-
 async def test_notes_added_within_the_wait_are_one_group(database: Database) -> None:
-    commits, group = commits_of(database), group_of(database, wait_s=0.1)
+    commits, group = [], group_of(database, wait_s=0.1)
+    event.listen(database.engine, "commit", commits.append)
     answers = await asyncio.gather(*(group.add(number) for number in range(GROUP_SIZE + 20)))
     assert answers[-1] == f"kept {GROUP_SIZE + 19}"
     assert len(commits) == 2

@@ -3,7 +3,6 @@
 import asyncio
 import errno
 import os
-import sqlite3
 import stat
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,10 +10,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, event
-from sqlalchemy.exc import OperationalError
+from sqlalchemy import event
 from structlog.testing import capture_logs
-from tests.jobs.shop import Shop
+from tests.jobs.shop import Shop, database_error, raising
 
 from orderbridge.jobs.alarms import AGAIN_S, Command
 from orderbridge.jobs.context import Kept
@@ -36,10 +34,6 @@ def open_now(shop: Shop) -> list[Problem]:
     return shop.database.read_now(lambda tx: open_problems(tx, shop.settings, shop.clock.now()))
 
 
-def take_over(shop: Shop) -> None:
-    shop.till.execute("UPDATE delivery_orders SET pos_revision = revision")
-
-
 async def test_a_closed_restaurant_is_reported_at_its_usual_hours(shop: Shop):
     await read_lists(shop.account, shop.database, shop.names, Common(shop.clock))
     shop.world.close_restaurant(KADIKOY)
@@ -56,13 +50,10 @@ async def test_a_closed_restaurant_is_reported_at_its_usual_hours(shop: Shop):
     assert await seen(1) == []
     order = await shop.taken_in()
     shop.world.cancel_by_customer(order.key)
-    take_over(shop)
+    shop.take_over()
     shop.world.close_restaurant(KADIKOY)
     assert await seen(40) == [], "an hour of no order"
     assert await seen(7 * 24 * 60 - 60) == [("restaurant_closed", "platform")]
-
-
-# ---- the log ---------------------------------------------------------------------------------------------------------
 
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -82,14 +73,11 @@ def problem(code: Code = Code.UNREACHABLE, severity: Severity = Severity.SEVERE,
 
 
 def test_the_level_of_a_line_is_the_severity_and_its_seconds_are_of_the_monotonic_clock():
-    lines = log_of(
-        ([problem(severity=Severity.WARNING)], 10.0), ([problem()], 15.0), ([problem(count=2)], 20.0), ([], 70.0)
-    )
-    assert [(line["log_level"], line["event"], line.get("seconds")) for line in lines] == [
-        ("warning", "problem.began", None),
-        ("error", "problem.escalated", None),
-        ("info", "problem.ended", 60),
-    ]
+    warning = problem(severity=Severity.WARNING)
+    lines = log_of(([warning], 10.0), ([problem()], 15.0), ([problem(count=2)], 20.0), ([], 70.0))
+    said = [(line["log_level"], line["event"], line.get("seconds")) for line in lines]
+    ended = ("info", "problem.ended", 60)
+    assert said == [("warning", "problem.began", None), ("error", "problem.escalated", None), ended]
 
 
 def test_a_problem_of_many_accounts_is_one_line_with_the_first_names():
@@ -99,13 +87,10 @@ def test_a_problem_of_many_accounts_is_one_line_with_the_first_names():
     first = [f"a{number}" for number in range(2, 7)]
     said = [(one["event"], one["code"], one.get("subject") or one["subjects"], one["count"]) for one in lines]
     assert said == [
-        ("problem.began", "unreachable", "a0", 1),
-        ("problem.began", "unreachable", "a1", 1),
-        ("problem.began", "quarantined", "kadikoy", 1),
-        ("problem.began", "unreachable", first, 998),
-        ("problem.ended", "unreachable", ["a1", *first[:4]], 999),
-        ("problem.ended", "quarantined", "kadikoy", 1),
-    ]
+        ("problem.began", "unreachable", "a0", 1), ("problem.began", "unreachable", "a1", 1),
+        ("problem.began", "quarantined", "kadikoy", 1), ("problem.began", "unreachable", first, 998),
+        ("problem.ended", "unreachable", ["a1", *first[:4]], 999), ("problem.ended", "quarantined", "kadikoy", 1),
+    ]  # fmt: skip
     assert lines[-2]["seconds"] == 60, "since the first of them began"
 
 
@@ -114,14 +99,6 @@ def test_the_log_has_cause_and_remedy_and_not_the_marketplaces_text():
     assert line["cause"].startswith("The marketplace")
     assert line["remedy"]
     assert "Ayşe" not in str(line)
-
-
-def shown(shop: Shop) -> list[tuple[str, str, int]]:
-    rows = shop.rows("SELECT code, subject, level FROM delivery_alarms ORDER BY code, subject")
-    return [(row["code"], row["subject"], row["level"]) for row in rows]
-
-
-# ---- the lamp --------------------------------------------------------------------------------------------------------
 
 
 def lamp(shop: Shop) -> tuple[str, str | None, str]:
@@ -166,7 +143,7 @@ def heard(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
 
 
 def teller(shop: Shop) -> Checkup:
-    """One that has an alarm command, of a daemon that has just started."""
+    """Of a daemon that has just started and has an alarm command."""
     checkup = shop.checkup(command=("alarm",), command_severity="warning")
     checkup.expect_late_polls()
     return checkup
@@ -181,9 +158,7 @@ async def looks(checkup: Checkup, times: int = 1) -> None:
 REFUSED = ("began", "login_refused")
 
 
-async def test_a_daemon_stopped_before_its_first_check_keeps_the_reported_problems(
-    shop: Shop, heard: list[tuple[str, str]]
-):
+async def test_a_daemon_stopped_before_its_first_check_keeps_the_reported_problems(shop, heard):
     shop.world.refuse_account("kadikoy")
     await shop.poll()
     await looks(teller(shop))
@@ -195,19 +170,13 @@ async def test_a_daemon_stopped_before_its_first_check_keeps_the_reported_proble
     assert heard == [REFUSED, ("ended", "login_refused")]
 
 
-async def test_reported_problems_are_read_by_a_later_check_if_the_first_fails(
-    shop: Shop, heard: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
-):
+async def test_reported_problems_are_read_by_a_later_check_if_the_first_fails(shop, heard, monkeypatch):
     shop.world.refuse_account("kadikoy")
     await shop.poll()
     await looks(teller(shop))
     second = teller(shop)
-
-    async def broken(_: Any) -> Any:
-        raise OperationalError("SELECT", None, sqlite3.OperationalError("disk I/O error"))
-
     with monkeypatch.context() as patched:
-        patched.setattr(shop.database, "read", broken)
+        patched.setattr(shop.database, "read", raising(database_error("disk I/O error")))
         await second.check()
     await looks(second)
     assert heard == [REFUSED]
@@ -227,9 +196,7 @@ async def test_nothing_is_written_while_nothing_changes_but_a_sign_of_life(shop:
 
 
 @pytest.mark.parametrize("room, found", [(10**9, []), (4096, [("database_full", "")])])
-async def test_a_full_disk_is_found_by_a_daemon_that_only_reads(
-    room: int, found: list[Any], shop: Shop, monkeypatch: Any
-):
+async def test_a_full_disk_is_found_by_a_daemon_that_only_reads(room, found, shop, monkeypatch):
     await shop.poll()
     real = os.statvfs(shop.path.parent)
     fake = SimpleNamespace(f_flag=real.f_flag, f_bavail=room // 4096, f_frsize=4096)
@@ -285,9 +252,7 @@ async def test_an_unwritable_database_is_reported_instead_of_missing_polls(shop:
     assert seen == [set(), {Code.DATABASE_BUSY}, set(), set()]
 
 
-async def test_a_problem_known_only_to_the_previous_daemon_is_reported_once_and_its_end_too(
-    shop: Shop, heard: list[tuple[str, str]]
-):
+async def test_a_problem_known_only_to_the_previous_daemon_is_reported_once_and_its_end_too(shop, heard):
     async def daemon(*, sees: bool, seconds: int) -> None:
         checkup = teller(shop)
         for second in range(0, seconds, 30):
@@ -324,9 +289,6 @@ async def test_an_alarm_command_that_fails_is_a_problem_until_it_works(shop: Sho
     await checkup.close()
 
 
-# ---- a file that is taken away ---------------------------------------------------------------------------------------
-
-
 BEGAN = [REFUSED, ("began", "database_lost")]
 
 
@@ -345,23 +307,18 @@ async def lost(shop: Shop) -> Path:
     return away
 
 
-def put_back(away: Path) -> None:
-    for path in away.iterdir():
-        path.rename(away.with_name(path.name))
-
-
 @pytest.mark.parametrize("state", ["", "state"], ids=["beside the file", "in systemd's state directory"])
-async def test_the_end_of_a_lost_file_is_reported_once_by_the_next_daemon(
-    state: str, shop: Shop, heard: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
-):
+async def test_the_end_of_a_lost_file_is_reported_once_by_the_next_daemon(state, shop, heard, monkeypatch):
     folder = shop.path.with_name(state) if state else shop.path.parent
     monkeypatch.setenv("STATE_DIRECTORY", str(folder) if state else "")
-    put_back(await lost(shop))
+    for path in (await lost(shop)).iterdir():
+        path.rename(shop.path.with_name(path.name))
     assert heard == BEGAN
     assert stat.S_IMODE((folder / "pos.db.lost").stat().st_mode) == 0o600
     await looks(teller(shop), 2)
     assert heard == [*BEGAN, ("ended", "database_lost")]
-    assert shown(shop) == [("login_refused", "kadikoy", 1)]
+    (row,) = shop.rows("SELECT code, subject, level FROM delivery_alarms")
+    assert tuple(row.values()) == ("login_refused", "kadikoy", 1)
     assert not (folder / "pos.db.lost").exists()
     await looks(teller(shop))
     assert len(heard) == 3
@@ -370,10 +327,7 @@ async def test_the_end_of_a_lost_file_is_reported_once_by_the_next_daemon(
 async def test_the_next_daemon_reports_the_end_of_an_unwritable_database(shop: Shop, heard: list[tuple[str, str]]):
     daemon = teller(shop)
     await daemon.check()
-
-    def full(_: Connection) -> None:
-        raise OperationalError("COMMIT", None, sqlite3.OperationalError("database or disk is full"))
-
+    full = raising(database_error("database or disk is full"))
     event.listen(shop.database.engine, "commit", full)
     await looks(daemon, 2)
     event.remove(shop.database.engine, "commit", full)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 from tests.jobs.conftest import OpenShop
-from tests.jobs.shop import FakeClock, Shop
+from tests.jobs.shop import FakeClock, Shop, raising
 
 from orderbridge.jobs import journal_writer as jobs_journal
 from orderbridge.store import journal
@@ -53,8 +53,7 @@ async def test_an_unchanged_document_is_journaled_once(shop: Shop, folder: Path)
         assert (await shop.poll()).dropped == 1
     assert (await shop.poll()).acknowledged == 1
     assert len(entries(folder)) == 1
-    shop.act("accept", order)
-    await shop.drain()
+    await shop.acted("accept", order)
     await shop.poll()
     assert [entry.status_id for entry in entries(folder)] == [1, 2]
 
@@ -88,14 +87,9 @@ async def test_a_full_disk_delays_no_order_and_the_journal_catches_up_later(shop
     assert [entry.payment_key for entry in entries(folder)] == [order.key for order in orders]
 
 
-async def test_a_document_that_no_thread_is_left_for_is_written_later(
-    shop: Shop, folder: Path, monkeypatch: pytest.MonkeyPatch
-):
-    def no_thread(_: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
-
+async def test_a_document_that_no_thread_is_left_for_is_written_later(shop, folder, monkeypatch):
     shop.journal._inline = False
-    monkeypatch.setattr(threading.Thread, "start", no_thread)
+    monkeypatch.setattr(threading.Thread, "start", raising(RuntimeError("can't start new thread")))
     orders = [await shop.taken_in()]
     assert shop.journal.error == "can't start new thread"
     monkeypatch.undo()
@@ -104,9 +98,7 @@ async def test_a_document_that_no_thread_is_left_for_is_written_later(
     assert [entry.payment_key for entry in entries(folder)] == [order.key for order in orders]
 
 
-async def test_documents_beyond_the_limit_are_dropped_and_counted(
-    shop: Shop, folder: Path, full: list[int], monkeypatch: pytest.MonkeyPatch
-):
+async def test_documents_beyond_the_limit_are_dropped_and_counted(shop, folder, full, monkeypatch):
     monkeypatch.setattr(jobs_journal, "MAX_WAITING", 3000)
     orders = [await shop.taken_in() for _ in range(6)]
     full.clear()
@@ -132,9 +124,7 @@ class Hanging:
         pass
 
 
-async def test_a_hanging_disk_delays_one_poll_by_three_seconds_and_no_later_one(
-    shop: Shop, folder: Path, clock: FakeClock
-):
+async def test_a_hanging_disk_delays_one_poll_by_three_seconds_and_no_later_one(shop, folder, clock):
     shop.journal._inline, shop.journal._workers = False, Hanging()  # type: ignore[assignment]
     orders = [shop.place()]
     before = clock.monotonic()

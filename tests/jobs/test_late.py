@@ -23,18 +23,10 @@ def local(shop: Shop, minutes: float, form: str = "%Y-%m-%d %H:%M:%S") -> str:
     return (shop.clock.true() + timedelta(minutes=minutes)).astimezone(ISTANBUL).strftime(form)
 
 
-@pytest.mark.parametrize(
-    "ordered, scheduled, late",
-    [
-        (-19, None, False),
-        (-21, None, True),
-        (-180, None, True),
-        (-600, 60, False),
-        (-600, -1, True),
-        (-2000, 2000, False),
-        (45, None, False),
-    ],
-)
+@pytest.mark.parametrize("ordered, scheduled, late", [
+    (-19, None, False), (-21, None, True), (-180, None, True), (-600, 60, False), (-600, -1, True),
+    (-2000, 2000, False), (45, None, False),
+])  # fmt: skip
 async def test_an_order_is_late_by_its_own_time(shop: Shop, ordered: int, scheduled: int | None, late: bool):
     wanted = "" if scheduled is None else local(shop, scheduled)
     order = await shop.taken_in(date=local(shop, ordered), scheduled_date=wanted)
@@ -61,8 +53,7 @@ async def test_an_order_is_late_until_it_is_answered(shop: Shop):
     order.acknowledged = False
     await shop.poll()
     assert (shop.order(order)["note"], shop.order(order)["problem"]) == ("zile basma", "late")
-    shop.act("accept", order)
-    await shop.drain()
+    await shop.acted("accept", order)
     await shop.poll()
     assert (shop.order(order)["status"], shop.order(order)["problem"]) == ("CONFIRMED", None)
 

@@ -28,10 +28,8 @@ async def stored(shop: Shop) -> set[tuple[str, str, int]]:
 
 async def a_day(shop: Shop) -> None:
     """Orders of two branches at different times, one cancelled, and rows that the marketplace refuses."""
-    orders = [
-        shop.place(restaurant_id=place, date=f"2026-03-02 11:0{n}:00")
-        for n, place in enumerate((USKUDAR, ATASEHIR) * 2)
-    ]
+    places = enumerate((USKUDAR, ATASEHIR) * 2)
+    orders = [shop.place(restaurant_id=place, date=f"2026-03-02 11:0{number}:00") for number, place in places]
     await shop.poll()
     for order in orders[:3:2]:
         await shop.verdict(shop.act("complete", order))
@@ -45,29 +43,21 @@ async def a_day(shop: Shop) -> None:
 
 WORLDS: dict[str, dict[str, Any]] = {
     "as it is": {
-        "menu_shape": "by_restaurant",
-        "cancelled_are_delivered": True,
-        "list_order": "oldest_first",
-        "list_covers": "all",
+        "menu_shape": "by_restaurant", "cancelled_are_delivered": True, "list_order": "oldest_first", "list_covers": "all",
     },
     "newest first": {"menu_shape": "by_category", "list_order": "newest_first", "ids_in_capitals": True},
     "other answers": {
-        "menu_shape": "wrapped",
-        "disallowed": "refused",
-        "disallowed_status": 409,
-        "longest_preparing_time": 239,
-        "restaurant_error_status": 400,
-        "food_error_status": 410,
-        "prepaid_suffix": False,
+        "menu_shape": "wrapped", "disallowed": "refused", "disallowed_status": 409, "longest_preparing_time": 239,
+        "restaurant_error_status": 400, "food_error_status": 410, "prepaid_suffix": False,
     },
     "not found": {"menu_shape": "by_id", "disallowed": "not_found", "complete_error_status": 400},
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", WORLDS)
 async def test_the_sandbox_plays_what_was_learned(open_shop: OpenShop, tmp_path: Path, name: str):
     shop = await open_shop("chain")
-    shop.world.options = shop.world.options.changed(WORLDS[name])
+    shop.world.set_options(**WORLDS[name])
     await a_day(shop)
     await stored(shop)
     (path := tmp_path / "learned.json").write_text(json.dumps(shop.database.read_now(rows), default=str))
@@ -91,7 +81,7 @@ async def test_counts_add_up_over_a_failed_write_and_a_reload(shop: Shop):
 
 @pytest.mark.parametrize("allowed", ["none", "without_own_courier", "all"])
 async def test_a_complete_without_on_the_way_is_learned(shop: Shop, tmp_path: Path, allowed: str):
-    shop.world.options = shop.world.options.changed({"complete_from_confirmed": allowed})
+    shop.world.set_options(complete_from_confirmed=allowed)
     for courier in ("restaurant", "come_get"):
         order = await shop.taken_in(courier_type=courier)
         await shop.verdict(shop.act("accept", order, preparing_time=25))
@@ -106,9 +96,7 @@ async def test_a_complete_without_on_the_way_is_learned(shop: Shop, tmp_path: Pa
 
 async def test_no_words_of_an_error_are_kept(shop: Shop):
     """An error may quote a name, the same one to each order of a customer."""
-    shop.world.options = shop.world.options.changed(
-        {"disallowed_error": "Kanarya adına olmaz", "disallowed_status": 409}
-    )
+    shop.world.set_options(disallowed_error="Kanarya adına olmaz", disallowed_status=409)
     for _ in range(2):
         await shop.verdict(shop.act("complete", await shop.taken_in()))
     found = await stored(shop)
@@ -133,9 +121,7 @@ async def test_the_values_of_a_point_are_limited(shop: Shop):
      ({"needs_payment_status_id": 7}, [(Point.STATUS_ID, 16)], {"needs_payment_status_id": None}),
      ({}, [(Point.LIST_LENGTH, 50), (Point.STATUS_ID, 17)], {})],
 )  # fmt: skip
-async def test_what_contradicts_the_configuration_is_found(
-    shop: Shop, configured: dict[str, int], seen: Any, contradicted: Any
-):
+async def test_what_contradicts_the_configuration_is_found(shop, configured, seen, contradicted):
     learned = Learned()
     for point, value in seen:
         learned.saw(point, value)
@@ -150,15 +136,9 @@ async def test_a_contradiction_is_a_problem_until_the_configuration_is_right(ope
         shop = await open_shop("kadikoy", list_limit=list_limit)
         checkup = shop.checkup()
         roster, problems = roster_of(shop.accounts), checkup.own_problems
-        upkeep = Upkeep(
-            replace(shop.context, own_problems=problems),
-            roster,
-            health=checkup,
-            restore_check=RestoreCheck(shop.context, roster.known),
-            report=SelfReport(shop.context, shop.accounts, shop.outbox),
-            journal=None,
-            begun=lambda: (1, 1),
-        )
+        check, report = RestoreCheck(shop.context, roster.known), SelfReport(shop.context, shop.accounts, shop.outbox)
+        parts = {"health": checkup, "restore_check": check, "report": report, "journal": None, "begun": lambda: (1, 1)}
+        upkeep = Upkeep(replace(shop.context, own_problems=problems), roster, **parts)
         for _ in range(3 if list_limit == 1 else 0):
             shop.place()
         await shop.poll()

@@ -40,17 +40,14 @@ async def test_the_menu_is_stored_whatever_its_shape(open_shop: OpenShop, shape:
     began = shop.clock.now()
     assert await read(shop) == EVERY_S
     assert len(shown(shop)) == 12
-    assert shown(shop)[:2] == [
-        (3001, "Mercimek Çorbası", "Çorbalar", "active"),
-        (3002, "Ezogelin Çorbası", "Çorbalar", "inactive"),
-    ]
+    first, second = shown(shop)[:2]
+    assert first == (3001, "Mercimek Çorbası", "Çorbalar", "active")
+    assert second == (3002, "Ezogelin Çorbası", "Çorbalar", "inactive")
     assert noted(shop) == (text_of(began + EVERY), text_of(began), None)
 
 
 FAULTS = {
-    "429": Fault(operation="get_foods", status=429, times=None),
-    "500": Fault(operation="get_foods", status=500, times=None),
-    "404": Fault(operation="get_foods", status=404, times=None),
+    **{str(status): Fault(operation="get_foods", status=status, times=None) for status in (429, 500, 404)},
     "no answer": Fault.drop("get_foods", times=None),
     "silence": Fault.hang("get_foods", times=None),
 }
@@ -89,11 +86,10 @@ async def test_what_changed_is_an_event(shop: Shop):
     await asyncio.sleep(EVERY_S)
     with capture_logs() as logs:
         await read(shop)
-    assert [(line["event"], line["food_id"]) for line in logs if line["event"].startswith("food.")] == [
-        ("food.gone", 1001)
-    ]
-    (gone,) = shop.rows("SELECT food_id, last_change FROM delivery_foods WHERE gone_utc IS NOT NULL")
-    assert gone == {"food_id": 1001, "last_change": "gone"}
+    told = [(line["event"], line["food_id"]) for line in logs if line["event"].startswith("food.")]
+    assert told == [("food.gone", 1001)]
+    gone = shop.rows("SELECT food_id, last_change FROM delivery_foods WHERE gone_utc IS NOT NULL")
+    assert gone == [{"food_id": 1001, "last_change": "gone"}]
 
 
 async def test_a_list_at_a_usual_page_size_shows_no_food_as_gone(shop: Shop):
@@ -113,10 +109,8 @@ async def test_a_menu_with_a_food_that_cannot_be_identified_shows_no_food_as_gon
     shop.world.faults.add(Fault(operation="get_foods", status=200, body=body))
     await asyncio.sleep(EVERY_S)
     await read(shop)
-    assert shop.one("SELECT name, old_name FROM delivery_foods WHERE last_change = 'renamed'") == {
-        "name": "Tarhana",
-        "old_name": "Mercimek Çorbası",
-    }
+    renamed = shop.rows("SELECT name, old_name FROM delivery_foods WHERE last_change = 'renamed'")
+    assert renamed == [{"name": "Tarhana", "old_name": "Mercimek Çorbası"}]
     assert shop.rows("SELECT 1 FROM delivery_foods WHERE gone_utc IS NOT NULL") == []
 
 
@@ -144,19 +138,14 @@ async def test_a_food_stored_by_an_order_at_the_same_time_does_not_fail_the_menu
 async def test_an_ok_to_a_switch_is_the_status_of_its_food(shop: Shop):
     await read(shop)
     for action, status in (("deactivate_food", "inactive"), ("activate_food", "active")):
-        shop.act(action, food_id=1001)
-        await shop.drain()
+        await shop.acted(action, food_id=1001)
         assert shop.one("SELECT status FROM delivery_foods WHERE food_id = 1001") == {"status": status}
-
-
-# ---- a row in doubt --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.interface("Menu item status")
 async def test_a_menu_that_was_requested_after_the_attempt_proves_it(shop: Shop):
     shop.world.faults.add(Fault.drop("deactivate_food", when=When.AFTER, times=1))
-    row_id = shop.act("deactivate_food", food_id=1001)
-    await shop.drain()
+    row_id = await shop.acted("deactivate_food", food_id=1001)
     await asyncio.sleep(1)
     await read(shop)
     assert (await shop.verdict(row_id))["state"] == "done"
@@ -170,8 +159,7 @@ async def test_a_menu_under_way_during_the_attempt_proves_nothing(shop: Shop):
     async def attempt() -> None:
         shop.world.inactive_foods = frozenset()
         shop.world.faults.add(Fault.drop("deactivate_food", when=When.BEFORE, times=1))
-        shop.act("deactivate_food", food_id=1001)
-        await shop.drain()
+        await shop.acted("deactivate_food", food_id=1001)
 
     shop.line.when_answered("get_foods", attempt)
     await read(shop)

@@ -28,14 +28,8 @@ FOOD = 3005
 # the day cannot turn: it knows its orders by their ids (test_verdicts.py), and no row of it needs the menu (test_menu.py).
 NO_OPEN_POINTS = {
     *(field.name for group in (Pace, Trouble, Connections) for field in fields(group)),
-    "cooldown_seconds",
-    "pickup_life",
-    "platform_courier_life",
-    "life_seconds",
-    "cancel_unanswered_seconds",
-    "ids_in_capitals",
-    "menu_shape",
-    "menu_cooldown_seconds",
+    *"cooldown_seconds pickup_life platform_courier_life life_seconds cancel_unanswered_seconds".split(),
+    *"ids_in_capitals menu_shape menu_cooldown_seconds".split(),
 }
 MOST_POLLS = 60  # until a list of one order at a time has nothing left
 TARGETS = {"accept": 2, "on_the_way": 16, "complete": 5, "cancel": 6}
@@ -80,27 +74,16 @@ def out_of_turn(end: tuple[str, str | None], **options: Any) -> Setting:
 
 
 PLAIN_SWITCHES: dict[str, tuple[Any, ...]] = {
-    "new_login_ends_old_token": (True, False),
-    "cancelled_are_delivered": (True, False),
-    "cooldown_restarts_on_429": (True, False),
-    "list_covers": ("all", "first"),
-    "list_order": ("oldest_first", "newest_first", "shuffled"),
-    "list_limit": (1, 2, 5),
-    "token_message": ("Token expired or invalid", "Invalid or expired access token"),
-    "token_seconds": (300.0, 3600.0),
-    "expiration_timezone": ("Pacific/Kiritimati", "Pacific/Pago_Pago"),
-    "timezone": ("UTC",),
-    "prepaid_suffix": (True, False),
-    "cooldown_scope": ("application", "address", "restaurant"),
-    "retry_after": ("none", "seconds", "date"),
-    "retry_after_seconds": (None, 5.0),
-    "login_limit": (None, 3),
-    "login_window_seconds": (60.0,),
-    "tokens_at_once": (None, 1, 2),
-    "changed_are_listed_again": (True, False),
+    **dict.fromkeys(("new_login_ends_old_token", "cancelled_are_delivered", "cooldown_restarts_on_429"), (True, False)),
+    "list_covers": ("all", "first"), "list_order": ("oldest_first", "newest_first", "shuffled"), "list_limit": (1, 2, 5),
+    "token_message": ("Token expired or invalid", "Invalid or expired access token"), "token_seconds": (300.0, 3600.0),
+    "expiration_timezone": ("Pacific/Kiritimati", "Pacific/Pago_Pago"), "timezone": ("UTC",),
+    "prepaid_suffix": (True, False), "cooldown_scope": ("application", "address", "restaurant"),
+    "retry_after": ("none", "seconds", "date"), "retry_after_seconds": (None, 5.0), "login_limit": (None, 3),
+    "login_window_seconds": (60.0,), "tokens_at_once": (None, 1, 2), "changed_are_listed_again": (True, False),
     "complete_from_confirmed": ("none", "without_own_courier", "all"),
     "error_order": ("limit status exists body url token", "exists url token limit status body"),
-}
+}  # fmt: skip
 
 
 def plain_switches(turn: int) -> Setting:
@@ -118,18 +101,13 @@ SETTINGS = {
     "needs payment is not configured": needs_payment(8, None),
     "needs payment is configured wrongly": needs_payment(8, 9),
     **{f"errors come under {status}": errors_under(status) for status in (200, 400, 401, 403, 404, 422, 429, 500, 502)},
-    **{
-        f"a bad token comes under {status}": errors_under(status, token_errors_stay_401=False)
-        for status in (200, 403, 500)
-    },
+    **{f"a bad token comes under {code}": errors_under(code, token_errors_stay_401=False) for code in (200, 403, 500)},
     **{
         f"out of turn comes under {status}": out_of_turn(end_under(status), disallowed_status=status)
         for status in (200, 400, 401, 403, 404, 409, 422, 429, 500, 502, 503)
     },
     "out of turn is not found": out_of_turn(NOT_FOUND, disallowed="not_found"),
-    "out of turn is not found, under 200": out_of_turn(
-        NOT_FOUND, disallowed_status=200, disallowed_error=ORDER_NOT_FOUND
-    ),
+    "it is not found, under 200": out_of_turn(NOT_FOUND, disallowed_status=200, disallowed_error=ORDER_NOT_FOUND),
     "out of turn is OK without effect": out_of_turn(ALLOWED, disallowed="ok"),
     **{f"plain switches, turn {turn}": plain_switches(turn) for turn in range(6)},
     "no longer than an hour": Setting(options={"longest_preparing_time": 60}, in_a_day=MISSING),
@@ -258,9 +236,7 @@ async def test_a_learned_day_can_be_repeated(open_shop: OpenShop, world: World, 
     assert {row: shop.end(row)[:2] for row in day.ends} == day.ends
     assert_each_order_is_stored_as_the_service_showed_it(day)
     assert_each_status_is_acknowledged_after_it_was_delivered(day)
-    assert {call.http_status for call in shop.calls("get_current")} <= {200, 401}, (
-        "it is never asked for in its cooldown"
-    )
+    assert {call.http_status for call in shop.calls("get_current")} <= {200, 401}, "never within its cooldown"
 
 
 def covered(day: Day) -> list[Order]:

@@ -39,8 +39,7 @@ async def test_rows_of_an_account_with_a_refused_login_block_no_other(open_shop:
     shop.world.refuse_account("besiktas")
     insert_foods(shop, 2 * PAGE + 100, "besiktas")
     stuck = shop.act("deactivate_food", food_id=1, account="besiktas", valid_minutes=1)
-    accept = shop.act("accept", order)
-    await shop.drain()
+    accept = await shop.acted("accept", order)
     assert (shop.row(accept)["state"], shop.row(stuck)["state"]) == ("done", "pending")
     await asyncio.sleep(61)
     await shop.outbox.tick()
@@ -71,9 +70,8 @@ async def test_an_outage_is_logged_at_its_beginning_and_its_end(shop: Shop, down
             await shop.drain()
             await asyncio.sleep(2.0)
         told = [line for line in logs if line["event"].startswith(("account.rows", "action."))]
-        assert [(line["event"], line["rows"], line["log_level"]) for line in told if line["log_level"] != "debug"] == [
-            ("account.rows_wait", 8, "warning")
-        ]
+        (line,) = (line for line in told if line["log_level"] != "debug")
+        assert (line["event"], line["rows"], line["log_level"]) == ("account.rows_wait", 8, "warning")
         if down == "login":  # which this test does not repair here
             return
         logs.clear()
@@ -81,9 +79,6 @@ async def test_an_outage_is_logged_at_its_beginning_and_its_end(shop: Shop, down
         for row in rows:
             assert (await shop.verdict(row))["state"] == "done"
     assert [line["event"] for line in logs if line["event"].startswith("account.rows")] == ["account.rows_go"]
-
-
-# ---- what changes in the table, as the daemon sees it when it is woken -----------------------------------------------
 
 
 async def test_a_row_that_is_committed_late_is_seen_at_the_next_reading_of_all(open_shop: OpenShop):
@@ -112,26 +107,18 @@ async def test_a_withdrawn_row_ends_at_once_however_many_wait(open_shop: OpenSho
 
 
 @pytest.mark.parametrize("from_the_start", [True, False])
-async def test_no_row_overtakes_an_older_one_of_its_lane_that_is_not_read_yet(
-    open_shop: OpenShop, from_the_start: bool
-):
+async def test_no_row_overtakes_an_older_one_of_its_lane_that_is_not_read_yet(open_shop, from_the_start):
     shop = await open_shop("kadikoy", "besiktas")
     order, other = await shop.taken_in(status_id=2), await shop.taken_in()
     shop.world.refuse_account("besiktas")
     if not from_the_start:
         await cycle(shop)
     insert_foods(shop, 1100, "besiktas")
-    older = [
-        shop.act("deactivate_food", food_id=1001, account="kadikoy"),
-        shop.act("on_the_way", order),
-        shop.act("accept", other),
-    ]
+    older = [shop.act("deactivate_food", food_id=1001, account="kadikoy")]
+    older += [shop.act("on_the_way", order), shop.act("accept", other)]
     insert_foods(shop, 1100, "besiktas", first=5000)
-    newer = [
-        shop.act("activate_food", food_id=1001, account="kadikoy"),
-        shop.act("complete", order),
-        shop.act("cancel", other),
-    ]
+    newer = [shop.act("activate_food", food_id=1001, account="kadikoy")]
+    newer += [shop.act("complete", order), shop.act("cancel", other)]
     await cycle(shop)
     await cycle(shop)
     assert [shop.row(row)["state"] for row in older] == ["superseded", "done", "superseded"]
@@ -145,9 +132,8 @@ async def test_a_claim_whose_commit_was_reported_as_failed_is_found(shop: Shop):
     row = shop.act("accept", order)
     await shop.outbox.reader.everything()
     shop.till.execute("UPDATE delivery_actions SET state = 'sending'")
-    shop.till.execute(
-        "INSERT INTO delivery_action_attempts (action_id, attempt, started_utc) VALUES (?, 1, '')", (row,)
-    )
+    attempt = "INSERT INTO delivery_action_attempts (action_id, attempt, started_utc) VALUES (?, 1, '')"
+    shop.till.execute(attempt, (row,))
     for _ in range(60):
         shop.outbox.wake()
         await shop.outbox.safe_cycle()
@@ -155,9 +141,7 @@ async def test_a_claim_whose_commit_was_reported_as_failed_is_found(shop: Shop):
     assert shop.row(row)["state"] == "done"
 
 
-async def test_a_row_that_crashes_the_program_is_tried_again_only_after_a_pause(
-    shop: Shop, monkeypatch: pytest.MonkeyPatch
-):
+async def test_a_row_that_crashes_the_program_is_tried_again_only_after_a_pause(shop, monkeypatch):
     other = await shop.taken_in()
     request, stumbles = outcome_writer.next_request, 0
 

@@ -65,9 +65,7 @@ def good(name: str, at: datetime = START) -> Success:
 
 
 @pytest.mark.parametrize("seconds", [[25.0], [25.0, 40.0], [25.0, 40.0, 40.0], [1.5, 0.0]])
-async def test_a_slowly_written_note_still_covers_the_whole_poll(
-    notes: Polls, book: Book, clock: FakeClock, seconds: list[float]
-):
+async def test_a_slowly_written_note_still_covers_the_whole_poll(notes, book, clock, seconds):
     real, slow = book.database.run, iter(seconds)
 
     async def run(work: Any, **options: Any) -> Any:
@@ -88,19 +86,15 @@ async def test_a_note_from_a_clock_that_was_ahead_is_cut(notes: Polls, book: Boo
 
 @pytest.mark.parametrize("reserved", ["besiktas", "moda"])
 async def test_one_whose_note_the_database_refuses_harms_only_itself(notes: Polls, book: Book, reserved: str):
-    trigger = "BEFORE UPDATE ON delivery_accounts WHEN NEW.fingerprint = 'kadikoy'"
-    book.database.write_now(
-        lambda tx: tx.exec_driver_sql(f"CREATE TRIGGER refuse {trigger} BEGIN SELECT RAISE(ABORT, 'no'); END")
-    )
-    first, second = await asyncio.gather(
-        notes.reserve(reserved), notes.succeeded(good("kadikoy")), return_exceptions=True
-    )
-    assert first is None
-    assert isinstance(second, IntegrityError)
+    when = "BEFORE UPDATE ON delivery_accounts WHEN NEW.fingerprint = 'kadikoy'"
+    trigger = f"CREATE TRIGGER refuse {when} BEGIN SELECT RAISE(ABORT, 'no'); END"
+    book.database.write_now(lambda tx: tx.exec_driver_sql(trigger))
+    both = notes.reserve(reserved), notes.succeeded(good("kadikoy"))
+    ended = await asyncio.gather(*both, return_exceptions=True)
+    assert [type(one) for one in ended] == [type(None), IntegrityError]
     assert book.column("next_poll_utc")[reserved] == text_of(START + LONGEST)
-    ended = await asyncio.gather(
-        notes.failed(reserved, state="failing"), notes.reserve("kadikoy"), return_exceptions=True
-    )
+    both = notes.failed(reserved, state="failing"), notes.reserve("kadikoy")
+    ended = await asyncio.gather(*both, return_exceptions=True)
     assert [type(one) for one in ended] == [type(None), IntegrityError]
     assert book.column("state")[reserved] == "failing"
 

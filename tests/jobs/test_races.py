@@ -17,8 +17,7 @@ async def test_a_row_that_ends_during_a_poll_makes_its_status_not_count(shop: Sh
     order = shop.place()
     await shop.poll()
     shop.world.faults.add(Fault.drop("accept", when=When.BEFORE))
-    row = shop.act("accept", order, valid_minutes=1)
-    await shop.drain()
+    row = await shop.acted("accept", order, valid_minutes=1)
     shop.world.faults.add(Fault.error("get_current", 500, "hata"))
     await shop.poll()  # no look
     shop.line.when_answered("get_current", shop.drain)
@@ -62,8 +61,7 @@ async def test_recovery_skips_a_row_whose_verdict_is_being_written(shop: Shop, m
 async def test_a_cancel_waits_until_the_accepts_end_is_written(shop: Shop, monkeypatch: pytest.MonkeyPatch):
     order = await shop.taken_in()
     shop.world.faults.add(Fault(operation="accept", status=500))
-    accept = shop.act("accept", order)
-    await shop.drain()
+    accept = await shop.acted("accept", order)
     cancel = shop.act("cancel", order)
 
     def held_by_a_till(_: Connection, ends: Sequence[Any]) -> list[Any]:

@@ -16,9 +16,8 @@ LISTS = ("delivery_restaurants", "delivery_cancel_reasons", "delivery_payment_me
 
 
 async def lists(shop: Shop, name: str = "") -> bool:
-    return await read_lists(
-        shop.accounts[name or shop.names[0]], shop.database, tuple(shop.accounts), Common(shop.clock)
-    )
+    account = shop.accounts[name or shop.names[0]]
+    return await read_lists(account, shop.database, tuple(shop.accounts), Common(shop.clock))
 
 
 @pytest.mark.interface("Payment and shipping methods", "Endpoints 2", "Authentication 3")
@@ -26,10 +25,8 @@ async def test_all_lists_are_there_after_one_reading(open_shop: OpenShop):
     shop = await open_shop("chain")
     assert await lists(shop)
     assert [shop.count(table) for table in LISTS] == [2, 8, 3, 2]
-    assert {(row["account"], row["id"]) for row in shop.rows("SELECT account, id FROM delivery_restaurants")} == {
-        ("chain", USKUDAR),
-        ("chain", ATASEHIR),
-    }
+    found = {(row["account"], row["id"]) for row in shop.rows("SELECT account, id FROM delivery_restaurants")}
+    assert found == {("chain", USKUDAR), ("chain", ATASEHIR)}
     assert shop.one("SELECT reason FROM delivery_cancel_reasons WHERE id = 1") == {"reason": "Ürün tükendi"}
     assert shop.one("SELECT name FROM delivery_payment_methods WHERE code = 'CASH'") == {"name": "Nakit"}
     assert shop.one("SELECT name FROM delivery_shipping_methods WHERE code = 'pickup'") == {"name": "Gel Al"}
@@ -52,9 +49,7 @@ async def test_lists_common_to_all_accounts_are_requested_once(open_shop: OpenSh
 @pytest.mark.parametrize("table", ["delivery_cancel_reasons", "delivery_shipping_methods"])
 async def test_a_list_that_another_account_writes_at_the_same_moment_is_left_to_it(shop: Shop, table: str):
     # What a server says to the second of two: its DELETE did not see the rows that the first has just committed.
-    shop.till.execute(
-        f"CREATE TRIGGER other BEFORE INSERT ON {table} BEGIN SELECT RAISE(ABORT, 'UNIQUE constraint failed'); END"
-    )
+    shop.refuse(f"INSERT ON {table}", "RAISE(ABORT, 'UNIQUE constraint failed')")
     assert await lists(shop)
     assert [shop.count(name) for name in ("delivery_restaurants", table)] == [1, 0]
 
@@ -70,9 +65,7 @@ EMPTY = {"get_restaurants": b"[]", "get_cancel_reasons": b"[]", "get_variables":
 @pytest.mark.interface("Restaurant")
 @pytest.mark.parametrize("answers", [SHORTER, EMPTY], ids=["shorter", "empty"])
 @pytest.mark.parametrize("operation", SHORTER)
-async def test_a_list_that_lacks_known_entries_is_requested_again_before_they_are_deleted(
-    open_shop: OpenShop, operation: str, answers: dict[str, bytes]
-):
+async def test_a_list_that_lacks_known_entries_is_requested_again_before_their_deletion(open_shop, operation, answers):
     shop = await open_shop("chain")
     common = Common(shop.clock)
 
@@ -85,13 +78,11 @@ async def test_a_list_that_lacks_known_entries_is_requested_again_before_they_ar
     await asyncio.sleep(COMMON_S)
     body = b'{"status": true, "data": ' + answers[operation] + b"}"
     shop.world.faults.add(Fault(operation=operation, status=200, body=body, times=3))
-    asked = [await lists_again() for _ in range(2)]
-    assert asked == [False, False]
+    assert [await lists_again() for _ in range(2)] == [False, False]
     assert [shop.rows(f"SELECT * FROM {table}") for table in LISTS] == before
     assert await lists_again(), "the third in a row is believed, and the day's rhythm goes on"
     after = [shop.rows(f"SELECT * FROM {table}") for table in LISTS]
-    row = shop.act("close_restaurant", restaurant_id=ATASEHIR)
-    await shop.drain()
+    row = await shop.acted("close_restaurant", restaurant_id=ATASEHIR)
     assert shop.row(row)["state"] == "done", "a restaurant that was reached once is asked about"
     found = {one.code for one in shop.context.own_problems.problems([shop.account])}
     assert (Code.NO_RESTAURANT in found) == (operation == "get_restaurants" and answers is EMPTY)
@@ -117,13 +108,11 @@ async def test_the_time_and_the_author_of_a_closing_are_stored(shop: Shop):
 
     await read()
     opened = text_of(shop.clock.now())
-    shop.act("close_restaurant", restaurant_id=KADIKOY, created_by="Ayşe")
-    await shop.drain()
+    await shop.acted("close_restaurant", restaurant_id=KADIKOY, created_by="Ayşe")
     closed = text_of(shop.clock.now())
     await asyncio.sleep(300)
     await read()
-    row = shop.act("open_restaurant", restaurant_id=KADIKOY)
-    await shop.drain()
+    row = await shop.acted("open_restaurant", restaurant_id=KADIKOY)
     await read()
     shop.world.close_restaurant(KADIKOY)
     await asyncio.sleep(300)

@@ -1,14 +1,12 @@
 """A POS whose triggers refuse the daemon's writes: an unwritten order is never acknowledged."""
 
 import asyncio
-import sqlite3
 from typing import Any
 
 import pytest
-from sqlalchemy.exc import OperationalError
 from structlog.testing import capture_logs
 from tests.jobs.conftest import OpenShop
-from tests.jobs.shop import Shop
+from tests.jobs.shop import Shop, database_error
 from tests.jobs.test_health import open_codes
 
 from orderbridge.store import actions
@@ -17,14 +15,6 @@ from orderbridge_sandbox.state import Order
 RAISES = ["RAISE(ABORT, 'no')", "RAISE(FAIL, 'no')", "RAISE(ROLLBACK, 'no')"]
 LEFT_OUT = "RAISE(IGNORE)"
 NO_SUCH_TABLE = "1 FROM pos_tickets"  # the POS's own trigger is broken
-
-
-def refuse(shop: Shop, event: str, raises: str = RAISES[0], *, when: str = "1") -> None:
-    shop.till.execute(f"CREATE TRIGGER no BEFORE {event} WHEN {when} BEGIN SELECT {raises}; END")
-
-
-def allow(shop: Shop) -> None:
-    shop.till.execute("DROP TRIGGER no")
 
 
 def told(lines: Any, *events: str) -> list[str]:
@@ -40,14 +30,11 @@ async def cancelled(shop: Shop) -> Order:
     return order
 
 
-# ---- the automatic accept ----------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("raises", RAISES)
 async def test_an_order_whose_automatic_accept_is_refused_comes_in_without_it(open_shop: OpenShop, raises: str):
     shop = await open_shop(auto_accept_minutes=20)
     refused, fine = shop.place(), shop.place()
-    refuse(shop, "INSERT ON delivery_actions", raises, when=f"NEW.payment_key = '{refused.key}'")
+    shop.refuse("INSERT ON delivery_actions", raises, when=f"NEW.payment_key = '{refused.key}'")
     with capture_logs() as lines:
         assert (await shop.poll()).acknowledged == 2
         await shop.poll()
@@ -63,7 +50,7 @@ async def test_an_order_whose_automatic_accept_is_refused_comes_in_without_it(op
 async def test_a_temporary_disk_error_loses_no_automatic_accept(open_shop: OpenShop, monkeypatch):
     shop = await open_shop(auto_accept_minutes=20)
     order = shop.place()
-    errors, add_once = [OperationalError("INSERT", None, sqlite3.OperationalError("disk I/O error"))], actions.add_once
+    errors, add_once = [database_error("disk I/O error")], actions.add_once
 
     def fail_once(*of: Any, **how: Any) -> Any:
         if errors:
@@ -75,13 +62,10 @@ async def test_a_temporary_disk_error_loses_no_automatic_accept(open_shop: OpenS
     assert [row["payment_key"] for row in shop.rows("SELECT * FROM delivery_actions")] == [order.key]
 
 
-# ---- a known order -----------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("raises", [*RAISES, LEFT_OUT])
 async def test_where_new_contents_are_refused_the_status_is_shown_and_nothing_is_acknowledged(shop: Shop, raises: str):
     order = await cancelled(shop)
-    refuse(shop, "UPDATE ON delivery_orders", raises, when="NEW.note <> OLD.note")
+    shop.refuse("UPDATE ON delivery_orders", raises, when="NEW.note <> OLD.note")
     assert (await shop.poll()).acknowledged == 0
     changed = shop.one("SELECT * FROM delivery_changed_orders")
     assert (changed["status"], changed["last_change"], changed["ended_by"]) == ("CANCELED", "cancelled", "cancelled")
@@ -91,20 +75,18 @@ async def test_where_new_contents_are_refused_the_status_is_shown_and_nothing_is
 
 
 @pytest.mark.parametrize("table", ["delivery_order_items", "delivery_order_item_options"])
-async def test_a_known_order_whose_new_lines_are_refused_keeps_the_old_ones_and_shows_its_status(
-    shop: Shop, table: str
-):
+async def test_a_known_order_whose_new_lines_are_refused_keeps_the_old_ones_and_shows_its_status(shop, table):
     order = await shop.taken_in(foods=[line(2)])
     order.document["foods"] = [line(3)]
     shop.world.change_status(order.key, 2)
-    refuse(shop, f"INSERT ON {table}")
+    shop.refuse(f"INSERT ON {table}")
     await shop.poll()
     stored = shop.order(order)
     assert (stored["status"], stored["problem"]) == ("CONFIRMED", "contents_outdated")
     assert [row["quantity"] for row in shop.rows("SELECT quantity FROM delivery_order_items")] == [2]
     assert not order.acknowledged
     assert open_codes(shop) == [("contents_outdated", order.key)]
-    allow(shop)
+    shop.allow()
     await shop.poll()
     assert open_codes(shop) == []
 
@@ -112,47 +94,37 @@ async def test_a_known_order_whose_new_lines_are_refused_keeps_the_old_ones_and_
 @pytest.mark.parametrize("raises", [*RAISES, LEFT_OUT])
 async def test_an_update_that_cannot_be_stored_is_quarantined_and_not_acknowledged(shop: Shop, raises: str):
     order = await cancelled(shop)
-    refuse(shop, "UPDATE OF status ON delivery_orders", raises)
+    shop.refuse("UPDATE OF status ON delivery_orders", raises)
     with capture_logs() as lines:
         await shop.poll()
         await shop.poll()
     assert not order.acknowledged
     assert shop.order(order)["status"] == "RECEIVED"
     assert shop.one("SELECT payment_key, reason, times_seen, resolved_utc FROM delivery_quarantine") == {
-        "payment_key": order.key,
-        "reason": "database_refused",
-        "times_seen": 2,
-        "resolved_utc": None,
-    }
+        "payment_key": order.key, "reason": "database_refused", "times_seen": 2, "resolved_utc": None,
+    }  # fmt: skip
     assert told(lines, "order.update_refused", "order.quarantined") == ["order.update_refused", "order.quarantined"]
     await asyncio.sleep(200)
     await shop.poll()
-    assert open_codes(shop) == [("contents_outdated", order.key)], (
-        "one cause: whether it waits for an answer is not known"
-    )
-    allow(shop)
+    assert open_codes(shop) == [("contents_outdated", order.key)], "whether it waits for an answer is not known"
+    shop.allow()
     await shop.poll()
     assert open_codes(shop) == []
     assert (shop.order(order)["status"], order.acknowledged) == ("CANCELED", True)
     assert shop.one("SELECT resolved_utc FROM delivery_quarantine")["resolved_utc"] is not None
 
 
-# ---- a new order -------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("raises", [RAISES[0], LEFT_OUT])
 async def test_an_order_refused_by_every_table_is_not_acknowledged_and_logged_once(shop: Shop, raises: str):
     order = shop.place()
-    refuse(shop, "INSERT ON delivery_orders")
+    shop.refuse("INSERT ON delivery_orders")
     shop.till.execute(f"CREATE TRIGGER full BEFORE INSERT ON delivery_quarantine BEGIN SELECT {raises}; END")
     with capture_logs() as lines:
         for _ in range(3):
             await shop.poll()
     assert not order.acknowledged
-    assert told(lines, "order.database_refused", "order.lost_sight_of") == [
-        "order.database_refused",
-        "order.lost_sight_of",
-    ]
+    events = ["order.database_refused", "order.lost_sight_of"]
+    assert told(lines, *events) == events
     assert [line["payment_key"] for line in lines if line["event"] == "order.lost_sight_of"] == [order.key]
     assert open_codes(shop) == [("not_stored", "kadikoy")]
     shop.till.execute("DROP TRIGGER full")
@@ -163,26 +135,21 @@ async def test_an_order_refused_by_every_table_is_not_acknowledged_and_logged_on
 @pytest.mark.parametrize("is_known", [False, True])
 async def test_an_order_refused_by_a_broken_trigger_is_a_problem_until_the_trigger_is_fixed(shop: Shop, is_known: bool):
     order = await cancelled(shop) if is_known else shop.place()
-    refuse(shop, "UPDATE ON delivery_orders" if is_known else "INSERT ON delivery_orders", NO_SUCH_TABLE)
+    shop.refuse("UPDATE ON delivery_orders" if is_known else "INSERT ON delivery_orders", NO_SUCH_TABLE)
     await shop.poll()
     assert not order.acknowledged
     waiting = [("unanswered", order.key)] if is_known else []  # as far as the tables know
     assert open_codes(shop) == [("not_stored", "kadikoy"), *waiting]
-    allow(shop)
+    shop.allow()
     await shop.poll()
     assert open_codes(shop) == []
 
 
-# ---- the outbox --------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("state", ["sending", "done"])
 @pytest.mark.parametrize("raises", [RAISES[0], LEFT_OUT, NO_SUCH_TABLE])
-async def test_a_verdict_refused_by_the_database_is_logged_once_and_written_when_accepted(
-    shop: Shop, state: str, raises: str
-):
+async def test_a_verdict_refused_by_the_database_is_logged_once_and_written_when_accepted(shop, state, raises):
     row, other = (shop.act("deactivate_food", food_id=food) for food in (1007, 1008))
-    refuse(shop, "UPDATE ON delivery_actions", raises, when=f"NEW.state = '{state}' AND NEW.id = {row}")
+    shop.refuse("UPDATE ON delivery_actions", raises, when=f"NEW.state = '{state}' AND NEW.id = {row}")
     with capture_logs() as lines:
         for _ in range(5):
             await shop.drain()
@@ -194,7 +161,7 @@ async def test_a_verdict_refused_by_the_database_is_logged_once_and_written_when
         assert shop.row(other)["state"] == ("pending" if is_broken else "done")
         await shop.poll()
         assert open_codes(shop) == [("not_written", "")]
-        allow(shop)
+        shop.allow()
         await asyncio.sleep(60)
         await shop.drain()
     assert shop.row(row)["state"] == "done"
@@ -217,7 +184,7 @@ async def test_a_row_in_flight_at_a_crash_is_recovered_when_the_database_accepts
     first.line.when_leaving("accept", crash_here)
     await first.outbox.tick()
     await there.wait()
-    refuse(first, "UPDATE ON delivery_actions", raises)
+    first.refuse("UPDATE ON delivery_actions", raises)
     await first.crash()
     shop = await open_shop()
     with capture_logs() as lines:
@@ -227,7 +194,7 @@ async def test_a_row_in_flight_at_a_crash_is_recovered_when_the_database_accepts
     assert told(lines, "action.database_refused", "outbox.recovered") == []  # reported at the start
     await shop.poll()
     assert (shop.row(row)["state"], open_codes(shop)) == ("sending", [("not_written", "")])
-    allow(shop)
+    shop.allow()
     turn = await shop.outbox.safe_cycle()
     await asyncio.sleep(60)
     assert turn.again_in < 60

@@ -1,7 +1,6 @@
 """Documents in quarantine are stored once their cause is corrected."""
 
 import asyncio
-from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
@@ -11,8 +10,6 @@ from orderbridge.jobs.reimport import Decision, Reimport, Released, release
 from orderbridge_sandbox.state import Order
 
 pytestmark = pytest.mark.plays_daemon
-
-Refuse = Callable[..., Callable[[], None]]
 
 
 def retry(shop: Shop, row_id: int) -> list[Released]:
@@ -32,40 +29,25 @@ def resolved(shop: Shop) -> list[bool]:
     return [row["resolved_utc"] is not None for row in shop.rows("SELECT * FROM delivery_quarantine ORDER BY id")]
 
 
-@pytest.fixture
-def refuse(shop: Shop) -> Refuse:
-    """The database refuses one kind of statement about orders, until the returned function is called."""
-
-    def refuse(statement: str, when: str = "1") -> Callable[[], None]:
-        shop.till.execute(
-            f"CREATE TRIGGER no BEFORE {statement} ON delivery_orders WHEN {when} BEGIN SELECT raise(ABORT, 'no'); END"
-        )
-        return lambda: shop.till.execute("DROP TRIGGER no") and None
-
-    return refuse
-
-
-async def refused(shop: Shop, refuse: Refuse) -> Order:
+async def refused(shop: Shop) -> Order:
     """An order that the database refused while it was delivered and acknowledged."""
     order = shop.place()
-    mend = refuse("INSERT")
+    shop.refuse("INSERT ON delivery_orders")
     await shop.poll()
-    mend()
+    shop.allow()
     return order
 
 
 @pytest.mark.parametrize("minutes, problem", [(5, None), (180, "late")])
-async def test_an_order_that_waited_in_quarantine_is_late_by_its_own_time(
-    shop: Shop, refuse: Refuse, minutes: int, problem: str | None
-):
-    order = await refused(shop, refuse)
+async def test_an_order_that_waited_in_quarantine_is_late_by_its_own_time(shop, minutes, problem):
+    order = await refused(shop)
     await asyncio.sleep(60 * minutes)
     assert outcomes(shop) == [Decision.TAKEN_IN]
     assert shop.order(order)["problem"] == problem
 
 
-async def test_an_order_that_only_the_database_refused_is_taken_in_whole(shop: Shop, refuse: Refuse):
-    order = await refused(shop, refuse)
+async def test_an_order_that_only_the_database_refused_is_taken_in_whole(shop: Shop):
+    order = await refused(shop)
     assert (await shop.poll()).delivered == 0  # it was acknowledged: the service does not bring it again
     assert outcomes(shop) == [Decision.TAKEN_IN]
     stored = shop.order(order)
@@ -77,20 +59,20 @@ async def test_an_order_that_only_the_database_refused_is_taken_in_whole(shop: S
     assert shop.end((await shop.verdict(shop.act("accept", order)))["id"])[0] == "done"
 
 
-async def refused_change(shop: Shop, refuse: Refuse) -> Order:
+async def refused_change(shop: Shop) -> Order:
     """A known order of which the database refused what is new."""
     order = await shop.taken_in()
-    mend = refuse("UPDATE OF status_id")
+    shop.refuse("UPDATE OF status_id ON delivery_orders")
     order.acknowledged = False
     order.document["note"] = "az tuzlu"
     assert (await shop.poll()).quarantined == 1
-    mend()
+    shop.allow()
     return order
 
 
 @pytest.mark.parametrize("news, stored", [("an action", ("CONFIRMED", False)), ("a delivery", ("RECEIVED", True))])
-async def test_newer_news_of_the_order_wins(shop: Shop, refuse: Refuse, news: str, stored: tuple[str, bool]):
-    order = await refused_change(shop, refuse)
+async def test_newer_news_of_the_order_wins(shop: Shop, news: str, stored: tuple[str, bool]):
+    order = await refused_change(shop)
     if news == "an action":
         assert shop.end((await shop.verdict(shop.act("accept", order)))["id"])[0] == "done"
     else:
@@ -102,8 +84,8 @@ async def test_newer_news_of_the_order_wins(shop: Shop, refuse: Refuse, news: st
     assert resolved(shop) == [True]
 
 
-async def test_an_action_without_a_verdict_goes_first(shop: Shop, refuse: Refuse):
-    order = await refused_change(shop, refuse)
+async def test_an_action_without_a_verdict_goes_first(shop: Shop):
+    order = await refused_change(shop)
     row = shop.act("accept", order)
     shop.till.execute("UPDATE delivery_actions SET state = 'sending' WHERE id = ?", (row,))
     assert outcomes(shop) == [Decision.WAITS]
@@ -121,22 +103,19 @@ async def test_a_document_that_is_still_no_order_stays_with_the_reason(shop: Sho
     assert resolved(shop) == [False]
 
 
-# ---- several documents of one order ----------------------------------------------------------------------------------
-
-
-async def refused_and_cancelled(shop: Shop, refuse: Refuse) -> Order:
+async def refused_and_cancelled(shop: Shop) -> Order:
     """Both its documents are kept and were acknowledged: the service delivers neither again."""
     order = shop.place()
-    mend = refuse("INSERT")
+    shop.refuse("INSERT ON delivery_orders")
     await shop.poll()
     shop.world.cancel_by_customer(order.key)
     assert (await shop.poll()).acknowledged == 1
-    mend()
+    shop.allow()
     assert (await shop.poll()).delivered == 0
     return order
 
 
-FIRST_WINS = {1: Decision.TAKEN_IN, 2: Decision.SUPERSEDED}
+OLDER_AGAIN = {1: "last_seen_utc = '2026-03-02 09:30:00.000'", 2: "payload = replace(payload, '_id\":6', '_id\":2')"}
 SECOND_WINS = {1: Decision.SUPERSEDED, 2: Decision.TAKEN_IN}
 
 
@@ -145,21 +124,14 @@ SECOND_WINS = {1: Decision.SUPERSEDED, 2: Decision.TAKEN_IN}
     [
         ({}, 1, SECOND_WINS, ("CANCELED", "kadikoy")),
         ({}, 2, SECOND_WINS, ("CANCELED", "kadikoy")),
-        (
-            {1: "last_seen_utc = '2026-03-02 09:30:00.000'", 2: "payload = replace(payload, '_id\":6', '_id\":2')"},
-            2,
-            FIRST_WINS,
-            ("RECEIVED", "kadikoy"),
-        ),
+        (OLDER_AGAIN, 2, {1: Decision.TAKEN_IN, 2: Decision.SUPERSEDED}, ("RECEIVED", "kadikoy")),
         ({2: "last_seen_utc = '2026-03-02 08:00:00.000'"}, 1, SECOND_WINS, ("CANCELED", "kadikoy")),
         ({2: "account = 'besiktas'"}, 1, SECOND_WINS, ("CANCELED", "besiktas")),
     ],
     ids=["the older is named", "the newer is named", "the older came again", "a clock set back", "of two accounts"],
 )
-async def test_of_several_documents_the_newest_counts_and_an_end_is_an_end(
-    changes: dict[int, str], named: int, fates: dict[int, Decision], stored: tuple[str, str], shop: Shop, refuse: Refuse
-):
-    order = await refused_and_cancelled(shop, refuse)
+async def test_of_several_documents_the_newest_counts_and_an_end_is_an_end(changes, named, fates, stored, shop):
+    order = await refused_and_cancelled(shop)
     for row_id, change in changes.items():
         shop.till.execute(f"UPDATE delivery_quarantine SET {change} WHERE id = ?", (row_id,))
     assert {one.id: one.outcome for one in retry(shop, named)} == fates
@@ -168,19 +140,17 @@ async def test_of_several_documents_the_newest_counts_and_an_end_is_an_end(
     assert resolved(shop) == [True, True]
 
 
-async def test_while_the_newest_is_refused_or_unreadable_no_older_one_is_taken_in(shop: Shop, refuse: Refuse):
-    await refused_and_cancelled(shop, refuse)
-    refuse("INSERT", when="NEW.status_id = 6")
+async def test_while_the_newest_is_refused_or_unreadable_no_older_one_is_taken_in(shop: Shop):
+    await refused_and_cancelled(shop)
+    shop.refuse("INSERT ON delivery_orders", when="NEW.status_id = 6")
     assert {one.outcome for one in retry(shop, 1)} == {Decision.REFUSED}
     shop.till.execute("UPDATE delivery_quarantine SET payload = '[' WHERE id = 2")
     assert {(one.outcome, one.reason) for one in retry(shop, 1)} == {(Decision.REFUSED, "not_json")}
     assert (shop.count("delivery_orders"), resolved(shop)) == (0, [False, False])
 
 
-async def test_an_order_that_was_kept_for_longer_than_an_order_lasts_is_not_printed_any_more(
-    shop: Shop, refuse: Refuse
-):
-    order = await refused(shop, refuse)
+async def test_an_order_that_was_kept_for_longer_than_an_order_lasts_is_not_printed_any_more(shop):
+    order = await refused(shop)
     shop.clock.ahead += timedelta(days=2)
     assert outcomes(shop) == [Decision.TAKEN_IN_ENDED]
     assert (shop.order(order)["ended_by"], shop.count("delivery_new_orders")) == ("silence", 0)

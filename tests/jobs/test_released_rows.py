@@ -6,7 +6,6 @@ from typing import Any
 
 from tests.jobs.conftest import OpenShop
 from tests.jobs.shop import Shop
-from tests.jobs.test_refusing_database import refuse
 
 from orderbridge.jobs.outbox import Outbox
 from orderbridge.rules.outbox_rows import order_lane
@@ -23,9 +22,8 @@ async def given_to_another(outbox: Outbox, account: str = "kadikoy") -> None:
 async def test_a_row_whose_outcome_was_not_written_gives_its_lane_back(shop: Shop):
     """Should the account come back, its order is acknowledged again, and its rows leave."""
     order = await shop.taken_in()
-    refuse(shop, "UPDATE ON delivery_actions", when="NEW.state = 'done'")
-    shop.act("accept", order)
-    await shop.drain()
+    shop.refuse("UPDATE ON delivery_actions", when="NEW.state = 'done'")
+    await shop.acted("accept", order)
     assert shop.lanes.taken() == {order_lane(order.key)}
     await given_to_another(shop.outbox)
     assert shop.lanes.taken() == frozenset()

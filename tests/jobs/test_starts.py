@@ -15,11 +15,11 @@ ISTANBUL = ZoneInfo("Europe/Istanbul")
 WANTED = "2026-03-02 15:00:00"  # three hours after the shop has opened
 
 
-def follow(shop: Shop) -> list[str]:
+def follow(shop: Shop, **how: bool) -> list[str]:
     """One look, and what begins by it."""
     now = shop.clock.now()
     found = shop.database.read_now(lambda tx: order_times.due(tx, now, ISTANBUL, lambda *_: 30))
-    shop.database.write_now(lambda tx: order_times.note(tx, now, found))
+    shop.database.write_now(lambda tx: order_times.note(tx, now, found, **how))
     return [one.payment_key for one in found if one.begins]
 
 
@@ -33,8 +33,7 @@ async def test_the_start_is_there_with_the_order_and_follows_what_changes_it(sho
     await shop.poll()
     follow(shop)
     assert shop.order(order)["start_utc"] == "2026-03-02 12:30:00.000"
-    shop.act("accept", order, preparing_time=50)
-    await shop.drain()
+    await shop.acted("accept", order, preparing_time=50)
     follow(shop)
     assert shop.order(order)["start_utc"] == "2026-03-02 12:10:00.000"
 
@@ -56,11 +55,9 @@ async def test_the_moment_is_an_event_once_also_after_a_time_without_a_daemon(op
 
 async def test_a_configured_till_confirms_the_start(shop: Shop):
     order = await shop.taken_in(scheduled_date=WANTED)
-    shop.till.execute("UPDATE delivery_orders SET pos_revision = revision")
+    shop.take_over()
     await asyncio.sleep(timedelta(hours=2, minutes=31).total_seconds())
-    now = shop.clock.now()
-    found = shop.database.read_now(lambda tx: order_times.due(tx, now, ISTANBUL, lambda *_: 30))
-    shop.database.write_now(lambda tx: order_times.note(tx, now, found, raises_revision=True))
+    assert follow(shop, raises_revision=True) == [order.key]
     shown = shop.one("SELECT revision, last_change FROM delivery_changed_orders")
     assert (shown["last_change"], shown["revision"]) == ("start", shop.order(order)["pos_revision"] + 1)
 
@@ -74,5 +71,5 @@ async def test_a_configured_till_confirms_the_start(shop: Shop):
     beside, shop.settings = shop.settings, shop.settings.model_copy(update={"web": config.Web(board="till")})
     assert await problems() == [(order.key, {"by": "board"})]
     shop.settings = beside
-    shop.till.execute("UPDATE delivery_orders SET pos_revision = revision")
+    shop.take_over()
     assert await problems() == []

@@ -23,7 +23,6 @@ async def swept(shop: Shop) -> tuple[int, int]:
 
 
 async def sweep_at(shop: Shop, service_now: datetime | None) -> Swept:
-    """As the daemon does it."""
     late = await today(shop.database, shop.settings, shop.clock, service_now)
     return await sweep(shop.database, shop.settings, shop.clock, late)
 
@@ -34,17 +33,11 @@ def listen(shop: Shop, seconds: float, name: str = "kadikoy") -> None:
     shop.till.execute(listened, (seconds, name))
 
 
-# ---- silence ---------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("what", ["ended_utc", "silence_from", "payload"])
 async def test_an_order_whose_end_a_trigger_refuses_harms_no_other(shop: Shop, what: str):
     kept, swept_away = [await shop.taken_in() for _ in range(2)]
-    shop.till.execute(
-        f"CREATE TRIGGER no BEFORE UPDATE OF {what} ON delivery_orders WHEN NEW.payment_key = '{kept.key}'"
-        " BEGIN SELECT raise(ABORT, 'no'); END"
-    )
-    shop.till.execute("UPDATE delivery_orders SET pos_revision = revision")
+    shop.refuse(f"UPDATE OF {what} ON delivery_orders", when=f"NEW.payment_key = '{kept.key}'")
+    shop.take_over()
     await swept(shop)
     listen(shop, DAY_S)
     await swept(shop)
@@ -57,13 +50,10 @@ async def test_an_order_whose_end_a_trigger_refuses_harms_no_other(shop: Shop, w
 async def test_the_hours_of_silence_are_configured(open_shop: OpenShop):
     shop = await open_shop(orders={"silence_hours": 2})
     await shop.taken_in()
-    shop.till.execute("UPDATE delivery_orders SET pos_revision = revision")
+    shop.take_over()
     await swept(shop)
     listen(shop, 2 * HOUR_S)
     assert await swept(shop) == (1, 0)
-
-
-# ---- retention -------------------------------------------------------------------------------------------------------
 
 
 async def ended_order(shop: Shop, **document: Any) -> Any:
@@ -110,15 +100,12 @@ async def test_a_clock_set_ahead_before_the_first_order_blanks_nothing(open_shop
 async def test_old_records_are_deleted_and_later_ones_kept(open_shop: OpenShop):
     shop = await open_shop(orders={"records_days": 100})
     order = await ended_order(shop)
-    row = shop.act("activate_food", food_id=55)
-    await shop.drain()
+    row = await shop.acted("activate_food", food_id=55)
     begun = shop.clock.now()
     await asyncio.sleep(101 * DAY_S)
     for service_now in (None, begun):
         done = await sweep_at(shop, service_now)
-        assert (done.blanked, done.deleted) == (0, 0), (
-            "neither the orders nor the service say that so much time went by"
-        )
+        assert (done.blanked, done.deleted) == (0, 0), "neither orders nor service say that so much time went by"
     await shop.account.renew()
     later = await shop.taken_in()
     done = await sweep_at(shop, None)

@@ -1,16 +1,13 @@
 """When jobs run: on time, one at a time, whatever their results and whatever happens to the wall clock."""
 
 import asyncio
-import sqlite3
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
-from sqlalchemy.exc import OperationalError
 from structlog.testing import capture_logs
-from tests.jobs.shop import FakeClock
+from tests.jobs.shop import FakeClock, database_error
 
 from orderbridge.errors import FileLost
 from orderbridge.jobs.timetable import AFTER_FAULT_S, MIN_WAIT_S, SPARE_TIMES, Timetable
@@ -25,9 +22,7 @@ def database() -> SimpleNamespace:
 
 
 @pytest.fixture
-async def timetable(
-    clock: FakeClock, database: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> AsyncIterator[Timetable]:
+async def timetable(clock, database, monkeypatch, caplog) -> AsyncIterator[Timetable]:
     """One that has started; at the end the scheduler must have had nothing to say."""
     now = SimpleNamespace(now=lambda zone: clock.now().astimezone(zone))
     for part in ("schedulers.base", "executors.base", "triggers.date"):
@@ -62,13 +57,10 @@ class Calls:
             self.at_once -= 1
 
 
-@pytest.mark.parametrize(
-    "wait, takes, again, calls",
-    [(1.0, 2.0, 30.0, [1.0, 33.0, 65.0]), (0.0, 0.0, 0.0, [0.0, MIN_WAIT_S, 2 * MIN_WAIT_S])],
-)
-async def test_a_job_is_called_when_it_is_due_and_counts_from_its_end(
-    wait: float, takes: float, again: float, calls: list[float], timetable: Timetable, clock: FakeClock
-):
+@pytest.mark.parametrize("wait, takes, again, calls", [
+    (1.0, 2.0, 30.0, [1.0, 33.0, 65.0]), (0.0, 0.0, 0.0, [0.0, MIN_WAIT_S, 2 * MIN_WAIT_S]),
+])  # fmt: skip
+async def test_a_job_is_called_when_it_is_due_and_counts_from_its_end(wait, takes, again, calls, timetable, clock):
     job = Calls(clock, again, again, None, takes=takes)
     timetable.plan("poll", wait, job)
     timetable.start()
@@ -122,9 +114,7 @@ async def test_after_the_close_nothing_is_called(timetable: Timetable, clock: Fa
     assert job.at == [0.0]
 
 
-async def test_a_job_that_is_due_during_the_close_is_not_logged(
-    timetable: Timetable, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
-):
+async def test_a_job_that_is_due_during_the_close_is_not_logged(timetable, clock, monkeypatch):
     timetable.start()
     timetable.plan("poll", 0.0, Calls(clock))
     clock_now = clock.now() + timedelta(seconds=1)
@@ -132,13 +122,6 @@ async def test_a_job_that_is_due_during_the_close_is_not_logged(
     timetable._scheduler.wakeup()  # as its own timer does
     timetable.close()
     await asyncio.sleep(1)
-
-
-# ---- errors ----------------------------------------------------------------------------------------------------------
-
-
-def busy() -> OperationalError:
-    return OperationalError("UPDATE", None, sqlite3.OperationalError("database is locked"))
 
 
 async def told(timetable: Timetable, job: Calls) -> list[tuple[str, str]]:
@@ -149,35 +132,22 @@ async def told(timetable: Timetable, job: Calls) -> list[tuple[str, str]]:
     return [(line["log_level"], line["event"]) for line in lines]
 
 
-@pytest.mark.parametrize("error", [RuntimeError("a fault of ours"), asyncio.CancelledError()])
-async def test_a_job_that_crashes_is_logged_and_called_again(
-    error: BaseException, timetable: Timetable, clock: FakeClock
-):
-    job = Calls(clock, error, None)
-    assert await told(timetable, job) == [("error", "job.crashed")]
-    assert job.at == [0.0, AFTER_FAULT_S]
+CRASHED, LOCKED = [("error", "job.crashed")], database_error()
+ONCE = [(level, "job.database_failed") for level in ("error", "debug", "debug", "error")]
 
 
-async def test_a_job_blocked_by_a_lock_is_logged_once(timetable: Timetable, clock: FakeClock):
-    job = Calls(clock, busy(), busy(), busy(), 0.0, busy(), None)
-    levels = [level for level, _ in await told(timetable, job)]
-    assert levels == ["error", "debug", "debug", "error"]
-
-
-async def test_an_error_of_the_whole_database_is_not_logged_for_each_job(
-    timetable: Timetable, clock: FakeClock, database: Any
-):
-    database.trouble = "it is away"
-    assert await told(timetable, Calls(clock, busy())) == [("debug", "job.database_failed")]
-
-
-async def test_a_lost_file_ends_the_job_without_a_retry(timetable: Timetable, clock: FakeClock):
-    job = Calls(clock, FileLost("gone"))
-    assert await told(timetable, job) == []
-    assert job.at == [0.0]
-
-
-# ---- clocks ----------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("ends, trouble, logged, calls", [
+    ([RuntimeError("a fault of ours"), None], None, CRASHED, [0.0, AFTER_FAULT_S]),
+    ([asyncio.CancelledError(), None], None, CRASHED, [0.0, AFTER_FAULT_S]),
+    ([LOCKED, LOCKED, LOCKED, 0.0, LOCKED, None], None, ONCE, None),
+    ([LOCKED], "it is away", ONCE[1:2], None),  # which is not logged for each job
+    ([FileLost("gone")], None, [], [0.0]),
+], ids=["a crash", "cancelled", "a lock: once", "the whole database is away", "a lost file: no retry"])  # fmt: skip
+async def test_a_job_that_fails_is_logged_and_called_again(ends, trouble, logged, calls, timetable, clock, database):
+    database.trouble = trouble
+    job = Calls(clock, *ends)
+    assert await told(timetable, job) == logged
+    assert calls is None or job.at == calls
 
 
 async def watched(timetable: Timetable) -> None:
@@ -215,9 +185,6 @@ async def test_a_loop_that_stood_still_drops_no_job(timetable: Timetable, clock:
         timetable.check_clock()
     await asyncio.sleep(5)
     assert all(len(job.at) >= calls + 3 for job, calls in zip(jobs, before, strict=True))
-
-
-# ---- ten thousand ----------------------------------------------------------------------------------------------------
 
 
 async def test_accounts_that_come_and_go_leave_nothing_behind(timetable: Timetable, clock: FakeClock):

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import sqlite3
 from collections.abc import Iterable
 from typing import Any
 
@@ -10,8 +9,7 @@ import pytest
 from sqlalchemy import Connection
 from sqlalchemy.exc import OperationalError
 from structlog.testing import capture_logs
-from tests.jobs.conftest import OpenShop
-from tests.jobs.shop import Shop, listing
+from tests.jobs.shop import Shop, database_error, listing, raising
 
 from orderbridge.errors import Over
 from orderbridge.jobs.outbox_reader import FLOOR_S
@@ -24,34 +22,26 @@ from orderbridge_sandbox import Fault
 
 async def test_a_login_that_a_row_found_refused_is_in_the_database_with_the_next_poll(shop: Shop):
     shop.world.refuse_account("kadikoy")
-    shop.act("deactivate_food", food_id=1001)
-    await shop.drain()
+    await shop.acted("deactivate_food", food_id=1001)
     assert (await shop.tick()).again_in > 0
     assert (len(shop.calls("login")), shop.calls("get_current")) == (1, [])
     assert shop.one("SELECT state FROM delivery_accounts")["state"] == "login_refused"
 
 
-async def test_an_acknowledgement_in_flight_is_awaited_when_the_intake_fails(
-    shop: Shop, monkeypatch: pytest.MonkeyPatch
-):
+async def test_an_acknowledgement_in_flight_is_awaited_when_the_intake_fails(shop, monkeypatch):
     known = await shop.taken_in()
     new = shop.place()
     shop.world.change_status(known.key, 2)
     shop.world.faults.add(Fault.delay("acknowledge", 3))
 
-    def broken(*_: Any, **__: Any) -> None:
-        raise RuntimeError("a fault of ours")
-
-    monkeypatch.setattr(orders, "update_delivered", broken)
+    monkeypatch.setattr(orders, "update_delivered", raising(RuntimeError("a fault of ours")))
     with pytest.raises(RuntimeError):
         await shop.poll()
     assert shop.order(new)["acknowledged_status_id"] == 1
     assert shop.lanes.taken() == frozenset()
 
 
-async def test_an_order_stored_by_another_account_meanwhile_is_not_quarantined(
-    open_shop: OpenShop, monkeypatch: pytest.MonkeyPatch
-):
+async def test_an_order_stored_by_another_account_meanwhile_is_not_quarantined(open_shop, monkeypatch):
     shop = await open_shop("kadikoy", "besiktas")
     order = shop.place()
     await shop.poll("kadikoy")
@@ -72,11 +62,7 @@ async def test_an_order_stored_by_another_account_meanwhile_is_not_quarantined(
 
 async def test_a_lost_token_row_loses_no_outcome(shop: Shop, monkeypatch: pytest.MonkeyPatch):
     row = shop.act("accept", await shop.taken_in())
-
-    def busy(*_: Any, **__: Any) -> None:
-        raise OperationalError("UPDATE", None, sqlite3.OperationalError("database is locked"))
-
-    monkeypatch.setattr(shop.account._vault, "save", busy)
+    monkeypatch.setattr(shop.account._vault, "save", raising(database_error()))
     shop.world.end_tokens("kadikoy")
     await shop.drain()
     assert shop.end(row) == ("done", None, "answer")
@@ -105,7 +91,7 @@ async def test_an_ok_noted_late_does_not_replace_a_newer_one(shop: Shop, monkeyp
 
     def mark(*arguments: Any) -> None:
         if held:
-            raise OperationalError("UPDATE", {}, sqlite3.OperationalError("database is locked"))
+            raise database_error()
         true(*arguments)
 
     async def release() -> None:
@@ -123,10 +109,7 @@ async def test_an_ok_noted_late_does_not_replace_a_newer_one(shop: Shop, monkeyp
 
 
 async def test_a_refused_note_of_an_ok_harms_no_other(shop: Shop):
-    shop.till.execute(
-        "CREATE TRIGGER no BEFORE UPDATE OF acknowledged_utc ON delivery_orders WHEN NEW.pos_reference = 'no'"
-        " BEGIN SELECT raise(ABORT, 'no'); END"
-    )
+    shop.refuse("UPDATE OF acknowledged_utc ON delivery_orders", when="NEW.pos_reference = 'no'")
     placed = [shop.place() for _ in range(2)]
 
     async def mark() -> None:
@@ -165,7 +148,7 @@ async def test_writes_to_a_read_only_database_are_tried_with_pauses(shop: Shop, 
         tries += 1
         if tries > 1000:
             raise Over("it tries without a pause")
-        raise OperationalError("UPDATE", {}, sqlite3.OperationalError("database or disk is full"))
+        raise database_error("database or disk is full")
 
     monkeypatch.setattr(actions, "start", full)
     work = asyncio.create_task(shop.outbox.run())

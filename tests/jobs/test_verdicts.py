@@ -19,11 +19,9 @@ FOOD = 1005
 BEFORE = {"accept": 1, "on_the_way": 2, "complete": 16, "cancel": 1}
 TARGET = {"accept": 2, "on_the_way": 16, "complete": 5, "cancel": 6}
 ABOUT: dict[str, dict[str, object]] = {
-    "open_restaurant": {"restaurant_id": KADIKOY},
-    "close_restaurant": {"restaurant_id": KADIKOY},
-    "activate_food": {"food_id": FOOD},
-    "deactivate_food": {"food_id": FOOD},
-}
+    "open_restaurant": {"restaurant_id": KADIKOY}, "close_restaurant": {"restaurant_id": KADIKOY},
+    "activate_food": {"food_id": FOOD}, "deactivate_food": {"food_id": FOOD},
+}  # fmt: skip
 ACTIONS = [*BEFORE, *ABOUT]
 
 
@@ -41,7 +39,6 @@ async def asked(shop: Shop, action: str, **columns: Any) -> int:
 
 
 def is_so(world: World, action: str) -> bool:
-    """Whether the service has done it."""
     match action:
         case "open_restaurant" | "close_restaurant":
             return (KADIKOY in world.open_restaurants) == (action == "open_restaurant")
@@ -55,9 +52,7 @@ def is_so(world: World, action: str) -> bool:
 @pytest.mark.interface("Restaurant status", "Menu item status", "Endpoints 9", "Endpoints 11", "Cancel reason")
 @pytest.mark.parametrize("ids_in_capitals", [False, True])
 @pytest.mark.parametrize("action", ACTIONS)
-async def test_each_action_is_carried_out_and_an_order_gets_its_status_with_the_verdict(
-    shop: Shop, action: str, ids_in_capitals: bool
-):
+async def test_each_action_is_carried_out_and_an_order_gets_its_status_with_the_verdict(shop, action, ids_in_capitals):
     """An id of the service is sent as it was received: the sandbox knows no other form."""
     shop.world.set_options(ids_in_capitals=ids_in_capitals)
     row = await asked(shop, action)
@@ -78,9 +73,6 @@ async def test_each_action_is_carried_out_and_an_order_gets_its_status_with_the_
         ended = {"complete": ("ended", "completed"), "cancel": ("cancelled", "cancelled")}
         assert (stored["last_change"], stored["ended_by"]) == ended.get(action, ("status", None))
         assert shop.story(order) == ["received", "acknowledged", f"{action}.done"]
-
-
-# ---- refused ---------------------------------------------------------------------------------------------------------
 
 
 async def test_an_account_with_hanging_requests_leaves_slots_for_others(open_shop: OpenShop):
@@ -106,8 +98,7 @@ async def test_after_a_refusal_the_orders_status_is_doubtful_until_it_is_deliver
     assert (written["state"], written["error_code"], written["http_status"]) == ("refused", "missing_field", 422)
     assert (shop.order(order)["status_id"], shop.order(order)["problem"]) == (1, "status_doubtful")
     if healed_by == "an OK":
-        shop.act("accept", order)
-        await shop.drain()
+        await shop.acted("accept", order)
     else:
         order.acknowledged = False
         await shop.poll()
@@ -120,10 +111,8 @@ async def test_a_row_that_was_not_tried_says_what_it_waits_for(cut: set[str], co
     shop.line.cut = cut
     accounts = dict(shop.world.accounts)
     shop.world.refuse_account("kadikoy")
-    first = shop.act("deactivate_food", food_id=1001)
-    await shop.drain()
-    later = shop.act("deactivate_food", food_id=1002)
-    await shop.drain()
+    first = await shop.acted("deactivate_food", food_id=1001)
+    later = await shop.acted("deactivate_food", food_id=1002)
     assert (shop.row(first)["state"], shop.row(later)["state"]) == ("pending", "pending")
     assert shop.row(later)["error_code"] == code
     assert shop.row(later)["error_text"] == shop.row(first)["error_text"]
@@ -131,9 +120,6 @@ async def test_a_row_that_was_not_tried_says_what_it_waits_for(cut: set[str], co
     shop.world.accounts = accounts
     assert (await shop.verdict(later))["state"] == "done"
     assert (shop.row(later)["error_code"], shop.row(later)["error_text"]) == (None, None)
-
-
-# ---- unknown outcomes ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("when", When)
@@ -233,8 +219,7 @@ async def test_the_rows_of_an_account_that_left_wait_and_expire(open_shop: OpenS
     order = await first.taken_in()
     await first.crash()
     shop = await open_shop("besiktas")
-    row = shop.act("accept", order)
-    await shop.drain()
+    row = await shop.acted("accept", order)
     assert shop.row(row)["state"] == "pending"
     await asyncio.sleep(600)
     with capture_logs() as lines:

@@ -28,12 +28,8 @@ async def found_after(hung_at: float, clock: FakeClock) -> float:
             await asyncio.Event().wait()
 
     pulse = Pulse()
-    daemon: Any = SimpleNamespace(
-        pulse=pulse,
-        _clock=clock,
-        _settings=SimpleNamespace(database=config.Database()),
-        database=SimpleNamespace(wait_until_free=never),
-    )
+    settings, database = SimpleNamespace(database=config.Database()), SimpleNamespace(wait_until_free=never)
+    daemon: Any = SimpleNamespace(pulse=pulse, _clock=clock, _settings=settings, database=database)
     hearing = asyncio.create_task(Daemon._check_threads(daemon))
     await asyncio.sleep(0)
     fed = clock.monotonic()

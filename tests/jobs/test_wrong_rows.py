@@ -32,10 +32,8 @@ def put(shop: Shop, columns: Columns, key: str) -> int:
         names.append(name.removeprefix("text of "))
         marks.append("CAST(? AS TEXT)" if name.startswith("text of ") else "?")
         values.append(value.replace(ORDER, key) if isinstance(value, str) else value)
-    inserted = shop.till.execute(
-        f"INSERT INTO delivery_actions ({', '.join(names)}) VALUES ({', '.join(marks)})", values
-    )
-    return int(inserted.lastrowid or 0)
+    statement = f"INSERT INTO delivery_actions ({', '.join(names)}) VALUES ({', '.join(marks)})"
+    return int(shop.till.execute(statement, values).lastrowid or 0)
 
 
 def overwrite(shop: Shop, row_id: int, columns: Columns) -> None:
@@ -52,28 +50,19 @@ async def with_a_right_one_beside(shop: Shop, columns: Columns) -> Columns:
     ours = {name: value for name, value in columns.items() if name.removeprefix("text of ") in DAEMONS}
     wrong = put(shop, {name: value for name, value in columns.items() if name not in ours}, order.key)
     overwrite(shop, wrong, ours)
-    right = shop.act("accept", other)
-    await shop.drain()
+    right = await shop.acted("accept", other)
     assert shop.row(right)["state"] == "done"
     shop.till.text_factory = lambda text: text.decode("utf-8", "replace")
     return shop.row(wrong)
 
 
-# ---- refused with a code that the reference lists ----------------------------------------------------------------------
-
 ROWS: dict[str, list[Columns]] = {  # None: the key of an order that is there
     "order_unknown": [{"action": "complete", "payment_key": NOBODY}],
-    "account_needed": [
-        {"action": "deactivate_food", "food_id": FOOD, "account": "Kadıköy"},
-        {"action": "deactivate_food", "food_id": FOOD},
-    ],
-    "food_not_found": [
-        {"action": "deactivate_food", "food_id": 999_999, "account": "kadikoy"},
-        {"action": "deactivate_food", "food_id": 2005, "account": "kadikoy"},
-    ],
+    "account_needed": [FOOD_ROW | {"account": "Kadıköy"}, FOOD_ROW],
+    "food_not_found": [FOOD_ROW | {"food_id": number, "account": "kadikoy"} for number in (999_999, 2005)],
     "restaurant_unknown": [
         {"action": "close_restaurant", "restaurant_id": NOBODY},
-        {"action": "deactivate_food", "food_id": FOOD, "restaurant_id": NOBODY},
+        FOOD_ROW | {"restaurant_id": NOBODY},
     ],
     "courier_not_restaurant": [{"action": "on_the_way", "payment_key": None}],
     "order_completed": [{"action": "cancel", "reason_id": 1, "payment_key": None}],
@@ -108,8 +97,6 @@ async def test_it_ends_with_its_code(code: str, open_shop: OpenShop):
         assert {call.operation for call in shop.world.calls()} <= {"login", "get_current", "acknowledge"}
 
 
-# ---- odd, and carried out all the same -------------------------------------------------------------------------------
-
 TAKEN: dict[str, Columns] = {
     "a signature of a megabyte": {"created_by": HUGE},
     "a signature in another charset": {"text of created_by": NOT_UTF8},
@@ -139,30 +126,23 @@ async def test_a_row_inserted_as_sending_is_refused_and_blocks_no_other(shop: Sh
     order = await shop.taken_in()
     called = shop.act("on_the_way", order)
     overwrite(shop, called, {"state": "sending"} | columns)
-    behind = shop.act("accept", order)
-    await shop.drain()
+    behind = await shop.acted("accept", order)
     row = shop.row(called)
     assert (row["state"], row["error_code"]) == ("refused", "bad_arguments")
     assert row["error_text"] == "state must be empty for this action. Correct it and send it again."
     assert (shop.row(behind)["state"], shop.calls("on_the_way")) == ("done", [])
 
 
+HALF_A_MINUTE: Columns = {"action": "accept", "payment_key": ORDER, "preparing_time": 25.5}
+REASON_9: Columns = {"action": "cancel", "payment_key": ORDER, "reason_id": 9}
 REFUSED: dict[str, tuple[Columns, str, str]] = {
     "an account as bytes": (FOOD_ROW | {"account": b"kadikoy"}, "account_needed", ""),
     "an account of a megabyte": (FOOD_ROW | {"account": HUGE}, "account_needed", ""),
     "a time of its own, in words": (FOOD_ROW | {"created_utc": "today"}, "bad_arguments", ""),
     # past the constraints
     "no order": ({"action": "complete"}, "bad_arguments", "payment_key is missing."),
-    "half a minute": (
-        {"action": "accept", "payment_key": ORDER, "preparing_time": 25.5},
-        "bad_arguments",
-        "preparing_time is not a whole number.",
-    ),
-    "reason 9": (
-        {"action": "cancel", "payment_key": ORDER, "reason_id": 9},
-        "bad_arguments",
-        "reason_id is outside the allowed range.",
-    ),
+    "half a minute": (HALF_A_MINUTE, "bad_arguments", "preparing_time is not a whole number."),
+    "reason 9": (REASON_9, "bad_arguments", "reason_id is outside the allowed range."),
     "an unknown action": ({"action": "dance", "payment_key": ORDER}, "bad_arguments", "action is not known."),
 }
 
