@@ -32,15 +32,11 @@ FOOD_ACTIONS = frozenset({Action.ACTIVATE_FOOD, Action.DEACTIVATE_FOOD})
 
 # What an action needs besides its order, restaurant or food.
 ARGUMENTS: dict[Action, dict[str, Any]] = {
-    Action.ACCEPT: {"payment_key": KEY, "preparing_time": 25},
-    Action.ON_THE_WAY: {"payment_key": KEY},
-    Action.COMPLETE: {"payment_key": KEY},
-    Action.CANCEL: {"payment_key": KEY, "reason_id": 1},
-    Action.OPEN_RESTAURANT: {"restaurant_id": RESTAURANT},
-    Action.CLOSE_RESTAURANT: {"restaurant_id": RESTAURANT},
-    Action.ACTIVATE_FOOD: {"food_id": 1005},
-    Action.DEACTIVATE_FOOD: {"food_id": 1005},
-}
+    Action.ACCEPT: {"payment_key": KEY, "preparing_time": 25}, Action.ON_THE_WAY: {"payment_key": KEY},
+    Action.COMPLETE: {"payment_key": KEY}, Action.CANCEL: {"payment_key": KEY, "reason_id": 1},
+    Action.OPEN_RESTAURANT: {"restaurant_id": RESTAURANT}, Action.CLOSE_RESTAURANT: {"restaurant_id": RESTAURANT},
+    Action.ACTIVATE_FOOD: {"food_id": 1005}, Action.DEACTIVATE_FOOD: {"food_id": 1005},
+}  # fmt: skip
 
 _WAITING = OutboxRow(
     id=1, action=Action.ACCEPT, state=ActionState.PENDING, payment_key=None, restaurant_id=None, food_id=None,
@@ -75,8 +71,6 @@ class Moment(View):
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """A row whose turn it is."""
-
     row: OutboxRow
     lane: Lane
     account: str | None
@@ -84,8 +78,6 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What the queue makes of all rows at once."""
-
     verdicts: list[tuple[OutboxRow, Verdict]]
     heads: list[Head]
     due: datetime | None
@@ -112,19 +104,14 @@ def plan(rows: Sequence[OutboxRow], moment: Moment) -> Plan:
 def view(**changes: Any) -> Moment:
     """The moment: nothing on the wire, one account that reaches one restaurant."""
     usual: dict[str, Any] = {
-        "now": NOW,
-        "longest_wait": LONGEST_WAIT,
-        "in_flight": frozenset[int](),
-        "taken": frozenset[tuple[str, str]](),
-        "directory": directory(),
-        "accept_valid": ACCEPT_VALID,
-        "valid": VALID,
-    }
+        "now": NOW, "longest_wait": LONGEST_WAIT, "in_flight": frozenset[int](), "taken": frozenset[tuple[str, str]](),
+        "directory": directory(), "accept_valid": ACCEPT_VALID, "valid": VALID,
+    }  # fmt: skip
     return Moment(**(usual | changes))
 
 
 def directory(
-    *accounts: str, default: str | None = None, reach: Mapping[str, Sequence[str]] | None = None, complete: bool = True
+    *accounts: str, default=None, reach: Mapping[str, Sequence[str]] | None = None, complete=True
 ) -> Directory:
     """Without names, one account, which is the default."""
     if not accounts:

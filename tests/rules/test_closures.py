@@ -22,22 +22,19 @@ class Plan:
     valid_until_minutes: int = 30
 
 
-@pytest.mark.parametrize(
-    "columns, verdict, end",
-    [
-        ({"valid_until_minutes": 30}, DONE, EARLIER + 30 * MINUTE),
-        ({"valid_until_minutes": 30, "expires_utc": NOW + MINUTE}, DONE, NOW + 30 * MINUTE),
-        ({"valid_until_minutes": 30, "created_utc": None}, DONE, NOW + 30 * MINUTE),
-        ({"valid_until_minutes": None}, DONE, None),
-        ({"valid_until_minutes": 10**6}, DONE, None),
-        ({"valid_until_minutes": 30, "created_utc": NOW.replace(year=9999)}, DONE, None),
-        *(
-            ({"valid_until_minutes": 30}, Verdict(state, "x"), None)
-            for state in ActionState
-            if state is not ActionState.DONE
-        ),
-    ],
-)
+@pytest.mark.parametrize("columns, verdict, end", [
+    ({"valid_until_minutes": 30}, DONE, EARLIER + 30 * MINUTE),
+    ({"valid_until_minutes": 30, "expires_utc": NOW + MINUTE}, DONE, NOW + 30 * MINUTE),
+    ({"valid_until_minutes": 30, "created_utc": None}, DONE, NOW + 30 * MINUTE),
+    ({"valid_until_minutes": None}, DONE, None),
+    ({"valid_until_minutes": 10**6}, DONE, None),
+    ({"valid_until_minutes": 30, "created_utc": NOW.replace(year=9999)}, DONE, None),
+    *(
+        ({"valid_until_minutes": 30}, Verdict(state, "x"), None)
+        for state in ActionState
+        if state != ActionState.DONE
+    ),
+])  # fmt: skip
 def test_an_end_is_planned_when_the_row_is_done(columns, verdict, end):
     assert planned_end(row(CLOSE, **{"created_utc": EARLIER} | columns), verdict, NOW) == end
 
@@ -50,20 +47,17 @@ def test_only_a_row_that_waits_for_its_first_outcome_is_over_at_its_end():
     assert waiting_end(row(CLOSE, created_utc=EARLIER, valid_until_minutes=30, expires_utc=NOW)) is None
 
 
-@pytest.mark.parametrize(
-    "plan, newer, expected",
-    [
-        (Plan(), (), Step.END),
-        (Plan(until_utc=NOW + MINUTE), (), Step.WAIT),
-        (Plan(until_utc=NOW + 30 * MINUTE), (), Step.WAIT),
-        (Plan(until_utc=NOW + 31 * MINUTE), (), Step.SHORTEN),
-        (Plan(withdraw=1), (), Step.FORGET),
-        (Plan(), ("refused", "expired", "withdrawn", "superseded", "failed"), Step.END),
-        (Plan(), ("pending",), Step.WAIT),
-        (Plan(), ("sending",), Step.WAIT),
-        (Plan(), ("done", "pending"), Step.FORGET),
-        (Plan(until_utc=NOW + MINUTE), ("done",), Step.FORGET),
-    ],
-)
+@pytest.mark.parametrize("plan, newer, expected", [
+    (Plan(), (), Step.END),
+    (Plan(until_utc=NOW + MINUTE), (), Step.WAIT),
+    (Plan(until_utc=NOW + 30 * MINUTE), (), Step.WAIT),
+    (Plan(until_utc=NOW + 31 * MINUTE), (), Step.SHORTEN),
+    (Plan(withdraw=1), (), Step.FORGET),
+    (Plan(), ("refused", "expired", "withdrawn", "superseded", "failed"), Step.END),
+    (Plan(), ("pending",), Step.WAIT),
+    (Plan(), ("sending",), Step.WAIT),
+    (Plan(), ("done", "pending"), Step.FORGET),
+    (Plan(until_utc=NOW + MINUTE), ("done",), Step.FORGET),
+])  # fmt: skip
 def test_the_next_step(plan, newer, expected):
     assert step(plan, newer, NOW) is expected

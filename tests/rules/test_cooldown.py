@@ -121,9 +121,6 @@ def slots(count: int) -> float:
     return 1.1 * count * (COOLDOWN_S + MARGIN_S + 0.1)
 
 
-# ---- the own cooldown ------------------------------------------------------------------------------------------------
-
-
 def test_a_request_that_did_not_leave_uses_no_cooldown():
     cooldowns = Cooldowns()
     cooldowns.configure(CooldownScope.AUTO, COOLDOWN_S)
@@ -133,23 +130,12 @@ def test_a_request_that_did_not_leave_uses_no_cooldown():
     assert cooldowns.wait("f0", 100.0) <= 0
 
 
-# ---- a cooldown that is shared ---------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("restarts", [False, True], ids=["", "a 429 restarts it"])
-@pytest.mark.parametrize(
-    "applications, scope, together",
-    [
-        ("xx", "application", 2),
-        ("xxxxxyyyyy", "application", 5),
-        ("abcde", "address", 5),
-        ("xxxxxyyyyy", "address", 10),
-    ],
-)
-def test_accounts_of_the_configured_scope_are_polled_in_turn_and_never_meet_429(
-    applications: str, scope: str, together: int, restarts: bool
-):
-    town = Town(members(*applications), SCOPES[scope], restarts, configured=CooldownScope(scope))
+@pytest.mark.parametrize("apps, scope, together", [
+    ("xx", "application", 2), ("xxxxxyyyyy", "application", 5), ("abcde", "address", 5), ("xxxxxyyyyy", "address", 10),
+])  # fmt: skip
+def test_accounts_of_the_configured_scope_are_polled_in_turn_and_never_meet_429(apps, scope, together, restarts):
+    town = Town(members(*apps), SCOPES[scope], restarts, configured=CooldownScope(scope))
     town.run(HOUR_S)
     assert (town.limited(0.0), town.found) == (0, [])
     assert max(town.gaps(0.0, HOUR_S).values()) <= slots(together)
@@ -157,19 +143,16 @@ def test_accounts_of_the_configured_scope_are_polled_in_turn_and_never_meet_429(
 
 
 @pytest.mark.parametrize("restarts", [False, True], ids=["", "a 429 restarts it"])
-@pytest.mark.parametrize(
-    "applications, scope",
-    [("xx", "application"), ("xxxxx", "application"), ("xxxyy", "application"), ("x" * 20, "address")],
-)
-def test_by_auto_two_accounts_that_meet_429_show_a_shared_cooldown_and_all_are_polled_in_turn(
-    applications: str, scope: str, restarts: bool
-):
-    town = Town(members(*applications), SCOPES[scope], restarts)
+@pytest.mark.parametrize("apps, scope", [
+    ("xx", "application"), ("xxxxx", "application"), ("xxxyy", "application"), ("x" * 20, "address"),
+])  # fmt: skip
+def test_by_auto_two_accounts_that_meet_429_show_a_shared_cooldown_and_all_are_polled_in_turn(apps, scope, restarts):
+    town = Town(members(*apps), SCOPES[scope], restarts)
     town.run(2 * HOUR_S)
     assert len(town.found) == 1
     assert town.found[0] <= 4 * COOLDOWN_S
     assert town.limited(town.found[0] + 0.01) == 0
-    assert max(town.gaps(town.found[0] + COOLDOWN_S, 2 * HOUR_S).values()) <= slots(len(applications))
+    assert max(town.gaps(town.found[0] + COOLDOWN_S, 2 * HOUR_S).values()) <= slots(len(apps))
     assert town.cooldowns.is_scope_wrong
 
 
@@ -243,27 +226,19 @@ def test_a_scope_that_is_configured_in_a_reload_counts_from_then_on():
     assert (alone.found, alone.cooldowns.is_scope_wrong, alone.cooldowns.in_turn("f0")) == ([], False, ())
 
 
-# ---- properties ------------------------------------------------------------------------------------------------------
-
-
 @settings(max_examples=settings.default.max_examples * 3 // 5)
 @given(
-    st.lists(st.sampled_from("xyz"), min_size=1, max_size=7),
-    st.sampled_from(sorted(SCOPES)),
-    st.booleans(),
-    st.booleans(),
-    st.integers(0, 2**32),
-)
-def test_no_poll_leaves_within_its_cooldown_and_every_account_is_polled(
-    applications: list[str], scope: str, restarts: bool, configured: bool, seed: int
-):
+    st.lists(st.sampled_from("xyz"), min_size=1, max_size=7), st.sampled_from(sorted(SCOPES)), st.booleans(),
+    st.booleans(), st.integers(0, 2**32),
+)  # fmt: skip
+def test_no_poll_leaves_within_its_cooldown_and_every_account_is_polled(apps, scope, restarts, configured, seed):
     """Answers late and failed ones among them (the town asserts the cooldown at each poll).
 
     Of a pair of one application beside others `auto` cannot tell the second from one whose secrets a stranger uses.
     """
     chance = Random(seed)
     town = Town(
-        members(*applications),
+        members(*apps),
         SCOPES[scope],
         restarts,
         latency=lambda: chance.choice((0.1, 1.0, 18.0)),
@@ -277,8 +252,6 @@ def test_no_poll_leaves_within_its_cooldown_and_every_account_is_polled(
     if scope == "credential":
         assert town.found == []
 
-
-# ---- thousands of accounts: how evenly their polls are spread after a start, and after an accumulation ---------------
 
 Answer = Callable[[float, str], tuple[float, Ended]]  # when, and who; seconds until the answer, and what it is
 
@@ -340,14 +313,10 @@ def test_accounts_without_a_token_make_those_with_one_no_later() -> None:
     assert fleet.fullest(100, 199) <= 1.2
 
 
-@pytest.mark.parametrize(
-    "trouble",
-    [
-        lambda now, who: (8.0, Ended.OK), lambda now, who: (20.0, Ended.FAILED), lambda now, who: (0.02, Ended.LIMITED),
-        lambda now, who: (8.0 if int(who[1:]) % 3 else 0.1, Ended.LIMITED if now % 2 else Ended.OK),
-    ],
-    ids=["answers that take 8 s", "no answers", "429 for all", "some of each"],
-)  # fmt: skip
+@pytest.mark.parametrize("trouble", [
+    lambda now, who: (8.0, Ended.OK), lambda now, who: (20.0, Ended.FAILED), lambda now, who: (0.02, Ended.LIMITED),
+    lambda now, who: (8.0 if int(who[1:]) % 3 else 0.1, Ended.LIMITED if now % 2 else Ended.OK),
+], ids=["answers that take 8 s", "no answers", "429 for all", "some of each"])  # fmt: skip
 def test_delayed_polls_are_spread_again_within_two_rounds(trouble: Answer) -> None:
     fleet, well = Fleet(4000, kept=4000), soon(Random(2))
     fleet.run(50, well)

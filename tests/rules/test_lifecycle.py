@@ -7,51 +7,24 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.rules.builders import (
-    KEY,
-    NEEDS_PAYMENT,
-    OTHER_KEY,
-    STATUSES,
-    TARGETS,
-    UNNAMED_STATUS,
-    document,
-    shown_as,
-    stored,
-)
 
-from orderbridge.model import (
-    CANCELED,
-    COMPLETE_WITH_PAYMENT,
-    CONFIRMED,
-    IN_DELIVERY,
-    RECEIVED,
-    Action,
-    Differs,
-    EndedBy,
-    LastChange,
-    Stored,
-)
-from orderbridge.rules.lifecycle import (
-    Already,
-    Refusal,
-    Statuses,
-    end_change,
-    is_unchanged,
-    may_send,
-    merge,
-    merge_status,
-    with_doubt,
-)
+from tests.rules.builders import (  # isort: skip
+    KEY, NEEDS_PAYMENT, OTHER_KEY, STATUSES, TARGETS, UNNAMED_STATUS, document, shown_as, stored,
+)  # fmt: skip
+
+from orderbridge.model import (  # isort: skip
+    CANCELED, COMPLETE_WITH_PAYMENT, CONFIRMED, IN_DELIVERY, RECEIVED, Action, Differs, EndedBy, LastChange, Stored,
+)  # fmt: skip
+
+from orderbridge.rules.lifecycle import (  # isort: skip
+    Already, Refusal, Statuses, end_change, is_unchanged, may_send, merge, merge_status, with_doubt,
+)  # fmt: skip
 
 IN_ORDER = [RECEIVED, CONFIRMED, IN_DELIVERY, NEEDS_PAYMENT, COMPLETE_WITH_PAYMENT, CANCELED]
 
 named = st.sampled_from(IN_ORDER)
 statuses = named | st.just(UNNAMED_STATUS) | st.none()
 ends = st.none() | st.sampled_from(EndedBy)
-
-
-# ---- a delivery over what is stored ----------------------------------------------------------------------------------
-
 
 SETTLED = [
     shown_as(CONFIRMED), shown_as(CANCELED, ended_by=EndedBy.CANCELLED),
@@ -71,35 +44,27 @@ UNSETTLED = [
 
 @pytest.mark.parametrize("known", SETTLED + UNSETTLED)
 def test_a_delivery_is_written_when_it_differs_or_settles_something(known: Stored) -> None:
-    assert is_unchanged(known, document(CANCELED if known.ended_by == EndedBy.CANCELLED else CONFIRMED)) == (
-        known in SETTLED
-    )
+    delivered = document(CANCELED if known.ended_by == EndedBy.CANCELLED else CONFIRMED)
+    assert is_unchanged(known, delivered) == (known in SETTLED)
 
 
 SAME, MORE = Differs.NOTHING, Differs.DETAILS
-
-
 CANCELLED, COMPLETED = shown_as(6, ended_by=EndedBy.CANCELLED), shown_as(5, ended_by=EndedBy.COMPLETED)
 SILENT = shown_as(16, ended_by=EndedBy.SILENCE)
 
 
-@pytest.mark.parametrize(
-    "known, status_id, contents, told",
-    [
-        (shown_as(1), 1, SAME, None),  # an echo is no news
-        (shown_as(1), 2, SAME, LastChange.STATUS), (shown_as(16), 1, SAME, LastChange.STATUS),
-        (shown_as(1), UNNAMED_STATUS, SAME, LastChange.STATUS), (shown_as(1), None, SAME, LastChange.STATUS),
-        (shown_as(1), 1, MORE, LastChange.CONTENTS),
-        (shown_as(1), 2, MORE, LastChange.CONTENTS),  # both: the lines must be read again
-        (shown_as(1), 6, SAME, LastChange.CANCELLED), (shown_as(1), 6, MORE, LastChange.CANCELLED),
-        (shown_as(16), 5, SAME, LastChange.ENDED), (CANCELLED, 6, SAME, None), (CANCELLED, 6, MORE, LastChange.CONTENTS),
-        (COMPLETED, 6, SAME, LastChange.CANCELLED), (CANCELLED, 5, SAME, LastChange.ENDED),
-        (SILENT, 5, SAME, LastChange.ENDED), (SILENT, 6, SAME, LastChange.CANCELLED), (SILENT, 16, SAME, LastChange.STATUS),
-    ],
-)  # fmt: skip
-def test_last_change_is_the_most_important_change(
-    known: Stored, status_id: int | None, contents: Differs, told: LastChange | None
-) -> None:
+@pytest.mark.parametrize("known, status_id, contents, told", [
+    (shown_as(1), 1, SAME, None),  # an echo is no news
+    (shown_as(1), 2, SAME, LastChange.STATUS), (shown_as(16), 1, SAME, LastChange.STATUS),
+    (shown_as(1), UNNAMED_STATUS, SAME, LastChange.STATUS), (shown_as(1), None, SAME, LastChange.STATUS),
+    (shown_as(1), 1, MORE, LastChange.CONTENTS),
+    (shown_as(1), 2, MORE, LastChange.CONTENTS),  # both: the lines must be read again
+    (shown_as(1), 6, SAME, LastChange.CANCELLED), (shown_as(1), 6, MORE, LastChange.CANCELLED),
+    (shown_as(16), 5, SAME, LastChange.ENDED), (CANCELLED, 6, SAME, None), (CANCELLED, 6, MORE, LastChange.CONTENTS),
+    (COMPLETED, 6, SAME, LastChange.CANCELLED), (CANCELLED, 5, SAME, LastChange.ENDED),
+    (SILENT, 5, SAME, LastChange.ENDED), (SILENT, 6, SAME, LastChange.CANCELLED), (SILENT, 16, SAME, LastChange.STATUS),
+])  # fmt: skip
+def test_last_change_is_the_most_important_change(known, status_id, contents, told) -> None:
     assert merge(known, status_id, differs=contents, status_counts=True, problems=()).last_change == told
     ignored = merge(known, status_id, differs=contents, status_counts=False, problems=())
     assert ignored.last_change == (None if contents is SAME else LastChange.CONTENTS)
@@ -107,9 +72,7 @@ def test_last_change_is_the_most_important_change(
 
 
 @given(known_id=statuses, ended_by=ends, status_id=statuses, contents=st.sampled_from(Differs))
-def test_a_status_that_counts_replaces_any_stored_one(
-    known_id: int | None, ended_by: EndedBy | None, status_id: int | None, contents: Differs
-) -> None:
+def test_a_status_that_counts_replaces_any_stored_one(known_id, ended_by, status_id, contents) -> None:
     change = merge(shown_as(known_id, ended_by=ended_by), status_id, differs=contents, status_counts=True, problems=())
     assert change.status_counts is True
     assert change.status_changed == (status_id != known_id)
@@ -123,9 +86,6 @@ def test_a_status_that_counts_replaces_any_stored_one(
 def test_a_cancellation_has_its_own_last_change() -> None:
     told = {ended_by: end_change(ended_by) for ended_by in EndedBy}
     assert told == dict.fromkeys(EndedBy, LastChange.ENDED) | {EndedBy.CANCELLED: LastChange.CANCELLED}
-
-
-# ---- what may be asked -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("action", TARGETS)
@@ -153,19 +113,13 @@ def test_only_a_restaurants_own_courier_can_be_sent_on_the_way(action: Action, c
     assert may_send(action, replace(known, service_status_id=TARGETS[action])) == Already()
 
 
-# ---- problem ---------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "before, counts, problems, after",
-    [
-        (None, True, (), None),
-        ("missing:foods,status_doubtful", True, (), None),
-        ("status_doubtful", True, ("not_text:note", "missing:foods"), "not_text:note,missing:foods"),
-        ("not_text:note,status_doubtful", False, ("missing:foods",), "missing:foods,status_doubtful"),
-        ("missing:status_doubtful", False, (), None),
-    ],
-)
+@pytest.mark.parametrize("before, counts, problems, after", [
+    (None, True, (), None),
+    ("missing:foods,status_doubtful", True, (), None),
+    ("status_doubtful", True, ("not_text:note", "missing:foods"), "not_text:note,missing:foods"),
+    ("not_text:note,status_doubtful", False, ("missing:foods",), "missing:foods,status_doubtful"),
+    ("missing:status_doubtful", False, (), None),
+])  # fmt: skip
 def test_problems_are_those_of_the_newest_delivery_and_a_doubt_stays_while_its_status_does_not_count(
     before: str | None, counts: bool, problems: tuple[str, ...], after: str | None
 ) -> None:
@@ -173,28 +127,20 @@ def test_problems_are_those_of_the_newest_delivery_and_a_doubt_stays_while_its_s
     assert merge(known, 2, differs=Differs.NOTHING, status_counts=counts, problems=problems).problem == after
 
 
-@pytest.mark.parametrize(
-    "before, after",
-    [
-        (None, "status_doubtful"),
-        ("missing:foods", "missing:foods,status_doubtful"),
-        ("status_doubtful", None),
-        ("status_doubtful,missing:foods", None),
-    ],
-)
+@pytest.mark.parametrize("before, after", [
+    (None, "status_doubtful"), ("missing:foods", "missing:foods,status_doubtful"), ("status_doubtful", None),
+    ("status_doubtful,missing:foods", None),
+])  # fmt: skip
 def test_a_refusal_puts_the_status_in_doubt_once(before: str | None, after: str | None) -> None:
     assert with_doubt(before) == after
 
 
-@pytest.mark.parametrize(
-    "before, counts, after",
-    [
-        (None, True, "contents_outdated"),
-        ("contents_outdated,missing:foods", True, "missing:foods,contents_outdated"),
-        ("status_doubtful,missing:foods", True, "missing:foods,contents_outdated"),
-        ("status_doubtful,missing:foods", False, "status_doubtful,missing:foods,contents_outdated"),
-    ],
-)
+@pytest.mark.parametrize("before, counts, after", [
+    (None, True, "contents_outdated"),
+    ("contents_outdated,missing:foods", True, "missing:foods,contents_outdated"),
+    ("status_doubtful,missing:foods", True, "missing:foods,contents_outdated"),
+    ("status_doubtful,missing:foods", False, "status_doubtful,missing:foods,contents_outdated"),
+])  # fmt: skip
 def test_refused_contents_leave_the_status_and_say_so_once(before: str | None, counts: bool, after: str) -> None:
     change = merge_status(shown_as(1, problem=before, digest="as before"), 1, status_counts=counts)
     assert change is not None
@@ -205,31 +151,22 @@ def test_refused_contents_leave_the_status_and_say_so_once(before: str | None, c
 WRITTEN: dict[str, Any] = {"problem": "contents_outdated", "digest": None}
 
 
-@pytest.mark.parametrize(
-    "known, counts, is_written",
-    [
-        (shown_as(2, **WRITTEN), True, False), (shown_as(1, **WRITTEN), True, True), (shown_as(1, **WRITTEN), False, False),
-        (stored(status_id=2, service_status_id=1, **WRITTEN), True, True), (shown_as(2, digest=None), True, True),
-        (shown_as(2, ended_by=EndedBy.SILENCE, **WRITTEN), True, True),
-        (shown_as(2, problem="contents_outdated"), True, True),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("known, counts, is_written", [
+    (shown_as(2, **WRITTEN), True, False), (shown_as(1, **WRITTEN), True, True), (shown_as(1, **WRITTEN), False, False),
+    (stored(status_id=2, service_status_id=1, **WRITTEN), True, True), (shown_as(2, digest=None), True, True),
+    (shown_as(2, ended_by=EndedBy.SILENCE, **WRITTEN), True, True),
+    (shown_as(2, problem="contents_outdated"), True, True),
+])  # fmt: skip
 def test_refused_contents_that_came_before_are_not_written_again(known: Stored, counts: bool, is_written: bool) -> None:
     assert (merge_status(known, 2, status_counts=counts) is not None) == is_written
 
 
-# ---- statuses, and which one a list means ----------------------------------------------------------------------------
-
-
 @pytest.mark.interface("Order statuses", "Acknowledgement rules 1")
-@pytest.mark.parametrize(
-    "status_id, word, active",
-    [
-        (1, "RECEIVED", True), (2, "CONFIRMED", True), (16, "IN_DELIVERY", True), (5, "COMPLETE_WITH_PAYMENT", False),
-        (6, "CANCELED", False), (NEEDS_PAYMENT, "COMPLETE_NEEDS_PAYMENT", True), (UNNAMED_STATUS, "UNKNOWN", False),
-        (None, "UNKNOWN", False),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("status_id, word, active", [
+    (1, "RECEIVED", True), (2, "CONFIRMED", True), (16, "IN_DELIVERY", True), (5, "COMPLETE_WITH_PAYMENT", False),
+    (6, "CANCELED", False), (NEEDS_PAYMENT, "COMPLETE_NEEDS_PAYMENT", True), (UNNAMED_STATUS, "UNKNOWN", False),
+    (None, "UNKNOWN", False),
+])  # fmt: skip
 def test_each_status_has_a_name_and_the_right_activity(status_id: int | None, word: str, active: bool) -> None:
     assert (STATUSES.name(status_id), status_id in STATUSES.active) == (word, active)
 
@@ -240,15 +177,12 @@ def test_without_its_configured_id_no_status_needs_payment() -> None:
     assert Statuses().latest([document(CANCELED), document(NEEDS_PAYMENT)])[KEY].status_id == NEEDS_PAYMENT
 
 
-@pytest.mark.parametrize(
-    "listed, meant",
-    [
-        *(([a, b], max(a, b, key=IN_ORDER.index)) for a, b in permutations(IN_ORDER, 2)),
-        *(([a, b], b) for a in (CONFIRMED, 98) for b in (UNNAMED_STATUS, None)),  # of unknown ones the later counts
-        *(([a, CONFIRMED], CONFIRMED) for a in (UNNAMED_STATUS, None)),
-        ([IN_DELIVERY, UNNAMED_STATUS, RECEIVED], UNNAMED_STATUS), ([RECEIVED, UNNAMED_STATUS, IN_DELIVERY], IN_DELIVERY),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("listed, meant", [
+    *(([a, b], max(a, b, key=IN_ORDER.index)) for a, b in permutations(IN_ORDER, 2)),
+    *(([a, b], b) for a in (CONFIRMED, 98) for b in (UNNAMED_STATUS, None)),  # of unknown ones the later counts
+    *(([a, CONFIRMED], CONFIRMED) for a in (UNNAMED_STATUS, None)),
+    ([IN_DELIVERY, UNNAMED_STATUS, RECEIVED], UNNAMED_STATUS), ([RECEIVED, UNNAMED_STATUS, IN_DELIVERY], IN_DELIVERY),
+])  # fmt: skip
 def test_an_order_listed_twice_is_the_furthest_one(listed: list[int | None], meant: int | None) -> None:
     assert STATUSES.latest(map(document, listed))[KEY].status_id == meant
 

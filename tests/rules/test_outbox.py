@@ -5,51 +5,22 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from tests.rules.builders import (
-    ACCEPT_VALID,
-    KEY,
-    LONGEST_WAIT,
-    NOW,
-    ORDER_ACTIONS,
-    OTHER_KEY,
-    OTHER_RESTAURANT,
-    RESTAURANT,
-    VALID,
-    Head,
-    Moment,
-    Plan,
-    directory,
-    plan,
-    row,
-    unresolved,
-    view,
-)
 
-from orderbridge.model import (
-    CANCELED,
-    COMPLETE_WITH_PAYMENT,
-    CONFIRMED,
-    Action,
-    ActionState,
-    KnownBy,
-    OutboxRow,
-    Verdict,
-)
+from tests.rules.builders import (  # isort: skip
+    ACCEPT_VALID, KEY, LONGEST_WAIT, NOW, ORDER_ACTIONS, OTHER_KEY, OTHER_RESTAURANT, RESTAURANT, VALID, Head, Moment,
+    Plan, directory, plan, row, unresolved, view,
+)  # fmt: skip
+
+from orderbridge.model import (  # isort: skip
+    CANCELED, COMPLETE_WITH_PAYMENT, CONFIRMED, Action, ActionState, KnownBy, OutboxRow, Verdict,
+)  # fmt: skip
+
 from orderbridge.rules.lifecycle import Refusal
-from orderbridge.rules.outbox_rows import (
-    ENDS,
-    Cause,
-    Directory,
-    Standing,
-    argument_problem,
-    end_by,
-    expiry,
-    has_changed,
-    order_end,
-    order_lane,
-    refused_unsent,
-    standing_of,
-)
+
+from orderbridge.rules.outbox_rows import (  # isort: skip
+    ENDS, Cause, Directory, Standing, argument_problem, end_by, expiry, has_changed, order_end, order_lane,
+    refused_unsent, standing_of,
+)  # fmt: skip
 
 ACCEPT, ON_THE_WAY, COMPLETE, CANCEL = Action.ACCEPT, Action.ON_THE_WAY, Action.COMPLETE, Action.CANCEL
 OPEN, CLOSE = Action.OPEN_RESTAURANT, Action.CLOSE_RESTAURANT
@@ -77,8 +48,6 @@ EXPIRED = (ActionState.EXPIRED, "expired")
 WITHDRAWN = (ActionState.WITHDRAWN, "withdrawn")
 SUPERSEDED = (ActionState.SUPERSEDED, "superseded")
 OUTCOME_UNKNOWN = (ActionState.FAILED, "outcome_unknown")
-
-
 REFUSED = (ActionState.REFUSED, "bad_arguments")
 REACHED = directory("kadikoy", "besiktas", reach={RESTAURANT: ["besiktas"]})
 NOT_REACHED = directory("kadikoy", "besiktas")
@@ -234,14 +203,10 @@ CASES = {
 
 
 @pytest.mark.parametrize("rows, moment, goes, ended", CASES.values(), ids=CASES)
-def test_each_row_is_sent_ended_or_kept_waiting(
-    rows: list[OutboxRow], moment: Moment, goes: list[int], ended: dict[int, tuple[ActionState, str]]
-) -> None:
+def test_each_row_is_sent_ended_or_kept_waiting(rows, moment, goes, ended) -> None:
     made = plan(rows, moment)
     assert (sorted(going(made)), ends(made)) == (goes, ended)
 
-
-# ---- arguments -------------------------------------------------------------------------------------------------------
 
 WRONG = {
     **{("payment_key", action): (None, "") for action in sorted(ORDER_ACTIONS)},
@@ -269,33 +234,20 @@ def test_times_thousands_of_years_away_are_handled() -> None:
 
 
 @pytest.mark.interface("Limits")
-@pytest.mark.parametrize(
-    "action, column, bounds",
-    [
-        (CLOSE, "valid_minutes", (1, 10080)),
-        (DEACTIVATE, "valid_until_minutes", (1, 10080)),
-        (CANCEL, "reason_id", (1, 8)),
-        (ACCEPT, "preparing_time", (1, 1440)),
-        (ACTIVATE, "food_id", (1, 2**31)),
-    ],
-)
+@pytest.mark.parametrize("action, column, bounds", [
+    (CLOSE, "valid_minutes", (1, 10080)), (DEACTIVATE, "valid_until_minutes", (1, 10080)),
+    (CANCEL, "reason_id", (1, 8)), (ACCEPT, "preparing_time", (1, 1440)), (ACTIVATE, "food_id", (1, 2**31)),
+])  # fmt: skip
 def test_the_least_and_the_greatest_argument_are_taken(action: Action, column: str, bounds: tuple[int, int]) -> None:
     assert [argument_problem(row(action, **{column: number})) for number in bounds] == [None, None]
 
 
-# ---- expiry ----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "one, valid",
-    [
-        *((row(action, created_utc=NOW), ACCEPT_VALID if action == ACCEPT else VALID) for action in ACTIONS),
-        (row(ACCEPT, created_utc=NOW, valid_minutes=3), 3 * MINUTE),
-        (row(CANCEL, created_utc=NOW, valid_minutes=300), 300 * MINUTE),
-        (row(ACCEPT, created_utc=LONG_AGO, valid_minutes=3, expires_utc=SOON), SOON - NOW),  # it is retried
-    ],
-    ids=lambda one: one.action if isinstance(one, OutboxRow) else str(one),
-)
+@pytest.mark.parametrize("one, valid", [
+    *((row(action, created_utc=NOW), ACCEPT_VALID if action == ACCEPT else VALID) for action in ACTIONS),
+    (row(ACCEPT, created_utc=NOW, valid_minutes=3), 3 * MINUTE),
+    (row(CANCEL, created_utc=NOW, valid_minutes=300), 300 * MINUTE),
+    (row(ACCEPT, created_utc=LONG_AGO, valid_minutes=3, expires_utc=SOON), SOON - NOW),  # it is retried
+], ids=lambda one: one.action if isinstance(one, OutboxRow) else str(one))  # fmt: skip
 def test_a_row_is_valid_for_a_time_and_expires_at_its_end(one: OutboxRow, valid: timedelta) -> None:
     end = NOW + valid
     assert expiry(one, view()) == end
@@ -307,36 +259,23 @@ def test_a_row_is_valid_for_a_time_and_expires_at_its_end(one: OutboxRow, valid:
 
 def test_the_next_cycle_is_at_the_earliest_time_of_all_rows() -> None:
     rows = [row(CANCEL, 1, next_attempt_utc=SOON), row(OPEN, 2), row(ACTIVATE, 3, valid_minutes=5)]
-    assert plan(rows, view()).due == SOON
-    assert plan(rows[1:], view()).due == NOW + 4 * MINUTE
-    assert plan([], view()).due is None
+    assert [plan(some, view()).due for some in (rows, rows[1:], [])] == [SOON, NOW + 4 * MINUTE, None]
     for one in (row(ACCEPT), unresolved(ACCEPT), row(ACCEPT, next_attempt_utc=NOW + LONGEST_WAIT)):
         assert plan([one], view()).due == expiry(one, view())
     behind = [row(COMPLETE, 1), row(COMPLETE, 2, valid_minutes=2)]
     assert plan(behind, view()).due == NOW + MINUTE
 
 
-@pytest.mark.parametrize(
-    "action, shown, expected",
-    [
-        (ACCEPT, COMPLETE_WITH_PAYMENT, OUTCOME_UNKNOWN),
-        (ON_THE_WAY, COMPLETE_WITH_PAYMENT, OUTCOME_UNKNOWN),
-        (CANCEL, COMPLETE_WITH_PAYMENT, OUTCOME_UNKNOWN),
-        (COMPLETE, COMPLETE_WITH_PAYMENT, (ActionState.DONE, "already")),
-        (ON_THE_WAY, CANCELED, (ActionState.REFUSED, "order_cancelled")),
-        (ON_THE_WAY, CONFIRMED, None),
-        (ON_THE_WAY, None, OUTCOME_UNKNOWN),
-    ],
-)
-def test_a_row_that_was_retried_by_hand_stays_unknown_when_its_order_refuses_it(
-    action: Action, shown: int | None, expected: tuple[ActionState, str] | None
-) -> None:
+@pytest.mark.parametrize("action, shown, expected", [
+    (ACCEPT, COMPLETE_WITH_PAYMENT, OUTCOME_UNKNOWN), (ON_THE_WAY, COMPLETE_WITH_PAYMENT, OUTCOME_UNKNOWN),
+    (CANCEL, COMPLETE_WITH_PAYMENT, OUTCOME_UNKNOWN), (COMPLETE, COMPLETE_WITH_PAYMENT, (ActionState.DONE, "already")),
+    (ON_THE_WAY, CANCELED, (ActionState.REFUSED, "order_cancelled")), (ON_THE_WAY, CONFIRMED, None),
+    (ON_THE_WAY, None, OUTCOME_UNKNOWN),
+])  # fmt: skip
+def test_a_row_that_was_retried_by_hand_stays_unknown_when_its_order_refuses_it(action, shown, expected) -> None:
     made = order_end(row(action, expires_utc=SOON, owner=shown and "kadikoy", service_status_id=shown))
     assert (made and (made.state, made.code)) == expected
     assert made is None or (made.code == "already") is (made.known_by == KnownBy.POLL)
-
-
-# ---- lanes -----------------------------------------------------------------------------------------------------------
 
 
 def test_an_entry_has_its_row_lane_and_account() -> None:
@@ -349,50 +288,42 @@ def test_an_entry_has_its_row_lane_and_account() -> None:
     ]
 
 
-# ---- whose restaurant, whose menu ------------------------------------------------------------------------------------
-
 TWO = {RESTAURANT: ["kadikoy"], OTHER_RESTAURANT: ["besiktas", "kadikoy"]}
 UNKNOWN_RESTAURANT, NEEDS_ACCOUNT = Refusal("restaurant_unknown"), Refusal("account_needed")
 BRANCH = {"restaurant_id": RESTAURANT}
 
 
-@pytest.mark.parametrize(
-    "known, named, account",
-    [
-        (directory("kadikoy", "besiktas", reach=TWO), None, "besiktas"),  # the first that reaches it
-        (directory("kadikoy", "besiktas", reach=TWO), "kadikoy", "kadikoy"),  # the named one, which reaches it, too
-        (directory("kadikoy", reach=TWO), None, "kadikoy"),  # one that has left reaches nothing
-        (directory("kadikoy", "moda", reach=TWO), "moda", "kadikoy"),  # the named one does not reach it
-        (directory("kadikoy", "moda", default="kadikoy"), "moda", "moda"),  # none reaches it: the named one
-        (directory("kadikoy", "moda", default="moda"), None, "moda"),  # or the default
-        (directory("kadikoy", default="kadikoy"), "gone", "kadikoy"),
-        (directory("kadikoy", "moda"), None, UNKNOWN_RESTAURANT),
-        (directory("kadikoy", "moda"), "gone", UNKNOWN_RESTAURANT),
-        (directory("kadikoy", "moda", complete=False), None, None),  # not known yet
-    ],
-)
+@pytest.mark.parametrize("known, named, account", [
+    (directory("kadikoy", "besiktas", reach=TWO), None, "besiktas"),  # the first that reaches it
+    (directory("kadikoy", "besiktas", reach=TWO), "kadikoy", "kadikoy"),  # the named one, which reaches it, too
+    (directory("kadikoy", reach=TWO), None, "kadikoy"),  # one that has left reaches nothing
+    (directory("kadikoy", "moda", reach=TWO), "moda", "kadikoy"),  # the named one does not reach it
+    (directory("kadikoy", "moda", default="kadikoy"), "moda", "moda"),  # none reaches it: the named one
+    (directory("kadikoy", "moda", default="moda"), None, "moda"),  # or the default
+    (directory("kadikoy", default="kadikoy"), "gone", "kadikoy"),
+    (directory("kadikoy", "moda"), None, UNKNOWN_RESTAURANT),
+    (directory("kadikoy", "moda"), "gone", UNKNOWN_RESTAURANT),
+    (directory("kadikoy", "moda", complete=False), None, None),  # not known yet
+])  # fmt: skip
 def test_a_restaurant_has_its_account(known: Directory, named: str | None, account: str | Refusal | None) -> None:
     assert known.of_restaurant(OTHER_RESTAURANT, named) == account
 
 
-@pytest.mark.parametrize(
-    "known, columns, account",
-    [
-        (directory(), {}, "kadikoy"),  # the only one
-        (directory("a", "b", default="b"), {}, "b"),
-        (directory("a", "b"), {}, NEEDS_ACCOUNT),
-        (directory("a", "b", default="b"), {"account": "a"}, "a"),
-        (directory("a", "b", default="b"), {"account": "c"}, NEEDS_ACCOUNT),
-        (directory("a", "b", default="b", reach={RESTAURANT: ["a"]}), BRANCH, "a"),
-        (directory("a", "b", reach={RESTAURANT: ["a", "b"]}), BRANCH | {"account": "b"}, "b"),
-        (directory("a", "b", complete=False), BRANCH, None),
-        (directory("a", "b"), BRANCH, UNKNOWN_RESTAURANT),
-        # of an account that has left: the default has another menu
-        (directory("a", default="a", reach={RESTAURANT: ["b"]}), BRANCH, UNKNOWN_RESTAURANT),
-        (directory("a", default="a", reach={RESTAURANT: ["b"]}, complete=False), BRANCH, None),
-        (directory("a", default="a", complete=False), BRANCH, None),  # it may be of an account that has left
-    ],
-)
+@pytest.mark.parametrize("known, columns, account", [
+    (directory(), {}, "kadikoy"),  # the only one
+    (directory("a", "b", default="b"), {}, "b"),
+    (directory("a", "b"), {}, NEEDS_ACCOUNT),
+    (directory("a", "b", default="b"), {"account": "a"}, "a"),
+    (directory("a", "b", default="b"), {"account": "c"}, NEEDS_ACCOUNT),
+    (directory("a", "b", default="b", reach={RESTAURANT: ["a"]}), BRANCH, "a"),
+    (directory("a", "b", reach={RESTAURANT: ["a", "b"]}), BRANCH | {"account": "b"}, "b"),
+    (directory("a", "b", complete=False), BRANCH, None),
+    (directory("a", "b"), BRANCH, UNKNOWN_RESTAURANT),
+    # of an account that has left: the default has another menu
+    (directory("a", default="a", reach={RESTAURANT: ["b"]}), BRANCH, UNKNOWN_RESTAURANT),
+    (directory("a", default="a", reach={RESTAURANT: ["b"]}, complete=False), BRANCH, None),
+    (directory("a", default="a", complete=False), BRANCH, None),  # it may be of an account that has left
+])  # fmt: skip
 def test_a_food_has_its_menu(known: Directory, columns: dict[str, Any], account: str | Refusal | None) -> None:
     assert known.of_food(replace(row(ACTIVATE), **columns)) == account
 
@@ -411,8 +342,6 @@ def test_until_the_restaurants_are_known_a_row_waits_and_expires(one: OutboxRow)
     assert (going(made), ends(made), made.due) == ([], {}, expiry(one, early))
     assert ends(plan([one], replace(early, now=NOW + VALID))) == {1: EXPIRED}
 
-
-# ---- the standing of a row -------------------------------------------------------------------------------------------
 
 STAND = {
     Standing.WAITING: row(CANCEL), Standing.RETRIED: row(CANCEL, expires_utc=NOW), Standing.UNRESOLVED: unresolved(CANCEL),

@@ -2,22 +2,15 @@
 
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
 
 import pytest
 from tests.rules.builders import document
 
-from orderbridge.errors import (
-    CLOSED,
-    HELD_BACK,
-    LoginRefused,
-    MarketplaceError,
-    NotSent,
-    RateLimited,
-    ServiceFailed,
-    Unauthorized,
+from orderbridge.errors import (  # isort: skip
+    CLOSED, HELD_BACK, LoginRefused, MarketplaceError, NotSent, RateLimited, ServiceFailed, Unauthorized,
     UnknownOutcome,
-)
+)  # fmt: skip
+
 from orderbridge.rules.cooldown import Ended
 from orderbridge.rules.deliveries import is_whole
 from orderbridge.rules.health import LOGIN_FAILED
@@ -29,32 +22,28 @@ REFUSED = LoginRefused("login_refused", "no", until=datetime(2026, 3, 1, tzinfo=
 FAILED = Ended.FAILED
 
 
-@pytest.mark.parametrize(
-    "error, failure",
-    [
-        (REFUSED, Failure("login_refused", "login_refused: no", "login_refused: HTTP 401", None)),
-        (NotSent("connection_refused"), Failure("unreachable", "connection_refused", "connection_refused", None)),
-        (NotSent("unreachable", reason="dns_failed"), Failure("unreachable", "dns_failed", "dns_failed", None)),
-        (NotSent("unreachable", reason="tls_expired"), Failure("unreachable", "tls_expired", "tls_expired", None)),
-        (NotSent("unreachable", reason="proxy_invalid"), Failure("unreachable", "proxy_invalid", "proxy_invalid", None)),
-        (NotSent("unreachable", reason="other"), Failure("unreachable", "unreachable", "unreachable", None)),
-        (NotSent("login_failed", "no_envelope, HTTP 404", reason="wrong_path"), Failure("unreachable", "wrong_path: no_envelope, HTTP 404", "wrong_path: no_envelope, HTTP 404", None)),
-        (NotSent("login_failed", "no_envelope, HTTP 302", http_status=302, reason="front_redirects"), Failure("unreachable", "front_redirects: no_envelope, HTTP 302", "front_redirects: no_envelope, HTTP 302", None)),
-        (NotSent("login_failed", "no_envelope, HTTP 403", http_status=403, reason="front_or_path"), Failure("unreachable", "front_or_path: no_envelope, HTTP 403", "front_or_path: no_envelope, HTTP 403", None)),
-        (NotSent("login_failed", "rate_limited, HTTP 429", http_status=429, reason="rate_limited"), Failure("failing", "login_failed: rate_limited, HTTP 429", "login_failed: rate_limited, HTTP 429", None)),
-        (NotSent("login_failed", "broken_answer, HTTP 200", http_status=200, reason="broken_answer"), Failure("failing", "login_failed: broken_answer, HTTP 200", "login_failed: broken_answer, HTTP 200", None)),
-        (NotSent("login_failed", "bad_gateway, HTTP 504", http_status=504, reason="bad_gateway"), Failure("failing", "bad_gateway: bad_gateway, HTTP 504", "bad_gateway: bad_gateway, HTTP 504", None)),
-        (NotSent("login_failed", "timeout", reason="timeout"), Failure("unreachable", "login_failed: timeout", "login_failed: timeout", None)),
-        (NotSent("login_failed", "service_error, HTTP 500", http_status=500, reason="service_error"), Failure("failing", "service_error: service_error, HTTP 500", "service_error: service_error, HTTP 500", None)),
-        (NotSent("unreachable", "Errno 24", reason="here_files"), Failure("unreachable", "here_files: Errno 24", "here_files: Errno 24", None)),
-        (UnknownOutcome("no_envelope", "HTTP 404", http_status=404, reason="wrong_path"), Failure("failing", "wrong_path: HTTP 404", "no_envelope: HTTP 404", FAILED)),
-        (RateLimited("rate_limited", http_status=429), Failure("failing", "rate_limited", "rate_limited: HTTP 429", Ended.LIMITED)),
-        (Unauthorized("unauthorized", http_status=401), Failure("failing", "unauthorized", "unauthorized: HTTP 401", FAILED)),
-        (ServiceFailed("service_error", "Ayşe", http_status=500), Failure("failing", "service_error: Ayşe", "service_error: HTTP 500", FAILED)),
-        (UnknownOutcome("timeout", "20 s"), Failure("failing", "timeout: 20 s", "timeout: 20 s", FAILED)),
-    ],
-    ids=lambda value: value.text if isinstance(value, Failure) else "",
-)  # fmt: skip
+@pytest.mark.parametrize("error, failure", [
+    (REFUSED, Failure("login_refused", "login_refused: no", "login_refused: HTTP 401", None)),
+    (NotSent("connection_refused"), Failure("unreachable", "connection_refused", "connection_refused", None)),
+    (NotSent("unreachable", reason="dns_failed"), Failure("unreachable", "dns_failed", "dns_failed", None)),
+    (NotSent("unreachable", reason="tls_expired"), Failure("unreachable", "tls_expired", "tls_expired", None)),
+    (NotSent("unreachable", reason="proxy_invalid"), Failure("unreachable", "proxy_invalid", "proxy_invalid", None)),
+    (NotSent("unreachable", reason="other"), Failure("unreachable", "unreachable", "unreachable", None)),
+    (NotSent("login_failed", "no_envelope, HTTP 404", reason="wrong_path"), Failure("unreachable", "wrong_path: no_envelope, HTTP 404", "wrong_path: no_envelope, HTTP 404", None)),
+    (NotSent("login_failed", "no_envelope, HTTP 302", http_status=302, reason="front_redirects"), Failure("unreachable", "front_redirects: no_envelope, HTTP 302", "front_redirects: no_envelope, HTTP 302", None)),
+    (NotSent("login_failed", "no_envelope, HTTP 403", http_status=403, reason="front_or_path"), Failure("unreachable", "front_or_path: no_envelope, HTTP 403", "front_or_path: no_envelope, HTTP 403", None)),
+    (NotSent("login_failed", "rate_limited, HTTP 429", http_status=429, reason="rate_limited"), Failure("failing", "login_failed: rate_limited, HTTP 429", "login_failed: rate_limited, HTTP 429", None)),
+    (NotSent("login_failed", "broken_answer, HTTP 200", http_status=200, reason="broken_answer"), Failure("failing", "login_failed: broken_answer, HTTP 200", "login_failed: broken_answer, HTTP 200", None)),
+    (NotSent("login_failed", "bad_gateway, HTTP 504", http_status=504, reason="bad_gateway"), Failure("failing", "bad_gateway: bad_gateway, HTTP 504", "bad_gateway: bad_gateway, HTTP 504", None)),
+    (NotSent("login_failed", "timeout", reason="timeout"), Failure("unreachable", "login_failed: timeout", "login_failed: timeout", None)),
+    (NotSent("login_failed", "service_error, HTTP 500", http_status=500, reason="service_error"), Failure("failing", "service_error: service_error, HTTP 500", "service_error: service_error, HTTP 500", None)),
+    (NotSent("unreachable", "Errno 24", reason="here_files"), Failure("unreachable", "here_files: Errno 24", "here_files: Errno 24", None)),
+    (UnknownOutcome("no_envelope", "HTTP 404", http_status=404, reason="wrong_path"), Failure("failing", "wrong_path: HTTP 404", "no_envelope: HTTP 404", FAILED)),
+    (RateLimited("rate_limited", http_status=429), Failure("failing", "rate_limited", "rate_limited: HTTP 429", Ended.LIMITED)),
+    (Unauthorized("unauthorized", http_status=401), Failure("failing", "unauthorized", "unauthorized: HTTP 401", FAILED)),
+    (ServiceFailed("service_error", "Ayşe", http_status=500), Failure("failing", "service_error: Ayşe", "service_error: HTTP 500", FAILED)),
+    (UnknownOutcome("timeout", "20 s"), Failure("failing", "timeout: 20 s", "timeout: 20 s", FAILED)),
+], ids=lambda value: value.text if isinstance(value, Failure) else "")  # fmt: skip
 def test_a_failed_poll(error: MarketplaceError, failure: Failure) -> None:
     made = failure_of(error)
     assert replace(made, text=sentence(made.text), logged=sentence(made.logged)) == failure
@@ -71,18 +60,12 @@ def test_between_two_good_polls_lie_a_cooldown_and_two_timeouts_for_each_in_turn
     assert longest_listening(in_turn, cooldown_s=30.0, timeout_s=20.0) == longest
 
 
-@pytest.mark.parametrize(
-    "until, answered, after",
-    [
-        (None, 100.5, (100.5, 0)), (100.5, 131.0, (130.5, 30)),  # parts of a second are kept
-        (100.5, 170.5, (170.5, 70)), (100.5, 171.6, (171.6, 70)),  # as long as it may be, and longer
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("until, answered, after", [
+    (None, 100.5, (100.5, 0)), (100.5, 131.0, (130.5, 30)),  # parts of a second are kept
+    (100.5, 170.5, (170.5, 70)), (100.5, 171.6, (171.6, 70)),  # as long as it may be, and longer
+])  # fmt: skip
 def test_what_was_listened(until: float | None, answered: float, after: tuple[float, int]) -> None:
     assert listened(until, answered, 70) == after
-
-
-# ---- what is requested next, and which list proves that an order is absent -------------------------------------------
 
 
 def too_slow(*, began: bool) -> UnknownOutcome:
@@ -94,25 +77,19 @@ def too_slow(*, began: bool) -> UnknownOutcome:
 ROUND = ListRequest((1, 2, 16), 1)
 
 
-@pytest.mark.parametrize(
-    "error, after",
-    [
-        (UnknownOutcome("body_too_large"), ROUND), (too_slow(began=True), ROUND), (too_slow(began=False), ListRequest()),
-        (UnknownOutcome("malformed_list"), ListRequest()), (UnknownOutcome("connection_lost"), ListRequest()),
-        (ServiceFailed("service_error"), ListRequest()), (NotSent("unreachable"), ListRequest()),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("error, after", [
+    (UnknownOutcome("body_too_large"), ROUND), (too_slow(began=True), ROUND), (too_slow(began=False), ListRequest()),
+    (UnknownOutcome("malformed_list"), ListRequest()), (UnknownOutcome("connection_lost"), ListRequest()),
+    (ServiceFailed("service_error"), ListRequest()), (NotSent("unreachable"), ListRequest()),
+])  # fmt: skip
 def test_only_a_partial_list_is_requested_by_status(error: MarketplaceError, after: ListRequest) -> None:
     assert ListRequest().failed(error, Statuses()) == after
 
 
-@pytest.mark.parametrize(
-    "error, passes",
-    [
-        (UnknownOutcome("body_too_large"), True), (too_slow(began=False), True), (ServiceFailed("service_error"), True),
-        (NotSent("unreachable"), False), (RateLimited("rate_limited"), False), (Unauthorized("unauthorized"), False),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("error, passes", [
+    (UnknownOutcome("body_too_large"), True), (too_slow(began=False), True), (ServiceFailed("service_error"), True),
+    (NotSent("unreachable"), False), (RateLimited("rate_limited"), False), (Unauthorized("unauthorized"), False),
+])  # fmt: skip
 def test_a_failing_status_list_delays_no_other(error: MarketplaceError, passes: bool) -> None:
     assert ROUND.failed(error, Statuses()).status_id == (2 if passes else 1)
 
@@ -122,16 +99,9 @@ def test_after_the_last_status_the_whole_list_is_tried_and_ends_the_rounds_when_
     assert (last.status_id, last.rounds, last.answered()) == (None, 1, ListRequest())
 
 
-@pytest.mark.parametrize(
-    "keys, how, whole",
-    [
-        (["a", "b"], {}, True),
-        (["a", None], {}, False),
-        (["a"], {"asked": 1}, False),
-        (["a", "b"], {"list_limit": 2}, False),
-    ],
-)
-def test_only_a_whole_list_of_orders_with_keys_proves_that_an_order_is_absent(
-    keys: list[str | None], how: dict[str, Any], whole: bool
-) -> None:
+@pytest.mark.parametrize("keys, how, whole", [
+    (["a", "b"], {}, True), (["a", None], {}, False), (["a"], {"asked": 1}, False),
+    (["a", "b"], {"list_limit": 2}, False),
+])  # fmt: skip
+def test_only_a_whole_list_of_orders_with_keys_proves_that_an_order_is_absent(keys, how, whole) -> None:
     assert is_whole([document(1, key=key) for key in keys], **how) is whole

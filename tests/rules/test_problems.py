@@ -7,24 +7,12 @@ from typing import Any
 import pytest
 
 from orderbridge.rules import health
-from orderbridge.rules.problems import (
-    FLAP_LIMIT,
-    FLAP_WINDOW_S,
-    PAGE_SUBJECT,
-    SOON,
-    STARTING,
-    WELL,
-    Code,
-    EventKind,
-    Lamp,
-    OpenProblems,
-    Page,
-    Problem,
-    Severity,
-    account_statuses,
-    alike,
-    page_problems,
-)
+
+from orderbridge.rules.problems import (  # isort: skip
+    FLAP_LIMIT, FLAP_WINDOW_S, PAGE_SUBJECT, SOON, STARTING, WELL, Code, EventKind, Lamp, OpenProblems, Page, Problem,
+    Severity, account_statuses, alike, page_problems,
+)  # fmt: skip
+
 from orderbridge.texts import problem_text
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -43,22 +31,17 @@ FOLLOWS = problem(Code.UNANSWERED, "moda", behind=Code.LINE_DNS)
 NOT_ASKED = problem(Code.NO_GOOD_POLL, "moda", behind=Code.NO_GOOD_POLL)
 
 
-@pytest.mark.parametrize(
-    "found, kadikoy, moda",
-    [
-        ([], WELL, WELL), ([QUARANTINED], WELL, (Lamp.YELLOW, QUARANTINED)), ([LOGIN_REFUSED], WELL, (Lamp.RED, LOGIN_REFUSED)),
-        ([FULL], (Lamp.RED, FULL), (Lamp.RED, FULL)), ([FOLLOWS], WELL, WELL), ([NOT_ASKED], WELL, STARTING),
-        ([CLOCK, *WAITING, QUARANTINED], (Lamp.YELLOW, CLOCK), (Lamp.RED, WAITING[1])),
-        ([NOT_ASKED, LOGIN_REFUSED], WELL, (Lamp.RED, LOGIN_REFUSED)), ([problem(Code.LOGIN_REFUSED, "sisli")], WELL, WELL),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("found, kadikoy, moda", [
+    ([], WELL, WELL), ([QUARANTINED], WELL, (Lamp.YELLOW, QUARANTINED)), ([LOGIN_REFUSED], WELL, (Lamp.RED, LOGIN_REFUSED)),
+    ([FULL], (Lamp.RED, FULL), (Lamp.RED, FULL)), ([FOLLOWS], WELL, WELL), ([NOT_ASKED], WELL, STARTING),
+    ([CLOCK, *WAITING, QUARANTINED], (Lamp.YELLOW, CLOCK), (Lamp.RED, WAITING[1])),
+    ([NOT_ASKED, LOGIN_REFUSED], WELL, (Lamp.RED, LOGIN_REFUSED)), ([problem(Code.LOGIN_REFUSED, "sisli")], WELL, WELL),
+])  # fmt: skip
 def test_each_account_shows_its_worst_problem(found: list[Problem], kadikoy: Any, moda: Any) -> None:
     for name, expected in (("kadikoy", kadikoy), ("moda", moda)):
         shown = account_statuses(BOTH, found)[name]
         assert (shown if isinstance(expected, type(WELL)) else (shown.lamp, shown.problem)) == expected
 
-
-# ---- the board's page ------------------------------------------------------------------------------------------------
 
 MOMENT = timedelta(seconds=1)
 REFUSED, NOT_SERVED, ENDS = Code.CERTIFICATE_REFUSED, Code.PAGE_NOT_SERVED, Code.CERTIFICATE_ENDS
@@ -66,23 +49,20 @@ SEVERE, WARNING = Severity.SEVERE, Severity.WARNING
 FAILED = {"since": NOW - MOMENT, "error": "no"}
 
 
-@pytest.mark.parametrize(
-    "page, told",
-    [
-        ({}, None),
-        ({"ends": NOW + SOON}, None),
-        ({"ends": NOW + SOON - MOMENT}, (ENDS, WARNING, NOW - MOMENT)),
-        ({"ends": NOW + MOMENT}, (ENDS, WARNING, NOW + MOMENT - SOON)),
-        ({"ends": NOW}, (ENDS, SEVERE, NOW)),
-        ({"ends": NOW, "has_board": False}, (ENDS, WARNING, NOW)),
-        ({"ends": NOW, "is_served": False}, None),
-        ({"failed": REFUSED, **FAILED}, (REFUSED, WARNING, NOW - MOMENT)),
-        ({"failed": REFUSED, "is_served": False, **FAILED}, (REFUSED, SEVERE, NOW - MOMENT)),
-        ({"failed": REFUSED, "is_served": False, "has_board": False, **FAILED}, (REFUSED, WARNING, NOW - MOMENT)),
-        ({"failed": NOT_SERVED, "is_served": False, **FAILED}, (NOT_SERVED, SEVERE, NOW - MOMENT)),
-        ({"failed": NOT_SERVED, "is_served": False, "has_board": False, **FAILED}, None),
-    ],
-)
+@pytest.mark.parametrize("page, told", [
+    ({}, None),
+    ({"ends": NOW + SOON}, None),
+    ({"ends": NOW + SOON - MOMENT}, (ENDS, WARNING, NOW - MOMENT)),
+    ({"ends": NOW + MOMENT}, (ENDS, WARNING, NOW + MOMENT - SOON)),
+    ({"ends": NOW}, (ENDS, SEVERE, NOW)),
+    ({"ends": NOW, "has_board": False}, (ENDS, WARNING, NOW)),
+    ({"ends": NOW, "is_served": False}, None),
+    ({"failed": REFUSED, **FAILED}, (REFUSED, WARNING, NOW - MOMENT)),
+    ({"failed": REFUSED, "is_served": False, **FAILED}, (REFUSED, SEVERE, NOW - MOMENT)),
+    ({"failed": REFUSED, "is_served": False, "has_board": False, **FAILED}, (REFUSED, WARNING, NOW - MOMENT)),
+    ({"failed": NOT_SERVED, "is_served": False, **FAILED}, (NOT_SERVED, SEVERE, NOW - MOMENT)),
+    ({"failed": NOT_SERVED, "is_served": False, "has_board": False, **FAILED}, None),
+])  # fmt: skip
 def test_each_state_of_the_page(page: dict[str, Any], told: tuple[Code, Severity, datetime] | None):
     found = list(page_problems(Page(**{"is_served": True, "has_board": True} | page), NOW))
     assert [(one.code, one.severity, one.since) for one in found] == ([] if told is None else [told])
@@ -108,20 +88,12 @@ def test_too_many_open_files_have_their_own_remedy():
     assert "LimitNOFILE" in problem_text(one.code, "en", **one.facts)[1]
 
 
-# ---- reports ---------------------------------------------------------------------------------------------------------
-
 ONE = Problem(Code.UNREACHABLE, "kadikoy", NOW, Severity.WARNING)
 WORSE = replace(ONE, severity=Severity.SEVERE)
 BEHIND = replace(ONE, behind=Code.DATABASE_FULL)
 
 
-def flapping(until: int, every: int = 5, **change: Any) -> list[tuple[float, list[Problem]]]:
-    """At one look it is there, at the next it is not."""
-    return [(at, [] if at // every % 2 else [replace(ONE, **change)]) for at in range(0, until, every)]
-
-
 def every(begin: int, end: int, found: list[Problem]) -> list[tuple[float, list[Problem]]]:
-    """The same at each check, every five seconds."""
     return [(at, found) for at in range(begin, end, 5)]
 
 
@@ -152,9 +124,8 @@ def test_what_is_reported_of_a_problem(checks: list[tuple[float, list[Problem]]]
 
 
 def test_a_flapping_problem_sends_two_messages_in_ten_minutes():
-    events = [
-        (at, one) for history in [OpenProblems()] for at, found in flapping(7200) for one in history.check(found, at)
-    ]
+    history = OpenProblems()
+    events = [(at, one) for at in range(0, 7200, 5) for one in history.check([] if at // 5 % 2 else [ONE], at)]
     times = [at for at, _ in events]
     assert [one.flapped for _, one in events][:3] == [0, 0, 59], "how often it came and was not reported"
     for begin in range(0, 7200, 5):

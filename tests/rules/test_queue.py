@@ -40,18 +40,14 @@ def some_row(draw: st.DrawFn) -> OutboxRow:
 rows = some_row()
 events = st.lists(
     st.one_of(
-        st.tuples(st.just("put"), rows),
-        st.tuples(st.just("drop"), st.integers(1, 12)),
-        st.tuples(st.just("take"), st.integers(1, 3)),
-        st.tuples(st.just("ask"), st.none()),
-        st.tuples(st.just("back"), st.integers(1, 12)),
-        st.tuples(st.just("wait"), st.integers(1, 400)),
-        st.tuples(st.just("reach"), st.booleans()),
-        st.tuples(st.just("ask"), st.none()),
+        st.tuples(st.just("put"), rows), st.tuples(st.just("drop"), st.integers(1, 12)),
+        st.tuples(st.just("take"), st.integers(1, 3)), st.tuples(st.just("ask"), st.none()),
+        st.tuples(st.just("back"), st.integers(1, 12)), st.tuples(st.just("wait"), st.integers(1, 400)),
+        st.tuples(st.just("reach"), st.booleans()), st.tuples(st.just("ask"), st.none()),
     ),
     min_size=5,
     max_size=30,
-)
+)  # fmt: skip
 
 
 class Both:
@@ -76,11 +72,7 @@ class Both:
     def back(self, number: int) -> None:
         """It was sent, and waits for a retry."""
         if number in self.held:
-            changes: dict[str, Any] = {
-                "state": ActionState.SENDING,
-                "tried": True,
-                "next_attempt_utc": self.moment.now + 5 * SECOND,
-            }
+            changes = SENT | {"next_attempt_utc": self.moment.now + 5 * SECOND}
             self.held.discard(number)
             self.rows[number] = replace(self.rows[number], **changes)
             self.queue.give_back(number, **changes)
@@ -103,13 +95,11 @@ class Both:
         self.queue.ends()
         going = {head.row.id for head in expected.heads}
         accounts = self.queue.accounts
-        ready = {one.row.id for account in accounts.names() for one in accounts.rows(account)}
-        assert ready == going
-        due = expected.due
-        if due is not None and due > self.moment.now:
+        assert {one.row.id for account in accounts.names() for one in accounts.rows(account)} == going
+        if expected.due is not None and expected.due > self.moment.now:
             known = self.queue.due()
             assert known is not None
-            assert known <= due
+            assert known <= expected.due
 
     def take(self, places: int) -> None:
         self.ask()
@@ -123,9 +113,7 @@ class Both:
 
 @settings(max_examples=4 * settings.default.max_examples, suppress_health_check=list(HealthCheck))
 @given(st.lists(rows, min_size=4, max_size=10), events)
-def test_a_queue_decides_what_a_new_one_with_the_same_rows_decides(
-    there: list[OutboxRow], happened: list[tuple[str, Any]]
-) -> None:
+def test_a_queue_decides_what_a_new_one_with_the_same_rows_decides(there, happened) -> None:
     both = Both()
     for one in there:
         both.put(one)
@@ -156,9 +144,7 @@ def taken(queue: Queue, places: int = 9, may_leave: bool = True) -> list[int]:
 
 
 def standing(queue: Queue, row_id: int) -> Standing:
-    entry = queue.get(row_id)
-    assert entry is not None
-    return entry.standing
+    return queue.get(row_id).standing
 
 
 def test_a_taken_row_is_in_flight_until_it_is_given_back() -> None:
@@ -198,9 +184,7 @@ def test_a_row_put_again_counts_as_seen() -> None:
     queue, one = queue_of(), row(Action.ACCEPT, 1)
     queue.put(one, 7)
     queue.put(replace(one, withdraw=True))
-    known = queue.get(1)
-    assert known is not None
-    assert (known.row.withdraw, known.seen) == (True, 7)
+    assert (queue.get(1).row.withdraw, queue.get(1).seen) == (True, 7)
 
 
 def test_a_row_that_is_about_to_end_supersedes_no_other() -> None:
@@ -239,9 +223,7 @@ def test_a_row_in_flight_at_the_end_of_its_closure_is_due_once() -> None:
     assert taken(queue) == [1]
     queue.view.now += timedelta(minutes=16)
     assert ended(queue) == []
-    due = queue.due()
-    assert due is not None
-    assert due > queue.view.now
+    assert queue.due() > queue.view.now
 
 
 def test_a_row_that_waits_is_due_at_once_when_the_clock_was_set_far_back() -> None:

@@ -9,51 +9,20 @@ from datetime import timedelta
 from itertools import product
 
 import pytest
-from tests.rules.builders import (
-    FOOD_ACTIONS,
-    NEEDS_PAYMENT,
-    NOW,
-    ORDER_ACTIONS,
-    RESTAURANT_ACTIONS,
-    STATUSES,
-    TARGETS,
-    answered,
-    shown_as,
-    stored,
-)
 
-from orderbridge.model import (
-    CANCELED,
-    CONFIRMED,
-    IN_DELIVERY,
-    RECEIVED,
-    Action,
-    ActionState,
-    Attempt,
-    KnownBy,
-    Outcome,
-    Stored,
-    Verdict,
-)
-from orderbridge.rules.retry import (
-    UNREADABLE,
-    AwaitPoll,
-    Decision,
-    NextRequest,
-    Proof,
-    RetryAt,
-    RetryPolicy,
-    after_poll,
-    after_status,
-    counted,
-    decide,
-    is_uncertain,
-    longest_wait,
-    may_be_seen,
-    next_request,
-    proof,
-    resend_at,
-)
+from tests.rules.builders import (  # isort: skip
+    FOOD_ACTIONS, NEEDS_PAYMENT, NOW, ORDER_ACTIONS, RESTAURANT_ACTIONS, STATUSES, TARGETS, answered, shown_as, stored,
+)  # fmt: skip
+
+from orderbridge.model import (  # isort: skip
+    CANCELED, CONFIRMED, IN_DELIVERY, RECEIVED, Action, ActionState, Attempt, KnownBy, Outcome, Stored, Verdict,
+)  # fmt: skip
+
+from orderbridge.rules.retry import (  # isort: skip
+    UNREADABLE, AwaitPoll, Decision, NextRequest, Proof, RetryAt, RetryPolicy, after_poll, after_status, counted,
+    decide, is_uncertain, longest_wait, may_be_seen, next_request, proof, resend_at,
+)  # fmt: skip
+
 from orderbridge.rules.tokens import line_wait, login_wait, refusal_wait
 
 OK, REFUSED, UNKNOWN = Outcome.OK, Outcome.REFUSED, Outcome.UNKNOWN
@@ -83,17 +52,13 @@ def looked(action: Action, history: Sequence[Attempt], order: Stored, seen: int 
     return after_poll(action, history, order, seen, now=NOW, active=STATUSES.active)
 
 
-# ---- the longest wait ------------------------------------------------------------------------------------------------
-
 LIVES = [*(lived for length in range(1, 4) for lived in product(Outcome, repeat=length)), (UNAUTHORIZED,) * 9]
 LONG = (10_000.0, 1.0, 1.0), (2.0, 10_000.0, 1.0), (2.0, 10.0, 10_000.0)
 
 
 @pytest.mark.parametrize("retry_waits", [CALM.retry_waits, *LONG], ids=str)
 @pytest.mark.parametrize("cooldown", [0.5, CALM.cooldown, 3600.0])
-def test_no_decided_wait_looks_like_a_clock_that_was_set_back(
-    cooldown: float, retry_waits: tuple[float, float, float]
-) -> None:
+def test_no_decided_wait_looks_like_a_clock_that_was_set_back(cooldown, retry_waits) -> None:
     """Whatever an account's line or login waits, whatever chance adds; the queue sends at once what waits longer."""
     policy = RetryPolicy(retry_waits, cooldown, chance=1.0)
     most = NOW + longest_wait(retry_waits, cooldown)
@@ -107,26 +72,15 @@ def test_no_decided_wait_looks_like_a_clock_that_was_set_back(
             assert resend_at(history, now=NOW, policy=policy) <= most, outcomes
 
 
-# ---- what counts -----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "outcomes, doubt, attempts",
-    [
-        ([], False, 0), ([OK], False, 1), ([REFUSED], False, 1), ([FAILED], True, 1), ([UNKNOWN], True, 1),
-        *(([no_attempt], False, 0) for no_attempt in NO_ATTEMPTS), ([UNKNOWN, RATE_LIMITED], True, 1),
-        ([FAILED, REFUSED], True, 2),
-    ],
-    ids=str,
-)  # fmt: skip
-def test_an_uncertain_request_leaves_doubt_and_counts_as_an_attempt(
-    outcomes: list[Outcome], doubt: bool, attempts: int
-) -> None:
+@pytest.mark.parametrize("outcomes, doubt, attempts", [
+    ([], False, 0), ([OK], False, 1), ([REFUSED], False, 1), ([FAILED], True, 1), ([UNKNOWN], True, 1),
+    *(([no_attempt], False, 0) for no_attempt in NO_ATTEMPTS), ([UNKNOWN, RATE_LIMITED], True, 1),
+    ([FAILED, REFUSED], True, 2),
+], ids=str)  # fmt: skip
+def test_an_uncertain_request_leaves_doubt_and_counts_as_an_attempt(outcomes, doubt, attempts) -> None:
     history = answered(*outcomes)
     assert (is_uncertain(history), counted(history)) == (doubt, attempts)
 
-
-# ---- after an answer -------------------------------------------------------------------------------------------------
 
 Expected = Callable[[Action, Attempt], Decision]
 
@@ -208,24 +162,15 @@ def test_jitter_adds_at_most_a_quarter_to_a_wait() -> None:
         assert decision(COMPLETE, answered(FAILED), policy) == seconds(wait, "service_failed_1")
 
 
-# ---- a restaurant can be asked ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "outcomes, step",
-    [
-        ([], NextRequest.SEND), ([RATE_LIMITED], NextRequest.SEND), ([UNKNOWN], NextRequest.ASK_THEN_SEND),
-        *(([UNKNOWN, no_attempt], NextRequest.ASK_THEN_SEND) for no_attempt in NO_ATTEMPTS),
-        ([FAILED, UNKNOWN], NextRequest.ASK_THEN_SEND), ([UNKNOWN, FAILED], NextRequest.SEND),
-        *(([FAILED, no_attempt] * 2 + [FAILED], NextRequest.SEND) for no_attempt in NO_ATTEMPTS),
-        ([UNKNOWN] * 3, NextRequest.ASK_THEN_SEND), ([UNKNOWN] * 4, NextRequest.ASK), ([FAILED] * 4, NextRequest.ASK),
-    ],
-    ids=str,
-)  # fmt: skip
+@pytest.mark.parametrize("outcomes, step", [
+    ([], NextRequest.SEND), ([RATE_LIMITED], NextRequest.SEND), ([UNKNOWN], NextRequest.ASK_THEN_SEND),
+    *(([UNKNOWN, no_attempt], NextRequest.ASK_THEN_SEND) for no_attempt in NO_ATTEMPTS),
+    ([FAILED, UNKNOWN], NextRequest.ASK_THEN_SEND), ([UNKNOWN, FAILED], NextRequest.SEND),
+    *(([FAILED, no_attempt] * 2 + [FAILED], NextRequest.SEND) for no_attempt in NO_ATTEMPTS),
+    ([UNKNOWN] * 3, NextRequest.ASK_THEN_SEND), ([UNKNOWN] * 4, NextRequest.ASK), ([FAILED] * 4, NextRequest.ASK),
+], ids=str)  # fmt: skip
 @pytest.mark.parametrize("action", ACTIONS)
-def test_only_a_restaurants_status_is_requested_after_a_timeout(
-    action: Action, outcomes: list[Outcome], step: NextRequest
-) -> None:
+def test_only_a_restaurants_status_is_requested_after_a_timeout(action, outcomes, step) -> None:
     assert next_request(action, answered(*outcomes)) == (step if action in RESTAURANTS else NextRequest.SEND)
 
 
@@ -235,32 +180,23 @@ def test_a_poll_that_is_under_way_is_waited_for_after_silence(action: Action) ->
     assert seen == [False, False, False, action in WAITED_FOR]
 
 
-@pytest.mark.parametrize(
-    "shown, left, used_up",
-    [
-        ("Open", Verdict(ActionState.DONE, None, KnownBy.STATUS), Verdict(ActionState.DONE, None, KnownBy.STATUS)),
-        ("Closed", None, Verdict(ActionState.FAILED, "service_error", KnownBy.STATUS, None, 404)),
-        (None, None, Verdict(ActionState.FAILED, "outcome_unknown", None, None, 404)),
-    ],
-)
+@pytest.mark.parametrize("shown, left, used_up", [
+    ("Open", Verdict(ActionState.DONE, None, KnownBy.STATUS), Verdict(ActionState.DONE, None, KnownBy.STATUS)),
+    ("Closed", None, Verdict(ActionState.FAILED, "service_error", KnownBy.STATUS, None, 404)),
+    (None, None, Verdict(ActionState.FAILED, "outcome_unknown", None, None, 404)),
+])  # fmt: skip
 @pytest.mark.parametrize("doubt", DOUBTS)
-def test_the_status_of_a_restaurant_ends_its_row_when_it_is_as_asked_or_no_resend_is_left(
-    doubt: Outcome, shown: str | None, left: Verdict | None, used_up: Verdict
-) -> None:
+def test_the_status_of_a_restaurant_ends_its_row_when_it_is_as_asked_or_no_resend_is_left(doubt, shown, left, used_up):
     assert [after_status(Action.OPEN_RESTAURANT, shown, answered(*[doubt] * n)) for n in (1, 3)] == [left, left]
     assert after_status(Action.OPEN_RESTAURANT, shown, answered(*[doubt] * 4)) == used_up
     closed = Verdict(ActionState.DONE, None, KnownBy.STATUS)
     assert after_status(Action.CLOSE_RESTAURANT, "Closed", answered(doubt)) == closed
 
 
-# ---- the table of unknown outcomes -----------------------------------------------------------------------------------
-
 DONE, NOT_DONE, NOTHING = Proof.DONE, Proof.NOT_DONE, Proof.NOTHING
 ABSENT = None
 FRESH = stored()
 REFUSED_THEN = [UNKNOWN, REFUSED]
-
-
 AT_16, NEVER_AT_16 = shown_as(16), stored(status_id=16, service_status_id=2)  # the second by our own word
 ACK_1, ACK_2 = stored(acknowledged_status_id=1), stored(acknowledged_status_id=2)
 ACK_16 = shown_as(16, acknowledged_status_id=16)
@@ -295,9 +231,7 @@ TABLE = [
 
 @pytest.mark.interface("Acknowledgement rules 4")
 @pytest.mark.parametrize("action, order, outcomes, other_end, shown", TABLE)
-def test_a_poll_proves_what_the_table_says(
-    action: Action, order: Stored, outcomes: list[Outcome], other_end: bool, shown: dict[int | None, Proof]
-) -> None:
+def test_a_poll_proves_what_the_table_says(action, order, outcomes, other_end, shown) -> None:
     history, active = answered(*outcomes), STATUSES.active
     proved = {seen: proof(action, history, order, seen, other_end=other_end, active=active) for seen in shown}
     assert proved == shown
@@ -308,9 +242,6 @@ def test_a_refusal_of_the_request_itself_proves_no_end(code: str) -> None:
     *earlier, last = answered(*REFUSED_THEN)
     history = [*earlier, replace(last, code=code)]
     assert proof(COMPLETE, history, AT_16, ABSENT, other_end=False, active=STATUSES.active) == NOTHING
-
-
-# ---- after a poll ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("outcomes", [[UNKNOWN], [FAILED], REFUSED_THEN, [UNKNOWN] * 4], ids=str)
@@ -328,12 +259,8 @@ ENDS = {
 }
 
 
-@pytest.mark.parametrize(
-    "action, order, outcomes, other_end, shown", [case for case in TABLE if case[2] == REFUSED_THEN]
-)
-def test_a_resend_that_is_refused_ends_with_the_next_poll(
-    action: Action, order: Stored, outcomes: list[Outcome], other_end: bool, shown: dict[int | None, Proof]
-) -> None:
+@pytest.mark.parametrize("action, order, outcomes, other_end, shown", [one for one in TABLE if one[2] == REFUSED_THEN])
+def test_a_resend_that_is_refused_ends_with_the_next_poll(action, order, outcomes, other_end, shown) -> None:
     for seen, proved in shown.items():
         history, active = answered(*outcomes), STATUSES.active
         verdict = after_poll(action, history, order, seen, now=NOW, other_end=other_end, active=active)
@@ -349,23 +276,18 @@ def test_a_resend_that_is_refused_ends_with_the_next_poll(
 NOT_DONE_CODE, NOTHING_CODE = "service_error", "outcome_unknown"
 
 
-@pytest.mark.parametrize(
-    "action, order, seen, at_once, code",
-    [
-        (ACCEPT, FRESH, RECEIVED, True, NOT_DONE_CODE),
-        (ACCEPT, ACK_1, ABSENT, True, NOT_DONE_CODE),
-        (ACCEPT, FRESH, ABSENT, False, NOTHING_CODE),
-        (ON_THE_WAY, FRESH, CONFIRMED, True, NOT_DONE_CODE),
-        (ON_THE_WAY, ACK_2, ABSENT, True, NOT_DONE_CODE),
-        (COMPLETE, AT_16, IN_DELIVERY, False, NOT_DONE_CODE),  # its resend has its own time
-        (COMPLETE, AT_16, ABSENT, False, NOTHING_CODE),
-        (CANCEL, FRESH, CONFIRMED, False, NOT_DONE_CODE),
-        (CANCEL, FRESH, ABSENT, False, NOTHING_CODE),
-    ],
-)
-def test_a_poll_without_proof_triggers_the_resend_or_ends_the_row(
-    action: Action, order: Stored, seen: int | None, at_once: bool, code: str
-) -> None:
+@pytest.mark.parametrize("action, order, seen, at_once, code", [
+    (ACCEPT, FRESH, RECEIVED, True, NOT_DONE_CODE),
+    (ACCEPT, ACK_1, ABSENT, True, NOT_DONE_CODE),
+    (ACCEPT, FRESH, ABSENT, False, NOTHING_CODE),
+    (ON_THE_WAY, FRESH, CONFIRMED, True, NOT_DONE_CODE),
+    (ON_THE_WAY, ACK_2, ABSENT, True, NOT_DONE_CODE),
+    (COMPLETE, AT_16, IN_DELIVERY, False, NOT_DONE_CODE),  # its resend has its own time
+    (COMPLETE, AT_16, ABSENT, False, NOTHING_CODE),
+    (CANCEL, FRESH, CONFIRMED, False, NOT_DONE_CODE),
+    (CANCEL, FRESH, ABSENT, False, NOTHING_CODE),
+])  # fmt: skip
+def test_a_poll_without_proof_triggers_the_resend_or_ends_the_row(action, order, seen, at_once, code) -> None:
     assert looked(action, answered(UNKNOWN), order, seen) == (RetryAt(NOW, "unknown_1") if at_once else None)
     for after in ([FAILED], [UNKNOWN, FAILED], [UNKNOWN, RATE_LIMITED]):
         assert looked(action, answered(*after), order, seen) is None, "only silence is hurried"

@@ -23,24 +23,20 @@ COMPLETED = {"ended_by": EndedBy.COMPLETED, "ends": True}
 CANCELLED = {"ended_by": EndedBy.CANCELLED, "ends": True}
 
 
-@pytest.mark.parametrize(
-    "decision, expected",
-    [
-        (Verdict(DONE, None, KnownBy.ANSWER, 2, 200), becomes(2, "CONFIRMED", LastChange.STATUS)),
-        (Verdict(DONE, None, KnownBy.POLL, 16), becomes(16, "IN_DELIVERY", LastChange.STATUS)),
-        (Verdict(DONE, None, KnownBy.POLL, 1), becomes(1, "RECEIVED", None)),
-        (
-            Verdict(DONE, None, KnownBy.REFUSAL, 5),
-            becomes(5, "COMPLETE_WITH_PAYMENT", LastChange.ENDED, shown=False, problem=None, **COMPLETED),
-        ),
-        (Verdict(DONE, None, KnownBy.ANSWER, 6, 200), becomes(6, "CANCELED", LastChange.CANCELLED, **CANCELLED)),
-        (Verdict(DONE, "already", KnownBy.POLL), None),
-        (Verdict(REFUSED, "order_not_found", KnownBy.ANSWER, None, 404), None),
-        (RetryAt(NOW), None),
-        (AwaitPoll(), None),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize("decision, expected", [
+    (Verdict(DONE, None, KnownBy.ANSWER, 2, 200), becomes(2, "CONFIRMED", LastChange.STATUS)),
+    (Verdict(DONE, None, KnownBy.POLL, 16), becomes(16, "IN_DELIVERY", LastChange.STATUS)),
+    (Verdict(DONE, None, KnownBy.POLL, 1), becomes(1, "RECEIVED", None)),
+    (
+        Verdict(DONE, None, KnownBy.REFUSAL, 5),
+        becomes(5, "COMPLETE_WITH_PAYMENT", LastChange.ENDED, shown=False, problem=None, **COMPLETED),
+    ),
+    (Verdict(DONE, None, KnownBy.ANSWER, 6, 200), becomes(6, "CANCELED", LastChange.CANCELLED, **CANCELLED)),
+    (Verdict(DONE, "already", KnownBy.POLL), None),
+    (Verdict(REFUSED, "order_not_found", KnownBy.ANSWER, None, 404), None),
+    (RetryAt(NOW), None),
+    (AwaitPoll(), None),
+], ids=str)  # fmt: skip
 def test_only_a_done_action_gives_its_order_a_status(decision: Decision, expected: NewStatus | None) -> None:
     known = stored(problem="missing:foods,status_doubtful")
     assert new_status(decision, known, Statuses()) == expected
@@ -68,18 +64,12 @@ def test_an_unanswered_order_and_an_unknown_outcome_are_alarms(action: Action) -
     assert is_alarm(row(action), UNKNOWN) == (action in {Action.ACCEPT, Action.ON_THE_WAY})
 
 
-@pytest.mark.parametrize(
-    "action, columns, expected",
-    [
-        (Action.ACCEPT, {"preparing_time": None}, ("preparing_time", "missing")),
-        (Action.ACCEPT, {"preparing_time": 0}, ("preparing_time", "out_of_range")),
-        (Action.ACCEPT, {"preparing_time": "soon"}, ("preparing_time", "no_number")),
-        (Action.CANCEL, {"payment_key": ""}, ("payment_key", "missing")),
-        (Action.OPEN_RESTAURANT, {}, ("state", "not_empty")),
-    ],
-    ids=str,
-)
-def test_the_cashier_reads_which_argument_is_wrong(
-    action: Action, columns: dict[str, Any], expected: tuple[str, str]
-) -> None:
+@pytest.mark.parametrize("action, columns, expected", [
+    (Action.ACCEPT, {"preparing_time": None}, ("preparing_time", "missing")),
+    (Action.ACCEPT, {"preparing_time": 0}, ("preparing_time", "out_of_range")),
+    (Action.ACCEPT, {"preparing_time": "soon"}, ("preparing_time", "no_number")),
+    (Action.CANCEL, {"payment_key": ""}, ("payment_key", "missing")),
+    (Action.OPEN_RESTAURANT, {}, ("state", "not_empty")),
+], ids=str)  # fmt: skip
+def test_the_cashier_reads_which_argument_is_wrong(action, columns, expected) -> None:
     assert wrong_argument(row(action, **columns)) == expected
