@@ -65,8 +65,6 @@ def http_answer(body: bytes, *, status: str = "200 OK", head: str = "") -> bytes
 
 @dataclass
 class Server:
-    """What a test wants to know of the server."""
-
     port: int
     connections: int = 0
 

@@ -9,7 +9,6 @@ from orderbridge.model import Token
 
 AT_ONCE = Waits(refused=lambda times: 0.0, failed=lambda times, answered: 0.0, unsent=lambda times: 0.0, limited_s=0.0)
 
-
 MINUTES = replace(AT_ONCE, refused=lambda times: 60.0 * times)
 
 

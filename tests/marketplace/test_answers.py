@@ -7,14 +7,11 @@ import pytest
 from tests.marketplace.samples import KEY, failure, success, text
 
 from orderbridge.errors import MarketplaceError, RateLimited, Refused, ServiceFailed, Unauthorized, UnknownOutcome
-from orderbridge.marketplace.answers import (
-    read_cancel_reasons,
-    read_envelope,
-    read_grant,
-    read_restaurant_status,
-    read_restaurants,
-    read_variables,
-)
+
+from orderbridge.marketplace.answers import (  # isort: skip
+    read_cancel_reasons, read_envelope, read_grant, read_restaurant_status, read_restaurants, read_variables,
+)  # fmt: skip
+
 from orderbridge.model import CancelReason, Grant, Method, Restaurant, Variables
 from orderbridge.texts import sentence
 
@@ -49,16 +46,13 @@ def test_a_known_text_decides_under_any_status(status: int) -> None:
         assert (type(caught), caught.code, caught.http_status) == (kind, code, status)
 
 
-@pytest.mark.parametrize(
-    "body, code",
-    [
-        (failure(unicodedata.normalize("NFD", "sipariş bulunamadı")), "order_not_found"),
-        (failure("Sipariş bulunamadı"), "refused"),
-        (failure("siparis bulunamadi"), "refused"),
-        (failure(" sipariş bulunamadı"), "refused"),
-        (text({"error": "sipariş bulunamadı"}).encode(), "order_not_found"),
-    ],
-)
+@pytest.mark.parametrize("body, code", [
+    (failure(unicodedata.normalize("NFD", "sipariş bulunamadı")), "order_not_found"),
+    (failure("Sipariş bulunamadı"), "refused"),
+    (failure("siparis bulunamadi"), "refused"),
+    (failure(" sipariş bulunamadı"), "refused"),
+    (text({"error": "sipariş bulunamadı"}).encode(), "order_not_found"),
+])  # fmt: skip
 def test_an_error_text_must_match_exactly(body: bytes, code: str) -> None:
     assert error_of(404, body).code == code
 
@@ -79,14 +73,11 @@ def test_a_body_without_the_envelope_is_an_unknown_outcome(status: int) -> None:
 
 
 @pytest.mark.parametrize("body", [b"", success("OK"), failure("başka")], ids=["empty", "true", "other"])
-@pytest.mark.parametrize(
-    "status, kind, code",
-    [
-        (401, Unauthorized, "unauthorized"), (429, RateLimited, "rate_limited"),
-        *((status, ServiceFailed, "service_error") for status in (500, 503, 599)),
-        *((status, UnknownOutcome, "bad_gateway") for status in (502, 504)),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("status, kind, code", [
+    (401, Unauthorized, "unauthorized"), (429, RateLimited, "rate_limited"),
+    *((status, ServiceFailed, "service_error") for status in (500, 503, 599)),
+    *((status, UnknownOutcome, "bad_gateway") for status in (502, 504)),
+])  # fmt: skip
 def test_these_statuses_need_no_envelope(status: int, kind: type[MarketplaceError], code: str, body: bytes) -> None:
     caught = error_of(status, body)
     assert (type(caught), caught.code, caught.http_status) == (kind, code, status)
@@ -109,22 +100,17 @@ def test_the_detail_is_one_short_line_without_control_characters() -> None:
     assert error_of(404, failure("a\u202eb\u200b\u200bc\ufeff", "\u2066d")).detail == "a b c : d"
 
 
-@pytest.mark.parametrize(
-    "body, data",
-    [
-        (b"\xef\xbb\xbf" + success("OK"), "OK"),
-        (b'{"status": true, "data": "a\xffb"}', "a\ufffdb"),
-        (b'{"status": true, "data": %b}' % (b"9" * 5000), "9" * 5000),
-        (b'{"status": true, "data": 1e99999999999999999999}', "1e99999999999999999999"),
-        (b'{"status": true, "data": -Infinity}', "-Infinity"),
-        (text({"status": True, "data": "OK", "error": "sipariş bulunamadı"}).encode(), "OK"),
-    ],
-)
+@pytest.mark.parametrize("body, data", [
+    (b"\xef\xbb\xbf" + success("OK"), "OK"),
+    (b'{"status": true, "data": "a\xffb"}', "a\ufffdb"),
+    (b'{"status": true, "data": %b}' % (b"9" * 5000), "9" * 5000),
+    (b'{"status": true, "data": 1e99999999999999999999}', "1e99999999999999999999"),
+    (b'{"status": true, "data": -Infinity}', "-Infinity"),
+    (text({"status": True, "data": "OK", "error": "sipariş bulunamadı"}).encode(), "OK"),
+])  # fmt: skip
 def test_lenient_json_is_read(body: bytes, data: str) -> None:
     assert read_envelope(200, body) == data
 
-
-# ---- the reference lists: bad entries are left out; another container is not an answer ------------------------------
 
 READERS = [read_grant, read_restaurants, read_restaurant_status, read_cancel_reasons, read_variables]
 

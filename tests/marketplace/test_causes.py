@@ -21,14 +21,11 @@ from orderbridge.texts import SENTENCES
 BEFORE = "marketplace.base_url"  # a remedy of a new installation
 
 
-def reasons() -> set[str]:
-    tables = (connector.SYSTEM, connector.NAMES, connector.CERTIFICATES, connector.TLS, ONCE_KNOWN, _FOREIGN_REASONS)
-    return {reason for table in tables for reason in table.values()} | set(ONCE_KNOWN)
-
-
 def test_each_reason_has_its_own_two_sentences() -> None:
+    tables = (connector.SYSTEM, connector.NAMES, connector.CERTIFICATES, connector.TLS, ONCE_KNOWN, _FOREIGN_REASONS)
+    reasons = {reason for table in tables for reason in table.values()} | set(ONCE_KNOWN)
     for language in ("tr", "en"):
-        said = [SENTENCES[f"line.{reason}"][language] for reason in reasons()]
+        said = [SENTENCES[f"line.{reason}"][language] for reason in reasons]
         assert len(set(said)) == len(said)
         assert [words for words in said if len(re.findall(r"[.!?](?: |$)", words)) > 2] == []
 
@@ -53,14 +50,11 @@ def handshake(reason: str) -> ssl.SSLError:
     return error
 
 
-@pytest.mark.parametrize(
-    "error, reason",
-    [
-        (verification(19), "tls_foreign"), (verification(23), "tls_refused"),
-        (handshake("TLSV1_ALERT_PROTOCOL_VERSION"), "tls_version"), (ConnectionResetError(), "tls_cut"),
-        (handshake("SOMETHING_NEW"), "tls_failed"), (ValueError(), "tls_failed"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("error, reason", [
+    (verification(19), "tls_foreign"), (verification(23), "tls_refused"),
+    (handshake("TLSV1_ALERT_PROTOCOL_VERSION"), "tls_version"), (ConnectionResetError(), "tls_cut"),
+    (handshake("SOMETHING_NEW"), "tls_failed"), (ValueError(), "tls_failed"),
+])  # fmt: skip
 def test_a_handshake_that_failed(error: Exception, reason: str) -> None:
     assert connector.of_tls(error) == reason
 
@@ -69,31 +63,23 @@ def failed(number: int) -> OSError:
     return OSError(number, "x")
 
 
-@pytest.mark.parametrize(
-    "errors, reason",
-    [
-        ([failed(errno.EMFILE)], "here_files"),
-        ([TimeoutError()], "connect_timeout"),
-        ([failed(errno.EPROTO)], ""),
-        ([failed(errno.ECONNREFUSED), failed(errno.ENETUNREACH)], "connection_refused"),  # no IPv6, as in most places
-        ([failed(errno.EADDRNOTAVAIL), failed(errno.ETIMEDOUT)], "connect_timeout"),
-        ([failed(errno.ECONNREFUSED), failed(errno.EMFILE)], "here_files"),
-        ([], ""),
-    ],
-)
+@pytest.mark.parametrize("errors, reason", [
+    ([failed(errno.EMFILE)], "here_files"),
+    ([TimeoutError()], "connect_timeout"),
+    ([failed(errno.EPROTO)], ""),
+    ([failed(errno.ECONNREFUSED), failed(errno.ENETUNREACH)], "connection_refused"),  # no IPv6, as in most places
+    ([failed(errno.EADDRNOTAVAIL), failed(errno.ETIMEDOUT)], "connect_timeout"),
+    ([failed(errno.ECONNREFUSED), failed(errno.EMFILE)], "here_files"),
+    ([], ""),
+])  # fmt: skip
 def test_of_several_addresses_the_most_specific_error_is_reported(errors: list[BaseException], reason: str) -> None:
     assert connector.of_addresses(errors)[1] == reason
 
 
-@pytest.mark.parametrize(
-    "number, own, reason",
-    [
-        (socket.EAI_NONAME, None, "dns_failed"),
-        (socket.EAI_AGAIN, None, "dns_silent"),
-        (socket.EAI_SYSTEM, None, ""),
-        (socket.EAI_AGAIN, errno.EMFILE, "here_files"),
-    ],
-)
+@pytest.mark.parametrize("number, own, reason", [
+    (socket.EAI_NONAME, None, "dns_failed"), (socket.EAI_AGAIN, None, "dns_silent"), (socket.EAI_SYSTEM, None, ""),
+    (socket.EAI_AGAIN, errno.EMFILE, "here_files"),
+])  # fmt: skip
 def test_a_name_that_could_not_be_looked_up(number: int, own: int | None, reason: str, monkeypatch) -> None:
     def no_socket() -> None:
         raise failed(own or 0)

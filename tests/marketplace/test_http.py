@@ -59,8 +59,6 @@ def serve(certificates: Certificates) -> Serve:
 
 @pytest.fixture
 def wired(serve: Serve, make_wire: MakeWire) -> Wired:
-    """A server that talks so, and a wire to it."""
-
     @contextlib.asynccontextmanager
     async def connected(talk: Talk, **options: Any) -> AsyncIterator[tuple[Wire, Server]]:
         async with serve(talk) as server:
@@ -109,9 +107,6 @@ async def unknown(call: Awaitable[Answer]) -> str:
     return await not_sent(call, UnknownOutcome)
 
 
-# ---- requests and answers
-
-
 @pytest.mark.interface("Access token", "Endpoints 1", "Versioning")
 async def test_a_request_arrives_as_it_was_meant(serve: Serve, make_wire: MakeWire) -> None:
     head = "Content-Encoding: gzip\r\n"
@@ -128,13 +123,9 @@ async def test_a_request_arrives_as_it_was_meant(serve: Serve, make_wire: MakeWi
     headers = dict(line.lower().split(": ", 1) for line in lines[1:-2])
     assert headers.pop("host") == f"127.0.0.1:{server.port}"
     assert headers == {
-        "accept": "application/json",
-        "accept-encoding": "gzip",
-        "user-agent": f"orderbridge/{__version__}",
-        "access-token": TOKEN,
-        "content-type": "application/json",
-        "content-length": "20",
-    }
+        "accept": "application/json", "accept-encoding": "gzip", "user-agent": f"orderbridge/{__version__}",
+        "access-token": TOKEN, "content-type": "application/json", "content-length": "20",
+    }  # fmt: skip
     assert b"content-length: 0\r\n" in seen[1].lower(), "a PUT without a body says so"
     assert b"content-type" not in seen[1].lower()
 
@@ -193,9 +184,6 @@ async def test_a_connection_with_extra_bytes_is_not_reused(wired: Wired, monkeyp
     async with wired(talk) as (wire, _):
         assert (await put(wire)).body == OK
         assert idle(wire) == []
-
-
-# ---- what certainly never left
 
 
 async def test_a_name_lookup_that_hangs(make_wire: MakeWire, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -313,9 +301,6 @@ async def test_nothing_is_sent_without_time_or_after_the_close(make_wire: MakeWi
     assert await not_sent(put(wire)) == "closed"
 
 
-# ---- what may have left
-
-
 async def test_a_body_that_arrives_slowly(wired: Wired) -> None:
     async def talk(line: Line) -> None:
         await line.request()
@@ -330,8 +315,6 @@ async def test_a_body_that_arrives_slowly(wired: Wired) -> None:
         error = await error_of(put(wire, timeout_s=PATIENCE_S))
     assert (error.code, error.began) == ("timeout", True)
 
-
-# ---- answers that are cut, mixed or followed by others
 
 Words = tuple[list[bytes], str]  # pieces, each in a TLS record of its own; then: stay, close or reset
 
@@ -372,9 +355,7 @@ FORMS: dict[str, Callable[[str], bytes]] = {
 
 
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
-async def test_a_split_answer_is_whole_a_cut_one_fails_and_no_later_bytes_answer_the_next_request(
-    form: Callable[[str], bytes], wired: Wired
-) -> None:
+async def test_a_split_answer_is_whole_a_cut_one_fails_and_no_later_bytes_answer_the_next_request(form, wired) -> None:
     """All places of the cut with ORDERBRIDGE_TEST_FUZZ=50."""
     random, whole, script = Random(1), form("one"), list[Words]()
     async with wired(scripted(script)) as (wire, _):
@@ -411,9 +392,6 @@ async def test_whatever_bytes_come_the_next_request_gets_its_own_answer(wired: W
             assert script == []
 
 
-# ---- connections
-
-
 async def test_an_idle_connection_is_closed_when_its_time_is_over(wired: Wired, monkeypatch) -> None:
     monkeypatch.setattr("orderbridge.net.http.KEEP_ALIVE_S", 0.01)
     hung_up = asyncio.Event()
@@ -433,9 +411,8 @@ async def test_an_idle_connection_is_closed_when_its_time_is_over(wired: Wired, 
 async def test_an_address_that_does_not_answer_does_not_hold_up_the_next_one(first: str, wired: Wired, monkeypatch):
     talk, _ = answering(http_answer(OK))
     async with wired(talk) as (wire, server):
-        found = [
-            (socket.AF_INET, socket.SOCK_STREAM, 6, "", (host, server.port)) for host in ("127.0.0.9", "127.0.0.1")
-        ]
+        hosts = ("127.0.0.9", "127.0.0.1")
+        found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (host, server.port)) for host in hosts]
         monkeypatch.setattr(socket, "getaddrinfo", lambda *args, **kwargs: found)
         real = connector._try
 
@@ -450,8 +427,7 @@ async def test_an_address_that_does_not_answer_does_not_hold_up_the_next_one(fir
 
 
 async def test_concurrent_requests_use_one_connection_each_and_a_few_are_kept(wired: Wired) -> None:
-    together = asyncio.Barrier(5)
-    closed = asyncio.Event()
+    together, closed = asyncio.Barrier(5), asyncio.Event()
 
     async def talk(line: Line) -> None:
         await line.request()
@@ -543,9 +519,6 @@ async def test_closing_ends_idle_connections_and_a_request_under_way_survives_it
         await wire.close()
 
 
-# ---- proxies
-
-
 @contextlib.asynccontextmanager
 async def proxy(monkeypatch: pytest.MonkeyPatch, talk: Talk) -> AsyncIterator[Server]:
     async with serving(talk, None) as server:
@@ -594,37 +567,28 @@ async def test_only_the_proxy_gets_the_proxys_password(wired: Wired, monkeypatch
     assert b"authorization" not in seen[0].lower()
 
 
-@pytest.mark.parametrize(
-    "answer, code, reason",
-    [
-        (b"407 No\r\nProxy-Authenticate: Basic realm=x", "proxy_refused", "proxy_wrong_password"),
-        (b"407 No\r\nProxy-Authenticate: NTLM\r\nProxy-Authenticate: Negotiate", "proxy_refused", "proxy_scheme"),
-        (b"407 No", "proxy_refused", "proxy_wrong_password"), (b"502 Bad Gateway", "proxy_refused", "proxy_cannot"),
-        (b"403 No", "proxy_refused", "proxy_refused"), (b"", "unreachable", "proxy_unreachable"),
-        (b"no http\r\n\r\n", "unreachable", "proxy_unreachable"), (None, "connect_timeout", "proxy_unreachable"),
-    ],
-)  # fmt: skip
-async def test_a_request_refused_by_the_proxy_was_not_sent(
-    answer: bytes | None, code: str, reason: str, make_wire: MakeWire, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("answer, code, reason", [
+    (b"407 No\r\nProxy-Authenticate: Basic realm=x", "proxy_refused", "proxy_wrong_password"),
+    (b"407 No\r\nProxy-Authenticate: NTLM\r\nProxy-Authenticate: Negotiate", "proxy_refused", "proxy_scheme"),
+    (b"407 No", "proxy_refused", "proxy_wrong_password"), (b"502 Bad Gateway", "proxy_refused", "proxy_cannot"),
+    (b"403 No", "proxy_refused", "proxy_refused"), (b"", "unreachable", "proxy_unreachable"),
+    (b"no http\r\n\r\n", "unreachable", "proxy_unreachable"), (None, "connect_timeout", "proxy_unreachable"),
+])  # fmt: skip
+async def test_a_request_refused_by_the_proxy_was_not_sent(answer, code, reason, make_wire, monkeypatch) -> None:
     async def talk(line: Line) -> None:
         await line.request()
         if answer is None:
             skip(PATIENCE_S)
             await line.until_closed()
         else:
-            await line.send(
-                answer if b"http" in answer or not answer else b"HTTP/1.1 %b\r\nContent-Length: 0\r\n\r\n" % answer
-            )
+            is_whole = b"http" in answer or not answer
+            await line.send(answer if is_whole else b"HTTP/1.1 %b\r\nContent-Length: 0\r\n\r\n" % answer)
 
     async with proxy(monkeypatch, talk):
         caught = await error_of(put(make_wire("https://service.invalid")))
     assert (type(caught), caught.code, caught.reason) == (NotSent, code, reason)
     assert "from HTTPS_PROXY" in sentence(caught.detail)
     assert "geheim" not in str(caught)
-
-
-# ---- settings, and transports of a test's own
 
 
 async def test_no_tls_keys_are_written(wired: Wired, monkeypatch, tmp_path: Path) -> None:
@@ -636,9 +600,7 @@ async def test_no_tls_keys_are_written(wired: Wired, monkeypatch, tmp_path: Path
     assert not keys.exists()
 
 
-async def test_authorities_of_the_environment_are_trusted(
-    serve: Serve, make_wire: MakeWire, certificates: Certificates, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_authorities_of_the_environment_are_trusted(serve, make_wire, certificates, monkeypatch) -> None:
     talk, _ = answering(http_answer(OK))
     async with serve(talk) as server:
         assert (await error_of(put(make_wire(server, ca_file=None)))).code == "tls_failed"
@@ -653,9 +615,7 @@ def test_only_https(url: str) -> None:
         Wire(base_url=url, timeout_s=1)
 
 
-async def test_an_unexpected_os_error_is_an_unknown_outcome_and_a_bug_is_raised(
-    make_wire: MakeWire,
-) -> None:
+async def test_an_unexpected_os_error_is_an_unknown_outcome_and_a_bug_is_raised(make_wire: MakeWire) -> None:
     errors = [OSError("geheim"), KeyError("x")]
 
     def fail(request: httpx.Request) -> httpx.Response:

@@ -35,18 +35,15 @@ def test_a_document_is_the_text_that_was_received() -> None:
     assert read_listing(listing()) == ()
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        '{"data": [%s], "status": true}',
-        ' \r\n\t{ "status" :true , "data" :\n[ %s ] }\n ',
-        '{"note": "]}\\" {[", "x": {"data": [1, [2]]}, "status": true, "data": [%s], "total": 1}',
-        '\ufeff{"status": true, "data": [%s]}',
-        '{"data": 5, "status": false, "status": true, "data": [%s]}',
-        '{"x": {nonsense}, "status": true, "data": [%s]}',
-        '{"status": true, "data": [%s], "\\u0064ebug": ' + "[" * 5000 + "]" * 5000 + "}",
-    ],
-)
+@pytest.mark.parametrize("body", [
+    '{"data": [%s], "status": true}',
+    ' \r\n\t{ "status" :true , "data" :\n[ %s ] }\n ',
+    '{"note": "]}\\" {[", "x": {"data": [1, [2]]}, "status": true, "data": [%s], "total": 1}',
+    '\ufeff{"status": true, "data": [%s]}',
+    '{"data": 5, "status": false, "status": true, "data": [%s]}',
+    '{"x": {nonsense}, "status": true, "data": [%s]}',
+    '{"status": true, "data": [%s], "\\u0064ebug": ' + "[" * 5000 + "]" * 5000 + "}",
+])  # fmt: skip
 def test_the_envelope_may_come_in_many_forms(body: str) -> None:
     documents = read_listing((body % GOOD).encode())
     assert [document.payload for document in documents] == [GOOD]
@@ -54,9 +51,7 @@ def test_the_envelope_may_come_in_many_forms(body: str) -> None:
 
 BAD = {
     "not_an_object": ("5", "null", "[]", '"text, with ] in it"'),
-    "payment_key_missing": (
-        "{}", '{"payment_key": null}', '{"payment_key": ""}', '{"Payment_Key": "%s"}' % KEY,
-    ),
+    "payment_key_missing": ("{}", '{"payment_key": null}', '{"payment_key": ""}', '{"Payment_Key": "%s"}' % KEY),
     "payment_key_invalid": (
         '{"payment_key": 5}', '{"payment_key": true}', '{"payment_key": "  "}', '{"payment_key": "{%s}"}' % KEY,
         '{"payment_key": "urn:uuid:%s"}' % KEY, '{"payment_key": "%s"}' % KEY.replace("-", ""),
@@ -78,31 +73,15 @@ def test_a_bad_element_affects_no_other(element: str, reason: str) -> None:
     assert documents[1].payment_key is None
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        '{"status": true, "data": [%s',
-        '{"status": true, "data": [%s]',
-        '{"status": true, "data": [%s,]}',
-        '{"status": true, "data": [,%s]}',
-        '{"status": true, "data": [%s,,%s]}',
-        '{"status": true, "data": [%s %s]}',
-        '{"status": true, "data": [%s}}',
-        '{"status": true, "data": [%s]]}',
-        '{"status": true, "data": [%s]} more',
-        '{"status": true, "data": [%s], }',
-        '{"status": true "data": [%s]}',
-        '{"status": true, "data" [%s]}',
-        '{5: true, "data": [%s]}',
-        '{"status": true, "data": [%s, {"a": "no end}]}',
-        '{"status": true, "data": ',
-        '{"status": true, "data": {"orders": [%s]}}',
-        '{"status": true, "data": null}',
-        '{"status": true, "data": "OK"}',
-        '{"status": true}',
-        '{"status": true, "data": nul}',
-    ],
-)
+@pytest.mark.parametrize("body", [
+    '{"status": true, "data": [%s', '{"status": true, "data": [%s]', '{"status": true, "data": [%s,]}',
+    '{"status": true, "data": [,%s]}', '{"status": true, "data": [%s,,%s]}', '{"status": true, "data": [%s %s]}',
+    '{"status": true, "data": [%s}}', '{"status": true, "data": [%s]]}', '{"status": true, "data": [%s]} more',
+    '{"status": true, "data": [%s], }', '{"status": true "data": [%s]}', '{"status": true, "data" [%s]}',
+    '{5: true, "data": [%s]}', '{"status": true, "data": [%s, {"a": "no end}]}', '{"status": true, "data": ',
+    '{"status": true, "data": {"orders": [%s]}}', '{"status": true, "data": null}',
+    '{"status": true, "data": "OK"}', '{"status": true}', '{"status": true, "data": nul}',
+])  # fmt: skip
 def test_bad_syntax_around_the_elements_fails_the_poll(body: str) -> None:
     caught = poll_error(body.replace("%s", GOOD).encode())
     assert isinstance(caught, UnknownOutcome)
@@ -116,23 +95,19 @@ def test_a_truncated_list_is_never_accepted_and_a_broken_element_harms_only_itse
         assert poll_error(body[:length]).code == "malformed_list"
 
 
-@pytest.mark.parametrize(
-    "status, body, code",
-    [
-        (401, failure("yetkisiz erişim"), "unauthorized"), (500, b'{"status": true, "data": [', "service_error"),
-        (500, listing(), "service_error"), (200, b"<html>", "no_envelope"), (302, listing(), "no_envelope"),
-        (404, listing(GOOD), "no_envelope"), (200, b'{"status": false, "data": [{}]}', "refused"),
-        (200, b'{"data": [{}]}', "no_envelope"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("status, body, code", [
+    (401, failure("yetkisiz erişim"), "unauthorized"), (500, b'{"status": true, "data": [', "service_error"),
+    (500, listing(), "service_error"), (200, b"<html>", "no_envelope"), (302, listing(), "no_envelope"),
+    (404, listing(GOOD), "no_envelope"), (200, b'{"status": false, "data": [{}]}', "refused"),
+    (200, b'{"data": [{}]}', "no_envelope"),
+])  # fmt: skip
 def test_an_error_in_a_list_is_read_as_in_other_answers(status: int, body: bytes, code: str) -> None:
     assert poll_error(body, status).code == code
 
 
-@pytest.mark.parametrize(
-    "served, as_sent",
-    [(KEY.upper(), KEY.upper()), (f" {KEY}\t", None), (f" {KEY.upper()}\u00a0", KEY.upper()), (KEY, None)],
-)
+@pytest.mark.parametrize("served, as_sent", [
+    (KEY.upper(), KEY.upper()), (f" {KEY}\t", None), (f" {KEY.upper()}\u00a0", KEY.upper()), (KEY, None),
+])  # fmt: skip
 def test_the_key_is_normalized_and_its_original_form_kept(served: str, as_sent: str | None) -> None:
     [document] = read_listing(listing(text(order(payment_key=served))))
     assert (document.payment_key, document.service_key) == (KEY, as_sent)
@@ -164,8 +139,6 @@ def test_a_raw_line_break_is_read_and_bytes_that_are_no_utf8_are_replaced() -> N
     assert ("Ay\ufffde" in document.payload, document.reason) == (True, None)
     assert "Ayşe" not in repr(read_listing(listing(GOOD)))
 
-
-# ---- large and odd elements ------------------------------------------------------------------------------------------
 
 SMALL = '{"payment_key": "%s", "status_id": 1}' % KEY
 ORDER = '{"payment_key": "%s", "x": %%s}' % KEY
@@ -200,8 +173,6 @@ def test_no_text_of_a_whole_body_is_kept() -> None:
     documents = read_listing(listing(*[ORDER % '"🌯"'] * 10))
     assert all(type(document.raw) is bytes and "🌯" in document.payload for document in documents)
 
-
-# ---- a repeated list: what is equal byte by byte is not decoded again, and nothing else changes ---------------------
 
 OTHER = text(order(payment_key=OTHER_KEY.upper(), status_id=2, note="🌯 ]}"))
 

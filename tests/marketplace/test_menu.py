@@ -36,6 +36,10 @@ def with_id(food: dict[str, Any], **more: Any) -> dict[str, Any]:
     return {"id": food["food_id"], **without_id(food), **more}
 
 
+def category(number: int, name: str, **more: Any) -> dict[str, Any]:
+    return {"id": number, "name": name, **more}
+
+
 SHAPES: dict[str, tuple[Any, Any]] = {
     "a list": ([SOUP, KEBAB], FLAT),
     "an object with a list": ({"foods": [SOUP, KEBAB]}, FLAT),
@@ -49,38 +53,31 @@ SHAPES: dict[str, tuple[Any, Any]] = {
     "ids as text": ([SOUP | {"food_id": "1"}, KEBAB | {"food_id": " 2 "}], FLAT),
     "statuses in any case": ([SOUP | {"status": "Active"}, KEBAB | {"status": "passive "}], FLAT),
     "a category of its own": (
-        [SOUP | {"category": "Çorbalar"}, KEBAB | {"category": {"id": 4, "name": "Kebaplar"}}],
-        GROUPED,
+        [SOUP | {"category": "Çorbalar"}, KEBAB | {"category": {"id": 4, "name": "Kebaplar"}}], GROUPED,
     ),
     "categories with foods": (
-        [{"category": "Çorbalar", "foods": [SOUP]}, {"category": "Kebaplar", "foods": [KEBAB]}],
-        GROUPED,
+        [{"category": "Çorbalar", "foods": [SOUP]}, {"category": "Kebaplar", "foods": [KEBAB]}], GROUPED,
     ),
     "categories with ids": (
-        {"categories": [with_id({"food_id": 1, "name": "Çorbalar"}, x=[SOUP]), {"name": "Kebaplar", "y": [KEBAB]}]},
-        GROUPED,
+        {"categories": [category(1, "Çorbalar", x=[SOUP]), {"name": "Kebaplar", "y": [KEBAB]}]}, GROUPED,
     ),
     "categories and foods with id alone": (
-        [
-            with_id({"food_id": 1, "name": "Çorbalar", "status": "ACTIVE"}, foods=[with_id(SOUP)]),
-            with_id({"food_id": 9, "name": "Kebaplar", "status": "ACTIVE"}, foods=[with_id(KEBAB)]),
-            with_id({"food_id": 3, "name": "Tatlılar", "status": "ACTIVE"}, foods=[]),
-        ],
-        GROUPED,
+        [category(1, "Çorbalar", status="ACTIVE", foods=[with_id(SOUP)]),
+         category(9, "Kebaplar", status="ACTIVE", foods=[with_id(KEBAB)]),
+         category(3, "Tatlılar", status="ACTIVE", foods=[])], GROUPED,
     ),
     "categories as keys": ({"Çorbalar": [SOUP], "Kebaplar": {"2": KEBAB}}, GROUPED),
     "restaurants": ([{"id": RESTAURANT, "name": "Kadıköy Şube", "foods": [SOUP, KEBAB]}], FLAT),
     "restaurants by id": ({RESTAURANT: [SOUP, KEBAB]}, FLAT),
     "restaurants with categories": (
-        [{"restaurant_id": 5, "name": "Kadıköy", "menu": {"Çorbalar": [SOUP], "Kebaplar": [KEBAB]}}],
-        GROUPED,
+        [{"restaurant_id": 5, "name": "Kadıköy", "menu": {"Çorbalar": [SOUP], "Kebaplar": [KEBAB]}}], GROUPED,
     ),
     "six levels": ([{"x": [{"1": {"foods": [{"id": RESTAURANT, "name": "Kadıköy", "menu": [SOUP, [KEBAB]]}]}}]}], FLAT),
     "a food with foods inside": ([SOUP | {"goes_with": [KEBAB]}], FLAT[:1]),
     "a name that is empty": ([SOUP | {"name": " "}], [(1, None, None, "active")]),
     "an unknown status": ([SOUP | {"status": "SOLD"}], [(1, "Ezogelin", None, None)]),
     "bad entries": ([None, 5, "x", {}, [], SOUP], FLAT[:1]),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("data, expected", SHAPES.values(), ids=SHAPES)

@@ -20,25 +20,15 @@ def read(value: dict[str, Any] | str) -> Order:
     return replace(delivered, problems=tuple(code for code in delivered.problems if "total_mismatch" not in code))
 
 
-def codes(delivered: Order) -> set[str]:
-    """Problems and remarks; which is which, test_readings has."""
-    return {*delivered.problems, *delivered.remarks}
-
-
 @pytest.mark.interface("Option group")
 def test_an_order_as_documented_is_read_whole() -> None:
     delivered = read(order())
     assert delivered.problems == ()
     assert (delivered.payment_key, delivered.status_id, delivered.status_text) == (KEY, 1, "Onay Bekliyor")
     option = Option(
-        group_id=3,
-        group_name="İçecek",
-        type="multi",
-        operation="+",
-        option_id=7,
-        option_name="Ayran",
+        group_id=3, group_name="İçecek", type="multi", operation="+", option_id=7, option_name="Ayran",
         price=Decimal(15),
-    )
+    )  # fmt: skip
     item = Item(
         item_id="9a3e6f7c-2b1d-4e5f-8a9b-0c1d2e3f4a5b", food_id=55, name="Adana Dürüm", note="acısız",
         price=Decimal("110.25"), quantity=2, total=Decimal("235.5"), options=(option,),
@@ -67,8 +57,6 @@ def test_the_status_and_unknown_fields_are_no_facts() -> None:
     changed = order(status_id=None, status_text="Restoran Kuryeye Verildi", new_field={"a": [1]})
     assert read(changed).facts == read(order()).facts
 
-
-# ---- each field, served in each way ----------------------------------------------------------------------------------
 
 # The attribute that is read from each field, by the field's path in the document.
 AMOUNT_FIELDS = {
@@ -104,33 +92,21 @@ def read_field(path: str, served: str, attribute: str) -> tuple[object, set[str]
     (item,) = delivered.facts.items
     holder = item.options[0] if "option_groups" in way else item if way[:1] == ["foods"] else delivered.facts
     of_meaning = ("missing:", "not_positive:")
-    return getattr(holder, attribute), {code for code in codes(delivered) if not code.startswith(of_meaning)}
+    codes = {*delivered.problems, *delivered.remarks}  # which is which, test_readings has
+    return getattr(holder, attribute), {code for code in codes if not code.startswith(of_meaning)}
 
 
 # What is read of a value, and its problem: as it was served.
 AMOUNTS: dict[tuple[str | None, str | None], tuple[str, ...]] = {
-    ("0", None): ("0", "0e999999", "-0.0"),
-    ("1", None): ("1." + "0" * 9000,),
-    ("7", None): ('"+7"',),
-    ("12", None): ('" 12 "',),
-    ("12.5", None): ("12.5", "12.50000", '"12.50"', '"12,50"'),
-    ("100", None): ("1E+2",),
-    ("1234", None): ('"1\u00a0234"',),
-    ("1234.5", None): ('"1.234,50"', '"1,234.50"', '"1 234,50"'),
-    ("1234567", None): ('"1.234.567"', '"1,234,567"'),
-    ("1234567.8", None): ('"1.234.567,8"',),
-    ("100000", None): ('"1e5"',),
-    ("0.125", None): ('"0.125"',),
-    ("1234.125", None): ('"1234.125"',),
-    ("-0.125", None): ('"-0,125"',),
-    ("-0.5", None): ('"-0,5"',),
-    ("-3.25", None): ("-3.25",),
-    ("9999999999.9999", None): ("9999999999.9999",),
-    ("-9999999999.9999", None): ("-9999999999.9999",),
-    ("0", "amount_rounded"): ("1e-999999",),
-    ("0.0000", "amount_rounded"): ("0.00005",),
-    ("0.0002", "amount_rounded"): ("0.00015", "0.00025"),
-    ("1.2346", "amount_rounded"): ("1.23456",),
+    ("0", None): ("0", "0e999999", "-0.0"), ("1", None): ("1." + "0" * 9000,), ("7", None): ('"+7"',),
+    ("12", None): ('" 12 "',), ("12.5", None): ("12.5", "12.50000", '"12.50"', '"12,50"'), ("100", None): ("1E+2",),
+    ("1234", None): ('"1\u00a0234"',), ("1234.5", None): ('"1.234,50"', '"1,234.50"', '"1 234,50"'),
+    ("1234567", None): ('"1.234.567"', '"1,234,567"'), ("1234567.8", None): ('"1.234.567,8"',),
+    ("100000", None): ('"1e5"',), ("0.125", None): ('"0.125"',), ("1234.125", None): ('"1234.125"',),
+    ("-0.125", None): ('"-0,125"',), ("-0.5", None): ('"-0,5"',), ("-3.25", None): ("-3.25",),
+    ("9999999999.9999", None): ("9999999999.9999",), ("-9999999999.9999", None): ("-9999999999.9999",),
+    ("0", "amount_rounded"): ("1e-999999",), ("0.0000", "amount_rounded"): ("0.00005",),
+    ("0.0002", "amount_rounded"): ("0.00015", "0.00025"), ("1.2346", "amount_rounded"): ("1.23456",),
     ("1.3333", "amount_rounded"): ("1." + "3" * 9000,),
     (None, None): ("{}", "[]", "false", "null", '""', '"  "', '"-"', '"N/A"'),
     (None, "ambiguous_number"): ('"1.234"', '"-12.345"', '"12,345"'),
@@ -160,16 +136,10 @@ def test_amounts(served: str, amount: str | None, problem: str | None) -> None:
 
 
 INTEGERS: dict[tuple[int | None, str | None], tuple[str, ...]] = {
-    (0, None): ("0e999999",),
-    (5, None): ("5", "5.0", '"5"', '"5.0"'),
-    (-5, None): ("-5",),
-    (500, None): ("5e2",),
-    (100001, None): ('"100001"', "100001.0"),
-    (2**63 - 1, None): ("9223372036854775807",),
-    (-(2**63), None): ("-9223372036854775808",),
-    (None, None): ("null", '""', "{}"),
-    (None, "not_an_integer"): ("5.5", "1e-999999"),
-    (None, "not_a_number"): ("true", '"five"', '{"a": 1}'),
+    (0, None): ("0e999999",), (5, None): ("5", "5.0", '"5"', '"5.0"'), (-5, None): ("-5",), (500, None): ("5e2",),
+    (100001, None): ('"100001"', "100001.0"), (2**63 - 1, None): ("9223372036854775807",),
+    (-(2**63), None): ("-9223372036854775808",), (None, None): ("null", '""', "{}"),
+    (None, "not_an_integer"): ("5.5", "1e-999999"), (None, "not_a_number"): ("true", '"five"', '{"a": 1}'),
     (None, "ambiguous_number"): ('"1.000"', '"1,000"'),
     (None, "integer_out_of_range"): (
         "9223372036854775808", "-9223372036854775809", "9223372036854775808.0", "1e999999", '"99999999999999999999"',
@@ -207,8 +177,6 @@ def test_notes_and_directions_are_never_cut() -> None:
     assert twice == ("not_a_number:foods.price", "not_a_number:foods.quantity"), "each is reported once"
 
 
-# ---- changes that a till must print again ----------------------------------------------------------------------------
-
 CHANGES: dict[Differs, list[dict[str, Any]]] = {
     Differs.NOTHING: [{}, {"unnamed": 1}, {"status_text": "Onaylandı"}],
     Differs.DETAILS: [
@@ -233,10 +201,7 @@ def test_without_the_old_document_the_difference_is_unknown(payload: str | None)
     assert differs(read(order()), payload, payment_codes=CODES) == Differs.PRINT
 
 
-# ---- payment methods by their display names: a wrong guess means that money is not collected ------------------------
-
 LOOSE = {"Kart (kapıda)": "DOOR", "Kart (pre-paid)": "CREDIT_CARD", "Çek (x)": "A", "Çek (y)": "A", "Kag\u0306ıt": "B"}
-
 
 NAMES = {
     "CASH": ("Nakit", " Nakit ", "CASH", "Nakit (kapıda)", "nakit", "NAK\u0130T "),
@@ -251,21 +216,17 @@ def test_a_payment_method_matches_with_or_without_its_suffix(name: str | None, c
     assert payment_code(name, CODES) == code
 
 
-@pytest.mark.parametrize(
-    "name, code",
-    [
-        *[("Kart", None), ("Kart (kapıda)", "DOOR"), ("Kart (pre-paid)", "CREDIT_CARD"), ("DOOR", "DOOR")],
-        *[("Çek", "A"), ("C\u0327ek", "A"), ("Kağıt", "B"), ("Kag\u0306ıt", "B"), ("Nakit", None)],
-    ],
-)
+@pytest.mark.parametrize("name, code", [
+    *[("Kart", None), ("Kart (kapıda)", "DOOR"), ("Kart (pre-paid)", "CREDIT_CARD"), ("DOOR", "DOOR")],
+    *[("Çek", "A"), ("C\u0327ek", "A"), ("Kağıt", "B"), ("Kag\u0306ıt", "B"), ("Nakit", None)],
+])  # fmt: skip
 def test_an_ambiguous_method_name_matches_none(name: str, code: str | None) -> None:
     assert payment_code(name, LOOSE) == code
 
 
 @pytest.mark.interface("Payment and shipping methods")
-@pytest.mark.parametrize(
-    "code, due",
-    [("CASH", Decimal(7)), ("CREDIT_CARD", Decimal(0)), ("DEBIT_CARD", Decimal(0)), ("TRANSFER", None), (None, None)],
-)
+@pytest.mark.parametrize("code, due", [
+    ("CASH", Decimal(7)), ("CREDIT_CARD", Decimal(0)), ("DEBIT_CARD", Decimal(0)), ("TRANSFER", None), (None, None),
+])  # fmt: skip
 def test_the_amount_due(code: str | None, due: Decimal | None) -> None:
     assert amount_due(Decimal(7), code) == due

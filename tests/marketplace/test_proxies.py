@@ -13,22 +13,19 @@ HOST = "api.example.com"
 ONE = {"HTTPS_PROXY": "http://proxy.local:3128"}
 
 
-@pytest.mark.parametrize(
-    "environ, told",
-    [
-        ({}, None),
-        (ONE, "proxy.local:3128 from HTTPS_PROXY"),
-        ({"https_proxy": "proxy.local:3128"}, "proxy.local:3128 from https_proxy"),
-        ({"ALL_PROXY": "http://proxy.local"}, "proxy.local:80 from ALL_PROXY"),
-        ({"HTTPS_PROXY": "https://proxy.local"}, "proxy.local:443 from HTTPS_PROXY"),
-        ({"HTTPS_PROXY": "http://[::1]:3128"}, "[::1]:3128 from HTTPS_PROXY"),
-        ({**ONE, "ALL_PROXY": "http://other:1"}, "proxy.local:3128 from HTTPS_PROXY"),
-        ({**ONE, "https_proxy": "http://small:1"}, "small:1 from https_proxy"),
-        ({**ONE, "https_proxy": "", "all_proxy": "http://all:1"}, "all:1 from all_proxy"),
-        ({"HTTP_PROXY": "http://proxy.local:3128"}, None),
-        ({"HTTPS_PROXY": "http://user:geheim@proxy.local:3128"}, "proxy.local:3128 from HTTPS_PROXY"),
-    ],
-)
+@pytest.mark.parametrize("environ, told", [
+    ({}, None),
+    (ONE, "proxy.local:3128 from HTTPS_PROXY"),
+    ({"https_proxy": "proxy.local:3128"}, "proxy.local:3128 from https_proxy"),
+    ({"ALL_PROXY": "http://proxy.local"}, "proxy.local:80 from ALL_PROXY"),
+    ({"HTTPS_PROXY": "https://proxy.local"}, "proxy.local:443 from HTTPS_PROXY"),
+    ({"HTTPS_PROXY": "http://[::1]:3128"}, "[::1]:3128 from HTTPS_PROXY"),
+    ({**ONE, "ALL_PROXY": "http://other:1"}, "proxy.local:3128 from HTTPS_PROXY"),
+    ({**ONE, "https_proxy": "http://small:1"}, "small:1 from https_proxy"),
+    ({**ONE, "https_proxy": "", "all_proxy": "http://all:1"}, "all:1 from all_proxy"),
+    ({"HTTP_PROXY": "http://proxy.local:3128"}, None),
+    ({"HTTPS_PROXY": "http://user:geheim@proxy.local:3128"}, "proxy.local:3128 from HTTPS_PROXY"),
+])  # fmt: skip
 def test_the_environment_names_the_proxy(environ, told):
     proxy = proxy_for(HOST, environ=environ)
     assert (None if proxy is None else sentence(proxy.name)) == told

@@ -59,10 +59,8 @@ ROWS: dict[str, tuple[dict[str, Any], dict[str, Any], str, str]] = {
     "lines an empty object": ({"foods": {}}, NO_LINES, "missing:foods", ""),
     "a line that is a text": ({"foods": [ADANA, "Ayran"]}, {"names": ["Adana Dürüm"]}, "not_an_object:foods", ""),
     "a line in other words": (
-        {"foods": [{"urun": "Adana", "adet": 1, "tutar": 180}]},
-        {"names": [None]},
-        "missing:foods.name,missing:foods.quantity",
-        "",
+        {"foods": [{"urun": "Adana", "adet": 1, "tutar": 180}]}, {"names": [None]},
+        "missing:foods.name,missing:foods.quantity", "",
     ),
     # what a line must be
     "a name that is empty": (one(name=""), {"names": [""]}, "missing:foods.name", ""),
@@ -96,9 +94,7 @@ ROWS: dict[str, tuple[dict[str, Any], dict[str, Any], str, str]] = {
     "no groups: an empty one": (chosen([{}]), {"options": []}, "", ""),
     "no groups: empty ones": (chosen([None, [], ""]), {"options": []}, "", ""),
     "no options: of nulls": (
-        chosen([GROUP | {"options": {"id": None, "name": "", "price": None}}]),
-        {"options": []},
-        "",
+        chosen([GROUP | {"options": {"id": None, "name": "", "price": None}}]), {"options": []}, "",
         "missing:foods.option_groups.options",
     ),
     "a line that is null": ({"foods": [ADANA, None, AYRAN]}, TWO_LINES, "", ""),
@@ -113,29 +109,21 @@ ROWS: dict[str, tuple[dict[str, Any], dict[str, Any], str, str]] = {
         chosen({"id": 3, "name": "Acısız"}), {"options": [None]}, "missing:foods.option_groups.options", "",
     ),
     "an option without a name": (
-        chosen([GROUP | {"options": {"id": 7, "name": None, "price": 0}}]),
-        {"options": [None]},
-        "missing:foods.option_groups.options.name",
-        "",
+        chosen([GROUP | {"options": {"id": 7, "name": None, "price": 0}}]), {"options": [None]},
+        "missing:foods.option_groups.options.name", "",
     ),
     "an option by its id": (
-        chosen([GROUP | {"options": {"id": 7, "price": 0}}]),
-        {"options": [None]},
-        "missing:foods.option_groups.options.name",
-        "",
+        chosen([GROUP | {"options": {"id": 7, "price": 0}}]), {"options": [None]},
+        "missing:foods.option_groups.options.name", "",
     ),
     "options of nothing known": (
-        chosen([GROUP | {"options": {"secenek": "Kaşar"}}]),
-        {"options": [None]},
-        "not_a_list:foods.option_groups.options",
-        "",
+        chosen([GROUP | {"options": {"secenek": "Kaşar"}}]), {"options": [None]},
+        "not_a_list:foods.option_groups.options", "",
     ),
     # amounts
     "an amount that may be two": (
-        one(price="1.250", total="1.250") | {"total": "1.250"},
-        {"total": None, "amount_due": None},
-        "ambiguous_number:total,ambiguous_number:foods.price,ambiguous_number:foods.total",
-        "",
+        one(price="1.250", total="1.250") | {"total": "1.250"}, {"total": None, "amount_due": None},
+        "ambiguous_number:total,ambiguous_number:foods.price,ambiguous_number:foods.total", "",
     ),
     "no total": ({"total": None}, {"total": None}, "missing:total", ""),
     "a total of a dash": ({"total": "-"}, {"total": None}, "missing:total", ""),
@@ -191,9 +179,7 @@ ROWS: dict[str, tuple[dict[str, Any], dict[str, Any], str, str]] = {
     # what a printer or a terminal obeys
     "control characters": (
         {"note": "bebek\x1bp\x00\x19\u009b2J\x07 uyuyor\r\nkapı\ttekrar\n", "customer": {"name": "\x1b@Ayşe"}},
-        {"note": "bebekp\ufffd2J uyuyor\nkapı\ttekrar\n", "customer_name": "@Ayşe"},
-        "",
-        "",
+        {"note": "bebekp\ufffd2J uyuyor\nkapı\ttekrar\n", "customer_name": "@Ayşe"}, "", "",
     ),
     "a name of control characters": (one(name="\x1b\x07"), {"names": [""]}, "missing:foods.name", ""),
 }  # fmt: skip
