@@ -21,9 +21,7 @@ def account(name: str = "kadikoy", rest: str = REST, more: str = "") -> str:
     return f'[[accounts]]\nname = "{name}"\napp_secret_key = "{APP}"\nrest_secret_key = "{rest}"\n{more}\n'
 
 
-def document(
-    *, top: str = "", marketplace: str = "", more: str = "", url: str = URL, accounts: str | None = None
-) -> str:
+def document(*, top="", marketplace="", more="", url=URL, accounts: str | None = None) -> str:
     accounts = account() if accounts is None else accounts
     return f'{top}\n[marketplace]\nbase_url = "{url}"\n{marketplace}\n{more}\n{accounts}'
 

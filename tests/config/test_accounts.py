@@ -28,9 +28,8 @@ def test_a_secret_can_come_from_a_file_beside_the_configuration(content: str, wr
 def test_a_secret_can_be_a_systemd_credential(write: Write, tmp_path: Path) -> None:
     write(APP, "credentials/kadikoy.app_secret_key")
     write(REST, "credentials/kadikoy.rest_secret_key")
-    settings = load(
-        write(document(accounts=NO_SECRETS)), environ={"CREDENTIALS_DIRECTORY": str(tmp_path / "credentials")}
-    )
+    environ = {"CREDENTIALS_DIRECTORY": str(tmp_path / "credentials")}
+    settings = load(write(document(accounts=NO_SECRETS)), environ=environ)
     only = settings.accounts[0]
     assert (only.app_secret_key.get_secret_value(), only.rest_secret_key.get_secret_value()) == (APP, REST)
 
@@ -87,15 +86,11 @@ def test_no_error_shows_a_secret(write: Write) -> None:
         assert (APP in error, REST in error) == (False, False)
 
 
-@pytest.mark.parametrize(
-    "text, warnings",
-    [
-        (document(), 1),
-        (document(accounts=FILES), 0),
-        (document(more='[database]\nurl = "mysql://u:p@h/d"', accounts=FILES), 1),
-    ],
-    ids=["secrets", "none", "a database's password"],
-)
+@pytest.mark.parametrize("text, warnings", [
+    (document(), 1),
+    (document(accounts=FILES), 0),
+    (document(more='[database]\nurl = "mysql://u:p@h/d"', accounts=FILES), 1),
+], ids=["secrets", "none", "a database's password"])  # fmt: skip
 def test_a_file_with_secrets_that_everybody_can_read_is_a_warning(text: str, warnings: int, write: Write) -> None:
     write(APP, "app")
     write(REST, "rest")

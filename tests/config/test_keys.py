@@ -19,14 +19,10 @@ def test_every_problem_is_listed_on_its_own_line_with_its_key_and_its_file(write
     error = problems(file, {"ORDERBRIDGE_LOG__LEVEL": "loud"})
     lines = error.splitlines()[1:]
     assert [line.partition(":")[0].strip() for line in lines] == [
-        f"accounts[0].name ({file})",
-        f"accounts[1].app_secret_key ({file})",
-        f"accounts[1].rest_secret_key ({file})",
-        f"actions.retry_waits_seconds[2] ({file})",
-        f"langauge ({file})",
-        "log.level (ORDERBRIDGE_LOG__LEVEL)",
+        f"accounts[0].name ({file})", f"accounts[1].app_secret_key ({file})", f"accounts[1].rest_secret_key ({file})",
+        f"actions.retry_waits_seconds[2] ({file})", f"langauge ({file})", "log.level (ORDERBRIDGE_LOG__LEVEL)",
         f"marketplace.timezone ({file})",
-    ]
+    ]  # fmt: skip
     assert "did you mean language?" in error
 
 
@@ -143,25 +139,19 @@ def test_the_turkish_error_has_no_english_word(write: Write) -> None:
 
 def test_short_times_are_accepted_for_a_loopback_address_and_for_none_that_only_seems_so(write: Write) -> None:
     for host in ("localhost", "127.0.0.1:8443", "127.9.9.9", "[::1]:8443"):
-        text = document(
-            url=f"https://{host}",
-            marketplace="cooldown_seconds = 0.2\ntimeout_seconds = 0.1\nneeds_payment_status_id = 17",
-        )
-        kept = load(write(text), environ={}).marketplace
+        short = "cooldown_seconds = 0.2\ntimeout_seconds = 0.1\nneeds_payment_status_id = 17"
+        kept = load(write(document(url=f"https://{host}", marketplace=short)), environ={}).marketplace
         assert (kept.cooldown_seconds, kept.needs_payment_status_id) == (0.2, 17)
     for host in ("localhost.example.com", "127.0.0.1.example.com", "10.0.0.1", "[::2]"):
         assert "loopback" in problems(write(document(url=f"https://{host}", marketplace="cooldown_seconds = 5")))
 
 
-@pytest.mark.parametrize(
-    "given, kept",
-    [
-        ("https://api.example.com/", "https://api.example.com"),
-        ("https://api.example.com/v1//", "https://api.example.com/v1"),
-        ("HTTPS://API.Example.com:443/V1", "https://api.example.com/V1"),
-        ("https://[::1]:8443/", "https://[::1]:8443"),
-    ],
-)
+@pytest.mark.parametrize("given, kept", [
+    ("https://api.example.com/", "https://api.example.com"),
+    ("https://api.example.com/v1//", "https://api.example.com/v1"),
+    ("HTTPS://API.Example.com:443/V1", "https://api.example.com/V1"),
+    ("https://[::1]:8443/", "https://[::1]:8443"),
+])  # fmt: skip
 def test_the_address_is_kept_in_one_form(given: str, kept: str, write: Write) -> None:
     assert load(write(document(url=given)), environ={}).marketplace.base_url == kept
 

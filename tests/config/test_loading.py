@@ -34,19 +34,12 @@ def test_a_named_file_must_exist(by_variable: bool, write: Write, tmp_path: Path
     assert f"{missing}: there is no such file" in error
 
 
-@pytest.mark.parametrize(
-    "line, hint",
-    [
-        ("language = tr", "straight quotation marks"),
-        ("language = “tr”", "straight quotation marks"),
-        (r'language = "C:\users"', "in single quotation marks"),
-        (r'language = "C:\pos"', "in single quotation marks"),
-        ('language: "tr"', "separated by ="),
-        ("[log]\n[log]", "already occurs above"),
-        ('language = "tr"\nlanguage = "en"', "already occurs above"),
-        ("[log", "config.example.toml shows"),
-    ],
-)
+@pytest.mark.parametrize("line, hint", [
+    ("language = tr", "straight quotation marks"), ("language = “tr”", "straight quotation marks"),
+    (r'language = "C:\users"', "in single quotation marks"), (r'language = "C:\pos"', "in single quotation marks"),
+    ('language: "tr"', "separated by ="), ("[log]\n[log]", "already occurs above"),
+    ('language = "tr"\nlanguage = "en"', "already occurs above"), ("[log", "config.example.toml shows"),
+])  # fmt: skip
 def test_a_syntax_error_names_the_file_and_the_line_and_says_what_to_write(line: str, hint: str, write: Write) -> None:
     file = write(f"{line}\n[marketplace]\n")
     error = problems(file)
@@ -98,34 +91,25 @@ def test_the_environment_wins_over_the_file(write: Write) -> None:
 def test_the_environment_alone_is_enough() -> None:
     settings = load(
         environ={
-            "ORDERBRIDGE_MARKETPLACE__BASE_URL": URL,
-            "ORDERBRIDGE_ACCOUNTS__0__NAME": "kadikoy",
-            "ORDERBRIDGE_ACCOUNTS__0__APP_SECRET_KEY": APP,
-            "ORDERBRIDGE_ACCOUNTS__0__REST_SECRET_KEY": REST,
-            "ORDERBRIDGE_ACCOUNTS__0__DEFAULT": "true",
-            "ORDERBRIDGE_ACTIONS__RETRY_WAITS_SECONDS": "[0, 1, 2.5]",
-            "ORDERBRIDGE_WEB__LISTEN": "",
-            "ORDERBRIDGE_TEST_PG_URL": "1",
-            "UNRELATED": "1",
+            "ORDERBRIDGE_MARKETPLACE__BASE_URL": URL, "ORDERBRIDGE_ACCOUNTS__0__NAME": "kadikoy",
+            "ORDERBRIDGE_ACCOUNTS__0__APP_SECRET_KEY": APP, "ORDERBRIDGE_ACCOUNTS__0__REST_SECRET_KEY": REST,
+            "ORDERBRIDGE_ACCOUNTS__0__DEFAULT": "true", "ORDERBRIDGE_ACTIONS__RETRY_WAITS_SECONDS": "[0, 1, 2.5]",
+            "ORDERBRIDGE_WEB__LISTEN": "", "ORDERBRIDGE_TEST_PG_URL": "1", "UNRELATED": "1",
         }
-    )
+    )  # fmt: skip
     assert settings.accounts[0].default
-    assert settings.actions.retry_waits_seconds == (0, 1, 2.5)
-    assert settings.web.listen == ""
+    assert (settings.actions.retry_waits_seconds, settings.web.listen) == ((0, 1, 2.5), "")
     assert settings.source.file is None
 
 
-@pytest.mark.parametrize(
-    "name, value, error",
-    [
-        ("ACCOUNTS__2__NAME", "besiktas", "without a gap"),
-        ("ACTIONS__RETRY_WAITS_SECONDS", "2,10,sixty", "ORDERBRIDGE_ACTIONS__RETRY_WAITS_SECONDS is not valid JSON"),
-        ("LANGAUGE", "x", "(ORDERBRIDGE_LANGAUGE): there is no such key"),
-        ("MARKETPLACE__BASEURL", "x", "(ORDERBRIDGE_MARKETPLACE__BASEURL): there is no such key"),
-        ("LANGUAGE__X", "x", "(ORDERBRIDGE_LANGUAGE__X): there is no such key"),
-        ("ACCOUNTS__0__NAM", "x", "(ORDERBRIDGE_ACCOUNTS__0__NAM): there is no such key"),
-    ],
-)
+@pytest.mark.parametrize("name, value, error", [
+    ("ACCOUNTS__2__NAME", "besiktas", "without a gap"),
+    ("ACTIONS__RETRY_WAITS_SECONDS", "2,10,sixty", "ORDERBRIDGE_ACTIONS__RETRY_WAITS_SECONDS is not valid JSON"),
+    ("LANGAUGE", "x", "(ORDERBRIDGE_LANGAUGE): there is no such key"),
+    ("MARKETPLACE__BASEURL", "x", "(ORDERBRIDGE_MARKETPLACE__BASEURL): there is no such key"),
+    ("LANGUAGE__X", "x", "(ORDERBRIDGE_LANGUAGE__X): there is no such key"),
+    ("ACCOUNTS__0__NAM", "x", "(ORDERBRIDGE_ACCOUNTS__0__NAM): there is no such key"),
+])  # fmt: skip
 def test_an_error_names_a_wrong_variable_and_not_its_value(name: str, value: str, error: str, write: Write) -> None:
     found = problems(write(), {f"ORDERBRIDGE_{name}": value})
     assert error in found

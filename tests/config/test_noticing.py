@@ -58,10 +58,9 @@ def test_the_key_of_the_boards_certificate_is_a_secret(write: Write, tmp_path: P
     assert "board.pem" not in error
 
 
-@pytest.mark.parametrize(
-    "character, name",
-    [("\u0131", "LATIN SMALL LETTER DOTLESS I"), ("\u00a0", "NO-BREAK SPACE"), ("\u200b", "ZERO WIDTH SPACE")],
-)
+@pytest.mark.parametrize("character, name", [
+    ("\u0131", "LATIN SMALL LETTER DOTLESS I"), ("\u00a0", "NO-BREAK SPACE"), ("\u200b", "ZERO WIDTH SPACE"),
+])  # fmt: skip
 def test_a_secret_with_an_invisible_character(write: Write, character: str, name: str) -> None:
     text = document(accounts=account(rest=f"secret{character}key"))
     warnings = load(write(text), environ={}).warnings

@@ -2,7 +2,6 @@
 
 import re
 from dataclasses import fields
-from datetime import UTC, datetime
 from decimal import Decimal
 
 import pytest
@@ -22,14 +21,10 @@ from orderbridge.texts import sentence
 ENDS = {errors.RateLimited, errors.Refused, errors.ServiceFailed, errors.Unauthorized, errors.UnknownOutcome}
 REASONS = {None, "not_json", "not_an_object", "payment_key_missing", "payment_key_invalid"}
 READERS = [
-    answers.read_grant,
-    answers.read_restaurants,
-    answers.read_restaurant_status,
-    answers.read_cancel_reasons,
+    answers.read_grant, answers.read_restaurants, answers.read_restaurant_status, answers.read_cancel_reasons,
     answers.read_variables,
-]
+]  # fmt: skip
 UNBOUNDED = {"note", "address_description"}
-NOW = datetime(2026, 3, 4, 12, tzinfo=UTC)
 GOOD = samples.text(samples.order(payment_key=samples.OTHER_KEY))
 
 
@@ -59,9 +54,6 @@ def can_be_stored(order: Order) -> None:
     assert all(re.fullmatch(r"[a-z_]+(:[a-z_.0-9]+)?", code) for code in (*order.problems, *order.remarks))
 
 
-# ---- the list --------------------------------------------------------------------------------------------------------
-
-
 @examples(120)
 @given(body=grammar.listings, status=grammar.statuses)
 def test_any_answer_to_a_poll_is_a_list_or_an_error(body: bytes, status: int) -> None:
@@ -78,9 +70,6 @@ def test_any_answer_to_a_poll_is_a_list_or_an_error(body: bytes, status: int) ->
             can_be_stored(read_order(document, payment_codes=samples.CODES))
 
 
-# ---- everything else -------------------------------------------------------------------------------------------------
-
-
 @examples(120)
 @given(body=grammar.bodies, status=grammar.statuses)
 def test_any_answer_is_a_value_or_an_error(body: bytes, status: int) -> None:
@@ -95,8 +84,6 @@ def test_any_answer_is_a_value_or_an_error(body: bytes, status: int) -> None:
         except errors.UnknownOutcome as error:
             assert error.code == "malformed_data"
 
-
-# ---- no end, and no bounds -------------------------------------------------------------------------------------------
 
 N = 50_000
 LONG = {

@@ -17,9 +17,7 @@ def start() -> Iterator[Started]:
     root, chatty = logging.getLogger(), [logging.getLogger(name) for name in logs.CHATTY]
     before = root.handlers[:], root.level, [one.level for one in chatty]
 
-    def start(
-        form: str = "json", level: str = "info", stream: io.StringIO | None = None, **environ: str
-    ) -> io.StringIO:
+    def start(form="json", level="info", stream: io.StringIO | None = None, **environ: str) -> io.StringIO:
         stream = stream or io.StringIO()
         logs.configure(level=level, format=form, stream=stream, environ=environ)
         return stream

@@ -38,14 +38,11 @@ def test_a_librarys_line_has_the_same_form_with_its_loggers_name_and_the_time_in
     assert only(stream) == {"time": "2023-11-14T22:13:20.500Z", **event}
 
 
-@pytest.mark.parametrize(
-    "name, quiet, heard",
-    [
-        *((name, "info", "warning") for name in logs.CHATTY),
-        *((name, "warning", "error") for name in logs.ECHOES),
-        *((f"{name}.impl.QueuePool", "error", "critical") for name in logs.RESETS),
-    ],
-)
+@pytest.mark.parametrize("name, quiet, heard", [
+    *((name, "info", "warning") for name in logs.CHATTY),
+    *((name, "warning", "error") for name in logs.ECHOES),
+    *((f"{name}.impl.QueuePool", "error", "critical") for name in logs.RESETS),
+])  # fmt: skip
 def test_a_library_logs_only_what_nothing_else_logs(name: str, quiet: str, heard: str, start: Started) -> None:
     """An error that a driver repeats was expected, or is logged where it is met; its own line names the server."""
     stream = start(level="debug")
@@ -66,20 +63,11 @@ def test_configuring_again_replaces_the_stream_and_the_level(start: Started, log
     assert before.getvalue() == "<4>event=first\n"
 
 
-# ---- forms -----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "form, stream, environ, begins, colours",
-    [
-        ("auto", io.StringIO, {}, "{", False),
-        ("auto", io.StringIO, {"JOURNAL_STREAM": "1:2"}, "{", False),
-        ("auto", Terminal, {}, "", True),
-        ("auto", Terminal, {"NO_COLOR": "1"}, "20", False),
-        ("auto", Terminal, {"NO_COLOR": ""}, "", True),
-        ("console", io.StringIO, {}, "20", False),
-    ],
-)
+@pytest.mark.parametrize("form, stream, environ, begins, colours", [
+    ("auto", io.StringIO, {}, "{", False), ("auto", io.StringIO, {"JOURNAL_STREAM": "1:2"}, "{", False),
+    ("auto", Terminal, {}, "", True), ("auto", Terminal, {"NO_COLOR": "1"}, "20", False),
+    ("auto", Terminal, {"NO_COLOR": ""}, "", True), ("console", io.StringIO, {}, "20", False),
+])  # fmt: skip
 def test_the_form_follows_the_stream(form, stream, environ, begins, colours, start, log):
     written = start(form, stream=stream(), **environ)
     log.info("orders.polled", new=3)
@@ -111,8 +99,6 @@ def test_the_journal_gets_the_priority_of_the_level(method: str, priority: int, 
     assert stream.getvalue().startswith(f"<{priority}>event=tick")
 
 
-# ---- one line each ---------------------------------------------------------------------------------------------------
-
 BREAKS = "a\nb\rc\x0bd\x1b[2Je\x85f\u2028g\ud800"
 
 
@@ -120,15 +106,11 @@ BREAKS = "a\nb\rc\x0bd\x1b[2Je\x85f\u2028g\ud800"
 @pytest.mark.parametrize("where", ["event", "fact", "inner fact", "library"])
 def test_a_line_break_in_a_value_does_not_break_the_line(form: str, where: str, start: Started, log: Any) -> None:
     stream = start(form)
-    match where:
-        case "event":
-            log.info(BREAKS)
-        case "fact":
-            log.info("tick", fact=BREAKS)
-        case "inner fact":
-            log.info("tick", fact={"inner": [BREAKS]})
-        case _:
-            logging.getLogger("library").info(BREAKS)
+    if where == "library":
+        logging.getLogger("library").info(BREAKS)
+    else:
+        facts = {"event": {}, "fact": {"fact": BREAKS}, "inner fact": {"fact": {"inner": [BREAKS]}}}[where]
+        log.info("tick" if facts else BREAKS, **facts)
     assert len(stream.getvalue().splitlines()) == 1
     assert "\x1b" not in stream.getvalue()
     assert stream.getvalue().encode("utf-8")

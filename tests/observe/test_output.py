@@ -35,15 +35,8 @@ def reported(lines: list[dict[str, object]], writer: Output) -> int:
     return int(str(lines[0]["count"]))
 
 
-def until_stuck(writer: Output) -> None:
-    while not writer.stuck_s():
-        threading.Event().wait(0.001)
-
-
 @pytest.mark.parametrize("blocks", [True, False])
-def test_a_stopped_reader_delays_no_writer_and_gets_the_number_of_lost_lines(
-    blocks: bool, pipe: tuple[int, TextIO]
-) -> None:
+def test_a_stopped_reader_delays_no_writer_and_gets_the_number_of_lost_lines(blocks, pipe) -> None:
     writer, number = Output(pipe[1], MOST), pipe[1].fileno()
     os.set_blocking(number, False)
     filling = fcntl.fcntl(number, fcntl.F_GETPIPE_SZ)
@@ -51,7 +44,8 @@ def test_a_stopped_reader_delays_no_writer_and_gets_the_number_of_lost_lines(
     os.set_blocking(number, blocks)
     with capture_logs() as lines:
         writer.write(LINE)
-        until_stuck(writer)
+        while not writer.stuck_s():
+            threading.Event().wait(0.001)
         for _ in range(199):
             writer.write(LINE)
         writer.flush()

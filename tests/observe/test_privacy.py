@@ -14,7 +14,6 @@ from orderbridge.observe import logs
 
 SECRET = "s3cr3t-of-the-test"
 
-
 PRIVATE = ("rest_secret_key", "access_token", "password", "Authorization", "customer_phone", "address_description")
 PRIVATE += ("customer", "note", "payload")
 
@@ -54,22 +53,18 @@ def test_a_hidden_secret_appears_nowhere_in_a_line(middle: str, form: str, start
     assert logs.HIDDEN in stream.getvalue()
 
 
-@pytest.mark.parametrize(
-    "hidden, fact, shown",
-    [
-        ([("a key/+", None)], "https://api.example.com/?k=a%20key%2F%2B", "https://api.example.com/?k=***"),
-        ([("a key/+", None)], "https://api.example.com/?k=a+key%2f%2b", "https://api.example.com/?k=***"),
-        ([("rest şube&<2>", None)], "<p>rest şube&amp;&lt;2&gt;</p>", "<p>***</p>"),
-        ([("rest şube&<2>", None)], r"{'error': 'rest \u015fube&<2>'}", "{'error': '***'}"),
-        ([("rest/key", None)], r'{"error": "REST\/KEY"}', '{"error": "***"}'),
-        ([('a "key"', None)], json.dumps({"error": json.dumps('a "key"')}), r'{"error": "\"***\""}'),
-        ([(SECRET, None), (f"{SECRET}-longer", None)], f"{SECRET}-longer", "***"),
-        ([("old-value", None), ("new-value", "old-value"), ("old-value", "new-value")], "old-value", "***"),
-        ([(SECRET, None), (SECRET, SECRET)], SECRET, "***"),
-        *(([(short, None)], "abc-ticket", "abc-ticket") for short in ("", "abc", "tick", "tic", "abc-tic", "c-ticks")),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize("hidden, fact, shown", [
+    ([("a key/+", None)], "https://api.example.com/?k=a%20key%2F%2B", "https://api.example.com/?k=***"),
+    ([("a key/+", None)], "https://api.example.com/?k=a+key%2f%2b", "https://api.example.com/?k=***"),
+    ([("rest şube&<2>", None)], "<p>rest şube&amp;&lt;2&gt;</p>", "<p>***</p>"),
+    ([("rest şube&<2>", None)], r"{'error': 'rest \u015fube&<2>'}", "{'error': '***'}"),
+    ([("rest/key", None)], r'{"error": "REST\/KEY"}', '{"error": "***"}'),
+    ([('a "key"', None)], json.dumps({"error": json.dumps('a "key"')}), r'{"error": "\"***\""}'),
+    ([(SECRET, None), (f"{SECRET}-longer", None)], f"{SECRET}-longer", "***"),
+    ([("old-value", None), ("new-value", "old-value"), ("old-value", "new-value")], "old-value", "***"),
+    ([(SECRET, None), (SECRET, SECRET)], SECRET, "***"),
+    *(([(short, None)], "abc-ticket", "abc-ticket") for short in ("", "abc", "tick", "tic", "abc-tic", "c-ticks")),
+], ids=str)  # fmt: skip
 def test_a_secret(hidden: list[Any], fact: str, shown: str, start: Started, log: Any) -> None:
     stream = start()
     for value, former in hidden:
@@ -103,9 +98,7 @@ class Unprintable:
         raise RuntimeError(SECRET)
 
 
-def test_a_line_that_fails_to_format_is_not_printed_raw(
-    start: Started, log: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_line_that_fails_to_format_is_not_printed_raw(start, log, capsys) -> None:
     stream = start()
     log.info("tick", fact=Unprintable(), token=SECRET)
     assert stream.getvalue() == "A log line of orderbridge.test could not be written.\n"

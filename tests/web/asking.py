@@ -52,10 +52,7 @@ async def running(listening: Listening) -> AsyncIterator[None]:
 
 
 @contextlib.asynccontextmanager
-async def shown(
-    process: Process, listen: str = "127.0.0.1:0", *hosts: str, **settings: object
-) -> AsyncIterator[tuple[Listening, tuple[str, int]]]:
-    """Listening, and where."""
+async def shown(process, listen="127.0.0.1:0", *hosts, **settings) -> AsyncIterator[tuple[Listening, tuple[str, int]]]:
     listening = Listening(process, at(listen, *hosts).model_copy(update=settings))
     async with running(listening):
         await until(lambda: listening.addresses)
@@ -91,7 +88,6 @@ async def rest_of(reader: asyncio.StreamReader) -> bytes:
 
 
 async def asked(address: tuple[str, int], path: str, method: str = "GET", host: str = "127.0.0.1", body: bytes = b""):
-    """Status, head and body."""
     head = f"{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nContent-Length: {len(body)}\r\n\r\n"
     answer = await sent(address, head.encode() + body)
     lines, _, content = answer.partition(b"\r\n\r\n")

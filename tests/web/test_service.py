@@ -223,9 +223,6 @@ async def test_a_page_that_does_not_load_is_an_alarm_everywhere(configuration, t
         await until(lambda: "certificate_ends" not in dict(open_problems(till)))
 
 
-# ---- what is counted -------------------------------------------------------------------------------------------------
-
-
 def value(metrics: Metrics, family: Family, *labels: str) -> float:
     return next(one.value for one in metrics.readings(family) if one.labels == labels)
 

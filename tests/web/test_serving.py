@@ -31,9 +31,6 @@ def process() -> Process:
     return Process()
 
 
-# ---- what is served --------------------------------------------------------------------------------------------------
-
-
 async def test_livez_is_200_until_something_hangs(process: Process):
     async with shown(process) as (_, address):
         assert (await asked(address, "/metrics", body=b"x" * 1000))[0] == 200
@@ -91,9 +88,6 @@ async def test_concurrent_scrapes_share_one_rendering(process: Process):
             answers = await asyncio.gather(*(asked(address, "/metrics") for _ in range(40)))
             assert {status for status, *_ in answers} == {200}
     assert process.measurings < 80  # one a second
-
-
-# ---- who asks --------------------------------------------------------------------------------------------------------
 
 
 async def test_ipv6(process: Process):
@@ -186,9 +180,6 @@ def test_a_host_is_a_known_name_or_an_address() -> None:
     assert [host for host in [*OURS, *FOREIGN] if is_known(host, {"kasa-pc", "127.0.0.1"})] == OURS
 
 
-# ---- who asks slowly -------------------------------------------------------------------------------------------------
-
-
 async def hanging(address: tuple[str, int], number: int, body: bytes = b"GET /live"):
     """Connections on which something began and does not go on."""
     made = [await asyncio.open_connection(*address) for _ in range(number)]
@@ -278,9 +269,6 @@ async def test_a_client_with_many_idle_connections_uses_only_its_own_places(proc
         writer.close()
         for one in silent:
             one.close()
-
-
-# ---- the address -----------------------------------------------------------------------------------------------------
 
 
 async def test_an_address_that_is_taken_is_logged_once_and_tried_again(process: Process, monkeypatch):
