@@ -195,4 +195,4 @@ def test_the_address_may_come_from_the_standard_input(run, tmp_path, monkeypatch
         monkeypatch.setattr("sys.stdin", file)
         ended = run("db", "try", "-")
     assert (ended.code, ended.err) == (0, "")
-    assert "come back exactly" in ended.out
+    assert "are returned exactly" in ended.out

@@ -5,7 +5,7 @@ compare    the tables with the file's high-water mark: at the start, with each n
 withhold   what an older copy would repeat: rows that were perhaps sent, accounts and devices that were changed since
 
 Nothing waits for the file. If its disk hangs or is full, the mark falls behind the tables, and that is an alarm; orders
-still come in.
+still arrive.
 """
 
 import asyncio

@@ -39,7 +39,7 @@ LATE_S = 120.0  # a vital job that is later than this counts as hung
 MIN_WAIT_S = 0.02  # between two wake-ups; jobs that are due within it run together
 ROUNDED_S = 0.001  # added to a date, which has whole microseconds, so that it is not too early
 CLOCK_JUMP_S = 2.0
-CLOCK_PLAY_S = 0.05  # tolerated change of the wall clock against the monotonic one
+CLOCK_TOLERANCE_S = 0.05  # tolerated change of the wall clock against the monotonic one
 UNARMED = timedelta(days=1)  # until the date is set
 SPARE_TIMES = 100  # stale entries in the heap, in addition to the number of jobs
 
@@ -157,7 +157,7 @@ class Timetable:
     def check_clock(self) -> None:
         """Correct the wake-up after the wall clock was set. Call this every second."""
         ahead = self._wall_ahead()
-        if abs(ahead - self._armed_ahead) > CLOCK_PLAY_S:
+        if abs(ahead - self._armed_ahead) > CLOCK_TOLERANCE_S:
             self._arm_anew()
         if abs(jumped := ahead - self._ahead) > CLOCK_JUMP_S:
             _log.warning("clock.jumped", seconds=round(jumped, 1))
