@@ -44,9 +44,6 @@ def attempts(pos: Pos) -> list[Row]:
     return rows(pos, "SELECT * FROM delivery_action_attempts ORDER BY action_id, attempt")
 
 
-# ---- read_unfinished -------------------------------------------------------------------------------------------------
-
-
 def test_a_row_is_read_as_plain_values(database, pos):
     assert database.read_now(unfinished.read_unfinished) == ([], [])
     row_id = put_action(pos, account="kadikoy", valid_minutes=7, created_by="kasa 2", created_utc=NOW_TEXT, withdraw=1)
@@ -99,9 +96,6 @@ def test_an_unreadable_time_does_not_stop_the_read(kind, database, pos):
     *strange, last = read(database)
     assert [(row.created_utc, row.expires_utc) for row in strange] == [(None, None)] * len(NO_TIMES[kind])
     assert (last.id, last.created_utc) == (good, NOW)
-
-
-# ---- start, record, forget_attempts -----------------------------------------------------------------------------------
 
 
 def start(database: Database, row: OutboxRow, attempt: int = 1) -> bool:
@@ -162,9 +156,6 @@ def test_the_end_of_an_attempt_is_recorded_and_one_that_never_left_leaves_no_tra
     assert attempts(pos) == []
 
 
-# ---- histories ------------------------------------------------------------------------------------------------------
-
-
 def test_a_history_is_the_finished_attempts_of_its_row_in_order(database, pos):
     first, second, third = put_action(pos), put_action(pos), put_action(pos)
     for row_id, number, finished, outcome in [
@@ -178,9 +169,6 @@ def test_a_history_is_the_finished_attempts_of_its_row_in_order(database, pos):
     assert found == {first: [unknown, limited], third: []}
     assert database.read_now(lambda tx: unfinished.histories(tx, [])) == {}
     assert {row.id: row.tried for row in read(database)} == {first: True, second: True, third: False}
-
-
-# ---- finish, postpone, explain, withdraw -----------------------------------------------------------------------------
 
 
 def finish(tx: Any, row_id: int, verdict: Verdict = REFUSED, words: str | None = "Reddedildi.") -> bool:
@@ -256,9 +244,6 @@ def test_a_transition_changes_one_row_only_and_none_that_has_ended(transition, d
     assert (action_row(pos, second), action_row(pos, waiting)) == before
 
 
-# ---- retry -----------------------------------------------------------------------------------------------------------
-
-
 def retry(database: Database, row_id: int) -> bool:
     return database.write_now(lambda tx: actions.retry(tx, row_id, LATER))
 
@@ -293,9 +278,6 @@ def test_only_a_failed_row_is_retried(database, pos):
             before = action_row(pos, row_id), attempts(pos)
             assert not retry(database, row_id)
             assert (action_row(pos, row_id), attempts(pos)) == before
-
-
-# ---- ends, add ------------------------------------------------------------------------------------------------------
 
 
 def test_an_end_that_we_caused_or_may_have_caused_is_found(database, pos):

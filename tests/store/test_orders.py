@@ -60,9 +60,6 @@ def take_over(pos: Pos) -> None:
     pos.execute("UPDATE delivery_orders SET pos_revision = 1, pos_reference = 'A-7'")
 
 
-# ---- insert_new ------------------------------------------------------------------------------------------------------
-
-
 def test_a_new_order_is_stored_whole_with_its_lines_and_options_numbered(database, pos):
     two = item(name="Lahmacun", options=(option(option_name="Acılı"), option(option_name="Soğanlı")))
     insert(database, arrival(facts=facts(items=(item(options=()), two))))
@@ -97,9 +94,6 @@ def test_a_new_order_can_be_special(database, pos):
         insert(database, new)
         assert cells(pos, columns) == expected
         assert len(rows(pos, "SELECT * FROM delivery_new_orders")) == (new is not CANCELED)
-
-
-# ---- stored, payloads, with_unresolved_rows ----------------------------------------------------------------------------
 
 
 def test_a_stored_order_is_read_and_an_unknown_key_is_not_in_the_answer(database, pos):
@@ -140,9 +134,6 @@ def test_an_order_has_news_from_its_last_change_or_acknowledgement_on(database, 
     assert news == [True, True, False]
 
 
-# ---- lock ------------------------------------------------------------------------------------------------------------
-
-
 def test_orders_are_locked_and_one_that_a_till_holds_is_left_out_without_waiting(kind, database, pos):
     insert(database, arrival(), arrival(OTHER))
     assert database.write_now(lambda tx: lock(tx, ORDER, [KEY, OTHER])) == {KEY, OTHER}
@@ -161,9 +152,6 @@ def test_skip_locked_is_used_only_where_the_server_supports_it():
         dialect = SimpleNamespace(name=name, is_mariadb=is_mariadb, server_version_info=version)
         connection: Any = SimpleNamespace(dialect=dialect)
         assert skips_locks(connection) == skips
-
-
-# ---- update_delivered ------------------------------------------------------------------------------------------------
 
 
 def test_a_delivery_with_another_status_is_a_revision_and_writes_no_line(database, pos):
@@ -225,9 +213,6 @@ def test_a_delivered_end_ends_the_order_and_only_the_same_end_again_keeps_its_ti
     assert cells(pos, "ended_utc ended_by revision", OTHER) == (None, None, 3)
 
 
-# ---- set_status, doubt_status ----------------------------------------------------------------------------------------
-
-
 def set_status(database: Database, status_id: int, *, shown: bool = True) -> None:
     known = stored(database)
     database.write_now(lambda tx: orders.set_status(tx, [became(known, status_id, shown=shown)], LATER))
@@ -246,9 +231,6 @@ def test_a_verdict_writes_the_status_of_its_order_and_the_same_again_is_no_revis
     assert (order_row(pos), order_row(pos, OTHER)) == (after, other)
     set_status(database, 5, shown=False)  # only concluded
     assert cells(pos, "status_id service_status_id revision ended_by") == (5, 2, 3, "completed")
-
-
-# ---- one column of one order -----------------------------------------------------------------------------------------
 
 
 def test_a_note_changes_one_order_only(database, pos):
@@ -273,8 +255,6 @@ def test_a_note_changes_one_order_only(database, pos):
     noted = [cells(pos, "acknowledged_status_id acknowledged_utc", which) for which in (KEY, OTHER)]
     assert noted == [(1, NOW_TEXT), (None, LATER_TEXT)]
 
-
-# ---- blank_old -------------------------------------------------------------------------------------------------------
 
 PRIVATE = "note customer_name customer_phone address address_description apartment_no building_no".split()
 PRIVATE += "neighborhood_name district_name city_name payload".split()
