@@ -1,7 +1,7 @@
 """The database of one order as a value, with the functions that the jobs call in the store.
 
-`Books` is a transaction: it holds the stored order and its outbox rows, and the functions of `orders` and `actions`
-below read and write it as orderbridge.store does.
+`Books` is a transaction: it holds the stored order and its outbox rows. The functions below read and write it as those
+of orderbridge.store do; the jobs have this module in place of store.actions, store.orders and others.
 """
 
 import contextlib
@@ -11,18 +11,7 @@ from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
-from orderbridge.model import (
-    Action,
-    ActionState,
-    Arrival,
-    Attempt,
-    Change,
-    NewStatus,
-    OutboxRow,
-    Outcome,
-    Stored,
-    Verdict,
-)
+from orderbridge.model import Action, ActionState, Attempt, OutboxRow, Outcome, Stored, Verdict
 from orderbridge.store import orders as real_orders
 from orderbridge.store.actions import End, Noted, Wait
 from orderbridge.store.failures import Trouble
@@ -60,15 +49,6 @@ def new_row(number: int, action: Action) -> Row:
     )  # fmt: skip
 
 
-class Durable:
-    """What is written here is there."""
-
-    remedy = None
-
-    def ask(self, _: Any) -> None:
-        """It is asked as a database is."""
-
-
 class Books:
     """One transaction. What it leaves is read from `order` and `rows`."""
 
@@ -77,8 +57,9 @@ class Books:
     def __init__(self, order: Stored | None, rows: Sequence[Row]) -> None:
         self.order = order
         self.rows = {row.row.id: row for row in rows}
-        self.durability = Durable()
+        self.durability = SimpleNamespace(remedy=None, ask=nothing)  # what is written here is there
         self.dialect = SimpleNamespace(one_writer=True, asks_little=False)
+        self.check_file = nothing
 
     def of(self, states: Iterable[ActionState] = UNFINISHED) -> list[Row]:
         return [self.rows[number] for number in sorted(self.rows) if self.rows[number].row.state in states]
@@ -91,9 +72,6 @@ class Books:
         if self.order is not None:
             self.order = replace(self.order, **columns)
 
-    def check_file(self) -> None:
-        """These books are always where they were."""
-
     async def run(self, work: Any, *, urgent: bool = False) -> Any:
         """As Database.run, at once."""
         return work(self)
@@ -101,7 +79,6 @@ class Books:
     read = run
 
     async def in_thread(self, call: Any) -> Any:
-        """As Database.in_thread, at once."""
         return call()
 
     def begin_nested(self) -> contextlib.AbstractContextManager[None]:
@@ -198,8 +175,8 @@ def unfinished_attempts(books: Books) -> list[tuple[int, int]]:
 
 def ends(books: Books, keys: Sequence[str]) -> set[tuple[str, Action]]:
     states = (ActionState.DONE, ActionState.FAILED, ActionState.SENDING)
-    made = {(KEY, row.row.action) for row in books.of(states)}
-    return made & {(key, action) for key in keys for action in (Action.COMPLETE, Action.CANCEL)}
+    made = {row.row.action for row in books.of(states)} & {Action.COMPLETE, Action.CANCEL}
+    return {(KEY, action) for action in made if KEY in keys}
 
 
 def add_once(books: Books, request_id: str, **values: Any) -> None:
@@ -225,7 +202,7 @@ def with_unresolved_rows(books: Books, keys: Iterable[str]) -> set[str]:
     return {KEY} if KEY in keys and books.of((ActionState.SENDING,)) else set()
 
 
-def insert_new(books: Books, account: str, arrivals: Sequence[Arrival], now: datetime, starts: object = ()) -> None:
+def insert_new(books: Books, account: str, arrivals: Sequence[Any], now: datetime, starts: object = ()) -> None:
     for arrival in arrivals:
         order = arrival.order
         books.order = Stored(
@@ -235,7 +212,7 @@ def insert_new(books: Books, account: str, arrivals: Sequence[Arrival], now: dat
         )  # fmt: skip
 
 
-def update_delivered(books: Books, known: Stored, arrival: Arrival, change: Change, now: datetime) -> None:
+def update_delivered(books: Books, known: Stored, arrival: Any, change: Any, now: datetime) -> None:
     order = arrival.order
     books.write(digest=None, problem=change.problem)
     if change.status_counts:
@@ -249,7 +226,7 @@ def hold(books: Books, keys: Iterable[str]) -> tuple[dict[str, Stored], set[str]
     return stored(books, keys), set()
 
 
-def set_status(books: Books, news: Sequence[tuple[str, NewStatus]], now: datetime) -> None:
+def set_status(books: Books, news: Sequence[tuple[str, Any]], now: datetime) -> None:
     for _, one in news:
         books.write(status_id=one.status_id)
         if one.shown:
@@ -273,16 +250,13 @@ def nothing(*_: Any, **__: Any) -> dict[str, Any]:
     return {}
 
 
-ACTIONS = SimpleNamespace(
-    read_unfinished=read_unfinished, above=above, these=these, claim=claim, histories=histories, start=start,
-    record=record, forget_attempts=forget_attempts, finish=finish, postpone=postpone,
-    unfinished_attempts=unfinished_attempts, ends=ends, add_once=add_once,
-)  # fmt: skip
-ORDERS = SimpleNamespace(
-    stored=stored, hold=hold, with_unresolved_rows=with_unresolved_rows, insert_new=insert_new,
-    update_delivered=update_delivered, set_status=set_status, doubt_status=doubt_status,
-    mark_acknowledged=mark_acknowledged, payloads=nothing, append_events=nothing,
-)  # fmt: skip
-REFERENCE = SimpleNamespace(restaurant_accounts=nothing, payment_codes=nothing, set_restaurant_status=nothing)
-QUARANTINE = SimpleNamespace(resolve=nothing)
-LOCKS = SimpleNamespace(lock=lambda _, __, keys: set(keys), lock_naming_held=lambda *_: set())
+payloads = append_events = restaurant_accounts = payment_codes = set_restaurant_status = resolve = nothing
+Mark = tuple
+
+
+def lock(_: Any, __: Any, keys: Iterable[str]) -> set[str]:
+    return set(keys)
+
+
+def lock_naming_held(*_: Any) -> set[str]:
+    return set()

@@ -1,6 +1,5 @@
 """Explores every reachable state, the nearest first, and shows the path to a wrong one."""
 
-from array import array
 from collections import deque
 from dataclasses import dataclass, field
 
@@ -32,16 +31,16 @@ class _Map:
     def __init__(self, start: State) -> None:
         self.numbers = {start: 0}
         self._came: list[tuple[int, str]] = [(-1, "")]
-        self.ways = array("l")  # pairs: from, to
+        self._back: list[list[int]] = [[]]  # by number: the states before it
 
     def reach(self, state: State, before: int, step: str) -> tuple[int, bool]:
         """The number of a state, and whether it is new."""
         number = self.numbers.setdefault(state, len(self._came))
-        self.ways.extend((before, number))
-        if number < len(self._came):
-            return number, False
-        self._came.append((before, step))
-        return number, True
+        if is_new := number == len(self._came):
+            self._came.append((before, step))
+            self._back.append([])
+        self._back[number].append(before)
+        return number, is_new
 
     def trace(self, number: int) -> list[str]:
         steps = []
@@ -52,12 +51,9 @@ class _Map:
 
     def lost(self, ends: set[int]) -> list[int]:
         """The states from which none of the ends can be reached."""
-        back: list[list[int]] = [[] for _ in self._came]
-        for place in range(0, len(self.ways), 2):
-            back[self.ways[place + 1]].append(self.ways[place])
         seen, waiting = set(ends), list(ends)
         while waiting:
-            for before in back[waiting.pop()]:
+            for before in self._back[waiting.pop()]:
                 if before not in seen:
                     seen.add(before)
                     waiting.append(before)
@@ -70,9 +66,8 @@ def explore(machine: Machine, *, kinds: int = 1) -> Found:
     What comes after a mistake is not explored: it would only repeat the mistake.
     """
     found = Found()
-    start = first(machine.scene)
-    known = _Map(start)
-    waiting = deque([(start, 0)])
+    known = _Map(first(machine.scene))
+    waiting = deque([(first(machine.scene), 0)])
     ends: set[int] = set()
     while waiting and len(found.wrong) < kinds:
         state, number = waiting.popleft()

@@ -1,9 +1,8 @@
 """One order with its service, daemon and till as a state machine of small steps.
 
-What decides is the daemon itself: rules.lifecycle, rules.outbox_rows and rules.retry, and of the jobs everything that runs
-within one transaction or between two awaits (Intake._resolve, _sort, _store, _acknowledge, OutboxReader, Queue, Lanes,
-Outbox.write_ends and recover, OutcomeWriter). They work on `Books` in place of a database. Only the order of
-these pieces is written down here, each piece being one step, so that anything else can happen between any two.
+What decides is the daemon itself: its rules, and of its jobs everything that runs within one transaction or between two
+awaits. They work on `Books` in place of a database. Only the order of these pieces is written down here, each piece
+being one step, so that anything else can happen between any two.
 
 What the steps leave out, and why nothing is lost by it:
 - Time. A wait is over when the machine says so, in any order; so is the age of a row. Cooldowns do not exist.
@@ -13,6 +12,7 @@ What the steps leave out, and why nothing is lost by it:
 - 404 and 403 beside `refused`: the rules do not tell refusals apart.
 """
 
+import asyncio
 import contextlib
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Iterator
@@ -114,16 +114,6 @@ class Wire(NamedTuple):
     reply: str = ""
 
 
-class Left(NamedTuple):
-    """What may still happen."""
-
-    faults: int
-    crashes: int
-    expiries: int
-    withdrawals: int
-    retries: int
-
-
 class State(NamedTuple):
     """Everything there is."""
 
@@ -138,22 +128,19 @@ class State(NamedTuple):
     survey: Survey | None
     wire: Wire | None
     lied: bool  # the service answered OK and did nothing
-    left: Left
+    left: Scene  # what may still happen
 
 
+# What the daemon, its database and its memory have of a state; the rest is the world's.
 HELD = slice(State._fields.index("order"), State._fields.index("wire") + 1)
-"""What the daemon, its database and its memory have of a state; the rest is the world's."""
-
-NextRequest = tuple[str, State, str]
-"""What happened, what is then, and what is wrong with it ("" when nothing is)."""
+NextRequest = tuple[str, State, str]  # what happened, what is then, and what is wrong with it ("" when nothing is)
 
 
 def first(scene: Scene) -> State:
     """A customer has ordered; only the service knows it."""
-    left = Left(*(getattr(scene, name) for name in Left._fields))
     return State(
         status=scene.status, acked=False, order=None, rows=(), taken=False, began=0, used=0, poll=None,
-        survey=None, wire=None, lied=False, left=left,
+        survey=None, wire=None, lied=False, left=scene,
     )  # fmt: skip
 
 
@@ -169,12 +156,6 @@ def at_once(piece: Coroutine[Any, Any, Any]) -> Any:
     raise AssertionError("this piece waits for something: it is no single step")
 
 
-def _is_on_wire(outbox: Outbox, wire: "Wire | None") -> None:
-    known = None if wire is None else outbox.queue.get(wire.row.id)
-    if known is not None:
-        known.standing = Standing.ON_THE_WIRE
-
-
 @cache
 def document(status_id: int) -> Document:
     return Document(raw=b"{}", digest=f"shows {status_id}", payment_key=KEY, status_id=status_id)
@@ -182,21 +163,17 @@ def document(status_id: int) -> Document:
 
 @cache
 def order_shown(status_id: int | None) -> Order:
-    facts = Facts(**dict.fromkeys(Facts.__dataclass_fields__) | {"items": ()})  # type: ignore[arg-type]
+    facts = Facts(**dict.fromkeys(Facts.__dataclass_fields__) | {"items": ()})
     return Order(KEY, status_id, "", facts, (), b"{}", f"shows {status_id}")
 
 
 class _NoTasks:
-    """Stands for asyncio in the intake: an acknowledgement is a step of its own."""
+    """Stands for asyncio in the intake: an acknowledgement is a step of its own, and time is none."""
 
-    def __init__(self) -> None:
-        self.tasks = 0
-        import asyncio
+    Semaphore, Lock, Task = asyncio.Semaphore, asyncio.Lock, asyncio.Task
+    tasks = 0
 
-        self.Semaphore, self.Lock, self.Task = asyncio.Semaphore, asyncio.Lock, asyncio.Task
-
-    def timeout(self, seconds: float) -> contextlib.AbstractAsyncContextManager[None]:
-        """Time is no step of the model's: what would wait in it for something is no single step."""
+    def timeout(self, _: float) -> contextlib.AbstractAsyncContextManager[None]:
         return contextlib.nullcontext()
 
     def create_task(self, work: Coroutine[Any, Any, Any]) -> None:
@@ -204,14 +181,10 @@ class _NoTasks:
         self.tasks += 1
 
 
-class _Done:
+def _done(result: object) -> SimpleNamespace:
     """A future that has its result."""
-
-    def __init__(self, result: object) -> None:
-        self.result = result
-
-    def add_done_callback(self, call: Callable[[Any], None]) -> None:
-        call(SimpleNamespace(cancelled=lambda: False, exception=lambda: None))
+    ended = SimpleNamespace(cancelled=lambda: False, exception=lambda: None)
+    return SimpleNamespace(result=result, add_done_callback=lambda call: call(ended))
 
 
 def played_once(piece: Callable[..., State]) -> Callable[..., State]:
@@ -240,57 +213,42 @@ class Daemon:
         silent.bind = lambda **_: silent
         uncounted = SimpleNamespace(count=books.nothing, observe=books.nothing)
         for module in (acknowledge, outbox_reader, intake, reconciler, jobs_outbox, outcome_writer):
-            doubles = {
-                "actions": books.ACTIONS, "unfinished": books.ACTIONS, "orders": books.ORDERS,
-                "reference": books.REFERENCE, "quarantine": books.QUARANTINE, **vars(books.LOCKS), "_log": silent,
-                "Metrics": lambda: uncounted,
-            }  # fmt: skip
-            for name, double in doubles.items():
-                if hasattr(module, name):
-                    monkeypatch.setattr(module, name, double)
-        monkeypatch.setattr(books.ORDERS, "Mark", tuple, raising=False)
+            doubles = dict.fromkeys(("actions", "unfinished", "orders", "reference", "quarantine"), books)
+            doubles |= {"lock": books.lock, "lock_naming_held": books.lock_naming_held}
+            doubles |= {"_log": silent, "Metrics": lambda: uncounted}
+            for name in doubles.keys() & vars(module).keys():
+                monkeypatch.setattr(module, name, doubles[name])
         self.tasks = _NoTasks()
         monkeypatch.setattr(acknowledge, "asyncio", self.tasks)
         monkeypatch.setattr(intake, "read_order", lambda shown, **_: order_shown(shown.status_id))
         monkeypatch.setattr(intake, "differs", lambda *_, **__: Differs.NOTHING)
         monkeypatch.setattr(outcome_writer, "text", lambda *_, **__: None)
         self.answer_to_acknowledgement: Callable[[], Exception] | None = None
-        account = SimpleNamespace(
-            poll_in_flight=False,
-            name=ACCOUNT,
-            paused=lambda: 0.0,
-            retry_at=lambda: NOW,
-            restaurants_known=True,
-            client=SimpleNamespace(acknowledge=self._acknowledge),
-            settings=SimpleNamespace(
-                auto_accept_scheduled=False, auto_accept=lambda *_: 25 if scene.auto_accept else None
-            ),
+        of_account = SimpleNamespace(
+            auto_accept_scheduled=False, auto_accept=lambda *_: 25 if scene.auto_accept else None
         )
-        clock: Any = SimpleNamespace(now=lambda: NOW, monotonic=lambda: 0.0)
-        settings: Any = SimpleNamespace(
-            actions=SimpleNamespace(
-                retry_waits_seconds=(2.0, 10.0, 60.0), max_in_flight=8, accept_valid_minutes=10, valid_minutes=120
-            ),
+        self._account = account = SimpleNamespace(
+            poll_in_flight=False, name=ACCOUNT, paused=lambda: 0.0, retry_at=lambda: NOW, restaurants_known=True,
+            client=SimpleNamespace(acknowledge=self._acknowledge), settings=of_account,
+        )  # fmt: skip
+        clock = SimpleNamespace(now=lambda: NOW, monotonic=lambda: 0.0)
+        actions = SimpleNamespace(
+            retry_waits_seconds=(2.0, 10.0, 60.0), max_in_flight=8, accept_valid_minutes=10, valid_minutes=120
+        )
+        settings = SimpleNamespace(
+            actions=actions, default_account=None, language="en",
             marketplace=SimpleNamespace(cooldown_seconds=30.0, timezone="UTC", list_limit=None),
             orders=SimpleNamespace(late_minutes=0, preparing_minutes=30),
-            default_account=None,
-            language="en",
-        )
-        self._account: Any = account
+        )  # fmt: skip
         self._surveys: dict[object, Survey] = {}
         self.played: dict[object, Any] = {}
-        self.lanes = Lanes()
-        self.books: Any = Books(None, ())
-        accounts: Any = {ACCOUNT: account}
-        random: Any = SimpleNamespace(random=lambda: 0.0)
+        self.lanes, self.books = Lanes(), Books(None, ())
+        accounts, random = {ACCOUNT: account}, SimpleNamespace(random=lambda: 0.0)
         known = DaemonProblems(self.books, clock, Kept())
         self._context = Context(settings, self.books, clock, random, Kept(), known, self.lanes, Statuses(), accounts)
         self._new_outbox = lambda: Outbox(self._context, roster_of(accounts))
         # A group of one: nothing waits for others here.
-        self._marks: Any = SimpleNamespace(
-            add=lambda mark: _Done(at_once(self.books.run(lambda tx: acknowledge._mark_free(tx, [mark]))))
-        )
-        self.outbox = self._new_outbox()
+        self._marks = SimpleNamespace(add=lambda mark: _done(acknowledge._mark_free(self.books, [mark])))
         self.intake = Intake(account, self._context, (ACCOUNT,))
 
     async def _acknowledge(self, key: str, timeout_s: float) -> None:
@@ -305,8 +263,8 @@ class Daemon:
         lanes._polls = {state.began} if state.began else set()
         self.books = Books(state.order, state.rows)
         for job in (self.intake, self.intake.acknowledger):
-            job._lanes = lanes  # type: ignore[attr-defined]
-            job._database = self.books  # type: ignore[attr-defined]
+            job._lanes = lanes
+            job._database = self.books
         self.intake.acknowledger._marks = self._marks
         self._context = replace(self._context, lanes=lanes, database=self.books)
         read = partial(self.books.read, reconciler.read_unresolved)
@@ -314,8 +272,7 @@ class Daemon:
 
     def take(self, state: State, **changes: Any) -> State:
         """The state after a piece. Moments are only ever compared, so their order is all that is kept."""
-        began = max(self.lanes._polls, default=0)
-        used = self.lanes._used.get(LANE, 0)
+        began, used = max(self.lanes._polls, default=0), self.lanes._used.get(LANE, 0)
         moments = sorted({began, used} - {0})
         return state._replace(
             order=self.books.order,
@@ -325,8 +282,6 @@ class Daemon:
             used=moments.index(used) + 1 if used and began else 0,  # a poll yet to begin begins after it
             **changes,
         )
-
-    # ---- the poll
 
     def _answer(self, state: State, poll: Poll) -> Answer:
         good = Statuses().latest([] if poll.shown is None else [document(poll.shown)])
@@ -348,22 +303,20 @@ class Daemon:
         answer.held = {key for key in answer.good if self.lanes.hold_for_poll(key, state.began)}
         at_once(self.intake.reconciler.resolve(answer, complete=True))
         listed: Sorted = at_once(self.intake._sort(answer))
-        kinds = [name for name in ("new", "changed", "unchanged") if getattr(listed, name)]
-        if not kinds:
+        kind = next((name for name in ("new", "changed", "unchanged") if getattr(listed, name)), "")
+        if not kind:
             return self._over(state, answer)
         known = listed.known.get(KEY)
-        after = self.take(
-            state, poll=poll._replace(stage="sorted", held=KEY in answer.held, known=known, kind=kinds[0])
-        )
-        return self.store(after, after.poll) if kinds[0] == "unchanged" and after.poll else after
+        sorted_ = poll._replace(stage="sorted", held=KEY in answer.held, known=known, kind=kind)
+        after = self.take(state, poll=sorted_)
+        return self.store(after, sorted_) if kind == "unchanged" else after
 
     @played_once
     def store(self, state: State, poll: Poll) -> State:
         """What was delivered goes to disk; then its acknowledgement leaves, if it may."""
         self.put(state)
         answer = self._answer(state, poll)
-        listed: dict[str, list[Document]] = {"new": [], "changed": [], "unchanged": []}
-        listed[poll.kind] = list(answer.good.values())
+        listed = dict.fromkeys(("new", "changed", "unchanged"), ()) | {poll.kind: list(answer.good.values())}
         self.tasks.tasks = 0
         known = {} if poll.known is None else {KEY: poll.known}
         at_once(self.intake._store(answer, Sorted(known, **listed)))
@@ -384,25 +337,24 @@ class Daemon:
         self.lanes.end_poll(answer.began)
         return self.take(state, poll=None)
 
-    # ---- the outbox
-
     def survey(self, state: State) -> Survey:
         seen = (state.order, state.rows, state.taken, state.wire and state.wire.row.id)
-        if seen not in self._surveys:
-            self._surveys[seen] = self._survey(state)
-        return self._surveys[seen]
-
-    def _survey(self, state: State) -> Survey:
+        if seen in self._surveys:
+            return self._surveys[seen]
         outbox = self._outbox(state)
         at_once(outbox.reader.everything())
-        _is_on_wire(outbox, state.wire)
+        self._mark_sent(outbox, state.wire)
         ends = outbox.queue.ends()
         taken = self.lanes.taken()
         ready = outbox.queue.accounts.take(8, Counter(), 8, lambda _: True, lambda entry: entry.lane not in taken)
-        return Survey(tuple(entry.row for entry in outbox.queue), tuple(ends), claims=bool(ready or ends))
+        found = Survey(tuple(entry.row for entry in outbox.queue), tuple(ends), claims=bool(ready or ends))
+        return self._surveys.setdefault(seen, found)
+
+    def _mark_sent(self, outbox: Outbox, wire: Wire | None) -> None:
+        if wire is not None and (known := outbox.queue.get(wire.row.id)) is not None:
+            known.standing = Standing.ON_THE_WIRE
 
     def _outbox(self, state: State, rows: Iterable[OutboxRow] = ()) -> Outbox:
-        """The outbox of this state; its queue has these rows."""
         self.put(state)
         outbox = self._new_outbox()
         outbox.set_now()
@@ -412,9 +364,8 @@ class Daemon:
 
     @played_once
     def start(self, state: State, survey: Survey) -> State:
-        """Claim, mark as sent, send."""
         outbox = self._outbox(state, survey.rows)
-        _is_on_wire(outbox, state.wire)
+        self._mark_sent(outbox, state.wire)
         outbox.queue.ends()
         taken = outbox.queue.accounts.take(8, Counter(), 8, lambda _: True, outbox._may_leave)
         wire = state.wire
@@ -430,9 +381,7 @@ class Daemon:
     def end_unsent(self, state: State, survey: Survey) -> State:
         outbox = self._outbox(state, [row for row, _ in survey.ends])
         for row, _ in survey.ends:
-            known = outbox.queue.get(row.id)
-            assert known is not None
-            known.standing = Standing.ENDING
+            outbox.queue.get(row.id).standing = Standing.ENDING
         outbox.due = list(survey.ends)
         at_once(outbox.write_ends())
         ended = {row.id for row, _ in survey.ends}
@@ -475,7 +424,8 @@ class Machine:
         if state.survey is None:  # what these do would be the same before the outbox was read, or after it acted
             yield from self._till(state)
             yield from self._time(state)
-            yield from self._service(state)
+            if state.wire is not None:  # answers are settled at the start of the outbox's tick, before it is read
+                yield from self._request(state, state.wire)
 
     def tidied(self, state: State) -> State:
         """Without what no step and no property asks for any more: how a row came to its end."""
@@ -487,8 +437,6 @@ class Machine:
         """Whether a list made now has the order (docs/interface.md, Acknowledgement rules)."""
         shown = state.status in ACTIVE or (state.status == CANCELED and self.scene.lists_cancelled)
         return shown and not state.acked
-
-    # ---- the people
 
     def _asking_back(self, state: State) -> Iterator[NextRequest]:
         for row in state.rows:
@@ -518,8 +466,6 @@ class Machine:
                 after = _row(state, row, **({"expires_utc": NOW} if retried else {"created_utc": LONG_AGO}))
                 yield f"row {row.row.id} is too old", _spend(after, "expiries"), ""
 
-    # ---- the outbox
-
     def _outbox(self, state: State) -> Iterator[NextRequest]:
         if state.survey is None:
             found = self.daemon.survey(state)
@@ -529,59 +475,46 @@ class Machine:
             yield "rows end unsent", self.daemon.end_unsent(state, state.survey), ""
         else:
             after = self.daemon.start(state, state.survey)
-            yield self._told_start(state, after)
-
-    def _service(self, state: State) -> Iterator[NextRequest]:
-        """What becomes of requests. Answers are settled at the start of the outbox's tick, before it is read."""
-        if state.wire is not None:
-            yield from self._request(state, state.wire)
-
-    def _told_start(self, state: State, after: State) -> NextRequest:
-        if after.wire is None or state.wire is not None:
-            return "the claim is not to be had", after, ""
-        row = after.rows[after.wire.row.id - 1]
-        wrong = f"row {row.row.id} is sent again after a definite answer" if row.definite else ""
-        return f"row {row.row.id} is sent: {row.row.action}", after, wrong
+            if after.wire is None or state.wire is not None:
+                yield "the claim is not to be had", after, ""
+                return
+            row = after.rows[after.wire.row.id - 1]
+            wrong = f"row {row.row.id} is sent again after a definite answer" if row.definite else ""
+            yield f"row {row.row.id} is sent: {row.row.action}", after, wrong
 
     def _request(self, state: State, wire: Wire) -> Iterator[NextRequest]:
         number = wire.row.id
         if not wire.reply:
             after, reply = self._lands(state, number)
             yield f"the request of row {number} arrives: {reply}", after._replace(wire=wire._replace(reply=reply)), ""
-            if state.left.faults:
-                for attempt, words in BEFORE[: None if self.scene.all_faults else 2]:
-                    after = self.daemon.settle(state, wire, attempt)
-                    yield f"the request of row {number} {words}", _spend(after, "faults"), ""
+            for attempt, words in BEFORE[: None if self.scene.all_faults else 2] if state.left.faults else ():
+                after = self.daemon.settle(state, wire, attempt)
+                yield f"the request of row {number} {words}", _spend(after, "faults"), ""
             return
         answer, after = ANSWERS[wire.reply], state
         if answer.outcome in {Outcome.OK, Outcome.REFUSED}:
-            after = after._replace(
-                rows=tuple(row._replace(definite=row.definite or row.row.id == number) for row in after.rows)
-            )
+            rows = (row._replace(definite=row.definite or row.row.id == number) for row in after.rows)
+            after = after._replace(rows=tuple(rows))
         yield f"row {number} is answered: {wire.reply}", self.daemon.settle(after, wire, answer), ""
-        if state.left.faults:
-            for attempt, words in AFTER:
-                after = self.daemon.settle(state, wire, attempt)
-                yield f"the answer to row {number} {words}", _spend(after, "faults"), ""
+        for attempt, words in AFTER if state.left.faults else ():
+            after = self.daemon.settle(state, wire, attempt)
+            yield f"the answer to row {number} {words}", _spend(after, "faults"), ""
 
     def _lands(self, state: State, number: int) -> tuple[State, str]:
         row = state.rows[number - 1]
         became = MOVES.get((state.status, row.row.action))
         if became is not None:
-            after = _moved(state, became)
             done = row._replace(effects=row.effects + 1)
-            return after._replace(rows=tuple(done if old is row else old for old in after.rows)), "ok"
+            rows = tuple(done if old is row else old for old in state.rows)
+            return state._replace(status=became, acked=False, rows=rows), "ok"
         reply = self.scene.when_not_allowed
         return state._replace(lied=state.lied or reply == "ok"), reply
 
-    # ---- the poll
-
     def _poll(self, state: State) -> Iterator[NextRequest]:
         poll = state.poll
-        if poll is None:
-            yield "a poll leaves", self.daemon.ask(state), ""
-            return
-        match poll.stage:
+        match poll and poll.stage:
+            case None:
+                yield "a poll leaves", self.daemon.ask(state), ""
             case "asked":
                 shown = state.status if self.listed(state) else None
                 words = "without the order" if shown is None else f"with the order in {shown}"
@@ -603,23 +536,18 @@ class Machine:
     def _acknowledging(self, state: State, poll: Poll) -> Iterator[NextRequest]:
         after = state._replace(acked=True, poll=poll._replace(stage="landed"))
         yield "the acknowledgement arrives", after, self._swallowed(state, poll)
-        if state.left.faults:
-            after = self.daemon.acknowledged(state, poll, LOST)
-            yield "the acknowledgement is lost", _spend(after, "faults"), ""
-            after = self.daemon.acknowledged(state, poll, FAILED)
-            yield "the acknowledgement is answered 500", _spend(after, "faults"), ""
+        for error, words in ((LOST, "lost"), (FAILED, "answered 500")) if state.left.faults else ():
+            after = self.daemon.acknowledged(state, poll, error)
+            yield f"the acknowledgement is {words}", _spend(after, "faults"), ""
 
     def _swallowed(self, state: State, poll: Poll) -> str:
         """An acknowledgement marks whatever the order has at that moment (promise 2)."""
-        order = state.order
-        known = None if order is None else (order.status_id, order.service_status_id)
+        known = state.order and (state.order.status_id, state.order.service_status_id)
         if known == (state.status, state.status) and poll.shown == state.status:
             return ""
         if known != (state.status, state.status):
             return f"an acknowledgement swallows {state.status}: stored is {known}"
         return f"an acknowledgement of another status swallows {state.status}"
-
-    # ---- a crash
 
     def _crash(self, state: State) -> Iterator[NextRequest]:
         if not state.left.crashes:
@@ -665,10 +593,6 @@ def _archived(row: Row) -> Row:
     code = row.verdict.code if row.verdict.code == "outcome_unknown" else None
     plain = new_row(row.row.id, row.row.action).row
     return Row(replace(plain, state=row.row.state), verdict=Verdict(row.verdict.state, code))
-
-
-def _moved(state: State, became: int) -> State:
-    return state._replace(status=became, acked=False)
 
 
 def _row(state: State, row: Row, **columns: Any) -> State:

@@ -13,7 +13,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from itertools import count, islice
+from itertools import count, islice, takewhile
 from pathlib import Path
 
 from tests.sim import reached
@@ -100,7 +100,6 @@ class Summary:
 
 
 def _summary(seed: Seed, deadline: float) -> Summary | None:
-    """None: the time was over before its end."""
     if time.monotonic() > deadline:
         return None
     plan, limit = plan_for(*seed), Limit(float("inf"), deadline, time.monotonic)
@@ -142,13 +141,9 @@ def _search(seeds: Iterable[Seed], jobs: int, deadline: float = float("inf")) ->
 
 
 def _played(seeds: Iterable[Seed], jobs: int, deadline: float) -> Iterator[Summary]:
-    """In their order, until the time is over."""
     play = partial(_summary, deadline=deadline)
     if jobs == 1:  # in this process: whoever ends it ends all
-        for found in map(play, seeds):
-            if found is None:
-                return
-            yield found
+        yield from takewhile(bool, map(play, seeds))
         return
     rest = iter(seeds)
     with ProcessPoolExecutor(jobs) as pool:

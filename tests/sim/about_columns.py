@@ -9,17 +9,16 @@ import sqlite3
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from tests.jobs.shop import text_of
-from tests.sim.bounds import DATES_SHOW, listening_s
+from tests.sim.bounds import listening_s
 from tests.sim.judge import IN_TIME_S, Judge, time_of
 from tests.sim.line import ORDER_OPERATIONS, TARGET, Call
-from tests.sim.plan import LOUD_SWEEP_S, QUIET_SWEEP_S
+from tests.sim.plan import HOUR, LOUD_SWEEP_S, QUIET_SWEEP_S
 from tests.sim.reading import ENDS, LINE_COLUMNS, OPTION_COLUMNS, STATUS_WORDS, Document, plain, read, status_in
 
-if TYPE_CHECKING:
-    from tests.sim.life import Life
+from orderbridge.store.retention import SLACK
 
 State = dict[str, Any]  # the daemon's columns of an order, its lines and its options
 Event = tuple[str, str, int | None, str | None, str | None]  # at_utc, event, status_id, status, detail
@@ -37,6 +36,8 @@ TAKING_IN_S = 20.0  # with acknowledgements that time out, and a slow disk
 BEGUN_BEFORE_S = 0.5  # a poll begins with its commit, and leaves a moment later
 SWEEP_TAKES_S = 60.0  # a sweep reads first, and may wait before it writes
 
+# A claim holds the lane of its order, and takes long on a slow disk.
+_PENDING = "SELECT 1 FROM delivery_actions WHERE payment_key = ? AND state = 'pending'"
 _TAKEN = "SELECT payment_key, account FROM delivery_orders WHERE pos_revision > 0 AND ended_utc IS NULL"
 
 
@@ -57,7 +58,6 @@ class ColumnsAreRight(Judge):
         self._states: dict[str, State] = {}
         self._told: dict[str, int] = defaultdict(int)  # by order: its last event
         self._touched: set[str] = set()
-        self._outbox_touched = False
         self._unfinished: set[int] = set()
         self._newest_row = 0
         self._answers: dict[str, Call] = {}  # by account: the latest list that came in whole
@@ -66,13 +66,11 @@ class ColumnsAreRight(Judge):
         self._flying: Counter[str] = Counter()
         self._busy: dict[str, float] = {}  # by order: when a row of it was last sent or unresolved
         self._flown: dict[str, float] = {}  # by order: when a request of it last ended
-        self._ticks = 0
         # By account: seconds between good polls without outages: the least and the most, as it may be polled in turn.
-        self._least: dict[str, float] = defaultdict(float)
-        self._most: dict[str, float] = defaultdict(float)
+        self._listened: dict[str, tuple[float, float]] = defaultdict(lambda: (0.0, 0.0))
         self._heard: dict[str, tuple[int, float]] = {}  # by account: life and end of the last good poll
         # By order: the seconds above when it last changed or was taken over.
-        self._quiet_from: dict[str, tuple[float, float]] = {}
+        self._quiet_from: dict[str, tuple[float, float]] = defaultdict(lambda: (0.0, 0.0))
         self._quiet_since: dict[str, float] = {}  # the same, in the simulation's time
         self._restarts: list[float] = []
         self._taken: set[str] = set()
@@ -116,29 +114,24 @@ class ColumnsAreRight(Judge):
     def _listen(self, call: Call) -> None:
         life, before = self._heard.get(call.account, (0, 0.0))
         if life == call.life:
-            waited = self.sim.now() - before
-            self._least[call.account] += min(waited, listening_s(1))
-            self._most[call.account] += min(waited, listening_s(len(self.sim.plan.accounts)))
+            waited, (least, most) = self.sim.now() - before, self._listened[call.account]
+            longest = listening_s(len(self.sim.plan.accounts))
+            self._listened[call.account] = least + min(waited, listening_s(1)), most + min(waited, longest)
         self._heard[call.account] = call.life, self.sim.now()
 
-    def _listened(self, account: str) -> tuple[float, float]:
-        return self._least[account], self._most[account]
-
-    def crashed(self, _: "Life") -> None:
+    def crashed(self) -> None:
         self._answers.clear()
         self._oks.clear()
 
     def statement(self, sql: str, parameters: Any) -> None:
         """A statement is about to write. The orders that it names are checked after the commit."""
-        self._outbox_touched |= "delivery_actions" in sql
         if "delivery_order" in sql:
             many = parameters if isinstance(parameters, list) else [parameters]
             self._touched |= {v for one in many for v in one if isinstance(v, str) and len(v) == 36 and v[8] == "-"}
 
     def committed(self, name: str) -> None:
+        rows = self._ended_rows() if self.wrote("delivery_actions") else []
         touched, self._touched = self._touched, set()
-        rows = self._ended_rows() if self._outbox_touched else []
-        self._outbox_touched = False
         touched |= {row["payment_key"] for row in rows if row["payment_key"]}
         for key in sorted(touched):
             self._check(name, key, [row for row in rows if row["payment_key"] == key])
@@ -172,9 +165,10 @@ class ColumnsAreRight(Judge):
             return
         steps = list(self._steps(key, before, after, rows))
         if before is None or any(after[name] != before[name] for name in ("changed_utc", "account")):
-            self._quiet_from[key] = self._listened(after["account"])
+            self._quiet_from[key] = self._listened[after["account"]]
             self._quiet_since[key] = self.sim.now()
-        if any(step.state == after and _same(step.events, events) for step in steps):
+        in_any_order = sorted(map(repr, events))  # rows that end together
+        if any(step.state == after and sorted(map(repr, step.events)) == in_any_order for step in steps):
             self._drop_noted(key, after)
         else:
             self.broken(f"{name} of order {key}: {_nearest(steps, before or {}, after, events)}")
@@ -211,11 +205,10 @@ class ColumnsAreRight(Judge):
 
     def _arrival(self, call: Call, document: Document) -> Step:
         now = self._now()
-        state = _contents(document) | self._status(document, document.status)
+        state = _contents(document) | self._status(document) | self._end({"ended_by": None}, document.status)
         state |= {"payment_key": document.key, "account": call.account, "received_utc": now}
         state |= {"acknowledged_utc": None, "acknowledged_status_id": None}
         state |= {"revision": 1, "contents_revision": 1, "last_change": "new", "changed_utc": now}
-        state |= self._end({"ended_by": None}, document.status)
         return Step("a new order", state, [(now, "received", document.status, state["status"], None)])
 
     def _deliveries(self, key: str, before: State, call: Call, *, is_moved: bool) -> Iterator[Step]:
@@ -227,31 +220,21 @@ class ColumnsAreRight(Judge):
         flown = self._flying[key] > 0 or self._flown.get(key, -1.0) >= call.left_at
         if self._is_unchanged(before, document) and not is_moved:
             return
-        if not flown and not self.is_unresolved(key):
+        in_doubt = flown or self.is_unresolved(key)
+        if not in_doubt:
             yield self._delivery(before, document)
-        busy = self._busy.get(key, -1.0) >= call.left_at - BEGUN_BEFORE_S or self._may_be_claimed(key)
-        if (
-            flown
-            or busy
-            or self.is_unresolved(key)
-            or max(self.sim.disturbed.values(), default=0.0) >= call.left_at
-            or self._is_taken_in(key, call)
-        ):
+        busy = self._busy.get(key, -1.0) >= call.left_at - BEGUN_BEFORE_S or bool(self.rows(_PENDING, key))
+        disturbed = max(self.sim.disturbed.values(), default=0.0) >= call.left_at
+        if in_doubt or busy or disturbed or self._is_taken_in(key, call):
             yield self._delivery_that_does_not_count(before, document)
 
-    def _may_be_claimed(self, key: str) -> bool:
-        """Whether a row of it is pending: its claim holds the lane, and takes long on a slow disk."""
-        return bool(self.rows("SELECT 1 FROM delivery_actions WHERE payment_key = ? AND state = 'pending'", key))
-
     def _is_unchanged(self, before: State, document: Document) -> bool:
-        """Whether nothing is written, not even an event."""
         same = before["payload_hash"] == document.hash
         same_status = before["status_id"] == document.status == before["service_status_id"]
         return same and same_status and before["ended_by"] != "silence" and DOUBT not in before["problem"]
 
     def _delivery(self, before: State, document: Document) -> Step:
-        state = before | _contents(document) | self._status(document, document.status)
-        state |= self._end(before, document.status)
+        state = before | _contents(document) | self._status(document) | self._end(before, document.status)
         change = ""
         if state["status_id"] != before["status_id"] or (before["ended_by"] and not state["ended_by"]):
             change = "status"
@@ -307,34 +290,29 @@ class ColumnsAreRight(Judge):
         if after["ended_by"] == "silence" and self._may_end(key, before, self.sim.clock.now()):
             ago = self.seconds_since(after["ended_utc"] or "0001-01-01")
             if 0.0 <= ago < SWEEP_TAKES_S or self.sim.jumped_since(self.sim.now() - SWEEP_TAKES_S):
-                yield self._silence(before, after["ended_utc"])
+                now = after["ended_utc"]
+                state = before | {"ended_utc": now, "ended_by": "silence"} | self._news(before, "ended", now)
+                yield Step("silence", state, [(now, "ended", *_shown(before), "silence")])
         if self._is_old(before, self.sim.clock.now()):
             yield Step("retention", _blank(before), [])
 
     def _may_end(self, key: str, before: State, now: datetime) -> bool:
         """Whether a till has taken it over, it is due, and its account was polled for so long without news of it."""
-        listened = self._most[before["account"]] - self._quiet_from.get(key, (0.0, 0.0))[1]
-        (order,) = self.rows("SELECT pos_revision, start_utc FROM delivery_orders WHERE payment_key = ?", key)
+        listened = self._listened[before["account"]][1] - self._quiet_from[key][1]
+        order = self.order(key)
         is_scheduled = before["scheduled_for"] is not None and order["start_utc"] is not None
         later = is_scheduled and time_of(order["start_utc"]) > now
-        taken = order["pos_revision"] > 0
-        enough = self._silence_s() - listening_s(len(self.sim.plan.accounts))  # the poll that is being stored
-        return before["ended_utc"] is None and taken and not later and listened >= enough
+        the_stored_one = listening_s(len(self.sim.plan.accounts))
+        enough = self.sim.plan.silence_hours * HOUR - the_stored_one
+        return before["ended_utc"] is None and order["pos_revision"] > 0 and not later and listened >= enough
 
     def _must_have_ended(self, key: str, state: State, sweep: float) -> bool:
         """Whether two sweeps have passed: one begins to count and one ends it. Each restart delays the next one."""
-        listened = self._least[state["account"]] - self._quiet_from.get(key, (0.0, 0.0))[0]
+        listened = self._listened[state["account"]][0] - self._quiet_from[key][0]
         restarts = sum(at > self._quiet_since.get(key, 0.0) for at in self._restarts)
-        enough = self._silence_s() + (2 + restarts) * sweep + listening_s(1)
+        enough = self.sim.plan.silence_hours * HOUR + (2 + restarts) * sweep + listening_s(1)
         open_at_once = state["ended_utc"] is None and state["scheduled_for"] is None
         return open_at_once and key in self._taken and listened > enough
-
-    def _silence_s(self) -> float:
-        return self.sim.settings.orders.silence_hours * 3600.0
-
-    def _silence(self, before: State, now: str) -> Step:
-        state = before | {"ended_utc": now, "ended_by": "silence"} | self._news(before, "ended", now)
-        return Step("silence", state, [(now, "ended", *_shown(before), "silence")])
 
     def _is_old(self, before: State, now: datetime) -> bool:
         border = now - timedelta(days=self.sim.settings.orders.retention_days)
@@ -348,14 +326,10 @@ class ColumnsAreRight(Judge):
             return "COMPLETE_NEEDS_PAYMENT"
         return STATUS_WORDS.get(status or 0, "UNKNOWN")
 
-    def _status(self, document: Document, status: int | None) -> State:
-        return {
-            "status_id": status,
-            "service_status_id": status,
-            "status": self._word(status),
-            "status_text": read(document).status_text,
-            "payload_hash": document.hash,
-        }
+    def _status(self, document: Document) -> State:
+        ids = dict.fromkeys(("status_id", "service_status_id"), document.status)
+        words = {"status": self._word(document.status), "status_text": read(document).status_text}
+        return ids | words | {"payload_hash": document.hash}
 
     def _end(self, before: State, status: int | None) -> State:
         ended_by = ENDS.get(status or 0)
@@ -364,14 +338,13 @@ class ColumnsAreRight(Judge):
         return {"ended_by": ended_by, "ended_utc": self._now() if ended_by else None}
 
     def _news(self, before: State, change: str, now: str = "") -> State:
-        """A change for the till raises the revision."""
         if not change:
             return {}
         return {"revision": before["revision"] + 1, "last_change": change, "changed_utc": now or self._now()}
 
     def _look(self, key: str) -> State | None:
-        found = self.rows("SELECT * FROM delivery_orders WHERE payment_key = ?", key)
-        return self._with_lines(found[0]) if found else None
+        found = self.order(key)
+        return None if found is None else self._with_lines(found)
 
     def _with_lines(self, row: sqlite3.Row) -> State:
         key, state = row["payment_key"], plain(dict(row))
@@ -408,24 +381,26 @@ class ColumnsAreRight(Judge):
         newest = max(all_kept, key=lambda one: (ends[one["id"]], one["last_seen_utc"], one["id"]))
         if newest["id"] != kept:
             self.broken(f"order {key} was stored from document {kept} of the quarantine, which has a newer one")
-        self._states[key] = after = self._look(key) or {}
-        self._new_events(key)
-        self._oks[key].clear()  # they are older than the stored order
+        after = self._look(key) or {}
+        self._take_as_it_is(key, after)
         if after.get("payload") != before["payload"]:
             self.broken(f"order {key} was stored from the quarantine, and has another document")
+
+    def _take_as_it_is(self, key: str, state: State) -> None:
+        self._states[key] = state
+        self._new_events(key)
+        self._oks[key].clear()  # they are older than the stored order
 
     def replayed(self, key: str) -> None:
         """A replay has stored an order or a newer document of it, never an older one."""
         before, after = self._states.get(key), self._look(key) or {}
-        lists = (
-            call.documents[key].text for call in reversed(self.sim.calls) if call.is_heard and key in call.documents
+        newest = next(
+            (one.documents[key].text for one in self.sim.calls[::-1] if one.is_heard and key in one.documents), ""
         )
-        if before is not None and before["payload"] == next(lists, None) and after != before:
+        if before is not None and before["payload"] == newest and after != before:
             self.broken(f"order {key} was changed by a replay, although it had its newest document")
-        self._states[key] = after
-        self._new_events(key)
-        self._oks[key].clear()
-        self._quiet_from[key] = self._listened(self._states[key]["account"])
+        self._take_as_it_is(key, after)
+        self._quiet_from[key] = self._listened[after["account"]]
 
     def erased(self) -> None:
         """`erase` has blanked the ended orders of one customer, and no others."""
@@ -438,21 +413,20 @@ class ColumnsAreRight(Judge):
             self._states[key] = _blank(before)
 
     def tick(self) -> None:
-        self._ticks += 1
         self._see_taken()
-        if self._ticks % LOOK_AT_ALL == 0:
+        if self.sim.ticks % LOOK_AT_ALL == 0:
             self._look_at_all()
-        if self._ticks % LOOK_FOR_LATE == 0:
+        if self.sim.ticks % LOOK_FOR_LATE == 0:
             self._look_for_late()
 
     def _see_taken(self) -> None:
         taken = {row["payment_key"]: row["account"] for row in self.rows(_TAKEN)}
         for key in taken.keys() - self._taken:
-            self._quiet_from[key] = max(self._quiet_from.get(key, (0.0, 0.0)), self._listened(taken[key]))
+            self._quiet_from[key] = max(self._quiet_from[key], self._listened[taken[key]])
             self._quiet_since[key] = self.sim.now()
         self._taken = set(taken)
 
-    def restarted(self, _: "Life") -> None:
+    def restarted(self) -> None:
         self._oks.clear()
         self._restarts.append(self.sim.now())
         if self.sim.power is not None:
@@ -475,7 +449,7 @@ class ColumnsAreRight(Judge):
         sweep = QUIET_SWEEP_S if self.sim.plan.kind == "day" else LOUD_SWEEP_S
         then = self.sim.clock.now() - timedelta(seconds=sweep + IN_TIME_S / 2)
         opening = self.sim.clock.true() - timedelta(seconds=self.sim.now())
-        shown = min(then, opening + DATES_SHOW)
+        shown = min(then, opening + SLACK)
         if quiet < sweep + IN_TIME_S / 2:
             return
         for key, state in self._states.items():
@@ -491,10 +465,9 @@ class ColumnsAreRight(Judge):
             self._new_events(key)
             if (found := self._look(key)) is not None:
                 self._states[key] = found
-                self._quiet_from[key], self._quiet_since[key] = self._listened(found["account"]), self.sim.now()
+                self._quiet_from[key], self._quiet_since[key] = self._listened[found["account"]], self.sim.now()
 
     def _look_at_all(self) -> None:
-        """No order has changed without a statement that names it."""
         if not self._states:
             return
         found = {row["payment_key"]: self._with_lines(row) for row in self.rows("SELECT * FROM delivery_orders")}
@@ -531,18 +504,9 @@ def _shown(state: State) -> tuple[int | None, str]:
 
 
 def _blank(before: State) -> State:
-    lines = {"lines": tuple(_without_note(line) for line in before["lines"])}
-    return before | dict.fromkeys([*NAMES_A_CUSTOMER, "payload_hash"]) | lines
-
-
-def _without_note(line: tuple[Any, ...]) -> tuple[Any, ...]:
     at = LINE_COLUMNS.index("note")
-    return (*line[:at], None, *line[at + 1 :])
-
-
-def _same(expected: list[Event], found: list[Event]) -> bool:
-    """Rows that end together may be written in any order."""
-    return sorted(map(repr, expected)) == sorted(map(repr, found))
+    lines = {"lines": tuple((*line[:at], None, *line[at + 1 :]) for line in before["lines"])}
+    return before | dict.fromkeys([*NAMES_A_CUSTOMER, "payload_hash"]) | lines
 
 
 def _nearest(steps: list[Step], before: State, after: State, events: list[Event]) -> str:

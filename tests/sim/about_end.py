@@ -1,24 +1,17 @@
-"""Promises 1, 2 and 4 to 6 by what is left: the tables, by the program's own audit and against the truth, and the files.
-
-The other judges watch the wire.
-"""
+"""Promises 1, 2 and 4 to 6 by what is left: the tables, by the program's own audit and against the truth; the files."""
 
 import sqlite3
 from contextlib import closing
 from datetime import UTC, date, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sqlalchemy import Connection, StaticPool, create_engine
-from tests.sim.judge import Judge
+from tests.sim.judge import Judge, status_shown
 from tests.sim.line import Call
-from tests.sim.reading import status_in
 
 from orderbridge.jobs.audit import audit
 from orderbridge.store import high_water, journal, retention
 from orderbridge_sandbox.state import Order
-
-if TYPE_CHECKING:
-    from tests.sim.life import Life
 
 LOOK_EVERY = 20  # ticks
 LATER = timedelta(days=1)
@@ -46,12 +39,8 @@ class RetentionKeeps(Judge):
 
     promise = "contract"
 
-    def __init__(self) -> None:
-        self._ticks = 0
-
     def tick(self) -> None:
-        self._ticks += 1
-        if self._ticks % LOOK_EVERY or not self.rows("SELECT 1 FROM delivery_quarantine"):
+        if self.sim.ticks % LOOK_EVERY or not self.rows("SELECT 1 FROM delivery_quarantine"):
             return
         with closing(sqlite3.connect(":memory:", check_same_thread=False)) as copy:
             with closing(sqlite3.connect(self.sim.path)) as file:
@@ -60,14 +49,12 @@ class RetentionKeeps(Judge):
                 copy.execute(f"DROP TRIGGER {guard}")  # they admit only the daemon's connections
             with create_engine("sqlite://", creator=lambda: copy, poolclass=StaticPool).begin() as connection:
                 before = _rows(connection)
-                self._delete(connection, self.sim.clock.now() + LATER)
+                late = self.sim.clock.now() + LATER
+                retention.delete_actions(connection, retention.old_actions(connection, late), before=late)
+                retention.delete_orders(connection, retention.old_orders(connection, late), before=late)
+                retention.delete_documents(connection, late)
                 if gone := sorted(before - _rows(connection), key=str):
                     self.broken(f"retention would delete what goes on: {gone}")
-
-    def _delete(self, connection: Connection, late: datetime) -> None:
-        retention.delete_actions(connection, retention.old_actions(connection, late), before=late)
-        retention.delete_orders(connection, retention.old_orders(connection, late), before=late)
-        retention.delete_documents(connection, late)
 
 
 def _rows(connection: Connection) -> set[object]:
@@ -108,17 +95,9 @@ class TruthAtTheEnd(Judge):
         return any(call.row == row and call.outcome == "no" and not call.whole for call in self.sim.calls)
 
     def _check_order(self, order: Order, *, uncertain: bool) -> None:
-        stored = self.rows("SELECT * FROM delivery_orders WHERE payment_key = ?", order.key)
-        lists = [
-            call
-            for call in self.sim.calls
-            if call.operation == "get_current"
-            and call.whole
-            and call.status == 200
-            and call.reached
-            and any(key == order.key for key, _ in call.reached.delivered)
-        ]
-        if len(stored) != 1:
+        stored = self.order(order.key)
+        lists = [call for call in self.sim.calls if call.whole and call.status == 200 and order.key in call.delivered]
+        if stored is None:
             completed_elsewhere = order.status_id == 5 and order.history[-1].by != "pos"
             acknowledged = any((call.operation, call.argument) == ("acknowledge", order.key) for call in self.sim.calls)
             cut_off = not acknowledged and all(one.number not in self._stored for one in lists)
@@ -128,39 +107,26 @@ class TruthAtTheEnd(Judge):
             if self.sim.jumped_since(0.0) and self.rows(blanked, order.key):
                 return
             if order.status_id != 5 or (lists and not (completed_elsewhere and unstored)):
-                self.broken(f"delivery_orders has order {order.key} {len(stored)} times")
+                self.broken(f"delivery_orders lacks order {order.key}")
             return
-        events = self.rows(
-            "SELECT 1 FROM delivery_order_events WHERE payment_key = ? AND event = 'received'", order.key
-        )
-        if len(events) != 1:
-            self.broken(f"order {order.key} was received {len(events)} times")
-        if (
-            stored[0]["status_id"] == (order.status_id if len(order.history) > 1 else status_in(order.document))
-            or uncertain
-        ):
+        received = "SELECT 1 FROM delivery_order_events WHERE payment_key = ? AND event = 'received'"
+        if (times := len(self.rows(received, order.key))) != 1:
+            self.broken(f"order {order.key} was received {times} times")
+        if stored["status_id"] == status_shown(order) or uncertain:
             return
         if order.status_id == 5 and (order.history[-1].by != "pos" or order.key in self._unwritten):
             return  # completed orders are not delivered
-        if self._changed_between(order):
-            return
-        self.broken(f"order {order.key} is {order.status_id}, and {stored[0]['status_id']} is stored")
+        if not self._changed_between(order):
+            self.broken(f"order {order.key} is {order.status_id}, and {stored['status_id']} is stored")
 
     def _changed_between(self, order: Order) -> bool:
         """Whether it was changed elsewhere between list and acknowledgement, which the interface hides."""
         for call in self.sim.calls:
             if call.operation == "acknowledge" and call.argument == order.key and call.reached and call.reached.effect:
-                answers = [
-                    c
-                    for c in self.sim.calls
-                    if c.operation == "get_current"
-                    and c.account == call.account
-                    and c.number < call.number
-                    and c.reached
-                    and c.whole
-                ]
-                listed = dict(answers[-1].reached.delivered).get(order.key) if answers and answers[-1].reached else None
-                if listed != call.reached.status_before:
+                polls = (one for one in self.sim.calls[: call.number - 1][::-1] if one.operation == "get_current")
+                lists = (one for one in polls if one.account == call.account and one.reached and one.whole)
+                answer = next(lists, None)
+                if (answer and answer.delivered.get(order.key)) != call.reached.status_before:
                     return True
         return False
 
@@ -187,30 +153,29 @@ class JournalHolds(Judge):
                 today = self.sim.clock.now().date()
                 self._acknowledged.setdefault((call.argument, document.text), (call.number, today))
 
+    def _entries(self) -> list[Any]:
+        folder = self.sim.settings.journal
+        found = () if folder is None else journal.entries(journal.files(folder))
+        return [entry for entry in found if entry is not None]
+
     def erased(self) -> None:
         """An erased customer's data is no longer in it."""
-        folder = self.sim.settings.journal
-        entries = journal.entries(journal.files(folder)) if folder is not None else ()
-        blank = {entry.payment_key for entry in entries if entry is not None and entry.digest is None}
+        blank = {entry.payment_key for entry in self._entries() if entry.digest is None}
         self._acknowledged = {of: told for of, told in self._acknowledged.items() if of[0] not in blank}
         self._blank |= {(key, self._last[key]) for key in blank & self._last.keys()}
 
-    def restarted(self, _: "Life") -> None:
-        self.finish()
-
     def finish(self) -> None:
-        folder = self.sim.settings.journal
-        if folder is None:
+        if self.sim.settings.journal is None:
             return
-        entries = [entry for entry in journal.entries(journal.files(folder)) if entry is not None]
-        held = {(entry.payment_key, journal.document(entry)) for entry in entries}
-        self._today = max(
-            self._today, self.sim.clock.now().date()
-        )  # retention uses the latest time that a clock has shown
+        held = {(entry.payment_key, journal.document(entry)) for entry in self._entries()}
+        # Retention uses the latest time that a clock has shown.
+        self._today = max(self._today, self.sim.clock.now().date())
         kept = self._today - timedelta(days=self.sim.plan.retention_days)
         for (key, text), (number, day) in self._acknowledged.items():
             if day >= kept and (key, text.encode()) not in held:
                 self.broken(f"#{number} acknowledged {key}, whose document is not in the journal")
+
+    restarted = finish
 
 
 class MarkIsNeverAhead(Judge):
@@ -222,7 +187,7 @@ class MarkIsNeverAhead(Judge):
         if event == "database.older_copy":
             self.broken(f"an older copy is reported, and none was put back: {facts}")
 
-    def restarted(self, _: "Life") -> None:
+    def restarted(self) -> None:
         path = self.sim.path.with_name(f"{self.sim.path.name}.last-word")
         if path.exists() and high_water.read_mark(path) is None:
             self.broken("the high-water mark cannot be read")

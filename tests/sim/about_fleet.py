@@ -18,7 +18,7 @@ POLLED_S = 3.0  # for a login
 
 
 def name_of(life: Life | None) -> str | None:
-    membership = life and life.daemon and life.daemon.roster.membership  # type: ignore[attr-defined]
+    membership = life and life.daemon and life.daemon.roster.membership
     return membership.name if membership else None
 
 
@@ -33,8 +33,8 @@ class OneActs(Judge):
     def looked(self) -> None:
         fleet = self.sim.fleet
         for life in fleet.at_work() if fleet is not None else ():
-            heard = life.daemon.roster.heard  # type: ignore[union-attr, attr-defined]
-            if heard > fleet.server.heard.get(life.process, heard):  # type: ignore[union-attr]
+            heard = life.daemon.roster.heard
+            if heard > fleet.server.heard.get(life.process, heard):
                 self.broken(f"{name_of(life)} counts its lease from the server's answer")
 
     def leaving(self, call: Call) -> None:
@@ -62,14 +62,10 @@ class ReplacedCommitsNothing(Judge):
             if before is None or now[bucket] in {None, before}:
                 continue
             self._replaced.add(before)
-            after = self.sim.now() - self._lost_at(bucket)
+            after = self.sim.now() - self.sim.fleet.server.lost_at[LOCKS, bucket]
             if after < GRACE_S:
                 self.broken(f"bucket {bucket} was taken from {before} {after:.1f} s after its lock was free")
         self._noted = now
-
-    def _lost_at(self, bucket: int) -> float:
-        assert self.sim.fleet is not None
-        return self.sim.fleet.server.lost_at[LOCKS, bucket]
 
     def committed(self, name: str) -> None:
         if (replica := name_of(LIFE.get())) in self._replaced:

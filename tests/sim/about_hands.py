@@ -3,24 +3,22 @@
 import math
 import sqlite3
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sqlalchemy import Engine, NullPool, create_engine
 from tests.jobs.shop import text_of
-from tests.sim.bounds import CLOSURES_EVERY_S
 from tests.sim.hands import Tap, held_s
 from tests.sim.judge import Judge, in_one_lane, one_menu, time_of
 
 from orderbridge.actions import ACTIONS, CLOSURES
+from orderbridge.jobs.closures import IDLE_S
 from orderbridge.model import Action
 from orderbridge_board.queries import STOP_SHOWN
 from orderbridge_board.snapshot import state
 
-if TYPE_CHECKING:
-    from tests.sim.life import Life
-
-ENDS_WITHIN_S = 2 * CLOSURES_EVERY_S + 60.0  # with a till that locks the file, and a slow disk
+ENDS_WITHIN_S = 2 * IDLE_S + 60.0  # with a till that locks the file, and a slow disk
 A_MOMENT = timedelta(seconds=0.1)
+SAME = ("action", "payment_key", "restaurant_id", "food_id")  # of a button and its row
 CLOSED = "SELECT * FROM delivery_actions WHERE state = 'done' AND valid_until_minutes IS NOT NULL"
 NEWER = "SELECT * FROM delivery_actions WHERE id > ? AND action IN (?, ?) AND (food_id = ? OR restaurant_id = ?)"
 BY_REQUEST = "SELECT * FROM delivery_actions WHERE request_id = ?"
@@ -43,22 +41,12 @@ class ClosuresEnd(Judge):
 
     def __init__(self) -> None:
         self._ends: dict[int, int] = {}  # by closure: the row that ends it
-        self._born = 0.0
-
-    def restarted(self, _: "Life") -> None:
-        self._born = self.sim.now()
 
     def committed(self, name: str) -> None:
         if name == "Closures.carry_out":
-            self._look()
+            self.tick()
 
     def tick(self) -> None:
-        self._look()
-
-    def finish(self) -> None:
-        self._look()
-
-    def _look(self) -> None:
         for closure in self.rows(CLOSED) if self.sim.till.written else ():
             ends = self.rows(BY_REQUEST, f"until:{closure['id']}")
             if ends:
@@ -67,6 +55,8 @@ class ClosuresEnd(Judge):
                 self.broken(f"the end of closure {closure['id']}, row {self._ends[closure['id']]}, is gone")
             else:
                 self._check_late(closure)
+
+    finish = tick
 
     def _due(self, closure: sqlite3.Row) -> Any:
         """Its minutes count from its INSERT; those of a retried row from its outcome."""
@@ -80,17 +70,12 @@ class ClosuresEnd(Judge):
         same = ("restaurant_id", "food_id", "account")
         if end["action"] != wanted or [end[name] for name in same] != [closure[name] for name in same]:
             self.broken(f"row {end['id']} ({end['action']}) ends closure {closure['id']} ({closure['action']})")
-        began = self.sim.till.written.get(closure["id"], 0.0)
-        if self.sim.jumped_since(began):
+        if self.jumped_since_written(closure["id"]):
             return
         if time_of(end["created_utc"]) < self._due(closure) - A_MOMENT:
             self.broken(f"row {end['id']} ends closure {closure['id']} at {end['created_utc']}, before its time")
-        withdrawn = self.sim.till.withdrawn.get(closure["id"])
-        if (
-            closure["withdraw"]
-            and withdrawn is not None
-            and self.sim.now() - withdrawn > self.seconds_since(end["created_utc"]) + A_MOMENT.total_seconds()
-        ):
+        withdrawn = self.sim.till.withdrawn.get(closure["id"], math.inf) if closure["withdraw"] else math.inf
+        if self.sim.now() - withdrawn > self.seconds_since(end["created_utc"]) + A_MOMENT.total_seconds():
             self.broken(f"row {end['id']} ends closure {closure['id']}, whose end was withdrawn")
         for newer in self._newer(closure):  # one that was done before was sent before, in another lane
             if newer["id"] > end["id"] or newer["state"] != "done" or not self._is_of_one_lane(closure, newer):
@@ -107,10 +92,9 @@ class ClosuresEnd(Judge):
 
     def _check_late(self, closure: sqlite3.Row) -> None:
         late = (self.sim.clock.now() - self._due(closure)).total_seconds()
-        quiet = self.sim.now() - max(self._born, *self.sim.disturbed.values())
-        if min(late, quiet) < ENDS_WITHIN_S or closure["withdraw"] or self.sim.technician.is_refusing:
+        if min(late, self.sim.quiet_s()) < ENDS_WITHIN_S or closure["withdraw"] or self.sim.technician.is_refusing:
             return
-        if self.sim.jumped_since(self.sim.till.written.get(closure["id"], 0.0)):
+        if self.jumped_since_written(closure["id"]):
             return
         if all(newer["state"] not in {"done", "pending", "sending"} for newer in self._newer(closure)):
             self.broken(f"closure {closure['id']} ({closure['action']}) should have ended {late:.0f} s ago")
@@ -142,20 +126,19 @@ class TapsAreRows(Judge):
                     written[row["id"]] = self.sim.now() + held
 
     def tapped(self, tap: Tap) -> None:
-        button = " ".join(str(tap.values.get(name)) for name in ("action", "payment_key", "restaurant_id", "food_id"))
+        button = " ".join(str(tap.values.get(name)) for name in SAME)
         button += f" {tap.values.get('account')} {tap.values['tries']}"
         if self._rows.setdefault(button, tap.row) != tap.row:
             self.broken(f"tablet {tap.tablet} taps {button}: row {tap.row}, and before {self._rows[button]}")
         self._tapped_at[tap.row] = min(tap.at, self._tapped_at.get(tap.row, math.inf))
-        found = self.rows("SELECT * FROM delivery_actions WHERE id = ?", tap.row)
-        if not found:
+        if not self.rows("SELECT 1 FROM delivery_actions WHERE id = ?", tap.row):
             self.broken(f"tablet {tap.tablet} was shown row {tap.row}, which does not exist")
             return
-        names = ("action", "payment_key", "restaurant_id", "food_id")
-        if any(found[0][name] != tap.values.get(name) for name in names):
-            self.broken(f"tablet {tap.tablet} taps {button}, and row {tap.row} is {found[0]['action']}")
-        if found[0]["valid_until_minutes"] is not None and tap.values["action"] not in CLOSURES:
-            self.broken(f"row {tap.row} ({found[0]['action']}) has valid_until_minutes")
+        row = self.row(tap.row)
+        if any(row[name] != tap.values.get(name) for name in SAME):
+            self.broken(f"tablet {tap.tablet} taps {button}, and row {tap.row} is {row['action']}")
+        if row["valid_until_minutes"] is not None and tap.values["action"] not in CLOSURES:
+            self.broken(f"row {tap.row} ({row['action']}) has valid_until_minutes")
 
     def tick(self) -> None:
         """The board has a card for each open order, rings for one that needs an answer, and shows a cancelled one."""
@@ -171,15 +154,14 @@ class TapsAreRows(Judge):
             cards = state(connection, settings, (), now, "en")["orders"]
         found = {card["key"]: (card["status"], card["revision"], "new" in card["sounds"]) for card in cards}
         for row in shown:
-            if found.get(row["payment_key"]) != (row["status"], row["revision"], bool(row["rings"])):
-                self.broken(f"the board shows {found.get(row['payment_key'])} of order {row['payment_key']}")
+            if (card := found.get(row["payment_key"])) != (row["status"], row["revision"], bool(row["rings"])):
+                self.broken(f"the board shows {card} of order {row['payment_key']}")
 
     def leaving(self, call: Any) -> None:
         """A step that a tablet can take back is not sent before that time is over."""
-        waited = self.sim.now() - self._tapped_at.get(call.row, -math.inf)
-        if waited < held_s(call.operation) - A_MOMENT.total_seconds() and not self.sim.jumped_since(
-            self.sim.now() - waited
-        ):
+        tapped_at = self._tapped_at.get(call.row, -math.inf)
+        waited = self.sim.now() - tapped_at
+        if waited < held_s(call.operation) - A_MOMENT.total_seconds() and not self.sim.jumped_since(tapped_at):
             self.broken(f"#{call.number} sends row {call.row} ({call.operation}) {waited:.2f} s after the tap")
 
     def finish(self) -> None:

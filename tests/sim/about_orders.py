@@ -2,7 +2,6 @@
 
 import sqlite3
 from collections import defaultdict
-from typing import TYPE_CHECKING
 
 from tests.jobs.shop import COOLDOWN_S, TIMEOUT_S
 from tests.sim.bounds import ACKNOWLEDGE_TIMEOUT_S, ACKNOWLEDGE_WITHIN_S
@@ -10,9 +9,6 @@ from tests.sim.judge import UNDISTURBED_S, Judge
 from tests.sim.line import Call
 
 from orderbridge.rules.cooldown import LIMITED_IN_A_ROW
-
-if TYPE_CHECKING:
-    from tests.sim.life import Life
 
 LATE, FINDING_OUT = 1.1, LIMITED_IN_A_ROW + 1  # cooldowns: of one round, and to find out that accounts share one
 A_MOMENT_S = 0.1
@@ -41,13 +37,7 @@ class StoredBeforeAcknowledged(Judge):
         elif not any(row["payload"] == answer.documents[order.key].text for row in [*stored, *kept]):
             self.broken(f"#{call.number} acknowledges {order.key}, whose document is not stored")
 
-    def restarted(self, _: "Life") -> None:
-        self._look()
-
     def finish(self) -> None:
-        self._look()
-
-    def _look(self) -> None:
         acknowledged = {key for key, order in self.sim.world.orders.items() if order.acknowledgements}
         if not acknowledged:
             return
@@ -56,6 +46,8 @@ class StoredBeforeAcknowledged(Judge):
         stored |= {row["payment_key"] for row in self.rows("SELECT payment_key FROM delivery_quarantine")}
         if lost := sorted(acknowledged - stored):
             self.broken(f"these orders were acknowledged, and their documents are lost: {lost}")
+
+    restarted = finish
 
 
 class OnlyDelivered(Judge):
@@ -72,23 +64,18 @@ class OnlyDelivered(Judge):
         self._open: list[Call] = []  # acknowledgements on the wire, and some that have ended
         self._unresolved: dict[int, str] = {}
         self._given_up: dict[str, float] = {}  # by order: when its unresolved row ended without answer or list
-        self._outbox_touched = False
 
     def restored(self) -> None:
         self._unresolved.clear()
 
-    def statement(self, sql: str, _: object) -> None:
-        self._outbox_touched |= "delivery_actions" in sql
-
     def committed(self, name: str) -> None:
-        if not self._outbox_touched:
+        if not self.wrote("delivery_actions"):
             return
-        self._outbox_touched = False
-        before, self._unresolved = self._unresolved, {}
+        before = self._unresolved
         query = "SELECT id, payment_key FROM delivery_actions WHERE state = 'sending' AND payment_key IS NOT NULL"
         self._unresolved = {row["id"]: row["payment_key"] for row in self.rows(query)}
         for row in before.keys() - self._unresolved.keys():
-            (ended,) = self.rows("SELECT * FROM delivery_actions WHERE id = ?", row)
+            ended = self.row(row)
             if ended["known_by"] is None and ended["state"] in {"failed", "superseded"}:
                 self._given_up[before[row]] = self.sim.now()
 
@@ -106,7 +93,7 @@ class OnlyDelivered(Judge):
         if answer is None or answer.life != call.life or answer.reached is None:
             self.broken(f"#{call.number} acknowledges before this process got a list")
             return
-        delivered = dict(answer.reached.delivered)
+        delivered = answer.delivered
         if key not in delivered:
             self.broken(f"#{call.number} acknowledges {key}, which #{answer.number} did not deliver")
             return
@@ -141,7 +128,7 @@ class OnlyDelivered(Judge):
         answer = self._answers.get(call.number)
         if answer is None or answer.reached is None or call.reached is None:
             return
-        delivered = dict(answer.reached.delivered).get(call.argument)
+        delivered = answer.delivered.get(call.argument)
         if call.reached.status_before == delivered:
             return
         history = self.sim.world.orders[call.argument].history
@@ -157,23 +144,16 @@ class EachIsPolled(Judge):
 
     promise = "3"
 
-    def __init__(self) -> None:
-        self._good: dict[str, float] = {}  # account: when its last good poll ended
-        self._unauthorized: set[str] = set()  # accounts whose poll was answered 401 since then
-
-    def ended(self, call: Call) -> None:
-        if call.operation == "get_current" and call.outcome == "ok":
-            self._good[call.account] = self.sim.now()
-            self._unauthorized.discard(call.account)
-        elif call.operation == "get_current" and call.outcome == "unauthorized":
-            self._unauthorized.add(call.account)
-
     def tick(self) -> None:
         accounts = self.sim.plan.in_turn
         for account in self.sim.plan.accounts if accounts > 1 else ():
-            rounds = 2 if account in self._unauthorized else 1
+            polls = [one for one in self.sim.calls if (one.operation, one.account) == ("get_current", account)]
+            good = max((at for at, one in enumerate(polls) if one.outcome == "ok"), default=-1)
+            rounds = 2 if any(one.outcome == "unauthorized" for one in polls[good + 1 :]) else 1
             most = (rounds * accounts * LATE + FINDING_OUT) * COOLDOWN_S
-            since = max(self._good.get(account, 0.0), self.sim.disturbed.get(account, 0.0) + UNDISTURBED_S)
+            since = max(
+                polls[good].ended_at if good >= 0 else 0.0, self.sim.disturbed.get(account, 0.0) + UNDISTURBED_S
+            )
             if self.sim.now() - since > most and account not in self.sim.refused:
                 self.broken(f"{account} has had no good poll since {since:.0f}")
 
@@ -184,7 +164,6 @@ class Cooldown(Judge):
     promise = "3"
 
     def __init__(self) -> None:
-        self._last: dict[str, Call] = {}
         self._restored_at = 0.0
 
     def restored(self) -> None:
@@ -193,20 +172,15 @@ class Cooldown(Judge):
     def leaving(self, call: Call) -> None:
         if call.operation != "get_current":
             return
-        last = self._last.get(call.account)
-        if last is not None and not last.never_left and not self._is_lost(last):
+        last = self.before(call)
+        # Neither an older copy nor the mark knows a lost poll.
+        lost = last and self._restored_at - self.sim.restorer.lag_s < last.left_at < self._restored_at
+        if last is not None and not last.never_left and not lost:
             ended = last.ended_at if last.ended else self.sim.now()
             if last.life != call.life:  # a paused replica ends it when it continues
                 ended = min(ended, last.left_at + TIMEOUT_S)
-            forgiven = last.process != call.process and self._set_forward(last.left_at)
+            # A clock that was set forward while the daemon was down may cost one 429.
+            is_set = any(by > 0 and last.left_at <= at <= self.sim.now() for at, by in self.sim.plan.jumps)
+            forgiven = last.process != call.process and is_set
             if call.left_at < ended + COOLDOWN_S and not forgiven:
                 self.broken(f"#{call.number} polls {call.left_at - ended:.2f} s after the end of #{last.number}")
-        self._last[call.account] = call
-
-    def _is_lost(self, last: Call) -> bool:
-        """Whether neither an older copy nor the mark knows this poll."""
-        return self._restored_at - self.sim.restorer.lag_s < last.left_at < self._restored_at
-
-    def _set_forward(self, since: float) -> bool:
-        """Whether the clock was set forward while the daemon was down, which may cost one 429."""
-        return any(by > 0 and since <= at <= self.sim.now() for at, by in self.sim.plan.jumps)

@@ -1,6 +1,6 @@
 """An older copy of the database was put back: it is reported, and nothing is sent, acknowledged or admitted again."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tests.sim.about_orders import StoredBeforeAcknowledged
 from tests.sim.judge import Judge
@@ -8,9 +8,6 @@ from tests.sim.line import ACTIONS, Call
 from tests.sim.plan import LOUD_HEALTH_S
 from tests.sim.restoring import ANOTHER_DEVICE, sent
 from tests.sim.simulation import TICK_S
-
-if TYPE_CHECKING:
-    from tests.sim.life import Life
 
 TOLD_S = LOUD_HEALTH_S + TICK_S  # a slow disk, and the judge's own interval
 CODE = "database_restored"
@@ -24,8 +21,6 @@ class OlderCopyIsReported(Judge):
 
     def __init__(self) -> None:
         self._lacks: bool | None = None  # something that the mark knew; None: not checked yet
-        self._is_open = False
-        self._process = 0
         self._since = 0.0  # when the daemon started
         self._by_hand: dict[int, float] = {}  # retried rows, and when
         self._stored: dict[str, str] = {}  # by order: its document when a replay began
@@ -37,11 +32,6 @@ class OlderCopyIsReported(Judge):
 
     def retried(self, row: int) -> None:
         self._by_hand[row] = self.sim.now()
-
-    def restarted(self, life: "Life") -> None:
-        if life.process != self._process:  # a reload continues the log
-            self._is_open = False
-        self._process = life.process
 
     def replaying(self) -> None:
         self._stored = dict(map(tuple, self.rows(STORED)))
@@ -68,20 +58,15 @@ class OlderCopyIsReported(Judge):
             self._since = self.sim.now()
             self._check_file()
             self._compare()  # before the start the file may be no database
-            if self._lacks and self.sim.restorer.has_revoked:
-                self._check_devices()
-        if facts.get("code") == CODE:
-            self._is_open = event == "problem.began"
+            admitted = "SELECT 1 FROM delivery_board_devices WHERE id = ? AND revoked_utc IS NULL"
+            if self._lacks and self.sim.restorer.has_revoked and self.rows(admitted, ANOTHER_DEVICE):
+                self.broken("a revoked tablet is admitted again")
 
     def _check_file(self) -> None:
         self.rows("PRAGMA ignore_check_constraints = ON")  # a till wrote rows without these checks
         (damage,) = self.rows("PRAGMA integrity_check(1)")
         if damage[0] != "ok":
             self.broken(f"the daemon started on a damaged file: {damage[0]}")
-
-    def _check_devices(self) -> None:
-        if self.rows("SELECT 1 FROM delivery_board_devices WHERE id = ? AND revoked_utc IS NULL", ANOTHER_DEVICE):
-            self.broken("a revoked tablet is admitted again")
 
     def tick(self) -> None:
         life = self.sim.life
@@ -90,10 +75,10 @@ class OlderCopyIsReported(Judge):
         border = self.sim.now() - TOLD_S
         if max(self._since, *self.sim.disturbed.values()) > border:
             return
-        settled_at = self.sim.restorer.settled_at
-        if settled_at is None and not self._is_open:
+        settled_at, is_open = self.sim.restorer.settled_at, CODE in {code for code, _ in self.sim.problems}
+        if settled_at is None and not is_open:
             self.broken("an older copy was put back, and no problem says so")
-        if settled_at is not None and settled_at < border and self._is_open:
+        if settled_at is not None and settled_at < border and is_open:
             self.broken("the older copy was confirmed, and the problem is still open")
 
     def leaving(self, call: Call) -> None:
@@ -110,6 +95,8 @@ class OlderCopyIsReported(Judge):
 class StoredAgain(StoredBeforeAcknowledged):
     """What was acknowledged is stored; after an older copy, once the journal was replayed."""
 
-    def _look(self) -> None:
+    def finish(self) -> None:
         if self.sim.restorer.is_whole:
-            super()._look()
+            super().finish()
+
+    restarted = finish

@@ -1,19 +1,14 @@
 """Promises 4 to 6: each row of the outbox ends, in order, and nothing is sent twice."""
 
 import sqlite3
-from collections import defaultdict
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
 
 from tests.jobs.shop import FINAL, START
 from tests.sim.bounds import LOOKED_UP_S, UNREAD_S
-from tests.sim.judge import CLAIM_S, UNDISTURBED_S, Judge, account_of, in_one_lane, is_on_menu, past_its_time
-from tests.sim.line import ACTIONS, FOOD_OPERATIONS, ORDER_OPERATIONS, TARGET, Call
+from tests.sim.judge import CLAIM_S, NOT_OURS, UNDISTURBED_S, Judge, account_of, in_one_lane, is_on_menu, past_its_time
+from tests.sim.line import FOOD_OPERATIONS, ORDER_OPERATIONS, TARGET, Call
 
 from orderbridge.jobs.audit import Turn, wrong_turn
-
-if TYPE_CHECKING:
-    from tests.sim.life import Life
 
 EXPIRES_WITHIN_S = 100.0  # with a till that locks the file, a slow disk, and a slow outbox cycle
 LOOK_EVERY, LOOK_FOR_FORGOTTEN = 20, 4  # ticks
@@ -27,52 +22,42 @@ class RowsEnd(Judge):
 
     def __init__(self) -> None:
         self._ends: dict[int, str] = {}
-        self._sent: set[int] = set()
         # By row: since when it waits after its expiry, and in which life.
         self._too_old: dict[int, tuple[float, int]] = {}
-        self._ticks = 0
 
     def leaving(self, call: Call) -> None:
         """The first request of a row leaves before the row expires."""
-        if (
-            call.row is None
-            or call.row in self._sent
-            or self.sim.jumped_since(self.sim.till.written.get(call.row, 0.0))
-        ):
+        if call.row is None or len(self.tries(call.row)) > 1 or self.jumped_since_written(call.row):
             return
-        self._sent.add(call.row)
-        (row,) = self.rows("SELECT * FROM delivery_actions WHERE id = ?", call.row)
+        row = self.row(call.row)
         if (over := past_its_time(row, self.sim.clock.now())) > CLAIM_S:
             self.broken(f"#{call.number} sends row {call.row}, which expired {over:.0f} s ago")
 
     def tick(self) -> None:
-        self._ticks += 1
         self._look_for_expired()
-        if self._ticks % LOOK_EVERY == 0:
-            self._look()
+        if self.sim.ticks % LOOK_EVERY == 0:
+            self.restarted()
         # An order's document without a key looks as if it were missing.
-        if self._ticks % LOOK_FOR_FORGOTTEN == 0 and not self.sim.plan.poison:
+        if self.sim.ticks % LOOK_FOR_FORGOTTEN == 0 and not self.sim.plan.poison:
             self._look_for_forgotten()
 
     def _look_for_expired(self) -> None:
         """A pending or unresolved row ends when it expires, also without a line."""
         life = self.sim.life.number if self.sim.life else 0
         waiting = self.rows("SELECT * FROM delivery_actions WHERE state IN ('pending', 'sending')")
+        begun = "SELECT 1 FROM delivery_action_attempts WHERE action_id = ? AND finished_utc IS NULL"
         before, self._too_old = self._too_old, {}
         if self.sim.technician.is_refusing:
             return
         for row in waiting:
-            if past_its_time(row, self.sim.clock.now()) <= 0 or self._is_on_the_wire(row):
+            on_the_wire = row["state"] == "sending" and self.rows(begun, row["id"])
+            if past_its_time(row, self.sim.clock.now()) <= 0 or on_the_wire:
                 continue
             since, there = before.get(row["id"], (self.sim.now(), life))
             if there == life:
                 self._too_old[row["id"]] = since, life
                 if self.sim.now() - since > EXPIRES_WITHIN_S:
                     self.broken(f"row {row['id']} ({row['action']}) has expired, and its state is {row['state']}")
-
-    def _is_on_the_wire(self, row: sqlite3.Row) -> bool:
-        begun = "SELECT 1 FROM delivery_action_attempts WHERE action_id = ? AND finished_utc IS NULL"
-        return row["state"] == "sending" and bool(self.rows(begun, row["id"]))
 
     def _look_for_forgotten(self) -> None:
         """A row is sent, sent again or looked up as soon as the line works."""
@@ -83,14 +68,10 @@ class RowsEnd(Judge):
             if waits > UNDISTURBED_S and account not in self.sim.refused:
                 self.broken(f"row {row['id']} ({row['action']}) is still {row['state']}, although the line works")
 
-    def restarted(self, _: "Life") -> None:
-        self._look()
-
     def retried(self, row: int) -> None:
         self._ends.pop(row, None)
-        self._sent.discard(row)
 
-    def _look(self) -> None:
+    def restarted(self) -> None:
         if not self.sim.till.written:
             return
         states = {row["id"]: row["state"] for row in self.rows("SELECT id, state FROM delivery_actions")}
@@ -104,7 +85,7 @@ class RowsEnd(Judge):
 
     def finish(self) -> None:
         """All rows have ended; the audit finds an end without code, proof or time."""
-        self._look()
+        self.restarted()
         for row in self.rows("SELECT * FROM delivery_actions"):
             if self.sim.till.written.get(row["id"], 0.0) >= self.sim.stopping_at:
                 continue
@@ -123,10 +104,9 @@ class LaneOrder(Judge):
 
     def __init__(self) -> None:
         self._flying: dict[tuple[str, str], Call] = {}
-        self._of_lane: dict[tuple[str, str], dict[int, list[Call]]] = defaultdict(lambda: defaultdict(list))
 
     def leaving(self, call: Call) -> None:
-        lane = call.lane or (("order", call.argument) if call.operation == "acknowledge" else None)
+        lane = call.held_lane
         if lane is None:
             return
         flying = self._flying.get(lane)
@@ -136,17 +116,18 @@ class LaneOrder(Judge):
         if call.lane is not None:
             self._find_row(call)
         if call.row is not None:
-            self._check_turn(call, self._of_lane[lane])
+            self.sim.of_row[call.row].append(call)
+            self._check_turn(call)
 
-    def _check_turn(self, call: Call, rows: dict[int, list[Call]]) -> None:
-        rows[call.row or 0].append(call)
+    def _check_turn(self, call: Call) -> None:
+        of_lane = {row for row, calls in self.sim.of_row.items() if any(one.lane == call.lane for one in calls)}
+        rows = {row: self.tries(row) for row in of_lane}
         turns = {row: turn for row, calls in rows.items() if (turn := self._turn(row, calls)) is not None}
         for row in turns.keys() - {call.row}:
             older, newer = sorted((row, call.row or 0))
             if code := wrong_turn(turns[older], turns[newer]):
-                self.broken(
-                    f"#{call.number} of row {call.row}, #{rows[row][-1].number} of row {row} in one lane: {code}"
-                )
+                other = rows[row][-1].number
+                self.broken(f"#{call.number} of row {call.row}, #{other} of row {row} in one lane: {code}")
 
     def _turn(self, row: int, calls: list[Call]) -> Turn | None:
         """None: no request of it can have had an effect."""
@@ -157,10 +138,6 @@ class LaneOrder(Judge):
         visible = self.sim.till.written.get(row, 0.0) + CLAIM_S
         return Turn(_moment(counted[0].left_at), _moment(end), _moment(visible))
 
-    def retried(self, row: int) -> None:
-        for rows in self._of_lane.values():
-            rows.pop(row, None)
-
     def _is_unheard(self, call: Call) -> bool:
         """Whether it was answered to a replica that is paused: the one in its place cannot know of it."""
         fleet = self.sim.fleet
@@ -170,16 +147,18 @@ class LaneOrder(Judge):
 
     def _find_row(self, call: Call) -> None:
         """Find the row of a request: the one that is claimed and not on the wire yet."""
-        column = {"order": "payment_key", "restaurant": "restaurant_id"}.get((call.lane or ("", ""))[0], "food_id")
         marked = (
             "SELECT a.* FROM delivery_actions a JOIN delivery_action_attempts t"
-            f" ON t.action_id = a.id WHERE a.{column} = ? AND a.state = 'sending' AND t.finished_utc IS NULL"
+            f" ON t.action_id = a.id WHERE a.{call.column} = ? AND a.state = 'sending' AND t.finished_utc IS NULL"
         )
+        account = next((a for a in self.sim.world.scenery.accounts if a.name == call.account), None)
         flying = {other.row for other in self._flying.values() if not other.ended and other is not call}
         of_lane = [
             row
             for row in self.rows(marked, call.argument)
-            if row["action"] in _TOGETHER[column] and row["id"] not in flying and self._is_of(call, row)
+            if row["action"] in _TOGETHER[call.column]
+            and row["id"] not in flying
+            and (call.operation not in FOOD_OPERATIONS or is_on_menu(account, row))
         ]
         if len(of_lane) > 1:  # whether two accounts reach one restaurant, and their rows were claimed together
             of_lane = [row for row in of_lane if account_of(self.sim, row) == call.account]
@@ -187,11 +166,6 @@ class LaneOrder(Judge):
             self.broken(f"#{call.number} {call.operation} left, and no row is in the state sending for it")
             return
         call.row = of_lane[0]["id"]
-
-    def _is_of(self, call: Call, row: sqlite3.Row) -> bool:
-        """Whether the account has this food: another account's menu may have the same id."""
-        account = next(a for a in self.sim.world.scenery.accounts if a.name == call.account)
-        return call.operation not in FOOD_OPERATIONS or is_on_menu(account, row)
 
 
 def _moment(second: float) -> datetime:
@@ -210,41 +184,21 @@ class LookedUpFirst(Judge):
 
     promise = "6"
 
-    def __init__(self) -> None:
-        self._last: dict[int, Call] = {}  # by row
-        self._lists: dict[str, list[Call]] = defaultdict(list)  # by account
-        self._polls: dict[str, Call] = {}  # by account: its latest poll
-
     def leaving(self, call: Call) -> None:
-        if call.operation == "get_current":
-            self._polls[call.account] = call
-        if call.operation not in ACTIONS or call.row is None:
+        before = self.tries(call.row)[:-1] if call.operation in {"accept", "on_the_way"} else ()
+        if not before or not (before[-1].ended in {"given_up", "reset"} or before[-1].status in {502, 504}):
             return
-        last, self._last[call.row] = self._last.get(call.row), call
-        if (
-            last is not None
-            and call.operation in {"accept", "on_the_way"}
-            and (last.ended in {"given_up", "reset"} or last.status in {502, 504})
-        ):
-            waited = self.sim.now() - last.ended_at
-            jumped = self.sim.jumped_since(last.ended_at)  # the wait uses the clock
-            if not jumped and waited < LOOKED_UP_S and not self._was_looked_up(call.argument, last):
-                self.broken(f"#{call.number} sends row {call.row} again after {waited:.1f} s, and no list came between")
-            poll = self._polls.get(call.account)
-            if poll is not None and not poll.ended and last.ended_at < poll.left_at < self.sim.now() - CLAIM_S:
-                self.broken(f"#{call.number} sends row {call.row} again, and poll #{poll.number} may show its effect")
-
-    def retried(self, row: int) -> None:
-        self._last.pop(row, None)
-
-    def ended(self, call: Call) -> None:
-        if call.operation == "get_current" and call.is_heard:
-            self._lists[call.account].append(call)
-
-    def _was_looked_up(self, key: str, last: Call) -> bool:
-        """Whether a later list shows the order or would show it. One of one status, or with a keyless document, may not."""
-        since = [one for one in self._lists[last.account] if one.left_at >= last.ended_at]
-        return any(key in one.documents or not (one.argument or one.bad) for one in since)
+        last, waited = before[-1], self.sim.now() - before[-1].ended_at
+        polls = [one for one in self.sim.calls[last.number :] if one.operation == "get_current"]
+        # A list of one status, or with a keyless document, would not show each order.
+        looks = [one for one in polls if one.account == last.account and one.is_heard and one.left_at >= last.ended_at]
+        is_looked_up = any(call.argument in one.documents or not (one.argument or one.bad) for one in looks)
+        jumped = self.sim.jumped_since(last.ended_at)  # the wait uses the clock
+        if not jumped and waited < LOOKED_UP_S and not is_looked_up:
+            self.broken(f"#{call.number} sends row {call.row} again after {waited:.1f} s, and no list came between")
+        poll = next((one for one in reversed(polls) if one.account == call.account), None)
+        if poll is not None and not poll.ended and last.ended_at < poll.left_at < self.sim.now() - CLAIM_S:
+            self.broken(f"#{call.number} sends row {call.row} again, and poll #{poll.number} may show its effect")
 
 
 class MayBeSent(Judge):
@@ -253,31 +207,27 @@ class MayBeSent(Judge):
     promise = "6"
 
     def __init__(self) -> None:
-        self._doubtful: set[int] = set()  # rows whose earlier request may have succeeded
+        self._doubtful: set[int] = set()  # rows that were being sent when the program ended
 
-    def ended(self, call: Call) -> None:
-        if call.row is not None and call.outcome in {"unknown", "failed"}:
-            self._doubtful.add(call.row)
-
-    def restarted(self, _: "Life") -> None:
+    def restarted(self) -> None:
         lost = "SELECT id FROM delivery_actions WHERE state = 'sending'"
         self._doubtful |= {row["id"] for row in self.rows(lost)} if self.sim.till.written else set()
 
     def leaving(self, call: Call) -> None:
-        if call.row is None or self.sim.jumped_since(self.sim.till.written.get(call.row, 0.0)):
+        if call.row is None or self.jumped_since_written(call.row):
             return
         (row,) = self.rows(
             "SELECT a.*, t.started_utc FROM delivery_actions a JOIN delivery_action_attempts t ON t.action_id = a.id"
             " WHERE a.id = ? AND t.finished_utc IS NULL",
             call.row,
         )
-        age = self.seconds_since(row["started_utc"])
         shaky = self.sim.plan.slow_disk or self.sim.plan.locks
-        claimed_at = self.sim.now() - age
+        claimed_at = self.sim.now() - self.seconds_since(row["started_utc"])
         read_at = claimed_at - (CLAIM_S if shaky else 1.0) - (UNREAD_S if self.sim.plan.slow_disk else 0.0)
         if by := self._replaced(row, call.account, read_at):
             self.broken(f"#{call.number} sends row {row['id']} ({row['action']}), which the newer row {by} supersedes")
-        if row["id"] in self._doubtful:
+        in_doubt = any(one.outcome in {"unknown", "failed"} for one in self.sim.of_row[row["id"]])
+        if in_doubt or row["id"] in self._doubtful:  # an earlier request may have succeeded
             return
         if self.sim.till.withdrawn.get(row["id"], claimed_at) < claimed_at - A_MOMENT_S:
             self.broken(f"#{call.number} sends row {row['id']}, which was withdrawn")
@@ -303,12 +253,11 @@ class MayBeSent(Judge):
         return None
 
     def _check_order(self, call: Call, row: sqlite3.Row) -> None:
-        order = self.rows("SELECT * FROM delivery_orders WHERE payment_key = ?", row["payment_key"])
-        shown = order[0]["service_status_id"] if order else None
+        order = self.order(row["payment_key"])
         what = f"#{call.number} sends row {row['id']} ({row['action']})"
-        if not order:
+        if order is None:
             self.broken(f"{what} of an unknown order")
-        elif shown == TARGET[row["action"]] or shown in {5, 6}:
+        elif (shown := order["service_status_id"]) in {TARGET[row["action"]], 5, 6}:
             self.broken(f"{what}, and the marketplace had shown the status {shown}")
-        elif row["action"] == "on_the_way" and order[0]["courier_type"] in {"come_get", "platform_courier"}:
-            self.broken(f"{what}, and its courier type is {order[0]['courier_type']}")
+        elif row["action"] == "on_the_way" and order["courier_type"] in NOT_OURS:
+            self.broken(f"{what}, and its courier type is {order['courier_type']}")

@@ -4,25 +4,23 @@ import math
 from collections import Counter
 from collections.abc import Callable
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from tests.jobs.shop import COOLDOWN_S, TIMEOUT_S, text_of
-from tests.sim.bounds import ACKNOWLEDGING_S, LEFT_FOR_ACKNOWLEDGING_S, LISTS_EVERY_S, STATUSES_EVERY_S
+from tests.sim.bounds import ACKNOWLEDGING_S, LEFT_FOR_ACKNOWLEDGING_S
 from tests.sim.judge import Judge, time_of
 from tests.sim.line import FOOD_OPERATIONS, ORDER_OPERATIONS, RESTAURANT_OPERATIONS, Call
 from tests.sim.plan import ACCEPT_MINUTES, ACCEPT_STEPS
 from tests.sim.reading import Document
 from tests.sim.simulation import TICK_S
 
+from orderbridge.jobs.accounts_at_work import LISTS_AGAIN_S, STATUSES_S
 from orderbridge_sandbox import rules
 from orderbridge_sandbox.scenery import KADIKOY
 
-if TYPE_CHECKING:
-    from tests.sim.life import Life
-
 WITHIN_S = 10.0  # a write on a slow disk may take this long
 SLACK_S = 0.5  # two clocks differ
-LISTS_AFTER_S = 2 * LISTS_EVERY_S + TICK_S  # of a start without trouble
+LISTS_AFTER_S = 2 * LISTS_AGAIN_S + TICK_S  # of a start without trouble
 TAKES_S = 60.0  # the longest unit of work, while a till locks the file
 MOST_SILENT = 2  # deliveries: an acknowledgement can be lost
 LOOK_EVERY = 20  # ticks
@@ -36,24 +34,11 @@ class ListsAreStored(Judge):
     promise = "1 and 7"
 
     def __init__(self) -> None:
-        self._answers: dict[str, Call] = {}
-        self._disk_took: dict[str, float] = {}  # by account: `disk_took` when its last answer came
         self._silent: Counter[str] = Counter()  # by order: deliveries in a row without an acknowledgement
         self._flown: dict[str, float] = {}  # by order: when a request of it last left or ended
         self._strangers: dict[tuple[str, str], int] = {}  # by account and owner: the life that logged it
 
-    def crashed(self, _: "Life") -> None:
-        self._answers.clear()
-
-    restarted = crashed
-
     def ended(self, call: Call) -> None:
-        if call.operation == "get_current" and call.is_heard:
-            self._answers[call.account] = call
-            self._disk_took[call.account] = self.sim.disk_took
-        self._note(call)
-
-    def _note(self, call: Call) -> None:
         if call.operation in ORDER_OPERATIONS:
             self._flown[call.argument] = self.sim.now()
         if call.operation == "acknowledge":
@@ -68,9 +53,11 @@ class ListsAreStored(Judge):
         self._strangers[pair] = life
 
     def leaving(self, call: Call) -> None:
-        self._note(call)
-        answer = self._answers.pop(call.account, None) if call.operation == "get_current" else None
-        if answer is None or max(self.sim.disturbed.values()) >= answer.left_at:
+        self.ended(call)
+        answer = self.before(call) if call.operation == "get_current" else None
+        if answer is None or not answer.is_heard or answer.life != call.life:
+            return
+        if max(self.sim.disturbed.values()) >= answer.left_at:
             return
         for key, document in answer.documents.items():
             self._check(answer, key, document)
@@ -78,30 +65,24 @@ class ListsAreStored(Judge):
             self._check_kept(answer, document)
 
     def _check(self, answer: Call, key: str, document: Document) -> None:
-        stored = self.rows("SELECT payload, account, ended_utc FROM delivery_orders WHERE payment_key = ?", key)
-        if not stored:
+        stored = self.order(key)
+        if stored is None:
             self.broken(f"#{answer.number} delivered {key}, and delivery_orders has no such order")
-        elif stored[0]["account"] != answer.account:
-            if self._strangers.get((answer.account, stored[0]["account"])) != answer.life and self._is_late(
-                answer, key
-            ):
+        elif stored["account"] != answer.account:
+            # Two accounts may get an order at the same moment: the second one learns of the owner at its next poll.
+            is_late = stored["received_utc"] < text_of(self.sim.clock.now() - _seconds(self.sim.now() - answer.left_at))
+            if is_late and self._strangers.get((answer.account, stored["account"])) != answer.life:
                 self.broken(f"#{answer.number} delivered {key}, which is another account's, and no error was logged")
-        elif stored[0]["payload"] is None and stored[0]["ended_utc"] is not None:
+        elif stored["payload"] is None and stored["ended_utc"] is not None:
             return  # retention has blanked it since
-        elif stored[0]["payload"] != document.text:
+        elif stored["payload"] != document.text:
             self.broken(f"#{answer.number} delivered {key}, and delivery_orders has an older document")
-        elif self.sim.disk_took - self._disk_took[answer.account] >= LEFT_FOR_ACKNOWLEDGING_S:
+        elif self.sim.disk_took - answer.disk_took >= LEFT_FOR_ACKNOWLEDGING_S:
             return  # on a slow disk it may have been too late to acknowledge
         elif self._flown.get(key, -1.0) < answer.left_at and not self.is_unresolved(key):
             self._silent[key] += 1  # an acknowledgement sets it to 0
             if self._silent[key] > MOST_SILENT:
                 self.broken(f"#{answer.number} delivered {key} again, which was stored before and never acknowledged")
-
-    def _is_late(self, answer: Call, key: str) -> bool:
-        """Two accounts may get an order at the same moment: the second one learns of the owner at its next poll."""
-        query = "SELECT received_utc FROM delivery_orders WHERE payment_key = ?"
-        left = self.sim.clock.now() - _seconds(self.sim.now() - answer.left_at)
-        return bool(self.rows(query, key)[0][0] < text_of(left))
 
     def _check_kept(self, answer: Call, document: Document) -> None:
         query = "SELECT * FROM delivery_quarantine WHERE account = ? AND payload = ?"
@@ -121,20 +102,16 @@ class QuarantineCounts(Judge):
     def __init__(self) -> None:
         self._kept: dict[int, tuple[int, str]] = {}
         self._first: dict[int, str] = {}
-        self._touched = False
 
-    def restarted(self, _: "Life") -> None:
+    def restarted(self) -> None:
         """Power may have failed during a commit that reached the disk."""
         if self.sim.power is not None:
             self._kept |= {row["id"]: (row["times_seen"], row["last_seen_utc"]) for row in self.rows(KEPT)}
 
-    def statement(self, sql: str, _: object) -> None:
-        self._touched |= "delivery_quarantine" in sql
-
     def committed(self, name: str) -> None:
-        if not self._touched:
+        if not self.wrote("delivery_quarantine"):
             return
-        self._touched, now, is_set = False, self.sim.clock.now(), self.sim.jumped_since(self.sim.now() - TAKES_S)
+        now, is_set = self.sim.clock.now(), self.sim.jumped_since(self.sim.now() - TAKES_S)
         for row in self.rows(KEPT):
             times, seen = self._kept.get(row["id"], (0, ""))
             told = row["times_seen"], row["last_seen_utc"]
@@ -154,29 +131,26 @@ class PollsAreWritten(Judge):
 
     def __init__(self) -> None:
         self._last: dict[str, tuple[Call, datetime]] = {}
-        self._disk_took: dict[str, float] = {}  # account: until its last poll ended
 
     def leaving(self, call: Call) -> None:
         if call.operation != "get_current":
             return
         self._check_pace(call)
         row, now = self._row(call.account), self.sim.clock.now()
-        if row["next_poll_utc"] is None or time_of(row["next_poll_utc"]) < now + _seconds(
-            TIMEOUT_S + COOLDOWN_S - SLACK_S
-        ):
+        least = now + _seconds(TIMEOUT_S + COOLDOWN_S - SLACK_S)
+        if row["next_poll_utc"] is None or time_of(row["next_poll_utc"]) < least:
             self.broken(f"#{call.number} leaves, and next_poll_utc is {row['next_poll_utc']}, too early")
         if abs(time_of(row["last_poll_utc"]) - now) > _seconds(WITHIN_S):
             self.broken(f"#{call.number} leaves, and last_poll_utc is {row['last_poll_utc']}, not now")
 
     def _check_pace(self, call: Call) -> None:
-        """No poll is later than `_longest_s`."""
         last = self._last.get(call.account)
         if last is None or last[0].life != call.life or self.sim.disturbed[call.account] >= last[0].left_at:
             return
-        if call.left_at > last[0].ended_at + self._longest_s(call.account):
+        if call.left_at > last[0].ended_at + self._longest_s(last[0]):
             self.broken(f"#{call.number} polls {call.left_at - last[0].ended_at:.0f} s after #{last[0].number}: late")
 
-    def _longest_s(self, account: str) -> float:
+    def _longest_s(self, last: Call) -> float:
         """The longest time from the end of a poll to the next one: acknowledgements, and the cooldown.
 
         Accounts that share a cooldown are polled in turn, and each of the others may meet a timeout. Finding out that they
@@ -185,26 +159,21 @@ class PollsAreWritten(Judge):
         plan = self.sim.plan
         turns = plan.in_turn + (plan.in_turn > 1 and plan.configured_scope == "auto")
         waits = COOLDOWN_S * turns + TIMEOUT_S * (plan.in_turn - 1)
-        return waits + WITHIN_S + ACKNOWLEDGING_S + self.sim.disk_took - self._disk_took[account]
+        return waits + WITHIN_S + ACKNOWLEDGING_S + self.sim.disk_took - last.disk_took
 
     def ended(self, call: Call) -> None:
         if call.operation == "get_current":
             self._last[call.account] = call, self.sim.clock.now()
-            self._disk_took[call.account] = self.sim.disk_took
 
     def tick(self) -> None:
         for account, (call, then) in self._last.items():
             life, late = self.sim.life, self.sim.now() - call.ended_at
-            if (
-                call.never_left
-                or self.sim.disturbed[account] > call.left_at
-                or life is None
-                or life.number != call.life
-            ):
+            is_disturbed = call.never_left or self.sim.disturbed[account] > call.left_at
+            if is_disturbed or life is None or life.number != call.life:
                 continue
-            if late > self._longest_s(account):
+            if late > self._longest_s(call):
                 self.broken(f"no poll of {account} since #{call.number}, {late:.0f} s ago")
-            is_slow = self.sim.disk_took - self._disk_took[account] > WITHIN_S
+            is_slow = self.sim.disk_took - call.disk_took > WITHIN_S
             if WITHIN_S + ACKNOWLEDGING_S < late < COOLDOWN_S - SLACK_S and not is_slow:
                 self._check_note(call, then)
 
@@ -215,15 +184,14 @@ class PollsAreWritten(Judge):
         if not COOLDOWN_S <= after <= most:
             self.broken(f"#{call.number} is answered, and next_poll_utc is {after:.2f} s later")
         told = row["state"], row["last_error"] is None
+        good_after = time_of(row["last_poll_ok_utc"] or NEVER) - then
         if call.argument:  # a list of one status
-            if time_of(row["last_poll_ok_utc"] or NEVER) > then - _seconds(SLACK_S):
+            if good_after > -_seconds(SLACK_S):
                 self.broken(f"#{call.number} is a list of one status, and counts as a good poll")
             return
         if call.is_heard and told != ("ok", True):
             self.broken(f"#{call.number} is a good poll, and {call.account} has {told} {row['last_error']}")
-        if call.is_heard and not _seconds(-SLACK_S) <= time_of(row["last_poll_ok_utc"] or NEVER) - then <= _seconds(
-            WITHIN_S + ACKNOWLEDGING_S
-        ):
+        if call.is_heard and not -_seconds(SLACK_S) <= good_after <= _seconds(WITHIN_S + ACKNOWLEDGING_S):
             self.broken(f"#{call.number} is a good poll at {then}, and last_poll_ok_utc is {row['last_poll_ok_utc']}")
         if not call.is_heard and told[0] not in {"failing", "login_refused"}:
             self.broken(f"#{call.number} failed, and {call.account} has {told}")
@@ -238,20 +206,15 @@ class AutoAccepts(Judge):
     promise = "contract"
 
     def __init__(self) -> None:
-        self._touched = False
         self._seen: set[str] = set()
 
-    def statement(self, sql: str, _: object) -> None:
-        self._touched |= sql.startswith("INSERT INTO delivery_orders ")
-
     def committed(self, name: str) -> None:
-        if not self._touched:
+        if not self.wrote("INSERT INTO delivery_orders "):
             return
-        self._touched = False
-        there = {row["payment_key"] for row in self.rows("SELECT payment_key FROM delivery_orders")}
-        for key in sorted(there - self._seen):
-            self._seen.add(key)
-            self._check(name, self.rows("SELECT * FROM delivery_orders WHERE payment_key = ?", key)[0])
+        for order in self.rows("SELECT * FROM delivery_orders ORDER BY payment_key"):
+            if order["payment_key"] not in self._seen:
+                self._seen.add(order["payment_key"])
+                self._check(name, order)
 
     def released(self, key: str, _: int = 0) -> None:
         """An order that a command stores is not accepted automatically."""
@@ -298,12 +261,8 @@ class ViewsAreRight(Judge):
         "delivery_open_orders": lambda row: row["ended_utc"] is None,
     }
 
-    def __init__(self) -> None:
-        self._ticks = 0
-
     def tick(self) -> None:
-        self._ticks += 1
-        if self._ticks % LOOK_EVERY == 0:
+        if self.sim.ticks % LOOK_EVERY == 0:
             self.finish()
 
     def finish(self) -> None:
@@ -335,24 +294,18 @@ class ReferenceIsRead(Judge):
     promise = "contract"
 
     def __init__(self) -> None:
-        self._ticks = 0
-        self._began = 0.0
         self._changed: dict[str, float] = {}  # restaurant: when we last changed it
-
-    def restarted(self, _: "Life") -> None:
-        self._began = self.sim.now()
 
     def ended(self, call: Call) -> None:
         if call.operation in RESTAURANT_OPERATIONS and call.is_heard:
             self._changed[call.argument] = self.sim.now()
 
     def tick(self) -> None:
-        self._ticks += 1
-        quiet = self.sim.now() - max(self._began, *self.sim.disturbed.values())
-        if self._ticks % LOOK_EVERY == 0 and quiet > LISTS_AFTER_S and not self.sim.refused:
+        quiet = self.sim.quiet_s()
+        if self.sim.ticks % LOOK_EVERY == 0 and quiet > LISTS_AFTER_S and not self.sim.refused:
             self._check_lists()
             # The first read after a lost one may be refused with its token (marketplace.session, Refusal).
-            if quiet > 2 * STATUSES_EVERY_S + LISTS_AFTER_S:
+            if quiet > 2 * STATUSES_S + LISTS_AFTER_S:
                 self._check_statuses()
 
     def logged(self, _: str, event: str, facts: dict[str, Any], __: str) -> None:
@@ -386,13 +339,11 @@ class ReferenceIsRead(Judge):
 
     def _check_statuses(self) -> None:
         for row in self.rows("SELECT * FROM delivery_restaurants"):
-            is_open = row["id"] in self.sim.world.open_restaurants
+            status = "Open" if row["id"] in self.sim.world.open_restaurants else "Closed"
             asked = row["status_utc"] and self.sim.clock.now() - time_of(row["status_utc"])
-            if self.sim.now() - self._changed.get(row["id"], 0.0) > STATUSES_EVERY_S and row["status"] != (
-                "Open" if is_open else "Closed"
-            ):
-                self.broken(f"{row['id']} has the status {row['status']}, and is open at the service: {is_open}")
-            if not asked or asked > _seconds(STATUSES_EVERY_S + LISTS_AFTER_S):
+            if self.sim.now() - self._changed.get(row["id"], 0.0) > STATUSES_S and row["status"] != status:
+                self.broken(f"{row['id']} has the status {row['status']}, and is {status} at the service")
+            if not asked or asked > _seconds(STATUSES_S + LISTS_AFTER_S):
                 self.broken(f"the status of {row['id']} was read {asked} ago")
 
 

@@ -2,22 +2,19 @@
 
 import math
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tests.jobs.shop import text_of
 from tests.sim.bounds import CANCEL_ANSWERS_S, LATE_S, NOT_TAKEN_OVER_S, SCHEDULED_S, UNANSWERED_S, UNSEEN_S
-from tests.sim.judge import IN_TIME_S, UNDISTURBED_S, Judge, changed_at
+from tests.sim.judge import IN_TIME_S, UNDISTURBED_S, Judge, changed_at, status_shown
 from tests.sim.line import Call
 from tests.sim.plan import LOUD_HEALTH_S, MINUTE, QUIET_HEALTH_S
-from tests.sim.reading import status_in
+from tests.sim.simulation import secret_of
 
 from orderbridge.rules.problems import Cause, Code
 from orderbridge.store.problem_queries import REMEMBERED
 from orderbridge_sandbox.scenery import APP_SECRET
 from orderbridge_sandbox.state import Order
-
-if TYPE_CHECKING:
-    from tests.sim.life import Life
 
 TOLD_S = 5.0 + 25.0  # "within seconds", which a slow disk and a till that locks the file delay
 
@@ -33,36 +30,26 @@ class FaultsStayApart(Judge):
             self.broken(f"the log has {event} {facts.get('error', '')}")
 
     def tick(self) -> None:
-        now = self.sim.now()
-        well = [
-            name
-            for name in self.sim.plan.accounts
-            if name not in self.sim.refused and now - self.sim.disturbed.get(name, 0.0) > UNDISTURBED_S
-        ]
-        if well:
-            self._orders_come_in(well, now)
-
-    def _orders_come_in(self, well: list[str], now: float) -> None:
-        world = self.sim.world
+        now, world = self.sim.now(), self.sim.world
         in_time = IN_TIME_S * (2 * self.sim.plan.in_turn - 1)
-        for account in well:
+        for account in self.sim.plan.accounts:
+            if account in self.sim.refused or now - self.sim.disturbed.get(account, 0.0) <= UNDISTURBED_S:
+                continue
             mine = {r for a in world.scenery.accounts if a.name == account for r in a.restaurant_ids}
             for key, at in self.sim.orders_at.items():
                 order = world.orders[key]
-                late = not order.acknowledged and order.status_id != 5 and order.restaurant_id in mine
-                late = late and not (self.sim.plan.slow_disk and self._is_stored(order))
-                if not late or now - at < in_time or now - changed_at(self.sim, order) < in_time:
+                if order.acknowledged or order.status_id == 5 or order.restaurant_id not in mine:
                     continue
-                if not isinstance(order.placed.get("payment_key"), str) or len(order.key) != 36:
-                    continue
-                if not self.is_unresolved(key):
+                is_late = min(now - at, now - changed_at(self.sim, order)) >= in_time
+                has_key = isinstance(order.placed.get("payment_key"), str) and len(order.key) == 36
+                stored = self.sim.plan.slow_disk and self._is_stored(order)
+                if is_late and has_key and not stored and not self.is_unresolved(key):
                     self.broken(f"order {key} of {account}, placed at {at:.0f}, is not acknowledged")
 
     def _is_stored(self, order: Order) -> bool:
         """Whether its newest status is stored: a slow disk may leave no time for its acknowledgement."""
-        status = order.status_id if len(order.history) > 1 else status_in(order.document)
         stored = "SELECT 1 FROM delivery_orders WHERE payment_key = ? AND status_id IS ?"
-        return bool(self.rows(stored, order.key, status))
+        return bool(self.rows(stored, order.key, status_shown(order)))
 
 
 class FailuresAreLogged(Judge):
@@ -72,16 +59,15 @@ class FailuresAreLogged(Judge):
 
     def __init__(self) -> None:
         self._failing: dict[str, tuple[float, int]] = {}  # by account: since when and in which life; not logged yet
-        self._told: dict[str, tuple[int, str]] = {}
+        self._told: dict[str, int] = {}  # in which life it was logged
         self._to_recover: dict[str, tuple[float, int]] = {}
 
     def ended(self, call: Call) -> None:
         if call.operation == "get_current" and call.ended != "crashed":
-            good = call.status == 200 and call.whole and call.ended == "answered"
-            told = self._told.get(call.account, (0, ""))[0] == call.life
-            if good and told:
+            told = self._told.get(call.account) == call.life
+            if call.is_heard and told:
                 self._to_recover.setdefault(call.account, (math.inf, call.life))  # until its orders are stored
-            elif not good and not told:
+            elif not call.is_heard and not told:
                 self._failing.setdefault(call.account, (self.sim.now(), call.life))
         if call.operation == "login" and call.status == 401 and call.whole and call.ended == "answered":
             self._failing.setdefault(f"login {call.account}", (self.sim.now(), call.life))
@@ -91,7 +77,7 @@ class FailuresAreLogged(Judge):
         life = self.sim.life.number if self.sim.life else 0
         if event == "poll.failed":
             self._failing.pop(account, None)
-            self._told[account] = (life, str(facts["state"]))
+            self._told[account] = life
         elif event == "poll.recovered":
             self._to_recover.pop(account, None)
             self._told.pop(account, None)
@@ -101,23 +87,18 @@ class FailuresAreLogged(Judge):
             self._to_recover.pop(str(facts["job"]).removeprefix("poll "), None)
         elif event == "login.refused" and level == "error":
             self._failing.pop(f"login {account}", None)
-        elif event in {"action.expired", "action.failed"}:
-            self._heard_end(level, event, facts)
+        elif event in {"action.expired", "action.failed"} and level != "error":
+            # An unanswered customer or an unknown courier is an error.
+            action, code = facts.get("action"), facts.get("code")
+            if action == "accept" or (action, code) == ("on_the_way", "outcome_unknown"):
+                self.broken(f"{event} of {action} {facts['id']} is logged with the level {level}")
 
-    def _heard_end(self, level: str, event: str, facts: dict[str, Any]) -> None:
-        """An unanswered customer or an unknown courier is an error in the log."""
-        alarm = facts.get("action") == "accept"
-        alarm = alarm or (facts.get("action") == "on_the_way" and facts.get("code") == "outcome_unknown")
-        if alarm and level != "error":
-            self.broken(f"{event} of {facts['action']} {facts['id']} is logged with the level {level}")
-
-    def crashed(self, _: "Life") -> None:
+    def crashed(self) -> None:
         self._failing.clear()
         self._to_recover.clear()
         self._told.clear()
 
-    def restarted(self, life: "Life") -> None:
-        self.crashed(life)
+    restarted = crashed
 
     def tick(self) -> None:
         for what, waiting in (("failure", self._failing), ("recovery", self._to_recover)):
@@ -136,21 +117,23 @@ class NothingLeaks(Judge):
         self._seen = 0
 
     def logged(self, level: str, event: str, facts: dict[str, Any], line: str) -> None:
-        secrets = [APP_SECRET, *(f"sandbox-{name}-secret" for name in self.sim.plan.accounts), *self.sim.tokens]
         orders = list(self.sim.world.orders.values())
         for order in orders[self._seen :]:
             customer = order.placed.get("customer")
             if isinstance(customer, dict):
                 self._customers |= {str(customer.get("phone")), str(customer.get("name"))}
         self._seen = len(orders)
-        for private in [*secrets, *self._customers]:
+        for private in [*self._secrets(), *self._customers]:
             if private in line:
                 self.broken(f"the log line {event} contains {private!r}")
+
+    def _secrets(self) -> list[str]:
+        return [APP_SECRET, *map(secret_of, self.sim.plan.accounts), *self.sim.tokens]
 
     def finish(self) -> None:
         files = [path for path in sorted(self.sim.path.parent.rglob("*")) if path.is_file()]
         content = b"".join(file.read_bytes() for file in files)
-        for secret in [APP_SECRET, *(f"sandbox-{name}-secret" for name in self.sim.plan.accounts), *self.sim.tokens]:
+        for secret in self._secrets():
             if secret.encode() in content:
                 self.broken("a file beside the database contains a secret or a token")
 
@@ -186,30 +169,15 @@ class ProblemsAreLogged(Judge):
     promise = "8"
 
     def __init__(self) -> None:
-        self._open: set[Key] = set()
         self._so: dict[Key, float] = {}  # since when each check has shown it
         self._not_so: dict[Key, float] = {}
-        self._born = 0.0
-        self._process = 1
 
     def logged(self, _: str, event: str, facts: dict[str, Any], __: str) -> None:
         key = (str(facts.get("code")), str(facts.get("subject")))
         if event == "daemon.hung":
             self.broken(f"the watchdog ends a daemon that works: {facts}")
-        if event == "problem.began":
-            self._open.add(key)
-        elif event == "problem.ended":
-            if key not in self._open:
-                self.broken(f"problem.ended is logged for {key}, and problem.began never was")
-            self._open.discard(key)
-
-    def crashed(self, _: "Life") -> None:
-        self._open.clear()
-
-    def restarted(self, life: "Life") -> None:
-        if life.process != self._process:  # a reload continues the log
-            self._open.clear()
-        self._process, self._born = life.process, self.sim.now()
+        if event == "problem.ended" and key not in self.sim.problems:
+            self.broken(f"problem.ended is logged for {key}, and problem.began never was")
 
     def tick(self) -> None:
         if self.sim.plan.jumps:
@@ -217,15 +185,16 @@ class ProblemsAreLogged(Judge):
         self._check_polls()
         now, (truth, unknown) = self.sim.now(), self._truth()
         self._so = {key: self._so.get(key, now) for key in truth}
-        over = self._open - truth - unknown
+        over = self.sim.problems - truth - unknown
         self._not_so = {key: self._not_so.get(key, now) for key in over if key[0] in CODES}
         looked = QUIET_HEALTH_S if self.sim.plan.kind == "day" else LOUD_HEALTH_S
         border = now - looked - LOOKS_S
-        if max(self._born, *self.sim.disturbed.values()) > border:
+        if self.sim.quiet_s() < looked + LOOKS_S:
             return
-        lately = self._answered_since(border)
+        answered = self._ago(looked + LOOKS_S)  # since then: the log may have changed between two ticks
+        lately = {row["payment_key"] for row in self.rows(ANSWERED, answered, answered)}
         for key, since in self._so.items():
-            if since < border and key not in self._open and key[1] not in lately:
+            if since < border and key not in self.sim.problems and key[1] not in lately:
                 self.broken(f"the problem {key} exists since {since:.0f}, and problem.began is not logged")
         for key, since in self._not_so.items():
             if since < border and key[1] not in lately:
@@ -239,15 +208,10 @@ class ProblemsAreLogged(Judge):
             return
         for row in self.rows("SELECT name, last_poll_ok_utc FROM delivery_accounts"):
             good = now - self.seconds_since(row["last_poll_ok_utc"]) if row["last_poll_ok_utc"] else 0.0
-            late = now - max(good, self._born) - LATE_S
-            told = any(code in OF_POLLS and subject == row["name"] for code, subject in self._open)
+            late = now - max(good, self.sim.born) - LATE_S
+            told = any(code in OF_POLLS and subject == row["name"] for code, subject in self.sim.problems)
             if late > LOUD_HEALTH_S + LOOKS_S and not told and row["name"] not in self.sim.taken_out:
                 self.broken(f"{row['name']} has had no good poll since {good:.0f}, and no problem says so")
-
-    def _answered_since(self, moment: float) -> set[str]:
-        """Orders that were answered lately: the log may have changed between two ticks."""
-        since = self._ago(self.sim.now() - moment)
-        return {row["payment_key"] for row in self.rows(ANSWERED, since, since)}
 
     def _truth(self) -> tuple[set[Key], set[Key]]:
         """The problems; and those that neither begin nor end now, because their account has a problem."""
@@ -258,7 +222,13 @@ class ProblemsAreLogged(Judge):
             found.add(("quarantined", ""))
         unknown: set[Key] = set()
         accounts = {row["name"]: row for row in self.rows("SELECT * FROM delivery_accounts")}
-        answers = self._answers()
+        # By order: its newest accept, or a newer cancel that is unfinished for a short time only.
+        since = self._ago(CANCEL_ANSWERS_S)
+        answers = {
+            row["payment_key"]: row
+            for row in self.rows(ANSWERS)
+            if row["action"] == "accept" or (row["state"] in {"pending", "sending"} and row["created_utc"] >= since)
+        }
         for row in self.rows(OPEN, self._ago(A_DAY_S)):
             key, account = row["payment_key"], accounts[row["account"]]
             answer = answers.get(key)
@@ -270,15 +240,6 @@ class ProblemsAreLogged(Judge):
             elif (answer is None or answer["state"] not in {"pending", "sending"}) and self._waits(row):
                 found.add(("unanswered", key))
         return found, unknown
-
-    def _answers(self) -> dict[str, Any]:
-        """By order: its newest accept, or a newer cancel that is unfinished for a short time only."""
-        since = self._ago(CANCEL_ANSWERS_S)
-        return {
-            row["payment_key"]: row
-            for row in self.rows(ANSWERS)
-            if row["action"] == "accept" or (row["state"] in {"pending", "sending"} and row["created_utc"] >= since)
-        }
 
     def _waits(self, row: Any) -> bool:
         """Whether a customer waits for an answer that a till could give."""

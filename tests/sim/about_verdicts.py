@@ -1,21 +1,15 @@
-"""Promises 4 and 6: each verdict follows from the requests and answers, and its columns agree.
-
-The permitted verdicts follow from the requests, their answers and the service's own orders (docs/design.md, Behaviour).
-"""
+"""Promises 4 and 6: each verdict follows from the requests and their answers (docs/design.md, Behaviour)."""
 
 import sqlite3
 from collections import Counter, defaultdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tests.jobs.shop import FINAL
-from tests.sim.judge import CLAIM_S, Judge, one_menu, past_its_time, time_of
+from tests.sim.judge import CLAIM_S, NOT_OURS, Judge, one_menu, past_its_time, time_of
 from tests.sim.line import FOOD_OPERATIONS, ORDER_OPERATIONS, RESTAURANT_OPERATIONS, TARGET, Call
 
 from orderbridge.rules.lifecycle import CANCELED
 from orderbridge.rules.retry import MAX_RESENDS
-
-if TYPE_CHECKING:
-    from tests.sim.life import Life
 
 PROVED_BY = {"accept": {2, 16}, "on_the_way": {16}, "complete": {5}, "cancel": {6}}
 RESTAURANT_TARGET = {"open_restaurant": "Open", "close_restaurant": "Closed"}
@@ -39,26 +33,21 @@ class Verdicts(Judge):
     promise = "6"
 
     def __init__(self) -> None:
-        self._of_row: dict[int, list[Call]] = defaultdict(list)
         self._polls: dict[str, list[Call]] = defaultdict(list)
         self._crashes: list[float] = []
         self._asked: dict[str, list[Call]] = defaultdict(list)  # by restaurant: reads of its status
         self._menus: dict[str, list[Call]] = defaultdict(list)
         self._told: set[int] = set()
-        self._spent: dict[int, int] = {}  # by row: requests before it was retried
 
     def leaving(self, call: Call) -> None:
         if call.row is not None:
-            self._of_row[call.row].append(call)
             self._check_sending(call)
 
     def ended(self, call: Call) -> None:
-        if call.outcome == "ok" and call.operation == "get_current" and call.whole:
-            self._polls[call.account].append(call)
         if call.outcome == "ok" and call.operation == "get_restaurant_status":
             self._asked[call.argument].append(call)
-        if call.outcome == "ok" and call.operation == "get_foods" and call.whole:
-            self._menus[call.account].append(call)
+        elif call.outcome == "ok" and call.operation in {"get_current", "get_foods"} and call.whole:
+            (self._polls if call.operation == "get_current" else self._menus)[call.account].append(call)
         if call.row is not None and call.whole and call.reached is not None:
             self._check_arguments(call)
         if call.reached is not None and call.reached.error in {"eksik alan", "URL hatalı"} and call.argument:
@@ -74,11 +63,8 @@ class Verdicts(Judge):
         elif word == "waits":
             self._check_waiting(facts["id"])
 
-    def crashed(self, _: "Life") -> None:
+    def crashed(self) -> None:
         self._crashes.append(self.sim.now())
-
-    def retried(self, row: int) -> None:
-        self._spent[row] = len(self._of_row[row])
 
     def finish(self) -> None:
         for row in self.rows("SELECT * FROM delivery_actions"):
@@ -90,15 +76,15 @@ class Verdicts(Judge):
 
     def _check_sending(self, call: Call) -> None:
         """A restaurant's status is read before a request is repeated; nothing is sent for an order that a list showed cancelled."""
-        before = self._of_row[call.row or 0][:-1]
+        before = self.sim.of_row[call.row or 0][:-1]
         if call.operation in ORDER_OPERATIONS - {"cancel"} and not self.sim.plan.broken_disk:
             polls = self._qualified(before)
-            if self._spent.get(call.row or 0) == len(before):  # a hand sends it once more: the newest one counts
+            if self.sim.spent.get(call.row or 0) == len(before):  # a hand sends it once more: the newest one counts
                 polls = polls[-1:]
             for poll in polls:
                 is_stored = not any(poll.ended_at <= at < poll.ended_at + CLAIM_S for at in self._crashes)
                 known = is_stored and poll.ended_at < call.left_at - CLAIM_S
-                if known and self._seen(poll, call.argument) == CANCELED:
+                if known and poll.delivered.get(call.argument) == CANCELED:
                     self.broken(f"#{call.number} is sent again, and #{poll.number} had shown its order cancelled")
         if call.operation not in RESTAURANT_OPERATIONS or not before or before[-1].outcome != "unknown":
             return
@@ -113,29 +99,23 @@ class Verdicts(Judge):
         return [look for look in self._asked[restaurant] if look.left_at >= since.ended_at]
 
     def _check_arguments(self, call: Call) -> None:
-        (row,) = self.rows("SELECT * FROM delivery_actions WHERE id = ?", call.row)
+        row = self.row(call.row)
         body = call.reached.body if call.reached else None
         for operation, column in (("accept", "preparing_time"), ("cancel", "reason_id")):
             if call.operation == operation and body != {column: row[column]}:
                 self.broken(f"#{call.number} sends {body}, and row {row['id']} has {row[column]}")
 
     def _check_end(self, number: int, word: str) -> None:
-        (row,) = self.rows("SELECT * FROM delivery_actions WHERE id = ?", number)
+        row = self.row(number)
         if row["state"] != word:
             self._wrong(row, f"and the log says {word}")
             return
-        calls = self._of_row[number]
-        match word:
-            case "done":
-                self._check_done(row, calls)
-            case "refused":
-                self._check_refused(row, calls)
-            case "failed":
-                self._check_failed(row, calls)
-            case "superseded":
-                self._check_superseded(row)
-            case _:
-                self._check_unsent(row, calls)
+        calls = self.sim.of_row[number]
+        if word == "superseded":
+            self._check_superseded(row)
+        else:
+            checks = {"done": self._check_done, "refused": self._check_refused, "failed": self._check_failed}
+            checks.get(word, self._check_unsent)(row, calls)
         self._check_columns(row, calls)
 
     def _wrong(self, row: sqlite3.Row, why: str) -> None:
@@ -144,7 +124,7 @@ class Verdicts(Judge):
 
     def _in_doubt(self, row: sqlite3.Row, calls: list[Call]) -> bool:
         """Whether a request had no definite answer, or a crash came before it was written."""
-        return any(call.outcome in {"failed", "unknown"} for call in calls) or self._lost_an_answer(row)
+        return any(call.outcome in {"failed", "unknown"} for call in calls) or self.lost_an_answer(row["id"])
 
     def _qualified(self, calls: list[Call]) -> list[Call]:
         """The good polls that began after the row's last request. A list of one status counts only if it has the order."""
@@ -155,10 +135,7 @@ class Verdicts(Judge):
         accounts = {last.account, *(row["account"] for row in owners)}  # the latter, if the former was removed
         polls = sorted((poll for one in accounts for poll in self._polls[one]), key=lambda poll: poll.left_at)
         since = [poll for poll in polls if poll.left_at >= last.ended_at]
-        return [poll for poll in since if not poll.argument or self._seen(poll, last.argument) is not None]
-
-    def _seen(self, poll: Call, key: str) -> int | None:
-        return dict(poll.reached.delivered).get(key) if poll.reached else None
+        return [poll for poll in since if not poll.argument or poll.delivered.get(last.argument) is not None]
 
     def _check_done(self, row: sqlite3.Row, calls: list[Call]) -> None:
         if row["error_code"] == "already":
@@ -169,7 +146,7 @@ class Verdicts(Judge):
             last = calls[-1].outcome if calls else ""
             if last != "ok" or row["http_status"] != 200:
                 self._wrong(row, f"and the last answer was {last}, HTTP {row['http_status']}")
-        elif not self._lost_an_answer(row) and not (calls and self._is_proved(row, calls)):
+        elif not self.lost_an_answer(row["id"]) and not (calls and self._is_proved(row, calls)):
             self._wrong(row, "and no later list, status or menu proves it")
 
     def _is_proved(self, row: sqlite3.Row, calls: list[Call]) -> bool:
@@ -182,7 +159,7 @@ class Verdicts(Judge):
         if row["known_by"] == "status":
             looks = self._looks_at(row["restaurant_id"] or "", calls[-1])
             return bool(looks) and looks[-1].data == RESTAURANT_TARGET.get(row["action"])
-        seen = [self._seen(poll, row["payment_key"]) for poll in self._qualified(calls)]
+        seen = [poll.delivered.get(row["payment_key"]) for poll in self._qualified(calls)]
         if row["known_by"] == "poll":
             return bool(seen) and seen[-1] in PROVED_BY.get(row["action"], ())
         active = {"complete": {16, 6}, "cancel": {1, 2, 16}}.get(row["action"])
@@ -198,7 +175,7 @@ class Verdicts(Judge):
         ]
         signs += [
             (call.ended_at, {"ACTIVE" if call.operation == "activate_food" else "INACTIVE"})
-            for calls in self._of_row.values()
+            for calls in self.sim.of_row.values()
             for call in calls
             if call.lane == last.lane and call.outcome == "ok"
         ]
@@ -211,47 +188,38 @@ class Verdicts(Judge):
         return any(
             call.outcome in {"ok", "unknown", "failed"}
             for one in self.rows(other, row["payment_key"], end)
-            for call in self._of_row[one["id"]]
+            for call in self.sim.of_row[one["id"]]
         )
-
-    def _lost_an_answer(self, row: sqlite3.Row) -> bool:
-        """Whether a crash came before an answer was written, so that the daemon knows less than this judge."""
-        lost = "SELECT 1 FROM delivery_action_attempts WHERE action_id = ? AND error_code = 'stopped_while_sending'"
-        return bool(self.rows(lost, row["id"]))
 
     def _check_already(self, row: sqlite3.Row) -> None:
         if row["known_by"] == "answer":
             self._wrong(row, "and no request was sent")
         key, target = row["payment_key"], TARGET.get(row["action"])
-        listed = any(
-            status == target
-            for polls in self._polls.values()
-            for poll in polls
-            for listed_key, status in (poll.reached.delivered if poll.reached else ())
-            if listed_key == key
-        )
         said = any(
             call.argument == key and call.outcome == "ok" and TARGET.get(call.operation) == target
-            for calls in self._of_row.values()
+            for calls in self.sim.of_row.values()
             for call in calls
         )
-        if not listed and not said:
+        if not said and not self._was_listed(key, target):
             self._wrong(row, "and the service has never shown that")
+
+    def _was_listed(self, key: str, status: int | None) -> bool:
+        return status is not None and any(
+            poll.delivered.get(key) == status for polls in self._polls.values() for poll in polls
+        )
 
     def _check_refused(self, row: sqlite3.Row, calls: list[Call]) -> None:
         heard = [call for call in calls if call.outcome == "no"]
         if row["error_code"] == "order_cancelled":
-            polls = (poll for of_account in self._polls.values() for poll in of_account)
-            shown = any(self._seen(poll, row["payment_key"]) == CANCELED for poll in polls)
             ours = any(
                 call.operation == "cancel" and call.argument == row["payment_key"] and call.outcome in {"ok", "no"}
                 for call in self.sim.calls
             )
-            if not shown and not ours:
+            if not ours and not self._was_listed(row["payment_key"], CANCELED):
                 self._wrong(row, "and no list and no cancel of ours shows the order cancelled")
         elif heard:
             self._check_answered_no(row, calls)
-        elif any(call.counts for call in calls[self._spent.get(row["id"], 0) :]):
+        elif self._counted(row):
             self._wrong(row, "and no answer refused it")
         elif not self._is_refused_here(row, row["error_code"]):
             self._wrong(row, "and its error_code is not true")
@@ -266,46 +234,38 @@ class Verdicts(Judge):
         if doubt and row["action"] not in ORDER_OPERATIONS and _code_of(last) == "refused":
             self._wrong(row, "by an unknown error, after an unknown outcome")
         if doubt and row["action"] in ORDER_OPERATIONS:
-            seen = [self._seen(poll, row["payment_key"]) for poll in self._qualified(calls)]
+            seen = [poll.delivered.get(row["payment_key"]) for poll in self._qualified(calls)]
             if not seen or seen[-1] is None or seen[-1] in PROVED_BY[row["action"]]:
                 self._wrong(row, f"after an unknown outcome, and the last list showed {seen[-1:]}")
 
     def _is_refused_here(self, row: sqlite3.Row, code: str) -> bool:
-        order = self.rows("SELECT * FROM delivery_orders WHERE payment_key = ?", row["payment_key"])
+        order = self.order(row["payment_key"])
+        known = set(self.sim.plan.accounts) - self.sim.taken_out
         match code:
             case "order_unknown":
-                sound = row["action"] in ORDER_OPERATIONS and not order
+                return row["action"] in ORDER_OPERATIONS and order is None
             case "order_completed":
-                sound = bool(order) and order[0]["service_status_id"] == 5
+                return order is not None and order["service_status_id"] == 5
             case "courier_not_restaurant":
-                courier = order[0]["courier_type"] if order else None
-                sound = row["action"] == "on_the_way" and courier in {"come_get", "platform_courier"}
+                return row["action"] == "on_the_way" and order is not None and order["courier_type"] in NOT_OURS
             case "restaurant_unknown":
-                known = set(self.sim.plan.accounts) - self.sim.taken_out
                 reaching = [a for a in self.sim.world.scenery.accounts if a.name in known]
-                sound = not any(row["restaurant_id"] in a.restaurant_ids for a in reaching)
+                return not any(row["restaurant_id"] in a.restaurant_ids for a in reaching)
             case "account_needed":
-                sound = row["action"] in FOOD_OPERATIONS and not row["restaurant_id"]
-                known = set(self.sim.plan.accounts) - self.sim.taken_out
-                sound = sound and row["account"] not in known
-                sound = sound and (row["account"] is not None or len(self.sim.plan.accounts) > 1)
-            case "bad_arguments":
-                sound = row["id"] in self.sim.till.wrong
-            case _:
-                sound = False
-        return sound
+                nowhere = row["action"] in FOOD_OPERATIONS and not row["restaurant_id"] and row["account"] not in known
+                return nowhere and (row["account"] is not None or len(self.sim.plan.accounts) > 1)
+        return code == "bad_arguments" and row["id"] in self.sim.till.wrong
 
     def _check_failed(self, row: sqlite3.Row, calls: list[Call]) -> None:
-        counted = sum(call.counts for call in calls[self._spent.get(row["id"], 0) :])
-        doubt = self._in_doubt(row, calls)
-        used_up = counted >= ALL_REQUESTS or self._lost_an_answer(row)
+        counted = self._counted(row)
+        used_up = counted >= ALL_REQUESTS or self.lost_an_answer(row["id"])
         is_orders = row["action"] in ORDER_OPERATIONS
         refused = bool(calls) and calls[-1].outcome == "no"
         refused = refused and bool(self._qualified(calls) if is_orders else _code_of(calls[-1]) == "refused")
         over = past_its_time(row, time_of(row["finished_utc"])) >= 0 or bool(row["withdraw"] and row["expires_utc"])
         codes = ("order_unknown", "order_completed", "courier_not_restaurant", "restaurant_unknown", "account_needed")
         over = over or bool(row["expires_utc"] and any(self._is_refused_here(row, code) for code in codes))
-        if row["error_code"] not in {"outcome_unknown", "service_error"} or not doubt:
+        if row["error_code"] not in {"outcome_unknown", "service_error"} or not self._in_doubt(row, calls):
             self._wrong(row, "and no request had an unknown outcome")
         elif not (used_up or over or refused):
             self._wrong(row, f"after only {counted} requests")
@@ -321,12 +281,12 @@ class Verdicts(Judge):
     def _is_missing(self, row: sqlite3.Row, calls: list[Call]) -> bool:
         """Whether the last list lacks the order, which no other action of ours has ended."""
         poll = self._qualified(calls)[-1]
-        (order,) = self.rows("SELECT * FROM delivery_orders WHERE payment_key = ?", row["payment_key"])
+        order = self.order(row["payment_key"])
         ours = "SELECT 1 FROM delivery_actions WHERE payment_key = ? AND id <> ? AND action IN ('complete', 'cancel')"
         could_end = row["action"] == "cancel" or order["service_status_id"] == 16
         could_end = could_end and not self.rows(ours, row["payment_key"], row["id"])
-        is_shown = poll.bad or self._seen(poll, row["payment_key"]) is not None
-        return could_end and not is_shown and not self._lost_an_answer(row)
+        is_shown = poll.bad or poll.delivered.get(row["payment_key"]) is not None
+        return could_end and not is_shown and not self.lost_an_answer(row["id"])
 
     def _shown_not_done(self, row: sqlite3.Row, calls: list[Call]) -> bool:
         if row["restaurant_id"] is not None:
@@ -340,24 +300,20 @@ class Verdicts(Judge):
             self._wrong(row, f"and #{sent[0].number} was sent ({sent[0].outcome})")
         if row["state"] == "withdrawn" and not row["withdraw"]:
             self._wrong(row, "and withdraw is 0")
-        jumped = self.sim.jumped_since(self.sim.till.written.get(row["id"], 0.0))
-        if row["state"] != "expired" or jumped:
+        if row["state"] != "expired" or self.jumped_since_written(row["id"]):
             return
         if (late := past_its_time(row, time_of(row["finished_utc"]))) < 0:
             self._wrong(row, f"{-late:.0f} s before its time")
 
     def _check_superseded(self, row: sqlite3.Row) -> None:
         if row["action"] in SUPERSEDED_BY_CANCEL:
-            by = "SELECT 1 FROM delivery_actions WHERE payment_key = ? AND id > ? AND action = 'cancel'"
-            later = self.rows(by, row["payment_key"], row["id"])
+            later = "payment_key = ? AND action = 'cancel'", row["payment_key"]
         elif row["action"] in RESTAURANT_OPERATIONS:
-            by = "SELECT 1 FROM delivery_actions WHERE restaurant_id = ? AND id > ? AND action LIKE '%_restaurant'"
-            later = self.rows(by, row["restaurant_id"], row["id"])
+            later = "restaurant_id = ? AND action LIKE '%_restaurant'", row["restaurant_id"]
         else:
-            by = "SELECT * FROM delivery_actions WHERE food_id = ? AND id > ?"
-            found = self.rows(by, row["food_id"], row["id"]) if row["action"] in FOOD_OPERATIONS else []
-            later = [one for one in found if one_menu(self.sim, one, row)]
-        if not later:
+            later = "food_id = ?", row["food_id"] if row["action"] in FOOD_OPERATIONS else None
+        found = self.rows(f"SELECT * FROM delivery_actions WHERE {later[0]} AND id > ?", later[1], row["id"])
+        if not any(row["food_id"] is None or one_menu(self.sim, one, row) for one in found):
             self._wrong(row, "and no newer row supersedes it")
 
     def _check_columns(self, row: sqlite3.Row, calls: list[Call]) -> None:
@@ -369,13 +325,13 @@ class Verdicts(Judge):
             age = self.seconds_since(row["finished_utc"])
             if not -EARLY_S < age < (SHAKY_S if self.sim.plan.slow_disk or self.sim.plan.broken_disk else PROMPT_S):
                 self._wrong(row, f"and finished {age:.1f} s ago")
-        if row["state"] != "done" and row["state"] != "refused" and row["known_by"] == "answer":
+        if row["state"] not in {"done", "refused"} and row["known_by"] == "answer":
             self._wrong(row, "and no answer says so")
         self._check_count(row, calls)
 
     def _check_count(self, row: sqlite3.Row, calls: list[Call]) -> None:
         """`attempts`: requests that left and were neither answered 401 nor 429."""
-        counted = sum(call.counts for call in calls[self._spent.get(row["id"], 0) :])
+        counted = self._counted(row)
         tried = self.rows("SELECT * FROM delivery_action_attempts WHERE action_id = ? AND spent = 0", row["id"])
         lost = sum(attempt["error_code"] == "stopped_while_sending" for attempt in tried)
         if not row["attempts"] - lost <= counted <= row["attempts"] + lost:
@@ -383,18 +339,21 @@ class Verdicts(Judge):
         if row["attempts"] != sum(attempt["outcome"] not in NO_ATTEMPT for attempt in tried):
             self._wrong(row, f"and its attempts are {row['attempts']} of {len(tried)} rows")
 
+    def _counted(self, row: sqlite3.Row) -> int:
+        return sum(call.counts for call in self.tries(row["id"]))
+
     def _check_attempts(self, row: sqlite3.Row) -> None:
-        tried = self.rows("SELECT * FROM delivery_action_attempts WHERE action_id = ? ORDER BY attempt", row["id"])
-        if any(attempt["error_code"] == "stopped_while_sending" for attempt in tried):
+        if self.lost_an_answer(row["id"]):
             return
-        came = Counter(call.status for call in self._of_row[row["id"]] if call.counts)
+        tried = self.rows("SELECT * FROM delivery_action_attempts WHERE action_id = ?", row["id"])
+        came = Counter(call.status for call in self.sim.of_row[row["id"]] if call.counts)
         noted = Counter(attempt["http_status"] for attempt in tried if attempt["outcome"] not in NO_ATTEMPT)
         if came != noted:
             self._wrong(row, f"its answers were {dict(came)}, delivery_action_attempts has {dict(noted)}")
 
     def _check_waiting(self, number: int) -> None:
-        (row,) = self.rows("SELECT * FROM delivery_actions WHERE id = ?", number)
-        calls = self._of_row[number]
+        row = self.row(number)
+        calls = self.sim.of_row[number]
         state = "sending" if self._in_doubt(row, calls) else "pending"
         if row["state"] in {"pending", "sending"} and row["state"] != state:
             self._wrong(row, f"and should be {state}")

@@ -1,24 +1,17 @@
-"""The waits of promises 4 and 6 and of the login: no shorter and not much longer than promised.
-
-The waits are those of docs/design.md, Behaviour, with the simulation's configuration.
-"""
+"""The waits of promises 4 and 6 and of the login: no shorter and not much longer than docs/design.md, Behaviour, says."""
 
 import math
 from collections import defaultdict
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 from tests.jobs.shop import COOLDOWN_S
-from tests.sim.bounds import LOGIN_REFUSALS_S, LOOKED_UP_S, MINUTE, RETRY_WAITS_S, TRIES_A_MINUTE
+from tests.sim.bounds import LOOKED_UP_S, MINUTE, RETRY_WAITS_S, TRIES_A_MINUTE
 from tests.sim.judge import Judge
 from tests.sim.line import RESTAURANT_OPERATIONS, Call
 
 from orderbridge.rules.retry import JITTER
-from orderbridge.rules.tokens import RENEW_AHEAD, VALIDITY
-
-if TYPE_CHECKING:
-    from tests.sim.life import Life
+from orderbridge.rules.tokens import REFUSAL_WAITS, RENEW_AHEAD, VALIDITY
 
 LONGEST = 1 + JITTER  # as a multiple of a wait
 LATE_S = 20.0  # a poll and its acknowledgement may hold the lane meanwhile
@@ -27,6 +20,7 @@ QUIET_S = 1.5 * COOLDOWN_S  # without faults; the account's line no longer waits
 A_MOMENT_S = 0.05
 SOON_S, RENEWED_WITHIN_S = 1.0, 5.0
 ASKED_A_MINUTE = 30  # with the till's toggles and their resends
+LISTS = {"get_current", "get_restaurants"}
 LOOKED_AT = {"accept", "on_the_way"}
 
 
@@ -36,36 +30,29 @@ class Waits(Judge):
     promise = "6"
 
     def __init__(self) -> None:
-        self._of_row: dict[int, list[Call]] = defaultdict(list)
         self._recent: dict[tuple[str, str, str, str, int], list[float]] = defaultdict(list)
 
     def leaving(self, call: Call) -> None:
         if call.row is None:
             return
-        before = self._of_row[call.row]
+        before = self.tries(call.row)[:-1]
         if before and not self.sim.jumped_since(before[-1].left_at):
             self._compare(before, call)
-        before.append(call)
 
     def _compare(self, before: list[Call], call: Call) -> None:
         last, waited = before[-1], self.sim.now() - before[-1].ended_at
         least, most = self._wait(before)
-        if waited < least - A_MOMENT_S and not self._is_lost(call, last):
+        is_unknown = last.life != call.life and self.lost_an_answer(call.row)
+        if waited < least - A_MOMENT_S and not is_unknown:
             self.broken(f"#{call.number} sends row {call.row} {waited:.2f} s after #{last.number} ({last.outcome})")
-        if most is None or not self._undisturbed_since(last) or self._notes(call.row or 0) > len(before) + 1:
+        # A crash before the request leaves one attempt more, which counts, so that the wait is longer.
+        (noted,) = self.rows("SELECT count(*) FROM delivery_action_attempts WHERE action_id = ?", call.row)[0]
+        same = self.sim.life is not None and self.sim.life.alive and self.sim.life.number == last.life
+        is_quiet = same and self.sim.disturbed.get(last.account, 0.0) <= last.left_at
+        if most is None or not is_quiet or noted > len(before) + 1:
             return
         if waited > most + (LATE_ON_A_SLOW_DISK_S if self.sim.plan.slow_disk else LATE_S):
             self.sim.violated("4", f"#{call.number} sends row {call.row} only {waited:.0f} s after #{last.number}")
-
-    def _is_lost(self, call: Call, last: Call) -> bool:
-        """Whether a crash came before the answer was written, so that it is unknown."""
-        lost = "SELECT 1 FROM delivery_action_attempts WHERE action_id = ? AND error_code = 'stopped_while_sending'"
-        return last.life != call.life and bool(self.rows(lost, call.row))
-
-    def _notes(self, row: int) -> int:
-        """The written attempts. A crash before the request leaves one more, which counts, so that the wait is longer."""
-        found = self.rows("SELECT count(*) FROM delivery_action_attempts WHERE action_id = ?", row)
-        return int(found[0][0])
 
     def _wait(self, before: list[Call]) -> tuple[float, float | None]:
         """The least and the most seconds after the last of these requests; None: it depends on other things."""
@@ -85,7 +72,7 @@ class Waits(Judge):
             case "unknown":
                 return after, after * LONGEST
             case "unauthorized" if len(before) > 1 and self._is_repeat(before[-2], last):
-                return LOGIN_REFUSALS_S[0], None
+                return REFUSAL_WAITS[0], None
         return 0.0, None
 
     def _is_repeat(self, first: Call, second: Call) -> bool:
@@ -97,14 +84,6 @@ class Waits(Judge):
         if [login.outcome for login in logins] != ["ok"] or first.token == second.token:
             return False
         return logins[0].left_at - first.ended_at < A_MOMENT_S and second.left_at - logins[0].ended_at < LATE_S / 4
-
-    def retried(self, row: int) -> None:
-        self._of_row[row].clear()
-
-    def _undisturbed_since(self, last: Call) -> bool:
-        """Whether there was no fault since, and the same daemon still runs."""
-        same = self.sim.life is not None and self.sim.life.alive and self.sim.life.number == last.life
-        return same and self.sim.disturbed.get(last.account, 0.0) <= last.left_at
 
     def ended(self, call: Call) -> None:
         most, line = ASKED_A_MINUTE, "a line that is well"
@@ -123,47 +102,26 @@ class IsSentSoon(Judge):
 
     promise = "4"
 
-    def __init__(self) -> None:
-        self._seen: set[int] = set()
-        self._busy: dict[tuple[str, str], float] = {}  # by lane: when a request of it last ended
-        # By account: when its last list came. Orders hold lanes until they are stored; foods wait for restaurants.
-        self._listed: dict[str, float] = {}
-        self._born: float = 0.0
-
-    def restarted(self, _: "Life") -> None:
-        self._born = self.sim.now()
-
-    def ended(self, call: Call) -> None:
-        lane = ("order", call.argument) if call.operation == "acknowledge" else call.lane
-        if lane is not None:
-            self._busy[lane] = self.sim.now()
-        if call.operation in {"get_current", "get_restaurants"}:
-            self._listed[call.account] = self.sim.now()
-
     def leaving(self, call: Call) -> None:
-        if call.row is None or call.lane is None or call.row in self._seen:
+        if call.row is None or call.lane is None or len(self.sim.of_row[call.row]) > 1:
             return
-        self._seen.add(call.row)
-        if self.sim.plan.slow_disk or call.row not in self.sim.till.written:
-            return
-        now = self.sim.now()
-        written = self.sim.till.written[call.row]
-        if self.sim.jumped_since(written - QUIET_S):
+        now, written = self.sim.now(), self.sim.till.written.get(call.row)
+        if self.sim.plan.slow_disk or written is None or self.sim.jumped_since(written - QUIET_S):
             return
         if min(written, now) - self.sim.disturbed.get(call.account, 0.0) < QUIET_S or self._held_up(call, written):
             return
-        free = max(written, self._busy.get(call.lane, 0.0), self._listed.get(call.account, 0.0), self._born)
+        # Orders hold lanes until they are stored; foods wait for restaurants.
+        lists = [one for one in self.sim.calls if one.operation in LISTS and one.account == call.account]
+        busy = [one for one in self.sim.calls if one.held_lane == call.lane]
+        free = max([written, self.sim.born, *(one.ended_at for one in (*lists, *busy))])
         if now - free > SOON_S:
             self.broken(f"#{call.number} sends row {call.row} {now - free:.1f} s after it could have")
 
     def _held_up(self, call: Call, written: float) -> bool:
         """Whether an earlier row held the lane, and ended without a request or by a list."""
-        column = {"order": "payment_key", "restaurant": "restaurant_id"}.get((call.lane or ("", ""))[0], "food_id")
-        before = f"SELECT max(finished_utc) FROM delivery_actions WHERE {column} = ? AND id < ?"
+        before = f"SELECT max(finished_utc) FROM delivery_actions WHERE {call.column} = ? AND id < ?"
         (ended,) = self.rows(before, call.argument, call.row)[0]
-        if ended is None:
-            return False
-        return self.sim.now() - self.seconds_since(ended) > written
+        return ended is not None and self.sim.now() - self.seconds_since(ended) > written
 
 
 class TokensInTime(Judge):
@@ -201,8 +159,7 @@ class TokensInTime(Judge):
 
     def _has_jumped(self, account: str) -> bool:
         """Whether our clock was set after this account's last login."""
-        login = self._token.get(account)
-        return self.sim.jumped_since(login.left_at if login is not None else 0.0)
+        return self.sim.jumped_since(self._token[account].left_at if account in self._token else 0.0)
 
     def _check_login(self, call: Call) -> None:
         flying = self._flying.get(call.account)
@@ -212,7 +169,7 @@ class TokensInTime(Judge):
         refused = self._refused[call.account]
         if refused and refused[-1].life == call.life:
             waited = self.sim.now() - refused[-1].ended_at
-            if waited < LOGIN_REFUSALS_S[min(len(refused), len(LOGIN_REFUSALS_S)) - 1]:
+            if waited < REFUSAL_WAITS[min(len(refused), len(REFUSAL_WAITS)) - 1]:
                 self.broken(f"#{call.number} logs in {waited:.1f} s after {len(refused)} refusals")
         if call.account in self._needed or call.account not in self._texts or self._has_jumped(call.account):
             return
@@ -239,8 +196,7 @@ class TokensInTime(Judge):
     def ended(self, call: Call) -> None:
         if call.operation == "login":
             self._login_ended(call)
-            return
-        if call.outcome == "unauthorized":
+        elif call.outcome == "unauthorized":
             self._denied[call.account, call.operation, call.argument] = call
             if call.operation == "get_current":
                 self._over.setdefault(call.token, self.sim.now())
@@ -253,8 +209,7 @@ class TokensInTime(Judge):
     def _login_ended(self, call: Call) -> None:
         if call.outcome == "unauthorized":
             self._refused[call.account].append(call)
-        granted = call.outcome == "ok" and call.whole and call.reached is not None
-        if not granted:
+        if call.outcome != "ok" or not call.whole or call.reached is None:
             # The next try has the same reason; a crash or a lost answer counts as no login.
             self._needed.add(call.account)
             return
@@ -270,24 +225,19 @@ class TokensInTime(Judge):
         expires = self.sim.world.tokens[text].expires if text in self.sim.world.tokens else None
         if expires is None:
             return now, day
-        said = expires.astimezone(ZoneInfo(self.sim.world.options.expiration_timezone)).replace(
-            tzinfo=None, microsecond=0
-        )
+        said = expires.astimezone(ZoneInfo(self.sim.world.options.expiration_timezone)).replace(microsecond=0)
         until = said.replace(tzinfo=ZoneInfo("Europe/Istanbul")).astimezone(UTC)
         return now, min(until, day) if until > now else day
 
-    def crashed(self, _: "Life") -> None:
+    def crashed(self) -> None:
         """A token that was not stored yet is lost."""
         self._refused.clear()
-        for account, login in self._token.items():
-            if self.sim.now() - login.ended_at < LATE_ON_A_SLOW_DISK_S:
-                self._needed.add(account)
+        lately = self.sim.now() - LATE_ON_A_SLOW_DISK_S
+        self._needed |= {account for account, login in self._token.items() if login.ended_at > lately}
 
-    def restarted(self, life: "Life") -> None:
+    def restarted(self) -> None:
         self._refused.clear()
         self._over.clear()  # the next life knows only the stored token
         if self.sim.plan.broken_disk or self.sim.plan.locks:
             self._needed |= set(self._token)
-        for account, (_, until) in self._until.items():
-            if self.sim.clock.now() >= until:
-                self._needed.add(account)
+        self._needed |= {account for account, (_, until) in self._until.items() if self.sim.clock.now() >= until}

@@ -5,11 +5,10 @@ import threading
 from collections.abc import Callable
 from contextvars import copy_context
 from functools import partial
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 from tests.sim.plan import Crashed
 
-T = TypeVar("T")
 ASK_AGAIN_S = 0.01
 
 _here = threading.local()
@@ -76,11 +75,11 @@ def _left_behind(unwanted: Callable[[Any], object] | None, done: asyncio.Task[An
         unwanted(done.result())
 
 
-async def detached(call: Callable[[], T], *, unwanted: Callable[[T], object] | None = None) -> T:
+async def detached(call: Callable[[], Any], *, unwanted: Callable[[Any], object] | None = None) -> Any:
     """In the place of store.workers.detached."""
     task = asyncio.ensure_future(BlockingCall(call).run())
     try:
-        return await asyncio.shield(task)  # type: ignore[no-any-return]
+        return await asyncio.shield(task)
     except asyncio.CancelledError:
         task.add_done_callback(partial(_left_behind, unwanted))
         raise

@@ -9,16 +9,12 @@ from tests.jobs.shop import COOLDOWN_S, TIMEOUT_S
 from tests.sim.plan import SLOWEST_S
 
 from orderbridge.config.keys import Alarms
-from orderbridge.jobs.accounts_at_work import LISTS_AGAIN_S, STATUSES_S
 from orderbridge.jobs.acknowledge import ACKNOWLEDGE_WITHIN_S as SENT_WITHIN_S
-from orderbridge.jobs.closures import IDLE_S as CLOSURES_IDLE_S
 from orderbridge.jobs.outbox_reader import IDLE_SHARE
-from orderbridge.jobs.postponed import REFUSED_S
 from orderbridge.rules.health import FIRST_STEPS, SCHEDULED_STEPS, late_after
 from orderbridge.rules.poll_ends import longest_listening
 from orderbridge.rules.retry import LOOK_WITHIN
-from orderbridge.rules.tokens import LINE_WAITS, REFUSAL_WAITS
-from orderbridge.store.retention import SLACK
+from orderbridge.rules.tokens import LINE_WAITS
 
 MINUTE = 60.0
 ALARMS = Alarms()
@@ -37,14 +33,8 @@ NOT_TAKEN_OVER_S = ALARMS.not_taken_over_minutes * MINUTE
 LOOKED_UP_S = LOOK_WITHIN * COOLDOWN_S  # until a list shows what became of a request
 UNSEEN_S = ALARMS.cancellation_unseen_minutes * MINUTE
 LEFT_FOR_ACKNOWLEDGING_S = SENT_WITHIN_S
-REFUSED_AGAIN_S = REFUSED_S  # between two tries to write what a trigger refuses
-STATUSES_EVERY_S = STATUSES_S
-CLOSURES_EVERY_S = CLOSURES_IDLE_S
-LOGIN_REFUSALS_S = REFUSAL_WAITS  # after each refusal
-LISTS_EVERY_S = LISTS_AGAIN_S  # until they are read
 # In a minute, on a dead line: the first one, those after the growing waits, and those after the last one again and again.
 TRIES_A_MINUTE = 1 + len(LINE_WAITS) + int((MINUTE - sum(LINE_WAITS)) // LINE_WAITS[-1])
-DATES_SHOW = SLACK  # so far beyond the orders' dates a clock is believed
 UNREAD_S = IDLE_SHARE * 2 * SLOWEST_S  # new rows, on a slow disk, after two queries that brought none
 
 

@@ -10,7 +10,7 @@ import tempfile
 import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -43,7 +43,7 @@ from orderbridge.jobs.restore_check import RestoreCheck
 from orderbridge.marketplace import answers, documents
 from orderbridge.marketplace.client import Client
 from orderbridge.marketplace.session import Session
-from orderbridge.model import Action, ActionState, Differs, KnownBy, LastChange, Outcome, Verdict
+from orderbridge.model import Action, ActionState, Attempt, Differs, KnownBy, LastChange, Outcome, Verdict
 from orderbridge.net.http import Answer, Wire
 from orderbridge.rules import closures, deliveries, health, lifecycle, outbox_rows, poll_ends, retry, tokens
 from orderbridge.rules.closures import Step
@@ -127,7 +127,6 @@ class Bug:
         return [plan_for(seed, self.kind) for seed in dict.fromkeys([self.where, *OTHERS[self.kind]])]
 
     def is_found_somewhere(self) -> bool:
-        """Whether its promise is found broken by one of its plans. It must be planted."""
         for plan in self.plans():
             with tempfile.TemporaryDirectory(prefix="orderbridge-sim-") as folder:
                 if self.is_found(simulate(plan, Path(folder), self.watchers()).violations):
@@ -143,11 +142,14 @@ class Bug:
         return any(violation.startswith(f"promise {self.promise}:") for violation in violations)
 
 
-def decided(otherwise: Callable[..., Any]) -> Plant:
-    """`otherwise(decision, action, history, now)` is what becomes of a row after an answer."""
-    return retry.decide, lambda true, action, history, **how: otherwise(
-        true(action, history, **how), action, list(history), how["now"]
-    )
+def decided(outcome: Outcome, otherwise: Callable[..., Any]) -> Plant:
+    """`otherwise(decision, action, attempt, now)` is what becomes of a row after an attempt with that outcome."""
+
+    def decide(true: Any, action: Action, history: Any, **how: Any) -> Any:
+        made, last = true(action, history, **how), history[-1]
+        return otherwise(made, action, last, how["now"]) if last.outcome == outcome else made
+
+    return retry.decide, decide
 
 
 def unsent(change: Callable[..., Any]) -> Plant:
@@ -155,8 +157,15 @@ def unsent(change: Callable[..., Any]) -> Plant:
     return outbox_rows.unsent_end, lambda true, row, later, view: change(true, row, list(later), view)
 
 
+def made_otherwise(change: Callable[[Any], Any]) -> Callable[..., Any]:
+    return lambda true, *of, **how: change(true(*of, **how))
+
+
+def is_end(made: Verdict | None, code: str) -> bool:
+    return made is not None and made.code == code
+
+
 def muted(event: str) -> Plant:
-    """The log lacks the event."""
 
     def process(true: Any, self: Any, method: str, name: str, facts: Any) -> Any:
         if name == event:
@@ -186,29 +195,19 @@ def bug(
     return enter
 
 
-# ---- replicas --------------------------------------------------------------------------------------------------------
-
-
 bugs(
-    "fleet",
-    "fleet",
+    "fleet", "fleet",
     a_transaction_is_not_fenced=((Membership, "fence"), nothing, 1),
     the_lease_is_not_checked_before_sending=((Replica, "may_send"), always(result=True), 1),
     the_lease_is_not_renewed=(
-        (Replica, "may_send"),
-        lambda true, self: true(self) and self._clock.monotonic() < 120,
-        4,
-    ),
+        (Replica, "may_send"), lambda true, self: true(self) and self._clock.monotonic() < 120, 4),
     a_bucket_is_taken_from_one_that_lives=((fleet_buckets, "GRACE_S"), 0.0, 1),
     a_bucket_is_taken_too_late=((fleet_buckets, "GRACE_S"), 45.0, 1),
     the_server_does_not_end_a_silent_session=((membership, "SETTINGS"), (), 1),
     a_bucket_is_released_with_its_accounts_at_work=(
-        (Replica, "_release"),
-        lambda true, self, bucket, _: true(self, bucket, ()),
-        1,
-    ),
+        (Replica, "_release"), lambda true, self, bucket, _: true(self, bucket, ()), 1),
     a_replica_has_what_others_should_have=((Replica, "_mine"), lambda _, self: self._beat.held, 1),
-)
+)  # fmt: skip
 
 
 @bug("fleet", (Membership, "_take"), 9, kind="fleet")
@@ -225,23 +224,20 @@ async def the_lease_counts_from_the_answer(true: Any, self: Replica) -> None:
     self.heard = self._clock.monotonic()
 
 
-# ---- promise 1: no acknowledged order is ever lost -------------------------------------------------------------------
-
 bugs(
     "1",
     an_order_is_acknowledged_and_not_written=(orders.insert_new, nothing, LONG_LIST),
     the_document_is_not_kept=((orders, "without_nul"), always(""), CLOCK),
-)
+)  # fmt: skip
 bugs(
     "1 and 7",
     what_did_not_change_is_not_acknowledged=(
-        deliveries.sort,
-        lambda true, *of, **how: replace(true(*of, **how), unchanged=[]),
-        SHOWN_AGAIN,
-    ),
+        deliveries.sort, made_otherwise(lambda made: replace(made, unchanged=[])), SHOWN_AGAIN),
+    one_of_the_changed_orders_is_left_out=(
+        deliveries.sort, made_otherwise(lambda made: replace(made, changed=made.changed[1:])), LOST),
     a_document_that_is_no_order_is_forgotten=(quarantine.keep, always(result=False), 1003),
     an_order_of_another_account_is_not_told=(*muted("order.foreign_delivery"), SHARED),
-)
+)  # fmt: skip
 
 
 @bug("1 and 7", (Intake, "take"), 1003)
@@ -250,27 +246,13 @@ async def a_bad_document_stops_the_poll(true: Any, self: Intake, documents: Any,
         await true(self, documents, *rest, **how)
 
 
-@bug("1 and 7", deliveries.sort, LOST)
-def one_of_the_changed_orders_is_left_out(true: Any, *of: Any, **how: Any) -> Any:
-    made = true(*of, **how)
-    return replace(made, changed=made.changed[1:])
-
-
-# ---- promise 2: only what the latest poll showed is acknowledged -----------------------------------------------------
-
 bugs(
     "2",
     acknowledged_beside_an_action=(
-        (Lanes, "hold_for_poll"),
-        lambda _, lanes, key, began: lanes.take(outbox_rows.order_lane(key)),
-        EXPIRY,
-    ),
+        (Lanes, "hold_for_poll"), lambda _, lanes, key, began: lanes.take(outbox_rows.order_lane(key)), EXPIRY),
     of_a_long_list_only_the_last_unresolved_rows_are_seen=(
-        orders.with_unresolved_rows,
-        lambda true, tx, keys: true(tx, list(keys)[-rows.BATCH :]),
-        LONG_LIST,
-    ),
-)
+        orders.with_unresolved_rows, lambda true, tx, keys: true(tx, list(keys)[-rows.BATCH :]), LONG_LIST),
+)  # fmt: skip
 BUGS["an_acknowledgement_leaves_late"] = Bug(
     "2", 1064, tuple(((module, "ACKNOWLEDGE_WITHIN_S"), 60.0) for module in (acknowledge, jobs_intake))
 )
@@ -292,27 +274,17 @@ def a_row_given_up_by_its_expiry_leaves_its_lane_untouched(true: Any, self: Any,
     return free, []
 
 
-# ---- promise 3: get-current is never called inside its cooldown ------------------------------------------------------
-
 bugs(
     "3",
     the_next_poll_is_not_noted_when_the_answer_is_in=(
         accounts.note_poll,
         lambda true, tx, who, **values: true(tx, who, **{n: v for n, v in values.items() if n != "next_poll_utc"}),
-        1007,
-    ),
+        1007),
     the_poll_waits_twice_as_long=(
-        (Cooldowns, "ended"),
-        lambda true, self, who, how, now: true(self, who, how, now + self.cooldown_s),
-        WAITING,
-    ),
+        (Cooldowns, "ended"), lambda true, self, who, how, now: true(self, who, how, now + self.cooldown_s), WAITING),
+    the_next_poll_leaves_after_a_second=((Cooldowns, "configure"), lambda true, self, scope, _: true(self, scope, 1.0)),
     two_daemons_work_at_once=((LeaderLock, "take"), always(result=True), 1003),
-)
-
-
-@bug("3", (Cooldowns, "configure"))
-def the_next_poll_leaves_after_a_second(true: Any, self: Cooldowns, scope: Any, _: float) -> None:
-    true(self, scope, 1.0)
+)  # fmt: skip
 
 
 @bug("3", accounts.reserve_poll, CRASH)
@@ -321,37 +293,26 @@ def a_restart_forgets_the_cooldown(true: Any, tx: Any, who: str, **how: Any) -> 
     true(tx, who, **how)
 
 
-# ---- promises 4 and 5: every row ends, in the order of their ids -----------------------------------------------------
-
 bugs(
     "4",
     valid_minutes_are_ignored=(
-        outbox_rows.expiry,
-        lambda true, row, view: true(replace(row, valid_minutes=None), view),
-        TOO_OLD,
-    ),
+        outbox_rows.expiry, lambda true, row, view: true(replace(row, valid_minutes=None), view), TOO_OLD),
     a_look_resolves_nothing=((Reconciler, "resolve"), idle, CRASH),
     a_verdict_has_no_words=(
         actions.finish,
-        lambda true, tx, ends, now: true(tx, [(row, replace(end, text=None)) for row, end in ends], now),
-    ),
+        lambda true, tx, ends, now: true(tx, [(row, replace(end, text=None)) for row, end in ends], now)),
     a_set_clock_reviews_nothing=((Queue, "review_all"), nothing, CLOCK),
     nobody_wakes_the_outbox=((Outbox, "wake"), nothing, HANGS),
     an_account_whose_service_hangs_takes_all_places=(
         (AccountQueues, "take"),
-        lambda true, self, places, in_flight, _, *rest: true(self, places, in_flight, places, *rest),
-        HANGS,
-    ),
+        lambda true, self, places, in_flight, _, *rest: true(self, places, in_flight, places, *rest), HANGS),
     what_was_on_the_wire_at_a_crash_is_forgotten=(unfinished.unfinished_attempts, always([]), CRASH),
-)
+)  # fmt: skip
 bugs(
     "5",
     the_newest_row_goes_first=(
-        (Queue, "_review"),
-        lambda true, self, waiting, made: true(self, waiting[::-1], made),
-        WAITING,
-    ),
-)
+        (Queue, "_review"), lambda true, self, waiting, made: true(self, waiting[::-1], made), WAITING),
+)  # fmt: skip
 
 
 @bug("5", (Queue, "_review"), RETRIED)
@@ -369,136 +330,90 @@ async def the_poll_does_not_wait_for_its_acknowledgements(_: Any, self: Acknowle
     self.release(answer, set(answer.held))
 
 
-# ---- promise 6: nothing is sent again after a definite answer --------------------------------------------------------
-
 bugs(
     "6",
     a_list_with_a_document_without_key_is_whole=(
         deliveries.is_whole,
-        lambda true, documents, **how: true([one for one in documents if one.payment_key is not None], **how),
-        KEYLESS,
-    ),
+        lambda true, documents, **how: true([one for one in documents if one.payment_key is not None], **how), KEYLESS),
     a_list_of_one_status_is_whole=(
-        deliveries.is_whole,
-        lambda true, documents, **how: true(documents, **how | {"asked": None}),
-        PARTS,
-    ),
+        deliveries.is_whole, lambda true, documents, **how: true(documents, **how | {"asked": None}), PARTS),
     a_row_is_sent_again_while_a_list_is_on_its_way=(
-        (Outbox, "_may_leave"),
-        lambda _, outbox, entry: outbox._lanes.take(entry.lane),
-        ON_ITS_WAY,
-    ),
+        (Outbox, "_may_leave"), lambda _, outbox, entry: outbox._lanes.take(entry.lane), ON_ITS_WAY),
     a_cancelled_order_is_not_seen_by_a_row_in_doubt=(
         retry.after_poll,
         lambda true, action, history, order, seen, **how: true(
-            action, history, order, 99 if seen == 6 and action != Action.CANCEL else seen, **how
-        ),
-        CANCELLED,
-    ),
-)
+            action, history, order, 99 if seen == 6 and action != Action.CANCEL else seen, **how),
+        CANCELLED),
+)  # fmt: skip
 bugs(
     "6",
     doubt_lasts_one_attempt=(retry.is_uncertain, lambda true, history: true(list(history)[-1:]), REFUSED),
     a_sent_row_can_be_taken_back=(
         (outbox_rows, "ENDS"),
-        {
-            **outbox_rows.ENDS,
-            (Standing.UNRESOLVED, Cause.WITHDRAWN): outbox_rows.ENDS[Standing.WAITING, Cause.WITHDRAWN],
-        },
-        1003,
-    ),
+        outbox_rows.ENDS
+        | {(Standing.UNRESOLVED, Cause.WITHDRAWN): outbox_rows.ENDS[Standing.WAITING, Cause.WITHDRAWN]},
+        1003),
     a_poll_that_ends_forgets_what_was_on_the_wire_in_another=(
-        (Lanes, "end_poll"),
-        lambda true, self, began: (true(self, began), self._used.clear())[0],
-        LIST_BEFORE,
-    ),
+        (Lanes, "end_poll"), lambda true, self, began: (true(self, began), self._used.clear())[0], LIST_BEFORE),
     an_end_of_another_order_counts=(
-        actions.ends,
-        lambda true, tx, keys: {(key, action) for key in keys for _, action in true(tx, keys)},
-        ENDS_LOST,
-    ),
-    a_fifth_request=(retry.counted, lambda true, history: true(history) - 1, CRASH),
+        actions.ends, lambda true, tx, keys: {(key, action) for key in keys for _, action in true(tx, keys)},
+        ENDS_LOST),
+    a_fifth_request=(retry.counted, made_otherwise(lambda made: made - 1), CRASH),
     a_502_is_a_plain_failure=(
-        (answers, "_STATUSES"),
-        {code: kind for code, kind in answers._STATUSES.items() if code != 502},
-        FAILURES,
-    ),
+        (answers, "_STATUSES"), {code: kind for code, kind in answers._STATUSES.items() if code != 502}, FAILURES),
     a_cancel_is_proved_by_absence_beside_our_own_complete=(actions.ends, always(set()), REFUSED),
     a_toggle_replaces_those_of_another_menu=(
         outbox_rows.lane_of,
-        lambda true, row, account: ("food", str(row.food_id)) if row.food_id else true(row, account),
-        HANGS,
-    ),
+        lambda true, row, account: ("food", str(row.food_id)) if row.food_id else true(row, account), HANGS),
+    absence_alone_proves_a_complete=(
+        retry.proof, lambda true, action, history, order, seen, **how: retry.Proof.DONE
+        if (action, seen) == (Action.COMPLETE, None) else true(action, history, order, seen, **how), LOST),
+    what_is_unresolved_expires=(
+        outbox_rows.unsent_end, made_otherwise(
+            lambda made: Verdict(ActionState.EXPIRED, "expired") if is_end(made, "outcome_unknown") else made), EXPIRY),
+    what_was_not_asked_was_answered=(
+        outbox_rows.order_end,
+        made_otherwise(lambda made: replace(made, known_by=KnownBy.ANSWER) if is_end(made, "already") else made)),
     everything_is_sent=(lifecycle.may_send, always(None)),
     every_order_is_cancelled_for_reason_1=(
         (Client, "act"),
-        lambda true, self, action, key, argument=None: true(
-            self, action, key, 1 if action == Action.CANCEL else argument
-        ),
-        WAITING,
-    ),
+        lambda true, self, action, key, reason=None: true(self, action, key, 1 if action == Action.CANCEL else reason),
+        WAITING),
     a_cancel_replaces_nothing=(
         *unsent(lambda true, row, later, view: true(row, [n for n in later if n.action != Action.CANCEL], view)),
-        WAITING,
-    ),
+        WAITING),
     every_toggle_is_sent=(
-        *unsent(lambda true, row, later, view: true(row, later if row.payment_key else [], view)),
-        HANGS,
-    ),
+        *unsent(lambda true, row, later, view: true(row, later if row.payment_key else [], view)), HANGS),
     nothing_can_be_asked_back=(
-        *unsent(lambda true, row, later, view: true(replace(row, withdraw=False), later, view)),
-        ASKED_BACK,
-    ),
+        *unsent(lambda true, row, later, view: true(replace(row, withdraw=False), later, view)), ASKED_BACK),
     a_refusal_is_tried_again=(
-        *decided(
-            lambda made, _, history, now: (
-                retry.RetryAt(now, history[-1].code) if history[-1].outcome == Outcome.REFUSED else made
-            )
-        ),
-        REFUSED,
-    ),
+        *decided(Outcome.REFUSED, lambda _, __, last, now: retry.RetryAt(now, last.code)), REFUSED),
+    a_refusal_after_doubt_waits_for_no_look=(
+        *decided(Outcome.REFUSED, lambda made, _, last, __: refused(last) if type(made) is retry.AwaitPoll else made),
+        REFUSED),
     a_row_fails_while_the_login_is_refused=(
-        *decided(
-            lambda made, _, history, __: (
-                Verdict(ActionState.FAILED, history[-1].code) if history[-1].outcome == Outcome.NOT_SENT else made
-            )
-        ),
-        LOST,
-    ),
+        *decided(Outcome.NOT_SENT, lambda _, __, last, ___: Verdict(ActionState.FAILED, last.code)), LOST),
     a_429_is_not_waited_out=(
-        *decided(
-            lambda made, _, history, now: (
-                retry.RetryAt(now + timedelta(seconds=2), made.code)
-                if history[-1].outcome == Outcome.RATE_LIMITED
-                else made
-            )
-        ),
-        WAITING,
-    ),
-)
+        *decided(Outcome.RATE_LIMITED, lambda made, _, __, now: retry.RetryAt(now + timedelta(seconds=2), made.code)),
+        WAITING),
+)  # fmt: skip
 
 
-@bug("6", retry.decide, REFUSED)
-def a_refusal_after_doubt_waits_for_no_look(true: Any, action: Action, history: Any, **how: Any) -> Any:
-    made, last = true(action, history, **how), history[-1]
-    if last.outcome == Outcome.REFUSED and isinstance(made, retry.AwaitPoll):
-        return Verdict(ActionState.REFUSED, last.code, KnownBy.ANSWER, None, last.http_status)
-    return made
+def refused(last: Attempt) -> Verdict:
+    return Verdict(ActionState.REFUSED, last.code, KnownBy.ANSWER, None, last.http_status)
 
 
-@bug("6", retry.decide, LONG_LIST)
-def an_accept_is_sent_again_without_a_look(true: Any, action: Action, history: Any, **how: Any) -> Any:
-    made = true(action, history, **how)
-    silent = action == Action.ACCEPT and history[-1].outcome == Outcome.UNKNOWN and isinstance(made, retry.RetryAt)
-    return retry.RetryAt(how["now"] + timedelta(seconds=5), made.code) if silent else made
+def soon(made: Any, action: Action, _: Attempt, now: datetime) -> Any:
+    repeats = action == Action.ACCEPT and isinstance(made, retry.RetryAt)
+    return retry.RetryAt(now + timedelta(seconds=5), made.code) if repeats else made
 
 
-@bug("6", retry.proof, LOST)
-def absence_alone_proves_a_complete(
-    true: Any, action: Action, history: Any, order: Any, seen: int | None, **how: Any
-) -> Any:
-    gone = action == Action.COMPLETE and seen is None
-    return retry.Proof.DONE if gone else true(action, history, order, seen, **how)
+def done(_: Any, action: Action, __: Attempt, ___: datetime) -> Verdict:
+    return Verdict(ActionState.DONE, None, KnownBy.ANSWER, ACTIONS[action].target)
+
+
+bugs("6", an_accept_is_sent_again_without_a_look=(*decided(Outcome.UNKNOWN, soon), LONG_LIST))
+bugs("1, 2 and 6", silence_counts_as_done=(*decided(Outcome.UNKNOWN, done), LOST))
 
 
 async def free_at_the_ok(true: Any, self: Acknowledger, answer: Any, key: str, *rest: Any) -> None:
@@ -528,55 +443,28 @@ def an_end_is_taken_back(true: Any, tx: Any, ends: Any, now: Any) -> Any:
     return true(tx, ends, now)
 
 
-@bug("6", outbox_rows.unsent_end, EXPIRY)
-def what_is_unresolved_expires(true: Any, row: Any, later: Any, view: Any) -> Any:
-    made = true(row, later, view)
-    doubtful = made is not None and made.code == "outcome_unknown"
-    return Verdict(ActionState.EXPIRED, "expired") if doubtful else made
-
-
 @bug("6", lifecycle.may_send, 1004)
 def a_status_that_does_not_fit_is_refused(true: Any, action: Action, stored: Any) -> Any:
     misfit = stored is not None and action == Action.COMPLETE and stored.service_status_id == 1
     return lifecycle.Refusal("order_cancelled") if misfit else true(action, stored)
 
 
-@bug("6", outbox_rows.order_end)
-def what_was_not_asked_was_answered(true: Any, *of: Any) -> Any:
-    made = true(*of)
-    return replace(made, known_by=KnownBy.ANSWER) if made is not None and made.code == "already" else made
-
-
-@bug("1, 2 and 6", retry.decide, LOST)
-def silence_counts_as_done(true: Any, action: Action, history: Any, **how: Any) -> Any:
-    made, silent = true(action, history, **how), history[-1].outcome == Outcome.UNKNOWN
-    return Verdict(ActionState.DONE, None, KnownBy.ANSWER, ACTIONS[action].target) if silent else made
-
-
-# ---- promises 7 to 9 -------------------------------------------------------------------------------------------------
-
 bugs(
     "7",
     an_error_of_the_database_ends_the_daemon=((Outbox, "safe_cycle"), lambda _, self: self.cycle(), 1021),
     a_document_is_counted_twice=(quarantine.keep, lambda true, *of: (true(*of), true(*of))[0], 1003),
-)
+)  # fmt: skip
 bugs(
     "8",
     a_dead_line_is_not_told=muted("poll.failed"),
     a_recovery_is_not_told=muted("poll.recovered"),
     a_refused_login_is_not_told=(*muted("login.refused"), 1009),
     an_account_without_a_good_poll_is_fine=(
-        health._polling,
-        lambda true, account, *of: true(account, *of) if account.last_poll_ok_utc else None,
-        NO_LIST,
-    ),
+        health._polling, lambda true, account, *of: true(account, *of) if account.last_poll_ok_utc else None, NO_LIST),
     an_accept_that_failed_is_no_problem=(
-        health._unanswered,
-        lambda true, *of: [one for one in true(*of) if one.code != Code.ACCEPT_FAILED],
-        FAILURES,
-    ),
+        health._unanswered, lambda true, *of: [one for one in true(*of) if one.code != Code.ACCEPT_FAILED], FAILURES),
     an_unanswered_accept_is_no_alarm=(outcome_writer.is_alarm, always(result=False), EXPIRY),
-)
+)  # fmt: skip
 
 
 @bug("7", (Client, "act"))
@@ -618,60 +506,45 @@ async def redirects_are_followed(_: Any, self: Wire, request: httpx.Request, *__
     return Answer(response.status_code, response.headers.get("content-type", ""), response.content)
 
 
-# ---- the login and the contract --------------------------------------------------------------------------------------
-
 bugs(
     "login",
     a_token_is_renewed_at_its_end=(tokens.renew_at, lambda _, __, expiry: expiry, TOKEN_ENDS),
     the_kept_token_is_not_used=((Vault, "open"), nothing),
     a_time_zone_is_believed=(
-        tokens.expires,
-        lambda true, said, received, zone: true(said, received - timedelta(3), zone),
-        HANGS,
-    ),
+        tokens.expires, lambda true, said, received, zone: true(said, received - timedelta(3), zone), HANGS),
     a_refused_login_is_tried_again_at_once=(tokens.refusal_wait, always(0.1), 1009),
-)
+)  # fmt: skip
 bugs(
     "contract",
     another_end_keeps_the_first=(
         orders._end,
-        lambda true, known, ended_by, now: {} if known.ended_by and ended_by else true(known, ended_by, now),
-        TWO_ENDS,
-    ),
+        lambda true, known, ended_by, now: {} if known.ended_by and ended_by else true(known, ended_by, now), TWO_ENDS),
     a_verdict_does_not_write_the_status=(orders.set_status, nothing, LOST),
     a_verdict_does_not_write_a_foods_status=(foods.set_status, nothing, 6200001),
     the_lines_stay_as_they_were=(
+        lifecycle.merge, made_otherwise(lambda made: replace(made, differs=Differs.NOTHING)), 1006),
+    an_echo_is_news=(
         lifecycle.merge,
-        lambda true, *of, **how: replace(true(*of, **how), differs=Differs.NOTHING),
-        1006,
-    ),
+        made_otherwise(lambda made: replace(made, last_change=made.last_change or LastChange.STATUS)), EXPIRY),
+    a_new_status_is_not_written=(
+        orders.update_delivered, lambda true, tx, known, arrival, change, now: true(
+            tx, known, arrival, replace(change, status_counts=False), now), 1003),
     prepaid_orders_are_collected_again=(documents.amount_due, lambda _, total, code: total if code else None, CLOCK),
     any_remark_of_a_payment_is_dropped=(
-        documents.payment_code,
-        lambda true, name, codes: true(name and name.split("(")[0], codes),
-        1018,
-    ),
+        documents.payment_code, lambda true, name, codes: true(name and name.split("(")[0], codes), 1018),
     a_doubt_never_goes=(lifecycle.without_doubt, lambda _, problem: problem, 1007),
     an_outage_counts_as_listening=(
-        poll_ends.listened,
-        lambda _, until, answered, __: (answered, 0 if until is None else int(answered - until)),
-        OUTAGE,
-    ),
+        poll_ends.listened, lambda _, until, answered, __: (answered, 0 if until is None else int(answered - until)),
+        OUTAGE),
     silence_ends_nothing=(order_times.silent, always([]), SHOWN_AGAIN),
     the_lane_is_free_before_its_ok_is_noted=((Acknowledger, "acknowledge"), free_at_the_ok, OK_LATE),
     an_ok_is_not_noted=(orders.mark_acknowledged, nothing, SHOWN_AGAIN),
     a_list_shows_an_order_twice_and_the_last_one_counts=(
-        (Statuses, "latest"),
-        lambda _, __, documents: {d.payment_key: d for d in documents if d.payment_key},
-        1007,
-    ),
+        (Statuses, "latest"), lambda _, __, documents: {d.payment_key: d for d in documents if d.payment_key}, 1007),
     a_scheduled_order_is_accepted=(
-        deliveries.accepts_itself,
-        lambda true, order, **_: true(order, scheduled_too=True),
-        1003,
-    ),
+        deliveries.accepts_itself, lambda true, order, **_: true(order, scheduled_too=True), 1003),
     the_status_of_a_restaurant_is_not_written=(reference.set_restaurant_status, nothing, 1019),
-)
+)  # fmt: skip
 
 
 @bug("login", (Session, "replace"))
@@ -686,17 +559,6 @@ def a_row_disappears(true: Any, tx: Any, ends: Any, now: Any) -> Any:
     return ended
 
 
-@bug("contract", orders.update_delivered, 1003)
-def a_new_status_is_not_written(true: Any, tx: Any, known: Any, arrival: Any, change: Any, now: Any) -> Any:
-    return true(tx, known, arrival, replace(change, status_counts=False), now)
-
-
-@bug("contract", lifecycle.merge, EXPIRY)
-def an_echo_is_news(true: Any, *of: Any, **how: Any) -> Any:
-    made = true(*of, **how)
-    return replace(made, last_change=made.last_change or LastChange.STATUS)
-
-
 @bug("contract", retention.blank_old, 1009)
 def retention_keeps_the_notes_of_the_lines(true: Any, tx: Any, keys: Any, **how: Any) -> Any:
     blanked = true(tx, keys, **how)
@@ -709,9 +571,6 @@ def the_column_of_the_till_is_written(true: Any, tx: Any, known: Any, *rest: Any
     true(tx, known, *rest)
     mine = tables.orders.c.payment_key == known.payment_key
     tx.execute(update(tables.orders).where(mine).values(pos_revision=0))
-
-
-# ---- after a power loss ----------------------------------------------------------------------------------------------
 
 
 class _Forgetful:
@@ -766,38 +625,30 @@ def the_mark_is_written_before_the_tables(true: Any, *of: Any) -> Any:
     return found and replace(found, generation=found.generation + 1), older
 
 
-# ---- an older copy is put back ---------------------------------------------------------------------------------------
-
-
 bugs(
-    "restore",
-    "restore",
+    "restore", "restore",
     what_an_older_copy_had_to_send_is_sent=(high_water._end_rows, always(0), 3),
     an_older_copy_is_not_noticed=(high_water.is_older, always(result=False), 1),
     a_revoked_tablet_comes_back=(high_water._revoke_others, always(0), 1),
     nobody_can_confirm_a_restore=(high_water.settle, always(result=False), 1),
     a_copy_takes_the_wal_of_a_newer_file=(sqlite_checks.refuse_foreign_wal, nothing, 23),
-)
+)  # fmt: skip
 bugs("3", "restore", an_older_copy_is_polled_for_at_once=((RestoreCheck, "_hold_s"), always(0.0), 2))
 bugs("1", "restore", a_replay_stores_nothing=((Reimport, "store"), always(Decision.KNOWN), 10))
-
-# ---- commands, tablets, closures with an end -------------------------------------------------------------------------
 
 _taps = count()
 
 bugs(
-    "closures",
-    "hands",
+    "closures", "hands",
     a_closure_does_not_end=((Closures, "carry_out"), always([])),
     a_closure_ends_at_once=(closures.step, always(Step.END)),
     a_closure_ends_beside_something_newer=(closures.step, lambda true, plan, _, now: true(plan, (), now)),
     the_end_of_a_closure_is_lost=(store_closures.end, nothing),
-)
+)  # fmt: skip
 bugs(
-    "board",
-    "hands",
+    "board", "hands",
     each_tap_is_a_row=(cards.request_id, lambda true, *of: f"{true(*of)}:{next(_taps)}"),
-)
+)  # fmt: skip
 
 bugs(
     "board",
@@ -806,11 +657,8 @@ bugs(
 bugs(
     "contract",
     retention_deletes_documents_that_wait=(
-        retention.delete_documents,
-        lambda _, tx, before: tx.execute(delete(tables.quarantine)).rowcount,
-        1003,
-    ),
-)
+        retention.delete_documents, lambda _, tx, before: tx.execute(delete(tables.quarantine)).rowcount, 1003),
+)  # fmt: skip
 
 # The unit test that finds a bug, too. `./run sim --bugs` plants it and runs the test.
 FOUND_BY = tomllib.loads(Path(__file__).with_name("found_by.toml").read_text())

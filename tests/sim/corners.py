@@ -1,13 +1,11 @@
 """Scripted corners: situations that chance rarely brings, each played within some simulated minutes.
 
-A corner is a short script of what customers, till, line and clock do. The same judges watch it as any other plan. A
-seed chooses its corner by its number, and all latencies.
+A seed chooses its corner by its number, and all latencies.
 """
 
 import asyncio
 from collections import defaultdict, deque
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tests.sim.plan import MINUTE, Span
@@ -33,9 +31,7 @@ class Script:
         self._slow_unit: tuple[str, float, Callable[[], None]] | None = None
 
     async def order(self) -> str:
-        """A customer orders. Returns the order's key once it is acknowledged."""
-        (key,) = await self.orders(1)
-        return key
+        return (await self.orders(1))[0]
 
     async def orders(self, count: int) -> list[str]:
         """So many customers order at one moment. Returns the orders' keys once all are acknowledged."""
@@ -50,24 +46,34 @@ class Script:
 
     def act(self, action: str, **columns: object) -> int:
         """The till writes a row. Returns its id."""
-        row = self._sim.till.insert({"action": action} | columns)
-        assert row is not None
-        return row
+        return self._sim.till.insert({"action": action} | columns)
+
+    async def accepted(self, key: str) -> str:
+        """The till accepts the order. Returns its key once the accept has ended."""
+        await self.ended(self.accept(key))
+        return key
+
+    async def on_its_way(self) -> str:
+        """A customer orders. Returns the order's key once its accept and its on_the_way have ended."""
+        key = await self.accepted(await self.order())
+        await self.ended(self.act("on_the_way", payment_key=key))
+        return key
+
+    def accept(self, key: str, **columns: object) -> int:
+        return self.act("accept", payment_key=key, preparing_time=20, **columns)
 
     def withdraw(self, row: int) -> None:
         self._sim.till.withdraw("id = :id", {"id": row})
 
     def retry(self, row: int) -> None:
-        """A person retries a failed row."""
         self._sim.technician.retry(row)
 
-    def panel(self, key: str, status: int) -> None:
-        """The marketplace's panel changes an order's status."""
-        self._sim.world.change_status(key, status)
-        self._sim.trace.note("panel", "changes", key=key, status=status)
+    def panel(self, key: str, *statuses: int) -> None:
+        for status in statuses:
+            self._sim.world.change_status(key, status)
+            self._sim.trace.note("panel", "changes", key=key, status=status)
 
     def meets(self, operation: str, *faults: str) -> None:
-        """The next requests of an operation meet these faults, one each."""
         self._faults[operation].extend(faults)
 
     def next_list_takes(self, seconds: float) -> None:
@@ -93,7 +99,6 @@ class Script:
             await asyncio.sleep(LOOK_S)
 
     async def at(self, second: float) -> None:
-        """Wait for this second of the simulation."""
         assert self._sim.now() < second, "the corner is late"
         await asyncio.sleep(second - self._sim.now())
 
@@ -105,27 +110,28 @@ class Script:
     async def rest(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
 
-    async def listed(self) -> float:
-        """Wait for the next list. Returns its second."""
-        known = self._lists()
-        await self.until(lambda: self._lists() > known)
-        return self._sim.now()
+    async def listed(self, count: int = 1) -> float:
+        """Wait for so many lists. Returns the second of the last one."""
 
-    def _lists(self) -> int:
-        return sum(call.operation == "get_current" and bool(call.ended) for call in self._sim.calls)
+        def lists() -> int:
+            return sum(call.operation == "get_current" and bool(call.ended) for call in self._sim.calls)
+
+        for _ in range(count):
+            known = lists()
+            await self.until(lambda known=known: lists() > known)
+        return self._sim.now()
 
     async def answered(self, operation: str) -> None:
         """Wait until the last request of an operation has ended."""
         await self.until(lambda: any(call.operation == operation for call in self._sim.calls))
         await self.until(lambda: all(call.ended for call in self._sim.calls if call.operation == operation))
 
-    async def ended(self, row: int) -> None:
-        """Wait for a row's verdict."""
+    async def ended(self, *rows: int) -> None:
         query = "SELECT finished_utc FROM delivery_actions WHERE id = ?"
-        await self.until(lambda: self._sim.till.connection.execute(query, (row,)).fetchone()[0] is not None)
+        for row in rows:
+            await self.until(lambda row=row: self._sim.till.connection.execute(query, (row,)).fetchone()[0] is not None)
 
     def check(self) -> None:
-        """Check that all planned faults occurred."""
         left = [operation for operation, faults in self._faults.items() if faults]
         assert not left, f"no request met what was to meet {left}"
         assert self._slow_unit is None, "nobody acted within a transaction"
@@ -139,7 +145,6 @@ class Script:
         return seconds
 
     def unit_takes(self, name: Callable[[], str]) -> float:
-        """How much longer than usual a transaction takes."""
         if self._slow_unit is None or self._slow_unit[0] != name():
             return 0.0
         (_, seconds, act), self._slow_unit = self._slow_unit, None
@@ -147,31 +152,22 @@ class Script:
         return seconds
 
 
-@dataclass(frozen=True, slots=True)
-class Corner:
-    """One situation, and what its plan has beside the script."""
-
-    play: Callable[[Script], Awaitable[None]]
-    changes: dict[str, Any]
+Play = Callable[[Script], Awaitable[None]]
+CORNERS: dict[str, tuple[Play, dict[str, Any]]] = {}  # by name: the script, and what its plan has beside it
 
 
-CORNERS: dict[str, Corner] = {}
-
-
-def corner(**changes: Any) -> Callable[[Callable[[Script], Awaitable[None]]], None]:
-    def enter(play: Callable[[Script], Awaitable[None]]) -> None:
-        CORNERS[play.__name__] = Corner(play, changes)
+def corner(**changes: Any) -> Callable[[Play], None]:
+    def enter(play: Play) -> None:
+        CORNERS[play.__name__] = play, changes
 
     return enter
 
 
-def corner_of(seed: int) -> tuple[str, Corner]:
-    """The name of a seed's corner, and the corner."""
-    return list(CORNERS.items())[(seed - 1) % len(CORNERS)]
+def corner_of(seed: int) -> str:
+    return list(CORNERS)[(seed - 1) % len(CORNERS)]
 
 
 def seed_of(name: str) -> int:
-    """The first seed that plays a corner."""
     return list(CORNERS).index(name) + 1
 
 
@@ -182,7 +178,7 @@ async def an_accept_expires_unresolved_while_a_list_is_on_its_way(script: Script
     listed = await script.listed()
     await script.rest(14.0)
     script.meets("accept", "done_silence")
-    script.act("accept", payment_key=key, preparing_time=20, valid_minutes=1)  # until listed + 74
+    script.accept(key, valid_minutes=1)  # until listed + 74
     await script.at(listed + 40.0)
     script.panel(key, 16)
     script.next_list_takes(17.0)  # from listed + 60
@@ -191,8 +187,7 @@ async def an_accept_expires_unresolved_while_a_list_is_on_its_way(script: Script
 @corner()
 async def a_cancel_is_refused_beside_a_complete_of_ours(script: Script) -> None:
     """Both ends are in doubt: the order is missing from the list because it is completed."""
-    key = await script.order()
-    await script.ended(script.act("accept", payment_key=key, preparing_time=20))
+    key = await script.accepted(await script.order())
     await script.acknowledged(key)
     script.panel(key, 16)  # unknown to the daemon when complete leaves
     script.meets("complete", "done_silence")
@@ -206,7 +201,7 @@ async def a_row_is_asked_back_between_reading_and_claiming(script: Script) -> No
     key = await script.order()
     row = 0
     script.within("Executor._write_notes", 0.5, lambda: script.withdraw(row))
-    row = script.act("accept", payment_key=key, preparing_time=20)
+    row = script.accept(key)
     await script.ended(row)
 
 
@@ -223,8 +218,7 @@ async def the_service_hangs_for_one_of_two_accounts(script: Script) -> None:
 
 @corner()
 async def the_program_ends_while_a_row_is_on_the_wire(script: Script) -> None:
-    key = await script.order()
-    await script.ended(script.act("accept", payment_key=key, preparing_time=20))
+    key = await script.accepted(await script.order())
     script.next_list_takes(15.0)
     await script.listed()
     script.crash_at("reached on_the_way", 2.0)
@@ -237,7 +231,7 @@ async def the_clock_is_set_back_while_a_row_waits(script: Script) -> None:
     key = await script.order()
     await script.at(90.0)
     script.meets("accept", "http_429")
-    script.act("accept", payment_key=key, preparing_time=20)
+    script.accept(key)
 
 
 @corner()
@@ -245,19 +239,17 @@ async def accepts_are_answered_500_502_and_429(script: Script) -> None:
     """The first is sent again after seconds, the second after a list, and the third expires before it may be sent."""
     first, second, third = [await script.order() for _ in range(3)]
     script.meets("accept", "http_500")
-    await script.ended(script.act("accept", payment_key=first, preparing_time=20))
+    await script.accepted(first)
     script.meets("accept", "done_502")
-    await script.ended(script.act("accept", payment_key=second, preparing_time=20))
+    await script.accepted(second)
     script.meets("accept", "http_429", "http_429")
-    await script.ended(script.act("accept", payment_key=third, preparing_time=20, valid_minutes=1))
+    await script.ended(script.accept(third, valid_minutes=1))
 
 
 @corner(seconds=5 * MINUTE)
 async def a_complete_is_lost_and_no_list_tells_of_it(script: Script) -> None:
     """Its last resend waits for a minute, and the lists of that minute lack the order, as they did before."""
-    key = await script.order()
-    await script.ended(script.act("accept", payment_key=key, preparing_time=20))
-    await script.ended(script.act("on_the_way", payment_key=key))
+    key = await script.on_its_way()
     await script.acknowledged(key)
     script.meets("complete", "refused", "http_500", "http_500", "lost")
     await script.ended(script.act("complete", payment_key=key))
@@ -268,14 +260,12 @@ async def rows_are_written_while_an_accept_waits(script: Script) -> None:
     """An on_the_way waits behind one order's accept; a cancel supersedes the other's."""
     first, second = await script.order(), await script.order()
     script.meets("accept", "http_429", "http_429")
-    accept = script.act("accept", payment_key=first, preparing_time=20)
-    script.act("accept", payment_key=second, preparing_time=20)
+    accept = script.accept(first)
+    script.accept(second)
     await script.answered("accept")
     await script.rest(14.0)
     on_the_way = script.act("on_the_way", payment_key=first)
-    await script.ended(script.act("cancel", payment_key=second, reason_id=3))
-    await script.ended(accept)
-    await script.ended(on_the_way)
+    await script.ended(script.act("cancel", payment_key=second, reason_id=3), accept, on_the_way)
 
 
 @corner(batch=2)
@@ -283,13 +273,11 @@ async def a_list_longer_than_one_question_shows_orders_in_doubt(script: Script) 
     """Their accepts may have succeeded: the list shows that they did not."""
     keys = await script.orders(5)
     script.meets("accept", *["lost" for _ in keys])
-    rows = [script.act("accept", payment_key=key, preparing_time=20) for key in keys]
+    rows = [script.accept(key) for key in keys]
     await script.answered("accept")
     for key in keys:
-        for status in (16, 1):  # changed and changed back, so that the list shows it again
-            script.panel(key, status)
-    for row in rows:
-        await script.ended(row)
+        script.panel(key, 16, 1)  # changed and changed back, so that the list shows it again
+    await script.ended(*rows)
 
 
 @corner()
@@ -297,26 +285,23 @@ async def a_row_is_too_old_before_its_turn_comes(script: Script) -> None:
     """It is valid for a minute, and the accept before it waits longer."""
     key = await script.order()
     script.meets("accept", "http_429", "http_429", "http_429")
-    accept = script.act("accept", payment_key=key, preparing_time=20)
-    await script.ended(script.act("on_the_way", payment_key=key, valid_minutes=1))
-    await script.ended(accept)
+    accept = script.accept(key)
+    await script.ended(script.act("on_the_way", payment_key=key, valid_minutes=1), accept)
 
 
 @corner(seconds=8 * MINUTE, silence_hours=0.02)
 async def an_order_is_shown_again_as_it_was_and_then_never_again(script: Script) -> None:
     key = await script.order()
     for _ in range(2):
-        for status in (99, 1):  # changed and changed back between two lists
-            script.panel(key, status)
+        script.panel(key, 99, 1)  # changed and changed back between two lists
         await script.listed()
         await script.rest(5.0)
 
 
 @corner(seconds=3 * MINUTE)
 async def an_order_that_was_completed_is_cancelled(script: Script) -> None:
-    key = await script.order()
-    for action, columns in (("accept", {"preparing_time": 20}), ("on_the_way", {}), ("complete", {})):
-        await script.ended(script.act(action, payment_key=key, **columns))
+    key = await script.on_its_way()
+    await script.ended(script.act("complete", payment_key=key))
     script.panel(key, CANCELED)
     await script.acknowledged(key)
 
@@ -326,11 +311,10 @@ async def a_list_shows_an_order_in_doubt_without_its_key(script: Script) -> None
     """Its accept succeeded unseen: a list without its key must not prove the opposite."""
     key = await script.order()
     script.meets("accept", "done_silence")
-    accept = script.act("accept", payment_key=key, preparing_time=20)
+    accept = script.accept(key)
     script.hide_key(key, hidden=True)
     await script.answered("accept")
-    await script.listed()
-    await script.listed()
+    await script.listed(2)
     script.hide_key(key, hidden=False)
     await script.ended(accept)
 
@@ -342,7 +326,7 @@ async def an_accept_in_doubt_may_be_sent_again_while_a_list_is_on_its_way(script
     listed = await script.listed()
     await script.at(listed + 14.0)
     script.meets("accept", "done_reset")
-    accept = script.act("accept", payment_key=key, preparing_time=20)
+    accept = script.accept(key)
     script.meets("get_current", "http_500")
     await script.listed()
     script.next_list_takes(17.0)
@@ -352,9 +336,7 @@ async def an_accept_in_doubt_may_be_sent_again_while_a_list_is_on_its_way(script
 @corner(seconds=6 * MINUTE)
 async def a_customer_cancels_while_a_complete_is_in_doubt(script: Script) -> None:
     """A list shows the order cancelled before the last resend of the complete leaves."""
-    key = await script.order()
-    await script.ended(script.act("accept", payment_key=key, preparing_time=20))
-    await script.ended(script.act("on_the_way", payment_key=key))
+    key = await script.on_its_way()
     await script.acknowledged(key)
     script.meets("complete", "http_500", "http_500", "http_500")
     complete = script.act("complete", payment_key=key)
@@ -366,9 +348,7 @@ async def a_customer_cancels_while_a_complete_is_in_doubt(script: Script) -> Non
 @corner(seconds=6 * MINUTE)
 async def a_list_is_too_large_and_comes_in_parts(script: Script) -> None:
     """A list of one status is no good poll, and proves nothing about a complete."""
-    key = await script.order()
-    await script.ended(script.act("accept", payment_key=key, preparing_time=20))
-    await script.ended(script.act("on_the_way", payment_key=key))
+    key = await script.on_its_way()
     script.meets("get_current", "too_large")
     await script.listed()
     script.meets("complete", "done_silence")
@@ -387,52 +367,46 @@ async def a_list_from_before_two_accepts_lacks_one_of_their_orders(script: Scrip
     """It arrives after both are lost, and after the other account's list."""
     absent, shown = await script.orders(2)
     await script.listed()
-    for status in (16, 1):
-        script.panel(shown, status)
+    script.panel(shown, 16, 1)
     script.next_list_takes(18.0)
     await script.rest(18.0)
     script.meets("accept", "done_reset", "done_reset")
-    rows = [script.act("accept", payment_key=key, preparing_time=20) for key in (absent, shown)]
-    for row in rows:
-        await script.ended(row)
+    rows = [script.accept(key) for key in (absent, shown)]
+    await script.ended(*rows)
 
 
 @corner(seconds=6 * MINUTE)
 async def two_orders_end_and_both_answers_are_lost(script: Script) -> None:
     """One list, which lacks the completed order, proves both."""
     first, second = await script.orders(2)
-    await script.ended(script.act("accept", payment_key=first, preparing_time=20))
+    await script.accepted(first)
     await script.ended(script.act("on_the_way", payment_key=first))
     await script.acknowledged(first)
     script.meets("complete", "done_reset")
     script.meets("cancel", "done_reset")
     complete = script.act("complete", payment_key=first)
-    await script.ended(script.act("cancel", payment_key=second, reason_id=3))
-    await script.ended(complete)
+    await script.ended(script.act("cancel", payment_key=second, reason_id=3), complete)
 
 
 @corner(seconds=6 * MINUTE)
 async def no_list_is_ever_good(script: Script) -> None:
     script.meets("get_current", *["http_500"] * 8)
-    for _ in range(8):
-        await script.listed()
+    await script.listed(8)
 
 
 @corner()
 async def a_row_is_written_before_an_ok_is_noted(script: Script) -> None:
     key = await script.order()
     rows: list[int] = []
-    script.within("_mark_free", 2.0, lambda: rows.append(script.act("accept", payment_key=key, preparing_time=20)))
-    script.panel(key, 16)
-    script.panel(key, 1)
+    script.within("_mark_free", 2.0, lambda: rows.append(script.accept(key)))
+    script.panel(key, 16, 1)
     await script.until(lambda: bool(rows))
     await script.ended(rows[0])
 
 
 @corner(seconds=6 * MINUTE)
 async def a_row_is_retried_while_a_newer_one_is_in_doubt(script: Script) -> None:
-    key = await script.order()
-    await script.ended(script.act("accept", payment_key=key, preparing_time=20))
+    key = await script.accepted(await script.order())
     script.meets("on_the_way", *["http_500"] * 4)
     first = script.act("on_the_way", payment_key=key)
     await script.ended(first)
@@ -440,8 +414,7 @@ async def a_row_is_retried_while_a_newer_one_is_in_doubt(script: Script) -> None
     second = script.act("on_the_way", payment_key=key)
     await script.rest(5.0)  # until it waits for its third request
     script.retry(first)
-    await script.ended(second)
-    await script.ended(first)
+    await script.ended(second, first)
 
 
 @corner(seconds=6 * MINUTE, options=(("token_seconds", 300.0),))
@@ -455,6 +428,5 @@ async def no_list_comes_for_minutes_while_an_order_is_open(script: Script) -> No
     """The minutes without a list do not count as its silence."""
     await script.order()
     script.meets("get_current", *["http_500"] * 14)
-    for _ in range(15):
-        await script.listed()
+    await script.listed(15)
     await script.rest(60.0)  # a sweep comes before the order has been silent for its time

@@ -6,7 +6,7 @@ import itertools
 import sqlite3
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy
 from sqlalchemy import create_engine
@@ -26,13 +26,8 @@ class Compiled:
     def __init__(self) -> None:
         engine = create_engine("sqlite://")
         engine.connect().close()  # the dialect asks the driver for its features here
-        self._dialect = engine.dialect
-        self._statements: dict[Any, Any] = {}
-
-    def share(self, database: Database) -> None:
-        """Let this database use what another one has compiled."""
-        database.engine.dialect = self._dialect
-        database.engine.update_execution_options(compiled_cache=self._statements)
+        self.dialect = engine.dialect
+        self.statements: dict[Any, Any] = {}
 
 
 _kept = Compiled()
@@ -40,10 +35,10 @@ _kept = Compiled()
 
 def share_compiled(database: Database) -> None:
     """Let this database use what another one of this process has compiled."""
-    _kept.share(database)
+    database.engine.dialect = _kept.dialect
+    database.engine.update_execution_options(compiled_cache=_kept.statements)
 
 
-T = TypeVar("T")
 BUSY_TIMEOUT_S = keys.Database().busy_timeout_seconds  # the real database's threads wait so long for a till
 
 
@@ -51,14 +46,9 @@ class SimDatabase(Database):
     """The database as its threads work: one transaction at a time, urgent work first."""
 
     def __init__(self, life: "Life") -> None:
-        super().__init__(
-            life.sim.settings.database.url,
-            busy_timeout_s=0.0,
-            inline=True,
-            accept_unsafe_durability=life.sim.power is None,
-        )
-        self._life = life
-        self._sim = life.sim
+        self._life, self._sim = life, life.sim
+        url, unsafe = self._sim.settings.database.url, self._sim.power is None
+        super().__init__(url, busy_timeout_s=0.0, inline=True, accept_unsafe_durability=unsafe)
         self._writers: Any = _Queue(life, writes=True)
         self._readers: Any = _Queue(life, writes=False)
         self._working = ""
@@ -68,39 +58,36 @@ class SimDatabase(Database):
 
     def _connected(self, connection: sqlite3.Connection, _: object) -> None:
         self._sim.tell("connected", connection)
-        connection.create_function("strftime", -1, self._sim.clock.strftime)
-        self._sim.hurry_disk(connection)
+        self._sim.prepare(connection)
 
     def _statement(self, _: object, __: object, sql: str, parameters: object, *___: object) -> None:
         if "delivery_" in sql and not sql.startswith("SELECT"):
+            self._sim.statements.append(sql)
             self._sim.tell("statement", sql, parameters)
-        if self._working == "try_upgrade":
-            self._life.point("statement upgrade")
-        else:
-            self._life.point("statement")
+        self._life.point("statement upgrade" if self._working == "try_upgrade" else "statement")
 
     async def wait_until_free(self) -> None:
         """Its queues never hang."""
 
-    def write_now(self, work: Work[T]) -> T:
+    def write_now(self, work: Work[Any]) -> Any:
         name = self._working = _name_of(work)
 
-        def whole(connection: sqlalchemy.Connection) -> T:
+        def whole(connection: sqlalchemy.Connection) -> Any:
             result = work(connection)
-            if self._sim.disk_breaks():
-                raise OperationalError("COMMIT", None, _disk_error())
+            self._may_break("COMMIT")
             self._life.point(f"before commit {name}")
             return result
 
         result = self._survive(lambda: Database.write_now(self, whole))
         self._sim.tell("committed", name)
+        self._sim.statements.clear()
         self._life.point(f"after commit {name}")
         self._sim.till.notice()
         if self._sim.plan.restless or name == "Closures.carry_out":  # nothing else wakes the outbox then
             self._sim.woken()
         return result
 
-    def _survive(self, call: Callable[[], T]) -> T:
+    def _survive(self, call: Callable[[], Any]) -> Any:
         """Power may fail during a write or a flush. SQLite gets an error then, which reaches no other code."""
         if self._sim.power is None:
             return call()
@@ -123,12 +110,15 @@ class SimDatabase(Database):
             return True
         return False
 
-    def read_now(self, work: Work[T], *, snapshot: bool = False) -> T:
+    def _may_break(self, statement: str) -> None:
+        if self._sim.disk_breaks():
+            raise OperationalError(statement, None, sqlite3.OperationalError("disk I/O error"))
+
+    def read_now(self, work: Work[Any], *, snapshot: bool = False) -> Any:
         """`snapshot` changes nothing: nobody else writes while one reads."""
         del snapshot
         self._working = ""
-        if self._sim.disk_breaks():
-            raise OperationalError("SELECT", None, _disk_error())
+        self._may_break("SELECT")
         return super().read_now(work)
 
 
@@ -136,16 +126,14 @@ class _Queue:
     """In the place of store.workers.Workers: units of work in the order of the threads. One that has begun is not cancelled."""
 
     def __init__(self, life: "Life", *, writes: bool) -> None:
-        self._life = life
-        self._sim = life.sim
-        self._writes = writes
+        self._life, self._sim, self._writes = life, life.sim, writes
         self._waiting: list[tuple[int, int, Callable[[], Any], asyncio.Future[Any]]] = []
         self._order = itertools.count()
         self._locked_since: float | None = None
 
-    async def submit(self, call: Callable[[], T], *, urgent: bool) -> T:
+    async def submit(self, call: Callable[[], Any], *, urgent: bool) -> Any:
         loop = asyncio.get_running_loop()
-        future: asyncio.Future[T] = loop.create_future()
+        future: asyncio.Future[Any] = loop.create_future()
         heapq.heappush(self._waiting, (0 if urgent else 1, next(self._order), call, future))
         if len(self._waiting) == 1:
             loop.call_later(self._takes(), self._next)
@@ -156,21 +144,17 @@ class _Queue:
 
     def _next(self) -> None:
         loop = asyncio.get_running_loop()
-        if not self._life.alive:
-            return
-        if self._writes and self._waits_for_till(loop):
+        if not self._life.alive or (self._writes and self._waits_for_till(loop)):
             return
         _, _, call, future = heapq.heappop(self._waiting)
         try:
-            result = call()
+            settle = partial(future.set_result, call())
         except Crashed:
             return
         except BaseException as error:  # noqa: BLE001 - it belongs to the caller, whatever it is
-            if not future.done():
-                future.set_exception(error)
-        else:
-            if not future.done():
-                future.set_result(result)
+            settle = partial(future.set_exception, error)
+        if not future.done():
+            settle()
         if self._writes:
             self._sim.moment("between units of work", "")
         if self._waiting:
@@ -201,7 +185,3 @@ def _name_of(work: Any) -> str:
             names = work.__code__.co_freevars
             work = work.__closure__[names.index("work" if "work" in names else "call")].cell_contents
     return str(work.__qualname__).partition(".<locals>")[0]
-
-
-def _disk_error() -> Exception:
-    return sqlite3.OperationalError("disk I/O error")

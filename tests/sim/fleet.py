@@ -12,17 +12,16 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import httpx
-from sqlalchemy import Connection
 from tests.sim import blocking_call, server
 from tests.sim.disk import SimDatabase, share_compiled
 from tests.sim.life import LIFE
 from tests.sim.line import Line
 from tests.sim.server import LOST_S, LockSession, Server, Transaction, lost
 
-from orderbridge import config, service
+from orderbridge import service
 from orderbridge.errors import HELD_BACK, NotSent
 from orderbridge.store import schema
 from orderbridge.store.database import Database
@@ -35,8 +34,6 @@ if TYPE_CHECKING:
     from tests.sim.life import Life, SimLoop
     from tests.sim.plan import Blow
     from tests.sim.simulation import Sim
-
-T = TypeVar("T")
 
 KEY = bytes(range(32))
 FLEET = {"accounts": "database", "master_key": "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="}
@@ -57,18 +54,20 @@ class Fleet:
     def __init__(self, sim: "Sim") -> None:
         self._sim = sim
         self._chance = sim.plan.stream("fleet")
+        self._after = sim.agenda.after
         self.skews = [self._chance.uniform(-3.0, 3.0) for _ in range(sim.plan.replicas)]
         self.places: dict[int, Life] = {}
         self.changed_at = 0.0  # when a replica last had a fault
         self.went_on: dict[int, float] = {}  # process: when its last pause ended
         self._lit: dict[Life, Blow] = {}  # faults that wait for a point of their process
         self._frozen: dict[Life, deque[asyncio.Handle]] = {}
-        self._loop: SimLoop = asyncio.get_running_loop()  # type: ignore[assignment]
+        self._loop: SimLoop = asyncio.get_running_loop()
         self._open_accounts()
         self.server = Server(sim)
+        self.close = self.server.close
+        self.new_database, self.new_line = FleetDatabase, FleetLine
 
     def _open_accounts(self) -> None:
-        """Create the tables and the accounts."""
         sim = self._sim
         database = Database(sim.settings.database.url, busy_timeout_s=0.0, inline=True)
         share_compiled(database)
@@ -76,10 +75,8 @@ class Fleet:
         named = sim.settings.accounts
         database.write_now(lambda tx: account_changes.put(tx, MasterKeys([KEY]), named, sim.clock.now()))
         database.close()
-        sim.settings = settings_of(sim.settings)
-
-    def close(self) -> None:
-        self.server.close()
+        fleet = type(sim.settings.fleet)(**FLEET)
+        sim.settings = sim.settings.model_copy(update={"fleet": fleet, "accounts": []})
 
     def begin(self) -> None:
         self._look()
@@ -100,7 +97,6 @@ class Fleet:
         getattr(self, f"_{blow.what}")(life, blow.seconds)
 
     def comes_to(self, life: "Life", point: str) -> None:
-        """A point at which a fault may begin."""
         blow = self._lit.get(life)
         if blow is not None and point.startswith(blow.point) and not self._sim.is_calm:
             del self._lit[life]
@@ -109,9 +105,6 @@ class Fleet:
     def _note(self) -> None:
         self.changed_at = self._sim.now()
         self._sim.disturb("")
-
-    def _after(self, seconds: float, act: Callable[[], None]) -> None:
-        self._sim.agenda.after(seconds, act)
 
     def _kill(self, life: "Life", seconds: float) -> None:
         """The process ends. With some, the machine ends, so that the server does not notice."""
@@ -132,8 +125,7 @@ class Fleet:
             self._after(seconds, lambda: self._go_on(life))
 
     def _stands(self, handle: asyncio.Handle) -> bool:
-        """Whether the handle's process is paused."""
-        life = handle._context.get(LIFE)  # type: ignore[attr-defined]
+        life = handle._context.get(LIFE)
         if life not in self._frozen:
             return False
         self._frozen[life].append(handle)
@@ -149,7 +141,6 @@ class Fleet:
             self._loop.stands = None
 
     def end(self) -> None:
-        """Continue all paused processes."""
         for life in list(self._frozen):
             self._go_on(life)
 
@@ -183,28 +174,18 @@ class Fleet:
 
     def _replace(self, place: int, seconds: float) -> None:
         if place == 0:
-            for statement in NEWER if "made_up" not in self._columns() else ():
+            columns = {row[1] for row in self.server.tables.exec_driver_sql("PRAGMA table_info(delivery_orders)")}
+            for statement in NEWER if "made_up" not in columns else ():
                 self.server.tables.exec_driver_sql(statement)
-            actions = self._sim.settings.actions.model_copy(update={"max_in_flight": 2})
-            self._sim.settings = self._sim.settings.model_copy(update={"actions": actions, "language": "tr"})
+            self._sim.change_settings(places=2, language="tr")
         life = self.places.get(place)
         if life is not None:
             self._note()
             self._stop(life, seconds)
 
-    def _columns(self) -> set[str]:
-        found = self.server.tables.exec_driver_sql("PRAGMA table_info(delivery_orders)")
-        return {str(row[1]) for row in found}
-
-    def new_database(self, life: "Life") -> SimDatabase:
-        return FleetDatabase(life)
-
-    def new_line(self, life: "Life") -> Line:
-        return FleetLine(life)
-
     def born(self, life: "Life", place: int) -> None:
         self.places[place] = life
-        life.clock = Skewed(self._sim.clock, self.skews[place])  # type: ignore[assignment]
+        life.clock = Skewed(self._sim.clock, self.skews[place])
         self._note()
 
     def killed(self, life: "Life") -> None:
@@ -215,30 +196,21 @@ class Fleet:
             self.server.end_all_of(life)
 
     def ended(self, life: "Life") -> None:
-        """In order."""
-        if life.died.is_set():
-            return
-        self.server.end_all_of(life)
-        self._note()
+        if not life.died.is_set():
+            self.server.end_all_of(life)
+            self._note()
 
     def wake(self) -> None:
-        """Notify all listening replicas."""
         for life in list(self.places.values()):
             if life.alive and not self.server.is_cut(life):
                 life.wake()
 
     def at_work(self) -> "list[Life]":
-        """The healthy replicas."""
         return [
             life
             for life in self.places.values()
             if life.alive and life.started and not self.is_paused(life) and not self.server.is_cut(life)
         ]
-
-
-def settings_of(plain: config.Settings) -> config.Settings:
-    """The same, with the accounts in the database."""
-    return plain.model_copy(update={"fleet": type(plain.fleet)(**FLEET), "accounts": []})
 
 
 class Skewed:
@@ -276,7 +248,6 @@ class FleetDatabase(SimDatabase):
         file, self.file = self.file, None
         if file is not None:
             file.close()
-        assert life.sim.fleet is not None
         self._server = life.sim.fleet.server
         self._writers, self._readers = _Sessions(self, writes=True), _Sessions(self, writes=False)
         self._slots = asyncio.Semaphore(WRITERS)
@@ -286,11 +257,12 @@ class FleetDatabase(SimDatabase):
         self._touches_outbox |= "delivery_actions" in of[2] and not of[2].startswith("SELECT")
         super()._statement(*of)
 
-    async def perform(self, call: Callable[[], T], *, writes: bool) -> T:
-        """A unit of work on one of the sessions."""
+    async def perform(self, call: Callable[[], Any], *, writes: bool) -> Any:
         async with self._slots:
             await self._travel()
-            if writes:
+            if not writes:
+                result = call()
+            else:
                 with self._server.transaction(self._life) as mine:
                     with self._server.beginning(mine), self.engine.connect() as connection:
                         self.fence(connection)
@@ -298,12 +270,10 @@ class FleetDatabase(SimDatabase):
                     await asyncio.sleep(self._sim.disk_takes(lambda: ""))
                     await self._travel()
                     result = self._commit(mine, call)
-            else:
-                result = call()
             await self._travel()  # a fault here leaves the commit unknown
             return result
 
-    def _commit(self, mine: Transaction, call: Callable[[], T]) -> T:
+    def _commit(self, mine: Transaction, call: Callable[[], Any]) -> Any:
         self._server.sweep()
         if mine.is_over:
             self._sim.trace.note("server", "ended the transaction", of=f"life {self._life.number}")
@@ -320,7 +290,6 @@ class FleetDatabase(SimDatabase):
         return result
 
     async def _travel(self) -> None:
-        """Half a round trip."""
         life, began = self._life, self._sim.now()
         await asyncio.sleep(self._server.latency())
         while self._server.is_cut(life):
@@ -336,11 +305,10 @@ class _Sessions:
     """In the place of store.workers.Workers: what has begun is not cancelled."""
 
     def __init__(self, database: FleetDatabase, *, writes: bool) -> None:
-        self._database, self._writes = database, writes
+        self._perform = partial(database.perform, writes=writes)
 
-    async def submit(self, call: Callable[[], T], *, urgent: bool) -> T:
-        del urgent
-        return await asyncio.shield(asyncio.ensure_future(self._database.perform(call, writes=self._writes)))
+    async def submit(self, call: Callable[[], Any], *, urgent: bool) -> Any:
+        return await asyncio.shield(asyncio.ensure_future(self._perform(call)))
 
     def close(self) -> None:
         """What waits is lost with the life."""
@@ -350,31 +318,21 @@ class SimMembership(Membership):
     """A membership on a database that seems to be PostgreSQL."""
 
     def __init__(self, database: Database) -> None:
-        def worker(_: Connection) -> str:
-            return "somebody"
-
         engine = SimpleNamespace(url=database.engine.url, driver="psycopg", name="postgresql")
-        dialect = SimpleNamespace(worker=worker, options=lambda *_: {})
-        super().__init__(SimpleNamespace(engine=engine, dialect=dialect))  # type: ignore[arg-type]
+        dialect = SimpleNamespace(worker=lambda _: "somebody", options=lambda *_: {})
+        super().__init__(SimpleNamespace(engine=engine, dialect=dialect))
         self._engine = database.engine
-
-
-def _number(_: int) -> int:
-    life = LIFE.get()
-    assert life is not None
-    return life.process * 1000 + life.sim.built
 
 
 def in_place(sim: "Sim") -> "Iterator[tuple[Any, str, Any]]":
     """The functions that the simulation replaces: owner, name, replacement."""
-    assert sim.fleet is not None
     for function in server.IN_PLACE:
         yield advisory_locks, function.__name__, function
     yield advisory_locks, "epoch_of", sim.fleet.server.epoch_of
     yield membership, "LockSession", LockSession
     yield membership, "SystemClock", lambda: sim.clock
     yield membership, "threading", SimpleNamespace(Lock=blocking_call.Lock)
-    yield membership, "secrets", SimpleNamespace(randbits=_number)
+    yield membership, "secrets", SimpleNamespace(randbits=lambda _: LIFE.get().process * 1000 + sim.built)
     yield membership, "socket", SimpleNamespace(gethostname=lambda: "machine")
     yield membership, "os", SimpleNamespace(getpid=lambda: 1)
     yield replica, "Membership", SimMembership

@@ -1,13 +1,10 @@
-"""People who run the program's commands, and tablets with its board.
-
-Commands run from click down. Taps are requests to the board's routes, in the process that holds the lead.
-"""
+"""People who run the program's commands, from click down, and tablets that tap on its board's routes."""
 
 import asyncio
 import json
 import sqlite3
 from collections.abc import Callable
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import closing, redirect_stderr, redirect_stdout
 from contextvars import Context
 from dataclasses import dataclass
 from functools import partial
@@ -27,7 +24,6 @@ from orderbridge.cli import action_commands, common, erase, order_commands
 from orderbridge.errors import Unusable
 from orderbridge.jobs.reimport import WRITTEN, Reimport, find, replay
 from orderbridge.store import journal
-from orderbridge.store.database import Database
 from orderbridge_board import cli as board_commands
 from orderbridge_board.cards import HELD, HOLD
 from orderbridge_board.door import COOKIE
@@ -40,17 +36,6 @@ ADDRESS = "http://127.0.0.1:8484"
 BACK_WITHIN_S = HOLD.total_seconds() + 1.0  # some come too late
 CLOSURES = "SELECT id FROM delivery_actions WHERE state IN ('pending', 'sending') OR until_utc IS NOT NULL ORDER BY id"
 CUSTOMERS = "SELECT customer_phone FROM delivery_orders WHERE customer_phone <> '' ORDER BY received_utc"
-
-
-class _Commands(common.Context):
-    """The context of a command in the simulation."""
-
-    def __init__(self, sim: "Sim") -> None:
-        super().__init__(sim.settings)
-        self._sim = sim
-
-    def database(self, *, makes_file: bool = False) -> Database:
-        return self._sim.technician.database()
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,15 +71,16 @@ class Hands:
             self._agenda.at(at, acts[what])
         for span in self._sim.plan.away:
             self._agenda.at(span.start, partial(self._sim.take_out, span))
-            self._agenda.at(span.end, self._sim.put_back)
+            self._agenda.at(span.end, self._sim.configure)
 
     def run(self, command: click.Command, *words: str) -> tuple[int, str]:
         """Run a command. Returns its exit code and what it printed."""
-        said = StringIO()
-        code = 0
+        said, code = StringIO(), 0
+        context = common.Context(self._sim.settings)
+        context.database = lambda **_: self._sim.technician.database()
         try:
             with redirect_stdout(said), redirect_stderr(StringIO()):
-                command.main(words, obj=_Commands(self._sim), standalone_mode=False)
+                command.main(words, obj=context, standalone_mode=False)
         except SystemExit as end:
             code = int(end.code or 0)
         except (click.ClickException, DBAPIError, Unusable):  # the file is locked or mixed, or a trigger refuses
@@ -122,14 +108,13 @@ class Hands:
         restaurant = chance.choice(RESTAURANTS[account])
         minutes = chance.choice((1, 1, 2, 3, 5))
         if chance.random() < 0.4:
-            values: dict[str, object] = {"action": "close_restaurant", "restaurant_id": restaurant}
+            action, back, about = "close_restaurant", "open_restaurant", {"restaurant_id": restaurant}
         else:
-            values = {"action": "deactivate_food", "food_id": FOODS[account], "restaurant_id": restaurant}
-        row = self._sim.till.insert(values | {"valid_until_minutes": minutes})
+            action, back = "deactivate_food", "activate_food"
+            about = {"food_id": FOODS[account], "restaurant_id": restaurant}
+        row = self._sim.till.insert({"action": action} | about | {"valid_until_minutes": minutes})
         if row is not None and chance.random() < 0.25:
-            back = {"close_restaurant": "open_restaurant", "deactivate_food": "activate_food"}[str(values["action"])]
-            later = values | {"action": back}
-            insert: Callable[[], object] = partial(self._sim.till.insert, later)
+            insert = partial(self._sim.till.insert, {"action": back} | about)
             self._agenda.after(chance.uniform(1, 2 * minutes * MINUTE), insert)
 
     def _withdraw(self) -> None:
@@ -163,20 +148,18 @@ class Hands:
         """What `orderbridge db replay` does, while a daemon works."""
         if self._folder is None or not self._folder.is_dir():
             return
-        database = self._sim.technician.database()
-        try:
-            done = list(
-                replay(Reimport(database, self._sim.settings, self._sim.clock.now()), find(journal.files(self._folder)))
-            )
-        except OperationalError:  # a till holds the file
-            return
-        finally:
-            database.close()
-        self._sim.trace.note("hand", "replay", orders=len(done))
+        sim = self._sim
+        with closing(sim.technician.database()) as database:
+            try:
+                found = find(journal.files(self._folder))
+                done = list(replay(Reimport(database, sim.settings, sim.clock.now()), found))
+            except OperationalError:  # a till holds the file
+                return
+        sim.trace.note("hand", "replay", orders=len(done))
         for one in done:
             if one.fate in WRITTEN:
-                self._sim.tell("replayed", one.payment_key)
-                self._sim.till.notice()
+                sim.tell("replayed", one.payment_key)
+                sim.till.notice()
 
 
 class Tablets:
@@ -197,7 +180,7 @@ class Tablets:
         context = Context()
         context.run(LIFE.set, life)
         task = asyncio.get_running_loop().create_task(self._tap(life), context=context)
-        task.add_done_callback(_raise)
+        task.add_done_callback(lambda ended: ended.cancelled() or ended.result())  # its error would be unseen
 
     async def _tap(self, life: "Life") -> None:
         chance = self._random
@@ -220,28 +203,24 @@ class Tablets:
             await self._ask(life, tablets[0], "back", {"id": mine[0]})
 
     def _button(self, shown: dict[str, Any], pick: float, chance: Any) -> dict[str, Any] | None:
-        buttons: list[dict[str, Any]] = [
-            {"payment_key": card["key"], "action": button["action"], "tries": button["tries"]}
+        buttons: list[tuple[dict[str, Any], dict[str, Any]]] = [
+            ({"payment_key": card["key"], "action": button["action"]}, button)
             for card in shown.get("orders", ())
             for button in card["actions"]
         ]
-        until = chance.choice((None, 1, 1, 2, "today"))
-        minutes, reason = chance.choice((10, 25, 60)), chance.randint(1, 8)
+        until = {"until": chance.choice((None, 1, 1, 2, "today"))}
+        minutes, reason = {"preparing_time": chance.choice((10, 25, 60))}, {"reason_id": chance.randint(1, 8)}
         for food in shown.get("foods", ()):
             action = "activate_food" if food["off"] else "deactivate_food"
-            buttons.append(
-                {"action": action, "food_id": food["food_id"], "account": food["account"], "tries": food["tries"]}
-            )
+            buttons.append(({"action": action, "food_id": food["food_id"], "account": food["account"]}, food))
         for shop in shown.get("restaurants", ()):
             action = "open_restaurant" if shop["off"] else "close_restaurant"
-            buttons.append({"action": action, "restaurant_id": shop["id"], "tries": shop["tries"]})
+            buttons.append(({"action": action, "restaurant_id": shop["id"]}, shop))
         if not buttons:
             return None
-        chosen = buttons[int(pick * len(buttons))]
-        more = {"accept": {"preparing_time": minutes}, "cancel": {"reason_id": reason}}
-        if chosen["action"] in {"close_restaurant", "deactivate_food"}:
-            return chosen | {"until": until}
-        return chosen | more.get(chosen["action"], {})
+        chosen, button = buttons[int(pick * len(buttons))]
+        more = {"accept": minutes, "cancel": reason, "close_restaurant": until, "deactivate_food": until}
+        return chosen | {"tries": button["tries"]} | more.get(chosen["action"], {})
 
     async def _press(self, life: "Life", tablet: str, values: dict[str, Any], wait: float) -> int | None:
         await asyncio.sleep(wait)
@@ -283,11 +262,4 @@ class Tablets:
 
 
 def held_s(action: str) -> float:
-    """Seconds before a tapped action may be sent."""
     return HOLD.total_seconds() if action in HELD else 0.0
-
-
-def _raise(task: asyncio.Task[None]) -> None:
-    """Raise an error of a tablet's task, which would be unseen otherwise."""
-    if not task.cancelled():
-        task.result()

@@ -12,17 +12,21 @@ from typing import TYPE_CHECKING
 from tests.jobs.shop import COOLDOWN_S, TIMEOUT_S
 from tests.sim.bounds import ACCEPT_VALID_MINUTES, LATE_S, VALID_MINUTES
 from tests.sim.disk import BUSY_TIMEOUT_S
+from tests.sim.reading import status_in
 
 from orderbridge.rules.tokens import REFUSAL_WAITS
 from orderbridge_sandbox.state import Account, Order
 
 if TYPE_CHECKING:
+    from tests.sim.line import Call
     from tests.sim.simulation import Sim
 
 # A fault may have effects for so long: the wait after the third refused login, and two polls that time out.
 UNDISTURBED_S = REFUSAL_WAITS[2] + 2 * (COOLDOWN_S + TIMEOUT_S)
 IN_TIME_S = LATE_S + 10.0  # three polls, with their answers
 CLAIM_S = 2 * BUSY_TIMEOUT_S + 2.0  # from reading the outbox to sending, if a till locks the file in between
+
+NOT_OURS = {"come_get", "platform_courier"}  # couriers that are not the restaurant's
 
 
 class Judge:
@@ -35,8 +39,28 @@ class Judge:
         self.sim.violated(self.promise, text)
 
     def rows(self, sql: str, *values: object) -> list[sqlite3.Row]:
-        """The committed rows."""
         return self.sim.read(sql, values)
+
+    def wrote(self, what: str) -> bool:
+        """Whether a statement with this text wrote since the last commit."""
+        return any(what in sql for sql in self.sim.statements)
+
+    def row(self, number: int | None) -> sqlite3.Row:
+        """A committed row of the outbox."""
+        (row,) = self.rows("SELECT * FROM delivery_actions WHERE id = ?", number)
+        return row
+
+    def order(self, key: str | None) -> sqlite3.Row | None:
+        return next(iter(self.rows("SELECT * FROM delivery_orders WHERE payment_key = ?", key)), None)
+
+    def before(self, call: "Call") -> "Call | None":
+        """The account's last request of the same operation before this one."""
+        earlier = reversed(self.sim.calls[: call.number - 1])
+        return next((one for one in earlier if (one.operation, one.account) == (call.operation, call.account)), None)
+
+    def tries(self, row: int | None) -> "list[Call]":
+        """The requests of a row since it was retried by hand, if it was. LaneOrder finds them."""
+        return self.sim.of_row[row or 0][self.sim.spent.get(row or 0, 0) :]
 
     def seconds_since(self, text: str) -> float:
         """Seconds since the time in a column, by the daemon's clock."""
@@ -46,9 +70,17 @@ class Judge:
         """Whether a row of that order is on the wire or unresolved."""
         return bool(self.rows("SELECT 1 FROM delivery_actions WHERE payment_key = ? AND state = 'sending'", key))
 
+    def jumped_since_written(self, row: int) -> bool:
+        """Whether the clock was set since the till wrote a row."""
+        return self.sim.jumped_since(self.sim.till.written.get(row, 0.0))
+
+    def lost_an_answer(self, row: int | None) -> bool:
+        """Whether a crash came before an answer was written, so that the daemon knows less than the judges."""
+        lost = "SELECT 1 FROM delivery_action_attempts WHERE action_id = ? AND error_code = 'stopped_while_sending'"
+        return bool(self.rows(lost, row))
+
 
 def time_of(text: str) -> datetime:
-    """A column's time."""
     return datetime.fromisoformat(text).replace(tzinfo=UTC)
 
 
@@ -65,6 +97,11 @@ def past_its_time(row: sqlite3.Row, now: datetime) -> float:
 
 def changed_at(sim: "Sim", order: Order) -> float:
     return (order.history[-1].at - sim.clock.true()) / timedelta(seconds=1) + sim.now()
+
+
+def status_shown(order: Order) -> int | None:
+    """The status that a list shows, if it can be read."""
+    return order.status_id if len(order.history) > 1 else status_in(order.document)
 
 
 def one_menu(sim: "Sim", one: sqlite3.Row, other: sqlite3.Row) -> bool:
@@ -88,7 +125,6 @@ def _menus_with(sim: "Sim", row: sqlite3.Row) -> set[str]:
 
 
 def is_on_menu(account: Account, row: sqlite3.Row) -> bool:
-    """Whether the row's food is on this account's menu."""
     if row["restaurant_id"] is None:
         return bool(row["account"] == account.name)
     return row["restaurant_id"] in account.restaurant_ids

@@ -51,7 +51,6 @@ WATCHING_RESTORES = (
 
 
 def watching(*promises: str) -> list[Judge]:
-    """New judges of these promises, for one simulation."""
     return [judge() for judge in dict.fromkeys(one for promise in promises for one in WATCHING[promise])]
 
 

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from contextvars import Context, ContextVar, copy_context
 from heapq import heappop
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from starlette.types import ASGIApp
 from tests.jobs.shop import BASE_URL, TIMEOUT_S
@@ -34,9 +34,8 @@ class SimLoop(VirtualLoop):
     _ready: deque[asyncio.Handle]
     _scheduled: list[asyncio.TimerHandle]
     tasks = 0  # created so far
-    stands: Callable[[asyncio.Handle], bool] | None = (
-        None  # whether the handle's process is paused; it keeps the handle for later
-    )
+    # Whether the handle's process is paused; it keeps the handle for later.
+    stands: Callable[[asyncio.Handle], bool] | None = None
 
     def _run_once(self) -> None:
         ready, scheduled = self._ready, self._scheduled
@@ -56,7 +55,7 @@ class SimLoop(VirtualLoop):
 
     def _take_due(self) -> asyncio.TimerHandle:
         handle = heappop(self._scheduled)
-        handle._scheduled = False  # type: ignore[attr-defined]
+        handle._scheduled = False
         return handle
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
@@ -73,7 +72,6 @@ class SimLoop(VirtualLoop):
         return self.call_soon(callback, *args, context=context)
 
 
-T = TypeVar("T")
 LIFE: ContextVar["Life | None"] = ContextVar("LIFE", default=None)
 
 
@@ -82,37 +80,26 @@ class SimDaemon(Daemon):
 
     def __init__(self, settings: config.Settings, *, database: SimDatabase, **kept: Any) -> None:
         """`kept`: over a reload."""
-        life = LIFE.get()
-        assert life is not None
-        self._life, sim = life, life.sim
-        sim.built += 1
+        self._life = life = LIFE.get()
+        life.sim.built += 1
         self.accounts = {account.name for account in settings.accounts}
-        line = Wire(base_url=BASE_URL, timeout_s=TIMEOUT_S, transport=life.new_line())
-        super().__init__(
-            settings,
-            clock=life.clock,
-            random=sim.plan.stream(f"daemon {sim.built}"),
-            wire=line,
-            database=database,
-            **kept,
-        )
+        random = life.sim.plan.stream(f"daemon {life.sim.built}")
+        wire = Wire(base_url=BASE_URL, timeout_s=TIMEOUT_S, transport=life.new_line())
+        super().__init__(settings, clock=life.clock, random=random, wire=wire, database=database, **kept)
 
     async def run(self) -> None:
         self._life.begin(self)
         await super().run()
 
 
-async def at_once(call: Callable[[], T], *, unwanted: object = None) -> T:
+async def at_once(call: Callable[[], Any], *, unwanted: object = None) -> Any:
     """Replaces store.workers.detached: other threads' time is not simulated."""
-    del unwanted
     return call()
 
 
 def open_database(*_: object, **__: object) -> SimDatabase:
     """Replaces store.database.open_database."""
-    life = LIFE.get()
-    assert life is not None
-    return life.new_database()
+    return LIFE.get().new_database()
 
 
 async def unasked(*_: object, **__: object) -> None:
@@ -141,11 +128,11 @@ class Life:
         self._heard: dict[int, tuple[Context, Callable[[], object]]] = {}
 
     def new_database(self) -> SimDatabase:
-        self._databases.append(SimDatabase(self) if self.sim.fleet is None else self.sim.fleet.new_database(self))
+        self._databases.append((SimDatabase if self.sim.fleet is None else self.sim.fleet.new_database)(self))
         return self._databases[-1]
 
     def new_line(self) -> Line:
-        return Line(self) if self.sim.fleet is None else self.sim.fleet.new_line(self)
+        return (Line if self.sim.fleet is None else self.sim.fleet.new_line)(self)
 
     def begin(self, daemon: SimDaemon) -> None:
         """A daemon has the lead, and begins to work."""
@@ -158,24 +145,20 @@ class Life:
             raise Crashed
         if self.sim.fleet is not None:
             self.sim.fleet.comes_to(self, name)
-        down = self.sim.fuse_burns(name)
-        if down is not None:
+        if (down := self.sim.fuse_burns(name)) is not None:
             self.kill(name, down)
             raise Crashed
 
     def kill(self, point: str, down: float) -> None:
-        self.alive = False
-        self.down = down
+        self.alive, self.down = False, down
         self.sim.trace.fault("crash", at=point.strip())
         self.sim.disturb("")
         self.sim.may_lose_power()
-        self.sim.tell("crashed", self)
+        self.sim.problems.clear()
+        self.sim.tell("crashed")
         self.died.set()
         if self.sim.fleet is not None:
             self.sim.fleet.killed(self)
-
-    def stop(self) -> None:
-        self.signal(signal.SIGTERM)
 
     async def run(self) -> str:
         """Run to the end. Returns crashed, stopped, or the program's error."""
@@ -245,7 +228,4 @@ def new_task(loop: SimLoop, coro: Any, **options: Any) -> asyncio.Task[Any]:
 
 
 def hear(number: int, handler: Callable[[], object], *arguments: object) -> None:
-    """Register a handler for the current process."""
-    life = LIFE.get()
-    assert life is not None
-    life.hear(number, handler, *arguments)
+    LIFE.get().hear(number, handler, *arguments)

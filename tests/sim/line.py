@@ -1,16 +1,12 @@
-"""The line between one daemon and the service: latency, and all faults of requests and answers.
-
-The service carries out each request that reaches it, also if the client has given up.
-"""
+"""The line between one daemon and the service: latency, and all faults of requests and answers."""
 
 import asyncio
 import json
 import re
 from collections.abc import Awaitable, Callable
 from contextvars import Context
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
-from random import Random
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -57,6 +53,7 @@ class Call:
     whole: bool = False  # the service's own answer came whole
     ended: str = ""  # answered, refused, reset, given_up, crashed
     ended_at: float = 0.0
+    disk_took: float = 0.0  # seconds, of all units of work until then
     row: int | None = None  # of the outbox
     documents: dict[str, Document] = field(default_factory=dict)  # of a list: its documents by order
     bad: list[Document] = field(default_factory=list)  # and those without a usable key
@@ -71,6 +68,21 @@ class Call:
         if self.operation in FOOD_OPERATIONS:
             return (f"food {self.account}", self.argument)
         return ("restaurant", self.argument) if self.operation in RESTAURANT_OPERATIONS else None
+
+    @property
+    def held_lane(self) -> tuple[str, str] | None:
+        """An acknowledgement is in the lane of its order."""
+        return ("order", self.argument) if self.operation == "acknowledge" else self.lane
+
+    @property
+    def delivered(self) -> dict[str, int | None]:
+        """By order: the status with which the service listed it."""
+        return dict(self.reached.delivered) if self.reached else {}
+
+    @property
+    def column(self) -> str:
+        """The outbox's column with the argument of an action."""
+        return {"order": "payment_key", "restaurant": "restaurant_id"}.get((self.lane or ("", ""))[0], "food_id")
 
     @property
     def is_heard(self) -> bool:
@@ -119,18 +131,15 @@ class Service:
         response = await served(self._app, request)
         call.reached = self._sim.world.ledger[-1]
         if call.operation == "login":
-            self._sim.learn_tokens()
+            self._sim.tokens |= {text: token.account.name for text, token in self._sim.world.tokens.items()}
         if call.operation == "get_current" and response.status_code == 200:
             response = self._said_twice(response)
-            self._keep(call, response.content)
-        self._sim.trace.note(
-            "service",
-            f"#{call.number} {call.operation}",
-            http=response.status_code,
-            effect=call.reached.effect or None,
-            status=call.reached.status_after,
-            lists=",".join(f"{key[:8]}:{document.status}" for key, document in call.documents.items()) or None,
-        )
+            listed = list(documents_in(response.content))
+            call.documents = furthest(listed, self._sim.settings.marketplace.needs_payment_status_id)
+            call.bad = [document for document in listed if document.key is None]
+        lists = ",".join(f"{key[:8]}:{document.status}" for key, document in call.documents.items()) or None
+        facts = {"effect": call.reached.effect or None, "status": call.reached.status_after, "lists": lists}
+        self._sim.trace.note("service", f"#{call.number} {call.operation}", http=response.status_code, **facts)
         return response
 
     def _said_twice(self, response: httpx.Response) -> httpx.Response:
@@ -146,18 +155,13 @@ class Service:
         body = f'{{"status":true,"data":[{",".join(texts)}]}}'.encode()
         return httpx.Response(200, content=body, headers={"Content-Type": "application/json"})
 
-    def _keep(self, call: Call, body: bytes) -> None:
-        listed = list(documents_in(body))
-        call.documents = furthest(listed, self._sim.settings.marketplace.needs_payment_status_id)
-        call.bad = [document for document in listed if document.key is None]
-
 
 class Weather:
-    """Chooses the fault of each request. There are none after `calm_at`."""
+    """Chooses the fault of each request."""
 
-    def __init__(self, sim: "Sim", random: Random) -> None:
+    def __init__(self, sim: "Sim") -> None:
         self._sim = sim
-        self._random = random
+        self._random = sim.plan.stream("weather")
         self._lists = sim.plan.stream("slow lists")
         self._names = list(FAULTS)
         self._weights = list(accumulate(fault.weight for fault in FAULTS.values()))
@@ -169,16 +173,13 @@ class Weather:
             return ""
         if scripted := self._sim.script.fault(call):
             return scripted
-        for span in self._sim.plan.hangs:
-            if span.start <= call.left_at < span.end and span.what == call.account:
-                return "lost"
-        for span in self._sim.plan.outages:
+        plan = self._sim.plan
+        hangs = [replace(span, what="lost") for span in plan.hangs if span.what == call.account]
+        illnesses = [span for span in plan.illnesses if call.lane is not None and span.account == call.account]
+        for span in (*hangs, *plan.outages, *illnesses):
             if span.start <= call.left_at < span.end:
                 return span.what
-        for span in self._sim.plan.illnesses if call.lane is not None else ():
-            if span.start <= call.left_at < span.end and span.account == call.account:
-                return span.what
-        return which if chance < self._sim.plan.fault_rate else ""
+        return which if chance < plan.fault_rate else ""
 
     def latency(self) -> float:
         return 0.01 + self._random.random() ** 4 / 2
@@ -196,8 +197,7 @@ class Weather:
 
 class Line(httpx.AsyncBaseTransport):
     def __init__(self, life: "Life") -> None:
-        self._life = life
-        self._sim = life.sim
+        self._life, self._sim = life, life.sim
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         sim, life = self._sim, self._life
@@ -214,11 +214,8 @@ class Line(httpx.AsyncBaseTransport):
         try:
             response = await self._travel(call, request)
             ending = "answered"
-        except NotSent:
-            ending = "refused"
-            raise
-        except UnknownOutcome:
-            ending = "reset"
+        except (NotSent, UnknownOutcome) as error:
+            ending = "refused" if isinstance(error, NotSent) else "reset"
             raise
         finally:
             self._end(call, ending if life.alive else "crashed")
@@ -227,25 +224,19 @@ class Line(httpx.AsyncBaseTransport):
         return response
 
     def _end(self, call: Call, ending: str) -> None:
-        call.ended, call.ended_at = ending, self._sim.now()
-        if self._keeps_waiting(call):
+        call.ended, call.ended_at, call.disk_took = ending, self._sim.now(), self._sim.disk_took
+        if call.operation == "login" and call.status is not None and call.said != "ok":
             self._sim.disturb(call.account, max(REFUSAL_WAITS))
         self._sim.trace.note("ended", f"#{call.number} {ending}", http=call.status)
         self._sim.keep_list(call)
         self._sim.tell("ended", call)
 
-    def _keeps_waiting(self, call: Call) -> bool:
-        """A failed login, after which the account waits for minutes."""
-        return call.operation == "login" and call.status is not None and call.said != "ok"
-
     async def _travel(self, call: Call, request: httpx.Request) -> httpx.Response:
         weather, life = self._sim.weather, self._life
         there, back = weather.latency(), weather.latency()
-        fault = FAULTS.get(call.fault)
-        if fault is None:
-            fault = Fault()
-        if fault.before is not None:
-            fault.before()
+        fault = FAULTS.get(call.fault) or Fault()
+        if call.fault == "refused":
+            raise NotSent("connection_refused")
         if fault.loses_token:
             self._sim.world.end_tokens(call.account)
         there += weather.long() if fault.slow_there else 0.0
@@ -259,7 +250,7 @@ class Line(httpx.AsyncBaseTransport):
         back += weather.long() if fault.slow_back else 0.0
         back += weather.of_a_list() if call.operation == "get_current" else 0.0
         await asyncio.sleep(back)
-        answer = self._quoted(call) if fault.quotes else await fault.answer(response)
+        answer = self._quoted(call) if fault.quotes else await fault.answer(response) if fault.answer else response
         call.status, call.whole = answer.status_code, answer is response
         call.said, call.data = meaning(answer)
         if call.operation == "get_foods" and call.said == "ok" and call.whole:
@@ -301,30 +292,21 @@ def meaning(answer: httpx.Response) -> tuple[str, object]:
     return "unknown", None
 
 
-async def _as_it_is(response: httpx.Response) -> httpx.Response:
-    return response
-
-
 async def _never(_: httpx.Response) -> httpx.Response:
     await asyncio.Event().wait()
     raise AssertionError
 
 
-async def _reset(_: httpx.Response) -> httpx.Response:
-    raise UnknownOutcome("connection_lost")
+def _lost(reason: str) -> Callable[[httpx.Response], Awaitable[httpx.Response]]:
+    async def answer(_: httpx.Response) -> httpx.Response:
+        raise UnknownOutcome(reason)
 
-
-async def _too_large(_: httpx.Response) -> httpx.Response:
-    raise UnknownOutcome("body_too_large")
+    return answer
 
 
 async def _cut(response: httpx.Response) -> httpx.Response:
     body = response.content
     return httpx.Response(response.status_code, content=body[: len(body) // 2], headers={"Content-Type": "text/json"})
-
-
-def _refuse() -> None:
-    raise NotSent("connection_refused")
 
 
 def _instead(status: int, body: object = b"", **headers: str) -> Callable[[httpx.Response], Awaitable[httpx.Response]]:
@@ -345,8 +327,7 @@ class Fault:
 
     weight: int = 0
     reaches: bool = True
-    answer: Callable[[httpx.Response], Awaitable[httpx.Response]] = _as_it_is
-    before: Callable[[], None] | None = None
+    answer: Callable[[httpx.Response], Awaitable[httpx.Response]] | None = None  # the service's own
     slow_there: bool = False
     slow_back: bool = False
     loses_token: bool = False
@@ -357,11 +338,11 @@ _NO = {"status": False, "error": "bugün olmaz", "message": "not today"}
 _WAIT = {"status": False, "error": "çok fazla istek", "message": "30"}
 
 FAULTS = {
-    "refused": Fault(6, reaches=False, before=_refuse),
+    "refused": Fault(6, reaches=False),
     "lost": Fault(6, reaches=False, answer=_never),
-    "reset": Fault(5, reaches=False, answer=_reset),
+    "reset": Fault(5, reaches=False, answer=_lost("connection_lost")),
     "done_silence": Fault(8, answer=_never),
-    "done_reset": Fault(6, answer=_reset),
+    "done_reset": Fault(6, answer=_lost("connection_lost")),
     "slow": Fault(5, slow_there=True),
     "slow_answer": Fault(5, slow_back=True),
     "http_429": Fault(4, reaches=False, answer=_instead(429, _WAIT)),
@@ -381,7 +362,7 @@ FAULTS = {
     "token_lost": Fault(4, loses_token=True),
     "said_no": Fault(1, reaches=False, answer=_instead(422, _NO)),
     "quotes": Fault(2, reaches=False, quotes=True),
-    "too_large": Fault(0, answer=_too_large),  # only in a corner: the next lists must be read by status
+    "too_large": Fault(0, answer=_lost("body_too_large")),  # only in a corner: the next lists must be read by status
 }
 
 

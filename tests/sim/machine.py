@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 from tests.sim import fleet
@@ -17,26 +17,25 @@ from tests.sim.plan import LOUD_HEALTH_S, LOUD_SWEEP_S, QUIET_HEALTH_S, QUIET_SW
 from tests.sim.simulation import Sim
 
 from orderbridge import hiding
-from orderbridge.clock import SystemClock
 from orderbridge.observe import logs
-from orderbridge.store.database import Database
-from orderbridge.web.listening import Listening
 
 if TYPE_CHECKING:
     from tests.sim.judge import Judge
 
-T = TypeVar("T")
 # Most of a day is idle, and each check costs time.
-QUIET_FLOOR_S, QUIET_CLOCK_WATCH_S = 60.0, 15.0
-QUIET_ASK_S, QUIET_GUARD_S = 5.0, 60.0
-QUIET_STARTS_S, QUIET_NOTE_S = 60.0, 60.0  # of a day: a third of its reads ask for orders that begin
+QUIET = {
+    **dict.fromkeys(("jobs.outbox.FLOOR_S", "jobs.outbox_reader.FLOOR_S"), 60.0),
+    **dict.fromkeys(("service.GUARD_S", "service.ALIVE_S", "daemon.ANSWER_EVERY_S"), 60.0),
+    "daemon.WATCH_S": 15.0,
+    "service.ASK_S": 5.0,
+}
 
 
 class _Inline(ThreadPoolExecutor):
     """Runs a thread's work at once: its time is not simulated."""
 
-    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
-        future: Future[T] = Future()
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future = Future[Any]()
         try:
             future.set_result(fn(*args, **kwargs))
         except Exception as error:  # noqa: BLE001 - it belongs to the caller
@@ -52,46 +51,35 @@ def _surroundings(sim: Sim) -> Iterator[None]:
             life = LIFE.get()
             return (sim.clock if life is None else life.clock).now().astimezone(zone)
 
+    places: dict[str, Any] = {
+        "store.database.Database.watch": sim.watch,
+        "service.Daemon": SimDaemon,
+        "service.detached": at_once,
+        "service.open_configured": open_database,
+        "service.liveness.answer": unasked,
+        "web.listening.Listening.run": unasked,
+        "clock.SystemClock.now": lambda _: sim.clock.now(),  # of commands
+        # Each problem is reported under its own name.
+        **dict.fromkeys(("rules.problems.FLAP_LIMIT", "jobs.health_check.ALIKE_LIMIT"), 10**6),
+    }
+    if sim.plan.batch:
+        places |= dict.fromkeys(("store.rows.BATCH", "jobs.intake.CHUNK"), sim.plan.batch)
+    if not sim.plan.restless:
+        places |= QUIET
+        places["jobs.upkeep.SWEEP_S"] = QUIET_SWEEP_S if sim.plan.kind == "day" else LOUD_SWEEP_S
+        places["jobs.upkeep.HEALTH_S"] = QUIET_HEALTH_S if sim.plan.kind == "day" else LOUD_HEALTH_S
+    if sim.plan.kind == "day" and not sim.plan.restless:  # a third of its reads ask for orders that begin
+        places |= {"jobs.upkeep.STARTS_S": 60.0, "jobs.restore_check.NOTE_EVERY_S": 60.0}
     with contextlib.ExitStack() as stack:
         for module in ("schedulers.base", "executors.base", "triggers.date"):
             stack.enter_context(patch(f"apscheduler.{module}.datetime", Now))
-        stack.enter_context(patch.object(Database, "watch", sim.watch))
-        stack.enter_context(patch("orderbridge.service.Daemon", SimDaemon))
-        stack.enter_context(patch("orderbridge.service.detached", at_once))
-        stack.enter_context(patch("orderbridge.service.open_configured", open_database))
-        stack.enter_context(patch("orderbridge.service.liveness.answer", unasked))
-        stack.enter_context(patch.object(Listening, "run", unasked))
-        stack.enter_context(patch.object(SystemClock, "now", lambda _: sim.clock.now()))  # of commands
-        stack.enter_context(
-            patch("orderbridge.rules.problems.FLAP_LIMIT", 10**6)
-        )  # each problem is reported under its own name
-        stack.enter_context(patch("orderbridge.jobs.health_check.ALIKE_LIMIT", 10**6))
-        if sim.plan.batch:
-            for name in ("store.rows.BATCH", "jobs.intake.CHUNK"):
-                stack.enter_context(patch(f"orderbridge.{name}", sim.plan.batch))
-        if not sim.plan.restless:
-            stack.enter_context(patch("orderbridge.jobs.outbox.FLOOR_S", QUIET_FLOOR_S))
-            stack.enter_context(patch("orderbridge.jobs.outbox_reader.FLOOR_S", QUIET_FLOOR_S))
-            stack.enter_context(patch("orderbridge.daemon.WATCH_S", QUIET_CLOCK_WATCH_S))
-            stack.enter_context(patch("orderbridge.service.ASK_S", QUIET_ASK_S))
-            stack.enter_context(patch("orderbridge.service.GUARD_S", QUIET_GUARD_S))
-            stack.enter_context(patch("orderbridge.service.ALIVE_S", QUIET_GUARD_S))
-            stack.enter_context(patch("orderbridge.daemon.ANSWER_EVERY_S", QUIET_GUARD_S))
-            sweep = QUIET_SWEEP_S if sim.plan.kind == "day" else LOUD_SWEEP_S
-            stack.enter_context(patch("orderbridge.jobs.upkeep.SWEEP_S", sweep))
-            health = QUIET_HEALTH_S if sim.plan.kind == "day" else LOUD_HEALTH_S
-            stack.enter_context(patch("orderbridge.jobs.upkeep.HEALTH_S", health))
-            if sim.plan.kind == "day":
-                stack.enter_context(patch("orderbridge.jobs.upkeep.STARTS_S", QUIET_STARTS_S))
-                stack.enter_context(patch("orderbridge.jobs.restore_check.NOTE_EVERY_S", QUIET_NOTE_S))
+        for name, other in places.items():
+            stack.enter_context(patch(f"orderbridge.{name}", other))
         for owner, name, other in () if sim.fleet is None else fleet.in_place(sim):
             stack.enter_context(patch.object(owner, name, other))
-        if sim.power is not None:
-            stack.enter_context(sim.power.serving())
-        else:
-            stack.enter_context(patch("os.fsync", lambda _: None))
+        stack.enter_context(patch("os.fsync", lambda _: None) if sim.power is None else sim.power.serving())
         hiding.forget_all()
-        logs.configure(level="info", format="json", stream=sim, environ={})  # type: ignore[arg-type]
+        logs.configure(level="info", format="json", stream=sim, environ={})
         yield
 
 
@@ -103,12 +91,11 @@ def _freeze_what_is_loaded() -> None:
 
 
 def simulate(plan: Plan, folder: Path, judges: "list[Judge]") -> Sim:
-    """Play one plan to its end on a file in `folder`."""
     _freeze_what_is_loaded()
     loop = SimLoop()
-    loop.set_task_factory(new_task)  # type: ignore[arg-type]
+    loop.set_task_factory(new_task)
     loop.set_default_executor(_Inline())
-    loop.add_signal_handler = hear  # type: ignore[method-assign]
+    loop.add_signal_handler = hear
     asyncio.set_event_loop(loop)
     try:
         sim = loop.run_until_complete(_build(plan, folder, judges))

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from contextvars import Context
 from dataclasses import replace
 from decimal import Decimal
+from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from tests.jobs.shop import text_of
 from tests.sim.plan import LOUD_SWEEP_S, Plan
 
 from orderbridge_sandbox.scenery import ATASEHIR, BESIKTAS, DEFAULT_SCENERY, KADIKOY, USKUDAR
@@ -27,75 +27,42 @@ RESTAURANTS = {
     "uskudar": (USKUDAR,),
     "atasehir": (ATASEHIR,),
 }
-FOODS = {
-    "kadikoy": 1001,
-    "besiktas": 1001,
-    "chain": 3001,
-    "uskudar": 3001,
-    "atasehir": 3001,
-}  # one food id is on two menus
+FOODS = {"kadikoy": 1001, "besiktas": 1001} | dict.fromkeys(("chain", "uskudar", "atasehir"), 3001)  # on two menus
 NOBODYS_KEY = "99999999-9999-4999-8999-999999999999"
 ENDED = {5, 6}
-ENDED_BY_MISTAKE = 6
 OPTION = {"id": "511", "name": "Ekstra Kaşar", "price": "12,50"}
 POISON: tuple[dict[str, Any], ...] = ({"payment_key": "no key"}, {"payment_key": None}, {"payment_key": 7})
 STRANGE: tuple[dict[str, Any], ...] = (
-    {"total": "a lot"},
-    {"foods": None},
-    {"customer": "Ayşe"},
-    {"discount": "%10"},
-    {"note": "\u0000\ud83c\udf36"},
-    {"status_id": "1"},
-    {"status_id": 99},
-    {"date": None},
-    {"courier_type": None},
-    {"payment_method": "Yemek Kartı"},
-    {"payment_method": "Kredi Kartı (kapıda)"},
-    {"payment_method": " Nakit (para üstü) "},
-    {"payment_method": "Banka Kartı"},
-    {"payment_method": "CASH"},
-    {"scheduled_date": "2026-03-03 12:00:00"},
-)
+    {"total": "a lot"}, {"foods": None}, {"customer": "Ayşe"}, {"discount": "%10"}, {"note": "\u0000\ud83c\udf36"},
+    {"status_id": "1"}, {"status_id": 99}, {"date": None}, {"courier_type": None}, {"payment_method": "Yemek Kartı"},
+    {"payment_method": "Kredi Kartı (kapıda)"}, {"payment_method": " Nakit (para üstü) "},
+    {"payment_method": "Banka Kartı"}, {"payment_method": "CASH"}, {"scheduled_date": "2026-03-03 12:00:00"},
+)  # fmt: skip
 # Unusual documents that can still be shown: a number as text, an option as a list, and so on.
 ODD: tuple[dict[str, Any], ...] = (
     {"total": "1.234,50", "courier_fee": "12,50", "order_tip": "10.00"},
     {"total": "1,234", "discount": ""},
     {"total": Decimal("12.345678"), "order_tip": 12345678901},
-    {"id": "100001", "courier_fee": None},
-    {"id": Decimal("1.5"), "order_tip": True},
-    {"restaurant_name": "Ç" * 300, "note": "n" * 300},
-    {"note": 5, "shipping_method": ["pickup"]},
-    {"payment_method": "Kredi Kartı"},
-    {"payment_method": None},
-    {"scheduled_date": None, "address": None},
+    {"id": "100001", "courier_fee": None}, {"id": Decimal("1.5"), "order_tip": True},
+    {"restaurant_name": "Ç" * 300, "note": "n" * 300}, {"note": 5, "shipping_method": ["pickup"]},
+    {"payment_method": "Kredi Kartı"}, {"payment_method": None}, {"scheduled_date": None, "address": None},
     {"address": [], "customer": {"name": "Nur Örnek", "phone": 905000001234}},
     {"scheduled_date": "2026-03-04 20:00:00"},
-    {"foods": []},
-    {"foods": "none"},
-    {"foods": [{"name": "Ayran"}, 5]},
-    {"status_id": [1]},
-    {
-        "foods": [
-            {
-                "id": "55555555-5555-4555-8555-555555555555",
-                "food_id": "1007",
-                "name": 7,
-                "note": None,
-                "price": "12,50",
-                "quantity": "2",
-                "total": 25,
-                "option_groups": [
-                    {"id": 51, "name": "Ekstra", "type": "multi", "operation": "+", "options": [OPTION, OPTION]},
-                    {"id": "52", "name": "Yanında", "type": "multi", "operation": "+", "options": None},
-                    {"id": 53, "name": "İçecek", "type": "single", "operation": "-", "options": []},
-                    7,
-                ],
-            },
-            {"id": None, "food_id": Decimal("1.5"), "name": "Lahmacun", "price": None, "option_groups": None},
-            {"food_id": 10**19, "name": "Pide", "quantity": "a lot", "option_groups": {"options": OPTION}},
-        ]
-    },
-)
+    {"foods": []}, {"foods": "none"}, {"foods": [{"name": "Ayran"}, 5]}, {"status_id": [1]},
+    {"foods": [
+        {
+            "id": "55555555-5555-4555-8555-555555555555", "food_id": "1007", "name": 7, "note": None,
+            "price": "12,50", "quantity": "2", "total": 25, "option_groups": [
+                {"id": 51, "name": "Ekstra", "type": "multi", "operation": "+", "options": [OPTION, OPTION]},
+                {"id": "52", "name": "Yanında", "type": "multi", "operation": "+", "options": None},
+                {"id": 53, "name": "İçecek", "type": "single", "operation": "-", "options": []},
+                7,
+            ],
+        },
+        {"id": None, "food_id": Decimal("1.5"), "name": "Lahmacun", "price": None, "option_groups": None},
+        {"food_id": 10**19, "name": "Pide", "quantity": "a lot", "option_groups": {"options": OPTION}},
+    ]},
+)  # fmt: skip
 
 
 def scenery_for(plan: Plan) -> Scenery:
@@ -105,10 +72,8 @@ def scenery_for(plan: Plan) -> Scenery:
     if not plan.shared:
         return scenery
     also = {"besiktas": (BESIKTAS, KADIKOY)}
-    accounts = scenery.accounts
-    return replace(
-        scenery, accounts=tuple(replace(a, restaurant_ids=also.get(a.name, a.restaurant_ids)) for a in accounts)
-    )
+    accounts = (replace(one, restaurant_ids=also.get(one.name, one.restaurant_ids)) for one in scenery.accounts)
+    return replace(scenery, accounts=tuple(accounts))
 
 
 NEVER = "12345678-1234-4234-8234-123456789012"
@@ -220,7 +185,7 @@ class Customers:
         Or it reopens an ended order, or sets one back to its first status.
         """
         world, status = self._sim.world, order.status_id
-        if status == ENDED_BY_MISTAKE:
+        if status == 6:  # by mistake
             world.change_status(order.key, 2)
         elif status not in ENDED and len(order.history) > 1:
             world.change_status(order.key, 99)
@@ -248,7 +213,6 @@ class Customers:
         self._sim.trace.note("customer", "edits", key=order.key)
 
     def meddle(self, key: str) -> None:
-        """Another program or the panel changes an order's status."""
         world = self._sim.world
         order = world.orders.get(key)
         if order is None or order.status_id in ENDED:
@@ -270,6 +234,7 @@ class Till:
         self._sim = sim
         self._random = sim.plan.stream("till")
         self._agenda = Agenda(sim)
+        self.hurry = self._agenda.hurry
         self._looking = False
         self._connection: sqlite3.Connection | None = None
         self.locked_until = 0.0
@@ -285,20 +250,14 @@ class Till:
         plan, chance = self._sim.plan, self._random
         if plan.scripted:
             return
-        for _ in range(plan.locks):
-            self._agenda.at(chance.uniform(0, plan.seconds), self._lock)
-        for _ in range(max(2, plan.orders // 15)):
-            self._agenda.at(chance.uniform(0, plan.seconds), self._toggle)
-        for _ in range(max(2, plan.orders // 20)):
-            self._agenda.at(chance.uniform(0, plan.seconds), self._blunder)
+        toggles, blunders = max(2, plan.orders // 15), max(2, plan.orders // 20)
+        for act in [self._lock] * plan.locks + [self._toggle] * toggles + [self._blunder] * blunders:
+            self._agenda.at(chance.uniform(0, plan.seconds), act)
         for span in plan.hangs:
-            for number in range(6):
-                self._agenda.at(span.start + number % 2, lambda of=span.what, n=number: self._switch(of, n))
-            for other in sorted(set(plan.accounts) - {span.what}):
-                self._agenda.at(span.start + chance.uniform(3, 20), lambda of=other: self._switch(of, 0))
-
-    def _switch(self, account: str, number: int) -> None:
-        self.act("activate_food", food_id=FOODS[account] + number, restaurant_id=RESTAURANTS[account][0])
+            others = [(name, 0, chance.uniform(3, 20)) for name in sorted(set(plan.accounts) - {span.what})]
+            for name, number, after in (*((span.what, number, number % 2) for number in range(6)), *others):
+                about = {"food_id": FOODS[name] + number, "restaurant_id": RESTAURANTS[name][0]}
+                self._agenda.at(span.start + after, partial(self.act, "activate_food", **about))
 
     @property
     def connection(self) -> sqlite3.Connection:
@@ -307,8 +266,7 @@ class Till:
                 raise sqlite3.OperationalError("the power has failed")
             self._connection = sqlite3.connect(self._sim.path, isolation_level=None, timeout=0)
             self._connection.row_factory = sqlite3.Row
-            self._connection.create_function("strftime", -1, lambda *_: text_of(self._sim.clock.now()))
-            self._sim.hurry_disk(self._connection)
+            self._sim.prepare(self._connection)
         return self._connection
 
     def close(self) -> None:
@@ -319,9 +277,6 @@ class Till:
         self.close()
         self._connection, self.locked_until = None, 0.0
         self._uncommitted, self._uncommitted_orders = [], {}
-
-    def hurry(self) -> None:
-        self._agenda.hurry()
 
     def notice(self) -> None:
         """The daemon has committed: read soon."""
@@ -359,26 +314,20 @@ class Till:
         accept = chance.uniform(2, 120) * pace
         leave = accept + chance.uniform(120, 1200) * pace
         arrive = leave + chance.uniform(120, 1500) * pace
-        if kind < 0.66:
-            self._later(key, (accept, "accept"), (leave, "on_the_way"), (arrive, "complete"))
-        elif kind < 0.74:
-            self._later(key, (accept, "accept"), (accept, "on_the_way"), (accept, "complete"))
-        elif kind < 0.82:
-            self._later(key, (accept, "accept"), (leave, "cancel"))
-        elif kind < 0.86:
-            self._later(key, (accept, "accept"), (accept, "cancel"))
-        elif kind < 0.89:
-            self._later(key, (accept, "cancel"))
-        elif kind < 0.92:
-            self._later(key, (accept, "complete"), (leave, "on_the_way"), (arrive, "accept"))
-        elif kind < 0.94:
+        if 0.92 <= kind < 0.94:
             self._agenda.after(accept, lambda: self.act("complete", payment_key=key, valid_minutes=1))
             self._agenda.after(accept + chance.uniform(50, 90), lambda: self.act("cancel", payment_key=key))
-        elif kind < 0.97:
-            self._later(key, (accept, "accept"), (accept + 1, "accept"), (accept + 2, "withdraw"))
-
-    def _later(self, key: str, *steps: tuple[float, str]) -> None:
-        for wait, action in steps:
+            return
+        ways = (
+            (0.66, ((accept, "accept"), (leave, "on_the_way"), (arrive, "complete"))),
+            (0.74, ((accept, "accept"), (accept, "on_the_way"), (accept, "complete"))),
+            (0.82, ((accept, "accept"), (leave, "cancel"))),
+            (0.86, ((accept, "accept"), (accept, "cancel"))),
+            (0.89, ((accept, "cancel"),)),
+            (0.92, ((accept, "complete"), (leave, "on_the_way"), (arrive, "accept"))),
+            (0.97, ((accept, "accept"), (accept + 1, "accept"), (accept + 2, "withdraw"))),
+        )
+        for wait, action in next((steps for share, steps in ways if kind < share), ()):
             self._agenda.after(wait, lambda action=action: self.act(action, payment_key=key))
 
     def act(self, action: str, **columns: object) -> None:
@@ -397,7 +346,6 @@ class Till:
             self._think_again(action, row, columns)
 
     def insert(self, values: dict[str, object]) -> int | None:
-        """One row of the outbox; its id."""
         names, marks = ", ".join(values), ", ".join(f":{name}" for name in values)
         row = self._write(f"INSERT INTO delivery_actions ({names}) VALUES ({marks})", values)
         action, about, *_ = values.values()
@@ -414,15 +362,11 @@ class Till:
             self._agenda.after(wait, lambda: self.act("cancel", payment_key=columns["payment_key"]))
 
     def think_better(self) -> None:
-        """Withdraw a waiting row at a critical moment."""
         if self.connection.in_transaction:
             return
+        waiting = "SELECT id FROM delivery_actions WHERE state = 'pending' AND withdraw = 0"
         with contextlib.suppress(sqlite3.OperationalError):  # there are no tables yet, or the file is locked
-            waiting = self.connection.execute(
-                "SELECT id FROM delivery_actions WHERE state = 'pending' AND withdraw = 0"
-            )
-            rows = [row["id"] for row in waiting]
-            if rows:
+            if rows := [row["id"] for row in self.connection.execute(waiting)]:
                 self.withdraw("id = :id", {"id": self._random.choice(rows)})
 
     def withdraw(self, which: str, values: dict[str, object]) -> None:
@@ -451,8 +395,7 @@ class Till:
         return row
 
     def _committed(self, rows: list[int]) -> None:
-        for row in rows:
-            self.written[row] = self._sim.now()
+        self.written |= dict.fromkeys(rows, self._sim.now())
         self._sim.woken()
 
     def _toggle(self) -> None:
@@ -472,31 +415,28 @@ class Till:
 
     def _blunder(self) -> None:
         """Write rows that can never succeed; one violates a constraint."""
+        first = self._sim.plan.accounts[0]
         match self._random.randrange(7):
             case 0:
                 self.act("accept", payment_key=NOBODYS_KEY)
             case 1:
-                self.act("deactivate_food", food_id=5, restaurant_id=RESTAURANTS[self._sim.plan.accounts[0]][0])
+                self.act("deactivate_food", food_id=5, restaurant_id=RESTAURANTS[first][0])
             case 2:
                 self.act("open_restaurant", restaurant_id=NOBODYS_KEY)
-            case 3:
-                self._write_twice()
+            case 3:  # with the same request_id, as a POS does that lost the answer
+                columns = {"restaurant_id": RESTAURANTS[first][0], "request_id": f"r-{next(self._twice)}"}
+                self.act("open_restaurant", **columns)
+                with contextlib.suppress(sqlite3.IntegrityError):
+                    self.act("open_restaurant", **columns)
+                    self._sim.violated("6", "two rows with one request_id")
             case 4:
-                self.act("activate_food", food_id=FOODS[self._sim.plan.accounts[0]], account="nobody")
+                self.act("activate_food", food_id=FOODS[first], account="nobody")
             case _:
                 action, columns = self._random.choice(WRONG)
                 self.connection.execute("PRAGMA ignore_check_constraints = ON")
                 self.act(action, **columns)
                 self.wrong.add(int(self.connection.execute("SELECT max(id) FROM delivery_actions").fetchone()[0]))
                 self.connection.execute("PRAGMA ignore_check_constraints = OFF")
-
-    def _write_twice(self) -> None:
-        """Write a row twice with the same request_id, as a POS does that lost the answer."""
-        columns = {"restaurant_id": RESTAURANTS[self._sim.plan.accounts[0]][0], "request_id": f"r-{next(self._twice)}"}
-        self.act("open_restaurant", **columns)
-        with contextlib.suppress(sqlite3.IntegrityError):
-            self.act("open_restaurant", **columns)
-            self._sim.violated("6", "two rows with one request_id")
 
     def left_alone(self, seconds: float) -> None:
         """The till works on while the daemon is down for so long."""
@@ -529,7 +469,6 @@ class Till:
         self.connection.execute("COMMIT")
         self.locked_until = 0.0
         self.taken_over |= self._uncommitted_orders
-        self._uncommitted_orders = {}
-        rows, self._uncommitted = self._uncommitted, []
+        rows, self._uncommitted, self._uncommitted_orders = self._uncommitted, [], {}
         self._committed(rows)
         self._sim.disturb("")

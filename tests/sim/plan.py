@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from random import Random
+from typing import Any
 
 MINUTE, HOUR = 60.0, 3600.0
 ACCEPT_MINUTES = 20
@@ -36,17 +37,10 @@ CRASH_POINTS = (
 # Points at which power fails. A till's flush also flushes what the daemon wrote before, so a lost commit shows at once
 # or never.
 POWER_POINTS = (
-    "disk write",
-    "disk sync",
-    "before commit",
-    "after commit Intake",
-    "after commit",
+    *("disk write", "disk sync", "before commit", "after commit Intake", "after commit"),
     *["reached acknowledge", "answered acknowledge"] * 3,
-    "answered accept",
-    "",
+    *("answered accept", ""),
 )
-
-
 # Where the program ends that makes an older copy safe.
 WITHHELD = tuple(f"{when} commit RestoreCheck._withhold" for when in ("before", "after"))
 # How an older copy is put back: the service is stopped, killed (with or without its -wal, or with the copy's own), or
@@ -155,8 +149,7 @@ class Plan:
     @property
     def pace(self) -> float:
         """The pace of kitchen and couriers: a storm's hour has a day's work."""
-        paces = {"day": 1.0, "storm": 0.15, "hands": 0.1}
-        return paces.get(self.kind, 0.05)
+        return {"day": 1.0, "storm": 0.15, "hands": 0.1}.get(self.kind, 0.05)
 
     @property
     def restless(self) -> bool:
@@ -217,89 +210,92 @@ def _with_changes(plan: Plan, chance: Random) -> Plan:
     )
     if plan.kind == "restore":  # a set clock hides a copy's age
         return replace(made, jumps=())
-    at = (plan.seconds * 0.6,) if late else ()
-    return replace(made, late=at, jumps=plan.jumps + tuple((one, late) for one in at))
+    at = plan.seconds * 0.6
+    return replace(made, late=(at,), jumps=(*plan.jumps, (at, late))) if late else made
 
 
 def _with_others(plan: Plan, chance: Random) -> Plan:
     """Add other processes and people that use the database."""
-    many = len(plan.accounts) > 1
+    many, length = len(plan.accounts) > 1, plan.seconds
+    standby = chance.random() < 0.3 and plan.kind not in {"power", "restore"}
+    reloads = _times(chance, chance.choice((0, 0, 1, 3)), length)
     made = replace(
         plan,
-        standby=chance.random() < 0.3 and plan.kind not in {"power", "restore"},
-        reloads=tuple(
-            (at, chance.choice(("same", "other", "bad")))
-            for at in _times(chance, chance.choice((0, 0, 1, 3)), plan.seconds)
-        ),
-        refusing=_spans(chance, chance.choice((0, 0, 0, 1, 2)), plan.seconds * 0.8, 3 * MINUTE, REFUSING),
-        by_hand=_times(chance, chance.choice((0, 3, 6)), plan.seconds),
-        hangs=_spans(chance, 1, plan.seconds * 0.7, plan.seconds * 0.3, plan.accounts)
-        if many and not plan.shared
-        else (),
+        standby=standby,
+        reloads=tuple((at, chance.choice(("same", "other", "bad"))) for at in reloads),
+        refusing=_spans(chance, chance.choice((0, 0, 0, 1, 2)), length * 0.8, 3 * MINUTE, REFUSING),
+        by_hand=_times(chance, chance.choice((0, 3, 6)), length),
+        hangs=_spans(chance, 1, length * 0.7, length * 0.3, plan.accounts) if many and not plan.shared else (),
         crowd=chance.choice((0.0, 0.0, 0.5, 0.9)),
         slow_lists=chance.choice((0.0, 0.3)),
         batch=chance.choice((0, 0, 3)),
     )
     scope = chance.choice(("credential", "credential", "application", "address"))
     options = (*plan.options, ("cooldown_scope", scope)) if many else plan.options
-    slow_disk = chance.choice((plan.slow_disk, plan.slow_disk, plan.slow_disk, plan.slow_disk, 0.6))
+    slow_disk = chance.choice((*[plan.slow_disk] * 4, 0.6))
     return replace(made, options=options, slow_disk=plan.slow_disk if plan.kind == "day" else slow_disk)
 
 
+def _mixed(kind: str, seed: int, chance: Random, seconds: float, accounts: tuple[str, ...], orders: int) -> Plan:
+    """A plan of one of the columns of CHOICES, drawn in the order of its lines."""
+    column = ("day", "storm", "squall").index(kind)
+    outage, illness, refusal = {
+        "day": (2 * HOUR, 10 * MINUTE, HOUR),
+        "storm": (seconds / 4, 5 * MINUTE, seconds / 4),
+        "squall": (3 * MINUTE, 2 * MINUTE, MINUTE),
+    }[kind]  # the longest of each
+    long_ones = _long_ones if kind == "squall" else lambda *_: ()
+    events = {
+        "crashes": lambda count: _crashes(chance, count, seconds) + long_ones(chance, seconds),
+        "stops": lambda count: _times(chance, count, seconds),
+        "outages": lambda count: _spans(chance, count, seconds, outage, OUTAGES),
+        "illnesses": lambda count: _illnesses(chance, count, seconds, illness, accounts),
+        "refusals": lambda count: _spans(chance, count, seconds, refusal, accounts),
+        "jumps": lambda count: _jumps(chance, count, seconds),
+    }
+    knobs: dict[str, Any] = {"auto_accept": chance.random() < (0.25, 0.3, 0.35)[column]}
+    for name, choices in CHOICES.items():
+        some = choices[column]
+        knobs[name] = chance.choice(some) if isinstance(some, tuple | range) else some
+        if name in events:
+            knobs[name] = events[name](knobs[name])
+    plan = Plan(seed=seed, kind=kind, seconds=seconds, accounts=accounts, orders=orders, **knobs)
+    return replace(plan, options=_options(chance))
+
+
+# What a day, a storm and a squall choose from; of the last six lines, how many.
+CHOICES: dict[str, tuple[Any, Any, Any]] = {
+    "fault_rate": ((0.0, 0.01, 0.03), (0.0, 0.05, 0.15, 0.3, 0.5), (0.0, 0.1, 0.25, 0.4)),
+    "mischief": ((0.0, 0.002, 0.01), (0.0, 0.02, 0.1), (0.0, 0.1, 0.3)),
+    "slow_disk": (0.002, (0.0, 0.02, 0.2), (0.0, 0.1)),
+    "broken_disk": ((0.0, 0.0005), (0.0, 0.0, 0.01), (0.0, 0.0, 0.01)),
+    "poison": ((0.0, 0.02), (0.0, 0.0, 0.1), (0.0, 0.15)),
+    "strange": (0.05, 0.15, 0.1),
+    "meddling": (0.05, (0.0, 0.1, 0.4), (0.0, 0.2)),
+    "locks": (range(4), (0, 0, 5), (0, 0, 2)),
+    "crashes": (range(5), (0, 2, 6, 12), (0, 2, 5)),
+    "stops": (range(2), (0, 0, 2), (0, 0, 1)),
+    "outages": (range(3), (0, 0, 1, 2), (0, 1)),
+    "illnesses": (range(4), range(4), (0, 1, 2)),
+    "refusals": (range(2), (0, 0, 1), (0, 0, 1)),
+    "jumps": ((0, 0, 1), (0, 0, 0, 2), (0, 0, 0, 1)),
+}
+
+
 def _day(seed: int, chance: Random, share: float = 1.0) -> Plan:
-    length = 14 * HOUR * share
-    return Plan(
-        seed=seed,
-        kind="day",
-        seconds=length,
-        accounts=("kadikoy",),
-        orders=round(150 * share),
-        auto_accept=chance.random() < 0.25,
-        fault_rate=chance.choice((0.0, 0.01, 0.03)),
-        mischief=chance.choice((0.0, 0.002, 0.01)),
-        slow_disk=0.002,
-        broken_disk=chance.choice((0.0, 0.0005)),
-        poison=chance.choice((0.0, 0.02)),
-        strange=0.05,
-        meddling=0.05,
-        locks=chance.randrange(4),
-        crashes=_crashes(chance, chance.randrange(5), length),
-        stops=_times(chance, chance.randrange(2), length),
-        outages=_spans(chance, chance.randrange(3), length, 2 * HOUR, OUTAGES),
-        illnesses=_illnesses(chance, chance.randrange(4), length, 10 * MINUTE, ("kadikoy",)),
-        refusals=_spans(chance, chance.randrange(2), length, HOUR, ("kadikoy",)),
-        jumps=_jumps(chance, chance.choice((0, 0, 1)), length),
-        options=_options(chance),
-    )
+    return _mixed("day", seed, chance, 14 * HOUR * share, ("kadikoy",), round(150 * share))
+
+
+def _storm(seed: int, chance: Random) -> Plan:
+    length = chance.choice((15 * MINUTE, 30 * MINUTE, HOUR))
+    accounts = chance.choice((("kadikoy",), ("kadikoy", "besiktas"), ("kadikoy", "besiktas", "chain")))
+    return _mixed("storm", seed, chance, length, accounts, chance.choice((10, 30, 60)))
 
 
 def _squall(seed: int, chance: Random) -> Plan:
     """Ten minutes with all kinds of faults: cheap, so that many can be played."""
-    length = 10 * MINUTE
     accounts = chance.choice((("kadikoy",), ("kadikoy",), ("kadikoy", "besiktas")))
-    return Plan(
-        seed=seed,
-        kind="squall",
-        seconds=length,
-        accounts=accounts,
-        orders=12,
-        auto_accept=chance.random() < 0.35,
-        fault_rate=chance.choice((0.0, 0.1, 0.25, 0.4)),
-        mischief=chance.choice((0.0, 0.1, 0.3)),
-        slow_disk=chance.choice((0.0, 0.1)),
-        broken_disk=chance.choice((0.0, 0.0, 0.01)),
-        poison=chance.choice((0.0, 0.15)),
-        strange=0.1,
-        meddling=chance.choice((0.0, 0.2)),
-        locks=chance.choice((0, 0, 2)),
-        crashes=_crashes(chance, chance.choice((0, 2, 5)), length) + _long_ones(chance, length),
-        stops=_times(chance, chance.choice((0, 0, 1)), length),
-        outages=_spans(chance, chance.choice((0, 1)), length, 3 * MINUTE, OUTAGES),
-        illnesses=_illnesses(chance, chance.choice((0, 1, 2)), length, 2 * MINUTE, accounts),
-        refusals=_spans(chance, chance.choice((0, 0, 1)), length, MINUTE, accounts),
-        jumps=_jumps(chance, chance.choice((0, 0, 0, 1)), length),
-        options=_options(chance),
-    )
+    return _mixed("squall", seed, chance, 10 * MINUTE, accounts, 12)
 
 
 def _power(seed: int, chance: Random) -> Plan:
@@ -321,15 +317,8 @@ def _restore(seed: int, chance: Random) -> Plan:
     for number, way in enumerate(ways):
         begin, end = number * length / len(ways), (number + 1) * length / len(ways)
         copy_at = chance.uniform(max(begin, 30.0), end - 60.0)
-        restores.append(
-            Restore(
-                copy_at,
-                chance.uniform(copy_at + 5.0, end),
-                way,
-                chance.choice(("before", "beside", "never")),
-                chance.choice((90.0, 200.0)),
-            )
-        )
+        at, replay = chance.uniform(copy_at + 5.0, end), chance.choice(("before", "beside", "never"))
+        restores.append(Restore(copy_at, at, way, replay, confirmed_after=chance.choice((90.0, 200.0))))
     if chance.random() < 0.3:
         restores[0] = replace(restores[0], crash=chance.choice(WITHHELD))
     if len(restores) > 1 and chance.random() < 0.3:  # the same copy again
@@ -390,14 +379,13 @@ def _blows(chance: Random, replicas: int, length: float) -> tuple[Blow, ...]:
     return tuple(made)
 
 
-HANDS = ("close", "erase", "quarantine", "replay", "tap", "withdraw")
-
-
 def _hands(seed: int, chance: Random) -> Plan:
     """A squall in which people use the program's commands and tap on tablets."""
     busy, length = Random(f"{seed} hands"), 20 * MINUTE
     plain = _squall(seed, chance)
-    hands = [(at, busy.choices(HANDS, (8, 1, 2, 1, 10, 2))[0]) for at in _times(busy, busy.choice((15, 40)), length)]
+    acts = {"close": 8, "erase": 1, "quarantine": 2, "replay": 1, "tap": 10, "withdraw": 2}  # with their weights
+    times = _times(busy, busy.choice((15, 40)), length)
+    hands = [(at, busy.choices(list(acts), acts.values())[0]) for at in times]
     many = len(plain.accounts) > 1 and busy.random() < 0.5
     away = _spans(busy, 1, length * 0.6, 5 * MINUTE, plain.accounts) if many else ()
     steps = busy.random() < 0.5
@@ -406,37 +394,9 @@ def _hands(seed: int, chance: Random) -> Plan:
 
 def _corner(seed: int, _: Random) -> Plan:
     """Some minutes by a script: only the latencies are random."""
-    from tests.sim.corners import corner_of
+    from tests.sim.corners import CORNERS, corner_of
 
-    return replace(Plan(seed=seed, kind="corner", seconds=4 * MINUTE), **corner_of(seed)[1].changes)
-
-
-def _storm(seed: int, chance: Random) -> Plan:
-    length = chance.choice((15 * MINUTE, 30 * MINUTE, HOUR))
-    accounts = chance.choice((("kadikoy",), ("kadikoy", "besiktas"), ("kadikoy", "besiktas", "chain")))
-    return Plan(
-        seed=seed,
-        kind="storm",
-        seconds=length,
-        accounts=accounts,
-        orders=chance.choice((10, 30, 60)),
-        auto_accept=chance.random() < 0.3,
-        fault_rate=chance.choice((0.0, 0.05, 0.15, 0.3, 0.5)),
-        mischief=chance.choice((0.0, 0.02, 0.1)),
-        slow_disk=chance.choice((0.0, 0.02, 0.2)),
-        broken_disk=chance.choice((0.0, 0.0, 0.01)),
-        poison=chance.choice((0.0, 0.0, 0.1)),
-        strange=0.15,
-        meddling=chance.choice((0.0, 0.1, 0.4)),
-        locks=chance.choice((0, 0, 5)),
-        crashes=_crashes(chance, chance.choice((0, 2, 6, 12)), length),
-        stops=_times(chance, chance.choice((0, 0, 2)), length),
-        outages=_spans(chance, chance.choice((0, 0, 1, 2)), length, length / 4, OUTAGES),
-        illnesses=_illnesses(chance, chance.randrange(4), length, 5 * MINUTE, accounts),
-        refusals=_spans(chance, chance.choice((0, 0, 1)), length, length / 4, accounts),
-        jumps=_jumps(chance, chance.choice((0, 0, 0, 2)), length),
-        options=_options(chance),
-    )
+    return replace(Plan(seed=seed, kind="corner", seconds=4 * MINUTE), **CORNERS[corner_of(seed)][1])
 
 
 def _times(chance: Random, count: int, length: float) -> tuple[float, ...]:
@@ -468,11 +428,8 @@ def _spans(chance: Random, count: int, length: float, longest: float, what: tupl
     return tuple(Span(at, at + chance.uniform(1, longest), chance.choice(what)) for at in starts)
 
 
-def _illnesses(
-    chance: Random, count: int, length: float, longest: float, accounts: tuple[str, ...]
-) -> tuple[Span, ...]:
-    spans = _spans(chance, count, length, longest, ILLNESSES)
-    return tuple(Span(span.start, span.end, span.what, chance.choice(accounts)) for span in spans)
+def _illnesses(chance: Random, count: int, length: float, longest: float, of: tuple[str, ...]) -> tuple[Span, ...]:
+    return tuple(replace(one, account=chance.choice(of)) for one in _spans(chance, count, length, longest, ILLNESSES))
 
 
 def _jumps(chance: Random, count: int, length: float) -> tuple[tuple[float, float], ...]:
@@ -482,16 +439,15 @@ def _jumps(chance: Random, count: int, length: float) -> tuple[tuple[float, floa
 
 def _options(chance: Random) -> tuple[tuple[str, object], ...]:
     """The options that docs/interface.md leaves open: a correct client works with each."""
-    drawn = {
-        "disallowed": chance.choice(("refused", "not_found")),
-        "list_order": chance.choice(("oldest_first", "newest_first", "shuffled")),
-        "cooldown_restarts_on_429": chance.random() < 0.5,
-        "new_login_ends_old_token": chance.random() < 0.3,
-        "complete_error_status": chance.choice((None, 200, 400)),
-        "expiration_timezone": chance.choice(("Europe/Istanbul", "UTC", "Asia/Tokyo")),
-        "token_seconds": chance.choice((86400.0, 1800.0, 300.0)),
-    }
-    return tuple(drawn.items())
+    return (
+        ("disallowed", chance.choice(("refused", "not_found"))),
+        ("list_order", chance.choice(("oldest_first", "newest_first", "shuffled"))),
+        ("cooldown_restarts_on_429", chance.random() < 0.5),
+        ("new_login_ends_old_token", chance.random() < 0.3),
+        ("complete_error_status", chance.choice((None, 200, 400))),
+        ("expiration_timezone", chance.choice(("Europe/Istanbul", "UTC", "Asia/Tokyo"))),
+        ("token_seconds", chance.choice((86400.0, 1800.0, 300.0))),
+    )
 
 
 # A day is long and mostly idle. A storm is shorter, with all kinds of faults.

@@ -21,7 +21,7 @@ def search(names: Iterable[str]) -> int:
     """Print how each bug is found. Returns how many are not."""
     missed = 0
     for name in names:
-        found, took = _in_its_own_process(_by_simulation, name)
+        found, took = _in_its_own_process(lambda _, bug: bug.is_found_somewhere(), name)
         by_test, _ = _in_its_own_process(_by_unit_test, name)
         is_late = took > WITHIN_S
         missed += is_late or not (found and by_test)
@@ -38,7 +38,7 @@ def _in_its_own_process(look: Any, name: str) -> tuple[bool, float]:
     answers = context.SimpleQueue()
     process = context.Process(target=_planted, args=(look, name, answers))
     process.start()
-    found: tuple[bool, float] = answers.get()
+    found = answers.get()
     process.join()
     return found
 
@@ -50,10 +50,6 @@ def _planted(look: Any, name: str, answers: Any) -> None:
         found = look(name, BUGS[name])
     finally:
         answers.put((found, time.process_time() - began))
-
-
-def _by_simulation(_: str, bug: Bug) -> bool:
-    return bug.is_found_somewhere()
 
 
 def _by_unit_test(name: str, _: Bug) -> bool:

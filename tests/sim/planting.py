@@ -1,7 +1,4 @@
-"""Plants a bug: replaces a part of the program for the length of a test.
-
-It replaces functions, methods and values by name, never source text.
-"""
+"""Plants a bug: replaces functions, methods or values of the program by name, for the length of a test."""
 
 import sys
 from collections.abc import Callable

@@ -11,6 +11,7 @@ import shutil
 import stat
 from collections import deque
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -21,6 +22,9 @@ from tests.sim.vfs import vfs
 SECTOR = 512
 SHARES = (0.0, 0.5, 0.9, 1.0)  # shares of the unflushed sectors that survive
 NAMES = 8  # unflushed changes of one: file systems flush names every few seconds
+# Functions of `os`, and by which the disk is told.
+TOLD = {name: name for name in ("open", "close", "write", "pwrite", "ftruncate", "fsync", "rename", "link", "mkdir")}
+TOLD |= {"fdatasync": "fsync", "replace": "rename", "unlink": "unlink", "rmdir": "unlink"}
 SHM = "-shm"  # memory, which is never flushed
 
 
@@ -80,7 +84,6 @@ class Disk:
         return path.startswith(f"{self._folder}/")
 
     def file_at(self, path: str) -> File:
-        """The file at a path, created if missing."""
         file = self._now.get(path)
         if file is None:
             file = File()
@@ -92,12 +95,9 @@ class Disk:
             del self._now[path]
             self._note(path)
         if is_flushed:
-            self.flush_names(path)
+            self.flush_names(path.rpartition("/")[0])
 
-    def flush_names(self, path: str) -> None:
-        self._flush_names_in(path.rpartition("/")[0])
-
-    def _flush_names_in(self, folder: str) -> None:
+    def flush_names(self, folder: str) -> None:
         for path in [path for path in self._since if path.rpartition("/")[0] == folder]:
             self._settle(path, *self._since.pop(path)[-1])
 
@@ -149,17 +149,10 @@ class Disk:
         """Let all writes in the folder, by SQLite or `os`, go to this disk."""
         with contextlib.ExitStack() as stack:
             stack.enter_context(vfs().serving(self))
-            for name, told in _TOLD.items():
-                stack.enter_context(patch.object(os, name, self._telling(getattr(os, name), told)))
+            for name in TOLD:
+                true, tell = getattr(os, name), getattr(self, f"_told_{TOLD[name]}")
+                stack.enter_context(patch.object(os, name, partial(_told, true, tell)))
             yield
-
-    def _telling(self, true: Callable[..., Any], tell: Callable[..., None]) -> Callable[..., Any]:
-        def call(*of: Any, **how: Any) -> Any:
-            result = true(*of, **how)
-            tell(self, result, *of)
-            return result
-
-        return call
 
     def _told_open(self, descriptor: int, path: Any, flags: int, *_: Any) -> None:
         name = str(path)
@@ -191,12 +184,11 @@ class Disk:
         if isinstance(file, File):
             file.flush()
         elif file is not None:
-            self._flush_names_in(file)
+            self.flush_names(file)
 
     def _told_rename(self, _: None, path: Any, target: Any) -> None:
-        if self.has(str(path)):
-            self._put(str(target), self._now[str(path)])
-            self.removed(str(path))
+        self._told_link(None, path, target)
+        self.removed(str(path))
 
     def _told_link(self, _: None, path: Any, target: Any) -> None:
         if self.has(str(path)):
@@ -210,18 +202,7 @@ class Disk:
             self._put(str(path), None)
 
 
-_TOLD: dict[str, Callable[..., None]] = {
-    "open": Disk._told_open,
-    "close": Disk._told_close,
-    "write": Disk._told_write,
-    "pwrite": Disk._told_pwrite,
-    "ftruncate": Disk._told_ftruncate,
-    "fsync": Disk._told_fsync,
-    "fdatasync": Disk._told_fsync,
-    "rename": Disk._told_rename,
-    "replace": Disk._told_rename,
-    "link": Disk._told_link,
-    "unlink": Disk._told_unlink,
-    "rmdir": Disk._told_unlink,
-    "mkdir": Disk._told_mkdir,
-}
+def _told(true: Callable[..., Any], tell: Callable[..., None], *of: Any, **how: Any) -> Any:
+    result = true(*of, **how)
+    tell(result, *of)
+    return result

@@ -76,87 +76,60 @@ POSSIBLE: tuple[Cell, ...] = (
 # has one or two of the five ways, and a power has three losses or more.
 _WITHIN = """
 squall 20
-  attempt: ok, refused
-  attempts of a row: 0, 1
+  attempt: ok, refused; attempts of a row: 0, 1
   end: done - answer, refused courier_not_restaurant -, superseded superseded -, withdrawn withdrawn -
-  last change: cancelled, ended
-  order ended by: cancelled, completed
-  problem: unanswered
+  last change: cancelled, ended; order ended by: cancelled, completed; problem: unanswered
 squall 50
-  attempt: unknown
-  attempts of a row: 2
-  end: done - poll, done already poll, refused order_not_found answer, refused refused answer
-  last change: new, status
-  problem: line_timeout, poll_failing
-  restart: after a crash
+  attempt: unknown; attempts of a row: 2
+  end: done - poll, done already poll, refused order_not_found answer, refused refused answer; last change: new, status
+  problem: line_timeout, poll_failing; restart: after a crash
 squall 100
-  attempt: service_failed
-  attempts of a row: 3
+  attempt: service_failed; attempts of a row: 3
   end: failed outcome_unknown poll, refused account_needed -, refused bad_arguments -, refused food_not_found answer, refused order_cancelled -
-  last change: contents
-  order ended by: silence
-  problem: cooldown_taken, outcome_unknown, quarantined, unreachable
+  last change: contents; order ended by: silence; problem: cooldown_taken, outcome_unknown, quarantined, unreachable
   restart: take-over by the one that waited
 squall 200
-  attempt: rate_limited
-  attempts of a row: 4
+  attempt: rate_limited; attempts of a row: 4
   end: expired expired -, failed outcome_unknown -, refused order_cancelled poll, refused order_unknown -
-  hand: actions retry
-  quarantine: payment_key_invalid
+  hand: actions retry; quarantine: payment_key_invalid
 squall 500
-  attempt: unauthorized
-  end: done - refusal, refused restaurant_not_found answer
+  attempt: unauthorized; end: done - refusal, refused restaurant_not_found answer
   problem: accept_failed, cooldown_shared, learned_otherwise, line_refused, login_refused, not_acknowledged, timezone_wrong
   quarantine: database_refused, payment_key_missing
 squall 1000
   end: done - status, expired not_permitted -, refused order_completed -, refused restaurant_unknown -
-  hand: quarantine retry
-  problem: credentials_shared, not_written, undecided
+  hand: quarantine retry; problem: credentials_shared, not_written, undecided
 hands 100
-  closure: ended
-  hand: actions withdraw, board pair
-  tap: deactivate_food
+  closure: ended; hand: actions withdraw, board pair; tap: deactivate_food
 hands 500
-  hand: actions retry, quarantine retry, replay
-  tap: cancel
+  hand: actions retry, quarantine retry, replay; tap: cancel
 restore 100
   older copy put back: by_command, without_a_wal, beside_a_wal, with_its_wal, under_the_daemon, noticed
   hand: db confirm-restore, db replay
 power 50
   restart: after a loss of power
 fleet 20
-  attempt: ok, refused
-  attempts of a row: 0, 1
-  end: done - answer, refused courier_not_restaurant -
-  last change: cancelled, ended, status
-  order ended by: cancelled, completed
-  problem: writes_fenced
+  attempt: ok, refused; attempts of a row: 0, 1; end: done - answer, refused courier_not_restaurant -
+  last change: cancelled, ended, status; order ended by: cancelled, completed; problem: writes_fenced
   restart: after a crash
 fleet 50
-  attempt: unknown
-  end: refused bad_arguments -, superseded superseded -
-  last change: new
+  attempt: unknown; end: refused bad_arguments -, superseded superseded -; last change: new
   problem: database_failing, poll_failing
 fleet 100
-  attempts of a row: 2
-  end: done already poll, withdrawn withdrawn -
-  problem: line_timeout
-  restart: after a stop
+  attempts of a row: 2; end: done already poll, withdrawn withdrawn -; problem: line_timeout; restart: after a stop
 """
 
 
 def _within(text: str) -> dict[str, dict[int, tuple[Cell, ...]]]:
     """By kind and number of seeds: the cells of the lines that follow."""
     made: dict[str, dict[int, tuple[Cell, ...]]] = {}
-    steps: dict[int, tuple[Cell, ...]] = {}
     for line in text.strip().splitlines():
-        group, _, names = line.strip().partition(": ")
-        if names:
-            steps[max(steps)] += tuple((group, name) for name in names.split(", "))
+        if not line.startswith(" "):
+            kind, seeds = line.split()[0], int(line.split()[1])
+            made.setdefault(kind, {})[seeds] = ()
         else:
-            kind, seeds = group.split()
-            steps = made.setdefault(kind, {})
-            steps[int(seeds)] = ()
+            groups = [group.partition(": ") for group in line.strip().split("; ")]
+            made[kind][seeds] += tuple((group, name) for group, _, names in groups for name in names.split(", "))
     return made
 
 
@@ -173,7 +146,6 @@ _LINE = re.compile(
 
 
 def cells_of(sim: "Sim") -> Counter[Cell]:
-    """The cells that a simulation reached, from its database and its trace."""
     cells = Counter(_in_the_trace(sim.trace.lines))
     for fault, name in RESTARTS.items():
         if sim.trace.faults[fault] and sim.lives > 1:
@@ -204,9 +176,6 @@ def _in_the_trace(lines: list[str]) -> Iterator[Cell]:
 
 
 def _in_the_tables(connection: sqlite3.Connection) -> Iterator[Cell]:
-    def rows(what: str) -> Iterator[str]:
-        return (" ".join(str("-" if value is None else value) for value in row) for row in connection.execute(what))
-
     for group, what in {
         "end": "SELECT state, error_code, known_by FROM delivery_actions WHERE finished_utc IS NOT NULL",
         "attempt": "SELECT outcome FROM delivery_action_attempts WHERE outcome IS NOT NULL",
@@ -215,26 +184,25 @@ def _in_the_tables(connection: sqlite3.Connection) -> Iterator[Cell]:
         "order ended by": "SELECT ended_by FROM delivery_orders WHERE ended_by IS NOT NULL",
         "last change": "SELECT last_change FROM delivery_orders",
     }.items():
-        for name in rows(what):
-            yield group, name
+        for row in connection.execute(what):
+            yield group, " ".join(str("-" if value is None else value) for value in row)
 
 
 def table(cells: Counter[Cell]) -> str:
     """Lines for a reader: the empty cells, then the reached ones with counts."""
-    empty: dict[str, list[str]] = {}
-    filled: dict[str, list[str]] = {}
-    for group, name in POSSIBLE:
-        if not cells[group, name]:
-            empty.setdefault(group, []).append(name)
-    for (group, name), times in sorted(cells.items()):
-        filled.setdefault(group, []).append(f"{name} {times}")
-    lines = [f"  {group}: {', '.join(names)}\n" for group, names in empty.items()]
-    lines = ["empty:\n", *lines, "reached:\n"] if lines else ["reached:\n"]
-    return "".join([*lines, *(f"  {group}: {', '.join(names)}\n" for group, names in filled.items())])
+
+    def lines(title: str, some: list[Cell]) -> list[str]:
+        names: dict[str, list[str]] = {}
+        for group, name in some:
+            names.setdefault(group, []).append(name)
+        return [f"{title}:\n", *(f"  {group}: {', '.join(names[group])}\n" for group in names)]
+
+    empty = [cell for cell in POSSIBLE if not cells[cell]]
+    filled = [(group, f"{name} {times}") for (group, name), times in sorted(cells.items())]
+    return "".join([*(lines("empty", empty) if empty else ()), *lines("reached", filled)])
 
 
 def missing(kind: str, seeds: int, cells: Counter[Cell]) -> list[str]:
-    """The empty cells that so many seeds of a kind should have reached."""
     return [
         f"{group}: {name} (a {kind} of {within} reaches it)"
         for within, names in WITHIN.get(kind, {}).items()

@@ -181,7 +181,6 @@ class Reading:
 
 
 def read(document: Document) -> Reading:
-    """The expected columns of a document."""
     made, value = Reading(), document.value
     columns = made.columns
     if document.status is None:
@@ -250,52 +249,32 @@ def _payment_code(name: str | None) -> str | None:
 
 
 def _read_line(made: Reading, line_no: int, food: Mapping[str, Any]) -> None:
-    made.lines.append(
-        (
-            line_no,
-            made.text(food.get("id"), "foods.id"),
-            made.integer(food.get("food_id"), "foods.food_id"),
-            made.text(food.get("name"), "foods.name"),
-            made.text(food.get("note"), "foods.note", longest=None),
-            made.money(food.get("price"), "foods.price"),
-            made.money(food.get("quantity"), "foods.quantity"),
-            made.money(food.get("total"), "foods.total"),
-        )
-    )
-    if made.lines[-1][3] is None or not re.search("[^\\W\\d_]", made.lines[-1][3]):
+    name, note = made.text(food.get("name"), "foods.name"), made.text(food.get("note"), "foods.note", longest=None)
+    ids = made.text(food.get("id"), "foods.id"), made.integer(food.get("food_id"), "foods.food_id")
+    amounts = (made.money(food.get(one), f"foods.{one}") for one in ("price", "quantity", "total"))
+    made.lines.append((line_no, *ids, name, note, *amounts))
+    if name is None or not re.search("[^\\W\\d_]", name):
         made.problems.add("missing:foods.name")
     if food.get("quantity") is None:
         made.problems.add("missing:foods.quantity")
     option_no = 0
     for group in made.several(food.get("option_groups"), "foods.option_groups"):
-        name = "foods.option_groups"
-        shown = (
-            made.integer(group.get("id"), f"{name}.id"),
-            made.text(group.get("name"), f"{name}.name"),
-            made.text(group.get("type"), f"{name}.type"),
-            made.text(group.get("operation"), f"{name}.operation"),
-        )
-        chosen = made.several(group.get("options"), f"{name}.options")
+        of = "foods.option_groups"
+        texts = (made.text(group.get(one), f"{of}.{one}") for one in ("name", "type", "operation"))
+        shown = made.integer(group.get("id"), f"{of}.id"), *texts
+        chosen = made.several(group.get("options"), f"{of}.options")
         if not chosen:
-            made.remarks.add(f"missing:{name}.options")
+            made.remarks.add(f"missing:{of}.options")
         for option in chosen:
             option_no += 1
-            made.options.append(
-                (
-                    line_no,
-                    option_no,
-                    *shown,
-                    made.integer(option.get("id"), f"{name}.options.id"),
-                    made.text(option.get("name"), f"{name}.options.name"),
-                    made.money(option.get("price"), f"{name}.options.price"),
-                )
-            )
+            number, text = made.integer(option.get("id"), f"{of}.options.id"), option.get("name")
+            price = made.money(option.get("price"), f"{of}.options.price")
+            made.options.append((line_no, option_no, *shown, number, made.text(text, f"{of}.options.name"), price))
 
 
 def plain(columns: Mapping[str, Any] | tuple[tuple[str, Any], ...]) -> dict[str, Any]:
     """A row for comparison: SQLite's NUMERIC is a double, exact after rounding."""
-    return {name: _exact(value) if name in MONEY else value for name, value in dict(columns).items()}
-
-
-def _exact(value: Any) -> Any:
-    return value if value is None else round(Decimal(str(value)), 4)
+    return {
+        name: round(Decimal(str(value)), 4) if name in MONEY and value is not None else value
+        for name, value in dict(columns).items()
+    }

@@ -6,6 +6,7 @@ that is overwritten in place under a daemon needs two processes (tests/live).
 
 import asyncio
 import shutil
+import signal
 from contextlib import closing, suppress
 from dataclasses import replace
 from datetime import timedelta
@@ -89,10 +90,8 @@ class Restorer:
         self._write(lambda tx: tx.execute(insert(devices), rows), self._pair)
 
     def _revoke(self) -> None:
-        values = {"revoked_utc": self._sim.clock.now()}
-        self._write(
-            lambda tx: tx.execute(update(devices).where(devices.c.id == ANOTHER_DEVICE).values(**values)), self._revoke
-        )
+        revoke = update(devices).where(devices.c.id == ANOTHER_DEVICE).values(revoked_utc=self._sim.clock.now())
+        self._write(lambda tx: tx.execute(revoke), self._revoke)
 
     def _write(self, work: Any, again: Any) -> None:
         self._sim.read("SELECT 1 FROM delivery_board_devices", ())
@@ -115,7 +114,7 @@ class Restorer:
             self._exchange()
         elif restore.way == "by_command":
             life.down = AGAIN_S
-            life.stop()
+            life.signal(signal.SIGTERM)
         else:
             life.kill("older copy", AGAIN_S)
 
@@ -132,10 +131,9 @@ class Restorer:
         """Put the copy back now: no process has the file open."""
         if ending == "Unusable" and self.last is not None:
             self._now = replace(self.last, way="mended")
-        restore = self._now
-        if restore is None and not self.takes_file:
+        if self._now is None and not self.takes_file:
             return
-        if restore is not None:
+        if self._now is not None:
             self._exchange()
         self.takes_file = False
         if self.last is not None and self.last.replay == "before":
@@ -143,7 +141,6 @@ class Restorer:
 
     def _exchange(self) -> None:
         restore, self._now = self._now, None
-        assert restore is not None
         path, copy = self._sim.path, self._copies[restore.copy_at]
         if restore.way != "mended":
             self._note_what_is_there()
@@ -171,15 +168,13 @@ class Restorer:
         self._agenda.after(restore.confirmed_after, self._confirm)
 
     def _note_what_is_there(self) -> None:
-        known = (text_of(self._sim.clock.now() - timedelta(seconds=self.lag_s)),)
-        events = frozenset(
-            row[0] for row in self._sim.read("SELECT id FROM delivery_order_events WHERE at_utc < ?", known)
-        )
+        known, read = text_of(self._sim.clock.now() - timedelta(seconds=self.lag_s)), self._sim.read
+        events = frozenset(row[0] for row in read("SELECT id FROM delivery_order_events WHERE at_utc < ?", (known,)))
         self.events = events if self.settled_at is not None else events | self.events
-        self.sent = sent(self._sim, *known)
-        self.rows = frozenset(row[0] for row in self._sim.read("SELECT request_id FROM delivery_actions", ()))
+        self.sent = sent(self._sim, known)
+        self.rows = frozenset(row[0] for row in read("SELECT request_id FROM delivery_actions", ()))
         revoked = "SELECT 1 FROM delivery_board_devices WHERE id = ? AND revoked_utc < ?"
-        self.has_revoked = bool(self._sim.read(revoked, (ANOTHER_DEVICE, *known)))
+        self.has_revoked = bool(read(revoked, (ANOTHER_DEVICE, known)))
 
     def _start_replay(self) -> None:
         if self._sim.life is None or not self._sim.life.started or self.takes_file or self._now is not None:
@@ -190,8 +185,6 @@ class Restorer:
     async def _replay(self) -> None:
         """`orderbridge db replay`"""
         sim = self._sim
-        folder = sim.settings.journal
-        assert folder is not None
         try:
             with closing(sim.technician.database()) as database:
                 database.check_intact()
@@ -206,7 +199,7 @@ class Restorer:
                         await check.close()
                 older = database.read_now(high_water.older)
                 since = None if older is None or older.last_known is None else older.last_known - MARGIN
-                found = find(journal.files(folder), since)
+                found = find(journal.files(sim.settings.journal), since)
                 sim.tell("replaying")
                 done = list(replay(Reimport(database, sim.settings, sim.clock.now()), found))
                 left = any(one.fate in UNFINISHED for one in done)
@@ -247,7 +240,6 @@ class Restorer:
 
 
 def sent(sim: "Sim", before: str) -> dict[str, int]:
-    """How often each row of the outbox had been sent before a time."""
     query = (
         "SELECT request_id, count(*) FROM delivery_actions JOIN delivery_action_attempts ON action_id = id"
         " WHERE started_utc < ? GROUP BY request_id"

@@ -11,9 +11,12 @@ import sqlite3
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, Result, ScalarResult, StaticPool, create_engine
+from sqlalchemy import Connection, ScalarResult, StaticPool, create_engine
 from sqlalchemy.exc import OperationalError
 from tests.sim import blocking_call
 from tests.sim.life import LIFE
@@ -53,25 +56,24 @@ def lost(said: str) -> OperationalError:
     return OperationalError("?", None, sqlite3.OperationalError(said), connection_invalidated=True)
 
 
+@dataclass(eq=False)
 class Session:
-    def __init__(self, number: int, life: "Life", now: float) -> None:
-        self.number, self.life, self.heard = number, life, now
-        self.locks: set[Key] = set()
-        self.silent_s = math.inf  # seconds of silence until the server ends it
-        self.is_over = False
-
-    def set(self, sql: str) -> None:
-        if found := _TIMEOUT.match(sql):
-            self.silent_s = float(found[1])
+    number: int
+    life: "Life"
+    heard: float
+    locks: set[Key] = field(default_factory=set)
+    silent_s: float = math.inf  # seconds of silence until the server ends it
+    is_over: bool = False
 
 
+@dataclass(eq=False)
 class Transaction:
     """An open transaction of a replica. It locks the replica's row."""
 
-    def __init__(self, life: "Life", now: float, silent_s: float) -> None:
-        self.life, self.began = life, now
-        self.over_at = now + silent_s
-        self.is_over = False
+    life: "Life"
+    began: float
+    over_at: float
+    is_over: bool = False
 
 
 class Server:
@@ -82,7 +84,7 @@ class Server:
         self._chance = sim.plan.stream("fleet server")
         self._numbers = itertools.count(101)
         self._sessions: dict[int, Session] = {}
-        self._owners: dict[Key, Session] = {}
+        self.owners: dict[Key, Session] = {}
         self.lost_at: dict[Key, float] = {}  # when a lock's session last ended
         self._open: dict[str, list[Transaction]] = defaultdict(list)  # by replica
         self._beginning: Transaction | None = None
@@ -102,9 +104,6 @@ class Server:
     def close(self) -> None:
         self.tables.close()
         self._engine.dispose()
-
-    def tell_moved(self) -> None:
-        self._sim.tell("moved")
 
     def latency(self) -> float:
         """Seconds of half a round trip; sometimes a packet is resent."""
@@ -146,19 +145,16 @@ class Server:
         now = self._sim.now()
         for session in [one for one in self._sessions.values() if one.heard + one.silent_s < now]:
             self.end(session)
-        for transaction in self._transactions():
+        for transaction in chain(*self._open.values()):
             transaction.is_over |= transaction.over_at < now
         for replica, some in self._open.items():
             self._open[replica] = [one for one in some if not one.is_over]
-
-    def _transactions(self) -> list[Transaction]:
-        return [one for some in self._open.values() for one in some]
 
     def end(self, session: Session) -> None:
         session.is_over = True
         self._sessions.pop(session.number, None)
         for key in session.locks:
-            del self._owners[key]
+            del self.owners[key]
             self.lost_at[key] = self._sim.now()
         session.locks.clear()
 
@@ -166,11 +162,11 @@ class Server:
         """End all sessions of a process that has ended, or of the server."""
         for session in [one for one in self._sessions.values() if life in {None, one.life}]:
             self.end(session)
-        for transaction in self._transactions():
+        for transaction in chain(*self._open.values()):
             transaction.is_over |= life in {None, transaction.life}
 
     def lock(self, session: Session, key: Key) -> bool:
-        owner = self._owners.setdefault(key, session)
+        owner = self.owners.setdefault(key, session)
         if owner is session:
             session.locks.add(key)
         return owner is session
@@ -178,16 +174,13 @@ class Server:
     def unlock(self, session: Session, key: Key) -> None:
         if key in session.locks:
             session.locks.discard(key)
-            del self._owners[key]
-
-    def owner(self, key: Key) -> Session | None:
-        return self._owners.get(key)
+            del self.owners[key]
 
     @contextmanager
     def transaction(self, life: "Life") -> Iterator[Transaction]:
         """A replica's transaction, from its fence on."""
         silent_s = math.inf if self._chance.random() < 0.4 else SILENT_S
-        one = Transaction(life, self._sim.now(), silent_s)
+        one = Transaction(life, self._sim.now(), self._sim.now() + silent_s)
         try:
             yield one
         finally:
@@ -206,8 +199,7 @@ class Server:
         if self._beginning is not None:
             self._open[replica].append(self._beginning)
         query = "SELECT epoch FROM delivery_replicas WHERE replica = ?"
-        epoch: int | None = connection.exec_driver_sql(query, (replica,)).scalar()
-        return epoch
+        return connection.exec_driver_sql(query, (replica,)).scalar()
 
     def refuse_locked(self, replica: str) -> None:
         self.sweep()
@@ -221,23 +213,27 @@ class Server:
             one.is_over |= one.began < old
 
 
+def _set(sql: str, session: Session) -> None:
+    if found := _TIMEOUT.match(sql):
+        session.silent_s = float(found[1])
+
+
 class LockConnection:
     """A replica's connection of the session that holds its locks."""
 
     def __init__(self, server: Server, life: "Life", until: Callable[[], float]) -> None:
-        self._server, self._life, self._until = server, life, until
-        self.server = server
+        self.server, self._life, self._until = server, life, until
         self.session = server.new_session(life)
         self._is_writing = False
 
     def ask(self, act: Callable[[Session], Any]) -> Any:
-        server, session = self._server, self.session
+        server, session = self.server, self.session
         is_slow_back = server.is_slow_back()
         (server.look if is_slow_back else server.travel)(self._life, self._until())
         server.sweep()
         if session.is_over:
             raise lost("the session has ended")
-        session.heard = server.heard[self._life.process] = server._sim.now()
+        session.heard = server.heard[self._life.process] = self._life.sim.now()
         result = act(session)
         (server.travel if is_slow_back else server.look)(self._life, self._until())
         return result
@@ -245,7 +241,7 @@ class LockConnection:
     def exec_driver_sql(self, sql: str, values: tuple[Any, ...] = ()) -> Any:
         match sql.split(maxsplit=1)[0]:
             case "SET":
-                self.ask(lambda session: session.set(sql))
+                self.ask(partial(_set, sql))
             case "BEGIN":
                 self.ask(lambda _: None)
                 self._begin()
@@ -254,25 +250,25 @@ class LockConnection:
                 blocking_call.rest(LOCK_S)
             case "COMMIT":
                 self._commit()
-                self._server.travel(self._life, self._until())  # a fault here leaves the commit unknown
+                self.server.travel(self._life, self._until())  # a fault here leaves the commit unknown
             case _:
                 return self._perform(lambda tables: tables.exec_driver_sql(sql, values).freeze()())
         return None
 
     def _begin(self) -> None:
-        self._server.tables.exec_driver_sql("BEGIN IMMEDIATE")
-        self._server.tables.exec_driver_sql(_OPEN)
+        self.server.tables.exec_driver_sql("BEGIN IMMEDIATE")
+        self.server.tables.exec_driver_sql(_OPEN)
         self._is_writing = True
 
     def _rollback(self) -> None:
         self._is_writing = False
-        self._server.tables.exec_driver_sql("ROLLBACK")
+        self.server.tables.exec_driver_sql("ROLLBACK")
 
     def _commit(self) -> None:
         self._is_writing = False
-        self._server.tables.exec_driver_sql(_CLOSE)
-        self._server.tables.exec_driver_sql("COMMIT")
-        self._server.tell_moved()
+        self.server.tables.exec_driver_sql(_CLOSE)
+        self.server.tables.exec_driver_sql("COMMIT")
+        self._life.sim.tell("moved")
 
     def execute(self, statement: Any, values: Sequence[Mapping[str, Any]] | None = None) -> Any:
         if not statement.is_dml:
@@ -282,14 +278,13 @@ class LockConnection:
         return self.ask(lambda _: self._write_alone(statement, values))
 
     def scalars(self, statement: Any) -> ScalarResult[Any]:
-        found: Result[Any] = self.execute(statement)
-        return found.scalars()
+        return self.execute(statement).scalars()
 
     def scalar(self, statement: Any) -> Any:
         return self.execute(statement).scalar()
 
     def _perform(self, read: Callable[[Connection], Any]) -> Any:
-        return read(self._server.tables) if self._is_writing else self.ask(lambda _: read(self._server.tables))
+        return read(self.server.tables) if self._is_writing else self.ask(lambda _: read(self.server.tables))
 
     def _write_alone(self, statement: Any, values: Any) -> Any:
         self._begin()
@@ -302,15 +297,15 @@ class LockConnection:
         return result
 
     def _write(self, statement: Any, values: Any) -> Any:
-        compiled = statement.compile(self._server.tables)
+        compiled = statement.compile(self.server.tables)
         if str(compiled).startswith(_RAISES_EPOCH):
-            self._server.refuse_locked(str(compiled.params["replica_1"]))
-        return self._server.tables.execute(statement, values)
+            self.server.refuse_locked(str(compiled.params["replica_1"]))
+        return self.server.tables.execute(statement, values)
 
     def invalidate(self) -> None:
         """Close the connection. The server notices, unless the line is cut."""
-        if not self._server.is_cut(self._life) and self._life.alive:
-            self._server.end(self.session)
+        if not self.server.is_cut(self._life) and self._life.alive:
+            self.server.end(self.session)
 
     def close(self) -> None:
         """Nothing is left to close."""
@@ -320,11 +315,8 @@ class LockSession:
     """Replaces advisory_locks.LockSession."""
 
     def __init__(self, *_: object) -> None:
-        life = LIFE.get()
-        assert life is not None
-        assert life.sim.fleet is not None
-        self._life, self._server = life, life.sim.fleet.server
-        self._until = 0.0
+        self._life, self._until = LIFE.get(), 0.0
+        self._server = self._life.sim.fleet.server
 
     def open(self) -> LockConnection:
         self._server.travel(self._life, self._until)
@@ -345,26 +337,19 @@ def survey(connection: LockConnection) -> list[Row]:
     def look(session: Session) -> list[Row]:
         server = connection.server
 
-        def holder(key: Key) -> int | None:
-            owner = server.owner(key)
-            return owner and owner.number
-
+        held = {key: owner.number for key, owner in server.owners.items()}
         found = server.tables.exec_driver_sql("SELECT bucket, replica FROM delivery_buckets").all()
-        rows = [Row(BUCKET, number, replica, holder((BUCKETS, number))) for number, replica in found]
+        rows = [Row(BUCKET, number, replica, held.get((BUCKETS, number))) for number, replica in found]
         known = server.tables.exec_driver_sql("SELECT number, epoch, replica FROM delivery_replicas").all()
-        rows += [Row(REPLICA, epoch, replica, holder((REPLICAS, number))) for number, epoch, replica in known]
+        rows += [Row(REPLICA, epoch, replica, held.get((REPLICAS, number))) for number, epoch, replica in known]
         count = server.tables.exec_driver_sql("SELECT buckets FROM delivery_fleet WHERE id = 1").scalar()
         return [*rows, Row(OURSELVES, session.number, None, None), *([Row(COUNT, count, None, None)] if count else [])]
 
-    rows: list[Row] = connection.ask(look)
-    return rows
+    return connection.ask(look)
 
 
 def join(connection: LockConnection, number: int) -> bool:
-    def take(session: Session) -> bool:
-        return connection.server.lock(session, (REPLICAS, number))
-
-    if not connection.ask(take):
+    if not connection.ask(lambda session: connection.server.lock(session, (REPLICAS, number))):
         blocking_call.rest(LOCK_S)
         raise OperationalError("?", None, sqlite3.OperationalError("database is locked"))
     return True
@@ -376,8 +361,7 @@ def resign(connection: LockConnection, number: int) -> None:
 
 def end_session_of(connection: LockConnection, number: int) -> None:
     def end(_: Session) -> None:
-        owner = connection.server.owner((REPLICAS, number))
-        if owner is not None:
+        if (owner := connection.server.owners.get((REPLICAS, number))) is not None:
             connection.server.end(owner)
 
     connection.ask(end)
@@ -391,8 +375,7 @@ def lock(connection: LockConnection, buckets: Sequence[int]) -> list[int]:
     def take(session: Session) -> list[int]:
         return [number for number in buckets if connection.server.lock(session, (BUCKETS, number))]
 
-    found: list[int] = connection.ask(take) if buckets else []
-    return found
+    return connection.ask(take) if buckets else []
 
 
 def unlock(connection: LockConnection, buckets: Collection[int]) -> None:

@@ -1,18 +1,11 @@
 """Makes a plan that breaks a promise small: fewer knobs, events, orders and seconds, as long as it breaks the same one.
 
-The small plan is printed as Python:
-
-    ./run sim --shrink 1002 >plan.py    (or what a search has printed)
-    ./run sim --plan plan.py
-
-As a test: the same lines, and
-
-    assert simulate(PLAN, tmp_path, judges_of(PLAN)).violations == []
+It is printed as Python, for `./run sim --plan`. As a test: `simulate(PLAN, tmp_path, judges_of(PLAN)).violations == []`.
 """
 
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -66,7 +59,7 @@ class Shrinker:
         self._promise, self._longest = self._breaks(plan, float("inf"))
         if not self._promise:
             return plan
-        for smaller in (self._without_knobs, self._with_fewer_events, self._with_fewer_orders, self._rounded):
+        for smaller in (self._without_knobs, self._with_fewer_events, self._shorter):
             plan = smaller(plan)
         return plan
 
@@ -90,16 +83,14 @@ class Shrinker:
         promise, at = self._breaks(plan, 2 * self._longest + 300.0)
         if promise == self._promise:
             self._longest = at
-            return True
-        return False
+        return promise == self._promise
 
-    def _first(self, plan: Plan, candidates: Iterator[Plan]) -> Plan:
+    def _first(self, plan: Plan, *candidates: Plan) -> Plan:
         return next((one for one in candidates if one != plan and self._still_breaks(one)), plan)
 
     def _without_knobs(self, plan: Plan) -> Plan:
         """Turn off all knobs at once, then half of them, and so on: most do not matter."""
-        one_account = replace(plan, accounts=plan.accounts[:1])
-        plan = self._first(plan, iter([one_account]))
+        plan = self._first(plan, replace(plan, accounts=plan.accounts[:1]))
         return self._without(plan, list(KNOBS), lambda one, off: replace(one, **{name: _OFF[name] for name in off}))
 
     def _with_fewer_events(self, plan: Plan) -> Plan:
@@ -118,17 +109,14 @@ class Shrinker:
         size = len(things)
         while size:
             for start in range(0, len(things), size):
-                smaller = left(plan, things[start : start + size])
-                plan = self._first(plan, iter([smaller]))
+                plan = self._first(plan, left(plan, things[start : start + size]))
             size //= 2
         return plan
 
-    def _with_fewer_orders(self, plan: Plan) -> Plan:
-        plan = self._first(plan, (replace(plan, orders=count) for count in FEW_ORDERS if count < plan.orders))
-        return self._first(plan, (replace(plan, seconds=length) for length in SHORT_S if length < plan.seconds))
-
-    def _rounded(self, plan: Plan) -> Plan:
-        return self._first(plan, iter([_round(plan)]))
+    def _shorter(self, plan: Plan) -> Plan:
+        plan = self._first(plan, *(replace(plan, orders=count) for count in FEW_ORDERS if count < plan.orders))
+        plan = self._first(plan, *(replace(plan, seconds=length) for length in SHORT_S if length < plan.seconds))
+        return self._first(plan, _round(plan))
 
 
 def _round(value: Any) -> Any:
@@ -144,7 +132,8 @@ def _round(value: Any) -> Any:
 def as_python(plan: Plan) -> str:
     """The plan as Python: what differs from a quiet one."""
     own = "".join(f"    {name}={getattr(plan, name)!r},\n" for name in knobs_on(plan))
-    names = sorted(set(_types_in(plan)))
+    values = (one for name in _OFF for one in (getattr(plan, name) if isinstance(getattr(plan, name), tuple) else ()))
+    names = sorted({type(one).__name__ for one in values if is_dataclass(one)})
     imports = f"from tests.sim.plan import {', '.join(names)}\n" if names else ""
     return (
         f"from dataclasses import replace\n\n{imports}from tests.sim.shrink import quiet\n\n"
@@ -155,11 +144,3 @@ def as_python(plan: Plan) -> str:
 def knobs_on(plan: Plan) -> list[str]:
     calm = quiet(plan.seed, plan.kind)
     return [name for name in _OFF if getattr(plan, name) != getattr(calm, name)]
-
-
-def _types_in(owner: Any) -> Iterator[str]:
-    for field in fields(owner):
-        value = getattr(owner, field.name)
-        for one in value if isinstance(value, tuple) else ():
-            if is_dataclass(one):
-                yield type(one).__name__

@@ -1,14 +1,11 @@
-"""One simulation: the plan, the people, the service, and the daemon's lives on one file.
-
-Simulated are the clock, the line to the service and the database's threads.
-"""
+"""One simulation: the plan, the people, the service, and the daemon's lives on one file."""
 
 import asyncio
 import json
 import signal
 import sqlite3
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable
 from contextvars import Context
 from datetime import timedelta
 from functools import partial
@@ -17,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 from tests.jobs.shop import FakeClock, settings_for
-from tests.sim.corners import Script, corner_of
+from tests.sim.corners import CORNERS, Script, corner_of
 from tests.sim.fleet import Fleet
 from tests.sim.hands import Hands
 from tests.sim.life import LIFE, Life
@@ -76,43 +73,40 @@ POWER_FAILS = 0.85  # share of a program's ends that are power losses, in the ki
 
 
 class Sim:
-    """One simulation: the plan, the people, the service, and the daemon's lives on one file."""
-
     def __init__(self, plan: Plan, folder: Path, judges: "list[Judge]") -> None:
-        self.plan = plan
-        self.path = folder / "pos.db"
+        self.plan, self.path = plan, folder / "pos.db"
         self.settings = _settings_of(plan, self.path)
         self._all_accounts = self.settings.accounts
         self.clock = FakeClock()
+        self.now = self.clock.monotonic  # the true time in seconds since the start
         self.trace = Trace(self.now)
         self._committed: sqlite3.Connection | None = None
         self._telling = 0  # nested events
         self._judges_error: Exception | None = None
         self._has_worked = False  # whether a daemon has worked, so that the tables exist
-        self.over = asyncio.Event()
+        self.over, self.ticks = asyncio.Event(), 0
         self.violations: list[str] = []
-        self.calls: list[Call] = []
+        self.problems: set[tuple[str, str]] = set()  # code and subject: open by the log of this process
+        self.calls, self.statements = list[Call](), list[str]()  # the statements that wrote since the last commit
+        self.of_row: dict[int, list[Call]] = defaultdict(list)  # the requests of a row
+        self.spent: dict[int, int] = {}  # by row: requests before it was retried
         self.lists: dict[str, Call] = {}  # by account: the latest list that came in whole
         self.tokens: dict[str, str] = {}  # to account
         self.orders_at: dict[str, float] = {}
         self.disturbed: dict[str, float] = {}
-        self.refused: set[str] = set()
-        self.taken_out: set[str] = set()  # accounts that were out of the configuration at some time
+        self.refused, self.taken_out = set[str](), set[str]()  # accounts that are; that were at some time
         self.life: Life | None = None
         self.processes: list[Life] = []
         self.started = 0  # processes
         self.lives = 0  # daemons that began to work
         self.built = 0  # daemons that were built, including one that waits for the lead
-        self.ended_at = 0.0
+        self.ended_at = self.born = 0.0  # of the simulation; of the latest daemon's work
         self.stopping_at = 0.0  # the time of the stop: later rows of the till wait for the next start
+        options = Options().changed(dict(plan.options))
         self.world = World(
-            scenery_for(plan),
-            clock=self.clock.true,
-            seed=plan.seed,
-            options=Options().changed(dict(plan.options)),
-            report=lambda line: None,
+            scenery_for(plan), clock=self.clock.true, seed=plan.seed, options=options, report=lambda line: None
         )
-        self.weather = Weather(self, plan.stream("weather"))
+        self.weather = Weather(self)
         self.service = Service(self)
         self.customers = Customers(self)
         self.till = Till(self)
@@ -120,6 +114,7 @@ class Sim:
         self.restorer = Restorer(self)
         self.hands = Hands(self)
         self.script = Script(self)
+        self.agenda = Agenda(self)
         self.fleet = Fleet(self) if plan.replicas else None
         self._mischief = plan.stream("mischief")
         self._disk = plan.stream("disk")
@@ -127,23 +122,11 @@ class Sim:
         self.power = Disk(folder, plan.stream("power")) if plan.forgets else None
         self._crashes = list(plan.crashes)
         self._skip = self._crashes[0].skip if self._crashes else 0
-        self.agenda = Agenda(self)
-        self._wake_waits = False
-        self._reloads = ""
-        self._secrets = {account["secret"]: account["name"] for account in _secrets(plan)}
-        self._listeners: dict[str, list[Callable[..., None]]] = {}
-        self._listen(judges)
-
-    def _listen(self, judges: "list[Judge]") -> None:
+        self._wake_waits, self._reloads = False, ""
+        self._names = {secret_of(name): name for name in plan.accounts}
+        self._judges = judges
         for judge in judges:
             judge.sim = self
-            for name in dir(judge):
-                if not name.startswith("_") and callable(getattr(judge, name)):
-                    self._listeners.setdefault(name, []).append(getattr(judge, name))
-
-    def now(self) -> float:
-        """The true time in seconds since the start."""
-        return self.clock.monotonic()
 
     def read(self, sql: str, values: tuple[object, ...]) -> list[sqlite3.Row]:
         """The committed rows, on one connection for all judges.
@@ -151,8 +134,9 @@ class Sim:
         During an event all judges share one snapshot.
         """
         if self._committed is None:
-            how: dict[str, Any] = {"timeout": 0, "cached_statements": 512, "check_same_thread": False}
-            self._committed = sqlite3.connect(self.path, isolation_level=None, **how)
+            self._committed = sqlite3.connect(
+                self.path, isolation_level=None, timeout=0, cached_statements=512, check_same_thread=False
+            )
             self._committed.row_factory = sqlite3.Row
         if self._telling and not self._committed.in_transaction:
             self._committed.execute("BEGIN")
@@ -180,8 +164,9 @@ class Sim:
     def tell(self, what: str, *about: Any) -> None:
         self._telling += 1
         try:
-            for listener in self._listeners.get(what, ()):
-                listener(*about)
+            for judge in self._judges:
+                if (hears := getattr(judge, what, None)) is not None:
+                    hears(*about)
         except Exception as error:  # else the program would handle a judge's error as its own
             self._judges_error = error
             self.over.set()
@@ -196,6 +181,10 @@ class Sim:
         alone = account in self.plan.accounts and not self.plan.shared
         for name in (account,) if alone else self.plan.accounts:
             self.disturbed[name] = max(self.disturbed.get(name, 0.0), self.now() + seconds)
+
+    def quiet_s(self) -> float:
+        """For how long no account had a fault, and the daemon has worked."""
+        return self.now() - max(self.born, *self.disturbed.values())
 
     def keep_list(self, call: Call) -> None:
         """Keep the latest list of an account. A paused replica gets an older one late."""
@@ -213,9 +202,8 @@ class Sim:
 
     def disk_takes(self, unit: Callable[[], str]) -> float:
         """Seconds until a unit of work of that name begins."""
-        slow = self._disk.random() < self.plan.slow_disk
-        usual = self._disk.uniform(0.05, SLOWEST_S) if slow and not self.is_calm else 0.002
-        takes = usual + self.script.unit_takes(unit)
+        slow = self._disk.random() < self.plan.slow_disk and not self.is_calm
+        takes = (self._disk.uniform(0.05, SLOWEST_S) if slow else 0.002) + self.script.unit_takes(unit)
         self.disk_took += takes
         return takes
 
@@ -246,29 +234,25 @@ class Sim:
         patience = MINUTE if self.plan.forgets else PATIENCE_S
         if late < 0 or not (late > patience or point.startswith(crash.point)):
             return None
-        if crash.point == "statement upgrade" and self.lives > 1:
-            self._next_crash()
-            return None
-        if self._skip > 0 and late <= patience:
+        is_missed = crash.point == "statement upgrade" and self.lives > 1
+        if not is_missed and self._skip > 0 and late <= patience:
             self._skip -= 1
             return None
-        self._next_crash()
-        return crash.down
+        self._crashes.pop(0)
+        self._skip = self._crashes[0].skip if self._crashes else 0
+        return None if is_missed else crash.down
 
     def light_fuse(self, point: str, down: float) -> None:
         self._crashes.insert(0, Crash(self.now(), point, 0, down))
         self._skip = 0
 
-    def _next_crash(self) -> None:
-        self._crashes.pop(0)
-        self._skip = self._crashes[0].skip if self._crashes else 0
-
     @property
     def is_dark(self) -> bool:
         return self.power is not None and self.power.is_dark
 
-    def hurry_disk(self, connection: sqlite3.Connection) -> None:
-        """Without power losses, writes need not be flushed."""
+    def prepare(self, connection: sqlite3.Connection, *_: object) -> None:
+        """Give a new connection the simulation's time. Without power losses, writes need not be flushed."""
+        connection.create_function("strftime", -1, self.clock.strftime)
         if self.power is None:
             connection.execute("PRAGMA synchronous = OFF")
 
@@ -279,11 +263,6 @@ class Sim:
             self.power.cut()
             self.till.lose_power()
 
-    def _regain_power(self) -> None:
-        if self.power is not None and self.is_dark:
-            self.close()
-            self.power.put_back()
-
     def new_call(self, life: Life, request: httpx.Request) -> Call:
         if not life.alive:
             raise Crashed
@@ -293,15 +272,10 @@ class Sim:
         token = request.headers.get("Access-Token", "")
         account = self.tokens.get(token, "")
         if operation == "login":
-            account = self._secrets.get(json.loads(request.content)["rest_secret_key"], "")
-        call = Call(
-            len(self.calls) + 1, life.number, operation, argument, account, self.now(), life.process, token=token
-        )
-        self.calls.append(call)
-        return call
-
-    def learn_tokens(self) -> None:
-        self.tokens |= {text: token.account.name for text, token in self.world.tokens.items()}
+            account = self._names.get(json.loads(request.content)["rest_secret_key"], "")
+        number, now = len(self.calls) + 1, self.now()
+        self.calls.append(Call(number, life.number, operation, argument, account, now, life.process, token=token))
+        return self.calls[-1]
 
     def woken(self) -> None:
         """A commit: the watch on SQLite's counter sees it within its interval.
@@ -310,8 +284,7 @@ class Sim:
         """
         if not self._wake_waits:
             self._wake_waits = True
-            loop = asyncio.get_running_loop()
-            loop.call_later(WATCH_S / 2, self._wake, context=Context())
+            asyncio.get_running_loop().call_later(WATCH_S / 2, self._wake, context=Context())
 
     def _wake(self) -> None:
         self._wake_waits = False
@@ -322,25 +295,24 @@ class Sim:
 
     async def watch(self, wake: Callable[[], None]) -> None:
         """Replaces Database.watch, which would read the file 20 times a second."""
-        life = LIFE.get()
-        assert life is not None
-        life.wake = wake
+        LIFE.get().wake = wake
         await asyncio.Event().wait()
 
     def write(self, line: str) -> None:
-        """The log's stream: a line goes to the trace and the judges."""
         life = LIFE.get()
         if not line.strip() or (life is not None and not life.alive):
             return
         facts = json.loads(line.replace(f"{self.path.parent}/", ""))  # which is another one each time
-        facts.pop("time")
-        level, event = facts.pop("level"), facts.pop("event")
+        _, level, event = facts.pop("time"), facts.pop("level"), facts.pop("event")
         self.trace.note("log", f"{level} {event}", **{name: facts[name] for name in facts if name != "traceback"})
         if event == "daemon.started" and life is not None:
             life.started = self._has_worked = True
         if event == "config.reload_failed" and self._reloads != "bad":
             self.agenda.after(STOP_S, partial(self._reload, "same"))  # a technician reads it, and repeats it
         self.tell("logged", level, event, facts, line)
+        if event in {"problem.began", "problem.ended"}:
+            change = self.problems.add if event == "problem.began" else self.problems.discard
+            change((str(facts.get("code")), str(facts.get("subject"))))
 
     def flush(self) -> None:
         """For the log's stream."""
@@ -350,13 +322,8 @@ class Sim:
 
     async def play(self) -> None:
         """Play until all is settled, or a promise is broken."""
-        self.customers.begin()
-        self.till.begin()
-        self.technician.begin()
-        if self.fleet is not None:
-            self.fleet.begin()
-        self.restorer.begin()
-        self.hands.begin()
+        for one in filter(None, (self.customers, self.till, self.technician, self.fleet, self.restorer, self.hands)):
+            one.begin()
         self._schedule()
         places = self.plan.replicas or 1 + self.plan.standby
         lives = [asyncio.ensure_future(self._live(place)) for place in range(places)]
@@ -391,9 +358,9 @@ class Sim:
 
     async def _play_corner(self) -> None:
         if self.plan.scripted:
-            name, corner = corner_of(self.plan.seed)
+            name = corner_of(self.plan.seed)
             self.trace.note("corner", name)
-            await corner.play(self.script)
+            await CORNERS[name][0](self.script)
 
     async def _live(self, place: int) -> None:
         """Run processes one after another, as systemd does."""
@@ -407,7 +374,9 @@ class Sim:
             self.processes.remove(life)
             if self.fleet is not None:
                 self.fleet.ended(life)
-            self._regain_power()
+            if self.power is not None and self.is_dark:
+                self.close()
+                self.power.put_back()
             self.trace.note("end", f"life {life.number} {ending}")
             self.disturb("")
             # A database that cannot be opened ends a start, and systemd starts the program again.
@@ -424,11 +393,14 @@ class Sim:
         if self.fleet is None and self.life is not None and self.life.alive and self.life is not life:
             self.violated("3", f"a daemon begins to work beside life {self.life.number}")
         self.lives += 1
+        if self.life is not None and self.life.process != life.process:  # a reload continues the log
+            self.problems.clear()
         self.life, life.number = life, self.lives
         self.trace.note("start", f"life {self.lives}")
         self.disturb("")
         if self.lives > 1:
-            self.tell("restarted", life)
+            self.born = self.now()
+            self.tell("restarted")
 
     def _schedule(self) -> None:
         plan = self.plan
@@ -458,12 +430,10 @@ class Sim:
     def take_out(self, span: Span) -> None:
         self.taken_out.add(span.what)
         self.disturb(span.what, span.end - self.now())
-        self._configure([one for one in self._all_accounts if one.name != span.what])
+        self.configure(without=span.what)
 
-    def put_back(self) -> None:
-        self._configure(self._all_accounts)
-
-    def _configure(self, accounts: Sequence[config.Account]) -> None:
+    def configure(self, without: str = "") -> None:
+        accounts = [one for one in self._all_accounts if one.name != without]
         self.trace.note("hand", "accounts", names=",".join(one.name for one in accounts))
         self.settings = self.settings.model_copy(update={"accounts": tuple(accounts)})
         self._reload("same")
@@ -474,10 +444,12 @@ class Sim:
         self.disturb("")
         if self._reloads == "other":
             places = 2 if self.settings.actions.max_in_flight > 2 else 32
-            language = "tr" if self.settings.language == "en" else "en"
-            actions = self.settings.actions.model_copy(update={"max_in_flight": places})
-            self.settings = self.settings.model_copy(update={"language": language, "actions": actions})
+            self.change_settings(places, "tr" if self.settings.language == "en" else "en")
         return self.settings
+
+    def change_settings(self, places: int, language: str) -> None:
+        actions = self.settings.actions.model_copy(update={"max_in_flight": places})
+        self.settings = self.settings.model_copy(update={"language": language, "actions": actions})
 
     def _jump(self, by: float) -> None:
         self.trace.fault("clock_jumps", by=by)
@@ -495,9 +467,6 @@ class Sim:
         self.world.accounts |= {a.rest_secret_key: a for a in self.world.scenery.accounts if a.name == account}
         self.disturb(account)
 
-    def _at_work(self) -> "Sequence[Life | None]":
-        return [self.life] if self.fleet is None else self.fleet.at_work()
-
     async def _until_settled(self) -> None:
         quiet = 0.0
         while True:
@@ -505,18 +474,17 @@ class Sim:
             self.tell("passed")
             if self.now() > self.plan.seconds + 6 * HOUR:
                 self.violated("4", "not all is settled hours after the last fault")
-            if not any(life is not None and life.started and life.alive for life in self._at_work()):
+            lives = [self.life] if self.fleet is None else self.fleet.at_work()
+            if not any(life is not None and life.started and life.alive for life in lives):
                 continue
+            self.ticks += 1
             self.tell("tick")
             if not self.is_calm:
                 continue
-            quiet = quiet + TICK_S if self._unfinished() == 0 else 0.0
+            query = "SELECT 1 FROM delivery_actions WHERE state IN ('pending', 'sending')"
+            quiet = quiet + TICK_S if self.till.connection.execute(query).fetchone() is None else 0.0
             if quiet >= SETTLED_S and self.now() > max(self.disturbed.values()) + SETTLED_S:
                 return
-
-    def _unfinished(self) -> int:
-        query = "SELECT count(*) FROM delivery_actions WHERE state IN ('pending', 'sending')"
-        return int(self.till.connection.execute(query).fetchone()[0])
 
     async def _stop_in_order(self) -> None:
         self.trace.note("stop", "in order")
@@ -532,21 +500,18 @@ class Sim:
 
 
 def _settings_of(plan: Plan, path: Path) -> config.Settings:
+    journal = {"journal": "auto"} if plan.kind in {"power", "restore", "hands"} else {}
     changes: dict[str, Any] = {
         "needs_payment_status_id": 7 if plan.seed % 2 else None,
         "cooldown_scope": plan.configured_scope,
+        "orders": {"retention_days": plan.retention_days} | journal,
     }
-    journal = {"journal": "auto"} if plan.kind in {"power", "restore", "hands"} else {}
-    changes["orders"] = {"retention_days": plan.retention_days} | journal
     if plan.hands:
         changes["web"] = {"listen": "127.0.0.1:8484", "board": "beside"}
     if plan.auto_accept:
-        if plan.steps:
-            changes["auto_accept_steps"] = ACCEPT_STEPS
-        else:
-            changes["auto_accept_minutes"] = ACCEPT_MINUTES
-        if plan.rule is not None:
-            changes["restaurants"] = [{"id": KADIKOY, "auto_accept_minutes": plan.rule or None}]
+        changes |= {"auto_accept_steps": ACCEPT_STEPS} if plan.steps else {"auto_accept_minutes": ACCEPT_MINUTES}
+    if plan.auto_accept and plan.rule is not None:
+        changes["restaurants"] = [{"id": KADIKOY, "auto_accept_minutes": plan.rule or None}]
     if plan.few_places:
         changes["actions"] = {"max_in_flight": 2}
     plain = settings_for(path, *plan.accounts, **changes)
@@ -554,5 +519,5 @@ def _settings_of(plan: Plan, path: Path) -> config.Settings:
     return plain.model_copy(update={"orders": orders})
 
 
-def _secrets(plan: Plan) -> list[dict[str, str]]:
-    return [{"name": name, "secret": f"sandbox-{name}-secret"} for name in plan.accounts]
+def secret_of(account: str) -> str:
+    return f"sandbox-{account}-secret"

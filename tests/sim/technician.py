@@ -1,16 +1,15 @@
 """The technician: triggers that refuse the daemon's writes, and commands run by hand."""
 
-import sqlite3
 from functools import partial
 from typing import TYPE_CHECKING
 
 import sqlalchemy
-from tests.sim.bounds import REFUSED_AGAIN_S
 from tests.sim.disk import share_compiled
 from tests.sim.people import Agenda
 from tests.sim.plan import MINUTE, Span
 
 from orderbridge.cli import action_commands
+from orderbridge.jobs.postponed import REFUSED_S
 from orderbridge.store.database import Database
 
 if TYPE_CHECKING:
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 
 LOOKS_EVERY_S = 2 * MINUTE  # between two reads of the quarantine
 BUSY_S = 5.0  # a till that holds the file is asked again
-AGAIN_S = REFUSED_AGAIN_S + BUSY_S
+AGAIN_S = REFUSED_S + BUSY_S
 _NOT_THE_TILLS = "NEW.pos_revision = OLD.pos_revision AND NEW.pos_reference IS OLD.pos_reference"
 _NEW_ORDER = ("INSERT ON delivery_orders", "1")
 # The triggers: the table and moment, and a condition.
@@ -98,25 +97,19 @@ class Technician:
     def database(self) -> Database:
         database = Database(self._sim.settings.database.url, busy_timeout_s=0.0, inline=True)
         share_compiled(database)
-        sqlalchemy.event.listen(database.engine, "connect", self._prepare)
+        sqlalchemy.event.listen(database.engine, "connect", self._sim.prepare)
         return database
-
-    def _prepare(self, connection: sqlite3.Connection, _: object) -> None:
-        connection.create_function("strftime", -1, self._sim.clock.strftime)
-        self._sim.hurry_disk(connection)
 
     def _retry_action(self) -> None:
         """`orderbridge actions retry ID`"""
-        failed = self._sim.till.connection.execute(
-            "SELECT id FROM delivery_actions WHERE state = 'failed' ORDER BY id"
-        ).fetchall()
-        if not failed:
-            return
-        self.retry(self._random.choice(failed)["id"])
+        query = "SELECT id FROM delivery_actions WHERE state = 'failed' ORDER BY id"
+        if failed := self._sim.till.connection.execute(query).fetchall():
+            self.retry(self._random.choice(failed)["id"])
 
     def retry(self, row: int) -> None:
         if self._sim.hands.run(action_commands.actions, "retry", str(row))[0] == 0:
             self._sim.till.written[row] = self._sim.now()
+            self._sim.spent[row] = len(self._sim.of_row[row])
             self._sim.tell("retried", row)
             self._sim.woken()
 

@@ -1,7 +1,4 @@
-"""Each planted bug must be found by the judge of its promise, so that no judge passes everything.
-
-In its corner, or within a few seeds.
-"""
+"""Each planted bug must be found by the judge of its promise, so that no judge passes everything."""
 
 import re
 

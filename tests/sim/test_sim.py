@@ -24,7 +24,6 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def play(tmp_path_factory: pytest.TempPathFactory):
-    """Play one seed. What was played before is not played again."""
     played: dict[tuple[int, str], Sim] = {}
 
     def play(seed: int, kind: str) -> Sim:

@@ -9,8 +9,8 @@ import contextlib
 import ctypes
 import sqlite3
 from collections.abc import Callable, Iterator
-from functools import cache
-from typing import TYPE_CHECKING, Any
+from functools import cache, partial
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tests.sim.power import Disk, File
@@ -77,7 +77,7 @@ class Vfs:
         self._library.sqlite3_vfs_find.restype = ctypes.POINTER(_Vfs)
         self._true = self._library.sqlite3_vfs_find(None)
         self._disk: Disk | None = None
-        self._open: dict[int, File] = {}  # by the address of SQLite's file
+        self.open_files: dict[int, File] = {}  # by the address of SQLite's file
         self._names_too: dict[int, str] = {}  # by address: the path whose folder the first flush also flushes
         self._copies: dict[int, _Methods] = {}  # by the address of the original methods
         self._own = _Vfs.from_buffer_copy(self._true.contents)
@@ -96,15 +96,11 @@ class Vfs:
             self._library.sqlite3_vfs_unregister(ctypes.byref(self._own))
             self._disk = None
 
-    @property
-    def open_files(self) -> int:
-        return len(self._open)
-
     def _opened(self, _: int, name: int | None, file: int, flags: int, out: int | None) -> int:
         result = int(self._true.contents.open(ctypes.addressof(self._true.contents), name, file, flags, out))
         path = ctypes.string_at(name).decode() if name else ""
         if result == OK and self._disk is not None and self._disk.has(path):
-            self._open[file] = self._disk.file_at(path)
+            self.open_files[file] = self._disk.file_at(path)
             if flags & (JOURNAL | WAL):
                 self._names_too[file] = path
             methods = ctypes.c_void_p.from_address(file)  # a file begins with a pointer to its methods
@@ -120,46 +116,37 @@ class Vfs:
         if address not in self._copies:
             true = _Methods.from_address(address)
             copy = self._copies[address] = _Methods.from_buffer_copy(true)
-            copy.close = _Close(self._closing(true.close))
-            copy.write = _Write(self._writing(true.write))
-            copy.truncate = _Truncate(self._truncating(true.truncate))
+            copy.close = _Close(partial(self._closed, true.close))
+            copy.write = _Write(partial(self._written, true.write))
+            copy.truncate = _Truncate(partial(self._truncated, true.truncate))
             copy.sync = _Sync(self._flushed)
         return self._copies[address]
 
-    def _closing(self, true: Callable[..., Any]) -> Callable[..., int]:
-        def close(file: int) -> int:
-            self._open.pop(file, None)
-            self._names_too.pop(file, None)
-            return int(true(file))
+    def _closed(self, true: Callable[..., int], file: int) -> int:
+        self.open_files.pop(file, None)
+        self._names_too.pop(file, None)
+        return true(file)
 
-        return close
+    def _written(self, true: Callable[..., int], file: int, data: int, size: int, at: int) -> int:
+        if self._disk is not None:
+            if self._disk.fails("disk write"):
+                return FAILED
+            self.open_files[file].write(at, ctypes.string_at(data, size))
+        return true(file, data, size, at)
 
-    def _writing(self, true: Callable[..., Any]) -> Callable[..., int]:
-        def write(file: int, data: int, size: int, at: int) -> int:
-            if self._disk is not None:
-                if self._disk.fails("disk write"):
-                    return FAILED
-                self._open[file].write(at, ctypes.string_at(data, size))
-            return int(true(file, data, size, at))
-
-        return write
-
-    def _truncating(self, true: Callable[..., Any]) -> Callable[..., int]:
-        def truncate(file: int, size: int) -> int:
-            if self._disk is not None:
-                self._open[file].cut(size)
-            return int(true(file, size))
-
-        return truncate
+    def _truncated(self, true: Callable[..., int], file: int, size: int) -> int:
+        if self._disk is not None:
+            self.open_files[file].cut(size)
+        return true(file, size)
 
     def _flushed(self, file: int, _: int) -> int:
         """Flush to the simulated disk only."""
         if self._disk is not None:
             if self._disk.fails("disk sync"):
                 return FAILED
-            self._open[file].flush()
+            self.open_files[file].flush()
             if path := self._names_too.pop(file, ""):
-                self._disk.flush_names(path)
+                self._disk.flush_names(path.rpartition("/")[0])
         return OK
 
 
