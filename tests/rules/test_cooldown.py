@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orderbridge.model import CooldownScope
-from orderbridge.rules.cooldown import MARGIN_S, Cooldowns, Ended, Member, phases, together_s
+from orderbridge.rules.cooldown import MARGIN_S, TAKEN_OVER_S, Cooldowns, Ended, Member, first_wait, phases, together_s
 
 COOLDOWN_S = 30.0
 
@@ -339,3 +339,11 @@ def test_added_accounts_do_not_move_the_polls_of_others() -> None:
     apart = {count: together_s(count, COOLDOWN_S) for count in (179, 180, 1920, 2000, 3800, 5000, 100_000)}
     assert apart == {179: 0.0, 180: 0.5, 1920: 0.5, 2000: 0.375, 3800: 0.25, 5000: 0.125, 100_000: 0.125}
     assert [Fleet(count).cooldowns.most_per_second for count in (1000, 3800, 10_000)] == [None, None, 389]
+
+
+@pytest.mark.parametrize(
+    "noted_s, wait",
+    [(None, 7.0), (-31.0, 7.0), (-1.0, 0.0), (12.0, 12.0 + TAKEN_OVER_S), (500.0, 80.0)],
+)
+def test_an_account_that_another_process_polled_just_now_keeps_its_rhythm(noted_s: float | None, wait: float):
+    assert first_wait(noted_s, 7.0, 30.0, 80.0) == wait

@@ -19,7 +19,7 @@ from pathlib import Path
 from tests.sim import reached
 from tests.sim.judges import judges_of
 from tests.sim.machine import simulate
-from tests.sim.plan import MADE, Plan, plan_for
+from tests.sim.plan import MADE, MIX, Plan, plan_for
 from tests.sim.shrink import MINUTES, Limit, Shrinker, as_python, promise_of
 
 Seed = tuple[int, str]  # with the kind, if it is not the seed's own
@@ -77,14 +77,13 @@ def _shrink(plan: Plan, shrinker: Shrinker) -> int:
 
 
 def _of_the_commit(kind: str) -> Iterator[Seed]:
-    """Seeds that nobody has played: without a history, those of the day. Each second one is of the next kind."""
+    """Seeds that nobody has played, from the first of MIX on: without a history, those of the day."""
     try:
         asked = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True)
         first = int(asked.stdout[:7], 16)
     except (OSError, subprocess.CalledProcessError):
         first = datetime.now(UTC).toordinal() * 1000
-    kinds = list(MADE)
-    return ((first + at, kind or (kinds[at // 2 % len(kinds)] if at % 2 else "")) for at in count())
+    return ((seed, kind) for seed in count(first // len(MIX) * len(MIX)))
 
 
 @dataclass(frozen=True)

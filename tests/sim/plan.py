@@ -185,8 +185,8 @@ class Plan:
 
 
 def plan_for(seed: int, kind: str = "") -> Plan:
-    """The plan of a seed. Of ten seeds one is a day, two are storms, two are hands, and the others squalls."""
-    kind = kind or {0: "day", 1: "storm", 5: "storm", 3: "hands", 7: "hands"}.get(seed % 10, "squall")
+    """The plan of a seed, whose kind is its place in MIX."""
+    kind = kind or MIX[seed % len(MIX)]
     plan = MADE[kind](seed, Random(f"{seed} plan"))
     if kind in {"crowd", "corner", "fleet"}:
         return plan
@@ -463,3 +463,10 @@ MADE: dict[str, Callable[[int, Random], Plan]] = {
     "power": _power,
     "restore": _restore,
 }
+# The kinds of consecutive seeds, so that two minutes of processor time reach nearly all: two of three are corners, the
+# cheap ones come often and first, and a day is the last.
+_TURNS = (
+    "hands restore squall power hands squall fleet restore squall crowd hands"
+    " power squall storm restore hands fleet power squall morning day"
+).split()
+MIX = [kind for turn in _TURNS for kind in ("corner", "corner", turn)]

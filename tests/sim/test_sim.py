@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 from tests.sim import vfs
-from tests.sim.corners import CORNERS, seed_of
+from tests.sim.corners import CORNERS, corner_of, seed_of
 from tests.sim.judges import judges_of
 from tests.sim.machine import simulate
-from tests.sim.plan import MADE, plan_for
+from tests.sim.plan import MADE, MIX, plan_for
 from tests.sim.shrink import Limit
 from tests.sim.simulation import Sim
 
@@ -82,6 +82,12 @@ def test_a_cooldown_that_is_not_found_to_be_shared_is_found_by_the_judge(
     plan = plan_for(1, "crowd")
     sim = simulate(plan, tmp_path, judges_of(plan))
     assert any("has had no good poll" in violation for violation in sim.violations)
+
+
+def test_a_search_plays_each_kind_and_each_corner():
+    seeds = range(len(MIX) * len(CORNERS))
+    assert set(MIX) == set(MADE)
+    assert {corner_of(seed) for seed in seeds if plan_for(seed).scripted} == set(CORNERS)
 
 
 def traces(*kinds: str) -> dict[str, str]:
