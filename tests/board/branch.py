@@ -56,11 +56,9 @@ class Branch:
         return self.service._listening._server._pages[0]
 
     def problems(self) -> set[str]:
-        """Codes of what the daemon says is wrong."""
         return {str(one.code) for one in self.daemon.problems()}
 
     async def paired(self, name: str) -> Tablet:
-        """A tablet without a browser."""
         host, port = self.settings.web.listen.split(":")
         return Tablet((host, int(port)), await self.cookie(name))
 
@@ -83,6 +81,17 @@ class Branch:
         await until(lambda: order.acknowledged and self.till.rows(REASONS))
         return order
 
+    async def rows(self, sql: str, *values: object) -> list[dict[str, Any]]:
+        return await asyncio.to_thread(self.till.rows, sql, *values)
+
+    async def run(self, sql: str, *values: object) -> None:
+        """As the till does."""
+        await asyncio.to_thread(self.till.run, sql, *values)
+
+    async def plant(self, sql: str, *values: object) -> None:
+        """As the daemon does: no till may."""
+        await asyncio.to_thread(self.till.plant, sql, *values)
+
     async def close(self) -> None:
         """Pages first: a stream that is cut at the end is no news."""
         await self._left.aclose()
@@ -91,7 +100,6 @@ class Branch:
 
 
 def settings_of(sandbox: Sandbox, till: Till, mode: str = "beside", **more: Any) -> config.Settings:
-    """Those of a branch with a board at a free address."""
     host, port = free_address()
     web = config.Web(listen=f"{host}:{port}", board=mode)
     return settings_for(sandbox, till).model_copy(update={"language": "tr", "web": web} | more)

@@ -30,8 +30,6 @@ def web(**changes: Any) -> config.Web:
 
 
 class ShopsBoard(Board):
-    """Of a daemon that the test stands for."""
-
     def __init__(self, shop: "Shop") -> None:
         self._shop = shop
         self.audible_tablets = AudibleTablets(0.0)
@@ -43,8 +41,6 @@ class ShopsBoard(Board):
 
 @dataclass
 class Shop(Process):
-    """What a daemon at work would say."""
-
     database: Database | None = None
     pos: sqlite3.Connection | None = None  # the till's, to the same file
     web: config.Web = field(default_factory=web)
@@ -62,9 +58,8 @@ class Shop(Process):
     def daemon(self) -> RunningDaemon | None:
         if not self.works or self.database is None:
             return None
-        settings = config.Settings.model_construct(
-            language="tr", marketplace=config.Marketplace(base_url="https://x.test"), web=self.web, accounts=()
-        )
+        market = config.Marketplace(base_url="https://x.test")
+        settings = config.Settings.model_construct(language="tr", marketplace=market, web=self.web, accounts=())
         return RunningDaemon(
             settings=settings, database=self.database, clock=self.clock, metrics=self.metrics, accounts={},
             timetable=None, own_problems=None, problems=lambda: self.problems, wake=self.wake,
@@ -74,7 +69,6 @@ class Shop(Process):
         self.woken += 1
 
     def pair(self, role: str = ACT, name: str = "Kasa") -> str:
-        """A cookie."""
         assert self.database is not None
         now = CLOCK.now()
         code = self.database.write_now(lambda tx: devices.new_code(tx, role, now))
@@ -85,7 +79,6 @@ class Shop(Process):
 
 @contextlib.asynccontextmanager
 async def opened(shop: Shop, **changes: Any) -> AsyncIterator[Address]:
-    """Where it listens."""
     shop.web = web(**changes)
     listening = Listening(shop, shop.web)
     task = asyncio.create_task(listening.run())
@@ -151,8 +144,6 @@ class Tablet:
 
 
 class Ear:
-    """Hears a stream."""
-
     def __init__(self, reader: asyncio.StreamReader) -> None:
         self._reader = reader
 

@@ -41,7 +41,6 @@ async def card(tablet: Tablet, order: Order) -> dict[str, Any]:
 
 
 def tap(card: dict[str, Any], action: str, **more: Any) -> dict[str, Any]:
-    """What the page sends for a button of this card."""
     tries = next((one["tries"] for one in card["actions"] if one["action"] == action), 0)
     return {"action": action, "payment_key": card["key"], "revision": card["revision"], "tries": tries} | more
 

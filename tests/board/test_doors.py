@@ -8,6 +8,7 @@ from tests.board.tablets import CLOCK, Address, Shop, Tablet, answer_of, opened
 from tests.store.samples import KEY, put_order
 from tests.web.asking import rest_of, sent
 
+from orderbridge.rules.problems import Code, Problem, Severity
 from orderbridge_board import devices, door, pages, shell
 from orderbridge_board.devices import ACT, LOOK, LOOK_CUSTOMERS, TRIES
 
@@ -15,10 +16,16 @@ ASKED = ("state", "menu", "technician", "customer", "stream")
 TOLD = ("act", "back", "seen", "here")
 EVERYWHERE = [*shell.served(), *(f"/board/{name}" for name in ASKED), "/livez", "/readyz", "/metrics", "/x"]
 CANARY = "canary"
-CUSTOMER = {
-    name: f"{CANARY} {name}"
-    for name in ("customer_name", "customer_phone", "address", "address_description", "building_no", "payload")
-}
+PERSONAL = ("customer_name", "customer_phone", "address", "address_description", "building_no", "payload")
+CUSTOMER = {name: f"{CANARY} {name}" for name in PERSONAL}
+HEADERS = [
+    "content-security-policy: default-src 'self'; frame-ancestors 'none'",
+    "x-content-type-options: nosniff",
+    "referrer-policy: no-referrer",
+    "x-frame-options: deny",
+    "cross-origin-resource-policy: same-origin",
+    "cache-control: no-store",
+]
 
 
 async def test_a_foreign_host_is_refused_on_every_route(tablet: Tablet):
@@ -42,14 +49,10 @@ async def test_a_request_without_a_host_gets_only_the_probes(tablet: Tablet):
         answers = {path: answer_of(await sent(tablet.address, raw)) for path, raw in raws.items()}
         assert {path for path, answer in answers.items() if answer.status != 400} == probes
         assert all(header in answer.head for header in HEADERS for answer in answers.values())
-    line, cookie = "GET http://127.0.0.1/board/state HTTP/1.1", f"Cookie: {door.COOKIE}={tablet.cookie}"
-    for head in (
-        f"{line}\r\nHost: evil.example",
-        "GET /board/state HTTP/1.1\r\nHost: localhost\r\nHost: x",
-        "rubbish",
-        "\x16\x03",
-    ):
-        answer = answer_of(await sent(tablet.address, f"{head}\r\n{cookie}\r\nConnection: close\r\n\r\n".encode()))
+    foreign = "GET http://127.0.0.1/board/state HTTP/1.1\r\nHost: evil.example"
+    more = f"Cookie: {door.COOKIE}={tablet.cookie}\r\nConnection: close"
+    for head in (foreign, "GET /board/state HTTP/1.1\r\nHost: localhost\r\nHost: x", "rubbish", "\x16\x03"):
+        answer = answer_of(await sent(tablet.address, f"{head}\r\n{more}\r\n\r\n".encode()))
         assert (answer.status, [one for one in HEADERS if one not in answer.head]) == (400, [])
     empty = b"GET /livez HTTP/1.0\r\nHost:\r\n\r\n"
     assert answer_of(await sent(tablet.address, empty)).status == 400
@@ -129,16 +132,6 @@ async def test_a_chunked_body_has_the_same_limit_and_half_a_body_is_no_error(tab
     writer.transport.abort()
     assert (await tablet.post("here", {})).status == 200
     assert [record for record in caplog.records if record.levelname == "ERROR"] == []
-
-
-HEADERS = [
-    "content-security-policy: default-src 'self'; frame-ancestors 'none'",
-    "x-content-type-options: nosniff",
-    "referrer-policy: no-referrer",
-    "x-frame-options: deny",
-    "cross-origin-resource-policy: same-origin",
-    "cache-control: no-store",
-]
 
 
 async def test_every_answer_has_the_security_headers_and_no_cors_header(shop: Shop, tablet: Tablet):
@@ -247,12 +240,8 @@ async def test_the_last_use_of_a_device_is_written_at_intervals(shop: Shop, tabl
 # ---- customers -------------------------------------------------------------------------------------------------------
 
 
-def order_with_customer(shop: Shop, **changes: object) -> None:
-    put_order(shop.pos, **CUSTOMER, **changes)
-
-
 async def test_a_customer_is_shown_only_on_request_and_of_an_open_order(shop: Shop, tablet: Tablet, capsys):
-    order_with_customer(shop)
+    put_order(shop.pos, **CUSTOMER)
     for name in ("state", "menu", "technician"):
         assert CANARY not in (await tablet.get(f"/board/{name}")).text
     shown = (await tablet.get(f"/board/customer?key={KEY}")).data
@@ -265,29 +254,27 @@ async def test_a_customer_is_shown_only_on_request_and_of_an_open_order(shop: Sh
     assert CANARY not in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("role, status", [(LOOK, 403), (LOOK_CUSTOMERS, 200), (ACT, 200)])
-async def test_a_read_only_tablet_shows_customers_if_paired_so(role, status, shop: Shop, address: Address):
-    order_with_customer(shop)
-    tablet = Tablet(address, shop.pair(role))
-    assert (await tablet.get("/board/state")).data["customers"] is (status == 200)
+async def shows_customers(tablet: Tablet) -> bool:
     shown = await tablet.get(f"/board/customer?key={KEY}")
-    assert (shown.status, CANARY in shown.text) == (status, status == 200)
-    assert (await tablet.post("act", {})).status == (400 if role == ACT else 403)
+    is_shown = (await tablet.get("/board/state")).data["customers"]
+    assert (shown.status, CANARY in shown.text) == ((200, True) if is_shown else (403, False))
+    return bool(is_shown)
 
 
-@pytest.mark.parametrize(
-    "changes, status",
-    [({"listen": "0.0.0.0:0"}, 403), ({"listen": "0.0.0.0:0", "customers_unencrypted": True}, 200), ({}, 200)],
-)
-async def test_without_encryption_customers_stay_on_this_machine_unless_allowed_by_name(changes, status, shop: Shop):
-    order_with_customer(shop)
-    async with opened(shop, hosts=("kasa",), **changes) as address:
-        tablet = Tablet(address, shop.pair())
-        assert (await tablet.get("/board/state")).data["customers"] is (status == 200)
-        assert (await tablet.get(f"/board/customer?key={KEY}")).status == status
+async def test_a_read_only_tablet_shows_customers_if_paired_so(shop: Shop, address: Address):
+    put_order(shop.pos, **CUSTOMER)
+    for role, is_shown, of_act in ((LOOK, False, 403), (LOOK_CUSTOMERS, True, 403), (ACT, True, 400)):
+        tablet = Tablet(address, shop.pair(role))
+        assert await shows_customers(tablet) is is_shown
+        assert (await tablet.post("act", {})).status == of_act
 
 
-# ---- what is not there -----------------------------------------------------------------------------------------------
+async def test_without_encryption_customers_stay_on_this_machine_unless_allowed_by_name(shop: Shop):
+    put_order(shop.pos, **CUSTOMER)
+    beyond = {"listen": "0.0.0.0:0"}
+    for changes, is_shown in ((beyond, False), (beyond | {"customers_unencrypted": True}, True), ({}, True)):
+        async with opened(shop, hosts=("kasa",), **changes) as address:
+            assert await shows_customers(Tablet(address, shop.pair())) is is_shown
 
 
 async def test_a_waiting_daemon_answers_503(shop: Shop, tablet: Tablet):
@@ -299,9 +286,7 @@ async def test_a_waiting_daemon_answers_503(shop: Shop, tablet: Tablet):
     assert (await tablet.post("act", {})).status == 503
 
 
-async def test_without_a_database_known_devices_still_get_the_problems(shop: Shop, tablet: Tablet, monkeypatch):
-    from orderbridge.rules.problems import Code, Problem, Severity
-
+async def test_without_a_database_known_devices_still_get_the_problems(shop: Shop, tablet: Tablet):
     shop.problems = [Problem(Code.DATABASE_LOST, "", CLOCK.now(), Severity.SEVERE)]
     assert (await tablet.get("/board/state")).status == 200
     rename = "ALTER TABLE {} RENAME TO {}".format

@@ -39,6 +39,14 @@ def act(database: Database, mode: str, **changes: Any) -> Any:
     return database.write_now(lambda tx: acts.act(tx, ACCEPT | changes, DEVICE, mode, "tr", NOW, ZONE))["row"]
 
 
+def silence(database: Database, *subjects: str, at: datetime = NOW) -> None:
+    database.write_now(lambda tx: queries.silence(tx, subjects, "Kasa", at))
+
+
+def silenced(database: Database, now: datetime = NOW) -> set[str]:
+    return {*database.read_now(lambda tx: queries.silenced_at(tx, now))}
+
+
 def pos_columns(pos: Any) -> tuple[int, str | None]:
     row = order_row(pos)
     return row["pos_revision"], row["pos_reference"]
@@ -50,9 +58,8 @@ def pos_columns(pos: Any) -> tuple[int, str | None]:
 def test_beside_a_till_the_board_writes_no_column_of_the_till(database, pos):
     put_order(pos, revision=3)
     assert act(database, "beside")["state"] == "pending"
-    database.write_now(
-        lambda tx: acts.seen(tx, {"subjects": ["x"], "payment_key": KEY, "revision": 2}, DEVICE, "beside", NOW)
-    )
+    seen = {"subjects": ["x"], "payment_key": KEY, "revision": 2}
+    database.write_now(lambda tx: acts.seen(tx, seen, DEVICE, "beside", NOW))
     assert pos_columns(pos) == (0, None)
 
 
@@ -89,10 +96,9 @@ def test_a_repeated_tap_finds_its_row_and_an_impossible_one_makes_none(database,
     put_order(pos)
     first = act(database, "beside")
     assert act(database, "beside", preparing_time=60, payment_key=KEY.upper()) == first
-    with pytest.raises(Refused, match="not_understood"):
-        act(database, "beside", tries=1)
-    with pytest.raises(Refused, match="not_understood"):
-        act(database, "beside", tries=-1)
+    for tries in (1, -1):
+        with pytest.raises(Refused, match="not_understood"):
+            act(database, "beside", tries=tries)
     pos.execute("UPDATE delivery_actions SET state = 'failed', finished_utc = ?", (time_text(NOW),))
     assert act(database, "beside")["state"] == "failed"
     assert act(database, "beside", tries=1)["id"] > first["id"]
@@ -161,7 +167,7 @@ def test_a_final_action_is_written_at_once_and_held_so_that_it_can_be_withdrawn(
 def test_finished_orders_are_listed_and_those_put_away_can_return(database, pos):
     put_order(pos, order_number=1)
     put_order(pos, OTHER, order_number=2, payload="{}", ended_by="completed", ended_utc=time_text(NOW - HOUR / 2))
-    database.write_now(lambda tx: queries.silence(tx, [cards.silence_of("handed", KEY)], "Kasa", NOW))
+    silence(database, cards.silence_of("handed", KEY))
 
     def listed(now: datetime = NOW) -> list[tuple[int, str]]:
         return [(one["number"], one["how"]) for one in database.read_now(lambda tx: snapshot.recall(tx, now))]
@@ -190,20 +196,17 @@ def test_a_row_that_another_process_writes_meanwhile_is_found(database, pos):
     def first(_: Any, __: Any, statement: str, *rest: Any) -> None:
         if statement.startswith("INSERT INTO delivery_actions") and not rows(pos, "SELECT id FROM delivery_actions"):
             put_action(pos, request_id=f"board:accept:{KEY}:0", preparing_time=7)
-        if statement.startswith("INSERT INTO delivery_board") and not database.read_now(silent):
+        if statement.startswith("INSERT INTO delivery_board") and not silenced(database):
             pos.execute(f"INSERT INTO delivery_board_silenced VALUES ('x', 'Mutfak', '{MOMENT}')")
-
-    def silent(tx: Any) -> dict[str, datetime]:
-        return queries.silenced_at(tx, NOW)
 
     event.listen(database.engine, "before_cursor_execute", first)
     try:
         assert act(database, "beside")["minutes"] == 7
-        database.write_now(lambda tx: queries.silence(tx, ["x", "y"], "Kasa", NOW))
+        silence(database, "x", "y")
     finally:
         event.remove(database.engine, "before_cursor_execute", first)
     assert rows(pos, COUNT("delivery_actions")) == [{"n": 1}]
-    assert database.read_now(silent).keys() == {"x", "y"}
+    assert silenced(database) == {"x", "y"}
 
 
 @pytest.fixture
@@ -302,11 +305,11 @@ def test_items_with_their_options(database, pos):
 
 
 def test_a_silenced_sound_is_quiet_for_a_day(database):
-    database.write_now(lambda tx: queries.silence(tx, ["a", "b", "a"], "Kasa", NOW))
-    database.write_now(lambda tx: queries.silence(tx, ["b"], "Mutfak", NOW + HOUR))
-    assert database.read_now(lambda tx: queries.silenced_at(tx, NOW + DAY)).keys() == {"a", "b"}
+    silence(database, "a", "b", "a")
+    silence(database, "b", at=NOW + HOUR)
+    assert silenced(database, NOW + DAY) == {"a", "b"}
     late = NOW + DAY + HOUR / 2
-    assert database.read_now(lambda tx: queries.silenced_at(tx, late)).keys() == {"b"}
+    assert silenced(database, late) == {"b"}
     assert not database.read_now(lambda tx: queries.has_forgettable(tx, NOW + DAY))
     assert database.read_now(lambda tx: queries.has_forgettable(tx, late))
     assert database.write_now(lambda tx: queries.forget_silenced(tx, late)) == 1
@@ -317,13 +320,12 @@ def test_what_was_put_away_stays_so_for_as_long_as_its_order_is_open(database, p
     """A restaurant's computer is off at night, so an order that nothing completes is open for days."""
     put_order(pos)
     subject, late = cards.silence_of("handed", KEY), NOW + 3 * DAY
-    gone = cards.silence_of("handed", OTHER)
-    database.write_now(lambda tx: queries.silence(tx, [subject, gone, "a"], "Kasa", NOW))
+    silence(database, subject, cards.silence_of("handed", OTHER), "a")
     assert database.write_now(lambda tx: queries.forget_silenced(tx, late)) == 2
     assert not database.read_now(lambda tx: queries.has_forgettable(tx, late))
-    assert database.read_now(lambda tx: queries.silenced_at(tx, late)).keys() == {subject}
+    assert silenced(database, late) == {subject}
     pos.execute("UPDATE delivery_orders SET ended_utc = ?, ended_by = 'silence'", (MOMENT,))
-    assert database.read_now(lambda tx: queries.silenced_at(tx, late)) == {}
+    assert silenced(database, late) == set()
     assert database.read_now(lambda tx: queries.has_forgettable(tx, late))
     assert database.write_now(lambda tx: queries.forget_silenced(tx, late)) == 1
 
@@ -332,7 +334,7 @@ def test_what_was_put_away_stays_so_for_as_long_as_its_order_is_open(database, p
 def test_a_failed_silencing_is_reported(database, pos):
     pos.execute("CREATE TRIGGER t BEFORE INSERT ON delivery_board_silenced BEGIN SELECT RAISE(ABORT, 'no'); END")
     with pytest.raises(IntegrityError):
-        database.write_now(lambda tx: queries.silence(tx, ["a"], "Kasa", NOW))
+        silence(database, "a")
 
 
 def test_all_is_closed_without_open_orders_and_with_closed_restaurants(database, pos):
@@ -358,9 +360,8 @@ def shown(database: Database, now: Any = NOW) -> Any:
 
 
 def food(pos: Any, **values: Any) -> None:
-    at = time_text(NOW)
-    known = {"account": "kadikoy", "food_id": 7, "name": "Dürüm", "source": "order", "seen_utc": at, "changed_utc": at}
-    put(pos, "delivery_foods", **known | values)
+    known = {"account": "kadikoy", "food_id": 7, "name": "Dürüm", "source": "order"}
+    put(pos, "delivery_foods", seen_utc=MOMENT, changed_utc=MOMENT, **known | values)
 
 
 def test_a_switch_works_again_and_again_and_after_weeks(database, pos):
@@ -405,21 +406,17 @@ def test_the_menus_status_counts_before_what_was_switched_here(database, pos):
 
 
 TO_MIDNIGHT = 24 * 60 - (NOW.astimezone(ZONE).hour * 60 + NOW.astimezone(ZONE).minute)
-CLOSES = {"action": "close_restaurant", "restaurant_id": RESTAURANT, "tries": 0}
-
-
-def close(database: Database, **changes: Any) -> Any:
-    return database.write_now(lambda tx: acts.act(tx, CLOSES | changes, DEVICE, "beside", "tr", NOW, ZONE))["row"]
+CLOSE, OPEN = ({"action": f"{word}_restaurant", "restaurant_id": RESTAURANT} for word in ("close", "open"))
+FOOD_OFF = {"action": "deactivate_food", "food_id": 7, "account": "kadikoy"}
 
 
 @pytest.mark.parametrize("until, minutes", [(None, None), (30, 30), ("today", TO_MIDNIGHT), (10080, 10080)])
 def test_a_closure_from_the_board_ends_at_the_chosen_time(until, minutes, database, pos):
     for wrong in (0, -1, 10081, "tomorrow", True, 1.5, []):
         with pytest.raises(Refused):
-            close(database, until=wrong)
-    food_off = {"action": "deactivate_food", "food_id": 7, "account": "kadikoy"}
-    for asked, kept in (({}, minutes), (food_off, minutes), ({"action": "open_restaurant"}, None)):
-        row = close(database, until=until, **asked)
+            act(database, "beside", **CLOSE, until=wrong)
+    for asked, kept in ((CLOSE, minutes), (FOOD_OFF, minutes), (OPEN, None)):
+        row = act(database, "beside", **asked, until=until)
         (found,) = rows(pos, f"SELECT valid_until_minutes AS m FROM delivery_actions WHERE id = {row['id']}")
         assert found["m"] == kept
     assert rows(pos, COUNT("delivery_actions")) == [{"n": 3}]

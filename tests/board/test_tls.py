@@ -45,7 +45,6 @@ async def listening(shop: Shop, made: Certificates) -> AsyncIterator[Listening]:
 
 
 async def asked(listening: Listening, made: Certificates, line: str, cookie: str = "", body: bytes = b"") -> Answer:
-    """Over HTTPS, with a certificate that is trusted."""
     address = ("127.0.0.1", listening.addresses[0][1])
     trusted = ssl.create_default_context(cafile=made.ca_file)
     reader, writer = await asyncio.open_connection(*address, ssl=trusted, server_hostname="127.0.0.1")

@@ -134,9 +134,13 @@ class Counter(Branch):
         self._left.push_async_callback(context.close)
         return await self.tablet_in(context, name)
 
-    async def armed(self, name: str = "Tezgâh", **options: Any) -> Tablet:
-        """One whose sound is on."""
+    async def armed(self, name: str = "Tezgâh", script: str = "", *, has_clock: bool = False, **options: Any) -> Tablet:
+        """`has_clock`: the page's time is moved by the test from now on."""
         tablet = await self.tablet(name, **options)
+        if script:
+            await tablet.page.add_init_script(script)
+        if has_clock:
+            await tablet.page.clock.install()
         await tablet.arm()
         return tablet
 
@@ -149,9 +153,7 @@ class Counter(Branch):
 
 
 @contextlib.asynccontextmanager
-async def opened(
-    sandbox: Sandbox, till: Till, browser: Browser, mode: str = "beside", **more: Any
-) -> AsyncIterator[Counter]:
-    counter = Counter(settings_of(sandbox, till, mode, **more), sandbox, till, browser)
+async def opened(sandbox: Sandbox, till: Till, browser: Browser, **more: Any) -> AsyncIterator[Counter]:
+    counter = Counter(settings_of(sandbox, till, **more), sandbox, till, browser)
     async with at_work(counter):
         yield counter

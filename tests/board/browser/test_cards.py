@@ -17,15 +17,10 @@ pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.slow]
 HOSTILE = "<img src=x onerror=alert(1)>"
 OPTION = {"id": 511, "name": "Ekstra Kaşar", "price": 35.00}
 FOOD = {
-    "id": "5b1c9b1e-0000-4000-8000-000000000001",
-    "food_id": 1005,
-    "name": "Kıymalı Pide",
-    "note": "Acısız",
-    "price": 219.90,
-    "quantity": 2,
-    "total": 474.80,
+    "id": "5b1c9b1e-0000-4000-8000-000000000001", "food_id": 1005, "name": "Kıymalı Pide", "note": "Acısız",
+    "price": 219.90, "quantity": 2, "total": 474.80,
     "option_groups": [{"id": 51, "name": "Ekstra", "type": "multi", "operation": "+", "options": OPTION}],
-}
+}  # fmt: skip
 # What is too small for the hand that touches it, or does not hold its own words.
 WET = "#arm, .pairing [type=submit], .card .buttons button, dialog button, .row button"
 SMALL = """(wet) => [...document.querySelectorAll("button, input, a, .card h3, .age span, #bar, .money")].filter((one) => one.checkVisibility()).map((one) => {
@@ -45,33 +40,34 @@ delete Navigator.prototype.wakeLock;
 """
 REACH = """(card) => [card.offsetHeight, [...card.querySelectorAll("*")].filter((one) => one.scrollWidth > one.clientWidth + 1 && one.clientWidth).map((one) => one.className),
   Math.max(...[...card.querySelectorAll("button")].map((one) => one.getBoundingClientRect().bottom))]"""
+# How far an option is indented, and how bold each note is.
+STYLE = """() => [
+  document.querySelector(".options li").getBoundingClientRect().x - document.querySelector(".what").getBoundingClientRect().x,
+  ...[...document.querySelectorAll(".note, .itemnote")].map((one) => Number(getComputedStyle(one).fontWeight))]"""
+GROUND = "(what) => getComputedStyle(document.querySelector(what)).backgroundColor"
 PARTS = "() => [...document.querySelector('.card').children].map((one) => one.className || one.tagName)"
 AT_REST = """() => !document.querySelector("button[aria-disabled=true]")
   && document.getAnimations().every((one) => one.effect.getTiming().iterations > 1)"""
 AXE = "() => axe.run(document, { resultTypes: ['violations'] }).then((found) => found.violations.map((one) => [one.id, one.nodes.map((node) => node.html)]))"
 
 
-def paid(till: Till, order: Order, due: str | None) -> None:
-    till.plant("UPDATE delivery_orders SET amount_due = ? WHERE payment_key = ?", due, order.key)
+def ago(seconds: int) -> str:
+    return f"{datetime.now(UTC) - timedelta(seconds=seconds):%Y-%m-%d %H:%M:%S.%f}"
 
 
-async def test_a_card_says_all_that_a_kitchen_needs(counter: Counter, till: Till):
+async def test_a_card_says_all_that_a_kitchen_needs(counter: Counter):
     """What to cook, what to collect, how long it has waited; and nothing that an order says is more than a text."""
+    plain = {"total": 474.80, "discount": "0.00", "courier_fee": 0, "order_tip": 0}
+    pickup = {"courier_type": "come_get", "shipping_method": "pickup", "total": 285, "order_tip": 10}
     orders = [
-        await counter.order(note=HOSTILE, foods=[FOOD], total=474.80, discount="0.00", courier_fee=0, order_tip=0),
+        await counter.order(note=HOSTILE, foods=[FOOD], **plain),
         await counter.order(scheduled_date="2030-01-01 20:00:00", courier_type=""),
-        await counter.order(
-            courier_type="come_get",
-            shipping_method="pickup",
-            payment_method="Sodexo Yemek Çeki",
-            total=285,
-            order_tip=10,
-        ),
+        await counter.order(payment_method="Sodexo Yemek Çeki", **pickup),
     ]
     for order, due in zip(orders, ("492.30", "0.00", None), strict=True):
-        await asyncio.to_thread(paid, till, order, due)
+        await counter.plant("UPDATE delivery_orders SET amount_due = ? WHERE payment_key = ?", due, order.key)
     doubtful = "UPDATE delivery_orders SET problem = 'total_mismatch,item_strange' WHERE payment_key = ?"
-    await asyncio.to_thread(till.plant, doubtful, orders[0].key)
+    await counter.plant(doubtful, orders[0].key)
     tablet = await counter.armed()
     first, second, third = (tablet.page.locator(tablet.card(order)) for order in orders)
     await first.locator(".money.collect", has_text="TAHSİL ET 492,30 ₺").wait_for()
@@ -89,14 +85,9 @@ async def test_a_card_says_all_that_a_kitchen_needs(counter: Counter, till: Till
     assert "Dikkat: tutarlar birbirini tutmuyor" in (await first.locator(".problem").first.text_content() or "")
     assert await first.locator(".note").text_content() == HOSTILE
     assert await tablet.page.locator(".card img").count() == 0
-    style = await tablet.page.evaluate(
-        """() => ({
-          bold: [...document.querySelectorAll(".note, .itemnote")].map((one) => Number(getComputedStyle(one).fontWeight)),
-          in: document.querySelector(".options li").getBoundingClientRect().x - document.querySelector(".what").getBoundingClientRect().x,
-        })"""
-    )
-    assert style["in"] > 20
-    assert min(style["bold"]) >= 700
+    indent, *weights = await tablet.page.evaluate(STYLE)
+    assert indent > 20
+    assert min(weights) >= 700
     assert tablet.complaints == []
 
 
@@ -116,36 +107,30 @@ async def test_long_orders_are_readable_and_their_buttons_reachable(counter: Cou
     await tablet.shows(order, "Kabul (25 dk): tamam")
 
 
-async def test_how_long_an_order_waits_is_shown_by_a_figure_a_word_and_a_colour(counter: Counter, till: Till):
+async def test_how_long_an_order_waits_is_shown_by_a_figure_a_word_and_a_colour(counter: Counter):
     order = await counter.order()
     tablet = await counter.tablet()
-    found: dict[str, set[str]] = {}
+    colours = set()
     for waited, word in ((5, "YENİ"), (40, "BEKLİYOR"), (100, "ACELE"), (200, "GECİKTİ"), (400, "ÇOK GECİKTİ")):
-        then = f"{datetime.now(UTC) - timedelta(seconds=waited):%Y-%m-%d %H:%M:%S.%f}"
-        await asyncio.to_thread(till.plant, "UPDATE delivery_orders SET received_utc = ?", then)
+        await counter.plant("UPDATE delivery_orders SET received_utc = ?", ago(waited))
         await tablet.arm()
         age = tablet.page.locator(f"{tablet.card(order)} .age", has_text=word)
         await age.wait_for()
         minutes, _, rest = (await age.text_content() or "").partition(" ")[0].partition(":")
         assert waited <= 60 * int(minutes) + int(rest) < waited + 20
-        colour = await tablet.page.evaluate(
-            "() => getComputedStyle(document.querySelector('.card > header')).backgroundColor"
-        )
-        found[colour] = {word}
-    assert len(found) == 5
+        colours.add(await tablet.page.evaluate(GROUND, ".card > header"))
+    assert len(colours) == 5
     await tablet.accept(order, 10)
     await tablet.page.locator(".age", has_text="dk kalan süre").wait_for()
-    late = f"{datetime.now(UTC) - timedelta(minutes=15):%Y-%m-%d %H:%M:%S.%f}"
-    await asyncio.to_thread(till.plant, "UPDATE delivery_actions SET finished_utc = ?", late)
+    await counter.plant("UPDATE delivery_actions SET finished_utc = ?", ago(15 * 60))
     await tablet.arm()
     await tablet.page.locator(".age", has_text="dk GECİKTİ").wait_for()
     await tablet.hears("overdue")
 
 
 async def test_a_cancelled_order_stays_until_touched_and_a_customer_until_the_order_ends(counter, world):
-    order = await counter.order(
-        customer={"name": "Deneme", "phone": "+905000000000"}, address={"address": "Lale Sokak"}
-    )
+    customer = {"name": "Deneme", "phone": "+905000000000"}
+    order = await counter.order(customer=customer, address={"address": "Lale Sokak"})
     tablets = [await counter.armed("Tezgâh"), await counter.armed("Mutfak")]
     for tablet in tablets:
         await tablet.page.wait_for_selector(tablet.card(order))
@@ -167,7 +152,7 @@ async def test_a_cancelled_order_stays_until_touched_and_a_customer_until_the_or
         await tablet.is_silent()
 
 
-async def test_sold_out_and_closed_from_the_board(counter: Counter, till: Till, world: World):
+async def test_sold_out_and_closed_from_the_board(counter: Counter, world: World):
     order = await counter.order(foods=[FOOD])
     tablet = await counter.armed()
     await tablet.page.wait_for_selector(tablet.card(order))
@@ -184,9 +169,8 @@ async def test_sold_out_and_closed_from_the_board(counter: Counter, till: Till, 
     await shop.locator("button", has_text="Restoranı siparişe kapat").click()
     await tablet.choose("30 dk")
     await tablet.choose("Örnek Lokanta Kadıköy: siparişe kapatılsın (30 dk)")
-    await shop.locator(
-        ".now", has_text=re.compile(r"^Kapalı, bitiş [0-9]{2}:[0-9]{2}$|^Kapalı, bitiş .* 00:[0-2]")
-    ).wait_for()
+    ends = re.compile(r"^Kapalı, bitiş [0-9]{2}:[0-9]{2}$|^Kapalı, bitiş .* 00:[0-2]")
+    await shop.locator(".now", has_text=ends).wait_for()
     assert KADIKOY not in world.open_restaurants
     closed = tablet.page.locator(".call.shut", has_text="KAPALIÖrnek Lokanta Kadıköy")
     await tablet.page.click("#menu")
@@ -194,13 +178,9 @@ async def test_sold_out_and_closed_from_the_board(counter: Counter, till: Till, 
     await closed.click()
     await shop.locator("button", has_text="Restoranı siparişe aç").click()
     await closed.wait_for(state="detached")
-    asked = "SELECT action, state, valid_until_minutes FROM delivery_actions ORDER BY id"
-    rows = await asyncio.to_thread(till.rows, asked)
-    assert [tuple(row.values()) for row in rows] == [
-        ("deactivate_food", "done", None),
-        ("close_restaurant", "done", 30),
-        ("open_restaurant", "done", None),
-    ]
+    rows = await counter.rows("SELECT action, state, valid_until_minutes AS minutes FROM delivery_actions ORDER BY id")
+    assert [row["action"] for row in rows] == ["deactivate_food", "close_restaurant", "open_restaurant"]
+    assert [(row["state"], row["minutes"]) for row in rows] == [("done", None), ("done", 30), ("done", None)]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -231,7 +211,7 @@ async def test_every_screen_is_readable_in_both_languages(scheme: str, counter: 
     await sound_in_both(tablet)
     assert tablet.complaints == []
     grounds = {"light": "rgb(238, 240, 238)", "dark": "rgb(16, 19, 21)"}
-    assert await tablet.page.evaluate("() => getComputedStyle(document.body).backgroundColor") == grounds[scheme]
+    assert await tablet.page.evaluate(GROUND, "body") == grounds[scheme]
     await a_stranger_can(counter, tablet, AXE_FILE_PATH, scheme)
 
 
@@ -239,7 +219,7 @@ async def all_kinds(counter: Counter, till: Till, world: World) -> Order:
     """One of each age, and cancelled, accepted, on its way, refused: each with its colours."""
     away = await counter.order()
     change = "UPDATE delivery_orders SET status_id = 16, status = 'IN_DELIVERY' WHERE payment_key = ?"
-    await asyncio.to_thread(till.plant, change, away.key)
+    await counter.plant(change, away.key)
     stopped = await counter.order(note="Acele")
     await asyncio.to_thread(world.cancel_by_customer, stopped.key)
     accepted, refused = await counter.order(foods=[FOOD]), await counter.order(scheduled_date="2030-01-01 20:00:00")
@@ -250,9 +230,8 @@ async def all_kinds(counter: Counter, till: Till, world: World) -> Order:
     await until(lambda: till.state(rows[1]) == "done")
     for waited, due in zip(AGES, ("492.30", "0.00", None, "1.00", "12345.00"), strict=True):
         order = await counter.order(foods=[FOOD] * (9 if due is None else 1), note="Zil bozuk")
-        then = f"{datetime.now(UTC) - timedelta(seconds=waited):%Y-%m-%d %H:%M:%S.%f}"
         change = "UPDATE delivery_orders SET received_utc = ?, amount_due = ? WHERE payment_key = ?"
-        await asyncio.to_thread(till.plant, change, then, due, order.key)
+        await counter.plant(change, ago(waited), due, order.key)
     return order
 
 

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 from tests.board.browser.counter import Counter, Route, Tablet
-from tests.test_daemon import Till
 
 from orderbridge_sandbox import Fault, World
 from orderbridge_sandbox.state import Order
@@ -15,9 +14,7 @@ pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.slow]
 
 ROWS = "SELECT action, state, reason_id FROM delivery_actions ORDER BY id"
 TAKE = "UPDATE delivery_orders SET pos_revision = revision WHERE payment_key = ?"
-ALIVE = (
-    "() => [...document.querySelectorAll('dialog button')].filter((one) => !one.disabled).map((one) => one.dataset.do)"
-)
+ALIVE = "() => [...document.querySelectorAll('dialog button:not([disabled])')].map((one) => one.dataset.do)"
 # Where a finger finds what, from the upper left corner of a card's buttons.
 PLACES = """(card) => {
   const all = document.querySelector(`${card} .buttons`);
@@ -42,9 +39,7 @@ WRONG = {"subject": "", "since": None, "count": 1, "remedy": "Kasayı yeniden ba
 
 async def held(counter: Counter, order: Order) -> Tablet:
     """One whose clock stands still: no moment is over before the test says so."""
-    tablet = await counter.tablet()
-    await tablet.page.clock.install()
-    await tablet.arm()
+    tablet = await counter.armed(has_clock=True)
     await tablet.page.wait_for_selector(tablet.card(order))
     await tablet.page.clock.pause_at(datetime.now().astimezone() + timedelta(seconds=5))
     return tablet
@@ -61,7 +56,7 @@ async def twice(tablet: Tablet, selector: str) -> None:
 
 
 @pytest.mark.parametrize("what", ["minutes", "cancel"])
-async def test_a_dialog_ignores_touches_and_keys_for_a_moment(counter: Counter, till: Till, what: str):
+async def test_a_dialog_ignores_touches_and_keys_for_a_moment(counter: Counter, what: str):
     order = await counter.order()
     tablet = await held(counter, order)
     await twice(tablet, f"{tablet.card(order)} [data-do={what}]")
@@ -72,14 +67,14 @@ async def test_a_dialog_ignores_touches_and_keys_for_a_moment(counter: Counter, 
     assert await tablet.page.locator("dialog [aria-pressed=true]").count() == 0
     await tablet.page.clock.run_for(20)
     assert set(await tablet.page.evaluate(ALIVE)) == {"choose", "close"}
-    assert await asyncio.to_thread(till.rows, ROWS) == []
+    assert await counter.rows(ROWS) == []
 
 
-async def test_a_cancel_is_confirmed_at_another_place_and_a_double_tap_does_nothing_below(counter: Counter, till: Till):
+async def test_a_cancel_is_confirmed_at_another_place_and_a_double_tap_does_nothing_below(counter: Counter):
     order = await counter.order()
     tablet = await held(counter, order)
     await tablet.tap(order, "cancel")
-    reasons = await asyncio.to_thread(till.rows, "SELECT reason FROM delivery_cancel_reasons ORDER BY id")
+    reasons = await counter.rows("SELECT reason FROM delivery_cancel_reasons ORDER BY id")
     choices = await tablet.page.locator("dialog [data-do=choose]").all_text_contents()
     assert choices == [row["reason"] for row in reasons]
     await tablet.page.clock.run_for(610)
@@ -88,7 +83,7 @@ async def test_a_cancel_is_confirmed_at_another_place_and_a_double_tap_does_noth
     assert await confirm.text_content() == f"#{order.number} iptal edilsin: Yoğunluk nedeniyle"
     assert await confirm.is_disabled()
     await tablet.page.clock.run_for(610)
-    assert await asyncio.to_thread(till.rows, ROWS) == []
+    assert await counter.rows(ROWS) == []
     await tablet.page.click("dialog [data-do=close]")
     await tablet.tap_now("#menu")
     assert await tablet.page.locator(".card").count() == 1  # the page below was not touched
@@ -99,7 +94,7 @@ async def test_a_cancel_is_confirmed_at_another_place_and_a_double_tap_does_noth
     await tablet.page.clock.run_for(610)
     await confirm.click()
     await tablet.page.locator(tablet.card(order)).wait_for(state="detached")
-    assert [row["reason_id"] for row in await asyncio.to_thread(till.rows, ROWS)] == [3]
+    assert [row["reason_id"] for row in await counter.rows(ROWS)] == [3]
 
 
 async def test_each_button_has_its_own_place_and_one_tap_is_one_step(counter: Counter, world: World):
@@ -112,9 +107,8 @@ async def test_each_button_has_its_own_place_and_one_tap_is_one_step(counter: Co
     world.faults.add(Fault.too_many("accept", times=None))
     await tablet.tap(order, "accept")
     # Not there while it is being sent: found and measured in one breath.
-    there = await tablet.page.wait_for_function(
-        f"(card) => document.querySelector(`${{card}} [data-do=back]`) && ({PLACES})(card)", arg=card
-    )
+    places = f"(card) => document.querySelector(`${{card}} [data-do=back]`) && ({PLACES})(card)"
+    there = await tablet.page.wait_for_function(places, arg=card)
     found.append(await there.json_value())
     await tablet.page.clock.run_for(610)
     for key in ("1", "Enter"):  # the usual thing, and a cancel is none
@@ -132,7 +126,7 @@ async def test_each_button_has_its_own_place_and_one_tap_is_one_step(counter: Co
     assert await tablet.page.locator(f"{card} [data-do=on_the_way]").is_enabled()
 
 
-async def test_each_kind_of_waiting_has_its_own_words_and_colour(counter: Counter, till: Till, world: World):
+async def test_each_kind_of_waiting_has_its_own_words_and_colour(counter: Counter, world: World):
     tablet = await counter.armed()
     orders = [await counter.order() for _ in range(3)]
     waits, failed, at_till = orders
@@ -141,7 +135,7 @@ async def test_each_kind_of_waiting_has_its_own_words_and_colour(counter: Counte
     await tablet.shows(failed, "KABUL ULAŞMADI")
     world.faults.add(Fault.too_many("accept", times=None))
     await tablet.accept(waits)
-    await asyncio.to_thread(till.run, TAKE, at_till.key)
+    await counter.run(TAKE, at_till.key)
     ages = {}
     for order, words in ((waits, "Kabul gönderiliyor…"), (failed, "KABUL ULAŞMADI"), (at_till, "Kasada, yanıt yok")):
         age = tablet.page.locator(f"{tablet.card(order)} .age", has_text=words)
@@ -180,9 +174,7 @@ async def test_the_worst_problem_has_two_lines_a_mute_button_and_its_whole_text_
         assert measured["lines"] <= 2, measured
         assert min(measured["mute"]) >= 48, measured
         assert measured["inside"], measured
-    assert (
-        await tablet.page.locator("#bar .more").text_content() == "+2"
-    )  # without board_unheard: this tablet's sound is on
+    assert await tablet.page.locator("#bar .more").text_content() == "+2", "without board_unheard: its sound is on"
     await bar.click()
     shown = [await one.inner_text() for one in await tablet.page.locator("dialog section").all()]
     assert [text.split(".")[0] for text in shown] == ["Platform girişi kabul etmiyor", "Disk dolu", "Sertifika bitiyor"]
@@ -199,8 +191,7 @@ async def worse(route: Route) -> None:
         WRONG | {"code": "certificate_ends", "severity": "warning", "cause": "Sertifika bitiyor.", "link": None},
         WRONG | {"code": "database_full", "severity": "severe", "cause": "Disk dolu.", "link": None},
         WRONG | {"code": "board_unheard", "severity": "severe", "cause": "Kimse duymuyor.", "link": None},
-        WRONG
-        | {"code": "login_refused", "severity": "severe", "cause": "Giriş yok.", "link": "login", "sounds": True}
-        | {"silence": "problem:login_refused"},
+        WRONG | {"code": "login_refused", "severity": "severe", "cause": "Giriş yok.", "link": "login"},
     ]
+    data["problems"][-1] |= {"sounds": True, "silence": "problem:login_refused"}
     await route.fulfill(response=answer, json=data)

@@ -41,11 +41,14 @@ CACHED = """async (urls) => {
   }
   return found;
 }"""
-NO_TRUST = """
-ServiceWorkerContainer.prototype.register = () => Promise.reject(new DOMException("", "SecurityError"));
-"""
+NO_TRUST = "ServiceWorkerContainer.prototype.register = () => Promise.reject(new DOMException('', 'SecurityError'));"
 INSTALLED = "() => navigator.serviceWorker.getRegistrations().then((all) => all.length)"
 DOWN = "Program yanıt vermiyor: yeni siparişler burada görünmez."
+
+
+def upgraded(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    mark = b"\ndocument.documentElement.dataset.upgraded = 'yes';"
+    monkeypatch.setitem(shell.FILES, name, shell.FILES[name] + mark)
 
 
 async def kept(tablet: Tablet) -> None:
@@ -147,14 +150,11 @@ async def test_nothing_of_an_order_or_a_customer_is_kept(counter: Counter, tmp_p
 
 async def test_after_an_upgrade_the_new_page_replaces_the_kept_one_by_itself(counter: Counter, monkeypatch):
     """Without a touch; and a reload at any moment after that shows the new one, with the daemon or without."""
-    tablet = await counter.tablet()
-    await tablet.page.clock.install()
-    await tablet.arm()
+    tablet = await counter.armed(has_clock=True)
     await kept(tablet)
     await counter.stop()
     old = shell.version()
-    mark = b"\ndocument.documentElement.dataset.upgraded = 'yes';"
-    monkeypatch.setitem(shell.FILES, "board.js", shell.FILES["board.js"] + mark)
+    upgraded(monkeypatch, "board.js")
     assert shell.version() != old
     await counter.start()
     order = await counter.order()
@@ -174,8 +174,7 @@ async def test_a_cached_page_is_replaced_at_the_first_reload(counter: Counter, m
     await kept(tablet)
     await tablet.open("livez")
     await counter.stop()
-    mark = b"\ndocument.documentElement.dataset.upgraded = 'yes';"
-    monkeypatch.setitem(shell.FILES, "common.js", shell.FILES["common.js"] + mark)
+    upgraded(monkeypatch, "common.js")
     await counter.start()
     await tablet.open()
     await tablet.page.wait_for_selector("[data-upgraded=yes]", state="attached")

@@ -1,6 +1,5 @@
 """What fits on screens of each size, and what the head shows about the board."""
 
-import asyncio
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -14,6 +13,7 @@ from orderbridge_sandbox.scenery import KADIKOY
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.slow]
 
 RUSH = 12
+ACCEPT = ".card [data-do=accept]"
 # All of it lies on the glass, below the head and the lane's name.
 WHOLE = """(all) => [...document.querySelectorAll(all)].filter((one) => {
   const { top, bottom, left, right } = one.getBoundingClientRect();
@@ -44,27 +44,21 @@ async def rush(counter: Counter, document: dict[str, Any] | None) -> Tablet:
     return tablet
 
 
-@pytest.mark.parametrize(
-    "document, least",
-    [(PLAIN | {"foods": FOODS, "total": 254.9}, (6, 9, 2, 1)), (None, (6, 9, 0, 0))],
-    ids=["small ones", "as customers order"],
-)
-async def test_many_orders_fit_on_each_screen(
-    counter: Counter, document: dict[str, Any] | None, least: tuple[int, ...]
-):
+SCREENS = ((1280, 800, ACCEPT), (1920, 1080, ACCEPT), (800, 480, ".card"), (360, 740, ".card"))
+# Of each kind of orders: how many are whole on each of these screens.
+KINDS = {"small ones": (PLAIN | {"foods": FOODS, "total": 254.9}, (6, 9, 2, 1)), "any": (None, (6, 9, 0, 0))}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_many_orders_fit_on_each_screen(counter: Counter, kind: str):
     """Of twelve orders as many as can be are answered without scrolling; and no page is wider than its screen."""
+    document, least = KINDS[kind]
     tablet = await rush(counter, document)
-    for number, width, height, what in zip(
-        least,
-        (1280, 1920, 800, 360),
-        (800, 1080, 480, 740),
-        (".card [data-do=accept]", ".card [data-do=accept]", ".card", ".card"),
-        strict=True,
-    ):
+    for number, (width, height, what) in zip(least, SCREENS, strict=True):
         await tablet.page.set_viewport_size({"width": width, "height": height})
         await tablet.page.wait_for_function(AT_REST)
         assert await tablet.page.evaluate(WHOLE, what) >= number, (width, height)
-        assert await tablet.page.evaluate(WHOLE, ".card [data-do=accept]") > 0
+        assert await tablet.page.evaluate(WHOLE, ACCEPT) > 0
         assert not await tablet.page.evaluate(WIDER), (width, height)
 
 
@@ -87,7 +81,7 @@ async def test_the_header_shows_liveness_open_restaurants_and_sound(counter: Cou
     other = await counter.tablet("Mutfak")
     await until(lambda: till.rows("SELECT id FROM delivery_restaurants WHERE status = 'Open'"))
     change = "UPDATE delivery_restaurants SET status_since_utc = '2026-03-01 09:30:00.000000', status_by = 'Mutfak'"
-    await asyncio.to_thread(till.plant, change)
+    await counter.plant(change)
     await tablet.page.add_init_script(LISTEN)
     await tablet.page.clock.install()
     await tablet.arm()
@@ -115,9 +109,7 @@ async def test_the_header_shows_liveness_open_restaurants_and_sound(counter: Cou
 
 async def test_a_refused_connection_is_shown_at_once(counter: Counter):
     """With a clock that stands still: nothing waits for a second, let alone for the silence that makes cards grey."""
-    tablet = await counter.tablet()
-    await tablet.page.clock.install()
-    await tablet.arm()
+    tablet = await counter.armed(has_clock=True)
     order = await counter.order()
     await tablet.page.wait_for_selector(tablet.card(order))
     await tablet.page.wait_for_selector("#panel.live")

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from tests.board.browser.conftest import FLAGS
 from tests.board.browser.counter import ALERTS, CHROMIUM, LISTEN, Counter, async_playwright
-from tests.test_daemon import Till, until
+from tests.test_daemon import until
 
 from orderbridge.jobs import upkeep
 from orderbridge_board import changes, watch
@@ -14,30 +14,24 @@ pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.slow]
 
 LATE = "UPDATE delivery_actions SET finished_utc = '2020-01-01 00:00:00.000000' WHERE action = 'accept'"
 # Playwright's evaluate would count as a touch, so the page logs its state.
-TELL = """
-setInterval(() => console.log(globalThis.orderbridgeSound?.state(), document.querySelector("#arm, #cards")?.id), 300);
-"""
+TELL = "setInterval(() => console.log(globalThis.orderbridgeSound?.state(), document.querySelector('#arm, #cards')?.id), 300)"
 HIDE = """(state) => {
   Object.defineProperty(document, "visibilityState", { configurable: true, get: () => state });
   document.dispatchEvent(new Event("visibilitychange"));
 }"""
 
 
-async def test_a_new_order_rings_everywhere_until_it_is_taken(counter: Counter, till: Till):
+async def test_a_new_order_rings_everywhere_until_it_is_taken(counter: Counter):
     """The till, or a hand on one tablet: both are silent."""
     assert changes.POLL_S <= 0.5  # what makes a second of it
-    tablets = [await counter.tablet("Tezgâh"), await counter.tablet("Mutfak")]
+    tablets = [await counter.armed(name, script=ALERTS) for name in ("Tezgâh", "Mutfak")]
     for tablet in tablets:
-        await tablet.page.add_init_script(ALERTS)
-        await tablet.arm()
         await tablet.is_silent()
     order = await counter.order()
     for tablet in tablets:
         await tablet.hears("new")
         assert await tablet.page.evaluate("orderbridgeSound.state()") == "running"
-    await asyncio.to_thread(
-        till.run, "UPDATE delivery_orders SET pos_revision = revision WHERE payment_key = ?", order.key
-    )
+    await counter.run("UPDATE delivery_orders SET pos_revision = revision WHERE payment_key = ?", order.key)
     for tablet in tablets:
         await tablet.is_silent()
     other = await counter.order()
@@ -49,18 +43,14 @@ async def test_a_new_order_rings_everywhere_until_it_is_taken(counter: Counter, 
         await tablet.shows(other, "Kabul (25 dk): tamam")
         for _ in range(2):  # every card anew, and again
             await tablet.page.click("#language")
-        message = await tablet.page.evaluate("alerts")
-        assert message == [
-            f"Yeni sipariş {one.number}" for one in (order, other)
-        ]  # once an order, however often it is painted
+        said = [f"Yeni sipariş {one.number}" for one in (order, other)]
+        assert await tablet.page.evaluate("alerts") == said, "once an order, however often it is painted"
         assert tablet.complaints == []
 
 
-async def test_four_distinct_sounds(counter: Counter, till: Till, world, monkeypatch):
+async def test_four_distinct_sounds(counter: Counter, world, monkeypatch):
     monkeypatch.setattr(upkeep, "HEALTH_S", 0.2)
-    tablet = await counter.tablet()
-    await tablet.page.add_init_script(LISTEN)
-    await tablet.arm()
+    tablet = await counter.armed(script=LISTEN)
     heard: dict[str, set[str]] = {}
 
     async def hear(name: str) -> None:
@@ -79,7 +69,7 @@ async def test_four_distinct_sounds(counter: Counter, till: Till, world, monkeyp
     other = await counter.order()
     await tablet.accept(other)
     await tablet.shows(other, "tamam")
-    await asyncio.to_thread(till.plant, LATE)
+    await counter.plant(LATE)
     await tablet.page.reload()
     await tablet.arm()
     await hear("overdue")
@@ -98,9 +88,7 @@ async def test_the_sound_needs_one_touch_or_the_flag(counter: Counter):
     tablet = await counter.tablet()
     await tablet.page.add_init_script(TELL)
     await tablet.open()
-    await until(
-        lambda: tablet.printed.count("suspended arm") > 4
-    )  # a second and a half: longer than it tries by itself
+    await until(lambda: tablet.printed.count("suspended arm") > 4)  # 1.5 s: longer than it tries by itself
     assert "running arm" not in tablet.printed
     await tablet.page.mouse.click(640, 450)
     await until(lambda: tablet.printed[-1] == "running cards")

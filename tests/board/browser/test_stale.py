@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from sqlalchemy.exc import OperationalError
 from tests.board.browser.counter import Counter, Tablet
-from tests.test_daemon import UNTIL_CLEARED_S, WITHIN_S, Till, until
+from tests.test_daemon import UNTIL_CLEARED_S, WITHIN_S, until
 
 from orderbridge.jobs import upkeep
 from orderbridge_board import changes
@@ -31,8 +31,9 @@ SHOWN = """() => [...document.querySelectorAll(".card:not(.gone)")].map((card) =
   card.classList.contains("stop"),
 ]).sort()"""
 TABLES = """
-SELECT payment_key, '#' || order_number AS number, status,
-  (SELECT count(*) FROM delivery_order_items AS item WHERE item.payment_key = o.payment_key) AS items
+SELECT payment_key, '#' || order_number AS number,
+  (SELECT count(*) FROM delivery_order_items AS item WHERE item.payment_key = o.payment_key) AS items,
+  status = 'CANCELED' AS is_stopped
 FROM delivery_orders AS o WHERE o.ended_by IS NULL OR o.ended_by = 'cancelled'
 """
 
@@ -41,10 +42,7 @@ async def test_a_page_without_a_sign_of_life_shows_it_and_sounds(counter: Counte
     """25 seconds after the last one; and when the line is back all of it is as before."""
     assert changes.BEAT_S <= 10.0
     monkeypatch.setattr(changes, "BEAT_S", 0.2)
-    tablet = await counter.tablet()
-    await tablet.page.add_init_script(BEATS)
-    await tablet.page.clock.install()
-    await tablet.arm()
+    tablet = await counter.armed(script=BEATS, has_clock=True)
     order = await counter.order()
     await tablet.hears("new")
     await tablet.accept(order)
@@ -72,8 +70,7 @@ async def test_a_page_without_a_sign_of_life_shows_it_and_sounds(counter: Counte
     assert await tablet.page.evaluate(style) == "grayscale(1)"
     await tablet.hears("line")
     await counter.start()
-    while await is_grey(tablet):
-        await tablet.page.clock.run_for(STEP_MS)
+    await until_fresh(tablet)
     await tablet.is_silent()
 
 
@@ -83,9 +80,7 @@ async def test_a_change_without_an_event_is_seen_with_the_next_beat(counter: Cou
         return False
 
     monkeypatch.setattr(changes.Stream, "_news", beat)
-    tablet = await counter.tablet()
-    await tablet.page.add_init_script(BEATS)
-    await tablet.arm()
+    tablet = await counter.armed(script=BEATS)
     await tablet.page.wait_for_function("() => beats > 1")  # what the connection itself brought is behind it
     order = await counter.order()
     await tablet.hears("new")
@@ -96,17 +91,19 @@ async def is_grey(tablet: Tablet) -> bool:
     return "stale" in (await tablet.page.get_attribute("body", "class") or "")
 
 
+async def until_fresh(tablet: Tablet) -> None:
+    while await is_grey(tablet):
+        await tablet.page.clock.run_for(STEP_MS)
+
+
 async def test_a_stream_that_was_cut_silently_is_opened_again(counter: Counter, monkeypatch: pytest.MonkeyPatch):
     """A router that forgot it gives no error: the page waits for none."""
     monkeypatch.setattr(changes, "BEAT_S", UNTIL_CLEARED_S)  # it stays open and says nothing
-    tablet = await counter.tablet()
-    await tablet.page.clock.install()
-    await tablet.arm()
+    tablet = await counter.armed(has_clock=True)
     await until(lambda: opened_streams(tablet) == 1)
     await tablet.page.clock.fast_forward(26_000)
     await until(lambda: opened_streams(tablet) == 2)
-    while await is_grey(tablet):
-        await tablet.page.clock.run_for(STEP_MS)
+    await until_fresh(tablet)
 
 
 def asked_for(tablet: Tablet, path: str) -> int:
@@ -119,9 +116,7 @@ def opened_streams(tablet: Tablet) -> int:
 
 async def test_a_clock_set_back_does_not_hide_an_outdated_page(counter: Counter):
     """Nor does the age of an order go by it."""
-    tablet = await counter.tablet()
-    await tablet.page.clock.install()
-    await tablet.arm()
+    tablet = await counter.armed(has_clock=True)
     order = await counter.order()
     age = tablet.page.locator(f"{tablet.card(order)} .age", has_text="YENİ")
     await age.wait_for()
@@ -129,8 +124,7 @@ async def test_a_clock_set_back_does_not_hide_an_outdated_page(counter: Counter)
         await tablet.page.clock.set_system_time(datetime.now(UTC) + timedelta(days=days))
         await tablet.page.clock.run_for(2_000)
         await age.wait_for()
-        while await is_grey(tablet):
-            await tablet.page.clock.run_for(STEP_MS)
+        await until_fresh(tablet)
     await counter.stop()
     await tablet.page.clock.set_system_time(datetime.now(UTC) - timedelta(days=1))
     await tablet.page.clock.fast_forward(26_000)
@@ -139,17 +133,14 @@ async def test_a_clock_set_back_does_not_hide_an_outdated_page(counter: Counter)
 
 async def test_an_unreadable_state_is_shown_as_outdated_despite_heartbeats(counter: Counter, monkeypatch):
     monkeypatch.setattr(changes, "BEAT_S", 0.1)
-    tablet = await counter.tablet()
-    await tablet.page.clock.install()
-    await tablet.arm()
+    tablet = await counter.armed(has_clock=True)
     monkeypatch.setattr(counter.daemon.database, "read", fails)
     await tablet.page.locator("#bar.red", has_text="Veritabanı yanıt vermiyor").wait_for()
     assert not await is_grey(tablet)
     await tablet.page.clock.fast_forward(26_000)
     assert await is_grey(tablet)
     monkeypatch.undo()
-    while await is_grey(tablet):
-        await tablet.page.clock.run_for(STEP_MS)
+    await until_fresh(tablet)
     await tablet.page.locator("#bar.red").wait_for(state="hidden")
 
 
@@ -168,24 +159,20 @@ async def test_the_broken_link_is_named(counter: Counter, sandbox: Sandbox, worl
     order = await counter.order()
     await tablet.accept(order)
     await tablet.shows(order, "tamam")
-    await asyncio.to_thread(
-        counter.till.plant, "UPDATE delivery_orders SET received_utc = ?", "2026-01-01 00:00:00.000000"
-    )
+    await counter.plant("UPDATE delivery_orders SET received_utc = ?", "2026-01-01 00:00:00.000000")
     await bar.filter(has_text="Kasa siparişleri okumuyor.").wait_for()
-    await asyncio.to_thread(counter.till.run, "UPDATE delivery_orders SET pos_revision = revision")
+    await counter.run("UPDATE delivery_orders SET pos_revision = revision")
     await asyncio.to_thread(sandbox.stop)
     await bar.filter(has_text="İnternet ya da platform hattı kopuk.").wait_for()
 
 
-async def test_after_each_cut_the_page_equals_the_tables(counter: Counter, till: Till):
+async def test_after_each_cut_the_page_equals_the_tables(counter: Counter):
     """Whole states, no differences: whatever was missed while the line was cut is there."""
     chance = Random(12)
-    tablet = await counter.tablet()
-    await tablet.page.clock.install()
-    await tablet.arm()
+    tablet = await counter.armed(has_clock=True)
     for number in range(CUTS):
         await cut(counter, chance, number)
-        await equal_in_time(tablet, till)
+        await equal_in_time(tablet, counter)
     assert tablet.complaints == []
 
 
@@ -205,14 +192,11 @@ async def cut(counter: Counter, chance: Random, number: int) -> None:
         await asyncio.to_thread(counter.world.cancel_by_customer, placed.key)
 
 
-async def equal_in_time(tablet: Tablet, till: Till) -> None:
+async def equal_in_time(tablet: Tablet, counter: Counter) -> None:
     """The page's clock runs in steps, as long as its requests take: on a busy machine that is more than on the counter."""
     async with asyncio.timeout(WITHIN_S):
         while True:
             await tablet.page.clock.run_for(STEP_MS)
-            rows = await asyncio.to_thread(till.rows, TABLES)
-            wanted = sorted(
-                [row["payment_key"], row["number"], row["items"], row["status"] == "CANCELED"] for row in rows
-            )
-            if await tablet.page.evaluate(SHOWN) == wanted:
+            rows = sorted([*row.values()] for row in await counter.rows(TABLES))
+            if await tablet.page.evaluate(SHOWN) == rows:
                 return

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 import pytest
 from tests.board.browser.counter import ALERTS, Counter, NotInTime, Tablet
-from tests.test_daemon import UNTIL_CLEARED_S, WITHIN_S, Till, until
+from tests.test_daemon import UNTIL_CLEARED_S, WITHIN_S, until
 
 from orderbridge_board import cards
 from orderbridge_sandbox import Fault, World
@@ -40,11 +40,9 @@ PLACES = """() => [...document.querySelectorAll(".card")].map((card) => {
 })"""
 
 
-async def test_many_new_orders_are_all_shown_by_a_touch_on_the_bar(counter: Counter, till: Till, world: World):
+async def test_many_new_orders_are_all_shown_by_a_touch_on_the_bar(counter: Counter, world: World):
     """Whatever is on the screen: what rings, how many they are, and the way to them."""
-    tablet = await counter.tablet()
-    await tablet.page.add_init_script(ALERTS)
-    await tablet.arm()
+    tablet = await counter.armed(script=ALERTS)
     await tablet.page.click("#menu")
     orders = [world.place_order(restaurant_id=KADIKOY) for _ in range(RUSH)]
     call = tablet.page.locator(".call.fresh", has_text=f"YENİ {RUSH}")
@@ -55,19 +53,17 @@ async def test_many_new_orders_are_all_shown_by_a_touch_on_the_bar(counter: Coun
     shown = await tablet.page.evaluate(SLOTS)
     assert sorted(key for key, _ in shown) == sorted(order.key for order in orders)
     assert [slot for _, slot in shown] == [*"123456789", "", ""]
-    rows = await asyncio.to_thread(
-        till.rows, "SELECT payment_key FROM delivery_orders ORDER BY received_utc, payment_key"
-    )
+    rows = await counter.rows("SELECT payment_key FROM delivery_orders ORDER BY received_utc, payment_key")
     assert [key for key, _ in shown] == [row["payment_key"] for row in rows]
     assert await tablet.page.evaluate("document.activeElement.dataset.key") == shown[0][0]
     assert sorted(await tablet.page.evaluate("alerts")) == sorted(f"Yeni sipariş {order.number}" for order in orders)
     for order in orders:
-        await asyncio.to_thread(till.run, CANCEL, order.key)
+        await counter.run(CANCEL, order.key)
     await call.wait_for(state="detached")
     await tablet.is_silent()
 
 
-async def test_twenty_taps_on_two_tablets_make_one_row_with_one_verdict(counter: Counter, till: Till, world: World):
+async def test_twenty_taps_on_two_tablets_make_one_row_with_one_verdict(counter: Counter, world: World):
     tablets = [await counter.armed("Tezgâh"), await counter.armed("Mutfak")]
     order = await counter.order()
     for what, words in (("accept", "Kabul (25 dk)"), ("on_the_way", "Yola çıktı")):
@@ -82,16 +78,14 @@ async def test_twenty_taps_on_two_tablets_make_one_row_with_one_verdict(counter:
         world.faults.clear()
     for tablet in tablets:
         await tablet.page.wait_for_selector(ENABLED.format("complete"))
-    rows = await asyncio.to_thread(till.rows, ROWS)
+    rows = await counter.rows(ROWS)
     assert [(row["action"], row["state"]) for row in rows] == [("accept", "done"), ("on_the_way", "done")]
     assert {row["created_by"] for row in rows} <= {"Tezgâh", "Mutfak"}
 
 
-async def test_a_choice_refers_to_what_the_dialog_showed(counter: Counter, till: Till, world: World):
+async def test_a_choice_refers_to_what_the_dialog_showed(counter: Counter, world: World):
     """Another accept ends while the minutes are being chosen: the choice makes no second row."""
-    slow, quick = [await counter.tablet("Tezgâh"), await counter.tablet("Mutfak")]
-    for tablet in (slow, quick):
-        await tablet.arm()
+    slow, quick = await counter.armed("Tezgâh"), await counter.armed("Mutfak")
     order = await counter.order()
     await slow.tap(order, "minutes")
     world.faults.add(Fault.error("accept", 400, "invalid_status", "Bu sipariş kabul edilemez"))
@@ -100,7 +94,7 @@ async def test_a_choice_refers_to_what_the_dialog_showed(counter: Counter, till:
         await tablet.page.locator(".card .verdict.refused").wait_for()
     async with slow.page.expect_response("**/board/act*"):
         await slow.choose("25 dk")
-    rows = await asyncio.to_thread(till.rows, ROWS)
+    rows = await counter.rows(ROWS)
     assert [(row["action"], row["created_by"]) for row in rows] == [("accept", "Mutfak")]
 
 
@@ -108,8 +102,7 @@ async def verdict(tablet: Tablet) -> str:
     return await tablet.page.locator(".card .verdict").text_content() or ""
 
 
-async def test_a_refusal_is_shown_and_can_be_tried_again(counter: Counter, till: Till, world: World):
-    """The next tap is another row."""
+async def test_a_refusal_is_shown_and_can_be_tried_again(counter: Counter, world: World):
     tablet = await counter.armed()
     order = await counter.order()
     world.faults.add(Fault.error("accept", 400, "invalid_status", "Bu sipariş kabul edilemez"))
@@ -119,23 +112,21 @@ async def test_a_refusal_is_shown_and_can_be_tried_again(counter: Counter, till:
     await tablet.hears("new")  # it was no answer
     await tablet.accept(order)
     await tablet.shows(order, "Kabul (25 dk): tamam")
-    rows = await asyncio.to_thread(till.rows, ROWS)
+    rows = await counter.rows(ROWS)
     assert [row["state"] for row in rows] == ["refused", "done"]
 
 
-async def test_an_accept_is_taken_back_while_it_waits(counter: Counter, till: Till, world: World):
+async def test_an_accept_is_taken_back_while_it_waits(counter: Counter, world: World):
     tablet = await counter.armed()
     order = await counter.order()
-    world.refuse_account(
-        "kadikoy"
-    )  # a login that is refused is tried again after minutes: nothing is on its way meanwhile
+    world.refuse_account("kadikoy")  # tried again after minutes: nothing is on its way meanwhile
     await tablet.accept(order)
     await tablet.shows(order, "giriş")
     await tablet.tap(order, "back")
     await tablet.shows(order, "geri alındı")
     await tablet.hears("new")
     assert order.status_id == 1
-    assert (await asyncio.to_thread(till.rows, ROWS))[0]["state"] == "withdrawn"
+    assert (await counter.rows(ROWS))[0]["state"] == "withdrawn"
 
 
 DISH = {"food_id": 1001, "name": "Lahmacun", "price": 100, "quantity": 1, "total": 100, "note": "", "option_groups": []}
@@ -144,7 +135,7 @@ AT = "([x, y]) => document.elementFromPoint(x, y).closest('.card')?.dataset.key"
 
 
 @pytest.mark.parametrize("hand", ["mouse", "finger"])
-async def test_a_card_that_just_moved_takes_no_touch(counter: Counter, till: Till, hand: str):
+async def test_a_card_that_just_moved_takes_no_touch(counter: Counter, hand: str):
     """Aim, then a gap closes, then touch: nothing is accepted. Nor by a finger that came down too early and stays."""
     tablet = await counter.tablet(has_touch=hand == "finger", viewport={"width": 360, "height": 1900})
     page = tablet.page
@@ -155,7 +146,7 @@ async def test_a_card_that_just_moved_takes_no_touch(counter: Counter, till: Til
     await page.clock.pause_at(datetime.now().astimezone() + timedelta(seconds=5))
     touch = page.touchscreen.tap if hand == "finger" else page.mouse.click
     await touch(180, 1890)  # hands are at work
-    await asyncio.to_thread(till.run, CANCEL, orders[0].key)
+    await counter.run(CANCEL, orders[0].key)
     await page.locator(".card.gone").wait_for(state="attached")
     box = await page.locator(f"{tablet.card(orders[1])} [data-do=accept]").bounding_box()
     assert box is not None
@@ -171,16 +162,14 @@ async def test_a_card_that_just_moved_takes_no_touch(counter: Counter, till: Til
         await page.clock.run_for(700)
         await page.mouse.up()
     await page.clock.run_for(700)
-    assert await asyncio.to_thread(till.rows, "SELECT 1 FROM delivery_actions WHERE action = 'accept'") == []
+    assert await counter.rows("SELECT 1 FROM delivery_actions WHERE action = 'accept'") == []
     await touch(*at)
     await until(lambda: orders[2].status_id == 2)
     assert orders[1].status_id == 1
 
 
 @pytest.mark.parametrize("courier", ["come_get", "platform_courier"])
-async def test_an_order_handed_to_a_foreign_courier_disappears_on_every_tablet(
-    counter: Counter, world: World, courier: str
-):
+async def test_an_order_handed_to_a_foreign_courier_disappears_on_every_tablet(counter, world, courier: str):
     tablet, other = await counter.armed(), await counter.armed("Mutfak")
     order = await counter.order(courier_type=courier)
     await tablet.accept(order)
@@ -198,7 +187,7 @@ async def test_an_order_handed_to_a_foreign_courier_disappears_on_every_tablet(
 
 
 @pytest.mark.parametrize("what", ["on_the_way", "complete"])
-async def test_a_final_action_is_taken_back_before_it_is_sent(counter, till, world, monkeypatch, what):
+async def test_a_final_action_is_taken_back_before_it_is_sent(counter, world, monkeypatch, what):
     """On another tablet, too; and when the moment is over it is sent once."""
     tablet, other = await counter.armed(), await counter.armed("Mutfak")
     order = await counter.order()
@@ -216,7 +205,7 @@ async def test_a_final_action_is_taken_back_before_it_is_sent(counter, till, wor
     monkeypatch.setattr(cards, "HOLD", timedelta(milliseconds=200))
     await tablet.tap(order, what)
     await until(lambda: len(world.calls(what)) == 1)
-    rows = await asyncio.to_thread(till.rows, ROWS)
+    rows = await counter.rows(ROWS)
     states = [row["state"] for row in rows if row["action"] == what]
     assert (states[0], len(states)) == ("withdrawn", 2)
 
@@ -240,30 +229,26 @@ async def test_a_tap_without_a_daemon_is_reported_within_a_second_and_can_be_rep
         await bar.wait_for(state="hidden")
 
 
-async def test_without_reasons_a_cancel_says_why_it_must_wait(counter: Counter, till: Till):
+async def test_without_reasons_a_cancel_says_why_it_must_wait(counter: Counter):
     """In the first seconds of a new installation. They are shown as soon as they are read."""
     tablet = await counter.tablet()
     order = await counter.order()
-    reasons = await asyncio.to_thread(till.rows, "SELECT id, reason FROM delivery_cancel_reasons")
-    await asyncio.to_thread(till.plant, "DELETE FROM delivery_cancel_reasons")
+    reasons = await counter.rows("SELECT id, reason FROM delivery_cancel_reasons")
+    await counter.plant("DELETE FROM delivery_cancel_reasons")
     await tablet.arm()
     await tablet.tap(order, "cancel")
     await tablet.page.locator("dialog", has_text="henüz alınmadı").wait_for()
     await tablet.choose("Vazgeç")
     for one in reasons:
-        await asyncio.to_thread(
-            till.plant, "INSERT INTO delivery_cancel_reasons (id, reason) VALUES (?, ?)", *one.values()
-        )
+        await counter.plant("INSERT INTO delivery_cancel_reasons (id, reason) VALUES (?, ?)", *one.values())
     await tablet.page.wait_for_function("() => !document.body.classList.contains('resting')")
     await tablet.tap(order, "cancel")
     await tablet.page.locator("dialog [data-do=choose]").first.wait_for()
 
 
-async def test_nothing_moves_during_a_touch_and_shortly_after(counter: Counter, till: Till):
+async def test_nothing_moves_during_a_touch_and_shortly_after(counter: Counter):
     """What comes and what goes waits for the finger; a gap stays for a while."""
-    tablet = await counter.tablet()
-    await tablet.page.clock.install()
-    await tablet.arm()
+    tablet = await counter.armed(has_clock=True)
     orders = [await counter.order(note="Zil bozuk") for _ in range(4)]
     await tablet.page.wait_for_selector(tablet.card(orders[-1]))
     await tablet.page.wait_for_function("() => document.getAnimations().length === 0")
@@ -271,7 +256,7 @@ async def test_nothing_moves_during_a_touch_and_shortly_after(counter: Counter, 
     await tablet.page.mouse.move(600, 300)
     await tablet.page.mouse.down()  # and stays down
     newest = await counter.order()
-    await asyncio.to_thread(till.run, CANCEL, orders[0].key)
+    await counter.run(CANCEL, orders[0].key)
     await tablet.hears("new")
     await until(lambda: orders[0].status_id == 6)
     await tablet.page.clock.run_for(4_000)
@@ -315,16 +300,14 @@ async def test_a_keyboard_can_do_everything(counter: Counter, monkeypatch: pytes
     assert (orders[0].status_id, orders[1].status_id) == (1, 5)
 
 
-async def test_a_card_keeps_its_number_and_a_free_number_is_not_reused_at_once(counter: Counter, till: Till):
+async def test_a_card_keeps_its_number_and_a_free_number_is_not_reused_at_once(counter: Counter):
     """Who has read 2 and presses it acts on what was 2, whatever went and came meanwhile."""
-    tablet = await counter.tablet()
-    await tablet.page.clock.install()
-    await tablet.arm()
+    tablet = await counter.armed(has_clock=True)
     orders = [await counter.order() for _ in range(3)]
     await tablet.page.wait_for_selector(tablet.card(orders[2]))
     await tablet.page.clock.pause_at(datetime.now().astimezone() + timedelta(seconds=5))
     await tablet.page.mouse.click(2, 2)  # hands are at work
-    await asyncio.to_thread(till.run, CANCEL, orders[0].key)
+    await counter.run(CANCEL, orders[0].key)
     await tablet.page.locator(".card.gone").wait_for(state="attached")
     orders.append(await counter.order())
     await tablet.page.wait_for_selector(tablet.card(orders[3]))
@@ -341,19 +324,17 @@ async def test_a_card_keeps_its_number_and_a_free_number_is_not_reused_at_once(c
     await tablet.page.locator(f"{tablet.card(orders[4])} .slot", has_text="1").wait_for()
 
 
-async def test_a_failed_tap_stays_visible_until_the_next_and_blocks_no_button(counter: Counter, till: Till):
+async def test_a_failed_tap_stays_visible_until_the_next_and_blocks_no_button(counter: Counter):
     """The person may have turned away; and a customer that cannot be shown locks no card."""
-    tablet = await counter.tablet()
-    await tablet.page.clock.install()
-    await tablet.arm()
+    tablet = await counter.armed(has_clock=True)
     order = await counter.order()
     refusing = "CREATE TRIGGER t BEFORE INSERT ON delivery_actions BEGIN SELECT RAISE(ABORT, 'no'); END"
-    await asyncio.to_thread(till.run, refusing)
+    await counter.run(refusing)
     await tablet.accept(order)
     await tablet.shows(order, "İstek anlaşılmadı")
     await tablet.page.clock.run_for(10_000)
     await tablet.shows(order, "İstek anlaşılmadı")
-    await asyncio.to_thread(till.run, "DROP TRIGGER t")
+    await counter.run("DROP TRIGGER t")
     await tablet.accept(order)
     await tablet.shows(order, "Kabul (25 dk): tamam")
     await tablet.page.route("**/board/customer*", lambda route: route.abort())
@@ -364,21 +345,21 @@ async def test_a_failed_tap_stays_visible_until_the_next_and_blocks_no_button(co
     await tablet.page.wait_for_selector(ENABLED.format("complete"))
 
 
-async def test_a_read_only_tablet_has_no_buttons_and_a_revoked_one_is_silent(counter, till, world):
+async def test_a_read_only_tablet_has_no_buttons_and_a_revoked_one_is_silent(counter, world):
     tablet = await counter.tablet()
-    await asyncio.to_thread(till.plant, "UPDATE delivery_board_devices SET role = 'look'")
+    await counter.plant("UPDATE delivery_board_devices SET role = 'look'")
     await tablet.arm()
     order = await counter.order()
     await asyncio.to_thread(world.cancel_by_customer, order.key)
     await tablet.page.wait_for_selector(f"{tablet.card(order)}.stop")
     assert await tablet.page.locator(f"{tablet.card(order)} button").count() == 0
     await tablet.hears("cancelled")
-    await asyncio.to_thread(till.plant, "UPDATE delivery_board_devices SET revoked_utc = paired_utc")
+    await counter.plant("UPDATE delivery_board_devices SET revoked_utc = paired_utc")
     await tablet.page.wait_for_selector(".pairing")
     await tablet.is_silent()
 
 
-async def test_a_switch_that_failed_can_be_tapped_again(counter: Counter, till: Till):
+async def test_a_switch_that_failed_can_be_tapped_again(counter: Counter):
     tablet = await counter.armed()
     await tablet.page.click("#menu")
     switch = tablet.page.locator("button[data-do=close_restaurant]").first

@@ -13,12 +13,7 @@ import pytest
 from tests.board.browser.counter import Counter, Tablet, opened
 from tests.store.samples import in_its_place, put_action, put_document
 from tests.store.samples import opened as file_opened
-from tests.test_daemon import (  # one name after another: they are fixtures
-    COMMAND,
-    Till,
-    settings_for,
-    until,
-)
+from tests.test_daemon import COMMAND, Till, settings_for, until
 
 from orderbridge.jobs import upkeep
 from orderbridge_board import watch
@@ -91,14 +86,14 @@ async def plant(counter: Counter, till: Till, world: World) -> None:
     rows = [await asyncio.to_thread(till.accept, done)]
     rows += [await asyncio.to_thread(till.act, action, done) for action in ("on_the_way", "complete")]
     await until(lambda: till.state(rows[-1]) == "done")
-    await asyncio.to_thread(till.run, "UPDATE delivery_orders SET pos_revision = 1 WHERE payment_key <> ?", old.key)
+    await counter.run("UPDATE delivery_orders SET pos_revision = 1 WHERE payment_key <> ?", old.key)
     await asyncio.to_thread(world.cancel_by_customer, cancelled.key)
     await until(lambda: till.status(cancelled) == 6)
     late = f"{datetime.now(UTC) - timedelta(minutes=30):%Y-%m-%d %H:%M:%S.%f}"
     change = "UPDATE delivery_orders SET received_utc = ? WHERE payment_key = ?"
-    await asyncio.to_thread(till.plant, change, late, old.key)
+    await counter.plant(change, late, old.key)
     change = "UPDATE delivery_orders SET changed_utc = ?, ended_utc = ? WHERE payment_key = ?"
-    await asyncio.to_thread(till.plant, change, late, late, cancelled.key)
+    await counter.plant(change, late, late, cancelled.key)
     world.refuse_account("chain")
     world.faults.add(Fault.too_many("accept", times=None))
     with file_opened(till.path) as pos, in_its_place(pos):
@@ -152,9 +147,8 @@ async def shows(tablet: Tablet, data: dict[str, Any], texts: list[str]) -> None:
     figures = data["day"]["figures"]
     wanted = [str(figures[name]) for name in COUNTS]
     wanted += [f"{float(figures[name]):,.2f}".translate(str.maketrans(",.", ".,")) for name in AMOUNTS]
-    assert (await tablet.page.locator(".figure dd").all_text_contents())[
-        : len(wanted)
-    ] == wanted  # others if there are any
+    figures = await tablet.page.locator(".figure dd").all_text_contents()  # others if there are any
+    assert figures[: len(wanted)] == wanted
     assert await tablet.page.locator(".strip rect.order").count() == len(data["orders"]) > 0
     assert await tablet.page.locator("rect.hour").count() == len(data["day"]["hours"]) >= 23
     assert tablet.complaints == []

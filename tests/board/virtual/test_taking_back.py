@@ -79,7 +79,6 @@ async def test_a_claimed_row_is_sent_and_the_page_shows_too_late(shop: Shop, mom
 
 
 async def test_a_tap_survives_a_daemon_that_is_killed_in_its_five_seconds(shop: Shop, open_shop: OpenShop):
-    """And can still be taken back at the next daemon."""
     orders = [await shop.taken_in(status_id=16) for _ in range(2)]
     kept, taken = [await tap(shop, order) for order in orders]
     await shop.drain()
