@@ -96,7 +96,6 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def pos(template: Path, path: Path) -> Iterator[sqlite3.Connection]:
-    """A database with our tables, and a POS that has it open."""
     shutil.copy(template, path)
     with opened(path) as connection:
         yield connection

@@ -190,12 +190,9 @@ WRONG_SECRETS: list[tuple[str, str, str | bytes]] = [
 for _title, _words, _secret in WRONG_SECRETS:
     _plant = setup(_title, "app_secret_key ", _words, code=78)
     _plant(lambda place, secret=_secret: place.secret("app", secret))
-setup("a Turkish letter in a secret", "LATIN SMALL LETTER DOTLESS I")(
-    lambda place: place.secret("rest", "sandbox-kad\u0131koy-secret")
-)
-setup("a no-break space in a secret", "NO-BREAK SPACE")(
-    lambda place: place.secret("rest", f"{REST[:4]}\u00a0{REST[4:]}")
-)
+ODD = {"a Turkish letter": "LATIN SMALL LETTER DOTLESS I", "a no-break space": "NO-BREAK SPACE"}
+for (_title, _words), _odd in zip(ODD.items(), "\u0131\u00a0", strict=True):
+    setup(f"{_title} in a secret", _words)(lambda place, odd=_odd: place.secret("rest", f"{REST[:4]}{odd}{REST[4:]}"))
 
 
 @setup("everybody may read a secret", "mode 0644", "chmod 0600", code=69, log=("chmod 0600",))
@@ -235,8 +232,8 @@ setup("the host's name is wrong", "dns_failed", "Check its spelling", code=69)(
 setup("no DNS server answers", "dns_silent", "resolv.conf", code=69)(
     lambda place: _names(place, socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution"))
 )
-_WORDS = ("connection_refused", "Nothing listens at that address and port")
-setup("the port is wrong, or the service is down", *_WORDS, code=69)(
+NOTHING = ("connection_refused", "Nothing listens at that address and port")
+setup("the port is wrong, or the service is down", *NOTHING, code=69)(
     lambda place: place.market.update(base_url=f"https://127.0.0.1:{free_port()}")
 )
 
@@ -464,8 +461,7 @@ def _(place: Place) -> None:
 
 @setup("the disk is full", "0 MB free", "Make room", log=None)
 def _(place: Place) -> None:
-    usage = shutil.disk_usage
-    full = usage(place.folder)._replace(free=0)
+    full = shutil.disk_usage(place.folder)._replace(free=0)
     place.patch.setattr(shutil, "disk_usage", lambda _: full)
 
 
@@ -532,7 +528,6 @@ def _names(place: Place, error: OSError) -> None:
 
 @contextmanager
 def _answering(answer: bytes) -> Iterator[int]:
-    """A server that gives every request the same answer."""
     server = socket.create_server(("127.0.0.1", 0))
 
     def serve() -> None:
@@ -557,7 +552,6 @@ def _answering(answer: bytes) -> Iterator[int]:
 
 @contextmanager
 def program(source: str, *arguments: object) -> Iterator[subprocess.Popen[bytes]]:
-    """Another program, at it until the end."""
     command = [sys.executable, "-c", source, *map(str, arguments)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
         assert other.stdin
@@ -581,7 +575,6 @@ def _needs_root() -> None:
 
 
 def open_for_nobody(place: Place) -> None:
-    """All but what is planted is his."""
     _needs_root()
     place.write()
     for path in [place.folder, *place.folder.iterdir()]:

@@ -28,8 +28,6 @@ def outbox(pos: sqlite3.Connection) -> list[Row]:
     return rows(pos, "SELECT * FROM delivery_actions ORDER BY id")
 
 
-# ---- taking over -----------------------------------------------------------------------------------------------------
-
 COMMANDS, OTHERS = {"pos_reference": "command line"}, {"pos_reference": "K1-1042"}
 TAKES: list[tuple[str, Row, tuple[object, ...], int]] = [
     ("new", {"revision": 2}, (), 2),
@@ -57,9 +55,6 @@ def test_take_notes_the_revision_that_was_read_and_never_anothers(columns, words
     else:
         assert (ended.code, revision) == (1, columns.get("pos_revision", 0)), ended.err
         assert "was not taken over" in " ".join(ended.err.split())
-
-
-# ---- writing ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("arguments, expected", ROWS, ids=[str(number) for number in range(len(ROWS))])
@@ -116,9 +111,6 @@ def test_an_order_is_acted_on_by_its_number_or_the_tills_reference_too_if_it_mea
     assert (ended.code, KEY in ended.out, OTHER in ended.out, len(outbox(pos))) == (1, True, True, 3)
 
 
-# ---- waiting ---------------------------------------------------------------------------------------------------------
-
-
 class Daemon:
     """Stands for the time that a command spends waiting: in it, a second connection writes the verdict."""
 
@@ -141,17 +133,14 @@ def daemon(pos: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch) -> Daemon:
     return daemon
 
 
-def test_waiting_ends_with_the_verdict(run, daemon):
+def test_waiting_ends_with_the_verdict_and_any_other_one_fails_with_its_text(run, daemon):
     daemon.verdict = "state = 'done', known_by = 'answer'"
     ended = run("complete", KEY, "--wait")
     assert (ended.code, ended.out, ended.err) == (0, "1 complete: done\n", "")
     assert daemon.after <= daemon.slept < daemon.after + 0.2  # and not later
-
-
-def test_any_other_end_fails_with_the_rows_error_text(run, daemon):
     daemon.verdict = "state = 'refused', error_code = 'order_completed', error_text = 'Sipariş tamamlanmış.'"
     ended = run("complete", KEY, "--wait")
-    assert (ended.code, ended.out) == (1, "1 complete: refused\n")
+    assert (ended.code, ended.out) == (1, "2 complete: refused\n")
     assert ended.err == "order_completed: Sipariş tamamlanmış.\n"
     shown = run("complete", OTHER, "--wait", "--json").json
     assert (shown["state"], shown["error_code"]) == ("refused", "order_completed")
@@ -186,9 +175,6 @@ def test_the_foods_are_listed_by_category(run, pos):
     assert lines[0].split() == ["food_id", "name", "category", "status", "account"]
     assert lines[1].split() == ["3", "Ayran", "-", "active", "kadikoy"]
     assert {row["food_id"] for row in run("foods", "--json").json} == {1, 2, 3}
-
-
-# ---- actions retry, withdraw -----------------------------------------------------------------------------------------
 
 
 def test_a_failed_row_is_retried_with_a_new_expiry(run, configure, pos):

@@ -31,9 +31,13 @@ def forms(word: str) -> set[str]:
     return {word, word.lower(), word.upper(), quote(word), json.dumps(word)[1:-1], word.encode("utf-8").hex()}
 
 
-def leaked(data: bytes) -> list[str]:
+def opened_zip(data: bytes) -> dict[str, str]:
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        texts = {name: archive.read(name).decode() for name in archive.namelist()}
+        return {name: archive.read(name).decode() for name in archive.namelist()}
+
+
+def leaked(data: bytes) -> list[str]:
+    texts = opened_zip(data)
     whole = "\n".join([*texts, *texts.values()]).casefold()
     wanted = {form.casefold() for word in (*PARTS, APP, REST) for form in forms(word)}
     return sorted(form for form in wanted if form in whole)
@@ -80,19 +84,16 @@ def log(tmp_path):
 
 def made(run, tmp_path, *arguments: object) -> bytes:
     file = tmp_path / "bundle.zip"
-    ended = run("support-bundle", file, *arguments)
-    assert ended.code == 0
+    assert run("support-bundle", file, *arguments).code == 0
     assert file.stat().st_mode & 0o777 == 0o600
     return file.read_bytes()
 
 
 def test_no_customer_and_no_secret_is_in_it(run, configure, tmp_path, planted, log, pos):
     data = made(run, tmp_path, "--order", KEY, "--log", log)
-    with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        names = set(archive.namelist())
-        told = json.loads(archive.read(f"orders/{KEY}.json"))
-        log_text = archive.read("log.txt").decode()
-    assert {"about.json", "configuration.json", "status.json", "schema.json", "log.txt"} <= names
+    texts = opened_zip(data)
+    told, log_text = json.loads(texts[f"orders/{KEY}.json"]), texts["log.txt"]
+    assert {"about.json", "configuration.json", "status.json", "schema.json"} <= texts.keys()
     assert leaked(data) == []
     assert told["order"]["payload"]["customer"] == {"name": "text(13)", "phone": "text(11)"}
     assert (told["order"]["account"], told["order"]["problem"]) == ("kadikoy", "missing:foods")
@@ -123,8 +124,7 @@ def test_what_opens_the_board_is_not_in_it(run, tmp_path, planted, path):
     log.write_text(f"2026-03-01T12:00:00Z [info] x device=Kanarya cookie={cookie}\n")
     data = made(run, tmp_path, "--order", KEY, "--log", log)
     assert leaked(data) == []
-    with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        whole = "\n".join(archive.read(name).decode() for name in archive.namelist())
+    whole = "\n".join(opened_zip(data).values())
     hashes = {kept[0].cookie_hash, *(row.code_hash for row in kept[1:])}
     secrets = {code, cookie, waiting, device["id"], *hashes}
     assert len(secrets) == 6
@@ -133,20 +133,21 @@ def test_what_opens_the_board_is_not_in_it(run, tmp_path, planted, path):
 
 
 def test_it_is_made_without_a_database_or_a_configuration_and_says_so(run, command, tmp_path, path, log):
-    data = made(run, tmp_path, "--log", log)
-    with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        about = json.loads(archive.read("about.json"))
-        assert {"log.txt", "configuration.json"} <= set(archive.namelist())
-    assert {"status.json", "schema.json"} <= set(about["missing"])
+    texts = opened_zip(made(run, tmp_path, "--log", log))
+    assert {"log.txt", "configuration.json"} <= texts.keys()
+    assert {"status.json", "schema.json"} <= set(json.loads(texts["about.json"])["missing"])
     path.write_bytes(b"Canan Kanarya" * 1000)
     (tmp_path / "bundle.zip").unlink()
     assert leaked(made(run, tmp_path, "--log", log)) == []
     file = tmp_path / "another.zip"
     assert command("support-bundle", file, "--log", log, "--config", tmp_path / "none.toml").code == 0
-    assert "configuration.json" in json.loads(zipfile.ZipFile(file).read("about.json"))["missing"]
+    assert "configuration.json" in json.loads(opened_zip(file.read_bytes())["about.json"])["missing"]
 
 
-def test_a_file_that_is_there_is_never_overwritten(run, tmp_path, pos):
+def test_no_file_is_overwritten_and_on_a_full_disk_none_is_left_half(run, tmp_path, monkeypatch, pos):
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
     (tmp_path / "bundle.zip").write_text("mine")
     ended = run("support-bundle", tmp_path / "bundle.zip")
     assert (ended.code, "not overwritten" in ended.err) == (1, True)
@@ -154,16 +155,10 @@ def test_a_file_that_is_there_is_never_overwritten(run, tmp_path, pos):
     (tmp_path / "link.zip").symlink_to(tmp_path / "elsewhere")
     assert run("support-bundle", tmp_path / "link.zip").code == 1
     assert not (tmp_path / "elsewhere").exists()
-
-
-def test_on_a_full_disk_it_says_so_and_leaves_no_half_file(run, tmp_path, monkeypatch, pos):
-    def full(_: int) -> None:
-        raise OSError(28, "No space left on device")
-
     monkeypatch.setattr("orderbridge.cli.bundle.os.fsync", full)
-    ended = run("support-bundle", tmp_path / "bundle.zip")
+    ended = run("support-bundle", tmp_path / "half.zip")
     assert (ended.code, "No space left on device" in ended.err, "`-`" in ended.err) == (1, True, True)
-    assert not (tmp_path / "bundle.zip").exists()
+    assert not (tmp_path / "half.zip").exists()
 
 
 @pytest.mark.parametrize(

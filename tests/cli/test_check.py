@@ -25,7 +25,6 @@ from orderbridge_sandbox import Fault, Sandbox
 
 @pytest.fixture
 def sandbox(running: Sandbox, configure: Configure) -> Iterator[Sandbox]:
-    """The running service, with a configuration that reaches it."""
     running.world.ledger.clear()
     set_up(configure, running)
     yield running
@@ -117,9 +116,6 @@ def test_a_second_check_uses_the_token_that_was_kept_and_no_secret_is(run, sandb
     assert [secret for secret in (APP, REST) if secret in printed or secret.encode() in kept] == []
 
 
-# ---- what fails, with its remedy -------------------------------------------------------------------------------------
-
-
 def test_a_proxy_and_authorities_of_the_environment_are_named(run, sandbox, monkeypatch, closed_port):
     monkeypatch.setenv("HTTPS_PROXY", f"http://user:geheim@127.0.0.1:{closed_port}")
     monkeypatch.setenv("SSL_CERT_FILE", str(sandbox.ca_file))
@@ -174,9 +170,6 @@ def test_the_path_is_doubted_only_where_nothing_ever_worked(run, sandbox, pos):
     after = run("check", "--json")
     assert (after.code, "A protection in front of the marketplace" in said_of(after, "service")) == (69, True)
     assert "path" not in said_of(after, "service")
-
-
-# ---- servers ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", SERVERS)
@@ -258,9 +251,6 @@ def test_the_alarm_command_is_tried(run, configure, tmp_path, exit_code, code, s
     configure()
     ended = run("alarm", "test")
     assert (ended.code, "[alarms]" in ended.err) == (78, True)
-
-
-# ---- the service's user ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root looks for another user")

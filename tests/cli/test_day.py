@@ -57,12 +57,9 @@ def test_a_day_for_programs(run, sold):
     assert [one["difference"] for one in told["differences"]] == ["-10.00"]
 
 
-def test_the_cut_is_chosen(run, sold):
+def test_the_cut_is_chosen_and_an_invalid_date_is_wrong_usage(run, sold):
     for cut, orders in (("02:00", 6), ("4:00", 6), ("05:00", 7)):
         assert run("day", "2026-03-01", "--cut", cut, "--json").json["total"]["orders"] == orders
-
-
-def test_an_invalid_date_is_wrong_usage(run, pos):
     for wrong in ("yesterday", "2026-02-30", "2026-03-01 --cut 25:00", "0001-01-01", "9999-12-31", "1999-12-31"):
         ended = run("day", *wrong.split())
         assert (ended.code, ended.out) == (2, ""), wrong

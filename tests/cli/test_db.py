@@ -24,28 +24,19 @@ def test_the_grants_on_a_server_name_the_role_and_the_place(kind, run, configure
     configure(document(database=f'url = "{url}"'))
     ended = run("db", "grants", "till")
     assert (ended.code, ended.err) == (0, "")
-    place = f"`{make_url(url).database}`" if kind == MARIADB else '"public"'
-    role = "`till`" if kind == MARIADB else '"till"'
-    expected = f"ON {place}.delivery_orders TO {role};"
-    assert expected in ended.out
+    place, role = (f"`{make_url(url).database}`", "`till`") if kind == MARIADB else ('"public"', '"till"')
+    assert f"ON {place}.delivery_orders TO {role};" in ended.out
 
 
-def test_the_grants_on_sqlite_are_words(run, pos):
+def test_the_grants_on_sqlite_are_words_and_a_backup_says_where_it_is(run, pos, path):
     assert "no roles" in run("db", "grants", "pos").out
-
-
-# ---- backup ----------------------------------------------------------------------------------------------------------
-
-
-def test_a_backup_says_where_it_is(run, pos, path):
     pos.execute("UPDATE delivery_schema_version SET version_num = '0001'")  # before an upgrade is when one is wanted
     target = path.with_name("copy.db")
     ended = run("db", "backup", target)
     assert (ended.code, ended.err) == (0, "")
     assert str(target) in ended.out
-    with closing(sqlite3.connect(target)) as copied, copied:
+    with closing(sqlite3.connect(target)) as copied:
         assert copied.execute("SELECT count(*) FROM delivery_orders").fetchone() == (0,)
-    copied.close()
 
 
 def test_a_backup_that_cannot_be_says_why(run, pos, path):

@@ -22,9 +22,6 @@ def put_account(pos: sqlite3.Connection, name: str = "kadikoy", rest: str = REST
     put(pos, "delivery_accounts", fingerprint=fingerprint(NOBODY, APP, rest), name=name, **values | changes)
 
 
-# ---- status ----------------------------------------------------------------------------------------------------------
-
-
 def test_unknown_values_are_shown_unchanged(run, pos):
     assert "Is `orderbridge run` running?" in run("status").out  # before the first poll
     put_account(pos, state="asleep")
@@ -115,7 +112,6 @@ def test_of_many_accounts_those_with_a_problem_are_shown(run, configure, pos):
 
 @pytest.fixture
 def five(pos: sqlite3.Connection) -> None:
-    """One order in each part of its life, the first one received first."""
     taken_over, changed = {"pos_revision": 1}, {"pos_revision": 1, "revision": 2}
     lives: list[Row] = [{}, taken_over, changed, {"ended_utc": NOW_TEXT}, changed | {"ended_utc": NOW_TEXT}]
     for number, columns in reversed([*enumerate(lives)]):  # as no list shows them
@@ -142,7 +138,6 @@ def test_orders_are_a_table_for_people(run, pos):
 
 @pytest.fixture
 def whole(pos: sqlite3.Connection) -> None:
-    """An order with a line, an option, an event and an action, beside another order."""
     put_order(pos, OTHER)
     named = {"order_number": 100001, "pos_reference": "A-7", "customer_name": "Ayşe", "total": "235.50"}
     put_order(pos, KEY, payload='{"id": 1}', payload_hash="d1", **named)
@@ -195,9 +190,6 @@ def test_a_key_that_means_no_order_is_reported_and_one_that_means_several_lists_
     assert {one["payment_key"] for one in run("order", "100001", "--json").json} == {KEY, OTHER}
 
 
-# ---- quarantine ------------------------------------------------------------------------------------------------------
-
-
 def test_an_empty_result_is_reported_on_stderr(run, pos):
     for words, message in (
         ("orders", "No orders.\n"),
@@ -248,8 +240,6 @@ def test_a_reading_command_makes_no_file(run, tmp_path):
         assert ("pos.db does not exist" in ended.err, "db upgrade" in ended.err) == (True, True)
     assert list(tmp_path.rglob("pos.db*")) == []
 
-
-# ---- secrets that only the service can read --------------------------------------------------------------------------
 
 HIDDEN = '[[accounts]]\nname = "{}"\napp_secret_key_file = "not-here/app"\nrest_secret_key_file = "not-here/rest"\n'
 NEED_NONE = "orders; order KEY; accept KEY --minutes 20; actions list; foods; quarantine list; accounts list; day"

@@ -16,10 +16,8 @@ from orderbridge.cli.main import MODULES
 from orderbridge.store import tables
 
 OF_THE_DAEMON = "run demo sandbox init check status db".split()
-NAMED_IN_DESIGN = [
-    *OF_THE_DAEMON,
-    *"orders order accept on-the-way complete cancel restaurant food actions quarantine".split(),
-]
+OF_ORDERS = "orders order accept on-the-way complete cancel restaurant food actions quarantine".split()
+NAMED_IN_DESIGN = [*OF_THE_DAEMON, *OF_ORDERS]
 FOR_SCRIPTS = ("config", "version")  # named in the design, too; what they show is folded into others
 # Words that no Turkish sentence has, and that no English one does without. The list of commands has `try`.
 ENGLISH = re.compile(
@@ -81,13 +79,10 @@ def test_a_place_that_cannot_be_written_names_the_option(command, tmp_path):
         assert (ended.code, f"with {option}" in ended.err) == (1, True)
 
 
-# ---- finding the configuration ---------------------------------------------------------------------------------------
-
-
 PLACES = "--config FILE config show; config --config FILE show; config show --config FILE"
 
 
-def test_the_file_is_named_before_and_after_the_command_and_by_the_environment(
+def test_the_file_is_named_before_or_after_the_command_or_by_the_environment(
     command, configure, config_file, monkeypatch
 ):
     for words in (*PLACES.split("; "), "--config missing.toml config show --config FILE", "config show"):
@@ -124,21 +119,16 @@ def test_the_configuration_is_shown_key_by_key_and_the_environment_wins(run, pat
     assert (shown["accounts"][0]["name"], shown["marketplace"]["timeout_seconds"]) == ("kadikoy", 20)
 
 
-# ---- db --------------------------------------------------------------------------------------------------------------
-
-
-def test_the_database_is_upgraded_once(run, path):
-    first, second = run("db", "upgrade"), run("db", "upgrade")
-    assert (first.code, first.out) == (0, f"schema {tables.HEAD}: upgraded\n")
-    assert (second.code, second.out) == (0, f"schema {tables.HEAD}: already up to date\n")
-    assert path.exists()
-
-
-def test_a_database_without_our_tables_names_the_command_that_makes_them(run, path):
+def test_commands_name_the_one_that_makes_the_tables_and_it_makes_them_once(run, path):
     path.touch()
     for words in ("orders", "status", "actions list", "quarantine list", "food on 55"):
         ended = run(*words.split())
         assert (ended.code, ended.out, "Run `orderbridge db upgrade`" in ended.err) == (1, "", True), words
+    path.unlink()
+    first, second = run("db", "upgrade"), run("db", "upgrade")
+    assert (first.code, first.out) == (0, f"schema {tables.HEAD}: upgraded\n")
+    assert (second.code, second.out) == (0, f"schema {tables.HEAD}: already up to date\n")
+    assert path.exists()
 
 
 def test_a_database_that_another_program_holds_is_reported_without_a_traceback(run, configure, pos):
@@ -160,8 +150,6 @@ def test_the_ddl_is_printed_without_asking_the_database(run, configure, path):
         assert (ended.code, word in ended.out, "hunter22" in ended.out + ended.err) == (0, True, False)
         assert not path.exists()
 
-
-# ---- the machine's own poverty ---------------------------------------------------------------------------------------
 
 PROGRAM = "from orderbridge.cli.main import main; main()"
 WITHOUT_ZONES = f"import sys; sys.modules['tzdata'] = None; {PROGRAM}"
@@ -187,7 +175,7 @@ def test_exhausted_resources_give_a_sentence_and_no_traceback(code, environment,
     assert "Traceback" not in out
 
 
-def test_too_many_open_files_are_reported_for_every_error_class(run, monkeypatch):
+def test_too_many_open_files_or_a_limit_that_is_too_low_are_reported(run, monkeypatch):
     cause = OSError(errno.EMFILE, "Too many open files")
 
     def fail(*_, **__):
@@ -196,9 +184,6 @@ def test_too_many_open_files_are_reported_for_every_error_class(run, monkeypatch
     monkeypatch.setattr(Context, "database", fail)
     ended = run("status")
     assert (ended.code, ended.err.count("\n"), "LimitNOFILE" in ended.err) == (1, 1, True)
-
-
-def test_a_daemon_that_may_open_too_few_files_says_so(run, monkeypatch):
     monkeypatch.setattr("resource.getrlimit", lambda _: (16, 16))
     ended = run("run")
     assert (ended.code, "LimitNOFILE" in ended.err) == (78, True)

@@ -128,7 +128,6 @@ def test_confirm_restore_ends_the_alarm(run, pos):
 
 @pytest.fixture
 def copy(template, tmp_path):
-    """A backup with one order, read only, in a folder of its own."""
     (tmp_path / "other disk").mkdir()
     copy = tmp_path / "other disk" / "copy?.db"
     with closing(sqlite3.connect(template)) as source, closing(sqlite3.connect(copy)) as target:
@@ -169,9 +168,9 @@ def owner(path):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files to others")
-@pytest.mark.parametrize("former, folder_s, restored", OWNED)
+@pytest.mark.parametrize("former, folder, restored", OWNED)
 def test_a_restored_file_belongs_to_the_services_user(
-    former, folder_s, restored, run, template, copy, tmp_path, configure
+    former, folder, restored, run, template, copy, tmp_path, configure
 ):
     place = tmp_path / "state"
     place.mkdir()
@@ -179,13 +178,13 @@ def test_a_restored_file_belongs_to_the_services_user(
     configure(document(database=f'url = "sqlite:///{path}"'))
     if former is not None:
         give(shutil.copy(template, path), *former)
-    give(place, *folder_s)
+    give(place, *folder)
     ended = run("db", "restore", copy)
     assert ended.code == 0, ended
     assert (*owner(path), path.stat().st_mode & 0o777) == restored
     former_ones = [one for one in place.iterdir() if ".replaced-" in one.name]
     ours = {owner(one) for one in {*place.iterdir()} - {path, *former_ones}}
-    assert ours <= {folder_s[:2], restored[:2]}
+    assert ours <= {folder[:2], restored[:2]}
     assert len(former_ones) == (former is not None)
 
 
@@ -216,7 +215,6 @@ WORKS = {"pos.db-shm", "pos.db-wal"}
 
 
 def refused(run, path, target, said):
-    """It says why, and all is as it was."""
     before, there = path.read_bytes(), set(beside(path)) - WORKS
     ended = run("db", "restore", target)
     assert ended.code != 0

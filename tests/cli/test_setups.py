@@ -138,16 +138,17 @@ def test_the_log_names_the_cause_and_the_remedy(planted, command, plant, monkeyp
 
 
 def everybody_may_read_it(place: Place) -> None:
-    setups.open_for_nobody(place)
-    os.chown(place.file, 0, 0)
-    place.file.chmod(0o644)
-    setups.as_nobody(place)
+    belongs_to_root(place, place.file, 0o644)
 
 
 def everybody_may_write_it_in_a_folder_of_roots(place: Place) -> None:
+    belongs_to_root(place, place.folder, 0o666)
+
+
+def belongs_to_root(place: Place, what: Path, mode: int) -> None:
     setups.open_for_nobody(place)
-    os.chown(place.folder, 0, 0)
-    place.file.chmod(0o666)
+    os.chown(what, 0, 0)
+    place.file.chmod(mode)
     setups.as_nobody(place)
 
 
@@ -186,7 +187,6 @@ def test_write_the_page(request: pytest.FixtureRequest):
 
 
 def masked(said: str, place: Place) -> str:
-    """Without what is another one each time."""
     said = said.replace(str(place.folder), "/etc/orderbridge")
     said = said.replace(str(place.sandbox.ca_file.parent), "sandbox-data")
     said = re.sub(r"/tmp/[\w/.-]*?/(?=[\w.-]+( |:|;|$))", "/etc/orderbridge/", said)

@@ -36,8 +36,7 @@ def test_an_account_is_shown_with_its_state(run, pos):
     put_account(pos, token_expires_utc=ago(-86400))
     put_order(pos, key(1), status_id=1, received_utc=ago(60), changed_utc=ago(60))
     put_order(pos, key(2), status="CONFIRMED", status_id=2, pos_revision=1, received_utc=ago(60), changed_utc=ago(40))
-    told = run("status", "--json").json
-    (one,) = told["accounts"]
+    (one,) = run("status", "--json").json["accounts"]
     assert one["open"] == {"RECEIVED": 1, "CONFIRMED": 1}
     assert one["oldest_unanswered_utc"][:16] == ago(60)[:16]
     out = run("status").out

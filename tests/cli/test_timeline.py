@@ -13,7 +13,6 @@ def at(second: float) -> str:
 
 @pytest.fixture
 def whole(pos):
-    """Received, acknowledged, taken over, accepted at the second try, with two odd ones after it."""
     changed = {"changed_utc": at(9), "revision": 2, "last_change": "status"}
     put_order(pos, **CALM, **changed, status="CONFIRMED", received_utc=at(1), pos_revision=1)
     for second, event in ((1, "received"), (2, "acknowledged"), (9, "accept.done")):

@@ -70,16 +70,12 @@ FAULTS = {
     "durability": {SQLITE: [f"{ON_CONNECTING}PRAGMA synchronous = OFF"]},
 }
 WITH_MARKS = {str(getattr(kind, "values", [kind])[0]): getattr(kind, "marks", ()) for kind in KINDS}
-PLANTED = [
-    pytest.param(check, kind, marks=WITH_MARKS[kind], id=f"{check}-{kind}")
-    for check, kinds in FAULTS.items()
-    for kind in kinds
-]
+BOTH = [(check, kind) for check, kinds in FAULTS.items() for kind in kinds]
+PLANTED = [pytest.param(check, kind, marks=WITH_MARKS[kind], id=f"{check}-{kind}") for check, kind in BOTH]
 
 
 @contextmanager
 def empty(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """The address of an empty database."""
     if kind == SQLITE:
         yield f"sqlite:///{tmp_path / 'try.db'}"
     else:

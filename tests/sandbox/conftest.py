@@ -32,8 +32,6 @@ class FakeClock:
 
 
 class Pos:
-    """One credential's view of the service."""
-
     def __init__(self, http: httpx.AsyncClient, name: str) -> None:
         self.http = http
         self.secrets = {"app_secret_key": APP_SECRET, "rest_secret_key": f"sandbox-{name}-secret"}

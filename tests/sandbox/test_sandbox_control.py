@@ -24,9 +24,6 @@ async def named(world):
         yield client
 
 
-# ---- orders ----------------------------------------------------------------------------------------------------------
-
-
 async def test_orders_are_placed_shown_and_changed_by_another_client(http):
     placed = (await http.post(ORDERS, json={"count": 3, "restaurant_id": BESIKTAS})).json()
     assert {order["restaurant_id"] for order in placed} == {BESIKTAS}
@@ -82,9 +79,6 @@ async def test_a_line_of_a_placed_order_changes_and_its_totals_follow(world, htt
         await http.post(f"{ORDERS}/{order.key}/foods", json=body)
         assert str(order.document["total"]) == total
         assert [(one["food_id"], one["quantity"], one["total"]) for one in order.document["foods"]] == lines
-
-
-# ---- the ledger, faults, restaurants, accounts, foods, time ------------------------------------------------------------
 
 
 async def test_the_ledger_can_be_read(http, pos):
@@ -196,9 +190,6 @@ async def test_a_mistake_is_named(world, http, method, path, body, status, messa
     answer = await http.request(method, "/_sandbox" + path.replace("{key}", key), json=body)
     assert (answer.status_code, len(world.orders)) == (status, 1)
     assert message in answer.json()["error"]
-
-
-# ---- who may call it -------------------------------------------------------------------------------------------------
 
 
 async def test_it_answers_under_its_own_names_alone(world, named):

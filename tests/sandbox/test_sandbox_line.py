@@ -65,9 +65,6 @@ def test_the_line_is_bad_and_good_again(sandbox, client, line, error, message):
     assert client.get(OPTIONS).json()["line"] == "good"
 
 
-# ---- bounds ----------------------------------------------------------------------------------------------------------
-
-
 def connected(sandbox: Sandbox) -> ssl.SSLSocket:
     context = ssl.create_default_context(cafile=sandbox.ca_file)
     plain = socket.create_connection(("127.0.0.1", sandbox.port), timeout=WITHIN_S)

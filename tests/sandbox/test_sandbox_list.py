@@ -28,12 +28,7 @@ async def test_active_orders_are_listed_and_completed_ones_are_not(world, pos, c
 
 
 @pytest.mark.parametrize(
-    "scope, others",
-    [
-        pytest.param("credential", [200, 200], id="each credential has its own"),
-        pytest.param("application", [429, 200], id="one application shares one"),
-        pytest.param("address", [429, 429], id="one address shares one"),
-    ],
+    "scope, others", [("credential", [200, 200]), ("application", [429, 200]), ("address", [429, 429])]
 )
 async def test_a_cooldown_belongs_to_whom_the_option_says(world, pos, chain, clock, scope: str, others: list[int]):
     world.set_options(cooldown_scope=scope)

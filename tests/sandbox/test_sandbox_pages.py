@@ -12,17 +12,11 @@ from orderbridge_sandbox.switches import words
 TEXT = build.PAGE.read_text("utf-8")
 
 
-def test_the_page_is_what_the_tables_make_it():
+def test_the_page_is_what_the_tables_make_it_and_holds_everything_that_is_made():
     assert build.built(TEXT) == TEXT, "run: .venv/bin/python docs/build_sandbox.py"
-
-
-def test_the_page_holds_everything_that_is_made():
     assert sorted(re.findall(r"made by docs/build_sandbox\.py: (\w+)", TEXT)) == sorted(build.MAKERS)
 
 
-def test_the_page_names_each_switch():
+def test_the_page_names_each_switch_and_each_field_of_a_fault_has_its_sentence():
     assert [name for name in SWITCHES if f"- `{name}` (" not in TEXT] == []
-
-
-def test_each_field_of_a_fault_has_its_sentence():
     assert words()["faults"].keys() == {one.name for one in fields(Fault)}

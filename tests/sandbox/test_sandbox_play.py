@@ -92,8 +92,7 @@ async def test_what_a_till_calculates_with_stays_and_the_rest_is_made_up(folder,
     (group,) = food["option_groups"]
     assert (food["name"], group["name"]) == ("Ürün 88123", "Grup 7")
     assert group["options"] == {"id": 71, "name": "Seçenek 71", "price": 44.85}
-    answer = await pos.put("/foods/status-passive/88123")
-    assert answer.json()["data"] == "OK", "its foods are on the menu"
+    assert (await pos.put("/foods/status-passive/88123")).json()["data"] == "OK", "its foods are on the menu"
 
 
 def test_an_order_is_placed_once_and_cancelled_if_its_customer_did(folder, world, clock):
@@ -143,9 +142,6 @@ def test_lines_that_cannot_be_read_are_left_out(folder, world):
     file.write_bytes(file.read_bytes() + b'{"payment_key":"torn\n\xff\n')
     world.play = Play(read(file))
     assert [one.order for one in read(file)] == [0]
-
-
-# ---- canaries --------------------------------------------------------------------------------------------------------
 
 
 def with_canaries(value: Any, numbers: Iterator[int]) -> Any:

@@ -94,38 +94,29 @@ async def test_a_wrong_food_is_an_error(pos, path):
         assert (answer.status_code, answer.json()) == (status, {"status": False, "error": error})
 
 
-@pytest.mark.interface("Menu item", "Menu listing")
-async def test_the_menu_lists_foods_with_their_status(pos):
+@pytest.mark.interface("Menu item", "Menu listing", "Limits")
+async def test_the_menu_lists_foods_with_their_status_and_has_its_own_limit(pos, clock):
+    await pos.poll()
     await pos.put("/foods/status-passive/1002")
     foods = (await pos.get("/foods/get-foods")).json()["data"]
     assert len(foods) == 12
     assert foods[1] == {"food_id": 1002, "name": "Ezogelin Çorbası", "category": "Çorbalar", "status": "INACTIVE"}
     assert {food["status"] for food in foods} == {"ACTIVE", "INACTIVE"}
-
-
-@pytest.mark.interface("Menu listing")
-@pytest.mark.parametrize(
-    "shape, first_name",
-    [
-        ("flat", lambda data: data[0]["name"]),
-        ("wrapped", lambda data: data["foods"][0]["name"]),
-        ("by_category", lambda data: data[0]["foods"][0]["name"]),
-        ("by_restaurant", lambda data: data[0]["foods"][0]["name"]),
-        ("by_id", lambda data: data["1001"]["name"]),
-    ],
-)
-async def test_the_shape_of_the_menu_can_be_chosen(world, pos, shape, first_name):
-    world.set_options(menu_shape=shape)
-    assert first_name((await pos.get("/foods/get-foods")).json()["data"]) == "Mercimek Çorbası"
-
-
-@pytest.mark.interface("Menu listing", "Limits")
-async def test_the_menu_has_its_own_limit(world, pos, clock):
-    await pos.poll()
-    assert (await pos.get("/foods/get-foods")).status_code == 200
     assert (await pos.get("/foods/get-foods")).json()["error"] == "çok fazla istek"
     clock.advance(60)
     assert (await pos.get("/foods/get-foods")).status_code == 200
+
+
+@pytest.mark.interface("Menu listing")
+async def test_the_shape_of_the_menu_can_be_chosen(world, pos, clock):
+    ways = {"flat": [0], "wrapped": ["foods", 0], "by_category": [0, "foods", 0], "by_restaurant": [0, "foods", 0]}
+    for shape, way in (ways | {"by_id": ["1001"]}).items():
+        world.set_options(menu_shape=shape)
+        found = (await pos.get("/foods/get-foods")).json()["data"]
+        for step in way:
+            found = found[step]
+        assert found["name"] == "Mercimek Çorbası", shape
+        clock.advance(60)
 
 
 @pytest.mark.interface("Cancel reason", "Endpoints 12")

@@ -38,8 +38,7 @@ def sandbox(tmp_path: Path) -> Iterator[Sandbox]:
 @pytest.fixture
 def client(sandbox: Sandbox) -> Iterator[httpx.Client]:
     with client_of(sandbox) as client:
-        answer = client.post("/auth/login", json=SECRETS)
-        client.headers["Access-Token"] = answer.json()["data"]["access_token"]
+        client.headers["Access-Token"] = client.post("/auth/login", json=SECRETS).json()["data"]["access_token"]
         yield client
 
 

@@ -105,17 +105,11 @@ async def test_a_credential_can_have_a_few_tokens_at_once(world, pos, chain):
     assert (await chain.get(VARIABLES)).status_code == 200
 
 
-# ---- lives -----------------------------------------------------------------------------------------------------------
-
-
 async def test_what_can_be_completed_from_confirmed(world, pos):
-    for allowed, courier, status in (
-        ("none", "come_get", 2),
-        ("without_own_courier", "come_get", 5),
-        ("without_own_courier", "platform_courier", 5),
-        ("without_own_courier", "restaurant", 2),
-        ("all", "restaurant", 5),
-    ):
+    by_others = {"come_get": 5, "platform_courier": 5, "restaurant": 2}
+    cases = [("none", "come_get", 2), ("all", "restaurant", 5)]
+    cases += [("without_own_courier", *case) for case in by_others.items()]
+    for allowed, courier, status in cases:
         world.set_options(complete_from_confirmed=allowed)
         order = world.place_order(restaurant_id=KADIKOY, document={"courier_type": courier, "status_id": 2})
         await pos.put(f"/orders/complete/{order.key}")
@@ -174,9 +168,6 @@ async def test_the_limit_can_win_over_a_wrong_status_id_and_a_restaurant_over_th
     for path in (f"/restaurants/status/get/{NOBODY}", "/foods/status-active/1"):
         method = "GET" if "get" in path else "PUT"
         assert (await pos.http.request(method, path)).status_code == 404
-
-
-# ---- trouble ---------------------------------------------------------------------------------------------------------
 
 
 async def answers(pos, count: int) -> list[int]:
