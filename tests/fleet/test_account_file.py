@@ -23,39 +23,35 @@ def values(data: str | bytes) -> list[dict[str, object]]:
     return [line.values for line in read]
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        f"{HEAD}\nkadikoy,a,b\n",
-        f"{HEAD}\nkadikoy,a,b",
-        f"{HEAD}\r\nkadikoy,a,b\r\n",
-        f"{HEAD}\rkadikoy,a,b\r",
-        f"\ufeff{HEAD}\r\nkadikoy,a,b\r\n",
-        "name;app_secret_key;rest_secret_key\r\nkadikoy;a;b\r\n",
-        "sep=;\r\nname;app_secret_key;rest_secret_key\r\nkadikoy;a;b\r\n",
-        "name\tapp_secret_key\trest_secret_key\nkadikoy\ta\tb\n",
-        '"name";"app_secret_key";"rest_secret_key"\n"kadikoy";"a";"b"\n',
-        "rest_secret_key, Name ,APP_SECRET_KEY\n b ,kadikoy, a\n",
-        "name;app_secret_key;rest_secret_key;;\r\nkadikoy;a;b;;\r\n;;;;\r\n\r\n",
-        "name;app_secret_key;rest_secret_key;auto_accept_minutes\nkadikoy;a;b;\n",
-        "\n\nname,app_secret_key,rest_secret_key\n\nkadikoy,a,b\n\n",
-        json.dumps(GOOD),
-        f"\ufeff{json.dumps(GOOD)}\r\n\r\n",
-        json.dumps(GOOD | {"app_secret_key": " a\n"}),
-    ],
-    ids=["plain", "no end", "Windows", "old Mac", "mark", "semicolons", "sep", "tabs", "quotes", "order", "empty columns",
-         "empty cell", "empty lines", "JSON", "JSON of Windows", "JSON with a line end"],
-)  # fmt: skip
-def test_an_account_is_read(data):
-    assert values(data) == [GOOD]
+FORMS = {
+    "plain": f"{HEAD}\nkadikoy,a,b\n",
+    "no end": f"{HEAD}\nkadikoy,a,b",
+    "Windows": f"{HEAD}\r\nkadikoy,a,b\r\n",
+    "old Mac": f"{HEAD}\rkadikoy,a,b\r",
+    "mark": f"\ufeff{HEAD}\r\nkadikoy,a,b\r\n",
+    "semicolons": "name;app_secret_key;rest_secret_key\r\nkadikoy;a;b\r\n",
+    "sep": "sep=;\r\nname;app_secret_key;rest_secret_key\r\nkadikoy;a;b\r\n",
+    "tabs": "name\tapp_secret_key\trest_secret_key\nkadikoy\ta\tb\n",
+    "quotes": '"name";"app_secret_key";"rest_secret_key"\n"kadikoy";"a";"b"\n',
+    "order": "rest_secret_key, Name ,APP_SECRET_KEY\n b ,kadikoy, a\n",
+    "empty columns": "name;app_secret_key;rest_secret_key;;\r\nkadikoy;a;b;;\r\n;;;;\r\n\r\n",
+    "empty cell": "name;app_secret_key;rest_secret_key;auto_accept_minutes\nkadikoy;a;b;\n",
+    "empty lines": "\n\nname,app_secret_key,rest_secret_key\n\nkadikoy,a,b\n\n",
+    "JSON": json.dumps(GOOD),
+    "JSON of Windows": f"\ufeff{json.dumps(GOOD)}\r\n\r\n",
+    "JSON with a line end": json.dumps(GOOD | {"app_secret_key": " a\n"}),
+}
 
 
-@pytest.mark.parametrize(
-    "word, meant",
-    [("DOĞRU", "true"), ("YANLIŞ", "false"), ("TRUE", "true"), ("Evet", "true"), ("hayır", "false"), ("0", "0")],
-)
-def test_true_and_false_are_read_in_both_languages(word, meant):
-    assert values(f"{HEAD},auto_accept_scheduled\nkadikoy,a,b,{word}\n")[0]["auto_accept_scheduled"] == meant
+@pytest.mark.parametrize("form", FORMS)
+def test_an_account_is_read(form):
+    assert values(FORMS[form]) == [GOOD]
+
+
+def test_true_and_false_are_read_in_both_languages():
+    words = {"DOĞRU": "true", "YANLIŞ": "false", "TRUE": "true", "Evet": "true", "hayır": "false", "0": "0"}
+    for word, meant in words.items():
+        assert values(f"{HEAD},auto_accept_scheduled\nkadikoy,a,b,{word}\n")[0]["auto_accept_scheduled"] == meant
 
 
 def test_a_quoted_text_may_contain_separators():
@@ -67,24 +63,23 @@ def test_a_quoted_text_may_contain_separators():
     assert values(json.dumps(GOOD | {"restaurants": rules}))[0]["restaurants"] == rules
 
 
-@pytest.mark.parametrize(
-    "data, number, key",
-    [
-        (f"{HEAD}\nkadikoy,a,b\nx,a,b,secret\n", 3, "import.too_many"),
-        (f'{HEAD}\nkadikoy,a,b\nx,"a,b\ny,a,b\n', 3, "import.no_csv"),
-        (f'{HEAD}\nkadikoy,a,b\nx,"a"b,c\n', 3, "import.no_csv"),
-        (f"{HEAD}\nkadikoy,a,b\nx,a,1.23457E+15\n", 3, "import.rounded"),
-        (f'{HEAD}\nkadikoy,"a\nb",c\n\nx,a,"1,23E+15"\n', 5, "import.rounded"),
-        (f"sep=,\n{HEAD}\nx,a,1.2E+15\n", 3, "import.rounded"),
-        (f"{json.dumps(GOOD)}\n\nnonsense", 3, "import.no_json"),
-        (f"{json.dumps(GOOD)}\n{json.dumps(GOOD)[:-3]}", 2, "import.no_json"),
-        (f"{json.dumps(GOOD)}\n[1]", 2, "import.no_object"),
-        (f"{json.dumps(GOOD)}\n" + '{"a":' * 100_000, 2, "import.no_json"),
-    ],
-    ids=["cells", "open quote", "behind a quote", "rounded", "behind a line break", "behind sep", "no JSON", "cut",
-         "list", "deep"],
-)  # fmt: skip
-def test_an_error_names_the_line_where_it_begins(data, number, key):
+ERRORS = {
+    "cells": (f"{HEAD}\nkadikoy,a,b\nx,a,b,secret\n", 3, "import.too_many"),
+    "open quote": (f'{HEAD}\nkadikoy,a,b\nx,"a,b\ny,a,b\n', 3, "import.no_csv"),
+    "behind a quote": (f'{HEAD}\nkadikoy,a,b\nx,"a"b,c\n', 3, "import.no_csv"),
+    "rounded": (f"{HEAD}\nkadikoy,a,b\nx,a,1.23457E+15\n", 3, "import.rounded"),
+    "behind a line break": (f'{HEAD}\nkadikoy,"a\nb",c\n\nx,a,"1,23E+15"\n', 5, "import.rounded"),
+    "behind sep": (f"sep=,\n{HEAD}\nx,a,1.2E+15\n", 3, "import.rounded"),
+    "no JSON": (f"{json.dumps(GOOD)}\n\nnonsense", 3, "import.no_json"),
+    "cut": (f"{json.dumps(GOOD)}\n{json.dumps(GOOD)[:-3]}", 2, "import.no_json"),
+    "list": (f"{json.dumps(GOOD)}\n[1]", 2, "import.no_object"),
+    "deep": (f"{json.dumps(GOOD)}\n" + '{"a":' * 100_000, 2, "import.no_json"),
+}
+
+
+@pytest.mark.parametrize("kind", ERRORS)
+def test_an_error_names_the_line_where_it_begins(kind):
+    data, number, key = ERRORS[kind]
     (wrong,) = [line for line in lines(data.encode()) if line.problem]
     assert (wrong.number, wrong.values) == (number, {})
     assert wrong.problem == say(key, column="rest_secret_key", count=3)
@@ -96,49 +91,42 @@ def test_an_unknown_key_is_named_only_if_it_can_be_one():
     assert "(app_secret_key_file, ?)" in line.problem
 
 
-@pytest.mark.parametrize(
-    "data, message",
-    [
-        (b"", "is empty"),
-        (b"\xef\xbb\xbf \r\n", "is empty"),
-        (b'[{"name": "x"}]', "jq -c"),
-        ("name\n".encode("utf-16"), "UTF-16"),
-        (HEAD.encode() + b"\nx,a,b\nx,\xfe\xf0,b", "Line 3 is not UTF-8"),
-        (b"kadikoy,a,b\n", "Line 1 must name the columns"),
-        (b"name,app_secret_key\nx,a", "Line 1 must name the columns"),
-        (HEAD.encode() + b",secret\n", "Line 1 must name the columns"),
-        (HEAD.encode() + b",name\n", "Line 1 must name the columns"),
-        (b"\x00\x01\x02", "Line 1 must name the columns"),
-    ],
-    ids=["empty", "blank", "list", "UTF-16", "Turkish Windows", "no head", "half a head", "another column", "twice",
-         "rubbish"],
-)  # fmt: skip
-def test_an_unreadable_file_is_refused_whole(data, message):
-    with pytest.raises(ConfigError, check=says(message)):
-        lines(data)
+UNREADABLE = {
+    "is empty": (b"", b"\xef\xbb\xbf \r\n"),
+    "jq -c": (b'[{"name": "x"}]',),
+    "UTF-16": ("name\n".encode("utf-16"),),
+    "Line 3 is not UTF-8": (HEAD.encode() + b"\nx,a,b\nx,\xfe\xf0,b",),
+    "Line 1 must name the columns": (
+        b"kadikoy,a,b\n", b"name,app_secret_key\nx,a", HEAD.encode() + b",secret\n", HEAD.encode() + b",name\n", b"\0\1\2",
+    ),
+}  # fmt: skip
 
 
-SETTINGS = config.Settings(
-    marketplace={"base_url": "https://api.example.com"}, fleet={"accounts": "database", "master_key": new_master_key()}
-)
-CELLS = st.text(st.characters(codec="utf-8"), max_size=12) | st.sampled_from(
-    ["kadikoy", "25", '"', ";", "\r\n", "\0", "true", "", "1,2E+3"]
-)
+@pytest.mark.parametrize("message", UNREADABLE)
+def test_an_unreadable_file_is_refused_whole(message):
+    for data in UNREADABLE[message]:
+        with pytest.raises(ConfigError, check=says(message)):
+            lines(data)
+
+
+FLEET = {"accounts": "database", "master_key": new_master_key()}
+SETTINGS = config.Settings(marketplace={"base_url": "https://api.example.com"}, fleet=FLEET)
+ODD = st.sampled_from(["kadikoy", "25", '"', ";", "\r\n", "\0", "true", "", "1,2E+3"])
+CELLS = st.text(st.characters(codec="utf-8"), max_size=12) | ODD
+TABLES = st.lists(st.lists(CELLS, max_size=5), max_size=4)
+FILES = TABLES.map(lambda rows: "\n".join([HEAD, *(",".join(row) for row in rows)]).encode())
 PLAIN = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8)
-ANYTHING = st.recursive(
-    PLAIN,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
-    max_leaves=6,
-)
+
+
+def nested(inner: st.SearchStrategy) -> st.SearchStrategy:
+    return st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3)
+
+
+ANYTHING = st.recursive(PLAIN, nested, max_leaves=6)
 OBJECTS = st.dictionaries(st.sampled_from(KEYS), ANYTHING | st.just("kadikoy"), max_size=6)
 
 
-@given(
-    st.binary(max_size=60)
-    | st.lists(st.lists(CELLS, max_size=5), max_size=4).map(
-        lambda rows: "\n".join([HEAD, *(",".join(row) for row in rows)]).encode()
-    )
-)
+@given(st.binary(max_size=60) | FILES)
 def test_each_line_of_any_file_is_an_account_or_has_a_problem(data):
     try:
         found = _found(SETTINGS, lines(data))
@@ -155,7 +143,6 @@ def test_any_json_is_an_account_or_has_a_problem(objects):
 
 
 def test_a_broken_utf8_secret_is_refused():
-    (problem,) = _found(
-        SETTINGS, lines(b'{"name": "x", "app_secret_key": "a\\ud800", "rest_secret_key": "b"}')
-    ).wrong.values()
+    line = b'{"name": "x", "app_secret_key": "a\\ud800", "rest_secret_key": "b"}'
+    (problem,) = _found(SETTINGS, lines(line)).wrong.values()
     assert problem.startswith("app_secret_key: contains a line break or another control character")

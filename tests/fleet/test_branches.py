@@ -44,13 +44,11 @@ def test_the_lamp_decides_before_the_worst_problem():
     assert ranked({"a": None}, [lit("a", Lamp.GREEN)], several) == [lit("a", Lamp.GREEN)]
 
 
-@pytest.mark.parametrize(
-    "language, said", [("tr", "1.001 hesabın 1.000 tanesi sorunsuz"), ("en", "1,000 of 1,001 well")]
-)
-def test_how_many_are_well_is_said_with_the_numbers_of_the_language(language: str, said: str):
-    speak(language)
+def test_how_many_are_well_is_said_with_the_numbers_of_the_language():
+    counts = {"well": 1000, "accounts": 1001, "branches": [], "at_utc": NOW, "timezone": "Europe/Istanbul"}
     try:
-        counts = {"well": 1000, "accounts": 1001}
-        assert [*lines(counts | {"branches": [], "at_utc": NOW, "timezone": "Europe/Istanbul"})] == [said]
+        speak("tr")
+        assert [*lines(counts)] == ["1.001 hesabın 1.000 tanesi sorunsuz"]
     finally:
         speak("en")
+    assert [*lines(counts)] == ["1,000 of 1,001 well"]

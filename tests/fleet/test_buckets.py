@@ -45,10 +45,10 @@ def everybody(seen: Seen, unheld: Mapping[int, float]) -> dict[str, Share]:
 
 def after(seen: Seen, done: Mapping[str, Share]) -> Seen:
     """And what is so then. Their own, which a session lost, they have taken again."""
-    buckets = {
-        n: Bucket(b.noted, b.noted if b.noted in seen.alive else None) if b.holder is None else b
-        for n, b in seen.buckets.items()
-    }
+    buckets = dict(seen.buckets)
+    for number, one in seen.buckets.items():
+        if one.holder is None:
+            buckets[number] = Bucket(one.noted, one.noted if one.noted in seen.alive else None)
     for who, one in done.items():
         buckets |= {number: Bucket(who, who) for number in one.take}
         buckets |= dict.fromkeys(one.excess, Bucket())

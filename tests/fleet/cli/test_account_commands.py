@@ -52,27 +52,22 @@ def listed(run: Run) -> dict[str, bool]:
     return {one["name"]: one["enabled"] for one in run("accounts", "list", "--json").json}
 
 
-def fleet_version(pos: sqlite3.Connection) -> int:
-    return pos.execute("SELECT accounts_version FROM delivery_fleet").fetchone()[0]
-
-
 def csv_of(*lines: str) -> str:
     return "\r\n".join([HEAD, *lines, ""])
 
 
-# ---- adding ----------------------------------------------------------------------------------------------------------
-
-
 def test_an_account_is_replaced_only_with_the_option(add, run, pos):
     add()
-    refused = add("kadikoy", "--auto-accept-minutes", 5)
+    changed = ("kadikoy", "--auto-accept-minutes", 5)
+    refused = add(*changed)
     assert (refused.code, "add --replace" in refused.err) == (1, True)
     assert run("accounts", "show", "kadikoy", "--json").json["auto_accept_minutes"] is None
-    assert add("kadikoy", "--auto-accept-minutes", 5, "--replace").out == "kadikoy: changed.\n"
+    assert add(*changed, "--replace").out == "kadikoy: changed.\n"
     assert run("accounts", "show", "kadikoy", "--json").json["auto_accept_minutes"] == 5
-    before = fleet_version(pos)
-    assert add("kadikoy", "--auto-accept-minutes", 5, "--replace").out == "kadikoy: unchanged.\n"
-    assert fleet_version(pos) == before
+    version = "SELECT accounts_version FROM delivery_fleet"
+    before = pos.execute(version).fetchone()[0]
+    assert add(*changed, "--replace").out == "kadikoy: unchanged.\n"
+    assert pos.execute(version).fetchone()[0] == before
 
 
 def test_it_has_the_options_of_the_file_and_steps_come_in_as_json(add, bring, run):
@@ -158,9 +153,8 @@ def test_the_list_says_where_each_comes_from_and_how_it_was_polled(add, run, con
     put(pos, "delivery_accounts", fingerprint=fingerprint, name="moda", **values)
     found = run("accounts", "list", "--json").json
     assert {one["name"]: one["source"] for one in found} == {"kadikoy": str(config_file), "moda": "database"}
-    assert [(one["state"], one["last_poll_ok_utc"]) for one in found if one["name"] == "moda"] == [
-        tuple(values.values())
-    ]
+    (moda,) = [one for one in found if one["name"] == "moda"]
+    assert values.items() <= moda.items()
     out = run("accounts", "list").out
     assert (str(config_file) in out, "login refused" in out) == (True, True)
     assert run("accounts", "show", "kadikoy").code == 0
@@ -239,25 +233,17 @@ def test_a_busy_account_is_removed_only_by_force(order, row, counted, add, run, 
 # ---- many at once ----------------------------------------------------------------------------------------------------
 
 
-WRONG = csv_of(
-    "moda;x;y;",
-    "Besiktas;x;y;",
-    "uskudar;x;;",
-    "moda;x;z;",
-    "sisli;x;y;",
-    "fatih;x;w;0",
-    "eyup;kadikoys;secret;",
-    "file;x;u;",
-)
-TOLD = {
-    3: "name: … is not an account name",
-    4: "rest_secret_key: is missing",
-    5: "line 2 has it, too",
-    6: "it has the same secrets as line 2",
-    7: "auto_accept_minutes: must be 1 or more",
-    8: "it has the same secrets as the account kadikoy",
-    9: "name: the configuration file has this account, too",
+WRONG_LINES = {
+    "Besiktas;x;y;": "name: … is not an account name",
+    "uskudar;x;;": "rest_secret_key: is missing",
+    "moda;x;z;": "line 2 has it, too",
+    "sisli;x;y;": "it has the same secrets as line 2",
+    "fatih;x;w;0": "auto_accept_minutes: must be 1 or more",
+    "eyup;kadikoys;secret;": "it has the same secrets as the account kadikoy",
+    "file;x;u;": "name: the configuration file has this account, too",
 }
+WRONG = csv_of("moda;x;y;", *WRONG_LINES)
+TOLD = dict(enumerate(WRONG_LINES.values(), start=3))
 
 
 def test_every_wrong_line_is_named_and_nothing_is_written_but_the_right_ones_with_the_option(bring, run, configure):
@@ -276,13 +262,10 @@ def test_every_wrong_line_is_named_and_nothing_is_written_but_the_right_ones_wit
     assert listed(run) == {"file": True, "kadikoy": True, "moda": True}
 
 
-def test_only_the_first_of_many_wrong_lines_are_shown(bring):
+def test_of_many_wrong_lines_the_first_are_shown_and_shifted_columns_show_no_secret(bring):
     ended = bring(csv_of(*(f"X{number};a;b;" for number in range(70))))
     assert ended.err.count("is not an account name") == 50
     assert "20 more wrong lines" in ended.err
-
-
-def test_a_line_with_shifted_columns_shows_no_secret(bring):
     secret = "Geheim-4711-XYZ"
     rows = [f"{secret};a;b;", f"moda;a;b;{secret}"]
     wrong = json.dumps({"name": "x", "app_secret_key": "a", "rest_secret_key": "b", "restaurants": [{"id": secret}]})
@@ -302,7 +285,10 @@ def test_ten_thousand_come_in_at_once_and_are_listed(bring, run):
 # ---- another master key ----------------------------------------------------------------------------------------------
 
 
-def test_a_rotation_says_when_the_old_key_may_be_removed(add, run, tmp_path):
+def test_a_new_key_needs_no_configuration_and_a_rotation_says_when_the_old_one_may_be_removed(
+    command, add, run, tmp_path
+):
+    assert re.fullmatch(r"[\w+/]{43}=\n", command("accounts", "key").out)
     add()
     add("moda")
     new = new_master_key()
@@ -316,10 +302,6 @@ def test_a_rotation_says_when_the_old_key_may_be_removed(add, run, tmp_path):
     (tmp_path / "master.key").write_text(f"{new}\n")
     assert "fault" not in run("accounts", "show", "kadikoy", "--json").json
     assert "has one line" in run("accounts", "key", "--rotate").out
-
-
-def test_a_new_key_needs_no_configuration(command):
-    assert re.fullmatch(r"[\w+/]{43}=\n", command("accounts", "key").out)
 
 
 def test_a_partial_rotation_says_to_keep_the_old_keys(add, run, tmp_path, pos):
@@ -337,10 +319,8 @@ def test_a_partial_rotation_says_to_keep_the_old_keys(add, run, tmp_path, pos):
 
 def alive(pos: sqlite3.Connection, seconds: int = 60) -> None:
     when = f"strftime('%Y-%m-%d %H:%M:%f', 'now', '{seconds:+} seconds')"
-    pos.execute(
-        "INSERT INTO delivery_daemon (id, seen_utc, silent_from_utc, cause, remedy)"
-        f" VALUES (1, '{NOW_TEXT}', {when}, 'Nobody polls.', 'Start it.')"
-    )
+    put(pos, "delivery_daemon", id=1, seen_utc=NOW_TEXT, silent_from_utc="", cause="Nobody polls.", remedy="Start it.")
+    pos.execute(f"UPDATE delivery_daemon SET silent_from_utc = {when}")
 
 
 def light(pos: sqlite3.Connection, name: str, colour: str = "green", code: str | None = None) -> None:
@@ -399,7 +379,6 @@ def test_a_branch_without_a_daemon_is_dark_and_a_silent_daemon_makes_all_red(thr
 
 
 def checked(run: Run) -> list[tuple[str, str, str]]:
-    """What `check` says of the accounts: level, detail, remedy."""
     found = run("check", "--json").json
     return [(one["level"], one["detail"], one["remedy"]) for one in found if one["check"] == "account_settings"]
 
@@ -442,16 +421,10 @@ def test_check_says_that_there_is_none_yet_and_nothing_without_a_fleet(run, conf
     assert checked(run) == []
 
 
-# ---- an action for one of them ----------------------------------------------------------------------------------------
-
-
 def test_a_food_is_for_an_account_of_the_database_that_is_there(run, add):
     add()
     assert "No such account" in run("food", "on", 55, "--account", "unknown").err
     assert run("food", "on", 55, "--account", "kadikoy").code == 0
-
-
-# ---- secrets stay secret ---------------------------------------------------------------------------------------------
 
 
 def test_no_command_shows_a_secret_nor_does_the_support_bundle(add, bring, run, tmp_path):
@@ -472,5 +445,4 @@ def test_status_as_a_whole_knows_the_accounts_of_the_database(three, run, pos):
     for name, fingerprint in pos.execute("SELECT name, fingerprint FROM delivery_account_settings").fetchall():
         put(pos, "delivery_accounts", fingerprint=fingerprint, name=name, state="ok", last_poll_ok_utc=NOW_TEXT)
     run("accounts", "disable", "closed")
-    shown = run("status", "--json").json
-    assert {one["name"] for one in shown["accounts"]} == {"kadikoy", "moda", "sisli"}
+    assert {one["name"] for one in run("status", "--json").json["accounts"]} == {"kadikoy", "moda", "sisli"}

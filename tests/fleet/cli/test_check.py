@@ -97,7 +97,6 @@ def asked(world: World) -> list[str]:
 
 
 def right_to_work(database: Database) -> LeaderLock | Membership:
-    """As a daemon of the fleet asks for it."""
     return LeaderLock(database) if database.file is not None else Membership(database)
 
 

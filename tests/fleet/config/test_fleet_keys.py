@@ -33,9 +33,7 @@ def test_replicas_on_mariadb_are_refused(scheme: str, write: Write) -> None:
     assert "hunter22" not in message
 
 
-def test_the_master_key_comes_from_a_file_beside_the_configuration_or_from_systemd(
-    write: Write, tmp_path: Path
-) -> None:
+def test_the_master_key_comes_from_a_file_beside_the_configuration_or_from_systemd(write: Write, tmp_path: Path):
     (tmp_path / "secrets").mkdir()
     (tmp_path / "secrets/master.key").write_bytes(b"\xef\xbb\xbf" + f"{KEY}\r\n{OLD}\r\n\r\n".encode())
     settings = load(write(fleet('master_key_file = "secrets/master.key"')), environ={})
@@ -52,34 +50,34 @@ def test_in_file_mode_it_may_be_there_already_and_must_be_right(write: Write) ->
     assert "line 1 is not a master key" in problems(write(document(more='[fleet]\nmaster_key = "abcd"')))
 
 
-@pytest.mark.parametrize(
-    "lines, problem",
-    [
-        ("", "is missing; with fleet.accounts"),
-        ('master_key = ""', "is missing; with fleet.accounts"),
-        ('master_key = " "', "is missing; with fleet.accounts"),
-        ('master_key = "QUJD"', "line 1 is not a master key: 32 bytes in base64"),
-        (f'master_key = "{KEY}\\n{OLD[:-4]}"', "line 2 is not a master key"),
-        (f'master_key = "{KEY[:20]}!{KEY[21:]}"', "line 1 is not a master key"),
-        (f'master_key = "{KEY[:20]}\\u0000{KEY[21:]}"', "line 1 is not a master key"),
-        ('master_key = "şifre"', "line 1 is not a master key"),
-        ('master_key_file = "none"', "none cannot be read"),
-    ],
-    ids=["none", "empty", "blank", "short", "second", "sign", "nul", "letter", "no file"],
-)
-def test_an_invalid_master_key_is_an_error_with_a_remedy_and_without_the_key(lines: str, problem: str, write: Write):
-    message = problems(write(fleet(lines)))
-    (line,) = message.splitlines()[1:]
-    assert line.strip().startswith("fleet.master_key")
-    assert problem in line
-    assert KEY[:16] not in message
+NO_KEYS = {
+    "is missing; with fleet.accounts": ("", 'master_key = ""', 'master_key = " "'),
+    "line 1 is not a master key: 32 bytes in base64": ('master_key = "QUJD"', 'master_key = "şifre"'),
+    "line 1 is not a master key": tuple(f'master_key = "{KEY[:20]}{odd}{KEY[21:]}"' for odd in ("!", "\\u0000")),
+    "line 2 is not a master key": (f'master_key = "{KEY}\\n{OLD[:-4]}"',),
+    "none cannot be read": ('master_key_file = "none"',),
+}
 
 
-def test_a_new_key_is_valid_and_unique() -> None:
+@pytest.mark.parametrize("problem", NO_KEYS)
+def test_an_invalid_master_key_is_an_error_with_a_remedy_and_without_the_key(problem: str, write: Write):
+    for lines in NO_KEYS[problem]:
+        message = problems(write(fleet(lines)))
+        (line,) = message.splitlines()[1:]
+        assert line.strip().startswith("fleet.master_key")
+        assert problem in line
+        assert KEY[:16] not in message
+
+
+def test_a_new_key_is_valid_and_unique_and_it_is_never_shown(write: Write) -> None:
     made = {parsed(new_master_key()) for _ in range(10)}
     assert len(made) == 10
     assert {len(key) for (key,) in made} == {32}
     assert len(parsed(f"{KEY}\n{KEY}\n{OLD}")) == 2
+    settings = load(write(fleet(f'master_key = "{KEY}"')), environ={})
+    assert KEY not in f"{settings!r} {settings} {shown(settings)} {settings.source} {settings.fleet!r}"
+    assert shown(settings)["fleet"]["master_key"] == "***"
+    assert shown(load(write(), environ={}))["fleet"]["master_key"] is None
 
 
 @pytest.mark.parametrize("kind", ["beside", "till"])
@@ -92,14 +90,6 @@ def test_the_board_is_refused_together_with_it(kind: str, write: Write) -> None:
 def test_an_unknown_value_is_the_only_error(write: Write) -> None:
     message = problems(write(document(more='[fleet]\naccounts = "db"\n[web]\nboard = "till"', accounts="")))
     assert [line.partition(" ")[0] for line in message.replace("  ", "").splitlines()[1:]] == ["fleet.accounts"]
-
-
-def test_the_master_key_is_never_shown(write: Write) -> None:
-    settings = load(write(fleet(f'master_key = "{KEY}"')), environ={})
-    printed = f"{settings!r} {settings} {shown(settings)} {settings.source} {settings.fleet!r}"
-    assert KEY not in printed
-    assert shown(settings)["fleet"]["master_key"] == "***"
-    assert shown(load(write(), environ={}))["fleet"]["master_key"] is None
 
 
 def test_a_master_key_file_that_everybody_can_read_is_a_warning(write: Write, tmp_path: Path) -> None:

@@ -42,15 +42,15 @@ APP_SECRET = "fleet-app-secret"
 SETTINGS = """
 language = "en"
 [marketplace]
-base_url = "{base_url}"
-ca_file = "{ca_file}"
-cooldown_seconds = {cooldown_s}
-timeout_seconds = {timeout_s}
+base_url = "{end.base_url}"
+ca_file = "{end.ca_file}"
+cooldown_seconds = {of.cooldown_s}
+timeout_seconds = {of.timeout_s}
 [database]
 url = {url}
 [fleet]
 accounts = "database"
-master_key_file = "{key_file}"
+master_key_file = "{key}"
 [web]
 listen = ""
 [log]
@@ -86,7 +86,9 @@ class OtherEnd:
 class Fleet:
     """`folder` has the replicas' configurations and logs, by number."""
 
-    def __init__(self, url: str, folder: Path, end: OtherEnd, *, cooldown_s: float, timeout_s: float) -> None:
+    def __init__(
+        self, url: str, folder: Path, end: OtherEnd, *, cooldown_s: float = 5.0, timeout_s: float = 3.0
+    ) -> None:
         self.url, self.folder, self.end = url, folder, end
         self.record = Record(cooldown_s, timeout_s)
         self.names: list[str] = []
@@ -108,27 +110,18 @@ class Fleet:
         return made.at(self.end.base_url)
 
     def open(self, count: int) -> None:
-        """Create our tables and this number of accounts."""
         self.names = [f"b{number:05}" for number in range(count)]
+        keys, made = MasterKeys([self.key]), [self.account(name) for name in self.names]
         database = Database(self.url, inline=True)
         database.write_now(schema.upgrade)
-        database.write_now(
-            lambda tx: account_changes.put(tx, MasterKeys([self.key]), [*map(self.account, self.names)], _now())
-        )
+        database.write_now(lambda tx: account_changes.put(tx, keys, made, datetime.now(UTC)))
         database.close()
 
     # ---- replicas ----------------------------------------------------------------------------------------------------
 
     def start(self, number: int, *, url: str | None = None, more: str = "", environment: Mapping[str, str] = {}) -> int:
         """`more`: further lines. Returns the process."""
-        settings = SETTINGS.format(
-            base_url=self.end.base_url,
-            ca_file=self.end.ca_file,
-            cooldown_s=self.record.cooldown_s,
-            timeout_s=self.record.timeout_s,
-            url=json.dumps(url or self.url),
-            key_file=self.key_file,
-        )
+        settings = SETTINGS.format(end=self.end, of=self.record, url=json.dumps(url or self.url), key=self.key_file)
         return self.run(number, settings + more, environment)
 
     def run(self, number: int, settings: str, environment: Mapping[str, str] = {}) -> int:
@@ -166,7 +159,6 @@ class Fleet:
             connection.execute(text(sql), values)
 
     def holders(self) -> dict[int, int]:
-        """The process of each bucket's replica."""
         with self._engine.connect() as connection:
             return {bucket: int(replica.split()[-2]) for bucket, replica in connection.execute(HOLDERS)}
 
@@ -220,14 +212,9 @@ def until(condition: Callable[[], object], within_s: float = WITHIN_S, step_s: f
         threading.Event().wait(step_s)
 
 
-def _now() -> datetime:
-    return datetime.now(UTC)
-
-
 NEW = text("SELECT payment_key FROM delivery_new_orders")
-ACCEPT = text(
-    "INSERT INTO delivery_actions (action, payment_key, preparing_time, request_id) VALUES ('accept', :key, 25, :key)"
-)
+_COLUMNS = "action, payment_key, preparing_time, request_id"
+ACCEPT = text(f"INSERT INTO delivery_actions ({_COLUMNS}) VALUES ('accept', :key, 25, :key)")
 THERE = text("SELECT 1 FROM delivery_actions WHERE request_id = :key")
 TAKEN_OVER = text("UPDATE delivery_orders SET pos_revision = revision WHERE payment_key = :key")
 FOOD = text("INSERT INTO delivery_actions (action, food_id, account) VALUES ('deactivate_food', :food, :name)")
@@ -259,7 +246,6 @@ def till(fleet: Fleet, pause_s: float) -> Iterator[None]:
 
 
 def _turn(connection: Connection, names: list[str]) -> None:
-    """Each statement is a transaction."""
     for key in connection.execute(NEW).scalars().all():
         if connection.execute(THERE, {"key": key}).first() is None:
             connection.execute(ACCEPT, {"key": key})
@@ -270,23 +256,12 @@ def _turn(connection: Connection, names: list[str]) -> None:
 
 @contextlib.contextmanager
 def fleet(
-    url: str,
-    folder: Path,
-    *,
-    accounts: int,
-    cooldown_s: float = 5.0,
-    timeout_s: float = 3.0,
-    delay_ms: float = 50.0,
-    every: int = 2,
+    url: str, folder: Path, *, accounts: int, delay_ms: float = 50.0, every: int = 2, **times: float
 ) -> Iterator[Fleet]:
-    """On an empty database without a daemon."""
-    end = OtherEnd(folder, delay_ms, delay_ms, every)
-    try:
-        made = Fleet(url, folder, end, cooldown_s=cooldown_s, timeout_s=timeout_s)
+    """On an empty database without a daemon. `times`: cooldown_s and timeout_s."""
+    with (
+        contextlib.closing(OtherEnd(folder, delay_ms, delay_ms, every)) as end,
+        contextlib.closing(Fleet(url, folder, end, **times)) as made,
+    ):
         made.open(accounts)
-        try:
-            yield made
-        finally:
-            made.close()
-    finally:
-        end.close()
+        yield made

@@ -19,9 +19,8 @@ _ATTEMPTS = text(
     " WHERE t.outcome IS NULL OR t.outcome = 'unknown' OR t.http_status IN (401, 429) OR t.http_status >= 500"
     " GROUP BY a.food_id, a.restaurant_id, a.payment_key"
 )
-_LEFT = text(
-    "SELECT state, count(*) AS number FROM delivery_actions WHERE state IN ('pending', 'sending') GROUP BY state"
-)
+_OPEN = "state IN ('pending', 'sending')"
+_LEFT = text(f"SELECT state, count(*) AS number FROM delivery_actions WHERE {_OPEN} GROUP BY state")
 
 
 @dataclass(slots=True)
@@ -75,18 +74,13 @@ class Record:
         for food, restaurant, key, number in connection.execute(_ATTEMPTS):
             order = f"/orders/accept/{key}" if key else f"/restaurants/status/close/{restaurant}"
             excused[f"/foods/status-passive/{int(food)}" if food else order] += number
-        return [
-            path
-            for path, times in self.puts.items()
-            if not path.startswith("/orders/success/") and len(times) > 1 + excused[path]
-        ]
+        others = [path for path in self.puts if not path.startswith("/orders/success/")]
+        return [path for path in others if len(self.puts[path]) > 1 + excused[path]]
 
     def lost(self, connection: Connection) -> set[str]:
-        """Orders that were acknowledged and are in no table."""
         stored = set(connection.execute(text("SELECT payment_key FROM delivery_orders")).scalars())
         return self.acknowledged() - stored
 
 
 def left(connection: Connection) -> dict[str, int]:
-    """Outbox rows that are not final, by state."""
     return {row.state: row.number for row in connection.execute(_LEFT)}

@@ -19,7 +19,7 @@ import pytest
 from sqlalchemy import Connection, NullPool, create_engine, text
 from sqlalchemy.exc import DBAPIError, InvalidRequestError
 from tests import databases
-from tests.databases import Pair
+from tests.databases import Pair, Server
 from tests.test_daemon import COMMAND, ended, logged, process, set_url, until
 
 from orderbridge.config.addresses import database_address
@@ -28,7 +28,7 @@ from orderbridge.store.database import Database
 from orderbridge.store.dialects import servers
 from orderbridge.store.failures import remedy
 from orderbridge.texts import say, sentence
-from orderbridge_fleet.membership import Beat, Membership
+from orderbridge_fleet.membership import Membership
 from orderbridge_sandbox import World
 from orderbridge_sandbox.scenery import APP_SECRET, BESIKTAS, KADIKOY
 from orderbridge_sandbox.state import Order
@@ -54,7 +54,6 @@ def pair() -> Iterator[Pair]:
 
 @pytest.fixture
 def settled(configuration: Path, pair: Pair) -> Path:
-    """The configuration with both servers, and two accounts."""
     (configuration.parent / "second").write_text("sandbox-besiktas-secret")
     (configuration.parent / "second").chmod(0o600)
     set_url(configuration, pair.url)
@@ -147,22 +146,16 @@ def done(till: Till) -> int:
     return 0
 
 
-async def resumed(load: Load, till: Till, since: float) -> float:
-    """Seconds from then until orders of both accounts that came later are stored, acknowledged and accepted."""
-    first = len(load.placed)
-
-    def goes_on() -> bool:
-        later = load.placed[first : first + 2]
-        return len(later) == 2 and all(order.status_id == 2 for order in later)
-
-    await until(goes_on)
+async def resumed(load: Load) -> float:
+    """Seconds until orders of both accounts that come later are stored, acknowledged and accepted."""
+    since, first = time.monotonic(), len(load.placed)
+    await until(lambda: [order.status_id for order in load.placed[first : first + 2]] == [2, 2])
     return time.monotonic() - since
 
 
 def assert_nothing_is_lost_or_sent_twice(load: Load, till: Till, world: World) -> None:
     stored = {row["payment_key"]: row["status_id"] for row in till.rows("SELECT * FROM delivery_orders")}
-    acknowledged = {order.key for order in load.placed if order.acknowledgements}
-    assert acknowledged <= stored.keys()
+    assert {order.key for order in load.placed if order.acknowledgements} <= stored.keys()
     rows = {row["payment_key"]: row["state"] for row in till.rows("SELECT * FROM delivery_actions")}
     assert till.written <= rows.keys()
     assert set(rows.values()) == {"done"}
@@ -173,33 +166,30 @@ def assert_nothing_is_lost_or_sent_twice(load: Load, till: Till, world: World) -
     assert 429 not in {call.http_status for call in world.calls()}
 
 
-async def at_work(load: Load, till: Till) -> None:
-    await until(lambda: done(till) >= 20)
+LOSSES = {"killed": Server.kill, "immediate": lambda server: server.stop(signal.SIGQUIT)}
 
 
-async def in_order(settled: Path, load: Load, till: Till) -> None:
-    """All that came is stored, acknowledged and accepted."""
-    await until(lambda: all(order.acknowledgements for order in load.placed))
-    await until(lambda: len(till.written) == len(load.placed) or till.accept_all())
-    await until(lambda: done(till) == len(load.placed))
-    till.close()
-
-
-@pytest.mark.parametrize("how", ["killed", "immediate", "silent"])
+@pytest.mark.parametrize("how", [*LOSSES, "silent"])
 async def test_a_primary_is_lost_and_its_standby_takes_over(how: str, settled: Path, pair: Pair, world: World):
     till = Till(pair)
     async with process(settled) as daemon:
         with Load(world, till) as load:
             await until(lambda: logged(settled, "daemon.started"))
-            await at_work(load, till)
+            await until(lambda: done(till) >= 20)
             assert (standby_of(settled) or {})["is_safe"]
             with contextlib.ExitStack() as stack:
-                lose(pair, how, stack)
+                if how == "silent":  # its processes are there and say nothing, as behind a line that was cut
+                    stack.enter_context(pair.primary.frozen())
+                else:
+                    LOSSES[how](pair.primary)
                 await asyncio.to_thread(pair.promote)
-                took = await resumed(load, till, time.monotonic())
+                took = await resumed(load)
                 if how == "silent":
                     pair.primary.kill()
-        await in_order(settled, load, till)
+        await until(lambda: all(order.acknowledgements for order in load.placed))
+        await until(lambda: len(till.written) == len(load.placed) or till.accept_all())
+        await until(lambda: done(till) == len(load.placed))
+        till.close()
         assert standby_of(settled) == {"is_safe": False, "message": say("failover.alone", "en")}
         assert daemon.returncode is None
         assert await ended(daemon, signal.SIGTERM) == 0
@@ -207,18 +197,7 @@ async def test_a_primary_is_lost_and_its_standby_takes_over(how: str, settled: P
     assert took < RESUMED_WITHIN_S
 
 
-def lose(pair: Pair, how: str, stack: contextlib.ExitStack) -> None:
-    """It is gone at once; or its processes are there and say nothing, as behind a line that was cut."""
-    if how == "killed":
-        pair.primary.kill()
-    elif how == "immediate":
-        pair.primary.stop(signal.SIGQUIT)
-    else:
-        stack.enter_context(pair.primary.frozen())
-
-
 def standby_of(settled: Path) -> dict[str, Any] | None:
-    """What `status` says of it."""
     printed = subprocess.run([COMMAND, "--config", settled, "status", "--json"], check=False, capture_output=True)
     return json.loads(printed.stdout)["failover"]  # type: ignore[no-any-return]
 
@@ -231,18 +210,14 @@ def test_a_replica_holds_its_locks_on_the_promoted_server_while_the_first_is_sil
         held = membership.beat().held
         with pair.primary.frozen():
             pair.promote()
-            found = [beat for beat in (beaten(membership) for _ in range(5)) if beat is not None]
+            found = []
+            for _ in range(5):
+                with contextlib.suppress(DBAPIError):
+                    found.append(membership.beat().held)
             pair.primary.kill()
         membership.close()
     assert held
-    assert found
-    assert found[-1].held == held
-
-
-def beaten(membership: Membership) -> Beat | None:
-    with contextlib.suppress(DBAPIError):
-        return membership.beat()
-    return None
+    assert found[-1] == held
 
 
 def test_a_commit_whose_wait_for_the_standby_was_cancelled_has_failed(pair: Pair):

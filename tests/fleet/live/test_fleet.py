@@ -37,7 +37,6 @@ def url(postgresql_server: str) -> Iterator[str]:
 
 @pytest.fixture
 def fleet(url: str, tmp_path: Path) -> Iterator[Fleet]:
-    """Two replicas, and every account was polled."""
     with rig.fleet(url, tmp_path, accounts=ACCOUNTS, cooldown_s=COOLDOWN_S, timeout_s=TIMEOUT_S) as fleet:
         for number in (0, 1):
             fleet.start(number)
@@ -54,7 +53,6 @@ def all_are_polled(fleet: Fleet, since: float | None = None) -> None:
 
 
 def nothing_is_wrong(fleet: Fleet) -> None:
-    """Wait for all unfinished work; then judge the record."""
     with contextlib.suppress(TimeoutError):
         rig.until(lambda: not fleet.faults().get("left"))
     assert fleet.faults() == {}

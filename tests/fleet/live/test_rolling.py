@@ -1,17 +1,15 @@
 """A rolling upgrade: the former version continues to work on the newer tables."""
 
+import contextlib
 import os
 import signal
-from pathlib import Path
 
 import pytest
-from sqlalchemy import create_engine, text
 from tests import databases
 from tests.databases import SERVERS
 from tests.live.test_server_away import Pos
 from tests.test_daemon import ended, logged, process, set_url, until
 
-from orderbridge_sandbox import World
 from orderbridge_sandbox.scenery import KADIKOY
 
 # What a next version may do, as CONTRIBUTING.md has it: tables and columns are added, nothing is taken or renamed.
@@ -28,30 +26,20 @@ NEWER = (
 @pytest.mark.parametrize("kind", SERVERS)
 async def test_a_daemon_works_on_after_a_newer_one_changed_the_schema(kind, configuration, world, request):
     server = request.getfixturevalue(f"{kind}_server")
-    with databases.own_database(server, f"obs_rolling_{os.getpid()}") as url:
+    with databases.own_database(server, f"obs_rolling_{os.getpid()}") as url, contextlib.closing(Pos(url)) as pos:
         set_url(configuration, url)
-        await over_a_newer_schema(configuration, url, world)
-
-
-async def over_a_newer_schema(configuration: Path, url: str, world: World) -> None:
-    before = world.place_order(restaurant_id=KADIKOY)
-    async with process(configuration) as daemon:
-        await until(lambda: before.acknowledged)
-        engine = create_engine(url)
-        with engine.begin() as connection:
+        before = world.place_order(restaurant_id=KADIKOY)
+        async with process(configuration) as daemon:
+            await until(lambda: before.acknowledged)
             for statement in NEWER:
-                connection.execute(text(statement))
-        engine.dispose()
-        pos = Pos(url)
-        late = world.place_order(restaurant_id=KADIKOY)
-        await until(lambda: late.acknowledged)
-        pos.accept(late)
-        await until(lambda: pos.state(late) == "done")
-        world.cancel_by_customer(before.key)
-        await until(lambda: pos.stored()[before.key] == before.status_id)
-        assert await ended(daemon, signal.SIGTERM) == 0
-        pos.close()
-    assert logged(configuration, "job.crashed") == []
-    assert logged(configuration, "database.failed") == []
-    async with process(configuration) as daemon:
-        assert await ended(daemon) == 78, "an older program does not start on a newer schema"
+                pos.run(statement)
+            late = world.place_order(restaurant_id=KADIKOY)
+            await until(lambda: late.acknowledged)
+            pos.accept(late)
+            await until(lambda: pos.state(late) == "done")
+            world.cancel_by_customer(before.key)
+            await until(lambda: pos.stored()[before.key] == before.status_id)
+            assert await ended(daemon, signal.SIGTERM) == 0
+        assert logged(configuration, "job.crashed") == logged(configuration, "database.failed") == []
+        async with process(configuration) as daemon:
+            assert await ended(daemon) == 78, "an older program does not start on a newer schema"

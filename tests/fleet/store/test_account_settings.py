@@ -54,9 +54,6 @@ def alter(pos: AnyPos, **values: object) -> None:
         pos.execute(f"UPDATE delivery_account_settings SET {column} = ? WHERE name = 'kadikoy'", (value,))
 
 
-# ---- what comes back -------------------------------------------------------------------------------------------------
-
-
 def test_an_account_comes_back_as_it_went_in_and_no_secret_stands_in_the_row(database, pos):
     rules = ({"id": RESTAURANT, "auto_accept_minutes": 40},)
     there = account(auto_accept_minutes=25, auto_accept_scheduled=True, restaurants=rules)
@@ -178,9 +175,8 @@ def test_an_unchanged_account_keeps_its_version_and_row(database, pos):
     before = rows(pos, "SELECT * FROM delivery_account_settings ORDER BY name")
     again = put(database, account("besiktas", auto_accept_minutes=5), account())
     assert (again.added, again.altered, sorted(again.unchanged)) == ((), (), ["besiktas", "kadikoy"])
-    assert (
-        enable(database, "kadikoy") == remove(database, "unknown") == enable(database, "unknown", enabled=False) == []
-    )
+    assert enable(database, "kadikoy") == remove(database, "unknown") == []
+    assert enable(database, "unknown", enabled=False) == []
     assert rows(pos, "SELECT * FROM delivery_account_settings ORDER BY name") == before
     assert read(database).version == 1
 
