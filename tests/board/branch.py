@@ -72,8 +72,7 @@ class Branch:
 
     async def code(self) -> str:
         """As `orderbridge board pair` prints it."""
-        now = SystemClock().now()
-        return await self.daemon.database.run(lambda tx: devices.new_code(tx, devices.ACT, now))
+        return await self.daemon.database.run(lambda tx: devices.new_code(tx, devices.ACT, SystemClock().now()))
 
     async def order(self, **document: Any) -> Order:
         """One more, once it is in the tables."""

@@ -35,12 +35,9 @@ def hold(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cards, "HOLD", timedelta(0))
 
 
-async def card(tablet: Tablet, order: Order) -> dict[str, Any]:
-    shown = (await tablet.get("/board/state")).data["orders"]
-    return next(one for one in shown if one["key"] == order.key)
-
-
-def tap(card: dict[str, Any], action: str, **more: Any) -> dict[str, Any]:
+async def tap(tablet: Tablet, action: str, **more: Any) -> dict[str, Any]:
+    """What the page sends for a button of its only card."""
+    (card,) = (await tablet.get("/board/state")).data["orders"]
     tries = next((one["tries"] for one in card["actions"] if one["action"] == action), 0)
     return {"action": action, "payment_key": card["key"], "revision": card["revision"], "tries": tries} | more
 
@@ -61,11 +58,9 @@ async def rows(branch: Branch, order: Order) -> list[dict[str, Any]]:
 async def test_a_tap_during_the_daemons_stop_fails_and_its_repetition_makes_one_row(branch, monkeypatch, ends):
     tablet = await branch.paired("Tezgâh")
     order = await branch.order()
-    taken = tap(await card(tablet, order), "accept", preparing_time=20)
-    assert (await tablet.post("act", taken)).status == 200
+    assert (await tablet.post("act", await tap(tablet, "accept", preparing_time=20))).status == 200
     await rows(branch, order)
-    shown = await card(tablet, order)
-    values = tap(shown, "on_the_way")
+    values = await tap(tablet, "on_the_way")
     database, run = branch.daemon.database, branch.daemon.database.run
     came = asyncio.Event()
 

@@ -125,16 +125,13 @@ def link(code: Code) -> str | None:
     return cards.link_of(Problem(code, "", NOW, Severity.SEVERE))
 
 
-def test_each_problem_breaks_one_link_of_the_chain_or_none_for_a_reason():
-    assert {code for code in Code if link(code) is None} == UNBROKEN
-    assert {f"link_{one}" for one in Link} <= words().keys()
-
-
 LINKS = {Cause.CUT_OFF: {"internet", "login", "daemon"}, Cause.NO_LIST: {"marketplace", "daemon"}}
 LINKS |= {Cause.NO_DATABASE: {"database"}, Cause.PAGE: {None}}
 
 
-def test_a_cause_breaks_the_link_of_its_effects():
+def test_each_problem_breaks_one_link_of_the_chain_or_none_for_a_reason_and_a_cause_that_of_its_effects():
+    assert {code for code in Code if link(code) is None} == UNBROKEN
+    assert {f"link_{one}" for one in Link} <= words().keys()
     assert {cause: {link(code) for code in Code if code.kind.cause is cause} for cause in LINKS} == LINKS
 
 
@@ -216,12 +213,8 @@ def test_changed_contents_are_shown_where_the_board_is_the_till():
 
 
 def test_each_try_of_a_button_is_one_row():
-    made = {
-        cards.request_id(action, subject, tries)
-        for action in Action
-        for subject in (KEY, KEY[:-1] + "1", "1005/kadikoy", "1005/" + "k" * 64, "1005/" + "k" * 63)
-        for tries in (0, 1, 10**9, -739000)
-    }
+    subjects = (KEY, KEY[:-1] + "1", "1005/kadikoy", "1005/" + "k" * 64, "1005/" + "k" * 63)
+    made = {cards.request_id(*button) for button in product(Action, subjects, (0, 1, 10**9, -739000))}
     assert len(made) == len(Action) * 5 * 4
     assert max(map(len, made)) <= cards.LONGEST_REQUEST
     assert all(one.startswith("board:") for one in made)

@@ -54,8 +54,7 @@ async def test_a_request_without_a_host_gets_only_the_probes(tablet: Tablet):
     for head in (foreign, "GET /board/state HTTP/1.1\r\nHost: localhost\r\nHost: x", "rubbish", "\x16\x03"):
         answer = answer_of(await sent(tablet.address, f"{head}\r\n{more}\r\n\r\n".encode()))
         assert (answer.status, [one for one in HEADERS if one not in answer.head]) == (400, [])
-    empty = b"GET /livez HTTP/1.0\r\nHost:\r\n\r\n"
-    assert answer_of(await sent(tablet.address, empty)).status == 400
+    assert answer_of(await sent(tablet.address, b"GET /livez HTTP/1.0\r\nHost:\r\n\r\n")).status == 400
 
 
 async def test_garbage_after_an_answer_closes_the_connection_silently(tablet: Tablet, caplog):
@@ -184,8 +183,7 @@ async def test_fifty_concurrent_guesses_count_as_five_and_do_not_void_the_code(s
     refused = await page.post("pair", {"code": code, "name": "x"})
     assert (refused.status, refused.data["error"]) == (429, "too_many_codes")
     assert (await Tablet(address, own="127.0.0.2").post("pair", {"code": code, "name": "x"})).status == 200
-    again = {"code": shop.database.write_now(a_code), "name": "x"}
-    assert (await page.post("pair", again)).status == 200
+    assert (await page.post("pair", {"code": shop.database.write_now(a_code), "name": "x"})).status == 200
 
 
 async def test_a_missing_name_is_refused_without_counting_a_try(shop: Shop, address: Address):
@@ -281,8 +279,7 @@ async def test_a_waiting_daemon_answers_503(shop: Shop, tablet: Tablet):
     shop.works = False
     for name in ASKED:
         answer = await tablet.get(f"/board/{name}?language=en")
-        assert answer.status == 503
-        assert "ready" in answer.data["text"]
+        assert (answer.status, "ready" in answer.data["text"]) == (503, True)
     assert (await tablet.post("act", {})).status == 503
 
 
@@ -305,8 +302,7 @@ async def test_without_a_database_known_devices_still_get_the_problems(shop: Sho
 
 async def test_a_silent_database_is_reported_to_the_page(shop: Shop, tablet: Tablet, monkeypatch):
     monkeypatch.setattr(pages, "WITHIN_S", 0.05)
-    never = asyncio.Event()
-    monkeypatch.setattr(shop.database, "read", lambda *_, **__: never.wait())
+    monkeypatch.setattr(shop.database, "read", lambda *_, **__: asyncio.Event().wait())
     answer = await tablet.get("/board/state")
     assert (answer.status, answer.data["error"]) == (503, "no_database")
 

@@ -32,13 +32,6 @@ async def hearing(tablet: Tablet) -> AsyncIterator[Ear]:
         yield ear
 
 
-async def test_what_a_till_writes_is_sent_soon(shop: Shop, tablet: Tablet):
-    put_order(shop.pos)
-    async with hearing(tablet) as ear:
-        shop.pos.execute("UPDATE delivery_orders SET pos_revision = 1")
-        assert await ear.news() == "changed"
-
-
 async def test_a_state_between_two_equal_reads_is_corrected(shop: Shop, tablet: Tablet, monkeypatch):
     """A row that is being sent, and waits again a moment later: else the page says for good that it is being sent."""
     put_order(shop.pos)
@@ -54,17 +47,16 @@ async def test_a_state_between_two_equal_reads_is_corrected(shop: Shop, tablet: 
         assert await ear.news() == "changed"
 
 
-async def test_what_the_program_knows_is_sent_soon(shop: Shop, tablet: Tablet):
+async def test_what_a_till_writes_and_what_the_program_knows_is_sent_soon(shop: Shop, tablet: Tablet):
+    put_order(shop.pos)
+    lost = Problem(Code.DATABASE_LOST, "", CLOCK.now(), Severity.SEVERE)
+    off = shop.web.model_copy(update={"board": "till"})
     async with hearing(tablet) as ear:
-        for problems in ([Problem(Code.DATABASE_LOST, "", CLOCK.now(), Severity.SEVERE)], []):
-            shop.problems = problems
+        shop.pos.execute("UPDATE delivery_orders SET pos_revision = 1")
+        assert await ear.news() == "changed"
+        for name, value in (("problems", [lost]), ("problems", []), ("web", off), ("works", False), ("works", True)):
+            setattr(shop, name, value)
             assert await ear.news() == "changed"
-        shop.web = shop.web.model_copy(update={"board": "till"})
-        assert await ear.news() == "changed"
-        shop.works = False
-        assert await ear.news() == "changed"
-        shop.works = True
-        assert await ear.news() == "changed"
 
 
 async def test_an_order_that_becomes_overdue_or_due_is_sent_without_a_write(shop: Shop, tablet: Tablet):

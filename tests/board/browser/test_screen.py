@@ -1,10 +1,9 @@
 """What fits on screens of each size, and what the head shows about the board."""
 
 from datetime import datetime, timedelta
-from typing import Any
 
 import pytest
-from tests.board.browser.counter import LISTEN, PLAIN, Counter, Tablet
+from tests.board.browser.counter import LISTEN, PLAIN, Counter
 from tests.test_daemon import Till, until
 
 from orderbridge_board import changes
@@ -12,7 +11,6 @@ from orderbridge_sandbox.scenery import KADIKOY
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.slow]
 
-RUSH = 12
 ACCEPT = ".card [data-do=accept]"
 # All of it lies on the glass, below the head and the lane's name.
 WHOLE = """(all) => [...document.querySelectorAll(all)].filter((one) => {
@@ -35,15 +33,6 @@ PAIR = [
 FOODS = [one | {"note": "", "quantity": 1, "total": one["price"], "option_groups": []} for one in PAIR]
 
 
-async def rush(counter: Counter, document: dict[str, Any] | None) -> Tablet:
-    """Twelve orders on a tablet that has come to rest."""
-    for _ in range(RUSH):
-        counter.world.place_order(restaurant_id=KADIKOY, document=document)
-    tablet = await counter.armed()
-    await tablet.page.locator("#cards .card").nth(RUSH - 1).wait_for()
-    return tablet
-
-
 SCREENS = ((1280, 800, ACCEPT), (1920, 1080, ACCEPT), (800, 480, ".card"), (360, 740, ".card"))
 # Of each kind of orders: how many are whole on each of these screens.
 KINDS = {"small ones": (PLAIN | {"foods": FOODS, "total": 254.9}, (6, 9, 2, 1)), "any": (None, (6, 9, 0, 0))}
@@ -53,7 +42,10 @@ KINDS = {"small ones": (PLAIN | {"foods": FOODS, "total": 254.9}, (6, 9, 2, 1)),
 async def test_many_orders_fit_on_each_screen(counter: Counter, kind: str):
     """Of twelve orders as many as can be are answered without scrolling; and no page is wider than its screen."""
     document, least = KINDS[kind]
-    tablet = await rush(counter, document)
+    for _ in range(12):
+        counter.world.place_order(restaurant_id=KADIKOY, document=document)
+    tablet = await counter.armed()
+    await tablet.page.locator("#cards .card").nth(11).wait_for()
     for number, (width, height, what) in zip(least, SCREENS, strict=True):
         await tablet.page.set_viewport_size({"width": width, "height": height})
         await tablet.page.wait_for_function(AT_REST)

@@ -172,7 +172,9 @@ async def test_after_each_cut_the_page_equals_the_tables(counter: Counter):
     tablet = await counter.armed(has_clock=True)
     for number in range(CUTS):
         await cut(counter, chance, number)
-        await equal_in_time(tablet, counter)
+        async with asyncio.timeout(WITHIN_S):
+            while await tablet.page.evaluate(SHOWN) != sorted([*row.values()] for row in await counter.rows(TABLES)):
+                await tablet.page.clock.run_for(STEP_MS)
     assert tablet.complaints == []
 
 
@@ -190,13 +192,3 @@ async def cut(counter: Counter, chance: Random, number: int) -> None:
     placed = await counter.order()
     if chance.random() < 0.5:
         await asyncio.to_thread(counter.world.cancel_by_customer, placed.key)
-
-
-async def equal_in_time(tablet: Tablet, counter: Counter) -> None:
-    """The page's clock runs in steps, as long as its requests take: on a busy machine that is more than on the counter."""
-    async with asyncio.timeout(WITHIN_S):
-        while True:
-            await tablet.page.clock.run_for(STEP_MS)
-            rows = sorted([*row.values()] for row in await counter.rows(TABLES))
-            if await tablet.page.evaluate(SHOWN) == rows:
-                return

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from tests.board.browser.counter import Counter, Tablet, opened
+from tests.cli.shell import account, document
 from tests.store.samples import in_its_place, put_action, put_document
 from tests.store.samples import opened as file_opened
 from tests.test_daemon import COMMAND, Till, settings_for, until
@@ -18,28 +19,11 @@ from tests.test_daemon import COMMAND, Till, settings_for, until
 from orderbridge.jobs import upkeep
 from orderbridge_board import watch
 from orderbridge_sandbox import Fault, Sandbox, World
-from orderbridge_sandbox.scenery import APP_SECRET
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.slow]
 
 ACCOUNTS = ("chain", "kadikoy")
 PLANTED = {"login_refused", "quarantined", "not_taken_over", "cancellation_unseen"}
-ACCOUNT = """
-[[accounts]]
-name = "{name}"
-app_secret_key = "{secret}"
-rest_secret_key = "sandbox-{name}-secret"
-"""
-CONFIGURATION = """
-language = "tr"
-[marketplace]
-base_url = {base_url}
-ca_file = {ca_file}
-[database]
-url = {url}
-[web]
-board = "beside"
-"""
 DATA = "() => fetch('/board/technician?language=tr').then((answer) => answer.json())"
 UUID = re.compile("[0-9a-f]{8}-[0-9a-f]{4}-")
 AMOUNTS = ("cash", "prepaid", "tips")  # on the page
@@ -105,9 +89,10 @@ async def plant(counter: Counter, till: Till, world: World) -> None:
 
 def configured(sandbox: Sandbox, till: Till, folder: Path) -> Path:
     path = folder / "orderbridge.toml"
-    facts = {"base_url": sandbox.base_url, "ca_file": str(sandbox.ca_file), "url": f"sqlite:///{till.path}"}
-    text = CONFIGURATION.format(**{name: json.dumps(fact) for name, fact in facts.items()})
-    path.write_text(text + "".join(ACCOUNT.format(name=name, secret=APP_SECRET) for name in ACCOUNTS))
+    parts = {"marketplace": f'ca_file = "{sandbox.ca_file}"', "database": f'url = "sqlite:///{till.path}"'}
+    parts["accounts"] = "".join(account(name, f"sandbox-{name}-secret") for name in ACCOUNTS)
+    text = document(base_url=sandbox.base_url, more='[web]\nboard = "beside"', **parts)
+    path.write_text(text.replace('language = "en"', 'language = "tr"'))
     path.chmod(0o600)
     return path
 

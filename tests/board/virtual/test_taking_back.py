@@ -32,8 +32,7 @@ async def back(shop: Shop, row: int) -> str:
 
 
 async def shown(shop: Shop) -> dict[str, object]:
-    now, settings = shop.clock.now(), shop.settings
-    state = await shop.database.read(lambda tx: snapshot.state(tx, settings, (), now, "tr"))
+    state = await shop.database.read(lambda tx: snapshot.state(tx, shop.settings, (), shop.clock.now(), "tr"))
     (card,) = state["orders"]
     return dict(card["row"])
 
