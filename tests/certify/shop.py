@@ -17,9 +17,8 @@ from orderbridge_certify.play import Wanted, certify
 TILL = Path(__file__).with_name("till.py")
 NAME = "X POS 4.2"
 # Ctrl-C as at a terminal: in the background it may be switched off.
-PROGRAM = (
-    "import signal; signal.signal(signal.SIGINT, signal.default_int_handler);from orderbridge.cli import main; main()"
-)
+SIGNALS = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+PROGRAM = f"{SIGNALS}; from orderbridge.cli import main; main()"
 PACE, WITHIN_S = 0.02, 3.0
 
 
@@ -43,7 +42,6 @@ class Shop:
             self._watching.wait()
 
     def start(self) -> None:
-        """The till, once."""
         self._watching = self._watching or subprocess.Popen(self.watch, stdout=subprocess.DEVNULL)
 
     def _tell(self, line: str) -> None:
@@ -56,23 +54,18 @@ class Shop:
 
     def certify(self, *only: str, operator: Operator | None = None, start: str = "", **terms: Any) -> dict[str, Any]:
         wanted = Wanted(
-            till=NAME,
-            folder=self.folder,
-            url=self.url,
+            till=NAME, folder=self.folder, url=self.url, only=only, start=start,
             terms=Terms(**{"pace": PACE, "within_s": WITHIN_S, **terms}),
-            only=only,
             operator=operator or Command(self.operator, self.printed.append),
             echo=self.printed.append if start else self._tell,
-            start=start,
-        )
+        )  # fmt: skip
         passed = certify(wanted)
-        report = self.report()
+        report: dict[str, Any] = json.loads((self.folder / "report.json").read_text("utf-8"))
         assert passed == (report["verdict"] == "PASS")
         return report
 
     @contextmanager
     def started(self, *only: str) -> Iterator[subprocess.Popen[str]]:
-        """The same as a command of its own."""
         names = [word for name in only for word in ("--only", name)]
         terms = ["--pace", str(PACE), "--within", str(WITHIN_S), "--hands", self.operator, "--folder", str(self.folder)]
         command = [sys.executable, "-c", PROGRAM, "certify", "--till", NAME]
@@ -82,18 +75,16 @@ class Shop:
             yield running
 
     def until_taken(self, orders: int) -> None:
-        """Wait until the till has this number of orders."""
         over = time.monotonic() + 60
         while self.taken() < orders:
             assert time.monotonic() < over
             time.sleep(0.01)
 
     def taken(self) -> int:
+        asked = "SELECT count(*) FROM delivery_open_orders WHERE pos_revision > 0"
         with closing(sqlite3.connect(self.folder / "till.db")) as connection:
             try:
-                return int(
-                    connection.execute("SELECT count(*) FROM delivery_open_orders WHERE pos_revision > 0").fetchone()[0]
-                )
+                return int(connection.execute(asked).fetchone()[0])
             except sqlite3.OperationalError:  # not there yet
                 return 0
 
@@ -110,17 +101,10 @@ class Shop:
         assert len(found) > len(columns)
         return found | {"sandbox-app-secret", "sandbox-kadikoy-secret"}
 
-    def report(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads((self.folder / "report.json").read_text("utf-8"))
-        return found
-
 
 def verdicts(report: dict[str, Any]) -> dict[str, str]:
-    return {
-        f"{scenario['name']}.{one['name']}": one["verdict"]
-        for scenario in report["scenarios"]
-        for one in scenario["criteria"]
-    }
+    judged = [(scenario["name"], one) for scenario in report["scenarios"] for one in scenario["criteria"]]
+    return {f"{scenario}.{one['name']}": one["verdict"] for scenario, one in judged}
 
 
 def failed(report: dict[str, Any]) -> set[str]:

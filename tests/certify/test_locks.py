@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from sqlalchemy import NullPool, create_engine, text
 from tests import databases
-from tests.databases import MARIADB, POSTGRESQL
+from tests.databases import POSTGRESQL
 
 from orderbridge.store.database import Database
 from orderbridge_certify.locks import POLL_S, probed
@@ -16,7 +16,6 @@ from orderbridge_certify.locks import POLL_S, probed
 
 @pytest.fixture
 def url(kind: str, request: pytest.FixtureRequest) -> Iterator[str]:
-    """A database on a server, for a user who may see little."""
     server = request.getfixturevalue(f"{kind}_server")
     with databases.own_database(server, f"certify_locks_{os.getpid()}") as made:
         engine = create_engine(made, isolation_level="AUTOCOMMIT", poolclass=NullPool)
@@ -41,15 +40,11 @@ def longest_seen(url: str) -> float | None:
     return found
 
 
-@pytest.mark.postgresql
-@pytest.mark.parametrize("kind", [POSTGRESQL])
-def test_another_roles_lock_is_seen_without_any_right(url: str) -> None:
+@pytest.mark.parametrize("kind", databases.SERVERS)
+def test_another_roles_lock_is_seen_on_postgresql_alone_without_any_right(kind: str, url: str) -> None:
     found = longest_seen(url)
-    assert found is not None
-    assert found >= 4 * POLL_S
-
-
-@pytest.mark.mariadb
-@pytest.mark.parametrize("kind", [MARIADB])
-def test_without_the_right_process_nothing_is_seen(url: str) -> None:
-    assert longest_seen(url) is None
+    if kind == POSTGRESQL:
+        assert found is not None
+        assert found >= 4 * POLL_S
+    else:
+        assert found is None, "there it takes the right PROCESS"

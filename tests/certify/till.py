@@ -26,6 +26,7 @@ class Books:
     def __init__(self, url: str) -> None:
         kind, place = url.partition(":")[0].partition("+")[0], urlsplit(url)
         name, query = unquote(place.path.lstrip("/")), parse_qs(place.query)
+        who: dict[str, Any] = {"user": place.username, "password": place.password or "", "autocommit": True}
         self.is_sqlite = kind == "sqlite"
         if self.is_sqlite:
             import sqlite3
@@ -35,31 +36,24 @@ class Books:
             import psycopg
 
             host = query.get("host", [place.hostname])[0]
-            self._line = psycopg.connect(
-                dbname=name, host=host, port=place.port, user=place.username, password=place.password, autocommit=True
-            )
+            self._line = psycopg.connect(dbname=name, host=host, port=place.port, **who)
         else:
             import pymysql
 
-            self._line = pymysql.connect(
-                database=name,
-                host=place.hostname,
-                port=place.port or 3306,
-                user=place.username,
-                password=place.password or "",
-                autocommit=True,
-                charset="utf8mb4",
-            )
+            who["charset"] = "utf8mb4"
+            self._line = pymysql.connect(database=name, host=place.hostname, port=place.port or 3306, **who)
+
+    def execute(self, statement: str, values: tuple[Any, ...]) -> Any:
+        cursor = self._line.cursor()
+        cursor.execute(statement if self.is_sqlite else statement.replace("?", "%s"), values)
+        return cursor
 
     def run(self, statement: str, *values: Any) -> int:
         """How many rows it changed."""
-        cursor = self._line.cursor()
-        cursor.execute(statement if self.is_sqlite else statement.replace("?", "%s"), values)
-        return int(cursor.rowcount)
+        return int(self.execute(statement, values).rowcount)
 
     def read(self, statement: str, *values: Any) -> list[dict[str, Any]]:
-        cursor = self._line.cursor()
-        cursor.execute(statement if self.is_sqlite else statement.replace("?", "%s"), values)
+        cursor = self.execute(statement, values)
         names = [one[0] for one in cursor.description]
         return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
 
@@ -107,9 +101,7 @@ class Till:
                 self.take_over(order)
         if new and self.fault == "holds_lock":  # one write transaction, open while it prints
             with self.books.writing():
-                self.books.run(
-                    "UPDATE delivery_orders SET pos_revision = pos_revision WHERE payment_key = ?", key_of(new)
-                )
+                self.note("pos_revision", new[0]["payment_key"])
                 time.sleep(self.held_s)
         for order in self.books.read("SELECT * FROM delivery_changed_orders ORDER BY changed_utc"):
             self.follow(order)
@@ -147,17 +139,14 @@ class Till:
         if order["ended_utc"] is None and order["contents_revision"] > order["pos_revision"]:
             self.print(order)
         with self.books.writing():
-            if self.fault == "writes_newest":
-                self.books.run("UPDATE delivery_orders SET pos_revision = revision WHERE payment_key = ?", key)
-            else:
-                self.books.run(
-                    "UPDATE delivery_orders SET pos_revision = ? WHERE payment_key = ?", order["revision"], key
-                )
+            self.note("revision" if self.fault == "writes_newest" else str(order["revision"]), key)
+
+    def note(self, revision: str, key: str) -> None:
+        self.books.run(f"UPDATE delivery_orders SET pos_revision = {revision} WHERE payment_key = ?", key)
 
     def ask(self, action: str, key: str, **columns: Any) -> None:
         """A second row with the same request_id is the same wish."""
-        values = {"action": action, "payment_key": key, "request_id": f"{action}-{key}"[:64], **columns}
-        self.insert(values)
+        self.insert({"action": action, "payment_key": key, "request_id": f"{action}-{key}"[:64], **columns})
 
     def insert(self, values: dict[str, Any]) -> None:
         if self.books.read("SELECT id FROM delivery_actions WHERE request_id = ?", values["request_id"]):
@@ -196,10 +185,8 @@ class Till:
             case "on_the_way" | "complete":
                 self.ask(verb, arguments[0])
             case "withdraw":
-                self.books.run(
-                    "UPDATE delivery_actions SET withdraw = 1 WHERE payment_key = ? AND state IN ('pending', 'sending')",
-                    arguments[0],
-                )
+                unfinished = "payment_key = ? AND state IN ('pending', 'sending')"
+                self.books.run(f"UPDATE delivery_actions SET withdraw = 1 WHERE {unfinished}", arguments[0])
             case "open" | "close":
                 self.insert({**once(), "action": f"{verb}_restaurant", "restaurant_id": arguments[0]})
             case "food_on" | "food_off":
@@ -221,10 +208,6 @@ class Till:
         if self.fault == "bills_prepaid" and due == 0:
             due = order["total"]
         sys.stdout.write("ask" if due is None else f"{due:.2f}")
-
-
-def key_of(orders: list[dict[str, Any]]) -> str:
-    return str(orders[0]["payment_key"])
 
 
 def once() -> dict[str, str]:

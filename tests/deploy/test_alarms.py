@@ -15,14 +15,10 @@ import pytest
 
 ALARMS = Path(__file__).parents[2] / "deploy" / "alarms"
 PROBLEM: dict[str, Any] = {
-    "event": "began",
-    "code": "login_refused",
-    "subject": "kadıköy",
-    "since": None,
-    "severity": "severe",
+    "event": "began", "code": "login_refused", "subject": "kadıköy", "since": None, "severity": "severe",
     "cause": 'The marketplace does not accept this account\'s login: "no".',
     "remedy": "Compare the two secrets; run `orderbridge check`.",
-}
+}  # fmt: skip
 
 needs_curl = pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
 
@@ -63,15 +59,10 @@ def receiver() -> Iterator[Receiver]:
 
 def alarm(script: str, event: str = "began", **environment: str) -> subprocess.CompletedProcess[str]:
     """As jobs.alarms calls it; a test of that holds the two together."""
-    return subprocess.run(
-        [ALARMS / script, event, "login_refused", "kadıköy", "2026-11-21T18:02:00Z", "severe", "1"],
-        input=json.dumps(PROBLEM | {"event": event}, ensure_ascii=False),
-        env={"PATH": "/usr/bin:/bin", **environment},
-        capture_output=True,
-        encoding="utf-8",
-        timeout=60,
-        check=False,
-    )
+    command = [ALARMS / script, event, "login_refused", "kadıköy", "2026-11-21T18:02:00Z", "severe", "1"]
+    document = json.dumps(PROBLEM | {"event": event}, ensure_ascii=False)
+    how = {"env": {"PATH": "/usr/bin:/bin", **environment}, "timeout": 60}
+    return subprocess.run(command, input=document, capture_output=True, encoding="utf-8", check=False, **how)
 
 
 @needs_curl
@@ -104,25 +95,30 @@ def test_an_alarm_that_reached_no_one_has_failed(script: str, receiver: Receiver
         assert (failed.returncode != 0, "hush" in failed.stderr) == (True, False)
 
 
+def noting(program: Path) -> Path:
+    """It writes down its arguments and its input."""
+    folder = program.parent
+    program.write_text(f'#!/bin/sh\nprintf "%s|" "$@" >{folder}/arguments\ncat >{folder}/document\n')
+    program.chmod(0o755)
+    return program
+
+
 def test_a_mail_has_the_code_in_its_subject_and_the_remedy_in_its_body(tmp_path: Path):
-    sendmail = tmp_path / "sendmail"
-    sendmail.write_text(f'#!/bin/sh\necho "$@" >{tmp_path}/arguments\ncat >{tmp_path}/mail\n')
-    sendmail.chmod(0o755)
+    sendmail = noting(tmp_path / "sendmail")
     sent = alarm("mail", ALARM_TO="chef@example.org", ALARM_FROM="till@example.org", SENDMAIL=str(sendmail))
     assert sent.returncode == 0, sent.stderr
-    assert (tmp_path / "arguments").read_text() == "-t -i\n"
-    mail = email.message_from_bytes((tmp_path / "mail").read_bytes(), policy=email.policy.default)
+    assert (tmp_path / "arguments").read_text() == "-t|-i|"
+    raw = (tmp_path / "document").read_bytes()
+    mail = email.message_from_bytes(raw, policy=email.policy.default)
     assert (mail["To"], mail["From"]) == ("chef@example.org", "till@example.org")
     assert mail["Subject"] == "orderbridge: login_refused kadıköy (began)"
-    assert (tmp_path / "mail").read_bytes().isascii(), "also a mail server of the nineties takes it"
+    assert raw.isascii(), "also a mail server of the nineties takes it"
     assert f"remedy: {PROBLEM['remedy']}" in mail.get_content()
 
 
 def test_the_units_failure_alarm_calls_the_command_as_the_daemon_does(tmp_path: Path):
     (line,) = [one for one in (ALARMS / "orderbridge-alarm.service").read_text().splitlines() if "ExecStart=" in one]
-    alarm = tmp_path / "alarm"
-    alarm.write_text(f'#!/bin/sh\nprintf "%s|" "$@" >{tmp_path}/arguments\ncat >{tmp_path}/document\n')
-    alarm.chmod(0o755)
+    alarm = noting(tmp_path / "alarm")
     script = line.partition("-c '")[2].removesuffix("'")
     script = script.replace("$$", "$").replace("%%", "%").replace("/etc/orderbridge/alarm", str(alarm))
     subprocess.run(["/bin/sh", "-c", script.replace("\\\\", "\\")], check=True, timeout=60)

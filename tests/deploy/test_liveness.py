@@ -31,9 +31,6 @@ NOBODY = 65534
 pytestmark = pytest.mark.timeout(600)
 
 
-# ---- by when something is to be heard of -----------------------------------------------------------------------------
-
-
 def test_the_first_overdue_part_is_named_until_it_reports_or_ends() -> None:
     pulse = Pulse()
     assert pulse.hung(1e9) is None
@@ -53,9 +50,6 @@ def test_the_first_overdue_part_is_named_until_it_reports_or_ends() -> None:
     assert pulse.hung(1e9) is None
 
 
-# ---- asking ----------------------------------------------------------------------------------------------------------
-
-
 @contextlib.asynccontextmanager
 async def answering(name: str, say: str) -> AsyncIterator[None]:
     task = asyncio.create_task(answer(name, lambda: say))
@@ -67,7 +61,6 @@ async def answering(name: str, say: str) -> AsyncIterator[None]:
 
 
 async def asked(name: str, say: str) -> None:
-    """Until this is the answer."""
     async with asyncio.timeout(WITHIN_S):
         while await asyncio.to_thread(ask, name) != say:  # noqa: ASYNC110 - it is another task that answers
             await asyncio.sleep(0.01)
@@ -150,9 +143,6 @@ def test_the_answer_of_the_service_orderbridge_is_trusted_by_root(monkeypatch: p
         assert Peer(1, NOBODY).is_one_of([1000]) == is_ours
 
 
-# ---- what hangs in a daemon, and what does not -----------------------------------------------------------------------
-
-
 async def test_a_writer_that_hangs_is_found(sandbox: Sandbox, till: Till, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(module, "ANSWER_S", -4.9)  # 0.1 s with the busy timeout
     monkeypatch.setattr(module, "ANSWER_EVERY_S", 0.01)
@@ -208,13 +198,9 @@ async def test_a_lock_of_a_till_hangs_nothing(sandbox: Sandbox, till: Till, worl
             assert daemon.hung() is None
 
 
-# ---- the program -----------------------------------------------------------------------------------------------------
-
-
 async def checked(configuration: Path) -> tuple[int, str]:
-    asking = await asyncio.create_subprocess_exec(
-        COMMAND, "healthcheck", "--config", configuration, stdout=asyncio.subprocess.PIPE
-    )
+    command = (COMMAND, "healthcheck", "--config", configuration)
+    asking = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
     out, _ = await asking.communicate()
     assert asking.returncode is not None
     return asking.returncode, out.decode()
