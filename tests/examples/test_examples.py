@@ -226,13 +226,9 @@ class Till:
     path: Path
 
     def start(self, *words: object, out: int = subprocess.PIPE) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [*self.command, str(self.path), *map(str, words)],
-            env=os.environ | {"LANG": "C.UTF-8", "LC_ALL": "C.UTF-8", "NODE_NO_WARNINGS": "1"},
-            stdout=out,
-            stderr=subprocess.PIPE,
-            encoding="utf-8",
-        )
+        command = [*self.command, str(self.path), *map(str, words)]
+        env = os.environ | {"LANG": "C.UTF-8", "LC_ALL": "C.UTF-8", "NODE_NO_WARNINGS": "1"}
+        return subprocess.Popen(command, env=env, stdout=out, stderr=subprocess.PIPE, encoding="utf-8")
 
     def say(self, *steps: str) -> list[str]:
         """The output of each step of a person, all at once."""
@@ -301,18 +297,14 @@ def test_a_mini_pos_does_its_job(language: Callable[[Path], list[str]], tmp_path
     command = language(tmp_path)  # first: a skip needs no daemon
     shop: Shop = request.getfixturevalue("shop")
     till = Till(command, shop.path)
-    takes_over_and_dies(till, shop)
+    answers = till.say(*[f"food_off {SOLD_OUT} {KADIKOY}"] * 2)
+    assert sorted(answer.split(":")[0] for answer in answers) == ["", "asked already"]
+    till.die_at_the_printer(shop)
     goes_on(till, shop)
     person_acts(till, shop)
     with shop.stopped():
         shows_what_has_changed(till, shop)
         takes_back(till, shop)
-
-
-def takes_over_and_dies(till: Till, shop: Shop) -> None:
-    answers = till.say(*[f"food_off {SOLD_OUT} {KADIKOY}"] * 2)
-    assert sorted(answer.split(":")[0] for answer in answers) == ["", "asked already"]
-    till.die_at_the_printer(shop)
 
 
 def ticket(shop: Shop, name: str) -> str:
@@ -330,21 +322,14 @@ def goes_on(till: Till, shop: Shop) -> None:
     refused, sold_out = shop.reference("refused"), shop.reference("sold_out")
     # The lamp is dark until the daemon's first check.
     output = [piece for piece in till.output() if not piece.startswith("lamp ")]
-    assert output == sorted(
-        [
-            *(
-                f"{'PERHAPS A SECOND COPY from K2 ' if shop.key(name) == begun else ''}{'LATER' if name == 'later' else 'NEW'} {ticket(shop, name)}"
-                for name in WORDS
-                if name != "sold_out"  # that is over before it is on paper
-            ),
-            f"deactivate_food {SOLD_OUT}: done",
-            *(f"accept {shop.reference(name)}: done" for name in ("plain", "called_off", "changed")),
-            *(f"{shop.reference(name)}: CONFIRMED" for name in ("plain", "called_off", "changed")),
-            f"cancel {sold_out}: done",
-            f"{sold_out}: CANCELED, over",
-            f"!!! accept {refused}: refused {NO}",
-        ]
-    )
+    wanted = [f"deactivate_food {SOLD_OUT}: done", f"cancel {sold_out}: done", f"{sold_out}: CANCELED, over"]
+    wanted.append(f"!!! accept {refused}: refused {NO}")
+    for name in ("plain", "called_off", "changed"):
+        wanted += [f"accept {shop.reference(name)}: done", f"{shop.reference(name)}: CONFIRMED"]
+    for name in WORDS.keys() - {"sold_out"}:  # that is over before it is on paper
+        copy = "PERHAPS A SECOND COPY from K2 " if shop.key(name) == begun else ""
+        wanted.append(f"{copy}{'LATER' if name == 'later' else 'NEW'} {ticket(shop, name)}")
+    assert output == sorted(wanted)
     assert (shop.orders["plain"].preparing_time, shop.orders["sold_out"].reason_id) == (25, 1)
     assert [shop.orders[name].status_id for name in ("refused", "later", "doubtful", "elsewhere")] == [1] * 4
 
@@ -375,53 +360,36 @@ def shows_what_has_changed(till: Till, shop: Shop) -> None:
     """A printed order that is cancelled, by any party, gets a STOP. An order that is new again is neither accepted nor cooked."""
     shop.write(YELLOW.format(key=shop.key("refused")))
     shop.write(f"UPDATE delivery_orders SET pos_revision = 0 WHERE payment_key = '{shop.key('refused')}'")
-    plain, refused, later, called_off, changed = map(
-        shop.reference, ("plain", "refused", "later", "called_off", "changed")
-    )
-    assert till.output() == sorted(
-        [
-            "lamp yellow, kadikoy: Bakın. Arayın.",
-            *(f"STOP {one}\n  cancelled: do not cook it, do not send it out" for one in (called_off, later)),
-            f"CHANGED {changed}\n  collect: 70.00, Nakit\n  note: Kapıya bırakın\n{COOK}",
-            f"{called_off}: CANCELED, over",
-            f"{changed}: CONFIRMED",
-            f"{later}: CANCELED, over",
-            f"{plain}: COMPLETE_WITH_PAYMENT, over",
-            f"on_the_way {plain}: done",
-            f"complete {plain}: done",
-            f"cancel {later}: done",
-            f"close_restaurant {KADIKOY}: done",
-            f"open_restaurant {KADIKOY}: done",
-            f"activate_food {SOLD_OUT}: done",
-            f"!!! accept {refused}: refused {NO}",
-        ]
-    )
+    names = ("plain", "refused", "later", "called_off", "changed")
+    plain, refused, later, called_off, changed = (shop.reference(name) for name in names)
+    done = (f"on_the_way {plain}", f"complete {plain}", f"cancel {later}", f"close_restaurant {KADIKOY}")
+    done += (f"open_restaurant {KADIKOY}", f"activate_food {SOLD_OUT}")
+    wanted = ["lamp yellow, kadikoy: Bakın. Arayın.", *(f"{one}: done" for one in done)]
+    for one in (called_off, later):
+        wanted += [f"STOP {one}\n  cancelled: do not cook it, do not send it out", f"{one}: CANCELED, over"]
+    wanted += [f"CHANGED {changed}\n  collect: 70.00, Nakit\n  note: Kapıya bırakın\n{COOK}", f"{changed}: CONFIRMED"]
+    wanted += [f"{plain}: COMPLETE_WITH_PAYMENT, over", f"!!! accept {refused}: refused {NO}"]
+    assert till.output() == sorted(wanted)
     asked = f"SELECT count(*) FROM delivery_actions WHERE payment_key = '{shop.key('refused')}'"
     assert shop.rows(asked) == [(2,)]
-    unread = "SELECT count(*) FROM delivery_orders WHERE pos_revision < revision"
-    assert shop.rows(unread) == [(0,)]
+    assert shop.rows("SELECT count(*) FROM delivery_orders WHERE pos_revision < revision") == [(0,)]
 
 
 def takes_back(till: Till, shop: Shop) -> None:
     """What needs no daemon: the tickets and the sums, a doubled click, what cannot be, and a row taken back."""
     doubtful, called_off = shop.key("doubtful"), shop.key("called_off")
-    reported, untold, unknown, none, *clicked = till.say(
-        f"ticket {called_off}",
-        f"ticket {shop.key('sold_out')}",
-        f"collect {shop.key('refused')}",
-        f"collect {shop.key('sold_out')}",
-        *[f"accept {doubtful} 20"] * 2,
-    )
+    steps = [f"ticket {called_off}", f"ticket {shop.key('sold_out')}"]
+    steps += [f"collect {shop.key('refused')}", f"collect {shop.key('sold_out')}"]
+    reported, untold, unknown, none, *clicked = till.say(*steps, *[f"accept {doubtful} 20"] * 2)
     assert reported.splitlines()[0].endswith(f"NEW {shop.reference('called_off')}")
     assert reported.endswith(f"STOP {shop.reference('called_off')}\n  cancelled: do not cook it, do not send it out")
     assert (untold, unknown, none) == ("", "ask", "0.00")
     assert sorted(clicked) == ["", "asked already: pending"]
-    no_courier, no_reason, no_verb = (
-        till.start(*words) for words in (("on_the_way", called_off), ("cancel", doubtful, 9), ("dance",))
-    )
+    no_courier, no_reason, no_verb = ("on_the_way", called_off), ("cancel", doubtful, 9), ("dance",)
+    refused = [till.start(*words) for words in (no_courier, no_reason, no_verb)]
     assert till.say(f"withdraw {doubtful}") == [""]
-    for process in (no_courier, no_reason, no_verb):
+    for process in refused:
         process.communicate(timeout=WITHIN_S)
-    assert [process.returncode for process in (no_courier, no_reason, no_verb)] == [1, 1, 64]
+    assert [process.returncode for process in refused] == [1, 1, 64]
     asked = f"SELECT action, withdraw FROM delivery_actions WHERE payment_key = '{doubtful}'"
     assert shop.rows(asked) == [("accept", 1)]

@@ -20,17 +20,14 @@ DRIVERS = {"postgresql": "PostgreSQL Unicode", "mariadb": "MariaDB Unicode"}
 CULTURE = "tr_TR.UTF-8"
 NOTE = "Zile basmayın 🥙 İıŞğ " + "ş" * 9000  # a driver's buffer holds 8,190
 RECEIVED = "2026-03-01 22:30:00.250"  # the next day in Istanbul
-TILLS = {
-    "postgresql": "SELECT pid FROM pg_stat_activity WHERE usename = ?",
-    "mariadb": "SELECT id FROM information_schema.processlist WHERE user = ?",
-}
+TILLS = {"postgresql": "SELECT pid FROM pg_stat_activity WHERE usename = ?"}
+TILLS["mariadb"] = "SELECT id FROM information_schema.processlist WHERE user = ?"
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 
 @pytest.fixture(params=databases.SERVERS)
 def kind(request: pytest.FixtureRequest) -> str:
-    """Each of the servers."""
     return str(request.param)
 
 
@@ -57,7 +54,6 @@ def database(kind: str, program: Path, request: pytest.FixtureRequest) -> Databa
 
 @pytest.fixture
 def role(kind: str, database: Database) -> Iterator[str]:
-    """The address of the database for a till."""
     url = database.engine.url.render_as_string(hide_password=False)
     place = "public" if kind == "postgresql" else make_url(url).database
     grants = write_guards.grant_statements(database.engine.dialect.name, "{name}", place)
@@ -88,17 +84,13 @@ def until(out: IO[str] | None, words: str) -> str:
     raise AssertionError(f"it ended before it printed {words}")
 
 
-def put_line(pos: Pos, payment_key: str) -> None:
-    values = {"name": "Kuşbaşılı Pide", "note": "Acısız", "quantity": 2}
-    put(pos, "delivery_order_items", payment_key=payment_key, line_no=1, **values)
-
-
 def test_an_example_till_accepts_prints_and_reconnects(kind, database, role, till):
     url = database.engine.url.render_as_string(hide_password=False)
     with Pos.at(url) as daemon:
         daemon.execute("BEGIN")
         put_order(daemon, order_number=1042, amount_due="1089.90", note=NOTE, received_utc=RECEIVED)
-        put_line(daemon, KEY)
+        line = {"name": "Kuşbaşılı Pide", "note": "Acısız", "quantity": 2}
+        put(daemon, "delivery_order_items", payment_key=KEY, line_no=1, **line)
         daemon.execute("COMMIT")
         assert until(till.stdout, "W1-1042") == f"W1-1042 01:30, collect: 1089.90 {NOTE}"
         assert until(till.stdout, "  2") == "  2 x Kuşbaşılı Pide Acısız"

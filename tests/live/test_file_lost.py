@@ -15,7 +15,6 @@ from tests.test_daemon import Till, ended, log_of, process, until
 
 from orderbridge_sandbox import World
 from orderbridge_sandbox.scenery import KADIKOY
-from orderbridge_sandbox.state import Order
 
 UNUSABLE = 78  # systemd does not start it again
 
@@ -24,21 +23,12 @@ def beside(path: Path, suffix: str) -> Path:
     return path.with_name(path.name + suffix)
 
 
-def read(path: Path) -> bytes | None:
-    return path.read_bytes() if path.exists() else None
-
-
 def restore(path: Path) -> None:
     """A backup by SQLite's own means is moved into its place: the usual mistake."""
-    with (
-        contextlib.closing(sqlite3.connect(path)) as source,
-        contextlib.closing(sqlite3.connect(beside(path, "-backup"))) as backup,
-        backup,
-    ):
+    copy = beside(path, "-backup")
+    with contextlib.closing(sqlite3.connect(path)) as source, contextlib.closing(sqlite3.connect(copy)) as backup:
         source.backup(backup)
-    source.close()
-    backup.close()
-    beside(path, "-backup").replace(path)
+    copy.replace(path)
 
 
 def move_all(path: Path) -> None:
@@ -68,14 +58,10 @@ def stopped(daemon: asyncio.subprocess.Process) -> Iterator[None]:
 
 
 def stored(path: Path) -> set[str]:
-    """What a POS that opens the file now finds in it."""
     if not path.exists():
         return set()
-    connection = sqlite3.connect(path)
-    try:
+    with contextlib.closing(sqlite3.connect(path)) as connection:
         return {key for (key,) in connection.execute("SELECT payment_key FROM delivery_orders")}
-    finally:
-        connection.close()
 
 
 @pytest.mark.parametrize("how", LOST)
@@ -94,12 +80,12 @@ async def test_nothing_is_acknowledged_into_a_lost_file(how: str, configuration:
     assert "Restore a file only while orderbridge and the POS are stopped" in line["remedy"]
     assert log.splitlines()[-1].startswith("orderbridge: ")
     assert "Traceback" not in log
-    kept = None if till.path.exists() else read(beside(till.path, "-wal"))
+    wal = beside(till.path, "-wal")
+    kept = wal.read_bytes() if wal.exists() and not till.path.exists() else None
     async with process(configuration) as daemon:  # as systemd starts it again
         if kept:  # a new file would destroy it
             assert await ended(daemon) == UNUSABLE
-            assert not till.path.exists()
-            assert read(beside(till.path, "-wal")) == kept
+            assert (till.path.exists(), wal.read_bytes()) == (False, kept)
             return
         await until(lambda: all(order.acknowledged for order in late))
         assert await ended(daemon, signal.SIGTERM) == 0
@@ -112,15 +98,11 @@ async def test_no_second_daemon_works_beside_the_first_over_a_reload(configurati
         await until(lambda: order.acknowledged)
         async with process(configuration) as second:
             await until(lambda: "daemon.waiting" in log_of(configuration))
-            await send(till, order, world)
+            row = till.accept(order)
+            await until(lambda: till.state(row) == "done")
             first.send_signal(signal.SIGHUP)
             await until(lambda: log_of(configuration).count("daemon.started") == 2)
             assert await ended(first, signal.SIGKILL) == -signal.SIGKILL
             await until(lambda: log_of(configuration).count("daemon.started") == 3)
             assert await ended(second, signal.SIGTERM) == 0
     assert len(world.calls("accept")) == 1
-
-
-async def send(till: Till, order: Order, world: World) -> None:
-    row = till.accept(order)
-    await until(lambda: till.state(row) == "done")

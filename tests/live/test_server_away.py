@@ -47,7 +47,6 @@ class Pos:
         self.run(insert, key=order.key)
 
     def state(self, order: Order) -> str | None:
-        """Of the order's accept."""
         rows = self.rows("SELECT state FROM delivery_actions WHERE payment_key = :key", key=order.key)
         return str(rows[0]["state"]) if rows else None
 
@@ -56,7 +55,7 @@ class Pos:
 
 
 @pytest.fixture(scope="module", params=[POSTGRESQL, MARIADB])
-def kind_of_server(request: pytest.FixtureRequest) -> Iterator[Server]:
+def server(request: pytest.FixtureRequest) -> Iterator[Server]:
     make: Callable[[], contextlib.AbstractContextManager[Server]]
     make = databases.own_mariadb_server if request.param == databases.MARIADB else databases.own_postgresql_server
     with make() as server:
@@ -64,13 +63,7 @@ def kind_of_server(request: pytest.FixtureRequest) -> Iterator[Server]:
 
 
 @pytest.fixture
-def server(kind_of_server: Server) -> Server:
-    return kind_of_server
-
-
-@pytest.fixture
 def pos(server: Server) -> Iterator[Pos]:
-    """A database of its own for each test."""
     with databases.own_database(server.url, "pos") as url, contextlib.closing(Pos(url)) as pos:
         yield pos
 
@@ -79,10 +72,6 @@ def pos(server: Server) -> Iterator[Pos]:
 def settled(configuration: Path, pos: Pos, server: Server) -> Path:
     set_url(configuration, pos._engine.url.render_as_string(hide_password=False))
     return configuration
-
-
-def stop(server: Server) -> None:
-    server.stop(signal.SIGINT if server.url.startswith("postgresql") else signal.SIGTERM)
 
 
 async def test_an_absent_server_is_reported_twice(settled: Path, server: Server, pos: Pos, world: World):
@@ -94,7 +83,7 @@ async def test_an_absent_server_is_reported_twice(settled: Path, server: Server,
         world.faults.add(Fault.delay("accept", UNTIL_CLEARED_S))
         pos.accept(first)
         await until(lambda: world.calls("accept"))
-        stop(server)
+        server.stop(signal.SIGINT if server.url.startswith("postgresql") else signal.SIGTERM)
         polls = len(world.calls("get_current"))
         late = world.place_order(restaurant_id=KADIKOY)
         await until(lambda: logged(settled, "database.failed"))

@@ -61,9 +61,8 @@ async def test_a_reload_is_reported_to_systemd_as_a_reload(configuration, superv
         order = world.place_order(restaurant_id=KADIKOY)
         await until(lambda: supervisor.listen() and order.acknowledged)
         assert await ended(daemon, signal.SIGTERM) == 0
-    assert [message.partition("=")[0] for message in supervisor.listen()[:6]] == [
-        *("READY", "RELOADING", "READY", "RELOADING", "READY", "STOPPING")
-    ]
+    messages = [message.partition("=")[0] for message in supervisor.listen()[:6]]
+    assert messages == ["READY", "RELOADING", "READY", "RELOADING", "READY", "STOPPING"]
     assert set(supervisor.heard[5:]) == {"STOPPING=1"}
 
 
