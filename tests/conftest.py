@@ -23,11 +23,8 @@ from orderbridge.store.database import Database
 
 # A busy machine is no failed property: hypothesis measures no time here, and its examples are the same in each run.
 # A search (ORDERBRIDGE_TEST_FUZZ) has other examples each time. The quick ring has only a few.
-PATIENT = {
-    "deadline": None,
-    "suppress_health_check": [HealthCheck.too_slow],
-    "derandomize": "ORDERBRIDGE_TEST_FUZZ" not in os.environ,
-}
+PATIENT = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+PATIENT["derandomize"] = "ORDERBRIDGE_TEST_FUZZ" not in os.environ
 settings.register_profile("patient", **PATIENT)
 settings.register_profile("quick", **PATIENT, max_examples=10)
 settings.load_profile(os.environ.get("ORDERBRIDGE_TEST_PROFILE", "patient"))
@@ -98,8 +95,6 @@ def closed_port() -> Iterator[int]:
         yield kept.getsockname()[1]
 
 
-# ---- statements ------------------------------------------------------------------------------------------------------
-
 _compiled: dict[Any, Any] = {}
 
 
@@ -123,9 +118,6 @@ def compiled_once() -> Iterator[None]:
         yield
 
 
-# ---- databases -------------------------------------------------------------------------------------------------------
-
-
 @pytest.fixture(scope="session")
 def empty_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A SQLite file with our tables: to copy it is quicker than to make them."""
@@ -147,7 +139,6 @@ def template(tmp_path_factory: pytest.TempPathFactory, empty_file: Path) -> Path
 
 @pytest.fixture(scope="session")
 def postgresql_server() -> Iterator[str]:
-    """Where databases may be made on PostgreSQL."""
     if databases.POSTGRES_URL:
         yield databases.POSTGRES_URL
     else:
@@ -157,7 +148,6 @@ def postgresql_server() -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def mariadb_server() -> str:
-    """Where databases may be made on MariaDB."""
     if databases.MARIADB_URL:
         return databases.MARIADB_URL
     pytest.skip("mariadb")
@@ -172,6 +162,5 @@ def postgresql_database(postgresql_server: str) -> Iterator[Database]:
 
 @pytest.fixture(scope="session")
 def mariadb_database(mariadb_server: str) -> Iterator[Database]:
-    """The same on MariaDB."""
     with databases.made(mariadb_server, f"obs_{os.getpid()}") as database:
         yield database

@@ -29,12 +29,8 @@ SQLITE, POSTGRESQL, MARIADB = "sqlite", "postgresql", "mariadb"
 # Read at once: the tests of the command line take every ORDERBRIDGE_ variable away.
 POSTGRES_URL = os.environ.get("ORDERBRIDGE_TEST_POSTGRES_URL")
 MARIADB_URL = os.environ.get("ORDERBRIDGE_TEST_MARIADB_URL")
-KINDS = [
-    SQLITE,
-    pytest.param(POSTGRESQL, marks=pytest.mark.postgresql),
-    pytest.param(MARIADB, marks=pytest.mark.mariadb),
-]
-SERVERS = KINDS[1:]
+SERVERS = [pytest.param(POSTGRESQL, marks=pytest.mark.postgresql), pytest.param(MARIADB, marks=pytest.mark.mariadb)]
+KINDS = [SQLITE, *SERVERS]
 
 
 def only(*kinds: object) -> pytest.MarkDecorator:
@@ -83,7 +79,6 @@ def poor_user(url: str, *statements: str) -> Iterator[str]:
 
 @contextlib.contextmanager
 def made(server: str, name: str) -> Iterator[Database]:
-    """The same with our tables."""
     with own_database(server, name) as url:
         database = Database(url, inline=True)
         database.write_now(schema.upgrade)
@@ -171,7 +166,6 @@ def own_postgresql(*options: str) -> Iterator[str]:
 
 @contextlib.contextmanager
 def own_postgresql_server(*options: str) -> Iterator[Server]:
-    """The same, to be stopped and started."""
     with _postgresql() as (place, programs, as_user):
         data = place / "data"
         _make_cluster(programs, data, as_user)
@@ -208,7 +202,6 @@ class Pair:
         self.url = f"postgresql://postgres@127.0.0.1:{self.ports[0]},127.0.0.1:{self.ports[1]}/pos"
 
     def start(self) -> None:
-        """Both, and an empty database."""
         _make_cluster(self._programs, self._place / "a", self._as_user)
         self.primary.start()
         on(self.primary, "CREATE DATABASE pos ENCODING 'UTF8' TEMPLATE template0")
@@ -227,7 +220,6 @@ class Pair:
         on(self.standby, "SELECT pg_promote(true, 60)")
 
     def close(self) -> None:
-        """Both, whatever they are at."""
         for server in (self.primary, self.standby):
             server.kill()
 
@@ -239,7 +231,6 @@ class Pair:
 
 
 def on(server: "Server", *statements: str) -> None:
-    """Say these to a server, each in a transaction of its own."""
     engine = create_engine(server.url, isolation_level="AUTOCOMMIT", poolclass=NullPool)
     with engine.connect() as connection:
         for statement in statements:
@@ -247,7 +238,6 @@ def on(server: "Server", *statements: str) -> None:
 
 
 def free_port() -> int:
-    """A free port of this machine."""
     with socket.socket() as asked:
         asked.bind(("127.0.0.1", 0))
         return int(asked.getsockname()[1])

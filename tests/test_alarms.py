@@ -53,8 +53,6 @@ def heard(program: Path) -> list[dict[str, Any]]:
 
 
 class Watched(Alarms):
-    """With the open problems that it learns of."""
-
     def __init__(self, *command: object, on_sent: Callable[[], object] = bool, **changes: Any) -> None:
         chosen = {"command_severity": "warning"} | changes
         super().__init__(config.Alarms(command=tuple(map(str, command)), **chosen), "en", on_sent)
@@ -144,21 +142,19 @@ def of_order(number: int, **changes: Any) -> Problem:
     return replace(SEVERE, code=Code.UNANSWERED, subject=f"order-{number}", **changes)
 
 
-@pytest.mark.parametrize(
-    "checks, sent",
-    [
-        ([[0], [0, 1], [0], [0]], []),  # began and ended
-        ([[0], [0, 1], [0, (1, 2)], [0, (1, 2)]], [("began", 2)]),  # began and got worse
-        ([[0], [(0, 2)], [], []], [("ended", 2)]),  # got worse and ended
-        ([[0], [], [(0, 2)], [(0, 2)]], [("escalated", 2)]),
-    ],
-    ids=str,
-)
-async def test_changes_within_a_minute_are_one_event(checks, sent, commands: Commands):
-    alarms = Watched("x")
-    for at, found in enumerate([*checks, checks[-1]]):
-        numbers = [one if isinstance(one, tuple) else (one, 1) for one in found]
-        await check(alarms, [of_order(number, level=level) for number, level in numbers], (0.0, 10, 20, 30, 60)[at])
+CHECKS = {  # of each check the level of each problem, and what is sent after the first
+    "began and ended": ([[1], [1, 1], [1], [1]], []),
+    "began and got worse": ([[1], [1, 1], [1, 2], [1, 2]], [("began", 2)]),
+    "got worse and ended": ([[1], [2], [], []], [("ended", 2)]),
+    "ended and came back worse": ([[1], [], [2], [2]], [("escalated", 2)]),
+}
+
+
+@pytest.mark.parametrize("kind", CHECKS)
+async def test_changes_within_a_minute_are_one_event(kind, commands: Commands):
+    alarms, (checks, sent) = Watched("x"), CHECKS[kind]
+    for at, levels in zip((0.0, 10, 20, 30, 60), [*checks, checks[-1]], strict=True):
+        await check(alarms, [of_order(number, level=level) for number, level in enumerate(levels)], at)
     assert [(one["event"], one["level"]) for one in commands.heard[1:]] == sent
 
 
@@ -168,39 +164,29 @@ READY = "open(os.path.dirname(sys.argv[0]) + '/ready', 'w').close(); time.sleep(
 LIMITS_S = (0.25, 2, 20, 120)  # until one is long enough for the program to come so far
 
 
-@pytest.mark.parametrize(
-    "then, mode, reason",
-    [
-        ("sys.exit(1)", 0o755, "exit code 1"),
-        ("os.kill(os.getpid(), signal.SIGSEGV)", 0o755, "ended by signal 11"),
-        ("", 0o644, "not started: Permission denied"),
-        ("", None, "not started: No such file or directory"),
-    ],
-    ids=["fails", "dies", "no program", "none there"],
-)
-async def test_a_failing_command_is_logged(then: str, mode: int | None, reason: str, program: Write):
-    path = program(then)
-    if mode is None:
-        path.unlink()
-    else:
-        path.chmod(mode)
-    assert await failure_of(path, 300) == reason
+async def test_a_failing_command_is_logged(program: Write):
+    assert await failure_of(program("sys.exit(1)"), 300) == "exit code 1"
+    path = program("os.kill(os.getpid(), signal.SIGSEGV)")
+    assert await failure_of(path, 300) == "ended by signal 11"
+    path.chmod(0o644)
+    assert await failure_of(path, 300) == "not started: Permission denied"
+    path.unlink()
+    assert await failure_of(path, 300) == "not started: No such file or directory"
 
 
-@pytest.mark.parametrize(
-    "then",
-    ["os.close(0)", NOTES, "signal.signal(signal.SIGTERM, signal.SIG_IGN)"],
-    ids=["hangs", "hangs with a child", "does not want to end"],
-)
-async def test_a_hanging_command_is_killed_with_its_children(then: str, program: Write):
-    path = program(f"{then}; {READY}")
+HANGING = {"hangs": "os.close(0)", "with a child": NOTES, "stays": "signal.signal(signal.SIGTERM, signal.SIG_IGN)"}
+
+
+@pytest.mark.parametrize("how", HANGING)
+async def test_a_hanging_command_is_killed_with_its_children(how: str, program: Write):
+    path = program(f"{HANGING[how]}; {READY}")
     for limit in LIMITS_S:
         assert await failure_of(path, limit) == f"killed: not done after {limit:g} s"
         if path.with_name("ready").exists():
             break
     assert path.with_name("ready").exists()
     if child_of(path):
-        await gone(child_of(path))
+        await until(lambda: is_gone(child_of(path)))
 
 
 async def failure_of(path: Path, limit_s: float) -> str:
@@ -253,16 +239,12 @@ async def test_once_it_works_again_what_is_over_does_not_begin_and_the_others_ar
     assert commands() == [("began", "login_refused"), ("began", "clock_wrong"), ("began", "login_refused")]
 
 
-async def gone(process: int) -> None:
-    await until(lambda: state_of(process) in {"Z", "X", ""})
-
-
-def state_of(process: int) -> str:
-    """As the system has it: it may wait to be buried by init. Empty: it is no more."""
+def is_gone(process: int) -> bool:
+    """It may wait to be buried by init."""
     try:
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] in {"Z", "X"}
     except (FileNotFoundError, ProcessLookupError):
-        return ""
+        return True
 
 
 def child_of(program: Path) -> int:
@@ -279,7 +261,7 @@ async def test_a_commands_output_is_limited_and_its_children_are_killed(program,
         await quiet(alarms)
     assert lines == []
     assert "hush" not in "".join(capfd.readouterr())
-    await gone(child_of(path))
+    await until(lambda: is_gone(child_of(path)))
 
 
 async def test_many_failed_reports_are_retried_together_with_one_log_line(commands: Commands):
@@ -305,7 +287,7 @@ async def test_a_stop_waits_for_a_moment_and_leaves_nothing(program: Write, monk
     assert alarms.heard() == {}, "its end still waits, so it counts as not reported"
     async with asyncio.timeout(LONG_S):
         await alarms.close()
-    await gone(child_of(path))
+    await until(lambda: is_gone(child_of(path)))
     assert len(heard(path)) == 1
 
 
@@ -389,18 +371,18 @@ async def test_good_polls_are_pinged_now_and_then_and_a_severe_problem_at_once(l
     await ping.close()
 
 
-@pytest.mark.parametrize(
-    "answer, reason",
-    [
-        (b"HTTP/1.1 500 No\r\n\r\n", "HTTP 500"),
-        (b"SSH-2.0\r\n", "ValueError"),
-        (b"x" * 5000, "ValueError"),
-        (b"", "TimeoutError"),
-        (None, "connection_refused"),
-    ],
-    ids=["error", "no HTTP", "no end", "silence", "nothing listens"],
-)
-async def test_a_ping_that_fails_is_one_line_of_the_log(answer, reason, listener, monkeypatch, closed_port):
+ANSWERS = {
+    "an error": (b"HTTP/1.1 500 No\r\n\r\n", "HTTP 500"),
+    "no HTTP": (b"SSH-2.0\r\n", "ValueError"),
+    "no end": (b"x" * 5000, "ValueError"),
+    "silence": (b"", "TimeoutError"),
+    "nothing listens": (None, "connection_refused"),
+}
+
+
+@pytest.mark.parametrize("kind", ANSWERS)
+async def test_a_ping_that_fails_is_one_line_of_the_log(kind, listener, monkeypatch, closed_port):
+    answer, reason = ANSWERS[kind]
     monkeypatch.setattr(alarms_module, "TIMEOUT_S", 0.1 if answer == b"" else LONG_S)
     listener.answer = answer
     clock = Clock()

@@ -51,9 +51,8 @@ def environment(configuration: Path) -> dict[str, str]:
 
 
 def ended(configuration: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*PROGRAM, *words], env=environment(configuration), capture_output=True, text=True, check=False
-    )
+    command, env = [*PROGRAM, *words], environment(configuration)
+    return subprocess.run(command, env=env, capture_output=True, text=True, check=False)
 
 
 def acknowledged(database: Path) -> bool:
@@ -86,16 +85,12 @@ def test_a_command_of_a_missing_package_does_not_exist(configuration: Path) -> N
     assert {"accounts", "board", "certify"} & set(words) == set()
 
 
-@pytest.mark.parametrize(
-    "more, name",
-    [
-        (f'[fleet]\naccounts = "database"\nmaster_key = "{new_master_key()}"\n', "fleet"),
-        ('board = "beside"\n', "board"),
-    ],
-    ids=["fleet", "board"],
-)
-def test_a_configuration_that_needs_a_package_names_it(more: str, name: str, configuration: Path) -> None:
+MORE = {"fleet": f'[fleet]\naccounts = "database"\nmaster_key = "{new_master_key()}"\n', "board": 'board = "beside"\n'}
+
+
+@pytest.mark.parametrize("name", MORE)
+def test_a_configuration_that_needs_a_package_names_it(name: str, configuration: Path) -> None:
     text = configuration.read_text().replace('listen = ""', 'listen = "127.0.0.1:8480"')
-    configuration.write_text(text + more)
+    configuration.write_text(text + MORE[name])
     refused = ended(configuration, "run")
     assert (refused.returncode, f"orderbridge_{name}" in refused.stderr) == (78, True), refused.stderr

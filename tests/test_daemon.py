@@ -41,9 +41,7 @@ PATIENT_S = 120.0  # the same, where the test holds an answer back; after a kill
 WITHIN_S = 150.0  # on a busy machine a process alone takes seconds to start
 MOST_SHOWN = 4000  # letters of a log
 COMMAND = Path(sys.executable).with_name("orderbridge")
-NO_AUTHORITIES = dict.fromkeys(
-    ("SSL_CERT_FILE", "SSL_CERT_DIR"), os.devnull
-)  # to read the machine's takes 30 ms each time
+NO_AUTHORITIES = dict.fromkeys(("SSL_CERT_FILE", "SSL_CERT_DIR"), os.devnull)  # the machine's take 30 ms to read
 T = TypeVar("T")
 
 pytestmark = pytest.mark.timeout(600)
@@ -69,8 +67,6 @@ def sandbox(world: World, certificates: Path) -> Iterator[Sandbox]:
 
 
 class Till:
-    """What a POS does with the file."""
-
     def __init__(self, path: Path) -> None:
         self.path = path
         self.has_planted = False
@@ -106,9 +102,8 @@ class Till:
         return self.path.exists() and bool(self.rows("SELECT 1 FROM sqlite_master WHERE name = 'delivery_orders'"))
 
     def accept(self, order: Order) -> int:
-        return self.run(
-            "INSERT INTO delivery_actions (action, payment_key, preparing_time) VALUES ('accept', ?, 25)", order.key
-        )
+        columns = "(action, payment_key, preparing_time)"
+        return self.run(f"INSERT INTO delivery_actions {columns} VALUES ('accept', ?, 25)", order.key)
 
     def act(self, action: str, order: Order) -> int:
         return self.run("INSERT INTO delivery_actions (action, payment_key) VALUES (?, ?)", action, order.key)
@@ -163,26 +158,17 @@ async def until(condition: Callable[[], object]) -> None:
             await asyncio.sleep(0.02)
 
 
-def settings_for(
-    sandbox: Sandbox,
-    till: Till | None,
-    *names: str,
-    url: str = "",
-    cooldown_s: float = COOLDOWN_S,
-    timeout_s: float = TIMEOUT_S,
-) -> config.Settings:
-    """`url`: of another database than the till's file."""
-    times = {"cooldown_seconds": cooldown_s, "timeout_seconds": timeout_s}
+def settings_for(sandbox: Sandbox, till: Till | None, *names: str, url: str = "", **times: float) -> config.Settings:
+    """`url`: of another database than the till's file. `times`: cooldown_seconds, timeout_seconds."""
+    times = {"cooldown_seconds": COOLDOWN_S, "timeout_seconds": TIMEOUT_S} | times
+    accounts = [{"name": name, "rest_secret_key": f"sandbox-{name}-secret"} for name in names or ("kadikoy",)]
     return config.Settings(
         language="en",
         marketplace={"base_url": sandbox.base_url, "ca_file": sandbox.ca_file, **times},
         database={"url": url or f"sqlite:///{till.path}"},
         actions={"retry_waits_seconds": (0.1, 0.2, 0.3)},
         web={"listen": ""},
-        accounts=[
-            {"name": name, "app_secret_key": APP_SECRET, "rest_secret_key": f"sandbox-{name}-secret"}
-            for name in names or ("kadikoy",)
-        ],
+        accounts=[account | {"app_secret_key": APP_SECRET} for account in accounts],
     )
 
 
@@ -200,7 +186,6 @@ async def running(settings: config.Settings) -> AsyncIterator[Daemon]:
 
 
 async def stopping(daemon: Daemon) -> None:
-    """Wait until it has noticed that it must stop."""
     with capture_logs() as logs:
         daemon.stop()
         await until(lambda: "daemon.stopping" in [line["event"] for line in logs])
@@ -211,13 +196,12 @@ async def stopping(daemon: Daemon) -> None:
 
 async def test_after_closing_the_restaurants_status_is_read_soon(sandbox: Sandbox, till: Till, world: World):
     """A person opens it again in the panel at once: the till sees it, without waiting five minutes."""
-    async with running(settings_for(sandbox, till, timeout_s=PATIENT_S)):
+    async with running(settings_for(sandbox, till, timeout_seconds=PATIENT_S)):
         await until(lambda: world.calls("get_restaurant_status"))
         await until(lambda: till.one("SELECT status FROM delivery_restaurants")["status"] == "Open")
         world.faults.add(Fault.delay("get_restaurant_status", UNTIL_CLEARED_S))  # it asks after a person has opened it
-        row = till.run(
-            "INSERT INTO delivery_actions (action, restaurant_id) VALUES ('close_restaurant', ?)", KADIKOY.lower()
-        )
+        close = "INSERT INTO delivery_actions (action, restaurant_id) VALUES ('close_restaurant', ?)"
+        row = till.run(close, KADIKOY.lower())
         await until(lambda: till.state(row) == "done")
         till.plant("UPDATE delivery_restaurants SET status = NULL")
         await until(lambda: len(world.calls("get_restaurant_status")) == 2)
@@ -245,8 +229,7 @@ async def test_stopping_acknowledges_what_was_just_brought_in(sandbox, till, wor
 
 @pytest.fixture
 def configuration(sandbox: Sandbox, till: Till, tmp_path: Path) -> Path:
-    secrets = {"app": APP_SECRET, "rest": "sandbox-kadikoy-secret"}
-    for name, secret in secrets.items():
+    for name, secret in (("app", APP_SECRET), ("rest", "sandbox-kadikoy-secret")):
         (tmp_path / name).write_text(secret)
         (tmp_path / name).chmod(0o600)
     path = tmp_path / "orderbridge.toml"
@@ -291,9 +274,8 @@ async def process(configuration: Path, output: int | None = None) -> AsyncIterat
     """`orderbridge run`, ended by the test; killed when the test fails first. `output`: where its log goes."""
     with (configuration.parent / "log").open("ab") as file:
         log = file if output is None else output
-        started = await asyncio.create_subprocess_exec(
-            COMMAND, "--config", configuration, "run", stdout=log, stderr=log, env=os.environ | NO_AUTHORITIES
-        )
+        command, env = (COMMAND, "--config", configuration, "run"), os.environ | NO_AUTHORITIES
+        started = await asyncio.create_subprocess_exec(*command, stdout=log, stderr=log, env=env)
     _watch(lambda: _failed(started, configuration))
     try:
         yield started
@@ -319,15 +301,11 @@ def log_of(configuration: Path) -> str:
     return (configuration.parent / "log").read_text(errors="replace")  # its last letter may be half written
 
 
-def lines_of(configuration: Path) -> list[dict[str, Any]]:
-    """Its lines of JSON; the last one may be half written."""
-    whole = log_of(configuration).rpartition("\n")[0]
-    return [json.loads(line) for line in whole.splitlines() if line.startswith("{")]
-
-
 def logged(configuration: Path, event: str) -> list[dict[str, Any]]:
-    """The lines of one kind."""
-    return [line for line in lines_of(configuration) if line["event"] == event]
+    """The last line may be half written."""
+    whole = log_of(configuration).rpartition("\n")[0]
+    lines = [json.loads(line) for line in whole.splitlines() if line.startswith("{")]
+    return [line for line in lines if line["event"] == event]
 
 
 async def ended(started: asyncio.subprocess.Process, by: signal.Signals | None = None) -> int:
@@ -433,16 +411,10 @@ async def test_a_reload_from_a_hanging_disk_delays_no_order(sandbox, till, world
     await task
 
 
-@pytest.mark.parametrize(
-    "error",
-    [
-        KeyError("a bug"),
-        ConfigError("config.none_found"),
-        ConfigError("no such sentence"),
-        OperationalError("", {}, Exception()),
-    ],
-    ids=repr,
-)
+FAILURES = [KeyError("a bug"), ConfigError("config.none_found"), ConfigError("no such sentence")]
+
+
+@pytest.mark.parametrize("error", [*FAILURES, OperationalError("", {}, Exception())], ids=repr)
 async def test_a_reload_that_fails_changes_nothing_and_the_next_one_works(error, sandbox, till, world, monkeypatch):
     printed: list[str] = []
     monkeypatch.setattr(systemd, "notify", lambda message: printed.append(message) or True)
@@ -468,23 +440,12 @@ async def test_a_reload_that_fails_changes_nothing_and_the_next_one_works(error,
     await task
 
 
-def private_texts(world: World) -> set[str]:
-    """What a log must not show: secrets, tokens, and who ordered."""
-    texts = {APP_SECRET, "sandbox-kadikoy-secret", *world.tokens}
-    for order in world.orders.values():
-        texts |= {order.document["customer"]["name"], order.document["customer"]["phone"]}
-        texts |= {order.document["address"]["address"], order.document["note"]}
-    return texts - {""}
-
-
 async def test_the_log_of_a_run_full_of_faults_shows_no_secret_and_no_customer(configuration, till, world):
     first = world.place_order(restaurant_id=KADIKOY, document={"note": "Ring the bell twice"})
     async with process(configuration) as daemon:
         await until(lambda: first.acknowledged)
-        till.run(
-            f"CREATE TRIGGER no BEFORE INSERT ON delivery_orders WHEN NEW.payment_key = '{KEY}'"
-            " BEGIN SELECT raise(ABORT, 'no'); END"
-        )
+        trigger = "CREATE TRIGGER {} BEFORE INSERT ON {} BEGIN SELECT raise(ABORT, 'no'); END".format
+        till.run(trigger("no", f"delivery_orders WHEN NEW.payment_key = '{KEY}'"))
         refused = world.place_order(restaurant_id=KADIKOY, document={"payment_key": KEY})
         kept = world.place_order(restaurant_id=KADIKOY)
         await until(lambda: refused.acknowledged and kept.acknowledged)
@@ -492,15 +453,12 @@ async def test_the_log_of_a_run_full_of_faults_shows_no_secret_and_no_customer(c
         world.place_order(restaurant_id=KADIKOY, document={"total": "cheap", "status_id": 77})
         await until(lambda: till.rows("SELECT 1 FROM delivery_quarantine WHERE reason <> 'database_refused'"))
         world.end_tokens()
-        world.faults.add(
-            Fault(operation="accept", status=500),
-            Fault.drop("acknowledge", times=3),
-            Fault.page("get_current", html=first.document["customer"]["name"]),
-        )
+        world.faults.add(Fault(operation="accept", status=500), Fault.drop("acknowledge", times=3))
+        world.faults.add(Fault.page("get_current", html=first.document["customer"]["name"]))
         row = till.accept(first)
         await until(lambda: till.state(row) == "done")
-        till.run("CREATE TRIGGER full BEFORE INSERT ON delivery_quarantine BEGIN SELECT raise(ABORT, 'no'); END")
-        till.run("CREATE TRIGGER none BEFORE INSERT ON delivery_orders BEGIN SELECT raise(ABORT, 'no'); END")
+        till.run(trigger("full", "delivery_quarantine"))
+        till.run(trigger("none", "delivery_orders"))
         world.place_order(restaurant_id=KADIKOY)
         polls = len(world.calls("get_current"))
         await until(lambda: len(world.calls("get_current")) > polls + 1)
@@ -511,4 +469,8 @@ async def test_the_log_of_a_run_full_of_faults_shows_no_secret_and_no_customer(c
     log = log_of(configuration)
     events = {json.loads(line)["event"] for line in log.splitlines()}
     assert {"orders.polled", "order.quarantined", "order.database_refused", "login.refused", "action.done"} <= events
-    assert {text for text in private_texts(world) | tokens if text in log} == set()
+    private = {APP_SECRET, "sandbox-kadikoy-secret", *world.tokens, *tokens}
+    for document in (order.document for order in world.orders.values()):
+        customer, where = document["customer"], document["address"]
+        private |= {customer["name"], customer["phone"], where["address"], document["note"]}
+    assert [text for text in private - {""} if text in log] == []

@@ -45,9 +45,8 @@ async def at_work(daemon: Daemon, world: World, operation: str = "get_current") 
 
 async def test_a_stop_does_not_wait_for_lists_that_hang_and_is_no_crash(settings: config.Settings, world: World):
     world.faults.add(Fault.hang("get_restaurants"))
-    daemon = Daemon(settings)
     with capture_logs() as lines:
-        async with at_work(daemon, world, "get_restaurants"):
+        async with at_work(Daemon(settings), world, "get_restaurants"):
             pass
     events = [line["event"] for line in lines]
     assert (events[-1], "job.crashed" in events) == ("daemon.stopped", False)
@@ -65,8 +64,7 @@ async def test_a_large_menu_delays_neither_a_poll_nor_a_large_list(settings, wor
     foods = [{"food_id": number, "name": "Çorba", "about": "x" * 100} for number in range(1, 1000)]
     body = json.dumps({"status": True, "data": foods}).encode()
     world.faults.add(Fault(operation="get_foods", status=200, body=body))
-    daemon = Daemon(settings)
-    async with at_work(daemon, world, "get_foods"):
+    async with at_work(Daemon(settings), world, "get_foods"):
         assert await asyncio.to_thread(begun.wait, WITHIN_S)
         placed = [world.place_order(restaurant_id=KADIKOY, document={"note": "x" * client.SMALL_BODY}) for _ in "12"]
         there = lambda: all(order.acknowledged for order in placed)  # noqa: E731

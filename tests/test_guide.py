@@ -18,9 +18,8 @@ from orderbridge.store import tables
 
 GUIDES = {code: path.read_text("utf-8") for code, path in build.GUIDES.items()}
 REFERENCES = {code: path.read_text("utf-8") for code, path in build.REFERENCES.items()}
-WINDOWS = {
-    code: (build.HERE / f"windows-{till}.md").read_text("utf-8") for code, till in (("en", "till"), ("tr", "kasa"))
-}
+WINDOWS_PAGES = {"en": build.HERE / "windows-till.md", "tr": build.HERE / "windows-kasa.md"}
+WINDOWS = {code: path.read_text("utf-8") for code, path in WINDOWS_PAGES.items()}
 PAGES = [build.HERE.parent / "README.md", *sorted(build.HERE.glob("*.md"))]
 MOST_WORDS = 6000  # guide and reference together are read in half an hour
 BLOCK = re.compile(r"```sql\n(.*?)```", re.DOTALL)
@@ -31,9 +30,6 @@ LINK = re.compile(r"\]\(([^)]+)\)")
 VIEWS = {name for name, table in tables.metadata.tables.items() if table.is_view}
 
 each_language = pytest.mark.parametrize("code", GUIDES)
-
-
-# ---- nothing is missing, nothing is left over ------------------------------------------------------------------------
 
 
 @each_language
@@ -82,9 +78,6 @@ def test_the_picture_shows_every_status():
     assert shown == {"[*]", *STATUS_NAMES.values(), NEEDS_PAYMENT}
 
 
-# ---- the two say the same ----------------------------------------------------------------------------------------------
-
-
 def without_comments(sql: str) -> list[str]:
     return [line.strip() for line in re.sub("--.*", "", sql).splitlines() if line.strip()]
 
@@ -100,9 +93,8 @@ def test_both_languages_have_the_same_sections_statements_and_tables(texts: dict
     for pattern in (r"^(#+) ", r"^(\|(?:[^|]*\|)+)$", r"^(- |[0-9]\. )", r"^(<!-- .*)$"):
         counted = [len(re.findall(pattern, text, re.MULTILINE)) for text in (english, turkish)]
         assert counted[0] == counted[1], pattern
-    assert [without_comments(sql) for sql in BLOCK.findall(english)] == [
-        without_comments(sql) for sql in BLOCK.findall(turkish)
-    ]
+    blocks = [[without_comments(sql) for sql in BLOCK.findall(text)] for text in (english, turkish)]
+    assert blocks[0] == blocks[1]
     assert INLINE.findall(english) == INLINE.findall(turkish)
 
 
@@ -114,13 +106,10 @@ def test_the_till_is_the_same_in_both_languages_and_so_are_the_commands():
     assert commands[0] == commands[1]
 
 
-def anchor(heading: str) -> str:
-    """As code hosts make it: lower case, spaces to hyphens, most punctuation gone."""
-    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
-
-
 def anchors(page: Path) -> set[str]:
-    return {anchor(heading) for heading in re.findall(r"^#+ (.*)$", page.read_text("utf-8"), re.MULTILINE)}
+    """As code hosts make them: lower case, spaces to hyphens, most punctuation gone."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text("utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -141,14 +130,13 @@ def test_every_example_is_linked(code: str):
     assert files == {target for target in LINK.findall(GUIDES[code]) if target.startswith("examples/")}
 
 
-# ---- what is shown works -----------------------------------------------------------------------------------------------
+PRINTED = GUIDES["en"] + REFERENCES["en"]
 
 
-@pytest.mark.parametrize(
-    "sql",
-    [found for text in (GUIDES["en"], REFERENCES["en"]) for found in (*BLOCK.findall(text), *INLINE.findall(text))],
-    ids=lambda sql: sql.split("\n")[0][:60],
-)
+STATEMENTS = BLOCK.findall(PRINTED) + INLINE.findall(PRINTED)
+
+
+@pytest.mark.parametrize("sql", STATEMENTS, ids=lambda sql: sql.split("\n")[0][:60])
 def test_the_statements_work_as_they_stand(sql: str, empty_file: Path, tmp_path: Path):
     shutil.copy(empty_file, tmp_path / "pos.db")
     connection = sqlite3.connect(tmp_path / "pos.db", isolation_level=None)

@@ -96,14 +96,10 @@ def test_both_say_the_same() -> None:
     for pattern in (r"(?m)^## (\d+)\.", KEY.pattern, FILE.pattern):
         both = [sorted(re.findall(pattern, MADE.sub("", text))) for text in TEXTS.values()]
         assert both[0] == both[1]
-    commands = [
-        [line.partition("#")[0].strip() for block in BLOCK.findall(text) for line in block.splitlines()]
-        for text in TEXTS.values()
-    ]
+    lines = ["".join(BLOCK.findall(text)).splitlines() for text in TEXTS.values()]
+    commands = [[line.partition("#")[0].strip() for line in of_page] for of_page in lines]
     assert commands[0] == commands[1]
 
-
-# ---- docs/privacy.md -------------------------------------------------------------------------------------------------
 
 PRIVACY = (ROOT / "docs" / "privacy.md").read_text("utf-8")
 
