@@ -60,7 +60,7 @@ class Shop:
             echo=self.printed.append if start else self._tell,
         )  # fmt: skip
         passed = certify(wanted)
-        report: dict[str, Any] = json.loads((self.folder / "report.json").read_text("utf-8"))
+        report = self.report()
         assert passed == (report["verdict"] == "PASS")
         return report
 
@@ -100,6 +100,10 @@ class Shop:
         found = {str(value) for row in rows for value in row if value}
         assert len(found) > len(columns)
         return found | {"sandbox-app-secret", "sandbox-kadikoy-secret"}
+
+    def report(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads((self.folder / "report.json").read_text("utf-8"))
+        return found
 
 
 def verdicts(report: dict[str, Any]) -> dict[str, str]:
