@@ -461,6 +461,7 @@ class ColumnsAreRight(Judge):
     def _take_over_unheard(self) -> None:
         """Power failed during a commit, which may have reached the disk unseen."""
         touched, self._touched = self._touched, set()
+        touched |= {row["payment_key"] for row in self._ended_rows() if row["payment_key"]}
         for key in sorted(touched):
             self._new_events(key)
             if (found := self._look(key)) is not None:
