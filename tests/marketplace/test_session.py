@@ -9,7 +9,15 @@ from datetime import UTC, datetime
 import pytest
 from tests.marketplace.sessions import AT_ONCE, MINUTES, a_session
 
-from orderbridge.errors import LoginRefused, MarketplaceError, NotSent, ServiceFailed, Unauthorized, UnknownOutcome
+from orderbridge.errors import (
+    LoginRefused,
+    MarketplaceError,
+    NotSent,
+    RateLimited,
+    ServiceFailed,
+    Unauthorized,
+    UnknownOutcome,
+)
 from orderbridge.marketplace import session as module
 from orderbridge.marketplace.session import Session
 from orderbridge.model import Token
@@ -116,6 +124,7 @@ async def test_a_401_of_another_call_does_not_discard_the_polls_token(login: Log
         await session.replace(token("old"), "call")
     assert session.current == token("old") == await session.token_for_poll()
     login.error = ServiceFailed("x")
+    session.record_outcome(RateLimited("x"), token("old"), "poll")  # proves nothing about the token
     with pytest.raises(MarketplaceError):
         await session.token()
     session.record_outcome(None, token("old"), "poll")
