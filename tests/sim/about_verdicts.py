@@ -77,7 +77,8 @@ class Verdicts(Judge):
     def _check_sending(self, call: Call) -> None:
         """A restaurant's status is read before a request is repeated; nothing is sent for an order that a list showed cancelled."""
         before = self.sim.of_row[call.row or 0][:-1]
-        if call.operation in ORDER_OPERATIONS - {"cancel"} and not self.sim.plan.broken_disk:
+        is_written = not self.sim.plan.broken_disk and not self.sim.plan.refusing
+        if call.operation in ORDER_OPERATIONS - {"cancel"} and is_written:
             polls = self._qualified(before)
             if self.sim.spent.get(call.row or 0) == len(before):  # a hand sends it once more: the newest one counts
                 polls = polls[-1:]

@@ -56,7 +56,7 @@ from orderbridge.texts import problem_text
 
 CLOCK_JUMP_S = 2.0
 VIEWS_S = 30.0  # between two checks of the views, if none was broken
-LATER_KNOWN = OF_THE_DAEMON - {Code.DATABASE_LOST}  # not known right after a start; a lost file is
+LATER_KNOWN = OF_THE_DAEMON - {Code.DATABASE_LOST, Code.DATABASE_RESTORED}  # not known right after a start
 
 _log = structlog.get_logger(__name__)
 
