@@ -126,9 +126,11 @@ def test_an_order_with_an_unresolved_row_is_found_in_any_number_of_keys(database
         assert database.read_now(lambda tx, asked=asked: orders.with_unresolved_rows(tx, asked)) == found
 
 
-@pytest.mark.parametrize("column", ["changed_utc", "acknowledged_utc"])
-def test_an_order_has_news_from_its_last_change_or_acknowledgement_on(database, pos, column):
-    put_order(pos, **{"changed_utc": "2020-01-01 00:00:00.000", column: NOW_TEXT})
+@pytest.mark.parametrize("by", ["changed_utc", "acknowledged_utc", "delivered", "status_withheld"])
+def test_an_order_has_news_from_its_last_change_delivery_or_acknowledgement_on(database, pos, by):
+    put_order(pos, **{"changed_utc": "2020-01-01 00:00:00.000"} | ({by: NOW_TEXT} if by.endswith("_utc") else {}))
+    event = "ended" if by.endswith("_utc") else by
+    database.write_now(lambda tx: orders.append_events(tx, NOW, [(KEY, event, 2, "CONFIRMED", None)]))
     moments = [NOW + timedelta(seconds=seconds) for seconds in (-1, 0, 1)]
     news = [database.read_now(lambda tx, at=at: orders.has_news_since(tx, KEY, at)) for at in moments]
     assert news == [True, True, False]

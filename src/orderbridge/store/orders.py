@@ -14,7 +14,7 @@ from itertools import zip_longest
 from operator import attrgetter
 from typing import Any
 
-from sqlalchemy import Connection, and_, bindparam, delete, func, literal_column, or_, select, update
+from sqlalchemy import Connection, and_, bindparam, delete, exists, func, literal_column, or_, select, update
 
 from orderbridge.document import Facts, Item, Option, columns_of
 from orderbridge.model import Arrival, Change, Differs, EndedBy, LastChange, NewStatus, Order, Stored, as_problem
@@ -69,8 +69,10 @@ def payloads(connection: Connection, keys: Iterable[str]) -> dict[str, str | Non
 
 
 def has_news_since(connection: Connection, payment_key: str, moment: datetime) -> bool:
-    """Whether the order changed, or was delivered unchanged and acknowledged, at this moment or later."""
-    has_news = or_(orders.c.changed_utc >= moment, orders.c.acknowledged_utc >= moment)
+    """Whether the order changed, or was delivered without a change that a till sees, at this moment or later."""
+    is_delivery = events.c.event.in_(("delivered", "status_withheld"))
+    delivered = exists().where(events.c.payment_key == payment_key, is_delivery, events.c.at_utc >= moment)
+    has_news = or_(orders.c.changed_utc >= moment, orders.c.acknowledged_utc >= moment, delivered)
     query = select(orders.c.payment_key).where(orders.c.payment_key == payment_key, has_news)
     return connection.execute(query).first() is not None
 
