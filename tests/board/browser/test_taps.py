@@ -220,7 +220,7 @@ async def test_a_tap_without_a_daemon_is_reported_within_a_second_and_can_be_rep
     await button.click()
     assert await tablet.page.evaluate(UNTIL_IT_SAYS_SO) < 1000
     assert await button.is_enabled()
-    bar = tablet.page.locator("#bar.red", has_text=f"1 siparişte dokunuş yazılamadı: #{orders[0].number}")
+    bar = tablet.page.locator("#bar.red", has_text=f"1 siparişte dokunuş kaydedilemedi: #{orders[0].number}")
     await bar.wait_for()
     await tablet.page.unroute_all(behavior="ignoreErrors")
     if how == "nothing listens":
