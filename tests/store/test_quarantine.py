@@ -61,6 +61,11 @@ def test_a_document_that_comes_again_is_counted_for_its_account(database, pos):
     assert first["reason"] == "not_an_object"
     assert (second["payment_key"], second["times_seen"]) == (None, 2)
     assert (third["account"], third["times_seen"]) == ("besiktas", 1)
+    for at in (NOW, LATER):  # a replay counts no delivery, and knows no later one
+        database.write_now(
+            lambda tx, at=at: quarantine.keep(tx, "kadikoy", document(), "database_refused", at, times=0)
+        )
+        assert tuple(kept(pos)[0][name] for name in ("times_seen", "last_seen_utc")) == (2, LATER_TEXT)
 
 
 def test_an_order_stored_later_is_resolved_for_all_accounts(database, pos):

@@ -302,7 +302,7 @@ class Session:
             return
         if self._line.worked():
             self._log.info("account.line_recovered")
-        if token is None or not (error is None or isinstance(error, Refused)):  # a 429 may come before the token is read
+        if token is None or not (error is None or isinstance(error, Refused)):  # a 429 proves nothing about it
             return
         self._refusals = 0
         ended = self._refused_calls.pop(call, None)  # perhaps by another login

@@ -13,10 +13,10 @@ from orderbridge.store.rows import insert_all
 from orderbridge.store.tables import UNRESOLVED, orders, quarantine
 
 # A document that is not an order is received again with each poll, so counting it is one UPDATE.
+_same = quarantine.c.account == bindparam("owner"), quarantine.c.payload_hash == bindparam("hash")
+_LAST_SEEN = select(quarantine.c.last_seen_utc).where(*_same)
 _SEEN_AGAIN = (
-    update(quarantine)
-    .where(quarantine.c.account == bindparam("owner"), quarantine.c.payload_hash == bindparam("hash"))
-    .values(times_seen=quarantine.c.times_seen + bindparam("times"), resolved_utc=None)
+    update(quarantine).where(*_same).values(times_seen=quarantine.c.times_seen + bindparam("times"), resolved_utc=None)
 )
 
 
@@ -61,9 +61,12 @@ def keep(
     connection: Connection, account: str, document: Document, reason: str, now: datetime, *, times: int = 1
 ) -> bool:
     """Store a document, or count it again. Returns whether it is new. `times`: 0 if its delivery was counted."""
-    delivery = {"owner": account, "hash": document.digest, "times": times, "last_seen_utc": now, "reason": reason}
+    same = {"owner": account, "hash": document.digest}
+    if not times:  # it may have been delivered again since
+        now = max(now, connection.execute(_LAST_SEEN, same).scalar() or now)
     payload = without_nul(document.payload)  # retention may have emptied it
-    seen = connection.execute(_SEEN_AGAIN, {**delivery, "payload": payload}).rowcount
+    delivery = {"times": times, "last_seen_utc": now, "reason": reason, "payload": payload}
+    seen = connection.execute(_SEEN_AGAIN, same | delivery).rowcount
     if not seen:
         row = {
             "account": account,
