@@ -296,6 +296,10 @@ class ReferenceIsRead(Judge):
     def __init__(self) -> None:
         self._changed: dict[str, float] = {}  # restaurant: when we last changed it
 
+    def leaving(self, call: Call) -> None:
+        if call.operation in RESTAURANT_OPERATIONS:
+            self._changed[call.argument] = self.sim.now()
+
     def ended(self, call: Call) -> None:
         if call.operation in RESTAURANT_OPERATIONS and call.is_heard:
             self._changed[call.argument] = self.sim.now()

@@ -66,6 +66,11 @@ def sound(pos: Pos) -> None:
     action(pos, (7, 8, OK), name="open_restaurant", restaurant_id=key(2), created_utc=at(6))
     action(pos, (90, 91, OK), name="close_restaurant", restaurant_id=key(5), created_utc=at(6))
     action(pos, (7, 8, UNKNOWN), (70, 71, OK), name="open_restaurant", restaurant_id=key(5), created_utc=at(6))
+    asked = action(pos, *[(n, n, UNKNOWN) for n in range(92, 97)], name="open_restaurant", restaurant_id=key(6))
+    stopped = (
+        "UPDATE delivery_action_attempts SET error_code = 'stopped_while_sending' WHERE action_id = ? AND attempt = 5"
+    )
+    pos.execute(stopped, (asked,))
     retried = action(pos, (20, 21, "refused"), (5000, 5001, OK), name="activate_food", food_id=9, created_utc=at(19))
     pos.execute("UPDATE delivery_action_attempts SET spent = 1 WHERE action_id = ? AND attempt = 1", (retried,))
     event(pos, 71, "acknowledged", 2)  # at once after the answer
@@ -143,7 +148,7 @@ def checked(database: Database, since: datetime = BEGIN) -> Audit:
 def test_a_sound_history_has_no_finding_and_each_finding_is_planted(database: Database, pos: Pos) -> None:
     sound(pos)
     found = checked(database)
-    assert (found.orders, found.actions, found.findings) == (2, 16, [])
+    assert (found.orders, found.actions, found.findings) == (2, 17, [])
     sentences = set(SENTENCES.of("audit")) - {f"audit.{word}" for word in ("result", "finding", "order", "action")}
     assert sentences == {f"audit.{code}" for code in PLANTED}
 
