@@ -334,17 +334,12 @@ class Verdicts(Judge):
         """`attempts`: requests that left and were neither answered 401 nor 429."""
         counted = self._counted(row)
         tried = self.rows("SELECT * FROM delivery_action_attempts WHERE action_id = ? AND spent = 0", row["id"])
-        lost = sum(attempt["error_code"] == "stopped_while_sending" for attempt in tried)
+        not_counted = {*NO_ATTEMPT, None} if self.sim.plan.refusing else NO_ATTEMPT  # an end that was refused
+        lost = sum(one["error_code"] == "stopped_while_sending" or one["outcome"] is None for one in tried)
         if not row["attempts"] - lost <= counted <= row["attempts"] + lost:
             self._wrong(row, f"after {counted} requests, and its attempts are {row['attempts']}")
-        noted = sum(attempt["outcome"] not in self._not_counted for attempt in tried)
-        if row["attempts"] != noted:
+        if row["attempts"] != sum(attempt["outcome"] not in not_counted for attempt in tried):
             self._wrong(row, f"and its attempts are {row['attempts']} of {len(tried)} rows")
-
-    @property
-    def _not_counted(self) -> set[str | None]:
-        """A refusing database may let no attempt end that a crash interrupted."""
-        return {*NO_ATTEMPT, None} if self.sim.plan.refusing else {*NO_ATTEMPT}
 
     def _counted(self, row: sqlite3.Row) -> int:
         return sum(call.counts for call in self.tries(row["id"]))
@@ -354,7 +349,7 @@ class Verdicts(Judge):
             return
         tried = self.rows("SELECT * FROM delivery_action_attempts WHERE action_id = ?", row["id"])
         came = Counter(call.status for call in self.sim.of_row[row["id"]] if call.counts)
-        noted = Counter(attempt["http_status"] for attempt in tried if attempt["outcome"] not in self._not_counted)
+        noted = Counter(attempt["http_status"] for attempt in tried if attempt["outcome"] not in NO_ATTEMPT)
         if came != noted:
             self._wrong(row, f"its answers were {dict(came)}, delivery_action_attempts has {dict(noted)}")
 

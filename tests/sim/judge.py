@@ -76,8 +76,9 @@ class Judge:
 
     def lost_an_answer(self, row: int | None) -> bool:
         """Whether a crash came before an answer was written, so that the daemon knows less than the judges."""
-        lost = "SELECT 1 FROM delivery_action_attempts WHERE action_id = ? AND error_code = 'stopped_while_sending'"
-        return bool(self.rows(lost, row))
+        lost = "SELECT 1 FROM delivery_action_attempts WHERE action_id = ? AND (error_code = 'stopped_while_sending'"
+        is_refused = "outcome IS NULL" if self.sim.plan.refusing else "0"  # the database refused this, too
+        return bool(self.rows(f"{lost} OR {is_refused})", row))
 
 
 def time_of(text: str) -> datetime:
