@@ -182,10 +182,9 @@ def _of_requests(since: datetime) -> Iterator[Check]:
     tried = _rows(since).join(attempts, attempts.c.action_id == actions.c.id).where(attempts.c.spent == 0)
     yield 6, "sent_after_answer", tried.where(is_definite, has_later)
     # After the last resend only a restaurant's status is asked, and the claim for it may be interrupted, too.
-    may_ask = and_(
-        actions.c.action.in_(of_subject(Subject.RESTAURANT)), attempts.c.error_code == "stopped_while_sending"
-    )
-    is_counted = and_(func.coalesce(attempts.c.outcome, "").not_in(NO_ATTEMPTS), func.coalesce(~may_ask, literal(True)))
+    asks_none = actions.c.action.not_in(of_subject(Subject.RESTAURANT))
+    is_sent = or_(asks_none, attempts.c.error_code.is_distinct_from("stopped_while_sending"))
+    is_counted = and_(func.coalesce(attempts.c.outcome, "").not_in(NO_ATTEMPTS), is_sent)
     many = select(attempts.c.action_id).where(attempts.c.attempt > 1 + MAX_RESENDS)
     by_row = tried.where(is_counted, actions.c.id.in_(many)).group_by(
         actions.c.id, actions.c.payment_key, actions.c.created_utc
