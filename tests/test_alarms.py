@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
+from tests.jobs.shop import raising
 
 from orderbridge import config
 from orderbridge.clock import SystemClock
@@ -228,6 +229,13 @@ async def test_a_command_that_neither_starts_nor_ends_has_failed(monkeypatch: py
     await quiet(alarms)
     over.set()
     assert alarms.failure == say("log.command_late", seconds="0.1")
+
+
+async def test_a_command_without_a_thread_for_it_has_failed(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(threading.Thread, "start", raising(RuntimeError("can't start new thread")))
+    alarms = Watched("x")
+    await check(alarms, [SEVERE], 0.0)
+    assert alarms.failure == say("line.here_threads")
 
 
 async def test_once_it_works_again_what_is_over_does_not_begin_and_the_others_are_sent(commands: Commands):

@@ -18,6 +18,7 @@ from weakref import WeakKeyDictionary, WeakSet
 import pytest
 from sqlalchemy.exc import OperationalError
 from structlog.testing import capture_logs
+from tests.jobs.shop import raising
 from tests.jobs.shop import settings_for as offline
 from tests.store.samples import KEY, in_its_place
 
@@ -28,6 +29,7 @@ from orderbridge.jobs.audit import audit
 from orderbridge.marketplace.client import Client
 from orderbridge.observe import systemd
 from orderbridge.service import Service
+from orderbridge.store import workers
 from orderbridge.store.database import Database
 from orderbridge.store.leader import LeaderLock
 from orderbridge_sandbox import Fault, Options, Sandbox, World
@@ -344,6 +346,11 @@ async def test_a_sighup_and_a_sigterm_finish_what_is_in_flight(configuration, ti
     assert 429 not in {call.http_status for call in world.calls()}
 
 
+def test_the_event_loop_ends_without_a_thread(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(threading.Thread, "start", raising(RuntimeError("can't start new thread")))
+    assert workers.run(asyncio.sleep(0, "ended")) == "ended"
+
+
 SPOILED = {
     "no configuration": lambda text: "language = 7",
     "no certificate": lambda text: re.sub(r"ca_file = .*", "ca_file = 'orderbridge.toml'", text),
@@ -377,6 +384,31 @@ async def test_a_sighup_during_the_lock_request_is_not_lost(sandbox, till, monke
     running._end()
     await task
     assert at_work == [["kadikoy"]]
+
+
+@pytest.mark.parametrize("is_lost", [True, False])
+async def test_without_threads_the_leader_lock_stays_watched_and_a_stop_is_in_order(
+    is_lost, sandbox, till, monkeypatch
+):
+    monkeypatch.setattr("orderbridge.service.GUARD_S", 0.01)
+    asked, tries = [], []
+
+    def no_thread(_: threading.Thread) -> None:
+        tries.append(None)
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(LeaderLock, "is_lost", lambda _: bool(asked.append(None)) or (is_lost and bool(tries)))
+    running = Service(settings_for(sandbox, till), raising(KeyError()))
+    with capture_logs() as logs, monkeypatch.context() as without:
+        task = begun(running.run())
+        await until(lambda: asked)
+        without.setattr(threading.Thread, "start", no_thread)
+        await until(lambda: len(tries) > 1)
+        if is_lost:
+            without.undo()
+            await until(lambda: "daemon.replaced" in [line["event"] for line in logs])
+        running._end()
+        await task
 
 
 async def test_a_sighup_with_a_configuration_that_cannot_be_used_changes_nothing(configuration, till, world):

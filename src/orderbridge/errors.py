@@ -90,6 +90,10 @@ class Fenced(Over):
     """Another replica has taken over our accounts, so our writes could conflict with its own."""
 
 
+class NoThread(OSError):
+    """The system has no thread left, like any other exhausted resource. A locked file has the same errno."""
+
+
 class MarketplaceError(OrderbridgeError):
     """A request that did not end in OK.
 

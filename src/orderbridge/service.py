@@ -21,7 +21,7 @@ from sqlalchemy.exc import DBAPIError
 
 from orderbridge import __version__, config
 from orderbridge.daemon import Daemon
-from orderbridge.errors import Fenced, OrderbridgeError, StoreError
+from orderbridge.errors import Fenced, NoThread, OrderbridgeError, StoreError
 from orderbridge.extension import Extension, named
 from orderbridge.jobs.context import Kept
 from orderbridge.observe import liveness, systemd
@@ -192,7 +192,8 @@ class Service:
     async def _drop_leader(self) -> None:
         leader, self._leader = self._leader, None
         if leader is not None:
-            await detached(leader.close)
+            with contextlib.suppress(NoThread):  # then it ends with the process
+                await detached(leader.close)
 
     async def _may_work(self, leader: RightToWork) -> bool:
         """Wait for the leader lock, also while the database server is down. Returns False if a reload came first."""
@@ -233,7 +234,10 @@ class Service:
 
     async def _watch(self, daemon: Daemon, leader: RightToWork) -> None:
         """Stop in order if another daemon took the lock while the database server was down."""
-        while not await detached(leader.is_lost):  # noqa: ASYNC110 - there is no event for it
+        while True:
+            with contextlib.suppress(NoThread):
+                if await detached(leader.is_lost):
+                    break
             await asyncio.sleep(GUARD_S)
         _log.error("daemon.replaced", reason=say("log.replaced"))
         daemon.stop()

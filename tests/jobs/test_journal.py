@@ -14,6 +14,7 @@ from tests.jobs.shop import FakeClock, Shop, raising
 from orderbridge.jobs import journal_writer as jobs_journal
 from orderbridge.store import journal
 from orderbridge.store.journal import Entry
+from orderbridge.texts import problem_text
 from orderbridge_sandbox import Fault
 
 
@@ -92,6 +93,10 @@ async def test_a_document_that_no_thread_is_left_for_is_written_later(shop, fold
     monkeypatch.setattr(threading.Thread, "start", raising(RuntimeError("can't start new thread")))
     orders = [await shop.taken_in()]
     assert shop.journal.error == "can't start new thread"
+    known = shop.context.own_problems
+    shop.journal.report(known)
+    (problem,) = known.problems()
+    assert "TasksMax" in problem_text(problem.code, "en", **problem.facts)[1]
     monkeypatch.undo()
     shop.journal._inline = True
     orders.append(await shop.taken_in())

@@ -25,6 +25,7 @@ from orderbridge.rules.problems import Code, Problem
 from orderbridge.store import accounts, high_water
 from orderbridge.store.database import Database
 from orderbridge.store.problem_rows import ProblemsFile
+from orderbridge.texts import problem_text
 
 
 class Keeper:
@@ -360,4 +361,6 @@ async def test_a_mark_that_no_thread_is_left_for_is_reported(shop: Shop, monkeyp
     await file._writing
     keeper.check.check_file()
     assert keeper.known.has(Code.LAST_WORD_NOT_WRITTEN)
-    assert (file.error, file.slow_s()) == ("can't start new thread", 0)
+    assert (file.error.strerror, file.slow_s()) == ("can't start new thread", 0)
+    (problem,) = keeper.known.problems()
+    assert "TasksMax" in problem_text(problem.code, "en", **problem.facts)[1]

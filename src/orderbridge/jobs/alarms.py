@@ -30,7 +30,7 @@ import structlog
 
 from orderbridge import __version__, config
 from orderbridge.clock import Clock
-from orderbridge.errors import MarketplaceError
+from orderbridge.errors import MarketplaceError, NoThread
 from orderbridge.hiding import hide, without_secrets
 from orderbridge.net.http import Wire
 from orderbridge.rules.problems import ALIKE_LIMIT, Code, Event, EventKind, Key, OpenProblems, Rank, alike
@@ -204,6 +204,8 @@ class Alarms:
                 self.failure = await detached(partial(send, self._command, document))
         except TimeoutError:
             self.failure = say("log.command_late", seconds=f"{self._limit_s:g}")
+        except NoThread:
+            self.failure = say("line.here_threads")
         if self.failure is None:
             self._worked(some)
             return

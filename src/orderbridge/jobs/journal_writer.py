@@ -20,6 +20,7 @@ from orderbridge import config
 from orderbridge.clock import Clock
 from orderbridge.jobs.daemon_problems import DaemonProblems
 from orderbridge.model import Document
+from orderbridge.net.connector import exhausted
 from orderbridge.rules.problems import Code
 from orderbridge.store import journal
 from orderbridge.store.group_commit import Failed, GroupCommit
@@ -60,7 +61,7 @@ class Journal:
         self._tidying: asyncio.Task[None] | None = None
         self._lost = 0
         self.since: datetime | None = None  # the first failed write; None: it works
-        self.error = ""
+        self.error = self._reason = ""
 
     def keep(self, account: str, documents: Sequence[Document]) -> "asyncio.Task[bool] | None":
         """Write these documents. They may be acknowledged when the task is done; None: at once. Never raises."""
@@ -106,7 +107,7 @@ class Journal:
                 await self._run(partial(_append, self._folder, batches, self._clock.now()))
             except OSError as error:
                 self._waiting.extendleft(reversed(batches))
-                self._failed(error.strerror or type(error).__name__)
+                self._failed(error.strerror or type(error).__name__, exhausted(error))
                 break
             except Exception:  # noqa: BLE001 - a bug here must not delay orders
                 _log.exception("journal.crashed")
@@ -125,8 +126,9 @@ class Journal:
 
     # ---- its state ---------------------------------------------------------------------------------------------------
 
-    def _failed(self, error: str) -> None:
-        self.error = error
+    def _failed(self, error: str, reason: str = "") -> None:
+        """`reason`: a key of sentences/line.toml with a more exact remedy, if any."""
+        self.error, self._reason = error, reason
         if self.since is None:
             self.since = self._clock.now()
             _log.error("journal.failed", folder=str(self._folder), error=error)
@@ -143,7 +145,13 @@ class Journal:
         if self.since is None:
             known.end(Code.JOURNAL_NOT_WRITTEN)
         else:
-            known.begin(Code.JOURNAL_NOT_WRITTEN, since=self.since, folder=self._folder, error=self.error)
+            known.begin(
+                Code.JOURNAL_NOT_WRITTEN,
+                since=self.since,
+                folder=self._folder,
+                error=self.error,
+                reason=self._reason,
+            )
 
     # ---- upkeep ------------------------------------------------------------------------------------------------------
 

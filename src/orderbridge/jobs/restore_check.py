@@ -26,6 +26,7 @@ from sqlalchemy.exc import DBAPIError
 from orderbridge import config
 from orderbridge.errors import Over
 from orderbridge.jobs.context import Context
+from orderbridge.net.connector import exhausted
 from orderbridge.rules.problems import Code
 from orderbridge.store import high_water, journal
 from orderbridge.store.database import BESIDE_S, Database
@@ -268,13 +269,15 @@ class RestoreCheck:
         """Report or end the problem that the file cannot be written."""
         if self._file is None:
             return
-        error = self._file.error
+        failed = self._file.error
+        error = failed and (failed.strerror or type(failed).__name__)
         if self._reading is not None or self._file.slow_s() > SLOW_S:
             error = say("log.disk_silent")
         if error is None:
             self._own_problems.end(Code.LAST_WORD_NOT_WRITTEN)
         else:
-            self._own_problems.begin(Code.LAST_WORD_NOT_WRITTEN, file=self._file.path, error=error)
+            reason = exhausted(failed)
+            self._own_problems.begin(Code.LAST_WORD_NOT_WRITTEN, file=self._file.path, error=error, reason=reason)
 
     def _report(self, older: Older | None) -> None:
         if older is None:

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
 from orderbridge.clock import SystemClock
-from orderbridge.errors import ConfigError, MarketplaceError, Message, NotSent
+from orderbridge.errors import ConfigError, MarketplaceError, Message, NoThread, NotSent
 from orderbridge.net.connection import Connection, Trail, describe
 from orderbridge.net.proxies import HTTPS_PORT, Proxy, proxy_for
 
@@ -35,7 +35,6 @@ SYSTEM: Final[Mapping[int, str]] = {
     errno.ENFILE: "here_files_of_all",
     errno.ENOMEM: "here_memory",
     errno.ENOBUFS: "here_memory",
-    errno.EAGAIN: "here_threads",
     errno.ECONNREFUSED: "connection_refused",
     errno.ETIMEDOUT: "connect_timeout",
     errno.EACCES: "here_blocked",
@@ -81,6 +80,8 @@ TLS: Final[Mapping[str, str]] = {
 
 def of_system(error: BaseException) -> str:
     """The reason for an error of the system; empty if unknown."""
+    if isinstance(error, NoThread):
+        return "here_threads"
     return SYSTEM.get(error.errno or 0, "") if isinstance(error, OSError) else ""
 
 
@@ -267,7 +268,7 @@ async def look_up(host: str, port: int) -> list[Address]:
         return list(await asyncio.shield(asking))
     except socket.gaierror as error:
         raise NotSent("dns_failed", f"{host}: {describe(error)}", reason=of_name(error)) from None
-    except OSError as error:  # no thread could be started
+    except NoThread as error:
         raise NotSent("unreachable", describe(error), reason=of_system(error)) from None
     except (ValueError, OverflowError) as error:  # an impossible name or port
         raise NotSent("bad_request", type(error).__name__) from None

@@ -85,17 +85,15 @@ def _address(source: Path) -> str:
 def _alone(target: Path) -> Iterator[None]:
     """Ensure that no daemon works on the file and no POS has it open. Raises StoreError."""
     with ExitStack() as stack:
-        busy = "restore.daemon"  # raised without the lock's EAGAIN, which also says that no thread can be started
         try:
             if target.exists():
                 fcntl.flock(stack.enter_context(target.open("rb")), fcntl.LOCK_EX | fcntl.LOCK_NB)
-            busy = "restore.is_open" if is_open(str(target)) else ""
+            if is_open(str(target)):
+                raise StoreError("restore.is_open", file=target)
         except BlockingIOError:
-            pass
+            raise StoreError("restore.daemon", file=target) from None
         except OSError as error:
             raise StoreError("backup.not_written", file=target, error=error.strerror) from None
-        if busy:
-            raise StoreError(busy, file=target)
         yield
 
 

@@ -42,6 +42,7 @@ from sqlalchemy import (
 from sqlalchemy.exc import DBAPIError
 
 from orderbridge.clock import SystemClock
+from orderbridge.errors import NoThread
 from orderbridge.model import ActionState
 from orderbridge.mounts import give_to_owner_of
 from orderbridge.store.accounts import held, hold, versions
@@ -98,7 +99,7 @@ class SidecarWriter:
 
     def __init__(self, path: Path, *, inline: bool = False) -> None:
         self.path = path
-        self.error: str | None = None  # of the last try
+        self.error: OSError | None = None  # of the last try
         self._inline = inline
         self._clock = SystemClock()
         self._make: Callable[[], object] | None = None
@@ -129,15 +130,15 @@ class SidecarWriter:
             self._make, self._since = None, self._clock.monotonic()
             try:
                 await detached(partial(self._write, make))
-            except OSError as error:  # no thread is left
-                self.error = error.strerror
+            except NoThread as error:
+                self.error = error
             self._since = None
 
     def _write(self, make: Callable[[], object]) -> None:
         try:
             write_document(self.path, make())
         except OSError as error:
-            self.error = error.strerror or type(error).__name__
+            self.error = error
         else:
             self.error = None
 

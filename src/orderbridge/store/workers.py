@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from orderbridge.clock import SystemClock
-from orderbridge.errors import Over
+from orderbridge.errors import NoThread, Over
 
 T = TypeVar("T")
 
@@ -74,12 +74,12 @@ def _fulfil(future: "Future[T]", call: Callable[[], T]) -> None:
 
 
 def _start(work: Callable[[], None], name: str) -> threading.Thread:
-    """Raises OSError if the system has no thread left, like any other exhausted resource."""
+    """Raises NoThread."""
     thread = threading.Thread(target=work, name=name, daemon=True)
     try:
         thread.start()
     except RuntimeError as error:
-        raise OSError(errno.EAGAIN, str(error)) from None
+        raise NoThread(errno.EAGAIN, str(error)) from None
     return thread
 
 
@@ -92,8 +92,10 @@ class DetachedExecutor(ThreadPoolExecutor):
         _start(work, DETACHED)
         return future
 
-    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Return at once, without waiting for the threads."""
+
+class _Loop(asyncio.SelectorEventLoop):
+    async def shutdown_default_executor(self, *_: object) -> None:
+        """Do nothing: asyncio would start a thread, and there may be none left."""
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:
@@ -103,7 +105,8 @@ def run(main: Coroutine[Any, Any, T]) -> T:
         asyncio.get_running_loop().set_default_executor(_executor)
         return await main
 
-    return asyncio.run(run())
+    with asyncio.Runner(loop_factory=_Loop) as runner:
+        return runner.run(run())
 
 
 def settle() -> None:
