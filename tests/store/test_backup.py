@@ -126,6 +126,13 @@ def test_a_damaged_file_is_refused_and_no_copy_is_kept(tmp_path: Path, source) -
     assert beside(tmp_path / "copy.db") == []
 
 
+def test_a_copy_that_cannot_be_read_does_not_mean_damage(tmp_path: Path, source, monkeypatch) -> None:
+    monkeypatch.setattr(backup, "_damage", lambda _: "Page 2: unable to get the page. error code=8458")
+    with pytest.raises(StoreError, check=says("code=8458")) as caught:
+        copied(tmp_path)
+    assert caught.value.code == "backup.not_written"
+
+
 def test_after_a_killed_one_the_next_clears_up_and_of_two_to_one_name_one_is_refused(tmp_path: Path, source) -> None:
     target, partial = tmp_path / "copy.db", tmp_path / "copy.db.partial"
     partial.write_bytes(b"as one leaves it that was killed")

@@ -6,19 +6,21 @@ import itertools
 import os
 import queue
 import re
+import sqlite3
 import stat
 import sys
 import threading
 import traceback
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from sqlalchemy import Connection, event, make_url, select, text
-from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError
+from sqlalchemy.exc import DatabaseError, DBAPIError, IntegrityError, OperationalError
 from tests.databases import MARIADB, POSTGRESQL, SERVERS, SQLITE, only, own_database
 from tests.store.samples import KEY, OTHER, TWICE, Pos, key, opened, order_row, put_order, rows
 
@@ -26,7 +28,7 @@ from orderbridge.config.addresses import database_address
 from orderbridge.errors import Fenced, StoreError
 from orderbridge.store import tables, workers
 from orderbridge.store.database import Database, open_database
-from orderbridge.store.dialects import sqlite
+from orderbridge.store.dialects import sqlite, sqlite_checks
 from orderbridge.store.failures import is_broken, is_busy
 from orderbridge.texts import sentence
 
@@ -252,6 +254,26 @@ def test_a_row_against_a_check_and_a_lock_are_not_damage(url, database, pos):
     with pytest.raises(OperationalError, match="locked"):
         waiting.check_intact()
     waiting.close()
+
+
+UNREAD = "*** in database main *** Page 2: unable to get the page. error code="
+CORRUPT = DatabaseError("PRAGMA", None, sqlite3.DatabaseError("database disk image is malformed"))
+
+
+@only(SQLITE)
+@pytest.mark.parametrize("checks, error", [
+    ([f"{UNREAD}8458"], "unreadable"), ([f"{UNREAD}11", f"{UNREAD}11"], "damaged"), ([CORRUPT, CORRUPT], "damaged"),
+    ([CORRUPT, None], ""), (["Page 2: never used", f"{UNREAD}266"], "unreadable"),
+])  # fmt: skip
+def test_a_read_error_is_not_reported_as_damage(checks, error, database):
+    def read(_: object) -> str | None:
+        if isinstance(found := checks.pop(0), Exception):
+            raise found
+        return found
+
+    with pytest.raises(StoreError, check=lambda e: e.code == f"database.{error}") if error else nullcontext():
+        sqlite_checks.check_intact(database.engine, (), read)
+    assert checks == []
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root makes files for others")

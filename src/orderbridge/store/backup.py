@@ -21,6 +21,7 @@ from urllib.parse import quote
 
 from orderbridge.errors import StoreError
 from orderbridge.mounts import give_to_owner_of, sync_folder
+from orderbridge.store.dialects.sqlite_checks import is_read_error
 from orderbridge.store.dialects.sqlite_file import BESIDE, is_open
 
 MODE = 0o600
@@ -123,7 +124,8 @@ def _copy(
         with _ours(partial) as descriptor:
             _fill(source, partial)
             if (damage := _damage(partial)) is not None:
-                raise StoreError(damaged, file=named, error=damage)
+                key, about = ("backup.not_written", target) if is_read_error(damage) else (damaged, named)
+                raise StoreError(key, file=about, error=damage)
             make_way(descriptor)
             os.fsync(descriptor)
             size = os.fstat(descriptor).st_size

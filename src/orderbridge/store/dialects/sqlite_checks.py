@@ -21,6 +21,7 @@ from orderbridge.store.dialects.sqlite_file import BESIDE, LAST_WORD, OVERWRITTE
 MIN_ROOM = 64 * 1024  # bytes: a transaction of a few orders
 CHECKED_BYTES = 512 * 1024 * 1024  # about a second of reading
 REFUSALS: Mapping[int, TroubleKind] = {errno.EROFS: TroubleKind.READ_ONLY, errno.ENOSPC: TroubleKind.FULL}
+CHECK_ERROR = re.compile(r"unable to get the page\. error code=(\d+)")
 LATER_WALS = 1000  # of the same file; the salts of another one are random
 LOCKS = Path("/proc/locks")
 # 1: FLOCK  ADVISORY  WRITE 1234 fe:01:5678 0 EOF
@@ -121,18 +122,28 @@ def closed(engine: Engine) -> Path | None:
 
 
 def check_intact(engine: Engine, tables: Collection[str], read: Read) -> None:
-    """Raise Unusable if one of these tables is damaged. Large files are not checked."""
+    """Raise Unusable if one of these tables is damaged, StoreError if one cannot be read. Skips large files."""
     path = Path(engine.url.database or "")
     if not path.is_file() or path.stat().st_size > CHECKED_BYTES:
         return
-    try:
-        found = read(partial(_damage, frozenset(tables)))
-    except OperationalError:  # locked or unreadable, so not checked
-        raise
-    except DatabaseError as error:
-        found = str(error.orig)
-    if found is not None:
-        raise Unusable("database.damaged", path=path, found=found)
+    for _ in range(2):  # read errors of the disk can look like damage, and may pass
+        try:
+            found = read(partial(_damage, frozenset(tables)))
+        except OperationalError:  # locked or unreadable, so not checked
+            raise
+        except DatabaseError as error:
+            found = str(error.orig)
+        if found is None:
+            return
+        if is_read_error(found):
+            raise StoreError("database.unreadable", path=path, found=found)
+    raise Unusable("database.damaged", path=path, found=found)
+
+
+def is_read_error(found: str) -> bool:
+    """Whether SQLite's check of a file met an error other than damage, such as one of the disk."""
+    code = CHECK_ERROR.search(found)
+    return code is not None and int(code[1]) & 0xFF != sqlite3.SQLITE_CORRUPT
 
 
 def _damage(tables: frozenset[str], connection: Connection) -> str | None:
