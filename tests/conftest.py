@@ -16,8 +16,8 @@ from sqlalchemy import Engine, create_engine
 from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 from tests import databases
 from tests.store.samples import hold_open
+from tests.wording import forget_secrets
 
-from orderbridge import hiding
 from orderbridge.store import schema
 from orderbridge.store.database import Database
 
@@ -84,7 +84,7 @@ def nothing_left_behind() -> Iterator[None]:
     """A test that ran the program may leave its level behind, and captured logs would lack the rest; and its secrets."""
     structlog.reset_defaults()
     yield
-    hiding.forget_all()
+    forget_secrets()
 
 
 @pytest.fixture

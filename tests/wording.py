@@ -1,11 +1,18 @@
-"""The text of an error as a person reads it, for `pytest.raises(..., check=says(...))`."""
+"""The text of an error as a person reads it, for `pytest.raises(..., check=says(...))`; and the secrets in texts."""
 
 import re
 from collections.abc import Callable
 
+from orderbridge import hiding
 from orderbridge.texts import sentence
 
 
 def says(pattern: str) -> Callable[[BaseException], bool]:
     """Whether the sentence matches."""
     return lambda error: re.search(pattern, sentence(error)) is not None
+
+
+def forget_secrets() -> None:
+    """What a new process does not know."""
+    for known in (hiding._former, hiding._known, hiding._lengths):
+        known.clear()

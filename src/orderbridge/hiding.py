@@ -49,12 +49,6 @@ def longest() -> int:
     return max(list(_lengths), default=0)
 
 
-def forget_all() -> None:
-    _former.clear()
-    _known.clear()
-    _lengths.clear()
-
-
 def count() -> int:
     """The number of forms that are searched for."""
     return sum(map(len, _known.values()))

@@ -8,8 +8,9 @@ import pytest
 from structlog.testing import capture_logs
 from tests.jobs.conftest import OpenShop
 from tests.jobs.shop import Shop
+from tests.wording import forget_secrets
 
-from orderbridge.hiding import forget_all, without_secrets
+from orderbridge.hiding import without_secrets
 from orderbridge_sandbox import Fault
 from orderbridge_sandbox.scenery import APP_SECRET
 
@@ -101,7 +102,7 @@ async def test_its_secrets_and_tokens_are_hidden_also_after_a_restart(open_shop:
     await shop.account.renew()
     texts = [APP_SECRET, "sandbox-kadikoy-secret", first, kept_token(shop)]
     assert [without_secrets(text) for text in texts] == ["***"] * 4
-    forget_all()
+    forget_secrets()
     await shop.crash()
     await open_shop()
     assert [without_secrets(text) for text in texts] == ["***", "***", first, "***"]

@@ -7,7 +7,6 @@ import pytest
 import structlog
 from tests.observe.lines import Started
 
-from orderbridge import hiding
 from orderbridge.observe import logs
 
 
@@ -27,7 +26,6 @@ def start() -> Iterator[Started]:
     for one, level in zip(chatty, before[2], strict=True):
         one.setLevel(level)
     structlog.reset_defaults()
-    hiding.forget_all()
 
 
 @pytest.fixture

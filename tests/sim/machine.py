@@ -15,8 +15,8 @@ from tests.sim import fleet
 from tests.sim.life import LIFE, SimDaemon, SimLoop, at_once, hear, new_task, open_database, unasked
 from tests.sim.plan import LOUD_HEALTH_S, LOUD_SWEEP_S, QUIET_HEALTH_S, QUIET_SWEEP_S, Plan
 from tests.sim.simulation import Sim
+from tests.wording import forget_secrets
 
-from orderbridge import hiding
 from orderbridge.observe import logs
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def _surroundings(sim: Sim) -> Iterator[None]:
         for owner, name, other in () if sim.fleet is None else fleet.in_place(sim):
             stack.enter_context(patch.object(owner, name, other))
         stack.enter_context(patch("os.fsync", lambda _: None) if sim.power is None else sim.power.serving())
-        hiding.forget_all()
+        forget_secrets()
         logs.configure(level="info", format="json", stream=sim, environ={})
         yield
 

@@ -21,7 +21,7 @@ from orderbridge.store.dialects.sqlite_file import BESIDE, LAST_WORD, OVERWRITTE
 MIN_ROOM = 64 * 1024  # bytes: a transaction of a few orders
 CHECKED_BYTES = 512 * 1024 * 1024  # about a second of reading
 REFUSALS: Mapping[int, TroubleKind] = {errno.EROFS: TroubleKind.READ_ONLY, errno.ENOSPC: TroubleKind.FULL}
-CHECK_ERROR = re.compile(r"unable to get the page\. error code=(\d+)")
+CHECK_ERROR = re.compile(r"error code=(\d+)")
 LATER_WALS = 1000  # of the same file; the salts of another one are random
 LOCKS = Path("/proc/locks")
 # 1: FLOCK  ADVISORY  WRITE 1234 fe:01:5678 0 EOF
