@@ -23,7 +23,7 @@ from orderbridge.rules.retry import (  # isort: skip
     decide, is_uncertain, longest_wait, may_be_seen, next_request, proof, resend_at,
 )  # fmt: skip
 
-from orderbridge.rules.tokens import line_wait, login_wait, refusal_wait
+from orderbridge.rules.tokens import login_wait, refusal_wait
 
 OK, REFUSED, UNKNOWN = Outcome.OK, Outcome.REFUSED, Outcome.UNKNOWN
 FAILED = Outcome.SERVICE_FAILED
@@ -62,7 +62,7 @@ def test_no_decided_wait_looks_like_a_clock_that_was_set_back(cooldown, retry_wa
     """Whatever an account's line or login waits, whatever chance adds; the queue sends at once what waits longer."""
     policy = RetryPolicy(retry_waits, cooldown, chance=1.0)
     most = NOW + longest_wait(retry_waits, cooldown)
-    of_account = max(refusal_wait(9), line_wait(9, 1.0), *(login_wait(9, 1.0, answered=one) for one in (True, False)))
+    of_account = max(refusal_wait(9), *(login_wait(9, 1.0, answered=one) for one in (True, False)))
     retry_at = NOW + timedelta(seconds=max(of_account, cooldown))
     for action, outcomes in product(ACTIONS, LIVES):
         history = answered(*outcomes)

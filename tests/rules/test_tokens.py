@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.rules.builders import NOW
 
-from orderbridge.rules.tokens import expires, line_wait, refusal_wait, renew_at
+from orderbridge.rules.tokens import expires, login_wait, refusal_wait, renew_at
 
 ISTANBUL = ZoneInfo("Europe/Istanbul")  # three hours ahead of UTC all year
 DAY = timedelta(hours=24)
@@ -52,7 +52,7 @@ def test_refused_logins_wait_longer_up_to_a_quarter_of_an_hour(refusals: int, wa
 
 @pytest.mark.parametrize("failures, wait", [(1, 1), (2, 2), (3, 4), (4, 4), (5000, 4)])
 def test_a_failed_connection_is_tried_at_least_every_five_seconds(failures: int, wait: float) -> None:
-    assert (line_wait(failures, 0), line_wait(failures, 1)) == (wait, wait * 1.25)
+    assert [login_wait(failures, chance, answered=False) for chance in (0, 1)] == [wait, wait * 1.25]
 
 
 @given(received=moments, ahead=st.timedeltas(-2 * DAY, 2 * DAY), hours=st.integers(-12, 14))

@@ -61,7 +61,7 @@ class Account:
         waits = Waits(
             refused=tokens.refusal_wait,
             failed=lambda failures, answered: tokens.login_wait(failures, random.random(), answered=answered),
-            unsent=lambda failures: tokens.line_wait(failures, random.random()),
+            unsent=lambda failures: tokens.login_wait(failures, random.random(), answered=False),
             limited_s=context.settings.marketplace.cooldown_seconds,
         )
         count = partial(context.metrics.count, REQUESTS)

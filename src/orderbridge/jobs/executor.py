@@ -45,7 +45,7 @@ from orderbridge.model import Attempt, Outcome, Verdict
 from orderbridge.observe.metrics import ACTION_WAIT_SECONDS
 from orderbridge.rules.outbox_rows import Standing, stands_after
 from orderbridge.rules.queue import Entry
-from orderbridge.rules.retry import Decision, NextRequest, RetryAt, after_status, is_no_attempt
+from orderbridge.rules.retry import NO_ATTEMPTS, Decision, NextRequest, RetryAt, after_status
 from orderbridge.store.ddl import as_stored
 from orderbridge.store.group_commit import GroupCommit, RowLocked, write_group
 from orderbridge.texts import sentence
@@ -248,7 +248,7 @@ async def _ask(claim: Claim) -> Result:
     try:
         shown = await claim.account.client.restaurant_status(claim.row.service_id or key_of(claim.row))
     except MarketplaceError as error:
-        if is_no_attempt(error.outcome):
+        if error.outcome in NO_ATTEMPTS:
             return Result(claim, Attempt(error.outcome, error.code, error.http_status, sentence(error.detail)))
     decision = after_status(claim.row.action, shown, claim.history) or claim.again
     return await _send(claim) if decision is None else Result(claim, None, decision)

@@ -64,6 +64,7 @@ UNREADABLE = -1  # the list shows the order with an unreadable status: neither a
 # Refusals of the request itself, which prove nothing about an earlier one.
 _OF_THE_REQUEST = frozenset({"missing_field", "bad_url_id"})
 UNCERTAIN = frozenset({Outcome.UNKNOWN, Outcome.SERVICE_FAILED})
+# The request certainly had no effect: it is not counted, and sent again.
 NO_ATTEMPTS = frozenset({Outcome.UNAUTHORIZED, Outcome.RATE_LIMITED, Outcome.NOT_SENT})
 
 
@@ -115,14 +116,9 @@ def is_uncertain(history: Sequence[Attempt]) -> bool:
     return any(attempt.outcome in UNCERTAIN for attempt in history)
 
 
-def is_no_attempt(outcome: Outcome) -> bool:
-    """Whether the request certainly had no effect, so that it is not counted and sent again."""
-    return outcome in NO_ATTEMPTS
-
-
 def counted(history: Sequence[Attempt]) -> int:
     """The attempts of a row: requests that were sent and answered neither 401 nor 429."""
-    return sum(not is_no_attempt(attempt.outcome) and not attempt.spent for attempt in history)
+    return sum(attempt.outcome not in NO_ATTEMPTS and not attempt.spent for attempt in history)
 
 
 def _exhausted(history: Sequence[Attempt]) -> bool:
@@ -139,7 +135,7 @@ def next_request(action: Action, history: Sequence[Attempt]) -> NextRequest:
         if _exhausted(history):
             return NextRequest.ASK
         # A later 401 or 429 may belong to the status request, which then has no answer yet.
-        if next(one.outcome for one in reversed(history) if not is_no_attempt(one.outcome)) == Outcome.UNKNOWN:
+        if next(one.outcome for one in reversed(history) if one.outcome not in NO_ATTEMPTS) == Outcome.UNKNOWN:
             return NextRequest.ASK_THEN_SEND
     return NextRequest.SEND
 

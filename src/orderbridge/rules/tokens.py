@@ -37,14 +37,9 @@ def refusal_wait(refusals: int) -> float:
 
 
 def login_wait(failures: int, chance: float, *, answered: bool) -> float:
-    """Seconds to wait after the nth consecutive failed login whose credentials were not refused (n from 1).
+    """Seconds to wait after the nth failure in a row (n from 1), spread by `chance` from 0 to 1.
 
-    `answered`: there was an answer, usually a 5xx. Without one the waits are those of the network.
+    `answered`: a login was answered, usually by a 5xx. Otherwise a login, or any request, was not.
     """
     waits = LOGIN_WAITS if answered else LINE_WAITS
     return waits[min(failures, len(waits)) - 1] * (1 + chance / 4)
-
-
-def line_wait(failures: int, chance: float) -> float:
-    """Seconds to wait after the nth request in a row that was not sent (n from 1), spread by `chance` from 0 to 1."""
-    return LINE_WAITS[min(failures, len(LINE_WAITS)) - 1] * (1 + chance / 4)
