@@ -55,11 +55,6 @@ def local_moment(text: str | None, zone: tzinfo) -> datetime | None:
         return None
 
 
-def local_text(moment: datetime, zone: tzinfo) -> str:
-    """Format a moment as the marketplace does."""
-    return f"{moment.astimezone(zone):%Y-%m-%d %H:%M:%S}"
-
-
 def http_date(text: str) -> datetime | None:
     """Parse the date of an HTTP header; None if it is not a date. The parser may raise any exception."""
     from email.utils import parsedate_to_datetime  # noqa: PLC0415 - slow to load, and most commands do not need it

@@ -47,7 +47,7 @@ def test_init_with_options_writes_a_valid_configuration(command, given, file, mo
     assert text.startswith("# The configuration of orderbridge")
     settings = config.load(file)
     assert settings.accounts[0].app_secret_key.get_secret_value() == APP
-    assert settings.warnings == ()
+    assert settings.source.warnings == ()
     assert "Örnek Lokanta Kadıköy" in ended.err
     monkeypatch.setenv("ORDERBRIDGE_WEB__LISTEN", f"127.0.0.1:{free_port()}")  # the usual port may be another program's
     assert command("check", "--config", file).code == 0

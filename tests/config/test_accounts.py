@@ -22,7 +22,7 @@ def test_a_secret_can_come_from_a_file_beside_the_configuration(content: str, wr
     settings = load(write(document(accounts=APP_FILE)), environ={})
     assert settings.accounts[0].app_secret_key.get_secret_value() == APP
     assert settings.source.origins["accounts[0].app_secret_key"] == str(tmp_path / "app")
-    assert [f"chmod 0600 {tmp_path}/app" in warning for warning in settings.warnings] == [True]
+    assert [f"chmod 0600 {tmp_path}/app" in warning for warning in settings.source.warnings] == [True]
 
 
 def test_a_secret_can_be_a_systemd_credential(write: Write, tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_a_file_with_secrets_that_everybody_can_read_is_a_warning(text: str, war
     write(REST, "rest")
     file = write(text)
     file.chmod(0o644)
-    assert [f"chmod o-r {file}" in warning for warning in load(file, environ={}).warnings] == [True] * warnings
+    assert [f"chmod o-r {file}" in warning for warning in load(file, environ={}).source.warnings] == [True] * warnings
 
 
 @pytest.mark.parametrize("mode, warned", [(0o644, True), (0o604, True), (0o660, False), (None, False)])
@@ -106,7 +106,7 @@ def test_a_sqlite_file_that_everybody_can_read_is_a_warning(mode: int | None, wa
     if mode is not None:
         kept.touch()
         kept.chmod(mode)
-    warnings = load(file, environ={}).warnings
+    warnings = load(file, environ={}).source.warnings
     assert [f"chmod o-rwx {kept}*" in warning for warning in warnings] == [True] * warned
 
 

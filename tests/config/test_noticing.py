@@ -12,7 +12,7 @@ from orderbridge.config import load, settings
 
 
 def warned(write: Write, text: str) -> str:
-    return "\n".join(load(write(f"{document()}\n{text}\n"), environ={}).warnings)
+    return "\n".join(load(write(f"{document()}\n{text}\n"), environ={}).source.warnings)
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def test_the_key_of_the_boards_certificate_is_a_secret(write: Write, tmp_path: P
 ])  # fmt: skip
 def test_a_secret_with_an_invisible_character(write: Write, character: str, name: str) -> None:
     text = document(accounts=account(rest=f"secret{character}key"))
-    warnings = load(write(text), environ={}).warnings
+    warnings = load(write(text), environ={}).source.warnings
     assert warnings[-1].startswith(f"accounts.kadikoy.rest_secret_key: character 7 is not ASCII ({name})")
 
 
@@ -72,7 +72,7 @@ def test_a_configuration_that_is_mounted_alone(write: Write, tmp_path: Path, mon
     for place, wanted in ((file.parent, False), (file, True)):
         (tmp_path / "mountinfo").write_text(f"30 1 0:1 / {place} rw - ext4 disk rw\n")
         monkeypatch.setattr(mounts, "MOUNTS", tmp_path / "mountinfo")
-        assert ("is mounted as a single file" in "\n".join(load(file, environ={}).warnings)) is wanted
+        assert ("is mounted as a single file" in "\n".join(load(file, environ={}).source.warnings)) is wanted
 
 
 def test_a_hanging_journal_delays_no_start(write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -44,7 +44,7 @@ def configuration(checked: Checked) -> Iterator[Finding]:
     where = str(settings.source.file or say("check.environment"))
     yield good("configuration", say("check.accounts", file=where, count=len(settings.accounts)))
     of_secrets = {say("config.open_secret", file=path) for path in settings.secret_files}
-    for sentence in settings.warnings:
+    for sentence in settings.source.warnings:
         if sentence not in of_secrets:
             yield warn("configuration", sentence)
 

@@ -26,7 +26,7 @@ def run(context: Context) -> None:
     def load() -> Settings:
         settings = context.reload()
         logs.configure(level=settings.log.level, format=settings.log.format)
-        for sentence in settings.warnings:
+        for sentence in settings.source.warnings:
             click.echo(systemd.with_priority(f"orderbridge: {sentence}", "warning"), err=True)
         return settings
 

@@ -27,8 +27,9 @@ TEST_S = 2.0  # timeout for a folder that may be on another machine
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The file of a configuration, the origins of its other keys, and warnings for a technician.
+    """The file of a configuration, and the origins of its other keys.
 
+    `warnings`: sentences for a technician about settings that work but should be changed.
     `origins`: the variable or secret file that set a key (accounts[0].name).
     `without_secrets`: the accounts with unreadable secrets; commands that need no secrets still work (config.load).
     """
@@ -58,11 +59,6 @@ class Settings(keys.Table):
     def source(self) -> Source:
         """The source of the settings; empty if they were constructed directly."""
         return self._source
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """Sentences about settings that work but should be changed."""
-        return self._source.warnings
 
     @property
     def secret_files(self) -> list[Path]:

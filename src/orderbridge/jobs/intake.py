@@ -111,7 +111,7 @@ class Intake:
     async def _sort(self, answer: Answer) -> Sorted:
         """Sort the orders, and release the lanes of those with unresolved rows."""
         if not answer.good:  # the usual case needs no query
-            return Sorted({})
+            return Sorted()
         known, doubtful = await self._database.read(
             lambda tx: (orders.stored(tx, answer.good), orders.with_unresolved_rows(tx, answer.good))
         )

@@ -89,13 +89,12 @@ async def _read_common(account: Account, database: Database, common: Common) -> 
 
 async def read_statuses(
     account: Account, database: Database, clock: Clock, *, only: Collection[str] | None = None
-) -> int:
-    """Read the status of the account's restaurants, or of `only` these. Returns the number of answers.
+) -> None:
+    """Read the status of the account's restaurants, or of `only` these.
 
     A restaurant whose outbox row is being sent is left out: the row itself asks for the status, and its answer counts.
     """
     known = await database.read(lambda tx: reference.restaurants_of(tx, account.name))
-    answered = 0
     for key, service_id in known.items():
         if account.paused() > 0 or (only is not None and key not in only):
             continue
@@ -106,7 +105,5 @@ async def read_statuses(
         except MarketplaceError as error:
             _log.debug("reference.status_failed", account=account.name, restaurant_id=key, code=error.code)
             continue
-        answered += 1
         write = partial(reference.set_restaurant_status, account=account.name, key=key, status=status, now=clock.now())
         await database.run(write)
-    return answered

@@ -9,7 +9,6 @@ from zoneinfo import ZoneInfo
 from sqlalchemy import Connection
 
 from orderbridge import config
-from orderbridge.clock import local_text
 from orderbridge.errors import Message
 from orderbridge.jobs.problem_table import of_the_daemon
 from orderbridge.model import AccountState, ActionState
@@ -125,7 +124,7 @@ def _closed(
     for row in reference.closed(connection, now - timedelta(minutes=minutes)):
         if row.account in names and reference.is_usual_hour(connection, row.id, now):
             since, words = row.status_since_utc, {"name": row.name or row.id, "who": row.status_by or ""}
-            words["since"] = local_text(since, zone)
+            words["since"] = f"{since.astimezone(zone):%Y-%m-%d %H:%M:%S}"  # as the marketplace writes times
             yield Problem(Code.RESTAURANT_CLOSED, row.id, since, Severity.WARNING, account=row.account, facts=words)
 
 
@@ -145,16 +144,11 @@ def thresholds(settings: config.Settings) -> Thresholds:
     )
 
 
-def configured(settings: config.Settings) -> dict[str, str]:
-    """The names of the accounts in the file, by fingerprint."""
-    return {account.fingerprint: account.name for account in settings.accounts}
-
-
 def all_names(connection: Connection, settings: config.Settings) -> dict[str, str]:
     """The names of all accounts by fingerprint, including those in the database if it is configured."""
     beside = accounts.enabled(connection) if settings.fleet.from_database else {}
     known = accounts.last_polled(connection, settings.source.without_secrets)
-    in_file = {secrets: name for secrets, name in configured(settings).items() if name not in known.values()}
+    in_file = {one.fingerprint: one.name for one in settings.accounts if one.name not in known.values()}
     return beside | in_file | known
 
 

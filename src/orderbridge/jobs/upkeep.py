@@ -155,17 +155,12 @@ class SelfReport:
         self._late = late_after(settings.marketplace.cooldown_seconds)
         self._busy_timeout_s = settings.database.busy_timeout_seconds
         self._checked: float | None = None
-        self._problems: tuple[Problem, ...] = ()
+        self.problems: tuple[Problem, ...] = ()  # of the last health check
 
     def checked(self, found: Collection[Problem]) -> None:
         """Take the problems from a health check."""
         self._checked = self._clock.monotonic()
-        self._problems = tuple(found)
-
-    @property
-    def problems(self) -> tuple[Problem, ...]:
-        """The problems of the last health check."""
-        return self._problems
+        self.problems = tuple(found)
 
     def readiness(self) -> Readiness:
         """The current readiness."""
@@ -173,10 +168,10 @@ class SelfReport:
             return Readiness(is_working=True)
         now, good = self._clock.monotonic(), self._metrics.good_polls
         is_checked = now - self._checked <= CHECK_S + self._busy_timeout_s
-        answers = is_checked and not NO_DATABASE & {one.code for one in self._problems}
+        answers = is_checked and not NO_DATABASE & {one.code for one in self.problems}
         polled = (now - good[name] <= self._late_s(one) for name, one in self._accounts.items() if name in good)
         is_polled = not self._accounts or any(polled)  # one account is enough
-        return Readiness(is_working=True, database_answers=answers, is_polled=is_polled, problems=self._problems)
+        return Readiness(is_working=True, database_answers=answers, is_polled=is_polled, problems=self.problems)
 
     def _late_s(self, account: Account) -> float:
         return late_in_turn(self._late, len(self._cooldowns.in_turn(account.fingerprint))).total_seconds()
@@ -194,7 +189,7 @@ class SelfReport:
         show(REQUESTS_UNDER_WAY, "poll", to=self._lanes.polls)
         show(REQUESTS_UNDER_WAY, "action", to=self._outbox.executor.under_way.total())
         self._metrics.clear(PROBLEMS)
-        for one in self._problems:
+        for one in self.problems:
             self._metrics.count(PROBLEMS, one.code, one.severity, by=one.count)
 
 

@@ -42,9 +42,8 @@ USUAL_PAGES = frozenset({50, 100, 200, 250, 500, 1000})
 
 @dataclass(frozen=True, slots=True)
 class Sorted:
-    """The orders of an answer by kind (see above), and their stored orders."""
+    """The orders of an answer by kind (see above)."""
 
-    known: Mapping[str, Stored]
     new: list[Document] = field(default_factory=list)
     changed: list[Document] = field(default_factory=list)
     unchanged: list[Document] = field(default_factory=list)
@@ -55,7 +54,7 @@ def sort(
     good: Mapping[str, Document], known: Mapping[str, Stored], *, account: str, configured: Collection[str]
 ) -> Sorted:
     """Sort an answer's orders. `good`: the documents by payment_key."""
-    listed = Sorted(known)
+    listed = Sorted()
     for key, document in good.items():
         stored = known.get(key)
         if stored is None:

@@ -74,7 +74,7 @@ class Listening:
         self._server: Server | None = None
         self._served: tuple[object, ...] | None = None
         self._tls: ssl.SSLContext | None = None
-        self._page = Page()
+        self.page = Page()  # its state, for the health check
 
     def use(self, wanted: config.Web) -> None:
         """Use a new configuration."""
@@ -85,11 +85,6 @@ class Listening:
     def addresses(self) -> list[tuple[str, int]]:
         """Host and port of each socket that is open now."""
         return [] if self._server is None else self._server.addresses
-
-    @property
-    def page(self) -> Page:
-        """The state of the page, for the health check."""
-        return self._page
 
     async def run(self) -> None:
         """Runs until it is cancelled; then all connections end."""
@@ -130,7 +125,7 @@ class Listening:
         if self._tls is not None and is_old:  # the files may have been renewed
             await detached(partial(renew_tls, self._tls, wanted))
         ends = None if self._tls is None else await detached(partial(certificate_end, wanted))
-        self._page = Page(self._server is not None, wanted.board != "off", ends)
+        self.page = Page(self._server is not None, wanted.board != "off", ends)
 
     def _close(self) -> None:
         if self._server is not None:
@@ -139,10 +134,10 @@ class Listening:
 
     def _fail(self, error: str, *, of_certificate: bool = False, reason: str = "") -> None:
         """Log a failure once. A server that already runs keeps its certificate."""
-        is_served, has_board, before = self._server is not None, self._wanted.board != "off", self._page
+        is_served, has_board, before = self._server is not None, self._wanted.board != "off", self.page
         code = Code.CERTIFICATE_REFUSED if of_certificate or is_served else Code.PAGE_NOT_SERVED
         since = before.since or SystemClock().now()
-        self._page = Page(is_served, has_board, before.ends, failed=code, since=since, error=error, reason=reason)
+        self.page = Page(is_served, has_board, before.ends, failed=code, since=since, error=error, reason=reason)
         if (code, error) != (before.failed, before.error):
             event = "web.certificate_refused" if code == Code.CERTIFICATE_REFUSED else "web.not_listening"
             remedy = problem_text(code, spoken(), error=error, reason=reason)[1]

@@ -94,5 +94,5 @@ def test_an_unknown_value_is_the_only_error(write: Write) -> None:
 
 def test_a_master_key_file_that_everybody_can_read_is_a_warning(write: Write, tmp_path: Path) -> None:
     write(KEY, "master.key").chmod(0o644)
-    (message,) = load(write(fleet('master_key_file = "master.key"')), environ={}).warnings
+    (message,) = load(write(fleet('master_key_file = "master.key"')), environ={}).source.warnings
     assert f"chmod 0600 {tmp_path}/master.key" in message
