@@ -1,8 +1,6 @@
 """The tables for a POS: plain SQL through a driver with default settings."""
 
 import re
-import subprocess
-import sys
 from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
@@ -335,17 +333,3 @@ def test_the_references_have_the_words_of_each_database(page, column, wrong, pos
     assert found is not None
     words = found[1].split("|")[column].partition("`")[2].strip("` ")
     assert re.search(".*".join(re.escape(part.strip()) for part in words.split("…")), str(refusal.value))
-
-
-AN_ARGUMENT_MORE = """
-from orderbridge import actions
-actions.ARGUMENTS += (actions.Argument("{column}", 1, 8, "--more", "More."),)
-import orderbridge.store.tables
-"""
-
-
-def test_an_argument_without_a_column_stops_the_import():
-    for column in ("table_number", "http_status"):  # that is not there, and that is the daemon's
-        command = [sys.executable, "-c", AN_ARGUMENT_MORE.format(column=column)]
-        ended = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert f"TypeError: {column}: no column of delivery_actions that a POS fills in" in ended.stderr

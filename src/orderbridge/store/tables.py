@@ -308,8 +308,6 @@ index_where("delivery_actions_subject_ix", TOGGLES, actions.c.food_id, actions.c
 # The order of the columns: the id, the columns of a POS's INSERT, `withdraw`, which a POS may also change later, the
 # time, the columns that only the daemon writes, and columns of later schema revisions.
 ASKED = (*actions.c.keys()[1 : actions.c.keys().index("withdraw")], "valid_until_minutes")
-if missing := set(_ARGUMENT_COLUMNS) - set(ASKED):
-    raise TypeError(f"{', '.join(sorted(missing))}: no column of delivery_actions that a POS fills in")
 
 after(actions, lambda dialect: dialect.notify_changes(actions.name, "withdraw"))
 
