@@ -1,6 +1,6 @@
 """Value types of the domain: orders and their problems, actions and outcomes. They have no behaviour."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
@@ -171,27 +171,11 @@ class Menu:
 
 
 @dataclass(frozen=True, slots=True)
-class CancelReason:
-    """A reason that PUT orders/cancel takes (docs/interface.md, Cancel reason)."""
-
-    id: int
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Method:
-    """A payment or shipping method (docs/interface.md, Payment and shipping methods)."""
-
-    code: str
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
 class Variables:
-    """The answer of GET orders/variables."""
+    """The answer of GET orders/variables: the names of the methods, by code."""
 
-    payment_methods: tuple[Method, ...]
-    shipping_methods: tuple[Method, ...]
+    payment_methods: Mapping[str, str]
+    shipping_methods: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,11 +234,6 @@ class Order:
     digest: str
     service_key: str | None = None  # see Document
     remarks: tuple[str, ...] = ()
-
-    @property
-    def payload(self) -> str:
-        """The document's text."""
-        return text_of(self.raw)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from orderbridge.errors import (  # isort: skip
 
 from orderbridge.marketplace.client import Client, login
 from orderbridge.marketplace.session import Session
-from orderbridge.model import Action, CancelReason, Grant, Method, Restaurant, Token, Variables
+from orderbridge.model import Action, Grant, Restaurant, Token, Variables
 from orderbridge.net.http import MAX_LOGINS, Wire
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -101,12 +101,12 @@ ACTIONS: dict[str, tuple[Callable[[Client], Awaitable[None]], str, Any]] = {
 READS: dict[str, tuple[Callable[[Client], Awaitable[Any]], str, Any, Any]] = {
     "restaurants": (lambda c: c.restaurants(), "restaurants/get", [{"id": "a", "name": "A"}], (Restaurant("a", "A"),)),
     "status": (lambda c: c.restaurant_status(REST), f"restaurants/status/get/{REST}", "Closed", "Closed"),
-    "reasons": (lambda c: c.cancel_reasons(), "orders/cancel-reasons", [{"id": 8, "reason": "Diğer"}], (CancelReason(8, "Diğer"),)),
+    "reasons": (lambda c: c.cancel_reasons(), "orders/cancel-reasons", [{"id": 8, "reason": "Diğer"}], {8: "Diğer"}),
     "variables": (
         lambda c: c.variables(),
         "orders/variables",
         {"paymentMethod": [{"key": "CASH", "name": "Nakit"}], "shippingMethod": []},
-        Variables((Method("CASH", "Nakit"),), ()),
+        Variables({"CASH": "Nakit"}, {}),
     ),
 }  # fmt: skip
 REPEATED = {name: call for name, (call, *_) in (ACTIONS | READS).items()}

@@ -227,7 +227,7 @@ async def the_lease_counts_from_the_answer(true: Any, self: Replica) -> None:
 bugs(
     "1",
     an_order_is_acknowledged_and_not_written=(orders.insert_new, nothing, LONG_LIST),
-    the_document_is_not_kept=((orders, "without_nul"), always(""), CLOCK),
+    the_document_is_not_kept=((orders, "payload_of"), always(""), CLOCK),
 )  # fmt: skip
 bugs(
     "1 and 7",

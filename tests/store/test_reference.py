@@ -2,15 +2,15 @@
 
 from tests.store.samples import NOW, NOW_TEXT, RESTAURANT, Pos, key, rows
 
-from orderbridge.model import CancelReason, Method, Restaurant, Variables
+from orderbridge.model import Restaurant, Variables
 from orderbridge.store import reference
 from orderbridge.store.database import Database
 
 KADIKOY = Restaurant(RESTAURANT, "Kadıköy")
 MODA = Restaurant(key(2), "Moda")
-CASH, CARD = Method("CASH", "Nakit"), Method("CREDIT_CARD", "Kredi Kartı")
-DELIVERY = Method("delivery", "Paket")
-NONE = Variables((), ())
+CASH, CARD = {"CASH": "Nakit"}, {"CREDIT_CARD": "Kredi Kartı"}
+DELIVERY = {"delivery": "Paket"}
+NONE = Variables({}, {})
 LONG = "ş" * 255
 
 
@@ -18,8 +18,10 @@ def replace(database: Database, *found: Restaurant, account: str = "kadikoy", wh
     return database.write_now(lambda tx: reference.update_restaurants(tx, account, found, whole=whole))
 
 
-def take_in(database: Database, *reasons: CancelReason, methods: Variables = NONE, whole: bool = False) -> int:
-    return database.write_now(lambda tx: reference.update_common(tx, reasons, methods, whole=whole))
+def take_in(
+    database: Database, reasons: dict[int, str] | None = None, methods: Variables = NONE, *, whole: bool = False
+) -> int:
+    return database.write_now(lambda tx: reference.update_common(tx, reasons or {}, methods, whole=whole))
 
 
 def restaurants(pos: Pos) -> list[tuple[str | None, ...]]:
@@ -66,15 +68,15 @@ def test_an_unlisted_restaurant_moves_to_another_account_that_reaches_it(databas
 
 
 def test_rows_that_a_whole_nonempty_list_lacks_are_deleted(database, pos):
-    assert take_in(database, CancelReason(1, "Kapandı"), CancelReason(1, "Kapalı"), CancelReason(2, "Kurye yok")) == 0
+    assert take_in(database, {1: "Kapalı", 2: "Kurye yok"}) == 0
     assert reasons(pos) == [(1, "Kapalı"), (2, "Kurye yok")]
     found = [(1, "Kapalı"), (2, "Kurye bulunamadı")]
     for whole in (False, True):
-        assert take_in(database, CancelReason(2, "Kurye bulunamadı"), whole=whole) == 1
+        assert take_in(database, {2: "Kurye bulunamadı"}, whole=whole) == 1
         assert reasons(pos) == found[whole:]
-    take_in(database, methods=Variables((CASH, CARD, Method("CASH", "Peşin")), (DELIVERY, DELIVERY)))
+    take_in(database, methods=Variables(CASH | CARD, DELIVERY))
     assert methods(pos) == [["CASH", "CREDIT_CARD"], ["delivery"]]
-    assert take_in(database, methods=Variables((CARD,), ()), whole=True) == 2 + 1
+    assert take_in(database, methods=Variables(CARD, {}), whole=True) == 2 + 1
     assert methods(pos) == [["CREDIT_CARD"], ["delivery"]]
 
 
@@ -83,14 +85,13 @@ def test_the_usual_codes_are_used_until_the_marketplace_sends_its_own(database):
     assert usual == {"Nakit": "CASH", "Kredi Kartı (pre-paid)": "CREDIT_CARD", "Banka Kartı (pre-paid)": "DEBIT_CARD"}
     usual.clear()  # a copy: the next one who asks gets them all
     assert database.read_now(reference.payment_codes)["Nakit"] == "CASH"
-    take_in(database, methods=Variables((CARD,), ()))
+    take_in(database, methods=Variables(CARD, {}))
     assert database.read_now(reference.payment_codes) == {"Kredi Kartı": "CREDIT_CARD"}
 
 
 def test_long_codes_are_stored_and_codes_are_case_sensitive(database, pos):
     replace(database, Restaurant(LONG, "Kadıköy"), MODA)
-    long = (Method(LONG, "Nakit"), CARD, Method("credit_card", "Nakit 2"))
-    take_in(database, methods=Variables(long, (Method(LONG, "Paket"),)))
+    take_in(database, methods=Variables({LONG: "Nakit", **CARD, "credit_card": "Nakit 2"}, {LONG: "Paket"}))
     assert [row["id"] for row in rows(pos, "SELECT id FROM delivery_restaurants WHERE name = 'Kadıköy'")] == [LONG]
     assert len(rows(pos, "SELECT code FROM delivery_payment_methods")) == 3
     assert database.read_now(reference.payment_codes)["Nakit"] == LONG

@@ -17,7 +17,7 @@ from orderbridge.errors import MarketplaceError, RateLimited, Refused, ServiceFa
 from orderbridge.hiding import longest, without_secrets
 from orderbridge.marketplace.fields import Reader, compared, elements_of
 from orderbridge.marketplace.scan import BrokenText, decode, utf8
-from orderbridge.model import CancelReason, Grant, Method, Restaurant, Variables
+from orderbridge.model import Grant, Restaurant, Variables
 
 _Failure = tuple[type[MarketplaceError], str]
 _UNAUTHORIZED: _Failure = (Unauthorized, "unauthorized")
@@ -126,9 +126,9 @@ def read_restaurant_status(data: object) -> str:
     raise _malformed("restaurant status")
 
 
-def read_cancel_reasons(data: object) -> tuple[CancelReason, ...]:
-    """docs/interface.md, Cancel reason."""
-    return _entries(data, "cancel reasons", _reason)
+def read_cancel_reasons(data: object) -> dict[int, str]:
+    """docs/interface.md, Cancel reason: the reasons by id."""
+    return dict(_entries(data, "cancel reasons", _reason))
 
 
 def read_variables(data: object) -> Variables:
@@ -136,8 +136,8 @@ def read_variables(data: object) -> Variables:
     if not isinstance(data, dict):
         raise _malformed("variables")
     return Variables(
-        payment_methods=_entries(data.get("paymentMethod", []), "paymentMethod", _method),
-        shipping_methods=_entries(data.get("shippingMethod", []), "shippingMethod", _method),
+        payment_methods=dict(_entries(data.get("paymentMethod", []), "paymentMethod", _method)),
+        shipping_methods=dict(_entries(data.get("shippingMethod", []), "shippingMethod", _method)),
     )
 
 
@@ -162,14 +162,14 @@ def _restaurant(entry: Mapping[str, Any]) -> Restaurant | None:
     )
 
 
-def _reason(entry: Mapping[str, Any]) -> CancelReason | None:
+def _reason(entry: Mapping[str, Any]) -> tuple[int, str] | None:
     number = Reader().integer(entry.get("id"), "id")
-    return None if number is None else CancelReason(number, Reader().text(entry.get("reason"), "reason") or "")
+    return None if number is None else (number, Reader().text(entry.get("reason"), "reason") or "")
 
 
-def _method(entry: Mapping[str, Any]) -> Method | None:
+def _method(entry: Mapping[str, Any]) -> tuple[str, str] | None:
     code = Reader().text(entry.get("key"), "key")
-    return Method(code, Reader().text(entry.get("name"), "name") or "") if code else None
+    return (code, Reader().text(entry.get("name"), "name") or "") if code else None
 
 
 def _malformed(what: str) -> UnknownOutcome:

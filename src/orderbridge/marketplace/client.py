@@ -38,7 +38,7 @@ from orderbridge.marketplace.answers import (
 from orderbridge.marketplace.documents import read_listing
 from orderbridge.marketplace.menu import read_menu
 from orderbridge.marketplace.session import Session
-from orderbridge.model import Action, CancelReason, Document, Grant, Menu, Restaurant, Token, Variables
+from orderbridge.model import Action, Document, Grant, Menu, Restaurant, Token, Variables
 from orderbridge.net.http import Answer, Importance, Wire
 
 SMALL_BODY = 64 * 1024  # bytes; parsed in a millisecond or two; larger ones are parsed in a thread
@@ -127,7 +127,7 @@ class Client:
         body = None if kind.argument is None else {kind.argument.column: argument}
         await self._put(action, f"{kind.path}/{_in_path(key)}", body)
 
-    async def cancel_reasons(self) -> tuple[CancelReason, ...]:
+    async def cancel_reasons(self) -> dict[int, str]:
         """docs/interface.md, Endpoints 12."""
         return await self._get("/orders/cancel-reasons", read_cancel_reasons)
 

@@ -40,7 +40,7 @@ from sqlalchemy.sql.functions import GenericFunction
 from sqlalchemy.sql.visitors import InternalTraversal
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
-from orderbridge.model import Action, ActionState
+from orderbridge.model import Action, ActionState, text_of
 from orderbridge.store.dialects import of
 from orderbridge.store.dialects.face import Dialect
 
@@ -140,9 +140,9 @@ def _big(_: Big, compiler: SQLCompiler, **__: Any) -> str:
     return of(compiler.dialect.name).big
 
 
-def without_nul(payload: str) -> str:
-    """A document without U+0000, which PostgreSQL refuses, and which ends a text in many SQLite drivers."""
-    return payload.replace("\0", "\ufffd")
+def payload_of(raw: bytes) -> str:
+    """The text of a document without U+0000, which PostgreSQL refuses, and which ends a text in many SQLite drivers."""
+    return text_of(raw).replace("\0", "\ufffd")
 
 
 # Typed factories for Column, so that mypy knows the value types.

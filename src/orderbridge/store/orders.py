@@ -18,7 +18,7 @@ from sqlalchemy import Connection, and_, bindparam, delete, exists, func, litera
 
 from orderbridge.document import Facts, Item, Option, columns_of
 from orderbridge.model import Arrival, Change, Differs, EndedBy, LastChange, NewStatus, Order, Stored, as_problem
-from orderbridge.store.ddl import without_nul
+from orderbridge.store.ddl import payload_of
 from orderbridge.store.foods import note_ordered
 from orderbridge.store.rows import alike, batches, for_us, held_by_others, in_list, insert_all, insert_rows, update_one
 from orderbridge.store.tables import ENDED, NEW, OPEN, actions, changed, events, items, options, orders, unfinished
@@ -143,7 +143,7 @@ def _new_row(account: str, arrival: Arrival, now: datetime) -> dict[str, Any]:
 def _facts(order: Order) -> dict[str, Any]:
     facts = dict(zip(_FACTS, _of_facts(order.facts), strict=True))
     return facts | {
-        "payload": without_nul(order.payload),
+        "payload": payload_of(order.raw),
         "service_key": order.service_key,
         "remarks": as_problem(order.remarks),
     }

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import Connection, and_, bindparam, case, exists, func, literal, literal_column, or_, select, update
 
 from orderbridge.model import Document
-from orderbridge.store.ddl import without_nul
+from orderbridge.store.ddl import payload_of
 from orderbridge.store.rows import insert_all
 from orderbridge.store.tables import UNRESOLVED, orders, quarantine
 
@@ -64,7 +64,7 @@ def keep(
     same = {"owner": account, "hash": document.digest}
     if not times:  # it may have been delivered again since
         now = max(now, connection.execute(_LAST_SEEN, same).scalar() or now)
-    payload = without_nul(document.payload)  # retention may have emptied it
+    payload = payload_of(document.raw)  # retention may have emptied it
     delivery = {"times": times, "last_seen_utc": now, "reason": reason, "payload": payload}
     seen = connection.execute(_SEEN_AGAIN, same | delivery).rowcount
     if not seen:

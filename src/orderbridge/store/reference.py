@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Table, delete, insert, literal_column, select, update
 
-from orderbridge.model import CancelReason, Restaurant, Variables
+from orderbridge.model import Restaurant, Variables
 from orderbridge.store.rows import alike
 from orderbridge.store.tables import (
     ENDED,
@@ -110,12 +110,12 @@ def restaurants_of(connection: Connection, account: str) -> dict[str, str]:
     return {row.id: row.service_id or row.id for row in connection.execute(query.order_by(restaurants.c.id))}
 
 
-def update_common(connection: Connection, reasons: Sequence[CancelReason], methods: Variables, *, whole: bool) -> int:
+def update_common(connection: Connection, reasons: Mapping[int, str], methods: Variables, *, whole: bool) -> int:
     """Store the common lists. Returns how many known entries are missing; only with `whole` they are removed."""
     return (
-        _update(connection, cancel_reasons, {one.id: one.reason for one in reasons}, whole=whole)
-        + _update(connection, payment_methods, {one.code: one.name for one in methods.payment_methods}, whole=whole)
-        + _update(connection, shipping_methods, {one.code: one.name for one in methods.shipping_methods}, whole=whole)
+        _update(connection, cancel_reasons, reasons, whole=whole)
+        + _update(connection, payment_methods, methods.payment_methods, whole=whole)
+        + _update(connection, shipping_methods, methods.shipping_methods, whole=whole)
     )
 
 
