@@ -30,7 +30,7 @@ def test_the_grants_on_a_server_name_the_role_and_the_place(kind, run, configure
 
 def test_the_grants_on_sqlite_are_words_and_a_backup_says_where_it_is(run, pos, path):
     assert "no roles" in run("db", "grants", "pos").out
-    pos.execute("UPDATE delivery_schema_version SET version_num = '0001'")  # before an upgrade is when one is wanted
+    pos.execute("UPDATE delivery_schema_version SET version_num = '0009'")  # before an upgrade is when one is wanted
     target = path.with_name("copy.db")
     ended = run("db", "backup", target)
     assert (ended.code, ended.err) == (0, "")

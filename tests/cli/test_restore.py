@@ -274,8 +274,8 @@ def test_a_failed_restore_puts_the_former_files_back(run, template, path, copy, 
 def test_a_copy_of_an_older_schema_stays_as_it_is(run, path, copy):
     """For who goes back to an older version: the version that starts brings the tables up to date."""
     copy.chmod(0o600)
-    alter(copy, VERSION("0007"))
+    alter(copy, VERSION("0009"))
     ended = run("db", "restore", copy)
     assert (ended.code, "then run `orderbridge db replay`" in ended.out) == (0, True), ended
     with opened(path) as connection:
-        assert one(connection, "SELECT version_num FROM delivery_schema_version") == ("0007",)
+        assert one(connection, "SELECT version_num FROM delivery_schema_version") == ("0009",)

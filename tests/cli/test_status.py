@@ -116,7 +116,7 @@ def test_status_is_fully_translated_to_turkish(run, configure, pos):
 def test_of_an_older_schema_it_says_what_it_can(run, pos):
     put_account(pos)
     put_order(pos, key(1), received_utc=ago(5), changed_utc=ago(5))
-    pos.execute("UPDATE delivery_schema_version SET version_num = '0001'")
+    pos.execute("UPDATE delivery_schema_version SET version_num = '0009'")
     pos.execute("DROP TABLE delivery_quarantine")
     ended = run("status")
     assert ended.code == 1

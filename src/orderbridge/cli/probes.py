@@ -27,6 +27,7 @@ from orderbridge.store import accounts, inspection, schema, tables, write_guards
 from orderbridge.store.database import Database
 from orderbridge.store.dialects.sqlite_checks import writers_of
 from orderbridge.store.failures import is_busy, remedy
+from orderbridge.store.problem_rows import try_to_write
 from orderbridge.texts import say
 
 READS, WRITES, PASSES = 4, 2, 1
@@ -217,7 +218,7 @@ def _writing(checked: Checked) -> Iterator[Finding]:
     with checked.opened.engine.connect() as connection, connection.begin() as tried:
         lacking = inspection.lacking_rights(connection)
         if not lacking:
-            inspection.try_writing(connection)
+            try_to_write(connection)
         tried.rollback()
     checked.may_write = not lacking
     if lacking:

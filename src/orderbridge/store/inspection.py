@@ -9,14 +9,14 @@ import threading
 from collections.abc import Iterator, Sequence
 
 import structlog
-from sqlalchemy import Connection, Table, text
+from sqlalchemy import Connection, Table
 from sqlalchemy.exc import DBAPIError
 
 from orderbridge.errors import Message
 from orderbridge.store.dialects import of
 from orderbridge.store.dialects.face import Failover
 from orderbridge.store.failures import is_busy, is_denied
-from orderbridge.store.tables import SCHEMA_VERSION_TABLE, metadata
+from orderbridge.store.tables import metadata
 
 _log = structlog.get_logger(__name__)
 
@@ -55,11 +55,6 @@ class Durability:
 def failover(connection: Connection) -> Failover | None:
     """The effect of a failover on acknowledged orders; None without a standby."""
     return of(connection.dialect.name).failover(connection)
-
-
-def try_writing(connection: Connection) -> None:
-    """Test a write that changes nothing. Raises DBAPIError."""
-    connection.execute(text(f"UPDATE {SCHEMA_VERSION_TABLE} SET version_num = version_num"))  # noqa: S608
 
 
 def lacking_rights(connection: Connection) -> list[str]:

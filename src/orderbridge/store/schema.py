@@ -15,7 +15,7 @@ from orderbridge.clock import SystemClock
 from orderbridge.errors import Message, StoreError, Unusable
 from orderbridge.store.ddl import execute
 from orderbridge.store.dialects import of
-from orderbridge.store.tables import HEAD, KNOWN, MIGRATIONS, SCHEMA_VERSION_TABLE, UNRELEASED, metadata
+from orderbridge.store.tables import HEAD, KNOWN, MIGRATIONS, SCHEMA_VERSION_TABLE, metadata
 from orderbridge.store.write_guards import gone, on_version, renew
 
 LOCK_WAIT_S = 60.0
@@ -106,8 +106,6 @@ def _upgrade(connection: Connection) -> bool:
         make(connection)
         return True
     refuse_unknown(found)
-    if found in UNRELEASED:
-        raise Unusable("schema.too_old", found=found)
     _log.info("schema.upgrading", found=found, to=HEAD)
     migrate(connection)
     return True
@@ -165,5 +163,5 @@ def offline_sql(url: str) -> str:
 
 def refuse_unknown(found: str | None) -> None:
     """Raise Unusable for the schema of a newer program."""
-    if found not in {None, *KNOWN, *UNRELEASED}:
+    if found not in {None, *KNOWN}:
         raise Unusable("schema.unknown", found=found, known=HEAD)

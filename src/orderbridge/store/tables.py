@@ -91,7 +91,6 @@ def _migrations() -> Path:
 MIGRATIONS = _migrations()
 KNOWN = tuple(sorted(path.name[:4] for path in (MIGRATIONS / "versions").glob("[0-9][0-9][0-9][0-9]_*.py")))
 HEAD = KNOWN[-1]
-UNRELEASED = tuple(f"000{number}" for number in range(1, 9))  # before the first release: can be read, but not upgraded
 
 metadata = problems.metadata  # of all tables, the daemon's own included
 
