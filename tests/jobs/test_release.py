@@ -116,6 +116,10 @@ async def refused_and_cancelled(shop: Shop) -> Order:
 
 
 OLDER_AGAIN = {1: "last_seen_utc = '2026-03-02 09:30:00.000'", 2: "payload = replace(payload, '_id\":6', '_id\":2')"}
+REOPENED = {
+    1: "payload = replace(payload, '_id\":1', '_id\":6')",
+    2: "payload = replace(payload, '_id\":6', '_id\":1')",
+}
 SECOND_WINS = {1: Decision.SUPERSEDED, 2: Decision.TAKEN_IN}
 
 
@@ -126,9 +130,17 @@ SECOND_WINS = {1: Decision.SUPERSEDED, 2: Decision.TAKEN_IN}
         ({}, 2, SECOND_WINS, ("CANCELED", "kadikoy")),
         (OLDER_AGAIN, 2, {1: Decision.TAKEN_IN, 2: Decision.SUPERSEDED}, ("RECEIVED", "kadikoy")),
         ({2: "last_seen_utc = '2026-03-02 08:00:00.000'"}, 1, SECOND_WINS, ("CANCELED", "kadikoy")),
+        (REOPENED, 1, SECOND_WINS, ("RECEIVED", "kadikoy")),
         ({2: "account = 'besiktas'"}, 1, SECOND_WINS, ("CANCELED", "besiktas")),
     ],
-    ids=["the older is named", "the newer is named", "the older came again", "a clock set back", "of two accounts"],
+    ids=[
+        "the older is named",
+        "the newer is named",
+        "the older came again",
+        "a clock set back",
+        "reopened",
+        "of two accounts",
+    ],
 )
 async def test_of_several_documents_the_newest_counts_and_an_end_is_an_end(changes, named, fates, stored, shop):
     order = await refused_and_cancelled(shop)

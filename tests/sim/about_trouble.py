@@ -65,7 +65,7 @@ class FailuresAreLogged(Judge):
     def ended(self, call: Call) -> None:
         if call.operation == "get_current" and call.ended != "crashed":
             told = self._told.get(call.account) == call.life
-            if call.is_heard and told:
+            if call.is_heard and told and not call.argument:  # a list of one status is no good poll
                 self._to_recover.setdefault(call.account, (math.inf, call.life))  # until its orders are stored
             elif not call.is_heard and not told:
                 self._failing.setdefault(call.account, (self.sim.now(), call.life))

@@ -220,8 +220,9 @@ def release(reimport: Reimport, row_id: int) -> list[Released]:
     if not kept:
         return []
     documents = [read_stored(one.payload) for one in kept]
-    # Not by time alone, because the clock may have been set back: a document that ends the order is the newest.
-    place = max(range(len(kept)), key=lambda at: (documents[at].status_id in ENDS, at))
+    # By time and by number, because the clock may have been set back. If they differ, one that ends the order counts.
+    is_clear = kept[-1].id == max(one.id for one in kept)
+    place = max(range(len(kept)), key=lambda at: (not is_clear and documents[at].status_id in ENDS, at))
     last = kept[-1].last_seen_utc
     newest, document = kept.pop(place), documents[place]
     if document.reason is not None:
