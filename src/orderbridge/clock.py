@@ -38,6 +38,11 @@ class SystemClock:
         return time.monotonic()
 
 
+def wall_ahead(clock: Clock) -> float:
+    """How far the wall clock is ahead of the monotonic one. Only a change means something: it was set."""
+    return clock.now().timestamp() - clock.monotonic()
+
+
 def local_moment(text: str | None, zone: tzinfo) -> datetime | None:
     """Parse a time of the marketplace; one without an offset is in `zone`. None if it is not a time.
 

@@ -85,10 +85,10 @@ class Settings(keys.Table):
         return tuple(name for name, is_needed in needed.items() if is_needed)
 
     @property
-    def default_account(self) -> keys.Account | None:
-        """The account for actions without one: the configured default, or the only account."""
+    def default_account(self) -> str | None:
+        """The name of the account for actions without one: the configured default, or the only account."""
         is_alone = len(self.accounts) == 1 and not self.fleet.from_database
-        chosen = [account for account in self.accounts if account.default or is_alone]
+        chosen = [account.name for account in self.accounts if account.default or is_alone]
         return chosen[0] if chosen else None
 
     @field_validator("fleet")

@@ -19,6 +19,7 @@ import os
 import signal
 import socket
 import subprocess
+import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
@@ -275,11 +276,11 @@ class Command:
         self._words = tuple(words)
         self._timeout_s = timeout_s
         self._process: subprocess.Popen[bytes] | None = None
-        self._is_over = False
+        self._is_over = threading.Event()  # set in another thread
 
     def run(self, arguments: Sequence[str], document: bytes) -> str | None:
         """Returns None, or a short reason for the failure. Never raises because of the command."""
-        if self._ends():
+        if self._is_over.is_set():
             return say("log.command_stopping")
         try:
             self._process = subprocess.Popen(  # noqa: S603 - the configured command
@@ -292,7 +293,7 @@ class Command:
             )
         except (OSError, ValueError) as error:
             return say("log.command_not_started", error=getattr(error, "strerror", None) or type(error).__name__)
-        if self._ends():  # `end` was called meanwhile
+        if self._is_over.is_set():  # `end` was called meanwhile
             self.end()
         return self._ended(self._process, document)
 
@@ -316,12 +317,9 @@ class Command:
             return say("log.command_signal", number=-process.returncode)
         return say("log.command_code", code=process.returncode)
 
-    def _ends(self) -> bool:
-        return self._is_over
-
     def end(self) -> None:
         """Kill the running command, and run none any more."""
-        self._is_over = True
+        self._is_over.set()
         if (process := self._process) is not None:
             _kill_group(process.pid)
 

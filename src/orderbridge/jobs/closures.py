@@ -65,7 +65,7 @@ class Closures:
             return []
         default, known = self._context.settings.default_account, self._roster.known.keys()
         reach = reference.restaurant_accounts(connection)
-        directory = Directory(known, default.name if default else None, reach, complete=True)
+        directory = Directory(known, default, reach, complete=True)
         now = self._clock.now()
         return [plan for plan in plans if self._carry_out_one(connection, plan, directory, now)]
 

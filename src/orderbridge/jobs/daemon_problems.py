@@ -13,7 +13,7 @@ Rules of this file:
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from orderbridge.clock import Clock, http_date
 from orderbridge.observe import logs
@@ -70,6 +70,13 @@ class DaemonProblems:
         texts = {name: str(value) for name, value in facts.items()}
         severity = code.kind.severity
         self._begun[code, subject] = Problem(code, subject, since, severity, count, account=account, facts=texts)
+
+    def report(self, code: Code, subject: str = "", *, is_open: bool, **facts: Any) -> None:
+        """Open a problem, or close it."""
+        if is_open:
+            self.begin(code, subject, **facts)
+        else:
+            self.end(code, subject)
 
     def end(self, code: Code, subject: str = "") -> None:
         """Close a problem."""

@@ -28,6 +28,7 @@ import structlog
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
+from orderbridge.clock import wall_ahead
 from orderbridge.errors import Message, Over
 from orderbridge.jobs.account import Roster
 from orderbridge.jobs.alarms import Alarms, Ping
@@ -103,16 +104,13 @@ class Checkup:
         late = late_after(self._settings.marketplace.cooldown_seconds)
         until = self._clock.monotonic() + late.total_seconds() + starts_for_s
         self._unsure_until = max(self._unsure_until, until)
-        self._ahead = self._wall_ahead()
-
-    def _wall_ahead(self) -> float:
-        return self._clock.now().timestamp() - self._clock.monotonic()
+        self._ahead = wall_ahead(self._clock)
 
     async def check(self) -> list[Problem]:
         """Check the health once and report changes. Returns the open problems."""
         found = await self._find()
         # After the read, during which the clock may have been set. With database trouble a good poll may not be noted.
-        if abs(self._wall_ahead() - self._ahead) > CLOCK_JUMP_S or self._database.trouble:
+        if abs(wall_ahead(self._clock) - self._ahead) > CLOCK_JUMP_S or self._database.trouble:
             self.expect_late_polls()
         if self._clock.monotonic() < self._unsure_until:
             found = [replace(one, behind=one.code) if one.code in BY_TIME_ALONE else one for one in found]
@@ -157,13 +155,6 @@ class Checkup:
         if self._storing is None or self._storing.done():
             self._storing = asyncio.create_task(self._store())
 
-    def _check_alarms(self) -> None:
-        """Make a failing alarm command a problem, which `status` and the board show."""
-        if self.alarms.failure is not None:
-            self.own_problems.begin(Code.ALARM_FAILING, reason=self.alarms.failure)
-        else:
-            self.own_problems.end(Code.ALARM_FAILING)
-
     async def lost(self) -> None:
         """Report that the database file is gone, which ends the daemon. The next daemon reports the problem's end."""
         lost = Problem(Code.DATABASE_LOST, "", self._clock.now(), Severity.SEVERE)
@@ -203,7 +194,8 @@ class Checkup:
     async def _find(self) -> list[Problem]:
         """All problems. If the database cannot be read, those from the tables stay open."""
         now = self._clock.now()
-        self._check_alarms()
+        failure = self.alarms.failure
+        self.own_problems.report(Code.ALARM_FAILING, is_open=failure is not None, reason=failure)
         unsafe = self._database.durability.remedy
         try:
             found = await self._database.read(partial(self._read, now, unsafe))

@@ -17,7 +17,7 @@ An order that cannot even be quarantined is not acknowledged. Each case is logge
 """
 
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import cache, partial
 
 import structlog
@@ -70,8 +70,7 @@ class Intake:
         self._database, self._lanes, self._clock = context.database, context.lanes, context.clock
         self._zone, self._statuses = context.zone, context.statuses
         self._orders, self._list_limit = context.settings.orders, context.settings.marketplace.list_limit
-        late = self._orders.late_minutes
-        self._lateness = rules.Lateness(timedelta(minutes=late) if late else None, self._zone)
+        self._lateness = rules.Lateness(self._orders.late_minutes, self._zone)
         self._is_cut = False  # whether a cut list was logged
         self.reconciler = Reconciler(account.name, context, unresolved or partial(self._database.read, read_unresolved))
         self.acknowledger = Acknowledger(account, context, journal)
@@ -208,10 +207,8 @@ class Intake:
         """Mark late orders, and report a wrong time zone if the orders' times show it."""
         judged = [self._lateness.marked(order, self._own_problems.service_now() or now) for order in fresh]
         hours, name = self._lateness.hours_off, self._account.name
-        if hours is None:
-            self._own_problems.end(Code.TIMEZONE_WRONG, name)
-        else:
-            self._own_problems.begin(Code.TIMEZONE_WRONG, name, account=name, hours=f"{hours:+}", zone=self._zone)
+        facts = {"account": name, "hours": f"{hours or 0:+}", "zone": self._zone}
+        self._own_problems.report(Code.TIMEZONE_WRONG, name, is_open=hours is not None, **facts)
         return judged
 
     def _accept_in(self, order: Order, *received: Callable[[str | None], int]) -> int | None:

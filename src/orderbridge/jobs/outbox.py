@@ -26,6 +26,7 @@ import structlog
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
+from orderbridge.clock import wall_ahead
 from orderbridge.errors import Over
 from orderbridge.jobs.account import Roster
 from orderbridge.jobs.context import Context
@@ -163,10 +164,9 @@ class Outbox:
 
     def set_now(self) -> bool:
         """Update the queue's time. Returns whether the clock was set: then all rows are judged again."""
-        now = self.queue.view.now = self._clock.now()
-        ahead = now.timestamp() - self._clock.monotonic()
-        jumped = self._ahead is not None and abs(ahead - self._ahead) > CLOCK_JUMP_S
-        self._ahead = ahead
+        self.queue.view.now = self._clock.now()
+        before, self._ahead = self._ahead, wall_ahead(self._clock)
+        jumped = before is not None and abs(self._ahead - before) > CLOCK_JUMP_S
         if jumped:
             self.queue.review_all()
         return jumped

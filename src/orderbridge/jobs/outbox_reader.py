@@ -52,8 +52,7 @@ class OutboxReader:
     def __init__(self, queue: Queue, roster: Roster, context: Context) -> None:
         self._queue, self._roster = queue, roster
         self._database, self._clock = context.database, context.clock
-        default = context.settings.default_account
-        self._default = default.name if default else None
+        self._default = context.settings.default_account
         self._version = roster.version
         self._followed, self._was_lead = frozenset(roster.at_work), roster.owns(None)
         self._scan: _Scan | None = None

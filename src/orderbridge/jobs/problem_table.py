@@ -132,8 +132,8 @@ class ProblemTable:
     def _rewrite(self, changes: Mapping[Table, Mapping[RowKey, Row | None]], connection: Connection) -> None:
         for table, rows in changes.items():
             problem_rows.rewrite(connection, table, rows)
-        default = self._default_account.name if self._default_account else None
-        problem_rows.note_alive(connection, SILENT, *problem_text(Code.NOT_POLLING, self._language), default)
+        words = problem_text(Code.NOT_POLLING, self._language)
+        problem_rows.note_alive(connection, SILENT, *words, self._default_account)
 
     def _problem_row(self, one: Problem, reported: Rank | None) -> Row:
         cause, remedy = problem_text(one.code, self._language, **one.facts)

@@ -129,8 +129,7 @@ class Reimport:
         self.codes = database.read_now(reference.payment_codes)
         self._silence = timedelta(hours=settings.orders.silence_hours)
         self.zone = ZoneInfo(settings.marketplace.timezone)
-        minutes = settings.orders.late_minutes
-        self._late = timedelta(minutes=minutes) if minutes else None
+        self._late_minutes = settings.orders.late_minutes
 
     def read(self, document: Document) -> Order:
         return read_order(document, payment_codes=self.codes, zone=self.zone)
@@ -161,7 +160,7 @@ class Reimport:
         current = _read_current(connection, key, document.last)
         decision = decide(document, current, statuses=self.statuses, now=self.now, silence=self._silence)
         if decision == Decision.TAKEN_IN:  # here several late orders say nothing about the time zone
-            order = Lateness(self._late, self.zone).marked(order, self.now)
+            order = Lateness(self._late_minutes, self.zone).marked(order, self.now)
         arrival = self.statuses.arrival(order)
         if decision == Decision.UPDATED and current.stored is not None:
             self._update(connection, current.stored, arrival)

@@ -27,7 +27,7 @@ from apscheduler.schedulers.asyncio import AsyncIOScheduler
 from apscheduler.triggers.base import BaseTrigger
 from sqlalchemy.exc import DBAPIError
 
-from orderbridge.clock import Clock
+from orderbridge.clock import Clock, wall_ahead
 from orderbridge.errors import Over
 from orderbridge.observe.liveness import Pulse
 from orderbridge.observe.metrics import POLL_LATE_SECONDS, Metrics
@@ -105,7 +105,7 @@ class Timetable:
 
     def start(self) -> None:
         """Begin to run jobs."""
-        self._ahead = self._wall_ahead()
+        self._ahead = wall_ahead(self._clock)
         self._scheduler.start()
         self._scheduler.add_job(self._run_due, _WhenDue(), id="due")
         self._arm_anew()
@@ -156,15 +156,12 @@ class Timetable:
 
     def check_clock(self) -> None:
         """Correct the wake-up after the wall clock was set. Call this every second."""
-        ahead = self._wall_ahead()
+        ahead = wall_ahead(self._clock)
         if abs(ahead - self._armed_ahead) > CLOCK_TOLERANCE_S:
             self._arm_anew()
         if abs(jumped := ahead - self._ahead) > CLOCK_JUMP_S:
             _log.warning("clock.jumped", seconds=round(jumped, 1))
             self._ahead += jumped
-
-    def _wall_ahead(self) -> float:
-        return self._clock.now().timestamp() - self._clock.monotonic()
 
     def _arm_anew(self) -> None:
         self._next_wake = math.inf
@@ -177,7 +174,7 @@ class Timetable:
         wake = max(self._heap[0].due, self._woke + MIN_WAIT_S)
         if wake < self._next_wake:
             self._next_wake = wake
-            self._armed_ahead = self._wall_ahead()
+            self._armed_ahead = wall_ahead(self._clock)
             run_date = self._clock.now() + timedelta(seconds=wake - self._clock.monotonic() + ROUNDED_S)
             self._scheduler.modify_job("due", next_run_time=run_date)
 

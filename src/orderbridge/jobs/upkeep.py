@@ -126,25 +126,6 @@ def headline(found: Sequence[Problem], accounts: int, zone: ZoneInfo, language: 
     return f"{light}: {subject}{cause}{f' ({beside})' if beside else ''}"
 
 
-class StartProgress:
-    """The progress of the start of many accounts, for `systemctl status` and the log."""
-
-    def __init__(self, clock: Clock, language: str) -> None:
-        self._clock = clock
-        self._language = language
-        self._logged: float | None = None  # time of the last log line; None: no start is under way
-
-    def text(self, begun: int, accounts: int) -> str:
-        """The progress as a sentence; empty after the start or with few accounts."""
-        is_starting, now = begun < accounts >= MANY_ACCOUNTS, self._clock.monotonic()
-        if (is_starting and (self._logged is None or now >= self._logged + PROGRESS_S)) or (
-            not is_starting and self._logged is not None
-        ):
-            _log.info("accounts.started", done=begun, of=accounts)
-            self._logged = now if is_starting else None
-        return say("status.starting", self._language, done=begun, count=accounts) if is_starting else ""
-
-
 class SelfReport:
     """The state that one daemon reports: readiness, problems and gauges."""
 
@@ -214,7 +195,7 @@ class Upkeep:
         self._roster, self._health, self._restore_check = roster, health, restore_check
         self._report, self._journal, self._begun = report, journal, begun
         self.closures = Closures(context, roster, restore_check)
-        self._progress = StartProgress(context.clock, context.settings.language)
+        self._start_logged: float | None = None  # time of the last log line; None: no start is under way
 
     def begin(self, timetable: Timetable) -> None:
         """Schedule the jobs."""
@@ -239,10 +220,8 @@ class Upkeep:
         market = self._settings.marketplace
         found = await self._database.read(lambda tx: contradictions(tx, market))
         for key, seen in found.items():
-            if seen is None:
-                self._own_problems.end(Code.LEARNED_OTHERWISE, key)
-            else:
-                self._own_problems.begin(Code.LEARNED_OTHERWISE, key, option=key, seen=seen, value=getattr(market, key))
+            facts = {"option": key, "seen": seen, "value": getattr(market, key)}
+            self._own_problems.report(Code.LEARNED_OTHERWISE, key, is_open=seen is not None, **facts)
 
     async def follow_starts(self) -> float:
         """Update the start times of scheduled orders, and log those that begin.
@@ -278,9 +257,18 @@ class Upkeep:
         await self._roster.share_problems(found)
         self._report.checked(found)
         status = headline(found, len(self._roster.at_work), self._zone, self._settings.language)
-        status = " ".join(filter(None, (self._progress.text(*self._begun()), status)))
+        status = " ".join(filter(None, (self._start_progress(), status)))
         if status != self.status:
             self.status = status
             systemd.notify(f"{systemd.STATUS}{status}")
         asks_little = self._database.dialect.asks_little and not found
         return 2 * HEALTH_S if asks_little else HEALTH_S
+
+    def _start_progress(self) -> str:
+        """The progress of the start of many accounts as a sentence, logged from time to time; else empty."""
+        begun, accounts = self._begun()
+        is_starting, now, logged = begun < accounts >= MANY_ACCOUNTS, self._clock.monotonic(), self._start_logged
+        if (is_starting and (logged is None or now >= logged + PROGRESS_S)) or (not is_starting and logged is not None):
+            _log.info("accounts.started", done=begun, of=accounts)
+            self._start_logged = now if is_starting else None
+        return say("status.starting", self._settings.language, done=begun, count=accounts) if is_starting else ""

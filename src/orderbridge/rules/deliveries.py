@@ -118,11 +118,11 @@ class Lateness:
     """Finds late orders of one account.
 
     If the last orders are all off by the same whole hours, the configured time zone is wrong, and these hours are
-    ignored. With `limit` None no order is late.
+    ignored. With 0 `minutes` no order is late.
     """
 
-    def __init__(self, limit: timedelta | None, zone: tzinfo) -> None:
-        self._limit = limit
+    def __init__(self, minutes: int, zone: tzinfo) -> None:
+        self._limit = timedelta(minutes=minutes)
         self._zone = zone
         self._seen: dict[str, tuple[datetime, int]] = {}  # the last orders
 
@@ -145,7 +145,7 @@ class Lateness:
             if len(self._seen) > ORDERS_OF_A_ZONE:
                 del self._seen[next(iter(self._seen))]
         now -= HOUR * (self.hours_off or 0)
-        if self._limit is None:
+        if not self._limit:
             return order
         is_late = now > wanted if wanted is not None else ordered is not None and now - ordered > self._limit
         return replace(order, problems=(*order.problems, LATE)) if is_late else order
