@@ -116,7 +116,7 @@ def test_every_column_that_names_a_customer_is_named():
 
 
 def test_the_days_and_sizes_are_those_of_the_program():
-    orders = config.Orders()
+    orders = config.keys.Orders()
     rows = [line for line in PRIVACY.splitlines() if line.startswith("| ")]
     days = {int(day) for line in rows for day in re.findall(r"\b\d+\b", line)}
     assert days == {orders.retention_days, orders.records_days}

@@ -96,13 +96,8 @@ def _form(wanted: str, stream: TextIO, environ: Mapping[str, str]) -> str:
 
 
 def _chain(form: str, colors: bool) -> list[Processor]:
-    match form:
-        case "console":
-            return [_plain, _redact, _console(colors=colors), _hide_secrets]
-        case "journal":
-            return [_plain, _redact, _journal, _hide_secrets]
-        case _:
-            return [_plain, _redact, _json, _hide_secrets]
+    render = {"console": _console(colors=colors), "journal": _journal, "json": _json}[form]
+    return [_plain, _redact, render, _hide_secrets]
 
 
 def _plain(_: WrappedLogger, __: str, event: EventDict) -> EventDict:

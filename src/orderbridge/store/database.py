@@ -225,7 +225,7 @@ def _engine(url: str, busy_timeout_s: float, **more: Any) -> Engine:
         raise Unusable("database.no_port") from None
     except (NoSuchModuleError, ModuleNotFoundError) as error:
         name = parsed.get_backend_name()
-        if not dialect.extra:
+        if dialect.one_writer:  # its driver is a part of Python
             raise Unusable("database.no_url", reason=name) from error
         raise Unusable("database.no_driver", name=name, scheme=DRIVERS[name]) from error
     dialect.prepare(engine, busy_timeout_s)

@@ -252,17 +252,8 @@ def check_words(column: str, words: type[Action] | type[ActionState]) -> CheckCo
     return check(lambda dialect: dialect.is_one_of(column, listed), f"{column}_known")
 
 
-def check_filled(column: str, most: int) -> CheckConstraint:
-    """A CHECK for 1 to `most` characters; SQLite does not enforce a column's length."""
-    return check(lambda dialect: dialect.is_filled(column, most), f"{column}_1_to_{most}_characters")
-
-
 def check_integer(column: str) -> CheckConstraint:
     return check(lambda dialect: dialect.is_integer(column), f"{column}_integer")
-
-
-def check_number(column: str) -> CheckConstraint:
-    return check(lambda dialect: dialect.is_number(column), f"{column}_number")
 
 
 def check_whole(column: str) -> CheckConstraint:

@@ -57,9 +57,7 @@ from orderbridge.store.ddl import (
     after,
     big,
     check,
-    check_filled,
     check_integer,
-    check_number,
     check_uuid,
     check_whole,
     check_words,
@@ -144,7 +142,7 @@ orders = Table(
     Column("remarks", long_text()),
     check_integer("pos_revision"),
     check("pos_revision >= 0 AND pos_revision <= revision", "pos_revision_known"),
-    check_number("pos_total"),
+    check(lambda dialect: dialect.is_number("pos_total"), "pos_total_number"),
 )
 
 
@@ -207,10 +205,8 @@ def _is_one_of(actions: Collection[Action], *, negated: bool = False) -> str:
 
 def _names_its_subject(subject: Subject) -> CheckConstraint:
     """A CHECK that the row names its subject and no other; a food may have a restaurant or an account."""
-    others = {Subject.ORDER, Subject.RESTAURANT, Subject.FOOD} - {subject}
-    if subject is Subject.FOOD:
-        others -= {Subject.RESTAURANT}
-    empty = "".join(f" AND {other.column} IS NULL" for other in Subject if other in others)
+    permitted = {subject, Subject.RESTAURANT} if subject is Subject.FOOD else {subject}
+    empty = "".join(f" AND {other.column} IS NULL" for other in Subject if other not in permitted)
     return check(
         f"NOT ({_is_one_of(of_subject(subject))}) OR ({subject.column} IS NOT NULL{empty})",
         f"{subject}_action_names_its_{subject}",
@@ -280,7 +276,8 @@ actions = Table(
     check("withdraw IN (0, 1)", "withdraw_0_or_1"),
     *map(check_whole, ("food_id", *_ARGUMENT_COLUMNS, "valid_minutes", "valid_until_minutes")),
     check_integer("withdraw"),
-    check_filled("request_id", CODE_LENGTH),
+    # SQLite does not enforce a column's length.
+    check(lambda dialect: dialect.is_filled("request_id", CODE_LENGTH), f"request_id_1_to_{CODE_LENGTH}_characters"),
     check_uuid("payment_key"),
     check_uuid("restaurant_id"),
     Index("delivery_actions_payment_key_ix", "payment_key", "id"),

@@ -96,7 +96,6 @@ class Dialect:
     """One database. Attributes with a default concern only one or two databases."""
 
     # ---- connections
-    extra: str | None  # the pip extra of its driver
     # A local file: one writing transaction at a time, a lock blocks all work, and times are from our clock.
     one_writer: bool
     reads: Mapping[str, Any] = field(default_factory=lambda: READS)  # execution options for reads

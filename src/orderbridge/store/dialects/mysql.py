@@ -297,7 +297,6 @@ def _dump(url: URL, file: str, tables: Sequence[str]) -> tuple[str, str]:
 
 
 DIALECT = Dialect(
-    extra="mysql",
     one_writer=False,
     options=_options,
     prepare=_prepare,

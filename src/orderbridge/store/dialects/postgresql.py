@@ -279,7 +279,6 @@ def _dump(url: URL, file: str, _: Sequence[str]) -> tuple[str, str]:
 
 
 DIALECT = Dialect(
-    extra="postgresql",
     one_writer=False,
     # In READ COMMITTED each statement has its own snapshot anyway, so that BEGIN and COMMIT would be wasted round
     # trips.

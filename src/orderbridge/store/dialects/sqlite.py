@@ -18,7 +18,7 @@ from contextlib import nullcontext
 from datetime import datetime
 from decimal import Decimal
 from functools import partial
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 from sqlalchemy import URL, Connection, Engine, Integer, event
 from sqlalchemy.exc import DBAPIError, OperationalError
@@ -233,7 +233,7 @@ async def _watch(engine: Engine, wake: Callable[[], None]) -> None:
     """Call `wake` soon after each commit of another program, until cancelled."""
     path = str(engine.url.database)
     connection = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
-    with contextlib.closing(connection), Notices(_wal_of(path)) as notices:
+    with contextlib.closing(connection), contextlib.closing(Notices(_wal_of(path))) as notices:
         seen: int | None = None
         ask_in = ASK_S
         while True:
@@ -274,10 +274,8 @@ class Notices:
         self._path = os.fsencode(path)
         self._library, self._descriptor = _begun()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
+        """End the watch."""
         if self._descriptor is not None:
             os.close(self._descriptor)
 
@@ -294,12 +292,12 @@ class Notices:
                 return bool(os.read(self._descriptor, MAX_BYTES))
         return False
 
-    async def within(self, seconds: float) -> bool:
-        """Wait for a notice without consuming it. Returns False after the time."""
+    async def within(self, seconds: float) -> None:
+        """Wait for a notice without consuming it, at most for this time."""
         if self._descriptor is None:
             await asyncio.sleep(seconds)
-            return False
-        return await readable(self._descriptor, seconds)
+        else:
+            await readable(self._descriptor, seconds)
 
 
 def _begun() -> tuple[ctypes.CDLL | None, int | None]:
@@ -398,7 +396,6 @@ def _is_uuid(column: str) -> str:
 
 
 DIALECT = Dialect(
-    extra=None,
     one_writer=True,
     options=_options,
     prepare=_prepare,
