@@ -11,7 +11,7 @@ from tests.store.samples import (  # isort: skip
 )  # fmt: skip
 
 from orderbridge.document import Facts, columns_of
-from orderbridge.store import retention
+from orderbridge.store import quarantine, retention
 from orderbridge.store.database import Database
 from orderbridge.store.ddl import time_text
 
@@ -124,7 +124,7 @@ def test_documents_in_quarantine_are_found_by_the_number_in_them_or_by_their_ord
         put_document(pos, payload=payload, payload_hash=f"{number}", payment_key=payment_key)
     found = database.read_now(lambda tx: retention.find(tx, phones=[NUMBER], keys=[KEY]))
     assert len(found.documents) == 4
-    assert database.write_now(lambda tx: retention.blank_documents(tx, found.documents, NOW)) == 4
+    assert database.write_now(lambda tx: quarantine.blank(tx, found.documents, NOW)) == 4
     left = rows(pos, "SELECT payload, resolved_utc FROM delivery_quarantine ORDER BY id")
     assert [row["payload"] for row in left] == ["", "", "another", "", ""]
     assert [row["resolved_utc"] is None for row in left] == [False, False, True, False, False]

@@ -10,7 +10,7 @@ import click
 from orderbridge.cli.common import Context, as_json, confirm, pass_context, show_json
 from orderbridge.clock import SystemClock
 from orderbridge.errors import StoreError
-from orderbridge.store import journal, overview, retention
+from orderbridge.store import journal, overview, quarantine, retention
 from orderbridge.store.database import Database
 from orderbridge.store.retention import Found, scrub
 from orderbridge.texts import say, sentence
@@ -86,7 +86,7 @@ def _erase(database: Database, found: Found, *, force: bool) -> dict[str, Any]:
     for start in range(0, len(wanted), AT_ONCE):
         blank = partial(retention.blank, keys=wanted[start : start + AT_ONCE], with_open=force)
         done += len(database.write_now(blank))
-    documents = database.write_now(partial(retention.blank_documents, ids=found.documents, now=now))
+    documents = database.write_now(partial(quarantine.blank, ids=found.documents, now=now))
     left = 0 if force else len(found.open)
     return {"orders": done, "documents": documents, "open": left, "held": len(wanted) - done}
 

@@ -19,6 +19,7 @@ from orderbridge.jobs.learned import Point
 from orderbridge.model import Menu, Outcome
 from orderbridge.rules.deliveries import USUAL_PAGES
 from orderbridge.store import foods
+from orderbridge.store.accounts import note_poll
 from orderbridge.store.database import Database
 
 EVERY = timedelta(minutes=30)  # docs/interface.md, Limits
@@ -47,7 +48,7 @@ async def read_menu(account: Account, database: Database, clock: Clock) -> float
     account.menu_failures = 0
     account.learned.saw(Point.MENU_SHAPE, menu.shape)
     changes = await _store(account, database, clock, menu, began)
-    await database.run(lambda tx: foods.note(tx, account.fingerprint, menu_read_utc=began, menu_error=None))
+    await database.run(lambda tx: note_poll(tx, account.fingerprint, menu_read_utc=began, menu_error=None))
     _tell(account, menu, changes)
     return EVERY.total_seconds()
 
@@ -62,7 +63,7 @@ async def _failed(account: Account, database: Database, error: MarketplaceError,
         wait = min(EVERY * 2**account.menu_failures, LONGEST)
     account.menu_failures = min(account.menu_failures + 1, 10)
     values = {"menu_next_utc": began + wait, "menu_error": error.code}
-    await database.run(lambda tx: foods.note(tx, account.fingerprint, **values))
+    await database.run(lambda tx: note_poll(tx, account.fingerprint, **values))
     return wait.total_seconds()
 
 

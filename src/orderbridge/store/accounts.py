@@ -129,7 +129,7 @@ def last_noted_poll(connection: Connection) -> datetime | None:
 
 
 def note_poll(connection: Connection, fingerprint: str, **values: Any) -> None:
-    """Write the result of a failed poll: next_poll_utc, state, last_error."""
+    """Write columns of an account: how a poll failed, or how the request of a menu ended."""
     connection.execute(_NOTE, {"mine": fingerprint, **values})
 
 

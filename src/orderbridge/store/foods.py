@@ -50,11 +50,6 @@ def reserve(connection: Connection, fingerprint: str, *, now: datetime, until: d
     return (longest if noted is None else noted - now).total_seconds()
 
 
-def note(connection: Connection, fingerprint: str, **values: Any) -> None:
-    """Write how the request of a menu ended: menu_next_utc, menu_read_utc, menu_error."""
-    connection.execute(update(accounts).where(accounts.c.fingerprint == fingerprint).values(**values))
-
-
 # ---- the foods of a menu ---------------------------------------------------------------------------------------------
 
 

@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Connection, and_, bindparam, case, exists, func, literal, literal_column, or_, select, update
+from sqlalchemy.sql import ColumnElement
 
 from orderbridge.model import Document
 from orderbridge.store.ddl import payload_of
@@ -109,9 +110,18 @@ def resolve(connection: Connection, keys: Sequence[str], now: datetime, *, until
 
 def blank_old(connection: Connection, before: datetime, now: datetime) -> int:
     """Blank and resolve the documents last seen before that time. Returns how many."""
-    old = update(quarantine).where(quarantine.c.last_seen_utc < before, quarantine.c.payload != "")
+    return _blank(connection, quarantine.c.last_seen_utc < before, now)
+
+
+def blank(connection: Connection, ids: Sequence[int], now: datetime) -> int:
+    """Blank and resolve these documents. Returns how many."""
+    return _blank(connection, quarantine.c.id.in_(ids), now)
+
+
+def _blank(connection: Connection, chosen: ColumnElement[bool], now: datetime) -> int:
     closed = func.coalesce(quarantine.c.resolved_utc, literal(now, quarantine.c.resolved_utc.type))
-    return connection.execute(old.values(payload="", resolved_utc=closed)).rowcount
+    blanked = update(quarantine).where(chosen, quarantine.c.payload != "").values(payload="", resolved_utc=closed)
+    return connection.execute(blanked).rowcount
 
 
 def counted(connection: Connection) -> tuple[Pile, Pile, list[tuple[str, datetime]]]:

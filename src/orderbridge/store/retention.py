@@ -240,14 +240,6 @@ def blank(connection: Connection, keys: Sequence[str], *, with_open: bool) -> li
     return chosen
 
 
-def blank_documents(connection: Connection, ids: Sequence[int], now: datetime) -> int:
-    """Blank and resolve these documents. Returns how many."""
-    table = quarantine
-    mine = update(table).where(table.c.id.in_(ids), table.c.payload != "")
-    connection.execute(mine.where(table.c.resolved_utc.is_(None)).values(resolved_utc=now))
-    return connection.execute(mine.values(payload="")).rowcount
-
-
 def scrub(engine: Engine) -> None:
     """SQLite only: rewrite the file, so that neither free pages nor the WAL hold old data.
 
