@@ -97,8 +97,6 @@ def empty(database: Database) -> None:
             connection.exec_driver_sql(statement)
 
 
-# ---- servers of our own ----------------------------------------------------------------------------------------------
-
 _UNPRIVILEGED = "nobody"  # root may not run PostgreSQL
 _STARTED_WITHIN_S = 150.0
 

@@ -104,9 +104,6 @@ async def check(alarms: Watched, found: list[Problem], monotonic: float) -> None
     await alarms.close()  # until all that waits is sent
 
 
-# ---- the command -----------------------------------------------------------------------------------------------------
-
-
 async def test_the_beginning_the_escalation_and_the_end_are_reported(program: Write, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("ORDERBRIDGE_ACCOUNTS__0__APP_SECRET_KEY", "hush")
     monkeypatch.setenv("ALARM_TO", "chef@example.org")
@@ -310,9 +307,6 @@ async def test_what_was_reported_stays_known_while_something_newer_waits(command
     await quiet(alarms)
     await check(alarms, [], 2 * PAUSE_S)
     assert noted[1:] == [{SEVERE.key: SEVERE.rank}, {}]
-
-
-# ---- the ping --------------------------------------------------------------------------------------------------------
 
 
 class Listener:

@@ -49,9 +49,6 @@ T = TypeVar("T")
 pytestmark = pytest.mark.timeout(600)
 
 
-# ---- the service, the till, the daemon -------------------------------------------------------------------------------
-
-
 @pytest.fixture(scope="session")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return Path(tmp_path_factory.mktemp("sandbox"))
@@ -193,9 +190,6 @@ async def stopping(daemon: Daemon) -> None:
         await until(lambda: "daemon.stopping" in [line["event"] for line in logs])
 
 
-# ---- as a task -------------------------------------------------------------------------------------------------------
-
-
 async def test_after_closing_the_restaurants_status_is_read_soon(sandbox: Sandbox, till: Till, world: World):
     """A person opens it again in the panel at once: the till sees it, without waiting five minutes."""
     async with running(settings_for(sandbox, till, timeout_seconds=PATIENT_S)):
@@ -224,9 +218,6 @@ async def test_stopping_acknowledges_what_was_just_brought_in(sandbox, till, wor
     assert till.one("SELECT acknowledged_status_id FROM delivery_orders") == {"acknowledged_status_id": 1}
     learned = till.one("SELECT value, times FROM delivery_learned WHERE point = 'status_id'")
     assert learned == {"value": "1", "times": 1}
-
-
-# ---- as a process ----------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -197,8 +197,6 @@ def status(pos: Pos, order: Order) -> int | None:
     return one(pos, "SELECT status_id FROM delivery_orders WHERE payment_key = ?", order.key)["status_id"]
 
 
-# ---- what a till holds on a server, where a lock concerns rows -------------------------------------------------------
-
 servers = pytest.mark.parametrize("url", databases.SERVERS, indirect=True)
 
 

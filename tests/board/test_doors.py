@@ -150,9 +150,6 @@ def a_code(connection, role: str = ACT) -> str:
     return devices.new_code(connection, role, CLOCK.now())
 
 
-# ---- devices ---------------------------------------------------------------------------------------------------------
-
-
 async def test_a_code_makes_one_device_with_a_private_cookie(shop: Shop, address: Address):
     first = shop.database.write_now(a_code)
     code = shop.database.write_now(a_code)  # the first is void
@@ -233,9 +230,6 @@ async def test_the_last_use_of_a_device_is_written_at_intervals(shop: Shop, tabl
     shop.pos.execute("UPDATE delivery_board_devices SET seen_utc = '2020-01-01 00:00:00.000'")
     assert (await tablet.post("here", {})).status == 200
     assert seen() >= paired
-
-
-# ---- customers -------------------------------------------------------------------------------------------------------
 
 
 async def test_a_customer_is_shown_only_on_request_and_of_an_open_order(shop: Shop, tablet: Tablet, capsys):

@@ -52,9 +52,6 @@ def pos_columns(pos: Any) -> tuple[int, str | None]:
     return row["pos_revision"], row["pos_reference"]
 
 
-# ---- one writer for each column --------------------------------------------------------------------------------------
-
-
 def test_beside_a_till_the_board_writes_no_column_of_the_till(database, pos):
     put_order(pos, revision=3)
     assert act(database, "beside")["state"] == "pending"
@@ -87,9 +84,6 @@ def test_as_the_till_the_board_takes_over_the_revision_that_was_shown(database, 
     seen = {"subjects": [], "payment_key": KEY.upper(), "revision": 3}
     database.write_now(lambda tx: acts.seen(tx, seen, DEVICE, "till", NOW))
     assert pos_columns(pos) == (3, "board")
-
-
-# ---- one row for a button --------------------------------------------------------------------------------------------
 
 
 def test_a_repeated_tap_finds_its_row_and_an_impossible_one_makes_none(database, pos):
@@ -231,9 +225,6 @@ async def test_twenty_taps_at_once_on_two_tablets_are_one_row(shop: Shop, databa
     assert shop.woken == 20
 
 
-# ---- what is shown ---------------------------------------------------------------------------------------------------
-
-
 CHANGES = [
     "UPDATE delivery_orders SET pos_revision = 1",
     "UPDATE delivery_orders SET revision = 3",
@@ -351,9 +342,6 @@ def test_all_is_closed_without_open_orders_and_with_closed_restaurants(database,
     assert not closed()
 
 
-# ---- the menu --------------------------------------------------------------------------------------------------------
-
-
 def shown(database: Database, now: Any = NOW) -> Any:
     (food,) = database.read_now(lambda tx: snapshot.menu(tx, now, "tr", ZONE))["foods"]
     return food["off"], food["tries"], food["row"] and food["row"]["state"]
@@ -433,9 +421,6 @@ def test_the_page_shows_until_when(hours, shown, database, pos):
     pos.execute(f"UPDATE delivery_actions SET withdraw = 1 WHERE id = {row}")
     (one,) = database.read_now(lambda tx: snapshot.menu(tx, NOW, "tr", ZONE))["restaurants"]
     assert one["until"] is None
-
-
-# ---- devices and slots -----------------------------------------------------------------------------------------------
 
 
 def test_a_code_is_good_for_ten_minutes_and_a_thousand_tries(database, pos, monkeypatch):

@@ -90,16 +90,13 @@ def test_a_wrong_answer_shows_what_was_wanted_and_an_amount_but_no_other_word() 
     assert judged.facts == ({"letter": "A", "wanted": "ask", "printed": "0.00"},)
 
 
-@pytest.mark.parametrize(
-    "judge, what, why",
-    [
-        (judging.shown_right("ticket"), seen(answers=(UNABLE,)), "no_hands"),
-        (judging.shown_right("ticket"), seen(answers=(replace(UNABLE, needs_person=True),)), "needs_person"),
-        (judging.short_lock, seen(), "locks_hidden"),
-        (judging.revision_read, seen(), "not_waiting"),  # its remedy: --only revision_read
-        (judging.waits_its_turn, seen(marks={"waited": 0}), "not_waiting_long"),
-    ],
-)
+@pytest.mark.parametrize("judge, what, why", [
+    (judging.shown_right("ticket"), seen(answers=(UNABLE,)), "no_hands"),
+    (judging.shown_right("ticket"), seen(answers=(replace(UNABLE, needs_person=True),)), "needs_person"),
+    (judging.short_lock, seen(), "locks_hidden"),
+    (judging.revision_read, seen(), "not_waiting"),  # its remedy: --only revision_read
+    (judging.waits_its_turn, seen(marks={"waited": 0}), "not_waiting_long"),
+])  # fmt: skip
 def test_a_criterion_not_seen_has_a_reason(judge: Judge, what: Seen, why: str) -> None:
     assert judge(what) == judging.not_seen(why)
 

@@ -161,20 +161,17 @@ def test_no_file_is_overwritten_and_on_a_full_disk_none_is_left_half(run, tmp_pa
     assert not (tmp_path / "half.zip").exists()
 
 
-@pytest.mark.parametrize(
-    "said",
-    [
-        "0555 123 45 67",
-        "daire 7",
-        "call=05551234567 seconds=5551234567",
-        "x=Canan reason='Canan Kanarya'",
-        "canan.kanarya",
-        '{"event": "Canan Kanarya", "error": "Canan", "code": "Canan", "canan": 1}',
-        '{"event": ["canan.kanarya"], "level": "Canan", "time": "Canan", "account": "canan"}',
-        "[info ] canan.kanarya@posta.example account=canan",
-        '{"deep": ["a code=canan b"], "Reason2": "x reason=canan", "error": ["canan"]}',
-    ],
-)
+@pytest.mark.parametrize("said", [
+    "0555 123 45 67",
+    "daire 7",
+    "call=05551234567 seconds=5551234567",
+    "x=Canan reason='Canan Kanarya'",
+    "canan.kanarya",
+    '{"event": "Canan Kanarya", "error": "Canan", "code": "Canan", "canan": 1}',
+    '{"event": ["canan.kanarya"], "level": "Canan", "time": "Canan", "account": "canan"}',
+    "[info ] canan.kanarya@posta.example account=canan",
+    '{"deep": ["a code=canan b"], "Reason2": "x reason=canan", "error": ["canan"]}',
+])  # fmt: skip
 def test_only_listed_fields_of_a_log_line_are_kept(said):
     shown = bundle.log_line(said, {"kadikoy"})
     assert not {"555", "7", "canan"} & set(re.findall(r"[^\W_]+", shown.casefold()))

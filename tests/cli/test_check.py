@@ -142,18 +142,15 @@ def test_every_account_is_asked_and_a_wrong_secret_hides_none_that_works(run, co
     assert {"check", "ok", "level", "detail", "remedy"} == set(ended.json[0])
 
 
-@pytest.mark.parametrize(
-    "fault, skip, code, check, level, said",  # skip: the request without a token goes first
-    [
-        (Fault(operation="get_restaurants", status=500), 1, 1, "account kadikoy", "failed", "service_error: HTTP 500 "),
-        (Fault.page("get_restaurants", 502), 1, 1, "account kadikoy", "failed", "bad_gateway: HTTP 502 "),
-        (Fault.drop("get_restaurants"), 1, 1, "account kadikoy", "failed", "connection_lost: "),
-        (Fault.error("get_restaurants", 422, "why"), 1, 1, "account kadikoy", "failed", "refused: HTTP 422: why "),
-        (Fault(operation="get_restaurants", status=500), 0, 0, "service", "warning", ""),
-        (Fault.page("get_restaurants", 502), 0, 69, "service", "failed", ""),
-        (Fault.drop("get_restaurants"), 0, 69, "service", "failed", ""),
-    ],
-)
+@pytest.mark.parametrize("fault, skip, code, check, level, said", [  # skip: the request without a token goes first
+    (Fault(operation="get_restaurants", status=500), 1, 1, "account kadikoy", "failed", "service_error: HTTP 500 "),
+    (Fault.page("get_restaurants", 502), 1, 1, "account kadikoy", "failed", "bad_gateway: HTTP 502 "),
+    (Fault.drop("get_restaurants"), 1, 1, "account kadikoy", "failed", "connection_lost: "),
+    (Fault.error("get_restaurants", 422, "why"), 1, 1, "account kadikoy", "failed", "refused: HTTP 422: why "),
+    (Fault(operation="get_restaurants", status=500), 0, 0, "service", "warning", ""),
+    (Fault.page("get_restaurants", 502), 0, 69, "service", "failed", ""),
+    (Fault.drop("get_restaurants"), 0, 69, "service", "failed", ""),
+])  # fmt: skip
 def test_a_service_that_fails_is_named(fault, skip, code, check, level, said, run, sandbox):
     sandbox.world.faults.add(replace(fault, skip=skip))
     ended = run("check", "--json")

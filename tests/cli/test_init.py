@@ -89,20 +89,17 @@ def test_a_configuration_that_comes_meanwhile_wins(command, given, file, monkeyp
     assert file.read_text() == "mine"
 
 
-@pytest.mark.parametrize(
-    "option, value, code, remedy",
-    [
-        ("--base-url", "http://api.example.com", 78, "must begin with https://"),
-        ("--base-url", "https://127.0.0.1:1", 69, "Nothing listens at that address and port"),
-        ("--account", "Kadıköy", 78, "is not an account name"),
-        ("--database", "pos.db", 78, "is not a known database address"),
-        ("--database", "sqlite:////nowhere/of/all/pos.db", 1, "Create the folder"),
-        ("--ca-file", "nothing.pem", 78, "cannot be read"),
-        ("--app-secret-file", "/nowhere", 78, "Check its name, owner and mode"),
-        ("--rest-secret-file", "WRONG", 1, "login_refused"),
-        ("--owner", "nobody-of-this-name", 2, "Name the service's user"),
-    ],
-)
+@pytest.mark.parametrize("option, value, code, remedy", [
+    ("--base-url", "http://api.example.com", 78, "must begin with https://"),
+    ("--base-url", "https://127.0.0.1:1", 69, "Nothing listens at that address and port"),
+    ("--account", "Kadıköy", 78, "is not an account name"),
+    ("--database", "pos.db", 78, "is not a known database address"),
+    ("--database", "sqlite:////nowhere/of/all/pos.db", 1, "Create the folder"),
+    ("--ca-file", "nothing.pem", 78, "cannot be read"),
+    ("--app-secret-file", "/nowhere", 78, "Check its name, owner and mode"),
+    ("--rest-secret-file", "WRONG", 1, "login_refused"),
+    ("--owner", "nobody-of-this-name", 2, "Name the service's user"),
+])  # fmt: skip
 def test_a_failed_test_is_reported_and_nothing_is_written(option, value, code, remedy, command, given, file, tmp_path):
     (tmp_path / "wrong").write_text("wrong-secret-of-the-test")
     value = value.replace("WRONG", f"{tmp_path}/wrong")

@@ -30,15 +30,12 @@ def test_a_schema_that_no_version_knows(found: list[str], path, ended):
         assert pos.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 1
 
 
-@pytest.mark.parametrize(
-    "kind, also",
-    [
-        pytest.param(databases.POSTGRESQL, [], marks=pytest.mark.postgresql),
-        # It sees no schema at all.
-        pytest.param(databases.POSTGRESQL, ["REVOKE ALL ON SCHEMA public FROM PUBLIC"], marks=pytest.mark.postgresql),
-        pytest.param(databases.MARIADB, [], marks=pytest.mark.mariadb),
-    ],
-)
+@pytest.mark.parametrize("kind, also", [
+    pytest.param(databases.POSTGRESQL, [], marks=pytest.mark.postgresql),
+    # It sees no schema at all.
+    pytest.param(databases.POSTGRESQL, ["REVOKE ALL ON SCHEMA public FROM PUBLIC"], marks=pytest.mark.postgresql),
+    pytest.param(databases.MARIADB, [], marks=pytest.mark.mariadb),
+])  # fmt: skip
 def test_a_user_of_a_server_who_lacks_rights(kind: str, also: list[str], configure, ended, request):
     server = request.getfixturevalue(f"{kind}_server")
     with databases.own_database(server, f"obs_poor_{os.getpid()}") as url, databases.poor_user(url, *also) as poor:

@@ -156,14 +156,11 @@ WITHOUT_ZONES = f"import sys; sys.modules['tzdata'] = None; {PROGRAM}"
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "code, environment, sentence",
-    [
-        (PROGRAM, {"PYTHONIOENCODING": "iso-8859-1"}, "yaziliyor"),
-        (PROGRAM, {"PYTHONIOENCODING": "iso-8859-9"}, "yazılıyor"),
-        (WITHOUT_ZONES, {"PYTHONTZPATH": "/nowhere"}, "apt install tzdata"),
-    ],
-)
+@pytest.mark.parametrize("code, environment, sentence", [
+    (PROGRAM, {"PYTHONIOENCODING": "iso-8859-1"}, "yaziliyor"),
+    (PROGRAM, {"PYTHONIOENCODING": "iso-8859-9"}, "yazılıyor"),
+    (WITHOUT_ZONES, {"PYTHONTZPATH": "/nowhere"}, "apt install tzdata"),
+])  # fmt: skip
 def test_exhausted_resources_give_a_sentence_and_no_traceback(code, environment, sentence, pos, configure, config_file):
     pos.close()
     configure(document().replace('"en"', '"tr"'))

@@ -123,9 +123,6 @@ def test_confirm_restore_ends_the_alarm(run, pos):
     assert (ended.code, "nothing to do" in ended.out) == (0, True)
 
 
-# ---- restore ---------------------------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def copy(template, tmp_path):
     (tmp_path / "other disk").mkdir()

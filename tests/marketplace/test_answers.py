@@ -11,7 +11,6 @@ from orderbridge.errors import MarketplaceError, RateLimited, Refused, ServiceFa
 from orderbridge.marketplace.answers import (  # isort: skip
     read_cancel_reasons, read_envelope, read_grant, read_restaurant_status, read_restaurants, read_variables,
 )  # fmt: skip
-
 from orderbridge.model import Grant, Restaurant, Variables
 from orderbridge.texts import sentence
 

@@ -17,7 +17,6 @@ from tests.marketplace.sessions import a_session
 from orderbridge.errors import (  # isort: skip
     LoginRefused, MarketplaceError, NotSent, RateLimited, Refused, ServiceFailed, Unauthorized, UnknownOutcome,
 )  # fmt: skip
-
 from orderbridge.marketplace.client import Client, login
 from orderbridge.marketplace.session import Session
 from orderbridge.model import Action, Grant, Restaurant, Token, Variables

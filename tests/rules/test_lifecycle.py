@@ -11,11 +11,9 @@ from hypothesis import strategies as st
 from tests.rules.builders import (  # isort: skip
     KEY, NEEDS_PAYMENT, OTHER_KEY, STATUSES, TARGETS, UNNAMED_STATUS, document, shown_as, stored,
 )  # fmt: skip
-
 from orderbridge.model import (  # isort: skip
     CANCELED, COMPLETE_WITH_PAYMENT, CONFIRMED, IN_DELIVERY, RECEIVED, Action, Differs, EndedBy, LastChange, Stored,
 )  # fmt: skip
-
 from orderbridge.rules.lifecycle import (  # isort: skip
     Already, Refusal, Statuses, end_change, is_unchanged, may_send, merge, merge_status, with_doubt,
 )  # fmt: skip

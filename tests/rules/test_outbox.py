@@ -10,11 +10,9 @@ from tests.rules.builders import (  # isort: skip
     ACCEPT_VALID, KEY, LONGEST_WAIT, NOW, ORDER_ACTIONS, OTHER_KEY, OTHER_RESTAURANT, RESTAURANT, VALID, Head, Moment,
     Plan, directory, plan, row, unresolved, view,
 )  # fmt: skip
-
 from orderbridge.model import (  # isort: skip
     CANCELED, COMPLETE_WITH_PAYMENT, CONFIRMED, Action, ActionState, KnownBy, OutboxRow, Verdict,
 )  # fmt: skip
-
 from orderbridge.rules.lifecycle import Refusal
 
 from orderbridge.rules.outbox_rows import (  # isort: skip

@@ -10,7 +10,6 @@ from orderbridge.errors import (  # isort: skip
     CLOSED, HELD_BACK, LoginRefused, MarketplaceError, NotSent, RateLimited, ServiceFailed, Unauthorized,
     UnknownOutcome,
 )  # fmt: skip
-
 from orderbridge.rules.cooldown import Ended
 from orderbridge.rules.deliveries import is_whole
 from orderbridge.rules.health import LOGIN_FAILED

@@ -12,7 +12,6 @@ from orderbridge.rules.problems import (  # isort: skip
     FLAP_LIMIT, FLAP_WINDOW_S, PAGE_SUBJECT, SOON, STARTING, WELL, Code, EventKind, Lamp, OpenProblems, Page, Problem,
     Severity, account_statuses, alike, page_problems,
 )  # fmt: skip
-
 from orderbridge.texts import problem_text
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)

@@ -13,16 +13,13 @@ import pytest
 from tests.rules.builders import (  # isort: skip
     FOOD_ACTIONS, NEEDS_PAYMENT, NOW, ORDER_ACTIONS, RESTAURANT_ACTIONS, STATUSES, TARGETS, answered, shown_as, stored,
 )  # fmt: skip
-
 from orderbridge.model import (  # isort: skip
     CANCELED, CONFIRMED, IN_DELIVERY, RECEIVED, Action, ActionState, Attempt, KnownBy, Outcome, Stored, Verdict,
 )  # fmt: skip
-
 from orderbridge.rules.retry import (  # isort: skip
     UNREADABLE, AwaitPoll, Decision, NextRequest, Proof, RetryAt, RetryPolicy, after_poll, after_status, counted,
     decide, is_uncertain, longest_wait, may_be_seen, next_request, proof, resend_at,
 )  # fmt: skip
-
 from orderbridge.rules.tokens import login_wait, refusal_wait
 
 OK, REFUSED, UNKNOWN = Outcome.OK, Outcome.REFUSED, Outcome.UNKNOWN

@@ -17,14 +17,11 @@ def order(world):
     return world.place_order(restaurant_id=KADIKOY, document={"courier_type": "restaurant"})
 
 
-@pytest.mark.parametrize(
-    "method, path, status, code, message",
-    [
-        ("GET", "/orders/accept", 404, "unknown_path", "The service has no such path."),
-        ("POST", f"/orders/accept/{NOBODY}?x=1", 405, "unknown_method", "This path is called with PUT."),
-        ("PATCH", "/orders/get-current", 405, "unknown_method", "This path is called with GET."),
-    ],
-)
+@pytest.mark.parametrize("method, path, status, code, message", [
+    ("GET", "/orders/accept", 404, "unknown_path", "The service has no such path."),
+    ("POST", f"/orders/accept/{NOBODY}?x=1", 405, "unknown_method", "This path is called with PUT."),
+    ("PATCH", "/orders/get-current", 405, "unknown_method", "This path is called with GET."),
+])  # fmt: skip
 async def test_a_call_to_what_is_not_there_is_kept(world, pos, method, path, status, code, message):
     answer = await pos.http.request(method, path, headers=pos.headers, json={"app_secret_key": "secret"})
     line = world.calls()[-1]

@@ -88,16 +88,13 @@ async def test_the_ledger_can_be_read(http, pos):
     assert len((await http.get("/_sandbox/ledger?operation=login&account=kadikoy")).json()) == 1
 
 
-@pytest.mark.parametrize(
-    "fault, status, body, content_type",
-    [
-        ({"body": {"a": "ş", "b": 1.50}}, 500, '{"a":"ş","b":1.5}'.encode(), "application/json"),
-        ({"status": 502, "body": "<p>"}, 502, b"<p>", "text/html; charset=utf-8"),
-        ({"body": "x", "content_type": "text/plain"}, 500, b"x", "text/plain"),
-        ({"body_base64": base64.b64encode(b"\xff").decode()}, 500, b"\xff", "application/json"),
-        ({"status": 503, "seconds": 0.001}, 503, b"", None),
-    ],
-)
+@pytest.mark.parametrize("fault, status, body, content_type", [
+    ({"body": {"a": "ş", "b": 1.50}}, 500, '{"a":"ş","b":1.5}'.encode(), "application/json"),
+    ({"status": 502, "body": "<p>"}, 502, b"<p>", "text/html; charset=utf-8"),
+    ({"body": "x", "content_type": "text/plain"}, 500, b"x", "text/plain"),
+    ({"body_base64": base64.b64encode(b"\xff").decode()}, 500, b"\xff", "application/json"),
+    ({"status": 503, "seconds": 0.001}, 503, b"", None),
+])  # fmt: skip
 async def test_faults_can_be_added_and_forgotten(world, http, fault, status, body, content_type):
     added = await http.post("/_sandbox/faults", json={"operation": "get_variables", **fault})
     assert (await http.get("/_sandbox/faults")).json() == [added.json()]
@@ -149,42 +146,39 @@ async def test_restaurants_and_foods_come_change_and_close(world, http, pos):
     assert scenery["accounts"][0]["rest_secret_key"] == "sandbox-kadikoy-secret"
 
 
-@pytest.mark.parametrize(
-    "method, path, body, status, message",
-    [
-        ("POST", "/orders", {"colour": 1}, 400, "no such field: colour; known: count, restaurant_id, document, unk"),
-        ("POST", "/orders", {"restaurant_id": NOBODY}, 400, f"no such restaurant: {NOBODY}; known: {KADIKOY}"),
-        ("POST", "/orders", {"without": ["colour"]}, 400, "no such field of an order: colour; known: id, "),
-        ("POST", "/orders", {"document": {"customer": {"fon": ""}}}, 400, "of an order: fon; known: name"),
-        ("POST", "/orders", {"count": "1"}, 400, "count: '1'; expected: whole number"),
-        ("POST", "/orders", [1], 400, "the body must be a JSON object"),
-        ("POST", "/orders", {"document": "x"}, 400, "document: 'x'"),
-        ("PATCH", "/orders/{key}", {"document": {"notee": ""}}, 400, "no such field of an order: notee"),
-        ("PATCH", "/orders/{key}", {"document": {"status_id": 2}}, 400, "status_id: cannot be changed"),
-        ("POST", "/orders/{key}/status", {}, 400, "status_id is missing: whole number"),
-        ("POST", "/orders/{key}/foods", {"food_id": 9}, 404, "no such food: 9; known: 1001, "),
-        ("POST", "/orders/{key}/foods", {"food_id": 1001, "quantity": -1}, 400, "quantity: -1 is below 0"),
-        ("POST", f"/orders/{NOBODY}/cancel", {}, 404, NOBODY),
-        ("PATCH", "/options", {"colour": 1}, 400, "no such option: colour; known: orders_per_minute, "),
-        ("PATCH", "/options", {"clock_offset_seconds": -1e300}, 400, "is more than 1,000,000,000"),
-        ("POST", "/presets", {"name": "monday"}, 400, "no such preset: monday; known: quiet, friday, "),
-        ("POST", "/faults", {"account": "moda"}, 400, "no such account: moda; known: kadikoy, "),
-        ("POST", "/faults", {"status": "500"}, 400, ""),
-        ("POST", "/faults", {"headers": {"X": 1}}, 400, ""),
-        ("POST", "/faults", {"body_base64": "%"}, 400, ""),
-        ("POST", "/faults", {"operation": "acept"}, 400, "operation: 'acept' is none of "),
-        ("POST", "/faults", {"percent": 101}, 400, "percent: 101 is not between 0 and 100"),
-        ("POST", "/accounts", {"name": "kadikoy", "restaurant_ids": []}, 409, "there is already an account"),
-        ("PATCH", "/accounts/chain", {"rest_secret_key": "sandbox-kadikoy-secret"}, 409, "another account has"),
-        ("POST", "/restaurants", {"name": "X", "id": KADIKOY}, 409, "there is already a restaurant"),
-        ("PATCH", "/foods/x", {}, 400, "a food's id is a whole number"),
-        ("PATCH", "/foods/1001", {"status": "OFF"}, 400, "status: 'OFF' is neither ACTIVE nor INACTIVE"),
-        ("GET", "/ledger?operation=acept", None, 400, "no such operation: acept; known: login, "),
-        ("GET", "/ledger?colour=1", None, 400, "no such query parameter: colour; known: operation, account"),
-        ("GET", "/nothing", None, 404, "no such path: /_sandbox/nothing; known: /_sandbox/, "),
-        ("DELETE", "/orders", None, 405, "/_sandbox/orders takes GET, POST, not DELETE"),
-    ],
-)
+@pytest.mark.parametrize("method, path, body, status, message", [
+    ("POST", "/orders", {"colour": 1}, 400, "no such field: colour; known: count, restaurant_id, document, unk"),
+    ("POST", "/orders", {"restaurant_id": NOBODY}, 400, f"no such restaurant: {NOBODY}; known: {KADIKOY}"),
+    ("POST", "/orders", {"without": ["colour"]}, 400, "no such field of an order: colour; known: id, "),
+    ("POST", "/orders", {"document": {"customer": {"fon": ""}}}, 400, "of an order: fon; known: name"),
+    ("POST", "/orders", {"count": "1"}, 400, "count: '1'; expected: whole number"),
+    ("POST", "/orders", [1], 400, "the body must be a JSON object"),
+    ("POST", "/orders", {"document": "x"}, 400, "document: 'x'"),
+    ("PATCH", "/orders/{key}", {"document": {"notee": ""}}, 400, "no such field of an order: notee"),
+    ("PATCH", "/orders/{key}", {"document": {"status_id": 2}}, 400, "status_id: cannot be changed"),
+    ("POST", "/orders/{key}/status", {}, 400, "status_id is missing: whole number"),
+    ("POST", "/orders/{key}/foods", {"food_id": 9}, 404, "no such food: 9; known: 1001, "),
+    ("POST", "/orders/{key}/foods", {"food_id": 1001, "quantity": -1}, 400, "quantity: -1 is below 0"),
+    ("POST", f"/orders/{NOBODY}/cancel", {}, 404, NOBODY),
+    ("PATCH", "/options", {"colour": 1}, 400, "no such option: colour; known: orders_per_minute, "),
+    ("PATCH", "/options", {"clock_offset_seconds": -1e300}, 400, "is more than 1,000,000,000"),
+    ("POST", "/presets", {"name": "monday"}, 400, "no such preset: monday; known: quiet, friday, "),
+    ("POST", "/faults", {"account": "moda"}, 400, "no such account: moda; known: kadikoy, "),
+    ("POST", "/faults", {"status": "500"}, 400, ""),
+    ("POST", "/faults", {"headers": {"X": 1}}, 400, ""),
+    ("POST", "/faults", {"body_base64": "%"}, 400, ""),
+    ("POST", "/faults", {"operation": "acept"}, 400, "operation: 'acept' is none of "),
+    ("POST", "/faults", {"percent": 101}, 400, "percent: 101 is not between 0 and 100"),
+    ("POST", "/accounts", {"name": "kadikoy", "restaurant_ids": []}, 409, "there is already an account"),
+    ("PATCH", "/accounts/chain", {"rest_secret_key": "sandbox-kadikoy-secret"}, 409, "another account has"),
+    ("POST", "/restaurants", {"name": "X", "id": KADIKOY}, 409, "there is already a restaurant"),
+    ("PATCH", "/foods/x", {}, 400, "a food's id is a whole number"),
+    ("PATCH", "/foods/1001", {"status": "OFF"}, 400, "status: 'OFF' is neither ACTIVE nor INACTIVE"),
+    ("GET", "/ledger?operation=acept", None, 400, "no such operation: acept; known: login, "),
+    ("GET", "/ledger?colour=1", None, 400, "no such query parameter: colour; known: operation, account"),
+    ("GET", "/nothing", None, 404, "no such path: /_sandbox/nothing; known: /_sandbox/, "),
+    ("DELETE", "/orders", None, 405, "/_sandbox/orders takes GET, POST, not DELETE"),
+])  # fmt: skip
 async def test_a_mistake_is_named(world, http, method, path, body, status, message):
     key = world.place_order(restaurant_id=KADIKOY).key
     answer = await http.request(method, "/_sandbox" + path.replace("{key}", key), json=body)

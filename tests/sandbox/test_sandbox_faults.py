@@ -79,18 +79,15 @@ TOO_MANY = REFUSAL("çok fazla istek", "Lütfen 30 saniye bekleyip tekrar deneyi
 
 
 @pytest.mark.interface("Errors", "Limits")
-@pytest.mark.parametrize(
-    "fault, status, content_type, body",
-    [
-        (Fault.page("accept", 502, "<p>"), 502, "text/html; charset=utf-8", "<p>"),
-        (Fault(operation="accept", status=200), 200, None, ""),
-        (Fault(operation="accept", status=429), 429, None, ""),
-        (Fault(status=200, body=b"\x00{"), 200, "application/json", "\x00{"),
-        (Fault.too_many("accept"), 429, "application/json", TOO_MANY),
-        (Fault.unauthorized("accept"), 401, "application/json", REFUSAL("yetkisiz erişim", "Token expired or invalid")),
-        (Fault.redirect("accept", "https://elsewhere.test/"), 307, None, ""),
-    ],
-)
+@pytest.mark.parametrize("fault, status, content_type, body", [
+    (Fault.page("accept", 502, "<p>"), 502, "text/html; charset=utf-8", "<p>"),
+    (Fault(operation="accept", status=200), 200, None, ""),
+    (Fault(operation="accept", status=429), 429, None, ""),
+    (Fault(status=200, body=b"\x00{"), 200, "application/json", "\x00{"),
+    (Fault.too_many("accept"), 429, "application/json", TOO_MANY),
+    (Fault.unauthorized("accept"), 401, "application/json", REFUSAL("yetkisiz erişim", "Token expired or invalid")),
+    (Fault.redirect("accept", "https://elsewhere.test/"), 307, None, ""),
+])  # fmt: skip
 async def test_any_answer_can_be_put_in(world, pos, order, fault, status, content_type, body):
     world.faults.add(fault)
     answer = await accept(pos, order)
@@ -109,18 +106,15 @@ ACCEPT = ("accept", "kadikoy", "key-1")
 
 
 @pytest.mark.interface("Errors")
-@pytest.mark.parametrize(
-    "fault, calls, met",
-    [
-        (Fault(), [ACCEPT, ACCEPT], [True, False]),
-        (Fault(times=2), [ACCEPT] * 3, [True, True, False]),
-        (Fault(times=None), [ACCEPT] * 3, [True] * 3),
-        (Fault(skip=2), [ACCEPT] * 4, [False, False, True, False]),
-        (Fault(operation="cancel"), [ACCEPT, ("cancel", "", "")], [False, True]),
-        (Fault(account="chain"), [ACCEPT, ("accept", "chain", "")], [False, True]),
-        (Fault(argument="key-2"), [ACCEPT, ("accept", "", "KEY-2")], [False, True]),
-    ],
-)
+@pytest.mark.parametrize("fault, calls, met", [
+    (Fault(), [ACCEPT, ACCEPT], [True, False]),
+    (Fault(times=2), [ACCEPT] * 3, [True, True, False]),
+    (Fault(times=None), [ACCEPT] * 3, [True] * 3),
+    (Fault(skip=2), [ACCEPT] * 4, [False, False, True, False]),
+    (Fault(operation="cancel"), [ACCEPT, ("cancel", "", "")], [False, True]),
+    (Fault(account="chain"), [ACCEPT, ("accept", "chain", "")], [False, True]),
+    (Fault(argument="key-2"), [ACCEPT, ("accept", "", "KEY-2")], [False, True]),
+])  # fmt: skip
 def test_a_fault_meets_the_calls_that_fit(fault, calls, met):
     script = FaultScript()
     script.add(fault)

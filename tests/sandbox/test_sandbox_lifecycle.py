@@ -42,14 +42,11 @@ async def test_the_moves_are_those_of_the_specification(world, pos, operation: s
 
 
 @pytest.mark.interface("Order transitions", "Errors")
-@pytest.mark.parametrize(
-    "options, status_code, envelope",
-    [
-        ({"disallowed": "not_found"}, 404, {"status": False, "error": "sipariş bulunamadı"}),
-        ({"disallowed": "ok"}, 200, {"status": True, "data": "OK"}),
-        ({"disallowed_status": 409, "disallowed_error": "çakışma"}, 409, {"status": False, "error": "çakışma"}),
-    ],
-)
+@pytest.mark.parametrize("options, status_code, envelope", [
+    ({"disallowed": "not_found"}, 404, {"status": False, "error": "sipariş bulunamadı"}),
+    ({"disallowed": "ok"}, 200, {"status": True, "data": "OK"}),
+    ({"disallowed_status": 409, "disallowed_error": "çakışma"}, 409, {"status": False, "error": "çakışma"}),
+])  # fmt: skip
 async def test_a_forbidden_move_can_be_answered_in_other_ways(world, pos, options, status_code, envelope):
     world.set_options(**options)
     order = place(world, 5)

@@ -43,19 +43,16 @@ def turn(sandbox: Sandbox, line: str, seconds: float = 0) -> None:
     assert sandbox.world.wait_for(lambda: sandbox.line == line, timeout=WITHIN_S)
 
 
-@pytest.mark.parametrize(
-    "line, error, message",
-    [
-        ("refused", httpx.ConnectError, "refused"),
-        ("silent", httpx.ConnectTimeout, "timed out"),
-        ("reset", httpx.ConnectError, "reset|EOF"),
-        ("garbage", httpx.ConnectError, "WRONG_VERSION_NUMBER|wrong version number|record layer failure"),
-        ("expired", httpx.ConnectError, "has expired"),
-        ("not_yet_valid", httpx.ConnectError, "not yet valid"),
-        ("wrong_name", httpx.ConnectError, "IP address mismatch"),
-        ("untrusted", httpx.ConnectError, "unable to get local issuer|certificate signature failure|self.signed"),
-    ],
-)
+@pytest.mark.parametrize("line, error, message", [
+    ("refused", httpx.ConnectError, "refused"),
+    ("silent", httpx.ConnectTimeout, "timed out"),
+    ("reset", httpx.ConnectError, "reset|EOF"),
+    ("garbage", httpx.ConnectError, "WRONG_VERSION_NUMBER|wrong version number|record layer failure"),
+    ("expired", httpx.ConnectError, "has expired"),
+    ("not_yet_valid", httpx.ConnectError, "not yet valid"),
+    ("wrong_name", httpx.ConnectError, "IP address mismatch"),
+    ("untrusted", httpx.ConnectError, "unable to get local issuer|certificate signature failure|self.signed"),
+])  # fmt: skip
 def test_the_line_is_bad_and_good_again(sandbox, client, line, error, message):
     assert client.get(OPTIONS).status_code == 200  # and keeps its connection, which ends with the good line
     turn(sandbox, line)

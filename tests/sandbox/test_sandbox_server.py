@@ -65,15 +65,11 @@ def test_the_base_url_can_have_a_path(tmp_path):
         assert client.get(sandbox.control_url).status_code == 200
 
 
-@pytest.mark.parametrize(
-    "fault, status_id, message",
-    [
-        (Fault.drop("accept", when=When.BEFORE), 1, "without sending a response"),
-        (Fault.drop("accept", when=When.AFTER), 2, "without sending a response"),
-        (Fault(operation="accept", kind=FaultKind.TRUNCATE, size=7), 2, "received 7 bytes"),
-    ],
-    ids=["dropped before", "dropped after", "truncated"],
-)
+@pytest.mark.parametrize("fault, status_id, message", [
+    (Fault.drop("accept", when=When.BEFORE), 1, "without sending a response"),
+    (Fault.drop("accept", when=When.AFTER), 2, "without sending a response"),
+    (Fault(operation="accept", kind=FaultKind.TRUNCATE, size=7), 2, "received 7 bytes"),
+], ids=["dropped before", "dropped after", "truncated"])  # fmt: skip
 def test_a_dropped_connection_has_no_byte_and_a_truncated_one_some(sandbox, client, fault, status_id, message):
     order = sandbox.world.place_order(restaurant_id=KADIKOY)
     sandbox.world.faults.add(fault)
