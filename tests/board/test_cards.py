@@ -69,21 +69,16 @@ def test_an_order_without_a_choice_rings_until_seen_on_a_board_used_as_till():
 
 
 @pytest.mark.parametrize("seen, wanted", [
-    (order(), [ACCEPT, CANCEL]),
-    (order(**CONFIRMED), [Action.ON_THE_WAY, CANCEL]),
+    (order(), [ACCEPT, CANCEL]), (order(**CONFIRMED), [Action.ON_THE_WAY, CANCEL]),
     (order(**CONFIRMED, courier_type="come_get"), [CANCEL]),
     (order(**CONFIRMED, courier_type=" Platform_Courier"), [CANCEL]),
     (order(16, "IN_DELIVERY", courier_type="platform_courier"), [CANCEL]),
     (order(**CONFIRMED, courier_type=None), [Action.ON_THE_WAY, CANCEL]),
     (order(**CONFIRMED, courier_type=""), [Action.ON_THE_WAY, CANCEL]),
     (order(16, "IN_DELIVERY"), [Action.COMPLETE, CANCEL]),
-    (order(9, "COMPLETE_NEEDS_PAYMENT"), [Action.COMPLETE, CANCEL]),
-    (order(None, "UNKNOWN"), [CANCEL]),
-    (order(77, "UNKNOWN"), [CANCEL]),
-    (order(ended_by="cancelled"), []),
-    (order(**CONFIRMED, ended_by="silence"), []),
-    (order(service_status_id=2), [CANCEL]),
-    (order(service_status_id=6), []),
+    (order(9, "COMPLETE_NEEDS_PAYMENT"), [Action.COMPLETE, CANCEL]), (order(None, "UNKNOWN"), [CANCEL]),
+    (order(77, "UNKNOWN"), [CANCEL]), (order(ended_by="cancelled"), []), (order(**CONFIRMED, ended_by="silence"), []),
+    (order(service_status_id=2), [CANCEL]), (order(service_status_id=6), []),
 ])  # fmt: skip
 def test_the_buttons(seen, wanted):
     assert cards.offered(seen, []) == wanted
@@ -133,16 +128,12 @@ def test_each_problem_breaks_one_link_of_the_chain_or_none_for_a_reason_and_a_ca
 
 
 @pytest.mark.parametrize("changes, rows, mode, wanted", [
-    ({}, [], BESIDE, "needed"),
-    ({}, [Row(ACCEPT)], BESIDE, "sending"),
-    ({}, [Row(CANCEL, "sending")], BESIDE, "sending"),
-    ({}, [Row(ACCEPT, "done")], BESIDE, None),
+    ({}, [], BESIDE, "needed"), ({}, [Row(ACCEPT)], BESIDE, "sending"),
+    ({}, [Row(CANCEL, "sending")], BESIDE, "sending"), ({}, [Row(ACCEPT, "done")], BESIDE, None),
     *(({"pos_revision": 1}, [Row(ACCEPT, state)], BESIDE, "failed") for state in ("refused", "failed", "expired")),
     ({}, [Row(ACCEPT, "failed"), Row(CANCEL, "refused")], BESIDE, "failed"),
-    ({}, [Row(ACCEPT, "failed"), Row(ACCEPT)], BESIDE, "sending"),
-    ({}, [Row(CANCEL, "failed")], BESIDE, "needed"),
-    ({}, [Row(ACCEPT, "withdrawn")], BESIDE, "needed"),
-    ({"pos_revision": 1}, [], BESIDE, "at_till"),
+    ({}, [Row(ACCEPT, "failed"), Row(ACCEPT)], BESIDE, "sending"), ({}, [Row(CANCEL, "failed")], BESIDE, "needed"),
+    ({}, [Row(ACCEPT, "withdrawn")], BESIDE, "needed"), ({"pos_revision": 1}, [], BESIDE, "at_till"),
     ({"pos_revision": 1}, [], TILL, "needed"),
     ({"status_id": 2, "status": "CONFIRMED"}, [Row(ACCEPT, "failed")], BESIDE, None),
     ({"ended_by": "cancelled"}, [], BESIDE, None),
@@ -240,8 +231,7 @@ def test_the_board_is_unheard_a_while_after_the_last_tablet():
 
 
 @pytest.mark.parametrize("seen, is_next", [
-    (order(**CONFIRMED, courier_type="come_get"), True),
-    (order(**CONFIRMED, courier_type="platform_courier"), True),
+    (order(**CONFIRMED, courier_type="come_get"), True), (order(**CONFIRMED, courier_type="platform_courier"), True),
     (order(16, "IN_DELIVERY", courier_type="platform_courier"), True),
     (order(16, "IN_DELIVERY"), False),  # its own courier may have completed it elsewhere
     (order(**CONFIRMED), False),
@@ -267,14 +257,12 @@ def test_an_order_with_an_open_action_is_not_put_away():
 
 
 @pytest.mark.parametrize("changes, rows, mode, wanted", [
-    ({}, [], BESIDE, "new"),
-    (CONFIRMED, [], BESIDE, "cook"),
+    ({}, [], BESIDE, "new"), (CONFIRMED, [], BESIDE, "cook"),
     (CONFIRMED, [], TILL, "new"),  # accepted without a hand: it rings
     ({"status_id": None, "status": "UNKNOWN"}, [], BESIDE, "cook"),
     ({"status_id": 16, "status": "IN_DELIVERY"}, [], BESIDE, "way"),
     ({"status_id": 9, "status": "COMPLETE_NEEDS_PAYMENT"}, [], BESIDE, "way"),
-    ({"ended_by": "cancelled"}, [], BESIDE, "new"),
-    ({"ended_by": "cancelled"}, [Row(ACCEPT, "done")], BESIDE, "cook"),
+    ({"ended_by": "cancelled"}, [], BESIDE, "new"), ({"ended_by": "cancelled"}, [Row(ACCEPT, "done")], BESIDE, "cook"),
 ])  # fmt: skip
 def test_each_card_stands_in_one_lane(changes, rows, mode, wanted):
     assert cards.lane(order(**changes), rows, mode) == wanted

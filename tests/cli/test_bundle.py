@@ -162,12 +162,8 @@ def test_no_file_is_overwritten_and_on_a_full_disk_none_is_left_half(run, tmp_pa
 
 
 @pytest.mark.parametrize("said", [
-    "0555 123 45 67",
-    "daire 7",
-    "call=05551234567 seconds=5551234567",
-    "x=Canan reason='Canan Kanarya'",
-    "canan.kanarya",
-    '{"event": "Canan Kanarya", "error": "Canan", "code": "Canan", "canan": 1}',
+    "0555 123 45 67", "daire 7", "call=05551234567 seconds=5551234567", "x=Canan reason='Canan Kanarya'",
+    "canan.kanarya", '{"event": "Canan Kanarya", "error": "Canan", "code": "Canan", "canan": 1}',
     '{"event": ["canan.kanarya"], "level": "Canan", "time": "Canan", "account": "canan"}',
     "[info ] canan.kanarya@posta.example account=canan",
     '{"deep": ["a code=canan b"], "Reason2": "x reason=canan", "error": ["canan"]}',

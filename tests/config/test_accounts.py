@@ -87,8 +87,7 @@ def test_no_error_shows_a_secret(write: Write) -> None:
 
 
 @pytest.mark.parametrize("text, warnings", [
-    (document(), 1),
-    (document(accounts=FILES), 0),
+    (document(), 1), (document(accounts=FILES), 0),
     (document(more='[database]\nurl = "mysql://u:p@h/d"', accounts=FILES), 1),
 ], ids=["secrets", "none", "a database's password"])  # fmt: skip
 def test_a_file_with_secrets_that_everybody_can_read_is_a_warning(text: str, warnings: int, write: Write) -> None:

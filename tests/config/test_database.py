@@ -42,15 +42,12 @@ def test_a_wrong_address_is_refused_without_showing_it(error: str, urls: list[st
 @pytest.mark.parametrize("given, kept", [
     ("mysql://u:p@ss@h/d", "u:p%40ss@h/d"),
     ("mysql://u:a@b:c?d@h:3306/d?charset=utf8mb4", "u:a%40b:c?d@h:3306/d?charset=utf8mb4"),
-    ("mysql://u:p/q@h/d", "u:p/q@h/d"),
-    ("mysql://u:p@h/d?ssl_ca=/a@b", "u:p@h/d?ssl_ca=/a@b"),
+    ("mysql://u:p/q@h/d", "u:p/q@h/d"), ("mysql://u:p@h/d?ssl_ca=/a@b", "u:p@h/d?ssl_ca=/a@b"),
     ("sqlite:////home/a@b@c/pos.db", "//home/a@b@c/pos.db"),
     ("postgresql://u:p@a:1,b:2/d?sslmode=require", "u:p@/d?host=a,b&port=1,2&sslmode=require"),
-    ("postgresql://u@a,b:5433/d", "u@/d?host=a,b&port=,5433"),
-    ("postgresql://a,b/d", "/d?host=a,b"),
+    ("postgresql://u@a,b:5433/d", "u@/d?host=a,b&port=,5433"), ("postgresql://a,b/d", "/d?host=a,b"),
     ("postgresql://u@[::1]:5,[::2]/d", "u@/d?host=::1,::2&port=5,"),
-    ("postgresql://u:p,@ss@a,b/d", "u:p,%40ss@/d?host=a,b"),
-    ("postgresql://u:p,/q@a/d", "u:p,/q@a/d"),
+    ("postgresql://u:p,@ss@a,b/d", "u:p,%40ss@/d?host=a,b"), ("postgresql://u:p,/q@a/d", "u:p,/q@a/d"),
     ("postgresql://u@/d?host=a,b&port=1,2", "u@/d?host=a,b&port=1,2"),
 ])  # fmt: skip
 def test_a_password_may_hold_an_at_sign_and_several_servers_are_named_as_by_libpq(given: str, kept: str) -> None:

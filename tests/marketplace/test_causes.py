@@ -64,13 +64,10 @@ def failed(number: int) -> OSError:
 
 
 @pytest.mark.parametrize("errors, reason", [
-    ([failed(errno.EMFILE)], "here_files"),
-    ([TimeoutError()], "connect_timeout"),
-    ([failed(errno.EPROTO)], ""),
+    ([failed(errno.EMFILE)], "here_files"), ([TimeoutError()], "connect_timeout"), ([failed(errno.EPROTO)], ""),
     ([failed(errno.ECONNREFUSED), failed(errno.ENETUNREACH)], "connection_refused"),  # no IPv6, as in most places
     ([failed(errno.EADDRNOTAVAIL), failed(errno.ETIMEDOUT)], "connect_timeout"),
-    ([failed(errno.ECONNREFUSED), failed(errno.EMFILE)], "here_files"),
-    ([], ""),
+    ([failed(errno.ECONNREFUSED), failed(errno.EMFILE)], "here_files"), ([], ""),
 ])  # fmt: skip
 def test_of_several_addresses_the_most_specific_error_is_reported(errors: list[BaseException], reason: str) -> None:
     assert connector.of_addresses(errors)[1] == reason

@@ -36,11 +36,9 @@ def test_a_document_is_the_text_that_was_received() -> None:
 
 
 @pytest.mark.parametrize("body", [
-    '{"data": [%s], "status": true}',
-    ' \r\n\t{ "status" :true , "data" :\n[ %s ] }\n ',
+    '{"data": [%s], "status": true}', ' \r\n\t{ "status" :true , "data" :\n[ %s ] }\n ',
     '{"note": "]}\\" {[", "x": {"data": [1, [2]]}, "status": true, "data": [%s], "total": 1}',
-    '\ufeff{"status": true, "data": [%s]}',
-    '{"data": 5, "status": false, "status": true, "data": [%s]}',
+    '\ufeff{"status": true, "data": [%s]}', '{"data": 5, "status": false, "status": true, "data": [%s]}',
     '{"x": {nonsense}, "status": true, "data": [%s]}',
     '{"status": true, "data": [%s], "\\u0064ebug": ' + "[" * 5000 + "]" * 5000 + "}",
 ])  # fmt: skip

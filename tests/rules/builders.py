@@ -110,9 +110,7 @@ def view(**changes: Any) -> Moment:
     return Moment(**(usual | changes))
 
 
-def directory(
-    *accounts: str, default=None, reach: Mapping[str, Sequence[str]] | None = None, complete=True
-) -> Directory:
+def directory(*accounts: str, default=None, reach: Mapping[str, list[str]] | None = None, complete=True) -> Directory:
     """Without names, one account, which is the default."""
     if not accounts:
         accounts, default = ("kadikoy",), "kadikoy"
@@ -136,6 +134,5 @@ def document(status_id: int | None, *, key: str | None = KEY, digest: str = "as 
 
 def answered(*outcomes: Outcome) -> list[Attempt]:
     """A row's attempts, oldest first. Each has a code and an HTTP status of its own, to be found again."""
-    return [
-        Attempt(outcome, f"{outcome}_{number}", 400 + number, detail="") for number, outcome in enumerate(outcomes, 1)
-    ]
+    numbered = enumerate(outcomes, 1)
+    return [Attempt(outcome, f"{outcome}_{number}", 400 + number, detail="") for number, outcome in numbered]

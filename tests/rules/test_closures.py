@@ -29,35 +29,29 @@ class Plan:
     ({"valid_until_minutes": None}, DONE, None),
     ({"valid_until_minutes": 10**6}, DONE, None),
     ({"valid_until_minutes": 30, "created_utc": NOW.replace(year=9999)}, DONE, None),
-    *(
-        ({"valid_until_minutes": 30}, Verdict(state, "x"), None)
-        for state in ActionState
-        if state != ActionState.DONE
-    ),
+    *(({"valid_until_minutes": 30}, Verdict(state, "x"), None) for state in ActionState if state != ActionState.DONE),
 ])  # fmt: skip
 def test_an_end_is_planned_when_the_row_is_done(columns, verdict, end):
     assert planned_end(row(CLOSE, **{"created_utc": EARLIER} | columns), verdict, NOW) == end
 
 
 def test_only_a_row_that_waits_for_its_first_outcome_is_over_at_its_end():
-    waiting = row(CLOSE, created_utc=EARLIER, valid_until_minutes=30)
-    assert waiting_end(waiting) == EARLIER + 30 * MINUTE
-    assert waiting_end(row(CLOSE, created_utc=EARLIER)) is None
-    assert waiting_end(unresolved(CLOSE, created_utc=EARLIER, valid_until_minutes=30)) is None
-    assert waiting_end(row(CLOSE, created_utc=EARLIER, valid_until_minutes=30, expires_utc=NOW)) is None
+    half_an_hour = {"created_utc": EARLIER, "valid_until_minutes": 30}
+    assert waiting_end(row(CLOSE, **half_an_hour)) == EARLIER + 30 * MINUTE
+    others = (
+        row(CLOSE, created_utc=EARLIER),
+        unresolved(CLOSE, **half_an_hour),
+        row(CLOSE, **half_an_hour, expires_utc=NOW),
+    )
+    assert [waiting_end(other) for other in others] == [None] * 3
 
 
 @pytest.mark.parametrize("plan, newer, expected", [
-    (Plan(), (), Step.END),
-    (Plan(until_utc=NOW + MINUTE), (), Step.WAIT),
-    (Plan(until_utc=NOW + 30 * MINUTE), (), Step.WAIT),
-    (Plan(until_utc=NOW + 31 * MINUTE), (), Step.SHORTEN),
-    (Plan(withdraw=1), (), Step.FORGET),
+    (Plan(), (), Step.END), (Plan(withdraw=1), (), Step.FORGET), (Plan(until_utc=NOW + MINUTE), (), Step.WAIT),
+    (Plan(until_utc=NOW + 30 * MINUTE), (), Step.WAIT), (Plan(until_utc=NOW + 31 * MINUTE), (), Step.SHORTEN),
     (Plan(), ("refused", "expired", "withdrawn", "superseded", "failed"), Step.END),
-    (Plan(), ("pending",), Step.WAIT),
-    (Plan(), ("sending",), Step.WAIT),
-    (Plan(), ("done", "pending"), Step.FORGET),
-    (Plan(until_utc=NOW + MINUTE), ("done",), Step.FORGET),
+    (Plan(), ("pending",), Step.WAIT), (Plan(), ("sending",), Step.WAIT),
+    (Plan(), ("done", "pending"), Step.FORGET), (Plan(until_utc=NOW + MINUTE), ("done",), Step.FORGET),
 ])  # fmt: skip
 def test_the_next_step(plan, newer, expected):
     assert step(plan, newer, NOW) is expected

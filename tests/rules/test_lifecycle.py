@@ -24,10 +24,8 @@ named = st.sampled_from(IN_ORDER)
 statuses = named | st.just(UNNAMED_STATUS) | st.none()
 ends = st.none() | st.sampled_from(EndedBy)
 
-SETTLED = [
-    shown_as(CONFIRMED), shown_as(CANCELED, ended_by=EndedBy.CANCELLED),
-    shown_as(CONFIRMED, problem="total_unreadable"),  # of the document itself
-]  # fmt: skip
+SETTLED = [shown_as(CONFIRMED), shown_as(CANCELED, ended_by=EndedBy.CANCELLED)]
+SETTLED.append(shown_as(CONFIRMED, problem="total_unreadable"))  # of the document itself
 UNSETTLED = [
     shown_as(CONFIRMED, digest="another"),
     shown_as(CONFIRMED, digest=None),  # contents of a delivery that did not count
@@ -72,9 +70,7 @@ def test_last_change_is_the_most_important_change(known, status_id, contents, to
 @given(known_id=statuses, ended_by=ends, status_id=statuses, contents=st.sampled_from(Differs))
 def test_a_status_that_counts_replaces_any_stored_one(known_id, ended_by, status_id, contents) -> None:
     change = merge(shown_as(known_id, ended_by=ended_by), status_id, differs=contents, status_counts=True, problems=())
-    assert change.status_counts is True
-    assert change.status_changed == (status_id != known_id)
-    assert change.differs is contents
+    assert (change.status_counts, change.status_changed, change.differs) == (True, status_id != known_id, contents)
     assert change.ended_by == {5: EndedBy.COMPLETED, 6: EndedBy.CANCELLED}.get(status_id or 0)
     assert change.reopened == (ended_by is not None and change.ended_by is None)
     news = status_id != known_id or contents is not Differs.NOTHING or ended_by != change.ended_by
@@ -118,16 +114,16 @@ def test_only_a_restaurants_own_courier_can_be_sent_on_the_way(action: Action, c
     ("not_text:note,status_doubtful", False, ("missing:foods",), "missing:foods,status_doubtful"),
     ("missing:status_doubtful", False, (), None),
 ])  # fmt: skip
-def test_problems_are_those_of_the_newest_delivery_and_a_doubt_stays_while_its_status_does_not_count(
-    before: str | None, counts: bool, problems: tuple[str, ...], after: str | None
-) -> None:
+def test_problems_are_the_newest_ones_and_a_doubt_stays_while_its_status_does_not_count(
+    before, counts, problems, after
+):
     known = stored(problem=before)
     assert merge(known, 2, differs=Differs.NOTHING, status_counts=counts, problems=problems).problem == after
 
 
 @pytest.mark.parametrize("before, after", [
-    (None, "status_doubtful"), ("missing:foods", "missing:foods,status_doubtful"), ("status_doubtful", None),
-    ("status_doubtful,missing:foods", None),
+    (None, "status_doubtful"), ("missing:foods", "missing:foods,status_doubtful"),
+    *((doubtful, None) for doubtful in ("status_doubtful", "status_doubtful,missing:foods")),
 ])  # fmt: skip
 def test_a_refusal_puts_the_status_in_doubt_once(before: str | None, after: str | None) -> None:
     assert with_doubt(before) == after

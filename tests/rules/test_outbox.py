@@ -1,5 +1,6 @@
 """Which rows are sent and which end unsent: no overtaking, none forgotten, and a cancel first."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -45,16 +46,19 @@ def ends(made: Plan) -> dict[int, tuple[ActionState, str | None]]:
 EXPIRED = (ActionState.EXPIRED, "expired")
 WITHDRAWN = (ActionState.WITHDRAWN, "withdrawn")
 SUPERSEDED = (ActionState.SUPERSEDED, "superseded")
+DOUBTFUL_FOR_LONG = unresolved(ACCEPT, created_utc=LONG_AGO)
 OUTCOME_UNKNOWN = (ActionState.FAILED, "outcome_unknown")
 REFUSED = (ActionState.REFUSED, "bad_arguments")
+NO_RESTAURANT, NO_ACCOUNT = (ActionState.REFUSED, "restaurant_unknown"), (ActionState.REFUSED, "account_needed")
 REACHED = directory("kadikoy", "besiktas", reach={RESTAURANT: ["besiktas"]})
-NOT_REACHED = directory("kadikoy", "besiktas")
+NOT_REACHED, UNKNOWN_YET = directory("kadikoy", "besiktas"), directory("kadikoy", "besiktas", complete=False)
+CANCELLED = (ActionState.REFUSED, "order_cancelled")
 Case = tuple[list[OutboxRow], Moment, list[int], dict[int, tuple[ActionState, str]]]
 
 
-def case(*rows: OutboxRow, go: list[int], end: dict[int, tuple[ActionState, str]] | None = None, **moment: Any) -> Case:
+def case(*rows: OutboxRow, go: Sequence[int] = (), end: dict[int, Any] | None = None, **moment: Any) -> Case:
     """These rows at this moment: which may be sent, and which end. The others wait."""
-    return list(rows), view(**moment), go, end or {}
+    return list(rows), view(**moment), list(go), end or {}
 
 
 CASES = {
@@ -63,10 +67,8 @@ CASES = {
     "a bad cancel supersedes nothing": case(row(ACCEPT), row(CANCEL, 2, reason_id=9), go=[1], end={2: REFUSED}),
     **{
         f"the POS calls it sent, next at {at}": case(
-            row(ACCEPT, state=ActionState.SENDING, next_attempt_utc=at, tried=False),
-            row(ON_THE_WAY, 2),
-            go=[2],
-            end={1: REFUSED},
+            row(ACCEPT, state=ActionState.SENDING, next_attempt_utc=at, tried=False), row(ON_THE_WAY, 2),
+            go=[2], end={1: REFUSED},
         )
         for at in (None, NOW - MINUTE, SOON)
     },
@@ -80,9 +82,7 @@ CASES = {
     "retried by hand and too old": case(row(COMPLETE, expires_utc=NOW), go=[], end={1: OUTCOME_UNKNOWN}),
     # too old
     **{
-        f"{action} in doubt has lost its age: {at}": case(
-            unresolved(action, created_utc=at), go=[], end={1: OUTCOME_UNKNOWN}
-        )
+        f"{action} in doubt has lost its age: {at}": case(unresolved(action, created_utc=at), end={1: OUTCOME_UNKNOWN})
         for action in (ACCEPT, OPEN, ACTIVATE)
         for at in (None, FAR_AHEAD)
     },
@@ -103,12 +103,10 @@ CASES = {
     "a cancel does not supersede a complete in doubt": case(unresolved(COMPLETE), row(CANCEL, 2), go=[]),
     "a cancel does not supersede a cancel": case(row(CANCEL), row(CANCEL, 2), go=[1]),
     "a withdrawn row is not superseded": case(row(ACCEPT, withdraw=True), row(CANCEL, 2), go=[2], end={1: WITHDRAWN}),
-    "an expired row is not superseded": case(
-        row(ACCEPT, created_utc=LONG_AGO), row(CANCEL, 2), go=[2], end={1: EXPIRED},
-    ),
-    "a row in doubt that is too old is not superseded": case(
-        unresolved(ACCEPT, created_utc=LONG_AGO), row(CANCEL, 2), go=[2], end={1: OUTCOME_UNKNOWN},
-    ),
+    **{
+        f"a {first.state} row that is too old is not superseded": case(first, row(CANCEL, 2), go=[2], end={1: how})
+        for first, how in ((row(ACCEPT, created_utc=LONG_AGO), EXPIRED), (DOUBTFUL_FOR_LONG, OUTCOME_UNKNOWN))
+    },
     "a cancel supersedes nothing later": case(row(CANCEL), row(ACCEPT, 2), row(ON_THE_WAY, 3), go=[1]),
     "a cancel of another order": case(row(ACCEPT, payment_key=OTHER_KEY), row(CANCEL, 2), go=[1, 2]),
     "a cancel waits for what is in flight": case(unresolved(ACCEPT), row(CANCEL, 2), in_flight={1}, go=[]),
@@ -117,12 +115,9 @@ CASES = {
     # toggles
     **{
         f"of {older} and {newer} the newest": case(
-            row(older), unresolved(newer, 2), row(older, 3), row(newer, 4),
-            go=[4], end=dict.fromkeys((1, 2, 3), SUPERSEDED),
+            row(older), unresolved(newer, 2), row(older, 3), row(newer, 4), go=[4], end=dict.fromkeys((1, 2, 3), SUPERSEDED),
         )
-        for older, newer in (
-            (OPEN, CLOSE), (CLOSE, OPEN), (OPEN, OPEN), (ACTIVATE, DEACTIVATE), (DEACTIVATE, DEACTIVATE),
-        )
+        for older, newer in ((OPEN, CLOSE), (CLOSE, OPEN), (OPEN, OPEN), (ACTIVATE, DEACTIVATE), (DEACTIVATE, DEACTIVATE))
     },
     "a toggle in flight is waited for": case(unresolved(OPEN), row(CLOSE, 2), in_flight={1}, go=[]),
     "a newer toggle that ends unsent": case(
@@ -134,10 +129,8 @@ CASES = {
         go=[1, 2, 3, 4],
     ),
     "toggles of one food on two menus": case(
-        row(ACTIVATE, account="kadikoy"),
-        row(DEACTIVATE, 2, account="besiktas"),
-        row(ACTIVATE, 3, restaurant_id=RESTAURANT),
-        directory=REACHED, go=[1, 3], end={2: SUPERSEDED},
+        row(ACTIVATE, account="kadikoy"), row(DEACTIVATE, 2, account="besiktas"),
+        row(ACTIVATE, 3, restaurant_id=RESTAURANT), directory=REACHED, go=[1, 3], end={2: SUPERSEDED},
     ),
     # a lane
     "one row of an order at a time": case(row(ACCEPT), row(ON_THE_WAY, 2), row(COMPLETE, 3), go=[1]),
@@ -147,12 +140,8 @@ CASES = {
     "what is in flight holds its lane": case(unresolved(ACCEPT), row(COMPLETE, 2), in_flight={1}, go=[]),
     "an acknowledgement holds its lane": case(row(ACCEPT), row(COMPLETE, 2), taken={order_lane(KEY)}, go=[]),
     "another order's lane": case(row(ACCEPT), taken={order_lane(OTHER_KEY)}, go=[1]),
-    "a row ends in a held lane": case(
-        row(ACCEPT, created_utc=LONG_AGO), taken={order_lane(KEY)}, go=[], end={1: EXPIRED},
-    ),
-    "no row on the wire ends by itself": case(
-        unresolved(ACCEPT, created_utc=LONG_AGO, withdraw=True), row(CANCEL, 2), in_flight={1}, go=[],
-    ),
+    "a row ends in a held lane": case(row(ACCEPT, created_utc=LONG_AGO), taken={order_lane(KEY)}, end={1: EXPIRED}),
+    "no row on the wire ends by itself": case(replace(DOUBTFUL_FOR_LONG, withdraw=True), row(CANCEL, 2), in_flight={1}),
     "a lower id that was committed later": case(row(COMPLETE, 4), unresolved(CANCEL, 5, next_attempt_utc=SOON), go=[]),
     # the time of a retry
     **{
@@ -163,40 +152,27 @@ CASES = {
     "the longest wait": case(row(CANCEL, next_attempt_utc=NOW + LONGEST_WAIT), go=[]),
     "a longer one: the clock was set back": case(row(CANCEL, next_attempt_utc=NOW + LONGEST_WAIT + MOMENT), go=[1]),
     # whose it is
-    "a restaurant of no account": case(
-        row(OPEN), directory=NOT_REACHED, go=[], end={1: (ActionState.REFUSED, "restaurant_unknown")},
-    ),
-    "a food of no account": case(
-        row(ACTIVATE), directory=NOT_REACHED, go=[], end={1: (ActionState.REFUSED, "account_needed")},
-    ),
+    "a restaurant of no account": case(row(OPEN), directory=NOT_REACHED, end={1: NO_RESTAURANT}),
+    "a food of no account": case(row(ACTIVATE), directory=NOT_REACHED, end={1: NO_ACCOUNT}),
     "a food of a restaurant of no account": case(
-        row(ACTIVATE, restaurant_id=RESTAURANT), directory=NOT_REACHED,
-        go=[], end={1: (ActionState.REFUSED, "restaurant_unknown")},
+        row(ACTIVATE, restaurant_id=RESTAURANT), directory=NOT_REACHED, end={1: NO_RESTAURANT},
     ),
-    "retried by hand, its restaurant left": case(
-        row(OPEN, expires_utc=SOON), directory=NOT_REACHED, go=[], end={1: OUTCOME_UNKNOWN},
-    ),
+    "its restaurant left": case(row(OPEN, expires_utc=SOON), directory=NOT_REACHED, end={1: OUTCOME_UNKNOWN}),
     "in doubt, its restaurant left": case(unresolved(OPEN), directory=NOT_REACHED, go=[]),
-    "sent by an account that left": case(
-        unresolved(OPEN, account="", next_attempt_utc=NOW), directory=directory("kadikoy"), go=[],
-    ),
+    "sent by one that left": case(unresolved(OPEN, account="", next_attempt_utc=NOW), directory=directory("kadikoy")),
     "foods of two restaurants whose menus are not known yet": case(
         *(row(DEACTIVATE, number, restaurant_id=one) for number, one in enumerate((RESTAURANT, OTHER_RESTAURANT), 1)),
-        directory=directory("kadikoy", "besiktas", complete=False), go=[],
+        directory=UNKNOWN_YET,
     ),
     "an unknown order, and one that was sent": case(
         row(ACCEPT, owner=None), unresolved(ACCEPT, 2, owner=None, payment_key=OTHER_KEY, next_attempt_utc=NOW),
-        go=[], end={1: (ActionState.REFUSED, "order_unknown")},
+        end={1: (ActionState.REFUSED, "order_unknown")},
     ),
     "of a cancelled order, beside a cancel in doubt": case(
-        unresolved(CANCEL, service_status_id=CANCELED), row(COMPLETE, 2, service_status_id=CANCELED), go=[],
+        unresolved(CANCEL, service_status_id=CANCELED), row(COMPLETE, 2, service_status_id=CANCELED),
     ),
-    "of a cancelled order": case(
-        row(COMPLETE, service_status_id=CANCELED), go=[], end={1: (ActionState.REFUSED, "order_cancelled")},
-    ),
-    "an order's row needs no restaurants": case(
-        row(ACCEPT), directory=directory("kadikoy", "besiktas", complete=False), go=[1],
-    ),
+    "of a cancelled order": case(row(COMPLETE, service_status_id=CANCELED), end={1: CANCELLED}),
+    "an order's row needs no restaurants": case(row(ACCEPT), directory=UNKNOWN_YET, go=[1]),
 }  # fmt: skip
 
 
@@ -260,15 +236,13 @@ def test_the_next_cycle_is_at_the_earliest_time_of_all_rows() -> None:
     assert [plan(some, view()).due for some in (rows, rows[1:], [])] == [SOON, NOW + 4 * MINUTE, None]
     for one in (row(ACCEPT), unresolved(ACCEPT), row(ACCEPT, next_attempt_utc=NOW + LONGEST_WAIT)):
         assert plan([one], view()).due == expiry(one, view())
-    behind = [row(COMPLETE, 1), row(COMPLETE, 2, valid_minutes=2)]
-    assert plan(behind, view()).due == NOW + MINUTE
+    assert plan([row(COMPLETE, 1), row(COMPLETE, 2, valid_minutes=2)], view()).due == NOW + MINUTE
 
 
 @pytest.mark.parametrize("action, shown, expected", [
     (ACCEPT, COMPLETE_WITH_PAYMENT, OUTCOME_UNKNOWN), (ON_THE_WAY, COMPLETE_WITH_PAYMENT, OUTCOME_UNKNOWN),
     (CANCEL, COMPLETE_WITH_PAYMENT, OUTCOME_UNKNOWN), (COMPLETE, COMPLETE_WITH_PAYMENT, (ActionState.DONE, "already")),
-    (ON_THE_WAY, CANCELED, (ActionState.REFUSED, "order_cancelled")), (ON_THE_WAY, CONFIRMED, None),
-    (ON_THE_WAY, None, OUTCOME_UNKNOWN),
+    (ON_THE_WAY, CANCELED, CANCELLED), (ON_THE_WAY, CONFIRMED, None), (ON_THE_WAY, None, OUTCOME_UNKNOWN),
 ])  # fmt: skip
 def test_a_row_that_was_retried_by_hand_stays_unknown_when_its_order_refuses_it(action, shown, expected) -> None:
     made = order_end(row(action, expires_utc=SOON, owner=shown and "kadikoy", service_status_id=shown))
@@ -279,11 +253,8 @@ def test_a_row_that_was_retried_by_hand_stays_unknown_when_its_order_refuses_it(
 def test_an_entry_has_its_row_lane_and_account() -> None:
     known = directory("kadikoy", "besiktas", reach={RESTAURANT: ["besiktas"]})
     rows = [row(ACCEPT, 1), row(OPEN, 2), row(ACTIVATE, 3, account="kadikoy")]
-    assert plan(rows, view(directory=known)).heads == [
-        Head(rows[0], order_lane(KEY), None),
-        Head(rows[1], ("restaurant", RESTAURANT), "besiktas"),
-        Head(rows[2], ("food kadikoy", "1005"), "kadikoy"),
-    ]
+    lanes = [order_lane(KEY), ("restaurant", RESTAURANT), ("food kadikoy", "1005")]
+    assert plan(rows, view(directory=known)).heads == [*map(Head, rows, lanes, (None, "besiktas", "kadikoy"))]
 
 
 TWO = {RESTAURANT: ["kadikoy"], OTHER_RESTAURANT: ["besiktas", "kadikoy"]}

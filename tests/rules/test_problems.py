@@ -42,20 +42,15 @@ def test_each_account_shows_its_worst_problem(found: list[Problem], kadikoy: Any
         assert (shown if isinstance(expected, type(WELL)) else (shown.lamp, shown.problem)) == expected
 
 
-MOMENT = timedelta(seconds=1)
+MOMENT, SEVERE, WARNING = timedelta(seconds=1), Severity.SEVERE, Severity.WARNING
 REFUSED, NOT_SERVED, ENDS = Code.CERTIFICATE_REFUSED, Code.PAGE_NOT_SERVED, Code.CERTIFICATE_ENDS
-SEVERE, WARNING = Severity.SEVERE, Severity.WARNING
 FAILED = {"since": NOW - MOMENT, "error": "no"}
 
 
 @pytest.mark.parametrize("page, told", [
-    ({}, None),
-    ({"ends": NOW + SOON}, None),
-    ({"ends": NOW + SOON - MOMENT}, (ENDS, WARNING, NOW - MOMENT)),
-    ({"ends": NOW + MOMENT}, (ENDS, WARNING, NOW + MOMENT - SOON)),
-    ({"ends": NOW}, (ENDS, SEVERE, NOW)),
-    ({"ends": NOW, "has_board": False}, (ENDS, WARNING, NOW)),
-    ({"ends": NOW, "is_served": False}, None),
+    ({}, None), ({"ends": NOW + SOON}, None), ({"ends": NOW + SOON - MOMENT}, (ENDS, WARNING, NOW - MOMENT)),
+    ({"ends": NOW + MOMENT}, (ENDS, WARNING, NOW + MOMENT - SOON)), ({"ends": NOW}, (ENDS, SEVERE, NOW)),
+    ({"ends": NOW, "has_board": False}, (ENDS, WARNING, NOW)), ({"ends": NOW, "is_served": False}, None),
     ({"failed": REFUSED, **FAILED}, (REFUSED, WARNING, NOW - MOMENT)),
     ({"failed": REFUSED, "is_served": False, **FAILED}, (REFUSED, SEVERE, NOW - MOMENT)),
     ({"failed": REFUSED, "is_served": False, "has_board": False, **FAILED}, (REFUSED, WARNING, NOW - MOMENT)),
@@ -82,8 +77,7 @@ def test_board_unheard_is_suppressed_if_the_page_is_not_served(severity: Severit
 
 
 def test_too_many_open_files_have_their_own_remedy():
-    page = Page(has_board=True, failed=NOT_SERVED, reason="here_files", **FAILED)
-    (one,) = page_problems(page, NOW)
+    (one,) = page_problems(Page(has_board=True, failed=NOT_SERVED, reason="here_files", **FAILED), NOW)
     assert "LimitNOFILE" in problem_text(one.code, "en", **one.facts)[1]
 
 
@@ -150,7 +144,5 @@ def test_a_reported_problem_that_is_suppressed_does_not_end():
 def test_many_similar_problems_are_one_message():
     many = [replace(ONE, subject=str(number)) for number in range(6)]
     events = OpenProblems().check([*many, replace(ONE, code=Code.QUARANTINED)], 0)
-    assert [len(some) for some in alike(events)] == [6, 1]
-    assert [len(some) for some in alike(events[1:])] == [1] * 6
-    assert alike([]) == []
+    assert [[len(some) for some in alike(found)] for found in (events, events[1:], [])] == [[6, 1], [1] * 6, []]
     assert {one.kind for some in alike(events) for one in some} == {EventKind.BEGAN}

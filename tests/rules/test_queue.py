@@ -15,8 +15,7 @@ from orderbridge.rules.outbox_rows import Directory, Standing
 from orderbridge.rules.queue import Queue
 
 KEYS = ("5f0c1c9e-0b7a-4c53-9d3b-1f8f4a6c2e10", "a27b6a31-44a0-4c6c-8a55-6e0d7f7f9b02")
-SECOND = timedelta(seconds=1)
-
+SECOND, NEVER = timedelta(seconds=1), NOW.replace(year=9999)
 WHERE: list[dict[str, Any]] = [
     *({"payment_key": key, "owner": "kadikoy"} for key in KEYS), {"food_id": 7},
     {"food_id": 1005, "restaurant_id": RESTAURANT},
@@ -97,9 +96,7 @@ class Both:
         accounts = self.queue.accounts
         assert {one.row.id for account in accounts.names() for one in accounts.rows(account)} == going
         if expected.due is not None and expected.due > self.moment.now:
-            known = self.queue.due()
-            assert known is not None
-            assert known <= expected.due
+            assert (self.queue.due() or NEVER) <= expected.due
 
     def take(self, places: int) -> None:
         self.ask()
@@ -137,10 +134,9 @@ def ended(queue: Queue) -> list[int]:
     return [one.id for one, _ in queue.ends()]
 
 
-def taken(queue: Queue, places: int = 9, may_leave: bool = True) -> list[int]:
+def taken(queue: Queue, may_leave: bool = True) -> list[int]:
     queue.ends()
-    entries = queue.accounts.take(places, Counter(), places, lambda _: True, lambda _: may_leave)
-    return [entry.row.id for entry in entries]
+    return [one.row.id for one in queue.accounts.take(9, Counter(), 9, lambda _: True, lambda _: may_leave)]
 
 
 def standing(queue: Queue, row_id: int) -> Standing:
@@ -203,12 +199,10 @@ def test_no_row_overtakes_one_that_is_held_in_the_former_lane(comes_after: bool)
     after = directory("besiktas", "kadikoy", reach={RESTAURANT: ["besiktas", "kadikoy"]})
     queue = queue_of(row(Action.DEACTIVATE_FOOD, 1, **FOOD_SEVEN), known=before)
     assert taken(queue) == [1]
-    newer = row(Action.ACTIVATE_FOOD, 2, **FOOD_SEVEN)
     if comes_after:
         queue.direct(after)
-        queue.put(newer)
-    else:
-        queue.put(newer)
+    queue.put(row(Action.ACTIVATE_FOOD, 2, **FOOD_SEVEN))
+    if not comes_after:
         queue.direct(after)
     assert (ended(queue), queue.accounts.rows("besiktas")) == ([], [])
     queue.give_back(1, state=ActionState.SENDING, tried=True, next_attempt_utc=NOW)
@@ -239,5 +233,4 @@ def test_one_account_takes_no_more_slots_than_allowed() -> None:
     rows = [row(Action.DEACTIVATE_FOOD, number, food_id=number, account=account) for number, account in foods]
     queue = queue_of(*rows, known=directory("kadikoy", "besiktas"))
     assert ended(queue) == []
-    entries = queue.accounts.take(3, Counter(), 1, lambda _: True, lambda _: True)
-    assert [entry.row.id for entry in entries] == [1, 3]
+    assert [one.row.id for one in queue.accounts.take(3, Counter(), 1, lambda _: True, lambda _: True)] == [1, 3]

@@ -11,8 +11,7 @@ from tests.rules.builders import NOW
 from orderbridge.rules.tokens import expires, login_wait, refusal_wait, renew_at
 
 ISTANBUL = ZoneInfo("Europe/Istanbul")  # three hours ahead of UTC all year
-DAY = timedelta(hours=24)
-HOUR = timedelta(hours=1)
+DAY, HOUR = timedelta(hours=24), timedelta(hours=1)
 
 zones = st.sampled_from(["UTC", "Europe/Istanbul", "America/Los_Angeles", "Pacific/Kiritimati"]).map(ZoneInfo)
 moments = st.datetimes(datetime(2020, 1, 1), datetime(2040, 1, 1), timezones=st.just(UTC))  # noqa: DTZ001 - what hypothesis asks for

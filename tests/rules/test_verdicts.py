@@ -19,7 +19,7 @@ def becomes(status_id: int, status: str, last_change: LastChange | None, **more:
     return NewStatus(status_id=status_id, status=status, last_change=last_change, **usual | more)
 
 
-COMPLETED = {"ended_by": EndedBy.COMPLETED, "ends": True}
+COMPLETED = {"ended_by": EndedBy.COMPLETED, "ends": True, "shown": False, "problem": None}
 CANCELLED = {"ended_by": EndedBy.CANCELLED, "ends": True}
 
 
@@ -27,26 +27,19 @@ CANCELLED = {"ended_by": EndedBy.CANCELLED, "ends": True}
     (Verdict(DONE, None, KnownBy.ANSWER, 2, 200), becomes(2, "CONFIRMED", LastChange.STATUS)),
     (Verdict(DONE, None, KnownBy.POLL, 16), becomes(16, "IN_DELIVERY", LastChange.STATUS)),
     (Verdict(DONE, None, KnownBy.POLL, 1), becomes(1, "RECEIVED", None)),
-    (
-        Verdict(DONE, None, KnownBy.REFUSAL, 5),
-        becomes(5, "COMPLETE_WITH_PAYMENT", LastChange.ENDED, shown=False, problem=None, **COMPLETED),
-    ),
+    (Verdict(DONE, None, KnownBy.REFUSAL, 5), becomes(5, "COMPLETE_WITH_PAYMENT", LastChange.ENDED, **COMPLETED)),
     (Verdict(DONE, None, KnownBy.ANSWER, 6, 200), becomes(6, "CANCELED", LastChange.CANCELLED, **CANCELLED)),
-    (Verdict(DONE, "already", KnownBy.POLL), None),
+    (Verdict(DONE, "already", KnownBy.POLL), None), (RetryAt(NOW), None), (AwaitPoll(), None),
     (Verdict(REFUSED, "order_not_found", KnownBy.ANSWER, None, 404), None),
-    (RetryAt(NOW), None),
-    (AwaitPoll(), None),
 ], ids=str)  # fmt: skip
 def test_only_a_done_action_gives_its_order_a_status(decision: Decision, expected: NewStatus | None) -> None:
-    known = stored(problem="missing:foods,status_doubtful")
-    assert new_status(decision, known, Statuses()) == expected
+    assert new_status(decision, stored(problem="missing:foods,status_doubtful"), Statuses()) == expected
 
 
 def test_an_end_already_written_is_not_a_change() -> None:
-    cancelled = shown_as(6, ended_by=EndedBy.CANCELLED)
+    cancelled, silent = shown_as(6, ended_by=EndedBy.CANCELLED), shown_as(16, ended_by=EndedBy.SILENCE)
     again = new_status(Verdict(DONE, None, KnownBy.ANSWER, 6, 200), cancelled, Statuses())
     assert again == becomes(6, "CANCELED", None, ended_by=EndedBy.CANCELLED, problem=None)
-    silent = shown_as(16, ended_by=EndedBy.SILENCE)
     alive = new_status(Verdict(DONE, None, KnownBy.POLL, 16), silent, Statuses())
     assert alive == becomes(16, "IN_DELIVERY", None, ends=True, problem=None)
 

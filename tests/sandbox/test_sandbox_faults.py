@@ -107,10 +107,8 @@ ACCEPT = ("accept", "kadikoy", "key-1")
 
 @pytest.mark.interface("Errors")
 @pytest.mark.parametrize("fault, calls, met", [
-    (Fault(), [ACCEPT, ACCEPT], [True, False]),
-    (Fault(times=2), [ACCEPT] * 3, [True, True, False]),
-    (Fault(times=None), [ACCEPT] * 3, [True] * 3),
-    (Fault(skip=2), [ACCEPT] * 4, [False, False, True, False]),
+    (Fault(), [ACCEPT, ACCEPT], [True, False]), (Fault(times=2), [ACCEPT] * 3, [True, True, False]),
+    (Fault(times=None), [ACCEPT] * 3, [True] * 3), (Fault(skip=2), [ACCEPT] * 4, [False, False, True, False]),
     (Fault(operation="cancel"), [ACCEPT, ("cancel", "", "")], [False, True]),
     (Fault(account="chain"), [ACCEPT, ("accept", "chain", "")], [False, True]),
     (Fault(argument="key-2"), [ACCEPT, ("accept", "", "KEY-2")], [False, True]),

@@ -44,12 +44,10 @@ def turn(sandbox: Sandbox, line: str, seconds: float = 0) -> None:
 
 
 @pytest.mark.parametrize("line, error, message", [
-    ("refused", httpx.ConnectError, "refused"),
-    ("silent", httpx.ConnectTimeout, "timed out"),
+    ("refused", httpx.ConnectError, "refused"), ("silent", httpx.ConnectTimeout, "timed out"),
     ("reset", httpx.ConnectError, "reset|EOF"),
     ("garbage", httpx.ConnectError, "WRONG_VERSION_NUMBER|wrong version number|record layer failure"),
-    ("expired", httpx.ConnectError, "has expired"),
-    ("not_yet_valid", httpx.ConnectError, "not yet valid"),
+    ("expired", httpx.ConnectError, "has expired"), ("not_yet_valid", httpx.ConnectError, "not yet valid"),
     ("wrong_name", httpx.ConnectError, "IP address mismatch"),
     ("untrusted", httpx.ConnectError, "unable to get local issuer|certificate signature failure|self.signed"),
 ])  # fmt: skip

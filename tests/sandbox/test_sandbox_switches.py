@@ -145,12 +145,9 @@ def test_the_platform_cancels_unanswered_orders(world, clock):
 
 
 @pytest.mark.parametrize("order, path, status", [
-    ("token url body exists status limit", "x", 401),
-    ("url token body exists status limit", "x", 403),
-    ("body token url exists status limit", "x", 422),
-    ("exists token url body status limit", "x", 404),
-    ("exists token url body status limit", NOBODY, 404),
-    ("status token url body exists limit", NOBODY, 401),
+    ("token url body exists status limit", "x", 401), ("url token body exists status limit", "x", 403),
+    ("body token url exists status limit", "x", 422), ("exists token url body status limit", "x", 404),
+    ("exists token url body status limit", NOBODY, 404), ("status token url body exists limit", NOBODY, 401),
 ])  # fmt: skip
 async def test_without_a_token_the_first_error_of_the_order_wins(world, http, order, path, status):
     world.set_options(error_order=order)
@@ -213,12 +210,9 @@ async def test_an_outage_comes_by_the_clock_and_goes(world, clock, pos):
 
 
 @pytest.mark.parametrize("more, seen", [
-    ({"every": 2}, [200, 500, 200, 500, 200, 500]),
-    ({"every": 2, "times": 1}, [200, 500, 200, 200, 200, 200]),
-    ({"skip": 1, "every": 2}, [200, 200, 500, 200, 500, 200]),
-    ({"after_seconds": 25}, [200, 200, 200, 500, 500, 500]),
-    ({"after_seconds": 10, "for_seconds": 20}, [200, 500, 500, 200, 200, 200]),
-    ({"percent": 0}, [200] * 6),
+    ({"every": 2}, [200, 500, 200, 500, 200, 500]), ({"every": 2, "times": 1}, [200, 500, 200, 200, 200, 200]),
+    ({"skip": 1, "every": 2}, [200, 200, 500, 200, 500, 200]), ({"after_seconds": 25}, [200, 200, 200, 500, 500, 500]),
+    ({"after_seconds": 10, "for_seconds": 20}, [200, 500, 500, 200, 200, 200]), ({"percent": 0}, [200] * 6),
 ])  # fmt: skip
 async def test_a_fault_can_be_of_some_calls_and_of_some_time(world, clock, pos, more, seen):
     world.faults.add(Fault(operation="get_variables", **{"times": None, **more}))
