@@ -220,6 +220,17 @@ async def test_stopping_acknowledges_what_was_just_brought_in(sandbox, till, wor
     assert learned == {"value": "1", "times": 1}
 
 
+async def test_to_make_the_tables_takes_long_by_itself(sandbox, till, monkeypatch):
+    monkeypatch.setattr("orderbridge.store.failures.LOG_WAIT_S", -1.0)
+    daemon = Daemon(settings_for(sandbox, till))
+    with capture_logs() as logs:
+        await daemon._upgrade()
+        assert logs == []
+        await daemon.database.run(lambda _: None)
+    assert [line["event"] for line in logs] == ["database.waited"]
+    daemon.database.close()
+
+
 @pytest.fixture
 def configuration(sandbox: Sandbox, till: Till, tmp_path: Path) -> Path:
     for name, secret in (("app", APP_SECRET), ("rest", "sandbox-kadikoy-secret")):

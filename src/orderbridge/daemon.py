@@ -230,7 +230,7 @@ class Daemon:
     async def _upgrade(self) -> None:
         """Upgrade the schema. Another program's upgrade is awaited here, not in the database: a stop stays quick."""
         until = None
-        while await self.database.run(schema.try_upgrade) is None:
+        while await self.database.run(schema.try_upgrade, is_long=True) is None:
             if until is None:
                 until = self._clock.monotonic() + schema.LOCK_WAIT_S
                 _log.warning("schema.waiting", reason=say("log.schema_waiting"))

@@ -11,6 +11,7 @@ Rules of this file:
 import asyncio
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
+from functools import partial
 from typing import Any, TypedDict, TypeVar, Unpack
 
 from sqlalchemy import Connection, Engine, create_engine, event, make_url
@@ -62,13 +63,17 @@ class Database:
         self.on_written: Callable[[], None] = lambda: None  # after each unit of work that may have written
         self.fence: Callable[[Connection], None] = lambda _: None  # at the start of each writing transaction
 
-    async def run(self, work: Work[T], *, urgent: bool = False) -> T:
-        """Run `work` in its own transaction: commit if it returns, roll back if it raises."""
-        return await self._submit("write", self._writers, lambda: self.write_now(work), urgent=urgent)
+    async def run(self, work: Work[T], *, urgent: bool = False, is_long: bool = False) -> T:
+        """Run `work` in its own transaction: commit if it returns, roll back if it raises.
+
+        `is_long`: it takes long by itself, and does not count as slow.
+        """
+        call = partial(self.write_now, work)
+        return await self._submit("write", self._writers, call, urgent=urgent, is_long=is_long)
 
     async def read(self, work: Work[T], *, snapshot: bool = False) -> T:
         """Run `work`, which only reads. `snapshot`: all reads see one moment."""
-        return await self._submit("read", self._readers, lambda: self.read_now(work, snapshot=snapshot), urgent=False)
+        return await self._submit("read", self._readers, partial(self.read_now, work, snapshot=snapshot))
 
     async def in_thread(self, call: Callable[[], T]) -> T:
         """Run CPU-bound work in a thread, without the database."""
@@ -98,7 +103,9 @@ class Database:
         """Call `wake` soon after each commit of another process, until cancelled."""
         await self.dialect.watch(self.engine, wake)
 
-    async def _submit(self, doing: str, workers: Workers | None, call: Callable[[], T], *, urgent: bool) -> T:
+    async def _submit(
+        self, doing: str, workers: Workers | None, call: Callable[[], T], *, urgent: bool = False, is_long: bool = False
+    ) -> T:
         now = asyncio.get_running_loop().time
         began = 0.0
 
@@ -119,8 +126,9 @@ class Database:
                 self.trouble.failed(doing, type(error.orig).__name__, remedy(error), found)
             raise
         self.trouble.worked(doing)
-        self.trouble.waited(took := now() - began, now())
-        self.on_work(doing, took, False)
+        self.on_work(doing, took := now() - began, False)
+        if not is_long:
+            self.trouble.waited(took, now())
         if doing == "write":
             self.on_written()
         return result
