@@ -237,6 +237,18 @@ def test_the_first_migration_is_atomic(kind, request):
     assert described_names(new) == ["mine"]
 
 
+@only(POSTGRESQL)
+@pytest.mark.parametrize("path, schema_name", [
+    ("'pos, public'", '"pos, public"'), ("'$user', pos, missing", "pos"), ("'a \"b\", c'", '"a ""b"", c"'),
+])  # fmt: skip
+def test_the_schema_that_is_asked_for_is_the_first_of_the_search_path(path: str, schema_name: str, blank):
+    with blank.engine.connect() as connection:
+        connection.exec_driver_sql(f"SET search_path = {path}")
+        lacking = schema.lacks(connection)
+    assert lacking is not None
+    assert f"ON SCHEMA {schema_name} TO " in lacking[1]
+
+
 VIEWS = [name for name, table in metadata.tables.items() if table.is_view]
 RENAME = {MARIADB: "RENAME TABLE {} TO {}", POSTGRESQL: "ALTER VIEW {} RENAME TO {}"}
 

@@ -5,6 +5,7 @@ A trigger notifies once for each statement, and a separate connection listens.
 
 import asyncio
 import contextlib
+import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -33,6 +34,7 @@ MAY_MAKE = (
     "SELECT current_schema(), has_schema_privilege(current_schema(), 'CREATE'), current_setting('search_path'),"
     " current_user"
 )
+SCHEMA_NAME = re.compile(r'"((?:[^"]|"")+)"|([^", ]+)')  # in search_path: quoted or not
 SEQUENCE = (
     "SELECT setval(sequence, greatest(top, 1)) FROM (SELECT pg_get_serial_sequence('{0}', 'id')::regclass AS sequence,"
     " (SELECT coalesce(max(id), 0) FROM {0}) AS top) AS found"
@@ -62,7 +64,7 @@ def _lacks(connection: Connection) -> tuple[str, str] | None:
     if may:
         return None
     quote = connection.dialect.identifier_preparer.quote
-    named = [name.strip().strip('"') for name in path.split(",")]
+    named = [quoted.replace('""', '"') or bare for quoted, bare in SCHEMA_NAME.findall(path)]
     where = quote(schema or next((name for name in named if name and name != "$user"), "public"))
     rights = "CREATE" if schema else "USAGE, CREATE"
     return f"{rights} on schema {where}", f"GRANT USAGE, CREATE ON SCHEMA {where} TO {quote(user)};"
