@@ -166,6 +166,17 @@ async def test_an_encoding_that_packs_nothing_is_ignored(name: str, is_read: boo
             assert await unknown(put(wire)) == "broken_answer"
 
 
+async def test_a_packed_body_may_have_several_members(wired: Wired) -> None:
+    members = [gzip.compress(OK[:9]), gzip.compress(b""), gzip.compress(OK[9:])]
+    talk, _ = answering(
+        http_answer(b"".join(members), head="Content-Encoding: gzip\r\n"),
+        http_answer(b"".join(members)[:-9], head="Content-Encoding: gzip\r\n"),
+    )
+    async with wired(talk) as (wire, _):
+        assert (await put(wire)).body == OK
+        assert await unknown(put(wire)) == "broken_answer"
+
+
 async def test_what_follows_a_packed_body_is_left(wired: Wired) -> None:
     async def talk(line: Line) -> None:
         await line.request()

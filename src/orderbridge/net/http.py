@@ -16,7 +16,7 @@ Rate limits (`Pace`):
 import asyncio
 import ssl
 import zlib
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -300,23 +300,23 @@ async def _read_body(response: httpx.Response) -> bytes:
     unpacker = zlib.decompressobj(wbits=_GZIP) if is_gzip else None
     body = bytearray()
     async for chunk in cast("httpx.AsyncByteStream", response.stream):
-        for piece in (chunk,) if unpacker is None else _unpacked(chunk, unpacker):
+        rest = chunk
+        while rest:
+            if unpacker is None:
+                piece, rest = rest, b""
+            else:
+                if unpacker.eof:  # another member (RFC 1952)
+                    unpacker = zlib.decompressobj(wbits=_GZIP)
+                piece = unpacker.decompress(rest, _UNPACKED_PIECE)
+                rest = unpacker.unconsumed_tail or unpacker.unused_data
             body += piece
             if len(piece) == _UNPACKED_PIECE:  # a packet may unpack to a thousand times its size
                 await asyncio.sleep(0)
             if len(body) > _BODY_LIMIT:
                 raise UnknownOutcome("body_too_large", Message("net.too_large"), http_status=status)
-        if unpacker is not None and unpacker.unused_data:  # data after the end would grow without a bound
-            raise UnknownOutcome("broken_answer", Message("net.packed"), http_status=status)
     if unpacker is not None and body and not unpacker.eof:
         raise UnknownOutcome("broken_answer", Message("net.cut_off"), http_status=status)
     return bytes(body)
-
-
-def _unpacked(chunk: bytes, unpacker: "zlib._Decompress") -> Iterator[bytes]:
-    while chunk:
-        yield unpacker.decompress(chunk, _UNPACKED_PIECE)
-        chunk = unpacker.unconsumed_tail
 
 
 def _timed_out(trail: Trail, total_s: float) -> MarketplaceError:
