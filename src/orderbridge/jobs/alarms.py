@@ -254,7 +254,6 @@ def document_of(some: Sequence[Event], language: str) -> dict[str, Any]:
         "cause": without_secrets(cause),
         "remedy": without_secrets(remedy),
         "seconds": round(max(one.seconds for one in some)),
-        "flapped": max(one.flapped for one in some),
         "host": socket.gethostname(),
         "version": __version__,
     }

@@ -6,10 +6,9 @@ not ready, because a restart would not help (observe.liveness).
 
 `OpenProblems` reports the beginning, the worsening and the end of a problem:
 
-- `announced` is what the log reported last; `seen` is the current state. A difference is reported at the next check,
-  unless the problem flaps.
-- A flapping problem causes at most FLAP_LIMIT messages in ten minutes. A held-back change is reported afterwards, if it
-  still holds. A rank higher than all reported in these ten minutes is reported at once.
+- `announced` is what the log reported last; `seen` is the current state. A difference is reported at the next check.
+- Only the end of a flapping problem waits, until FLAP_WINDOW_S have fewer than FLAP_LIMIT messages. A beginning never
+  waits: the last message would say that it has ended.
 - A problem that is suppressed by another one neither begins nor gets worse, and stays open if it was open.
 - Times are monotonic, because the wall clock may be set.
 - The alarm command gets the same changes. `unreported` is the difference between the open problems and the reported ones.
@@ -26,7 +25,7 @@ SOON = timedelta(days=14)  # before a certificate's end
 PAGE_SUBJECT = "web"  # the table of the configuration
 
 FLAP_WINDOW_S = 600.0
-FLAP_LIMIT = 2  # beginnings and ends of one problem within that time
+FLAP_LIMIT = 2  # beginnings and ends of one problem within that time; then its next end waits
 ALIKE_LIMIT = 5  # up to this many similar problems are reported one by one; of more, this many are named
 
 Key = tuple["Code", str]
@@ -308,7 +307,7 @@ class EventKind(StrEnum):
 class Event:
     """One reported change.
 
-    `seconds`: how long an ended problem was open. `flapped`: how often it recurred unreported.
+    `seconds`: how long an ended problem was open. `flapped`: how often it came back meanwhile.
     """
 
     kind: EventKind
@@ -326,9 +325,8 @@ class History:
     began: float
     announced: Rank = NOT_OPEN
     seen: bool = False  # open at the last check
-    returns: int = 0  # unreported beginnings
-    flapped: int = 0  # `returns` at its last reported beginning
-    messages: list[tuple[float, Rank]] = field(default_factory=list)  # reported in the last ten minutes
+    flapped: int = 0  # how often it came back since its reported beginning
+    messages: list[float] = field(default_factory=list)  # times of its beginnings and ends, of the last ten minutes
 
 
 @dataclass(slots=True)
@@ -377,8 +375,8 @@ class OpenProblems:
             if key in self._reported:
                 self._reported[key].problem, before = one.problem, self._reported[key].rank
             if one.problem.rank > before:
-                kind, flapped = (EventKind.BEGAN, one.flapped) if before == NOT_OPEN else (EventKind.ESCALATED, 0)
-                events.append(Event(kind, one.problem, flapped=flapped, began=one.began))
+                kind = EventKind.BEGAN if before == NOT_OPEN else EventKind.ESCALATED
+                events.append(Event(kind, one.problem, began=one.began))
         over = (one for key, one in self._reported.items() if key not in opened and key not in kept)
         return [*events, *(Event(EventKind.ENDED, one.problem, seconds=now - one.began) for one in over)]
 
@@ -395,21 +393,16 @@ class OpenProblems:
 
     def _of_open(self, problem: Problem, now: float) -> Event | None:
         one = self._histories.setdefault(problem.key, History(problem, now))
-        one.returns += one.announced == NOT_OPEN and not one.seen and bool(one.messages)
+        one.flapped += one.announced != NOT_OPEN and not one.seen
         one.problem, one.seen = problem, True
-        rank = problem.rank
-        _forget_old(one, now)
-        if one.announced != NOT_OPEN:
-            if rank <= one.announced:
-                return None
-            one.announced = rank
-            return Event(EventKind.ESCALATED, problem)
-        if len(one.messages) >= FLAP_LIMIT and rank <= max(announced for _, announced in one.messages):
+        if problem.rank <= one.announced:
             return None
-        one.began, one.announced = now, rank
-        one.messages.append((now, rank))
-        one.flapped, one.returns = max(one.returns - 1, 0), 0
-        return Event(EventKind.BEGAN, problem, flapped=one.flapped)
+        was_open, one.announced = one.announced != NOT_OPEN, problem.rank
+        if was_open:
+            return Event(EventKind.ESCALATED, problem)
+        one.began, one.flapped = now, 0
+        one.messages.append(now)
+        return Event(EventKind.BEGAN, problem)
 
     def _of_gone(self, key: Key, now: float) -> Event | None:
         one = self._histories[key]
@@ -421,13 +414,13 @@ class OpenProblems:
             return None
         if len(one.messages) >= FLAP_LIMIT:
             return None
-        one.messages.append((now, one.announced))
+        one.messages.append(now)
         one.announced = NOT_OPEN
-        return Event(EventKind.ENDED, one.problem, seconds=now - one.began)
+        return Event(EventKind.ENDED, one.problem, seconds=now - one.began, flapped=one.flapped)
 
 
 def _forget_old(one: History, now: float) -> None:
-    one.messages = [message for message in one.messages if message[0] > now - FLAP_WINDOW_S]
+    one.messages = [at for at in one.messages if at > now - FLAP_WINDOW_S]
 
 
 def alike(events: Iterable[Event], most: int = ALIKE_LIMIT) -> list[list[Event]]:
