@@ -43,8 +43,5 @@ def longest_seen(url: str) -> float | None:
 @pytest.mark.parametrize("kind", databases.SERVERS)
 def test_another_roles_lock_is_seen_on_postgresql_alone_without_any_right(kind: str, url: str) -> None:
     found = longest_seen(url)
-    if kind == POSTGRESQL:
-        assert found is not None
-        assert found >= 4 * POLL_S
-    else:
-        assert found is None, "there it takes the right PROCESS"
+    # on MariaDB it takes the right PROCESS
+    assert (found or 0) >= 4 * POLL_S if kind == POSTGRESQL else found is None

@@ -29,8 +29,7 @@ def test_a_secret_can_be_a_systemd_credential(write: Write, tmp_path: Path) -> N
     write(APP, "credentials/kadikoy.app_secret_key")
     write(REST, "credentials/kadikoy.rest_secret_key")
     environ = {"CREDENTIALS_DIRECTORY": str(tmp_path / "credentials")}
-    settings = load(write(document(accounts=NO_SECRETS)), environ=environ)
-    only = settings.accounts[0]
+    only = load(write(document(accounts=NO_SECRETS)), environ=environ).accounts[0]
     assert (only.app_secret_key.get_secret_value(), only.rest_secret_key.get_secret_value()) == (APP, REST)
 
 
@@ -117,37 +116,25 @@ def test_the_fingerprint_depends_on_address_and_secrets_only(write: Write) -> No
     others = [fingerprint(URL + "/v1", APP, REST), fingerprint(URL, APP + "x", REST), fingerprint(URL, APP, REST + "x")]
     assert len({kadikoy, *others}) == 4
     assert fingerprint(URL, "ab", "c") != fingerprint(URL, "a", "bc")
-    of_all_versions = "b802fc09e3f2b8ad4100ac4bf679e2085d5c78a94ab637e6b8ab9bac0783f85d"
-    assert fingerprint("https://a", "b", "c") == of_all_versions
-
-
-def load_accounts(write: Write, accounts: str) -> Settings:
-    return load(write(document(accounts=accounts)), environ={})
+    assert fingerprint("https://a", "b", "c") == "b802fc09e3f2b8ad4100ac4bf679e2085d5c78a94ab637e6b8ab9bac0783f85d"
 
 
 def test_the_only_account_is_the_default_and_of_several_only_a_configured_one(write: Write) -> None:
     both = account() + account("besiktas", "other")
     for accounts, name in ((account(), "kadikoy"), (both, None), (f"{both}default = true\n", "besiktas")):
-        chosen = load_accounts(write, accounts).default_account
-        assert chosen == name
+        assert load(write(document(accounts=accounts)), environ={}).default_account == name
 
 
 def test_a_restaurant_can_differ_from_its_account_in_accepting_by_itself(write: Write) -> None:
-    rules = (
-        "auto_accept_minutes = 25\n"
-        '[[accounts.restaurants]]\nid = "AAAAAAAA-1111-4111-8111-111111111111"\nauto_accept_minutes = 40\n'
-        '[[accounts.restaurants]]\nid = "22222222-2222-4222-8222-222222222222"\n'
-    )
-    only: Account = load_accounts(write, account(more=rules)).accounts[0]
     asked = ["aaaaaaaa-1111-4111-8111-111111111111", "22222222-2222-4222-8222-222222222222", "other", None]
+    own, bare = (f'[[accounts.restaurants]]\nid = "{one.upper()}"\n' for one in asked[:2])
+    rules = f"auto_accept_minutes = 25\n{own}auto_accept_minutes = 40\n{bare}"
+    only: Account = load(write(document(accounts=account(more=rules))), environ={}).accounts[0]
     assert [only.auto_accept(restaurant) for restaurant in asked] == [40, None, 25, 25]
 
 
 def test_not_even_pydantics_own_error_shows_a_secret() -> None:
+    secrets = {"app_secret_key": f"{APP}\n", "rest_secret_key": [REST]}
     with pytest.raises(ValidationError) as caught:
-        Settings(
-            marketplace={"base_url": URL},  # type: ignore[arg-type]
-            accounts=[{"name": "a", "app_secret_key": f"{APP}\n", "rest_secret_key": [REST]}],  # type: ignore[arg-type]
-        )
-    assert APP not in sentence(caught.value)
-    assert REST not in sentence(caught.value)
+        Settings(marketplace={"base_url": URL}, accounts=[{"name": "a", **secrets}])
+    assert [secret for secret in (APP, REST) if secret in sentence(caught.value)] == []

@@ -8,21 +8,18 @@ from tests.config.documents import APP, REST, URL, Write, account, document, pro
 
 from orderbridge.config import Settings, load
 
+PLACES = ("here/orderbridge.toml", "home/.config/orderbridge/config.toml", "etc/config.toml")
+
 
 def test_the_file_is_searched_in_the_documented_order(write: Write, tmp_path: Path) -> None:
-    named, by_variable = write(name="named.toml"), write(name="variable.toml")
-    write(name="here/orderbridge.toml")
-    write(name="home/.config/orderbridge/config.toml")
-    write(name="etc/config.toml")
+    named, by_variable, *_ = (write(name=name) for name in ("named.toml", "variable.toml", *PLACES))
     environ = {"ORDERBRIDGE_CONFIG": str(by_variable), "HOME": str(tmp_path / "home")}
     found = [load(named, environ=environ).source.file, load(environ=environ).source.file]
     del environ["ORDERBRIDGE_CONFIG"]
-    for place in ("here/orderbridge.toml", "home/.config/orderbridge/config.toml", "etc/config.toml"):
+    for place in PLACES:
         found.append(load(environ=environ).source.file)
         (tmp_path / place).unlink()
-    names = ["named.toml", "variable.toml", "here/orderbridge.toml"]
-    names += ["home/.config/orderbridge/config.toml", "etc/config.toml"]
-    assert found == [tmp_path / name for name in names]
+    assert found == [tmp_path / name for name in ("named.toml", "variable.toml", *PLACES)]
     assert "orderbridge init" in problems(None, environ)
 
 
@@ -41,15 +38,13 @@ def test_a_named_file_must_exist(by_variable: bool, write: Write, tmp_path: Path
     ('language = "tr"\nlanguage = "en"', "already occurs above"), ("[log", "config.example.toml shows"),
 ])  # fmt: skip
 def test_a_syntax_error_names_the_file_and_the_line_and_says_what_to_write(line: str, hint: str, write: Write) -> None:
-    file = write(f"{line}\n[marketplace]\n")
-    error = problems(file)
+    error = problems(file := write(f"{line}\n[marketplace]\n"))
     assert (str(file) in error, re.search("line [12]", error) is not None, hint in error) == (True, True, True)
 
 
 def test_a_key_under_the_wrong_heading_is_named_with_its_own_table(write: Write) -> None:
     error = problems(write(document() + '[log]\nlisten = ""\n'))
-    assert "log.listen" in error
-    assert "move it to its own table" in error
+    assert ("log.listen" in error, "move it to its own table" in error) == (True, True)
 
 
 @pytest.mark.parametrize("text", [document(marketplace='ca_file = "~/x"'), document(more='[orders]\njournal = "~/x"')])
@@ -72,20 +67,16 @@ def test_what_is_no_toml_is_named(write: Write, tmp_path: Path) -> None:
 def test_the_environment_wins_over_the_file(write: Write) -> None:
     more = '[log]\nlevel = "error"\nformat = "json"\n[actions]\nretry_waits_seconds = [7, 8, 9]'
     file = write(document(top='language = "tr"', more=more, accounts=account() + account("besiktas", "another-secret")))
-    environ = {"ORDERBRIDGE_LOG__LEVEL": "warning", "ORDERBRIDGE_LANGUAGE": "en"}
-    environ |= {"ORDERBRIDGE_ACTIONS__RETRY_WAITS_SECONDS": "[1, 2, 3]"}
-    environ |= {"ORDERBRIDGE_ACCOUNTS__1__REST_SECRET_KEY": "from-the-environment"}
+    values = {"LOG__LEVEL": "warning", "LANGUAGE": "en", "ACTIONS__RETRY_WAITS_SECONDS": "[1, 2, 3]"}
+    values |= {"ACCOUNTS__1__REST_SECRET_KEY": "from-the-environment"}
+    environ = {f"ORDERBRIDGE_{name}": value for name, value in values.items()}
     settings = load(file, environ=environ)
     assert (settings.log.level, settings.language, settings.log.format) == ("warning", "en", "json")
     assert settings.actions.retry_waits_seconds == (1, 2, 3)
     secrets = [(one.name, one.rest_secret_key.get_secret_value()) for one in settings.accounts]
     assert secrets == [("kadikoy", REST), ("besiktas", "from-the-environment")]
-    assert settings.source.origins == {
-        "log.level": "ORDERBRIDGE_LOG__LEVEL",
-        "language": "ORDERBRIDGE_LANGUAGE",
-        "actions.retry_waits_seconds": "ORDERBRIDGE_ACTIONS__RETRY_WAITS_SECONDS",
-        "accounts[1].rest_secret_key": "ORDERBRIDGE_ACCOUNTS__1__REST_SECRET_KEY",
-    }
+    keys = ("log.level", "language", "actions.retry_waits_seconds", "accounts[1].rest_secret_key")
+    assert settings.source.origins == dict(zip(keys, environ, strict=True))
 
 
 def test_the_environment_alone_is_enough() -> None:
@@ -112,25 +103,19 @@ def test_the_environment_alone_is_enough() -> None:
 ])  # fmt: skip
 def test_an_error_names_a_wrong_variable_and_not_its_value(name: str, value: str, error: str, write: Write) -> None:
     found = problems(write(), {f"ORDERBRIDGE_{name}": value})
-    assert error in found
-    assert "sixty" not in found
+    assert (error in found, "sixty" in found) == (True, False)
 
 
 def test_settings_made_by_hand_do_not_read_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ORDERBRIDGE_LANGUAGE", "en")
-    by_hand = Settings(
-        marketplace={"base_url": URL},  # type: ignore[arg-type]
-        accounts=[{"name": "a", "app_secret_key": APP, "rest_secret_key": REST}],  # type: ignore[arg-type]
-    )
-    assert by_hand.language == "tr"
+    only = {"name": "a", "app_secret_key": APP, "rest_secret_key": REST}
+    assert Settings(marketplace={"base_url": URL}, accounts=[only]).language == "tr"
 
 
 def test_each_of_many_accounts_has_its_own_secrets(tmp_path: Path):
     """10,000 accounts in one file once took 68 s to be read: each key was compared with all others. Now it is a few."""
-    listed = "".join(
-        f'[[accounts]]\nname = "a{number}"\napp_secret_key_file = "app"\nrest_secret_key = "rest-secret-{number}"\n'
-        for number in range(300)
-    )
+    one = '[[accounts]]\nname = "a{0}"\napp_secret_key_file = "app"\nrest_secret_key = "rest-secret-{0}"\n'
+    listed = "".join(map(one.format, range(300)))
     (tmp_path / "app").write_text("an-app-secret")
     file = tmp_path / "orderbridge.toml"
     file.write_text(f'[marketplace]\nbase_url = "https://127.0.0.1:1"\n{listed}')

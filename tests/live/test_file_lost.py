@@ -84,8 +84,7 @@ async def test_nothing_is_acknowledged_into_a_lost_file(how: str, configuration:
     kept = wal.read_bytes() if wal.exists() and not till.path.exists() else None
     async with process(configuration) as daemon:  # as systemd starts it again
         if kept:  # a new file would destroy it
-            assert await ended(daemon) == UNUSABLE
-            assert (till.path.exists(), wal.read_bytes()) == (False, kept)
+            assert (await ended(daemon), till.path.exists(), wal.read_bytes()) == (UNUSABLE, False, kept)
             return
         await until(lambda: all(order.acknowledged for order in late))
         assert await ended(daemon, signal.SIGTERM) == 0

@@ -96,8 +96,7 @@ async def test_an_absent_server_is_reported_twice(settled: Path, server: Server,
         await until(lambda: pos.state(first) == "done")
         await until(lambda: logged(settled, "database.recovered"))
         assert await ended(daemon, signal.SIGTERM) == 0
-    assert pos.stored() == {first.key: 2, late.key: 1}
-    assert len(world.calls("accept")) == 1
+    assert (pos.stored(), len(world.calls("accept"))) == ({first.key: 2, late.key: 1}, 1)
     assert 429 not in {call.http_status for call in world.calls()}
     (line,) = logged(settled, "database.failed")
     assert "that the server runs" in line["remedy"]

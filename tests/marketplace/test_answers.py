@@ -80,9 +80,7 @@ def test_these_statuses_need_no_envelope(status: int, kind: type[MarketplaceErro
     assert (type(caught), caught.code, caught.http_status) == (kind, code, status)
 
 
-@pytest.mark.parametrize(
-    "error, detail", [("durum uygun değil", "durum uygun değil: daha sonra"), (None, "daha sonra"), (5, "daha sonra")]
-)
+@pytest.mark.parametrize("error, detail", [("olmaz", "olmaz: daha sonra"), (None, "daha sonra"), (5, "daha sonra")])
 @pytest.mark.parametrize("status", [200, 400, 404, 409])
 def test_any_other_false_is_a_refusal(status: int, error: Any, detail: str) -> None:
     caught = error_of(status, text({"status": False, "error": error, "message": "daha sonra"}).encode())
@@ -170,11 +168,9 @@ def test_the_status_of_a_restaurant(status: str) -> None:
 
 
 @pytest.mark.interface("Endpoints 1")
-@pytest.mark.parametrize(
-    "date, expected", [("2026-11-22 10:00:00", "2026-11-22 10:00:00"), ("x", "x"), (None, None), ([], None)], ids=repr
-)
-def test_a_grant_keeps_the_date_as_it_came(date: Any, expected: str | None) -> None:
-    assert read_grant({"access_token": "abc", "expiration_date": date}) == Grant("abc", expected)
+def test_a_grant_keeps_the_date_as_it_came() -> None:
+    for date, expected in (("2026-11-22 10:00:00", "2026-11-22 10:00:00"), ("x", "x"), (None, None), ([], None)):
+        assert read_grant({"access_token": "abc", "expiration_date": date}) == Grant("abc", expected)
     grant = read_grant({"access_token": "abc"})
     assert (grant.expiration_date, "abc" in repr(grant)) == (None, False)
 

@@ -102,13 +102,9 @@ def test_too_many_open_files_are_reported_as_the_cause(monkeypatch: pytest.Monke
     def no_socket() -> None:
         raise failed(errno.EMFILE)
 
-    try:
-        try:
-            raise failed(errno.EMFILE)
-        except OSError as error:
-            raise ValueError("not a readable file") from error
-    except ValueError as error:
-        assert connector.exhausted(error) == "here_files"
+    unreadable = ValueError("not a readable file")
+    unreadable.__cause__ = failed(errno.EMFILE)
+    assert connector.exhausted(unreadable) == "here_files"
     monkeypatch.setattr(socket, "socket", no_socket)
     own = OperationalError("SELECT", None, sqlite3.OperationalError("unable to open database file"))
     assert remedy(own) == Message("line.here_files")

@@ -128,8 +128,7 @@ async def test_an_action_is_a_put(name: str, client: Client, service: Service) -
 async def test_a_list_is_a_get(name: str, client: Client, service: Service) -> None:
     call, path, data, expected = READS[name]
     service.answers = [(200, success(data))]
-    assert await call(client) == expected
-    assert service.seen == [f"GET /api/{path} t0"]
+    assert (await call(client), service.seen) == (expected, [f"GET /api/{path} t0"])
 
 
 @pytest.mark.interface("Endpoints 6")
@@ -137,8 +136,7 @@ async def test_the_current_orders(client: Client, service: Service) -> None:
     element = text(order())
     service.answers = [(200, listing(element)), (200, listing())]
     (document,) = await client.current_orders()
-    assert document.payload == element
-    assert await client.current_orders(status_id=16) == ()
+    assert (document.payload, await client.current_orders(status_id=16)) == (element, ())
     assert service.seen == ["GET /api/orders/get-current t0", "GET /api/orders/get-current?status_id=16 t0"]
 
 
@@ -146,8 +144,8 @@ async def test_the_current_orders(client: Client, service: Service) -> None:
 async def test_a_login_carries_no_token(wire: Wire, service: Service) -> None:
     service.answers = [(200, success({"access_token": "abc", "expiration_date": "2026-11-22 12:00:00"}))]
     assert await login(wire, app_secret_key="a", rest_secret_key="b") == Grant("abc", "2026-11-22 12:00:00")
-    assert service.seen == ["POST /api/auth/login None"]
-    assert service.bodies == [{"app_secret_key": "a", "rest_secret_key": "b"}]
+    login_body = {"app_secret_key": "a", "rest_secret_key": "b"}
+    assert (service.seen, service.bodies) == (["POST /api/auth/login None"], [login_body])
 
 
 async def test_many_logins_go_a_few_at_a_time(wire: Wire, service: Service) -> None:
@@ -206,17 +204,16 @@ async def test_a_reader_that_fails_is_a_broken_answer_of_that_call(client, servi
     monkeypatch.setattr("orderbridge.marketplace.client.read_restaurants", parse)
     service.answers = [(200, success([])), (200, success([{"id": 1, "reason": "x"}]))]
     caught = await error_of(client.restaurants())
-    assert (type(caught), caught.code, caught.http_status) == (UnknownOutcome, "broken_answer", 200)
-    assert caught.detail == "OverflowError in parse"
+    facts = (type(caught), caught.code, caught.http_status, caught.detail)
+    assert facts == (UnknownOutcome, "broken_answer", 200, "OverflowError in parse")
     assert await client.cancel_reasons()
 
 
 async def test_a_success_with_unexpected_data_is_logged_once_per_operation(client: Client, service: Service) -> None:
     service.answers = [(200, success({"phone": "123"})), (200, success({"phone": "123"})), (200, success(None))]
     with capture_logs() as logs:
-        await client.act(Action.COMPLETE, KEY)
-        await client.act(Action.COMPLETE, KEY)
-        await client.act(Action.ON_THE_WAY, KEY)
+        for action in (Action.COMPLETE, Action.COMPLETE, Action.ON_THE_WAY):
+            await client.act(action, KEY)
     told = [(entry["event"], entry["operation"]) for entry in logs]
     assert told == [("client.unexpected_data", name) for name in ("complete", "on_the_way")]
     assert "123" not in str(logs)
@@ -233,8 +230,7 @@ async def test_an_id_stays_one_segment_of_the_path(key: str, segment: str, clien
 
 
 @pytest.mark.interface("Endpoints 3")
-async def test_an_empty_id_is_refused_here(client: Client, service: Service) -> None:
-    """It would be another path."""
+async def test_an_empty_id_which_would_be_another_path_is_refused_here(client: Client, service: Service) -> None:
     caught = await error_of(client.act(Action.COMPLETE, ""))
     assert (type(caught), caught.code, service.seen) == (Refused, "bad_url_id", [])
 
@@ -285,8 +281,7 @@ async def test_an_acknowledgement_has_its_own_time_for_its_repeat_too(client: Cl
 
     service.before_answer = in_time_for_one
     caught = await error_of(client.acknowledge(KEY, timeout_s=5))
-    assert (type(caught), caught.code) == (UnknownOutcome, "timeout")
-    assert len(service.seen) == 2
+    assert (type(caught), caught.code, len(service.seen)) == (UnknownOutcome, "timeout", 2)
 
 
 async def test_an_acknowledgement_has_its_own_time_for_the_login_too_and_others_keep_that_login(client, service):
@@ -307,5 +302,4 @@ async def test_an_acknowledgement_has_its_own_time_for_the_login_too_and_others_
 
 
 async def test_without_time_left_it_is_not_sent(client: Client, service: Service) -> None:
-    caught = await error_of(client.acknowledge(KEY, timeout_s=0))
-    assert (type(caught), service.seen) == (NotSent, [])
+    assert (type(await error_of(client.acknowledge(KEY, timeout_s=0))), service.seen) == (NotSent, [])

@@ -29,8 +29,7 @@ def test_a_document_is_the_text_that_was_received() -> None:
     """Spaces, order of keys, escapes and decimals included."""
     element = '{ "b":1.10,\t"payment_key" : "' + KEY + '", "t": "\\u015f\\/ ]}\\"[{", "status_id": 2 }'
     (document,) = read_listing(listing(element))
-    assert document.payload == element
-    assert document.digest == hashlib.sha256(element.encode()).hexdigest()
+    assert (document.payload, document.digest) == (element, hashlib.sha256(element.encode()).hexdigest())
     assert (document.payment_key, document.status_id, document.reason) == (KEY, 2, None)
     assert read_listing(listing()) == ()
 
@@ -43,8 +42,7 @@ def test_a_document_is_the_text_that_was_received() -> None:
     '{"status": true, "data": [%s], "\\u0064ebug": ' + "[" * 5000 + "]" * 5000 + "}",
 ])  # fmt: skip
 def test_the_envelope_may_come_in_many_forms(body: str) -> None:
-    documents = read_listing((body % GOOD).encode())
-    assert [document.payload for document in documents] == [GOOD]
+    assert [document.payload for document in read_listing((body % GOOD).encode())] == [GOOD]
 
 
 BAD = {
@@ -66,9 +64,8 @@ BAD = {
 def test_a_bad_element_affects_no_other(element: str, reason: str) -> None:
     """Twice: from the first broken one on, elements are cut in another way."""
     documents = read_listing(listing(GOOD, element, GOOD, element, GOOD))
-    assert [document.reason for document in documents] == [None, reason, None, reason, None]
-    assert [document.payload for document in documents] == [GOOD, element, GOOD, element, GOOD]
-    assert documents[1].payment_key is None
+    good, bad = (GOOD, None, KEY), (element, reason, None)
+    assert [(one.payload, one.reason, one.payment_key) for one in documents] == [good, bad, good, bad, good]
 
 
 @pytest.mark.parametrize("body", [
@@ -82,8 +79,7 @@ def test_a_bad_element_affects_no_other(element: str, reason: str) -> None:
 ])  # fmt: skip
 def test_bad_syntax_around_the_elements_fails_the_poll(body: str) -> None:
     caught = poll_error(body.replace("%s", GOOD).encode())
-    assert isinstance(caught, UnknownOutcome)
-    assert caught.code == "malformed_list"
+    assert (type(caught), caught.code) == (UnknownOutcome, "malformed_list")
 
 
 def test_a_truncated_list_is_never_accepted_and_a_broken_element_harms_only_itself() -> None:
@@ -112,20 +108,14 @@ def test_the_key_is_normalized_and_its_original_form_kept(served: str, as_sent: 
     assert read_order(document, payment_codes={}).service_key == as_sent
 
 
-STATUSES = {
-    16: ("16", '"16"', "16.0"),
-    2**31 - 1: ("2147483647",),
-    -(2**31): ("-2147483648",),
-    None: ("16.5", "true", "null", '"x"', "9" * 5000, "2147483648", "-2147483649"),
-}
+STATUSES = {16: ("16", '"16"', "16.0"), 2**31 - 1: ("2147483647",), -(2**31): ("-2147483648",)}
+STATUSES[None] = ("16.5", "true", "null", '"x"', "9" * 5000, "2147483648", "-2147483649")
 
 
 @pytest.mark.parametrize("served, status_id", [(one, number) for number, served in STATUSES.items() for one in served])
 def test_the_status_is_a_whole_number_or_unknown(served: str, status_id: int | None) -> None:
-    element = '{"payment_key": "%s", "status_id": %s}' % (KEY, served)
-    (document,) = read_listing(listing(element))
-    assert document.reason is None
-    assert document.status_id == status_id
+    (document,) = read_listing(listing('{"payment_key": "%s", "status_id": %s}' % (KEY, served)))
+    assert (document.reason, document.status_id) == (None, status_id)
     assert ("status_unreadable" in read_order(document, payment_codes={}).problems) is (status_id is None)
 
 
@@ -150,16 +140,15 @@ ORDER = '{"payment_key": "%s", "x": %%s}' % KEY
 @pytest.mark.parametrize("before", [SMALL, "{5}"], ids=["after a good one", "after a broken one"])
 def test_an_oversized_element_affects_no_other(before: str, inside: str, reason: str | None) -> None:
     _, document, after = read_listing(listing(before, ORDER % inside, SMALL))
-    assert (document.reason, after.reason) == (reason, None)
-    assert len(document.raw) == len(ORDER % inside)
+    assert (document.reason, after.reason, len(document.raw)) == (reason, None, len(ORDER % inside))
 
 
 @pytest.mark.parametrize("length", [MAX_WINDOW - 200, MAX_WINDOW, MAX_WINDOW + 1, 3 * MAX_WINDOW])
 def test_documents_of_any_length_are_split_alike(length: int) -> None:
     element = ORDER % f'"ş{"x" * length}🌯"'
     documents = read_listing(listing(SMALL, element, SMALL, element))
-    assert [document.payload for document in documents] == [SMALL, element, SMALL, element]
-    assert [document.payment_key for document in documents] == [KEY] * 4
+    wanted = [(one, KEY) for one in (SMALL, element) * 2]
+    assert [(document.payload, document.payment_key) for document in documents] == wanted
 
 
 def test_no_text_of_a_whole_body_is_kept() -> None:
@@ -226,10 +215,7 @@ def test_a_list_reads_the_same_whatever_was_read_before(data: st.DataObject) -> 
                 damage = data.draw(st.sampled_from([b"", b"}", b"{", b'"', b",", b"2"]))
                 body[at : at + data.draw(st.integers(0, 3))] = damage
             bodies.append(bytes(body))
-        alone = []
-        for body in bodies:
-            forget(monkeypatch)
-            alone.append(listing_or_code(body))
+        alone = [(forget(monkeypatch), listing_or_code(body))[1] for body in bodies]
         forget(monkeypatch)
         assert [listing_or_code(body) for body in bodies] == alone
 

@@ -40,6 +40,8 @@ def category(number: int, name: str, **more: Any) -> dict[str, Any]:
     return {"id": number, "name": name, **more}
 
 
+TWO, THREE = category(2, "Kebaplar"), category(3, "Tatlılar", status="ACTIVE", foods=[])
+
 SHAPES: dict[str, tuple[Any, Any]] = {
     "a list": ([SOUP, KEBAB], FLAT),
     "an object with a list": ({"foods": [SOUP, KEBAB]}, FLAT),
@@ -52,19 +54,12 @@ SHAPES: dict[str, tuple[Any, Any]] = {
     "id in place of food_id": ([with_id(SOUP), with_id(KEBAB, options=[{"id": 7, "name": "Acılı"}])], FLAT),
     "ids as text": ([SOUP | {"food_id": "1"}, KEBAB | {"food_id": " 2 "}], FLAT),
     "statuses in any case": ([SOUP | {"status": "Active"}, KEBAB | {"status": "passive "}], FLAT),
-    "a category of its own": (
-        [SOUP | {"category": "Çorbalar"}, KEBAB | {"category": {"id": 4, "name": "Kebaplar"}}], GROUPED,
-    ),
-    "categories with foods": (
-        [{"category": "Çorbalar", "foods": [SOUP]}, {"category": "Kebaplar", "foods": [KEBAB]}], GROUPED,
-    ),
-    "categories with ids": (
-        {"categories": [category(1, "Çorbalar", x=[SOUP]), {"name": "Kebaplar", "y": [KEBAB]}]}, GROUPED,
-    ),
+    "a category of its own": ([SOUP | {"category": "Çorbalar"}, KEBAB | {"category": TWO}], GROUPED),
+    "with foods": ([{"category": "Çorbalar", "foods": [SOUP]}, {"category": "Kebaplar", "foods": [KEBAB]}], GROUPED),
+    "with ids": ({"categories": [category(1, "Çorbalar", x=[SOUP]), {"name": "Kebaplar", "y": [KEBAB]}]}, GROUPED),
     "categories and foods with id alone": (
         [category(1, "Çorbalar", status="ACTIVE", foods=[with_id(SOUP)]),
-         category(9, "Kebaplar", status="ACTIVE", foods=[with_id(KEBAB)]),
-         category(3, "Tatlılar", status="ACTIVE", foods=[])], GROUPED,
+         category(9, "Kebaplar", status="ACTIVE", foods=[with_id(KEBAB)]), THREE], GROUPED,
     ),
     "categories as keys": ({"Çorbalar": [SOUP], "Kebaplar": {"2": KEBAB}}, GROUPED),
     "restaurants": ([{"id": RESTAURANT, "name": "Kadıköy Şube", "foods": [SOUP, KEBAB]}], FLAT),
@@ -124,10 +119,8 @@ def test_an_error_in_place_of_a_menu_is_that_error():
 
 
 def test_a_menu_with_very_many_values_is_read_element_by_element():
-    groups = [
-        {"name": f"Grup {group}", "foods": [{"food_id": group * 100 + n, "name": "Çğ", "a": 1} for n in range(1, 100)]}
-        for group in range(300)
-    ]
+    foods = [[{"food_id": group * 100 + n, "name": "Çğ", "a": 1} for n in range(1, 100)] for group in range(300)]
+    groups = [{"name": f"Grup {number}", "foods": some} for number, some in enumerate(foods)]
     found = menu(groups)
     assert (len(found.foods), found.is_whole) == (300 * 99, True)
     assert (found.foods[-1].name, found.foods[-1].category) == ("Çğ", "Grup 299")
@@ -136,21 +129,18 @@ def test_a_menu_with_very_many_values_is_read_element_by_element():
     assert (len(cut.foods), cut.is_whole) == (299 * 99, False), "a broken element harms itself alone"
 
 
+NAMES = st.sampled_from(["food_id", "id", "name", "status", "category", "foods", "1", "x"])
 ANYTHING = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=True) | st.text(max_size=5),
-    lambda inner: (
-        st.lists(inner, max_size=4)
-        | st.dictionaries(st.sampled_from(["food_id", "id", "name", "status", "category", "foods", "1", "x"]), inner)
-    ),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(NAMES, inner),
     max_leaves=20,
 )
 
 
 def test_a_shape_names_no_restaurant_and_is_known_of_a_whole_list_only():
-    assert menu({RESTAURANT: [SOUP]}).shape == "{}[]"
-    assert menu({"foods": [SOUP]}).shape == ".foods[]"
-    assert menu([SOUP] * 2).shape == "[]"
-    assert menu([SOUP | {"numbers": [0] * 50}] * 10_000).shape == ""
+    many = [SOUP | {"numbers": [0] * 50}] * 10_000
+    shapes = [menu(data).shape for data in ({RESTAURANT: [SOUP]}, {"foods": [SOUP]}, [SOUP] * 2, many)]
+    assert shapes == ["{}[]", ".foods[]", "[]", ""]
 
 
 @given(ANYTHING)

@@ -35,9 +35,13 @@ def chosen(groups: Any) -> dict[str, Any]:
     return one(option_groups=groups)
 
 
+def picked(options: Any) -> dict[str, Any]:
+    return chosen([GROUP | {"options": options}])
+
+
 TWO_LINES = {"names": ["Adana Dürüm", "Ayran"]}
 NO_LINES: dict[str, Any] = {"names": []}
-NOTHING: dict[str, Any] = {}
+WITHOUT_OPTIONS, WITHOUT_NAME = "missing:foods.option_groups.options", "missing:foods.option_groups.options.name"
 # (document, columns, problem, remarks). Without a problem, or with total_mismatch alone, the order is accepted by itself.
 ROWS: dict[str, tuple[dict[str, Any], dict[str, Any], str, str]] = {
     "an ordinary order": ({}, TWO_LINES, "", ""),
@@ -47,9 +51,7 @@ ROWS: dict[str, tuple[dict[str, Any], dict[str, Any], str, str]] = {
     "lines by uuid": ({"foods": {KEY: ADANA, KEY[::-1]: AYRAN}}, TWO_LINES, "", ""),
     "lines within a word": ({"foods": {"item": ADANA}, "total": 120}, {"names": ["Adana Dürüm"]}, "", ""),
     "one line alone": ({"foods": ADANA, "total": 120}, {"names": ["Adana Dürüm"]}, "", ""),
-    "one line alone by its food_id": (
-        {"foods": {"food_id": 100001, "quantity": 1}, "total": 120}, {"names": [None]}, "missing:foods.name", "",
-    ),
+    "by its food_id": ({"foods": {"food_id": 1, "quantity": 1}, "total": 120}, {"names": [None]}, "missing:foods.name", ""),
     "lines in a list within": ({"foods": {"items": [ADANA, AYRAN]}}, NO_LINES, "not_a_list:foods", ""),
     "a list in a list": ({"foods": [[ADANA, AYRAN]]}, NO_LINES, "not_an_object:foods", ""),
     "lines as a text": ({"foods": text([ADANA, AYRAN])}, NO_LINES, "not_a_list:foods", ""),
@@ -79,12 +81,10 @@ ROWS: dict[str, tuple[dict[str, Any], dict[str, Any], str, str]] = {
     "no quantity": (one(quantity=None), {"quantity": None}, "missing:foods.quantity", ""),
     # options
     "options by numbers": (chosen({"0": GROUP, "3": GROUP}), {"options": ["Kaşar", "Kaşar"]}, "", ""),
-    "options of a group by numbers": (chosen([GROUP | {"options": {"1": KASAR}}]), {"options": ["Kaşar"]}, "", ""),
-    "options by uuid": (chosen([GROUP | {"options": {KEY: KASAR}}]), {"options": ["Kaşar"]}, "", ""),
-    "options in a list": (chosen([GROUP | {"options": [KASAR, KASAR]}]), {"options": ["Kaşar", "Kaşar"]}, "", ""),
-    "an option that is a number": (
-        chosen([GROUP | {"options": [KASAR, 5]}]), {"options": ["Kaşar"]}, "not_an_object:foods.option_groups.options", "",
-    ),
+    "options of a group by numbers": (picked({"1": KASAR}), {"options": ["Kaşar"]}, "", ""),
+    "options by uuid": (picked({KEY: KASAR}), {"options": ["Kaşar"]}, "", ""),
+    "options in a list": (picked([KASAR, KASAR]), {"options": ["Kaşar", "Kaşar"]}, "", ""),
+    "a number": (picked([KASAR, 5]), {"options": ["Kaşar"]}, "not_an_object:foods.option_groups.options", ""),
     "a group that is a number": (chosen([5, GROUP]), {"options": ["Kaşar"]}, "not_an_object:foods.option_groups", ""),
     "groups as a text": (chosen("x"), {"options": []}, "not_a_list:foods.option_groups", ""),
     "one group alone": (chosen(GROUP), {"options": ["Kaşar"]}, "", ""),
@@ -93,33 +93,15 @@ ROWS: dict[str, tuple[dict[str, Any], dict[str, Any], str, str]] = {
     "no groups: false": (chosen(False), {"options": []}, "", ""),
     "no groups: an empty one": (chosen([{}]), {"options": []}, "", ""),
     "no groups: empty ones": (chosen([None, [], ""]), {"options": []}, "", ""),
-    "no options: of nulls": (
-        chosen([GROUP | {"options": {"id": None, "name": "", "price": None}}]), {"options": []}, "",
-        "missing:foods.option_groups.options",
-    ),
+    "no options: of nulls": (picked({"id": None, "name": "", "price": None}), {"options": []}, "", WITHOUT_OPTIONS),
     "a line that is null": ({"foods": [ADANA, None, AYRAN]}, TWO_LINES, "", ""),
     "lines that are null": ({"foods": [None]}, NO_LINES, "missing:foods", ""),
-    "nothing chosen in a group": (
-        chosen([GROUP | {"options": []}]), {"options": []}, "", "missing:foods.option_groups.options",
-    ),
-    "a group without options": (
-        chosen([{"id": 3, "name": "Acısız"}]), {"options": [None]}, "missing:foods.option_groups.options", "",
-    ),
-    "one group alone without options": (
-        chosen({"id": 3, "name": "Acısız"}), {"options": [None]}, "missing:foods.option_groups.options", "",
-    ),
-    "an option without a name": (
-        chosen([GROUP | {"options": {"id": 7, "name": None, "price": 0}}]), {"options": [None]},
-        "missing:foods.option_groups.options.name", "",
-    ),
-    "an option by its id": (
-        chosen([GROUP | {"options": {"id": 7, "price": 0}}]), {"options": [None]},
-        "missing:foods.option_groups.options.name", "",
-    ),
-    "options of nothing known": (
-        chosen([GROUP | {"options": {"secenek": "Kaşar"}}]), {"options": [None]},
-        "not_a_list:foods.option_groups.options", "",
-    ),
+    "nothing chosen in a group": (picked([]), {"options": []}, "", WITHOUT_OPTIONS),
+    "a group without options": (chosen([{"id": 3, "name": "Acısız"}]), {"options": [None]}, WITHOUT_OPTIONS, ""),
+    "one group alone without options": (chosen({"id": 3, "name": "Acısız"}), {"options": [None]}, WITHOUT_OPTIONS, ""),
+    "an option without a name": (picked({"id": 7, "name": None, "price": 0}), {"options": [None]}, WITHOUT_NAME, ""),
+    "an option by its id": (picked({"id": 7, "price": 0}), {"options": [None]}, WITHOUT_NAME, ""),
+    "nothing known": (picked({"secenek": "x"}), {"options": [None]}, "not_a_list:foods.option_groups.options", ""),
     # amounts
     "an amount that may be two": (
         one(price="1.250", total="1.250") | {"total": "1.250"}, {"total": None, "amount_due": None},
@@ -186,8 +168,7 @@ ROWS: dict[str, tuple[dict[str, Any], dict[str, Any], str, str]] = {
 
 
 def read(changes: dict[str, Any]) -> Order:
-    element = text(order(foods=[ADANA, AYRAN], **MONEY) | changes)
-    (document,) = read_listing(listing(element))
+    (document,) = read_listing(listing(element := text(order(foods=[ADANA, AYRAN], **MONEY) | changes)))
     assert document.payload == element
     return read_order(document, payment_codes=CODES, zone=ZoneInfo("Europe/Istanbul"))
 
@@ -206,17 +187,14 @@ def test_how_a_broken_document_is_read_and_who_must_check_it(row: tuple[dict[str
     delivered = read(changes)
     assert {name: column(delivered.facts, name) for name in columns} == columns
     assert (",".join(delivered.problems), ",".join(delivered.remarks)) == (problem, remarks)
-    harmless = all(code.startswith("total_mismatch") for code in delivered.problems)
-    is_new = delivered.status_id == 1
-    assert accepts_itself(delivered, scheduled_too=True) == (harmless and is_new)
-    at_once = delivered.facts.scheduled_for is None
-    assert accepts_itself(delivered, scheduled_too=False) == (harmless and is_new and at_once)
+    is_plain = all(code.startswith("total_mismatch") for code in delivered.problems) and delivered.status_id == 1
+    assert accepts_itself(delivered, scheduled_too=True) == is_plain
+    assert accepts_itself(delivered, scheduled_too=False) == (is_plain and delivered.facts.scheduled_for is None)
 
 
 def test_a_list_of_orders_by_numbers_is_a_list() -> None:
     first, second = text(order()), text(order(payment_key=KEY.replace("0", "1")))
     body = f'{{"status": true, "data": {{"0": {first}, "3" : {second}, "7": {{"broken": 1,}}}}}}'.encode()
-    found = read_listing(body)
-    assert [(one.payload, one.reason) for one in found[:2]] == [(first, None), (second, None)]
-    assert found[2].reason == "not_json"
-    assert read_listing(b'{"status": true, "data": {}}') == ()
+    *good, broken = read_listing(body)
+    assert [(one.payload, one.reason) for one in good] == [(first, None), (second, None)]
+    assert (broken.reason, read_listing(b'{"status": true, "data": {}}')) == ("not_json", ())

@@ -89,6 +89,5 @@ async def rest_of(reader: asyncio.StreamReader) -> bytes:
 
 async def asked(address: tuple[str, int], path: str, method: str = "GET", host: str = "127.0.0.1", body: bytes = b""):
     head = f"{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nContent-Length: {len(body)}\r\n\r\n"
-    answer = await sent(address, head.encode() + body)
-    lines, _, content = answer.partition(b"\r\n\r\n")
+    lines, _, content = (await sent(address, head.encode() + body)).partition(b"\r\n\r\n")
     return int(lines.split()[1]), lines.decode().lower(), content.decode()

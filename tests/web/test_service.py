@@ -9,7 +9,9 @@ import re
 import signal
 import ssl
 from collections.abc import AsyncIterator
+from itertools import product
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from tests.databases import free_port
@@ -46,8 +48,7 @@ def free_address() -> Address:
 
 def listening_at(configuration: Path, address: Address, *more: str) -> Address:
     lines = [f'listen = "{address[0]}:{address[1]}"', *more]
-    text = re.sub('listen = ".*"', "\n".join(lines), configuration.read_text())
-    configuration.write_text(text)
+    configuration.write_text(re.sub('listen = ".*"', "\n".join(lines), configuration.read_text()))
     return address
 
 
@@ -142,8 +143,7 @@ async def test_a_waiting_daemon_is_alive_and_ready_for_systemd_alone(configurati
 
 
 def open_problems(till: Till) -> list[tuple[str, str]]:
-    found = till.rows("SELECT code, severity FROM delivery_alarms ORDER BY code")
-    return [(row["code"], row["severity"]) for row in found]
+    return [(*row.values(),) for row in till.rows("SELECT code, severity FROM delivery_alarms ORDER BY code")]
 
 
 @contextlib.asynccontextmanager
@@ -211,13 +211,11 @@ async def test_a_page_that_does_not_load_is_an_alarm_everywhere(configuration, t
             while '"certificate_ends":1' not in await message("/readyz"):  # noqa: ASYNC110 - another task
                 await asyncio.sleep(0.05)
         assert 'code="certificate_ends"' in await message("/metrics")
-        status = await asyncio.create_subprocess_exec(
-            COMMAND, "--config", configuration, "status", "--json", stdout=asyncio.subprocess.PIPE
-        )
+        command = (COMMAND, "--config", configuration, "status", "--json")
+        status = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
         shown = json.loads((await status.communicate())[0])["problems"]
-        assert ("certificate_ends", "web", "severe") in [
-            (one["code"], one["subject"], one["severity"]) for one in shown
-        ]
+        found = [(one["code"], one["subject"], one["severity"]) for one in shown]
+        assert ("certificate_ends", "web", "severe") in found
         pair.write_text(make_certificates(tmp_path / "tls").server_file.read_text())
         service._reload()
         await until(lambda: "certificate_ends" not in dict(open_problems(till)))
@@ -241,10 +239,7 @@ async def test_what_happens_is_counted_once(sandbox: Sandbox, till: Till, world:
         await until(lambda: till.state(row) == "done")
         late = till.act("on_the_way", order)
         await until(lambda: till.state(late) == "done")
-        unknown = till.run(
-            "INSERT INTO delivery_actions (action, payment_key, preparing_time) VALUES ('accept', ?, 25)",
-            "00000000-0000-4000-8000-00000000dead",
-        )
+        unknown = till.accept(SimpleNamespace(key="00000000-0000-4000-8000-00000000dead"))
         await until(lambda: till.state(unknown) == "refused")
         await until(lambda: sum(one.value for one in metrics.readings(names.ACTIONS_ENDED)) == 3)
         ends = {one.labels: one.value for one in metrics.readings(names.ACTIONS_ENDED) if one.value}
@@ -298,9 +293,8 @@ async def test_open_problems_are_shown_until_they_end(sandbox: Sandbox, till: Ti
 
 def test_every_series_exists_from_the_start() -> None:
     metrics = Metrics(codes=Code, severities=Severity)
-    assert {one.labels for one in metrics.readings(names.ACTIONS_ENDED)} >= {
-        (action, state) for action in Action for state in ActionState if state not in {"pending", "sending"}
-    }
+    ends = product(Action, set(ActionState) - {"pending", "sending"})
+    assert {one.labels for one in metrics.readings(names.ACTIONS_ENDED)} >= {*ends}
     metrics.know(["a", "b"])
     metrics.count(names.POLLS, "a", "ok")
     metrics.count(names.POLLS, "gone", "ok")
