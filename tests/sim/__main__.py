@@ -110,7 +110,9 @@ def _summary(seed: Seed, deadline: float) -> Summary | None:
             raise
         if limit.given_up and not sim.violations:
             return None
-        return Summary(plan.seed, plan.kind, sim.ended_at, sim.trace.faults, sim.violations, reached.cells_of(sim))
+        return Summary(
+            plan.seed, seed[1] or plan.kind, sim.ended_at, sim.trace.faults, sim.violations, reached.cells_of(sim)
+        )
 
 
 def _search(seeds: Iterable[Seed], jobs: int, deadline: float = float("inf")) -> int:

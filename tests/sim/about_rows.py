@@ -9,6 +9,8 @@ from tests.sim.judge import CLAIM_S, NOT_OURS, UNDISTURBED_S, Judge, account_of,
 from tests.sim.line import FOOD_OPERATIONS, ORDER_OPERATIONS, TARGET, Call
 
 from orderbridge.jobs.audit import Turn, wrong_turn
+from orderbridge.rules.outbox_rows import NOT_PERMITTED
+from orderbridge.rules.tokens import REFUSAL_WAITS
 
 EXPIRES_WITHIN_S = 100.0  # with a till that locks the file, a slow disk, and a slow outbox cycle
 LOOK_EVERY, LOOK_FOR_FORGOTTEN = 20, 4  # ticks
@@ -65,7 +67,8 @@ class RowsEnd(Judge):
             account = account_of(self.sim, row) or ""
             quiet_since = self.sim.disturbed.get(account, self.sim.now())
             waits = self.sim.now() - max(quiet_since, self.sim.till.written.get(row["id"], self.sim.now()))
-            if waits > UNDISTURBED_S and account not in self.sim.refused:
+            longest = UNDISTURBED_S + (REFUSAL_WAITS[-1] if row["error_code"] == NOT_PERMITTED else 0.0)
+            if waits > longest and account not in self.sim.refused:
                 self.broken(f"row {row['id']} ({row['action']}) is still {row['state']}, although the line works")
 
     def retried(self, row: int) -> None:

@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 
 from tests.jobs.shop import COOLDOWN_S
 from tests.sim.bounds import LOOKED_UP_S, MINUTE, RETRY_WAITS_S, TRIES_A_MINUTE
-from tests.sim.judge import Judge
+from tests.sim.judge import CLAIM_S, Judge
 from tests.sim.line import RESTAURANT_OPERATIONS, Call
 
 from orderbridge.rules.retry import JITTER
@@ -184,8 +184,8 @@ class TokensInTime(Judge):
         tried = self._flying.get(call.account)
         fresh = tried is not None and tried.life == call.life and self.sim.now() - tried.left_at < late + SOON_S
         calm = self.sim.now() - self.sim.disturbed.get(call.account, 0.0) > late + QUIET_S
-        # A poll that is answered 401 costs its slot. Any other request has its repeat, if no login could leave.
-        is_over, may_be = self.sim.clock.now() > until + timedelta(seconds=1), fresh or not calm
+        # A poll that is answered 401 costs its slot; its token may expire while its note is written. Any other request has its repeat, if no login could leave.
+        is_over, may_be = self.sim.clock.now() > until + timedelta(seconds=CLAIM_S), fresh or not calm
         if is_over and (call.operation == "get_current" or not may_be):
             self.broken(f"#{call.number} is sent with an expired token")
         if late > min(RENEWED_WITHIN_S, (until - received).total_seconds() / (2 * RENEW_AHEAD)) and not fresh and calm:
