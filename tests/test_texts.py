@@ -224,6 +224,7 @@ levels of trigger recursion
 no such table
 no such column
 no such function
+has no column named
 a document set aside is no order: {}
 base_url must begin with https://
 not connected

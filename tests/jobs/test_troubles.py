@@ -11,7 +11,7 @@ from sqlalchemy.exc import OperationalError
 from structlog.testing import capture_logs
 from tests.jobs.shop import Shop, database_error, listing, raising
 
-from orderbridge.errors import Over
+from orderbridge.errors import Message, Over
 from orderbridge.jobs.outbox_reader import FLOOR_S
 from orderbridge.jobs.postponed import STUCK_S
 from orderbridge.model import Stored
@@ -137,6 +137,23 @@ async def test_a_lock_of_minutes_is_reported_once_with_its_end(shop: Shop):
     assert [(line["event"], line["log_level"]) for line in alarms] == [("database.failed", "error")]
     assert "Another program holds the database" in sentence(alarms[0]["remedy"])
     assert [line["failures"] for line in logs if line["event"] == "database.recovered"] == [20]
+
+
+async def test_trouble_that_comes_and_goes_is_logged_once_a_minute(shop: Shop):
+    """One table refuses what others take: each second work fails, and other work succeeds."""
+    trouble = shop.database.trouble
+    with capture_logs() as logs:
+        for _ in range(70):
+            trouble.failed("write", "InsufficientPrivilege", Message("database.denied"))
+            trouble.worked("write")
+            await asyncio.sleep(1)
+    said = [(line["event"], line.get("failures")) for line in logs]
+    assert said == [
+        ("database.failed", None),
+        ("database.recovered", 1),
+        ("database.failed", None),
+        ("database.recovered", 60),
+    ]
 
 
 async def test_writes_to_a_read_only_database_are_tried_with_pauses(shop: Shop, monkeypatch: pytest.MonkeyPatch):

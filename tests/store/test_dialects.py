@@ -47,6 +47,7 @@ class Refused(Exception):
     ("42703", 'column "pos_reference" does not exist', "Restore it"),
     (1054, "Unknown column 'pos_reference' in 'field list'", "Restore it"),
     (0, "no such table: delivery_new_orders", "Restore it"),
+    (0, "table delivery_orders has no column named building_no", "Restore it"),
     (0, 'FATAL:  database "pos" does not exist', "CREATE DATABASE"),
 ])  # fmt: skip
 def test_a_missing_server_feature_is_named_and_does_not_refuse_the_work(code: object, text: str, words: str):

@@ -1,11 +1,13 @@
 """Classifies database errors (busy, refused value, missing right, …) and names their remedies.
 
 `Trouble` tracks whether the database accepts our work. Only the first failure and the recovery are logged, because the
-database is used every second. The marks of all dialects are tried, since they do not overlap.
+database is used every second; of trouble that comes and goes, once a minute. The marks of all dialects are tried, since they do not overlap.
 """
 
+import asyncio
 from collections import deque
 from functools import cache
+from math import inf
 
 import structlog
 from sqlalchemy import PrimaryKeyConstraint, UniqueConstraint
@@ -18,7 +20,7 @@ from orderbridge.store.dialects.face import Dialect, Signs, TroubleKind
 from orderbridge.store.tables import metadata
 
 LOG_WAIT_S = 1.0  # a longer unit of work has waited for another program, and is logged
-LOG_AGAIN_S = 60.0  # between two such lines
+LOG_AGAIN_S = 60.0  # between two such lines, and between two about the same trouble
 SLOW_S = 2.0  # a longer unit of work counts as slow
 KEPT_SLOW = 10  # slow ones that are kept; jobs.daemon_problems judges them
 
@@ -130,6 +132,8 @@ class Trouble:
         self._failing: dict[str, Message] = {}  # failing kinds of work with their remedies
         self._kinds: dict[str, TroubleKind] = {}
         self._failures = 0
+        self._logged: dict[str, float] = {}  # when each remedy was logged
+        self._is_logged = False  # and its recovery was not
         self._waited_until = 0.0
         self.slow: deque[tuple[float, float]] = deque(maxlen=KEPT_SLOW)  # end (loop's clock) and duration
 
@@ -144,9 +148,12 @@ class Trouble:
 
     def failed(self, doing: str, error: str, remedy: Message, kind: TroubleKind = TroubleKind.FAILING) -> None:
         """Note a failure that the unit of work did not cause."""
+        now = asyncio.get_running_loop().time()
         self._failures += 1
-        if remedy not in self._failing.values():
+        is_open = self._is_logged and remedy in self._failing.values()
+        if not is_open and now >= self._logged.get(str(remedy), -inf) + LOG_AGAIN_S:
             _log.error("database.failed", doing=doing, error=error, remedy=remedy)
+            self._logged[str(remedy)], self._is_logged = now, True
         self._failing[doing] = remedy
         self._kinds[doing] = kind
 
@@ -155,9 +162,9 @@ class Trouble:
         self._kinds.pop(doing, None)
         if doing not in {"read", "write"} and doing in self._failing:
             self.slow.clear()  # slow work had the same cause
-        if self._failing.pop(doing, None) is not None and not self._failing:
+        if self._failing.pop(doing, None) is not None and not self._failing and self._is_logged:
             _log.info("database.recovered", failures=self._failures)
-            self._failures = 0
+            self._failures, self._is_logged = 0, False
 
     def waited(self, seconds: float, now: float) -> None:
         """Note the duration of a unit of work. `now`: by the loop's clock."""
