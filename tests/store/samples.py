@@ -16,6 +16,7 @@ from sqlalchemy import make_url
 from orderbridge.document import Facts, Item, Option
 from orderbridge.model import ActionState, Arrival, KnownBy, NewStatus, Order, Stored, Verdict
 from orderbridge.rules.lifecycle import Statuses, new_status
+from orderbridge.store.ddl import time_text
 
 KEY = "0b7e1c52-6f0d-4c1e-9a55-3d2f8e6a7b10"
 OTHER = "5f3c2a10-7d4e-4b8a-8c21-9e0f1a2b3c4d"
@@ -34,10 +35,28 @@ NEEDED: dict[str, Row] = {
     "open_restaurant": {"restaurant_id": RESTAURANT}, "close_restaurant": {"restaurant_id": RESTAURANT},
     "activate_food": {"food_id": 55}, "deactivate_food": {"food_id": 55},
 }  # fmt: skip
+BUSY_S = 60.0  # a driver's own 5 s are soon over where our daemon and others write on a busy machine
+NOT_NULL = "NOT NULL|not-null|cannot be null|doesn't have a default"
+TWICE = "UNIQUE constraint failed|duplicate key|Duplicate entry"
+# A server's words for a value that does not fit its column: there the type refuses what on SQLite a CHECK does.
+UNFIT = "invalid input syntax|out of range|[Ii]ncorrect|too long|Truncated|can not be used|is of type|contain NUL"
+DAEMONS = set("state attempts next_attempt_utc expires_utc http_status error_code error_text known_by".split())
+DAEMONS |= {"finished_utc", "until_utc"}  # columns of delivery_actions
+SESSION = {"postgresql": "SELECT pg_backend_pid()", "mariadb": "SELECT connection_id()"}
+_END = {"postgresql": "SELECT pg_terminate_backend(?, 60000)", "mariadb": "KILL ?"}
+_THERE = {
+    "postgresql": "SELECT 1 FROM pg_stat_activity WHERE pid = ?",
+    "mariadb": "SELECT 1 FROM information_schema.processlist WHERE id = ?",
+}
 
 
 def key(number: int) -> str:
     return f"00000000-0000-4000-8000-{number:012x}"
+
+
+def at(second: float) -> str:
+    """So many seconds after NOW, as the tables have it."""
+    return time_text(NOW + timedelta(seconds=second))
 
 
 def option(**changes: Any) -> Option:
@@ -78,13 +97,8 @@ def order(payment_key: str = KEY, status_id: int | None = 1, **changes: Any) -> 
     return Order(**values | changes)
 
 
-def arrival(
-    payment_key: str = KEY, status_id: int | None = 1, *, status="RECEIVED", ended_by=None, **changes
-) -> Arrival:
+def arrival(payment_key=KEY, status_id: int | None = 1, *, status="RECEIVED", ended_by=None, **changes) -> Arrival:
     return Arrival(order(payment_key, status_id, **changes), status, ended_by)
-
-
-BUSY_S = 60.0  # a driver's own 5 s are soon over where our daemon and others write on a busy machine
 
 
 def became(known: Stored, status_id: int, *, shown: bool = True) -> tuple[str, NewStatus]:
@@ -126,12 +140,6 @@ def opened(path: Path) -> Iterator[sqlite3.Connection]:
 
 class Refused(Exception):
     """The database did not take what a POS wrote. Its words are the database's own."""
-
-
-NOT_NULL = "NOT NULL|not-null|cannot be null|doesn't have a default"
-TWICE = "UNIQUE constraint failed|duplicate key|Duplicate entry"
-# A server's words for a value that does not fit its column: there the type refuses what on SQLite a CHECK does.
-UNFIT = "invalid input syntax|out of range|[Ii]ncorrect|too long|Truncated|can not be used|is of type|contain NUL"
 
 
 class Pos:
@@ -223,11 +231,6 @@ def put_orders(pos: AnyPos, *changes: Row, **usual: object) -> None:
         put_order(pos, key(number), **usual | columns)
 
 
-DAEMONS = set(  # columns of delivery_actions
-    "state attempts next_attempt_utc expires_utc http_status error_code error_text known_by finished_utc until_utc".split()
-)
-
-
 def put_action(pos: AnyPos, action: str = "accept", **changes: object) -> int:
     """An outbox row that is right: its arguments are the ones that its action needs; the daemon's columns come after."""
     values = NEEDED[action] | changes
@@ -256,14 +259,6 @@ def action_row(pos: AnyPos, row_id: int) -> Row:
 def difference(before: Row, after: Row) -> set[str]:
     """The columns that changed."""
     return {column for column in before if before[column] != after[column]}
-
-
-SESSION = {"postgresql": "SELECT pg_backend_pid()", "mariadb": "SELECT connection_id()"}
-_END = {"postgresql": "SELECT pg_terminate_backend(?, 60000)", "mariadb": "KILL ?"}
-_THERE = {
-    "postgresql": "SELECT 1 FROM pg_stat_activity WHERE pid = ?",
-    "mariadb": "SELECT 1 FROM information_schema.processlist WHERE id = ?",
-}
 
 
 def end_session(pos: Pos, session: int) -> None:

@@ -14,7 +14,6 @@ from tests.store.samples import (  # isort: skip
     LATER, LATER_TEXT, NOW, NOW_TEXT, OTHER, RESTAURANT, Row, difference, key, one, order_row, put, put_order,
     put_orders, rows,
 )  # fmt: skip
-
 from orderbridge.model import Token
 from orderbridge.store import accounts
 from orderbridge.store.accounts import Entry, Success, Vault
@@ -49,14 +48,12 @@ def test_an_account_that_was_polled_before_waits(database):
         register(database, fingerprint)
         reserve(database, fingerprint=fingerprint)
         entry = Entry(fingerprint, "kadikoy", first_poll=first, waits=waits)
-        before = database.write_now(lambda tx, entry=entry: accounts.register(tx, [entry]))
-        assert before[fingerprint] == NOW + LONGEST
+        assert database.write_now(lambda tx, one=entry: accounts.register(tx, [one]))[fingerprint] == NOW + LONGEST
         assert reserve(database, fingerprint=fingerprint, longest=2 * HOUR) == noted
 
 
 def succeed(database: Database, listened_s: int = 0) -> None:
-    good = Success(FINGERPRINT, NOW, LATER, listened_s)
-    database.write_now(lambda tx: accounts.note_successes(tx, [good]))
+    database.write_now(lambda tx: accounts.note_successes(tx, [Success(FINGERPRINT, NOW, LATER, listened_s)]))
 
 
 def test_a_good_poll_adds_seconds_of_listening_and_new_secrets_keep_them(database, pos):
@@ -82,8 +79,7 @@ def test_the_overview_lists_the_configured_accounts_by_name_and_a_renamed_one_ke
     reserve(database)
     before = account_row(pos)
     register(database, name="moda")
-    assert difference(before, account_row(pos)) == {"name"}
-    assert reserve(database) == NOW + LONGEST
+    assert (difference(before, account_row(pos)), reserve(database)) == ({"name"}, NOW + LONGEST)
     listed = overview(database, FINGERPRINT, FOREIGN)
     assert [(account["name"], account["last_poll_utc"]) for account in listed] == [("besiktas", None), ("moda", NOW)]
     assert not any(fingerprint in str(listed) for fingerprint in (FINGERPRINT, FOREIGN))
@@ -232,9 +228,8 @@ def test_each_account_opens_its_own_token_alone_and_no_other_secrets_open_it(dat
 def test_a_row_that_was_changed_gives_no_token(database, pos):
     save(database)
     sealed = base64.b64decode(one(pos, "SELECT ciphertext FROM delivery_tokens")["ciphertext"])
-    bits = [
-        bytes(byte ^ (at == place % len(sealed)) for at, byte in enumerate(sealed)) for place in (0, 11, 12, -17, -1)
-    ]
+    places = [place % len(sealed) for place in (0, 11, 12, -17, -1)]
+    bits = [bytes(byte ^ (at == place) for at, byte in enumerate(sealed)) for place in places]
     for column, values in {
         "issued_utc": ["2026-03-01 12:00:00.251", "2027-03-01 12:00:00.250", "soon"],
         "expires_utc": ["soon"],

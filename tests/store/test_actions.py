@@ -13,7 +13,6 @@ from tests.store.samples import (  # isort: skip
     DAEMONS, KEY, LATER, LATER_TEXT, NEEDED, NOW, NOW_TEXT, OTHER, RESTAURANT, Pos, Row, action_row, difference, key,
     put, put_action, rows,
 )  # fmt: skip
-
 from orderbridge.model import Action, ActionState, Attempt, KnownBy, OutboxRow, Outcome, Verdict
 from orderbridge.store import actions, unfinished
 from orderbridge.store.actions import End, Wait
@@ -25,6 +24,7 @@ TIMEOUT = Attempt(Outcome.UNKNOWN, "timeout", None, "no answer within 20 s")
 DONE = Verdict(ActionState.DONE, None, KnownBy.ANSWER, 2, 200)
 REFUSED = Verdict(ActionState.REFUSED, "wrong_status", KnownBy.ANSWER, None, 422)
 OF_A_VERDICT = DAEMONS - {"expires_utc"}
+NO_TIMES = {POSTGRESQL: ["infinity", "-infinity", "0044-03-15 BC", "12026-01-01"], MARIADB: ["0000-00-00 00:00:00"]}
 
 
 def read(database: Database, **how: bool) -> list[OutboxRow]:
@@ -77,15 +77,10 @@ def test_an_unreadable_row_harms_only_itself(database, pos):
         pos.execute("DELETE FROM delivery_actions")
         put_action(pos, **{column: cell})
         assert getattr(read_one(database), column) == read_as
-    pos.execute(
-        "INSERT INTO delivery_actions (action, payment_key, account, created_by)"
-        " VALUES ('complete', ?, CAST(x'6BFF' AS TEXT), CAST(x'FE' AS TEXT))",
-        (KEY,),
-    )
+    no_text = "CAST(x'6BFF' AS TEXT), CAST(x'FE' AS TEXT)"
+    columns = "action, payment_key, account, created_by"
+    pos.execute(f"INSERT INTO delivery_actions ({columns}) VALUES ('complete', ?, {no_text})", (KEY,))
     assert [row.account for row in read(database)] == [None, "k\ufffd"]
-
-
-NO_TIMES = {POSTGRESQL: ["infinity", "-infinity", "0044-03-15 BC", "12026-01-01"], MARIADB: ["0000-00-00 00:00:00"]}
 
 
 @only(*SERVERS)
@@ -165,8 +160,7 @@ def test_a_history_is_the_finished_attempts_of_its_row_in_order(database, pos):
         put_attempt(pos, row_id, number, finished_utc=finished, outcome=outcome, error_code="code", http_status=429)
     found = database.read_now(lambda tx: unfinished.histories(tx, iter([first, third])))
     unknown = Attempt(Outcome.UNKNOWN, "code", 429, ended_utc=NOW)
-    limited = Attempt(Outcome.RATE_LIMITED, "code", 429, ended_utc=LATER)
-    assert found == {first: [unknown, limited], third: []}
+    assert found == {first: [unknown, Attempt(Outcome.RATE_LIMITED, "code", 429, ended_utc=LATER)], third: []}
     assert database.read_now(lambda tx: unfinished.histories(tx, [])) == {}
     assert {row.id: row.tried for row in read(database)} == {first: True, second: True, third: False}
 
@@ -176,8 +170,7 @@ def finish(tx: Any, row_id: int, verdict: Verdict = REFUSED, words: str | None =
 
 
 def postpone(tx: Any, row_id: int, state: ActionState = ActionState.PENDING, at: datetime | None = LATER) -> None:
-    wait = Wait(state, at, TIMEOUT.code, TIMEOUT.http_status, "Biraz bekleyin.", 1)
-    actions.postpone(tx, [(row_id, wait)])
+    actions.postpone(tx, [(row_id, Wait(state, at, TIMEOUT.code, TIMEOUT.http_status, "Biraz bekleyin.", 1))])
 
 
 def explain(tx: Any, *row_ids: int) -> set[int]:
@@ -213,8 +206,7 @@ def test_a_row_that_was_not_tried_says_what_it_waits_for(database, pos):
     before = action_row(pos, silent), action_row(pos, other)
     assert database.write_now(lambda tx: explain(tx, silent, other)) == {silent}
     assert difference(before[0], action_row(pos, silent)) == {"error_code", "error_text"}
-    assert action_row(pos, silent)["error_text"] == "Biraz bekleyin."
-    assert action_row(pos, other) == before[1]
+    assert (action_row(pos, silent)["error_text"], action_row(pos, other)) == ("Biraz bekleyin.", before[1])
 
 
 def test_an_unfinished_row_can_be_withdrawn(database, pos):

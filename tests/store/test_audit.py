@@ -6,19 +6,16 @@ from pathlib import Path
 
 import pytest
 from tests.jobs.shop import settings_for
-from tests.store.samples import KEY, NOW, RESTAURANT, Pos, key, put, put_action, put_document, put_order
+from tests.store.samples import KEY, NOW, RESTAURANT, Pos, at, key, put, put_action, put_document, put_order
 
 from orderbridge.jobs.audit import Audit, audit
 from orderbridge.store.database import Database
 from orderbridge.texts import SENTENCES
 
 Plant = Callable[[Pos], object]
-BEGIN = NOW - timedelta(minutes=1)
-
-
-def at(second: float) -> str:
-    """This number of seconds after the order was received."""
-    return f"{NOW + timedelta(seconds=second):%Y-%m-%d %H:%M:%S.%f}"[:-3]
+FAILED = {"state": "failed", "known_by": None, "error_code": "outcome_unknown", "error_text": "?"}
+OPEN = {"state": "pending", "known_by": None, "finished_utc": None}
+OK, UNKNOWN = "ok", "unknown"
 
 
 def event(pos: Pos, second: float, word: str, status_id: int | None = None, payment_key=KEY, **more) -> None:
@@ -33,15 +30,9 @@ def action(pos: Pos, *requests: tuple[float, float | None, str | None], name: st
     done = {"state": "done", "known_by": how, "finished_utc": at(ended)}
     row_id = put_action(pos, name, **{"created_utc": at(2)} | done | columns)
     for number, (start, end, outcome) in enumerate(requests, start=1):
-        finished = None if end is None else at(end)
-        request = {"started_utc": at(start), "finished_utc": finished, "outcome": outcome}
+        request = {"started_utc": at(start), "finished_utc": None if end is None else at(end), "outcome": outcome}
         put(pos, "delivery_action_attempts", action_id=row_id, attempt=number, **request)
     return row_id
-
-
-FAILED = {"state": "failed", "known_by": None, "error_code": "outcome_unknown", "error_text": "?"}
-OPEN = {"state": "pending", "known_by": None, "finished_utc": None}
-OK, UNKNOWN = "ok", "unknown"
 
 
 def sound(pos: Pos) -> None:
@@ -66,11 +57,8 @@ def sound(pos: Pos) -> None:
     action(pos, (7, 8, OK), name="open_restaurant", restaurant_id=key(2), created_utc=at(6))
     action(pos, (90, 91, OK), name="close_restaurant", restaurant_id=key(5), created_utc=at(6))
     action(pos, (7, 8, UNKNOWN), (70, 71, OK), name="open_restaurant", restaurant_id=key(5), created_utc=at(6))
-    asked = action(pos, *[(n, n, UNKNOWN) for n in range(92, 97)], name="open_restaurant", restaurant_id=key(6))
-    stopped = (
-        "UPDATE delivery_action_attempts SET error_code = 'stopped_while_sending' WHERE action_id = ? AND attempt = 5"
-    )
-    pos.execute(stopped, (asked,))
+    action(pos, *[(n, n, UNKNOWN) for n in range(92, 97)], name="open_restaurant", restaurant_id=key(6))
+    pos.execute("UPDATE delivery_action_attempts SET error_code = 'stopped_while_sending' WHERE attempt = 5")
     retried = action(pos, (20, 21, "refused"), (5000, 5001, OK), name="activate_food", food_id=9, created_utc=at(19))
     pos.execute("UPDATE delivery_action_attempts SET spent = 1 WHERE action_id = ? AND attempt = 1", (retried,))
     event(pos, 71, "acknowledged", 2)  # at once after the answer
@@ -141,7 +129,7 @@ PLANTED: dict[str, tuple[int, Plant]] = {
 }
 
 
-def checked(database: Database, since: datetime = BEGIN) -> Audit:
+def checked(database: Database, since: datetime = NOW - timedelta(minutes=1)) -> Audit:
     return database.read_now(lambda tx: audit(tx, settings_for(Path("unused"), "kadikoy"), since))
 
 
@@ -177,8 +165,7 @@ def test_an_acknowledged_order_that_is_nowhere_is_found(database: Database, pos:
     event(pos, -31 * 86400, "acknowledged", 1, payment_key=key(2))  # a document that left quarantine, and is deleted
     event(pos, 3000, "acknowledged", 1, payment_key=key(1))
     findings = checked(database, since=NOW - timedelta(days=90)).findings
-    found = [(one.promise, one.code, one.payment_key) for one in findings]
-    assert found == [(1, "document_lost", key(1))]
+    assert [(one.promise, one.code, one.payment_key) for one in findings] == [(1, "document_lost", key(1))]
 
 
 def test_times_out_of_order_by_parallel_accounts_hide_no_finding(database: Database, pos: Pos) -> None:

@@ -11,6 +11,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from tests.jobs.shop import raising
 from tests.wording import says
 
 from orderbridge.errors import StoreError
@@ -35,8 +36,7 @@ def amounts(path: Path) -> list[int]:
 
 def copied(tmp_path: Path, name: str = "copy.db") -> Path:
     target = tmp_path / name
-    size = backup.copy(tmp_path / "pos.db", target)
-    assert size == target.stat().st_size
+    assert backup.copy(tmp_path / "pos.db", target) == target.stat().st_size
     return target
 
 
@@ -46,15 +46,10 @@ def beside(path: Path) -> list[str]:
 
 @pytest.mark.parametrize("has_links", [True, False], ids=["usual", "without hard links"])
 def test_the_copy_has_what_is_only_in_the_wal_and_is_for_its_owner_alone(has_links, tmp_path, source, monkeypatch):
-    def link(*_: object) -> None:
-        raise PermissionError(1, "Operation not permitted")
-
     if not has_links:
-        monkeypatch.setattr(os, "link", link)
+        monkeypatch.setattr(os, "link", raising(PermissionError(1, "Operation not permitted")))
     target = copied(tmp_path)
-    assert beside(target) == ["copy.db"]
-    assert stat.S_IMODE(target.stat().st_mode) == 0o600
-    assert amounts(target) == [1, -1]
+    assert (beside(target), stat.S_IMODE(target.stat().st_mode), amounts(target)) == (["copy.db"], 0o600, [1, -1])
 
 
 def test_the_copy_shows_one_moment_and_blocks_no_writer(tmp_path: Path, source) -> None:
@@ -107,8 +102,7 @@ def test_a_file_created_meanwhile_is_not_overwritten(tmp_path: Path, source, mon
     monkeypatch.setattr(backup, "_fill", fill_late)
     with pytest.raises(StoreError, check=says("already exists")):
         copied(tmp_path)
-    assert (tmp_path / "copy.db").read_text() == "mine"
-    assert beside(tmp_path / "copy.db") == ["copy.db"]
+    assert ((tmp_path / "copy.db").read_text(), beside(tmp_path / "copy.db")) == ("mine", ["copy.db"])
 
 
 def test_a_damaged_file_is_refused_and_no_copy_is_kept(tmp_path: Path, source) -> None:
@@ -138,8 +132,7 @@ def test_after_a_killed_one_the_next_clears_up_and_of_two_to_one_name_one_is_ref
     partial.write_bytes(b"as one leaves it that was killed")
     with backup._ours(partial), pytest.raises(StoreError, check=says("Another backup is writing")):
         copied(tmp_path)
-    assert amounts(copied(tmp_path)) == [1, -1]
-    assert beside(target) == ["copy.db"]
+    assert (amounts(copied(tmp_path)), beside(target)) == ([1, -1], ["copy.db"])
 
 
 @pytest.fixture

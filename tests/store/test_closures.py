@@ -4,23 +4,19 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from tests.store.samples import NOW, NOW_TEXT, RESTAURANT, put, put_action, rows
+from tests.store.samples import NOW, NOW_TEXT, RESTAURANT, at, put, put_action, rows
 
 from orderbridge.store import closures, problem_rows
 from orderbridge.store.ddl import time_text
 
-
-def at(second: float) -> str:
-    return time_text(NOW + timedelta(seconds=second))
-
-
 UNTIL = NOW + timedelta(minutes=30)
 FOOD = 1005
+PAIRS = [("close_restaurant", "open_restaurant", {}), ("deactivate_food", "activate_food", {"food_id": FOOD})]
+both = pytest.mark.parametrize("action, opposite, subject", PAIRS)
 
 
 def done(pos: Any, action: str, **columns: object) -> int:
-    values = {"state": "done", "finished_utc": NOW_TEXT, "known_by": "answer"} | columns
-    return put_action(pos, action, **values)
+    return put_action(pos, action, **{"state": "done", "finished_utc": NOW_TEXT, "known_by": "answer"} | columns)
 
 
 def ends(pos: Any, action: str = "close_restaurant", **columns: object) -> int:
@@ -48,24 +44,19 @@ def test_a_closure_is_shown_with_names_times_and_who_closed_it(database, pos):
     ]
 
 
-@pytest.mark.parametrize("action, subject", [("close_restaurant", {}), ("deactivate_food", {"food_id": FOOD})])
-def test_the_newest_row_that_is_done_counts(action, subject, database, pos):
-    opposite = {"close_restaurant": "open_restaurant", "deactivate_food": "activate_food"}[action]
+@both
+def test_the_newest_row_that_is_done_counts(action, opposite, subject, database, pos):
     first = ends(pos, action, **subject)
     for state in ("pending", "sending", "refused", "failed", "expired", "withdrawn", "superseded"):
         put_action(pos, opposite, state=state, **subject)
     assert shown(pos) == [first]
-    second = done(pos, action, **subject)
-    assert shown(pos) == [second]
+    assert [done(pos, action, **subject)] == shown(pos)
     done(pos, opposite, **subject)
     assert shown(pos) == []
 
 
-@pytest.mark.parametrize(
-    "action, subject", [("close_restaurant", {"restaurant_id": RESTAURANT}), ("deactivate_food", {"food_id": FOOD})]
-)
-def test_a_closing_that_was_committed_late_counts_after_an_opening_with_a_higher_number(action, subject, database, pos):
-    opposite = {"close_restaurant": "open_restaurant", "deactivate_food": "activate_food"}[action]
+@both
+def test_a_closing_committed_late_counts_after_an_opening_of_a_higher_number(action, opposite, subject, database, pos):
     late = ends(pos, action, created_utc=at(0), finished_utc=at(5), **subject)
     done(pos, opposite, created_utc=at(1), finished_utc=at(2), **subject)
     (plan,) = database.read_now(closures.planned)
@@ -118,8 +109,7 @@ def test_a_planned_end_is_taken_once_withdraw_takes_it_back_and_newer_rows_are_t
     assert (plan.id, plan.until_utc, plan.valid_until_minutes, plan.withdraw) == (row, UNTIL, 30, 0)
     assert [one.id for one in database.read_now(lambda tx: closures.newer(tx, plan))] == [newer]
     pos.execute(f"UPDATE delivery_actions SET withdraw = 1 WHERE id = {row}")
-    query = "SELECT until_utc FROM delivery_closures WHERE action_id = ?"
-    assert rows(pos, query, row) == [{"until_utc": None}]
+    assert rows(pos, "SELECT until_utc FROM delivery_closures WHERE action_id = ?", row) == [{"until_utc": None}]
     pos.execute("UPDATE delivery_actions SET withdraw = 0")
     assert [database.write_now(lambda tx: closures.set_end(tx, plan, None)) for _ in range(2)] == [True, False]
     assert database.read_now(closures.planned) == []

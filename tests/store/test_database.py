@@ -32,6 +32,9 @@ from orderbridge.store.dialects import sqlite, sqlite_checks
 from orderbridge.store.failures import is_broken, is_busy
 from orderbridge.texts import sentence
 
+WITHIN_S = 60.0
+NOTE = "acısız 🌶, ğüşiöç"
+
 
 @pytest.fixture
 async def threaded(database: Database, url: str) -> AsyncIterator[Database]:
@@ -125,9 +128,6 @@ def holds(waiting: queue.Queue[Any], number: int) -> bool:
     """Whether that much has been put into a queue whose worker is busy."""
     with waiting.not_empty:
         return waiting.not_empty.wait_for(lambda: waiting._qsize() >= number, WITHIN_S)
-
-
-WITHIN_S = 60.0
 
 
 @only(SQLITE)  # one worker, so that the order can be seen
@@ -351,9 +351,6 @@ def test_a_postgresql_database_that_is_not_utf8_is_refused(postgresql_server):
         assert re.search(r"LATIN5.*ENCODING 'UTF8'", remedy(url))
 
 
-NOTE = "acısız 🌶, ğüşiöç"
-
-
 @only(*SERVERS)
 def test_every_letter_is_kept_with_any_character_set_of_address_or_database(kind: str, request: pytest.FixtureRequest):
     utf8 = {POSTGRESQL: "", MARIADB: " CHARACTER SET utf8mb4"}[kind]
@@ -375,10 +372,7 @@ def test_every_letter_is_kept_with_any_character_set_of_address_or_database(kind
 @only(*SERVERS)
 @pytest.mark.parametrize("savepoint", [False, True])
 def test_a_deadlock_is_a_busy_database(savepoint, database, url, pos):
-    """The server ends one of two that take two rows in opposite order, and what that one did can be done again.
-
-    MariaDB ends a whole transaction, and its error in a savepoint is that the savepoint is not there.
-    """
+    """The server ends one of two that take two rows in opposite order. MariaDB's error names the missing savepoint."""
     for number in range(5):
         put_order(pos, key(number))
     ready = threading.Barrier(2, timeout=WITHIN_S)
@@ -414,16 +408,12 @@ def test_a_file_that_is_no_database_or_on_a_disk_without_wal_is_refused_and_clos
     path = tmp_path / "menu.db"
     path.write_text("Adana Dürüm 110,25\n" * 100, "utf-8")
     error = remedy(f"sqlite:///{path}")
-    assert f"sqlite:///{path} does not answer" in error
-    assert "not a SQLite file" in error
-    assert "database.url" in error
+    for words in (f"sqlite:///{path} does not answer", "not a SQLite file", "database.url"):
+        assert words in error
     assert path.read_text("utf-8").startswith("Adana")
     assert [file.name for file in tmp_path.iterdir()] == ["menu.db"]
     error = remedy(f"sqlite:///file:{tmp_path}/pos.db?vfs=unix-none&uri=true")
     assert re.search("cannot use WAL.*local disk", error)
-
-
-LOCK = Path(__file__).parents[2] / "requirements.lock"
 
 
 @pytest.mark.parametrize("scheme", ["postgresql+psycopg", "mysql+pymysql", "mariadb+pymysql"])
@@ -434,7 +424,8 @@ def test_a_driver_that_is_not_installed_is_named_with_the_command_that_brings_it
     monkeypatch.setitem(sys.modules, module, None)
     error = remedy(f"{scheme}://pos:hunter22@db.example/pos")
     assert "pip install --require-hashes --no-deps -r requirements.lock" in error
-    assert re.search(rf"^{module}==", LOCK.read_text(), re.MULTILINE)
+    lock = (Path(__file__).parents[2] / "requirements.lock").read_text()
+    assert re.search(rf"^{module}==", lock, re.MULTILINE)
     assert "hunter22" not in error
 
 

@@ -57,24 +57,17 @@ def test_a_missing_server_feature_is_named_and_does_not_refuse_the_work(code: ob
     assert is_ours or not any(means(error) for means in (is_refusal, is_busy, is_denied, is_broken))
 
 
-@pytest.mark.parametrize("url, printed", [
-    ("postgresql+psycopg://u:hunter22@h:5433/d", "postgresql://u@/d?host=h&port=5433"),
-    ("postgresql+psycopg://u@/d?host=/run/pg&port=5433", "'postgresql://u@/d?host=%2Frun%2Fpg&port=5433'"),
-    (
-        "postgresql+psycopg://u:hunter22@/d?host=a,b&port=1,2&sslmode=require",
-        "postgresql://u@/d?host=a%2Cb&port=1%2C2&sslmode=require&target_session_attrs=read-write",
-    ),
-    (
-        "postgresql+psycopg://u@/d?host=a:1&host=b:2",
-        "postgresql://u@/d?host=a%2Cb&port=1%2C2&target_session_attrs=read-write",
-    ),
+@pytest.mark.parametrize("address, printed", [
+    (":hunter22@h:5433/d", "host=h&port=5433"), ("@/d?host=/run/pg&port=5433", "host=%2Frun%2Fpg&port=5433"),
+    (":hunter22@/d?host=a,b&port=1,2&sslmode=require", "host=a%2Cb&port=1%2C2&sslmode=require&{any}"),
+    ("@/d?host=a:1&host=b:2", "host=a%2Cb&port=1%2C2&{any}"),
 ])  # fmt: skip
-def test_the_dump_command_names_every_server_and_no_password(url: str, printed: str):
+def test_the_dump_command_names_every_server_and_no_password(address: str, printed: str):
     """A password of stars would be taken for the password."""
-    commands = of("postgresql").dump(make_url(url), "file", ())
+    commands = of("postgresql").dump(make_url(f"postgresql+psycopg://u{address}"), "file", ())
     assert commands is not None
     for command in commands:
-        assert printed.strip("'") in command
+        assert f"postgresql://u@/d?{printed.format(any='target_session_attrs=read-write')}" in command
         assert "*" not in command.replace("'delivery_*'", "")
 
 

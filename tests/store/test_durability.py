@@ -16,10 +16,8 @@ from orderbridge.texts import sentence
 
 def answering(dialect: str, *answers: Any) -> Any:
     """A connection to a server that has these settings; changing a real one's would concern all its databases."""
-    rows = iter(answers)
-    return SimpleNamespace(
-        dialect=SimpleNamespace(name=dialect), exec_driver_sql=lambda _: SimpleNamespace(one=lambda: next(rows))
-    )
+    of, rows = SimpleNamespace(name=dialect), iter(answers)
+    return SimpleNamespace(dialect=of, exec_driver_sql=lambda _: SimpleNamespace(one=lambda: next(rows)))
 
 
 @pytest.fixture

@@ -19,6 +19,8 @@ from orderbridge.store.database import Database
 from orderbridge.store.leader import LeaderLock
 
 pytestmark = only(SQLITE)
+# Locks a file and says so, until it is killed.
+HOLDS = "import fcntl, sys; f = open(sys.argv[1], 'a'); fcntl.flock(f, 2); print(flush=True); sys.stdin.read()"
 
 
 def beside(path: Path, suffix: str) -> Path:
@@ -139,10 +141,6 @@ def open_descriptors(folder: Path) -> list[str]:
         with suppress(FileNotFoundError):  # the one that lists them
             found.append(str(descriptor.readlink()))
     return sorted(name for name in found if name.startswith(str(folder)))
-
-
-# Locks a file and says so, until it is killed.
-HOLDS = "import fcntl, sys; f = open(sys.argv[1], 'a'); fcntl.flock(f, 2); print(flush=True); sys.stdin.read()"
 
 
 def test_asking_whether_a_daemon_works_blocks_none(path: Path, database: Database):

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from sqlalchemy.exc import IntegrityError
 from tests.databases import SQLITE, only
-from tests.store.samples import KEY, NOW, OTHER, Pos, arrival, facts, item, put, rows
+from tests.store.samples import KEY, NOW, NOW_TEXT, OTHER, Pos, arrival, facts, item, put, rows
 
 from orderbridge.model import Food
 from orderbridge.store import foods, orders
@@ -24,8 +24,7 @@ def food(number: int, name: str | None = "Çorba", **changes: Any) -> Food:
 
 
 def take_in(database: Database, *listed: Food, began: datetime = NOW, now: datetime | None = None) -> Any:
-    at = now or began
-    return database.write_now(lambda tx: foods.update_menu(tx, ACCOUNT, listed, began=began, now=at))
+    return database.write_now(lambda tx: foods.update_menu(tx, ACCOUNT, listed, began=began, now=now or began))
 
 
 def whole(database: Database, *listed: Food, began: datetime = NOW) -> Any:
@@ -41,11 +40,11 @@ def shown(pos: Pos, columns: str = "name, status, source, last_change, old_name"
 def test_a_menu_is_stored_and_the_same_again_changes_nothing(database, pos):
     listed = [food(1), food(2, "İskender 🌯", status="inactive", price=None), food(2**63 - 1, None, category=None)]
     assert whole(database, *listed) == [("new", 1), ("new", 2), ("new", 2**63 - 1)]
-    before = shown(pos, "name, category, status, price, payload, source, gone_utc, last_change, old_name, changed_utc")
+    columns = "name, category, status, price, payload, source, gone_utc, last_change, old_name, changed_utc"
+    before = shown(pos, columns)
     assert shown(pos)[2] == ("İskender 🌯", "inactive", "menu", "new", None)
     assert whole(database, *listed, began=NOW + HALF_HOUR) == []
-    after = shown(pos, "name, category, status, price, payload, source, gone_utc, last_change, old_name, changed_utc")
-    assert after == before
+    assert shown(pos, columns) == before
     assert len(set(shown(pos, "seen_utc").values())) == 1
     assert shown(pos, "seen_utc") != dict.fromkeys(before, (before[1][-1],)), "the sign is newer"
 
@@ -57,14 +56,13 @@ def test_a_renamed_food_is_an_event_with_the_old_name_and_another_category_is_no
     listed.append(food(3, category="Başlangıç", price=Decimal(20), payload="[]"))
     assert whole(database, *listed, began=NOW + DAY) == [("renamed", 1)]
     assert shown(pos)[1] == ("Adana Dürüm", "active", "menu", "renamed", "Adana")
-    assert shown(pos)[2] == ("Çorba", "active", "menu", "new", None)
-    assert shown(pos, "category")[2] == ("Çorbalar",)
+    assert (shown(pos)[2], shown(pos, "category")[2]) == (("Çorba", "active", "menu", "new", None), ("Çorbalar",))
     assert (shown(pos, "category, payload")[3], shown(pos, "changed_utc")[3]) == (("Başlangıç", "[]"), changed)
 
 
 def test_a_food_that_the_menu_lacks_is_gone_and_comes_back_or_is_deleted_long_after(database, pos):
     whole(database, food(1), food(2))
-    put(pos, "delivery_foods", account="another", food_id=3, source="menu", seen_utc=at(NOW), changed_utc=at(NOW))
+    put(pos, "delivery_foods", account="another", food_id=3, source="menu", seen_utc=NOW_TEXT, changed_utc=NOW_TEXT)
     assert whole(database, food(1), began=NOW + DAY) == [("gone", 2)]
     assert [one["food_id"] for one in database.read_now(lambda tx: foods.on_sale(tx, NOW + DAY))] == [3, 1]
     assert whole(database, food(1), began=NOW + 2 * DAY) == [], "it goes once"
@@ -75,10 +73,6 @@ def test_a_food_that_the_menu_lacks_is_gone_and_comes_back_or_is_deleted_long_af
     assert 2 in shown(pos)
     whole(database, food(1), began=NOW + foods.KEPT + 5 * DAY)
     assert 2 not in shown(pos)
-
-
-def at(moment: datetime) -> str:
-    return moment.replace(tzinfo=None).isoformat(" ", "milliseconds")
 
 
 def test_a_menu_that_was_requested_before_a_switch_keeps_the_status(database, pos):
@@ -136,8 +130,7 @@ def test_a_food_that_no_menu_has_is_listed_for_a_week_and_deleted_long_after_its
 def test_an_order_is_stored_though_its_food_is_refused(database, pos):
     pos.execute("CREATE TRIGGER mine BEFORE INSERT ON delivery_foods BEGIN SELECT RAISE(ABORT, 'no'); END")
     order_of(database, KEY, 7)
-    assert rows(pos, "SELECT food_id FROM delivery_order_items") == [{"food_id": 7}]
-    assert shown(pos) == {}
+    assert (rows(pos, "SELECT food_id FROM delivery_order_items"), shown(pos)) == ([{"food_id": 7}], {})
 
 
 def test_a_food_that_another_session_has_just_brought_keeps_no_order_out_and_no_later_menu(database, pos, monkeypatch):

@@ -246,13 +246,11 @@ def test_an_order_is_taken_over_printed_and_accepted_once_despite_any_crash(data
         Till(pos, "K2", paper=paper).round()
     assert paper == ["NEW K1-1: Pide 1, Ayran", "PERHAPS A SECOND COPY NEW K1-1: Pide 1, Ayran"]
     (asked,) = rows(pos, "SELECT action, payment_key, preparing_time, request_id, created_by FROM delivery_actions")
-    assert list(asked.values()) == ["accept", key(1), 25, f"accept-{key(1)}-1", "K1"]
-    assert third.waiting() == []
+    assert (list(asked.values()), third.waiting()) == (["accept", key(1), 25, f"accept-{key(1)}-1", "K1"], [])
     end(database, asked["request_id"], ActionState.REFUSED, "refused")
     for _ in range(2):
         third.round()
-    assert third.seen == [(f"accept-{key(1)}-1", "refused")]
-    assert third.waiting() == [key(1)]
+    assert (third.seen, third.waiting()) == ([(f"accept-{key(1)}-1", "refused")], [key(1)])
     (order,) = third.all(SQL["open"])
     for _ in range(2):  # a person accepts it again, with a doubled click
         third.ask("accept", order, preparing_time=40)
@@ -369,9 +367,7 @@ def test_a_double_click_switches_a_food_or_a_restaurant_once(database, pos, till
     assert till.seen == [(named[0], "done"), (closed[0], "done")]
 
 
-# ---- the set-up of each server ---------------------------------------------------------------------------------------
-
-# Each under its heading, and nothing but prose between them.
+# The set-up of each server under its heading, and nothing but prose between them.
 COMMANDS = {
     kind.lower(): commands
     for kind, commands in re.findall(r"### (\w+)\n(?:(?!```|#)[^\n]*\n)*```sh\n(.*?)```", PAGE, re.DOTALL)
@@ -421,14 +417,12 @@ def test_the_setup_statements_work_in_their_order(kind: str, database: Database,
         pytest.skip(f"not installed: {CLIENT[kind]}")
     (tmp_path / "orderbridge.toml").touch(mode=0o600)
     server = make_url(url)
-    address = re.findall(r'url = "(.*)"', COMMANDS[kind])[0]
-    said = make_url(address)
+    said = make_url(re.findall(r'url = "(.*)"', COMMANDS[kind])[0])
     own = server.set(drivername=said.drivername, username=f"{MINE}_bridge", password=said.password, database=MINE)
     given = environment(server, own)
     try:
-        done = subprocess.run(
-            ["bash", "-c", script(kind, server)], cwd=tmp_path, env=given, capture_output=True, text=True, check=False
-        )
+        run = ["bash", "-c", script(kind, server)]
+        done = subprocess.run(run, cwd=tmp_path, env=given, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         daemon = Database(own.set(drivername=server.drivername).render_as_string(hide_password=False), inline=True)
         till_at = own.set(drivername=server.drivername, username=f"{MINE}_till", password="secret-2")
@@ -446,8 +440,6 @@ def test_the_setup_statements_work_in_their_order(kind: str, database: Database,
         remove(database.engine, kind)
 
 
-# ---- your products ---------------------------------------------------------------------------------------------------
-
 PRODUCTS = re.search(r"### Your products\n(.*?)\n## ", PAGE, re.DOTALL)
 SHOWN = re.compile(r"```sql\n(.*?)```\n```\n(.*?)```", re.DOTALL)
 FOODS = [(1001, "Mercimek Çorbası", "renamed", "Mercimek"), (1002, "Ezogelin Çorbası", "new", None)]
@@ -458,9 +450,8 @@ def test_the_statements_about_products_give_the_rows_that_are_shown(database: Da
     assert PRODUCTS is not None
     ((statements, expected),) = SHOWN.findall(PRODUCTS[1])
     *made, foods, lines = (one.strip() for one in re.sub("--.*", "", statements).split(";") if one.strip())
-    menu = {
-        "account": "kadikoy", "category": "Çorbalar", "source": "menu", "seen_utc": NOW_TEXT, "changed_utc": NOW_TEXT,
-    }  # fmt: skip
+    menu = {"account": "kadikoy", "category": "Çorbalar", "source": "menu"}
+    menu |= {"seen_utc": NOW_TEXT, "changed_utc": NOW_TEXT}
     for statement in made:
         pos.execute(statement)
     try:

@@ -34,10 +34,7 @@ def daemon(url: str) -> Iterator[Daemon]:
 
 def test_one_daemon_holds_the_lock_and_the_other_waits(daemon: Daemon, database: Database):
     first, second = daemon(), daemon()
-    assert first.take()
-    assert first.take()
-    assert not second.take()
-    assert not first.is_lost()
+    assert [first.take(), first.take(), second.take(), first.is_lost()] == [True, True, False, False]
     assert not database.is_unattended(), "a server is never known to have no daemon"
     first.close()
     while not second.take():  # MariaDB gives it on as soon as it has noticed that the session is gone
@@ -51,9 +48,7 @@ def test_daemons_on_other_databases_of_a_server_do_not_wait_for_each_other(kind:
     with databases.own_database(request.getfixturevalue(f"{kind}_server"), name) as url:
         other = Database(url, inline=True)
         lock = LeaderLock(other)
-        assert daemon().take()
-        assert lock.take()
-        assert not daemon().take()
+        assert [daemon().take(), lock.take(), daemon().take()] == [True, True, False]
         lock.close()
         other.close()
 
@@ -72,9 +67,7 @@ def test_after_a_broken_connection_the_lock_is_taken_again_unless_another_has_it
     assert not first.is_lost()
     assert not second.take()
     kill(pos, first)
-    assert second.take()
-    assert not first.take()
-    assert first.is_lost()
+    assert [second.take(), first.take(), first.is_lost()] == [True, False, True]
 
 
 def refused(*_: object) -> NoReturn:
@@ -120,6 +113,5 @@ def test_a_file_under_two_names_is_one(path, daemon: Daemon, tmp_path):
     (tmp_path / "other.db").symlink_to(path)
     other = Database(f"sqlite:///{tmp_path}/other.db", inline=True)
     lock = LeaderLock(other)
-    assert daemon().take()
-    assert not lock.take()
+    assert [daemon().take(), lock.take()] == [True, False]
     other.close()

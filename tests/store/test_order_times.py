@@ -4,20 +4,22 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 import pytest
-from sqlalchemy import Connection
 from tests.databases import SERVERS, only
 
 from tests.store.samples import (  # isort: skip
     KEY, LATER_TEXT, NOW, NOW_TEXT, OTHER, Pos, arrival, became, difference, key, one, order_row, put, put_order,
     put_orders, rows,
 )  # fmt: skip
-
 from orderbridge.model import Change, Differs, LastChange
 from orderbridge.store import accounts, order_times, orders
 from orderbridge.store.database import Database
 
 DAY = timedelta(hours=24)
 DAY_S = 86_400
+# Taken over by a till, and without a sign since the account had listened for an hour.
+SILENT = {"pos_revision": 1, "silence_from": 3600}
+CHANGED = Change(True, True, Differs.NOTHING, False, None, LastChange.STATUS, None)
+SAME = Change(True, False, Differs.NOTHING, False, None, None, None)
 
 
 @pytest.fixture(autouse=True)
@@ -37,15 +39,11 @@ def count(database: Database) -> list[str]:
 
 def end_silent(database: Database) -> list[str]:
     quiet = database.read_now(lambda tx: order_times.silent(tx, DAY, NOW))
-    return database.write_now(lambda tx: end_these(tx, quiet))
+    return end_these(database, quiet)
 
 
-def end_these(connection: Connection, keys: Sequence[str]) -> list[str]:
-    return order_times.end_silent(connection, keys, now=NOW, silence=DAY)
-
-
-# Taken over by a till, and without a sign since the account had listened for an hour.
-SILENT = {"pos_revision": 1, "silence_from": 3600}
+def end_these(database: Database, keys: Sequence[str]) -> list[str]:
+    return database.write_now(lambda tx: order_times.end_silent(tx, keys, now=NOW, silence=DAY))
 
 
 def put_silent(pos: Pos, payment_key: str = KEY, **columns: object) -> str:
@@ -58,10 +56,8 @@ def test_the_count_begins_when_a_till_has_taken_the_order_over(database, pos):
     assert count(database) == []
     pos.execute("UPDATE delivery_orders SET pos_revision = 1")
     before = order_row(pos)
-    assert count(database) == [KEY]
-    assert difference(before, order_row(pos)) == {"silence_from"}
-    assert order_row(pos)["silence_from"] == 10 * DAY_S
-    assert count(database) == []
+    assert (count(database), difference(before, order_row(pos))) == ([KEY], {"silence_from"})
+    assert (order_row(pos)["silence_from"], count(database)) == (10 * DAY_S, [])
 
 
 def test_what_is_counted(database, pos):
@@ -92,10 +88,6 @@ def test_news_end_the_silence(database, pos):
         known = database.read_now(lambda tx, number=number: orders.stored(tx, [key(number)]))[key(number)]
         database.write_now(lambda tx, news=news, known=known: news(tx, known))
         assert order_row(pos, key(number))["silence_from"] == kept
-
-
-CHANGED = Change(True, True, Differs.NOTHING, False, None, LastChange.STATUS, None)
-SAME = Change(True, False, Differs.NOTHING, False, None, None, None)
 
 
 def test_an_order_without_news_for_a_day_of_polling_ends_with_its_status_unchanged(database, pos):
@@ -134,7 +126,7 @@ def test_news_between_the_query_and_the_end_count(database, pos):
     for number, change in enumerate(news):
         pos.execute(f"UPDATE delivery_orders SET {change} WHERE payment_key = ?", (key(number),))
     before = rows(pos, "SELECT * FROM delivery_orders")
-    assert (len(quiet), database.write_now(lambda tx: end_these(tx, quiet))) == (len(news), [])
+    assert (len(quiet), end_these(database, quiet)) == (len(news), [])
     assert rows(pos, "SELECT * FROM delivery_orders") == before
     assert rows(pos, "SELECT * FROM delivery_order_events") == []
 

@@ -13,7 +13,6 @@ from tests.store.samples import (  # isort: skip
     KEY, LATER, LATER_TEXT, NOW, NOW_TEXT, OTHER, Pos, Row, arrival, became, difference, facts, item, key, one, option,
     order_row, put, put_action, put_order, rows,
 )  # fmt: skip
-
 from orderbridge.document import Facts
 from orderbridge.model import Change, Differs, EndedBy, LastChange, Stored
 from orderbridge.store import orders, retention
@@ -24,6 +23,8 @@ CONTENTS = {"differs": Differs.PRINT, "last_change": LastChange.CONTENTS}
 STATUS = {"status_changed": True, "last_change": LastChange.STATUS}
 CONFIRMED = arrival(status_id=2, status="CONFIRMED", status_text="Onaylandı", digest="d2")
 CANCELED = arrival(status_id=6, status="CANCELED", ended_by=EndedBy.CANCELLED)
+PRIVATE = "note customer_name customer_phone address address_description apartment_no building_no".split()
+PRIVATE += "neighborhood_name district_name city_name payload".split()
 
 
 def change(**values: Any) -> Change:
@@ -52,8 +53,7 @@ def story(pos: Pos, payment_key: str = KEY) -> list[tuple[Any, ...]]:
 
 
 def cells(pos: Pos, columns: str, payment_key: str = KEY) -> tuple[Any, ...]:
-    row = order_row(pos, payment_key)
-    return tuple(row[column] for column in columns.split())
+    return tuple(order_row(pos, payment_key)[column] for column in columns.split())
 
 
 def take_over(pos: Pos) -> None:
@@ -113,8 +113,7 @@ def test_any_number_of_keys_can_be_read(ask, database):
     assert max(BATCH, retention.SWEEP) + 10 < 999, "as many parameters as an old SQLite takes"
     insert(database, *(arrival(key(number), facts=facts(items=())) for number in range(BATCH + 1)))
     for count in (0, 1, BATCH, BATCH + 1):
-        found = database.read_now(lambda tx, count=count: ask(tx, (key(number) for number in range(count))))
-        assert len(found) == count
+        assert len(database.read_now(lambda tx, count=count: ask(tx, map(key, range(count))))) == count
 
 
 def test_an_order_with_an_unresolved_row_is_found_in_any_number_of_keys(database, pos):
@@ -202,11 +201,11 @@ def test_a_status_that_does_not_count_is_withheld_but_the_contents_are_stored(da
 
 
 def test_a_delivered_end_ends_the_order_and_only_the_same_end_again_keeps_its_time(database, pos):
-    insert(database, arrival(), arrival(OTHER, 6, status="CANCELED", ended_by=EndedBy.CANCELLED))
+    ended = arrival(OTHER, 6, status="CANCELED", ended_by=EndedBy.CANCELLED)
+    insert(database, arrival(), ended)
     deliver(database, CANCELED, status_changed=True, ended_by=EndedBy.CANCELLED, last_change=LastChange.CANCELLED)
     assert cells(pos, "ended_utc ended_by last_change") == (LATER_TEXT, "cancelled", "cancelled")
-    again = arrival(OTHER, 6, status="CANCELED", ended_by=EndedBy.CANCELLED)
-    deliver(database, again, ended_by=EndedBy.CANCELLED)
+    deliver(database, ended, ended_by=EndedBy.CANCELLED)
     assert cells(pos, "ended_utc", OTHER) == (NOW_TEXT,)
     another = arrival(OTHER, 5, status="COMPLETE_WITH_PAYMENT", ended_by=EndedBy.COMPLETED)
     deliver(database, another, status_changed=True, ended_by=EndedBy.COMPLETED, last_change=LastChange.ENDED)
@@ -216,8 +215,8 @@ def test_a_delivered_end_ends_the_order_and_only_the_same_end_again_keeps_its_ti
 
 
 def set_status(database: Database, status_id: int, *, shown: bool = True) -> None:
-    known = stored(database)
-    database.write_now(lambda tx: orders.set_status(tx, [became(known, status_id, shown=shown)], LATER))
+    change = became(stored(database), status_id, shown=shown)
+    database.write_now(lambda tx: orders.set_status(tx, [change], LATER))
 
 
 def test_a_verdict_writes_the_status_of_its_order_and_the_same_again_is_no_revision(database, pos):
@@ -258,10 +257,6 @@ def test_a_note_changes_one_order_only(database, pos):
     assert noted == [(1, NOW_TEXT), (None, LATER_TEXT)]
 
 
-PRIVATE = "note customer_name customer_phone address address_description apartment_no building_no".split()
-PRIVATE += "neighborhood_name district_name city_name payload".split()
-
-
 def blank(database: Database) -> int:
     old = database.read_now(lambda tx: retention.with_old_contents(tx, LATER))
     return len(database.write_now(lambda tx: retention.blank_old(tx, old, before=LATER)))
@@ -280,10 +275,8 @@ def test_customer_data_is_blanked_once_and_the_sale_is_kept(database, pos):
         row_id = put_action(pos, "complete", payment_key=payment_key)
         put(pos, "delivery_action_attempts", action_id=row_id, attempt=1, started_utc=NOW_TEXT, detail="Ayşe Yılmaz")
     assert [blank(database), blank(database)] == [1, 0]
-    after = order_row(pos)
-    emptied = difference(before, after)
-    assert emptied == {*PRIVATE, "payload_hash"}  # the same delivery again is news
-    assert {after[column] for column in emptied} == {None}
+    after = order_row(pos)  # and the same delivery again is news
+    assert {column: after[column] for column in difference(before, after)} == dict.fromkeys([*PRIVATE, "payload_hash"])
     sold = one(pos, "SELECT name, note, total FROM delivery_order_items")
     assert sold == {"name": "Adana Dürüm", "note": None, "total": 235.5}
     details = rows(pos, "SELECT detail FROM delivery_action_attempts ORDER BY action_id")
@@ -292,8 +285,7 @@ def test_customer_data_is_blanked_once_and_the_sale_is_kept(database, pos):
 
 def test_a_recent_or_reopened_order_keeps_its_customer(database, pos):
     before = ended(database, pos, LATER_TEXT)
-    assert blank(database) == 0
-    assert order_row(pos) == before
+    assert (blank(database), order_row(pos)) == (0, before)
     pos.execute("UPDATE delivery_orders SET ended_utc = ?", (NOW_TEXT,))
     old = database.read_now(lambda tx: retention.with_old_contents(tx, LATER))
     pos.execute("UPDATE delivery_orders SET ended_utc = NULL")

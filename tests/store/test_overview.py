@@ -29,15 +29,12 @@ def test_the_counts_of_status(database, pos):
     put_action(pos, state="failed", finished_utc=NOW_TEXT, request_id="auto:c")
     put_document(pos, account="k")
     counts = database.read_now(overview.open_orders)
-    assert sorted((one["status"], one["count"], one["oldest"]) for one in counts) == [
-        ("CONFIRMED", 1, NOW + timedelta(minutes=5)),
-        ("RECEIVED", 1, NOW),
-    ]
+    open_ones = [("CONFIRMED", 1, NOW + timedelta(minutes=5)), ("RECEIVED", 1, NOW)]
+    assert sorted((one["status"], one["count"], one["oldest"]) for one in counts) == open_ones
     outbox = database.read_now(lambda tx: overview.outbox(tx, NOW))
     assert (outbox["waiting"], outbox["sending"], outbox["failed_last_day"]) == (2, 1, 1)
-    assert outbox["oldest_utc"] is not None
+    assert None not in (outbox["oldest_utc"], database.read_now(overview.pos_seen))
     assert database.read_now(overview.quarantined) == {"k": 1}
-    assert database.read_now(overview.pos_seen) is not None
 
 
 def test_the_orders_with_a_problem_and_of_failed_rows_are_found(database, pos):

@@ -20,7 +20,6 @@ from orderbridge.model import ActionState, Attempt, Change, Differs, Document, L
 from orderbridge.store import (  # isort: skip
     accounts, actions, closures, order_times, orders, problem_queries, quarantine, retention, schema, unfinished,
 )  # fmt: skip
-
 from orderbridge.store.database import Database
 from orderbridge.store.dialects.mysql import NEWS
 from orderbridge.store.rows import ORDER, lock
@@ -36,9 +35,9 @@ PARTIAL.add("delivery_quarantine_unresolved_ix")
 SOME = list(keys(NUMBER, 5))
 BORDERS = ("lately", "new_since", "unacknowledged_since", "unseen_since", "undecided_since")
 TIMES: problem_queries.Times = {**dict.fromkeys(BORDERS, NOW), "by_board": 0}
-OLD = [key(NUMBER - 900)]
 ROW_ID = NUMBER - 1
 DAY = timedelta(days=1)
+Work = Callable[[Connection], Any]
 
 
 class Plan(NamedTuple):
@@ -47,9 +46,6 @@ class Plan(NamedTuple):
     food_id: int | None = None
     created_utc: datetime = NOW
     finished_utc: datetime = NOW
-
-
-Work = Callable[[Connection], Any]
 
 
 @pytest.fixture(scope="module", params=databases.KINDS)
@@ -62,8 +58,7 @@ def years(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         yield database
         database.close()
     else:
-        server = request.getfixturevalue(f"{request.param}_server")
-        with databases.made(server, f"obs_years_{os.getpid()}") as database:
+        with databases.made(request.getfixturevalue(f"{request.param}_server"), f"obs_years_{os.getpid()}") as database:
             fill(database, NUMBER)
             yield database
 
@@ -81,8 +76,7 @@ def deliver(connection: Connection) -> None:
 
 def claim(connection: Connection) -> None:
     (row, *_), _ = unfinished.read_unfinished(connection)
-    clock = unfinished.ServerClock()
-    unfinished.claim(connection, [row.id], clock, NOW)
+    unfinished.claim(connection, [row.id], unfinished.ServerClock(), NOW)
     actions.start(connection, [(row, 2)], NOW)
     actions.record(connection, [(row.id, 2, Attempt(Outcome.OK, None, 200))], NOW)
     actions.forget_attempts(connection, [(row.id, 2)])
@@ -129,7 +123,7 @@ WORK: dict[str, Work] = {
     "the end by silence": lambda tx: order_times.end_silent(tx, SOME, now=NOW, silence=DAY),
     "old contents": lambda tx: retention.with_old_contents(tx, NOW - 60 * DAY),
     "old contents where there are none": lambda tx: retention.with_old_contents(tx, NOW - 700 * DAY),
-    "retention": lambda tx: retention.blank_old(tx, OLD, before=NOW - 60 * DAY),
+    "retention": lambda tx: retention.blank_old(tx, [key(NUMBER - 900)], before=NOW - 60 * DAY),
     "the counts of status": orders.counts,
     "health: whether anything is wrong": lambda tx: problem_queries.kinds(tx, TIMES),
     "health: received orders": lambda tx: problem_queries.received(tx, TIMES),

@@ -49,9 +49,8 @@ def bouncer(url: str, mode: str, least: int = 0) -> Iterator[str]:
         file = place / "pgbouncer.ini"
         said = f"host={host} port={server.port or 5432} user={server.username}"
         file.write_text(CONFIGURATION.format(server=said, place=place, port=PORT, mode=mode, least=least))
-        with subprocess.Popen(
-            [program, file], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **as_user
-        ) as process:  # type: ignore[call-overload]
+        silent: Any = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        with subprocess.Popen([program, file], **silent, **as_user) as process:
             query = {"host": str(place), "port": str(PORT)}
             behind = URL.create("postgresql+psycopg", "postgres", database=server.database, query=query)
             try:
@@ -96,10 +95,8 @@ def test_a_pooler_that_gives_sessions_away_is_refused_to_every_daemon(url: str, 
 
 def test_a_pooler_with_lasting_sessions_is_accepted_until_the_session_changes(url: str):
     with bouncer(url, "session") as behind, member(behind) as first, member(url) as second:
-        assert first.take()
-        assert len(first.beat().held) == 64
-        assert second.take()
-        assert second.beat().held == frozenset()
+        assert (first.take(), len(first.beat().held)) == (True, 64)
+        assert (second.take(), second.beat().held) == (True, frozenset())
         excess = first.beat().excess
         first.beat(excess)
         assert second.beat().held == excess

@@ -57,12 +57,10 @@ def test_a_restaurant_keeps_its_status_and_gets_its_newest_name(database, pos):
 
 def test_an_unlisted_restaurant_moves_to_another_account_that_reaches_it(database, pos):
     replace(database, KADIKOY, MODA)
-    assert replace(database, MODA) == 1
-    assert replace(database, MODA, whole=True) == 1
+    assert (replace(database, MODA), replace(database, MODA, whole=True)) == (1, 1)
     assert len(restaurants(pos)) == 2, "no other account reaches it"
     replace(database, KADIKOY, account="besiktas")
-    assert replace(database, whole=False) == 2
-    assert len(restaurants(pos)) == 3
+    assert (replace(database, whole=False), len(restaurants(pos))) == (2, 3)
     assert replace(database, MODA, whole=True) == 1
     assert restaurants(pos) == [("besiktas", "Kadıköy", None, None), ("kadikoy", "Moda", None, None)]
 
@@ -72,8 +70,7 @@ def test_rows_that_a_whole_nonempty_list_lacks_are_deleted(database, pos):
     assert reasons(pos) == [(1, "Kapalı"), (2, "Kurye yok")]
     found = [(1, "Kapalı"), (2, "Kurye bulunamadı")]
     for whole in (False, True):
-        assert take_in(database, {2: "Kurye bulunamadı"}, whole=whole) == 1
-        assert reasons(pos) == found[whole:]
+        assert (take_in(database, {2: "Kurye bulunamadı"}, whole=whole), reasons(pos)) == (1, found[whole:])
     take_in(database, methods=Variables(CASH | CARD, DELIVERY))
     assert methods(pos) == [["CASH", "CREDIT_CARD"], ["delivery"]]
     assert take_in(database, methods=Variables(CARD, {}), whole=True) == 2 + 1

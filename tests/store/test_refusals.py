@@ -14,6 +14,7 @@ from orderbridge.store.failures import is_ours, is_refusal
 
 EVENTS = "delivery_order_events"
 ORDERS = "ALTER TABLE delivery_orders"
+TRIGGER = "CREATE TRIGGER pos_check BEFORE INSERT ON delivery_orders"
 
 
 class Case(NamedTuple):
@@ -22,9 +23,6 @@ class Case(NamedTuple):
     done: str
     undone: str = ""
     note: str = "no onions"
-
-
-TRIGGER = "CREATE TRIGGER pos_check BEFORE INSERT ON delivery_orders"
 
 
 def trigger(body: str) -> Case:
@@ -130,8 +128,7 @@ def run(pos: Pos, statements: str) -> None:
 
 
 def take_in(database: Database, payment_key: str, note: str = "") -> None:
-    new = arrival(payment_key, facts=facts(note=note))
-    database.write_now(lambda tx: orders.insert_new(tx, "kadikoy", [new], NOW))
+    database.write_now(lambda tx: orders.insert_new(tx, "kadikoy", [arrival(payment_key, facts=facts(note=note))], NOW))
 
 
 CASES = {

@@ -9,7 +9,6 @@ import pytest
 from tests.store.samples import (  # isort: skip
     KEY, NOW, NOW_TEXT, OTHER, key, order_row, put, put_action, put_document, put_order, rows,
 )  # fmt: skip
-
 from orderbridge.document import Facts, columns_of
 from orderbridge.store import quarantine, retention
 from orderbridge.store.database import Database
@@ -19,7 +18,12 @@ BEFORE = NOW + timedelta(hours=1)
 LATE = time_text(BEFORE + timedelta(hours=1))
 LONG_BEFORE = NOW - timedelta(days=9000)
 DONE = {"state": "done", "finished_utc": NOW_TEXT}
-ZONE = ZoneInfo("Europe/Istanbul")
+NUMBER = "5551234567"
+WRITTEN = [
+    "5551234567", "05551234567", "+905551234567", "+90 (555) 123 45 67", "00 90 555 123-45-67", "0555.123.45.67",
+    "۵۵۵۱۲۳۴۵۶۷",
+]  # fmt: skip
+PERSONAL = columns_of(Facts, personal=True)
 
 
 def orders_deleted(database: Database) -> list[str]:
@@ -63,8 +67,7 @@ def test_the_order_of_the_newest_event_and_a_reopened_one_are_kept(database, pos
     assert sorted(keys) == [key(1), key(2)]
     pos.execute("UPDATE delivery_orders SET ended_utc = NULL WHERE payment_key = ?", (key(1),))
     assert database.write_now(lambda tx: retention.delete_orders(tx, keys, before=BEFORE)) == [key(2)]
-    assert orders_deleted(database) == []
-    assert len(rows(pos, "SELECT * FROM delivery_orders")) == 2
+    assert (orders_deleted(database), len(rows(pos, "SELECT * FROM delivery_orders"))) == ([], 2)
 
 
 def test_rows_go_with_their_requests_and_documents_once_they_have_left_quarantine(database, pos):
@@ -83,7 +86,7 @@ def test_rows_go_with_their_requests_and_documents_once_they_have_left_quarantin
 
 def test_a_clock_is_trusted_only_up_to_the_dates_of_the_orders(database, pos):
     def plausible_now(now: datetime) -> datetime:
-        return database.read_now(lambda tx: retention.plausible_now(tx, now, ZONE))
+        return database.read_now(lambda tx: retention.plausible_now(tx, now, ZoneInfo("Europe/Istanbul")))
 
     assert plausible_now(NOW) < LONG_BEFORE
     for number, date in enumerate(["0001-01-01 00:00:00", "9999-12-31 23:59:59"]):  # of no possible date
@@ -96,14 +99,6 @@ def test_a_clock_is_trusted_only_up_to_the_dates_of_the_orders(database, pos):
     year = timedelta(days=365)
     assert (plausible_now(NOW - year), plausible_now(NOW)) == (NOW - year, NOW)
     assert plausible_now(NOW + year) == plausible_now(NOW + 30 * year) == datetime(2026, 3, 3, 12, tzinfo=UTC)
-
-
-NUMBER = "5551234567"
-WRITTEN = [
-    "5551234567", "05551234567", "+905551234567", "+90 (555) 123 45 67", "00 90 555 123-45-67", "0555.123.45.67",
-    "۵۵۵۱۲۳۴۵۶۷",
-]  # fmt: skip
-PERSONAL = columns_of(Facts, personal=True)
 
 
 def test_a_phone_number_is_found_in_any_form():

@@ -46,8 +46,7 @@ def test_a_batch_gives_the_same_as_single_rows(database, pos):
     for table in ("order_events", "order_item_options", "order_items", "orders"):
         pos.execute(f"DELETE FROM delivery_{table}")
     database.write_now(lambda tx: [orders.insert_new(tx, "kadikoy", [new], NOW) for new in many()])
-    assert everything(pos) == at_once
-    assert len(at_once[0]) == len(many())
+    assert (everything(pos), len(at_once[0])) == (at_once, len(many()))
 
 
 def test_a_batch_is_one_statement_and_one_duplicate_refuses_it(database, pos, monkeypatch):

@@ -23,6 +23,11 @@ from orderbridge.store.database import Database
 from orderbridge.store.inspection import broken_views
 from orderbridge.store.tables import SCHEMA_VERSION_TABLE, metadata
 
+VIEWS = [name for name, table in metadata.tables.items() if table.is_view]
+RENAME = {MARIADB: "RENAME TABLE {} TO {}", POSTGRESQL: "ALTER VIEW {} RENAME TO {}"}
+RC1 = Path(__file__).parent / "schema_0009"  # what `orderbridge db sql` of 1.0.0rc1 printed, one statement a line
+ALTERED = ("delivery_accounts", "delivery_actions")
+
 
 def objects(path: Path) -> dict[tuple[str, str], str]:
     """Everything in the file with its SQL, on one line."""
@@ -107,8 +112,7 @@ def test_a_later_migration_is_atomic_and_runs_once(path, database, tmp_path, mon
     later.write_text(LATER.format(before=tables.HEAD, statements=statements))
     with pytest.raises(OperationalError, match="no such table"):
         database.write_now(schema.upgrade)
-    assert objects(path) == before
-    assert versions(path) == [tables.HEAD]
+    assert (objects(path), versions(path)) == (before, [tables.HEAD])
     later.write_text(LATER.format(before=tables.HEAD, statements=statements[:1]))
     assert [database.write_now(schema.upgrade) for _ in range(2)] == [True, False]
     assert "added" in objects(path)["table", "delivery_cancel_reasons"]
@@ -249,10 +253,6 @@ def test_the_schema_that_is_asked_for_is_the_first_of_the_search_path(path: str,
     assert f"ON SCHEMA {schema_name} TO " in lacking[1]
 
 
-VIEWS = [name for name, table in metadata.tables.items() if table.is_view]
-RENAME = {MARIADB: "RENAME TABLE {} TO {}", POSTGRESQL: "ALTER VIEW {} RENAME TO {}"}
-
-
 @only(*SERVERS)
 def test_a_broken_view_is_found(database, pos):
     assert database.read_now(broken_views) == ()
@@ -277,9 +277,6 @@ def test_views_outlive_the_user_who_made_them(mariadb_server: str):
             root.execute(f"SELECT * FROM {view}")
 
 
-RC1 = Path(__file__).parent / "schema_0009"  # what `orderbridge db sql` of 1.0.0rc1 printed, one statement a line
-
-
 @only(*SERVERS)
 def test_on_a_server_an_upgraded_schema_is_the_same_as_a_new_one(kind, blank, database):
     run_script(blank, kind, (RC1 / f"{kind}.sql").read_text("utf-8"))
@@ -299,6 +296,3 @@ def test_on_sqlite_an_upgraded_schema_is_the_same_as_a_new_one(empty, database):
     assert found == expected
     columns = [inspect(one.engine).get_columns(name) for one in (database, empty) for name in ALTERED]
     assert str(columns[: len(ALTERED)]) == str(columns[len(ALTERED) :])
-
-
-ALTERED = ("delivery_accounts", "delivery_actions")

@@ -14,8 +14,7 @@ from orderbridge.store.dialects import servers
 
 @pytest.fixture
 def used(url: str, database: Database) -> Iterator[Database]:
-    """Inline, so that one session does all the work."""
-    del database  # its tables are there
+    """On the tables of `database`, and inline, so that one session does all the work."""
     used = Database(url, inline=True)
     yield used
     used.close()

@@ -14,7 +14,6 @@ from tests.store.samples import (  # isort: skip
     KEY, NEEDED, NOT_NULL, NOW, NOW_TEXT, OTHER, RESTAURANT, TIME, TWICE, UNFIT, Pos, Refused, action_row, key, one,
     order_row, put, put_action, put_order, rows,
 )  # fmt: skip
-
 from orderbridge.model import ActionState
 from orderbridge.store import tables
 from orderbridge.store.database import Database
@@ -24,10 +23,19 @@ from orderbridge.store.write_guards import INSERTED, WRITTEN_ONCE
 
 DOCS = Path(__file__).parents[2] / "docs"
 BEYOND = "9223372036854775808"  # one more than 64 bits hold
-ISTANBUL = timezone(timedelta(hours=3))
 ARGUMENTS = {name: value for needed in NEEDED.values() for name, value in needed.items()}
 WITHOUT_END = sorted(NEEDED.keys() - {"close_restaurant", "deactivate_food"})
 ALSO_ALLOWED = {("activate_food", "restaurant_id"), ("deactivate_food", "restaurant_id")}
+BAD_KEYS = [
+    KEY.upper(), KEY.replace("b", "B", 1), KEY.replace("-", ""), f"{{{KEY}}}", KEY[:-1], f"{KEY}0", f"g{KEY[1:]}",
+    "0b7e1c526-f0d-4c1e-9a55-3d2f8e6a7b10",  # hyphens in other places
+    "", "100234", "%", "k" * 1_000_000, f"{KEY}\0x",
+]  # fmt: skip
+CHANGED_LATER: dict[str, Any] = {
+    "id": 99, "action": "on_the_way", "payment_key": OTHER, "restaurant_id": RESTAURANT, "food_id": 56,
+    "account": "besiktas", "preparing_time": 45, "reason_id": 2, "valid_minutes": 30, "request_id": "another",
+    "created_by": "another till", "created_utc": "2026-01-01 00:00:00.000", "valid_until_minutes": 30,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("action", NEEDED)
@@ -62,13 +70,6 @@ def refused(pos: Pos, match: str = ".", /, **values: object) -> None:
     with pytest.raises(Refused, match=match if pos.kind == SQLITE else f"{match}|{UNFIT}"):
         put(pos, "delivery_actions", **values)
     assert rows(pos, "SELECT * FROM delivery_actions") == []
-
-
-BAD_KEYS = [
-    KEY.upper(), KEY.replace("b", "B", 1), KEY.replace("-", ""), f"{{{KEY}}}", KEY[:-1], f"{KEY}0", f"g{KEY[1:]}",
-    "0b7e1c526-f0d-4c1e-9a55-3d2f8e6a7b10",  # hyphens in other places
-    "", "100234", "%", "k" * 1_000_000, f"{KEY}\0x",
-]  # fmt: skip
 
 
 @pytest.mark.interface("Endpoints 8", "Endpoints 11", "Endpoints 14", "Endpoints 15")
@@ -149,18 +150,10 @@ def test_a_row_cannot_be_changed_to_a_wrong_one(pos):
     assert action_row(pos, row_id) == before
 
 
-CHANGED_LATER: dict[str, Any] = {
-    "id": 99, "action": "on_the_way", "payment_key": OTHER, "restaurant_id": RESTAURANT, "food_id": 56,
-    "account": "besiktas", "preparing_time": 45, "reason_id": 2, "valid_minutes": 30, "request_id": "another",
-    "created_by": "another till", "created_utc": "2026-01-01 00:00:00.000", "valid_until_minutes": 30,
-}  # fmt: skip
-
-
 @only(SQLITE)
 def test_on_sqlite_what_a_row_asks_for_stays_as_it_was_inserted(pos):
     assert set(CHANGED_LATER) == set(WRITTEN_ONCE) == {*INSERTED, "id", "created_utc"} - {"withdraw"}
-    asked = {"account": "kadikoy", "valid_minutes": 20, "created_by": "till 1"}
-    row_id = put_action(pos, "deactivate_food", **asked)
+    row_id = put_action(pos, "deactivate_food", account="kadikoy", valid_minutes=20, created_by="till 1")
     for state in ("pending", "sending", "done"):
         pos.execute("UPDATE delivery_actions SET state = ?", (state,))
         before = action_row(pos, row_id)
@@ -259,7 +252,7 @@ def test_a_text_comes_back_as_it_was_and_is_compared_letter_by_letter(database, 
 def test_a_time_is_kept_as_text_in_utc_with_three_decimals(database, pos):
     for moment, text in (
         (NOW, NOW_TEXT),
-        (datetime(2026, 3, 1, 15, 0, 0, 999_999, ISTANBUL), "2026-03-01 12:00:00.999"),
+        (datetime(2026, 3, 1, 15, 0, 0, 999_999, timezone(timedelta(hours=3))), "2026-03-01 12:00:00.999"),
         (datetime(2026, 12, 31, 23, 59, 59, tzinfo=UTC), "2026-12-31 23:59:59.000"),
     ):
         read = through(database, "received_utc", moment)

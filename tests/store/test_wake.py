@@ -18,6 +18,13 @@ from orderbridge.store.dialects import postgresql, sqlite
 
 SOON_S = 60.0  # a bound for a busy machine; the watch asks every 50 ms
 QUIET_S = 4 * sqlite.WATCH_S
+NEVER_S = 3600.0
+SESSIONS = {
+    POSTGRESQL: (  # and none of the server's own, which comes to tidy up
+        "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND backend_type = 'client backend'"
+    ),
+    MARIADB: "SELECT id FROM information_schema.processlist WHERE db = database()",
+}
 
 
 class Bell:
@@ -76,9 +83,6 @@ async def test_each_commit_of_a_pos_wakes_and_is_visible_then_and_a_rollback_doe
     assert not await bell.rings(QUIET_S)
 
 
-NEVER_S = 3600.0
-
-
 @pytest.fixture
 def by_notices(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a notice the counter is not asked again for half an hour."""
@@ -123,11 +127,9 @@ async def test_a_notification_read_with_another_commit_is_followed_until_its_own
     versions, taken = iter([1, 2, 2, 2, 2, 2]), iter([False, True])
     monkeypatch.setattr(sqlite, "_version", lambda _: next(versions, 3))
     monkeypatch.setattr(sqlite.Notices, "take", lambda _: next(taken, False))
-    bell = Bell()
-    watch = asyncio.create_task(database.watch(bell.ring))
-    while bell.times < 3:
-        assert await bell.rings()
-    watch.cancel()
+    async with watching(database) as bell:
+        while bell.times < 3:
+            assert await bell.rings()
 
 
 @only(SQLITE)
@@ -199,9 +201,8 @@ async def test_the_watch_leaves_no_descriptor_behind(database):
 @only(SERVERS[0])
 async def test_many_rows_of_a_statement_wake_once_and_what_the_daemon_itself_writes_does_not(bell, pos, database):
     bell.times = 0
-    pos.execute(
-        "INSERT INTO delivery_actions (action, food_id) SELECT 'activate_food', n FROM generate_series(1, 500) AS n"
-    )
+    many = "SELECT 'activate_food', n FROM generate_series(1, 500) AS n"
+    pos.execute(f"INSERT INTO delivery_actions (action, food_id) {many}")
     assert await bell.rings()
     (row, *_), _ = database.read_now(unfinished.read_unfinished)
     database.write_now(lambda tx: actions.start(tx, [(row, 1)], NOW))
@@ -211,28 +212,16 @@ async def test_many_rows_of_a_statement_wake_once_and_what_the_daemon_itself_wri
     assert bell.times == 1
 
 
-SESSIONS = {
-    POSTGRESQL: (  # and none of the server's own, which comes to tidy up
-        "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND backend_type = 'client backend'"
-    ),
-    MARIADB: "SELECT id FROM information_schema.processlist WHERE db = database()",
-}
-
-
 @only(*SERVERS)
 async def test_a_watch_that_lost_its_session_reconnects_and_reads_at_once(database, kind, pos):
     database.close()  # so that the watch needs a new session
     before = set(pos.execute(SESSIONS[kind]).fetchall())
-    bell = Bell()
-    watch = asyncio.create_task(database.watch(bell.ring))
-    assert await bell.rings()
-    ((session,),) = set(pos.execute(SESSIONS[kind]).fetchall()) - before
-    end_session(pos, session)
-    assert await bell.rings()
-    put_action(pos)
-    assert await bell.rings()
-    watch.cancel()
-    await asyncio.gather(watch, return_exceptions=True)
+    async with watching(database) as bell:
+        ((session,),) = set(pos.execute(SESSIONS[kind]).fetchall()) - before
+        end_session(pos, session)
+        assert await bell.rings()
+        put_action(pos)
+        assert await bell.rings()
 
 
 @only(POSTGRESQL)

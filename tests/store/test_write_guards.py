@@ -17,7 +17,6 @@ from tests.store.samples import (  # isort: skip
     KEY, NEEDED, NOW_TEXT, Pos, Refused, action_row, in_its_place, key, one, opened, order_row, put, put_action,
     put_order, rows,
 )  # fmt: skip
-
 from orderbridge.store import schema, tables, write_guards
 from orderbridge.store.database import Database
 from orderbridge.store.tables import SCHEMA_VERSION_TABLE, metadata
@@ -37,9 +36,7 @@ DENIED = "permission denied|must be owner|denied to user"
 MAKE = {
     POSTGRESQL: [f"CREATE ROLE {USER} LOGIN PASSWORD 'till'", f"CREATE ROLE {ROLE}", f"GRANT {ROLE} TO {USER}"],
     MARIADB: [
-        f"CREATE USER {USER}@'%%' IDENTIFIED BY 'till'",
-        f"CREATE ROLE {ROLE}",
-        f"GRANT {ROLE} TO {USER}@'%%'",
+        *(f"CREATE USER {USER}@'%%' IDENTIFIED BY 'till'", f"CREATE ROLE {ROLE}", f"GRANT {ROLE} TO {USER}@'%%'"),
         f"SET DEFAULT ROLE {ROLE} FOR {USER}@'%%'",
     ],
 }
@@ -57,10 +54,7 @@ def run(engine: Engine, statements: list[str] | tuple[str, ...]) -> None:
 
 @pytest.fixture(params=["user", "role"])
 def till(kind: str, database: Database, url: str, request: pytest.FixtureRequest) -> Iterator[Pos]:
-    """A POS with a user that was given what the command prints, to itself or to a role that it has.
-
-    On SQLite anybody who opens the file, with the guard closed as the daemon leaves it.
-    """
+    """A POS whose user or role was given what the command prints; on SQLite anybody, with the guard closed."""
     if kind == SQLITE:
         with Pos.at(url) as till:
             till.execute("UPDATE delivery_guard SET open = 0")
@@ -112,11 +106,8 @@ def is_refused(till: Pos, statement: str) -> bool:
     try:
         till.execute(statement)
     except Refused as refused:
-        message = str(refused)
-        table = re.search(r"delivery_\w+", statement)
-        return (
-            bool(re.search(DENIED, message)) if till.kind != SQLITE else message.startswith(f"{table and table[0]}: ")
-        )
+        (table, *_) = re.findall(r"delivery_\w+", statement)
+        return re.search(DENIED if till.kind != SQLITE else f"^{table}: ", str(refused)) is not None
     return False
 
 
@@ -175,9 +166,6 @@ def test_the_grants_quote_a_name():
     lines = write_guards.grant_statements("sqlite", "pos", None)
     assert "INSERT delivery_actions" in lines[0]
     assert all(line.startswith("--") for line in lines)
-
-
-# ---- SQLite alone ----------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -27,7 +27,8 @@ def fill(database: Database, number: int) -> None:
     _write(database, options, ({"payment_key": key(n), "line_no": 1, "option_no": 1, "price": 1} for n in numbers))
     _write(database, events, ({"payment_key": key(n), "at_utc": _at(n, number), "event": "x"} for n in numbers))
     _write(database, actions, (_action(n, number) for n in numbers))
-    _write(database, attempts, (_attempt(n) for n in numbers))
+    request = {"attempt": 1, "started_utc": NOW, "finished_utc": NOW, "outcome": "ok"}
+    _write(database, attempts, ({"action_id": n + 1, **request} for n in numbers))
     _write(database, quarantine, (_document(n) for n in range(0, number, 10)))
     _write(database, accounts, [{"fingerprint": FINGERPRINT, "name": "kadikoy"}])
     _analyze(database)
@@ -75,10 +76,6 @@ def _action(n: int, number: int) -> dict[str, Any]:
         "id": n + 1, "action": "complete", "payment_key": key(n), "request_id": key(n), "created_utc": _at(n, number),
         "state": ("sending" if n % 3 == 0 else "pending") if is_unfinished else "done",
     }  # fmt: skip
-
-
-def _attempt(n: int) -> dict[str, Any]:
-    return {"action_id": n + 1, "attempt": 1, "started_utc": NOW, "finished_utc": NOW, "outcome": "ok"}
 
 
 def _document(n: int) -> dict[str, Any]:
