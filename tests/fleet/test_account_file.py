@@ -81,8 +81,7 @@ ERRORS = {
 def test_an_error_names_the_line_where_it_begins(kind):
     data, number, key = ERRORS[kind]
     (wrong,) = [line for line in lines(data.encode()) if line.problem]
-    assert (wrong.number, wrong.values) == (number, {})
-    assert wrong.problem == say(key, column="rest_secret_key", count=3)
+    assert (wrong.number, wrong.values, wrong.problem) == (number, {}, say(key, column="rest_secret_key", count=3))
 
 
 def test_an_unknown_key_is_named_only_if_it_can_be_one():
@@ -116,13 +115,10 @@ CELLS = st.text(st.characters(codec="utf-8"), max_size=12) | ODD
 TABLES = st.lists(st.lists(CELLS, max_size=5), max_size=4)
 FILES = TABLES.map(lambda rows: "\n".join([HEAD, *(",".join(row) for row in rows)]).encode())
 PLAIN = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8)
-
-
-def nested(inner: st.SearchStrategy) -> st.SearchStrategy:
-    return st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3)
-
-
-ANYTHING = st.recursive(PLAIN, nested, max_leaves=6)
+SHORT = st.text(max_size=4)
+ANYTHING = st.recursive(
+    PLAIN, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(SHORT, inner, max_size=3), max_leaves=6
+)
 OBJECTS = st.dictionaries(st.sampled_from(KEYS), ANYTHING | st.just("kadikoy"), max_size=6)
 
 

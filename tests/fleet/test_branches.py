@@ -23,8 +23,7 @@ def problem(account: str = "a", severity: str = "severe", level: int = 1, code: 
 def test_branches_are_sorted_by_colour_age_and_name():
     lamps = [lit("c", Lamp.RED), lit("b", Lamp.RED), lit("z", Lamp.RED, EARLIER), lit("g", Lamp.GREEN)]
     lamps += [lit("y", Lamp.YELLOW), lit("gone", Lamp.RED)]
-    known = dict.fromkeys("bcgyz") | {"n": None, "d": EARLIER}
-    found = ranked(known, lamps, [problem("left")])
+    found = ranked(dict.fromkeys("bcgyz") | {"n": None, "d": EARLIER}, lamps, [problem("left")])
     assert "".join(one.account for one in found) == "zbcndyg"
     assert found[3:5] == [Branch("n", None, None), Branch("d", None, EARLIER)]
     assert [one.account for one in found if one.is_well] == ["g"]

@@ -13,6 +13,7 @@ DEPLOY = Path(__file__).parents[2] / "deploy"
 KUBERNETES = (DEPLOY / "kubernetes" / "orderbridge.yaml").read_text()
 COMPOSE = (DEPLOY / "compose.fleet.yaml").read_text()
 LAST_WORDS_S = daemon.STOP_S + daemon.NOTE_S + workers.CLOSE_WITHIN_S
+GRACE = re.findall(r"GracePeriodSeconds: (\d+)", KUBERNETES) + re.findall(r"grace_period: (\d+)s +# the", COMPOSE)
 
 
 def loaded(text: str, place: Path, environ: dict[str, str] | None = None) -> config.Settings:
@@ -27,8 +28,7 @@ def test_the_configuration_for_kubernetes_loads(tmp_path: Path):
     block = re.search(r"^  config.toml: \|\n(.*?)^---", KUBERNETES, re.MULTILINE | re.DOTALL)
     assert block is not None
     assert "ORDERBRIDGE_DATABASE__URL" in KUBERNETES
-    environ = {"ORDERBRIDGE_DATABASE__URL": "postgresql://u@a,b/d"}
-    settings = loaded(textwrap.dedent(block[1]), tmp_path, environ)
+    settings = loaded(textwrap.dedent(block[1]), tmp_path, {"ORDERBRIDGE_DATABASE__URL": "postgresql://u@a,b/d"})
     assert settings.fleet.from_database
     assert settings.database.url == "postgresql+psycopg://u@/d?host=a,b"
     assert f"containerPort: {settings.web.listen.rpartition(':')[2]}" in KUBERNETES
@@ -43,9 +43,6 @@ def test_the_configurations_of_the_page_and_for_compose_load(tmp_path: Path):
     assert text is not None
     block = re.sub(r"^# *", "", text[1], flags=re.MULTILINE).replace("https://…", "https://m.example")
     assert loaded(block, tmp_path).fleet.from_database
-
-
-GRACE = re.findall(r"GracePeriodSeconds: (\d+)", KUBERNETES) + re.findall(r"grace_period: (\d+)s +# the", COMPOSE)
 
 
 def test_a_replica_has_time_to_end_and_the_probes_are_what_is_served():

@@ -4,6 +4,7 @@ import asyncio
 import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -77,3 +78,9 @@ def restore(open_shop: OpenShop) -> Restore:
 @pytest.fixture
 async def shop(open_shop: OpenShop) -> Shop:
     return await open_shop()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Of the shop's journal."""
+    return tmp_path / "pos.db.documents"

@@ -1,8 +1,4 @@
-"""A whole restaurant for the tests of the jobs: the sandbox's world, a line to it, a daemon's jobs, and a till.
-
-Time is the event loop's, and that is virtual (tests.jobs.virtual): the world, the jobs, the database's own clock and
-every timeout go by it, so nothing here waits.
-"""
+"""A restaurant in virtual time (tests.jobs.virtual): the sandbox's world, a line to it, a daemon's jobs, and a till."""
 
 import asyncio
 import re
@@ -126,8 +122,7 @@ def raising(error: Exception) -> Callable[..., Any]:
 
 def roster_of(accounts: dict[str, Account]) -> Roster:
     """These are all there are, and all are at work here."""
-    roster = Roster()
-    roster.known = {name: account.settings for name, account in accounts.items()}
+    roster = Roster(account.settings for account in accounts.values())
     roster.at_work = accounts
     return roster
 
@@ -187,9 +182,8 @@ class Shop:
         await self.outbox.recover()
         for account in self.accounts.values():
             await account.start()
-        for name, due in self.till.execute(
-            "SELECT name, next_poll_utc FROM delivery_accounts WHERE next_poll_utc > ''"
-        ):
+        planned = "SELECT name, next_poll_utc FROM delivery_accounts WHERE next_poll_utc > ''"
+        for name, due in self.till.execute(planned):
             wait = datetime.fromisoformat(due).replace(tzinfo=UTC) - self.clock.now()
             self._polls_at[name] = self.clock.monotonic() + wait.total_seconds() + 0.001
         return self

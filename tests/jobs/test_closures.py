@@ -83,10 +83,8 @@ async def test_a_closure_ends_at_the_promised_time_and_once(daemon: Daemon):
     assert daemon.written() == []
     await daemon.run(0.4)
     (opened,) = daemon.written()
-    named = {name: opened[name] for name in ("action", "restaurant_id", "request_id", "state")}
-    assert named == {
-        "action": "open_restaurant", "restaurant_id": KADIKOY, "request_id": f"until:{row}", "state": "done",
-    }  # fmt: skip
+    named = tuple(opened[name] for name in ("action", "restaurant_id", "request_id", "state"))
+    assert named == ("open_restaurant", KADIKOY, f"until:{row}", "done")
     assert until <= opened["created_utc"] <= in_minutes(daemon, 0)
     assert (daemon.until(row), daemon.closures_shown(), is_open(daemon)) == (None, [], True)
     await daemon.run(120)

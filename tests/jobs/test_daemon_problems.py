@@ -15,13 +15,22 @@ from orderbridge.jobs.daemon_problems import BUSY, DATE_EVERY_S, LOG_STUCK_S, SL
 from orderbridge.jobs.health_check import VIEWS_S, Checkup
 from orderbridge.rules.problems import Code, Problem
 
+UNREADABLE = (
+    "", "Mon, 01 Jan 2026 00:00:00 +99999999999999999999", "Mon, " + "9" * 5000 + " Jan 2026 00:00:00 GMT",
+    "\udcff, \x00",
+)  # fmt: skip
+
+
+@pytest.fixture
+async def checkup(shop: Shop) -> Checkup:
+    return shop.checkup()
+
 
 def names(found: Sequence[Problem]) -> list[tuple[str, str]]:
     return [(one.code, one.subject) for one in found]
 
 
-async def test_a_view_that_cannot_be_read(shop: Shop):
-    checkup = shop.checkup()
+async def test_a_view_that_cannot_be_read(shop: Shop, checkup: Checkup):
     assert await checkup.check() == []
     shop.till.execute("DROP VIEW delivery_new_orders")
     await asyncio.sleep(VIEWS_S)
@@ -29,8 +38,7 @@ async def test_a_view_that_cannot_be_read(shop: Shop):
 
 
 @pytest.mark.slow
-async def test_a_select_that_is_kept_open_lets_the_log_grow_and_afterwards_it_shrinks(shop: Shop):
-    checkup = shop.checkup()
+async def test_a_select_that_is_kept_open_lets_the_log_grow_and_afterwards_it_shrinks(shop: Shop, checkup: Checkup):
     shop.till.execute("CREATE TABLE pos_notes (note TEXT)")
     shop.till.execute("INSERT INTO pos_notes VALUES (1), (2)")
     reading = shop.till.execute("SELECT * FROM pos_notes")
@@ -52,8 +60,7 @@ async def test_a_select_that_is_kept_open_lets_the_log_grow_and_afterwards_it_sh
     ("attempt to write a readonly database", Code.DATABASE_READ_ONLY),
     ("disk I/O error", Code.DATABASE_FAILING),
 ])  # fmt: skip
-async def test_a_database_that_refuses_every_write(words: str, code: Code, shop: Shop):
-    checkup = shop.checkup()
+async def test_a_database_that_refuses_every_write(words: str, code: Code, shop: Shop, checkup: Checkup):
     await shop.taken_in()
     with pytest.raises(OperationalError):
         await shop.database.run(raising(database_error(words)))
@@ -69,9 +76,8 @@ class Held(Exception):
     sqlstate = "55P03"
 
 
-async def test_a_table_without_the_right_to_write(shop: Shop):
+async def test_a_table_without_the_right_to_write(shop: Shop, checkup: Checkup):
     """A new order waits for nobody's row: so the whole table is held."""
-    checkup = shop.checkup()
     order = shop.place()
     shop.database.dialect = replace(shop.database.dialect, one_writer=False)  # as on a server
 
@@ -91,8 +97,7 @@ async def test_a_table_without_the_right_to_write(shop: Shop):
 @pytest.mark.parametrize(
     "waits, slow", [([3.0, 3.0], False), ([3.0, 3.0, 3.0], True), ([11.0], True), ([1.9] * 9, False), ([9.9], False)]
 )
-async def test_a_database_that_is_slow(waits: list[float], slow: bool, shop: Shop):
-    checkup = shop.checkup()
+async def test_a_database_that_is_slow(waits: list[float], slow: bool, shop: Shop, checkup: Checkup):
     await shop.poll()
     for seconds in waits:
         shop.database.trouble.waited(seconds, shop.clock.monotonic())
@@ -105,8 +110,7 @@ async def test_a_database_that_is_slow(waits: list[float], slow: bool, shop: Sho
     assert names(await checkup.check()) == []
 
 
-async def test_a_database_that_cannot_be_read_ends_nothing(shop: Shop, monkeypatch: pytest.MonkeyPatch):
-    checkup = shop.checkup()
+async def test_a_database_that_cannot_be_read_ends_nothing(shop: Shop, checkup: Checkup, monkeypatch):
     shop.world.refuse_account("kadikoy")
     await shop.poll()
     assert names(await checkup.check()) == [("login_refused", "kadikoy")]
@@ -133,8 +137,7 @@ async def checked_for_long(checkup: Checkup) -> Sequence[Problem]:
     return await checkup.check()
 
 
-async def test_a_wrong_clock_is_named_with_the_certificate_that_fails_because_of_it(shop: Shop):
-    checkup = shop.checkup()
+async def test_a_wrong_clock_is_named_with_the_certificate_that_fails_because_of_it(shop: Shop, checkup: Checkup):
     await shop.poll()
     for _ in range(2):
         checkup.own_problems.note_date(date_of(shop, 0))
@@ -147,8 +150,7 @@ async def test_a_wrong_clock_is_named_with_the_certificate_that_fails_because_of
 
 
 @pytest.mark.parametrize("behind, wrong", [(0, False), (59, False), (-59, False), (62, True), (-7200, True)])
-async def test_a_clock_that_is_wrong_by_the_services_date(behind: float, wrong: bool, shop: Shop):
-    checkup = shop.checkup()
+async def test_a_clock_that_is_wrong_by_the_services_date(behind: float, wrong: bool, shop: Shop, checkup: Checkup):
     await shop.poll()
     for _ in range(2):
         checkup.own_problems.note_date(date_of(shop, behind))
@@ -161,15 +163,8 @@ async def test_a_clock_that_is_wrong_by_the_services_date(behind: float, wrong: 
         assert names(await checkup.check()) == []
 
 
-UNREADABLE = (
-    "", "Mon, 01 Jan 2026 00:00:00 +99999999999999999999", "Mon, " + "9" * 5000 + " Jan 2026 00:00:00 GMT",
-    "\udcff, \x00",
-)  # fmt: skip
-
-
 @pytest.mark.parametrize("dates", [*([date] * 3 for date in UNREADABLE), ["Mon, 05 Jan 2015 00:00:00 GMT"]])
-async def test_a_date_that_says_nothing_or_came_once_is_no_alarm(dates: list[str], shop: Shop):
-    checkup = shop.checkup()
+async def test_a_date_that_says_nothing_or_came_once_is_no_alarm(dates: list[str], shop: Shop, checkup: Checkup):
     await shop.poll()
     for date in dates:
         checkup.own_problems.note_date(date)
@@ -177,29 +172,25 @@ async def test_a_date_that_says_nothing_or_came_once_is_no_alarm(dates: list[str
     assert names(await checkup.check()) == []
 
 
-async def test_tokens_that_end_early_show_logins_of_another_program(shop: Shop):
-    checkup = shop.checkup()
+async def test_tokens_that_end_early_show_logins_of_another_program(shop: Shop, checkup: Checkup):
     await shop.poll()
     for times in range(1, 4):
         shop.world.end_tokens("kadikoy")
         await shop.poll()  # 401, and a login
         assert names(await checkup.check()) == [], "one token that is over is none yet"
         await shop.poll()
-        expected = [("credentials_shared", "kadikoy")] if times == 3 else []
-        assert names(found := await checkup.check()) == expected
+        assert names(found := await checkup.check()) == [("credentials_shared", "kadikoy")] * (times == 3)
     assert (found[0].count, found[0].account) == (3, "kadikoy")
     await asyncio.sleep(3600)
     await shop.poll()
     assert names(await checkup.check()) == []
 
 
-async def test_checks_of_other_components_run_at_their_intervals(shop: Shop, monkeypatch: pytest.MonkeyPatch):
-    checkup = shop.checkup()
+async def test_checks_of_other_components_run_at_their_intervals(shop: Shop, checkup: Checkup, monkeypatch):
     await shop.poll()
     monkeypatch.setattr("orderbridge.observe.logs.stuck_s", lambda: LOG_STUCK_S)
     checkup.own_problems.kept.cooldowns.is_scope_wrong = True
     checkup.own_problems.kept.name_holder = "PID 7"
     assert names(await checkup.check()) == [("cooldown_shared", ""), ("log_not_read", "")]
     await asyncio.sleep(BUSY.total_seconds())
-    found = await checkup.check()
-    assert [one.facts for one in found if one.code == Code.HEALTHCHECK_TAKEN] == [{"holder": "PID 7"}]
+    assert [one.facts for one in await checkup.check() if one.code == Code.HEALTHCHECK_TAKEN] == [{"holder": "PID 7"}]

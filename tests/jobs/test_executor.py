@@ -9,7 +9,6 @@ from tests.jobs.shop import FakeClock, Shop
 
 from orderbridge.errors import FileLost
 from orderbridge.jobs.executor import AHEAD_S, QUICK_S, WAIT_S, Slots
-from orderbridge.rules.outbox_rows import order_lane
 from orderbridge_sandbox import Fault
 
 
@@ -47,26 +46,8 @@ async def test_a_row_without_a_free_slot_returns_to_pending(open_shop: OpenShop)
     assert (row["state"], row["attempts"], row["error_code"]) == ("pending", 0, None)
     assert shop.rows("SELECT * FROM delivery_action_attempts WHERE action_id = ?", ahead) == []
     await shop.drain()
-    assert [shop.row(one)["state"] for one in (hanging, ahead)] == ["done", "done"]
-    assert len(shop.calls("deactivate_food")) == 2
-
-
-async def test_a_row_holds_its_lane_until_its_outcome_is_on_disk(shop: Shop, monkeypatch: pytest.MonkeyPatch):
-    order = await shop.taken_in()
-    row, run = shop.act("accept", order), shop.database.run
-    later = shop.act("on_the_way", order)
-    held = []
-
-    async def noted(work: Any, **how: Any) -> Any:
-        done = await run(work, **how)
-        held.append((order_lane(order.key) in shop.context.lanes.taken(), shop.row(row)["state"]))
-        return done
-
-    monkeypatch.setattr(shop.database, "run", noted)
-    await shop.outbox.tick()
-    await shop.outbox.quiet()
-    assert held[:2] == [(True, "sending"), (True, "done")]
-    assert shop.row(later)["state"] == "pending"
+    done = [shop.row(one)["state"] for one in (hanging, ahead)]
+    assert (done, len(shop.calls("deactivate_food"))) == (["done", "done"], 2)
 
 
 @pytest.mark.parametrize("transaction", [1, 2], ids=["claim", "outcome"])

@@ -43,8 +43,7 @@ async def test_notes_added_within_the_wait_are_one_group(database: Database) -> 
     commits, group = [], group_of(database, wait_s=0.1)
     event.listen(database.engine, "commit", commits.append)
     answers = await asyncio.gather(*(group.add(number) for number in range(GROUP_SIZE + 20)))
-    assert answers[-1] == f"kept {GROUP_SIZE + 19}"
-    assert len(commits) == 2
+    assert (answers[-1], len(commits)) == (f"kept {GROUP_SIZE + 19}", 2)
     assert kept(database) == list(range(GROUP_SIZE + 20))
     assert not group.is_writing
 
@@ -86,8 +85,7 @@ async def test_a_note_that_is_refused_or_left_out_fails_alone(database: Database
     group = group_of(database, wait_s=0.1)
     database.write_now(lambda tx: insert(tx, [2]))
     ended = await asyncio.gather(*(group.add(number) for number in (1, 2, 3, -1)), return_exceptions=True)
-    assert [type(one) for one in ended] == [str, IntegrityError, str, RowLocked]
-    assert kept(database) == [1, 2, 3]
+    assert ([type(one) for one in ended], kept(database)) == ([str, IntegrityError, str, RowLocked], [1, 2, 3])
 
 
 async def test_a_postponed_note_is_written_later_while_its_caller_waits(database: Database) -> None:
@@ -102,10 +100,8 @@ async def test_a_postponed_note_is_written_later_while_its_caller_waits(database
     await group.add(7)
     await group.add(8)
     ended = await asyncio.gather(*(group.add(number) for number in (7, 8, 9)), return_exceptions=True)
-    assert [type(one) for one in ended] == [str, IntegrityError, str]
-    assert asked == [[7, 8]]
-    gone = group.add(9)
-    gone.cancel()
+    assert ([type(one) for one in ended], asked) == ([str, IntegrityError, str], [[7, 8]])
+    group.add(9).cancel()
     await group.add(10)
     assert asked == [[7, 8]], "nobody waits for it any more"
 

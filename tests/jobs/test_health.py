@@ -24,6 +24,9 @@ from orderbridge.store.dialects.face import TroubleKind
 from orderbridge_sandbox.scenery import KADIKOY
 
 pytestmark = pytest.mark.plays_daemon
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+REFUSED = ("began", "login_refused")
+BEGAN = [REFUSED, ("began", "database_lost")]
 
 
 def open_codes(shop: Shop) -> list[tuple[str, str]]:
@@ -54,9 +57,6 @@ async def test_a_closed_restaurant_is_reported_at_its_usual_hours(shop: Shop):
     shop.world.close_restaurant(KADIKOY)
     assert await seen(40) == [], "an hour of no order"
     assert await seen(7 * 24 * 60 - 60) == [("restaurant_closed", "platform")]
-
-
-NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
 def log_of(*checks: tuple[list[Problem], float], language: str = "en") -> list[Any]:
@@ -155,9 +155,6 @@ async def looks(checkup: Checkup, times: int = 1) -> None:
     await checkup.close()
 
 
-REFUSED = ("began", "login_refused")
-
-
 async def test_a_daemon_stopped_before_its_first_check_keeps_the_reported_problems(shop, heard):
     shop.world.refuse_account("kadikoy")
     await shop.poll()
@@ -198,8 +195,7 @@ async def test_nothing_is_written_while_nothing_changes_but_a_sign_of_life(shop:
 @pytest.mark.parametrize("room, found", [(10**9, []), (4096, [("database_full", "")])])
 async def test_a_full_disk_is_found_by_a_daemon_that_only_reads(room, found, shop, monkeypatch):
     await shop.poll()
-    real = os.statvfs(shop.path.parent)
-    fake = SimpleNamespace(f_flag=real.f_flag, f_bavail=room // 4096, f_frsize=4096)
+    fake = SimpleNamespace(f_flag=os.statvfs(shop.path.parent).f_flag, f_bavail=room // 4096, f_frsize=4096)
     monkeypatch.setattr("os.statvfs", lambda _: fake)
     assert open_codes(shop) == found
 
@@ -292,9 +288,6 @@ async def test_an_alarm_command_that_fails_is_a_problem_until_it_works(shop: Sho
     await checkup.close()
 
 
-BEGAN = [REFUSED, ("began", "database_lost")]
-
-
 async def lost(shop: Shop) -> Path:
     """A daemon whose file is moved away; where it is now."""
     shop.world.refuse_account("kadikoy")
@@ -316,8 +309,7 @@ async def test_the_end_of_a_lost_file_is_reported_once_by_the_next_daemon(state,
     monkeypatch.setenv("STATE_DIRECTORY", str(folder) if state else "")
     for path in (await lost(shop)).iterdir():
         path.rename(shop.path.with_name(path.name))
-    assert heard == BEGAN
-    assert stat.S_IMODE((folder / "pos.db.lost").stat().st_mode) == 0o600
+    assert (heard, stat.S_IMODE((folder / "pos.db.lost").stat().st_mode)) == (BEGAN, 0o600)
     await looks(teller(shop), 2)
     assert heard == [*BEGAN, ("ended", "database_lost")]
     (row,) = shop.rows("SELECT code, subject, level FROM delivery_alarms")

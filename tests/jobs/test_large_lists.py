@@ -34,8 +34,7 @@ async def test_a_list_that_is_too_large_is_requested_by_status_until_it_is_whole
     placed = [large(shop, status) for status in (1, 2, 16, 7)]
     with capture_logs() as lines:
         polls = [await shop.poll() for _ in range(6)]
-    assert asked(shop) == [None, 1, 2, 16, 7, None]
-    assert [polled.acknowledged for polled in polls] == [0, 1, 1, 1, 1, 0]
+    assert (asked(shop), [polled.acknowledged for polled in polls]) == ([None, 1, 2, 16, 7, None], [0, 1, 1, 1, 1, 0])
     assert {shop.order(order)["acknowledged_utc"] is not None for order in placed} == {True}
     told = [line["event"] for line in lines]
     assert [told.count(event) for event in ("poll.list_too_large", "poll.failed", "poll.recovered")] == [1, 1, 1]
@@ -66,21 +65,7 @@ async def test_absence_from_a_part_proves_nothing(shop: Shop):
     await shop.drain()
     assert (await shop.poll()).delivered == 0
     await shop.drain()
-    assert asked(shop)[-1] == 1
-    assert (len(shop.calls("accept")), shop.row(row)["state"]) == (1, "sending")
-
-
-async def unanswered(shop: Shop, others: int) -> int:
-    """An accept without an answer, whose order is acknowledged; then a poll that lists `others` and not it."""
-    order = await shop.taken_in()
-    row = shop.act("accept", order)
-    for _ in range(others):
-        shop.place()
-    shop.world.faults.add(Fault.drop("accept"))
-    await shop.drain()
-    assert (await shop.poll()).delivered == others
-    await shop.drain()
-    return row
+    assert (asked(shop)[-1], len(shop.calls("accept")), shop.row(row)["state"]) == (1, 1, "sending")
 
 
 @pytest.mark.parametrize("others, limit, sent", [
@@ -89,8 +74,14 @@ async def unanswered(shop: Shop, others: int) -> int:
 ])  # fmt: skip
 async def test_absence_from_a_list_that_may_be_cut_proves_nothing(open_shop, others, limit, sent):
     shop = await open_shop(list_limit=limit)
+    shop.act("accept", await shop.taken_in())
+    shop.world.faults.add(Fault.drop("accept"))
+    await shop.drain()
+    for _ in range(others):
+        shop.place()
     with capture_logs() as lines:
-        await unanswered(shop, others)
+        assert (await shop.poll()).delivered == others
+    await shop.drain()
     assert len(shop.calls("accept")) == sent, "its absence says that it was not done, and it is sent again"
     told = [line for line in lines if line["event"] == "poll.list_may_be_cut"]
     assert [("list_limit" in line["remedy"], line["log_level"]) for line in told] == [(True, "warning")] * (2 - sent)
@@ -105,8 +96,7 @@ async def test_orders_behind_a_list_full_of_unacknowledgeable_ones_are_stored(sh
     waiting = [shop.place(status_id=1, total="x" * 3) for _ in range(60 - stuck)]
     known = shop.context.own_problems
     polls = [await shop.poll() for _ in range(3)]
-    assert asked(shop) == [None, 1, None]
-    assert polls[1].acknowledged == 10
+    assert (asked(shop), polls[1].acknowledged) == ([None, 1, None], 10)
     assert {shop.order(order)["acknowledged_utc"] is not None for order in waiting} == {True}
     (full,) = known.problems([shop.account])
     assert (full.code, full.count, full.account) == ("list_full", stuck, "kadikoy")
@@ -114,8 +104,7 @@ async def test_orders_behind_a_list_full_of_unacknowledgeable_ones_are_stored(sh
     shop.world.orders.clear()
     await shop.poll()
     await shop.poll()
-    assert known.problems([shop.account]) == ()
-    assert asked(shop)[3:] == [2, None]
+    assert (known.problems([shop.account]), asked(shop)[3:]) == ((), [2, None])
 
 
 @pytest.mark.parametrize(

@@ -59,8 +59,7 @@ async def test_an_order_is_late_until_it_is_answered(shop: Shop):
 
 
 async def test_orders_that_are_all_whole_hours_late_show_a_wrong_time_zone(shop: Shop):
-    known = shop.context.own_problems
-    problems = []
+    known, problems = shop.context.own_problems, []
     for _ in range(5):
         order = await shop.taken_in(date=local(shop, -180.3))
         problems.append(shop.order(order)["problem"])

@@ -16,6 +16,11 @@ from orderbridge_sandbox import Fault, When
 from orderbridge_sandbox.options import MenuShape
 
 EVERY_S, LONGEST_S = EVERY.total_seconds(), LONGEST.total_seconds()
+FAULTS = {
+    **{str(status): Fault(operation="get_foods", status=status, times=None) for status in (429, 500, 404)},
+    "no answer": Fault.drop("get_foods", times=None),
+    "silence": Fault.hang("get_foods", times=None),
+}
 
 
 async def read(shop: Shop, name: str = "") -> float:
@@ -27,8 +32,7 @@ def shown(shop: Shop) -> list[tuple[object, ...]]:
 
 
 def noted(shop: Shop) -> tuple[object, ...]:
-    row = shop.one("SELECT menu_next_utc, menu_read_utc, menu_error FROM delivery_accounts")
-    return tuple(row.values())
+    return tuple(shop.one("SELECT menu_next_utc, menu_read_utc, menu_error FROM delivery_accounts").values())
 
 
 @pytest.mark.interface("Menu item", "Menu listing")
@@ -38,19 +42,11 @@ async def test_the_menu_is_stored_whatever_its_shape(open_shop: OpenShop, shape:
     shop.world.set_options(menu_shape=shape)
     shop.world.inactive_foods = frozenset({("chain", 3002)})
     began = shop.clock.now()
-    assert await read(shop) == EVERY_S
-    assert len(shown(shop)) == 12
+    assert (await read(shop), len(shown(shop))) == (EVERY_S, 12)
     first, second = shown(shop)[:2]
     assert first == (3001, "Mercimek Çorbası", "Çorbalar", "active")
     assert second == (3002, "Ezogelin Çorbası", "Çorbalar", "inactive")
     assert noted(shop) == (text_of(began + EVERY), text_of(began), None)
-
-
-FAULTS = {
-    **{str(status): Fault(operation="get_foods", status=status, times=None) for status in (429, 500, 404)},
-    "no answer": Fault.drop("get_foods", times=None),
-    "silence": Fault.hang("get_foods", times=None),
-}
 
 
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
@@ -117,8 +113,7 @@ async def test_a_menu_with_a_food_that_cannot_be_identified_shows_no_food_as_gon
 async def test_an_account_that_waits_for_its_login_reserves_nothing(shop: Shop):
     shop.world.faults.add(Fault(operation="login", status=401, times=None))
     await shop.poll()
-    assert await read(shop) == AGAIN_S
-    assert noted(shop) == (None, None, None)
+    assert (await read(shop), noted(shop)) == (AGAIN_S, (None, None, None))
 
 
 async def test_a_food_stored_by_an_order_at_the_same_time_does_not_fail_the_menu(shop: Shop, monkeypatch):
@@ -148,9 +143,8 @@ async def test_a_menu_that_was_requested_after_the_attempt_proves_it(shop: Shop)
     row_id = await shop.acted("deactivate_food", food_id=1001)
     await asyncio.sleep(1)
     await read(shop)
-    assert (await shop.verdict(row_id))["state"] == "done"
-    assert shop.end(row_id) == ("done", None, "status")
-    assert len(shop.calls("deactivate_food")) == 1
+    await shop.verdict(row_id)
+    assert (shop.end(row_id), len(shop.calls("deactivate_food"))) == (("done", None, "status"), 1)
 
 
 async def test_a_menu_under_way_during_the_attempt_proves_nothing(shop: Shop):

@@ -1,8 +1,4 @@
-"""One day of a chain under each setting that docs/interface.md leaves open.
-
-The day is the same each time. What may differ is how the service words a no, never what becomes of an order, whether
-each of its statuses is acknowledged, or when the list is asked for.
-"""
+"""One day of a chain under each setting that docs/interface.md leaves open: only the words of the service's no differ."""
 
 import asyncio
 from dataclasses import dataclass, field, fields
@@ -22,7 +18,6 @@ from orderbridge_sandbox.state import Order
 pytestmark = pytest.mark.plays_daemon
 
 NO_RESTAURANT = "99999999-9999-4999-8999-999999999999"
-NO_FOOD = 999_999
 FOOD = 3005
 # What a tester provokes, a limit that docs/interface.md gives, what happens only as the sandbox's own time passes, and what
 # the day cannot turn: it knows its orders by their ids (test_verdicts.py), and no row of it needs the menu (test_menu.py).
@@ -41,7 +36,6 @@ ALLOWED = ("done", None)
 NEVER_CLEAR = ("failed", "outcome_unknown")
 UNTIL_TOO_LATE = ("expired", "expired")
 NEVER_PERMITTED = ("expired", "not_permitted")
-MISSING = ("refused", "missing_field")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,11 +82,8 @@ PLAIN_SWITCHES: dict[str, tuple[Any, ...]] = {
 
 def plain_switches(turn: int) -> Setting:
     """All turned at once, in the first three each to each of its values, then in other company."""
-    options = {
-        name: values[(turn + turn // 3 * number) % len(values)]
-        for number, (name, values) in enumerate(PLAIN_SWITCHES.items())
-    }
-    return Setting(options=options)
+    switches = enumerate(PLAIN_SWITCHES.items())
+    return Setting(options={name: values[(turn + turn // 3 * n) % len(values)] for n, (name, values) in switches})
 
 
 SETTINGS = {
@@ -110,7 +101,7 @@ SETTINGS = {
     "it is not found, under 200": out_of_turn(NOT_FOUND, disallowed_status=200, disallowed_error=ORDER_NOT_FOUND),
     "out of turn is OK without effect": out_of_turn(ALLOWED, disallowed="ok"),
     **{f"plain switches, turn {turn}": plain_switches(turn) for turn in range(6)},
-    "no longer than an hour": Setting(options={"longest_preparing_time": 60}, in_a_day=MISSING),
+    "no longer than an hour": Setting(options={"longest_preparing_time": 60}, in_a_day=("refused", "missing_field")),
 }
 
 
@@ -214,7 +205,7 @@ class Day:
         self.act("open_restaurant", restaurant_id=USKUDAR)
         self.act("activate_food", food_id=FOOD)
         self.act("open_restaurant", restaurant_id=NO_RESTAURANT, end=("refused", "restaurant_not_found"))
-        self.act("deactivate_food", food_id=NO_FOOD, end=("refused", "food_not_found"))
+        self.act("deactivate_food", food_id=999_999, end=("refused", "food_not_found"))
         await self.quiet()
         await shop.account.renew()
         self.place()

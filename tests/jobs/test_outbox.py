@@ -123,13 +123,11 @@ async def test_no_row_overtakes_an_older_one_of_its_lane_that_is_not_read_yet(op
     await cycle(shop)
     assert [shop.row(row)["state"] for row in older] == ["superseded", "done", "superseded"]
     assert [shop.row(row)["state"] for row in newer] == ["done"] * 3
-    assert shop.operations("on_the_way", "complete") == ["on_the_way", "complete"]
-    assert shop.calls("accept") == []
+    assert (shop.operations("on_the_way", "complete"), shop.calls("accept")) == (["on_the_way", "complete"], [])
 
 
 async def test_a_claim_whose_commit_was_reported_as_failed_is_found(shop: Shop):
-    order = await shop.taken_in()
-    row = shop.act("accept", order)
+    row = shop.act("accept", await shop.taken_in())
     await shop.outbox.reader.everything()
     shop.till.execute("UPDATE delivery_actions SET state = 'sending'")
     attempt = "INSERT INTO delivery_action_attempts (action_id, attempt, started_utc) VALUES (?, 1, '')"

@@ -82,11 +82,9 @@ async def test_the_first_row_of_an_order_is_chosen_once_all_are_known(shop: Shop
     cancel = shop.act("cancel", order)
     answer = await claimed(shop, entry)
     assert isinstance(answer, tuple)
-    assert [row.id for row in answer] == [entry.row.id, cancel]
-    assert await ended(shop, entry) == OVER
+    assert ([row.id for row in answer], await ended(shop, entry)) == ([entry.row.id, cancel], OVER)
 
 
 async def test_a_row_whose_account_has_left_is_not_claimed(shop, entry):
     entry.account = "besiktas"
-    assert await claimed(shop, entry) == ()
-    assert shop.row(entry.row.id)["state"] == "pending"
+    assert (await claimed(shop, entry), shop.row(entry.row.id)["state"]) == ((), "pending")

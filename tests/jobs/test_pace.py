@@ -83,8 +83,7 @@ async def test_a_poll_is_noted_once_it_is_admitted(open_shop: OpenShop, clock: F
 
     async def look() -> None:
         (row,) = shop.rows("SELECT next_poll_utc FROM delivery_accounts")
-        noted = datetime.fromisoformat(row["next_poll_utc"]).replace(tzinfo=UTC)
-        left.append((noted - clock.now()).total_seconds())
+        left.append((datetime.fromisoformat(row["next_poll_utc"]).replace(tzinfo=UTC) - clock.now()).total_seconds())
 
     shop.line.when_leaving("get_current", look)
     await shop.tick()

@@ -19,6 +19,7 @@ from orderbridge.jobs.intake import CHUNK
 from orderbridge_sandbox import Fault, FaultKind, When
 
 SLOT_S = 30.05
+THREE = ("kadikoy", "besiktas", "chain")
 
 
 @pytest.mark.interface("Acknowledgement rules 2", "Acknowledgement rules 3")
@@ -27,8 +28,7 @@ async def test_an_acknowledged_order_is_not_delivered_until_its_status_changes(s
     assert (await shop.poll()).delivered == 0
     for status_id in (2, 16):
         shop.world.change_status(order.key, status_id)
-        assert (await shop.poll()).acknowledged == 1
-        assert shop.order(order)["acknowledged_status_id"] == status_id
+        assert ((await shop.poll()).acknowledged, shop.order(order)["acknowledged_status_id"]) == (1, status_id)
         assert (await shop.poll()).delivered == 0
 
 
@@ -41,16 +41,13 @@ async def test_without_a_commit_nothing_is_acknowledged_and_the_next_poll_brings
     mend = shop.fail_commits(words, *tables)
     with contextlib.suppress(OperationalError):
         await shop.poll()
-    assert shop.calls("acknowledge") == []
-    assert shop.count("delivery_orders") == 0
+    assert (shop.calls("acknowledge"), shop.count("delivery_orders")) == ([], 0)
     mend()
     await asyncio.sleep(SLOT_S)
-    assert (await shop.tick()).acknowledged == 1
-    assert shop.order(order)["revision"] == 1
+    assert ((await shop.tick()).acknowledged, shop.order(order)["revision"]) == (1, 1)
 
 
-async def test_where_a_commit_may_be_lost_nothing_is_acknowledged(open_shop: OpenShop):
-    shop = await open_shop()
+async def test_where_a_commit_may_be_lost_nothing_is_acknowledged(shop: Shop):
     shop.database.durability.judge = lambda _: "Set it."  # type: ignore[method-assign]
     order = shop.place()
     await shop.poll()
@@ -76,8 +73,7 @@ async def test_an_acknowledgement_is_sent_once_and_a_lost_one_follows_the_next_d
     assert shop.clock.monotonic() <= 5
     assert (len(shop.calls("acknowledge")), shop.order(order)["acknowledged_utc"]) == (1, None)
     polled = await shop.poll()
-    assert (polled.acknowledged, polled.unchanged) == (int(again),) * 2
-    assert len(order.acknowledgements) == 1
+    assert (polled.acknowledged, polled.unchanged, len(order.acknowledgements)) == (int(again), int(again), 1)
 
 
 async def test_an_acknowledgement_that_fails_again_is_logged_once_with_its_reason(shop: Shop):
@@ -149,8 +145,7 @@ async def test_a_list_made_before_our_action_and_read_after_it_does_not_overwrit
     assert (polled.delivered, polled.withheld, polled.acknowledged) == (1, 1, 0)
     assert (stored["status_id"], stored["service_status_id"], stored["note"]) == (2, 2, "changed")
     assert stored["payload_hash"] is None
-    assert len(shop.calls("acknowledge")) == 1
-    assert (await shop.poll()).acknowledged == 1
+    assert (len(shop.calls("acknowledge")), (await shop.poll()).acknowledged) == (1, 1)
     assert [known.status_id for known in order.acknowledgements] == [1, 2]
 
 
@@ -160,8 +155,7 @@ async def test_a_list_made_before_our_action_and_read_after_it_does_not_overwrit
 ])  # fmt: skip
 async def test_bad_documents_are_kept_and_the_good_ones_of_their_list_go_through(shop: Shop, bad: object):
     before, after = shop.place(), shop.place()
-    answer = listing(before.document, bad, after.document, {"note": "another\0"}, times=2)
-    shop.world.faults.add(answer)
+    shop.world.faults.add(listing(before.document, bad, after.document, {"note": "another\0"}, times=2))
     with capture_logs() as lines:
         polled = await shop.poll()
         await shop.poll()
@@ -192,11 +186,9 @@ async def test_a_delivery_by_another_account_is_neither_merged_nor_acknowledged(
     with capture_logs() as lines:
         polled = await shop.poll("second")
         await shop.poll("second")
-    assert (polled.foreign, polled.acknowledged) == (1, 0)
-    assert shop.order(order) == before
+    assert (polled.foreign, polled.acknowledged, shop.order(order)) == (1, 0, before)
     assert [line["event"] for line in lines].count("order.foreign_delivery") == 1
-    assert (await shop.poll("kadikoy")).acknowledged == 1
-    assert shop.order(order)["status_id"] == 2
+    assert ((await shop.poll("kadikoy")).acknowledged, shop.order(order)["status_id"]) == (1, 2)
 
 
 @pytest.mark.parametrize("statuses", [(2,), (2, 1)], ids=["changed", "as it was"])
@@ -279,9 +271,6 @@ async def test_the_marketplaces_text_is_stored_in_detail_and_not_logged(shop: Sh
     assert "Ayşe" not in str(lines)
 
 
-THREE = ("kadikoy", "besiktas", "chain")
-
-
 class Gate:
     """Holds the requests for orders up where they leave, in the order in which they came."""
 
@@ -324,8 +313,7 @@ async def test_the_number_of_concurrent_polls_is_limited(end, open_shop, monkeyp
         gate.held[1].set()
         await asyncio.sleep(0.1)
         gate.held[2].set()
-    ends = await asyncio.gather(*polls[1:])
-    assert [one.ok for one in ends] == [end != "cut"] * 2
+    assert [one.ok for one in await asyncio.gather(*polls[1:])] == [end != "cut"] * 2
 
 
 async def test_when_the_daemon_stops_the_polls_that_wait_for_a_place_do_not_leave(open_shop, monkeypatch):

@@ -28,8 +28,7 @@ async def test_a_row_that_ends_during_a_poll_makes_its_status_not_count(shop: Sh
 
 async def test_the_lane_is_held_until_the_acknowledgement_is_noted(shop: Shop, monkeypatch: pytest.MonkeyPatch):
     """What goes next may be judged by it: an accept's absence from a list, for one."""
-    held = []
-    note = orders.mark_acknowledged
+    held, note = [], orders.mark_acknowledged
 
     def watched(connection: Connection, marks: Sequence[orders.Mark]) -> None:
         held.append(len(shop.lanes.taken()))
@@ -41,14 +40,12 @@ async def test_the_lane_is_held_until_the_acknowledgement_is_noted(shop: Shop, m
 
 
 async def test_recovery_skips_a_row_whose_verdict_is_being_written(shop: Shop, monkeypatch: pytest.MonkeyPatch):
-    order = await shop.taken_in()
-    shop.act("accept", order)
+    shop.act("accept", await shop.taken_in())
     await shop.outbox.tick()  # it is on the wire
 
     async def slowly(work: Callable[[Connection], Any]) -> Any:
         monkeypatch.undo()
-        reading = shop.database.engine.connect().execution_options(orderbridge_read=True)
-        with reading as connection, connection.begin():
+        with shop.database.engine.connect().execution_options(orderbridge_read=True) as connection, connection.begin():
             connection.exec_driver_sql("SELECT count(*) FROM delivery_actions").all()  # its moment is this one
             await shop.outbox.quiet()
             return work(connection)

@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from structlog.testing import capture_logs
 from tests.jobs.conftest import OpenShop
 from tests.jobs.shop import Shop, text_of
 
@@ -13,6 +14,12 @@ from orderbridge_sandbox import Fault
 from orderbridge_sandbox.scenery import ATASEHIR, KADIKOY, USKUDAR
 
 LISTS = ("delivery_restaurants", "delivery_cancel_reasons", "delivery_payment_methods", "delivery_shipping_methods")
+SHORTER = {
+    "get_restaurants": b'[{"id": "%s", "name": ""}]' % USKUDAR.encode(),
+    "get_cancel_reasons": b'[{"id": 1, "reason": ""}]',
+    "get_variables": b'{"paymentMethod": [{"key": "CASH", "name": "Nakit"}], "shippingMethod": []}',
+}
+EMPTY = {"get_restaurants": b"[]", "get_cancel_reasons": b"[]", "get_variables": b"{}"}
 
 
 async def lists(shop: Shop, name: str = "") -> bool:
@@ -52,14 +59,6 @@ async def test_a_list_that_another_account_writes_at_the_same_moment_is_left_to_
     shop.refuse(f"INSERT ON {table}", "RAISE(ABORT, 'UNIQUE constraint failed')")
     assert await lists(shop)
     assert [shop.count(name) for name in ("delivery_restaurants", table)] == [1, 0]
-
-
-SHORTER = {
-    "get_restaurants": b'[{"id": "%s", "name": ""}]' % USKUDAR.encode(),
-    "get_cancel_reasons": b'[{"id": 1, "reason": ""}]',
-    "get_variables": b'{"paymentMethod": [{"key": "CASH", "name": "Nakit"}], "shippingMethod": []}',
-}
-EMPTY = {"get_restaurants": b"[]", "get_cancel_reasons": b"[]", "get_variables": b"{}"}
 
 
 @pytest.mark.interface("Restaurant")
@@ -153,8 +152,9 @@ async def test_the_account_that_reaches_the_restaurant_takes_over_what_another_l
     assert shop.calls("accept")[0].account == "second"
 
 
-async def test_a_login_that_failed_is_not_tried_again_for_the_lists(shop: Shop):
+async def test_an_account_that_waits_for_its_login_asks_for_no_list(shop: Shop):
     shop.world.faults.add(Fault(operation="login", status=500))
     assert not (await shop.poll()).ok
-    assert not await lists(shop)
-    assert len(shop.calls("login")) == 1
+    with capture_logs() as lines:
+        assert not await lists(shop)
+    assert (len(shop.calls("login")), lines) == (1, [])

@@ -42,8 +42,7 @@ async def test_an_order_whose_automatic_accept_is_refused_comes_in_without_it(op
     assert [row["payment_key"] for row in shop.rows("SELECT * FROM delivery_actions")] == [fine.key]
     assert shop.count("delivery_quarantine") == 0
     (line,) = (line for line in lines if line["event"] == "order.auto_accept_refused")
-    assert line["log_level"] == "error"
-    assert line["payment_key"] == refused.key
+    assert (line["log_level"], line["payment_key"]) == ("error", refused.key)
     assert "accept it in the POS" in line["remedy"]
 
 
@@ -69,8 +68,7 @@ async def test_where_new_contents_are_refused_the_status_is_shown_and_nothing_is
     assert (await shop.poll()).acknowledged == 0
     changed = shop.one("SELECT * FROM delivery_changed_orders")
     assert (changed["status"], changed["last_change"], changed["ended_by"]) == ("CANCELED", "cancelled", "cancelled")
-    assert (changed["problem"], changed["note"]) == ("contents_outdated", "with onions")
-    assert changed["revision"] == 2
+    assert (changed["problem"], changed["note"], changed["revision"]) == ("contents_outdated", "with onions", 2)
     assert not order.acknowledged
 
 
@@ -84,8 +82,7 @@ async def test_a_known_order_whose_new_lines_are_refused_keeps_the_old_ones_and_
     stored = shop.order(order)
     assert (stored["status"], stored["problem"]) == ("CONFIRMED", "contents_outdated")
     assert [row["quantity"] for row in shop.rows("SELECT quantity FROM delivery_order_items")] == [2]
-    assert not order.acknowledged
-    assert open_codes(shop) == [("contents_outdated", order.key)]
+    assert (order.acknowledged, open_codes(shop)) == (False, [("contents_outdated", order.key)])
     shop.allow()
     await shop.poll()
     assert open_codes(shop) == []
@@ -98,19 +95,16 @@ async def test_an_update_that_cannot_be_stored_is_quarantined_and_not_acknowledg
     with capture_logs() as lines:
         await shop.poll()
         await shop.poll()
-    assert not order.acknowledged
-    assert shop.order(order)["status"] == "RECEIVED"
-    assert shop.one("SELECT payment_key, reason, times_seen, resolved_utc FROM delivery_quarantine") == {
-        "payment_key": order.key, "reason": "database_refused", "times_seen": 2, "resolved_utc": None,
-    }  # fmt: skip
+    assert (order.acknowledged, shop.order(order)["status"]) == (False, "RECEIVED")
+    kept = shop.one("SELECT payment_key, reason, times_seen, resolved_utc FROM delivery_quarantine")
+    assert tuple(kept.values()) == (order.key, "database_refused", 2, None)
     assert told(lines, "order.update_refused", "order.quarantined") == ["order.update_refused", "order.quarantined"]
     await asyncio.sleep(200)
     await shop.poll()
     assert open_codes(shop) == [("contents_outdated", order.key)], "whether it waits for an answer is not known"
     shop.allow()
     await shop.poll()
-    assert open_codes(shop) == []
-    assert (shop.order(order)["status"], order.acknowledged) == ("CANCELED", True)
+    assert (open_codes(shop), shop.order(order)["status"], order.acknowledged) == ([], "CANCELED", True)
     assert shop.one("SELECT resolved_utc FROM delivery_quarantine")["resolved_utc"] is not None
 
 
@@ -166,16 +160,14 @@ async def test_a_verdict_refused_by_the_database_is_logged_once_and_written_when
         await shop.drain()
     assert shop.row(row)["state"] == "done"
     await shop.poll()
-    assert open_codes(shop) == []
-    assert len(shop.calls("deactivate_food")) == 2
+    assert (open_codes(shop), len(shop.calls("deactivate_food"))) == ([], 2)
 
 
 @pytest.mark.plays_daemon
 @pytest.mark.parametrize("raises", [RAISES[0], LEFT_OUT, NO_SUCH_TABLE])
 async def test_a_row_in_flight_at_a_crash_is_recovered_when_the_database_accepts_it(open_shop: OpenShop, raises: str):
     first = await open_shop()
-    order = await first.taken_in()
-    row, there = first.act("accept", order), asyncio.Event()
+    row, there = first.act("accept", await first.taken_in()), asyncio.Event()
 
     async def crash_here() -> None:
         there.set()

@@ -68,5 +68,4 @@ def test_a_document_waits_only_for_what_it_would_write_to(current: Current, expe
     (-DAY, -DAY, True, Decision.TAKEN_IN),
 ], ids=["now", "news of it lately", "long ago", "scheduled for later", "a clock that was ahead"])  # fmt: skip
 def test_an_order_that_is_not_stored(first: timedelta, last: timedelta, is_due: bool, expected: Decision) -> None:
-    document = Newest(1, "c", NOW - first, NOW - last, is_due=is_due)
-    assert fate(document, Current()) == expected
+    assert fate(Newest(1, "c", NOW - first, NOW - last, is_due=is_due), Current()) == expected

@@ -10,6 +10,12 @@ from orderbridge.jobs.reimport import Decision, Reimport, Released, release
 from orderbridge_sandbox.state import Order
 
 pytestmark = pytest.mark.plays_daemon
+OLDER_AGAIN = {1: "last_seen_utc = '2026-03-02 09:30:00.000'", 2: "payload = replace(payload, '_id\":6', '_id\":2')"}
+REOPENED = {
+    1: "payload = replace(payload, '_id\":1', '_id\":6')",
+    2: "payload = replace(payload, '_id\":6', '_id\":1')",
+}
+SECOND_WINS = {1: Decision.SUPERSEDED, 2: Decision.TAKEN_IN}
 
 
 def retry(shop: Shop, row_id: int) -> list[Released]:
@@ -42,8 +48,7 @@ async def refused(shop: Shop) -> Order:
 async def test_an_order_that_waited_in_quarantine_is_late_by_its_own_time(shop, minutes, problem):
     order = await refused(shop)
     await asyncio.sleep(60 * minutes)
-    assert outcomes(shop) == [Decision.TAKEN_IN]
-    assert shop.order(order)["problem"] == problem
+    assert (outcomes(shop), shop.order(order)["problem"]) == ([Decision.TAKEN_IN], problem)
 
 
 async def test_an_order_that_only_the_database_refused_is_taken_in_whole(shop: Shop):
@@ -53,9 +58,7 @@ async def test_an_order_that_only_the_database_refused_is_taken_in_whole(shop: S
     stored = shop.order(order)
     assert (stored["status"], stored["account"], stored["revision"]) == ("RECEIVED", "kadikoy", 1)
     assert shop.count("delivery_order_items") > 0
-    assert shop.count("delivery_new_orders") == 1
-    assert resolved(shop) == [True]
-    assert release_all(shop) == []
+    assert (shop.count("delivery_new_orders"), resolved(shop), release_all(shop)) == (1, [True], [])
     assert shop.end((await shop.verdict(shop.act("accept", order)))["id"])[0] == "done"
 
 
@@ -80,16 +83,13 @@ async def test_newer_news_of_the_order_wins(shop: Shop, news: str, stored: tuple
         await shop.poll()
     shop.till.execute("UPDATE delivery_quarantine SET resolved_utc = NULL")
     assert outcomes(shop) == [Decision.SUPERSEDED]
-    assert (shop.order(order)["status"], shop.order(order)["note"] == "acılı") == stored
-    assert resolved(shop) == [True]
+    assert (shop.order(order)["status"], shop.order(order)["note"] == "acılı", resolved(shop)) == (*stored, [True])
 
 
 async def test_an_action_without_a_verdict_goes_first(shop: Shop):
-    order = await refused_change(shop)
-    row = shop.act("accept", order)
+    row = shop.act("accept", await refused_change(shop))
     shop.till.execute("UPDATE delivery_actions SET state = 'sending' WHERE id = ?", (row,))
-    assert outcomes(shop) == [Decision.WAITS]
-    assert resolved(shop) == [False]
+    assert (outcomes(shop), resolved(shop)) == ([Decision.WAITS], [False])
 
 
 @pytest.mark.parametrize("payload", ['{"id": 7}', "[1]", '{"payment_key": "7"}', '{"a": 1]', ""])
@@ -98,9 +98,7 @@ async def test_a_document_that_is_still_no_order_stays_with_the_reason(shop: Sho
     await shop.poll()
     shop.till.execute("UPDATE delivery_quarantine SET payload = ?", (payload,))
     (one,) = release_all(shop)
-    assert one.outcome == Decision.REFUSED
-    assert one.reason
-    assert resolved(shop) == [False]
+    assert (one.outcome, bool(one.reason), resolved(shop)) == (Decision.REFUSED, True, [False])
 
 
 async def refused_and_cancelled(shop: Shop) -> Order:
@@ -115,41 +113,20 @@ async def refused_and_cancelled(shop: Shop) -> Order:
     return order
 
 
-OLDER_AGAIN = {1: "last_seen_utc = '2026-03-02 09:30:00.000'", 2: "payload = replace(payload, '_id\":6', '_id\":2')"}
-REOPENED = {
-    1: "payload = replace(payload, '_id\":1', '_id\":6')",
-    2: "payload = replace(payload, '_id\":6', '_id\":1')",
-}
-SECOND_WINS = {1: Decision.SUPERSEDED, 2: Decision.TAKEN_IN}
-
-
-@pytest.mark.parametrize(
-    "changes, named, fates, stored",
-    [
-        ({}, 1, SECOND_WINS, ("CANCELED", "kadikoy")),
-        ({}, 2, SECOND_WINS, ("CANCELED", "kadikoy")),
-        (OLDER_AGAIN, 2, {1: Decision.TAKEN_IN, 2: Decision.SUPERSEDED}, ("RECEIVED", "kadikoy")),
-        ({2: "last_seen_utc = '2026-03-02 08:00:00.000'"}, 1, SECOND_WINS, ("CANCELED", "kadikoy")),
-        (REOPENED, 1, SECOND_WINS, ("RECEIVED", "kadikoy")),
-        ({2: "account = 'besiktas'"}, 1, SECOND_WINS, ("CANCELED", "besiktas")),
-    ],
-    ids=[
-        "the older is named",
-        "the newer is named",
-        "the older came again",
-        "a clock set back",
-        "reopened",
-        "of two accounts",
-    ],
-)
+@pytest.mark.parametrize("changes, named, fates, stored", [
+    ({}, 1, SECOND_WINS, ("CANCELED", "kadikoy")), ({}, 2, SECOND_WINS, ("CANCELED", "kadikoy")),
+    (OLDER_AGAIN, 2, {1: Decision.TAKEN_IN, 2: Decision.SUPERSEDED}, ("RECEIVED", "kadikoy")),
+    ({2: "last_seen_utc = '2026-03-02 08:00:00.000'"}, 1, SECOND_WINS, ("CANCELED", "kadikoy")),
+    (REOPENED, 1, SECOND_WINS, ("RECEIVED", "kadikoy")),
+    ({2: "account = 'besiktas'"}, 1, SECOND_WINS, ("CANCELED", "besiktas")),
+], ids=["the older", "the newer", "the older again", "a clock set back", "reopened", "of two accounts"])  # fmt: skip
 async def test_of_several_documents_the_newest_counts_and_an_end_is_an_end(changes, named, fates, stored, shop):
     order = await refused_and_cancelled(shop)
     for row_id, change in changes.items():
         shop.till.execute(f"UPDATE delivery_quarantine SET {change} WHERE id = ?", (row_id,))
     assert {one.id: one.outcome for one in retry(shop, named)} == fates
     assert (shop.order(order)["status"], shop.order(order)["account"]) == stored
-    assert shop.count("delivery_new_orders") == (stored[0] == "RECEIVED")
-    assert resolved(shop) == [True, True]
+    assert (shop.count("delivery_new_orders"), resolved(shop)) == (stored[0] == "RECEIVED", [True, True])
 
 
 async def test_while_the_newest_is_refused_or_unreadable_no_older_one_is_taken_in(shop: Shop):

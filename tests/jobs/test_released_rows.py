@@ -49,5 +49,4 @@ async def test_a_row_released_while_its_claim_is_written_blocks_no_other(open_sh
     async with asyncio.timeout(PATIENCE_S):
         await turn
         await shop.outbox.quiet()
-    assert shop.lanes.taken() == frozenset()
-    assert shop.calls("accept") == []
+    assert (shop.lanes.taken(), shop.calls("accept")) == (frozenset(), [])

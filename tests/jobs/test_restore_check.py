@@ -27,6 +27,8 @@ from orderbridge.store.database import Database
 from orderbridge.store.problem_rows import ProblemsFile
 from orderbridge.texts import problem_text
 
+MARK_S = -60.0  # the mark was written a minute ago
+
 
 class Keeper:
     """A shop's high-water mark, as its daemon keeps it."""
@@ -71,8 +73,7 @@ async def test_an_older_copy_is_reported_with_what_it_lacks(shop: Shop, restore:
     assert [one.since for one in later.problems()] == [problem.since]
     again.database.write_now(high_water.settle)
     await later.check.check()
-    assert later.problems() == []
-    assert (await begun(again)).problems() == []
+    assert (later.problems(), (await begun(again)).problems()) == ([], [])
 
 
 async def test_the_journal_shows_an_older_copy_that_an_old_mark_does_not(shop: Shop, restore: Restore):
@@ -193,11 +194,7 @@ async def test_a_new_database_counts_as_an_older_copy_only_after_a_lost_file(mis
         ProblemsFile(shop.database).write([{"code": "database_lost", "since_utc": None}])
     shop.remove_file()
     shutil.copy(empty_file, shop.path)
-    again = await open_shop(orders={"journal": "auto"})
-    assert [one.count for one in (await begun(again)).problems()] == missing
-
-
-MARK_S = -60.0  # the mark was written a minute ago
+    assert [one.count for one in (await begun(await open_shop(orders={"journal": "auto"}))).problems()] == missing
 
 
 @pytest.mark.plays_daemon
@@ -247,8 +244,7 @@ async def test_no_row_is_sent_while_the_database_refuses_to_end_those_of_the_cop
     again.allow()
     await check.check()
     await again.drain()
-    assert again.end(row) == ("failed", "outcome_unknown", None)
-    assert again.end(new)[0] == "done"
+    assert (again.end(row), again.end(new)[0]) == (("failed", "outcome_unknown", None), "done")
     assert len([call for call in again.calls("accept") if call.argument == orders[0].key]) == 1
 
 
@@ -271,7 +267,7 @@ async def test_polls_are_held_until_the_last_ones_cooldown_is_over(shop: Shop, r
 async def test_an_account_that_was_changed_after_the_copy_waits_for_a_person(shop: Shop, restore: Restore):
     changes = pytest.importorskip("orderbridge_fleet.account_changes")
     in_database = pytest.importorskip("orderbridge_fleet.account_settings")
-    keys = pytest.importorskip("orderbridge_fleet.account_settings").MasterKeys([bytes(range(32))])
+    keys = in_database.MasterKeys([bytes(range(32))])
 
     def read(of: Shop) -> list[str]:
         return [one.name for one in of.database.read_now(lambda tx: in_database.read(tx, keys, BASE_URL)).accounts]
@@ -294,8 +290,7 @@ async def test_an_account_that_was_changed_after_the_copy_waits_for_a_person(sho
     await asyncio.sleep(2)
     again = await restore(shop)
     (problem,) = (await begun(again)).problems()
-    assert read(again) == ["unchanged"]
-    assert problem.facts["accounts"] == "altered, disabled, removed"
+    assert (read(again), problem.facts["accounts"]) == (["unchanged"], "altered, disabled, removed")
     assert read(again) == ["unchanged"], "also after a restart"
     released = again.database.write_now(lambda tx: accounts.release(tx, again.clock.now()))
     assert released == ("altered", "disabled", "removed")
@@ -345,8 +340,7 @@ async def test_a_hanging_disk_of_the_mark_is_reported_and_delays_nothing(shop: S
     await keeper.check.close()  # not waited for either
     gate.set()
     await file._writing
-    assert [one["event"] for one in written[-1:]] == [keeper.kept.high_water.event]
-    assert len(written) == 2
+    assert (len(written), written[-1]["event"]) == (2, keeper.kept.high_water.event)
     monkeypatch.undo()
     keeper.check.check_file()
     assert not keeper.known.has(Code.LAST_WORD_NOT_WRITTEN)

@@ -14,6 +14,8 @@ from orderbridge.jobs.timetable import AFTER_FAULT_S, MIN_WAIT_S, SPARE_TIMES, T
 from orderbridge.observe.liveness import Pulse
 
 HOURS = (3600.0, -7200.0, 3600.0)
+CRASHED, LOCKED = [("error", "job.crashed")], database_error()
+ONCE = [(level, "job.database_failed") for level in ("error", "debug", "debug", "error")]
 
 
 @pytest.fixture
@@ -130,10 +132,6 @@ async def told(timetable: Timetable, job: Calls) -> list[tuple[str, str]]:
         timetable.plan("sweep", 0.0, job)
         await asyncio.sleep(300)
     return [(line["log_level"], line["event"]) for line in lines]
-
-
-CRASHED, LOCKED = [("error", "job.crashed")], database_error()
-ONCE = [(level, "job.database_failed") for level in ("error", "debug", "debug", "error")]
 
 
 @pytest.mark.parametrize("ends, trouble, logged, calls", [

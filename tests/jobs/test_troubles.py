@@ -33,12 +33,10 @@ async def test_an_acknowledgement_in_flight_is_awaited_when_the_intake_fails(sho
     new = shop.place()
     shop.world.change_status(known.key, 2)
     shop.world.faults.add(Fault.delay("acknowledge", 3))
-
     monkeypatch.setattr(orders, "update_delivered", raising(RuntimeError("a fault of ours")))
     with pytest.raises(RuntimeError):
         await shop.poll()
-    assert shop.order(new)["acknowledged_status_id"] == 1
-    assert shop.lanes.taken() == frozenset()
+    assert (shop.order(new)["acknowledged_status_id"], shop.lanes.taken()) == (1, frozenset())
 
 
 async def test_an_order_stored_by_another_account_meanwhile_is_not_quarantined(open_shop, monkeypatch):
@@ -82,8 +80,7 @@ async def test_an_ok_that_could_not_be_noted_is_noted_at_the_next_poll(shop: Sho
     assert (order.acknowledged, shop.order(order)["acknowledged_status_id"]) == (True, None)
     await asyncio.sleep(60)
     assert (await shop.poll()).delivered == 0
-    assert shop.order(order)["acknowledged_status_id"] == 1
-    assert shop.story(order) == ["received", "acknowledged"]
+    assert (shop.order(order)["acknowledged_status_id"], shop.story(order)) == (1, ["received", "acknowledged"])
 
 
 async def test_an_ok_noted_late_does_not_replace_a_newer_one(shop: Shop, monkeypatch: pytest.MonkeyPatch):
@@ -102,8 +99,7 @@ async def test_an_ok_noted_late_does_not_replace_a_newer_one(shop: Shop, monkeyp
     await shop.poll()
     shop.world.change_status(order.key, 2)
     shop.line.when_leaving("acknowledge", release)  # by then the first one was tried again
-    assert (await shop.poll()).acknowledged == 1
-    assert shop.order(order)["acknowledged_status_id"] == 2
+    assert ((await shop.poll()).acknowledged, shop.order(order)["acknowledged_status_id"]) == (1, 2)
     await shop.poll()
     assert shop.order(order)["acknowledged_status_id"] == 2
 
@@ -192,5 +188,4 @@ async def test_verdicts_blocked_by_a_till_are_logged_once_and_retried_together(s
     assert logged == [("action.verdicts_wait", 3), ("action.verdicts_written", 3)]
     for row in rows:
         await shop.verdict(row)
-    assert {shop.end(row) for row in rows} == {("done", None, "answer")}
-    assert len(shop.calls("accept")) == 3
+    assert ({shop.end(row) for row in rows}, len(shop.calls("accept"))) == ({("done", None, "answer")}, 3)

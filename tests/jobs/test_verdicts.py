@@ -114,8 +114,7 @@ async def test_a_row_that_was_not_tried_says_what_it_waits_for(cut: set[str], co
     first = await shop.acted("deactivate_food", food_id=1001)
     later = await shop.acted("deactivate_food", food_id=1002)
     assert (shop.row(first)["state"], shop.row(later)["state"]) == ("pending", "pending")
-    assert shop.row(later)["error_code"] == code
-    assert shop.row(later)["error_text"] == shop.row(first)["error_text"]
+    assert (shop.row(later)["error_code"], shop.row(later)["error_text"]) == (code, shop.row(first)["error_text"])
     shop.line.cut = set()
     shop.world.accounts = accounts
     assert (await shop.verdict(later))["state"] == "done"
@@ -199,9 +198,7 @@ async def test_a_cancelled_order_ends_its_other_rows(shop: Shop):
 
 
 async def test_a_failure_of_ours_in_one_row_harms_no_other(shop: Shop, monkeypatch: pytest.MonkeyPatch):
-    order = await shop.taken_in()
-
-    act = shop.account.client.act
+    order, act = await shop.taken_in(), shop.account.client.act
 
     async def broken(action: str, *of: Any) -> None:
         if action == "deactivate_food":

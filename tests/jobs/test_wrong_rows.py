@@ -1,8 +1,4 @@
-"""Each invalid row that the database accepts from a POS is refused alone, with a remedy.
-
-The till is the stock sqlite3 driver, and beside each wrong row stands a right one of another order, which must go its
-way. tests/store/test_tables.py has what the database refuses; test_write_guards.py writes `ROWS` on each database.
-"""
+"""A wrong row that the database accepts (tests/store/test_tables.py: the others) is refused alone, with a remedy."""
 
 import re
 from typing import Any
@@ -16,13 +12,12 @@ from tests.store.samples import DAEMONS
 pytestmark = pytest.mark.plays_daemon
 
 NOBODY = "00000000-0000-4000-8000-000000000000"
-FOOD = 1005
 HUGE = "k" * 1_000_000
 NOT_UTF8 = "Gül\N{LATIN SMALL LETTER S WITH CEDILLA}ah".encode("cp1254")
 ORDER = "the order's key"  # stands for the key of an order that is there
 
 Columns = dict[str, Any]
-FOOD_ROW: Columns = {"action": "deactivate_food", "food_id": FOOD}
+FOOD_ROW: Columns = {"action": "deactivate_food", "food_id": 1005}
 
 
 def put(shop: Shop, columns: Columns, key: str) -> int:
@@ -60,10 +55,7 @@ ROWS: dict[str, list[Columns]] = {  # None: the key of an order that is there
     "order_unknown": [{"action": "complete", "payment_key": NOBODY}],
     "account_needed": [FOOD_ROW | {"account": "Kadıköy"}, FOOD_ROW],
     "food_not_found": [FOOD_ROW | {"food_id": number, "account": "kadikoy"} for number in (999_999, 2005)],
-    "restaurant_unknown": [
-        {"action": "close_restaurant", "restaurant_id": NOBODY},
-        FOOD_ROW | {"restaurant_id": NOBODY},
-    ],
+    "restaurant_unknown": [row | {"restaurant_id": NOBODY} for row in ({"action": "close_restaurant"}, FOOD_ROW)],
     "courier_not_restaurant": [{"action": "on_the_way", "payment_key": None}],
     "order_completed": [{"action": "cancel", "reason_id": 1, "payment_key": None}],
     "order_cancelled": [{"action": "complete", "payment_key": None}],

@@ -66,8 +66,7 @@ def test_an_account_is_replaced_only_with_the_option(add, run, pos):
     assert run("accounts", "show", "kadikoy", "--json").json["auto_accept_minutes"] == 5
     version = "SELECT accounts_version FROM delivery_fleet"
     before = pos.execute(version).fetchone()[0]
-    assert add(*changed, "--replace").out == "kadikoy: unchanged.\n"
-    assert pos.execute(version).fetchone()[0] == before
+    assert (add(*changed, "--replace").out, pos.execute(version).fetchone()[0]) == ("kadikoy: unchanged.\n", before)
 
 
 def test_it_has_the_options_of_the_file_and_steps_come_in_as_json(add, bring, run):
@@ -75,10 +74,8 @@ def test_it_has_the_options_of_the_file_and_steps_come_in_as_json(add, bring, ru
     assert add("kadikoy", "--auto-accept-minutes", 25, "--auto-accept-scheduled", *rules).code == 0
     shown = run("accounts", "show", "kadikoy", "--json").json
     assert (shown["auto_accept_minutes"], shown["auto_accept_scheduled"]) == (25, True)
-    assert shown["restaurants"] == [
-        {"id": RESTAURANT, "auto_accept_minutes": 40, "auto_accept_steps": None},
-        {"id": KEY, "auto_accept_minutes": None, "auto_accept_steps": None},
-    ]
+    plain = {"id": KEY, "auto_accept_minutes": None, "auto_accept_steps": None}
+    assert shown["restaurants"] == [plain | {"id": RESTAURANT, "auto_accept_minutes": 40}, plain]
     assert f"{RESTAURANT}=40, {KEY}=-" in run("accounts", "show", "kadikoy").out
     one = {"name": "moda", "app_secret_key": "a", "rest_secret_key": "b", "auto_accept_steps": [[0, 20], [30, 0]]}
     rule = {"id": RESTAURANT, "auto_accept_steps": [[0, 15], [9, 0]]}
@@ -99,14 +96,10 @@ def test_secrets_come_from_standard_input_a_line_each_or_what_is_missing_is_name
     assert (run("accounts", "import", "-").code, listed(run)) == (0, {"kadikoy": True, "moda": True})
 
 
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
 def test_on_a_terminal_they_are_asked_for_and_not_shown(run, monkeypatch):
-    monkeypatch.setattr(sys, "stdin", Terminal(""))
-    asked = list(SECRETS)
+    terminal, asked = io.StringIO(), list(SECRETS)
+    terminal.isatty = lambda: True
+    monkeypatch.setattr(sys, "stdin", terminal)
     monkeypatch.setattr(click.termui, "hidden_prompt_func", lambda _: asked.pop(0))
     ended = run("accounts", "add", "kadikoy")
     assert (ended.code, asked) == (0, [])
@@ -127,9 +120,6 @@ def test_what_can_never_be_right_is_refused(add, run):
         ended = add(name, *options, secrets=(secret, ""))
         assert (ended.code, message in ended.err) == (78, True)
     assert listed(run) == {}
-
-
-# ---- beside the file -------------------------------------------------------------------------------------------------
 
 
 def test_an_account_moves_from_the_file_into_the_database(add, bring, run, configure):
@@ -156,8 +146,7 @@ def test_the_list_says_where_each_comes_from_and_how_it_was_polled(add, run, con
     (moda,) = [one for one in found if one["name"] == "moda"]
     assert values.items() <= moda.items()
     out = run("accounts", "list").out
-    assert (str(config_file) in out, "login refused" in out) == (True, True)
-    assert run("accounts", "show", "kadikoy").code == 0
+    assert (str(config_file) in out, "login refused" in out, run("accounts", "show", "kadikoy").code) == (True, True, 0)
 
 
 def test_an_account_of_the_file_is_changed_in_the_file_and_others_are_prepared_beside_it(run, add, configure):
@@ -182,9 +171,6 @@ def test_without_a_master_key_the_remedy_is_named_and_the_accounts_of_the_file_a
     assert listed(run) == {"kadikoy": True}
 
 
-# ---- on and off ------------------------------------------------------------------------------------------------------
-
-
 def test_accounts_are_disabled_enabled_and_removed_and_of_several_names_an_unknown_one_stops_all(add, run):
     add()
     add("moda")
@@ -201,16 +187,11 @@ def test_accounts_are_disabled_enabled_and_removed_and_of_several_names_an_unkno
     assert add().out == "kadikoy: added.\n"
 
 
-@pytest.mark.parametrize(
-    "order, row, counted",
-    [
-        ({}, None, "1 open orders, 0 actions"),
-        ({"ended_utc": NOW_TEXT}, {}, "0 open orders, 1 actions"),
-        (None, {"action": "close_restaurant", "restaurant_id": RESTAURANT}, "0 open orders, 1 actions"),
-        (None, {"action": "activate_food", "account": "kadikoy"}, "0 open orders, 1 actions"),
-    ],
-    ids=["open order", "row of its order", "row of its restaurant", "row that names it"],
-)
+@pytest.mark.parametrize("order, row, counted", [
+    ({}, None, "1 open orders, 0 actions"), ({"ended_utc": NOW_TEXT}, {}, "0 open orders, 1 actions"),
+    (None, {"action": "close_restaurant", "restaurant_id": RESTAURANT}, "0 open orders, 1 actions"),
+    (None, {"action": "activate_food", "account": "kadikoy"}, "0 open orders, 1 actions"),
+], ids=["open order", "row of its order", "row of its restaurant", "row that names it"])  # fmt: skip
 def test_a_busy_account_is_removed_only_by_force(order, row, counted, add, run, pos):
     add()
     add("moda")
@@ -228,9 +209,6 @@ def test_a_busy_account_is_removed_only_by_force(order, row, counted, add, run, 
     forced = run("accounts", "remove", "kadikoy", "--force")
     assert (forced.code, counted in forced.err, "takes both over" in forced.err) == (0, True, True)
     assert listed(run) == {"moda": True}
-
-
-# ---- many at once ----------------------------------------------------------------------------------------------------
 
 
 WRONG_LINES = {
@@ -257,8 +235,7 @@ def test_every_wrong_line_is_named_and_nothing_is_written_but_the_right_ones_wit
     assert "nothing was written" in ended.err
     assert listed(run) == {"file": True, "kadikoy": True}
     ended = bring(WRONG, "--skip-wrong", "--json")
-    assert (ended.code, ended.json["added"]) == (1, ["moda"])
-    assert [one["line"] for one in ended.json["wrong"]] == [*TOLD]
+    assert (ended.code, ended.json["added"], [one["line"] for one in ended.json["wrong"]]) == (1, ["moda"], [*TOLD])
     assert listed(run) == {"file": True, "kadikoy": True, "moda": True}
 
 
@@ -282,12 +259,7 @@ def test_ten_thousand_come_in_at_once_and_are_listed(bring, run):
     assert len(run("accounts", "list").out.splitlines()) == 10_001
 
 
-# ---- another master key ----------------------------------------------------------------------------------------------
-
-
-def test_a_new_key_needs_no_configuration_and_a_rotation_says_when_the_old_one_may_be_removed(
-    command, add, run, tmp_path
-):
+def test_a_new_key_needs_no_configuration_and_a_rotation_says_when_the_old_one_may_go(command, add, run, tmp_path):
     assert re.fullmatch(r"[\w+/]{43}=\n", command("accounts", "key").out)
     add()
     add("moda")
@@ -312,9 +284,6 @@ def test_a_partial_rotation_says_to_keep_the_old_keys(add, run, tmp_path, pos):
     ended = run("accounts", "key", "--rotate")
     assert (ended.code, "1 now" in ended.out, "Keep the old lines" in ended.err) == (1, True, True)
     assert "moda: The row is damaged" in ended.err
-
-
-# ---- the branches ----------------------------------------------------------------------------------------------------
 
 
 def alive(pos: sqlite3.Connection, seconds: int = 60) -> None:
@@ -375,9 +344,6 @@ def test_a_branch_without_a_daemon_is_dark_and_a_silent_daemon_makes_all_red(thr
     assert (shown["well"], shown["branches"][0]["code"]) == (0, "not_polling")
 
 
-# ---- check -----------------------------------------------------------------------------------------------------------
-
-
 def checked(run: Run) -> list[tuple[str, str, str]]:
     found = run("check", "--json").json
     return [(one["level"], one["detail"], one["remedy"]) for one in found if one["check"] == "account_settings"]
@@ -398,10 +364,8 @@ def test_check_says_that_a_rotation_is_not_finished_or_that_the_address_is_anoth
     (tmp_path / "master.key").write_text(f"{new_master_key()}\n{MASTER}\n")
     configure(document(more=FLEET, accounts=" ", base_url="https://127.0.0.1:2"))
     rotate = "Run `orderbridge accounts key --rotate`."
-    assert sorted(checked(run)[1:]) == [
-        ("warning", "4 account(s) are encrypted with a former master key", rotate),
-        ("warning", "4 were stored with another marketplace.base_url", rotate),
-    ]
+    found = ["4 account(s) are encrypted with a former master key", "4 were stored with another marketplace.base_url"]
+    assert sorted(checked(run)[1:]) == [("warning", detail, rotate) for detail in found]
     run("accounts", "key", "--rotate")
     run("accounts", "disable", "moda")
     assert checked(run) == [("ok", "3 open, 1 disabled", "")]

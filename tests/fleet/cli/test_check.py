@@ -28,6 +28,7 @@ from orderbridge_sandbox import Options, Sandbox, World
 MASTER = new_master_key()
 NAMES = ("besiktas", "chain", "kadikoy")
 WITHIN_S = 60.0
+SHARED = (0, [("cooldown application", "warning")])
 
 
 @pytest.fixture(params=databases.KINDS[:2])
@@ -80,16 +81,8 @@ def made(name: str) -> config.Account:
     return config.Account(name=name, app_secret_key=app, rest_secret_key=f"sandbox-{name}-secret")
 
 
-def alter(database: Database, name: str, **values: object) -> None:
-    row = update(account_settings).where(account_settings.c.name == name)
-    database.write_now(lambda tx: tx.execute(row.values(**values)))
-
-
 def found(ended: Ended) -> tuple[int, list[tuple[str, str]]]:
     return ended.code, [(one["check"], one["level"]) for one in ended.json]
-
-
-SHARED = (0, [("cooldown application", "warning")])
 
 
 def asked(world: World) -> list[str]:
@@ -132,8 +125,7 @@ def test_beside_a_replica_it_refuses(run: Run, play, database: Database):
 @databases.only(databases.SQLITE)
 def test_an_account_that_moves_is_asked_once_and_as_the_file_has_it(run: Run, play):
     world = play("besiktas", "kadikoy", in_file=account())
-    ended = run("accounts", "cooldown", "--json")
-    assert found(ended) == (0, [("cooldown not_address", "ok")])
+    assert found(run("accounts", "cooldown", "--json")) == (0, [("cooldown not_address", "ok")])
     assert asked(world) == ["kadikoy", "besiktas"]
 
 
@@ -153,10 +145,10 @@ def test_accounts_that_are_refused_or_disabled_are_named_and_not_asked(run: Run,
 @databases.only(databases.SQLITE)
 def test_a_row_that_does_not_open_is_named_unless_none_opens(run: Run, play, database: Database, tmp_path: Path):
     world = play(*NAMES)
-    alter(database, "besiktas", sealed="x")
+    spoil = update(account_settings).where(account_settings.c.name == "besiktas").values(sealed="x")
+    database.write_now(lambda tx: tx.execute(spoil))
     ended = run("accounts", "cooldown", "--json")
-    levels = [("account_settings", "warning"), ("cooldown application_or_address", "warning")]
-    assert found(ended) == (0, levels)
+    assert found(ended) == (0, [("account_settings", "warning"), ("cooldown application_or_address", "warning")])
     assert ended.json[0]["detail"] == "1: besiktas"
     assert set(asked(world)) == {"chain", "kadikoy"}
     before = len(world.calls())
@@ -181,8 +173,7 @@ def test_of_thousands_only_those_that_are_needed_are_opened(run: Run, play, data
 def test_each_replica_is_named_with_its_share(run: Run, play, database: Database):
     play(*NAMES)
     with closing(right_to_work(database)) as one, closing(right_to_work(database)) as other:
-        assert one.take()
-        assert other.take()
+        assert (one.take(), other.take()) == (True, True)
         one.beat()
         other.beat()
         one.beat(one.beat().excess)

@@ -50,17 +50,12 @@ def play(tmp_path: Path, configure: Configure):
         sandbox.__exit__(None, None, None)
 
 
-@pytest.mark.parametrize(
-    "scope, names, found, level",
-    [
-        ("credential", THREE, "credential", "ok"),
-        ("application", THREE, "application", "warning"),
-        ("address", THREE, "address", "warning"),
-        ("application", ("kadikoy", "chain"), "application_or_address", "warning"),
-        ("application", ("kadikoy", "besiktas"), "not_address", "ok"),
-        ("address", ("kadikoy", "besiktas"), "address", "warning"),
-    ],
-)
+@pytest.mark.parametrize("scope, names, found, level", [
+    ("credential", THREE, "credential", "ok"), ("application", THREE, "application", "warning"),
+    ("address", THREE, "address", "warning"), ("address", ("kadikoy", "besiktas"), "address", "warning"),
+    ("application", ("kadikoy", "chain"), "application_or_address", "warning"),
+    ("application", ("kadikoy", "besiktas"), "not_address", "ok"),
+])  # fmt: skip
 def test_the_scope_of_the_cooldown_is_found(run, pos, play, scope, names, found, level):
     play(scope, *names)
     ended = run("accounts", "cooldown", "--json")
@@ -72,8 +67,7 @@ def test_the_scope_of_the_cooldown_is_found(run, pos, play, scope, names, found,
 def test_the_test_loses_no_order_and_keeps_each_cooldown(run: Run, pos, play: Play):
     world = play("application", *THREE).world
     order = world.place_order()
-    assert run("accounts", "cooldown").code == 0
-    assert world.calls("acknowledge") == []
+    assert (run("accounts", "cooldown").code, world.calls("acknowledge")) == (0, [])
     assert not order.acknowledged, "the next poll delivers it again"
     assert rows(pos, "SELECT payment_key FROM delivery_orders") == []
     served = [call for call in world.calls("get_current") if call.http_status == 200]

@@ -71,8 +71,7 @@ def test_an_invalid_master_key_is_an_error_with_a_remedy_and_without_the_key(pro
 
 def test_a_new_key_is_valid_and_unique_and_it_is_never_shown(write: Write) -> None:
     made = {parsed(new_master_key()) for _ in range(10)}
-    assert len(made) == 10
-    assert {len(key) for (key,) in made} == {32}
+    assert (len(made), {len(key) for (key,) in made}) == (10, {32})
     assert len(parsed(f"{KEY}\n{KEY}\n{OLD}")) == 2
     settings = load(write(fleet(f'master_key = "{KEY}"')), environ={})
     assert KEY not in f"{settings!r} {settings} {shown(settings)} {settings.source} {settings.fleet!r}"

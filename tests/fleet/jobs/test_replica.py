@@ -5,6 +5,7 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Collection
 from concurrent.futures import Future, ThreadPoolExecutor
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -115,13 +116,9 @@ class Town:
 
 @pytest.fixture
 def on_virtual_time(monkeypatch: pytest.MonkeyPatch, clock: FakeClock) -> None:
-    class Now:
-        @staticmethod
-        def now(zone: Any = None) -> Any:
-            return clock.now().astimezone(zone)
-
+    now = SimpleNamespace(now=lambda zone=None: clock.now().astimezone(zone))
     for part in ("schedulers.base", "executors.base", "triggers.date"):
-        monkeypatch.setattr(f"apscheduler.{part}.datetime", Now)
+        monkeypatch.setattr(f"apscheduler.{part}.datetime", now)
     monkeypatch.setattr(Database, "watch", never)
 
     async def at_once(call: Callable[[], Any]) -> Any:
@@ -260,9 +257,6 @@ async def test_an_account_goes_on_with_an_unreadable_row_and_another_address_is_
     assert [line["accounts"] for line in lines if line["event"] == "fleet.noted_elsewhere"] == [1]
 
 
-# ---- several replicas ------------------------------------------------------------------------------------------------
-
-
 class Shares:
     name = "a"
 
@@ -312,8 +306,8 @@ async def test_accounts_of_other_replicas_are_left_to_them_with_their_rows(town:
         shares.mine |= {0, *buckets("kadikoy")}
         await asyncio.sleep(40.0)
         assert town.polls("kadikoy") >= 1
-        assert shop.end(foreign) == ("refused", "food_not_found", "answer")  # by the service itself
-        assert shop.row(nobodys)["state"] == "refused"
+        by_the_service = ("refused", "food_not_found", "answer")
+        assert (shop.end(foreign), shop.row(nobodys)["state"]) == (by_the_service, "refused")
 
 
 def test_a_lease_ends_before_the_server_ends_the_session_and_before_another_replica_takes_the_buckets():
@@ -473,11 +467,7 @@ async def test_a_bucket_waits_for_requests_of_a_changed_account(town: Town, chan
         assert shares.given == []
         answered.set()
         await asyncio.sleep(SOON_S)
-        assert shop.row(accept)["state"] == "done"
-        assert shares.given == buckets("chain")
-
-
-# ---- what comes, leaves and changes at the same time -----------------------------------------------------------------
+        assert (shop.row(accept)["state"], shares.given) == ("done", buckets("chain"))
 
 
 async def test_secrets_that_move_to_another_name_work_there_once_nothing_is_in_flight_under_the_former(town: Town):

@@ -15,6 +15,7 @@ import urllib.request
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -86,9 +87,7 @@ class OtherEnd:
 class Fleet:
     """`folder` has the replicas' configurations and logs, by number."""
 
-    def __init__(
-        self, url: str, folder: Path, end: OtherEnd, *, cooldown_s: float = 5.0, timeout_s: float = 3.0
-    ) -> None:
+    def __init__(self, url: str, folder: Path, end: OtherEnd, *, cooldown_s=5.0, timeout_s=3.0) -> None:
         self.url, self.folder, self.end = url, folder, end
         self.record = Record(cooldown_s, timeout_s)
         self.names: list[str] = []
@@ -103,8 +102,6 @@ class Fleet:
         path.chmod(0o600)
         return path
 
-    # ---- accounts ----------------------------------------------------------------------------------------------------
-
     def account(self, name: str, secret: str | None = None) -> Account:
         made = Account(name=name, app_secret_key=APP_SECRET, rest_secret_key=f"rest-{secret or name}")
         return made.at(self.end.base_url)
@@ -116,8 +113,6 @@ class Fleet:
         database.write_now(schema.upgrade)
         database.write_now(lambda tx: account_changes.put(tx, keys, made, datetime.now(UTC)))
         database.close()
-
-    # ---- replicas ----------------------------------------------------------------------------------------------------
 
     def start(self, number: int, *, url: str | None = None, more: str = "", environment: Mapping[str, str] = {}) -> int:
         """`more`: further lines. Returns the process."""
@@ -147,8 +142,6 @@ class Fleet:
                 process.kill()
             process.wait()
         self._engine.dispose()
-
-    # ---- what is seen ------------------------------------------------------------------------------------------------
 
     def rows(self, sql: str, **values: Any) -> list[Any]:
         with self._engine.connect() as connection:
@@ -223,10 +216,7 @@ CLOSE = text("INSERT INTO delivery_actions (action, restaurant_id, account) VALU
 
 @contextlib.contextmanager
 def till(fleet: Fleet, pause_s: float) -> Iterator[None]:
-    """A POS of all branches in plain SQL: accepts new orders, and switches foods and restaurants.
-
-    Each row is for a random account, with a food or a restaurant of its own. A server that is away is tried again.
-    """
+    """A POS of all branches in plain SQL: accepts orders, switches foods and restaurants, tries a lost server again."""
     over, names = threading.Event(), fleet.names[:200]
     engine = create_engine(fleet.url, poolclass=NullPool, isolation_level="AUTOCOMMIT")
 
@@ -255,13 +245,8 @@ def _turn(connection: Connection, names: list[str]) -> None:
 
 
 @contextlib.contextmanager
-def fleet(
-    url: str, folder: Path, *, accounts: int, delay_ms: float = 50.0, every: int = 2, **times: float
-) -> Iterator[Fleet]:
+def fleet(url: str, folder: Path, *, accounts: int, delay_ms=50.0, every: int = 2, **times: float) -> Iterator[Fleet]:
     """On an empty database without a daemon. `times`: cooldown_s and timeout_s."""
-    with (
-        contextlib.closing(OtherEnd(folder, delay_ms, delay_ms, every)) as end,
-        contextlib.closing(Fleet(url, folder, end, **times)) as made,
-    ):
+    with closing(OtherEnd(folder, delay_ms, delay_ms, every)) as end, closing(Fleet(url, folder, end, **times)) as made:
         made.open(accounts)
         yield made

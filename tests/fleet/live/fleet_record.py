@@ -1,7 +1,4 @@
-"""Judges the service's record without the fleet: who was polled when, and what was sent twice.
-
-Times are seconds of the machine's monotonic clock.
-"""
+"""Judges the service's record without the fleet: who was polled when (monotonic seconds), and what was sent twice."""
 
 import bisect
 from collections import Counter, defaultdict
@@ -34,12 +31,9 @@ class Record:
     puts: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
 
     def add(self, seen: Mapping[str, Iterable[tuple[str, int]]]) -> None:
-        for token, at in seen["polls"]:
-            self.polls[token.removeprefix(TOKEN)].append(at / 1e9)
-        for token, at in seen["answers"]:
-            self.answers[token.removeprefix(TOKEN)].append(at / 1e9)
-        for path, at in seen["puts"]:
-            self.puts[path].append(at / 1e9)
+        for kind, found in (("polls", self.polls), ("answers", self.answers), ("puts", self.puts)):
+            for token, at in seen[kind]:
+                found[token.removeprefix(TOKEN)].append(at / 1e9)
 
     def after(self, name: str, moment: float) -> float | None:
         """The first poll of the account after that moment."""
@@ -78,8 +72,7 @@ class Record:
         return [path for path in others if len(self.puts[path]) > 1 + excused[path]]
 
     def lost(self, connection: Connection) -> set[str]:
-        stored = set(connection.execute(text("SELECT payment_key FROM delivery_orders")).scalars())
-        return self.acknowledged() - stored
+        return self.acknowledged() - set(connection.execute(text("SELECT payment_key FROM delivery_orders")).scalars())
 
 
 def left(connection: Connection) -> dict[str, int]:

@@ -74,9 +74,6 @@ def test_an_account_comes_back_as_it_went_in_and_no_secret_stands_in_the_row(dat
     assert len(sealed) == 2, "the same account is sealed anew each time"
 
 
-# ---- what cannot be used ---------------------------------------------------------------------------------------------
-
-
 def broken(database: Database, keys: MasterKeys = KEYS) -> dict[str, Fault]:
     """With a good one beside it, which nothing harms."""
     put(database, account("besiktas"))
@@ -85,14 +82,10 @@ def broken(database: Database, keys: MasterKeys = KEYS) -> dict[str, Fault]:
     return dict(loaded.broken)
 
 
-@pytest.mark.parametrize(
-    "column, values, fault",
-    [
-        ("sealed", (None, "", "A", "AAAA", "A" * 16, "not base64 at all!", "şifre"), Fault.DAMAGED),
-        ("key_id", (None, "", "0" * 16), Fault.KEY_UNKNOWN),
-        ("key_id", (key_id(NEW_KEY),), Fault.DAMAGED),
-    ],
-)
+@pytest.mark.parametrize("column, values, fault", [
+    ("sealed", (None, "", "A", "AAAA", "A" * 16, "not base64 at all!", "şifre"), Fault.DAMAGED),
+    ("key_id", (None, "", "0" * 16), Fault.KEY_UNKNOWN), ("key_id", (key_id(NEW_KEY),), Fault.DAMAGED),
+])  # fmt: skip
 def test_a_row_that_does_not_open_is_named_by_its_fault(column, values, fault, database, pos):
     put(database, account())
     for value in values:
@@ -152,9 +145,6 @@ def test_of_two_accounts_with_the_same_secrets_the_first_one_works(database, pos
     assert (names(loaded), loaded.broken) == (["besiktas"], {"kadikoy": Fault.SAME_SECRETS})
 
 
-# ---- what changed ----------------------------------------------------------------------------------------------------
-
-
 def test_each_change_is_a_higher_version(database):
     versions = [read(database).version]
     for change in (
@@ -177,8 +167,7 @@ def test_an_unchanged_account_keeps_its_version_and_row(database, pos):
     assert (again.added, again.altered, sorted(again.unchanged)) == ((), (), ["besiktas", "kadikoy"])
     assert enable(database, "kadikoy") == remove(database, "unknown") == []
     assert enable(database, "unknown", enabled=False) == []
-    assert rows(pos, "SELECT * FROM delivery_account_settings ORDER BY name") == before
-    assert read(database).version == 1
+    assert (rows(pos, "SELECT * FROM delivery_account_settings ORDER BY name"), read(database).version) == (before, 1)
 
 
 def test_only_what_changed_since_is_read_with_the_names_of_those_that_are_disabled_or_removed(database):
@@ -263,11 +252,7 @@ def test_concurrent_changes_are_serialized(kind, database, url):
     database.write_now(slow)
     waits.join()
     second.close()
-    assert [one.name for one in read(database, since=1).accounts] == ["kadikoy"]
-    assert read(database).version == 2
-
-
-# ---- another master key ----------------------------------------------------------------------------------------------
+    assert (names(read(database, since=1)), read(database).version) == (["kadikoy"], 2)
 
 
 def reseal(database: Database, keys: MasterKeys, after: str = "", base_url: str = URL) -> account_changes.Resealed:
@@ -284,8 +269,7 @@ def test_a_killed_rotation_continues_and_then_the_old_key_can_be_removed(databas
     while last is not None:
         part = reseal(database, BOTH, last)
         last, anew, already = part.last, anew + part.anew, already + part.already
-    assert (anew, already, read(database).version) == (3, 3, 2)
-    assert len(read(database, ONLY_NEW).accounts) == 6
+    assert (anew, already, read(database).version, len(read(database, ONLY_NEW).accounts)) == (3, 3, 2, 6)
 
 
 def test_a_rotation_names_what_does_not_open_and_leaves_what_is_removed_but_not_what_is_disabled(database, pos):

@@ -22,6 +22,11 @@ pytestmark = databases.only(databases.SERVERS[0])
 ALL = frozenset(range(64))
 WITHIN_S = 30.0
 COUNT = text("SELECT count(*) FROM delivery_replicas")
+MAKE = (
+    "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'not here'; END $$;"
+    " CREATE TRIGGER refuse BEFORE UPDATE ON delivery_buckets EXECUTE FUNCTION refuse()"
+)
+DROP = "DROP TRIGGER refuse ON delivery_buckets; DROP FUNCTION refuse"
 
 
 class Replica:
@@ -109,8 +114,7 @@ def test_one_alone_has_all_and_those_who_come_later_get_their_share(replica):
     third = replica().joined()
     settle(first, second, third)
     held = [one.beat() for one in (first, second, third)]
-    assert frozenset.union(*held) == ALL
-    assert sorted(map(len, held)) == [21, 21, 22]
+    assert (frozenset.union(*held), sorted(map(len, held))) == (ALL, [21, 21, 22])
     assert held[0] <= frozenset(range(32)), "what one keeps it had before"
     assert held[1] <= frozenset(range(32, 64))
     names = frozenset(one.membership.name for one in (first, second, third))
@@ -160,9 +164,6 @@ def test_of_many_concurrent_starts_either_replicas_or_one_single_daemon_work(rep
             alone._drop()
 
 
-# ---- sessions that are lost ------------------------------------------------------------------------------------------
-
-
 def session_of(one: Replica) -> int:
     connection = one.membership._connection
     assert connection is not None
@@ -184,8 +185,7 @@ def test_an_ended_session_is_replaced_without_a_loss(two, database: Database):
     assert not first.membership.is_over
     assert second.beat() == ALL - held
     kill(database, first)
-    assert second.beat() == ALL - held
-    assert first.beat() == held
+    assert (second.beat(), first.beat()) == (ALL - held, held)
     second.ahead += 60.0
     assert second.beat() == ALL - held
     first.write("a")
@@ -257,8 +257,7 @@ def test_the_grace_begins_when_the_server_is_back(replica, database: Database):
     first.beat()
     kill(database, first)
     first.ahead += 60.0
-    assert first.beat() == ALL - theirs
-    assert second.beat() == theirs
+    assert (first.beat(), second.beat()) == (ALL - theirs, theirs)
 
 
 def test_a_single_daemon_takes_over_from_a_replica_without_a_session(replica, database: Database, alone: LeaderLock):
@@ -274,13 +273,6 @@ def test_a_single_daemon_takes_over_from_a_replica_without_a_session(replica, da
         first.beat()
     with pytest.raises(Fenced):
         first.write("a")
-
-
-MAKE = (
-    "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'not here'; END $$;"
-    " CREATE TRIGGER refuse BEFORE UPDATE ON delivery_buckets EXECUTE FUNCTION refuse()"
-)
-DROP = "DROP TRIGGER refuse ON delivery_buckets; DROP FUNCTION refuse"
 
 
 def test_a_refused_transfer_loses_no_held_bucket(two, database: Database):
@@ -299,9 +291,6 @@ def test_a_refused_transfer_loses_no_held_bucket(two, database: Database):
         database.write_now(lambda tx: tx.exec_driver_sql(DROP))
     assert second.beat() == ALL
     assert second.last.refused is None
-
-
-# ---- the fence -------------------------------------------------------------------------------------------------------
 
 
 def test_a_transaction_that_began_before_the_take_over_ends_before_it(two, database: Database):
@@ -327,8 +316,7 @@ def test_a_transaction_that_began_before_the_take_over_ends_before_it(two, datab
         written.result(WITHIN_S)
         assert second.beat() == ALL
         taken.set()
-    assert seen == [False]
-    assert database.read_now(orders) == ["a"]
+    assert (seen, database.read_now(orders)) == ([False], ["a"])
     with pytest.raises(Fenced):
         first.write("b")
 
@@ -399,5 +387,4 @@ def test_a_closed_replica_writes_nothing(is_killed: bool, replica, database: Dat
     first.close()
     with pytest.raises(Fenced):
         first.database.write_now(insert)
-    assert database.read_now(orders) == []
-    assert database.read_now(lambda tx: tx.scalar(COUNT)) == is_killed
+    assert database.read_now(lambda tx: (orders(tx), tx.scalar(COUNT))) == ([], is_killed)
