@@ -93,7 +93,6 @@ class Poll(NamedTuple):
     stage: str
     shown: int | None = None
     held: bool = False
-    known: Stored | None = None
     kind: str = ""
 
 
@@ -306,8 +305,7 @@ class Daemon:
         kind = next((name for name in ("new", "changed", "unchanged") if getattr(listed, name)), "")
         if not kind:
             return self._over(state, answer)
-        known = listed.known.get(KEY)
-        sorted_ = poll._replace(stage="sorted", held=KEY in answer.held, known=known, kind=kind)
+        sorted_ = poll._replace(stage="sorted", held=KEY in answer.held, kind=kind)
         after = self.take(state, poll=sorted_)
         return self.store(after, sorted_) if kind == "unchanged" else after
 
@@ -318,10 +316,9 @@ class Daemon:
         answer = self._answer(state, poll)
         listed = dict.fromkeys(("new", "changed", "unchanged"), ()) | {poll.kind: list(answer.good.values())}
         self.tasks.tasks = 0
-        known = {} if poll.known is None else {KEY: poll.known}
-        at_once(self.intake._store(answer, Sorted(known, **listed)))
+        at_once(self.intake._store(answer, Sorted(**listed)))
         if self.tasks.tasks:
-            return self.take(state, poll=poll._replace(stage="acking", known=None, kind=""))
+            return self.take(state, poll=poll._replace(stage="acking", kind=""))
         return self._over(state, answer)
 
     @played_once
