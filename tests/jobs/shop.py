@@ -22,7 +22,7 @@ from orderbridge.jobs.acknowledge import Polled
 from orderbridge.jobs.context import Context, Kept
 from orderbridge.jobs.health_check import Checkup
 from orderbridge.jobs.journal_writer import Journal
-from orderbridge.jobs.outbox import CycleResult, Outbox
+from orderbridge.jobs.outbox import Outbox
 from orderbridge.jobs.poll import Poller, Polls
 from orderbridge.jobs.restore_check import RestoreCheck
 from orderbridge.net.http import Wire
@@ -130,10 +130,24 @@ def roster_of(accounts: dict[str, Account]) -> Roster:
 class TickedOutbox(Outbox):
     """An outbox whose cycles a test asks for."""
 
-    async def tick(self) -> CycleResult:
+    def __init__(self, context: Context, roster: Roster) -> None:
+        self.moved = asyncio.Event()
+        super().__init__(context, roster)
+
+    def _go_on(self) -> None:
+        super()._go_on()
+        self.moved.set()
+
+    async def tick(self) -> float:
         self.set_now()
         await self.reader.everything()
         return await self.act()
+
+    async def quiet(self) -> None:
+        """No request is in flight, and all outcomes are written or postponed."""
+        while self.executor.under_way.total() or self.executor.is_writing:
+            self.moved.clear()
+            await self.moved.wait()
 
 
 class Shop:
@@ -219,25 +233,20 @@ class Shop:
         self._polls_at[name] = self.clock.monotonic() + polled.again_in
         return polled
 
-    async def drain(self) -> CycleResult:
-        """The outbox, until nothing of it can leave now and what has left is answered."""
-        total = CycleResult()
+    async def drain(self) -> float:
+        """The outbox, until nothing of it can leave now and what has left is answered. Returns when to go on."""
         while True:
-            done = await self.outbox.tick()
-            total.claimed += done.claimed
-            total.settled += done.settled
-            total.unsent += done.unsent
-            total.again_in = done.again_in
-            waited = self.outbox.is_moving()
+            self.outbox.moved.clear()
+            wait_s = await self.outbox.tick()
             await self.outbox.quiet()
-            if not waited and not (done.claimed or done.settled or done.unsent):
-                return total
+            if not self.outbox.moved.is_set():
+                return wait_s
 
     async def verdict(self, row_id: int, *, within_s: float = 7200.0) -> dict[str, Any]:
         """The daemon goes on as it does, polls at their slots, until the row has its end."""
         over = self.clock.monotonic() + within_s
         while self.clock.monotonic() < over:
-            done = await self.drain()
+            wait_s = await self.drain()
             if (row := self.row(row_id))["state"] in FINAL:
                 return row
             polls = dict(self._polls_at.items())
@@ -245,7 +254,7 @@ class Shop:
             if polls[name] <= self.clock.monotonic():
                 await self.tick(name)
             else:
-                await asyncio.sleep(min(done.again_in, polls[name] - self.clock.monotonic()))
+                await asyncio.sleep(min(wait_s, polls[name] - self.clock.monotonic()))
         raise AssertionError(f"no verdict: {self.row(row_id)}")
 
     # ---- the till ----------------------------------------------------------------------------------------------------

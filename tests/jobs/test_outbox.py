@@ -28,7 +28,7 @@ async def cycle(shop: Shop, *, woken: bool = True) -> None:
     """What the outbox does when it is woken, until nothing is left to read. Each answer comes before the next page."""
     if woken:
         shop.outbox.wake()
-    while (await shop.outbox.cycle()).again_in == 0:
+    while await shop.outbox.cycle() == 0:
         await shop.outbox.quiet()
     await shop.outbox.quiet()
 

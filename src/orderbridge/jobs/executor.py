@@ -76,7 +76,6 @@ class Executor:
         self.under_way: Counter[str] = Counter()  # by account: rows that are claimed or in flight
         self.is_stopping = False  # no request is sent any more
         self.in_doubt = False  # a cycle or a claim failed, but its commit may have succeeded
-        self.settled = 0  # rows whose outcome was written since this was set to 0
         self._tasks: dict[asyncio.Task[None], str] = {}  # with their accounts
 
     @property
@@ -84,9 +83,9 @@ class Executor:
         """Whether a write is under way or scheduled."""
         return self._group.is_writing
 
-    def begin(self, entry: Entry) -> "asyncio.Future[bool]":
-        """Start to execute a row. The future's result is whether it was claimed."""
-        claimed: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+    def begin(self, entry: Entry) -> "asyncio.Future[None]":
+        """Start to execute a row. The future is done when it is claimed, or cannot be."""
+        claimed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         task = asyncio.create_task(self._go(entry, claimed))
         self._tasks[task] = entry.account or ""
         task.add_done_callback(partial(self._over, entry, claimed))
@@ -109,24 +108,24 @@ class Executor:
             task.cancel()
         return set(self._tasks)
 
-    def _over(self, entry: Entry, claimed: "asyncio.Future[bool]", task: asyncio.Task[None]) -> None:
+    def _over(self, entry: Entry, claimed: "asyncio.Future[None]", task: asyncio.Task[None]) -> None:
         """Clean up after a coroutine; after a cancelled one, also answer its future and free its lane."""
         del self._tasks[task]
         if not claimed.done():
-            claimed.set_result(False)
+            claimed.set_result(None)
             self.under_way[entry.account or ""] -= 1
         if task.cancelled():  # its request may have had its effect, unseen by polls that began before
             self._context.lanes.free_after_action(entry.lane)
             self._moved()
 
-    async def _go(self, entry: Entry, claimed: "asyncio.Future[bool]") -> None:
+    async def _go(self, entry: Entry, claimed: "asyncio.Future[None]") -> None:
         try:
             claim: Claim | Fresh | Exception = await self._group.add(entry)
         except Exception as error:  # noqa: BLE001 - for any reason the row keeps its state
             self.failed = error if isinstance(error, Over) else self.failed
             claim = error
         if not claimed.done():
-            claimed.set_result(isinstance(claim, Claim))
+            claimed.set_result(None)
         if not isinstance(claim, Claim):
             self.under_way[entry.account or ""] -= 1
             self._context.lanes.free(entry.lane)
@@ -145,7 +144,6 @@ class Executor:
         self._goes_on(result, decision)
         if claim.row.restaurant_id and claim.row.food_id is None and shows_status(claim.row, decision):
             self.on_restaurant(claim.account.name, claim.row.restaurant_id)
-        self.settled += 1
         self._moved()
 
     async def write(self, result: Result) -> Decision:

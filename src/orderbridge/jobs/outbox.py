@@ -19,7 +19,6 @@ import asyncio
 import math
 from collections.abc import Collection, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 
 import structlog
@@ -49,16 +48,6 @@ MAX_ENDS = 200  # rows that end in one transaction, during which a POS on the sa
 _log = structlog.get_logger(__name__)
 
 
-@dataclass(slots=True)
-class CycleResult:
-    """Counts of one cycle. `again_in`: seconds until the next one is due at the latest."""
-
-    claimed: int = 0
-    settled: int = 0
-    unsent: int = 0
-    again_in: float = FLOOR_S
-
-
 class Outbox:
     """Executes the outbox rows of all accounts of this process."""
 
@@ -72,7 +61,7 @@ class Outbox:
         self._held_accounts = HeldAccounts(context, self.queue, self._accounts, self._postponed)
         self.executor = Executor(self.writer, self._held_accounts, self._go_on)
         self.due: list[Due] = []  # ends that are decided but not written yet
-        self._woken, self._moved = asyncio.Event(), asyncio.Event()
+        self._woken = asyncio.Event()
         self._recover_at = math.inf  # monotonic: when to repeat a recovery that could not be written
         self._ahead: float | None = None  # the wall clock minus the monotonic one
 
@@ -83,7 +72,6 @@ class Outbox:
 
     def _go_on(self) -> None:
         self._woken.set()
-        self._moved.set()
 
     # ---- the loop ----------------------------------------------------------------------------------------------------
 
@@ -92,9 +80,9 @@ class Outbox:
         try:
             while not self.executor.is_stopping or self.is_busy():
                 self._woken.clear()
-                done = await self.safe_cycle()
+                wait_s = await self.safe_cycle()
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(done.again_in):
+                    async with asyncio.timeout(wait_s):
                         await self._woken.wait()
         finally:
             self.executor.abandon()
@@ -116,24 +104,14 @@ class Outbox:
             return True
         return executor.failed is None and (executor.is_writing or not executor.late <= self._postponed.refused)
 
-    def is_moving(self) -> bool:
-        """Whether a request is in flight, or a write is under way; postponed writes do not count."""
-        return bool(self.executor.under_way.total() or self.executor.is_writing)
-
-    async def quiet(self) -> None:
-        """Wait until no request is in flight and all outcomes are written or postponed."""
-        while self.is_moving():
-            self._moved.clear()
-            await self._moved.wait()
-
     def stop(self) -> None:
         """Take no more rows; `run` ends when all requests in flight are answered and written."""
         self.executor.is_stopping = True
         self._go_on()
 
-    # ---- a cycle -----------------------------------------------------------------------------------------------------
+    # ---- a cycle: it returns the seconds until the next one is due at the latest -------------------------------------
 
-    async def safe_cycle(self) -> CycleResult:
+    async def safe_cycle(self) -> float:
         """Run a cycle; if it fails, by the database or a bug, the next one repeats its work."""
         try:
             if self._must_recover():
@@ -148,19 +126,18 @@ class Outbox:
         except Exception:  # noqa: BLE001 - see above
             _log.exception("outbox.crashed")
         self.executor.in_doubt = self.reader.has_news = True
-        return CycleResult()
+        return FLOOR_S
 
-    async def cycle(self) -> CycleResult:
+    async def cycle(self) -> float:
         """Read new rows, and a page of all rows when it is due, then act."""
         if self.executor.is_stopping:
-            return CycleResult()
+            return FLOOR_S
         if self.set_now():
             await self.reader.everything()
         await self.reader.news()
         await self.reader.step(busy=self.is_busy())
-        done = await self.act()
-        done.again_in = 0.0 if self.due else min(done.again_in, self.reader.again_in())
-        return done
+        wait_s = await self.act()
+        return 0.0 if self.due else min(wait_s, self.reader.again_in())
 
     def set_now(self) -> bool:
         """Update the queue's time. Returns whether the clock was set: then all rows are judged again."""
@@ -171,41 +148,37 @@ class Outbox:
             self.queue.review_all()
         return jumped
 
-    async def act(self) -> CycleResult:
+    async def act(self) -> float:
         """Write the ends of rows that are not sent, and send the rows that may be sent."""
-        done = CycleResult(settled=self.executor.settled)
-        self.executor.settled = 0
         if self.executor.is_stopping or self._context.kept.holds_rows:
-            return done
+            return FLOOR_S
         self.set_now()
         for row_id in self.queue.release_due(self._clock.monotonic()):
             if row_id not in self.queue:
                 self._postponed.forget(row_id)
-        done.unsent = await self.write_ends()
+        ended = await self.write_ends()
         self.due += self.queue.ends()  # a written end may have freed a lane
-        done.claimed = await self._take()
+        await self._take()
         if self.due:
-            done.unsent += await self.write_ends()
+            ended += await self.write_ends()
         if self.reader.unreadable:
-            done.unsent += await self._refuse_unreadable()
+            ended += await self._refuse_unreadable()
         await self._held_accounts.explain()
-        if done.unsent:
+        if ended:
             self._go_on()  # a written end may have freed a lane
-        done.again_in = self._until()
-        return done
+        return self._until()
 
-    async def _take(self) -> int:
-        """Start to execute the next rows. Returns how many were claimed."""
+    async def _take(self) -> None:
+        """Start to execute the next rows, and wait until they are claimed."""
         executor = self.executor
         room, most = executor.slots.room(executor.under_way.total()), executor.slots.most
         # One account with hanging requests must not take all slots.
         of_one = 2 * most if len(self._roster.known) == 1 else max(1, most // 2)
         entries = self.queue.accounts.take(room, executor.under_way, of_one, self._is_open, self._may_leave)
-        claims = [executor.begin(entry) for entry in entries]
-        claimed = [await claim for claim in claims]
+        for claimed in [executor.begin(entry) for entry in entries]:
+            await claimed
         if executor.failed is not None:
             raise executor.failed
-        return sum(claimed)
 
     def _is_open(self, account: str) -> bool:
         """Whether rows of this account can be sent now."""
