@@ -10,6 +10,7 @@ from tests.jobs.shop import Shop, database_error
 from tests.jobs.test_health import open_codes
 
 from orderbridge.store import actions
+from orderbridge_sandbox import Fault
 from orderbridge_sandbox.state import Order
 
 RAISES = ["RAISE(ABORT, 'no')", "RAISE(FAIL, 'no')", "RAISE(ROLLBACK, 'no')"]
@@ -195,6 +196,40 @@ async def test_a_row_in_flight_at_a_crash_is_recovered_when_the_database_accepts
     assert shop.end((await shop.verdict(row))["id"])[0] == "done"
     await shop.poll()
     assert (open_codes(shop), len(shop.calls("accept"))) == ([], 1)
+
+
+@pytest.mark.plays_daemon
+@pytest.mark.parametrize("end", ["a poll proves it", "a poll shows no effect", "it expires"])
+async def test_a_lost_attempt_whose_end_is_refused_ends_with_the_next_write_to_its_row(open_shop: OpenShop, end: str):
+    first = await open_shop()
+    row, there = first.act("accept", order := await first.taken_in()), asyncio.Event()
+
+    async def crash_here() -> None:
+        there.set()
+        await asyncio.Event().wait()
+
+    first.world.faults.add(Fault.drop("accept"))
+    await first.drain()
+    await asyncio.sleep(120)
+    await first.poll()  # shows no effect, so it is sent again
+    first.line.when_leaving("accept", crash_here)
+    await first.outbox.tick()
+    await there.wait()
+    first.refuse("UPDATE ON delivery_actions")
+    await first.crash()
+    shop = await open_shop()
+    shop.allow()
+    if end == "a poll proves it":
+        shop.world.change_status(order.key, 2)
+    elif end == "it expires":
+        shop.line.cut.add("*")
+        await asyncio.sleep(7200)
+    if end != "it expires":
+        await shop.poll()
+    ended = await shop.verdict(row)
+    attempts = shop.rows("SELECT attempt, outcome FROM delivery_action_attempts WHERE action_id = ?", row)
+    assert [one["outcome"] for one in attempts][:2] == ["unknown", "unknown"]
+    assert (ended["attempts"], None in [one["outcome"] for one in attempts]) == (len(attempts), False)
 
 
 def line(quantity: int) -> dict[str, Any]:

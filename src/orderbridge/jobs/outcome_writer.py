@@ -71,6 +71,7 @@ from orderbridge.store.unfinished import Found
 from orderbridge.texts import text
 
 _NEVER_SENT = Attempt(Outcome.NOT_SENT)
+_LOST = Attempt(Outcome.UNKNOWN, "stopped_while_sending")
 _log = structlog.get_logger(__name__)
 
 
@@ -233,12 +234,11 @@ class OutcomeWriter:
         """Write the unknown outcome of these attempts and the decision. Returns the ids of the written rows."""
         now = self.context.clock.now()
         histories = unfinished.histories(connection, [row.id for row, _ in lost])
-        attempt = Attempt(Outcome.UNKNOWN, "stopped_while_sending")
         postings = []
         for row, number in lost:
-            history = [*histories[row.id], attempt]
+            history = [*histories[row.id], _LOST]
             decision = decide(row.action, history, now=now, policy=self._policy(), retry_at=now)
-            postings.append(Posting(row, decision, history, number, attempt))
+            postings.append(Posting(row, decision, history, number, _LOST))
         return [one.row.id for one in post_free(self.context, connection, postings, now)]
 
     def end(self, connection: Connection, ends: Sequence[Due]) -> list[tuple[Due, Verdict | Fresh]]:
@@ -246,12 +246,14 @@ class OutcomeWriter:
         now = self.context.clock.now()
         known, locked = orders.hold(connection, [row.payment_key for row, _ in ends if row.payment_key])
         _, fresh = self._read(connection, [row for row, _ in ends], now)
+        sent = [row.id for row, _ in ends if row.state == ActionState.SENDING]
+        histories = unfinished.histories(connection, sent)
         answers: list[tuple[Due, Verdict | Fresh]] = []
         postings = []
         for row, verdict in ends:
             now_there = None if row.payment_key in locked else fresh[row.id]
             if (one := _unchanged(row, now_there)) is not None:
-                postings.append(Posting(one, with_reason(verdict, one)))
+                postings.append(Posting(one, with_reason(verdict, one), histories.get(one.id, ())))
             answers.append(((row, verdict), now_there if one is None else with_reason(verdict, one)))
         post(self.context, connection, postings, known, now)
         return answers
@@ -304,12 +306,9 @@ def hold(connection: Connection, rows: Sequence[OutboxRow]) -> tuple[dict[int, O
 
 
 def post_free(context: Context, connection: Connection, postings: Sequence[Posting], now: datetime) -> list[Posting]:
-    """Write the ended attempts and the decisions of rows that are not locked. Returns the written ones."""
+    """Write the decisions of rows that are not locked. Returns the written ones."""
     rows, known = hold(connection, [one.row for one in postings])
     free = [one for one in postings if one.row.id in rows]
-    ended = [(one.row.id, one.number, one.attempt) for one in free if one.number is not None]
-    actions.record(connection, [(row_id, number, one) for row_id, number, one in ended if one is not None], now)
-    actions.forget_attempts(connection, [(row_id, number) for row_id, number, one in ended if one is None])
     post(context, connection, free, known, now)
     return free
 
@@ -317,7 +316,11 @@ def post_free(context: Context, connection: Connection, postings: Sequence[Posti
 def post(
     context: Context, connection: Connection, postings: Sequence[Posting], known: Mapping[str, Stored], now: datetime
 ) -> int:
-    """Write decisions to the rows and to the `known` orders. Returns how many rows ended."""
+    """Write ended attempts, and decisions to the rows and to the `known` orders. Returns how many rows ended."""
+    postings = _with_lost(connection, postings)
+    ended = [(one.row.id, one.number, one.attempt) for one in postings if one.number is not None]
+    actions.record(connection, [(row_id, number, one) for row_id, number, one in ended if one is not None], now)
+    actions.forget_attempts(connection, [(row_id, number) for row_id, number, one in ended if one is None])
     ends: list[tuple[int, End]] = []
     waits: list[tuple[int, Wait]] = []
     for one in postings:
@@ -328,11 +331,24 @@ def post(
                 ends.append((one.row.id, End(verdict, words, one.counted, until)))
             case RetryAt() | AwaitPoll() as goes_on:
                 waits.append((one.row.id, _wait(context, one, goes_on)))
-    ended = actions.finish(connection, ends, now)
+    finished = actions.finish(connection, ends, now)
     actions.postpone(connection, waits)
-    if ended or not ends:
+    if finished or not ends:
         _write_orders(context, connection, [one for one in postings if one.row.payment_key in known], known, now)
-    return ended
+    return finished
+
+
+def _with_lost(connection: Connection, postings: Sequence[Posting]) -> Sequence[Posting]:
+    """Add the interrupted attempts whose unknown outcomes the database has refused (`lose`)."""
+    if not any(one.number is None and one.row.state == ActionState.SENDING for one in postings):
+        return postings
+    lost = dict(unfinished.unfinished_attempts(connection))
+    return [
+        replace(one, history=(*one.history, _LOST), number=lost[one.row.id], attempt=_LOST)
+        if one.number is None and one.row.id in lost
+        else one
+        for one in postings
+    ]
 
 
 def refuse_unreadable(context: Context, connection: Connection, ids: Sequence[int]) -> list[tuple[int, bool]]:
