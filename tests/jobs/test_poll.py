@@ -15,7 +15,7 @@ from tests.jobs.test_health import open_codes
 
 from orderbridge.jobs import poll
 from orderbridge.jobs.acknowledge import Polled
-from orderbridge.jobs.intake import CHUNK
+from orderbridge.jobs.intake import CHUNK, Intake
 from orderbridge_sandbox import Fault, FaultKind, When
 
 SLOT_S = 30.05
@@ -176,6 +176,23 @@ async def test_only_the_refused_order_of_a_long_list_is_quarantined(shop: Shop):
     assert (shop.count("delivery_orders"), polled.quarantined, polled.acknowledged) == (CHUNK, 1, CHUNK + 1)
     kept = shop.rows("SELECT payment_key, reason FROM delivery_quarantine")
     assert kept == [{"payment_key": bad, "reason": "database_refused"}]
+
+
+async def test_two_accounts_that_store_one_order_at_once_mean_no_trouble(shared_branch, open_shop, monkeypatch):
+    shop, sort = await open_shop("kadikoy", "second"), Intake._sort
+
+    async def second_is_first(intake: Intake, answer: Any) -> Any:
+        listed = await sort(intake, answer)
+        monkeypatch.setattr(Intake, "_sort", sort)
+        await shop.poll("second")
+        return listed
+
+    order = shop.place()
+    monkeypatch.setattr(Intake, "_sort", second_is_first)
+    with capture_logs() as lines:
+        await shop.poll("kadikoy")
+    assert (shop.order(order)["account"], shop.count("delivery_quarantine")) == ("second", 0)
+    assert [line["event"] for line in lines if line["log_level"] == "error"] == []
 
 
 async def test_a_delivery_by_another_account_is_neither_merged_nor_acknowledged(shared_branch, open_shop):

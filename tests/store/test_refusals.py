@@ -93,13 +93,13 @@ ON_SQLITE = {
     "unique": UNIQUE,
     "expression": Case("CREATE UNIQUE INDEX pos_ux ON delivery_orders (order_number + 1)", "DROP INDEX pos_ux"),
     "overflow": on_sqlite("SELECT abs(-9223372036854775807 - 1)"),
-    "raise": on_sqlite("SELECT RAISE(ABORT, 'no')"),
-}
-OURS_ON_SQLITE = {
-    "order": Case(
+    "the order, of another account": Case(
         "INSERT INTO delivery_orders (payment_key, account, status, received_utc, changed_utc)"
         f" VALUES ('{key(2)}', 'kadikoy', 'RECEIVED', '', '')"
     ),
+    "raise": on_sqlite("SELECT RAISE(ABORT, 'no')"),
+}
+OURS_ON_SQLITE = {
     "guard": Case(
         "CREATE TRIGGER pos_check BEFORE UPDATE ON delivery_guard WHEN NEW.open > 1"
         " BEGIN SELECT RAISE(ABORT, 'CHECK constraint failed: delivery_guard');END; UPDATE delivery_guard SET open = 1"

@@ -37,7 +37,7 @@ from orderbridge.rules.deliveries import Sorted
 from orderbridge.rules.problems import Code
 from orderbridge.store import actions, orders, quarantine, reference
 from orderbridge.store.dialects.face import TroubleKind
-from orderbridge.store.failures import is_busy, is_ours, is_refusal, remedy
+from orderbridge.store.failures import is_busy, is_refusal, remedy
 from orderbridge.store.group_commit import write_batch, write_group
 from orderbridge.store.order_times import start_of
 from orderbridge.store.rows import ORDER, lock
@@ -245,16 +245,13 @@ class Intake:
             name = type(error.orig).__name__
             self._log.error("order.auto_accept_refused", payment_key=key, error=name, remedy=say("log.not_accepted"))
             return True
-        refused = is_refusal(error)
-        if refused or is_ours(error):
-            known = await self._database.read(lambda tx: orders.stored(tx, [key]))
-            if key in known:  # another account stored it meanwhile; the next poll decides
-                return False
-        if not refused:  # the cause is the database, not the order; the next poll repeats it
+        if not is_refusal(error):  # the cause is the database, not the order; the next poll repeats it
             self._log_once(key, "order.not_stored", error)
             answer.counts.not_stored += not is_busy(error)
             answer.blocked = error if is_busy(error) else answer.blocked
             return False
+        if await self._database.read(lambda tx: orders.stored(tx, [key])):
+            return False  # another account stored it meanwhile; the next poll decides
         self._log_once(key, "order.database_refused", error)
         return await self._quarantine(answer, [(answer.good[key], "database_refused")])
 

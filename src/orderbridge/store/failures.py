@@ -17,7 +17,7 @@ from orderbridge.errors import Message
 from orderbridge.net.connector import exhausted
 from orderbridge.store.dialects import FAMILIES, of
 from orderbridge.store.dialects.face import Dialect, Signs, TroubleKind
-from orderbridge.store.tables import metadata
+from orderbridge.store.tables import metadata, orders
 
 LOG_WAIT_S = 1.0  # a longer unit of work has waited for another program, and is logged
 LOG_AGAIN_S = 60.0  # between two such lines, and between two about the same trouble
@@ -54,12 +54,13 @@ def is_ours(error: DBAPIError) -> bool:
 
 @cache
 def _own() -> tuple[frozenset[str], frozenset[str]]:
-    """Our unique keys (names and columns), and the columns with our own defaults."""
+    """Our own unique keys (names and columns), and the columns with our own defaults."""
     keys: set[str] = {"PRIMARY"}
     filled: set[str] = set()
     for table in metadata.tables.values():
         named = [one for one in table.constraints if isinstance(one, PrimaryKeyConstraint | UniqueConstraint)]
-        for one in () if table.is_view else (*named, *(index for index in table.indexes if index.unique)):
+        given = table.is_view or table is orders  # another account may store the same order at once
+        for one in () if given else (*named, *(index for index in table.indexes if index.unique)):
             keys |= {str(one.name), ", ".join(f"{table.name}.{column.name}" for column in one.columns)}
         filled |= {f"{table.name}.{one.name}" for one in table.columns if one.identity or one.server_default}
     return frozenset(keys), frozenset(filled)
