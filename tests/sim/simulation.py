@@ -381,7 +381,8 @@ class Sim:
             self.disturb("")
             # A database that cannot be opened ends a start, and systemd starts the program again.
             explained = ending in {"crashed", "stopped"} or self.restorer.explains(ending)
-            is_away = self.fleet is not None and self.fleet.server.is_down  # a reload is a start, too
+            server = None if self.fleet is None else self.fleet.server
+            is_away = server is not None and (server.is_down or server.is_cut(life))  # a reload is a start, too
             if not explained and (ending != "OperationalError" or (life.started and not is_away)):
                 self.violated("7", f"the daemon ended with {ending}")
             await self.restorer.between_lives(ending)
