@@ -8,7 +8,7 @@ from tests.sim.bounds import LOOKED_UP_S, UNREAD_S
 from tests.sim.judge import CLAIM_S, NOT_OURS, UNDISTURBED_S, Judge, account_of, in_one_lane, is_on_menu, past_its_time
 from tests.sim.line import FOOD_OPERATIONS, ORDER_OPERATIONS, TARGET, Call
 
-from orderbridge.jobs.audit import Turn, wrong_turn
+from orderbridge.jobs.audit import LaneUse, lane_violation
 from orderbridge.rules.outbox_rows import NOT_PERMITTED
 from orderbridge.rules.tokens import REFUSAL_WAITS
 
@@ -128,18 +128,18 @@ class LaneOrder(Judge):
         turns = {row: turn for row, calls in rows.items() if (turn := self._turn(row, calls)) is not None}
         for row in turns.keys() - {call.row}:
             older, newer = sorted((row, call.row or 0))
-            if code := wrong_turn(turns[older], turns[newer]):
+            if code := lane_violation(turns[older], turns[newer]):
                 other = rows[row][-1].number
                 self.broken(f"#{call.number} of row {call.row}, #{other} of row {row} in one lane: {code}")
 
-    def _turn(self, row: int, calls: list[Call]) -> Turn | None:
+    def _turn(self, row: int, calls: list[Call]) -> LaneUse | None:
         """None: no request of it can have had an effect."""
         counted = [call for call in calls if call.counts]
         if not counted:
             return None
         end = max(call.ended_at if call.ended else call.left_at for call in counted)
         visible = self.sim.till.written.get(row, 0.0) + CLAIM_S
-        return Turn(_moment(counted[0].left_at), _moment(end), _moment(visible))
+        return LaneUse(_moment(counted[0].left_at), _moment(end), _moment(visible))
 
     def _is_unheard(self, call: Call) -> bool:
         """Whether it was answered to a replica that is paused: the one in its place cannot know of it."""

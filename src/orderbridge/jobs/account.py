@@ -85,7 +85,7 @@ class Account:
         self.restore_token((await self._context.database.read(accounts.kept_tokens)).get(self.fingerprint))
 
     def restore_token(self, kept: Any) -> None:
-        """Begin to work, with the stored token if its row `kept` holds a valid one."""
+        """Start the account, with the stored token if the row `kept` holds a valid one."""
         self.poll_in_flight = True
         token = self._vault.open(kept)
         if token is not None and token.expires_utc > self._clock.now():
@@ -147,7 +147,7 @@ class Account:
 class Roster:
     """All accounts by name, and those that this process works for. Both dicts are shared and changed in place.
 
-    A daemon works for all of them. A replica of a fleet works for some: its package overrides the second half.
+    A daemon works for all of them. A replica of a fleet works for some: it overrides the methods of the second half.
     """
 
     def __init__(self, known: Iterable[config.Account] = ()) -> None:

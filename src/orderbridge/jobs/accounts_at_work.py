@@ -36,7 +36,7 @@ from orderbridge.store.accounts import Entry, kept_tokens, register
 
 # With so many accounts their objects are excluded from garbage collection, which would take a fifth of the CPU time.
 FROZEN_FROM = 1000
-SWITCH_S = 0.001  # thread switch interval then (default 5 ms): the health check must not delay answers
+SWITCH_S = 0.001  # thread switch interval with so many (default 5 ms), so that the health check does not delay answers
 AT_ONCE = 100  # accounts that are created before other tasks may run
 LISTS_PER_S = 25  # accounts whose lists are read in a second, so that the lists do not delay polls
 IDLE_AGAIN_S = 0.05  # between two checks whether a leaving account is idle
@@ -72,7 +72,7 @@ class AccountsAtWork:
         self._polls, self._cooldowns = polls, polls.cooldowns
         self._cooldowns.configure(market.cooldown_scope, market.cooldown_seconds)
         self._pollers: dict[str, Poller] = {}
-        self._in_rhythm = context.settings.fleet.from_database  # another process may have polled a new account just now
+        self._is_fleet = context.settings.fleet.from_database  # another process may have polled a new account just now
         self._database, self._clock = context.database, context.clock
         self._common = Common(context.clock)
         self._asked: defaultdict[str, set[str]] = defaultdict(set)  # by account: restaurants whose status is read soon
@@ -123,7 +123,7 @@ class AccountsAtWork:
 
     def _first_poll(self, account: Account, noted: datetime | None, late_s: float) -> float:
         """Reserve the account's first poll and return the seconds until then. `noted`: the earliest time, if known."""
-        if self._in_rhythm:
+        if self._is_fleet:
             noted_s = None if noted is None else (noted - self._clock.now()).total_seconds()
             cooldown_s = self._market.cooldown_seconds
             late_s = first_wait(noted_s, late_s, cooldown_s, self._market.timeout_seconds + cooldown_s)
@@ -141,8 +141,8 @@ class AccountsAtWork:
     def _entry(self, account: Account, wait: float) -> Entry:
         first_poll = self._clock.now() + timedelta(seconds=wait)
         group = names_of(self._cooldowns.in_turn(account.fingerprint))
-        anew = wait > self._cooldowns.round_s and not self._in_rhythm
-        waits = wait > 0 and not self._in_rhythm
+        anew = wait > self._cooldowns.round_s and not self._is_fleet
+        waits = wait > 0 and not self._is_fleet
         return Entry(account.fingerprint, account.name, group, first_poll, waits=waits, anew=anew)
 
     def _entries_beside(self, made: Sequence[Account]) -> list[Entry]:
@@ -172,7 +172,7 @@ class AccountsAtWork:
             self.leaving -= fingerprints
 
     async def note_rest(self) -> None:
-        """At the end, note acknowledged orders whose rows were locked before: they are not delivered again."""
+        """At the stop, note OKs that locked rows have delayed: the marketplace does not deliver these orders again."""
         for poller in self._pollers.values():
             await poller.intake.acknowledger.mark_late()
 

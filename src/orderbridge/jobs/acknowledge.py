@@ -30,8 +30,8 @@ from orderbridge.store.group_commit import Failed, GroupCommit, write_group
 from orderbridge.store.rows import ORDER, lock_naming_held
 
 PARALLEL_ACKNOWLEDGEMENTS = 8
-# After the answer was read. Later acknowledgements are dropped, and the next poll delivers the order again. With
-# reading and handshake, all are sent within the promised 10 s.
+# From the end of reading the answer. No acknowledgement is sent later: the next poll delivers the order again. Reading
+# and handshake take the rest of the promised 10 s.
 ACKNOWLEDGE_WITHIN_S = 8.0
 OVER_WITHIN_S = 2.0  # grace after the deadline for a login and the answer
 BETWEEN_NOTES_S = 0.2  # between commits of OKs, which would otherwise block a SQLite file half of the time
@@ -96,7 +96,7 @@ class Acknowledger:
             partial(write_group, context.database, _mark_free), wait_s=BETWEEN_NOTES_S, put_off=self._not_marked
         )
         self._unmarked: dict[str, orders.Mark] = {}  # an order's last OK that could not be noted
-        self._dropped: dict[str, int] = {}  # times in a row, of the orders in the list
+        self._dropped: dict[str, int] = {}  # by order in the list: failures in a row
         self._log = _log.bind(account=account.name)
 
     def start(self, answer: Answer, written: Sequence[Order | Document]) -> None:

@@ -163,7 +163,7 @@ class Alarms:
         if self._sender is None and self._next():
             self._sender = asyncio.create_task(self._send())
 
-    def _unheard(self) -> list[Event]:
+    def _unreported(self) -> list[Event]:
         return self._problems.unreported(self._kept, self._now, severe_only=self._severe_only)
 
     def _next(self) -> list[Event]:
@@ -172,7 +172,7 @@ class Alarms:
             return []
         free = [
             one
-            for one in self._unheard()
+            for one in self._unreported()
             if self._now >= self._sent.get(one.problem.code, -math.inf) + PAUSE_S
             and self._failed.get(one.problem.key) != (one.kind, one.problem.rank)
         ]
@@ -184,7 +184,7 @@ class Alarms:
             return
         _, late = await asyncio.wait([sender], timeout=CLOSE_S)
         if late:
-            _log.warning("alarm.given_up", waiting=len(self._unheard()))
+            _log.warning("alarm.given_up", waiting=len(self._unreported()))
             self._is_closed = True
             self._command.end()
             await asyncio.wait([sender], timeout=CLOSE_S)

@@ -35,12 +35,12 @@ from orderbridge.store.tables import actions, attempts, events, orders, quaranti
 
 MAX_SHOWN = 100  # findings of one kind
 LONG_TRANSACTION = timedelta(minutes=1)  # an uncommitted row has no place in its lane yet
-_DOCUMENTS_KEPT = timedelta(days=30)  # how long a document that left quarantine is surely kept: records_days
-ENDS_WITHIN = timedelta(minutes=5)  # a row ends so soon after its expiry, while the daemon runs
+_DOCUMENTS_KEPT = timedelta(days=30)  # the shortest records_days: a document is kept so long after quarantine
+ENDS_WITHIN = timedelta(minutes=5)  # while the daemon runs, a row ends at most this long after its expiry
 
 _BY_TIME = {"acknowledged_beside_action", "beside_another", "after_newer", "shown_and_not_known"}
 _JITTER = timedelta(seconds=2)  # accounts that work in parallel write their times in another order
-_UNSEEN = timedelta(minutes=10)  # nothing may have been written for so long before or after the clock was set back
+_UNSEEN = timedelta(minutes=10)  # the longest time without a write before or after the clock was set back
 _SHOWS_STATUS = {*LastChange, "delivered"} - {LastChange.START}  # events of a poll that shows the order's status
 
 
@@ -181,7 +181,7 @@ def _of_requests(since: datetime) -> Iterator[Check]:
     is_definite = attempts.c.outcome.in_((Outcome.OK, Outcome.REFUSED))
     tried = _rows(since).join(attempts, attempts.c.action_id == actions.c.id).where(attempts.c.spent == 0)
     yield 6, "sent_after_answer", tried.where(is_definite, has_later)
-    # After the last resend only a restaurant's status is asked, and the claim for it may be interrupted, too.
+    # After its last resend a restaurant's row only reads the status. A crash then leaves an attempt that sent nothing.
     asks_none = actions.c.action.not_in(of_subject(Subject.RESTAURANT))
     is_sent = or_(asks_none, attempts.c.error_code.is_distinct_from("stopped_while_sending"))
     is_counted = and_(func.coalesce(attempts.c.outcome, "").not_in(NO_ATTEMPTS), is_sent)
@@ -210,8 +210,8 @@ def _is_same_lane(subject: Subject, one: FromClause, other: FromClause) -> Colum
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
-    """The time in which a row holds its lane: its requests, except those that certainly had no effect.
+class LaneUse:
+    """The time in which a row uses its lane: from its first to its last request that may have had an effect.
 
     `visible_utc`: from then on each reading of the outbox finds the row; None: unknown.
     """
@@ -221,8 +221,8 @@ class Turn:
     visible_utc: datetime | None = None
 
 
-def wrong_turn(older: Turn, newer: Turn) -> str | None:
-    """How the turns of two rows of one lane contradict promise 5: the code of a finding. `older` has the lower id.
+def lane_violation(older: LaneUse, newer: LaneUse) -> str | None:
+    """The code of the finding if these uses of one lane contradict promise 5, else None. `older` has the lower id.
 
     A row that was sent keeps its lane until it ends, also before an older row that was committed later.
     """
@@ -232,8 +232,8 @@ def wrong_turn(older: Turn, newer: Turn) -> str | None:
     return "after_newer" if is_passed else None
 
 
-def _turns(since: datetime, prefix: str = "") -> Subquery:
-    """The columns of a Turn, by row that was inserted since then; without requests from before a retry."""
+def _lane_uses(since: datetime, prefix: str = "") -> Subquery:
+    """The lane uses of rows that were inserted since then. Requests from before a retry do not count."""
     counts = func.coalesce(attempts.c.outcome, "").not_in(NO_ATTEMPTS)
     ends = func.coalesce(attempts.c.finished_utc, attempts.c.started_utc)
     columns = {"begin": func.min(attempts.c.started_utc), "end": func.max(ends)}
@@ -243,8 +243,8 @@ def _turns(since: datetime, prefix: str = "") -> Subquery:
 
 
 def _out_of_order(connection: Connection, subject: Subject, since: datetime) -> Iterator[Finding]:
-    """Rows of a lane whose turns contradict promise 5."""
-    older, newer, one, other = actions.alias(), actions.alias(), _turns(since), _turns(since, "newer_")
+    """Rows of a lane whose requests contradict promise 5."""
+    older, newer, one, other = actions.alias(), actions.alias(), _lane_uses(since), _lane_uses(since, "newer_")
     query = (
         select(older, newer.c.id.label("newer_id"), one, other)
         .join(newer, and_(_is_same_lane(subject, older, newer), older.c.id < newer.c.id))
@@ -254,8 +254,8 @@ def _out_of_order(connection: Connection, subject: Subject, since: datetime) -> 
         .where(other.c.newer_begin < one.c.end)
     )
     for row in connection.execute(query):
-        visible = row.created_utc + LONG_TRANSACTION if row.expires_utc is None else None  # when it was retried
-        code = wrong_turn(Turn(row.begin, row.end, visible), Turn(row.newer_begin, row.newer_end))
+        visible = row.created_utc + LONG_TRANSACTION if row.expires_utc is None else None  # None: it was retried
+        code = lane_violation(LaneUse(row.begin, row.end, visible), LaneUse(row.newer_begin, row.newer_end))
         if code == "beside_another":
             later = max((row.begin, row.id), (row.newer_begin, row.newer_id))
             yield Finding(5, code, row.payment_key, later[1], later[0])
@@ -284,7 +284,7 @@ def _shown_and_not_known(connection: Connection, since: datetime, cooldown: time
             *is_unknown,
             actions.c.created_utc >= since,
             events.c.event.in_(_SHOWS_STATUS),
-            events.c.detail.is_(None),  # else an end by silence
+            events.c.detail.is_(None),  # not an end by silence
             events.c.at_utc.between(tried.c.at, actions.c.finished_utc),
             is_shown,
         )

@@ -1,7 +1,7 @@
 """Ends closures: writes the opposite action when the time of a closure has come (rules.closures).
 
-One transaction reads the newer rows of the lane, takes the planned end from the row and writes the action, so that it is
-written once, and never after a newer row. While the tables are noted as an older copy, nothing is written, because the
+One transaction reads the newer rows of the lane, removes the planned end from the row and writes the action. So the
+action is written once, and never after a newer row. While the tables are noted as an older copy, nothing is written:
 newer rows may be lost.
 """
 
@@ -25,7 +25,7 @@ from orderbridge.texts import say
 
 CLOSURES_S = 5.0
 IDLE_S = 15.0  # while no end is planned
-MOST = 100  # planned ends in one transaction, during which a POS on the same file waits
+MAX_PLANS = 100  # planned ends in one transaction, during which a POS on the same file waits
 
 _log = structlog.get_logger(__name__)
 
@@ -49,8 +49,8 @@ class Closures:
         if due:
             await self._restore_check.check()  # these tables may have been restored just now
         refused: set[int] = set()
-        for begin in range(0, len(due), MOST):  # all of them: the first ones may wait for newer rows
-            ended, failed = await write_batch(self._database, self.carry_out, due[begin : begin + MOST])
+        for begin in range(0, len(due), MAX_PLANS):  # not only the first ones, which may wait for newer rows
+            ended, failed = await write_batch(self._database, self.carry_out, due[begin : begin + MAX_PLANS])
             for plan in ended:
                 _log.info("closure.ended", id=plan.id, restaurant_id=plan.restaurant_id, food_id=plan.food_id)
             refused |= {plan.id for plan, error in failed if not (isinstance(error, DBAPIError) and is_busy(error))}

@@ -40,7 +40,7 @@ class Kept:
     cooldowns: Cooldowns = field(default_factory=Cooldowns)  # a clock that was set cannot shorten them
     begun: asyncio.Event = field(default_factory=asyncio.Event)
     high_water: HighWater | None = None
-    holds_rows: bool = False  # no row is sent: the database refuses to end those of an older copy
+    holds_rows: bool = False  # no row is sent, because the database refuses to end the rows of an older copy
     history: OpenProblems = field(default_factory=OpenProblems)  # what was reported
     name_holder: str | None = None
 

@@ -3,8 +3,8 @@
 Some are reported with `begin` and `end` when they are found; the others are computed at each health check.
 
 Rules of this file:
-- The database is busy only if a lock lasts, since a till may hold one briefly; it is slow if several units of work
-  were.
+- The database is busy only if a lock lasts: a till may hold one briefly. It is slow if several units of work were
+  slow.
 - Our clock is wrong if two Date headers in a row differ from it: a single one may come from a proxy's cache.
 - Several tokens that ended early mean that another program logs in; one means nothing.
 - A replaced replica is reported for an hour.

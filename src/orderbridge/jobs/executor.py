@@ -17,7 +17,7 @@ claimed ahead, because a claimed row cannot be withdrawn and its order may chang
 
 All requests are limited, each kind in its own module:
 
-    actions            `actions.max_in_flight` at once (here); half of them for one of several accounts (jobs.outbox)
+    actions            `actions.max_in_flight` at once (here); at most half for one account of several (jobs.outbox)
     polls              64 at once, or an eighth of the accounts if there are more than 512 (jobs.poll)
     acknowledgements   8 at once for each answer (jobs.acknowledge)
     logins             8 at once, and `marketplace.logins_per_second` (net.http)
@@ -86,7 +86,7 @@ class Executor:
     def begin(self, entry: Entry) -> "asyncio.Future[None]":
         """Start to execute a row. The future is done when it is claimed, or cannot be."""
         claimed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        task = asyncio.create_task(self._go(entry, claimed))
+        task = asyncio.create_task(self._execute(entry, claimed))
         self._tasks[task] = entry.account or ""
         task.add_done_callback(partial(self._over, entry, claimed))
         return claimed
@@ -114,11 +114,11 @@ class Executor:
         if not claimed.done():
             claimed.set_result(None)
             self.under_way[entry.account or ""] -= 1
-        if task.cancelled():  # its request may have had its effect, unseen by polls that began before
+        if task.cancelled():  # its request may have taken effect after a running poll's list was made
             self._context.lanes.free_after_action(entry.lane)
             self._moved()
 
-    async def _go(self, entry: Entry, claimed: "asyncio.Future[None]") -> None:
+    async def _execute(self, entry: Entry, claimed: "asyncio.Future[None]") -> None:
         try:
             claim: Claim | Fresh | Exception = await self._group.add(entry)
         except Exception as error:  # noqa: BLE001 - for any reason the row keeps its state
@@ -141,7 +141,7 @@ class Executor:
         if claim.number == 1 and result.attempt is not None:
             self._context.kept.learned.answered(claim.row, result.attempt)
         self._context.lanes.free_after_action(entry.lane)
-        self._goes_on(result, decision)
+        self._update_queue(result, decision)
         if claim.row.restaurant_id and claim.row.food_id is None and shows_status(claim.row, decision):
             self.on_restaurant(claim.account.name, claim.row.restaurant_id)
         self._moved()
@@ -184,7 +184,7 @@ class Executor:
         finally:
             self.under_way[account] -= 1
             self._moved()
-        result = result or Result(claim, None, RetryAt(self._context.clock.now()))  # it has not left
+        result = result or Result(claim, None, RetryAt(self._context.clock.now()))  # nothing was sent
         if result.attempt is not None:
             self._held_accounts.record_outcome(account, result.attempt.outcome)
         return result
@@ -202,7 +202,7 @@ class Executor:
         else:  # for example another session's lock: trying again at once would fail, too
             self._postponed.postpone(row.id)
 
-    def _goes_on(self, result: Result, decision: Decision) -> None:
+    def _update_queue(self, result: Result, decision: Decision) -> None:
         """Update the queue after a row's outcome was written, and log it."""
         row, attempts = result.claim.row, result.history
         if isinstance(decision, Verdict):
@@ -212,7 +212,7 @@ class Executor:
         at = as_stored(decision.at) if isinstance(decision, RetryAt) else None
         standing = stands_after(decision, attempts)
         last = None
-        if standing is Standing.UNRESOLVED:  # as from the table, which does not keep unsent attempts
+        if standing is Standing.UNRESOLVED:  # the same as a read of the table gives: it has no unsent attempts
             last = next((one.outcome for one in reversed(attempts) if one.outcome != Outcome.NOT_SENT), None)
         state, tried = standing.state, bool(attempts)
         self._queue.give_back(row.id, state=state, next_attempt_utc=at, tried=tried, last_outcome=last)

@@ -7,11 +7,11 @@ One check has three steps:
     report   to the log, then to the alarm command and the ping, which need no database.
     store    delivery_problems and delivery_lamps with the sign of life, and the severity reported to the command.
 
-Some problems are suppressed at first. A suppressed problem (`behind`) neither begins nor ends:
+Problems are suppressed during warm-up. A suppressed problem (`behind`) neither begins nor ends:
 
 - Until `_unsure_until`, the time of the last good poll means nothing (`expect_late_polls`). Problems that follow from time
   alone are suppressed, and their accounts are yellow.
-- `_remembered` says that the reports of the previous daemon were read. A daemon that ends sooner leaves them unchanged.
+- `_remembered`: the reports of the previous daemon were read. A daemon that ends before that does not change them.
 - `_inherited` are reported problems that only a daemon can detect, and that this one had no time to detect yet. They
   are suppressed until `_unsure_until`, so that they do not end too early.
 """
@@ -109,7 +109,7 @@ class Checkup:
     async def check(self) -> list[Problem]:
         """Check the health once and report changes. Returns the open problems."""
         found = await self._find()
-        # After the read, during which the clock may have been set. With database trouble a good poll may not be noted.
+        # Only now, since the clock may be set during the read. With database trouble a good poll may not be noted.
         if abs(wall_ahead(self._clock) - self._ahead) > CLOCK_JUMP_S or self._database.trouble:
             self.expect_late_polls()
         if self._clock.monotonic() < self._unsure_until:

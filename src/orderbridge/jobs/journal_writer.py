@@ -55,7 +55,7 @@ class Journal:
         self._clock = clock
         self._inline = inline
         self._workers: Workers | None = None  # made at the first write
-        self._group: GroupCommit[None, None] = GroupCommit(self._write)  # a note: write all that waits
+        self._group: GroupCommit[None, None] = GroupCommit(self._write)  # each note asks to write all waiting documents
         self._waiting: deque[_Batch] = deque()
         self._known: dict[str | None, str] = {}  # by order: the digest of its last document
         self._tidying: asyncio.Task[None] | None = None

@@ -91,7 +91,7 @@ class Learned:
     def failed(
         self, path: str, error: MarketplaceError, body: Mapping[str, int | None] | None, is_replaced: bool
     ) -> None:
-        """Count an answer that is no success. `path` is without its id.
+        """Count a failed answer. `path` is without its id.
 
         `is_replaced`: a newer login had obtained another token meanwhile.
         """
@@ -104,7 +104,7 @@ class Learned:
             self.saw(Point.PREPARING_TIME, minutes)
 
     def answered(self, row: OutboxRow, attempt: Attempt) -> None:
-        """Count the answer to the first request of a row: a complete without on_the_way before it."""
+        """Count the answer to a row's first request if the row is a complete that follows no on_the_way."""
         if row.action is not Action.COMPLETE or row.service_status_id != CONFIRMED:
             return
         courier = "other_courier" if is_others_courier(row.courier_type) else "own_courier"

@@ -34,7 +34,7 @@ class Common:
         self._shorter: Counter[str] = Counter()  # shorter answers in a row, by account; "": the common lists
 
     def is_whole(self, account: str) -> bool:
-        """Whether entries that the next answer lacks are removed."""
+        """Whether the next answer is believed: known entries that it lacks are then removed."""
         return self._shorter[account] >= BELIEVED_AFTER - 1
 
     def lacks(self, account: str, lacking: int) -> bool:

@@ -49,7 +49,7 @@ async def read_menu(account: Account, database: Database, clock: Clock) -> float
     account.learned.saw(Point.MENU_SHAPE, menu.shape)
     changes = await _store(account, database, clock, menu, began)
     await database.run(lambda tx: note_poll(tx, account.fingerprint, menu_read_utc=began, menu_error=None))
-    _tell(account, menu, changes)
+    _log_changes(account, menu, changes)
     return EVERY.total_seconds()
 
 
@@ -84,7 +84,7 @@ async def _store(
     return changes
 
 
-def _tell(account: Account, menu: Menu, changes: Sequence[tuple[str, int]]) -> None:
+def _log_changes(account: Account, menu: Menu, changes: Sequence[tuple[str, int]]) -> None:
     counts = Counter(change for change, _ in changes)
     _log.info("menu.read", account=account.name, foods=len(menu.foods), whole=menu.is_whole, **counts)
     for change, food_id in [one for one in changes if one[0] != foods.NEW][:MAX_LOGGED]:

@@ -59,7 +59,7 @@ class OutboxReader:
         self._direct({}, complete=False)
         queue.know(0)
         self._top = 0  # the highest id that was ever read
-        self._number = 0  # of readings of all
+        self._number = 0  # counts the readings of all rows
         self._next_scan = 0.0
         self.has_news = True
         self._next_news = 0.0
@@ -224,7 +224,7 @@ class OutboxReader:
         return found, new
 
     def _all_known(self) -> bool:
-        """Whether the restaurants of all accounts are known; the table has those of other processes' accounts."""
+        """Whether the restaurants of all accounts are known, those of other processes by the table."""
         if self._complete:
             return True
         at_work = self._roster.at_work

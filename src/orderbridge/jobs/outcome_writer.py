@@ -91,7 +91,7 @@ class Claim:
     request: NextRequest
     history: tuple[Attempt, ...]
     number: int
-    again: RetryAt | None = None  # when to send again, if the status shows no effect and it is too early
+    again: RetryAt | None = None  # set if it is too early to send again; used if the status shows no effect
     known: Verdict | None = None  # by the food's status; nothing is sent
 
 

@@ -14,8 +14,8 @@ One `tick` makes one poll. Promise 3 depends on the order of its steps:
     intake    store and acknowledge the delivered orders (jobs.intake)
     success   is noted last, because health and the end by silence rely on it: all orders must be on disk by then
 
-A failed poll uses up its slot, unless its request certainly never left (rules.poll_ends). So does a bug: without an end
-of its cooldown, the accounts that are polled in turn with this one would wait for ever.
+A failed poll uses up its slot, unless its request certainly never left (rules.poll_ends). So does one
+that ends by a bug: without an end of its cooldown, the accounts polled in turn with this one would wait for ever.
 
 The states of accounts are written by group commit, with one COMMIT for all polls that are due together. With many
 accounts, a note waits briefly for others before a request (BEFORE_S) and after an answer (AFTER_S).
@@ -99,7 +99,7 @@ class Polls:
         self._most = MAX_POLLS
         self._are_many = False
         self._cooldown_s = market.cooldown_seconds
-        longest_s = market.timeout_seconds + market.cooldown_seconds + MARGIN_S  # with its cooldown
+        longest_s = market.timeout_seconds + market.cooldown_seconds + MARGIN_S  # of a poll and its cooldown
         self._longest = timedelta(seconds=longest_s)
         self._database, self._clock = context.database, context.clock
         self._reading: asyncio.Task[Unresolved] | None = None
@@ -204,9 +204,9 @@ class Poller:
         self._clock, self._lanes, self._metrics = context.clock, context.lanes, context.metrics
         self._timeout_s = context.settings.marketplace.timeout_seconds
         self._statuses = context.statuses
-        self._listened_until: float | None = None  # monotonic: up to here the seconds were counted
+        self._listened_until: float | None = None  # monotonic: the listening seconds are counted up to here
         self._list_request = ListRequest()
-        self._not_in: set[int] = set()  # statuses whose lists failed, too, and were logged
+        self._failed_parts: set[int] = set()  # statuses whose lists failed, too; each was logged once
         self._state = AccountState.NEW
         self._was_refused = False  # by a 401, since the last good poll
 
@@ -223,7 +223,7 @@ class Poller:
         finally:
             self._account.poll_in_flight = False
             self._lanes.end_poll(began)
-            if self._cooldowns.is_in_flight(self._who):  # a bug: accounts polled in turn must not wait for ever
+            if self._cooldowns.is_in_flight(self._who):  # after a bug: accounts polled in turn must not wait for ever
                 await self._cool_down(Ended.FAILED)
             counted = {name: getattr(counts, name) for name in COUNTED}
             self._metrics.polled(self._account.name, counts.result, self._clock.monotonic() - leaves, counted)
@@ -346,10 +346,10 @@ class Poller:
         asked = self._list_request.status_id
         before, self._list_request = self._list_request, self._list_request.failed(error, self._statuses)
         if asked is None and self._list_request != before and self._list_request.rounds == 1:
-            self._not_in.clear()
+            self._failed_parts.clear()
             self._log.warning("poll.list_too_large", error=error.code, remedy=say("poll.in_parts"))
-        elif asked is not None and arrived_in_part(error) and asked not in self._not_in:
-            self._not_in.add(asked)
+        elif asked is not None and arrived_in_part(error) and asked not in self._failed_parts:
+            self._failed_parts.add(asked)
             self._log.error("poll.part_too_large", status_id=asked, error=error.code, remedy=say("poll.part_missing"))
 
     async def _cool_down(self, how: Ended) -> datetime:

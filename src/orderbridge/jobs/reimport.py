@@ -76,7 +76,7 @@ class Decision(StrEnum):
     """The result for an order's newest document."""
 
     TAKEN_IN = "taken_in"  # the order was not stored: now the till sees it as new
-    TAKEN_IN_ENDED = "taken_in_ended"  # as before, but old: stored as ended, and not printed
+    TAKEN_IN_ENDED = "taken_in_ended"  # likewise, but the order is old: stored as ended, and not printed
     UPDATED = "updated"
     KNOWN = "known"
     SUPERSEDED = "superseded"  # the stored order is newer or ended
@@ -159,7 +159,7 @@ class Reimport:
         key = order.payment_key
         current = _read_current(connection, key, document.last)
         decision = decide(document, current, statuses=self.statuses, now=self.now, silence=self._silence)
-        if decision == Decision.TAKEN_IN:  # here several late orders say nothing about the time zone
+        if decision == Decision.TAKEN_IN:  # unlike in a poll, several late orders do not mean a wrong time zone
             order = Lateness(self._late_minutes, self.zone).marked(order, self.now)
         arrival = self.statuses.arrival(order)
         if decision == Decision.UPDATED and current.stored is not None:
@@ -219,7 +219,7 @@ def release(reimport: Reimport, row_id: int) -> list[Released]:
     if not kept:
         return []
     documents = [read_stored(one.payload) for one in kept]
-    # By time and by number, because the clock may have been set back. If they differ, one that ends the order counts.
+    # The newest has the last time and the highest id. If they differ (the clock was set back), an end counts.
     is_clear = kept[-1].id == max(one.id for one in kept)
     place = max(range(len(kept)), key=lambda at: (not is_clear and documents[at].status_id in ENDS, at))
     last = kept[-1].last_seen_utc

@@ -82,7 +82,7 @@ class RestoreCheck:
         found, _ = await self._database.read(lambda tx: high_water.current(tx, self._clock.now(), mark))
         hold, self._began = 0.0, found
         if found is not None and mark is not None:
-            if high_water.is_behind(found, mark) or self._is_of_others(mark, found):
+            if high_water.is_behind(found, mark) or self._is_of_newer(mark, found):
                 hold = self._hold_s(mark)
             else:
                 self._noted = mark
@@ -90,8 +90,8 @@ class RestoreCheck:
         await self.check(at_start=True)
         return hold
 
-    def _is_of_others(self, mark: HighWater, found: HighWater) -> bool:
-        """Whether the mark may be of newer tables: an older copy was made safe, and a crash came before its mark."""
+    def _is_of_newer(self, mark: HighWater, found: HighWater) -> bool:
+        """Whether the mark may be of newer tables: a crash may have lost the mark after an older copy was made safe."""
         file = self._database.file
         return file is not None and found.generation == mark.generation + 1 and file.wal() != mark.wal
 
@@ -235,11 +235,11 @@ class RestoreCheck:
         error_text = text("outcome_unknown", self._settings.language)
         until = now + timedelta(seconds=self._hold_s(before))
         withheld = await self._database.run(lambda tx: high_water.withhold(tx, found, before, seen, until, error_text))
-        if withheld is not None:  # else another check was first. This comes before the note that the write causes
+        if withheld is not None:  # else another check was first; set before the write's own note runs
             self._noted = None
         older = await self._database.read(high_water.older)
         held, self._kept.holds_rows = self._kept.holds_rows, withheld is not None and withheld.rows is None
-        if self._kept.holds_rows:  # so that the next check repeats this
+        if self._kept.holds_rows:  # a higher mark makes the next check repeat this
             self._kept.high_water = replace(before, generation=max(before.generation, found.generation + 1))
         if withheld is not None and not (held and self._kept.holds_rows):
             log = _log.info if older is None else _log.error
