@@ -224,7 +224,7 @@ class Daemon:
         monkeypatch.setattr(outcome_writer, "text", lambda *_, **__: None)
         self.answer_to_acknowledgement: Callable[[], Exception] | None = None
         of_account = SimpleNamespace(
-            auto_accept_scheduled=False, auto_accept=lambda *_: 25 if scene.auto_accept else None
+            name=ACCOUNT, auto_accept_scheduled=False, auto_accept=lambda *_: 25 if scene.auto_accept else None
         )
         self._account = account = SimpleNamespace(
             poll_in_flight=False, name=ACCOUNT, paused=lambda: 0.0, retry_at=lambda: NOW, restaurants_known=True,
