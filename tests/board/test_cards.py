@@ -38,19 +38,23 @@ class Row:
 ACCEPT, CANCEL = Action.ACCEPT, Action.CANCEL
 ANSWERS = [Row(action, state) for action in (ACCEPT, CANCEL) for state in ("pending", "sending", "done")]
 NO_ANSWERS = [Row(action, state) for action in (ACCEPT, CANCEL) for state in set(ActionState) - cards.ANSWERED]
-BOTH = pytest.mark.parametrize("mode", [BESIDE, TILL])
 
 
 def order(status_id: int | None = 1, status: str = "RECEIVED", **changes: Any) -> Seen:
-    values: dict[str, Any] = {"courier_type": "restaurant", "revision": 1, "pos_revision": 0, "ended_by": None}
-    values |= {"service_status_id": status_id, "amount_due": Decimal(0)}
-    return Seen(KEY, status_id, status, **values | changes)
+    values = {
+        "courier_type": "restaurant",
+        "revision": 1,
+        "pos_revision": 0,
+        "ended_by": None,
+        "amount_due": Decimal(0),
+    }
+    return Seen(KEY, status_id, status, **values | {"service_status_id": status_id} | changes)
 
 
 CONFIRMED = {"status_id": 2, "status": "CONFIRMED"}
 
 
-@BOTH
+@pytest.mark.parametrize("mode", [BESIDE, TILL])
 def test_a_new_order_rings_until_it_is_answered_and_again_when_the_answer_failed(mode):
     taken = int(mode == TILL)  # there the tap takes over
     assert cards.rings(order(), [], mode)
@@ -147,16 +151,13 @@ def test_only_a_cancellation_by_others_stops_the_kitchen():
     assert cards.is_stopped(gone, [], [])
     assert cards.sounds(gone, [], BESIDE, NOW, []) == [Sound.CANCELLED]
     assert all(cards.is_stopped(gone, [Row(ACCEPT, state)], []) for state in ActionState)
-    for state in ActionState:
-        ours = state in {"pending", "sending", "done"}
-        assert cards.is_stopped(gone, [Row(CANCEL, state)], []) is not ours
-    assert not cards.is_stopped(gone, [], [cards.silence_of("cancelled", KEY)])
-    assert cards.is_stopped(gone, [], ["cancelled:another"])
-    assert not cards.is_stopped(order(), [], [])
-    assert not cards.is_stopped(order(ended_by="silence"), [], [])
+    stopped = {state for state in ActionState if cards.is_stopped(gone, [Row(CANCEL, state)], [])}
+    assert stopped == set(ActionState) - {"pending", "sending", "done"}
+    silences = ([cards.silence_of("cancelled", KEY)], ["cancelled:another"])
+    assert [cards.is_stopped(gone, [], silenced) for silenced in silences] == [False, True]
+    assert not any(cards.is_stopped(other, [], []) for other in (order(), order(ended_by="silence")))
     read = replace(gone, pos_revision=2)  # by a till: no longer heard, and shown until it is touched
-    assert cards.is_stopped(read, [], [])
-    assert cards.sounds(read, [], BESIDE, NOW, []) == []
+    assert (cards.is_stopped(read, [], []), cards.sounds(read, [], BESIDE, NOW, [])) == (True, [])
 
 
 def accepted(state: str = "done", minutes: int = 20, at: datetime = NOW) -> Row:
@@ -174,9 +175,8 @@ def test_an_accepted_order_is_due_by_its_newest_accept_and_sounds_until_it_is_se
     assert cards.due(order(**CONFIRMED, scheduled=later), [accepted()]) == later
     assert cards.due(order(**CONFIRMED, scheduled=NOW), [accepted()]) == NOW + 20 * MINUTE
     seen, late = order(**CONFIRMED, pos_revision=1), NOW + 20 * MINUTE
-    assert cards.sounds(seen, [accepted()], BESIDE, late, []) == []
-    assert cards.sounds(seen, [accepted()], BESIDE, late + MINUTE, []) == [Sound.OVERDUE]
-    assert cards.sounds(seen, [accepted()], BESIDE, late + MINUTE, [cards.silence_of("overdue", KEY)]) == []
+    moments = (late, []), (late + MINUTE, []), (late + MINUTE, [cards.silence_of("overdue", KEY)])
+    assert [cards.sounds(seen, [accepted()], BESIDE, *one) for one in moments] == [[], [Sound.OVERDUE], []]
 
 
 def test_a_scheduled_order_rings_from_its_start_until_it_is_touched():
@@ -199,8 +199,7 @@ def test_changed_contents_are_shown_where_the_board_is_the_till():
 def test_each_try_of_a_button_is_one_row():
     subjects = (KEY, KEY[:-1] + "1", "1005/kadikoy", "1005/" + "k" * 64, "1005/" + "k" * 63)
     made = {cards.request_id(*button) for button in product(Action, subjects, (0, 1, 10**9, -739000))}
-    assert len(made) == len(Action) * 5 * 4
-    assert max(map(len, made)) <= cards.LONGEST_REQUEST
+    assert (len(made), max(map(len, made)) <= cards.LONGEST_REQUEST) == (len(Action) * 5 * 4, True)
     assert all(one.startswith("board:") for one in made)
     rows = [Row(ACCEPT, "failed"), Row(ACCEPT, "done"), Row(ACCEPT), Row(CANCEL, "failed")]
     assert (cards.tries(rows, ACCEPT), cards.tries(rows, CANCEL)) == (2, 1)
@@ -212,8 +211,8 @@ def test_money_the_newest_row_and_the_broken_link():
     waits, over = Row(ACCEPT, id=1), Row(CANCEL, "refused", id=2)
     assert [cards.newest(rows) for rows in ([waits, over], [over], [])] == [waits, over, None]
     beside = Problem(Code.NOT_TAKEN_OVER, "", NOW, Severity.SEVERE)
-    assert cards.link_of(beside) == "pos"
-    assert cards.link_of(replace(beside, facts={"by": "board"})) is None  # the board is the till
+    # by="board": the board is the till
+    assert [cards.link_of(one) for one in (beside, replace(beside, facts={"by": "board"}))] == ["pos", None]
 
 
 def test_the_board_is_unheard_a_while_after_the_last_tablet():
@@ -225,8 +224,7 @@ def test_the_board_is_unheard_a_while_after_the_last_tablet():
     tablets.heard(b, 201.0, audible=False)
     tablets.heard(a, 202.0, audible=False)  # its second page, hidden
     assert tablets.names(202.0) == ["a"]
-    assert not tablets.is_none_audible(200.0 + HEARD_S - 0.1)
-    assert tablets.is_none_audible(200.0 + HEARD_S)
+    assert [tablets.is_none_audible(200.0 + HEARD_S - early) for early in (0.1, 0)] == [False, True]
     assert HEARD_S + 5 < 15  # with a health check every 5 s it is reported within 15 s
 
 
@@ -240,19 +238,15 @@ def test_an_answered_order_is_put_away_after_a_moment_and_shows_again_when_it_is
     assert cards.is_handed_next(seen) is is_next
     touched = {cards.silence_of("handed", KEY): NOW}
     for rows in ([], [Row(Action.COMPLETE, "refused")]):
-        assert cards.handed_at(seen, rows, touched) == NOW + cards.HOLD
-        assert cards.handed_at(seen, rows, {}) is None
+        assert [cards.handed_at(seen, rows, one) for one in (touched, {})] == [NOW + cards.HOLD, None]
     cancelled = order(6, "CANCELED", ended_by="cancelled")
-    assert cards.handed_at(cancelled, [], touched) is None
-    assert cards.is_stopped(cancelled, [], touched)
+    assert (cards.handed_at(cancelled, [], touched), cards.is_stopped(cancelled, [], touched)) == (None, True)
 
 
 def test_an_order_with_an_open_action_is_not_put_away():
     pickup, touched = order(**CONFIRMED, courier_type="come_get"), {cards.silence_of("handed", KEY): NOW}
-    asked = [Row(ACCEPT), *(Row(Action.COMPLETE, state) for state in ("pending", "sending", "done")), Row(CANCEL)]
-    for row in asked:
-        assert not cards.may_be_handed(pickup, [row])
-        assert cards.handed_at(pickup, [row], touched) is None
+    for row in [Row(ACCEPT), *(Row(Action.COMPLETE, state) for state in ("pending", "sending", "done")), Row(CANCEL)]:
+        assert (cards.may_be_handed(pickup, [row]), cards.handed_at(pickup, [row], touched)) == (False, None)
     assert not cards.may_be_handed(order(), [])  # its customer waits
 
 

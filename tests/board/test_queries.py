@@ -120,8 +120,7 @@ def test_a_wrong_request_is_refused_with_a_sentence(mode, database, pos):
         with pytest.raises(Refused) as refused:
             act(database, mode, **changes)
         assert refused.value.key in {"not_understood", "order_gone"}, changes
-    assert rows(pos, COUNT("delivery_actions")) == [{"n": 0}]
-    assert pos_columns(pos) == (0, None)
+    assert (rows(pos, COUNT("delivery_actions")), pos_columns(pos)) == ([{"n": 0}], (0, None))
 
 
 def test_a_request_that_the_daemon_judges_becomes_a_row(database, pos):
@@ -168,19 +167,15 @@ def test_finished_orders_are_listed_and_those_put_away_can_return(database, pos)
 
     assert listed() == [(1, "handed"), (2, "completed")]
     database.write_now(lambda tx: acts.take_back(tx, {"subject": cards.silence_of("handed", KEY)}))
-    assert listed() == [(2, "completed")]
-    assert listed(NOW + HOUR) == []
+    assert (listed(), listed(NOW + HOUR)) == ([(2, "completed")], [])
 
 
 def test_the_usual_minutes_are_the_most_frequent_ones_of_recent_accepts(database, pos):
-    def usual() -> int | None:
-        return database.read_now(queries.usual_minutes)
-
     for place, minutes in enumerate((40, 40, 20, 40)):
         put_action(pos, request_id=f"r{place}", preparing_time=minutes)
-    assert usual() is None
+    assert database.read_now(queries.usual_minutes) is None
     put_action(pos, request_id="r9", preparing_time=30)
-    assert usual() == 40
+    assert database.read_now(queries.usual_minutes) == 40
 
 
 @only(*SERVERS)
@@ -199,8 +194,7 @@ def test_a_row_that_another_process_writes_meanwhile_is_found(database, pos):
         silence(database, "x", "y")
     finally:
         event.remove(database.engine, "before_cursor_execute", first)
-    assert rows(pos, COUNT("delivery_actions")) == [{"n": 1}]
-    assert silenced(database) == {"x", "y"}
+    assert (rows(pos, COUNT("delivery_actions")), silenced(database)) == ([{"n": 1}], {"x", "y"})
 
 
 @pytest.fixture
@@ -221,8 +215,7 @@ async def test_twenty_taps_at_once_on_two_tablets_are_one_row(shop: Shop, databa
     assert len({json.dumps(answer.data["row"]) for answer in answers[:20]}) == 1
     assert rows(pos, COUNT("delivery_actions")) == [{"n": 1}]
     assert rows(pos, COUNT("delivery_board_silenced")) == [{"n": 2}]
-    assert pos_columns(pos) == (1, "board")
-    assert shop.woken == 20
+    assert (pos_columns(pos), shop.woken) == ((1, "board"), 20)
 
 
 CHANGES = [
@@ -289,20 +282,17 @@ def test_items_with_their_options(database, pos):
             values = {"line_no": line, "option_no": option, "option_name": f"option {line}.{option}"}
             put(pos, "delivery_order_item_options", payment_key=KEY, **values)
     found = database.read_now(lambda tx: queries.lines(tx, [KEY, OTHER]))
-    assert [(item.name, [one.option_name for one in of_item]) for item, of_item in found[KEY]] == [
-        ("food 1", ["option 1.1", "option 1.2"]),
-        ("food 2", ["option 2.1", "option 2.2"]),
-    ]
+    shown = [(item.name, [one.option_name for one in of_item]) for item, of_item in found[KEY]]
+    assert shown == [(f"food {line}", [f"option {line}.1", f"option {line}.2"]) for line in (1, 2)]
 
 
 def test_a_silenced_sound_is_quiet_for_a_day(database):
     silence(database, "a", "b", "a")
     silence(database, "b", at=NOW + HOUR)
-    assert silenced(database, NOW + DAY) == {"a", "b"}
     late = NOW + DAY + HOUR / 2
-    assert silenced(database, late) == {"b"}
-    assert not database.read_now(lambda tx: queries.has_forgettable(tx, NOW + DAY))
-    assert database.read_now(lambda tx: queries.has_forgettable(tx, late))
+    for now, left in ((NOW + DAY, {"a", "b"}), (late, {"b"})):
+        assert silenced(database, now) == left
+        assert database.read_now(lambda tx, now=now: queries.has_forgettable(tx, now)) == (now == late)
     assert database.write_now(lambda tx: queries.forget_silenced(tx, late)) == 1
     assert queries.STOP_SHOWN < queries.SILENT
 
@@ -329,17 +319,14 @@ def test_a_failed_silencing_is_reported(database, pos):
 
 
 def test_all_is_closed_without_open_orders_and_with_closed_restaurants(database, pos):
-    def closed() -> bool:
-        return database.read_now(queries.is_closed)
-
-    assert not closed()  # nothing is known
+    assert not database.read_now(queries.is_closed)  # nothing is known
     put(pos, "delivery_restaurants", id=RESTAURANT, account="k", name="Kadıköy", status="Closed")
-    assert closed()
+    assert database.read_now(queries.is_closed)
     put(pos, "delivery_restaurants", id=OTHER, account="k", name="Beşiktaş")
-    assert not closed()
+    assert not database.read_now(queries.is_closed)
     pos.execute("UPDATE delivery_restaurants SET status = 'Closed'")
     put_order(pos)
-    assert not closed()
+    assert not database.read_now(queries.is_closed)
 
 
 def shown(database: Database, now: Any = NOW) -> Any:
@@ -361,12 +348,12 @@ def test_a_switch_works_again_and_again_and_after_weeks(database, pos):
         assert off is False or action is Action.ACTIVATE_FOOD
         tap = {"action": action, "food_id": 7, "account": "kadikoy", "tries": tries}
         row = act(database, "till", **tap)
-        assert act(database, "till", **tap) == row
-        assert row["state"] == "pending"
+        assert (act(database, "till", **tap), row["state"]) == (row, "pending")
         assert shown(database, at) == (off, tries, "pending")
         tapped.append(row["id"])
-        done = "UPDATE delivery_actions SET state = 'done', finished_utc = ? WHERE id = ?"
-        pos.execute(done, (time_text(at), row["id"]))
+        pos.execute(
+            f"UPDATE delivery_actions SET state = 'done', finished_utc = ? WHERE id = {row['id']}", (time_text(at),)
+        )
         assert shown(database, at)[:2] == (action is Action.DEACTIVATE_FOOD, row["id"])
         at += DAY * (20 if action is Action.ACTIVATE_FOOD else 1)
     assert len(set(tapped)) == 3
@@ -444,8 +431,7 @@ def test_a_code_is_good_for_ten_minutes_and_a_thousand_tries(database, pos, monk
     assert pair(code)
     listed = {one["name"]: one["role"] for one in database.read_now(devices.listed)}
     assert listed == {"Kasa": "act", "Kasa 2": "look"}
-    assert database.write_now(lambda tx: devices.revoke(tx, "Kasa", NOW))
-    assert not database.write_now(lambda tx: devices.revoke(tx, "Kasa", NOW))
+    assert [database.write_now(lambda tx: devices.revoke(tx, "Kasa", NOW)) for _ in range(2)] == [True, False]
     ids = [one["id"] for one in rows(pos, "SELECT id FROM delivery_board_devices")]
     (left,) = database.read_now(devices.listed)
     assert database.read_now(lambda tx: devices.paired(tx, [*ids, "another"])) == {left["id"]}

@@ -5,6 +5,7 @@ import contextlib
 import socket
 from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
+from types import SimpleNamespace
 
 import pytest
 from starlette.types import Message
@@ -116,24 +117,16 @@ async def test_a_change_together_with_a_beat_is_sent(shop: Shop, monkeypatch):
         listener.news.set()
 
     monkeypatch.setattr(changes.asyncio, "wait", both)
-    scope = {"state": {"connection": Server()}}
-    await changes.Stream(reported, listener)(scope, asyncio.Event().wait, send)
+    connection = SimpleNamespace(keep_open=lambda: None)
+    await changes.Stream(reported, listener)({"state": {"connection": connection}}, asyncio.Event().wait, send)
     assert printed[1:4] == ["event: changed"] * 3
-
-
-class Server:
-    """Nothing that a stream asks of it matters here."""
-
-    def keep_open(self) -> None:
-        pass
 
 
 async def test_nothing_new_is_a_beat(tablet: Tablet, monkeypatch):
     monkeypatch.setattr(changes, "BEAT_S", 0.05)
     async with tablet.stream() as ear:
         heard = [await ear.news() for _ in range(4)]
-    assert heard[0] == "changed"
-    assert heard[-1] == "beat"
+    assert (heard[0], heard[-1]) == ("changed", "beat")
 
 
 async def test_after_a_failed_read_the_next_one_follows(shop: Shop, tablet: Tablet, monkeypatch):
@@ -207,8 +200,7 @@ async def test_an_unread_stream_is_closed_silently(shop: Shop, tablet: Tablet, m
     slow.sendall(tablet._raw("GET /board/stream", b"", {}))
     await until(lambda: left)
     slow.close()
-    assert left == listeners
-    assert [record for record in caplog.records if record.levelname == "ERROR"] == []
+    assert (left, [record for record in caplog.records if record.levelname == "ERROR"]) == (listeners, [])
 
 
 async def test_the_streams_of_a_board_that_is_turned_off_end(shop: Shop):
@@ -223,7 +215,6 @@ async def test_the_streams_of_a_board_that_is_turned_off_end(shop: Shop):
         while await ear.news() is not None:
             pass
     await until(lambda: listening.addresses and listening.addresses[0] != first)
-    assert (await asked(listening.addresses[0], "/livez"))[0] == 200
-    assert (await asked(listening.addresses[0], "/board/state"))[0] == 404
+    assert [(await asked(listening.addresses[0], path))[0] for path in ("/livez", "/board/state")] == [200, 404]
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)

@@ -59,8 +59,7 @@ async def test_an_encrypted_board_shows_customers_and_has_a_secure_cookie(shop, 
     code = shop.database.write_now(lambda tx: devices.new_code(tx, devices.ACT, CLOCK.now()))
     paired = await asked(listening, made, "POST /board/pair", body=f'{{"code": "{code}", "name": "Kasa"}}'.encode())
     assert (paired.status, "; secure" in paired.head) == (200, True)
-    shown = await asked(listening, made, f"GET /board/customer?key={KEY}", shop.pair())
-    assert shown.data["customer_name"] == "Ayşe"
+    assert (await asked(listening, made, f"GET /board/customer?key={KEY}", shop.pair())).data["customer_name"] == "Ayşe"
 
 
 async def test_the_support_bundle_has_the_figures_of_an_encrypted_board(shop, listening):

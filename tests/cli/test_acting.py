@@ -29,29 +29,29 @@ def outbox(pos: sqlite3.Connection) -> list[Row]:
 
 
 COMMANDS, OTHERS = {"pos_reference": "command line"}, {"pos_reference": "K1-1042"}
-TAKES: list[tuple[str, Row, tuple[object, ...], int]] = [
-    ("new", {"revision": 2}, (), 2),
-    ("new, as it was read", {"revision": 2}, ("--revision", 1), 1),
-    ("a revision that is not there yet", {"revision": 2}, ("--revision", 3), 0),
-    ("its change", {"revision": 3, "pos_revision": 1, **COMMANDS}, (), 3),
-    ("already noted", {"revision": 3, "pos_revision": 3, **COMMANDS}, (), 3),
-    ("an older revision", {"revision": 3, "pos_revision": 2, **COMMANDS}, ("--revision", 1), 2),
-    ("its end", {"revision": 3, "pos_revision": 2, "ended_utc": NOW_TEXT, **COMMANDS}, (), 3),
-    ("another till's change", {"revision": 3, "pos_revision": 1, **OTHERS}, (), 1),
-    ("over before anybody took it over", {"ended_utc": NOW_TEXT}, (), 0),
-    ("given back", {"revision": 2, **OTHERS}, (), 2),
-]
+TAKES: dict[str, tuple[Row, tuple[object, ...], int]] = {
+    "new": ({"revision": 2}, (), 2),
+    "new, as it was read": ({"revision": 2}, ("--revision", 1), 1),
+    "a revision that is not there yet": ({"revision": 2}, ("--revision", 3), 0),
+    "its change": ({"revision": 3, "pos_revision": 1, **COMMANDS}, (), 3),
+    "already noted": ({"revision": 3, "pos_revision": 3, **COMMANDS}, (), 3),
+    "an older revision": ({"revision": 3, "pos_revision": 2, **COMMANDS}, ("--revision", 1), 2),
+    "its end": ({"revision": 3, "pos_revision": 2, "ended_utc": NOW_TEXT, **COMMANDS}, (), 3),
+    "another till's change": ({"revision": 3, "pos_revision": 1, **OTHERS}, (), 1),
+    "over before anybody took it over": ({"ended_utc": NOW_TEXT}, (), 0),
+    "given back": ({"revision": 2, **OTHERS}, (), 2),
+}
 
 
-@pytest.mark.parametrize("columns, words, revision", [case[1:] for case in TAKES], ids=[case[0] for case in TAKES])
+@pytest.mark.parametrize("columns, words, revision", TAKES.values(), ids=TAKES)
 def test_take_notes_the_revision_that_was_read_and_never_anothers(columns, words, revision, run, pos):
     put_order(pos, **columns)
     ended = run("take", KEY, *words, "--json")
     (row,) = rows(pos, "SELECT pos_revision, pos_reference FROM delivery_orders")
     assert row["pos_revision"] == revision
     if ended.code == 0:
-        assert (ended.json["pos_revision"], ended.json["items"]) == (revision, [])
-        assert row["pos_reference"] == "command line"
+        told = ended.json
+        assert (told["pos_revision"], told["items"], row["pos_reference"]) == (revision, [], "command line")
     else:
         assert (ended.code, revision) == (1, columns.get("pos_revision", 0)), ended.err
         assert "was not taken over" in " ".join(ended.err.split())
@@ -75,19 +75,22 @@ def test_a_food_of_an_account_that_is_not_there_names_those_that_are_and_nothing
     assert outbox(pos) == []
 
 
+NO_ORDER = "No order has the number, payment_key or reference"
 WRONG = [
-    (("complete", "100234"), 1, "No order has the number, payment_key or reference"),
-    (("complete", KEY[:-1]), 1, "No order has the number, payment_key or reference"),
-    (("accept", "", "--minutes", "5"), 1, "No order has the number, payment_key or reference"),
+    *(
+        (words, 1, NO_ORDER)
+        for words in (("complete", "100234"), ("complete", KEY[:-1]), ("accept", "", "--minutes", "5"))
+    ),
     (("restaurant", "open", RESTAURANT, "--for", "30"), 2, "valid_until_minutes"),
     (("food", "off", "55", "--for", "0"), 2, "--for"),
     (("restaurant", "open", "Kadıköy"), 2, "an order's key as `orderbridge orders` shows it"),
     (("order", "\udcff"), 2, "write it as UTF-8"),
     *((("complete", KEY, "--wait", "--timeout", seconds), 2, "") for seconds in ("nan", "inf", "-5", "86401")),
-    (("actions", "retry", "7"), 1, "There is no row 7. See `orderbridge actions list`."),
-    (("actions", "withdraw", "7"), 1, "There is no row 7. See `orderbridge actions list`."),
-    (("actions", "retry", "9" * 30), 2, ""),
-    (("actions", "withdraw", "0"), 2, ""),
+    *(
+        (("actions", verb, "7"), 1, "There is no row 7. See `orderbridge actions list`.")
+        for verb in ("retry", "withdraw")
+    ),
+    *((("actions", *words), 2, "") for words in (("retry", "9" * 30), ("withdraw", "0"))),
 ]
 
 
@@ -140,8 +143,7 @@ def test_waiting_ends_with_the_verdict_and_any_other_one_fails_with_its_text(run
     assert daemon.after <= daemon.slept < daemon.after + 0.2  # and not later
     daemon.verdict = "state = 'refused', error_code = 'order_completed', error_text = 'Sipariş tamamlanmış.'"
     ended = run("complete", KEY, "--wait")
-    assert (ended.code, ended.out) == (1, "2 complete: refused\n")
-    assert ended.err == "order_completed: Sipariş tamamlanmış.\n"
+    assert (ended.code, ended.out, ended.err) == (1, "2 complete: refused\n", "order_completed: Sipariş tamamlanmış.\n")
     shown = run("complete", OTHER, "--wait", "--json").json
     assert (shown["state"], shown["error_code"]) == ("refused", "order_completed")
 
@@ -178,11 +180,13 @@ def test_the_foods_are_listed_by_category(run, pos):
 
 
 def test_a_failed_row_is_retried_with_a_new_expiry(run, configure, pos):
+    own = ("accept", {"valid_minutes": 45}, "", 45)
+    configured_one = ("accept", {}, "accept_valid_minutes = 1000", 1000)
     for action, columns, configured, minutes in (
         ("accept", {}, "", 10),
         ("complete", {}, "", 120),
-        ("accept", {"valid_minutes": 45}, "", 45),
-        ("accept", {}, "accept_valid_minutes = 1000", 1000),
+        own,
+        configured_one,
     ):
         configure(document(more=f"[actions]\n{configured}"))
         row_id = put_action(pos, action, state="failed", error_code="service_error", expires_utc=NOW_TEXT, **columns)
@@ -204,9 +208,7 @@ def test_an_unfinished_row_can_be_withdrawn_and_not_retried(run, pos):
     ):
         row_id = put_action(pos, state=state)
         ended = run("actions", verb, row_id)
-        if message:
-            assert (ended.code, ended.out, f"Row {row_id} {message}" in ended.err) == (1, "", True)
-        else:
-            assert (ended.code, ended.out) == (0, f"{row_id} accept: withdrawal requested\n")
+        assert (ended.code, f"Row {row_id} {message}" in ended.err) == ((1, True) if message else (0, False))
+        assert ended.out == ("" if message else f"{row_id} accept: withdrawal requested\n")
         row = action_row(pos, row_id)
         assert (row["withdraw"], row["state"]) == (int(message is None), state)  # the daemon ends it, when it waits

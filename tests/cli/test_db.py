@@ -33,8 +33,7 @@ def test_the_grants_on_sqlite_are_words_and_a_backup_says_where_it_is(run, pos, 
     pos.execute("UPDATE delivery_schema_version SET version_num = '0009'")  # before an upgrade is when one is wanted
     target = path.with_name("copy.db")
     ended = run("db", "backup", target)
-    assert (ended.code, ended.err) == (0, "")
-    assert str(target) in ended.out
+    assert (ended.code, ended.err, str(target) in ended.out) == (0, "", True)
     with closing(sqlite3.connect(target)) as copied:
         assert copied.execute("SELECT count(*) FROM delivery_orders").fetchone() == (0,)
 

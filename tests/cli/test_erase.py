@@ -34,8 +34,7 @@ def left(folder) -> list[str]:
 def test_afterwards_the_file_does_not_hold_the_customer(wanted, run, customer, pos, path):
     assert left(path.parent) == list(CANARIES)
     ended = run("erase", *wanted, "--yes", "--json")
-    assert (ended.code, ended.json["orders"], ended.json["rewritten"]) == (0, 1, True)
-    assert left(path.parent) == []
+    assert (ended.code, ended.json["orders"], ended.json["rewritten"], left(path.parent)) == (0, 1, True, [])
     assert pos.execute("SELECT count(*) FROM delivery_orders WHERE customer_name = 'Baska Biri'").fetchone()[0] == 29
 
 
@@ -47,8 +46,7 @@ def test_the_journal_of_documents_forgets_the_customer_too(run, customer, path):
     (file,) = folder.iterdir()
     assert "Canan" in file.read_text()
     assert run("erase", "--phone", "05551234567", "--yes", "--json").json["journal"] == 1
-    assert "Canan" not in file.read_text()
-    assert "Baska" in file.read_text()
+    assert ("Canan" in file.read_text(), "Baska" in file.read_text()) == (False, True)
     file.unlink()
     file.mkdir()
     ended = run("erase", "--order", KEY, "--yes")

@@ -46,8 +46,7 @@ def test_init_with_options_writes_a_valid_configuration(command, given, file, mo
     assert [secret for secret in (APP, REST) if secret in text + ended.out + ended.err] == []
     assert text.startswith("# The configuration of orderbridge")
     settings = config.load(file)
-    assert settings.accounts[0].app_secret_key.get_secret_value() == APP
-    assert settings.source.warnings == ()
+    assert (settings.accounts[0].app_secret_key.get_secret_value(), settings.source.warnings) == (APP, ())
     assert "Örnek Lokanta Kadıköy" in ended.err
     monkeypatch.setenv("ORDERBRIDGE_WEB__LISTEN", f"127.0.0.1:{free_port()}")  # the usual port may be another program's
     assert command("check", "--config", file).code == 0
@@ -55,8 +54,8 @@ def test_init_with_options_writes_a_valid_configuration(command, given, file, mo
 
 def test_secrets_come_from_standard_input(command, given, file, monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.StringIO(f"{APP}\n{REST}\n"))
-    words = [*given[:6], "--app-secret-file", "-", "--rest-secret-file", "-"]
-    assert command("init", "--yes", "--language", "tr", *words).code == 0
+    secrets = ("--app-secret-file", "-", "--rest-secret-file", "-")
+    assert command("init", "--yes", "--language", "tr", *given[:6], *secrets).code == 0
     assert all(words in file.read_text() for words in ("# orderbridge ayarları.", 'language = "tr"'))
     assert config.load(file).accounts[0].rest_secret_key.get_secret_value() == REST
 
@@ -84,8 +83,7 @@ def test_a_configuration_that_comes_meanwhile_wins(command, given, file, monkeyp
         write(self)
 
     monkeypatch.setattr(init.Draft, "write", late)
-    assert command("init", "--yes", *given).code == 78
-    assert list(files(file.parent)) == [file.name]
+    assert (command("init", "--yes", *given).code, list(files(file.parent))) == (78, [file.name])
     assert file.read_text() == "mine"
 
 
@@ -105,15 +103,12 @@ def test_a_failed_test_is_reported_and_nothing_is_written(option, value, code, r
     value = value.replace("WRONG", f"{tmp_path}/wrong")
     ended = command("init", "--yes", *given, option, value)
     assert ended.code == code, ended.err
-    assert (remedy in ended.err, "wrong-secret" in ended.err) == (True, False)
-    assert files(file.parent) == {}
+    assert (remedy in ended.err, "wrong-secret" in ended.err, files(file.parent)) == (True, False, {})
 
 
 def test_without_tests_the_configuration_is_written_anyway(command, given, file):
     ended = command("init", "--yes", "--untested", *given, "--base-url", "https://127.0.0.1:1")
-    assert ended.code == 0, ended.err
-    assert "This does not work yet" in ended.err
-    assert file.exists()
+    assert (ended.code, "This does not work yet" in ended.err, file.exists()) == (0, True, True), ended.err
 
 
 class Terminal(io.StringIO):
@@ -135,11 +130,14 @@ def test_init_asks_tests_and_lets_a_person_correct(command: Run, typed, running,
     lines += [f"https://127.0.0.1:{closed_port}", "-", "y", running.base_url, str(running.ca_file)]
     typed(*lines, "Kadıköy", "kadikoy", "y", "", hidden=[APP, "wrong", APP, REST])
     ended = command("init")
-    assert ended.code == 0, ended.err
-    printed = ("must begin with https://", "Nothing listens", "'Kadıköy' is not an account name")
-    for words in (*printed, "Compare app_secret_key and rest_secret_key"):
-        assert words in ended.err
-    assert APP not in ended.err + ended.out
+    assert (ended.code, APP in ended.err + ended.out) == (0, False), ended.err
+    printed = (
+        "must begin with https://",
+        "Nothing listens",
+        "'Kadıköy' is not an account name",
+        "Compare app_secret_key",
+    )
+    assert [words for words in printed if words not in ended.err] == []
     assert config.load(file).marketplace.base_url == running.base_url
 
 
@@ -164,8 +162,7 @@ def test_for_the_unit_secrets_are_systemd_credentials(command, given, tmp_path, 
     assert set(files(folder / "secrets").values()) == {0o600}
     names = ("kadikoy.app_secret_key", "kadikoy.rest_secret_key")
     credentials = [f"LoadCredential={name}:{folder}/secrets/{name}" for name in names]
-    unit = units / "orderbridge.service.d/credentials.conf"
-    assert unit.read_text().splitlines() == ["[Service]", *credentials]
+    assert (units / "orderbridge.service.d/credentials.conf").read_text().splitlines() == ["[Service]", *credentials]
     assert "systemctl daemon-reload" in ended.out
     monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(folder / "secrets"))
     assert config.load(folder / "config.toml").accounts[0].rest_secret_key.get_secret_value() == REST

@@ -56,9 +56,8 @@ def test_a_replay_reports_each_order_and_ends_the_alarm(run, pos, folder):
     assert one(pos, "SELECT payment_key, pos_revision FROM delivery_new_orders") == (KEYS[0], 0)
     assert one(pos, "SELECT count(*) FROM delivery_orders") == (1,), "a day before the copy's end, no more"
     again = run("db", "replay", "--since", "2020-01-01", "--json").json
-    none = dict.fromkeys(("new", "updated", "left", "torn"), 0)
-    assert again["sums"] == none | {"orders": 2, "ended": 1, "known": 1}
-    assert [one["fate"] for one in again["orders"]] == ["taken_in_ended"]
+    sums = dict.fromkeys(("new", "updated", "left", "torn"), 0) | {"orders": 2, "ended": 1, "known": 1}
+    assert (again["sums"], [one["fate"] for one in again["orders"]]) == (sums, ["taken_in_ended"])
 
 
 def test_of_a_file_that_is_named_all_is_taken_in(run, pos, folder, tmp_path):
@@ -93,8 +92,7 @@ def test_no_mark_follows_a_damaged_file(run, pos, path, folder):
         file.seek((page - 1) * size)
         file.write(b"U" * size)
     ended = run("db", "replay")
-    assert (ended.code, "is damaged" in ended.err) == (1, True)
-    assert mark.read_text() == "{}"
+    assert (ended.code, "is damaged" in ended.err, mark.read_text()) == (1, True, "{}")
 
 
 def test_a_document_left_over_keeps_the_alarm_open(run, pos, folder):
@@ -107,8 +105,7 @@ def test_a_document_left_over_keeps_the_alarm_open(run, pos, folder):
 
 def test_without_a_journal_the_remedy_is_named(run, pos, configure, folder):
     ended = run("db", "replay")
-    assert (ended.code, ended.out) == (1, "")
-    assert str(folder) in ended.err
+    assert (ended.code, ended.out, str(folder) in ended.err) == (1, "", True)
     folder.write_text("no folder")
     assert "cannot be read" in run("db", "replay").err
     missing = run("db", "replay", folder.with_name("no.jsonl"))
@@ -166,23 +163,20 @@ def owner(path):
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files to others")
 @pytest.mark.parametrize("former, folder, restored", OWNED)
-def test_a_restored_file_belongs_to_the_services_user(
-    former, folder, restored, run, template, copy, tmp_path, configure
-):
+def test_a_restored_file_belongs_to_the_services_user(former, folder, restored, command, template, copy, tmp_path):
     place = tmp_path / "state"
     place.mkdir()
-    path = place / "pos.db"
-    configure(document(database=f'url = "sqlite:///{path}"'))
+    path, config = place / "pos.db", tmp_path / "own.toml"
+    config.write_text(document(database=f'url = "sqlite:///{path}"'), "utf-8")
     if former is not None:
         give(shutil.copy(template, path), *former)
     give(place, *folder)
-    ended = run("db", "restore", copy)
+    ended = command("db", "restore", copy, "--config", config)
     assert ended.code == 0, ended
     assert (*owner(path), path.stat().st_mode & 0o777) == restored
-    former_ones = [one for one in place.iterdir() if ".replaced-" in one.name]
-    ours = {owner(one) for one in {*place.iterdir()} - {path, *former_ones}}
-    assert ours <= {folder[:2], restored[:2]}
-    assert len(former_ones) == (former is not None)
+    replaced = {one for one in place.iterdir() if ".replaced-" in one.name}
+    assert {owner(one) for one in {*place.iterdir()} - {path} - replaced} <= {folder[:2], restored[:2]}
+    assert len(replaced) == (former is not None)
 
 
 def test_a_restore_reads_the_journal_and_reports_what_is_left(run, template, path, folder, copy):
@@ -193,7 +187,7 @@ def test_a_restore_reads_the_journal_and_reports_what_is_left(run, template, pat
     ended = run("db", "restore", copy)
     assert ended.code == 0, ended
     assert keys(path) == [KEYS[0]]
-    (former,) = [one for one in path.parent.iterdir() if one.name.startswith("pos.db.replaced-")]
+    (former,) = path.parent.glob("pos.db.replaced-*")
     found = {one.name: one.read_bytes() for one in former.iterdir()}
     assert found == {"pos.db": before, "pos.db-wal": b"the newest orders"}
     assert str(former) in ended.out
@@ -214,10 +208,8 @@ WORKS = {"pos.db-shm", "pos.db-wal"}
 def refused(run, path, target, said):
     before, there = path.read_bytes(), set(beside(path)) - WORKS
     ended = run("db", "restore", target)
-    assert ended.code != 0
-    assert said in ended.err, ended.err
-    assert path.read_bytes() == before
-    assert set(beside(path)) - WORKS == there
+    assert (ended.code != 0, said in ended.err) == (True, True), ended.err
+    assert (path.read_bytes(), set(beside(path)) - WORKS) == (before, there)
 
 
 @pytest.mark.parametrize("other, said", [(LEAD, "systemctl stop"), (TILL, "open in another program")])
@@ -264,8 +256,7 @@ def test_a_failed_restore_puts_the_former_files_back(run, template, path, copy, 
     monkeypatch.setattr(backup, "_give_name", fail)
     ended = run("db", "restore", copy)
     assert (ended.code, "No space left" in ended.err) == (1, True)
-    assert path.read_bytes() == before
-    assert beside(path) == ["pos.db"]
+    assert (path.read_bytes(), beside(path)) == (before, ["pos.db"])
 
 
 def test_a_copy_of_an_older_schema_stays_as_it_is(run, path, copy):

@@ -37,11 +37,10 @@ async def test_a_whole_life_in_order_gets_no_advice(world, pos, clock, order):
         await pos.put(f"/orders/success/{order.key}")
         await pos.put(f"/orders/{action}/{order.key}", body)
         clock.advance(30)
-    await pos.get("/restaurants/get")
-    await pos.get(f"/restaurants/status/get/{KADIKOY}")
-    await pos.put(f"/restaurants/status/close/{KADIKOY}")
-    await pos.put("/foods/status-passive/1001")
-    await pos.get("/foods/get-foods")
+    for path in ("/restaurants/get", f"/restaurants/status/get/{KADIKOY}", "/foods/get-foods"):
+        await pos.get(path)
+    for path in (f"/restaurants/status/close/{KADIKOY}", "/foods/status-passive/1001"):
+        await pos.put(path)
     clock.advance(84000)
     await pos.login()
     assert [(line.operation, line.advice) for line in world.calls() if line.advice] == []

@@ -27,10 +27,11 @@ async def test_active_orders_are_listed_and_completed_ones_are_not(world, pos, c
     assert [order["status_id"] for order in await pos.poll()] == [1, 2, 16, NEEDS_PAYMENT, 42]
 
 
-@pytest.mark.parametrize(
-    "scope, others", [("credential", [200, 200]), ("application", [429, 200]), ("address", [429, 429])]
-)
-async def test_a_cooldown_belongs_to_whom_the_option_says(world, pos, chain, clock, scope: str, others: list[int]):
+SCOPES = {"credential": [200, 200], "application": [429, 200], "address": [429, 429]}
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+async def test_a_cooldown_belongs_to_whom_the_option_says(world, pos, chain, clock, scope: str):
     world.set_options(cooldown_scope=scope)
     stranger = Pos(pos.http, "besiktas")
     rest, stranger.secrets["app_secret_key"] = stranger.secrets["rest_secret_key"], "another"
@@ -39,7 +40,7 @@ async def test_a_cooldown_belongs_to_whom_the_option_says(world, pos, chain, clo
     await pos.poll()
     clock.advance(29.9)
     path = "/orders/get-current"
-    assert [(await other.get(path)).status_code for other in (chain, stranger)] == others
+    assert [(await other.get(path)).status_code for other in (chain, stranger)] == SCOPES[scope]
     clock.advance(0.1)
     assert (await pos.get(path)).status_code == 200
 
@@ -62,8 +63,7 @@ async def test_an_acknowledgement_marks_the_status_of_its_own_moment(world, pos)
     order = world.place_order(restaurant_id=KADIKOY)
     assert [o["status_id"] for o in await pos.poll()] == [1]
     world.cancel_by_customer(order.key)
-    answers = [await pos.put(f"/orders/success/{order.key}") for _ in range(2)]
-    assert [answer.status_code for answer in answers] == [200, 200]
+    assert [(await pos.put(f"/orders/success/{order.key}")).status_code for _ in range(2)] == [200, 200]
     assert [call.effect for call in world.calls("acknowledge")] == [True, False]
     assert order.acknowledgements[0].status_id == 6
 
@@ -83,8 +83,7 @@ async def test_a_call_inside_the_cooldown_is_refused_by_filter_and_with_a_new_to
     await pos.login()
     clock.advance(29.9)
     answer = await pos.get("/orders/get-current?status_id=1")
-    message = "Lütfen 30 saniye bekleyip tekrar deneyin."
-    refusal = {"status": False, "error": "çok fazla istek", "message": message}
+    refusal = {"status": False, "error": "çok fazla istek", "message": "Lütfen 30 saniye bekleyip tekrar deneyin."}
     assert (answer.status_code, answer.json()) == (429, refusal)
     clock.advance(0.1)
     assert (await pos.get("/orders/get-current")).status_code == (429 if restarts else 200)
@@ -116,9 +115,8 @@ async def test_the_body_is_utf_8_with_amounts_of_two_decimals(world, pos):
     assert "Şöyle 🌶️ böyle".encode() in answer.content
     assert b'"status_text":"\\ud83d"' in answer.content  # a lone surrogate survives as its escape
     [order] = json.loads(answer.content, parse_float=str)["data"]
-    amounts = [order["total"], order["courier_fee"], order["order_tip"]]
-    amounts += [food[name] for food in order["foods"] for name in ("price", "total")]
-    assert all(amount[-3] == "." for amount in amounts)
+    amounts = [food[name] for food in order["foods"] for name in ("price", "total")]
+    assert all(amount[-3] == "." for amount in (*amounts, order["total"], order["courier_fee"], order["order_tip"]))
 
 
 @pytest.mark.interface("Order transitions", "Acknowledgement rules 3")

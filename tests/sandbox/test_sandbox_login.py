@@ -15,8 +15,11 @@ FIXED_MESSAGE = {Operation.GET_RESTAURANTS, Operation.GET_CURRENT}
 async def test_a_login_gives_a_token_for_24_hours_in_istanbul_time(world, http, pos, clock):
     answer = await http.post("/auth/login", json=GOOD, headers={"Content-Type": "application/json; charset=utf-8"})
     data = answer.json()["data"]
-    assert (answer.status_code, answer.json()["status"]) == (200, True)
-    assert data.keys() == {"access_token", "expiration_date"}
+    assert (answer.status_code, answer.json()["status"], data.keys()) == (
+        200,
+        True,
+        {"access_token", "expiration_date"},
+    )
     assert data["expiration_date"] == "2026-03-02 15:00:00"  # 12:00 UTC is 15:00 there
     world.set_options(expiration_timezone="America/New_York")
     answer = await http.post("/auth/login", json=GOOD)
@@ -48,13 +51,12 @@ async def test_a_wrong_credential_is_refused(http):
 
 @pytest.mark.interface("Endpoints 12", "Endpoints 13", "Endpoints 14")
 async def test_every_other_operation_wants_a_token_first(http):
-    others = [endpoint for endpoint in ENDPOINTS if endpoint[0] is not Operation.LOGIN]
-    for operation, method, path in others:
+    for operation, method, path in (endpoint for endpoint in ENDPOINTS if endpoint[0] is not Operation.LOGIN):
         message = "Invalid or expired access token" if operation in FIXED_MESSAGE else "Token expired or invalid"
         for headers in ({}, {"Access-Token": ""}, {"Access-Token": "invented"}):
             answer = await http.request(method, path.format(id="no id at all"), headers=headers)
-            assert answer.status_code == 401, operation
-            assert answer.json() == {"status": False, "error": "yetkisiz erişim", "message": message}
+            refusal = {"status": False, "error": "yetkisiz erişim", "message": message}
+            assert (answer.status_code, answer.json()) == (401, refusal), operation
 
 
 @pytest.mark.interface("Authentication 1", "Authentication 4")
@@ -64,8 +66,7 @@ async def test_an_earlier_token_stays_valid_after_a_new_login_unless_switched(wo
     old = pos.headers
     await pos.login()
     assert pos.headers != old
-    assert (await pos.get("/orders/variables")).status_code == 200
-    assert (await chain.get("/orders/variables")).status_code == 200
+    assert [(await one.get("/orders/variables")).status_code for one in (pos, chain)] == [200, 200]
     pos.headers = old
     answer = await pos.get("/orders/variables")
     assert (answer.status_code, answer.json().get("message", "")[:7]) == (status, "Invalid" if ends else "")

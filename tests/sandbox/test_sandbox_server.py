@@ -145,9 +145,8 @@ def test_the_authority_cannot_speak_for_anybody_else(name, tmp_path, monkeypatch
     ca_file = make_certificates(tmp_path).ca_file
     stolen = tls._load_authority(tmp_path, datetime.now(UTC))
     monkeypatch.setattr(tls, "_authority", lambda *_: stolen)
-    server_file = make_certificates(tmp_path, names=(name,)).server_file
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(server_file)
+    context.load_cert_chain(make_certificates(tmp_path, names=(name,)).server_file)
     with pytest.raises(ssl.SSLCertVerificationError, match="permitted subtree violation"):
         shake_hands(context, ssl.create_default_context(cafile=ca_file), name)
 
@@ -172,23 +171,18 @@ def test_a_new_name_makes_a_new_authority_that_speaks_for_the_old_ones_too(tmp_p
 
 @pytest.mark.skipif(os.name != "posix", reason="signals")
 def test_the_command_tells_what_is_needed_and_ends_on_a_signal(tmp_path):
-    code = (
-        "from pathlib import Path; from orderbridge_sandbox import serve;"
-        f"serve(directory=Path({str(tmp_path)!r}), port=0)"  # into a pipe, and yet at once
-    )
-    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    assert process.stdout
+    serving = f"import pathlib, orderbridge_sandbox as it; it.serve(directory=pathlib.Path({str(tmp_path)!r}), port=0)"
+    command, pipe = [sys.executable, "-c", serving], subprocess.PIPE
+    process = subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True)  # into a pipe, and yet at once
     lines = []
     while not lines or not lines[-1].endswith("/_sandbox/orders\n"):
         lines.append(process.stdout.readline())
         assert lines[-1], process.communicate()
     process.terminate()
     rest, errors = process.communicate(timeout=WITHIN_S)
-    text = "".join(lines)
-    assert "base_url        https://127.0.0.1:" in text
-    assert f"ca_file         {tmp_path / 'ca.pem'}" in text
-    for secret in ("sandbox-app-secret", "sandbox-kadikoy-secret", "sandbox-besiktas-secret", "sandbox-chain-secret"):
-        assert secret in text
+    wanted = ["base_url        https://127.0.0.1:", f"ca_file         {tmp_path / 'ca.pem'}"]
+    wanted += [f"sandbox-{name}-secret" for name in ("app", "kadikoy", "besiktas", "chain")]
+    assert [words for words in wanted if words not in "".join(lines)] == []
     assert (rest, errors, process.returncode) == ("The sandbox has stopped.\n", "", 0)
 
 

@@ -81,8 +81,7 @@ def test_the_orders_are_of_every_kind(documents):
     assert seen("courier_type") == {"restaurant", "come_get", "platform_courier"}
     assert seen("shipping_method") == {"delivery", "pickup"}
     assert seen("payment_method") == set(rules.PAYMENT_METHODS.values())
-    assert "" in seen("scheduled_date")
-    assert len(seen("scheduled_date")) > 1
+    assert {""} < seen("scheduled_date")
     assert any("👶" in note for note in seen("note"))
     groups = [group for document in documents for food in document["foods"] for group in food["option_groups"]]
     assert {(group["type"], group["operation"]) for group in groups} == {("multi", "+")}
@@ -200,10 +199,8 @@ async def test_a_reset_puts_everything_back(world, pos):
     world.close_restaurant(KADIKOY)
     world.refuse_account("kadikoy")
     world.reset()
-    assert (world.orders, list(world.ledger), world.tokens) == ({}, [], {})
-    assert world.options == Options()
-    assert world.place_order(restaurant_id=KADIKOY).document == first
-    assert (await pos.login()).status_code == 200
+    assert (world.orders, list(world.ledger), world.tokens, world.options) == ({}, [], {}, Options())
+    assert (world.place_order(restaurant_id=KADIKOY).document, (await pos.login()).status_code) == (first, 200)
     world.reset(seed=2)
     assert world.place_order(restaurant_id=KADIKOY).document != first
 

@@ -13,14 +13,8 @@ from orderbridge_sandbox import Sandbox
 
 __all__ = ["certificates", "sandbox", "till", "world"]
 
-FLAGS = (
-    "--no-sandbox",  # the tests may run as root
-    "--disable-gpu",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--no-first-run",
-)
+FLAGS = "--disable-gpu --disable-background-networking --disable-component-update --disable-sync --no-first-run".split()
+FLAGS.append("--no-sandbox")  # the tests may run as root
 
 
 @pytest.fixture(autouse=True)

@@ -98,11 +98,9 @@ class Tablet:
     async def tap(self, order: Order, what: str) -> None:
         await self.page.click(BUTTON.format(order.key, what))
 
-    async def tap_now(self, selector: str) -> None:
-        """Where it is, whether it takes that or not."""
+    async def middle_of(self, selector: str) -> tuple[float, float]:
         box = await self.page.locator(selector).bounding_box()
-        assert box is not None
-        await self.page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+        return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
 
     async def choose(self, text: str) -> None:
         await self.page.locator("dialog button", has_text=text).first.click()
@@ -115,10 +113,8 @@ class Tablet:
 
     async def accept(self, order: Order, minutes: int = 25) -> None:
         """The usual minutes with one touch, others with two."""
-        if minutes == 25:
-            await self.tap(order, "accept")
-        else:
-            await self.tap(order, "minutes")
+        await self.tap(order, "accept" if minutes == 25 else "minutes")
+        if minutes != 25:
             await self.choose(f"{minutes} dk")
 
 

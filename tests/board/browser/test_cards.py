@@ -59,11 +59,9 @@ async def test_a_card_says_all_that_a_kitchen_needs(counter: Counter):
     """What to cook, what to collect, how long it has waited; and nothing that an order says is more than a text."""
     plain = {"total": 474.80, "discount": "0.00", "courier_fee": 0, "order_tip": 0}
     pickup = {"courier_type": "come_get", "shipping_method": "pickup", "total": 285, "order_tip": 10}
-    orders = [
-        await counter.order(note=HOSTILE, foods=[FOOD], **plain),
-        await counter.order(scheduled_date="2030-01-01 20:00:00", courier_type=""),
-        await counter.order(payment_method="Sodexo Yemek Çeki", **pickup),
-    ]
+    pickup["payment_method"] = "Sodexo Yemek Çeki"
+    scheduled = {"scheduled_date": "2030-01-01 20:00:00", "courier_type": ""}
+    orders = [await counter.order(**one) for one in ({"note": HOSTILE, "foods": [FOOD]} | plain, scheduled, pickup)]
     for order, due in zip(orders, ("492.30", "0.00", None), strict=True):
         await counter.plant("UPDATE delivery_orders SET amount_due = ? WHERE payment_key = ?", due, order.key)
     doubtful = "UPDATE delivery_orders SET problem = 'total_mismatch,item_strange' WHERE payment_key = ?"
@@ -83,12 +81,9 @@ async def test_a_card_says_all_that_a_kitchen_needs(counter: Counter):
     assert await first.locator(".options li").all_text_contents() == ["Ekstra: Ekstra Kaşar"]
     assert await first.locator(".problem").count() == 2
     assert "Dikkat: tutarlar birbirini tutmuyor" in (await first.locator(".problem").first.text_content() or "")
-    assert await first.locator(".note").text_content() == HOSTILE
-    assert await tablet.page.locator(".card img").count() == 0
+    assert (await first.locator(".note").text_content(), await tablet.page.locator(".card img").count()) == (HOSTILE, 0)
     indent, *weights = await tablet.page.evaluate(STYLE)
-    assert indent > 20
-    assert min(weights) >= 700
-    assert tablet.complaints == []
+    assert (indent > 20, min(weights) >= 700, tablet.complaints) == (True, True, [])
 
 
 async def test_long_orders_are_readable_and_their_buttons_reachable(counter: Counter):
@@ -100,9 +95,7 @@ async def test_long_orders_are_readable_and_their_buttons_reachable(counter: Cou
     await card.wait_for()
     await tablet.page.wait_for_function(AT_REST)
     tall, cut, lowest = await card.evaluate(REACH)
-    assert tall > 10 * 900
-    assert cut == []
-    assert lowest <= 900
+    assert (tall > 10 * 900, cut, lowest <= 900) == (True, [], True)
     await tablet.accept(order)
     await tablet.shows(order, "Kabul (25 dk): tamam")
 

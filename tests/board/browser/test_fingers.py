@@ -47,9 +47,7 @@ async def held(counter: Counter, order: Order) -> Tablet:
 
 async def twice(tablet: Tablet, selector: str) -> None:
     """Two taps at one place, the second on whatever is there by then."""
-    box = await tablet.page.locator(selector).bounding_box()
-    assert box is not None
-    at = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    at = await tablet.middle_of(selector)
     await tablet.page.mouse.click(*at)
     await tablet.page.wait_for_function("() => document.querySelector('dialog') || document.querySelector('.resting')")
     await tablet.page.mouse.click(*at)
@@ -66,8 +64,7 @@ async def test_a_dialog_ignores_touches_and_keys_for_a_moment(counter: Counter, 
     assert await tablet.page.evaluate(ALIVE) == []
     assert await tablet.page.locator("dialog [aria-pressed=true]").count() == 0
     await tablet.page.clock.run_for(20)
-    assert set(await tablet.page.evaluate(ALIVE)) == {"choose", "close"}
-    assert await counter.rows(ROWS) == []
+    assert (set(await tablet.page.evaluate(ALIVE)), await counter.rows(ROWS)) == ({"choose", "close"}, [])
 
 
 async def test_a_cancel_is_confirmed_at_another_place_and_a_double_tap_does_nothing_below(counter: Counter):
@@ -85,7 +82,7 @@ async def test_a_cancel_is_confirmed_at_another_place_and_a_double_tap_does_noth
     await tablet.page.clock.run_for(610)
     assert await counter.rows(ROWS) == []
     await tablet.page.click("dialog [data-do=close]")
-    await tablet.tap_now("#menu")
+    await tablet.page.mouse.click(*await tablet.middle_of("#menu"))
     assert await tablet.page.locator(".card").count() == 1  # the page below was not touched
     await tablet.page.clock.run_for(610)
     await tablet.tap(order, "cancel")
@@ -120,8 +117,7 @@ async def test_each_button_has_its_own_place_and_one_tap_is_one_step(counter: Co
     found.append(await tablet.page.evaluate(PLACES, card))
     assert {kind for places in found for kind in places} == {"accept", "minutes", "cancel", "back", "on_the_way"}
     of_kind = {(kind, *place) for places in found for kind, place in places.items()}
-    assert len(of_kind) == 5  # each at one place
-    assert len({place for _, *place in map(list, of_kind) for place in [tuple(place)]}) == 3  # steps share theirs
+    assert (len(of_kind), len({place[1:] for place in of_kind})) == (5, 3)  # each at one place; steps share theirs
     await tablet.page.clock.run_for(610)
     assert await tablet.page.locator(f"{card} [data-do=on_the_way]").is_enabled()
 
@@ -171,9 +167,7 @@ async def test_the_worst_problem_has_two_lines_a_mute_button_and_its_whole_text_
         await tablet.page.set_viewport_size(size)
         await bar.wait_for()
         measured = await tablet.page.evaluate(BAR)
-        assert measured["lines"] <= 2, measured
-        assert min(measured["mute"]) >= 48, measured
-        assert measured["inside"], measured
+        assert (measured["lines"] <= 2, min(measured["mute"]) >= 48, measured["inside"]) == (True,) * 3, measured
     assert await tablet.page.locator("#bar .more").text_content() == "+2", "without board_unheard: its sound is on"
     await bar.click()
     shown = [await one.inner_text() for one in await tablet.page.locator("dialog section").all()]
@@ -187,11 +181,16 @@ async def worse(route: Route) -> None:
     """The state with more that is wrong, a warning first."""
     answer = await route.fetch()
     data: dict[str, Any] = await answer.json()
-    data["problems"] = [
-        WRONG | {"code": "certificate_ends", "severity": "warning", "cause": "Sertifika bitiyor.", "link": None},
-        WRONG | {"code": "database_full", "severity": "severe", "cause": "Disk dolu.", "link": None},
-        WRONG | {"code": "board_unheard", "severity": "severe", "cause": "Kimse duymuyor.", "link": None},
-        WRONG | {"code": "login_refused", "severity": "severe", "cause": "Giriş yok.", "link": "login"},
+    causes = {
+        "certificate_ends": "Sertifika bitiyor.",
+        "database_full": "Disk dolu.",
+        "board_unheard": "Kimse duymuyor.",
+    }
+    causes["login_refused"] = "Giriş yok."
+    wrong = [
+        WRONG | {"code": code, "severity": "severe", "cause": cause, "link": None} for code, cause in causes.items()
     ]
-    data["problems"][-1] |= {"sounds": True, "silence": "problem:login_refused"}
+    wrong[0]["severity"] = "warning"
+    wrong[-1] |= {"link": "login", "sounds": True, "silence": "problem:login_refused"}
+    data["problems"] = wrong
     await route.fulfill(response=answer, json=data)

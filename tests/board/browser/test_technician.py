@@ -99,23 +99,20 @@ def configured(sandbox: Sandbox, till: Till, folder: Path) -> Path:
 
 async def reported(configuration: Path, name: str) -> dict[str, Any]:
     command = [COMMAND, "--config", configuration, name, "--json"]
-    found = await asyncio.to_thread(subprocess.run, command, capture_output=True, check=False)
-    return dict(json.loads(found.stdout))
+    return dict(json.loads((await asyncio.to_thread(subprocess.run, command, capture_output=True, check=False)).stdout))
 
 
 def says_the_same(data: dict[str, Any], status: dict[str, Any], day: dict[str, Any]) -> None:
     facts = ("code", "subject", "severity", "count", "cause", "remedy")
     shown, known = ([[one[fact] for fact in facts] for one in found["problems"]] for found in (data, status))
-    assert shown == known
-    assert {one[0] for one in shown} >= PLANTED
+    assert (shown, {one[0] for one in shown} >= PLANTED) == (known, True)
     shown, known = ({one["name"]: one["state"] for one in found["accounts"]} for found in (data, status))
     assert shown == known
     assert shown.keys() == set(ACCOUNTS)
     for found in (data, status):
         assert (found["outbox"]["waiting"], found["outbox"]["failed_last_day"], found["quarantined"]) == (1, 1, 1)
     figures = [{name: Decimal(one) for name, one in found.items()} for found in (data["day"]["figures"], day["total"])]
-    assert figures[0] == figures[1]
-    assert sum(data["day"]["hours"]) == day["total"]["orders"]
+    assert (figures[0], sum(data["day"]["hours"])) == (figures[1], day["total"]["orders"])
 
 
 async def shows(tablet: Tablet, data: dict[str, Any], texts: list[str]) -> None:

@@ -58,8 +58,7 @@ async def test_a_row_that_was_read_and_is_taken_back_before_its_claim_is_not_sen
     assert await back(shop, row) == "taken"
     await shop.outbox.act()
     await shop.drain()
-    assert shop.row(row)["state"] == "withdrawn"
-    assert shop.calls("complete") == []
+    assert (shop.row(row)["state"], shop.calls("complete")) == ("withdrawn", [])
     assert (await shown(shop))["state"] == "withdrawn"
 
 
@@ -83,8 +82,7 @@ async def test_a_tap_survives_a_daemon_that_is_killed_in_its_five_seconds(shop: 
     await shop.drain()
     await shop.crash()
     shop = await open_shop()
-    assert shop.calls("complete") == []
-    assert await back(shop, taken) == "taken"
+    assert (shop.calls("complete"), await back(shop, taken)) == ([], "taken")
     await shop.verdict(kept)
     await shop.verdict(taken)
     assert [shop.row(row)["state"] for row in (kept, taken)] == ["done", "withdrawn"]
