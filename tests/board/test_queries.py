@@ -135,8 +135,9 @@ def test_only_waiting_rows_of_the_board_are_withdrawn(database, pos):
     ours, theirs = act(database, "beside")["id"], put_action(pos, request_id="till")
     database.write_now(lambda tx: acts.take_back(tx, {"id": ours}))
     assert rows(pos, "SELECT withdraw FROM delivery_actions WHERE withdraw = 1") == [{"withdraw": 1}]
-    with pytest.raises(Refused, match="too_late"):
+    with pytest.raises(Refused, match="too_late") as refused:
         database.write_now(lambda tx: acts.take_back(tx, {"id": theirs}))
+    assert refused.value.status == 409
     pos.execute("UPDATE delivery_actions SET withdraw = 0, attempts = 1")  # it may have had its effect
     with pytest.raises(Refused, match="too_late"):
         database.write_now(lambda tx: acts.take_back(tx, {"id": ours}))

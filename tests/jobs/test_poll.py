@@ -257,6 +257,25 @@ async def test_a_failed_poll_is_not_repeated_and_the_next_one_keeps_the_cooldown
     assert shop.order(order)["acknowledged_status_id"] == 1
 
 
+async def test_a_reservation_lasts_as_long_as_a_timeout_and_a_cooldown(shop: Shop):
+    reserved = []
+
+    async def read() -> None:
+        reserved.append(shop.one("SELECT next_poll_utc FROM delivery_accounts")["next_poll_utc"])
+
+    shop.line.when_leaving("get_current", read)
+    await shop.poll()
+    assert reserved == [text_of(shop.calls("get_current")[0].at + timedelta(seconds=20 + SLOT_S))]
+
+
+async def test_only_the_first_401_since_a_good_poll_means_that_the_token_is_over(shop: Shop):
+    await shop.poll()
+    for error in ("token_over", "login_refused"):
+        shop.world.faults.add(Fault.unauthorized("get_current"))
+        await shop.poll()
+        assert shop.one("SELECT last_error FROM delivery_accounts")["last_error"].startswith(error)
+
+
 @pytest.mark.parametrize("jump", [timedelta(days=-1), timedelta(days=1)], ids=["back", "forward"])
 async def test_a_clock_that_jumps_breaks_no_cooldown_and_blocks_no_longer_than_timeout_and_cooldown(shop, jump):
     await shop.poll()

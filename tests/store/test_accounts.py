@@ -108,6 +108,8 @@ def test_a_poll_is_noted_before_it_leaves_and_none_may_follow_in_its_cooldown_or
     assert (account_row(pos)["last_poll_ok_utc"], account_row(pos, FOREIGN)) == (LATER_TEXT, foreign)
     assert reserve(database, until - MILLISECOND) == until
     assert reserve(database, until) is None
+    set_back = until - MILLISECOND
+    assert reserve(database, set_back) == set_back + LONGEST
 
 
 def test_a_clock_set_back_or_an_unreadable_note_blocks_for_the_longest_cooldown_at_most(kind, database, pos):
