@@ -31,7 +31,7 @@ from orderbridge_sandbox.scenery import APP_SECRET, DEFAULT_SCENERY
 EVENINGS = {"quiet": "quiet", "busy": "friday", "absent": "friday", "still": "friday"}
 BREAKS_AFTER_S = 300.0
 SOONEST_S, LATEST_S = 20.0, 160.0
-ALARMS = '[alarms]\ncommand = ["/bin/sh", "-c", "echo \\"$@\\" >> {told}", "sh"]\n'
+ALARMS = '[alarms]\ncommand = ["/bin/sh", "-c", "echo \\"$@\\" >> {calls}", "sh"]\n'
 
 
 class Till:
@@ -45,7 +45,7 @@ class Till:
         self._due: list[tuple[float, str, str]] = []
         self.answered = 0
 
-    def look(self) -> None:
+    def read_and_answer(self) -> None:
         broken = time.monotonic() - self._began > BREAKS_AFTER_S
         if broken and self._evening == "still":
             return
@@ -75,9 +75,9 @@ def spend(evening: str, minutes: float, results: dict[str, list[str]]) -> None:
     one = replace(DEFAULT_SCENERY, accounts=DEFAULT_SCENERY.accounts[:1], restaurants=DEFAULT_SCENERY.restaurants[:1])
     world = World(one, options=Options(**PRESETS[EVENINGS[evening]]))
     with tempfile.TemporaryDirectory() as name, Sandbox(world, directory=Path(name)) as sandbox:
-        folder, told = Path(name), Path(name) / "told"
+        folder, calls = Path(name), Path(name) / "calls"
         settings = folder / "orderbridge.toml"
-        told.touch()
+        calls.touch()
         settings.write_text(
             SETTINGS.format(
                 base_url=sandbox.base_url,
@@ -89,7 +89,7 @@ def spend(evening: str, minutes: float, results: dict[str, list[str]]) -> None:
                 listen="",
                 board="off",
             )
-            + ALARMS.format(told=told)
+            + ALARMS.format(calls=calls)
         )
         settings.chmod(0o600)
         with (
@@ -102,11 +102,11 @@ def spend(evening: str, minutes: float, results: dict[str, list[str]]) -> None:
                 till = Till(folder / "pos.db", evening)
                 over = time.monotonic() + 60 * minutes
                 while time.monotonic() < over:
-                    till.look()
+                    till.read_and_answer()
                     time.sleep(1.0)
             finally:
                 started.terminate()
-        results[evening] = [str(till.answered), *told.read_text().splitlines()]
+        results[evening] = [str(till.answered), *calls.read_text().splitlines()]
 
 
 def _is_ready(path: Path) -> bool:

@@ -2,8 +2,8 @@
 
     ./run bench [outbox|backlog|latency|idle|accounts] [--rounds 3] [--rows 1000] [--accounts 1000 10000] [--delay 30]
 
-Loopback only, bounded, durability on. PostgreSQL and MariaDB are the servers that ORDERBRIDGE_TEST_POSTGRES_URL and
-ORDERBRIDGE_TEST_MARIADB_URL name, else those at the standard local ports when they answer.
+All run on loopback, each with a time limit, and with durable commits. PostgreSQL and MariaDB are the servers that
+ORDERBRIDGE_TEST_POSTGRES_URL and ORDERBRIDGE_TEST_MARIADB_URL name, else those at the standard local ports.
 """
 
 import argparse
@@ -58,8 +58,8 @@ def _scalar(engine: Engine, query: TextClause) -> int:
 
 def peer(python: Path, *arguments: object) -> tuple[float, float]:
     command = [python, HERE / "peers.py", *map(str, arguments)]
-    told = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, timeout=LIMIT_S).stdout
-    spent = json.loads(told.splitlines()[-1])
+    printed = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, timeout=LIMIT_S).stdout
+    spent = json.loads(printed.splitlines()[-1])
     return spent["wall"], spent["cpu"]
 
 
@@ -90,7 +90,7 @@ def outbox(asked: argparse.Namespace) -> None:
 
 
 def plain(url: str) -> str:
-    """The URL as the driver takes it."""
+    """The URL without SQLAlchemy's name of the driver."""
     return make_url(url).set(drivername="postgresql").render_as_string(hide_password=False)
 
 
@@ -229,15 +229,15 @@ BENCHMARKS: dict[str, Callable[[argparse.Namespace], None]] = {
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", metavar="NAME", help="which tables; without: all")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="a table; by default all")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--rows", type=int, default=1000)
     parser.add_argument("--times", type=int, default=40)
     parser.add_argument("--accounts", type=int, nargs="+", default=[100, 1000, 10_000])
     parser.add_argument(
-        "--store", action="append", choices=["SQLite", "PostgreSQL", "MariaDB"], help="of many accounts"
+        "--store", action="append", choices=["SQLite", "PostgreSQL", "MariaDB"], help="of the table accounts"
     )
-    parser.add_argument("--seconds", type=float, default=20.0, help="of resting")
+    parser.add_argument("--seconds", type=float, default=20.0, help="of idling")
     parser.add_argument(
         "--delay",
         type=float,

@@ -162,7 +162,7 @@ def rounds(world: World, accounts: int, count: int) -> None:
 
 
 def lateness(calls: list[CallRecord], first: int, cooldown_s: float) -> list[float]:
-    """The lateness of each poll from the call `first` on whose account had an answered poll before it."""
+    """The lateness of the polls from the call `first` on, for accounts with an answered poll before."""
     last: dict[str, CallRecord] = {}
     found = []
     for place, call in enumerate(calls):

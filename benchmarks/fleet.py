@@ -59,15 +59,15 @@ def settled(asked: argparse.Namespace, server: str) -> Iterator[Fleet]:
         with contextlib.suppress(TimeoutError):
             until(lambda: not fleet.faults().get("left"), 2 * asked.cooldown + 30, step_s=1.0)
         record = fleet.seen()
-        told = {name: shortened(str(what)) for name, what in fleet.faults().items()}
+        wrong = {name: shortened(str(what)) for name, what in fleet.faults().items()}
         polls, actions = sum(map(len, record.polls.values())), sum(map(len, record.puts.values()))
-        print(f"\n{polls} polls, {actions} PUTs; early, twice, lost, left: {told or 'none'}\n", flush=True)
-        if told and asked.keep:
+        print(f"\n{polls} polls, {actions} PUTs; early, twice, lost, left: {wrong or 'none'}\n", flush=True)
+        if wrong and asked.keep:
             keep(fleet, Path(asked.keep))
 
 
-def shortened(told: str) -> str:
-    return told if len(told) < LONGEST else f"{told[:LONGEST]} … ({len(told)})"
+def shortened(text: str) -> str:
+    return text if len(text) < LONGEST else f"{text[:LONGEST]} … ({len(text)})"
 
 
 def keep(fleet: Fleet, there: Path) -> None:
@@ -89,7 +89,7 @@ def after(fleet: Fleet, names: list[str], moment: float, *, within_s: float = 60
 
 
 def rhythm(fleet: Fleet, since: float) -> str:
-    """How late each poll since then was; one that is due and did not come counts, too."""
+    """How late each poll since then was; a poll that is overdue now counts, too."""
     record, now, found = fleet.seen(), time.monotonic(), []
     for name, polls in record.polls.items():
         for before, poll in zip(polls, [*polls[1:], now], strict=True):
@@ -100,7 +100,7 @@ def rhythm(fleet: Fleet, since: float) -> str:
 
 
 def due(record: Record, name: str, moment: float) -> float | None:
-    """When the account's next poll after that moment may leave. What was not noted by then is lost."""
+    """When the account's next poll after that moment may leave. An end that was not noted by then is lost."""
     polls = record.polls.get(name, [])
     place = bisect.bisect_right(polls, moment)
     if not place:
@@ -125,7 +125,7 @@ def shown(values: Sequence[float]) -> str:
     return " / ".join(f"{ordered[place]:.1f}" for place in places) if ordered else "-"
 
 
-def rest(fleet: Fleet, rounds: float = 1.0) -> None:
+def wait_rounds(fleet: Fleet, rounds: float = 1.0) -> None:
     time.sleep(fleet.record.cooldown_s * rounds + 3)
 
 
@@ -143,7 +143,7 @@ def kill(fleet: Fleet, asked: argparse.Namespace) -> Iterator[Row]:
         print(f"{number + 1}: {shown(late)}, load {os.getloadavg()[0]:.0f}", file=sys.stderr, flush=True)
         fleet.start(number % 2)
         fleet.await_shares(32, 32)
-        rest(fleet, 0.5)
+        wait_rounds(fleet, 0.5)
     yield [f"kill -9, {asked.kills} times", str(len(found)), shown(found)]
     yield ["the largest of each", str(len(worst)), shown(worst)]
 
@@ -164,7 +164,7 @@ def stop(fleet: Fleet, asked: argparse.Namespace) -> Iterator[Row]:  # noqa: ARG
     process.send_signal(signal.SIGCONT)
     fleet.await_shares(32, 32)
     yield ["until it has its share again, s", "", f"{time.monotonic() - since:.1f}"]
-    rest(fleet, 2)
+    wait_rounds(fleet, 2)
     yield ["all, after SIGCONT", str(len(fleet.names)), rhythm(fleet, since)]
 
 
@@ -178,7 +178,7 @@ def rolling(fleet: Fleet, asked: argparse.Namespace) -> Iterator[Row]:  # noqa: 
         yield [f"end of {number}, s (code {code})", "", f"{time.monotonic() - began:.1f}"]
         fleet.start(number)
         fleet.await_shares(32, 32)
-    rest(fleet, 2)
+    wait_rounds(fleet, 2)
     yield ["all, rolling", str(len(fleet.names)), rhythm(fleet, since)]
 
 
@@ -188,14 +188,14 @@ def join(fleet: Fleet, asked: argparse.Namespace) -> Iterator[Row]:  # noqa: ARG
     fleet.start(2)
     fleet.await_shares(21, 21, 22)
     yield ["its share, s", "", f"{time.monotonic() - since:.1f}"]
-    rest(fleet, 2)
+    wait_rounds(fleet, 2)
     yield ["all, while it comes", str(len(fleet.names)), rhythm(fleet, since)]
     since = time.monotonic()
     fleet.replicas[2].send_signal(signal.SIGTERM)
     fleet.replicas[2].wait(70)
     fleet.await_shares(32, 32)
     yield ["the others have it, s", "", f"{time.monotonic() - since:.1f}"]
-    rest(fleet, 2)
+    wait_rounds(fleet, 2)
     yield ["all, while it leaves", str(len(fleet.names)), rhythm(fleet, since)]
 
 
@@ -206,7 +206,7 @@ def session(fleet: Fleet, asked: argparse.Namespace) -> Iterator[Row]:  # noqa: 
         for number in numbers:
             with contextlib.suppress(Exception):  # the session has ended meanwhile
                 end_session(fleet, number)
-        rest(fleet, 3)
+        wait_rounds(fleet, 3)
         yield [f"{what} ended ({len(numbers)})", str(len(fleet.names)), rhythm(fleet, since)]
     alive = [number for number, process in fleet.replicas.items() if process.poll() is None]
     yield ["replicas alive, buckets", "", f"{len(alive)}, {sorted(fleet.shares().values())}"]
@@ -245,7 +245,7 @@ def cut(fleet: Fleet, asked: argparse.Namespace) -> Iterator[Row]:  # noqa: ARG0
     fleet.replicas[0].wait(70)
     fleet.start(0, url=url.set(host="127.0.0.1", port=line.port).render_as_string(hide_password=False))
     fleet.await_shares(32, 32)
-    rest(fleet, 2)
+    wait_rounds(fleet, 2)
     names, since = fleet.of(0), time.monotonic()
     with line.cut():
         late = after(fleet, names, since + 6)  # until its lease ends, it may still poll
@@ -254,7 +254,7 @@ def cut(fleet: Fleet, asked: argparse.Namespace) -> Iterator[Row]:  # noqa: ARG0
     since = time.monotonic()
     fleet.await_shares(32, 32)
     yield ["until it has its share again, s", "", f"{time.monotonic() - since:.1f}"]
-    rest(fleet, 2)
+    wait_rounds(fleet, 2)
     yield ["all, after", str(len(fleet.names)), rhythm(fleet, since)]
     line.close()
 
@@ -268,17 +268,17 @@ def clock(fleet: Fleet, asked: argparse.Namespace) -> Iterator[Row]:  # noqa: AR
         more = {"LD_PRELOAD": str(FAKETIME), "FAKETIME": offset, "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
         fleet.start(0, environment=more)
         fleet.await_shares(32, 32)
-        rest(fleet, 2)
+        wait_rounds(fleet, 2)
         late = taken_over(fleet, 0, lambda: fleet.kill(0))
         yield [f"{offset}: killed", str(len(late)), shown(late)]
         fleet.start(0, environment=more)
         fleet.await_shares(32, 32)
-        rest(fleet, 2)
+        wait_rounds(fleet, 2)
         late = taken_over(fleet, 1, lambda: fleet.kill(1))
         yield [f"{offset}: the other killed", str(len(late)), shown(late)]
         fleet.start(1)
         fleet.await_shares(32, 32)
-        rest(fleet, 1)
+        wait_rounds(fleet, 1)
         yield [f"{offset}: all", str(len(fleet.names)), rhythm(fleet, since)]
 
 
@@ -294,10 +294,10 @@ def main() -> None:
     parser.add_argument("--cooldown", type=float, default=5.0, help="seconds")
     parser.add_argument("--timeout", type=float, default=3.0, help="seconds")
     parser.add_argument("--delay", type=float, default=100.0, help="milliseconds until a poll or a PUT is answered")
-    parser.add_argument("--every", type=int, default=3, help="an order on every so many polls of an account")
-    parser.add_argument("--pause", type=float, default=0.2, help="seconds between two turns of the till")
-    parser.add_argument("--keep", help="a folder for the replicas' logs where something was wrong")
-    parser.add_argument("--folder", help="for what is made meanwhile")
+    parser.add_argument("--every", type=int, default=3, help="polls of an account for each order")
+    parser.add_argument("--pause", type=float, default=0.2, help="seconds between two rounds of the till")
+    parser.add_argument("--keep", help="a folder for the logs of trials with a fault")
+    parser.add_argument("--folder", help="a folder for temporary files")
     asked = parser.parse_args()
     print(f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, {vars(asked)}\n")
     for server in asked.urls or list(filter(None, [databases.POSTGRES_URL])):

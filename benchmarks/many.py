@@ -16,7 +16,7 @@ from beside import OtherEnd, cpu_s, daemon, other_end, percentile, rss_mib, stor
 from rig import address
 
 COOLDOWN_S = 30.0
-LEAST_S = 92.0  # of measuring: three rounds
+LEAST_S = 92.0  # the shortest measurement: three rounds
 MOST_START_S = 900.0
 HEAD = [
     "accounts",
@@ -63,7 +63,7 @@ class Seen:
 
 
 def accounts(asked: argparse.Namespace) -> None:
-    """Measure many accounts in one process; for the second row one of them gets no answers, and does not count."""
+    """Measure many accounts in one process. In the second row one gets no answers, and is not counted."""
     rows = []
     for name, url in stores().items():
         for number in asked.accounts if name in (asked.store or stores()) else ():

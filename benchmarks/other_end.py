@@ -83,9 +83,9 @@ class Seen:
         self.restaurants: dict[str, str] = {}
         self.ill = ""
 
-    def told(self) -> bytes:
-        told = {"puts": self.puts, "polls": self.polls, "answers": self.answers, "logins": self.logins}
-        body = json.dumps(told).encode()
+    def take(self) -> bytes:
+        seen = {"puts": self.puts, "polls": self.polls, "answers": self.answers, "logins": self.logins}
+        body = json.dumps(seen).encode()
         self.puts, self.polls, self.answers, self.logins = [], [], [], []
         return answer(body)
 
@@ -160,7 +160,7 @@ class Connection(asyncio.Protocol):
             token = f"token-{secret}"
             return answer(json.dumps({"status": True, "data": {"access_token": token, "expiration_date": ""}}).encode())
         if path == "/__seen":
-            return self._seen.told()
+            return self._seen.take()
         if path == "/__list":
             self._seen.listing = answer(body)
             return OK

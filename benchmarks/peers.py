@@ -3,8 +3,8 @@
     PEERS-PYTHON benchmarks/peers.py outbox NAME ROWS BASE_URL CA_FILE [DSN]
     PEERS-PYTHON benchmarks/peers.py latency NAME BASE_URL CA_FILE DSN
 
-NAME: httpx (one-connection clients), pgqueuer, procrastinate, for latency also listen. 32 requests in flight. It runs
-in an environment of its own (`benchmarks/peers.txt`). `outbox` prints one JSON object: seconds of wall and processor
+NAME: httpx (one-connection clients), pgqueuer, procrastinate, for latency also listen. 32 requests in flight. It needs
+its own environment (`benchmarks/peers.txt`). `outbox` prints one JSON object: seconds of wall and processor
 time. `latency` prints "ready"; for each line of its input it commits one job and prints the machine's monotonic clock.
 """
 
@@ -28,7 +28,7 @@ def path(number: int) -> str:
 
 @contextlib.asynccontextmanager
 async def clients(base_url: str, ca_file: str) -> AsyncIterator[Put]:
-    """One httpx client for each connection, the one used last first: httpx's pool does not scale."""
+    """One httpx client for each connection, the most recently used one first: httpx's pool does not scale."""
     import httpx
 
     context = ssl.create_default_context(cafile=ca_file)

@@ -39,7 +39,7 @@ SAMPLE_S = 2.0
 SAY_S = 60.0
 POS_S = 0.1
 END_WITHIN_S = 120.0
-WARM_UP = 0.5  # of the time: caches fill, and the first of everything is loaded
+WARM_UP = 0.5  # share of the time, in which caches fill and modules are loaded
 MAY_GROW = {"memory_mb": 0.05, "descriptors": 0.1, "threads": 0.1}  # by this share of the mean, after the warm-up
 
 say = partial(print, flush=True)

@@ -27,7 +27,7 @@ def upgrade() -> None:
     else:
         op.add_column(actions.name, Column("valid_until_minutes", whole()))
         for one in checks:
-            bind.execute(AddConstraint(one, isolate_from_table=False))  # else later tables of this process lack it
+            bind.execute(AddConstraint(one, isolate_from_table=False))  # else tables made later lack it
     op.add_column(actions.name, Column("until_utc", utc()))
     for index in actions.indexes:
         if index.name in {"delivery_actions_planned_ix", "delivery_actions_subject_ix"}:

@@ -39,7 +39,7 @@ class SystemClock:
 
 
 def wall_ahead(clock: Clock) -> float:
-    """How far the wall clock is ahead of the monotonic one. Only a change means something: it was set."""
+    """How far the wall clock is ahead of the monotonic one. Only a change has a meaning: the clock was set."""
     return clock.now().timestamp() - clock.monotonic()
 
 

@@ -172,7 +172,7 @@ class Daemon:
             failed.result()
 
     async def _report_end(self, error: Over) -> None:
-        """Log why the run ended. A replaced replica raises no alarm: the one with its accounts now does."""
+        """Log why the run ended. A replaced replica raises no alarm: its successor does."""
         if isinstance(error, FileLost):
             _log.error("database.file_lost", remedy=error.message)
             await self.health.lost()
@@ -228,7 +228,7 @@ class Daemon:
         return [self.outbox.run(), watching, self._watch(), self._check_threads()]
 
     async def _upgrade(self) -> None:
-        """Upgrade the schema. Another program's upgrade is awaited here, not in the database: a stop stays quick."""
+        """Upgrade the schema. Wait for another program's upgrade here, not in the database, so that a stop is quick."""
         until = None
         while await self.database.run(schema.try_upgrade, is_long=True) is None:
             if until is None:

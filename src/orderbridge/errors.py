@@ -91,7 +91,7 @@ class Fenced(Over):
 
 
 class NoThread(OSError):
-    """The system has no thread left, like any other exhausted resource. A locked file has the same errno."""
+    """The system has no thread left. A class of its own, because a locked file has the same errno."""
 
 
 class MarketplaceError(OrderbridgeError):

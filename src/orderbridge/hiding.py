@@ -10,7 +10,7 @@ from html import escape
 from urllib.parse import quote, quote_plus
 
 HIDDEN = "***"
-SHORTEST = 4  # shorter texts are not hidden: too many words would match, and so reveal them
+SHORTEST = 4  # shorter texts are not hidden: *** in many common words would reveal them
 SHORT = 12  # shorter ones are hidden only as whole words (`poll` is part of `orders.polled`)
 FORMER = 3  # old tokens of an account, which a late answer may still quote
 

@@ -71,7 +71,7 @@ class Service:
         for number, heard in ((signal.SIGTERM, self._end), (signal.SIGINT, self._end), (signal.SIGHUP, self._reload)):
             loop.add_signal_handler(number, heard)
         systemd.handle_reloads()
-        alive = asyncio.gather(self._say_alive(), liveness.answer(self._name, self._say, on_holder=self._see_holder))
+        alive = asyncio.gather(self._say_alive(), liveness.answer(self._name, self._answer, on_holder=self._on_holder))
         self._serving = asyncio.create_task(self._serve())
         try:
             await self._serving
@@ -99,7 +99,7 @@ class Service:
             before = hung
             await asyncio.sleep(ALIVE_S)
 
-    # ---- for whoever asks over HTTP (web.listening) ------------------------------------------------------------------
+    # ---- for the web server (web.listening) --------------------------------------------------------------------------
 
     def hung(self) -> str | None:
         """What hangs, so that a restart would help, or None."""
@@ -122,10 +122,10 @@ class Service:
         found = [self.extensions[name].pages() for name in self._settings.extensions]
         return [one for one in found if one is not None]
 
-    def _see_holder(self, peer: liveness.Peer | None) -> None:
-        """Who has our name.
+    def _on_holder(self, peer: liveness.Peer | None) -> None:
+        """Note which other process answers healthchecks under our name.
 
-        One that waits for another daemon is not at work, and replicas may share a configuration.
+        It is ignored while this service waits for another daemon, and among replicas, which may share a configuration.
         """
         is_replica = peer is not None and peer.uid == os.geteuid() and self._settings.fleet.from_database
         found = None if peer is None or self._daemon is None or is_replica else str(peer)
@@ -135,7 +135,7 @@ class Service:
 
     # ---- working -----------------------------------------------------------------------------------------------------
 
-    def _say(self) -> str:
+    def _answer(self) -> str:
         """The answer for `orderbridge healthcheck`."""
         hung = self.hung()
         status = "" if self._daemon is None else self._daemon.upkeep.status

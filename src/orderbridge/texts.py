@@ -163,7 +163,7 @@ def text(code: str, language: str, *, state: ActionState | None = None, **facts:
 def problem_text(code: str, language: str, **facts: object) -> tuple[str, str]:
     """The cause and the remedy of an open problem.
 
-    `reason`, a key of `line`, gives a more exact remedy. `by`: who should have acted, where the sentences differ by it.
+    `reason`, a key of `line`, gives a more exact remedy. `by`: who should have acted, if the sentence depends on that.
     """
     by = f"_by_{facts['by']}" if "by" in facts else ""
     cause, remedy = f"health.{code}.cause{by}", f"health.{code}.remedy{by}"

@@ -60,8 +60,8 @@ END_STUCK = (
     "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND usename = current_user"  # noqa: S608 - constants
     f" AND application_name = %s AND xact_start < clock_timestamp() - interval '{STUCK_S} seconds'"
 )
-# FOR SHARE: no other session changes the epoch before this transaction ends. A replica that is stopped in the middle of
-# it would keep its successor waiting, so the server ends it.
+# FOR SHARE: no other session changes the epoch before this transaction ends. A replica that is stopped meanwhile would
+# block its successor, so the server ends the idle transaction.
 EPOCH = (
     f"SELECT epoch, set_config('idle_in_transaction_session_timeout', '{SILENT_S}s', true)"  # noqa: S608
     " FROM delivery_replicas WHERE replica = %s FOR SHARE"

@@ -42,7 +42,7 @@ def bucket_of(name: str, buckets: int) -> int:
 
 
 def quotas(held: Mapping[str, int], buckets: int) -> dict[str, int]:
-    """The number of buckets for each living replica. Those with most get the remainder, so that few move."""
+    """The number of buckets of each living replica. The largest holders get the remainder, so that few buckets move."""
     order = sorted(held, key=lambda replica: (-held[replica], replica))
     least, more = divmod(buckets, len(order)) if order else (0, 0)
     return {replica: least + (place < more) for place, replica in enumerate(order)}

@@ -77,19 +77,19 @@ class Membership:
 
     def take(self) -> bool:
         """Join the other replicas. False: a single daemon works. Raises DBAPIError if the server does not answer."""
-        with self._asking():
+        with self._exclusive():
             self._refuse_over()
             return self._renew() is not None
 
     def check(self) -> None:
         """Raise Unusable where no replica can work, as far as this can be checked without joining."""
-        with self._asking():
+        with self._exclusive():
             self._open()
             self._drop()
 
     def is_lost(self) -> bool:
-        """Keep the session while there are no beats, as during a reload. Always False: the next beat raises Fenced."""
-        with contextlib.suppress(DBAPIError, Fenced), self._asking():
+        """Use the session, so that it stays alive without beats (a reload). Returns False: a beat reports the loss."""
+        with contextlib.suppress(DBAPIError, Fenced), self._exclusive():
             if not self.is_over:
                 self._renewed()
         return False
@@ -121,7 +121,7 @@ class Membership:
         DBAPIError if the server does not answer: our buckets stay ours, and the beat can be repeated. Raises Fenced if
         this replica may not write any more.
         """
-        with self._asking():
+        with self._exclusive():
             self._refuse_over()
             self._refused = None
             connection = self._renewed()
@@ -144,7 +144,7 @@ class Membership:
     def close(self) -> None:
         """Release all buckets at once. After this the replica writes nothing."""
         self.is_over = True
-        with contextlib.suppress(DBAPIError, Fenced), self._asking():
+        with contextlib.suppress(DBAPIError, Fenced), self._exclusive():
             if self._connection is not None and self._epoch is not None:
                 replicas.leave(self._connection, self.name)
                 advisory_locks.unlock(self._connection, sorted(self._held))  # faster than by closing a pooled session
@@ -155,7 +155,7 @@ class Membership:
     # ---- the session -------------------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
-    def _asking(self) -> Iterator[None]:
+    def _exclusive(self) -> Iterator[None]:
         """One caller at a time. After an error the session is dropped, because its locks may be another replica's."""
         with self._one_at_a_time:
             try:

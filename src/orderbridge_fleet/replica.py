@@ -163,7 +163,7 @@ class Replica(Roster):
             try:
                 await self._beat_once()
             except DBAPIError as error:
-                if not self.may_send():  # until then other work may reach the database
+                if not self.may_send():  # before that, other work may still reach the database
                     self._daemon.database.trouble.failed(BEAT, type(error.orig).__name__, remedy(error), kind(error))
             else:
                 self._daemon.database.trouble.worked(BEAT)

@@ -24,7 +24,7 @@ from orderbridge.store.own_tables import BUCKETS, buckets, replicas
 TOLERANCE_S = 0.02  # a smaller difference between two measurements of the server's clock is ignored
 _NOW = select(utc_now())
 WRITTEN = ("code", "subject", "severity", "count", "account")  # fields of a problem, beside its time and facts
-UNKNOWN = ""  # before the first write: a reload keeps the name, so the row may have problems from before it
+UNKNOWN = ""  # before the first write: after a reload, the row of this name may have older problems
 
 
 def count(connection: Connection) -> int:
@@ -72,10 +72,10 @@ def note_problems(connection: Connection, replica: str, problems: str | None) ->
     connection.execute(update(replicas).values(problems=problems).where(replicas.c.replica == replica))
 
 
-def noted_problems(connection: Connection, but: str) -> list[tuple[str, str]]:
-    """The stored problems by replica, except those of `but`."""
+def noted_problems(connection: Connection, me: str) -> list[tuple[str, str]]:
+    """The stored problems by replica, except those of `me`."""
     query = select(replicas.c.replica, replicas.c.problems)
-    rows = connection.execute(query.where(replicas.c.problems.is_not(None), replicas.c.replica != but))
+    rows = connection.execute(query.where(replicas.c.problems.is_not(None), replicas.c.replica != me))
     return [(row.replica, row.problems) for row in rows]
 
 
@@ -152,7 +152,7 @@ def _problem(row: dict[str, Any]) -> Problem:
 class SharedClock:
     """The machine's clock, corrected by the database server's, so that replicas on several machines have the same time.
 
-    It jumps when `follow` finds the server's clock elsewhere.
+    It jumps when `follow` measures another difference.
     """
 
     def __init__(self, machine: Clock) -> None:

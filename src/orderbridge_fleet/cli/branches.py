@@ -1,7 +1,7 @@
 """`orderbridge status --branches` shows one line for each branch with a problem, the worst first.
 
-It reads what the daemons wrote to the database. An account has a lamp once a daemon works for it. Without one it is
-dark: usually it is new, or no daemon works.
+It reads what the daemons wrote to the database. An account has a lamp once a daemon works for it. Without a lamp it
+is shown as dark: usually it is new, or no daemon works.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

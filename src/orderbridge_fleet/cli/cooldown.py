@@ -126,11 +126,11 @@ def _find(context: Context, report: Report) -> bool:
             return False
         names = ", ".join(one.name for one in asked.all)
         click.echo(say("check.cooldown_asking", names=names), err=True)
-        asking = _Asking(context, database, leader)
+        test = _Test(context, database, leader)
         try:
-            scope = workers.run(asking.run(asked))
+            scope = workers.run(test.run(asked))
         except MarketplaceError as error:
-            report.add(failed("account", error, has_worked=False, subject=asking.account))
+            report.add(failed("account", error, has_worked=False, subject=test.account))
             return False
     remedies = {Scope.CREDENTIAL: "", Scope.NOT_ADDRESS: "", Scope.UNKNOWN: say("check.cooldown_stranger")}
     remedy = remedies.get(scope, say("poll.cooldown_scope"))
@@ -160,7 +160,7 @@ def _accounts(
             yield account
 
 
-class _Asking:
+class _Test:
     """Polls accounts. `account`: the one that is polled at present."""
 
     def __init__(self, context: Context, database: "Database", leader: "LeaderLock") -> None:
@@ -209,7 +209,7 @@ class _Asking:
         return [name for name in others if await self._is_limited(name)]
 
     async def _is_limited(self, name: str) -> bool:
-        """Poll once and note it in the database, as the daemon does. The orders are dropped, and listed again.
+        """Poll once and note it in the database, as the daemon does. The orders are dropped: the next poll has them.
 
         An older note of the next poll is overwritten: the wait before this has ended it.
         """
