@@ -1,7 +1,9 @@
 """Classifies database errors (busy, refused value, missing right, …) and names their remedies.
 
 `Trouble` tracks whether the database accepts our work. Only the first failure and the recovery are logged, because the
-database is used every second; of trouble that comes and goes, once a minute. The marks of all dialects are tried, since they do not overlap.
+database is used every second; of trouble that comes and goes, once a minute.
+
+The marks of all dialects are tried, since they do not overlap.
 """
 
 import asyncio
