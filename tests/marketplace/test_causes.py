@@ -1,6 +1,5 @@
 """Each known cause has its own sentence and remedy; an unknown one is only named."""
 
-import asyncio
 import errno
 import re
 import socket
@@ -86,15 +85,13 @@ def test_a_name_that_could_not_be_looked_up(number: int, own: int | None, reason
     assert connector.of_name(socket.gaierror(number, "x")) == reason
 
 
-async def test_without_a_thread_for_the_lookup_nothing_was_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_thread_for_the_lookup_nothing_was_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     def no_thread(_: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
-    asyncio.get_running_loop().set_default_executor(workers.DetachedExecutor(1))
     monkeypatch.setattr(threading.Thread, "start", no_thread)
     with pytest.raises(NotSent) as caught:
-        await connector.look_up("api.example.com", 443)
-    monkeypatch.undo()  # the loop ends with a thread
+        workers.run(connector.look_up("api.example.com", 443))
     assert caught.value.reason == "here_threads"
 
 

@@ -9,7 +9,7 @@ import itertools
 import queue
 import threading
 from collections.abc import Callable, Coroutine
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from functools import partial
 from typing import Any, TypeVar
 
@@ -83,30 +83,24 @@ def _start(work: Callable[[], None], name: str) -> threading.Thread:
     return thread
 
 
-class DetachedExecutor(ThreadPoolExecutor):
-    """A default executor for the event loop: a thread for each call (getaddrinfo may hang), and no wait at the end."""
-
-    def submit(self, call: Callable[..., T], /, *args: Any, **named: Any) -> "Future[T]":
-        future = _running()
-        work = partial(_fulfil, future, partial(call, *args, **named))
-        _start(work, DETACHED)
-        return future
+def _begin(call: Callable[[], T]) -> "Future[T]":
+    """Run `call` in a thread of its own. Raises NoThread."""
+    future = _running()
+    _start(partial(_fulfil, future, call), DETACHED)
+    return future
 
 
 class _Loop(asyncio.SelectorEventLoop):
-    async def shutdown_default_executor(self, *_: object) -> None:
-        """Do nothing: asyncio would start a thread, and there may be none left."""
+    """An event loop with a thread for each call (getaddrinfo may hang), and without a wait for them at the end."""
+
+    def run_in_executor(self, _: object, func: Callable[..., T], *args: Any) -> "asyncio.Future[T]":  # type: ignore[override]
+        return asyncio.wrap_future(_begin(partial(func, *args)), loop=self)
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:
     """Like asyncio.run, but without waiting for DNS at the end."""
-
-    async def run() -> T:
-        asyncio.get_running_loop().set_default_executor(_executor)
-        return await main
-
     with asyncio.Runner(loop_factory=_Loop) as runner:
-        return runner.run(run())
+        return runner.run(main)
 
 
 def settle() -> None:
@@ -123,13 +117,10 @@ async def detached(call: Callable[[], T], *, unwanted: Callable[[T], object] | N
 
     `unwanted` gets the result if the caller no longer waits.
     """
-    future = _executor.submit(call)
+    future = _begin(call)
     try:
         return await asyncio.wrap_future(future)
     except asyncio.CancelledError:
         if unwanted is not None:
             future.add_done_callback(lambda done: None if done.exception() else unwanted(done.result()))
         raise
-
-
-_executor = DetachedExecutor(1)
