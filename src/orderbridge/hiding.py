@@ -49,11 +49,6 @@ def longest() -> int:
     return max(list(_lengths), default=0)
 
 
-def count() -> int:
-    """The number of forms that are searched for."""
-    return sum(map(len, _known.values()))
-
-
 def _found(small: str) -> Iterator[tuple[int, int]]:
     """The position and length of each secret; of several at one position, the longest."""
     place, last = 0, len(small) - SHORTEST

@@ -1,14 +1,16 @@
 """Effects of time alone: orders end by silence, and customers' data are kept for the configured time."""
 
 import asyncio
+from collections import Counter
 from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 from tests.jobs.conftest import OpenShop
 from tests.jobs.shop import Shop, listing
 
-from orderbridge.jobs.upkeep import Swept, sweep, today
+from orderbridge.jobs.upkeep import sweep, today
 
 pytestmark = pytest.mark.plays_daemon
 
@@ -16,15 +18,22 @@ HOUR_S = 3600.0
 DAY_S = 24 * HOUR_S
 
 
-async def swept(shop: Shop) -> tuple[int, int]:
+async def swept(shop: Shop) -> tuple[int, ...]:
     """How many orders ended, and of how many the customer was forgotten."""
-    done = await sweep(shop.database, shop.settings, shop.clock, shop.clock.now())
-    return done.ended, done.blanked
+    return (await counts(shop, shop.clock.now()))[:2]
 
 
-async def sweep_at(shop: Shop, service_now: datetime | None) -> Swept:
-    late = await today(shop.database, shop.settings, shop.clock, service_now)
-    return await sweep(shop.database, shop.settings, shop.clock, late)
+async def counts(shop: Shop, late: datetime) -> tuple[int, ...]:
+    """How many orders ended, how many were blanked and how many records were deleted, as the log says."""
+    with capture_logs() as lines:
+        await sweep(shop.database, shop.settings, shop.clock, late)
+    line = next((line for line in lines if line["event"] == "orders.swept"), Counter[str]())
+    return line["ended"], line["blanked"], line["deleted"]
+
+
+async def sweep_at(shop: Shop, service_now: datetime | None) -> tuple[int, ...]:
+    """How many were blanked and deleted when the service says that time."""
+    return (await counts(shop, await today(shop.database, shop.settings, shop.clock, service_now)))[1:]
 
 
 def listen(shop: Shop, seconds: float, name: str = "kadikoy") -> None:
@@ -93,7 +102,7 @@ async def test_a_clock_set_ahead_before_the_first_order_blanks_nothing(open_shop
     shop.world.faults.add(listing({"payment_key": "7"}))
     await shop.poll()
     shop.clock.ahead = timedelta(days=10)
-    assert [(await sweep_at(shop, now)).blanked for now in (None, shop.clock.now())] == [0, 1]
+    assert [(await sweep_at(shop, now))[0] for now in (None, shop.clock.now())] == [0, 1]
 
 
 async def test_old_records_are_deleted_and_later_ones_kept(open_shop: OpenShop):
@@ -103,12 +112,10 @@ async def test_old_records_are_deleted_and_later_ones_kept(open_shop: OpenShop):
     begun = shop.clock.now()
     await asyncio.sleep(101 * DAY_S)
     for service_now in (None, begun):
-        done = await sweep_at(shop, service_now)
-        assert (done.blanked, done.deleted) == (0, 0), "neither orders nor service say that so much time went by"
+        assert await sweep_at(shop, service_now) == (0, 0), "neither orders nor service say that so much time went by"
     await shop.account.renew()
     later = await shop.taken_in()
-    done = await sweep_at(shop, None)
-    assert (done.blanked, done.deleted) == (1, 2)
+    assert await sweep_at(shop, None) == (1, 2)
     assert [one["payment_key"] for one in shop.rows("SELECT payment_key FROM delivery_orders")] == [later.key]
     assert shop.rows("SELECT id FROM delivery_actions WHERE id = ?", row) == []
     assert order.key not in str(shop.rows("SELECT payment_key FROM delivery_order_events"))

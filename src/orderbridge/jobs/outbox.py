@@ -35,7 +35,7 @@ from orderbridge.jobs.outcome_writer import Due, OutcomeWriter, refuse_unreadabl
 from orderbridge.jobs.postponed import STUCK_S, HeldAccounts, Postponed
 from orderbridge.model import ActionState, OutboxRow, Verdict
 from orderbridge.observe.metrics import ACTIONS_ENDED, UNREADABLE
-from orderbridge.rules.outbox_rows import Lane, order_lane
+from orderbridge.rules.outbox_rows import Lane, is_ours, order_lane
 from orderbridge.rules.queue import Entry, Queue
 from orderbridge.rules.retry import may_be_seen
 from orderbridge.store import unfinished
@@ -302,5 +302,5 @@ class Outbox:
         lost = unfinished.unfinished_attempts(connection)
         sending = unfinished.read_unfinished(connection, sending_only=True)[0] if lost else []
         # Without rows that another replica has in flight.
-        rows = {row.id: row for row in sending if row.id not in mine and self.reader.is_ours(row)}
+        rows = {row.id: row for row in sending if row.id not in mine and is_ours(row, self.queue.view.directory)}
         return [(rows[row_id], number) for row_id, number in lost if row_id in rows]

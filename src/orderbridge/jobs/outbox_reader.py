@@ -19,7 +19,7 @@ from orderbridge import config
 from orderbridge.jobs.account import Roster
 from orderbridge.jobs.context import Context
 from orderbridge.model import OutboxRow
-from orderbridge.rules.outbox_rows import Directory, View, is_ours, name_of
+from orderbridge.rules.outbox_rows import Directory, View, name_of
 from orderbridge.rules.queue import Queue
 from orderbridge.rules.retry import longest_wait
 from orderbridge.store import reference, unfinished
@@ -65,10 +65,6 @@ class OutboxReader:
         self._next_news = 0.0
         self.server = ServerClock()
         self.unreadable: dict[int, float] = {}  # row ids, and the monotonic time at which each may be refused
-
-    def is_ours(self, row: OutboxRow) -> bool:
-        """Whether the row belongs to this process."""
-        return is_ours(row, self._queue.view.directory)
 
     def knows(self, row_id: int) -> bool:
         """Whether the row was read."""

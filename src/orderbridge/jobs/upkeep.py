@@ -6,7 +6,6 @@ Readiness, the status line for systemd and the gauges use the last health check 
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from zoneinfo import ZoneInfo
@@ -45,15 +44,6 @@ CHECK_S = 15.0  # plus the busy timeout: a longer health check counts as hung
 _log = structlog.get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Swept:
-    """Counts of one sweep."""
-
-    ended: int
-    blanked: int
-    deleted: int = 0  # orders, outbox rows and documents
-
-
 async def today(
     database: Database, settings: config.Settings, clock: Clock, service_now: datetime | None = None
 ) -> datetime:
@@ -67,7 +57,7 @@ async def today(
     return await database.read(lambda tx: retention.plausible_now(tx, now, zone))
 
 
-async def sweep(database: Database, settings: config.Settings, clock: Clock, late: datetime) -> Swept:
+async def sweep(database: Database, settings: config.Settings, clock: Clock, late: datetime) -> None:
     """Sweep with one short transaction for each kind of data. Locked rows wait for the next sweep.
 
     `late`: the time from `today`.
@@ -87,7 +77,6 @@ async def sweep(database: Database, settings: config.Settings, clock: Clock, lat
     refused += kept_rows
     if ended or blanked or deleted or refused:
         _log.info("orders.swept", ended=ended, blanked=blanked, deleted=deleted, refused=refused)
-    return Swept(ended, blanked, deleted)
 
 
 async def _delete_old(database: Database, settings: config.Settings, late: datetime) -> tuple[int, int]:

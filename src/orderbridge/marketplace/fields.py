@@ -177,11 +177,7 @@ class Reader:
 
     def amount(self, value: object, field: str) -> Decimal | None:
         """Money: NUMERIC(14,4)."""
-        try:
-            number = parse_number(value)
-        except Unreadable as error:
-            self.note(str(error), field)
-            return None
+        number = self._number(value, field)
         if not number:
             return None if number is None else Decimal(0)
         rounded = number if number.adjusted() >= _AMOUNT_DIGITS else number.quantize(_AMOUNT_STEP, ROUND_HALF_EVEN)
@@ -196,11 +192,7 @@ class Reader:
         """A whole number of 64 bits."""
         if type(value) is int and -_INTEGER_LIMIT <= value < _INTEGER_LIMIT:
             return value
-        try:
-            number = parse_number(value)
-        except Unreadable as error:
-            self.note(str(error), field)
-            return None
+        number = self._number(value, field)
         if number is None:
             return None
         is_small = not number or number.adjusted() < _INTEGER_DIGITS
@@ -211,6 +203,13 @@ class Reader:
             self.note("integer_out_of_range", field)
             return None
         return int(number)
+
+    def _number(self, value: object, field: str) -> Decimal | None:
+        try:
+            return parse_number(value)
+        except Unreadable as error:
+            self.note(str(error), field)
+            return None
 
     def members(self, value: object, field: str, *, text_is: str) -> Mapping[str, Any]:
         """The members of an object. A plain text counts as its member `text_is`."""
