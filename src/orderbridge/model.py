@@ -269,9 +269,7 @@ class Change:
     """
 
     status_counts: bool
-    status_changed: bool
     differs: Differs
-    reopened: bool
     ended_by: EndedBy | None
     last_change: LastChange | None
     problem: str | None

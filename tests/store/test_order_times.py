@@ -18,8 +18,8 @@ DAY = timedelta(hours=24)
 DAY_S = 86_400
 # Taken over by a till, and without a sign since the account had listened for an hour.
 SILENT = {"pos_revision": 1, "silence_from": 3600}
-CHANGED = Change(True, True, Differs.NOTHING, False, None, LastChange.STATUS, None)
-SAME = Change(True, False, Differs.NOTHING, False, None, None, None)
+CHANGED = Change(True, Differs.NOTHING, None, LastChange.STATUS, None)
+SAME = Change(True, Differs.NOTHING, None, None, None)
 
 
 @pytest.fixture(autouse=True)

@@ -20,7 +20,7 @@ from orderbridge.store.database import Database
 from orderbridge.store.rows import BATCH, ORDER, lock, skips_locks
 
 CONTENTS = {"differs": Differs.PRINT, "last_change": LastChange.CONTENTS}
-STATUS = {"status_changed": True, "last_change": LastChange.STATUS}
+STATUS = {"last_change": LastChange.STATUS}
 CONFIRMED = arrival(status_id=2, status="CONFIRMED", status_text="Onaylandı", digest="d2")
 CANCELED = arrival(status_id=6, status="CANCELED", ended_by=EndedBy.CANCELLED)
 PRIVATE = "note customer_name customer_phone address address_description apartment_no building_no".split()
@@ -29,8 +29,8 @@ PRIVATE += "neighborhood_name district_name city_name payload".split()
 
 def change(**values: Any) -> Change:
     """A delivery that brings nothing new and counts."""
-    usual: dict[str, Any] = {"status_counts": True, "status_changed": False, "differs": Differs.NOTHING}
-    return Change(**usual | dict.fromkeys(("ended_by", "last_change", "problem")) | {"reopened": False} | values)
+    usual: dict[str, Any] = {"status_counts": True, "differs": Differs.NOTHING}
+    return Change(**usual | dict.fromkeys(("ended_by", "last_change", "problem")) | values)
 
 
 def insert(database: Database, *new: orders.Arrival) -> None:
@@ -203,14 +203,14 @@ def test_a_status_that_does_not_count_is_withheld_but_the_contents_are_stored(da
 def test_a_delivered_end_ends_the_order_and_only_the_same_end_again_keeps_its_time(database, pos):
     ended = arrival(OTHER, 6, status="CANCELED", ended_by=EndedBy.CANCELLED)
     insert(database, arrival(), ended)
-    deliver(database, CANCELED, status_changed=True, ended_by=EndedBy.CANCELLED, last_change=LastChange.CANCELLED)
+    deliver(database, CANCELED, ended_by=EndedBy.CANCELLED, last_change=LastChange.CANCELLED)
     assert cells(pos, "ended_utc ended_by last_change") == (LATER_TEXT, "cancelled", "cancelled")
     deliver(database, ended, ended_by=EndedBy.CANCELLED)
     assert cells(pos, "ended_utc", OTHER) == (NOW_TEXT,)
     another = arrival(OTHER, 5, status="COMPLETE_WITH_PAYMENT", ended_by=EndedBy.COMPLETED)
-    deliver(database, another, status_changed=True, ended_by=EndedBy.COMPLETED, last_change=LastChange.ENDED)
+    deliver(database, another, ended_by=EndedBy.COMPLETED, last_change=LastChange.ENDED)
     assert cells(pos, "ended_utc ended_by", OTHER) == (LATER_TEXT, "completed")
-    deliver(database, arrival(OTHER), reopened=True, last_change=LastChange.STATUS)
+    deliver(database, arrival(OTHER), last_change=LastChange.STATUS)
     assert cells(pos, "ended_utc ended_by revision", OTHER) == (None, None, 3)
 
 

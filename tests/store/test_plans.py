@@ -66,7 +66,7 @@ def years(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 def deliver(connection: Connection) -> None:
     lock(connection, ORDER, SOME)
     known = orders.stored(connection, SOME[:1])[SOME[0]]
-    change = Change(True, True, Differs.PRINT, False, None, LastChange.STATUS, None)
+    change = Change(True, Differs.PRINT, None, LastChange.STATUS, None)
     orders.update_delivered(connection, known, arrival(SOME[0], 2), change, LATER)
     orders.hold(connection, [known.payment_key])
     orders.set_status(connection, [became(known, 2)], LATER)

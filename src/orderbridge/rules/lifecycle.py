@@ -145,16 +145,14 @@ def merge(
     kept = [STATUS_DOUBTFUL] if not status_counts and STATUS_DOUBTFUL in before else []
     if LATE in before and status_id == RECEIVED:  # until it is answered
         kept.append(LATE)
-    status_changed = status_counts and status_id != stored.status_id
-    reopened = status_counts and stored.ended_by is not None and status_id not in ENDS
+    is_reopened = stored.ended_by is not None and status_id not in ENDS
+    moved = status_counts and (status_id != stored.status_id or is_reopened)
     ended_by = ENDS.get(status_id) if status_counts and status_id is not None else None
     return Change(
         status_counts=status_counts,
-        status_changed=status_changed,
         differs=differs,
-        reopened=reopened,
         ended_by=ended_by,
-        last_change=_last_change(stored, ended_by, differs, moved=status_changed or reopened),
+        last_change=_last_change(stored, ended_by, differs, moved=moved),
         problem=as_problem([*problems, *kept]),
     )
 
