@@ -244,14 +244,11 @@ def _is_scheduled(account: Polling, within: timedelta, now: datetime) -> bool:
 def _unanswered(received: Iterable[Received], limits: Thresholds, now: datetime) -> Iterator[Problem]:
     """Customers who wait for an answer. An unfinished accept counts as one."""
     for order in received:
-        match order.accept:
-            case ActionState.EXPIRED | ActionState.FAILED:
-                since = order.accept_ended_utc
-                yield Problem(Code.ACCEPT_FAILED, order.payment_key, since, _SEVERE, account=order.account)
-            case _ if order.accept in UNFINISHED:
-                pass
-            case _:
-                yield from _overdue(order, limits, now)
+        if order.accept in {ActionState.EXPIRED, ActionState.FAILED}:
+            since = order.accept_ended_utc
+            yield Problem(Code.ACCEPT_FAILED, order.payment_key, since, _SEVERE, account=order.account)
+        elif order.accept not in UNFINISHED:
+            yield from _overdue(order, limits, now)
 
 
 def _overdue(order: Received, limits: Thresholds, now: datetime) -> Iterator[Problem]:
