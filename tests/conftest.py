@@ -6,6 +6,7 @@ import shutil
 import socket
 import ssl
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -52,11 +53,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         marked = any(item.get_closest_marker(name) for name in ("slow", "postgresql", "mariadb"))
         return marked or any(map(item.path.is_relative_to, ignored)) or not any(map(item.path.is_relative_to, counted))
 
-    left, counted_ones = [], []
-    for item in items:
-        (left if is_left(item) else counted_ones).append(item)
-    config.hook.pytest_deselected(items=counted_ones)
-    items[:] = left
+    config.hook.pytest_deselected(items=[item for item in items if not is_left(item)])
+    items[:] = filter(is_left, items)
 
 
 MACHINES = ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR", "SSLKEYLOGFILE")
@@ -139,11 +137,8 @@ def template(tmp_path_factory: pytest.TempPathFactory, empty_file: Path) -> Path
 
 @pytest.fixture(scope="session")
 def postgresql_server() -> Iterator[str]:
-    if databases.POSTGRES_URL:
-        yield databases.POSTGRES_URL
-    else:
-        with databases.own_postgresql() as url:
-            yield url
+    with nullcontext(databases.POSTGRES_URL) if databases.POSTGRES_URL else databases.own_postgresql() as url:
+        yield url
 
 
 @pytest.fixture(scope="session")

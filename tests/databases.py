@@ -42,7 +42,6 @@ def only(*kinds: object) -> pytest.MarkDecorator:
 def own_database(server: str, name: str, options: str = "") -> Iterator[str]:
     """A database of this run's own on that server."""
     url = make_url(server)
-    mine = url.set(database=name)
     engine = create_engine(url, isolation_level="AUTOCOMMIT", poolclass=NullPool)  # it may be restarted meanwhile
     force = " WITH (FORCE)" if engine.dialect.name == POSTGRESQL else ""
     utf8 = " ENCODING 'UTF8' TEMPLATE template0" if force else ""  # a server made without a locale has another
@@ -52,7 +51,7 @@ def own_database(server: str, name: str, options: str = "") -> Iterator[str]:
             connection.execute(text(f"CREATE DATABASE {name}{options or utf8}"))
             if force:  # quicker for a till's many small commits; our own sessions set it on
                 connection.execute(text(f"ALTER DATABASE {name} SET synchronous_commit = off"))
-        yield mine.render_as_string(hide_password=False)
+        yield url.set(database=name).render_as_string(hide_password=False)
         with engine.connect() as connection:
             connection.execute(text(f"DROP DATABASE IF EXISTS {name}{force}"))
     finally:
@@ -167,9 +166,8 @@ def own_postgresql_server(*options: str) -> Iterator[Server]:
     with _postgresql() as (place, programs, as_user):
         data = place / "data"
         _make_cluster(programs, data, as_user)
-        start: list[object] = [programs / "postgres", "-D", data, "-k", place, "-c", "listen_addresses="]
-        for option in options:
-            start += ["-c", option]
+        start: list[object] = [programs / "postgres", "-D", data, "-k", place]
+        start += [word for option in ("listen_addresses=", *options) for word in ("-c", option)]
         url = URL.create("postgresql+psycopg", "postgres", database="postgres", query={"host": str(place)})
         server = Server(start, url, place / "log", as_user)
         server.start()

@@ -114,19 +114,16 @@ async def test_the_beginning_the_escalation_and_the_end_are_reported(program: Wr
         await quiet(alarms)
     noticed = heard(path)
     since = "2026-03-01T12:00:00Z"
-    assert [one["arguments"] for one in noticed] == [
-        ["--loud", "began", "login_refused", "kadıköy", since, "warning", "1"],
-        ["--loud", "escalated", "login_refused", "kadıköy", since, "severe", "1"],
-        ["--loud", "ended", "login_refused", "kadıköy", since, "severe", "1"],
-    ]
+    told = [("began", "warning"), ("escalated", "severe"), ("ended", "severe")]
+    arguments = [["--loud", event, "login_refused", "kadıköy", since, severity, "1"] for event, severity in told]
+    assert [one["arguments"] for one in noticed] == arguments
     document = json.loads(noticed[2]["stdin"])
     expected = {"event": "ended", "code": "login_refused", "subject": "kadıköy", "account": "kadıköy", "since": since}
     expected |= {"count": 1, "seconds": round(3 * PAUSE_S)}
     assert {name: document[name] for name in expected} == expected
     assert document["cause"].startswith("The marketplace does not accept")
-    assert "Ayşe" not in str(noticed), "an answer is private"
     assert noticed[0]["environ"]["ALARM_TO"] == "chef@example.org"
-    assert "hush" not in str(noticed)
+    assert [word for word in ("Ayşe", "hush") if word in str(noticed)] == [], "an answer is private"
 
 
 async def test_with_severe_only_a_milder_problem_counts_as_ended(commands: Commands):
@@ -134,10 +131,6 @@ async def test_with_severe_only_a_milder_problem_counts_as_ended(commands: Comma
     for at, severity in enumerate((Severity.SEVERE, Severity.WARNING, Severity.SEVERE)):
         await check(alarms, [ONE, replace(SEVERE, severity=severity)], at * PAUSE_S)
     assert commands() == [(event, "login_refused") for event in ("began", "ended", "began")]
-
-
-def of_order(number: int, **changes: Any) -> Problem:
-    return replace(SEVERE, code=Code.UNANSWERED, subject=f"order-{number}", **changes)
 
 
 CHECKS = {  # of each check the level of each problem, and what is sent after the first
@@ -152,7 +145,9 @@ CHECKS = {  # of each check the level of each problem, and what is sent after th
 async def test_changes_within_a_minute_are_one_event(kind, commands: Commands):
     alarms, (checks, sent) = Watched("x"), CHECKS[kind]
     for at, levels in zip((0.0, 10, 20, 30, 60), [*checks, checks[-1]], strict=True):
-        await check(alarms, [of_order(number, level=level) for number, level in enumerate(levels)], at)
+        orders = enumerate(levels)
+        found = [replace(SEVERE, code=Code.UNANSWERED, subject=f"order-{n}", level=level) for n, level in orders]
+        await check(alarms, found, at)
     assert [(one["event"], one["level"]) for one in commands.heard[1:]] == sent
 
 
@@ -165,11 +160,10 @@ LIMITS_S = (0.25, 2, 20, 120)  # until one is long enough for the program to com
 async def test_a_failing_command_is_logged(program: Write):
     assert await failure_of(program("sys.exit(1)"), 300) == "exit code 1"
     path = program("os.kill(os.getpid(), signal.SIGSEGV)")
-    assert await failure_of(path, 300) == "ended by signal 11"
-    path.chmod(0o644)
-    assert await failure_of(path, 300) == "not started: Permission denied"
-    path.unlink()
-    assert await failure_of(path, 300) == "not started: No such file or directory"
+    spoilers = (lambda: path.chmod(0o644), "not started: Permission denied"), (path.unlink, "not started: No such file")
+    for spoil, reason in (bool, "ended by signal 11"), *spoilers:
+        spoil()
+        assert (await failure_of(path, 300)).startswith(reason)
 
 
 HANGING = {"hangs": "os.close(0)", "with a child": NOTES, "stays": "signal.signal(signal.SIGTERM, signal.SIG_IGN)"}
@@ -206,9 +200,8 @@ async def test_a_failed_report_is_retried_with_growing_waits(commands: Commands)
         before = len(commands.heard)
         await check(alarms, [SEVERE], float(second))
         tries += [second] * (len(commands.heard) - before)
-    assert tries[:3] == [61, 181, 421]
+    assert (tries[:3], set(commands())) == ([61, 181, 421], {("began", "login_refused")})
     assert max(later - sooner for sooner, later in pairwise(tries)) <= LONGEST_S + 5
-    assert set(commands()) == {("began", "login_refused")}
     commands.fails = False
     await check(alarms, [SEVERE], 30_000.0)
     assert alarms.heard() == {SEVERE.key: SEVERE.rank}
@@ -264,8 +257,7 @@ async def test_a_commands_output_is_limited_and_its_children_are_killed(program,
     with capture_logs() as lines:
         alarms.see([ONE], 0.0)
         await quiet(alarms)
-    assert lines == []
-    assert "hush" not in "".join(capfd.readouterr())
+    assert (lines, "hush" in "".join(capfd.readouterr())) == ([], False)
     await until(lambda: is_gone(child_of(path)))
 
 

@@ -45,13 +45,13 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """A database with nothing in it: the daemon makes its tables itself."""
     if request.param == databases.SQLITE:
         yield f"sqlite:///{tmp_path}/pos.db"
-    else:
-        with contextlib.ExitStack() as stack:
-            if request.param == SMALL_PACKETS:
-                server = stack.enter_context(databases.own_mariadb_server("--max-allowed-packet=1M")).url
-            else:
-                server = request.getfixturevalue(f"{request.param}_server")
-            yield stack.enter_context(databases.own_database(server, f"obs_daemon_{os.getpid()}"))
+        return
+    with contextlib.ExitStack() as stack:
+        if request.param == SMALL_PACKETS:
+            server = stack.enter_context(databases.own_mariadb_server("--max-allowed-packet=1M")).url
+        else:
+            server = request.getfixturevalue(f"{request.param}_server")
+        yield stack.enter_context(databases.own_database(server, f"obs_daemon_{os.getpid()}"))
 
 
 @pytest.fixture
@@ -85,10 +85,8 @@ async def test_an_order_is_stored_and_the_tills_action_sent(sandbox, url, pos, w
         assert Decimal(str(order["total"])) == placed.document["total"]
         await until(lambda: placed.acknowledged)
         pos.execute("UPDATE delivery_orders SET pos_revision = ?, pos_reference = 'A-1042'", (order["revision"],))
-        row_ids = [
-            put(pos, "delivery_actions", payment_key=placed.key, action=action, preparing_time=minutes)
-            for action, minutes in (("accept", 25), ("on_the_way", None), ("complete", None))
-        ]
+        asked = [{"action": "accept", "preparing_time": 25}, {"action": "on_the_way"}, {"action": "complete"}]
+        row_ids = [put(pos, "delivery_actions", payment_key=placed.key, **columns) for columns in asked]
         await until(lambda: state(pos, row_ids[-1]) == "done")
         await until(lambda: rows(pos, "SELECT * FROM delivery_changed_orders"))
         await until(lambda: rows(pos, "SELECT 1 FROM delivery_restaurants WHERE status = 'Open'"))
@@ -96,10 +94,9 @@ async def test_an_order_is_stored_and_the_tills_action_sent(sandbox, url, pos, w
         await until(lambda: len(world.calls("login")) >= 2)
         polls = len(world.calls("get_current"))
         await until(lambda: len(world.calls("get_current")) > polls + 1)
-    assert len(rows(pos, "SELECT 1 FROM delivery_cancel_reasons")) == 8
-    assert len(rows(pos, "SELECT 1 FROM delivery_payment_methods")) == 3
+    lists = ("cancel_reasons", "payment_methods", "foods WHERE source = 'menu' AND status = 'active'")
+    assert [len(rows(pos, f"SELECT 1 FROM delivery_{one}")) for one in lists] == [8, 3, 12]
     assert len(world.calls("get_foods")) == 1
-    assert len(rows(pos, "SELECT 1 FROM delivery_foods WHERE source = 'menu' AND status = 'active'")) == 12
     assert [state(pos, row_id) for row_id in row_ids] == ["done"] * 3
     assert (placed.status_id, placed.preparing_time) == (5, 25)
     stored = one(pos, "SELECT status_id, ended_by, pos_reference FROM delivery_orders")
@@ -132,8 +129,9 @@ async def test_an_order_that_a_till_holds_waits_and_the_others_come_in(sandbox, 
                 assert status(other, held) == 1
         pos.execute("COMMIT")
         await until(lambda: status(pos, held) == status(pos, free) == 6)
-    kept = one(pos, "SELECT pos_reference FROM delivery_orders WHERE payment_key = ?", held.key)
-    assert kept["pos_reference"] == "A-7"
+    assert (
+        one(pos, "SELECT pos_reference FROM delivery_orders WHERE payment_key = ?", held.key)["pos_reference"] == "A-7"
+    )
 
 
 PLPGSQL = "IF {condition} THEN RAISE EXCEPTION 'no'; END IF;"
@@ -211,8 +209,7 @@ def holding(url: str, update: str, *values: object) -> Iterator[None]:
 
 
 def offline(url: str) -> config.Settings:
-    account = {"name": "kadikoy", "app_secret_key": "a", "rest_secret_key": "b"}
-    market = {"base_url": "https://sandbox.test"}
+    account, market = {"name": "kadikoy", "app_secret_key": "a", "rest_secret_key": "b"}, {"base_url": "https://x.test"}
     return config.Settings(marketplace=market, database={"url": url}, accounts=[account])
 
 
@@ -228,9 +225,12 @@ async def test_a_verdict_whose_order_a_till_holds_waits_and_the_other_lanes_go_o
         with holding(url, HOLD_ORDER, held.key):
             first = put(pos, "delivery_actions", action="accept", payment_key=held.key, preparing_time=25)
             await until(lambda: held.status_id == 2)
-            for action in ("accept", "on_the_way", "complete"):
-                minutes = 25 if action == "accept" else None
-                row = put(pos, "delivery_actions", payment_key=free.key, action=action, preparing_time=minutes)
+            for columns in (
+                {"action": "accept", "preparing_time": 25},
+                {"action": "on_the_way"},
+                {"action": "complete"},
+            ):
+                row = put(pos, "delivery_actions", payment_key=free.key, **columns)
                 await until(lambda row=row: state(pos, row) == "done")
             assert state(pos, first) == "sending"
         await until(lambda: state(pos, first) == "done")
@@ -270,8 +270,7 @@ async def test_oks_are_noted_while_a_till_locks_an_order(sandbox: Sandbox, url: 
 
 
 def noted(pos: Pos, order: Order) -> int | None:
-    found = one(pos, "SELECT acknowledged_status_id FROM delivery_orders WHERE payment_key = ?", order.key)
-    return found["acknowledged_status_id"]
+    return one(pos, "SELECT acknowledged_status_id AS s FROM delivery_orders WHERE payment_key = ?", order.key)["s"]
 
 
 @servers
@@ -294,9 +293,7 @@ async def test_a_row_expires_by_the_servers_clock(minutes: int, url: str, pos: P
             await outbox.tick()
     database.close()
     assert (state(pos, old), state(pos, young)) == ("expired", "pending")
-    due = outbox.queue.due()
-    assert due is not None
-    assert abs(due - clock.now() - timedelta(minutes=10)) < timedelta(minutes=1)
+    assert abs(outbox.queue.due() - clock.now() - timedelta(minutes=10)) < timedelta(minutes=1)
 
 
 @servers

@@ -62,8 +62,8 @@ async def test_a_large_menu_delays_neither_a_poll_nor_a_large_list(settings, wor
 
     monkeypatch.setattr(client, "read_menu", slow)
     foods = [{"food_id": number, "name": "Çorba", "about": "x" * 100} for number in range(1, 1000)]
-    body = json.dumps({"status": True, "data": foods}).encode()
-    world.faults.add(Fault(operation="get_foods", status=200, body=body))
+    menu = json.dumps({"status": True, "data": foods}).encode()
+    world.faults.add(Fault(operation="get_foods", status=200, body=menu))
     async with at_work(Daemon(settings), world, "get_foods"):
         assert await asyncio.to_thread(begun.wait, WITHIN_S)
         placed = [world.place_order(restaurant_id=KADIKOY, document={"note": "x" * client.SMALL_BODY}) for _ in "12"]

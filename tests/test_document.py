@@ -23,9 +23,8 @@ def test_a_field_is_read_and_written_and_has_its_words(rows: type[Facts], one: F
     assert one.column in {Facts: orders._FACTS, Item: orders._ITEM, Option: orders._OPTION}[rows]
     within = {Facts: "", Item: "foods.", Option: "foods.option_groups."}[rows]
     plan = {Facts: documents._PLAN, Item: documents._ITEM, Option: documents._OPTION}[rows]
-    is_made = one.column in {"payment_code", "amount_due"}
-    assert (one.path is None) == is_made
-    assert is_made or f"{within}{one.path}" in {label for _, _, label, _ in plan}
+    assert (one.path is None) == (one.column in {"payment_code", "amount_due"})
+    assert one.path is None or f"{within}{one.path}" in {label for _, _, label, _ in plan}
     assert all(WORDS[TABLES[rows]]["columns"][one.column])
 
 

@@ -94,8 +94,7 @@ def test_both_languages_have_the_same_sections_statements_and_tables(texts: dict
         counted = [len(re.findall(pattern, text, re.MULTILINE)) for text in (english, turkish)]
         assert counted[0] == counted[1], pattern
     blocks = [[without_comments(sql) for sql in BLOCK.findall(text)] for text in (english, turkish)]
-    assert blocks[0] == blocks[1]
-    assert INLINE.findall(english) == INLINE.findall(turkish)
+    assert (blocks[0], INLINE.findall(english)) == (blocks[1], INLINE.findall(turkish))
 
 
 def test_the_till_is_the_same_in_both_languages_and_so_are_the_commands():
@@ -131,8 +130,6 @@ def test_every_example_is_linked(code: str):
 
 
 PRINTED = GUIDES["en"] + REFERENCES["en"]
-
-
 STATEMENTS = BLOCK.findall(PRINTED) + INLINE.findall(PRINTED)
 
 

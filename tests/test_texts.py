@@ -14,6 +14,7 @@ import pytest
 import orderbridge
 from orderbridge import texts
 from orderbridge.cli.main import WordsContext, program, translate
+from orderbridge.cli.trial import CHECKS
 from orderbridge.errors import StoreError
 from orderbridge.extension import installed
 from orderbridge.model import ActionState
@@ -51,12 +52,9 @@ def literals(file: str) -> Iterator[str]:
 @cache
 def keys_said() -> set[str]:
     speaking = [tree for file, tree in source().items() if SPEAKS.search((FOLDER / file).read_text("utf-8"))]
-    found = set()
-    for node in (node for tree in speaking for node in ast.walk(tree)):
-        match node:
-            case ast.Call(func=ast.Name(id=name), args=[ast.Constant(value=str(key)), *_]) if name in CARRY_KEYS:
-                found.add(key)
-    return found
+    calls = [node for tree in speaking for node in ast.walk(tree) if isinstance(node, ast.Call) and node.args]
+    named = [call.args[0] for call in calls if isinstance(call.func, ast.Name) and call.func.id in CARRY_KEYS]
+    return {one.value for one in named if isinstance(one, ast.Constant) and isinstance(one.value, str)}
 
 
 def test_the_daemon_uses_no_sentence_of_the_commands() -> None:
@@ -190,8 +188,9 @@ def test_turkish_says_platform_mod_mesaj_and_ileri_tarihli() -> None:
 
 
 def test_a_sentence_is_used() -> None:
-    """By its key, or by the code in it."""
-    known = {*HELP, *keys_said(), *(word for file in source() for word in literals(file))}
+    """By its key, by the code in it, or by the name of a check of `db try`."""
+    names = (check.__name__ for check in CHECKS)
+    known = {*HELP, *keys_said(), *names, *(word for file in source() for word in literals(file))}
     unused = [key for key in SENTENCES if key not in known and (key.split(".") * 2)[1] not in known]
     unused = [key for key in unused if not key.startswith(CLICKS)]
     assert [key for key in unused if SENTENCES[key]["en"] not in OPTIONS] == []
@@ -250,10 +249,8 @@ def test_all_texts_for_people_are_in_both_languages_outside_the_code() -> None:
     helps = {by_language["en"] for key, by_language in SENTENCES.items() if key.startswith(("options.", "headings."))}
     known = {*KNOWN, *helps}
     for file, tree in source().items():
-        texts_in_it = [
-            one for one in _literals(tree) if " " in one and ENGLISH.search(one) and not STATEMENT.search(one)
-        ]
-        unknown = [one for one in texts_in_it if one.partition("  [")[0] not in known]
+        sentences = [one for one in _literals(tree) if " " in one and ENGLISH.search(one) and not STATEMENT.search(one)]
+        unknown = [one for one in sentences if one.partition("  [")[0] not in known]
         assert unknown == [] or file.startswith(FOR_EVERYBODY), file
 
 
@@ -276,9 +273,9 @@ def test_every_problem_has_its_cause_and_its_remedy() -> None:
 
 def test_before_a_configuration_is_read_the_environment_says_the_language() -> None:
     turkish = [
-        {"LANG": "tr_TR.UTF-8"},
+        {"LANG": "tr_TR"},
         {"LANG": "en_US.UTF-8", "LC_MESSAGES": "tr_TR"},
-        {"LANG": "tr_TR", "LC_ALL": ""},
+        {"LANG": "tr_TR.UTF-8", "LC_ALL": ""},
     ]
     english: list[dict[str, str]] = [{}, {"LANG": "C"}, {"LANG": "tr_TR.UTF-8", "LC_ALL": "C.UTF-8"}]
     assert [texts.language_of(environ) for environ in turkish] == ["tr"] * 3
@@ -301,6 +298,5 @@ def test_every_documented_code_has_its_own_sentence() -> None:
 
 def test_a_retried_server_error_says_that_it_is_retried() -> None:
     for state in (None, ActionState.FAILED, ActionState.PENDING, ActionState.SENDING):
-        is_final = state in {None, ActionState.FAILED}
-        assert (text("service_error", "en", state=state) == text("service_error", "en")) is is_final
-        assert ("retried" in text("service_error", "en", state=state)) is not is_final
+        shown, is_final = text("service_error", "en", state=state), state in {None, ActionState.FAILED}
+        assert (shown == text("service_error", "en"), "retried" in shown) == (is_final, not is_final)
