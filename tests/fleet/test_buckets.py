@@ -11,13 +11,11 @@ from hypothesis import strategies as st
 
 from orderbridge_fleet.buckets import GRACE_S, Bucket, Seen, Share, bucket_of, quotas, share
 
-NAMES = "abcdef"
-
 
 @st.composite
 def surveys(draw: st.DrawFn) -> Seen:
     """Some replicas, and any of them holding any bucket; others were given back, or their holder has vanished."""
-    alive = draw(st.sets(st.sampled_from(NAMES), min_size=1))
+    alive = draw(st.sets(st.sampled_from("abcdef"), min_size=1))
     gone = sorted({"x", "y", "z"} - draw(st.sets(st.sampled_from("xyz"))))
     hands = [
         Bucket(),

@@ -15,7 +15,6 @@ from orderbridge_sandbox import World
 from orderbridge_sandbox.scenery import DEFAULT_SCENERY, KADIKOY
 
 OpenShop = Callable[..., Awaitable[Shop]]
-Restore = Callable[..., Awaitable[Shop]]
 
 
 def pytest_asyncio_loop_factories(config: pytest.Config, item: pytest.Item) -> Mapping[str, Callable[[], Any]]:
@@ -60,7 +59,7 @@ async def open_shop(world, clock, tmp_path, empty_file, template, request) -> As
 
 
 @pytest.fixture
-def restore(open_shop: OpenShop) -> Restore:
+def restore(open_shop: OpenShop) -> OpenShop:
     """Kills the daemon, puts the copy that `Shop.back_up` made in the place of the file, and starts a daemon on it."""
 
     async def restore(shop: Shop, name: str = "backup.db") -> Shop:
@@ -82,5 +81,4 @@ async def shop(open_shop: OpenShop) -> Shop:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Of the shop's journal."""
     return tmp_path / "pos.db.documents"

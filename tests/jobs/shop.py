@@ -1,10 +1,11 @@
 """A restaurant in virtual time (tests.jobs.virtual): the sandbox's world, a line to it, a daemon's jobs, and a till."""
 
 import asyncio
+import inspect
 import re
 import sqlite3
 from collections import defaultdict
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -29,6 +30,7 @@ from orderbridge.net.http import Wire
 from orderbridge.rules.cooldown import Member
 from orderbridge.store import schema
 from orderbridge.store.database import Database
+from orderbridge.store.ddl import time_text as text_of
 from orderbridge_sandbox import Fault, World, create_app, wire
 from orderbridge_sandbox.rules import ENDPOINTS
 from orderbridge_sandbox.scenery import APP_SECRET, KADIKOY
@@ -42,7 +44,7 @@ FINAL = {"done", "refused", "failed", "expired", "superseded", "withdrawn"}
 OF_ACCOUNT = ("auto_accept_minutes", "auto_accept_steps", "auto_accept_scheduled", "restaurants")
 NEEDED: dict[str, dict[str, int]] = {"accept": {"preparing_time": 25}, "cancel": {"reason_id": 1}}
 
-Hook = Callable[[], Awaitable[object]]
+Hook = Callable[[], object]  # what it returns is awaited if it can be
 _PATHS = [(re.compile(path.replace("{id}", "[^/]*")), method, name) for name, method, path in ENDPOINTS]
 
 
@@ -70,10 +72,6 @@ class FakeClock:
         return text_of(self.now())
 
 
-def text_of(moment: datetime) -> str:
-    return moment.replace(tzinfo=None).isoformat(" ", "milliseconds")
-
-
 class Line(httpx.AsyncBaseTransport):
     """The way to the sandbox. It can be cut, and a test can step in when a request leaves or its answer is made."""
 
@@ -98,12 +96,15 @@ class Line(httpx.AsyncBaseTransport):
         if self.cut & {"*", operation}:
             self.refused += 1
             raise NotSent("connection_refused")
-        if self._leaving[operation]:
-            await self._leaving[operation].pop(0)()
+        await _step_in(self._leaving[operation])
         response = await self._service.handle_async_request(request)
-        if self._answered[operation]:
-            await self._answered[operation].pop(0)()
+        await _step_in(self._answered[operation])
         return response
+
+
+async def _step_in(hooks: list[Hook]) -> None:
+    if hooks and inspect.isawaitable(done := hooks.pop(0)()):
+        await done
 
 
 def database_error(words: str = "database is locked") -> OperationalError:
@@ -191,7 +192,6 @@ class Shop:
         return Checkup(context, roster, RestoreCheck(context, roster.known))
 
     async def open(self) -> Self:
-        """What the daemon does at its start."""
         await self.database.run(schema.upgrade)
         await self.outbox.recover()
         for account in self.accounts.values():
@@ -308,7 +308,6 @@ class Shop:
         return row["state"], row["error_code"], row["known_by"]
 
     def take_over(self) -> None:
-        """All orders as they are."""
         self.till.execute("UPDATE delivery_orders SET pos_revision = revision")
 
     def back_up(self, name: str = "backup.db") -> None:

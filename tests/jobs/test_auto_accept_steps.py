@@ -3,7 +3,6 @@
 import asyncio
 from typing import Any
 
-from tests.jobs.conftest import OpenShop
 from tests.jobs.shop import Shop
 
 from orderbridge.rules.problems import Code, Problem
@@ -29,7 +28,7 @@ async def come(shop: Shop, number: int, **changes: Any) -> None:
         await shop.drain()
 
 
-async def test_the_minutes_follow_the_last_hour_and_beyond_the_last_step_a_person_accepts(open_shop: OpenShop):
+async def test_the_minutes_follow_the_last_hour_and_beyond_the_last_step_a_person_accepts(open_shop):
     shop = await open_shop(auto_accept_steps=STEPS)
     await come(shop, 6)
     assert minutes(shop) == [20, 20, 30, 30]
@@ -41,7 +40,7 @@ async def test_the_minutes_follow_the_last_hour_and_beyond_the_last_step_a_perso
     assert (minutes(shop)[4:], paused(shop)) == ([20], [])
 
 
-async def test_an_older_order_does_not_count_because_it_has_changed_now(open_shop: OpenShop):
+async def test_an_older_order_does_not_count_because_it_has_changed_now(open_shop):
     shop = await open_shop(auto_accept_steps=((0, 20), (2, 0)))
     order = await shop.taken_in()
     await shop.drain()
@@ -51,7 +50,7 @@ async def test_an_older_order_does_not_count_because_it_has_changed_now(open_sho
     assert (minutes(shop), paused(shop)) == ([20, 20], [])
 
 
-async def test_orders_that_come_at_once_count_for_each_other_and_ended_ones_too(open_shop: OpenShop):
+async def test_orders_that_come_at_once_count_for_each_other_and_ended_ones_too(open_shop):
     shop = await open_shop(auto_accept_steps=STEPS)
     orders = [shop.place() for _ in range(3)]
     await shop.poll()
@@ -62,7 +61,7 @@ async def test_orders_that_come_at_once_count_for_each_other_and_ended_ones_too(
     assert minutes(shop) == [30] * 4
 
 
-async def test_a_restaurants_steps_count_its_own_orders(open_shop: OpenShop):
+async def test_a_restaurants_steps_count_its_own_orders(open_shop):
     rule = {"id": USKUDAR, "auto_accept_steps": ((0, 10), (2, 0))}
     shop = await open_shop("chain", auto_accept_minutes=25, restaurants=(rule,))
     await come(shop, 2, restaurant_id=ATASEHIR)
@@ -75,7 +74,7 @@ async def test_a_restaurants_steps_count_its_own_orders(open_shop: OpenShop):
     assert minutes(shop)[3:] == [25]
 
 
-async def test_an_accounts_steps_count_only_its_own_orders(open_shop: OpenShop):
+async def test_an_accounts_steps_count_only_its_own_orders(open_shop):
     shop = await open_shop("kadikoy", "besiktas", auto_accept_steps=((0, 20), (3, 0)))
     for _ in range(2):
         shop.place(restaurant_id=BESIKTAS)

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
-from tests.jobs.conftest import OpenShop, Restore
 from tests.jobs.shop import START, Shop, roster_of, text_of
 
 from orderbridge.jobs.audit import audit
@@ -149,7 +148,7 @@ async def test_a_trigger_of_a_pos_harms_only_its_own_closure_and_is_reported(dae
     assert not daemon.closures.refused
 
 
-async def test_an_older_copy_ends_nothing_before_it_is_confirmed(open_shop: OpenShop, restore: Restore):
+async def test_an_older_copy_ends_nothing_before_it_is_confirmed(open_shop, restore):
     shop = await open_shop()
     daemon = Daemon(shop)
     await daemon.restore_check.start()
@@ -168,7 +167,7 @@ async def test_an_older_copy_ends_nothing_before_it_is_confirmed(open_shop: Open
     assert [one["request_id"] for one in again.written()] == [f"until:{row}"]
 
 
-async def test_an_older_copy_is_detected_before_a_closure_ends(open_shop: OpenShop):
+async def test_an_older_copy_is_detected_before_a_closure_ends(open_shop):
     """On a server the tables change under a daemon that runs."""
     shop = await open_shop()
     daemon = Daemon(shop)

@@ -1,10 +1,8 @@
 """The slots for requests, alone and with the outbox; and rows when nothing can be written any more."""
 
 import asyncio
-from typing import Any
 
 import pytest
-from tests.jobs.conftest import OpenShop
 from tests.jobs.shop import FakeClock, Shop
 
 from orderbridge.errors import FileLost
@@ -29,7 +27,7 @@ async def test_as_many_rows_are_claimed_ahead_as_are_answered_during_a_claim():
     assert places.room(0) == 4, "the service is slow"
 
 
-async def test_a_row_without_a_free_slot_returns_to_pending(open_shop: OpenShop):
+async def test_a_row_without_a_free_slot_returns_to_pending(open_shop):
     """One place: a row that hangs in it, and one that is claimed for the place after it."""
     shop = await open_shop(actions={"max_in_flight": 1})
     first = shop.act("accept", await shop.taken_in())
@@ -54,7 +52,7 @@ async def test_a_row_without_a_free_slot_returns_to_pending(open_shop: OpenShop)
 async def test_a_file_that_is_lost_ends_the_outbox(shop: Shop, monkeypatch: pytest.MonkeyPatch, transaction: int):
     row, calls, run = shop.act("accept", await shop.taken_in()), 0, shop.database.run
 
-    async def lost(work: Any, **how: Any) -> Any:
+    async def lost(work, **how):
         nonlocal calls
         calls += 1
         if calls == transaction:

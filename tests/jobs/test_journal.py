@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
-from tests.jobs.conftest import OpenShop
 from tests.jobs.shop import FakeClock, Shop, raising
 
 from orderbridge.jobs import journal_writer as jobs_journal
@@ -19,7 +18,7 @@ from orderbridge_sandbox import Fault
 
 
 @pytest.fixture
-async def shop(open_shop: OpenShop) -> Shop:
+async def shop(open_shop) -> Shop:
     return await open_shop(orders={"journal": "auto"})
 
 
@@ -30,10 +29,7 @@ def entries(folder: Path) -> list[Entry]:
 async def test_it_is_written_before_the_acknowledgement_leaves(shop: Shop, folder: Path):
     seen: list[int] = []
 
-    async def look() -> None:
-        seen.append(len(entries(folder)))
-
-    shop.line.when_leaving("acknowledge", look)
+    shop.line.when_leaving("acknowledge", lambda: seen.append(len(entries(folder))))
     order = await shop.taken_in(note="soğansız")
     assert seen == [1]
     (entry,) = entries(folder)

@@ -2,7 +2,6 @@
 
 import pytest
 from structlog.testing import capture_logs
-from tests.jobs.conftest import OpenShop
 from tests.jobs.shop import Shop
 
 from orderbridge.marketplace.documents import read_stored
@@ -29,7 +28,7 @@ def asked(shop: Shop) -> list[int | None]:
 
 
 @pytest.mark.usefixtures("small_bodies")
-async def test_a_list_that_is_too_large_is_requested_by_status_until_it_is_whole(open_shop: OpenShop):
+async def test_a_list_that_is_too_large_is_requested_by_status_until_it_is_whole(open_shop):
     shop = await open_shop(needs_payment_status_id=7)
     placed = [large(shop, status) for status in (1, 2, 16, 7)]
     with capture_logs() as lines:
@@ -89,7 +88,6 @@ async def test_absence_from_a_list_that_may_be_cut_proves_nothing(open_shop, oth
 
 @pytest.mark.parametrize("stuck", [50, 30], ids=["all of it", "most of it"])
 async def test_orders_behind_a_list_full_of_unacknowledgeable_ones_are_stored(shop: Shop, stuck: int):
-    """It is reported as long as it lasts, and each whole list is followed by one status alone."""
     shop.world.set_options(list_limit=50)
     for number in range(stuck):
         shop.place(status_id=2, payment_key=f"no key {number}")

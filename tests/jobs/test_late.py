@@ -5,7 +5,6 @@ from datetime import timedelta, timezone
 from zoneinfo import ZoneInfo
 
 import pytest
-from tests.jobs.conftest import OpenShop
 from tests.jobs.shop import Shop
 
 from orderbridge.rules.problems import Code
@@ -14,7 +13,7 @@ ISTANBUL = ZoneInfo("Europe/Istanbul")
 
 
 @pytest.fixture
-async def shop(open_shop: OpenShop) -> Shop:
+async def shop(open_shop) -> Shop:
     return await open_shop("kadikoy", auto_accept_minutes=25, auto_accept_scheduled=True)
 
 
@@ -34,7 +33,7 @@ async def test_an_order_is_late_by_its_own_time(shop: Shop, ordered: int, schedu
     assert shop.count("delivery_actions") == (0 if late else 1)
 
 
-async def test_without_a_limit_no_order_is_late(open_shop: OpenShop):
+async def test_without_a_limit_no_order_is_late(open_shop):
     shop = await open_shop(orders={"late_minutes": 0})
     order = await shop.taken_in(date=local(shop, -600))
     assert shop.order(order)["problem"] is None

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.jobs.conftest import OpenShop
 from tests.jobs.shop import Shop, roster_of
 
 from orderbridge import config
@@ -19,6 +18,17 @@ from orderbridge_sandbox.learned import settings_learned
 from orderbridge_sandbox.scenery import ATASEHIR, USKUDAR
 
 ONE = {"id": 1, "name": "Acı", "type": "single", "operation": "-", "options": {"id": 2, "name": "Az", "price": 0}}
+WORLDS: dict[str, dict[str, Any]] = {
+    "as it is": {
+        "menu_shape": "by_restaurant", "cancelled_are_delivered": True, "list_order": "oldest_first", "list_covers": "all",
+    },
+    "newest first": {"menu_shape": "by_category", "list_order": "newest_first", "ids_in_capitals": True},
+    "other answers": {
+        "menu_shape": "wrapped", "disallowed": "refused", "disallowed_status": 409, "longest_preparing_time": 239,
+        "restaurant_error_status": 400, "food_error_status": 410, "prepaid_suffix": False,
+    },
+    "not found": {"menu_shape": "by_id", "disallowed": "not_found", "complete_error_status": 400},
+}  # fmt: skip
 
 
 async def stored(shop: Shop) -> set[tuple[str, str, int]]:
@@ -41,21 +51,8 @@ async def a_day(shop: Shop) -> None:
     await shop.poll()
 
 
-WORLDS: dict[str, dict[str, Any]] = {
-    "as it is": {
-        "menu_shape": "by_restaurant", "cancelled_are_delivered": True, "list_order": "oldest_first", "list_covers": "all",
-    },
-    "newest first": {"menu_shape": "by_category", "list_order": "newest_first", "ids_in_capitals": True},
-    "other answers": {
-        "menu_shape": "wrapped", "disallowed": "refused", "disallowed_status": 409, "longest_preparing_time": 239,
-        "restaurant_error_status": 400, "food_error_status": 410, "prepaid_suffix": False,
-    },
-    "not found": {"menu_shape": "by_id", "disallowed": "not_found", "complete_error_status": 400},
-}  # fmt: skip
-
-
 @pytest.mark.parametrize("name", WORLDS)
-async def test_the_sandbox_plays_what_was_learned(open_shop: OpenShop, tmp_path: Path, name: str):
+async def test_the_sandbox_plays_what_was_learned(open_shop, tmp_path: Path, name: str):
     shop = await open_shop("chain")
     shop.world.set_options(**WORLDS[name])
     await a_day(shop)
@@ -130,7 +127,7 @@ async def test_what_contradicts_the_configuration_is_found(shop, configured, see
     assert shop.database.read_now(lambda tx: contradictions(tx, market)) == contradicted
 
 
-async def test_a_contradiction_is_a_problem_until_the_configuration_is_right(open_shop: OpenShop):
+async def test_a_contradiction_is_a_problem_until_the_configuration_is_right(open_shop):
     found = []
     for list_limit in (1, 3):
         shop = await open_shop("kadikoy", list_limit=list_limit)

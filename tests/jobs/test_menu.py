@@ -2,12 +2,10 @@
 
 import asyncio
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from sqlalchemy.exc import IntegrityError
 from structlog.testing import capture_logs
-from tests.jobs.conftest import OpenShop
 from tests.jobs.shop import Shop, text_of
 
 from orderbridge.jobs.menu import AGAIN_S, EVERY, LONGEST, read_menu
@@ -37,7 +35,7 @@ def noted(shop: Shop) -> tuple[object, ...]:
 
 @pytest.mark.interface("Menu item", "Menu listing")
 @pytest.mark.parametrize("shape", MenuShape)
-async def test_the_menu_is_stored_whatever_its_shape(open_shop: OpenShop, shape: MenuShape):
+async def test_the_menu_is_stored_whatever_its_shape(open_shop, shape: MenuShape):
     shop = await open_shop("chain")
     shop.world.set_options(menu_shape=shape)
     shop.world.inactive_foods = frozenset({("chain", 3002)})
@@ -119,7 +117,7 @@ async def test_an_account_that_waits_for_its_login_reserves_nothing(shop: Shop):
 async def test_a_food_stored_by_an_order_at_the_same_time_does_not_fail_the_menu(shop: Shop, monkeypatch):
     take_in, failed = foods.update_menu, []
 
-    def collides(*args: Any, **named: Any) -> list[tuple[str, int]]:
+    def collides(*args, **named):
         if not failed:
             failed.append(IntegrityError("INSERT", None, Exception("UNIQUE")))
             raise failed[0]
@@ -150,7 +148,7 @@ async def test_a_menu_that_was_requested_after_the_attempt_proves_it(shop: Shop)
 async def test_a_menu_under_way_during_the_attempt_proves_nothing(shop: Shop):
     shop.world.inactive_foods = frozenset({("kadikoy", 1001)})
 
-    async def attempt() -> None:
+    async def attempt():
         shop.world.inactive_foods = frozenset()
         shop.world.faults.add(Fault.drop("deactivate_food", when=When.BEFORE, times=1))
         await shop.acted("deactivate_food", food_id=1001)

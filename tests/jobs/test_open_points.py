@@ -5,7 +5,6 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 import pytest
-from tests.jobs.conftest import OpenShop
 from tests.jobs.shop import Shop
 
 from orderbridge.jobs.lists import Common, read_lists
@@ -36,6 +35,17 @@ ALLOWED = ("done", None)
 NEVER_CLEAR = ("failed", "outcome_unknown")
 UNTIL_TOO_LATE = ("expired", "expired")
 NEVER_PERMITTED = ("expired", "not_permitted")
+PLAIN_SWITCHES: dict[str, tuple[Any, ...]] = {
+    **dict.fromkeys(("new_login_ends_old_token", "cancelled_are_delivered", "cooldown_restarts_on_429"), (True, False)),
+    "list_covers": ("all", "first"), "list_order": ("oldest_first", "newest_first", "shuffled"), "list_limit": (1, 2, 5),
+    "token_message": ("Token expired or invalid", "Invalid or expired access token"), "token_seconds": (300.0, 3600.0),
+    "expiration_timezone": ("Pacific/Kiritimati", "Pacific/Pago_Pago"), "timezone": ("UTC",),
+    "prepaid_suffix": (True, False), "cooldown_scope": ("application", "address", "restaurant"),
+    "retry_after": ("none", "seconds", "date"), "retry_after_seconds": (None, 5.0), "login_limit": (None, 3),
+    "login_window_seconds": (60.0,), "tokens_at_once": (None, 1, 2), "changed_are_listed_again": (True, False),
+    "complete_from_confirmed": ("none", "without_own_courier", "all"),
+    "error_order": ("limit status exists body url token", "exists url token limit status body"),
+}  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,19 +75,6 @@ def errors_under(status: int, **more: Any) -> Setting:
 
 def out_of_turn(end: tuple[str, str | None], **options: Any) -> Setting:
     return Setting(options=options, out_of_turn=end)
-
-
-PLAIN_SWITCHES: dict[str, tuple[Any, ...]] = {
-    **dict.fromkeys(("new_login_ends_old_token", "cancelled_are_delivered", "cooldown_restarts_on_429"), (True, False)),
-    "list_covers": ("all", "first"), "list_order": ("oldest_first", "newest_first", "shuffled"), "list_limit": (1, 2, 5),
-    "token_message": ("Token expired or invalid", "Invalid or expired access token"), "token_seconds": (300.0, 3600.0),
-    "expiration_timezone": ("Pacific/Kiritimati", "Pacific/Pago_Pago"), "timezone": ("UTC",),
-    "prepaid_suffix": (True, False), "cooldown_scope": ("application", "address", "restaurant"),
-    "retry_after": ("none", "seconds", "date"), "retry_after_seconds": (None, 5.0), "login_limit": (None, 3),
-    "login_window_seconds": (60.0,), "tokens_at_once": (None, 1, 2), "changed_are_listed_again": (True, False),
-    "complete_from_confirmed": ("none", "without_own_courier", "all"),
-    "error_order": ("limit status exists body url token", "exists url token limit status body"),
-}  # fmt: skip
 
 
 def plain_switches(turn: int) -> Setting:
@@ -219,7 +216,7 @@ def test_each_switch_of_the_sandbox_is_turned() -> None:
 
 @pytest.mark.interface("Order transitions", "Errors", "Limits", "Authentication 4")
 @pytest.mark.parametrize("setting", SETTINGS.values(), ids=SETTINGS)
-async def test_a_learned_day_can_be_repeated(open_shop: OpenShop, world: World, setting: Setting):
+async def test_a_learned_day_can_be_repeated(open_shop, world: World, setting: Setting):
     world.set_options(**setting.options)
     shop = await open_shop("chain", **setting.ours)
     day = Day(shop, setting)

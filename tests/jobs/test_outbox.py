@@ -1,11 +1,9 @@
 """Many rows: those that may be sent are sent, none takes another's slot, and changes of the table are seen."""
 
 import asyncio
-from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
-from tests.jobs.conftest import OpenShop
 from tests.jobs.shop import Shop
 
 from orderbridge.jobs import outcome_writer
@@ -33,7 +31,7 @@ async def cycle(shop: Shop, *, woken: bool = True) -> None:
     await shop.outbox.quiet()
 
 
-async def test_rows_of_an_account_with_a_refused_login_block_no_other(open_shop: OpenShop):
+async def test_rows_of_an_account_with_a_refused_login_block_no_other(open_shop):
     shop = await open_shop("kadikoy", "besiktas")
     order = await shop.taken_in()
     shop.world.refuse_account("besiktas")
@@ -46,7 +44,7 @@ async def test_rows_of_an_account_with_a_refused_login_block_no_other(open_shop:
     assert shop.row(stuck)["state"] == "expired"
 
 
-async def test_order_actions_go_before_foods_and_restaurants(open_shop: OpenShop):
+async def test_order_actions_go_before_foods_and_restaurants(open_shop):
     shop = await open_shop(actions={"max_in_flight": 2})
     orders = [await shop.taken_in(status_id=status) for status in (1, 16)]
     insert_foods(shop, 30)
@@ -81,7 +79,7 @@ async def test_an_outage_is_logged_at_its_beginning_and_its_end(shop: Shop, down
     assert [line["event"] for line in logs if line["event"].startswith("account.rows")] == ["account.rows_go"]
 
 
-async def test_a_row_that_is_committed_late_is_seen_at_the_next_reading_of_all(open_shop: OpenShop):
+async def test_a_row_that_is_committed_late_is_seen_at_the_next_reading_of_all(open_shop):
     shop = await open_shop("kadikoy", "besiktas")
     order = await shop.taken_in()
     shop.world.refuse_account("besiktas")
@@ -95,7 +93,7 @@ async def test_a_row_that_is_committed_late_is_seen_at_the_next_reading_of_all(o
 
 
 @pytest.mark.parametrize("beside", [0, 300])
-async def test_a_withdrawn_row_ends_at_once_however_many_wait(open_shop: OpenShop, beside: int):
+async def test_a_withdrawn_row_ends_at_once_however_many_wait(open_shop, beside: int):
     shop = await open_shop("kadikoy", "besiktas")
     shop.world.refuse_account("besiktas")
     row = shop.act("deactivate_food", food_id=999, account="besiktas")
@@ -143,7 +141,7 @@ async def test_a_row_that_crashes_the_program_is_tried_again_only_after_a_pause(
     other = await shop.taken_in()
     request, stumbles = outcome_writer.next_request, 0
 
-    def stumble(action: Action, history: Any) -> Any:
+    def stumble(action, history):
         nonlocal stumbles
         if action == Action.ACCEPT:
             return request(action, history)

@@ -7,7 +7,6 @@ from itertools import accumulate
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.jobs.conftest import OpenShop
 from tests.jobs.shop import COOLDOWN_S, TIMEOUT_S, FakeClock
 
 from orderbridge.errors import NotSent
@@ -75,7 +74,7 @@ async def test_at_a_stop_only_waiting_polls_are_admitted() -> None:
     assert left[-1] == (pytest.approx(1.0), Importance.LIST)
 
 
-async def test_a_poll_is_noted_once_it_is_admitted(open_shop: OpenShop, clock: FakeClock) -> None:
+async def test_a_poll_is_noted_once_it_is_admitted(open_shop, clock: FakeClock) -> None:
     """Noted before it waits, the note would end while its answer may still be on its way."""
     shop = await open_shop()
     shop._wire.pace = Pace(1)

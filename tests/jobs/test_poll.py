@@ -3,13 +3,11 @@
 import asyncio
 import contextlib
 from datetime import timedelta
-from typing import Any
 
 import pytest
 from sqlalchemy import event
 from sqlalchemy.exc import OperationalError
 from structlog.testing import capture_logs
-from tests.jobs.conftest import OpenShop
 from tests.jobs.shop import START, Shop, listing, text_of
 from tests.jobs.test_health import open_codes
 
@@ -105,7 +103,7 @@ async def test_a_noted_poll_whose_token_is_lost_meanwhile_does_not_leave_after_a
     await shop.poll()
     reserve = shop.polls.reserve
 
-    async def lose_token(who: str) -> Any:
+    async def lose_token(who):
         noted = await reserve(who)
         shop.account.session.forget()
         return noted
@@ -136,10 +134,7 @@ async def test_a_list_made_before_our_action_and_read_after_it_does_not_overwrit
     order.acknowledged = False
     order.placed["note"] = "changed"
 
-    async def accept() -> None:
-        await shop.acted("accept", order)
-
-    shop.line.when_answered("get_current", accept)
+    shop.line.when_answered("get_current", lambda: shop.acted("accept", order))
     polled = await shop.poll()
     stored = shop.order(order)
     assert (polled.delivered, polled.withheld, polled.acknowledged) == (1, 1, 0)
@@ -181,7 +176,7 @@ async def test_only_the_refused_order_of_a_long_list_is_quarantined(shop: Shop):
 async def test_two_accounts_that_store_one_order_at_once_mean_no_trouble(shared_branch, open_shop, monkeypatch):
     shop, sort = await open_shop("kadikoy", "second"), Intake._sort
 
-    async def second_is_first(intake: Intake, answer: Any) -> Any:
+    async def second_is_first(intake, answer):
         listed = await sort(intake, answer)
         monkeypatch.setattr(Intake, "_sort", sort)
         await shop.poll("second")
@@ -288,7 +283,7 @@ async def test_a_clock_that_jumps_breaks_no_cooldown_and_blocks_no_longer_than_t
     assert {call.http_status for call in shop.calls("get_current")} == {200}
 
 
-async def test_an_account_can_accept_automatically(open_shop: OpenShop):
+async def test_an_account_can_accept_automatically(open_shop):
     shop = await open_shop(auto_accept_minutes=20)
     order, scheduled = await shop.taken_in(), await shop.taken_in(scheduled_date="2026-03-02 18:00:00")
     rows = shop.rows("SELECT preparing_time, request_id FROM delivery_actions")

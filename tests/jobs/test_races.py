@@ -1,11 +1,8 @@
 """Concurrent events of one order: a list, its acknowledgement, actions, a crash, another client (promises 2, 6)."""
 
-from collections.abc import Callable, Sequence
 from datetime import timedelta
-from typing import Any
 
 import pytest
-from sqlalchemy import Connection
 from tests.jobs.shop import Shop
 
 from orderbridge.store import orders
@@ -30,7 +27,7 @@ async def test_the_lane_is_held_until_the_acknowledgement_is_noted(shop: Shop, m
     """What goes next may be judged by it: an accept's absence from a list, for one."""
     held, note = [], orders.mark_acknowledged
 
-    def watched(connection: Connection, marks: Sequence[orders.Mark]) -> None:
+    def watched(connection, marks):
         held.append(len(shop.lanes.taken()))
         note(connection, marks)
 
@@ -43,7 +40,7 @@ async def test_recovery_skips_a_row_whose_verdict_is_being_written(shop: Shop, m
     shop.act("accept", await shop.taken_in())
     await shop.outbox.tick()  # it is on the wire
 
-    async def slowly(work: Callable[[Connection], Any]) -> Any:
+    async def slowly(work):
         monkeypatch.undo()
         with shop.database.engine.connect().execution_options(orderbridge_read=True) as connection, connection.begin():
             connection.exec_driver_sql("SELECT count(*) FROM delivery_actions").all()  # its moment is this one
@@ -61,7 +58,7 @@ async def test_a_cancel_waits_until_the_accepts_end_is_written(shop: Shop, monke
     accept = await shop.acted("accept", order)
     cancel = shop.act("cancel", order)
 
-    def held_by_a_till(_: Connection, ends: Sequence[Any]) -> list[Any]:
+    def held_by_a_till(_, ends):
         monkeypatch.undo()
         return [(end, None) for end in ends]
 
@@ -75,7 +72,7 @@ async def test_a_clock_that_is_set_while_rows_are_read_expires_none(shop: Shop, 
     row = shop.act("accept", await shop.taken_in())
     step = shop.outbox.reader.step
 
-    async def set_meanwhile(**named: bool) -> bool:
+    async def set_meanwhile(**named):
         read = await step(**named)
         shop.clock.ahead += timedelta(hours=1)
         shop.outbox.reader.server.behind = timedelta(hours=1)  # as a server's own clock shows it from now on

@@ -4,7 +4,6 @@ import asyncio
 
 import pytest
 from structlog.testing import capture_logs
-from tests.jobs.conftest import OpenShop
 from tests.jobs.shop import Shop, text_of
 
 from orderbridge.actions import Subject
@@ -28,10 +27,9 @@ async def lists(shop: Shop, name: str = "") -> bool:
 
 
 @pytest.mark.interface("Payment and shipping methods", "Endpoints 2", "Authentication 3")
-async def test_all_lists_are_there_after_one_reading(open_shop: OpenShop):
+async def test_all_lists_are_there_after_one_reading(open_shop):
     shop = await open_shop("chain")
-    assert await lists(shop)
-    assert [shop.count(table) for table in LISTS] == [2, 8, 3, 2]
+    assert (await lists(shop), [shop.count(table) for table in LISTS]) == (True, [2, 8, 3, 2])
     found = {(row["account"], row["id"]) for row in shop.rows("SELECT account, id FROM delivery_restaurants")}
     assert found == {("chain", USKUDAR), ("chain", ATASEHIR)}
     assert shop.one("SELECT reason FROM delivery_cancel_reasons WHERE id = 1") == {"reason": "Ürün tükendi"}
@@ -39,7 +37,7 @@ async def test_all_lists_are_there_after_one_reading(open_shop: OpenShop):
     assert shop.one("SELECT name FROM delivery_shipping_methods WHERE code = 'pickup'") == {"name": "Gel Al"}
 
 
-async def test_lists_common_to_all_accounts_are_requested_once(open_shop: OpenShop):
+async def test_lists_common_to_all_accounts_are_requested_once(open_shop):
     shop = await open_shop("kadikoy", "chain")
     common = Common(shop.clock)
     shop.world.faults.add(Fault(operation="get_variables", status=500, times=1))
@@ -57,8 +55,7 @@ async def test_lists_common_to_all_accounts_are_requested_once(open_shop: OpenSh
 async def test_a_list_that_another_account_writes_at_the_same_moment_is_left_to_it(shop: Shop, table: str):
     # What a server says to the second of two: its DELETE did not see the rows that the first has just committed.
     shop.refuse(f"INSERT ON {table}", "RAISE(ABORT, 'UNIQUE constraint failed')")
-    assert await lists(shop)
-    assert [shop.count(name) for name in ("delivery_restaurants", table)] == [1, 0]
+    assert (await lists(shop), [shop.count(name) for name in ("delivery_restaurants", table)]) == (True, [1, 0])
 
 
 @pytest.mark.interface("Restaurant")
@@ -88,7 +85,7 @@ async def test_a_list_that_lacks_known_entries_is_requested_again_before_their_d
     assert (after == before) == (operation == "get_restaurants" or answers is EMPTY)
 
 
-async def test_the_status_of_a_restaurant_with_a_row_in_flight_is_not_requested(open_shop: OpenShop):
+async def test_the_status_of_a_restaurant_with_a_row_in_flight_is_not_requested(open_shop):
     shop = await open_shop("chain")
     await lists(shop)
     assert shop.lanes.take((Subject.RESTAURANT, ATASEHIR))
@@ -128,7 +125,7 @@ async def test_the_time_and_the_author_of_a_closing_are_stored(shop: Shop):
 
 
 @pytest.mark.interface("Endpoints 3")
-async def test_a_status_that_cannot_be_read_harms_no_other(open_shop: OpenShop):
+async def test_a_status_that_cannot_be_read_harms_no_other(open_shop):
     shop = await open_shop("chain")
     await lists(shop)
     shop.world.faults.add(Fault(operation="get_restaurant_status", status=500, argument=USKUDAR))
@@ -137,7 +134,7 @@ async def test_a_status_that_cannot_be_read_harms_no_other(open_shop: OpenShop):
 
 
 @pytest.mark.usefixtures("shared_branch")
-async def test_the_account_that_reaches_the_restaurant_takes_over_what_another_left(open_shop: OpenShop):
+async def test_the_account_that_reaches_the_restaurant_takes_over_what_another_left(open_shop):
     before = await open_shop("kadikoy")
     order = await before.taken_in()
     await before.crash()

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
-from tests.jobs.conftest import OpenShop
 from tests.jobs.shop import Shop, database_error
 from tests.jobs.test_health import open_codes
 
@@ -32,7 +31,7 @@ async def cancelled(shop: Shop) -> Order:
 
 
 @pytest.mark.parametrize("raises", RAISES)
-async def test_an_order_whose_automatic_accept_is_refused_comes_in_without_it(open_shop: OpenShop, raises: str):
+async def test_an_order_whose_automatic_accept_is_refused_comes_in_without_it(open_shop, raises: str):
     shop = await open_shop(auto_accept_minutes=20)
     refused, fine = shop.place(), shop.place()
     shop.refuse("INSERT ON delivery_actions", raises, when=f"NEW.payment_key = '{refused.key}'")
@@ -47,7 +46,7 @@ async def test_an_order_whose_automatic_accept_is_refused_comes_in_without_it(op
     assert "accept it in the POS" in line["remedy"]
 
 
-async def test_a_temporary_disk_error_loses_no_automatic_accept(open_shop: OpenShop, monkeypatch):
+async def test_a_temporary_disk_error_loses_no_automatic_accept(open_shop, monkeypatch):
     shop = await open_shop(auto_accept_minutes=20)
     order = shop.place()
     errors, add_once = [database_error("disk I/O error")], actions.add_once
@@ -166,7 +165,7 @@ async def test_a_verdict_refused_by_the_database_is_logged_once_and_written_when
 
 @pytest.mark.plays_daemon
 @pytest.mark.parametrize("raises", [RAISES[0], LEFT_OUT, NO_SUCH_TABLE])
-async def test_a_row_in_flight_at_a_crash_is_recovered_when_the_database_accepts_it(open_shop: OpenShop, raises: str):
+async def test_a_row_in_flight_at_a_crash_is_recovered_when_the_database_accepts_it(open_shop, raises: str):
     first = await open_shop()
     row, there = first.act("accept", await first.taken_in()), asyncio.Event()
 
@@ -200,7 +199,7 @@ async def test_a_row_in_flight_at_a_crash_is_recovered_when_the_database_accepts
 
 @pytest.mark.plays_daemon
 @pytest.mark.parametrize("end", ["a poll proves it", "a poll shows no effect", "it expires"])
-async def test_a_lost_attempt_whose_end_is_refused_ends_with_the_next_write_to_its_row(open_shop: OpenShop, end: str):
+async def test_a_lost_attempt_whose_end_is_refused_ends_with_the_next_write_to_its_row(open_shop, end: str):
     first = await open_shop()
     row, there = first.act("accept", order := await first.taken_in()), asyncio.Event()
 

@@ -1,10 +1,7 @@
 """Rows of an account that another replica has taken: this replica no longer touches them."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Any
 
-from tests.jobs.conftest import OpenShop
 from tests.jobs.shop import Shop
 
 from orderbridge.jobs.outbox import Outbox
@@ -29,13 +26,13 @@ async def test_a_row_whose_outcome_was_not_written_gives_its_lane_back(shop: Sho
     assert shop.lanes.taken() == frozenset()
 
 
-async def test_a_row_released_while_its_claim_is_written_blocks_no_other(open_shop: OpenShop):
+async def test_a_row_released_while_its_claim_is_written_blocks_no_other(open_shop):
     shop = await open_shop("kadikoy", "besiktas")
     order = await shop.taken_in()
     begun, going_on = asyncio.Event(), asyncio.Event()
-    run: Callable[..., Awaitable[Any]] = shop.database.run
+    run = shop.database.run
 
-    async def slow(work: Callable[..., Any], **how: Any) -> Any:
+    async def slow(work, **how):
         begun.set()
         await going_on.wait()
         return await run(work, **how)

@@ -4,7 +4,6 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from tests.jobs.conftest import OpenShop, Restore
 from tests.jobs.shop import Shop, listing
 from tests.jobs.test_health import open_codes
 from tests.store.samples import difference
@@ -15,7 +14,7 @@ from orderbridge.store import journal
 
 
 @pytest.fixture
-async def shop(open_shop: OpenShop) -> Shop:
+async def shop(open_shop) -> Shop:
     return await open_shop(auto_accept_minutes=20, orders={"journal": "auto"})
 
 
@@ -45,7 +44,7 @@ async def test_orders_newer_than_the_copy_are_restored_and_shown_to_the_till(sho
     assert [row["payment_key"] for row in new][-2:] == [order.key for order in lost]
 
 
-async def test_nothing_is_sent_and_nothing_is_accepted_twice(shop: Shop, folder: Path, restore: Restore):
+async def test_nothing_is_sent_and_nothing_is_accepted_twice(shop: Shop, folder: Path, restore):
     shop.back_up()
     order = await shop.taken_in()
     await shop.drain()
@@ -61,7 +60,7 @@ async def test_nothing_is_sent_and_nothing_is_accepted_twice(shop: Shop, folder:
     assert (again.order(order)["status"], len(again.calls("accept"))) == ("CONFIRMED", 1)
 
 
-async def test_a_change_that_the_copy_lacks_is_stored(shop: Shop, folder: Path, restore: Restore):
+async def test_a_change_that_the_copy_lacks_is_stored(shop: Shop, folder: Path, restore):
     order = await shop.taken_in(note="acılı")
     shop.take_over()
     await shop.drain()
@@ -88,8 +87,7 @@ async def test_blanked_and_damaged_documents_are_reported_and_an_older_one_is_us
     lines[-1] = lines[-1].replace(b'"status_id\\":', b'"status_xx\\":')
     lines.append(b'{"payment_key":"torn')
     file.write_bytes(b"".join(lines))
-    again = await restore(shop)
-    done = replay(again, folder)
+    done = replay(await restore(shop), folder)
     assert (done[blanked.key].fate, done[changed.key].fate) == (Decision.BLANKED, Decision.TAKEN_IN)
     assert find(journal.files(folder)).torn == 1
 

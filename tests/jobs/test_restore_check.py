@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
-from tests.jobs.conftest import OpenShop, Restore
 from tests.jobs.shop import BASE_URL, FakeClock, Shop, raising, text_of
 
 from orderbridge import config
@@ -50,11 +49,11 @@ async def begun(shop: Shop) -> Keeper:
 
 
 @pytest.fixture
-async def shop(open_shop: OpenShop, clock: FakeClock, tmp_path: Path) -> Shop:
+async def shop(open_shop, clock: FakeClock, tmp_path: Path) -> Shop:
     return await open_shop(orders={"journal": "auto"})
 
 
-async def test_an_older_copy_is_reported_with_what_it_lacks(shop: Shop, restore: Restore):
+async def test_an_older_copy_is_reported_with_what_it_lacks(shop: Shop, restore):
     keeper = await begun(shop)
     first = await shop.taken_in()
     shop.back_up()
@@ -76,7 +75,7 @@ async def test_an_older_copy_is_reported_with_what_it_lacks(shop: Shop, restore:
     assert (later.problems(), (await begun(again)).problems()) == ([], [])
 
 
-async def test_the_journal_shows_an_older_copy_that_an_old_mark_does_not(shop: Shop, restore: Restore):
+async def test_the_journal_shows_an_older_copy_that_an_old_mark_does_not(shop: Shop, restore):
     """The machine died seconds after the last order, and before the word was written."""
     await begun(shop)
     shop.back_up()
@@ -163,7 +162,7 @@ async def test_a_copy_that_was_made_safe_before_a_crash_keeps_its_own_wal(shop, 
 
 
 @pytest.mark.parametrize("how", ["no word", "rubbish", "a word of another database", "a folder", "31 MB"])
-async def test_without_a_mark_nothing_is_reported(shop: Shop, restore: Restore, how: str):
+async def test_without_a_mark_nothing_is_reported(shop: Shop, restore, how: str):
     keeper = await begun(shop)
     shop.back_up()
     await shop.taken_in()
@@ -222,7 +221,7 @@ async def test_of_an_older_copy_a_row_is_sent_only_where_it_is_certainly_new(sho
     assert (await again.verdict(new))["state"] == "done", "what a till writes now is sent"
 
 
-async def test_no_row_is_sent_while_the_database_refuses_to_end_those_of_the_copy(shop: Shop, restore: Restore):
+async def test_no_row_is_sent_while_the_database_refuses_to_end_those_of_the_copy(shop: Shop, restore):
     await begun(shop)
     orders = [await shop.taken_in(), await shop.taken_in()]
     row = shop.act("accept", orders[0])
@@ -248,7 +247,7 @@ async def test_no_row_is_sent_while_the_database_refuses_to_end_those_of_the_cop
     assert len([call for call in again.calls("accept") if call.argument == orders[0].key]) == 1
 
 
-async def test_polls_are_held_until_the_last_ones_cooldown_is_over(shop: Shop, restore: Restore):
+async def test_polls_are_held_until_the_last_ones_cooldown_is_over(shop: Shop, restore):
     """Though the copy knows of no poll, and the mark may not know of the last one; and polls alone are no alarm."""
     keeper = await begun(shop)
     shop.back_up()
@@ -264,7 +263,7 @@ async def test_polls_are_held_until_the_last_ones_cooldown_is_over(shop: Shop, r
     assert await Keeper(again).check.start() == 0, "nothing is held where nothing was put back"
 
 
-async def test_an_account_that_was_changed_after_the_copy_waits_for_a_person(shop: Shop, restore: Restore):
+async def test_an_account_that_was_changed_after_the_copy_waits_for_a_person(shop: Shop, restore):
     changes = pytest.importorskip("orderbridge_fleet.account_changes")
     in_database = pytest.importorskip("orderbridge_fleet.account_settings")
     keys = in_database.MasterKeys([bytes(range(32))])
@@ -297,7 +296,7 @@ async def test_an_account_that_was_changed_after_the_copy_waits_for_a_person(sho
     assert read(again) == ["altered", "disabled", "removed", "unchanged"]
 
 
-async def test_a_device_that_was_revoked_after_the_copy_stays_revoked(shop: Shop, restore: Restore):
+async def test_a_device_that_was_revoked_after_the_copy_stays_revoked(shop: Shop, restore):
     devices = pytest.importorskip("orderbridge_board.devices")
     keeper = await begun(shop)
     cookies = []

@@ -4,7 +4,6 @@ import asyncio
 from datetime import timedelta
 from zoneinfo import ZoneInfo
 
-from tests.jobs.conftest import OpenShop
 from tests.jobs.shop import Shop, text_of
 
 from orderbridge import config
@@ -38,7 +37,7 @@ async def test_the_start_is_there_with_the_order_and_follows_what_changes_it(sho
     assert shop.order(order)["start_utc"] == "2026-03-02 12:10:00.000"
 
 
-async def test_the_moment_is_an_event_once_also_after_a_time_without_a_daemon(open_shop: OpenShop):
+async def test_the_moment_is_an_event_once_also_after_a_time_without_a_daemon(open_shop):
     shop = await open_shop()
     order = await shop.taken_in(scheduled_date=WANTED)
     assert follow(shop) == []

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
-from tests.jobs.conftest import OpenShop
 from tests.jobs.shop import Shop, listing
 
 from orderbridge.jobs.upkeep import sweep, today
@@ -56,7 +55,7 @@ async def test_an_order_whose_end_a_trigger_refuses_harms_no_other(shop: Shop, w
     assert shop.order(kept)[one] != shop.order(swept_away)[one]
 
 
-async def test_the_hours_of_silence_are_configured(open_shop: OpenShop):
+async def test_the_hours_of_silence_are_configured(open_shop):
     shop = await open_shop(orders={"silence_hours": 2})
     await shop.taken_in()
     shop.take_over()
@@ -73,7 +72,7 @@ async def ended_order(shop: Shop, **document: Any) -> Any:
 
 
 @pytest.mark.parametrize("days, is_over", [(1, False), (0, True)], ids=["open", "retention is off"])
-async def test_a_customer_is_kept(open_shop: OpenShop, days: int, is_over: bool):
+async def test_a_customer_is_kept(open_shop, days: int, is_over: bool):
     shop = await open_shop(orders={"retention_days": days})
     order = await (ended_order(shop) if is_over else shop.taken_in(scheduled_date="2026-06-01 12:00:00"))
     await asyncio.sleep((3650 if is_over else 10) * DAY_S)
@@ -97,7 +96,7 @@ async def test_a_delivery_after_the_customer_was_blanked_is_stored_whole(shop: S
     assert shop.order(order)["payload"]
 
 
-async def test_a_clock_set_ahead_before_the_first_order_blanks_nothing(open_shop: OpenShop):
+async def test_a_clock_set_ahead_before_the_first_order_blanks_nothing(open_shop):
     shop = await open_shop(orders={"retention_days": 1})
     shop.world.faults.add(listing({"payment_key": "7"}))
     await shop.poll()
@@ -105,7 +104,7 @@ async def test_a_clock_set_ahead_before_the_first_order_blanks_nothing(open_shop
     assert [(await sweep_at(shop, now))[0] for now in (None, shop.clock.now())] == [0, 1]
 
 
-async def test_old_records_are_deleted_and_later_ones_kept(open_shop: OpenShop):
+async def test_old_records_are_deleted_and_later_ones_kept(open_shop):
     shop = await open_shop(orders={"records_days": 100})
     order = await ended_order(shop)
     row = await shop.acted("activate_food", food_id=55)

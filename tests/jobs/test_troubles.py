@@ -2,11 +2,8 @@
 
 import asyncio
 import contextlib
-from collections.abc import Iterable
-from typing import Any
 
 import pytest
-from sqlalchemy import Connection
 from sqlalchemy.exc import OperationalError
 from structlog.testing import capture_logs
 from tests.jobs.shop import Shop, database_error, listing, raising
@@ -14,7 +11,6 @@ from tests.jobs.shop import Shop, database_error, listing, raising
 from orderbridge.errors import Message, Over
 from orderbridge.jobs.outbox_reader import FLOOR_S
 from orderbridge.jobs.postponed import STUCK_S
-from orderbridge.model import Stored
 from orderbridge.store import actions, orders
 from orderbridge.texts import sentence
 from orderbridge_sandbox import Fault
@@ -46,7 +42,7 @@ async def test_an_order_stored_by_another_account_meanwhile_is_not_quarantined(o
     shop.world.faults.add(listing(order.document, account="besiktas"))
     true, reads = orders.stored, 0
 
-    def too_early(connection: Connection, keys: Iterable[str]) -> dict[str, Stored]:
+    def too_early(connection, keys):
         nonlocal reads
         wanted = list(keys)
         reads += bool(wanted)
@@ -68,11 +64,7 @@ async def test_a_lost_token_row_loses_no_outcome(shop: Shop, monkeypatch: pytest
 
 async def test_an_ok_that_could_not_be_noted_is_noted_at_the_next_poll(shop: Shop):
     order = shop.place()
-
-    async def lock() -> None:
-        shop.till.execute("BEGIN IMMEDIATE")
-
-    shop.line.when_answered("acknowledge", lock)
+    shop.line.when_answered("acknowledge", lambda: shop.till.execute("BEGIN IMMEDIATE"))
     with capture_logs() as logs, contextlib.suppress(OperationalError):
         await shop.poll()
     shop.till.execute("ROLLBACK")
@@ -84,21 +76,17 @@ async def test_an_ok_that_could_not_be_noted_is_noted_at_the_next_poll(shop: Sho
 
 
 async def test_an_ok_noted_late_does_not_replace_a_newer_one(shop: Shop, monkeypatch: pytest.MonkeyPatch):
-    order, held, true = shop.place(), True, orders.mark_acknowledged
+    order, held, true = shop.place(), ["by a till"], orders.mark_acknowledged
 
-    def mark(*arguments: Any) -> None:
+    def mark(*arguments):
         if held:
             raise database_error()
         true(*arguments)
 
-    async def release() -> None:
-        nonlocal held
-        held = False
-
     monkeypatch.setattr(orders, "mark_acknowledged", mark)
     await shop.poll()
     shop.world.change_status(order.key, 2)
-    shop.line.when_leaving("acknowledge", release)  # by then the first one was tried again
+    shop.line.when_leaving("acknowledge", held.clear)  # by then the first one was tried again
     assert ((await shop.poll()).acknowledged, shop.order(order)["acknowledged_status_id"]) == (1, 2)
     await shop.poll()
     assert shop.order(order)["acknowledged_status_id"] == 2
@@ -108,10 +96,8 @@ async def test_a_refused_note_of_an_ok_harms_no_other(shop: Shop):
     shop.refuse("UPDATE OF acknowledged_utc ON delivery_orders", when="NEW.pos_reference = 'no'")
     placed = [shop.place() for _ in range(2)]
 
-    async def mark() -> None:
-        shop.till.execute("UPDATE delivery_orders SET pos_reference = 'no' WHERE payment_key = ?", (placed[0].key,))
-
-    shop.line.when_leaving("acknowledge", mark)
+    mark = f"UPDATE delivery_orders SET pos_reference = 'no' WHERE payment_key = '{placed[0].key}'"
+    shop.line.when_leaving("acknowledge", lambda: shop.till.execute(mark))
     with capture_logs() as logs:
         for _ in range(3):
             await shop.poll()
@@ -156,7 +142,7 @@ async def test_writes_to_a_read_only_database_are_tried_with_pauses(shop: Shop, 
     shop.act("accept", await shop.taken_in())
     tries = 0
 
-    def full(*_: object) -> bool:
+    def full(*_):
         nonlocal tries
         tries += 1
         if tries > 1000:

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
-from tests.jobs.conftest import OpenShop
 from tests.jobs.shop import NEEDED, Shop
 
 from orderbridge_sandbox import Fault, When, World
@@ -75,7 +74,7 @@ async def test_each_action_is_carried_out_and_an_order_gets_its_status_with_the_
         assert shop.story(order) == ["received", "acknowledged", f"{action}.done"]
 
 
-async def test_an_account_with_hanging_requests_leaves_slots_for_others(open_shop: OpenShop):
+async def test_an_account_with_hanging_requests_leaves_slots_for_others(open_shop):
     shop = await open_shop("kadikoy", "besiktas", "chain", actions={"max_in_flight": 4})
     shop.world.faults.add(Fault.delay("deactivate_food", 5, times=None))
     for name, first in (("kadikoy", 1001), ("besiktas", 2001), ("chain", 3001)):
@@ -134,7 +133,7 @@ async def test_a_restaurants_status_is_requested_at_once(shop: Shop, when: When)
 
 
 @pytest.mark.parametrize("check", ["the first poll after a start", "a poll under way"])
-async def test_a_row_in_doubt_waits_for_its_check(shop: Shop, open_shop: OpenShop, check: str):
+async def test_a_row_in_doubt_waits_for_its_check(shop: Shop, open_shop, check: str):
     row = await asked(shop, "accept")
     shop.world.faults.add(Fault.drop("accept", when=When.AFTER))
     await shop.drain()
@@ -173,7 +172,7 @@ async def test_two_unresolved_ends_are_judged_by_their_own_orders(shop: Shop):
     assert (shop.end(complete), shop.end(cancel)) == (("done", None, "refusal"), ("done", None, "poll"))
 
 
-async def test_a_poll_that_never_leaves_extends_no_row(shop: Shop, open_shop: OpenShop):
+async def test_a_poll_that_never_leaves_extends_no_row(shop: Shop, open_shop):
     row = await asked(shop, "accept")
     shop.world.faults.add(Fault.drop("accept"))
     await shop.drain()
@@ -211,7 +210,7 @@ async def test_a_failure_of_ours_in_one_row_harms_no_other(shop: Shop, monkeypat
     assert (shop.row(bad)["state"], shop.row(good)["state"]) == ("sending", "done")
 
 
-async def test_the_rows_of_an_account_that_left_wait_and_expire(open_shop: OpenShop):
+async def test_the_rows_of_an_account_that_left_wait_and_expire(open_shop):
     first = await open_shop("kadikoy")
     order = await first.taken_in()
     await first.crash()

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 from docs import build
-from tests.jobs.conftest import OpenShop
 from tests.jobs.shop import Shop, listing
 from tests.store.samples import DAEMONS
 
@@ -18,6 +17,46 @@ ORDER = "the order's key"  # stands for the key of an order that is there
 
 Columns = dict[str, Any]
 FOOD_ROW: Columns = {"action": "deactivate_food", "food_id": 1005}
+ROWS: dict[str, list[Columns]] = {  # None: the key of an order that is there
+    "order_unknown": [{"action": "complete", "payment_key": NOBODY}],
+    "account_needed": [FOOD_ROW | {"account": "Kadıköy"}, FOOD_ROW],
+    "food_not_found": [FOOD_ROW | {"food_id": number, "account": "kadikoy"} for number in (999_999, 2005)],
+    "restaurant_unknown": [row | {"restaurant_id": NOBODY} for row in ({"action": "close_restaurant"}, FOOD_ROW)],
+    "courier_not_restaurant": [{"action": "on_the_way", "payment_key": None}],
+    "order_completed": [{"action": "cancel", "reason_id": 1, "payment_key": None}],
+    "order_cancelled": [{"action": "complete", "payment_key": None}],
+}
+DOCUMENTS: dict[str, Columns] = {
+    "courier_not_restaurant": {"status_id": 2, "courier_type": "platform_courier"},
+    "order_completed": {"status_id": 5},
+    "order_cancelled": {"status_id": 6},
+}
+TAKEN: dict[str, Columns] = {
+    "a signature of a megabyte": {"created_by": HUGE},
+    "a signature in another charset": {"text of created_by": NOT_UTF8},
+    "a signature with U+0000": {"created_by": "kasa\x002"},
+    "a request in another charset": {"text of request_id": NOT_UTF8},
+    "attempts of the POS's own": {"attempts": -3},
+    "attempts in words": {"attempts": "many"},
+    "a verdict of the POS's own": {"error_code": "x", "error_text": "y", "known_by": "me", "http_status": 200},
+    "an end in words": {"finished_utc": "tomorrow"},
+    "a next attempt in words": {"next_attempt_utc": "soon", "valid_minutes": 2},
+    "a next attempt in another charset": {"text of next_attempt_utc": NOT_UTF8, "valid_minutes": 2},
+    "a next attempt in a thousand years": {"next_attempt_utc": "3026-01-01 00:00:00.000"},
+    "an expiry in words": {"expires_utc": "never"},
+}
+HALF_A_MINUTE: Columns = {"action": "accept", "payment_key": ORDER, "preparing_time": 25.5}
+REASON_9: Columns = {"action": "cancel", "payment_key": ORDER, "reason_id": 9}
+REFUSED: dict[str, tuple[Columns, str, str]] = {
+    "an account as bytes": (FOOD_ROW | {"account": b"kadikoy"}, "account_needed", ""),
+    "an account of a megabyte": (FOOD_ROW | {"account": HUGE}, "account_needed", ""),
+    "a time of its own, in words": (FOOD_ROW | {"created_utc": "today"}, "bad_arguments", ""),
+    # past the constraints
+    "no order": ({"action": "complete"}, "bad_arguments", "payment_key is missing."),
+    "half a minute": (HALF_A_MINUTE, "bad_arguments", "preparing_time is not a whole number."),
+    "reason 9": (REASON_9, "bad_arguments", "reason_id is outside the allowed range."),
+    "an unknown action": ({"action": "dance", "payment_key": ORDER}, "bad_arguments", "action is not known."),
+}
 
 
 def put(shop: Shop, columns: Columns, key: str) -> int:
@@ -51,22 +90,6 @@ async def with_a_right_one_beside(shop: Shop, columns: Columns) -> Columns:
     return shop.row(wrong)
 
 
-ROWS: dict[str, list[Columns]] = {  # None: the key of an order that is there
-    "order_unknown": [{"action": "complete", "payment_key": NOBODY}],
-    "account_needed": [FOOD_ROW | {"account": "Kadıköy"}, FOOD_ROW],
-    "food_not_found": [FOOD_ROW | {"food_id": number, "account": "kadikoy"} for number in (999_999, 2005)],
-    "restaurant_unknown": [row | {"restaurant_id": NOBODY} for row in ({"action": "close_restaurant"}, FOOD_ROW)],
-    "courier_not_restaurant": [{"action": "on_the_way", "payment_key": None}],
-    "order_completed": [{"action": "cancel", "reason_id": 1, "payment_key": None}],
-    "order_cancelled": [{"action": "complete", "payment_key": None}],
-}
-DOCUMENTS: dict[str, Columns] = {
-    "courier_not_restaurant": {"status_id": 2, "courier_type": "platform_courier"},
-    "order_completed": {"status_id": 5},
-    "order_cancelled": {"status_id": 6},
-}
-
-
 @pytest.mark.parametrize("code", build.REFERENCES)
 def test_each_that_the_reference_lists_is_tried(code: str):
     (line,) = re.findall("(?:ends|satır) `refused`[^:]*: (.*)", build.REFERENCES[code].read_text("utf-8"))
@@ -74,7 +97,7 @@ def test_each_that_the_reference_lists_is_tried(code: str):
 
 
 @pytest.mark.parametrize("code", ROWS)
-async def test_it_ends_with_its_code(code: str, open_shop: OpenShop):
+async def test_it_ends_with_its_code(code: str, open_shop):
     shop = await open_shop("kadikoy", "besiktas")
     for account in shop.accounts.values():
         account.restaurants_known = True
@@ -89,26 +112,9 @@ async def test_it_ends_with_its_code(code: str, open_shop: OpenShop):
         assert {call.operation for call in shop.world.calls()} <= {"login", "get_current", "acknowledge"}
 
 
-TAKEN: dict[str, Columns] = {
-    "a signature of a megabyte": {"created_by": HUGE},
-    "a signature in another charset": {"text of created_by": NOT_UTF8},
-    "a signature with U+0000": {"created_by": "kasa\x002"},
-    "a request in another charset": {"text of request_id": NOT_UTF8},
-    "attempts of the POS's own": {"attempts": -3},
-    "attempts in words": {"attempts": "many"},
-    "a verdict of the POS's own": {"error_code": "x", "error_text": "y", "known_by": "me", "http_status": 200},
-    "an end in words": {"finished_utc": "tomorrow"},
-    "a next attempt in words": {"next_attempt_utc": "soon", "valid_minutes": 2},
-    "a next attempt in another charset": {"text of next_attempt_utc": NOT_UTF8, "valid_minutes": 2},
-    "a next attempt in a thousand years": {"next_attempt_utc": "3026-01-01 00:00:00.000"},
-    "an expiry in words": {"expires_utc": "never"},
-}
-
-
 @pytest.mark.parametrize("columns", TAKEN.values(), ids=TAKEN)
 async def test_a_pos_that_writes_the_daemons_columns_harms_nothing(shop: Shop, columns: Columns):
-    written = await with_a_right_one_beside(shop, FOOD_ROW | columns)
-    row = await shop.verdict(written["id"])
+    row = await shop.verdict((await with_a_right_one_beside(shop, FOOD_ROW | columns))["id"])
     assert (row["state"], row["error_code"], row["attempts"]) == ("done", None, 1)
     assert len(shop.calls("deactivate_food")) == 1
 
@@ -123,20 +129,6 @@ async def test_a_row_inserted_as_sending_is_refused_and_blocks_no_other(shop: Sh
     assert (row["state"], row["error_code"]) == ("refused", "bad_arguments")
     assert row["error_text"] == "state must be empty for this action. Correct it and send it again."
     assert (shop.row(behind)["state"], shop.calls("on_the_way")) == ("done", [])
-
-
-HALF_A_MINUTE: Columns = {"action": "accept", "payment_key": ORDER, "preparing_time": 25.5}
-REASON_9: Columns = {"action": "cancel", "payment_key": ORDER, "reason_id": 9}
-REFUSED: dict[str, tuple[Columns, str, str]] = {
-    "an account as bytes": (FOOD_ROW | {"account": b"kadikoy"}, "account_needed", ""),
-    "an account of a megabyte": (FOOD_ROW | {"account": HUGE}, "account_needed", ""),
-    "a time of its own, in words": (FOOD_ROW | {"created_utc": "today"}, "bad_arguments", ""),
-    # past the constraints
-    "no order": ({"action": "complete"}, "bad_arguments", "payment_key is missing."),
-    "half a minute": (HALF_A_MINUTE, "bad_arguments", "preparing_time is not a whole number."),
-    "reason 9": (REASON_9, "bad_arguments", "reason_id is outside the allowed range."),
-    "an unknown action": ({"action": "dance", "payment_key": ORDER}, "bad_arguments", "action is not known."),
-}
 
 
 @pytest.mark.parametrize("columns, code, words", REFUSED.values(), ids=REFUSED)

@@ -257,7 +257,6 @@ def action_row(pos: AnyPos, row_id: int) -> Row:
 
 
 def difference(before: Row, after: Row) -> set[str]:
-    """The columns that changed."""
     return {column for column in before if before[column] != after[column]}
 
 

@@ -34,6 +34,18 @@ from orderbridge.texts import sentence
 
 WITHIN_S = 60.0
 NOTE = "acısız 🌶, ğüşiöç"
+UNREAD = "*** in database main *** Page 2: unable to get the page. error code="
+CORRUPT = DatabaseError("PRAGMA", None, sqlite3.DatabaseError("database disk image is malformed"))
+SESSION = {
+    SQLITE: {"PRAGMA journal_mode": "wal", "PRAGMA synchronous": 2, "PRAGMA foreign_keys": 1},
+    POSTGRESQL: {
+        "SHOW transaction_isolation": "read committed", "SHOW lock_timeout": "2s", "SHOW synchronous_commit": "on",
+    },
+    MARIADB: {
+        "SELECT @@tx_isolation": "READ-COMMITTED", "SELECT @@innodb_lock_wait_timeout": 2,
+        "SELECT @@lock_wait_timeout": 2, "SELECT @@time_zone": "+00:00", "SELECT @@character_set_connection": "utf8mb4",
+    },
+}  # fmt: skip
 
 
 @pytest.fixture
@@ -90,7 +102,6 @@ def closed(_: Connection) -> None:
 
 
 async def test_the_fence_is_checked_first_in_each_writing_transaction(either: Database):
-    """A daemon that was replaced writes nothing any more, and ends."""
     asked: list[list[str]] = []
     either.fence = lambda connection: asked.append(orders(connection))
     await either.run(insert)
@@ -209,7 +220,6 @@ def test_closing_waits_for_one_thread_as_long_as_for_all_of_them(monkeypatch):
 
 
 def test_a_result_that_arrives_after_the_loop_is_closed_is_closed():
-    """A database that opens at last, after the program has ended its loop: its connections are closed all the same."""
     go_on, unwanted = threading.Event(), []
 
     async def leave() -> None:
@@ -254,10 +264,6 @@ def test_a_row_against_a_check_and_a_lock_are_not_damage(url, database, pos):
     with pytest.raises(OperationalError, match="locked"):
         waiting.check_intact()
     waiting.close()
-
-
-UNREAD = "*** in database main *** Page 2: unable to get the page. error code="
-CORRUPT = DatabaseError("PRAGMA", None, sqlite3.DatabaseError("database disk image is malformed"))
 
 
 @only(SQLITE)
@@ -323,18 +329,6 @@ def test_the_error_of_a_server_that_does_not_answer_shows_no_password():
             open_database(database_address(address), inline=True)
         assert "hunter" not in "".join(traceback.format_exception(caught.value))
         assert "host, port, user and password" in sentence(caught.value) or "passwrd" in address
-
-
-SESSION = {
-    SQLITE: {"PRAGMA journal_mode": "wal", "PRAGMA synchronous": 2, "PRAGMA foreign_keys": 1},
-    POSTGRESQL: {
-        "SHOW transaction_isolation": "read committed", "SHOW lock_timeout": "2s", "SHOW synchronous_commit": "on",
-    },
-    MARIADB: {
-        "SELECT @@tx_isolation": "READ-COMMITTED", "SELECT @@innodb_lock_wait_timeout": 2,
-        "SELECT @@lock_wait_timeout": 2, "SELECT @@time_zone": "+00:00", "SELECT @@character_set_connection": "utf8mb4",
-    },
-}  # fmt: skip
 
 
 async def test_a_session_has_the_settings_that_the_store_needs(kind, threaded):

@@ -12,6 +12,7 @@ import pytest
 from sqlalchemy import Connection, text
 from tests.databases import SQLITE, only
 from tests.store.samples import opened
+from tests.store.test_sessions import note
 from tests.wording import says
 
 from orderbridge.errors import FileLost, Unusable
@@ -41,10 +42,6 @@ LOST: dict[str, Callable[[Path], object]] = {
     "its -wal replaced": lambda path: replace(beside(path, "-wal")),
     "its -shm removed": lambda path: beside(path, "-shm").unlink(),
 }
-
-
-def note(connection: Connection) -> None:
-    connection.execute(text("INSERT INTO delivery_cancel_reasons (id, reason) VALUES (100, 'x')"))
 
 
 def forget(connection: Connection) -> None:

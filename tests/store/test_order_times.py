@@ -38,8 +38,7 @@ def count(database: Database) -> list[str]:
 
 
 def end_silent(database: Database) -> list[str]:
-    quiet = database.read_now(lambda tx: order_times.silent(tx, DAY, NOW))
-    return end_these(database, quiet)
+    return end_these(database, database.read_now(lambda tx: order_times.silent(tx, DAY, NOW)))
 
 
 def end_these(database: Database, keys: Sequence[str]) -> list[str]:
@@ -127,8 +126,7 @@ def test_news_between_the_query_and_the_end_count(database, pos):
         pos.execute(f"UPDATE delivery_orders SET {change} WHERE payment_key = ?", (key(number),))
     before = rows(pos, "SELECT * FROM delivery_orders")
     assert (len(quiet), end_these(database, quiet)) == (len(news), [])
-    assert rows(pos, "SELECT * FROM delivery_orders") == before
-    assert rows(pos, "SELECT * FROM delivery_order_events") == []
+    assert [rows(pos, f"SELECT * FROM delivery_{table}") for table in ("orders", "order_events")] == [before, []]
 
 
 def test_silences_begin_and_end_in_short_transactions(database, pos, monkeypatch):

@@ -120,8 +120,7 @@ def test_an_order_with_an_unresolved_row_is_found_in_any_number_of_keys(database
     for number, state in enumerate(["pending", "done", "refused", "failed"]):
         put_action(pos, "complete", payment_key=key(number), state=state)
     put_action(pos, "complete", state="sending")
-    many = [key(number) for number in range(2 * BATCH)]
-    for asked, found in (([KEY, *many], {KEY}), ([OTHER], set())):
+    for asked, found in (([KEY, *map(key, range(2 * BATCH))], {KEY}), ([OTHER], set())):
         assert database.read_now(lambda tx, asked=asked: orders.with_unresolved_rows(tx, asked)) == found
 
 
@@ -215,8 +214,7 @@ def test_a_delivered_end_ends_the_order_and_only_the_same_end_again_keeps_its_ti
 
 
 def set_status(database: Database, status_id: int, *, shown: bool = True) -> None:
-    change = became(stored(database), status_id, shown=shown)
-    database.write_now(lambda tx: orders.set_status(tx, [change], LATER))
+    database.write_now(lambda tx: orders.set_status(tx, [became(stored(database), status_id, shown=shown)], LATER))
 
 
 def test_a_verdict_writes_the_status_of_its_order_and_the_same_again_is_no_revision(database, pos):

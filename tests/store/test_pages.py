@@ -17,11 +17,6 @@ Till = sqlite3.Connection
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "pos.db"
-
-
-@pytest.fixture
 def database(path: Path) -> Iterator[Database]:
     database = open_database(f"sqlite:///{path}", inline=True)
     add(database, 300)

@@ -1,13 +1,11 @@
 """What is on disk is there after a power loss, in each way in which a disk may forget the rest."""
 
 import sqlite3
-from collections.abc import Callable
 from contextlib import ExitStack, closing
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
 from random import Random
-from typing import Any
 
 import pytest
 from tests.sim import vfs
@@ -32,7 +30,7 @@ ROWS = 5
 def left(tmp_path: Path):
     """What `look` finds in each way after `work` and a power loss. What `work` opens is closed between both."""
 
-    def left(work: Callable[[Path, ExitStack], object], look: Callable[[Path], Any]) -> list[Any]:
+    def left(work, look):
         found = []
         for way in range(WAYS):
             folder = tmp_path / str(way)
@@ -58,7 +56,7 @@ def rows(folder: Path) -> int | None:
 
 
 def test_a_commit_is_on_disk_before_the_wal_is_written_back(left):
-    def work(folder: Path, opened: ExitStack) -> None:
+    def work(folder, opened):
         database = opened.enter_context(closing(Database(f"sqlite:///{folder}/pos.db", inline=True)))
         for statement in (TABLE, *[ROW] * ROWS):
             database.write_now(lambda tx, statement=statement: tx.exec_driver_sql(statement))
@@ -70,7 +68,7 @@ def test_a_commit_is_on_disk_before_the_wal_is_written_back(left):
 def test_a_commit_that_is_not_flushed_is_lost(left, synchronous: str):
     """Else the tests around this one prove nothing."""
 
-    def work(folder: Path, opened: ExitStack) -> None:
+    def work(folder, opened):
         till = opened.enter_context(closing(sqlite3.connect(folder / "pos.db", isolation_level=None)))
         for statement in ("PRAGMA journal_mode = WAL", f"PRAGMA synchronous = {synchronous}", TABLE, *[ROW] * ROWS):
             till.execute(statement)
@@ -82,10 +80,10 @@ def test_a_line_of_the_journal_is_on_disk_with_its_file_and_its_folder(left):
     raw = b'{"payment_key": "%s", "note": "%s"}' % (key(1).encode(), b"n" * 2000)
     order = Document(raw=raw, digest=sha256(raw).hexdigest(), payment_key=key(1), status_id=1)
 
-    def read(folder: Path) -> list[bytes | None]:
+    def read(folder):
         return [entry and journal.document(entry) for entry in journal.entries(journal.files(folder / "documents"))]
 
-    def work(folder: Path, _: ExitStack) -> None:
+    def work(folder, _):
         for _ in range(2):
             journal.append(folder / "documents", [journal.line("kadikoy", order, NOW)], NOW)
 
@@ -95,7 +93,7 @@ def test_a_line_of_the_journal_is_on_disk_with_its_file_and_its_folder(left):
 def test_the_mark_is_the_one_before_or_the_new_one_and_never_a_part_of_one(left):
     marks = [{"generation": number, "text": "x" * 2000} for number in range(3)]
 
-    def work(folder: Path, _: ExitStack) -> None:
+    def work(folder, _):
         write_document(folder / "mark", marks[0])
         for mark in marks[1:]:
             write_document(folder / "mark", mark)

@@ -66,8 +66,7 @@ def test_an_unlisted_restaurant_moves_to_another_account_that_reaches_it(databas
 
 
 def test_rows_that_a_whole_nonempty_list_lacks_are_deleted(database, pos):
-    assert take_in(database, {1: "Kapalı", 2: "Kurye yok"}) == 0
-    assert reasons(pos) == [(1, "Kapalı"), (2, "Kurye yok")]
+    assert (take_in(database, {1: "Kapalı", 2: "Kurye yok"}), reasons(pos)) == (0, [(1, "Kapalı"), (2, "Kurye yok")])
     found = [(1, "Kapalı"), (2, "Kurye bulunamadı")]
     for whole in (False, True):
         assert (take_in(database, {2: "Kurye bulunamadı"}, whole=whole), reasons(pos)) == (1, found[whole:])

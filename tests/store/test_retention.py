@@ -106,8 +106,7 @@ def test_a_phone_number_is_found_in_any_form():
     for phone in WRITTEN:
         assert retention.normal(phone) == NUMBER
         assert not phone.isascii() or found.search(f'{{"phone": "{phone}", "id": 7}}')
-    assert not found.search(f'{{"id": "9{NUMBER}"}}')
-    assert not found.search(f'{{"id": "{NUMBER}0"}}')
+    assert not any(found.search(f'{{"id": "{longer}"}}') for longer in (f"9{NUMBER}", f"{NUMBER}0"))
     assert [retention.normal(phone) for phone in ("", "123456", "no number", "+")] == [None] * 4, "too few digits"
 
 
@@ -118,8 +117,7 @@ def test_documents_in_quarantine_are_found_by_the_number_in_them_or_by_their_ord
     for number, (payload, payment_key) in enumerate(keys.items()):
         put_document(pos, payload=payload, payload_hash=f"{number}", payment_key=payment_key)
     found = database.read_now(lambda tx: retention.find(tx, phones=[NUMBER], keys=[KEY]))
-    assert len(found.documents) == 4
-    assert database.write_now(lambda tx: quarantine.blank(tx, found.documents, NOW)) == 4
+    assert len(found.documents) == database.write_now(lambda tx: quarantine.blank(tx, found.documents, NOW)) == 4
     left = rows(pos, "SELECT payload, resolved_utc FROM delivery_quarantine ORDER BY id")
     assert [row["payload"] for row in left] == ["", "", "another", "", ""]
     assert [row["resolved_utc"] is None for row in left] == [False, False, True, False, False]

@@ -27,6 +27,16 @@ VIEWS = [name for name, table in metadata.tables.items() if table.is_view]
 RENAME = {MARIADB: "RENAME TABLE {} TO {}", POSTGRESQL: "ALTER VIEW {} RENAME TO {}"}
 RC1 = Path(__file__).parent / "schema_0009"  # what `orderbridge db sql` of 1.0.0rc1 printed, one statement a line
 ALTERED = ("delivery_accounts", "delivery_actions")
+LATER = """
+from alembic import op
+
+revision, down_revision, branch_labels, depends_on = "0099", "{before}", None, None
+
+
+def upgrade():
+    for statement in {statements}:
+        op.execute(statement)
+"""
 
 
 def objects(path: Path) -> dict[tuple[str, str], str]:
@@ -38,9 +48,8 @@ def objects(path: Path) -> dict[tuple[str, str], str]:
 
 @pytest.fixture
 def empty(tmp_path: Path) -> Iterator[Database]:
-    database = Database(f"sqlite:///{tmp_path / 'empty.db'}", inline=True)
-    yield database
-    database.close()
+    with closing(Database(f"sqlite:///{tmp_path / 'empty.db'}", inline=True)) as database:
+        yield database
 
 
 def file_of(database: Database) -> Path:
@@ -87,18 +96,6 @@ def test_a_half_made_schema_is_left_to_a_person(made, empty):
     with pytest.raises(Unusable, check=says(f"incomplete: {made} exist without a version")):
         empty.write_now(schema.upgrade)
     assert objects(file_of(empty)) == before
-
-
-LATER = """
-from alembic import op
-
-revision, down_revision, branch_labels, depends_on = "0099", "{before}", None, None
-
-
-def upgrade():
-    for statement in {statements}:
-        op.execute(statement)
-"""
 
 
 @only(SQLITE)
@@ -180,10 +177,12 @@ def run_script(database: Database, kind: str, script: str) -> None:
 
 @pytest.fixture
 def blank(kind: str, request: pytest.FixtureRequest) -> Iterator[Database]:
-    with own_database(request.getfixturevalue(f"{kind}_server"), f"obs_blank_{os.getpid()}") as url:
-        database = Database(url, inline=True)
-        yield database
-        database.close()
+    name = f"obs_blank_{os.getpid()}"
+    with (
+        own_database(request.getfixturevalue(f"{kind}_server"), name) as url,
+        closing(Database(url, inline=True)) as one,
+    ):
+        yield one
 
 
 @only(*SERVERS)
@@ -222,12 +221,10 @@ def test_two_that_upgrade_at_once_make_the_tables_once_and_leave_those_of_the_po
 def test_an_upgrade_that_never_gets_its_lock_says_so_and_changes_nothing(blank, monkeypatch):
     monkeypatch.setattr(schema, "LOCK_WAIT_S", 0.0)
     with blank.engine.connect() as other, blank.dialect.schema_lock(other, SCHEMA_VERSION_TABLE) as taken:
-        assert taken
-        assert blank.write_now(schema.try_upgrade) is None
+        assert (taken, blank.write_now(schema.try_upgrade)) == (True, None)
         with pytest.raises(StoreError, check=says("Another program has been changing the schema")):
             blank.write_now(schema.upgrade)
-    assert described_names(blank) == []
-    assert blank.write_now(schema.try_upgrade) is True
+    assert (described_names(blank), blank.write_now(schema.try_upgrade)) == ([], True)
 
 
 @only(SQLITE, SERVERS[0])
@@ -280,8 +277,7 @@ def test_views_outlive_the_user_who_made_them(mariadb_server: str):
 @only(*SERVERS)
 def test_on_a_server_an_upgraded_schema_is_the_same_as_a_new_one(kind, blank, database):
     run_script(blank, kind, (RC1 / f"{kind}.sql").read_text("utf-8"))
-    assert blank.read_now(schema.current) == "0009"
-    assert blank.write_now(schema.upgrade) is True
+    assert (blank.read_now(schema.current), blank.write_now(schema.upgrade)) == ("0009", True)
     assert described(blank, kind) ^ described(database, kind) == set()
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.databases import MARIADB, POSTGRESQL, SERVERS, SQLITE, only
+from tests.jobs.shop import raising
 from tests.store.samples import KEY, NOW, Pos, end_session, opened, put_action, put_order
 
 from orderbridge.model import ActionState, Verdict
@@ -135,13 +136,10 @@ async def test_a_notification_read_with_another_commit_is_followed_until_its_own
 @only(SQLITE)
 @pytest.mark.parametrize("missing", [None, AttributeError, OSError, TypeError])
 async def test_lost_notifications_are_replaced_by_a_timer(monkeypatch, database, pos, missing):
-    def library(_: object) -> None:
-        raise missing
-
     if missing is None:
         monkeypatch.setattr(sqlite, "IN_MODIFY", 0x400)  # IN_DELETE_SELF: notices that are set up and do not come
     else:
-        monkeypatch.setattr("ctypes.CDLL", library)
+        monkeypatch.setattr("ctypes.CDLL", raising(missing))
     monkeypatch.setattr(sqlite, "FALLBACK_S", NEVER_S if missing else 0.001)
     async with watching(database) as bell:
         put_action(pos)

@@ -5,6 +5,7 @@ import re
 import shutil
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -185,9 +186,8 @@ def shop(file: Path) -> Iterator[sqlite3.Connection]:
 
 @pytest.fixture
 def daemons(file: Path) -> Iterator[Database]:
-    database = Database(f"sqlite:///{file}", inline=True)
-    yield database
-    database.close()
+    with closing(Database(f"sqlite:///{file}", inline=True)) as database:
+        yield database
 
 
 def version(pos: sqlite3.Connection) -> int:

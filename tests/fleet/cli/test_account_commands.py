@@ -181,10 +181,8 @@ def test_accounts_are_disabled_enabled_and_removed_and_of_several_names_an_unkno
     assert listed(run) == {"kadikoy": False, "moda": False}
     assert run("accounts", "disable", "moda").out == "moda: unchanged.\n"
     assert run("accounts", "enable", "moda").out == "moda: enabled.\n"
-    assert run("accounts", "remove", "kadikoy").out == "kadikoy: removed.\n"
-    assert listed(run) == {"moda": True}
-    assert run("accounts", "remove", "kadikoy").code == 1
-    assert add().out == "kadikoy: added.\n"
+    assert (run("accounts", "remove", "kadikoy").out, listed(run)) == ("kadikoy: removed.\n", {"moda": True})
+    assert (run("accounts", "remove", "kadikoy").code, add().out) == (1, "kadikoy: added.\n")
 
 
 @pytest.mark.parametrize("order, row, counted", [

@@ -1,5 +1,3 @@
 """Configurations as in the tests of the core."""
 
-from tests.config.conftest import machine, write
-
-__all__ = ["machine", "write"]
+from tests.config.conftest import machine, write  # noqa: F401 - fixtures

@@ -10,6 +10,13 @@ from orderbridge.config import load, shown
 from orderbridge.config.keys import new_master_key, parsed
 
 KEY, OLD = (base64.b64encode(bytes([first, *range(31)])).decode() for first in (200, 201))
+NO_KEYS = {
+    "is missing; with fleet.accounts": ("", 'master_key = ""', 'master_key = " "'),
+    "line 1 is not a master key: 32 bytes in base64": ('master_key = "QUJD"', 'master_key = "şifre"'),
+    "line 1 is not a master key": tuple(f'master_key = "{KEY[:20]}{odd}{KEY[21:]}"' for odd in ("!", "\\u0000")),
+    "line 2 is not a master key": (f'master_key = "{KEY}\\n{OLD[:-4]}"',),
+    "none cannot be read": ('master_key_file = "none"',),
+}
 
 
 def fleet(lines: str = "", **more: str) -> str:
@@ -48,15 +55,6 @@ def test_the_master_key_comes_from_a_file_beside_the_configuration_or_from_syste
 def test_in_file_mode_it_may_be_there_already_and_must_be_right(write: Write) -> None:
     assert load(write(document(more=f'[fleet]\nmaster_key = "{KEY}"')), environ={}).fleet.master_keys
     assert "line 1 is not a master key" in problems(write(document(more='[fleet]\nmaster_key = "abcd"')))
-
-
-NO_KEYS = {
-    "is missing; with fleet.accounts": ("", 'master_key = ""', 'master_key = " "'),
-    "line 1 is not a master key: 32 bytes in base64": ('master_key = "QUJD"', 'master_key = "şifre"'),
-    "line 1 is not a master key": tuple(f'master_key = "{KEY[:20]}{odd}{KEY[21:]}"' for odd in ("!", "\\u0000")),
-    "line 2 is not a master key": (f'master_key = "{KEY}\\n{OLD[:-4]}"',),
-    "none cannot be read": ('master_key_file = "none"',),
-}
 
 
 @pytest.mark.parametrize("problem", NO_KEYS)

@@ -1,5 +1,3 @@
 """A restaurant in virtual time, as in the tests of the jobs."""
 
-from tests.jobs.conftest import clock, open_shop, pytest_asyncio_loop_factories, world
-
-__all__ = ["clock", "open_shop", "pytest_asyncio_loop_factories", "world"]
+from tests.jobs.conftest import clock, open_shop, pytest_asyncio_loop_factories, world  # noqa: F401 - fixtures

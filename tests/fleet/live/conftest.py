@@ -1,5 +1,3 @@
 """The real program as a process, against the sandbox over TLS."""
 
-from tests.test_daemon import certificates, configuration, sandbox, till, world
-
-__all__ = ["certificates", "configuration", "sandbox", "till", "world"]
+from tests.test_daemon import certificates, configuration, sandbox, till, world  # noqa: F401 - fixtures

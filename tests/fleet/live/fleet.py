@@ -58,6 +58,13 @@ listen = ""
 format = "json"
 """
 HOLDERS = text("SELECT bucket, replica FROM delivery_buckets WHERE replica IS NOT NULL")
+NEW = text("SELECT payment_key FROM delivery_new_orders")
+_COLUMNS = "action, payment_key, preparing_time, request_id"
+ACCEPT = text(f"INSERT INTO delivery_actions ({_COLUMNS}) VALUES ('accept', :key, 25, :key)")
+THERE = text("SELECT 1 FROM delivery_actions WHERE request_id = :key")
+TAKEN_OVER = text("UPDATE delivery_orders SET pos_revision = revision WHERE payment_key = :key")
+FOOD = text("INSERT INTO delivery_actions (action, food_id, account) VALUES ('deactivate_food', :food, :name)")
+CLOSE = text("INSERT INTO delivery_actions (action, restaurant_id, account) VALUES ('close_restaurant', :key, :name)")
 
 
 class OtherEnd:
@@ -203,15 +210,6 @@ def until(condition: Callable[[], object], within_s: float = WITHIN_S, step_s: f
         if time.monotonic() > over:
             raise TimeoutError
         threading.Event().wait(step_s)
-
-
-NEW = text("SELECT payment_key FROM delivery_new_orders")
-_COLUMNS = "action, payment_key, preparing_time, request_id"
-ACCEPT = text(f"INSERT INTO delivery_actions ({_COLUMNS}) VALUES ('accept', :key, 25, :key)")
-THERE = text("SELECT 1 FROM delivery_actions WHERE request_id = :key")
-TAKEN_OVER = text("UPDATE delivery_orders SET pos_revision = revision WHERE payment_key = :key")
-FOOD = text("INSERT INTO delivery_actions (action, food_id, account) VALUES ('deactivate_food', :food, :name)")
-CLOSE = text("INSERT INTO delivery_actions (action, restaurant_id, account) VALUES ('close_restaurant', :key, :name)")
 
 
 @contextlib.contextmanager

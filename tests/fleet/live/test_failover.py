@@ -210,8 +210,7 @@ def test_a_replica_holds_its_locks_on_the_promoted_server_while_the_first_is_sil
                     found.append(membership.beat().held)
             pair.primary.kill()
         membership.close()
-    assert held
-    assert found[-1] == held
+    assert found[-1] == held != frozenset()
 
 
 def test_a_commit_whose_wait_for_the_standby_was_cancelled_has_failed(pair: Pair):
@@ -231,7 +230,6 @@ def test_a_commit_whose_wait_for_the_standby_was_cancelled_has_failed(pair: Pair
 def cancel_what_waits(pair: Pair) -> None:
     """As an operator does, or a statement_timeout."""
     cancel = "SELECT count(pg_cancel_backend(pid)) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
-    engine = create_engine(pair.primary.url, poolclass=NullPool, isolation_level="AUTOCOMMIT")
-    with engine.connect() as connection:
+    with create_engine(pair.primary.url, poolclass=NullPool, isolation_level="AUTOCOMMIT").connect() as connection:
         while not connection.exec_driver_sql(cancel).scalar():
             pass

@@ -6,7 +6,6 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection
 from tests.databases import SERVERS, only
 from tests.store.samples import NOW, AnyPos, one, rows
 
@@ -165,8 +164,9 @@ def test_an_unchanged_account_keeps_its_version_and_row(database, pos):
     before = rows(pos, "SELECT * FROM delivery_account_settings ORDER BY name")
     again = put(database, account("besiktas", auto_accept_minutes=5), account())
     assert (again.added, again.altered, sorted(again.unchanged)) == ((), (), ["besiktas", "kadikoy"])
-    assert enable(database, "kadikoy") == remove(database, "unknown") == []
-    assert enable(database, "unknown", enabled=False) == []
+    assert (
+        enable(database, "kadikoy") == enable(database, "unknown", enabled=False) == remove(database, "unknown") == []
+    )
     assert (rows(pos, "SELECT * FROM delivery_account_settings ORDER BY name"), read(database).version) == (before, 1)
 
 
@@ -189,7 +189,7 @@ def test_a_change_committed_between_two_reads_is_read_again(kind, database, url,
     second = Database(url, inline=True)
     asked = account_settings.version
 
-    def then_another(tx: Connection) -> int:
+    def then_another(tx):
         seen = asked(tx)
         put(second, account("kadikoy"))
         return seen
@@ -243,7 +243,7 @@ def test_concurrent_changes_are_serialized(kind, database, url):
     second = Database(url, inline=True)
     waits = threading.Thread(target=lambda: put(second, account("kadikoy")))
 
-    def slow(tx: Connection) -> None:
+    def slow(tx):
         account_changes.put(tx, KEYS, [account("besiktas")], NOW)
         waits.start()
         waits.join(0.5)
