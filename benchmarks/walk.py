@@ -95,7 +95,7 @@ class Walk:
 def recorded(walk: Walk) -> Iterator[None]:
     """Let `walk` record: follow its coroutines, and run the work of database threads in the caller's context."""
     followed = {method: method.__qualname__.split(".") for method in {walk.root, walk.ends}}
-    submit, leave = workers.Workers.submit, workers.DetachedExecutor.submit
+    submit, begin = workers.Workers.submit, workers.begin
 
     def followed_call(call: Any) -> Any:
         return functools.partial(contextvars.copy_context().run, call)
@@ -103,7 +103,7 @@ def recorded(walk: Walk) -> Iterator[None]:
     for method, (owner, name) in followed.items():
         setattr(sys.modules[method.__module__].__dict__[owner], name, walk.follow(method))
     workers.Workers.submit = lambda pool, call, *, urgent: submit(pool, followed_call(call), urgent=urgent)
-    workers.DetachedExecutor.submit = lambda pool, call, /, *args: leave(pool, followed_call(call), *args)
+    workers.begin = lambda call: begin(followed_call(call))
     threading.setprofile(walk)
     sys.setprofile(walk)
     try:
@@ -111,7 +111,7 @@ def recorded(walk: Walk) -> Iterator[None]:
     finally:
         sys.setprofile(None)
         threading.setprofile(None)  # type: ignore[arg-type]
-        workers.Workers.submit, workers.DetachedExecutor.submit = submit, leave
+        workers.Workers.submit, workers.begin = submit, begin
         for method, (owner, name) in followed.items():
             setattr(sys.modules[method.__module__].__dict__[owner], name, method)
 

@@ -83,7 +83,7 @@ def _start(work: Callable[[], None], name: str) -> threading.Thread:
     return thread
 
 
-def _begin(call: Callable[[], T]) -> "Future[T]":
+def begin(call: Callable[[], T]) -> "Future[T]":
     """Run `call` in a thread of its own. Raises NoThread."""
     future = _running()
     _start(partial(_fulfil, future, call), DETACHED)
@@ -94,7 +94,7 @@ class _Loop(asyncio.SelectorEventLoop):
     """An event loop with a thread for each call (getaddrinfo may hang), and without a wait for them at the end."""
 
     def run_in_executor(self, _: object, func: Callable[..., T], *args: Any) -> "asyncio.Future[T]":  # type: ignore[override]
-        return asyncio.wrap_future(_begin(partial(func, *args)), loop=self)
+        return asyncio.wrap_future(begin(partial(func, *args)), loop=self)
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:
@@ -117,7 +117,7 @@ async def detached(call: Callable[[], T], *, unwanted: Callable[[T], object] | N
 
     `unwanted` gets the result if the caller no longer waits.
     """
-    future = _begin(call)
+    future = begin(call)
     try:
         return await asyncio.wrap_future(future)
     except asyncio.CancelledError:
