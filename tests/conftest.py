@@ -1,4 +1,4 @@
-"""Shared by all tests: no proxy or authorities of the machine, and no secret of one test in the next."""
+"""Shared by all tests: they use no proxy or certificate authority of the machine, and no secret of another test."""
 
 import gc
 import os
@@ -22,24 +22,23 @@ from tests.wording import forget_secrets
 from orderbridge.store import schema
 from orderbridge.store.database import Database
 
-# A busy machine is no failed property: hypothesis measures no time here, and its examples are the same in each run.
-# A search (ORDERBRIDGE_TEST_FUZZ) has other examples each time. The quick ring has only a few.
+# Hypothesis has no deadline, because the machine may be busy, and the same examples in each run. A search
+# (ORDERBRIDGE_TEST_FUZZ) has other examples each time; `./run test quick` has only a few.
 PATIENT = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 PATIENT["derandomize"] = "ORDERBRIDGE_TEST_FUZZ" not in os.environ
 settings.register_profile("patient", **PATIENT)
 settings.register_profile("quick", **PATIENT, max_examples=10)
 settings.load_profile(os.environ.get("ORDERBRIDGE_TEST_PROFILE", "patient"))
 
-# Ten thousand tests are many objects that live as long as the run: to look through them for garbage while they come into
-# being, and again and again while they run, finds none and takes its time.
+# The objects of ten thousand tests live as long as the run: collecting garbage among them finds none and takes time.
 gc.disable()
-LOOK_AFTER = (20_000, 10, 10)  # objects more than before; what a test leaves is still found soon
+GC_THRESHOLDS = (20_000, 10, 10)  # thresholds that still find soon what a test leaves
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Collect garbage from here on, but not among the tests."""
     gc.freeze()
-    gc.set_threshold(*LOOK_AFTER)
+    gc.set_threshold(*GC_THRESHOLDS)
     gc.enable()
 
 
@@ -62,7 +61,7 @@ MACHINES = ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY", "NO_PROXY", "SSL_CERT_FILE
 
 @pytest.fixture(autouse=True, scope="session")
 def nothing_of_the_machine() -> Iterator[None]:
-    """The machine's own settings of the line must not reach a test, nor its authorities, which take 30 ms to read."""
+    """Hide the machine's network settings, and its certificate authorities, which take 30 ms to read."""
     load = ssl.SSLContext.load_default_certs
 
     def load_named(context: ssl.SSLContext, purpose: ssl.Purpose = ssl.Purpose.SERVER_AUTH) -> None:
@@ -79,7 +78,7 @@ def nothing_of_the_machine() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def nothing_left_behind() -> Iterator[None]:
-    """A test that ran the program may leave its level behind, and captured logs would lack the rest; and its secrets."""
+    """Forget the log level and the secrets that a test leaves. With its level, captured logs would lack lines."""
     structlog.reset_defaults()
     yield
     forget_secrets()
@@ -118,7 +117,7 @@ def compiled_once() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def empty_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A SQLite file with our tables: to copy it is quicker than to make them."""
+    """A SQLite file with our tables: copying it is quicker than creating them."""
     path = tmp_path_factory.mktemp("empty") / "pos.db"
     database = Database(f"sqlite:///{path}", inline=True)
     database.write_now(schema.upgrade)
@@ -128,7 +127,7 @@ def empty_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def template(tmp_path_factory: pytest.TempPathFactory, empty_file: Path) -> Path:
-    """The same with its guard held open, so that a test may write what is the daemon's."""
+    """The same with an open guard, so that a test may write the daemon's columns."""
     path = tmp_path_factory.mktemp("template") / "pos.db"
     shutil.copy(empty_file, path)
     hold_open(path)

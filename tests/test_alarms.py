@@ -1,4 +1,4 @@
-"""The alarm command and the ping, with every fault of such a program; nothing waits for them."""
+"""The alarm command and the ping, with each of their faults. The daemon never waits for them."""
 
 import asyncio
 import contextlib
@@ -133,7 +133,7 @@ async def test_with_severe_only_a_milder_problem_counts_as_ended(commands: Comma
     assert commands() == [(event, "login_refused") for event in ("began", "ended", "began")]
 
 
-CHECKS = {  # of each check the level of each problem, and what is sent after the first
+CHECKS = {  # by check: the problems' levels; then what is sent after the first check
     "began and ended": ([[1], [1, 1], [1], [1]], []),
     "began and got worse": ([[1], [1, 1], [1, 2], [1, 2]], [("began", 2)]),
     "got worse and ended": ([[1], [2], [], []], [("ended", 2)]),
@@ -154,7 +154,7 @@ async def test_changes_within_a_minute_are_one_event(kind, commands: Commands):
 HANGS = "subprocess.Popen([sys.executable, '-S', '-c', 'import time; time.sleep(1000)'])"
 NOTES = f"child = {HANGS}; open(os.path.dirname(sys.argv[0]) + '/child', 'w').write(str(child.pid))"
 READY = "open(os.path.dirname(sys.argv[0]) + '/ready', 'w').close(); time.sleep(1000)"
-LIMITS_S = (0.25, 2, 20, 120)  # until one is long enough for the program to come so far
+LIMITS_S = (0.25, 2, 20, 120)  # tried in turn until the program has had time to get ready
 
 
 async def test_a_failing_command_is_logged(program: Write):
@@ -238,7 +238,7 @@ async def test_once_it_works_again_what_is_over_does_not_begin_and_the_others_ar
 
 
 def is_gone(process: int) -> bool:
-    """It may wait to be buried by init."""
+    """Whether it has ended; a zombie counts."""
     try:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] in {"Z", "X"}
     except (FileNotFoundError, ProcessLookupError):
@@ -246,7 +246,7 @@ def is_gone(process: int) -> bool:
 
 
 def child_of(program: Path) -> int:
-    """What it has started; 0: nothing yet."""
+    """The id of the process that it has started; 0: none yet."""
     noted = program.with_name("child")
     return int(noted.read_text() or 0) if noted.exists() else 0
 

@@ -37,9 +37,9 @@ from orderbridge_sandbox.scenery import APP_SECRET, KADIKOY
 from orderbridge_sandbox.state import Order
 
 COOLDOWN_S = 0.2
-TIMEOUT_S = 5  # of a request: no test waits for it, and a machine that stands still for a second is no broken line
+TIMEOUT_S = 5  # of a request; long, so that a machine that stalls for a second causes no timeout
 UNTIL_CLEARED_S = 3600.0  # a delay that ends when the test clears the faults
-PATIENT_S = 120.0  # the same, where the test holds an answer back; after a kill the next poll would wait as long
+PATIENT_S = 120.0  # the same where a test delays an answer; after a kill the next poll would wait as long
 WITHIN_S = 150.0  # on a busy machine a process alone takes seconds to start
 MOST_SHOWN = 4000  # letters of a log
 COMMAND = Path(sys.executable).with_name("orderbridge")
@@ -81,7 +81,7 @@ class Till:
             return int(connection.execute(sql, values).lastrowid or 0)
 
     def plant(self, sql: str, *values: object) -> None:
-        """Write what is the daemon's, as it does: no POS may."""
+        """Write columns that only the daemon may write."""
         self.has_planted = True
         with self.connection() as connection:
             connection.execute("BEGIN IMMEDIATE")
@@ -126,7 +126,7 @@ def till(tmp_path: Path) -> Iterator[Till]:
         assert found.findings == []
 
 
-# What a test has begun on its loop, each with the reason why it failed, if it has: of such a one nothing more comes.
+# By loop: for each task or process that a test has started, a function that returns its error once it has failed.
 _begun: WeakKeyDictionary[asyncio.AbstractEventLoop, list[Callable[[], BaseException | None]]] = WeakKeyDictionary()
 
 
@@ -135,23 +135,23 @@ def _watch(why: Callable[[], BaseException | None]) -> None:
 
 
 def begun(work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
-    """A task that is not to fail: who waits for what it brings about hears of it at once."""
+    """Start a task that must not fail: `until` raises its error at once."""
     task = asyncio.create_task(work)
     _watch(lambda: task.exception() if task.done() and not task.cancelled() else None)
     return task
 
 
 def failed() -> BaseException | None:
-    """Why something that this test has begun can bring about nothing more."""
+    """The error of the first task or process of this test that has failed."""
     return next(filter(None, (why() for why in _begun.get(asyncio.get_running_loop(), ()))), None)
 
 
 async def until(condition: Callable[[], object]) -> None:
-    """Wait for what another thread or process brings about. What has failed meanwhile is raised."""
+    """Wait until another thread or process makes this true. Raises the error of one that has failed meanwhile."""
     async with asyncio.timeout(WITHIN_S):
         while not condition():
             if (why := failed()) is not None:
-                if condition():  # it came about just before the failure
+                if condition():  # it became true just before the failure
                     return
                 raise why
             await asyncio.sleep(0.02)
@@ -261,11 +261,11 @@ def configuration(sandbox: Sandbox, till: Till, tmp_path: Path) -> Path:
     return path
 
 
-_expected: WeakSet[asyncio.subprocess.Process] = WeakSet()  # whose end a test has asked for, or waited for
+_expected: WeakSet[asyncio.subprocess.Process] = WeakSet()  # processes that a test has ended, or waited for
 
 
 def _failed(started: asyncio.subprocess.Process, configuration: Path) -> AssertionError | None:
-    """It has ended with an error, and no test has asked for that."""
+    """The error of a process that has ended unexpectedly."""
     if started in _expected or not started.returncode or started.returncode < 0:
         return None
     return AssertionError(f"it ended with {started.returncode}:\n{log_of(configuration)[-MOST_SHOWN:]}")
@@ -289,7 +289,7 @@ async def process(configuration: Path, output: int | None = None) -> AsyncIterat
 
 
 def hold_up(configuration: Path, patient_s: float = PATIENT_S) -> None:
-    """The test will hold an answer back, however long what it does meanwhile takes."""
+    """Lengthen the timeout, because the test will delay an answer for an unknown time."""
     text = configuration.read_text()
     configuration.write_text(text.replace(f"timeout_seconds = {TIMEOUT_S}", f"timeout_seconds = {patient_s}"))
 

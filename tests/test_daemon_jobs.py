@@ -34,7 +34,7 @@ def settings(configuration: Path) -> config.Settings:
 
 @contextlib.asynccontextmanager
 async def at_work(daemon: Daemon, world: World, operation: str = "get_current") -> AsyncIterator[None]:
-    """From the first request of this kind on; it ends in order."""
+    """Run the daemon; the block begins at its first request of this kind."""
     running = asyncio.create_task(daemon.run())
     assert await asyncio.to_thread(world.wait_for, lambda: world.calls(operation), timeout=WITHIN_S)
     yield

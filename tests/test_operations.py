@@ -33,7 +33,7 @@ each_page = pytest.mark.parametrize("page", [*TEXTS.values(), FLEET], ids=[*TEXT
 
 
 @each
-def test_what_is_made_is_as_it_would_be_made(code: str):
+def test_generated_parts_are_up_to_date(code: str):
     assert build.built(TEXTS[code], code) == TEXTS[code], "run: .venv/bin/python docs/build.py"
     assert MADE.findall(TEXTS[code]) == (list(build.OPERATIONS_MAKERS) if code == "en" else ["alarms"])
 
@@ -45,7 +45,7 @@ def test_every_code_is_documented_with_its_remedy(code: str):
 
 
 def spoken(text: str) -> Iterator[str]:
-    """What stands behind `orderbridge` in a span of code or at the beginning of a shell's line."""
+    """The words after `orderbridge` in a code span or at the beginning of a shell line."""
     for line in "\n".join(BLOCK.findall(text)).splitlines():
         if "pip" not in line and "systemctl" not in line and "journalctl" not in line:
             yield from COMMAND.findall(line.partition("#")[0])
@@ -91,7 +91,7 @@ def test_every_key_exists(code: str):
 
 
 def test_both_say_the_same() -> None:
-    """Of what can be compared without reading: sections, commands, keys, files."""
+    """Their sections, commands, keys and files are the same."""
     for pattern in (r"(?m)^## (\d+)\.", KEY.pattern, FILE.pattern):
         both = [sorted(re.findall(pattern, MADE.sub("", text))) for text in TEXTS.values()]
         assert both[0] == both[1]

@@ -39,7 +39,7 @@ CARRY_KEYS = {"say", "Message", "ConfigError", *(one.__name__ for one in (StoreE
 
 @cache
 def source() -> dict[str, ast.Module]:
-    """The program; read once by who asks, as each worker of a test run loads this file."""
+    """The program's source. It is read at the first use, because each worker of a test run loads this file."""
     files = FOLDER.rglob("orderbridge*/**/*.py")
     return {str(file.relative_to(FOLDER)): ast.parse(file.read_text("utf-8")) for file in files}
 
@@ -58,7 +58,7 @@ def keys_said() -> set[str]:
 
 
 def test_the_daemon_uses_no_sentence_of_the_commands() -> None:
-    """It is not read ahead, and a daemon that has no descriptor left could not say it."""
+    """Their files are not read ahead, and a daemon without a free descriptor could not open them."""
     commands = ("orderbridge/cli/", "orderbridge_certify/", "orderbridge_fleet/cli/", "orderbridge_sandbox/")
     daemon = {word for file in source() if not file.startswith(commands) for word in literals(file)}
     assert set(SENTENCES.words()) >= texts.OF_COMMANDS
@@ -98,7 +98,7 @@ def test_every_command_has_its_help_in_both_languages() -> None:
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_help_fits_the_screen(language: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The list two screens of 80 x 24, a command one; in the list each has one line."""
+    """The list fits on two screens of 80 x 24, and each command on one. In the list a command has one line."""
     monkeypatch.setattr(texts, "_spoken", language)
     translate(program, "")
     lengths = {}
@@ -208,10 +208,10 @@ FOR_EVERYBODY = (
     "orderbridge/observe/metrics.py",  # Prometheus' HELP
     # Messages of constraints and triggers: in the database since it was made, part of the contract.
     *(f"orderbridge/store/{file}.py" for file in ("tables", "write_guards", "dialects/sqlite")),
-    "orderbridge/store/dialects/mysql.py",  # drivers' words, to know them by
+    "orderbridge/store/dialects/mysql.py",  # words of drivers, by which errors are recognised
     "orderbridge/actions.py",  # faults of the table of actions, for programmers; its help is looked up
 )
-# The words of drivers, to know an error by; then those for programmers.
+# Words of drivers, by which errors are recognised; then words for programmers.
 KNOWN = """no pg_hba.conf entry
 too many connections for
 connection slots are reserved

@@ -3,7 +3,7 @@
 import pytest
 from benchmarks.walk import files_of, steps_of
 
-# A few more than were counted: what the SQLite file is asked differs a little from run to run.
+# A few more than were counted: the queries of the SQLite file differ a little from run to run.
 MOST = {"order": (46, 240), "action": (41, 255), "token": (31, 118)}
 
 

@@ -13,6 +13,6 @@ def says(pattern: str) -> Callable[[BaseException], bool]:
 
 
 def forget_secrets() -> None:
-    """What a new process does not know."""
+    """Forget the secrets, as in a new process."""
     for known in (hiding._former, hiding._known, hiding._lengths):
         known.clear()

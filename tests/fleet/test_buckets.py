@@ -14,7 +14,7 @@ from orderbridge_fleet.buckets import GRACE_S, Bucket, Seen, Share, bucket_of, q
 
 @st.composite
 def surveys(draw: st.DrawFn) -> Seen:
-    """Some replicas, and any of them holding any bucket; others were given back, or their holder has vanished."""
+    """Some replicas hold some buckets. The other buckets were released, or their holder has vanished."""
     alive = draw(st.sets(st.sampled_from("abcdef"), min_size=1))
     gone = sorted({"x", "y", "z"} - draw(st.sets(st.sampled_from("xyz"))))
     hands = [
@@ -41,7 +41,7 @@ def everybody(seen: Seen, unheld: Mapping[int, float]) -> dict[str, Share]:
 
 
 def after(seen: Seen, done: Mapping[str, Share]) -> Seen:
-    """And what is so then. Their own, which a session lost, they have taken again."""
+    """The state after these shares were carried out. Each replica has also locked its own buckets again."""
     buckets = dict(seen.buckets)
     for number, one in seen.buckets.items():
         if one.holder is None:
@@ -64,7 +64,7 @@ def test_shares_become_fair_and_stable(seen: Seen):
 
 @given(surveys())
 def test_no_bucket_is_taken_from_a_holder_and_moves_are_minimal(seen: Seen):
-    """Who has its share or less keeps all; who has more gives from the end what is too much, one after another."""
+    """A replica with its share or less keeps all; one with more releases the excess from the end, one by one."""
     done = everybody(seen, waited(seen))
     taken = [number for one in done.values() for number in one.take]
     assert len(taken) == len(set(taken))

@@ -17,7 +17,7 @@ GRACE = re.findall(r"GracePeriodSeconds: (\d+)", KUBERNETES) + re.findall(r"grac
 
 
 def loaded(text: str, place: Path, environ: dict[str, str] | None = None) -> config.Settings:
-    """With a key in the place of the one that is mounted."""
+    """Load the configuration, with a key file in place of the mounted one."""
     (place / "master.key").write_bytes(b64encode(bytes(range(32))))
     (place / "master.key").chmod(0o600)
     (place / "config.toml").write_text(re.sub(r'"/(?:run|etc)/\w+/master.key"', f'"{place}/master.key"', text))

@@ -1,7 +1,7 @@
 """The database of one order as a value, with the functions that the jobs call in the store.
 
 `Books` is a transaction: it holds the stored order and its outbox rows. The functions below read and write it as those
-of orderbridge.store do; the jobs have this module in place of store.actions, store.orders and others.
+of orderbridge.store do; the jobs use this module in place of store.actions, store.orders and others.
 """
 
 import contextlib
@@ -52,12 +52,12 @@ def new_row(number: int, action: Action) -> Row:
 class Books:
     """One transaction. What it leaves is read from `order` and `rows`."""
 
-    trouble = Trouble()  # which these books never have
+    trouble = Trouble()  # never any here
 
     def __init__(self, order: Stored | None, rows: Sequence[Row]) -> None:
         self.order = order
         self.rows = {row.row.id: row for row in rows}
-        self.durability = SimpleNamespace(remedy=None, ask=nothing)  # what is written here is there
+        self.durability = SimpleNamespace(remedy=None, ask=nothing)  # every write is durable
         self.dialect = SimpleNamespace(one_writer=True, asks_little=False)
         self.check_file = nothing
 
@@ -246,7 +246,7 @@ def mark_acknowledged(books: Books, marks: Sequence[tuple[str, int | None, str, 
 
 
 def nothing(*_: Any, **__: Any) -> dict[str, Any]:
-    """Stories, payloads and lists that this model has none of."""
+    """Replaces functions on events, payloads and lists, which the model does not have."""
     return {}
 
 

@@ -1,13 +1,13 @@
 """One order with its service, daemon and till as a state machine of small steps.
 
-What decides is the daemon itself: its rules, and of its jobs everything that runs within one transaction or between two
-awaits. They work on `Books` in place of a database. Only the order of these pieces is written down here, each piece
-being one step, so that anything else can happen between any two.
+The daemon's own code decides: its rules, and each piece of its jobs that runs within one transaction or between two
+awaits. It works on `Books` in place of a database. This file only orders these pieces. Each piece is one step, and any
+other step may come between two of them.
 
-What the steps leave out, and why nothing is lost by it:
-- Time. A wait is over when the machine says so, in any order; so is the age of a row. Cooldowns do not exist.
-- What happens between the end of a piece and the start of the next where no other piece could tell the difference:
-  an answer of an action and its settling, holding the lane and resolving, a claim's commit and its request.
+What the steps leave out, without missing a mistake:
+- Time. Waits end, and rows become too old, in any order. There are no cooldowns.
+- Steps between two pieces, if no other piece could see them: between the answer of an action and its settling, between
+  holding the lane and resolving, between a claim's commit and its request.
 - Contents of the order, other orders, other accounts, restaurants and foods.
 - 404 and 403 beside `refused`: the rules do not tell refusals apart.
 """
@@ -61,7 +61,7 @@ from orderbridge.rules.outbox_rows import Standing, order_lane
 from orderbridge.rules.retry import next_request
 
 ACTIVE = frozenset({RECEIVED, CONFIRMED, IN_DELIVERY})
-# docs/interface.md, Order transitions; not the table of the code that is tried.
+# From docs/interface.md, Order transitions, and not from the code under test.
 MOVES = {
     (RECEIVED, Action.ACCEPT): CONFIRMED,
     (CONFIRMED, Action.ON_THE_WAY): IN_DELIVERY,
@@ -130,9 +130,9 @@ class State(NamedTuple):
     left: Scene  # what may still happen
 
 
-# What the daemon, its database and its memory have of a state; the rest is the world's.
+# The part of a state that the daemon's memory and database hold.
 HELD = slice(State._fields.index("order"), State._fields.index("wire") + 1)
-NextRequest = tuple[str, State, str]  # what happened, what is then, and what is wrong with it ("" when nothing is)
+NextRequest = tuple[str, State, str]  # the event, the state after it, and its mistake ("": none)
 
 
 def first(scene: Scene) -> State:
@@ -167,7 +167,7 @@ def order_shown(status_id: int | None) -> Order:
 
 
 class _NoTasks:
-    """Stands for asyncio in the intake: an acknowledgement is a step of its own, and time is none."""
+    """Replaces asyncio in the intake: an acknowledgement is its own step, and no time passes."""
 
     Semaphore, Lock, Task = asyncio.Semaphore, asyncio.Lock, asyncio.Task
     tasks = 0
@@ -187,7 +187,7 @@ def _done(result: object) -> SimpleNamespace:
 
 
 def played_once(piece: Callable[..., State]) -> Callable[..., State]:
-    """The daemon knows nothing of the world: from what it held it has come to the same before."""
+    """Cache the results of a piece: they depend only on what the daemon holds."""
 
     @wraps(piece)
     def play(self: "Daemon", state: State, *given: Any) -> State:
@@ -270,7 +270,7 @@ class Daemon:
         self.intake.reconciler = reconciler.Reconciler(ACCOUNT, self._context, read)
 
     def take(self, state: State, **changes: Any) -> State:
-        """The state after a piece. Moments are only ever compared, so their order is all that is kept."""
+        """The state after a piece. Of moments only the order is kept, because they are only compared."""
         began, used = max(self.lanes._polls, default=0), self.lanes._used.get(LANE, 0)
         moments = sorted({began, used} - {0})
         return state._replace(
@@ -296,7 +296,7 @@ class Daemon:
 
     @played_once
     def sort(self, state: State, poll: Poll) -> State:
-        """The list is here: take the lane, resolve the rows, sort the orders."""
+        """The list has arrived: take the lane, resolve the rows, sort the orders."""
         self.put(state)
         answer = self._answer(state, poll)
         answer.held = {key for key in answer.good if self.lanes.hold_for_poll(key, state.began)}
@@ -311,7 +311,7 @@ class Daemon:
 
     @played_once
     def store(self, state: State, poll: Poll) -> State:
-        """What was delivered goes to disk; then its acknowledgement leaves, if it may."""
+        """Store the delivered order; then its acknowledgement leaves, if it may."""
         self.put(state)
         answer = self._answer(state, poll)
         listed = dict.fromkeys(("new", "changed", "unchanged"), ()) | {poll.kind: list(answer.good.values())}
@@ -413,19 +413,19 @@ class Machine:
         self.daemon = Daemon(scene, monkeypatch)
 
     def steps(self, state: State) -> Iterator[NextRequest]:
-        yield from self._asking_back(state)
+        yield from self._withdraw(state)
         yield from self._outbox(state)
         yield from self._crash(state)
         if state.survey is None or (state.poll is not None and state.poll.stage != "asked"):
             yield from self._poll(state)
-        if state.survey is None:  # what these do would be the same before the outbox was read, or after it acted
+        if state.survey is None:  # their effect is the same before the outbox was read, or after it acted
             yield from self._till(state)
             yield from self._time(state)
             if state.wire is not None:  # answers are settled at the start of the outbox's tick, before it is read
                 yield from self._request(state, state.wire)
 
     def tidied(self, state: State) -> State:
-        """Without what no step and no property asks for any more: how a row came to its end."""
+        """Drop how an ended row came to its end: no step and no property reads that."""
         if state.left.retries:
             return state
         return state._replace(rows=tuple(_archived(row) for row in state.rows))
@@ -435,12 +435,12 @@ class Machine:
         shown = state.status in ACTIVE or (state.status == CANCELED and self.scene.lists_cancelled)
         return shown and not state.acked
 
-    def _asking_back(self, state: State) -> Iterator[NextRequest]:
+    def _withdraw(self, state: State) -> Iterator[NextRequest]:
         for row in state.rows:
             waits = row.row.state in books.UNFINISHED
             if state.left.withdrawals and waits and not row.row.withdraw:
                 after = _row(state, row, withdraw=True)
-                yield f"the till asks row {row.row.id} back", _spend(after, "withdrawals"), ""
+                yield f"the till withdraws row {row.row.id}", _spend(after, "withdrawals"), ""
 
     def _till(self, state: State) -> Iterator[NextRequest]:
         if state.order is not None and len(state.rows) < self.scene.rows:
@@ -538,7 +538,7 @@ class Machine:
             yield f"the acknowledgement is {words}", _spend(after, "faults"), ""
 
     def _swallowed(self, state: State, poll: Poll) -> str:
-        """An acknowledgement marks whatever the order has at that moment (promise 2)."""
+        """An acknowledgement marks the status that the order has when it arrives (promise 2)."""
         known = state.order and (state.order.status_id, state.order.service_status_id)
         if known == (state.status, state.status) and poll.shown == state.status:
             return ""
@@ -551,7 +551,7 @@ class Machine:
             return
         before = _spend(state, "crashes")
         if before.wire is None and (before.poll is None or before.poll.stage in {"asked", "listed"}):
-            return  # as good as a poll, or a reading of the outbox, that was not made
+            return  # the same as if this poll, or this reading of the outbox, had not begun
         ways: list[tuple[str, State, str]] = [("the daemon stops and starts again", before, "")]
         wire = before.wire
         if wire is not None and not wire.reply:

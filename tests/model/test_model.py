@@ -48,7 +48,7 @@ SCENES = {
 def test_without_other_clients_nothing_ends_wrong(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every trace can end; the stored status is the service's; nothing is done twice; no status is swallowed.
 
-    An OK to what is not allowed is the service's lie: stored is what it answered. Nothing else comes of it.
+    If the service answers OK to a step that is not allowed, the status of that step is stored. Nothing else follows.
     """
     found = explore(Machine(deeper(scene), monkeypatch))
     sys.stdout.write(f" {found.states} states")  # shown with -s

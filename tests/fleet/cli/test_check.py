@@ -94,7 +94,7 @@ def right_to_work(database: Database) -> LeaderLock | Membership:
 
 
 def test_accounts_of_the_database_are_asked_while_a_replica_waits(run: Run, play, world: Sandbox, database: Database):
-    """A first poll that was planned, as replicas leave it behind that were stopped while thousands started, is none."""
+    """A planned first poll does not count. A replica that is stopped during a long start leaves such notes."""
     service, world = world, play(*NAMES)
     plan = SystemClock().now() + timedelta(hours=1)
     listed = [made(name).at(service.base_url) for name in NAMES]

@@ -175,7 +175,7 @@ async def test_an_added_account_is_polled_soon_and_a_disabled_one_is_not(town: T
 
 
 async def test_the_lists_of_many_added_accounts_are_read_one_after_another(town: Town, monkeypatch):
-    """What thousands of them would ask for at once would make their polls late."""
+    """If thousands of them read their lists at once, their polls would be late."""
     monkeypatch.setattr(accounts_at_work, "LISTS_PER_S", 1 / 60)
     for name in NAMES:
         town.put(name)
@@ -391,7 +391,7 @@ async def test_the_lead_reports_the_problems_of_other_replicas(town: Town):
 
 
 async def test_the_lead_reports_no_problem_that_a_reload_ended(town: Town):
-    """The next daemon of a replica has its name, and not its memory."""
+    """The next daemon of a replica has its name, but not its memory."""
     database, now = town.shop.database, town.shop.clock.now()
     lead, before, after = (ReplicaProblems(database, name) for name in ("one 11", "two 22", "two 22"))
     town.list_replicas()
@@ -428,7 +428,7 @@ async def test_rows_in_flight_of_another_replica_are_recovered_first(town: Town)
         shares.excess = set(shares.mine)
         await asyncio.sleep(5.0)
         accept, cancel = shop.act("accept", order), shop.act("cancel", order)
-        # As a replica leaves it that is killed while the request is on the wire.
+        # As after a replica that was killed while the request was on the wire.
         shop.till.execute("UPDATE delivery_actions SET state = 'sending' WHERE id = ?", (accept,))
         started = "INSERT INTO delivery_action_attempts (action_id, attempt, started_utc) VALUES (?, 1, ?)"
         shop.till.execute(started, (accept, text_of(shop.clock.now())))

@@ -135,7 +135,7 @@ class Fleet:
         return process.pid
 
     def kill(self, number: int) -> float:
-        """As by the OOM killer. Returns when."""
+        """Kill it, as the OOM killer does. Returns the time."""
         self.replicas[number].kill()
         self.replicas[number].wait()
         return time.monotonic()
@@ -175,7 +175,7 @@ class Fleet:
         return self.record
 
     def faults(self) -> dict[str, Any]:
-        """What must never be, and what is left; nothing is named that is not there."""
+        """Polls and actions that must never be, and unfinished rows, by kind; kinds without any are left out."""
         record = self.seen()
         with self._engine.connect() as connection:
             found = {
@@ -196,7 +196,7 @@ class Fleet:
             raise AssertionError(f"{self.shares()} and not {wanted}\n{logs}") from None
 
     def await_polls(self, names: list[str], since: float, within_s: float = WITHIN_S) -> None:
-        """Until each of these accounts was polled after that; or the time is up, and the record shows it."""
+        """Wait until each of these accounts was polled after that, or until the time is up, which the record shows."""
         with contextlib.suppress(TimeoutError):
             until(lambda: all(self.seen().after(name, since) for name in names), within_s, step_s=0.5)
 

@@ -63,7 +63,7 @@ class Record:
         return {path.rpartition("/")[2] for path in self.puts if path.startswith("/orders/success/")}
 
     def twice(self, connection: Connection) -> list[str]:
-        """Actions that were sent again although no attempt before was without a clear answer."""
+        """Actions that were sent again although each earlier attempt had a clear answer."""
         excused: Counter[str] = Counter()
         for food, restaurant, key, number in connection.execute(_ATTEMPTS):
             order = f"/orders/accept/{key}" if key else f"/restaurants/status/close/{restaurant}"

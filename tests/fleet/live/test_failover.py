@@ -99,7 +99,7 @@ class Till:
             connection.close()
 
     def check_clock(self) -> None:
-        """It does not wait long for an answer: how a POS outlives a silent server is its programmer's affair."""
+        """Cut the connection after PATIENCE_S: this test is not about a POS that waits for a silent server."""
         if time.monotonic() > self._since + PATIENCE_S and (connection := self._connection) is not None:
             with contextlib.suppress(InvalidRequestError):
                 servers.disconnect(connection.connection.driver_connection)
@@ -172,7 +172,7 @@ async def test_a_primary_is_lost_and_its_standby_takes_over(how: str, settled: P
             await until(lambda: done(till) >= 20)
             assert (standby_of(settled) or {})["is_safe"]
             with contextlib.ExitStack() as stack:
-                if how == "silent":  # its processes are there and say nothing, as behind a line that was cut
+                if how == "silent":  # its processes exist and do not answer, as behind a line that was cut
                     stack.enter_context(pair.primary.frozen())
                 else:
                     LOSSES[how](pair.primary)
@@ -197,7 +197,7 @@ def standby_of(settled: Path) -> dict[str, Any] | None:
 
 
 def test_a_replica_holds_its_locks_on_the_promoted_server_while_the_first_is_silent(pair: Pair):
-    """It has four seconds for a session and all that it asks there; the silent one is waited for three of them."""
+    """Its session and all queries there have four seconds. Three of them pass in waiting for the silent server."""
     with contextlib.closing(Database(database_address(pair.url), inline=True)) as database:
         database.write_now(schema.upgrade)
         membership = Membership(database)

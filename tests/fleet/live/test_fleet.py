@@ -45,7 +45,7 @@ def fleet(url: str, tmp_path: Path) -> Iterator[Fleet]:
 
 
 def all_are_polled(fleet: Fleet, since: float | None = None) -> None:
-    """Again from now on."""
+    """Wait until each account is polled again."""
     moment = time.monotonic() if since is None else since
     fleet.await_polls(fleet.names, moment)
     assert all(fleet.record.after(name, moment) for name in fleet.names)
@@ -110,8 +110,8 @@ def test_emptied_or_altered_tables_are_restored(damage: str, fleet: Fleet):
 
 @pytest.mark.slow
 def test_a_dump_restored_under_a_replica_is_reported(fleet: Fleet):
-    """It takes its place from a replica, which had read the tables before and must read them again."""
-    fleet.kill(1)  # what it wrote meanwhile might be more than what the dump lacks
+    """The dump also replaces the replica, whose next daemon must read the tables again."""
+    fleet.kill(1)  # it might write more meanwhile than the dump lacks
     with rig.till(fleet, PAUSE_S):
         fleet.await_shares(64)
         before = fleet.rows("SELECT coalesce(max(id), 0) FROM delivery_order_events")[0][0]
@@ -148,7 +148,7 @@ def test_a_replica_that_silently_lost_the_database_is_replaced(url: str, tmp_pat
 
 
 def reloaded(fleet: Fleet, settings: str, word: str) -> None:
-    """And its log says so, once more than before."""
+    """Reload a replica, and wait for one more log line with this word."""
     before = fleet.log(0).count(word)
     fleet.write("0.toml", settings)
     fleet.replicas[0].send_signal(signal.SIGHUP)

@@ -74,7 +74,7 @@ def test_an_account_comes_back_as_it_went_in_and_no_secret_stands_in_the_row(dat
 
 
 def broken(database: Database, keys: MasterKeys = KEYS) -> dict[str, Fault]:
-    """With a good one beside it, which nothing harms."""
+    """The unusable accounts, with a good one beside them that nothing harms."""
     put(database, account("besiktas"))
     loaded = read(database, keys)
     assert keys is not KEYS or names(loaded) == ["besiktas"]
@@ -137,7 +137,7 @@ def test_a_decrypted_row_that_is_no_account_is_wrong(database, pos):
 
 
 def test_of_two_accounts_with_the_same_secrets_the_first_one_works(database, pos):
-    """As after another address: the fingerprints in the rows are still those of the former one."""
+    """As after a change of the address: the rows still have the fingerprints of the former one."""
     put(database, account("besiktas", rest="same"))
     put(database, account("kadikoy", rest="same").at("https://former.example.com"))
     loaded = read(database)

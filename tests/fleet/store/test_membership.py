@@ -30,7 +30,7 @@ DROP = "DROP TRIGGER refuse ON delivery_buckets; DROP FUNCTION refuse"
 
 
 class Replica:
-    """One that has a database of its own, its fence, and a clock that a test sets forward."""
+    """A replica with its own `Database`, its fence, and a clock that a test sets forward."""
 
     def __init__(self, url: str) -> None:
         self.database = Database(url, inline=True)
@@ -48,7 +48,7 @@ class Replica:
         return self
 
     def beat(self, *give: int) -> frozenset[int]:
-        """What is ours after it. An answer that the server owes us comes with the next one."""
+        """Our buckets after a beat."""
         self.last = self.membership.beat(give)
         return self.last.held
 
@@ -170,7 +170,7 @@ def session_of(one: Replica) -> int:
 
 
 def kill(database: Database, one: Replica) -> None:
-    """End the session that holds the locks, and come back when it is gone, and they with it."""
+    """End the session that holds the locks. Returns when it and its locks are gone."""
     number = session_of(one)
     with database.engine.connect() as other:
         other.execute(text("SELECT pg_terminate_backend(:it, 60000)"), {"it": number})
@@ -290,7 +290,7 @@ def test_a_refused_transfer_loses_no_held_bucket(two, database: Database):
 
 
 def test_a_transaction_that_began_before_the_take_over_ends_before_it(two, database: Database):
-    """Or fails; it is never written after it."""
+    """Or it fails. It is never committed after the takeover."""
     first, second = two
     began, go_on, taken = threading.Event(), threading.Event(), threading.Event()
     seen: list[bool] = []
@@ -318,7 +318,7 @@ def test_a_transaction_that_began_before_the_take_over_ends_before_it(two, datab
 
 
 def test_a_replica_that_vanished_in_a_transaction_ends_no_other_session(replica, database: Database):
-    """To wait for each of them in one beat would take longer than a beat may, and the session would be cut."""
+    """Waiting for each of them would exceed the time limit of a beat, and the session would be cut."""
     vanished = [replica().joined() for _ in range(4)]
     last = replica().joined()
     settle(*vanished, last)
@@ -350,7 +350,7 @@ def test_a_replica_that_vanished_in_a_transaction_ends_no_other_session(replica,
 
 @pytest.mark.slow
 def test_a_stopped_replica_with_an_open_transaction_blocks_no_successor(two, database: Database):
-    """The server waits for the rest of a COPY: to itself that is no idle transaction."""
+    """The server waits for the rest of a COPY, and does not count this as an idle transaction."""
     first, second = two
     began, over = threading.Event(), threading.Event()
     in_time: list[bool] = []
