@@ -110,6 +110,22 @@ async def test_a_database_that_is_slow(waits: list[float], slow: bool, shop: Sho
     assert names(await checkup.check()) == []
 
 
+async def test_a_lock_that_is_not_reported_yet_hides_no_problem(shop: Shop, checkup: Checkup, monkeypatch):
+    """Another program has locked a whole table. For ten seconds that may be nothing; the lamp stays red."""
+    shop.world.refuse_account("kadikoy")
+    await shop.poll()
+    assert names(await checkup.check()) == [("login_refused", "kadikoy")]
+
+    async def held(_: Callable[..., object]) -> None:
+        raise database_error("database is locked")
+
+    monkeypatch.setattr(shop.database, "read", held)
+    assert names(await checkup.check()) == [("login_refused", "kadikoy")]
+    assert shop.rows("SELECT lamp FROM delivery_lamp") == [{"lamp": "red"}]
+    await asyncio.sleep(BUSY.total_seconds())
+    assert names(await checkup.check()) == [("database_busy", "")]
+
+
 async def test_a_database_that_cannot_be_read_ends_nothing(shop: Shop, checkup: Checkup, monkeypatch):
     shop.world.refuse_account("kadikoy")
     await shop.poll()

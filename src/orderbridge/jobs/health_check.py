@@ -203,7 +203,8 @@ class Checkup:
             self.own_problems.is_held = is_busy(error)  # a whole table is locked, since locked rows can be read
             known = self._known()
             keys = {one.key for one in known}
-            cause = next((one.code for one in known if one.code in NO_DATABASE), Code.DATABASE_FAILING)
+            # None: it is not reported yet, and so hides none.
+            cause = next((one.code for one in known if one.code in NO_DATABASE), None)
             before = (one for key, one in self.history.open().items() if key not in keys)
             return [*known, *(replace(one, behind=cause) for one in before if one.code not in OF_THE_DAEMON)]
         self.own_problems.is_held = False
