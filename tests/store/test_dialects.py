@@ -7,9 +7,10 @@ from types import SimpleNamespace
 import pytest
 from sqlalchemy import CompoundSelect, Delete, Insert, Select, Update, make_url
 from sqlalchemy.exc import OperationalError
+from structlog.testing import capture_logs
 
 from orderbridge import store
-from orderbridge.store.dialects import of, postgresql_sessions
+from orderbridge.store.dialects import of, postgresql_sessions, servers
 from orderbridge.store.failures import is_broken, is_busy, is_denied, is_refusal, remedy
 from orderbridge.store.tables import changed, contents_ended_utc
 from orderbridge.texts import sentence
@@ -55,6 +56,18 @@ def test_a_missing_server_feature_is_named_and_does_not_refuse_the_work(code: ob
     assert words in sentence(remedy(error))
     is_ours = words == "Restore it"  # a table or column is away: what the work does about it is decided elsewhere
     assert is_ours or not any(means(error) for means in (is_refusal, is_busy, is_denied, is_broken))
+
+
+def test_a_session_that_is_ended_again_and_again_is_logged_once_a_minute(monkeypatch):
+    """As by idle_session_timeout. While it is away, nothing more is logged."""
+    losses, times = servers.Losses("wake.listening_again"), iter([0.0, 0.0, 1.0, 61.0, 61.0])
+    monkeypatch.setattr(losses, "_clock", SimpleNamespace(monotonic=lambda: next(times)))
+    with capture_logs() as logs:
+        for is_back in (True, True, False, False, True):
+            losses.lost(ConnectionError())
+            if is_back:
+                losses.recovered()
+    assert [line["event"] for line in logs] == ["wake.lost", "wake.listening_again"] * 2
 
 
 @pytest.mark.parametrize("address, printed", [

@@ -6,6 +6,7 @@ import select
 import socket
 import threading
 from collections.abc import Mapping
+from math import inf
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -18,6 +19,7 @@ from orderbridge.clock import SystemClock
 LOCK_TIMEOUT_S = 2
 AGAIN_S = 0.1  # after a lost connection; doubles after each failure
 AGAIN_AT_MOST_S = 5.0
+LOG_AGAIN_S = 60.0  # between two lines about lost connections
 
 UUID_PARTS = (8, 4, 4, 4, 12)
 UUID_PATTERN = "^" + "-".join(f"[0-9a-f]{{{part}}}" for part in UUID_PARTS) + "$"
@@ -128,21 +130,25 @@ def quoted(name: str, mark: str) -> str:
 
 
 class Losses:
-    """Backoff for a session that is replaced when it is lost. Logs the loss and the recovery."""
+    """Backoff for a session that is replaced when it is lost. Logs the loss and the recovery, at most once a minute."""
 
     def __init__(self, again: str) -> None:
         self._again = again
+        self._clock = SystemClock()
+        self._log_at = -inf
+        self._is_logged = False
         self.wait = AGAIN_S
 
     def recovered(self) -> None:
         """Note that the session works again."""
-        if self.wait > AGAIN_S:
+        if self._is_logged:
             _log.info(self._again)
-        self.wait = AGAIN_S
+        self._is_logged, self.wait = False, AGAIN_S
 
     def lost(self, error: Exception) -> float:
         """Note that the session was lost or could not be made. Returns the seconds to wait."""
-        if self.wait == AGAIN_S:
+        if not self._is_logged and self._clock.monotonic() >= self._log_at:
             _log.warning("wake.lost", error=type(error).__name__)
+            self._log_at, self._is_logged = self._clock.monotonic() + LOG_AGAIN_S, True
         now, self.wait = self.wait, min(2 * self.wait, AGAIN_AT_MOST_S)
         return now
