@@ -133,18 +133,10 @@ def start(books: Books, claims: Sequence[tuple[OutboxRow, int]], now: datetime) 
 
 def record(books: Books, noted: Sequence[Noted], now: datetime) -> None:
     for action_id, number, attempt in noted:
-        if attempt.outcome == Outcome.NOT_SENT:
-            forget_attempts(books, [(action_id, number)])
-            continue
         row = books.rows[action_id]
-        kept = (*row.attempts[: number - 1], replace(attempt, detail="", ended_utc=now), *row.attempts[number:])
+        written = () if attempt.outcome == Outcome.NOT_SENT else (replace(attempt, detail="", ended_utc=now),)
+        kept = (*row.attempts[: number - 1], *written, *row.attempts[number:])
         books.rows[action_id] = row._replace(attempts=kept)
-
-
-def forget_attempts(books: Books, noted: Sequence[tuple[int, int]]) -> None:
-    for action_id, number in noted:
-        row = books.rows[action_id]
-        books.rows[action_id] = row._replace(attempts=row.attempts[: number - 1] + row.attempts[number:])
 
 
 def finish(books: Books, ends: Sequence[tuple[int, End]], now: datetime) -> int:

@@ -145,8 +145,6 @@ def test_the_end_of_an_attempt_is_recorded_and_one_that_never_left_leaves_no_tra
     first, second = record(2, Attempt(Outcome.OK, None, 200))
     assert (first["outcome"], second["outcome"], second["detail"]) == ("unknown", "ok", None)
     assert record(2, Attempt(Outcome.NOT_SENT, "dns_failed")) == [first]
-    database.write_now(lambda tx: actions.forget_attempts(tx, [(row_id, 1)]))
-    assert attempts(pos) == []
 
 
 def test_a_history_is_the_finished_attempts_of_its_row_in_order(database, pos):

@@ -79,7 +79,7 @@ def claim(connection: Connection) -> None:
     unfinished.claim(connection, [row.id], unfinished.ServerClock(), NOW)
     actions.start(connection, [(row, 2)], NOW)
     actions.record(connection, [(row.id, 2, Attempt(Outcome.OK, None, 200))], NOW)
-    actions.forget_attempts(connection, [(row.id, 2)])
+    actions.record(connection, [(row.id, 2, Attempt(Outcome.NOT_SENT))], NOW)
     actions.postpone(connection, [(row.id, actions.Wait(ActionState.PENDING, NOW, None, 200, None, 1))])
     actions.explain(connection, [row.id], "unreachable", None)
     actions.finish(connection, [(row.id, actions.End(Verdict(ActionState.DONE), None, 1))], NOW)

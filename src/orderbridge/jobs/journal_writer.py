@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import structlog
 
@@ -142,16 +143,8 @@ class Journal:
 
     def report(self, known: DaemonProblems) -> None:
         """Report or end the problem that it cannot be written."""
-        if self.since is None:
-            known.end(Code.JOURNAL_NOT_WRITTEN)
-        else:
-            known.begin(
-                Code.JOURNAL_NOT_WRITTEN,
-                since=self.since,
-                folder=self._folder,
-                error=self.error,
-                reason=self._reason,
-            )
+        facts: dict[str, Any] = {"folder": self._folder, "error": self.error, "reason": self._reason}
+        known.report(Code.JOURNAL_NOT_WRITTEN, is_open=self.since is not None, since=self.since, **facts)
 
     # ---- upkeep ------------------------------------------------------------------------------------------------------
 

@@ -318,9 +318,8 @@ def post(
 ) -> int:
     """Write ended attempts, and decisions to the rows and to the `known` orders. Returns how many rows ended."""
     postings = _with_lost(connection, postings)
-    ended = [(one.row.id, one.number, one.attempt) for one in postings if one.number is not None]
-    actions.record(connection, [(row_id, number, one) for row_id, number, one in ended if one is not None], now)
-    actions.forget_attempts(connection, [(row_id, number) for row_id, number, one in ended if one is None])
+    noted = [(one.row.id, one.number, one.attempt or _NEVER_SENT) for one in postings if one.number is not None]
+    actions.record(connection, noted, now)
     ends: list[tuple[int, End]] = []
     waits: list[tuple[int, Wait]] = []
     for one in postings:
@@ -331,11 +330,11 @@ def post(
                 ends.append((one.row.id, End(verdict, words, one.counted, until)))
             case RetryAt() | AwaitPoll() as goes_on:
                 waits.append((one.row.id, _wait(context, one, goes_on)))
-    finished = actions.finish(connection, ends, now)
+    ended = actions.finish(connection, ends, now)
     actions.postpone(connection, waits)
-    if finished or not ends:
+    if ended or not ends:
         _write_orders(context, connection, [one for one in postings if one.row.payment_key in known], known, now)
-    return finished
+    return ended
 
 
 def _with_lost(connection: Connection, postings: Sequence[Posting]) -> Sequence[Posting]:

@@ -17,7 +17,7 @@ from dataclasses import asdict, replace
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import structlog
 from sqlalchemy import Connection
@@ -273,11 +273,8 @@ class RestoreCheck:
         error = failed and (failed.strerror or type(failed).__name__)
         if self._reading is not None or self._file.slow_s() > SLOW_S:
             error = say("log.disk_silent")
-        if error is None:
-            self._own_problems.end(Code.LAST_WORD_NOT_WRITTEN)
-        else:
-            reason = exhausted(failed)
-            self._own_problems.begin(Code.LAST_WORD_NOT_WRITTEN, file=self._file.path, error=error, reason=reason)
+        facts: dict[str, Any] = {"file": self._file.path, "error": error, "reason": exhausted(failed) if failed else ""}
+        self._own_problems.report(Code.LAST_WORD_NOT_WRITTEN, is_open=error is not None, **facts)
 
     def _report(self, older: Older | None) -> None:
         if older is None:

@@ -83,7 +83,8 @@ Noted = tuple[int, int, Attempt]
 
 def record(connection: Connection, noted: Sequence[Noted], now: datetime) -> None:
     """Write the outcomes of attempts: (row, number, attempt). An attempt that was not sent is deleted."""
-    forget_attempts(connection, [(row, number) for row, number, one in noted if one.outcome == Outcome.NOT_SENT])
+    if unsent := [{"row": row, "number": number} for row, number, one in noted if one.outcome == Outcome.NOT_SENT]:
+        connection.execute(_FORGET, unsent)
     left = (((number, one), row) for row, number, one in noted if one.outcome != Outcome.NOT_SENT)
     for (number, attempt), wanted in alike(left).items():
         values = {
@@ -94,12 +95,6 @@ def record(connection: Connection, noted: Sequence[Noted], now: datetime) -> Non
             "detail": attempt.detail or None,
         }
         connection.execute(_RECORD, {"wanted": wanted, "number": number, **values})
-
-
-def forget_attempts(connection: Connection, noted: Sequence[tuple[int, int]]) -> None:
-    """Delete attempts whose requests were not sent: (row, number)."""
-    if noted:
-        connection.execute(_FORGET, [{"row": row_id, "number": number} for row_id, number in noted])
 
 
 def finish(connection: Connection, ends: Sequence[tuple[int, End]], now: datetime) -> int:
