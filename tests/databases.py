@@ -40,7 +40,6 @@ def only(*kinds: object) -> pytest.MarkDecorator:
 
 @contextlib.contextmanager
 def own_database(server: str, name: str, options: str = "") -> Iterator[str]:
-    """A database of this run's own on that server."""
     url = make_url(server)
     engine = create_engine(url, isolation_level="AUTOCOMMIT", poolclass=NullPool)  # it may be restarted meanwhile
     force = " WITH (FORCE)" if engine.dialect.name == POSTGRESQL else ""
@@ -156,7 +155,6 @@ def _children(number: int) -> list[int]:
 
 @contextlib.contextmanager
 def own_postgresql(*options: str) -> Iterator[str]:
-    """A server on a socket in a folder of its own. It is stopped at the end."""
     with own_postgresql_server(*options) as server:
         yield server.url
 

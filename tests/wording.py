@@ -8,7 +8,6 @@ from orderbridge.texts import sentence
 
 
 def says(pattern: str) -> Callable[[BaseException], bool]:
-    """Whether the sentence matches."""
     return lambda error: re.search(pattern, sentence(error)) is not None
 
 

@@ -63,7 +63,6 @@ class Branch:
         return Tablet((host, int(port)), await self.cookie(name))
 
     async def cookie(self, name: str) -> str:
-        """That of a tablet that was just paired."""
         code = await self.code()
         now = SystemClock().now()  # not before the code was made
         cookie = await self.daemon.database.run(lambda tx: devices.pair(tx, code, name, now))

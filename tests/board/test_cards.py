@@ -90,7 +90,6 @@ def test_the_buttons(seen, wanted):
 
 @pytest.mark.parametrize("courier", ["restaurant", "come_get", "platform_courier", "", None])
 def test_no_button_asks_for_what_is_refused_unsent_or_done_already(courier):
-    """Whatever is stored, and whatever is asked already."""
     statuses = [*STATUS_NAMES, 77, None]
     rows = [[], *([Row(action, state)] for action in ORDER_ACTIONS for state in ActionState)]
     for shown, service, word, asked in product(statuses, statuses, [UNKNOWN_STATUS, NEEDS_PAYMENT], rows):

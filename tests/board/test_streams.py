@@ -97,8 +97,6 @@ async def test_a_change_by_time_reaches_a_page_that_read_before_it(shop: Shop, t
 
 
 class Later(SystemClock):
-    """In half an hour."""
-
     def now(self) -> datetime:
         return super().now() + timedelta(minutes=30)
 

@@ -104,9 +104,6 @@ def setup(title: str, *says: str, code: int = 1, log: tuple[str, ...] | None = (
     return lambda plant: SETUPS.append(SetUp(title, plant, says, code, log))
 
 
-# ---- the configuration -----------------------------------------------------------------------------------------------
-
-
 @setup("no configuration at all", "No configuration file found", "orderbridge init", code=78)
 def _(place: Place) -> None:
     place.has_config = False
@@ -175,9 +172,6 @@ def _(place: Place) -> None:
     as_nobody(place)
 
 
-# ---- the secrets -----------------------------------------------------------------------------------------------------
-
-
 setup("a secret's file is missing", "app.secret cannot be read (No such file", "check app_secret_key_file", code=78)(
     lambda place: (place.folder / "app.secret").unlink()
 )
@@ -223,9 +217,6 @@ setup("two accounts with the same secrets", "'kadikoy' and 'moda' have the same 
 )
 
 
-# ---- the line --------------------------------------------------------------------------------------------------------
-
-
 setup("the host's name is wrong", "dns_failed", "Check its spelling", code=69)(
     lambda place: _names(place, socket.gaierror(socket.EAI_NONAME, "Name or service not known"))
 )
@@ -254,14 +245,13 @@ def behind_proxy(place: Place, answer: str) -> None:
     place.patch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{port}")
 
 
-PASSWORD = ("proxy_password", "407", "http://user:password@host:port")
-setup("the proxy wants a password", *PASSWORD, code=69)(lambda place: behind_proxy(place, "407 No"))
-setup("the proxy wants NTLM or Kerberos", "proxy_scheme", "put a local proxy in between", code=69)(
-    lambda place: behind_proxy(place, "407 No\r\nproxy-authenticate: NTLM")
-)
-setup("the proxy does not let us through", "proxy_refused", "403", "Correct HTTPS_PROXY", code=69)(
-    lambda place: behind_proxy(place, "403 No")
-)
+PROXIES: list[tuple[str, ...]] = [
+    ("the proxy wants a password", "407 No", "proxy_password", "407", "http://user:password@host:port"),
+    ("the proxy wants NTLM", "407 No\r\nproxy-authenticate: NTLM", "proxy_scheme", "put a local proxy in between"),
+    ("the proxy does not let us through", "403 No", "proxy_refused", "403", "Correct HTTPS_PROXY"),
+]
+for _title, _answer, *_says in PROXIES:
+    setup(_title, *_says, code=69)(lambda place, answer=_answer: behind_proxy(place, answer))
 setup("a SOCKS proxy", "proxy_invalid", "http://host:port", code=69)(
     lambda place: place.patch.setenv("HTTPS_PROXY", "socks5://127.0.0.1:1080")
 )
@@ -305,9 +295,6 @@ def _(place: Place) -> None:
 def _(place: Place) -> None:
     real = SystemClock.now
     place.patch.setattr(SystemClock, "now", lambda self: real(self) + timedelta(hours=1))
-
-
-# ---- the database ----------------------------------------------------------------------------------------------------
 
 
 @setup("[accounts] in one pair of brackets", "must be a list", "[[accounts]]", code=78)
@@ -489,8 +476,6 @@ def _(place: Place) -> None:
     place.more = f'[web]\nlisten = "127.0.0.1:{free_port()}"\nboard = "beside"\n'
     place.more += 'certificate = "board.pem"\ncertificate_key = "board.key"\n'
 
-
-# ---- how they are planted --------------------------------------------------------------------------------------------
 
 HOLD = """
 import sqlite3, sys

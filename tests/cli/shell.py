@@ -11,8 +11,6 @@ NOBODY = "https://127.0.0.1:1"
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The exit code, the results and the messages."""
-
     code: int
     out: str
     err: str

@@ -192,5 +192,4 @@ def test_the_address_may_come_from_the_standard_input(run, tmp_path, monkeypatch
         file.seek(0)
         monkeypatch.setattr("sys.stdin", file)
         ended = run("db", "try", "-")
-    assert (ended.code, ended.err) == (0, "")
-    assert "are returned exactly" in ended.out
+    assert (ended.code, ended.err, "are returned exactly" in ended.out) == (0, "", True)

@@ -83,7 +83,6 @@ class Tablet:
         await self.page.wait_for_selector("#cards", state="attached")
 
     async def hears(self, name: str) -> None:
-        """It is played, and can be heard."""
         await self.page.wait_for_function(RINGS, arg=name)
 
     async def is_silent(self) -> None:
@@ -119,8 +118,6 @@ class Tablet:
 
 
 class Counter(Branch):
-    """A branch with tablets in a browser."""
-
     def __init__(self, settings: config.Settings, sandbox: Sandbox, till: Till, browser: Browser) -> None:
         super().__init__(settings, sandbox, till)
         self.browser = browser
@@ -141,7 +138,6 @@ class Counter(Branch):
         return tablet
 
     async def tablet_in(self, context: BrowserContext, name: str) -> Tablet:
-        """The same, in this profile of a browser."""
         page = await context.new_page()
         page.set_default_timeout(PATIENT_MS)
         await context.add_cookies([{"name": COOKIE, "value": await self.cookie(name), "url": self.address}])

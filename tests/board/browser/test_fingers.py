@@ -158,7 +158,6 @@ async def test_a_cancellation_is_announced_by_number_and_a_touch_shows_it(counte
 
 
 async def test_the_worst_problem_has_two_lines_a_mute_button_and_its_whole_text_at_a_touch(counter: Counter):
-    """On the narrowest screen, too."""
     tablet = await counter.tablet()
     await tablet.page.route("**/board/state*", worse)
     await tablet.arm()

@@ -63,7 +63,6 @@ async def test_all_cancel_reasons_fit_on_a_small_screen(counter: Counter):
 
 
 async def test_the_header_shows_liveness_open_restaurants_and_sound(counter: Counter, till: Till, monkeypatch):
-    """Also where no order is; and the sound is tried at a touch."""
     monkeypatch.setattr(changes, "BEAT_S", 600.0)
     tablet = await counter.tablet("Tezgâh")
     other = await counter.tablet("Mutfak")

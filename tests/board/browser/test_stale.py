@@ -113,7 +113,6 @@ def opened_streams(tablet: Tablet) -> int:
 
 
 async def test_a_clock_set_back_does_not_hide_an_outdated_page(counter: Counter):
-    """Nor does the age of an order go by it."""
     tablet = await counter.armed(has_clock=True)
     order = await counter.order()
     age = tablet.page.locator(f"{tablet.card(order)} .age", has_text="YENİ")

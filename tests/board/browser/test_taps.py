@@ -209,7 +209,6 @@ async def test_a_final_action_is_taken_back_before_it_is_sent(counter, world, mo
 
 @pytest.mark.parametrize("how", ["nothing listens", "nothing answers"])
 async def test_a_tap_without_a_daemon_is_reported_within_a_second_and_can_be_repeated(counter: Counter, how: str):
-    """The bar says on which orders."""
     tablet = await counter.armed()
     orders = [await counter.order(), await counter.order()]
     button = tablet.page.locator(f"{tablet.card(orders[0])} [data-do=accept]")
