@@ -339,15 +339,11 @@ def post(
 
 def _with_lost(connection: Connection, postings: Sequence[Posting]) -> Sequence[Posting]:
     """Add the interrupted attempts whose unknown outcomes the database has refused (`lose`)."""
-    if not any(one.number is None and one.row.state == ActionState.SENDING for one in postings):
-        return postings
-    lost = dict(unfinished.unfinished_attempts(connection))
-    return [
-        replace(one, history=(*one.history, _LOST), number=lost[one.row.id], attempt=_LOST)
-        if one.number is None and one.row.id in lost
-        else one
-        for one in postings
-    ]
+    sent = {one.row.id: one for one in postings if one.number is None and one.row.state == ActionState.SENDING}
+    for row_id, number in unfinished.unfinished_attempts(connection) if sent else ():
+        if (one := sent.get(row_id)) is not None:
+            sent[row_id] = replace(one, history=(*one.history, _LOST), number=number, attempt=_LOST)
+    return [sent.get(one.row.id, one) for one in postings]
 
 
 def refuse_unreadable(context: Context, connection: Connection, ids: Sequence[int]) -> list[tuple[int, bool]]:

@@ -21,7 +21,7 @@ from urllib.parse import quote
 
 from orderbridge.errors import StoreError
 from orderbridge.mounts import give_to_owner_of, sync_folder
-from orderbridge.store.dialects.sqlite_checks import is_read_error
+from orderbridge.store.dialects.sqlite_checks import READ_ERROR
 from orderbridge.store.dialects.sqlite_file import BESIDE, is_open
 
 MODE = 0o600
@@ -124,7 +124,7 @@ def _copy(
         with _ours(partial) as descriptor:
             _fill(source, partial)
             if (damage := _damage(partial)) is not None:
-                key, about = ("backup.not_written", target) if is_read_error(damage) else (damaged, named)
+                key, about = ("backup.not_written", target) if READ_ERROR.search(damage) else (damaged, named)
                 raise StoreError(key, file=about, error=damage)
             make_way(descriptor)
             os.fsync(descriptor)
@@ -157,13 +157,11 @@ def _ours(partial: Path) -> Iterator[int]:
 
 
 def _lock(descriptor: int, partial: Path) -> None:
-    try:
+    with suppress(BlockingIOError):
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        is_ours = _is_at(descriptor, partial)  # else another backup has just renamed it
-    except BlockingIOError:
-        is_ours = False
-    if not is_ours:
-        raise StoreError("backup.under_way", file=partial)
+        if _is_at(descriptor, partial):  # else another backup has just renamed it
+            return
+    raise StoreError("backup.under_way", file=partial)
 
 
 def _is_at(descriptor: int, path: Path) -> bool:

@@ -68,8 +68,7 @@ class Database:
 
         `is_long`: it takes long by itself, and does not count as slow.
         """
-        call = partial(self.write_now, work)
-        return await self._submit("write", self._writers, call, urgent=urgent, is_long=is_long)
+        return await self._submit("write", self._writers, partial(self.write_now, work), urgent=urgent, is_long=is_long)
 
     async def read(self, work: Work[T], *, snapshot: bool = False) -> T:
         """Run `work`, which only reads. `snapshot`: all reads see one moment."""

@@ -21,7 +21,7 @@ from orderbridge.store.dialects.sqlite_file import BESIDE, LAST_WORD, OVERWRITTE
 MIN_ROOM = 64 * 1024  # bytes: a transaction of a few orders
 CHECKED_BYTES = 512 * 1024 * 1024  # about a second of reading
 REFUSALS: Mapping[int, TroubleKind] = {errno.EROFS: TroubleKind.READ_ONLY, errno.ENOSPC: TroubleKind.FULL}
-CHECK_ERROR = re.compile(r"error code=(\d+)")
+READ_ERROR = re.compile(r"error code=(?!11\b)")  # in the result of a check: any but SQLITE_CORRUPT
 LATER_WALS = 1000  # of the same file; the salts of another one are random
 LOCKS = Path("/proc/locks")
 # 1: FLOCK  ADVISORY  WRITE 1234 fe:01:5678 0 EOF
@@ -135,15 +135,9 @@ def check_intact(engine: Engine, tables: Collection[str], read: Read) -> None:
             found = str(error.orig)
         if found is None:
             return
-        if is_read_error(found):
+        if READ_ERROR.search(found):
             raise StoreError("database.unreadable", path=path, found=found)
     raise Unusable("database.damaged", path=path, found=found)
-
-
-def is_read_error(found: str) -> bool:
-    """Whether SQLite's check of a file met an error other than damage, such as one of the disk."""
-    code = CHECK_ERROR.search(found)
-    return code is not None and int(code[1]) & 0xFF != sqlite3.SQLITE_CORRUPT
 
 
 def _damage(tables: frozenset[str], connection: Connection) -> str | None:
